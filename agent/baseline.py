@@ -1,0 +1,222 @@
+"""The two baselines: the kernel as shipped, and the best of its own launch grid. Both by our timing, case by case.
+
+On a GPU every configuration is checked against the reference and timed. Without one, a configuration whose very code
+was measured before shows its recording, and any other an estimate; neither is ever called a measurement of this run.
+"""
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from pgo_agent.agent import moves, recorded, static_rank
+from pgo_agent.agent.context import Context
+from pgo_agent.agent.source import sites
+from pgo_agent.sandbox.build import Built
+from pgo_agent.sandbox.errors import TargetFault, UsageFault
+from pgo_agent.sandbox.gate import screen
+from pgo_agent.sandbox.gate.verdict import Verdict
+from pgo_agent.sandbox.judge.pool import on_shelf
+
+Point = dict[str, Any]  # case, bundle, choice, config, plan_id, statics, ms, how, problem
+
+
+def establish(ctx: Context) -> dict[str, Any]:
+    """Builds and, on a GPU, measures both baselines. Raises TargetFault when the kernel itself fails or is wrong."""
+    source = ctx.target.source
+    ctx.emit("phase", phase="baseline", doing="building the kernel as shipped")
+    shipped = _as_shipped(ctx, source)
+    described = shipped.described
+    cases = list(shipped.choices)
+    with ThreadPoolExecutor(2) as pool:
+        building = pool.submit(ctx.builder.build, source, {"HELD_OUT": None}, 1)
+        checking = pool.submit(_check_small, ctx)
+        grid = _grid(ctx, source, shipped, described)
+        checking.result()
+    held_out = building.result()
+    _must_build(ctx, held_out, [f"HELD_OUT/{n}" for n in described["sets"]["HELD_OUT"]])
+    points = _points(ctx, shipped, described)
+    for built in grid:
+        points += _points(ctx, built, described)
+    points = _unique(points)
+    _time(ctx, points, _points(ctx, held_out, described))
+    own = {p["plan_id"] for p in _points(ctx, shipped, described)}
+    found = {
+        "cases": cases,
+        "held_out": [f"HELD_OUT/{n}" for n in described["sets"]["HELD_OUT"]],
+        "work": described["work"],
+        "weights": _weights(described),
+        "nondeterministic": described["nondeterministic"],
+        "libraries": described["libraries"],
+        "allowed_ops": sorted(screen.ops_of(ctx.store.shelf.manifest(shipped.bundle))),
+        "shipped": _best(points, cases, own),
+        "tuned": _best(points, cases, None),
+        "points": points,
+        "failures": [f.message.splitlines()[0][:200] for b in (shipped, *grid) for f in b.failures],
+        "environment": ctx.gpu.environment if ctx.gpu else None,
+    }
+    ctx.store.set_baseline(ctx.run.id, found)
+    return found
+
+
+def _as_shipped(ctx: Context, source: str) -> Built:
+    wanted = ctx.settings["cases"]
+    shipped = ctx.builder.build(source, {"CASES": wanted or None}, None)
+    known = shipped.described.get("sets", {}).get("CASES", {})
+    unknown = [c for c in wanted if c not in known]
+    if known and unknown:
+        raise UsageFault(f"no public case is called {', '.join(unknown)}", f"the file has: {', '.join(known)}")
+    names = wanted or known
+    if shipped.ok and not names:
+        raise TargetFault(f"{ctx.target.contract_path}: CASES is empty", "name at least one case")
+    _must_build(ctx, shipped, [f"CASES/{n}" for n in names])
+    return shipped
+
+
+def _must_build(ctx: Context, built: Built, cases: Iterable[str]) -> None:
+    missing = [c for c in cases if c not in built.choices]
+    if built.ok and not missing:
+        return
+    failure = next((f for f in built.failures if not missing or f.case in missing or not f.case), None)
+    where = f"{ctx.target.path}:{failure.line}" if failure and failure.line else str(ctx.target.path)
+    what = f"{missing[0].split('/', 1)[1]}: " if missing else ""
+    why = failure.message.strip()[:1500] if failure else "nothing was built"
+    said = {
+        "refused": "asks for what a recorded plan cannot hold",
+        "build_error": "does not compile",
+        "rejected": "does not make a valid bundle",
+    }
+    kind = said.get(failure.kind if failure else "", "fails when it is traced")
+    raise TargetFault(f"{where}: the kernel as it stands {kind}: {what}{why}", "mend the file, then start again")
+
+
+def _check_small(ctx: Context) -> None:
+    """The original must be right on its own small cases, in Triton's interpreter; on a GPU the sweep tells instead."""
+    if ctx.gpu is not None:
+        return
+    judged = ctx.cpu.verdict("check", source=ctx.target.source)
+    if judged.verdict in (Verdict.WRONG, Verdict.CRASHED, Verdict.BUILD_ERROR):
+        raise TargetFault(
+            f"{ctx.target.path}: the kernel as it stands does not pass its own reference: {judged.reason}",
+            "mend kernel() or reference(); nothing can be optimized against a wrong baseline",
+        )
+
+
+def _grid(ctx: Context, source: str, shipped: Built, described: Mapping[str, Any]) -> list[Built]:
+    found = sites(source)
+    seen = [c.config for choices in shipped.choices.values() for c in choices if c.config]
+    if not found:
+        ctx.emit("note", text="no launch parameter to vary was found: the tuned baseline is the kernel as shipped")
+        return []
+    site = found[0]
+    points = moves.launch_grid(described["launch_space"], seen if site.autotuned else [site.values])
+    ctx.emit(
+        "phase", phase="baseline", doing=f"checking the kernel, and building {len(points)} points of its launch grid"
+    )
+    names = {"CASES": [c.split("/", 1)[1] for c in shipped.choices]}
+    return [
+        ctx.builder.build(text, names, None, ctx.builder.cores) for text in moves.grid_sources(source, site, points)
+    ]
+
+
+def _points(ctx: Context, built: Built, described: Mapping[str, Any]) -> list[Point]:
+    if not built.ok:
+        return []
+    manifest = ctx.store.shelf.manifest(built.bundle)
+    return [
+        {
+            "case": case,
+            "bundle": built.bundle,
+            "choice": c.label,
+            "config": c.config,
+            "plan_id": c.plan_id,
+            "codes": [built.codes[k] for k in c.kernels],
+            "statics": [built.statics[k] for k in c.kernels],
+            **known(ctx, manifest, case, c.label, c.plan_id, [built.statics[k] for k in c.kernels], described["work"]),
+        }
+        for case, choices in built.choices.items()
+        for c in choices
+    ]
+
+
+def known(
+    ctx: Context,
+    manifest: Mapping[str, Any],
+    case: str,
+    label: str,
+    plan_id: str,
+    statics: Sequence[Mapping[str, Any]],
+    work: Mapping[str, Any],
+) -> dict[str, Any]:
+    """What is known of a plan without measuring it: its recording, or an estimate."""
+    found = recorded.find(plan_id, ctx.device.name)
+    if found is not None:
+        return {"ms": found.ms, "how": "recorded", "problem": ""}
+    kind, name = case.split("/", 1)
+    launches = [s for s in manifest["plans"][case][label]["steps"] if "kernel" in s]
+    share = 1 / max(len(launches), 1)
+    total = sum(
+        static_rank.estimate(
+            static,
+            manifest["kernels"][s["kernel"]]["num_warps"],
+            s["grid"][0] * s["grid"][1] * s["grid"][2],
+            ctx.device,
+            work[kind][name]["flops"] * share,
+            work[kind][name]["bytes"] * share,
+        )
+        for s, static in zip(launches, statics, strict=True)
+    )
+    return {"ms": total, "how": "estimate", "problem": ""}
+
+
+def _time(ctx: Context, points: list[Point], held_out: list[Point]) -> None:
+    """On a GPU: replaces what is known by what is measured. Raises TargetFault when the original is wrong."""
+    if ctx.gpu is None:
+        return
+    ctx.emit("phase", phase="baseline", doing=f"measuring {len(points)} configurations")
+    entries = [
+        {"bundle": on_shelf(ctx.store.shelf, p["bundle"]), "case": p["case"], "choice": p["choice"]}
+        for p in (*points, *held_out)
+    ]
+    answer = ctx.gpu.ask("sweep", entries=entries)["entries"]
+    measured = {(e["bundle"], e["case"], e["choice"]): e for e in answer}
+    for p in (*points, *held_out):
+        e = measured[p["bundle"], p["case"], p["choice"]]
+        ms = statistics.median(e["ms"]) if e["ms"] else None
+        p |= {"ms": ms, "samples": e["ms"], "how": "measured", "problem": e["problem"], "check": e.get("check")}
+    for case in dict.fromkeys(p["case"] for p in (*points, *held_out)):
+        own = [p for p in (*points, *held_out) if p["case"] == case]
+        if all(p["problem"] for p in own):
+            shown = case.split("/", 1)[1]
+            raise TargetFault(
+                f"{ctx.target.path}: the kernel as it stands is wrong on {shown}: {own[0]['problem']}",
+                "mend kernel() or reference(); nothing can be optimized against a wrong baseline",
+            )
+
+
+def _best(points: Sequence[Point], cases: Sequence[str], own: set[str] | None) -> dict[str, Point]:
+    """The fastest right configuration of each case: of the file's own list (`own`), or of all."""
+    best = {}
+    for case in cases:
+        fit = [p for p in points if p["case"] == case and not p["problem"] and (own is None or p["plan_id"] in own)]
+        if not fit:
+            raise TargetFault(f"no configuration of the file is right on {case.split('/', 1)[1]}", "mend the kernel")
+        best[case] = {k: v for k, v in min(fit, key=_order).items() if k != "statics"}
+    return best
+
+
+def _order(p: Point) -> tuple[bool, float]:
+    """Recorded and measured times before estimates: they must not be compared with one another."""
+    return p["how"] == "estimate", p["ms"]
+
+
+def _unique(points: list[Point]) -> list[Point]:
+    seen: dict[tuple[str, str], Point] = {}
+    for p in points:
+        seen.setdefault((p["case"], p["plan_id"]), p)
+    return list(seen.values())
+
+
+def _weights(described: Mapping[str, Any]) -> dict[str, float] | None:
+    given = described["weights"]
+    return {f"CASES/{n}": float(w) for n, w in given.items()} if isinstance(given, dict) else None

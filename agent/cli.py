@@ -1,0 +1,181 @@
+"""The command line: optimize, resume, runs, show, doctor. Heavy imports wait until a command needs them."""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+EPILOG = (
+    "Exit codes: 0 an accepted improvement (without a GPU: a completed ranking), 1 none found, 2 usage, 3 environment, "
+    "4 budget spent with nothing judged, 130 interrupted."
+)
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    epilog=EPILOG,
+    add_completion=True,
+    help="Profile-guided optimizer for Triton kernels: every speedup is checked and measured before it is recorded.",
+)
+
+StoreOption = Annotated[
+    Path, typer.Option("--store", envvar="PGO_AGENT_STORE", help="Workspace folder: records and artefacts.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="JSON instead of text: events as JSON lines, or one object.")]
+WORKSPACE = Path(".pgo-agent")
+
+
+@app.command(epilog=EPILOG)
+def optimize(
+    file: Annotated[Path, typer.Argument(help="The target: a kernel file with launcher, reference, inputs and cases.")],
+    device: Annotated[
+        str | None,
+        typer.Option(help="Compile for: h200, h100, a100, b200, rtx4090, rtx5090. Default: the GPU here, else h200."),
+    ] = None,
+    candidates: Annotated[int, typer.Option(min=1, help="Budget: candidates.")] = 12,
+    minutes: Annotated[
+        float, typer.Option(min=0.0, help="Budget: minutes of wall clock, over all resumptions.")
+    ] = 20.0,
+    width: Annotated[int, typer.Option(min=1, help="Candidates of one generation.")] = 4,
+    patience: Annotated[int, typer.Option(min=1, help="Generations without a win before the run ends.")] = 3,
+    judge: Annotated[str, typer.Option(help="auto, gpu (fail without one) or cpu (Triton's interpreter).")] = "auto",
+    case: Annotated[list[str] | None, typer.Option(help="Optimize only this public case; may be repeated.")] = None,
+    sandbox: Annotated[
+        str, typer.Option(envvar="PGO_AGENT_SANDBOX", help="auto, bubblewrap, landlock or none.")
+    ] = "auto",
+    store: StoreOption = WORKSPACE,
+    json_lines: JsonOption = False,
+) -> None:
+    """Optimize a kernel: both baselines, then candidates that are built, checked and, on a GPU, measured."""
+    from pgo_agent.agent.session import Wishes, start
+
+    wishes = Wishes(device, candidates, width, minutes, patience, sandbox, judge, tuple(case or ()))
+    _run(json_lines, store, True, lambda opened, emit: start(file, wishes, opened, emit))
+
+
+@app.command(epilog=EPILOG)
+def resume(
+    run: Annotated[str, typer.Argument(help="Id of the run, or the beginning of one, or 'last'.")] = "last",
+    minutes: Annotated[
+        float | None, typer.Option(min=0.0, help="A new budget of wall clock, over all resumptions.")
+    ] = None,
+    store: StoreOption = WORKSPACE,
+    json_lines: JsonOption = False,
+) -> None:
+    """Go on with an interrupted run: nothing that was recorded is lost or done twice."""
+    from pgo_agent.agent import session
+
+    _run(json_lines, store, False, lambda opened, emit: session.resume(run, opened, emit, minutes))
+
+
+@app.command()
+def runs(store: StoreOption = WORKSPACE, json_lines: JsonOption = False) -> None:
+    """List the runs of a workspace."""
+    from pgo_agent.agent import show as shown
+
+    with _faults(), _opened(store) as opened:
+        shown.runs(opened, json_lines)
+
+
+@app.command()
+def show(
+    run: Annotated[str, typer.Argument(help="Id of the run, or the beginning of one, or 'last'.")] = "last",
+    candidate: Annotated[str | None, typer.Argument(help="Id of a candidate, or the beginning of one.")] = None,
+    source: Annotated[bool, typer.Option("--source", help="Print the candidate's whole file.")] = False,
+    store: StoreOption = WORKSPACE,
+    json_lines: JsonOption = False,
+) -> None:
+    """Show a run with all its candidates, or one candidate with its diff, builds and evidence."""
+    from pgo_agent.agent import show as shown
+
+    with _faults(), _opened(store) as opened:
+        if candidate is None:
+            shown.run(opened, run, json_lines)
+        else:
+            shown.candidate(opened, run, candidate, source, json_lines)
+
+
+@app.command()
+def doctor(json_lines: JsonOption = False) -> None:
+    """Say what this machine can do: sandboxes, compilers, GPU, and what to install for more."""
+    from pgo_agent.agent.doctor import examine
+
+    with _faults():
+        raise typer.Exit(examine(json_lines))
+
+
+def _run(json_lines: bool, store: Path, create: bool, go: Callable[[Any, Any], int]) -> None:
+    from pgo_agent.agent.display import JsonLines, Progress
+    from pgo_agent.agent.errors import Exit
+
+    feed = JsonLines() if json_lines else Progress()
+    last: dict[str, Any] = {}
+
+    def emit(event: dict[str, Any]) -> None:
+        last[event["type"]] = event
+        feed(event)
+
+    with _faults(feed, json_lines), _opened(store, create) as opened:
+        try:
+            code = go(opened, emit)
+        except KeyboardInterrupt:
+            feed.close()
+            name = last.get("run.started", {}).get("run", "last")
+            print(f"interrupted; nothing is lost. Go on with: pgo-agent resume {name}", file=sys.stderr, flush=True)
+            os._exit(Exit.INTERRUPTED)  # at once: boxed processes die with this one
+        feed.close()
+        done = last.get("run.completed")
+        if done and not json_lines:
+            from pgo_agent.agent.display import result
+
+            result(done["summary"], done["run"], done["state"])
+        raise typer.Exit(int(code))
+
+
+class _faults:  # noqa: N801 (used as a context manager)
+    """Prints a Fault as a person reads it and exits with its code."""
+
+    def __init__(self, feed: Any = None, json_lines: bool = False) -> None:
+        self.feed, self.json_lines = feed, json_lines
+
+    def __enter__(self) -> None:
+        """Nothing to prepare."""
+
+    def __exit__(self, kind: Any, error: Any, _trace: Any) -> None:
+        from pgo_agent.agent.errors import exit_code
+        from pgo_agent.sandbox.errors import Fault
+
+        if self.feed is not None:
+            self.feed.close()
+        if isinstance(error, Fault):
+            if self.json_lines and self.feed is not None:
+                self.feed({"type": "error", "message": error.message, "hint": error.hint})
+            print(f"error: {error}", file=sys.stderr)
+            raise typer.Exit(int(exit_code(error))) from None
+
+
+class _opened:  # noqa: N801
+    """The store of a workspace, closed afterwards."""
+
+    def __init__(self, root: Path, create: bool = False) -> None:
+        self.root, self.create = root, create
+
+    def __enter__(self) -> Any:
+        from pgo_agent.agent.store import Store
+
+        self.store = Store(self.root, self.create)
+        return self.store
+
+    def __exit__(self, *_: Any) -> None:
+        self.store.close()
+
+
+def main() -> None:
+    """The console script `pgo-agent`."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,169 @@
+"""What a person sees of a run: live progress on stderr, the result on stdout. Reads the feed of events only."""
+
+import json
+import sys
+import time
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.live import Live
+from rich.markup import escape
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+PIPED_WIDTH = 130  # columns of a table that goes to a file
+_STYLE = {"accepted": "bold green", "checked": "green", "built": "cyan", "slower": "yellow", "no_change": "dim"}
+
+
+class JsonLines:
+    """`--json`: every event is one line on stdout."""
+
+    def __init__(self, out: TextIO = sys.stdout) -> None:
+        self.out = out
+
+    def __call__(self, event: dict[str, Any]) -> None:
+        print(json.dumps(event), file=self.out, flush=True)
+
+    def close(self) -> None:
+        """Nothing is held back."""
+
+
+class Progress:
+    """A line for every verdict, and on a terminal a live line with the phase below them."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console(stderr=True)
+        self.doing, self.verdicts, self.best, self.started = "starting", 0, "", time.monotonic()
+        self.live = (
+            Live(get_renderable=self._line, console=self.console, refresh_per_second=4, transient=True)
+            if self.console.is_terminal
+            else None
+        )
+        if self.live:
+            self.live.start()
+
+    def __call__(self, event: dict[str, Any]) -> None:
+        handler = getattr(self, "_" + event["type"].replace(".", "_"), None)
+        if handler:
+            handler(event)
+
+    def close(self) -> None:
+        if self.live:
+            self.live.stop()
+
+    def _line(self) -> Spinner:
+        seconds = time.monotonic() - self.started
+        best = f"  best {self.best}" if self.best else ""
+        return Spinner("dots", Text(f" {self.doing}  {seconds:.0f} s  {self.verdicts} verdicts{best}"))
+
+    def _say(self, markup: str) -> None:
+        self.console.print(markup, highlight=False, soft_wrap=True)
+
+    def _run_started(self, e: dict[str, Any]) -> None:
+        where = (
+            f"judged on this machine's {e['device']}"
+            if e["gpu"]
+            else f"compiled for {e['device']}; no GPU here, so nothing is measured"
+        )
+        self._say(f"[bold]{escape(e['run'])}[/bold]  {escape(e['target'])}")
+        self._say(f"  {where}; sandbox: {e['sandbox']}")
+
+    def _phase(self, e: dict[str, Any]) -> None:
+        self.doing = e["doing"]
+        if not self.live:
+            self._say(f"  {escape(e['doing'])}")
+
+    def _warning(self, e: dict[str, Any]) -> None:
+        self._say(f"  [yellow]warning:[/yellow] {escape(e['text'])}")
+
+    def _note(self, e: dict[str, Any]) -> None:
+        self._say(f"  note: {escape(e['text'])}")
+
+    def _candidate_verdict(self, e: dict[str, Any]) -> None:
+        self.verdicts += 1
+        if e["verdict"] == "accepted":
+            self.best = f"{e['speedup']:.3f}x"
+        style = _STYLE.get(e["verdict"], "red")
+        self._say(
+            f"  [dim]{e['candidate'][:8]}[/dim] [{style}]{e['verdict']:<11}[/{style}] "
+            f"{escape(e['move']):<16} {escape(e['reason'])}"
+        )
+
+
+def output() -> Console:
+    """A console on stdout: as wide as the terminal, or a fixed width for a file."""
+    return Console() if sys.stdout.isatty() else Console(width=PIPED_WIDTH)
+
+
+def result(summary: dict[str, Any], run: str, state: str, console: Console | None = None) -> None:
+    """The outcome of a run on stdout."""
+    out = console or output()
+    if "error" in summary:
+        out.print(escape(summary["error"]), highlight=False)
+    elif summary["environment"]:
+        _measured(summary, run, out)
+    else:
+        _ranked(summary, run, out)
+    if state == "budget":
+        out.print("The budget was spent before anything was judged: give it more --minutes.")
+
+
+def _measured(summary: dict[str, Any], run: str, out: Console) -> None:
+    env = summary["environment"]
+    names = {n for row in summary["cases"].values() for n in row["sides"]}
+    libraries = sorted(names - {"shipped", "tuned", "winner", "A/A"})
+    title = f"Measured on {env['gpu']}, driver {env['driver']}, torch {env['torch']}"
+    table = Table(title=title, title_justify="left")
+    sides = ["shipped", "tuned", *(["winner"] if summary["winner"] else []), *libraries]
+    for column in ("case", "", *sides, *(["winner / tuned"] if summary["winner"] else [])):
+        table.add_column(column, justify="left" if column in ("case", "") else "right")
+    for case, row in summary["cases"].items():
+        cells = [f"{row['sides'][s]['rate']:.0f}" if s in row["sides"] else "-" for s in sides]
+        last = [_interval(row["ratio"]["tuned"])] if summary["winner"] else []
+        table.add_row(case.split("/", 1)[1], row["sides"]["shipped"]["unit"], *cells, *last)
+    out.print(table)
+    if summary["winner"]:
+        against = summary["against"]
+        out.print(
+            f"accepted: {_interval(against['shipped'])} of as shipped, {_interval(against['tuned'])} of tuned "
+            "(geometric mean, 95 %)"
+        )
+        out.print(f"evidence: pgo-agent show {run} {summary['winner']}", highlight=False)
+    else:
+        out.print("no candidate was faster than the kernel as shipped beyond the noise.")
+
+
+def _interval(x: list[float]) -> str:
+    return f"{x[1]:.3f}x [{x[0]:.3f}, {x[2]:.3f}]"
+
+
+def _ranked(summary: dict[str, Any], run: str, out: Console) -> None:
+    table = Table(title="Best known configuration of each case", title_justify="left")
+    for column in ("case", "as shipped", "rate", "best of the launch grid", "rate"):
+        table.add_column(column, justify="right" if column == "rate" else "left")
+    for case, row in summary["cases"].items():
+        s, t = row["shipped"], row["tuned"]
+        table.add_row(case.split("/", 1)[1], s["choice"], _rate(s), t["choice"], _rate(t))
+    out.print(table)
+    ranking = Table(title="Candidates, by recorded time first and by estimate after", title_justify="left")
+    for column in ("candidate", "move", "verdict", "time / tuned", "known from"):
+        ranking.add_column(column, justify="right" if column == "time / tuned" else "left")
+    for row in summary["ranking"][:12]:
+        mark = "~" if "estimate" in row["how"] or "partly" in row["how"] else ""
+        ranking.add_row(row["candidate"][:8], row["move"], row["verdict"], f"{mark}{row['relative']:.3f}", row["how"])
+    if summary["ranking"]:
+        out.print(ranking)
+    out.print(
+        "~ is an estimate from the static profile, never a measurement. Recorded figures are of this very code, "
+        "measured on that GPU.",
+        highlight=False,
+    )
+    out.print(
+        f"next: pgo-agent show {run}   (on a machine with the GPU, the same command judges and measures)",
+        highlight=False,
+    )
+
+
+def _rate(point: dict[str, Any]) -> str:
+    return f"{'~' if point['how'] == 'estimate' else ''}{point['rate']:.0f} {point['unit']}"

@@ -1,0 +1,77 @@
+"""`doctor`: what this machine can do, found by trying it, and what to install for more."""
+
+import importlib.metadata
+import json
+import platform
+import shutil
+import subprocess
+from dataclasses import asdict, dataclass
+
+from pgo_agent.agent.errors import Exit
+from pgo_agent.sandbox import box, devices
+from pgo_agent.sandbox.judge.pool import visible_gpu
+from rich.console import Console
+from rich.markup import escape
+
+
+@dataclass(frozen=True)
+class Finding:
+    what: str
+    fine: bool
+    detail: str
+    needed: bool = False  # without it nothing works
+
+
+def examine(as_json: bool) -> Exit:
+    """Prints the findings. ENVIRONMENT when something that everything needs is missing."""
+    findings = [*_versions(), *_sandboxes(), _gpu(), _disk()]
+    if as_json:
+        print(json.dumps([asdict(f) for f in findings]))
+    else:
+        out = Console()
+        for f in findings:
+            mark = (
+                "[green]ok[/green]     " if f.fine else "[red]missing[/red]" if f.needed else "[yellow]no[/yellow]     "
+            )
+            out.print(f"{mark} {f.what:<12} {escape(f.detail)}", highlight=False)
+        if not any(f.fine for f in findings if f.what in ("bubblewrap", "landlock")):
+            out.print("No sandbox works: your own kernels run unboxed, candidates from elsewhere are refused.")
+    return Exit.ENVIRONMENT if any(f.needed and not f.fine for f in findings) else Exit.DONE
+
+
+def _versions() -> list[Finding]:
+    found = [Finding("python", True, platform.python_version(), True)]
+    for package in ("torch", "triton", "langgraph", "numpy"):
+        try:
+            found.append(Finding(package, True, importlib.metadata.version(package), True))
+        except importlib.metadata.PackageNotFoundError:
+            found.append(Finding(package, False, f"pip install {package}", True))
+    return found
+
+
+def _sandboxes() -> list[Finding]:
+    problems = {k: box.problem_with(k) for k in box.KINDS if k != "none"}
+    return [
+        Finding(k, not p, (p.splitlines() or ["works: candidates run without network, keys or your files"])[0])
+        for k, p in problems.items()
+    ]
+
+
+def _gpu() -> Finding:
+    visible = visible_gpu()
+    if visible is None:
+        return Finding(
+            "gpu", False, "none here: kernels are compiled, checked in Triton's interpreter and ranked, not measured"
+        )
+    query = ["nvidia-smi", f"--id={visible}", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    try:
+        text = subprocess.run(query, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
+    except (OSError, subprocess.SubprocessError) as e:
+        return Finding("gpu", False, f"nvidia-smi does not answer: {e}")
+    known = devices.named(text.split(",")[0].strip())
+    return Finding("gpu", known is not None, text if known else f"{text}: not in the device table; use --judge cpu")
+
+
+def _disk() -> Finding:
+    free = shutil.disk_usage(".").free
+    return Finding("disk", free > 1 << 30, f"{free / (1 << 30):.1f} GiB free here")

@@ -1,0 +1,123 @@
+"""Ends a run: one last session on the GPU with every side and library; without a GPU, a ranking of what was built."""
+
+import statistics
+from collections.abc import Mapping
+from typing import Any
+
+from pgo_agent.agent import incumbent, steps
+from pgo_agent.agent.context import Context
+from pgo_agent.agent.store import Candidate
+from pgo_agent.sandbox.gate.verdict import Verdict
+
+# What a candidate can still be worth without a GPU: everything that was not found to be broken.
+_RANKED = {Verdict.CHECKED, Verdict.BUILT, Verdict.UNDECIDED}
+
+
+def finish(ctx: Context) -> dict[str, Any]:
+    """Writes the summary and the state of the run; gives the summary."""
+    seconds = ctx.spend()
+    summary = (_measured(ctx) if ctx.gpu else _ranking(ctx)) | {"seconds": round(seconds, 1)}
+    judged = [c for c in ctx.store.candidates(ctx.run.id) if c.verdict is not None]
+    if not judged and ctx.out_of_time():
+        state = "budget"
+    elif ctx.gpu is None or summary["winner"]:
+        state = "done"
+    else:
+        state = "none_found"
+    ctx.store.set_state(ctx.run.id, state, summary)
+    ctx.emit("run.completed", state=state, summary=summary)
+    return summary
+
+
+def _measured(ctx: Context) -> dict[str, Any]:
+    """Shipped, tuned, winner and libraries on every public case, timed against one another in one session."""
+    from pgo_agent.sandbox.judge import stats
+
+    base, winner = ctx.baseline(), incumbent.name(ctx)
+    names = ["shipped", "tuned", *([winner] if winner != incumbent.SHIPPED else [])]
+    ctx.emit("phase", phase="final", doing="timing baselines, winner and libraries in one session")
+    sides = {("winner" if n == winner and n != incumbent.SHIPPED else n): incumbent.side(ctx, n) for n in names}
+    if ctx.gpu is None:
+        raise RuntimeError("a final session needs a GPU")
+    times: dict[str, dict[str, list[float]]] = ctx.gpu.ask("final", sides=sides, cases=base["cases"])["times"]
+    against = {}
+    if "winner" in sides:
+        for other in ("shipped", "tuned"):
+            pairs = {c: (t[other], t["winner"]) for c, t in times.items()}
+            against[other] = stats.geomean(pairs, base["weights"]).as_json()
+    cases = {c: _row(ctx, t, _work(base, c)) for c, t in times.items()}
+    return {
+        "winner": winner if winner != incumbent.SHIPPED else None,
+        "against": against,
+        "cases": cases,
+        "times": times,
+        "environment": ctx.gpu.environment,
+        "sides": {n: _plans(ctx, n) for n in names},
+    }
+
+
+def _row(ctx: Context, times: Mapping[str, list[float]], work: Mapping[str, int]) -> dict[str, Any]:
+    from pgo_agent.sandbox.judge import stats
+
+    medians = {n: statistics.median(ms) for n, ms in times.items()}
+    row: dict[str, Any] = {"sides": {n: {"ms": ms} | rate(ctx, work, ms) for n, ms in medians.items()}}
+    if "winner" in times:
+        row["ratio"] = {n: stats.ratio(times[n], times["winner"]).as_json() for n in ("shipped", "tuned")}
+    row["noise"] = stats.ratio(times["shipped"], times["A/A"]).as_json()
+    return row
+
+
+def rate(ctx: Context, work: Mapping[str, int], ms: float) -> dict[str, Any]:
+    """TFLOP/s, or GB/s where moving the bytes takes the device longer than the arithmetic."""
+    by_memory = work["bytes"] / (ctx.device.gbps * 1e9) > work["flops"] / (ctx.device.fp16_tflops * 1e12)
+    return (
+        {"rate": work["bytes"] / ms / 1e6, "unit": "GB/s"}
+        if by_memory
+        else {"rate": work["flops"] / ms / 1e9, "unit": "TFLOP/s"}
+    )
+
+
+def _plans(ctx: Context, name: str) -> dict[str, dict[str, Any]]:
+    """Case -> label, plan id and code ids of what a side launches."""
+    base = ctx.baseline()
+    if name in ("shipped", "tuned"):
+        return {c: {k: p[k] for k in ("choice", "plan_id", "codes")} for c, p in base[name].items()}
+    candidate = ctx.store.candidate(ctx.run.id, name)
+    built, labels = candidate.built or {}, incumbent.chosen(ctx, candidate)
+    found = {}
+    for case in base["cases"]:
+        option = next(o for o in built["choices"][case] if o["label"] == labels[case])
+        found[case] = {
+            "choice": option["label"],
+            "plan_id": option["plan_id"],
+            "codes": [built["codes"][k] for k in option["kernels"]],
+        }
+    return found
+
+
+def _ranking(ctx: Context) -> dict[str, Any]:
+    """Candidates in order of what is known of them, each time named by where it comes from."""
+    base = ctx.baseline()
+    rows = []
+    for c in ctx.store.candidates(ctx.run.id):
+        if c.verdict in _RANKED and (c.built or {}).get("bundle"):
+            rows.append({"candidate": c.id, "move": c.move, "verdict": c.verdict, **_known(ctx, c)})
+    rows.sort(key=lambda r: (r["how"] != "recorded", r["relative"]))
+    cases = {c: {s: _shown(ctx, base[s][c], _work(base, c)) for s in ("shipped", "tuned")} for c in base["cases"]}
+    return {"winner": None, "ranking": rows, "cases": cases, "environment": None}
+
+
+def _known(ctx: Context, candidate: Candidate) -> dict[str, Any]:
+    best = {case: _shown(ctx, o, _work(ctx.baseline(), case)) for case, o in steps.novel(ctx, candidate).items()}
+    sources = {b["how"] for b in best.values()}
+    how = "partly recorded" if len(sources) > 1 else next(iter(sources), "the baselines' own")
+    return {"relative": steps.rank(ctx, candidate), "how": how, "cases": best}
+
+
+def _shown(ctx: Context, point: Mapping[str, Any], work: Mapping[str, int]) -> dict[str, Any]:
+    return {k: point[k] for k in ("choice", "ms", "how")} | rate(ctx, work, point["ms"])
+
+
+def _work(base: Mapping[str, Any], case: str) -> dict[str, int]:
+    kind, name = case.split("/", 1)
+    return dict(base["work"][kind][name])

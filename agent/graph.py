@@ -1,0 +1,85 @@
+"""The loop, on one screen: baseline -> propose -> build -> judge -> record -> (propose again | finish).
+
+LangGraph with SQLite checkpoints after every node. The state is three plain values; what they stand for is in the
+store, where every step looks before it works. So a process killed anywhere goes on at the node where it died, and a
+verdict that was recorded is never made again.
+"""
+
+import os
+import sqlite3
+from contextlib import closing
+from typing import Literal, TypedDict
+
+os.environ["LANGSMITH_TRACING"] = os.environ["LANGCHAIN_TRACING_V2"] = "false"  # they would upload kernel source
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import END, START, StateGraph
+from langgraph.runtime import Runtime
+from langgraph.types import Command
+from pgo_agent.agent import baseline as baselines
+from pgo_agent.agent import incumbent, steps
+from pgo_agent.agent.context import Context
+from pgo_agent.agent.finish import finish as finish_run
+
+
+class State(TypedDict):
+    generation: int  # the one that is worked on, from 1
+    proposed: int  # candidates of it
+    barren: int  # generations in a row without an accepted candidate
+
+
+def baseline(state: State, runtime: Runtime[Context]) -> State:
+    if runtime.context.store.run(runtime.context.run.id).baseline is None:
+        baselines.establish(runtime.context)
+    return {"generation": 1, "proposed": 0, "barren": 0}
+
+
+def propose(state: State, runtime: Runtime[Context]) -> Command[Literal["build", "finish"]]:
+    ctx = runtime.context
+    over = ctx.out_of_time() or state["barren"] >= ctx.settings["patience"]
+    proposed = 0 if over else steps.propose(ctx, state["generation"])
+    return Command(goto="build" if proposed else "finish", update={"proposed": proposed})
+
+
+def build(state: State, runtime: Runtime[Context]) -> None:
+    steps.build(runtime.context, state["generation"])
+
+
+def judge(state: State, runtime: Runtime[Context]) -> None:
+    steps.judge(runtime.context, state["generation"])
+
+
+def record(state: State, runtime: Runtime[Context]) -> State:
+    ctx, n = runtime.context, state["generation"]
+    ctx.store.finish_generation(ctx.run.id, n)
+    own = ctx.store.candidates(ctx.run.id, n)
+    won = any(c.verdict == "accepted" for c in own)
+    ctx.emit(
+        "generation.completed",
+        generation=n,
+        incumbent=incumbent.name(ctx),
+        judged=sum(c.verdict is not None for c in own),
+    )
+    return {"generation": n + 1, "proposed": 0, "barren": 0 if won else state["barren"] + 1}
+
+
+def finish(state: State, runtime: Runtime[Context]) -> None:
+    finish_run(runtime.context)
+
+
+def run(ctx: Context) -> None:
+    """Runs the loop of `ctx.run`, from its beginning or from where it was interrupted."""
+    graph = StateGraph(State, context_schema=Context)
+    for node in (baseline, propose, build, judge, record, finish):
+        graph.add_node(node)
+    graph.add_edge(START, "baseline").add_edge("baseline", "propose").add_edge("build", "judge").add_edge(
+        "judge", "record"
+    )
+    graph.add_edge("record", "propose").add_edge("finish", END)
+    with closing(sqlite3.connect(ctx.store.root / "checkpoints.db", check_same_thread=False)) as db:
+        loop = graph.compile(checkpointer=SqliteSaver(db))
+        config: RunnableConfig = {"configurable": {"thread_id": ctx.run.id}, "recursion_limit": 10_000}
+        begun = bool(loop.get_state(config).next)
+        start: State | None = None if begun else {"generation": 1, "proposed": 0, "barren": 0}
+        loop.invoke(start, config, context=ctx, durability="sync")

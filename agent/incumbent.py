@@ -1,0 +1,78 @@
+"""What the loop measures against: the kernel as shipped, or the last candidate that was accepted."""
+
+from typing import Any
+
+from pgo_agent.agent import moves
+from pgo_agent.agent.context import Context
+from pgo_agent.agent.source import Config
+from pgo_agent.agent.store import Candidate
+from pgo_agent.sandbox.gate.verdict import Verdict
+from pgo_agent.sandbox.judge.pool import on_shelf
+
+SHIPPED = "shipped"
+
+
+def name(ctx: Context) -> str:
+    """Id of the last accepted candidate, or `shipped`."""
+    accepted = [c.id for c in ctx.store.candidates(ctx.run.id) if c.verdict == Verdict.ACCEPTED]
+    return accepted[-1] if accepted else SHIPPED
+
+
+def source(ctx: Context) -> str:
+    current = name(ctx)
+    return ctx.target.source if current == SHIPPED else ctx.store.candidate(ctx.run.id, current).source
+
+
+def side(ctx: Context, which: str) -> dict[str, Any]:
+    """How the judge is told what to launch in each case for shipped, tuned or an accepted candidate."""
+    base = ctx.baseline()
+    if which in (SHIPPED, "tuned"):
+        return {
+            c: {"bundle": on_shelf(ctx.store.shelf, p["bundle"]), "choice": p["choice"]} for c, p in base[which].items()
+        }
+    candidate = ctx.store.candidate(ctx.run.id, which)
+    bundle = on_shelf(ctx.store.shelf, (candidate.built or {})["bundle"])
+    return {c: {"bundle": bundle, "choice": label} for c, label in chosen(ctx, candidate).items()}
+
+
+def chosen(ctx: Context, candidate: Candidate) -> dict[str, str]:
+    """The configuration that the judge chose for each case; without a judge, the first."""
+    evidence = ctx.store.evidence(ctx.run.id, candidate.id)
+    judged: dict[str, str] = next(
+        (e["choices"] for e in evidence.values() if isinstance(e, dict) and "choices" in e), {}
+    )
+    built = (candidate.built or {})["choices"]
+    return {case: judged.get(case, options[0]["label"]) for case, options in built.items()}
+
+
+def best_known(ctx: Context) -> dict[str, moves.Best]:
+    """The best known configuration of each public case: the tuned baseline's, or the incumbent's once there is one."""
+    base, current = ctx.baseline(), name(ctx)
+    if current == SHIPPED:
+        statics = {p["plan_id"]: p["statics"] for p in base["points"]}
+        return {c: moves.Best(p["config"], statics[p["plan_id"]][0]) for c, p in base["tuned"].items()}
+    candidate = ctx.store.candidate(ctx.run.id, current)
+    labels, built = chosen(ctx, candidate), candidate.built or {}
+    found = {c: next(o for o in built["choices"][c] if o["label"] == labels[c]) for c in base["cases"]}
+    return {c: moves.Best(o["config"], built["statics"][o["kernels"][0]]) for c, o in found.items()}
+
+
+def known_configs(ctx: Context) -> list[Config]:
+    """Configurations that need no proposal: the grid's, and those of candidates that were built."""
+    points = [p["config"] for p in ctx.baseline()["points"]]
+    tried = [
+        o["config"]
+        for c in ctx.store.candidates(ctx.run.id)
+        for options in (c.built or {}).get("choices", {}).values()
+        for o in options
+    ]
+    return points + tried
+
+
+def plans(ctx: Context) -> dict[str, set[str]]:
+    """The plans that the incumbent brings for each case."""
+    base, current = ctx.baseline(), name(ctx)
+    if current == SHIPPED:
+        return {case: {base["shipped"][case]["plan_id"]} for case in base["cases"]}
+    options = (ctx.store.candidate(ctx.run.id, current).built or {})["choices"]
+    return {case: {o["plan_id"] for o in options[case]} for case in base["cases"]}

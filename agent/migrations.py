@@ -1,0 +1,74 @@
+"""The schema of the results database, as functions that are applied in order and remembered by name."""
+
+import sqlite3
+from collections.abc import Callable
+
+MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = []
+
+
+def migration(function: Callable[[sqlite3.Connection], None]) -> Callable[[sqlite3.Connection], None]:
+    MIGRATIONS.append(function)
+    return function
+
+
+def migrate(db: sqlite3.Connection) -> None:
+    """Brings a database up to date. Each step is one transaction: a killed process leaves a whole schema."""
+    with db:
+        db.execute("CREATE TABLE IF NOT EXISTS migrations (name TEXT PRIMARY KEY)")
+    done = {name for (name,) in db.execute("SELECT name FROM migrations")}
+    for function in MIGRATIONS:
+        if function.__name__ not in done:
+            with db:
+                db.execute("BEGIN IMMEDIATE")
+                function(db)
+                db.execute("INSERT INTO migrations VALUES (?)", (function.__name__,))
+
+
+@migration
+def m001_initial(db: sqlite3.Connection) -> None:
+    db.execute("""
+        CREATE TABLE runs (
+            id TEXT PRIMARY KEY,
+            target TEXT NOT NULL,           -- path of the kernel file
+            digest TEXT NOT NULL,           -- of the target as it was when the run began
+            source TEXT NOT NULL,           -- the kernel file's text
+            device TEXT NOT NULL,           -- key of the device that is compiled for
+            settings TEXT NOT NULL,         -- JSON: budget, seeds, where it is judged
+            baseline TEXT,                  -- JSON: cases, shipped and tuned; NULL until it stands
+            state TEXT NOT NULL,            -- running, done, none_found, budget, interrupted
+            seconds REAL NOT NULL DEFAULT 0, -- wall clock spent, over all resumptions
+            summary TEXT,                   -- JSON: the outcome
+            created TEXT NOT NULL
+        )""")
+    db.execute("""
+        CREATE TABLE generations (
+            run TEXT NOT NULL REFERENCES runs, n INTEGER NOT NULL, incumbent TEXT NOT NULL,
+            finished INTEGER NOT NULL DEFAULT 0,
+            PRIMARY KEY (run, n)
+        )""")
+    db.execute("""
+        CREATE TABLE candidates (
+            run TEXT NOT NULL REFERENCES runs,
+            id TEXT NOT NULL,               -- hash of the source
+            generation INTEGER NOT NULL,
+            position INTEGER NOT NULL,      -- order of proposal in the generation
+            parent TEXT NOT NULL, kind TEXT NOT NULL, move TEXT NOT NULL, rationale TEXT NOT NULL,
+            author TEXT NOT NULL,           -- embedded, or the name of a model
+            source TEXT NOT NULL,
+            built TEXT,                     -- JSON: bundle, choices, static profiles; NULL until built
+            verdict TEXT, stage TEXT, reason TEXT,
+            speedup REAL,                   -- of the incumbent then, as judged; NULL where nothing was measured
+            seconds REAL,                   -- to judge
+            PRIMARY KEY (run, id)
+        )""")
+    db.execute("""
+        CREATE TABLE evidence (
+            run TEXT NOT NULL, candidate TEXT NOT NULL, stage TEXT NOT NULL, body TEXT NOT NULL,
+            PRIMARY KEY (run, candidate, stage)
+        )""")
+    db.execute("""
+        CREATE TABLE samples (
+            run TEXT NOT NULL, candidate TEXT NOT NULL, stage TEXT NOT NULL, gpu_case TEXT NOT NULL, side TEXT NOT NULL,
+            ms TEXT NOT NULL,               -- JSON: milliseconds of each round, in order
+            PRIMARY KEY (run, candidate, stage, gpu_case, side)
+        )""")

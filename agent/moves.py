@@ -1,0 +1,171 @@
+"""The embedded optimizer: proposals in a fixed order, each with the symptom that it answers. No randomness, no model.
+
+This file holds the launch part: other configurations for the launch sites that stand in the file. The first proposal is
+what the declared grid showed to be best for each case; the next ones step outside of the grid, one parameter at a time.
+"""
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pgo_agent.agent.source import LAUNCH_OPTIONS, Config, Site, sites, with_configs
+from pgo_agent.agent.static_rank import RESERVED_SHARED, occupancy
+from pgo_agent.sandbox.devices import Device
+from pgo_agent.sandbox.errors import TargetFault
+
+CARRIED = 3  # configurations that a candidate may carry
+GRID_LIMIT = 256  # points of a launch grid
+_WARPS, _STAGES = (1, 2, 4, 8, 16), (1, 2, 3, 4, 5, 6)
+
+
+@dataclass(frozen=True)
+class Proposal:
+    source: str
+    kind: str  # launch, source, gluon or ttgir
+    move: str  # name of the move
+    rationale: str  # symptom and expected effect, one line
+
+
+def launch_grid(space: Mapping[str, Sequence[int]] | None, seen: Sequence[Config]) -> list[Config]:
+    """The points of the tuned baseline: the declared LAUNCH_SPACE, or else one around the file's own values."""
+    if not seen:
+        return []
+    space = space or _around(seen)
+    known = set().union(*seen) | set(LAUNCH_OPTIONS)
+    unknown = sorted(set(space) - known)
+    if unknown:
+        raise TargetFault(
+            f"LAUNCH_SPACE names {', '.join(unknown)}, which no launch of the kernel takes",
+            f"use: {', '.join(sorted(known))}",
+        )
+    fixed = {k: v for k, v in seen[0].items() if k not in space}
+    points = [fixed | dict(zip(space, values, strict=True)) for values in itertools.product(*space.values())]
+    if len(points) > GRID_LIMIT:
+        raise TargetFault(
+            f"LAUNCH_SPACE has {len(points)} points, at most {GRID_LIMIT} are tried", "declare a smaller grid"
+        )
+    return points
+
+
+def _around(seen: Sequence[Config]) -> dict[str, list[int]]:
+    """Half and twice of what stands in the file, for the two parameters of most effect; neighbours for the options."""
+    space: dict[str, list[int]] = {}
+    for name in seen[0]:
+        values = sorted({c[name] for c in seen if type(c.get(name)) is int})
+        if values and name == "num_warps":
+            space[name] = sorted({*values, 4, 8})
+        elif values and name == "num_stages":
+            space[name] = sorted({*values, 2, 3, 4})
+        elif values and name not in LAUNCH_OPTIONS and all(v >= 16 and v & (v - 1) == 0 for v in values):
+            space[name] = sorted({*values, max(values[0] // 2, 16), min(values[-1] * 2, 256)})
+    while _points(space) > GRID_LIMIT:
+        widest = max(space, key=lambda k: len(space[k]))
+        space[widest] = space[widest][: len(space[widest]) - 1]
+    return space
+
+
+def _points(space: Mapping[str, Sequence[int]]) -> int:
+    total = 1
+    for values in space.values():
+        total *= len(values)
+    return total
+
+
+def grid_sources(source: str, site: Site, points: Sequence[Config]) -> list[str]:
+    """The file with the grid in it: one text for an autotuned launch, one for each point of a plain one."""
+    return [with_configs(source, site, points)] if site.autotuned else [with_configs(source, site, [p]) for p in points]
+
+
+def propose(source: str, best: Mapping[str, "Best"], measured: Sequence[Config], device: Device) -> Iterator[Proposal]:
+    """Launch proposals for a source. `best`: case -> its best configuration; `measured`: points known already."""
+    for site in sites(source):
+        bases = _unique(best.values())
+        if not bases:
+            continue
+        configs = [b.config for b in bases]
+        if site.autotuned:
+            yield Proposal(
+                with_configs(source, site, configs[:CARRIED]),
+                "launch",
+                "best of the grid",
+                "the fastest configuration of each case over the declared grid",
+            )
+        for name, why, config in _steps(bases, measured, device):
+            others = [c for c in configs if c != config][: CARRIED - 1] if site.autotuned else []
+            yield Proposal(
+                with_configs(source, site, [config, *others]), "launch", name, f"{why}; tries {_said(config)}"
+            )
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best known configuration of a case, and the static profile of what it builds."""
+
+    config: Config
+    static: Mapping[str, Any]
+
+
+Step = tuple[str, str, Config]  # name, symptom, configuration
+
+
+def _steps(best: Sequence[Best], measured: Sequence[Config], device: Device) -> Iterator[Step]:
+    """Points one parameter away from the best ones that nobody has measured: each lever in turn."""
+    levers = [lever(base, device) for lever in (_stages, _registers, _blocks, _warps) for base in best]
+    seen = [*measured]
+    for step in itertools.chain.from_iterable(itertools.zip_longest(*levers)):
+        if step is not None and step[2] not in seen:
+            seen.append(step[2])
+            yield step
+
+
+def _stages(b: Best, device: Device) -> Iterator[Step]:
+    now = b.config.get("num_stages", 3)
+    spare = device.smem_block - b.static["shared"]
+    if now + 1 in _STAGES and spare >= b.static["shared"] // max(now, 1):
+        yield (
+            f"num_stages={now + 1}",
+            f"{spare} bytes of shared memory are left for a deeper pipeline",
+            b.config | {"num_stages": now + 1},
+        )
+    if now - 1 in _STAGES and now > 2:
+        why = f"{b.static['shared']} bytes of shared memory limit the blocks of an SM"
+        yield f"num_stages={now - 1}", why, b.config | {"num_stages": now - 1}
+
+
+def _registers(b: Best, device: Device) -> Iterator[Step]:
+    """A cap under which one more block fits on an SM, where shared memory has room for it."""
+    warps = b.config.get("num_warps", 4)
+    now = occupancy(b.static, warps, device)
+    roomy = device.smem_sm // (b.static["shared"] + RESERVED_SHARED) > now.blocks
+    cap = device.regs_sm // (32 * warps * (now.blocks + 1)) // 8 * 8
+    if now.limiter == "registers" and roomy and 64 <= cap < b.static["registers"]:
+        why = f"{b.static['registers']} registers let {now.blocks} block(s) on an SM; {cap} would let one more"
+        yield f"maxnreg={cap}", why, b.config | {"maxnreg": cap}
+
+
+def _blocks(b: Best, device: Device) -> Iterator[Step]:
+    for name, value in b.config.items():
+        if name not in LAUNCH_OPTIONS and type(value) is int and value >= 16 and value & (value - 1) == 0:
+            for v, why in ((value * 2, "more work for each byte loaded"), (value // 2, "more blocks, fewer registers")):
+                if 16 <= v <= 256:
+                    yield f"{name}={v}", why, b.config | {name: v}
+
+
+def _warps(b: Best, device: Device) -> Iterator[Step]:
+    now = b.config.get("num_warps", 4)
+    for n, why in ((now * 2, "fewer registers for each thread"), (now // 2, "more work for each warp")):
+        if n in _WARPS:
+            yield f"num_warps={n}", why, b.config | {"num_warps": n}
+
+
+def _unique(best: Iterable[Best]) -> list[Best]:
+    found: list[Best] = []
+    for b in best:
+        if b.config and b.config not in [f.config for f in found]:
+            found.append(b)
+    return found
+
+
+def _said(config: Mapping[str, Any]) -> str:
+    return " ".join(f"{k}={v}" for k, v in config.items())

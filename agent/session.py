@@ -1,0 +1,159 @@
+"""Starts and resumes runs: gathers what the loop needs, and maps how it ends to an exit code.
+
+A run remembers its target's text. Resuming one whose file changed since is refused: its verdicts would be about
+another kernel.
+"""
+
+import contextlib
+import os
+import secrets
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from pgo_agent.agent.context import Context, Emit
+from pgo_agent.agent.errors import Exit
+from pgo_agent.agent.store import Run, Store
+from pgo_agent.sandbox import box, devices, target
+from pgo_agent.sandbox.build import Builder
+from pgo_agent.sandbox.devices import Device
+from pgo_agent.sandbox.errors import EnvironmentFault, TargetMoved, UsageFault
+from pgo_agent.sandbox.judge.pool import Judge, visible_gpu
+
+DEFAULT_DEVICE = "h200"
+STATES = {"done": Exit.DONE, "none_found": Exit.NONE_FOUND, "budget": Exit.BUDGET}
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the command line asks for."""
+
+    device: str | None = None
+    candidates: int = 12
+    width: int = 4  # candidates of a generation
+    minutes: float = 20.0
+    patience: int = 3  # generations in a row without a win before a run ends
+    sandbox: str = "auto"
+    judge: str = "auto"  # auto, gpu or cpu
+    cases: tuple[str, ...] = ()  # public cases to optimize; none given: all
+
+
+def start(file: Path, wishes: Wishes, store: Store, emit: Emit) -> Exit:
+    """A new run of a target. Raises Faults; KeyboardInterrupt leaves the run resumable."""
+    file = locate(file)
+    found = target.read(file)
+    kept = ("candidates", "width", "minutes", "patience", "sandbox", "judge", "cases")
+    settings = {k: getattr(wishes, k) for k in kept}
+    gpu, device = _where(wishes)
+    run = f"{found.name}-{secrets.token_hex(3)}"
+    with store.active(run):
+        store.add_run(run, file.resolve(), found.digest, found.source, device.key, settings)
+        return _go(store.run(run), found, device, gpu, store, emit)
+
+
+def locate(file: Path) -> Path:
+    """The file, or the kernel of that name that ships with the project (`fa_fwd`, `kernels/fa_fwd.py`)."""
+    if file.exists() or (file.parent.name not in ("", "kernels")):
+        return file
+    shipped = Path(str(resources.files("pgo_agent.kernels").joinpath(f"{file.stem}.py")))
+    return shipped if shipped.is_file() else file
+
+
+def resume(name: str, store: Store, emit: Emit, minutes: float | None = None) -> Exit:
+    """Goes on with an interrupted run, here and now. Raises TargetMoved when its file changed."""
+    run = store.run(name)
+    if run.state == "failed":
+        raise UsageFault(
+            f"run {run.id} failed: {(run.summary or {}).get('error', '')}", "mend that, then start a new run"
+        )
+    if run.state in STATES:
+        raise UsageFault(
+            f"run {run.id} is complete", f"`pgo-agent show {run.id}` shows it; start another with `pgo-agent optimize`"
+        )
+    found = target.read(Path(run.target))
+    if found.digest != run.digest:
+        raise TargetMoved(f"{run.target} changed since run {run.id} began", "start a new run, or restore the file")
+    if minutes is not None:
+        run.settings["minutes"] = minutes
+    wishes = Wishes(run.device, sandbox=run.settings["sandbox"], judge=run.settings["judge"])
+    gpu, device = _where(wishes)
+    with store.active(run.id):
+        store.set_state(run.id, "running")
+        return _go(run, found, device, gpu, store, emit)
+
+
+def _go(run: Run, found: target.Target, device: Device, gpu: Judge | None, store: Store, emit: Emit) -> Exit:
+    from pgo_agent.agent import graph
+
+    chosen = box.choose(run.settings["sandbox"])
+    builder = Builder(found, device, chosen, store.shelf, len(os.sched_getaffinity(0)))
+    if gpu is not None:
+        gpu.target = found
+    cpu = Judge(found, gpu=None, sandbox=run.settings["sandbox"])
+    ctx = Context(store, run, found, device, builder, gpu, cpu, emit)
+    ctx.emit(
+        "run.started",
+        target=run.target,
+        device=device.name,
+        gpu=gpu is not None,
+        sandbox=chosen.kind,
+        settings=run.settings,
+        workspace=str(store.root),
+    )
+    if not chosen.isolates:
+        ctx.emit(
+            "warning",
+            text="no sandbox works on this machine: your own file runs unboxed, with your rights. "
+            "Candidates from elsewhere would be refused. `pgo-agent doctor` says what to install.",
+        )
+    try:
+        graph.run(ctx)
+    except UsageFault as e:
+        store.set_state(run.id, "failed", {"error": str(e)})
+        raise
+    except (KeyboardInterrupt, EnvironmentFault):
+        with contextlib.suppress(EnvironmentFault):  # a full disk may refuse this, too; the run stays resumable
+            store.set_state(run.id, "interrupted")
+        raise
+    finally:
+        with contextlib.suppress(EnvironmentFault):
+            ctx.spend()
+        ctx.close()
+    return STATES[store.run(run.id).state]
+
+
+def _where(wishes: Wishes) -> tuple[Judge | None, Device]:
+    """The judge of this machine's GPU, if it is to be used, and the device to compile for."""
+    visible = visible_gpu() if wishes.judge != "cpu" else None
+    if visible is None:
+        if wishes.judge == "gpu":
+            raise EnvironmentFault("--judge gpu: no GPU is visible here", "check nvidia-smi and CUDA_VISIBLE_DEVICES")
+        return None, devices.find(wishes.device or DEFAULT_DEVICE)
+    device = _own_device(visible)
+    if wishes.device is not None and devices.find(wishes.device).key != device.key:
+        if wishes.judge == "gpu":
+            raise UsageFault(
+                f"--device {wishes.device}, but this machine's GPU is an {device.name}", "leave --device out"
+            )
+        return None, devices.find(wishes.device)
+    return Judge(target.Target(Path(), "", Path(), ""), gpu=visible), device
+
+
+def _own_device(visible: str) -> Device:
+    """The table's entry for the visible GPU. Raises EnvironmentFault for one that is not in the table."""
+    import subprocess
+
+    query = ["nvidia-smi", f"--id={visible}", "--query-gpu=name", "--format=csv,noheader"]
+    try:
+        name = subprocess.run(query, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
+    except (OSError, subprocess.SubprocessError) as e:
+        raise EnvironmentFault(
+            f"cannot ask nvidia-smi for the GPU's name: {e}", "use --judge cpu to go on without it"
+        ) from None
+    found = devices.named(name)
+    if found is None:
+        known = ", ".join(d.name for d in devices.DEVICES.values())
+        raise EnvironmentFault(
+            f"the GPU '{name}' is not in the device table", f"known are: {known}; use --judge cpu to go on without it"
+        )
+    return found

@@ -1,0 +1,158 @@
+"""Finds the launch parameters in a kernel file and writes other values in their place.
+
+Two kinds of launch sites: a kernel under `triton.autotune`, whose list of configs is replaced as a whole, and a plain
+launch `kernel[grid](..., BLOCK=128, num_warps=8)`, whose integer literals are replaced where they stand (in the call,
+or in the one assignment of the name that the call passes). Relies on `ast` positions; all other text stays as it is.
+"""
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+Config = dict[str, int]
+Span = tuple[int, int]  # offsets into the text
+
+
+@dataclass(frozen=True)
+class Site:
+    """One launch whose parameters can be varied."""
+
+    kernel: str  # name of the jit function
+    autotuned: bool
+    span: Span  # autotuned: of the configs expression; else: just before the call's ")"
+    values: dict[str, int] = field(default_factory=dict)  # plain launch: what stands there now
+    spans: dict[str, Span] = field(default_factory=dict)  # plain launch: where
+    pre_hook: str = ""  # autotuned: text of the configs' pre_hook, kept
+    config_class: str = "triton.Config"
+
+
+def sites(source: str) -> list[Site]:
+    """The launch sites of a file, in order. Raises SyntaxError when it is not Python."""
+    tree = ast.parse(source)
+    offsets = _Offsets(source)
+    return [*_autotuned(tree, offsets), *_plain(tree, offsets)]
+
+
+def with_configs(source: str, site: Site, configs: Sequence[Config]) -> str:
+    """The file with these configurations at the site. A plain launch takes exactly one."""
+    if site.autotuned:
+        return _replace(source, {site.span: _config_list(site, configs)})
+    (config,) = configs
+    edits = {site.spans[k]: str(v) for k, v in config.items() if k in site.spans}
+    added = "".join(f", {k}={v}" for k, v in config.items() if k not in site.spans)
+    return _replace(source, edits | ({site.span: added} if added else {}))
+
+
+def _config_list(site: Site, configs: Sequence[Config]) -> str:
+    def one(c: Config) -> str:
+        meta = ", ".join(f'"{k}": {v}' for k, v in c.items() if k not in LAUNCH_OPTIONS)
+        options = [f"{k}={v}" for k, v in c.items() if k in LAUNCH_OPTIONS and v is not None]
+        hook = [f"pre_hook={site.pre_hook}"] if site.pre_hook else []
+        return f"{site.config_class}({', '.join(['{' + meta + '}', *options, *hook])})"
+
+    lines = ",\n        ".join(one(c) for c in configs)
+    return f"[\n        {lines},\n    ]"
+
+
+def _replace(source: str, edits: dict[Span, str]) -> str:
+    for (start, end), text in sorted(edits.items(), reverse=True):
+        source = source[:start] + text + source[end:]
+    return source
+
+
+class _Offsets:
+    """Offsets into the text from ast's lines and UTF-8 columns."""
+
+    def __init__(self, source: str) -> None:
+        self._lines = source.splitlines(keepends=True)
+        self._starts = [0]
+        for line in self._lines:
+            self._starts.append(self._starts[-1] + len(line))
+
+    def of(self, node: ast.expr) -> Span:
+        return self._at(node.lineno, node.col_offset), self._at(node.end_lineno or 0, node.end_col_offset or 0)
+
+    def _at(self, line: int, column: int) -> int:
+        return self._starts[line - 1] + len(self._lines[line - 1].encode()[:column].decode())
+
+
+def _autotuned(tree: ast.Module, offsets: _Offsets) -> Iterator[Site]:
+    for function in ast.walk(tree):
+        for decorator in getattr(function, "decorator_list", []):
+            if (
+                isinstance(function, ast.FunctionDef)
+                and isinstance(decorator, ast.Call)
+                and _called(decorator) == "autotune"
+            ):
+                given = [k.value for k in decorator.keywords if k.arg == "configs"] or decorator.args[:1]
+                if given:
+                    prefix = ast.unparse(decorator.func).removesuffix("autotune")
+                    name = f"{prefix}Config" if prefix or _imports(tree, "Config") else "triton.Config"
+                    yield Site(
+                        function.name, True, offsets.of(given[0]), pre_hook=_pre_hook(tree, given[0]), config_class=name
+                    )
+
+
+def _plain(tree: ast.Module, offsets: _Offsets) -> Iterator[Site]:
+    tuned = {s.kernel for s in _autotuned(tree, offsets)}
+    jitted = {
+        n.name
+        for n in ast.walk(tree)
+        if isinstance(n, ast.FunctionDef) and any(_decorates(d) for d in n.decorator_list)
+    }
+    for function in [n for n in tree.body if isinstance(n, ast.FunctionDef)]:
+        for call in (n for n in ast.walk(function) if isinstance(n, ast.Call) and isinstance(n.func, ast.Subscript)):
+            name = ast.unparse(call.func.value) if isinstance(call.func, ast.Subscript) else ""
+            if name in jitted - tuned:
+                yield _plain_site(name, call, function, tree, offsets)
+
+
+def _plain_site(name: str, call: ast.Call, function: ast.FunctionDef, tree: ast.Module, offsets: _Offsets) -> Site:
+    values, spans = {}, {}
+    for keyword in call.keywords:
+        literal = _literal(keyword.value, function, tree)
+        if keyword.arg and literal is not None and (keyword.arg in LAUNCH_OPTIONS or keyword.arg.isupper()):
+            values[keyword.arg], spans[keyword.arg] = int(ast.literal_eval(literal)), offsets.of(literal)
+    end = offsets.of(call)[1] - 1
+    return Site(name, False, (end, end), values, spans)
+
+
+def _literal(value: ast.expr, function: ast.FunctionDef, tree: ast.Module) -> ast.expr | None:
+    """The integer literal that an argument is, or that the only assignment of its name is."""
+    if isinstance(value, ast.Name):
+        for body in (function, tree):
+            found = [n for n in ast.walk(body) if isinstance(n, ast.Assign) and _assigns(n, value.id)]
+            if found:
+                return (
+                    _literal(found[0].value, function, tree)
+                    if len(found) == 1 and not isinstance(found[0].value, ast.Name)
+                    else None
+                )
+        return None
+    fine = isinstance(value, ast.Constant) and type(value.value) is int
+    return value if fine else None
+
+
+def _assigns(node: ast.Assign, name: str) -> bool:
+    return len(node.targets) == 1 and isinstance(node.targets[0], ast.Name) and node.targets[0].id == name
+
+
+def _pre_hook(tree: ast.Module, configs: ast.expr) -> str:
+    if isinstance(configs, ast.Name):
+        name = configs.id
+        configs = next((n.value for n in tree.body if isinstance(n, ast.Assign) and _assigns(n, name)), configs)
+    hooks = (k.value for n in ast.walk(configs) if isinstance(n, ast.Call) for k in n.keywords if k.arg == "pre_hook")
+    return next((ast.unparse(h) for h in hooks), "")
+
+
+def _called(call: ast.Call) -> str:
+    return ast.unparse(call.func).split(".")[-1]
+
+
+def _decorates(node: ast.expr) -> bool:
+    return ast.unparse(node.func if isinstance(node, ast.Call) else node).split(".")[-1] == "jit"
+
+
+def _imports(tree: ast.Module, name: str) -> bool:
+    return any(isinstance(n, ast.ImportFrom) and any((a.asname or a.name) == name for a in n.names) for n in tree.body)

@@ -1,0 +1,269 @@
+"""The record of runs: SQLite beside content-addressed files, in a workspace folder (`.pgo-agent/` by default).
+
+Each method is one transaction. A verdict is written once, with its evidence and raw samples, or not at all. One run at
+a time may be active in a workspace; a lock that the kernel drops with its process says so.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pgo_agent.agent.migrations import migrate
+from pgo_agent.sandbox.bundle.shelf import Shelf
+from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
+from pgo_agent.sandbox.gate.verdict import Judged
+
+BUSY_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Run:
+    id: str
+    target: str
+    digest: str
+    source: str
+    device: str
+    settings: dict[str, Any]
+    baseline: dict[str, Any] | None
+    state: str
+    seconds: float
+    summary: dict[str, Any] | None
+    created: str
+
+
+@dataclass(frozen=True)
+class Candidate:
+    run: str
+    id: str
+    generation: int
+    position: int
+    parent: str
+    kind: str
+    move: str
+    rationale: str
+    author: str
+    source: str
+    built: dict[str, Any] | None
+    verdict: str | None
+    stage: str | None
+    reason: str | None
+    speedup: float | None
+    seconds: float | None
+
+
+class Store:
+    """Opens (and makes, if `create`) the workspace at `root`. Raises EnvironmentFault when the disk refuses."""
+
+    def __init__(self, root: Path, create: bool = True) -> None:
+        self.root, self.shelf = root, Shelf(root)
+        if not create and not (root / "pgo.db").is_file():
+            raise UsageFault(
+                f"there are no runs in {root}", "start one with `pgo-agent optimize FILE`, or give --store"
+            )
+        with self._disk():
+            root.mkdir(parents=True, exist_ok=True)
+            self.db = sqlite3.connect(
+                root / "pgo.db", timeout=BUSY_SECONDS, check_same_thread=False, isolation_level=None
+            )
+            self.db.row_factory = sqlite3.Row
+            self.db.execute("PRAGMA journal_mode=WAL")
+            self.db.execute("PRAGMA synchronous=FULL")
+            migrate(self.db)
+
+    def close(self) -> None:
+        self.db.close()
+
+    @contextlib.contextmanager
+    def _disk(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, sqlite3.OperationalError, sqlite3.DatabaseError) as e:
+            hint = "free some space or make the folder writable; what was recorded is safe: `pgo-agent resume` goes on"
+            raise EnvironmentFault(f"cannot write the record in {self.root}: {e}", hint) from None
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._disk():
+            self.db.execute("BEGIN IMMEDIATE")
+            try:
+                yield self.db
+            except BaseException:
+                with contextlib.suppress(sqlite3.Error):
+                    self.db.execute("ROLLBACK")
+                raise
+            self.db.execute("COMMIT")
+
+    @contextlib.contextmanager
+    def active(self, run: str) -> Iterator[None]:
+        """Holds the workspace for a run. Raises EnvironmentFault when another run of another process holds it."""
+        with self._disk():
+            lock = (self.root / "active").open("a+")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.seek(0)
+            who = lock.read().strip() or "another process"
+            lock.close()
+            raise EnvironmentFault(
+                f"a run is active in {self.root}: {who}", "wait for it, or give another --store"
+            ) from None
+        try:
+            lock.truncate(0)
+            lock.write(f"run {run}, process {os.getpid()}")
+            lock.flush()
+            yield
+        finally:
+            lock.close()
+
+    # runs -------------------------------------------------------------------------------------------------------------
+
+    def add_run(
+        self, run: str, target: Path, digest: str, source: str, device: str, settings: Mapping[str, Any]
+    ) -> None:
+        row = (
+            run,
+            str(target),
+            digest,
+            source,
+            device,
+            json.dumps(dict(settings)),
+            datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+        with self._transaction() as db:
+            db.execute(
+                "INSERT INTO runs (id, target, digest, source, device, settings, state, created)"
+                " VALUES (?, ?, ?, ?, ?, ?, 'running', ?)",
+                row,
+            )
+
+    def run(self, prefix: str) -> Run:
+        """The run whose id begins with `prefix` ('last': the newest). Raises UsageFault when none or several do."""
+        if prefix == "last":
+            rows = self.db.execute("SELECT * FROM runs ORDER BY created DESC, rowid DESC LIMIT 1").fetchall()
+        else:
+            rows = self.db.execute("SELECT * FROM runs WHERE substr(id, 1, ?) = ?", (len(prefix), prefix)).fetchall()
+        if len(rows) != 1:
+            problem = "several runs begin" if rows else "no run begins"
+            raise UsageFault(f"{problem} with '{prefix}'", "`pgo-agent runs` lists them")
+        return _run(rows[0])
+
+    def runs(self) -> list[Run]:
+        return [_run(r) for r in self.db.execute("SELECT * FROM runs ORDER BY created, rowid")]
+
+    def set_baseline(self, run: str, baseline: Mapping[str, Any]) -> None:
+        with self._transaction() as db:
+            db.execute("UPDATE runs SET baseline = ? WHERE id = ?", (json.dumps(baseline), run))
+
+    def set_state(self, run: str, state: str, summary: Mapping[str, Any] | None = None) -> None:
+        with self._transaction() as db:
+            db.execute("UPDATE runs SET state = ? WHERE id = ?", (state, run))
+            if summary is not None:
+                db.execute("UPDATE runs SET summary = ? WHERE id = ?", (json.dumps(summary), run))
+
+    def add_seconds(self, run: str, seconds: float) -> None:
+        with self._transaction() as db:
+            db.execute("UPDATE runs SET seconds = seconds + ? WHERE id = ?", (seconds, run))
+
+    # generations and candidates ---------------------------------------------------------------------------------------
+
+    def add_generation(self, run: str, n: int, incumbent: str, proposals: list[dict[str, Any]]) -> None:
+        """A generation with its candidates; nothing happens when it is there already."""
+        with self._transaction() as db:
+            fresh = db.execute(
+                "INSERT OR IGNORE INTO generations (run, n, incumbent) VALUES (?, ?, ?)", (run, n, incumbent)
+            ).rowcount
+            for position, p in enumerate(proposals if fresh else []):
+                values = (
+                    run,
+                    p["id"],
+                    n,
+                    position,
+                    incumbent,
+                    p["kind"],
+                    p["move"],
+                    p["rationale"],
+                    p["author"],
+                    p["source"],
+                )
+                db.execute(
+                    "INSERT OR IGNORE INTO candidates (run, id, generation, position, parent, kind, move, rationale,"
+                    " author, source) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    values,
+                )
+
+    def finish_generation(self, run: str, n: int) -> None:
+        with self._transaction() as db:
+            db.execute("UPDATE generations SET finished = 1 WHERE run = ? AND n = ?", (run, n))
+
+    def candidates(self, run: str, generation: int | None = None) -> list[Candidate]:
+        rows = self.db.execute(
+            "SELECT * FROM candidates WHERE run = ? AND (? IS NULL OR generation = ?) ORDER BY generation, position",
+            (run, generation, generation),
+        )
+        return [Candidate(**(dict(r) | {"built": _json(r["built"])})) for r in rows]
+
+    def candidate(self, run: str, prefix: str) -> Candidate:
+        """Raises UsageFault when no candidate of the run begins with `prefix`, or several do."""
+        found = [c for c in self.candidates(run) if c.id.startswith(prefix)]
+        if len(found) != 1:
+            raise UsageFault(
+                f"{len(found)} candidates of run {run} begin with '{prefix}'", f"`pgo-agent show {run}` lists them"
+            )
+        return found[0]
+
+    def set_built(self, run: str, candidate: str, built: Mapping[str, Any]) -> None:
+        with self._transaction() as db:
+            db.execute("UPDATE candidates SET built = ? WHERE run = ? AND id = ?", (json.dumps(built), run, candidate))
+
+    def set_verdict(self, run: str, candidate: str, judged: Judged, speedup: float | None, seconds: float) -> None:
+        """A verdict with its evidence and raw samples. A candidate that has one keeps it."""
+        body = dict(judged.evidence)
+        timed = {stage: body.pop(stage, {}) for stage in ("quick", "time")}
+        with self._transaction() as db:
+            values = (str(judged.verdict), judged.stage, judged.reason, speedup, seconds, run, candidate)
+            fresh = db.execute(
+                "UPDATE candidates SET verdict = ?, stage = ?, reason = ?, speedup = ?, seconds = ?"
+                " WHERE run = ? AND id = ? AND verdict IS NULL",
+                values,
+            ).rowcount
+            if fresh:
+                db.execute(
+                    "INSERT OR REPLACE INTO evidence VALUES (?, ?, ?, ?)",
+                    (run, candidate, judged.stage, json.dumps(body)),
+                )
+                for stage, cases in timed.items():
+                    _insert_samples(db, (run, candidate, stage), cases)
+
+    def evidence(self, run: str, candidate: str) -> dict[str, Any]:
+        """Everything recorded of a candidate: stage -> evidence, and its raw samples."""
+        found = {
+            r["stage"]: json.loads(r["body"])
+            for r in self.db.execute(
+                "SELECT stage, body FROM evidence WHERE run = ? AND candidate = ?", (run, candidate)
+            )
+        }
+        samples: dict[str, Any] = {}
+        for r in self.db.execute("SELECT * FROM samples WHERE run = ? AND candidate = ?", (run, candidate)):
+            samples.setdefault(r["stage"], {}).setdefault(r["gpu_case"], {})[r["side"]] = json.loads(r["ms"])
+        return found | ({"samples": samples} if samples else {})
+
+
+def _insert_samples(db: sqlite3.Connection, key: tuple[str, str, str], cases: Mapping[str, Mapping[str, Any]]) -> None:
+    for case, sides in cases.items():
+        for side, ms in sides.items():
+            db.execute("INSERT OR REPLACE INTO samples VALUES (?, ?, ?, ?, ?, ?)", (*key, case, side, json.dumps(ms)))
+
+
+def _run(row: sqlite3.Row) -> Run:
+    return Run(**(dict(row) | {k: _json(row[k]) for k in ("settings", "baseline", "summary")}))
+
+
+def _json(text: str | None) -> Any:
+    return None if text is None else json.loads(text)

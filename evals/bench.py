@@ -1,0 +1,98 @@
+"""`make bench`: what a candidate costs: seconds to trace, to compile and (on a GPU) to judge, and host memory.
+
+Each figure is of the target's own source at its first configuration; the builds are made from nothing, in a throw-away
+workspace. Prints one line a figure, and JSON with `--json`.
+"""
+
+import argparse
+import json
+import resource
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from pgo_agent.sandbox import box, devices, target
+from pgo_agent.sandbox.build import Builder
+from pgo_agent.sandbox.bundle.shelf import Shelf
+from pgo_agent.sandbox.judge.pool import Judge, on_shelf, visible_gpu
+
+REPEATS = 3
+
+
+def measure(file: Path, device: str) -> dict[str, Any]:
+    found = target.read(file)
+    chosen = box.choose()
+    builds = []
+    with tempfile.TemporaryDirectory() as place:
+        for i in range(REPEATS):
+            builder = Builder(found, devices.find(device), chosen, Shelf(Path(place) / str(i)), 1)
+            built = builder.build(found.source, {"CASES": None}, 1)
+            builds.append(built.seconds)
+        cases = len(built.choices)
+        trace, compile_ = (sorted(b[k] for b in builds)[REPEATS // 2] for k in ("trace", "compile"))
+        figures = {
+            "sandbox": chosen.kind,
+            "cases": cases,
+            "trace, s a candidate": trace,
+            "compile, s a candidate on one core": compile_,
+            "build, s a case and core": (trace + compile_) / cases,
+            "check in the interpreter, s a candidate": _interpreter(found),
+            "judge, s a candidate (warm)": _judge(found, built.bundle, built.choices, builder.shelf),
+        }
+    # ru_maxrss is in KiB on Linux; children: the largest process of the tracer, compiler and judge
+    peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return figures | {"host memory of the largest process, GiB": peak / (1 << 20)}
+
+
+def _interpreter(found: target.Target) -> float:
+    judge = Judge(found, gpu=None)
+    try:
+        judge.verdict("check", source=found.source)
+        started = time.monotonic()
+        judge.verdict("check", source=found.source)
+        return time.monotonic() - started
+    finally:
+        judge.close()
+
+
+def _judge(found: target.Target, bundle: str, choices: dict[str, Any], shelf: Shelf) -> float | None:
+    """Seconds for a candidate that is the incumbent itself, so that every stage but the confirmation runs."""
+    if visible_gpu() is None:
+        return None
+    judge = Judge(found)
+    side = {c: {"bundle": on_shelf(shelf, bundle), "choice": o[0].label} for c, o in choices.items()}
+    fields = {
+        "incumbent": side,
+        "shipped": side,
+        "tuned": None,
+        "public": list(choices),
+        "held_out": [],
+        "weights": None,
+    }
+    try:
+        judge.verdict("confirm", candidate=side, **fields)
+        started = time.monotonic()
+        judge.verdict("confirm", candidate=side, **fields)
+        return time.monotonic() - started
+    finally:
+        judge.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--device", default="h200")
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    figures = measure(args.file, args.device)
+    if args.json:
+        print(json.dumps(figures))
+        return
+    for name, value in figures.items():
+        shown = "no GPU here" if value is None else f"{value:.2f}" if isinstance(value, float) else value
+        print(f"{name:<44} {shown}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""`python -m pgo_agent.evals.record RUN`: writes what a run measured on a GPU into evals/results/, line by line.
+
+One JSON line for each (code, plan, device) with its raw samples and environment; the lines of the final session carry
+its name, so that ratios are only ever taken within one session. A line without samples or checks cannot be written.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pgo_agent.agent.store import Run, Store
+from pgo_agent.sandbox.errors import UsageFault
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def lines(store: Store, run: Run, commit: str) -> Iterator[dict[str, Any]]:
+    """The lines of a run. Raises UsageFault when the run measured nothing."""
+    if run.baseline is None or run.summary is None or not run.summary.get("environment"):
+        raise UsageFault(f"run {run.id} measured nothing on a GPU", "record a run that was judged on one")
+    common = {
+        "target": Path(run.target).stem,
+        "digest": run.digest,
+        "environment": run.summary["environment"],
+        "commit": commit,
+        "run": run.id,
+        "when": run.created,
+    }
+    work = {f"{s}/{n}": w for s, cases in run.baseline["work"].items() for n, w in cases.items()}
+    for p in run.baseline["points"]:
+        if p["samples"] and not p["problem"]:
+            yield common | {
+                "what": "sweep",
+                "case": p["case"],
+                "choice": p["choice"],
+                "plan_id": p["plan_id"],
+                "codes": p["codes"],
+                "ms": p["samples"],
+                "check": p["check"],
+                **work[p["case"]],
+            }
+    for case, times in run.summary["times"].items():
+        for side, ms in times.items():
+            yield common | {
+                "what": "final",
+                "session": run.id,
+                "case": case,
+                "side": side,
+                "ms": ms,
+                **work[case],
+                **_plan(run, side, case),
+            }
+    for c in store.candidates(run.id):
+        if c.verdict is not None:
+            yield common | {
+                "what": "verdict",
+                "candidate": c.id,
+                "move": c.move,
+                "verdict": c.verdict,
+                "stage": c.stage,
+                "reason": c.reason,
+                "speedup": c.speedup,
+                "seconds": c.seconds,
+                "source": c.source if c.verdict == "accepted" else None,
+            }
+
+
+def _plan(run: Run, side: str, case: str) -> dict[str, Any]:
+    sides = (run.summary or {})["sides"]
+    name = (run.summary or {})["winner"] if side == "winner" else "shipped" if side == "A/A" else side
+    return dict(sides[name][case]) if name in sides else {"plan_id": None, "choice": side, "codes": []}
+
+
+def commit_of(folder: Path) -> str:
+    """The commit that is checked out, or what PGO_AGENT_COMMIT says where there is no git."""
+    if "PGO_AGENT_COMMIT" in os.environ:
+        return os.environ["PGO_AGENT_COMMIT"]
+    done = subprocess.run(["git", "-C", str(folder), "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else "unknown"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("run", nargs="?", default="last")
+    parser.add_argument("--store", type=Path, default=Path(".pgo-agent"))
+    parser.add_argument("--out", type=Path, default=None, help="default: evals/results/TARGET-DEVICE.jsonl")
+    args = parser.parse_args()
+    store = Store(args.store, create=False)
+    run = store.run(args.run)
+    found = list(lines(store, run, commit_of(Path(__file__).parent)))
+    out = args.out or RESULTS / f"{Path(run.target).stem}-{run.device}.jsonl"
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text("".join(json.dumps(line) + "\n" for line in found))
+    print(f"{len(found)} lines in {out}")
+
+
+if __name__ == "__main__":
+    main()

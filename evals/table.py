@@ -1,0 +1,84 @@
+"""`python -m pgo_agent.evals.table`: the README's results table, made of recorded evidence and nothing else.
+
+Ratios are taken within one session on one GPU; each table names its GPU, versions and commit. A target whose run found
+no improvement says so: its winner column stays empty.
+"""
+
+import statistics
+from collections.abc import Iterable
+from typing import Any
+
+from pgo_agent.agent.recorded import rows
+from pgo_agent.sandbox import devices
+from pgo_agent.sandbox.judge import stats
+
+OWN = ("shipped", "tuned", "winner")
+
+
+def tables() -> str:
+    """A Markdown table for every recorded session, in order of target."""
+    sessions: dict[str, list[dict[str, Any]]] = {}
+    for row in rows():
+        if row["what"] == "final":
+            sessions.setdefault(row["session"], []).append(row)
+    return "\n".join(_table(session) for session in sorted(sessions.values(), key=lambda s: str(s[0]["target"])))
+
+
+def _table(session: list[dict[str, Any]]) -> str:
+    libraries = sorted({r["side"] for r in session} - {*OWN, "A/A"})
+    env, first = session[0]["environment"], session[0]
+    won = any(r["side"] == "winner" for r in session)
+    columns = [f"`{first['target']}`", "as shipped", "tuned", "winner", "winner / tuned", *libraries]
+    lines = ["| " + " | ".join(columns) + " |", "|---|" + "---:|" * (len(columns) - 1)]
+    pairs = {}
+    for case in dict.fromkeys(r["case"] for r in session):
+        sides = {r["side"]: r for r in session if r["case"] == case}
+        cells = [_rate(sides.get(s)) for s in OWN]
+        ratio = stats.ratio(sides["tuned"]["ms"], sides["winner"]["ms"]) if won else None
+        pairs[case] = (sides["tuned"]["ms"], sides["winner"]["ms"]) if won else ([1.0], [1.0])
+        unit = _unit(sides["shipped"])
+        lines.append(
+            "| "
+            + " | ".join(
+                [f"{case.split('/', 1)[1]} ({unit})", *cells, _said(ratio), *(_rate(sides.get(n)) for n in libraries)]
+            )
+            + " |"
+        )
+    total = (
+        f"Geometric mean {_said(stats.geomean(pairs))} of tuned. "
+        if won
+        else "No candidate beat the kernel beyond the noise. "
+    )
+    lines.append(
+        f"\n{total}{env['gpu']}, driver {env['driver']}, torch {env['torch']}, triton {env['triton']}, commit "
+        f"{first['commit'][:10]}; {len(first['ms'])} rounds, 95 % bootstrap intervals.\n"
+    )
+    return "\n".join(lines)
+
+
+def _said(i: stats.Interval | None) -> str:
+    return f"{i.mid:.3f} [{i.low:.3f}, {i.high:.3f}]" if i else "-"
+
+
+def _unit(row: dict[str, Any]) -> str:
+    device = devices.named(row["environment"]["gpu"])
+    by_memory = device and row["bytes"] / (device.gbps * 1e9) > row["flops"] / (device.fp16_tflops * 1e12)
+    return "GB/s" if by_memory else "TFLOP/s"
+
+
+def _rate(row: dict[str, Any] | None) -> str:
+    if row is None:
+        return "-"
+    ms = statistics.median(row["ms"])
+    return f"{row['bytes'] / ms / 1e6:.0f}" if _unit(row) == "GB/s" else f"{row['flops'] / ms / 1e9:.0f}"
+
+
+def between(text: str, marker: str, content: Iterable[str] | str) -> str:
+    """`text` with what stands between <!-- marker --> and <!-- /marker --> replaced."""
+    start, end = f"<!-- {marker} -->\n", f"<!-- /{marker} -->"
+    head, rest = text.split(start, 1)
+    return head + start + "".join(content) + end + rest.split(end, 1)[1]
+
+
+if __name__ == "__main__":
+    print(tables())

@@ -1,0 +1,234 @@
+"""Source text -> bundle: runs the tracer and the compiler in the box and assembles what they leave as checked data.
+
+The tracer's answer is untrusted: kernel keys are computed anew from the TTGIR text, plans go through the bundle's
+checks before anybody else sees them. A candidate's failure is a value (`Failure`), never an exception.
+"""
+
+import hashlib
+import importlib.metadata
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from pgo_agent.sandbox import boxed
+from pgo_agent.sandbox.box import Box
+from pgo_agent.sandbox.boxed import Cases, Traced
+from pgo_agent.sandbox.bundle import check, identity, schema
+from pgo_agent.sandbox.bundle.shelf import Shelf, canonical
+from pgo_agent.sandbox.devices import Device
+from pgo_agent.sandbox.errors import BadBundle, EnvironmentFault
+from pgo_agent.sandbox.target import Target
+
+
+@dataclass(frozen=True)
+class Failure:
+    kind: str  # refused, raised, build_error, timeout, rejected
+    message: str
+    line: int | None = None  # of the candidate's file
+    case: str = ""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One configuration of one case: a plan of the bundle."""
+
+    label: str
+    config: dict[str, Any]  # parameters of the launch site that was varied
+    kernels: tuple[str, ...]  # keys of what it launches
+    plan_id: str  # identity of (code, plan)
+
+
+@dataclass(frozen=True)
+class Built:
+    bundle: str  # id; empty when nothing could be built
+    described: dict[str, Any]  # the target's cases and figures (trust it for the original only)
+    choices: dict[str, tuple[Choice, ...]]  # case -> configurations that built
+    statics: dict[str, dict[str, Any]]  # kernel key -> static profile
+    codes: dict[str, str]  # kernel key -> code id
+    failures: tuple[Failure, ...]  # of configurations, or of the whole
+    seconds: dict[str, float] = field(default_factory=dict)  # wall clock of trace and compile
+
+    @property
+    def ok(self) -> bool:
+        return bool(self.bundle)
+
+
+@dataclass(frozen=True)
+class Builder:
+    """Builds candidates of one target for one device."""
+
+    target: Target
+    device: Device
+    box: Box
+    shelf: Shelf
+    cores: int = os.cpu_count() or 1
+
+    def build(self, source: str, cases: Cases, limit: int | None, workers: int = 1, foreign: bool = False) -> Built:
+        """Traces `source` on the cases and compiles what it launches. `limit`: most configurations of a case.
+
+        Raises EnvironmentFault for `foreign` code (written by a model, taken from elsewhere) where no sandbox works.
+        """
+        self.box.admit(foreign)
+        if workers > 1 and all(names is not None for names in cases.values()):
+            parts: list[Cases] = [{s: [n]} for s, names in cases.items() for n in names or ()]
+        else:
+            parts = [cases]  # the names of the cases are not known yet
+        with ThreadPoolExecutor(workers) as pool:
+            traced = list(pool.map(lambda part: boxed.trace(*self._seat(), source, part, limit), parts))
+        return self._assemble(traced, workers)
+
+    def _seat(self) -> tuple[Box, Shelf, Target, Device]:
+        return self.box, self.shelf, self.target, self.device
+
+    def _assemble(self, parts: list[Traced], jobs: int) -> Built:
+        failed = next((t["error"] for t in parts if "error" in t), None)
+        if failed:
+            return _nothing(Failure(failed["kind"], str(failed["message"]), _line(failed)))
+        try:
+            return self._assembled(parts, jobs)
+        except (BadBundle, KeyError, TypeError, AttributeError, ValueError) as e:
+            reason = (
+                str(e) if isinstance(e, BadBundle) else f"the tracer's answer is malformed ({type(e).__name__}: {e})"
+            )
+            return _nothing(Failure("rejected", reason))
+
+    def _assembled(self, parts: list[Traced], jobs: int) -> Built:
+        names, texts, options = self._kernels(parts)
+        if any(o.get("ptx_options") for o in options.values()):
+            return _nothing(Failure("rejected", "ptx_options: flags for ptxas are not taken from a candidate"))
+        compiled = boxed.compile_missing(self.box, self.shelf, self.device, texts, options, jobs)
+        seconds = {"trace": max(p["took"] for p in parts), "compile": compiled}
+        builds = {k: self.shelf.build(k) or {} for k in texts}
+        plans: dict[str, dict[str, Any]] = {}
+        configs: dict[tuple[str, str], dict[str, Any]] = {}
+        failures: list[Failure] = []
+        for part in parts:
+            for kind, traced in part["traced"].items():
+                for case, entries in traced.items():
+                    failures += self._choose(f"{kind}/{case}", entries, names, builds, plans, configs)
+        described = parts[0]["described"]
+        if not plans:
+            return Built("", described, {}, {}, {}, tuple(failures), seconds)
+        kept = {key for choices in plans.values() for plan in choices.values() for key in _launched(plan)}
+        manifest = {"schema": schema.VERSION, "kernels": {k: builds[k]["kernel"] for k in kept}, "plans": plans}
+        bundle = self.shelf.put_bundle(manifest)
+        check.load(self.shelf.bundle(bundle), self.shelf.artefacts, limits_of(self.device))
+        codes = {k: builds[k]["code_id"] for k in kept}
+        choices = {case: _choices(case, labelled, configs, manifest, codes) for case, labelled in plans.items()}
+        return Built(
+            bundle, described, choices, {k: builds[k]["static"] for k in kept}, codes, tuple(failures), seconds
+        )
+
+    def _kernels(self, parts: list[Traced]) -> tuple[dict[str, str], dict[str, bytes], dict[str, dict[str, Any]]]:
+        """The tracer's keys -> ours, and TTGIR and options by our keys."""
+        names, texts, options = {}, {}, {}
+        version = triton_version(self.box.python)
+        for part in parts:
+            for theirs, kernel in part["kernels"].items():
+                key = kernel_key(part["texts"][theirs], kernel["options"], self.device.arch, version)
+                names[theirs], texts[key], options[key] = key, part["texts"][theirs], kernel["options"]
+        return names, texts, options
+
+    def _choose(
+        self,
+        case: str,
+        entries: list[dict[str, Any]],
+        names: dict[str, str],
+        builds: dict[str, dict[str, Any]],
+        plans: dict[str, dict[str, Any]],
+        configs: dict[tuple[str, str], dict[str, Any]],
+    ) -> list[Failure]:
+        """Adds the configurations of a case that built and fit the device; gives the failures of the others."""
+        failures = []
+        for entry in entries:
+            label, config = _label(entry["configs"], entries)
+            if "error" in entry:
+                e = entry["error"]
+                failures.append(Failure(e["kind"], f"{e['type']}: {e['message']}", _line(e), case))
+                continue
+            steps = [s | {"kernel": names[s["kernel"]]} if "kernel" in s else s for s in entry["plan"]["steps"]]
+            broken = next((p for s in steps if "kernel" in s and (p := self._problem(builds[s["kernel"]]))), "")
+            if broken:
+                failures.append(Failure("build_error", f"{label}: {broken}", None, case))
+                continue
+            plans.setdefault(case, {})[label] = entry["plan"] | {"steps": steps}
+            configs[case, label] = config
+        return failures
+
+    def _problem(self, build: dict[str, Any]) -> str:
+        """Why a kernel cannot be launched on the device; empty when it can."""
+        if "error" in build:
+            return str(build["error"])
+        wanted = build["kernel"]["shared"]
+        return (
+            f"error: out of shared memory: {wanted} bytes, the device has {self.device.smem_block}"
+            if wanted > self.device.smem_block
+            else ""
+        )
+
+
+def _launched(plan: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(s["kernel"] for s in plan["steps"] if "kernel" in s)
+
+
+def _choices(
+    case: str,
+    plans: Mapping[str, Any],
+    configs: Mapping[tuple[str, str], dict[str, Any]],
+    manifest: Mapping[str, Any],
+    codes: Mapping[str, str],
+) -> tuple[Choice, ...]:
+    return tuple(
+        Choice(label, configs[case, label], _launched(p), identity.plan_id(p, manifest["kernels"], codes))
+        for label, p in plans.items()
+    )
+
+
+def _label(sites: dict[str, Any], entries: list[dict[str, Any]]) -> tuple[str, dict[str, Any]]:
+    """A name for a configuration: of all autotuned launches, those in which the entries differ."""
+    differing = [s for s in sites if any(e["configs"].get(s) != sites[s] for e in entries)] or list(sites)
+    parts = {s.split("(")[0]: sites[s] for s in differing}
+    if not parts:
+        return "as written", {}
+    words = {n: " ".join(f"{k}={v}" for k, v in c.items()) for n, c in parts.items()}
+    if len(parts) == 1:
+        ((name, config),) = parts.items()
+        return words[name] or "as written", config
+    return "; ".join(f"{n}: {w}" for n, w in words.items()), {
+        f"{n}.{k}": v for n, c in parts.items() for k, v in c.items()
+    }
+
+
+def kernel_key(ttgir: bytes, options: Mapping[str, Any], arch: int, version: str) -> str:
+    """What a build is of: TTGIR, options, architecture and compiler."""
+    return hashlib.sha256(ttgir + canonical([dict(options), arch, version])).hexdigest()
+
+
+@cache
+def triton_version(python: str) -> str:
+    if python == sys.executable:
+        return importlib.metadata.version("triton")
+    code = "import importlib.metadata as m; print(m.version('triton'))"
+    done = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode:
+        raise EnvironmentFault(f"{python} has no triton", "install triton there, or give another --python")
+    return done.stdout.strip()
+
+
+def limits_of(device: Device) -> check.Limits:
+    """What a bundle may ask of this device: nine tenths of its memory, a twentieth for scratch."""
+    return check.Limits(device.arch, device.smem_block, device.memory * 9 // 10, device.memory // 20)
+
+
+def _nothing(failure: Failure) -> Built:
+    return Built("", {}, {}, {}, {}, (failure,))
+
+
+def _line(error: dict[str, Any]) -> int | None:
+    line = error.get("line")
+    return line if type(line) is int else None

@@ -1,0 +1,205 @@
+"""A bundle is hostile until this says otherwise: nothing of it reaches CUDA, torch or a path before.
+
+`load` reads bundle.json strictly, every artefact once (hashing what was read), and compares each kernel's declared
+launch with its cubin's own parameter table. All rules that concern device memory use the limits of the judge's GPU.
+"""
+
+import hashlib
+import json
+import os
+import re
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pgo_agent.sandbox.bundle import cubin, grammar, schema
+from pgo_agent.sandbox.bundle.grammar import flat, integer, need
+from pgo_agent.sandbox.bundle.schema import Descriptor, Kernel, Launch, Plan, Tensor
+from pgo_agent.sandbox.errors import BadBundle
+
+JSON_LIMIT, ARTEFACT_LIMIT = 64 << 20, 32 << 20  # bytes
+_POINTER, _BITS = 8, {"1": 1, "8": 1, "16": 2, "32": 4, "64": 8}
+_DESCRIPTOR_BYTES = 128
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the GPU that a bundle is to run on allows."""
+
+    arch: int  # compute capability x 10
+    smem_block: int  # bytes of shared memory that a block may opt in to
+    memory: int  # bytes of device memory that one plan may take
+    scratch: int  # bytes of scratch that one launch may take
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle that passed every rule, with the cubins in hand."""
+
+    id: str  # SHA-256 of bundle.json
+    kernels: dict[str, Kernel]
+    images: dict[str, bytes]  # kernel key -> cubin
+    code_ids: dict[str, str]  # kernel key -> identity of what the GPU executes
+    plans: dict[str, dict[str, Plan]]  # case -> choice of configuration -> plan
+
+
+def load(manifest: Path, artefacts: Path, limits: Limits) -> Bundle:
+    """Reads and checks a bundle. Raises BadBundle with the rule that it breaks."""
+    raw = read(manifest, JSON_LIMIT)
+    d = grammar.keyed(strict_json(raw), {"schema", "kernels", "plans"}, "bundle")
+    need(d["schema"] == schema.VERSION, f"schema {d['schema']!r:.20}, this version reads {schema.VERSION}")
+    need(type(d["kernels"]) is dict and len(d["kernels"]) <= 4096, "kernels")
+    kernels = {grammar.sha(k): grammar.kernel(v) for k, v in d["kernels"].items()}
+    images = {k: artefact(artefacts, v.files["cubin"], "cubin") for k, v in kernels.items()}
+    for key, kernel in kernels.items():
+        check_kernel(kernel, images[key], limits)
+    plans = _plans(d["plans"])
+    tables = {k: cubin.parameter_sizes(images[k], v.name) for k, v in kernels.items()}
+    for plan in (p for choices in plans.values() for p in choices.values()):
+        check_plan(plan, kernels, tables, limits)
+    codes = {k: cubin.code_id(i) for k, i in images.items()}
+    return Bundle(hashlib.sha256(raw).hexdigest(), kernels, images, codes, plans)
+
+
+def _plans(x: Any) -> dict[str, dict[str, Plan]]:
+    need(type(x) is dict and len(x) <= 1024, "plans")
+    for choices in x.values():
+        need(type(choices) is dict and 0 < len(choices) <= 4096, "choices of a case")
+    return {
+        grammar.word(case, "case"): {grammar.word(c, "choice"): grammar.plan(p) for c, p in choices.items()}
+        for case, choices in x.items()
+    }
+
+
+# files ----------------------------------------------------------------------------------------------------------------
+
+
+def read(path: Path, limit: int) -> bytes:
+    """A plain file's bytes: no symlink, no FIFO, no second name, not above the limit. Raises BadBundle."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as e:
+        raise BadBundle(f"cannot read {path.name}: {e.strerror}") from None
+    try:
+        status = os.fstat(fd)
+        need(stat.S_ISREG(status.st_mode) and status.st_nlink == 1, f"{path.name} is not a plain file")
+        need(status.st_size <= limit, f"{path.name} is larger than {limit} bytes")
+        with os.fdopen(os.dup(fd), "rb") as file:
+            data = file.read(limit + 1)
+    finally:
+        os.close(fd)
+    need(len(data) <= limit, f"{path.name} grew while it was read")
+    return data
+
+
+def artefact(root: Path, digest: str, suffix: str) -> bytes:
+    """The artefact of that hash. Raises BadBundle when its content has another."""
+    data = read(root / f"{grammar.sha(digest)}.{suffix}", ARTEFACT_LIMIT)
+    need(hashlib.sha256(data).hexdigest() == digest, f"artefact {digest[:12]}.{suffix} was tampered with")
+    return data
+
+
+def strict_json(raw: bytes) -> Any:
+    """JSON without duplicate keys, bare floats, NaN or deep nesting. Raises BadBundle."""
+
+    def refuse(x: str) -> Any:
+        raise BadBundle(f"{x[:40]} in JSON: numbers are integers, floats are written as hex")
+
+    def once(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+        found = list(pairs)
+        need(len(dict(found)) == len(found), "a key twice in JSON")
+        return dict(found)
+
+    try:
+        return json.loads(raw.decode("utf-8"), parse_constant=refuse, parse_float=refuse, object_pairs_hook=once)
+    except (RecursionError, UnicodeDecodeError, json.JSONDecodeError) as e:
+        raise BadBundle(f"not JSON: {type(e).__name__}") from None
+
+
+# kernels --------------------------------------------------------------------------------------------------------------
+
+
+def check_kernel(k: Kernel, image: bytes, limits: Limits) -> None:
+    need(k.arch == limits.arch, f"built for sm_{k.arch}, this device is sm_{limits.arch}")
+    need(k.shared <= limits.smem_block, f"{k.shared} bytes of shared memory, the device has {limits.smem_block}")
+    need(cubin.entries(image) == [k.name], f"a cubin must hold one kernel, {k.name}")
+    need(not cubin.keeps_state(image), "device variables: state that would outlive a launch")
+
+
+def expected_sizes(signature: tuple[Any, ...]) -> list[int]:
+    """Bytes of each parameter that Triton makes of a signature, with its two scratch pointers at the end."""
+    sizes: list[int] = []
+    for s in flat(signature):
+        if s.startswith("tensordesc"):
+            rank = s.split("]")[0].count(",") + 1
+            sizes += [_DESCRIPTOR_BYTES] + [4] * rank + [8] * rank
+        elif s != "constexpr":
+            width = re.search(r"\d+", s)
+            sizes.append(_POINTER if s[0] == "*" else _BITS[width[0]] if width else 0)
+    return [*sizes, _POINTER, _POINTER]
+
+
+# plans ----------------------------------------------------------------------------------------------------------------
+
+
+def check_plan(plan: Plan, kernels: dict[str, Kernel], tables: dict[str, list[int]], limits: Limits) -> None:
+    need(sum(s.nbytes for s in plan.storages) <= limits.memory, "more device memory than there is")
+    tensors = list(_tensors(plan))
+    for t in tensors:
+        need(t.storage < len(plan.storages), "a tensor of a storage that is not there")
+        need(grammar.last_byte(t) <= plan.storages[t.storage].nbytes, "a view beyond its buffer")
+    need(bool(plan.out) and bool(plan.launches), "a plan must launch a kernel and return a tensor")
+    given = {t.storage for v in plan.inputs.values() for t in flat(v) if isinstance(t, Tensor)}
+    declared = {i for i, s in enumerate(plan.storages) if s.kind == "input"}
+    need(given == declared, "the storages called input are not those of the inputs")
+    for launch in plan.launches:
+        _check_launch(launch, kernels, tables, limits)
+
+
+def _tensors(plan: Plan) -> Iterable[Tensor]:
+    values = [*plan.inputs.values(), *plan.out]
+    for step in plan.steps:
+        values += [*step.args] if isinstance(step, Launch) else [*step.args, *step.kwargs.values(), *step.out]
+    for v in flat(tuple(values)):
+        if isinstance(v, Tensor | Descriptor):
+            yield v if isinstance(v, Tensor) else v.base
+
+
+def _check_launch(launch: Launch, kernels: dict[str, Kernel], tables: dict[str, list[int]], limits: Limits) -> None:
+    need(launch.kernel in kernels, "a launch of a kernel that is not in the bundle")
+    k = kernels[launch.kernel]
+    blocks = launch.grid[0] * launch.grid[1] * launch.grid[2]
+    need(0 < blocks <= 1 << 26, f"a grid of {blocks} blocks")
+    integer(launch.grid[0] * k.num_ctas, 1, 2**31 - 1, "grid")
+    scratch = blocks * k.num_ctas * (k.global_scratch_size + k.profile_scratch_size)
+    need(scratch <= limits.scratch, f"{scratch} bytes of scratch for one launch")
+    want = expected_sizes(launch.signature)
+    need(tables[launch.kernel] == want, f"parameters {tables[launch.kernel]} do not fit the signature's {want}"[:300])
+    need(len(launch.args) == len(launch.signature), "as many arguments as types")
+    for kind, arg in zip(launch.signature, launch.args, strict=True):
+        _check_argument(kind, arg)
+    descriptors = [s for s in flat(launch.signature) if s.startswith("tensordesc")]
+    need(len(descriptors) == len(k.tensordesc_meta), "one descriptor metadata for each descriptor")
+    for s, meta in zip(descriptors, k.tensordesc_meta, strict=True):
+        need(s.split("]")[0].count(",") + 1 == len(meta["block_size"]), "descriptor rank")
+
+
+def _check_argument(kind: Any, arg: Any) -> None:
+    if isinstance(kind, tuple):
+        need(isinstance(arg, tuple) and len(arg) == len(kind), "a tuple argument of another length")
+        for k, a in zip(kind, arg, strict=True):
+            _check_argument(k, a)
+    elif kind == "constexpr":
+        need(arg is None, "a value for a compile-time argument")
+    elif kind[0] == "*":
+        need(arg is None or isinstance(arg, Tensor), f"{kind} needs a tensor")
+    elif kind.startswith("tensordesc"):
+        need(isinstance(arg, Descriptor) and len(arg.shape) == len(arg.strides), f"{kind[:40]} needs a descriptor")
+    elif kind[0] in "iu":
+        bits, signed = int(kind[1:]), kind[0] == "i"
+        low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed and bits > 1 else (0, (1 << bits) - 1)
+        need(isinstance(arg, bool | int) and low <= int(arg) <= high, f"{arg!r:.40} does not fit {kind}")
+    else:
+        need(isinstance(arg, int | float) and not isinstance(arg, bool), f"{kind} needs a number")

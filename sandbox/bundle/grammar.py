@@ -1,0 +1,274 @@
+"""The closed grammar that a bundle's JSON is read by: types and bounds of every field, nothing else gets through.
+
+Each function reads one form and raises BadBundle for anything that is not exactly it.
+"""
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+from pgo_agent.sandbox.bundle.schema import (
+    ITEMSIZE,
+    Descriptor,
+    Kernel,
+    Launch,
+    Literal,
+    OnDevice,
+    Op,
+    Plan,
+    Storage,
+    Tensor,
+    TorchName,
+)
+from pgo_agent.sandbox.errors import BadBundle
+
+OPS = frozenset(
+    f"aten.{op}"
+    for op in (
+        "zeros.default",
+        "zeros_like.default",
+        "new_zeros.default",
+        "ones.default",
+        "ones_like.default",
+        "full.default",
+        "full_like.default",
+        "new_full.default",
+        "zero_.default",
+        "fill_.Scalar",
+        "clone.default",
+        "copy_.default",
+        "_to_copy.default",
+        "arange.default",
+        "arange.start",
+        "sum.dim_IntList",
+        "sum.default",
+        "mul.Tensor",
+        "mul.Scalar",
+        "add.Tensor",
+        "sub.Tensor",
+        "div.Tensor",
+        "neg.default",
+        "relu.default",
+        "amax.default",
+        "abs.default",
+    )
+)
+_TYPE = re.compile(
+    r"(\*k?(i1|i8|i16|i32|i64|u8|u16|u32|u64|fp16|bf16|fp32|fp64|fp8e4nv|fp8e5|fp8e4b15|fp8e4b8|fp8e5b16)"
+    r"|i1|i8|i16|i32|i64|u1|u8|u16|u32|u64|fp16|bf16|fp32|f32|fp64|constexpr"
+    r"|tensordesc<(fp16|bf16|fp32|fp8e4nv|fp8e5|i8|u8|i32)\[\d+(, ?\d+){0,4}\][^<>\n]{0,400}>)\Z"
+)
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}\Z")
+_SHA = re.compile(r"[0-9a-f]{64}\Z")
+_WORD = re.compile(r"[\w .:,=+()'\[\]/-]{1,400}\Z")
+_TORCH_NAMES = frozenset({*ITEMSIZE, "strided", "contiguous_format", "preserve_format"})
+
+
+def need(ok: bool, why: str) -> None:
+    if not ok:
+        raise BadBundle(why)
+
+
+def integer(x: Any, low: int, high: int, what: str) -> int:
+    need(type(x) is int and low <= x <= high, f"{what} out of bounds: {x!r:.40}")
+    return int(x)
+
+
+def listed(x: Any, most: int, what: str) -> list[Any]:
+    need(type(x) is list and len(x) <= most, f"{what} must be a list of at most {most}")
+    return list(x)
+
+
+def keyed(x: Any, keys: set[str], what: str) -> dict[str, Any]:
+    need(type(x) is dict and set(x) == keys, f"{what} must have exactly the fields {', '.join(sorted(keys))}")
+    return dict(x)
+
+
+def text(x: Any, pattern: re.Pattern[str], what: str) -> str:
+    need(type(x) is str and pattern.match(x) is not None, f"{what} is not allowed: {x!r:.60}")
+    return str(x)
+
+
+def kernel_name(x: Any) -> str:
+    return text(x, _NAME, "kernel name")
+
+
+def sha(x: Any) -> str:
+    return text(x, _SHA, "content hash")
+
+
+def word(x: Any, what: str) -> str:
+    return text(x, _WORD, what)
+
+
+def dtype(x: Any) -> str:
+    need(x in ITEMSIZE, f"dtype {x!r:.40}")
+    return str(x)
+
+
+def sizes(x: Any, what: str) -> tuple[int, ...]:
+    return tuple(integer(n, 0, 1 << 40, what) for n in listed(x, 12, what))
+
+
+def tensor(x: Any) -> Tensor:
+    d = keyed(x, {"t", "dtype", "size", "stride", "offset"}, "tensor")
+    found = Tensor(
+        integer(d["t"], 0, 4095, "storage index"),
+        dtype(d["dtype"]),
+        sizes(d["size"], "size"),
+        sizes(d["stride"], "stride"),
+        integer(d["offset"], 0, 1 << 40, "offset"),
+    )
+    need(len(found.size) == len(found.stride), "a tensor's size and stride differ in rank")
+    return found
+
+
+def last_byte(t: Tensor) -> int:
+    """One past the last byte that the tensor covers in its storage."""
+    if 0 in t.size:
+        return 0
+    last = t.offset + sum((n - 1) * s for n, s in zip(t.size, t.stride, strict=True))
+    return (last + 1) * ITEMSIZE[t.dtype]
+
+
+def _literal(x: Any) -> Literal:
+    d = keyed(x, {"literal", "size", "dtype"}, "literal")
+    values = tuple(scalar(v) for v in listed(d["literal"], 65536, "literal"))
+    size = sizes(d["size"], "size")
+    need(len(values) == math.prod(size), "a literal whose size does not fit its values")
+    return Literal(values, dtype(d["dtype"]), size)
+
+
+def _descriptor(x: Any) -> Descriptor:
+    d = keyed(x, {"desc", "shape", "strides", "block", "padding", "tf32"}, "descriptor")
+    need(d["padding"] in ("zero", "nan") and type(d["tf32"]) is bool, "descriptor padding")
+    return Descriptor(
+        tensor(d["desc"]), sizes(d["shape"], "shape"), sizes(d["strides"], "strides"), d["padding"], d["tf32"]
+    )
+
+
+def scalar(x: Any) -> Any:
+    """None, bool, int, or a float written as hex. Raises BadBundle for anything else."""
+    if x is None or type(x) is bool:
+        return x
+    if type(x) is int:
+        return integer(x, -(1 << 63), (1 << 64) - 1, "integer")
+    d = keyed(x, {"f"}, "number")
+    need(type(d["f"]) is str and len(d["f"]) < 40, "a float")
+    try:
+        return float.fromhex(d["f"])
+    except ValueError:
+        raise BadBundle(f"a float: {d['f']!r:.40}") from None
+
+
+def value(x: Any, depth: int = 0) -> Any:
+    """Any argument of an op or a launch."""
+    need(depth < 5, "arguments nested too deeply")
+    if isinstance(x, list):
+        return tuple(value(v, depth + 1) for v in listed(x, 256, "tuple argument"))
+    if isinstance(x, dict):
+        form: dict[str, Callable[[Any], Any]] = {
+            "t": tensor,
+            "literal": _literal,
+            "desc": _descriptor,
+            "torch": _torch,
+            "device": _device,
+        }
+        return next((read(x) for key, read in form.items() if key in x), None) if form.keys() & x.keys() else scalar(x)
+    if isinstance(x, str):
+        return word(x, "text argument")
+    return scalar(x)
+
+
+def _torch(x: Any) -> TorchName:
+    name = keyed(x, {"torch"}, "torch name")["torch"]
+    need(name in _TORCH_NAMES, f"torch name {name!r:.40}")
+    return TorchName(name)
+
+
+def _device(x: Any) -> OnDevice:
+    need(keyed(x, {"device"}, "device")["device"] == "cuda", "an op on another device")
+    return OnDevice()
+
+
+def _signature(x: Any, depth: int = 0) -> Any:
+    need(depth < 4, "signature nested too deeply")
+    if isinstance(x, list):
+        return tuple(_signature(s, depth + 1) for s in listed(x, 256, "signature"))
+    return text(x, _TYPE, "argument type")
+
+
+def flat(x: Any) -> list[Any]:
+    """The leaves of nested tuples."""
+    return [leaf for part in x for leaf in flat(part)] if isinstance(x, tuple) else [x]
+
+
+def _step(x: Any) -> Op | Launch:
+    if isinstance(x, dict) and "op" in x:
+        d = keyed(x, {"op", "args", "kwargs", "out"}, "op")
+        need(d["op"] in OPS, f"the torch op {d['op']!r:.60} is not on the list that a plan may use")
+        need(type(d["kwargs"]) is dict and len(d["kwargs"]) <= 16, "op arguments")
+        kwargs = {kernel_name(k): value(v) for k, v in d["kwargs"].items()}
+        out = tuple(tensor(t) for t in listed(d["out"], 8, "op results"))
+        return Op(d["op"], tuple(value(a) for a in listed(d["args"], 16, "op arguments")), kwargs, out)
+    d = keyed(x, {"kernel", "grid", "signature", "args"}, "launch")
+    grid = listed(d["grid"], 3, "grid")
+    need(len(grid) == 3, "a grid has three dimensions")
+    gx, gy, gz = (integer(g, 0, m, "grid") for g, m in zip(grid, (2**31 - 1, 65535, 65535), strict=True))
+    signature = tuple(_signature(s) for s in listed(d["signature"], 256, "signature"))
+    args = tuple(value(a) for a in listed(d["args"], 256, "arguments"))
+    return Launch(sha(d["kernel"]), (gx, gy, gz), signature, args)
+
+
+def plan(x: Any) -> Plan:
+    """A plan from its JSON. Raises BadBundle."""
+    d = keyed(x, {"inputs", "storages", "steps", "out"}, "plan")
+    need(type(d["inputs"]) is dict and len(d["inputs"]) <= 256, "inputs")
+    inputs = {kernel_name(n): value(v) for n, v in d["inputs"].items()}
+    storages = []
+    for entry in listed(d["storages"], 4096, "storages"):
+        s = keyed(entry, {"kind", "nbytes"}, "storage")
+        need(s["kind"] in ("input", "buffer", "made"), "kind of a storage")
+        storages.append(Storage(s["kind"], integer(s["nbytes"], 0, 1 << 40, "storage size")))
+    steps = tuple(_step(s) for s in listed(d["steps"], 4096, "steps"))
+    return Plan(inputs, tuple(storages), steps, tuple(tensor(t) for t in listed(d["out"], 64, "outputs")))
+
+
+def kernel(x: Any) -> Kernel:
+    """A kernel's launch metadata from its JSON. Raises BadBundle."""
+    d = keyed(x, set(Kernel.__dataclass_fields__), "kernel")
+    for scratch in ("global_scratch", "profile_scratch"):
+        integer(d[f"{scratch}_size"], 0, 1 << 22, scratch)
+        need(d[f"{scratch}_align"] in (1, 2, 4, 8, 16, 32, 64, 128, 256), f"{scratch} alignment")
+    for switch in ("launch_pdl", "launch_cooperative_grid"):
+        need(type(d[switch]) is bool, switch)
+    need(d["num_warps"] in (1, 2, 4, 8, 12, 16, 20, 24, 28, 32), f"num_warps {d['num_warps']!r:.20}")
+    need(d["num_ctas"] in (1, 2, 4, 8, 16), f"num_ctas {d['num_ctas']!r:.20}")
+    integer(d["arch"], 70, 130, "arch")
+    integer(d["shared"], 0, 1 << 20, "shared memory")
+    need(type(d["files"]) is dict and "cubin" in d["files"], "a kernel needs its cubin")
+    files = {word(k, "suffix"): sha(v) for k, v in d["files"].items()}
+    metas = tuple(_tma_meta(m) for m in listed(d["tensordesc_meta"] or [], 64, "descriptor metadata"))
+    return Kernel(
+        **{
+            **d,
+            "name": kernel_name(d["name"]),
+            "triton": word(d["triton"], "triton version"),
+            "files": files,
+            "tensordesc_meta": metas,
+        }
+    )
+
+
+def _tma_meta(x: Any) -> dict[str, Any]:
+    need(
+        type(x) is dict and {"swizzle", "elem_size", "elem_type", "block_size", "fp4_padded"} <= set(x),
+        "descriptor metadata",
+    )
+    need(not x.get("is_im2col"), "an im2col descriptor")
+    block = [integer(b, 1, 256, "descriptor block") for b in listed(x["block_size"], 5, "descriptor block")]
+    integer(x["swizzle"], 0, 3, "swizzle")
+    integer(x["elem_type"], 0, 15, "element type")
+    need(x["elem_size"] in (1, 2, 4, 8) and type(x["fp4_padded"]) is bool, "descriptor element")
+    return {k: x[k] for k in ("swizzle", "elem_size", "elem_type", "fp4_padded")} | {"block_size": block}

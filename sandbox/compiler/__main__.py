@@ -1,0 +1,102 @@
+"""`python -m pgo_agent.sandbox.compiler FOLDER`: compiles FOLDER/in/*.ttgir as FOLDER/request.json says.
+
+Runs in the box. For each kernel it leaves out/KEY.json and, if it compiled, .cubin and .ptx. Each kernel gets a
+forked child with a deadline; what MLIR and ptxas print is caught and handed on as the diagnostic.
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+os.environ["TRITON_DISABLE_LINE_INFO"] = "1"
+os.environ["TRITON_DUMP_PTXAS_LOG"] = "1"
+
+KERNEL_SECONDS = 120.0  # one kernel; attention takes 1 s, the slowest seen 12 s
+LOG_LIMIT = 65536  # characters of a diagnostic
+
+
+def main(folder: Path) -> None:
+    request = json.loads((folder / "request.json").read_text())
+    from pgo_agent.sandbox.compiler import finish, static  # noqa: F401 (imported once, before the children are forked)
+
+    waiting, running = list(request["kernels"]), dict[int, tuple[dict[str, Any], float]]()
+    while waiting or running:
+        while waiting and len(running) < request["jobs"]:
+            kernel = waiting.pop(0)
+            running[_child(folder, kernel, request["arch"])] = (kernel, time.monotonic())
+        _reap(folder, running)
+
+
+def _child(folder: Path, kernel: dict[str, Any], arch: int) -> int:
+    pid = os.fork()
+    if pid:
+        return pid
+    os.setsid()  # so that a deadline takes ptxas with it
+    log = os.open(folder / "out" / f"{kernel['key']}.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    code = 1
+    try:
+        _compile(folder, kernel, arch)
+        code = 0
+    except BaseException as e:
+        print("".join(traceback.format_exception_only(e)), flush=True)
+    finally:
+        os._exit(code)
+
+
+def _compile(folder: Path, kernel: dict[str, Any], arch: int) -> None:
+    from pgo_agent.sandbox.compiler import finish, static
+    from triton import knobs
+
+    started, key, out = time.monotonic(), kernel["key"], folder / "out"
+    source = folder / "in" / f"{key}.ttgir"
+    built = finish.finish(source, arch, kernel["options"])
+    sys.stdout.flush()
+    log = (out / f"{key}.log").read_text(errors="replace")
+    (out / f"{key}.cubin").write_bytes(built.cubin)
+    (out / f"{key}.ptx").write_text(built.ptx)
+    found = static.from_log(log) | static.from_ttgir(source.read_text())
+    found |= {
+        "sass": static.from_sass(out / f"{key}.cubin", knobs.nvidia.nvdisasm.path),
+        "shared": built.metadata["shared"],
+    }
+    seconds = round(time.monotonic() - started, 3)
+    _answer(folder, key, {"metadata": built.metadata, "static": found, "seconds": seconds})
+
+
+def _reap(folder: Path, running: dict[int, tuple[dict[str, Any], float]]) -> None:
+    pid, status = os.waitpid(-1, os.WNOHANG)
+    if pid in running:
+        kernel, _ = running.pop(pid)
+        if status:
+            _answer(folder, kernel["key"], {"error": _failure(folder, kernel["key"], status)})
+        return
+    for pid, (_kernel, since) in running.items():
+        if time.monotonic() - since > KERNEL_SECONDS:
+            os.killpg(pid, signal.SIGKILL)
+    time.sleep(0.005)
+
+
+def _failure(folder: Path, key: str, status: int) -> str:
+    log = (folder / "out" / f"{key}.log").read_text(errors="replace")[:LOG_LIMIT].strip()
+    if os.WIFSIGNALED(status):
+        how = signal.Signals(os.WTERMSIG(status)).name
+        reason = f"over {KERNEL_SECONDS:.0f} s" if how == "SIGKILL" else "a crash of the compiler"
+        return f"the compiler died of {how} ({reason})\n{log}".strip()
+    return log
+
+
+def _answer(folder: Path, key: str, answer: dict[str, Any]) -> None:
+    part = folder / "out" / f"{key}.json.part"
+    part.write_text(json.dumps(answer))
+    part.rename(folder / "out" / f"{key}.json")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

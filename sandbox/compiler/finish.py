@@ -1,0 +1,61 @@
+"""TTGIR text -> llir, ptx, cubin and launch metadata, by the stages of the installed Triton's own NVIDIA backend.
+
+Relies on `CUDABackend.add_stages` (3.6 to 3.9). Timed builds carry no line info (TRITON_DISABLE_LINE_INFO is set by
+`__main__`), so the same program gives the same code in any folder. Options that reach ptxas are plain switches.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import triton
+from triton._C.libtriton import ir
+from triton.backends.compiler import GPUTarget, Language
+from triton.compiler.compiler import make_backend
+
+SWITCHES = ("enable_fp_fusion", "launch_pdl", "launch_cooperative_grid")
+LAUNCH_FIELDS = (
+    "name",
+    "shared",
+    "num_warps",
+    "num_ctas",
+    "global_scratch_size",
+    "global_scratch_align",
+    "profile_scratch_size",
+    "profile_scratch_align",
+    "launch_cooperative_grid",
+    "launch_pdl",
+    "tensordesc_meta",
+)
+
+
+@dataclass(frozen=True)
+class Finished:
+    cubin: bytes
+    ptx: str
+    metadata: dict[str, Any]  # LAUNCH_FIELDS, arch and triton
+
+
+def finish(ttgir: Path, arch: int, options: dict[str, Any]) -> Finished:
+    """Compiles one kernel. Raises whatever MLIR, LLVM or ptxas raise; a crash takes the process."""
+    backend = make_backend(GPUTarget("cuda", arch, 32))
+    context = ir.context()
+    ir.load_dialects(context)
+    backend.load_dialects(context)
+    module = ir.parse_mlir_module(str(ttgir), context)
+    module.context = context
+    switches = {k: bool(options[k]) for k in SWITCHES if options.get(k) is not None}
+    warps, ctas = module.get_int_attr("ttg.num-warps"), module.get_int_attr("ttg.num-ctas") or 1
+    parsed = backend.parse_options({"num_warps": warps, "num_ctas": ctas, **switches})
+    metadata: dict[str, Any] = {f: getattr(parsed, f) for f in ("num_warps", "num_ctas", *SWITCHES[1:])}
+    metadata["tensordesc_meta"] = module.get_tensordesc_metadata()
+    stages: dict[str, Any] = {}
+    backend.add_stages(stages, parsed, Language.TRITON)
+    llir = stages["llir"](module, metadata)
+    ptx = stages["ptx"](llir, metadata)
+    cubin = stages["cubin"](ptx, metadata)
+    kept = {f: metadata[f] for f in LAUNCH_FIELDS}
+    for scratch in ("global_scratch", "profile_scratch"):
+        kept[f"{scratch}_size"] = kept[f"{scratch}_size"] or 0
+        kept[f"{scratch}_align"] = kept[f"{scratch}_align"] or 1
+    return Finished(cubin, ptx, kept | {"arch": arch, "triton": triton.__version__})

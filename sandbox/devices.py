@@ -1,0 +1,72 @@
+"""The GPUs that a kernel can be compiled for on a machine that has none of them.
+
+Figures are the vendor's (datasheets and the CUDA programming guide's table of technical specifications). They feed the
+stand-in driver, occupancy and the physical floor; what a GPU really reaches is measured by the judge, never read here.
+"""
+
+from dataclasses import dataclass
+
+from pgo_agent.sandbox.errors import UsageFault
+
+
+@dataclass(frozen=True)
+class Device:
+    key: str  # what `--device` takes
+    name: str  # what the driver calls it
+    arch: int  # compute capability x 10
+    sms: int  # streaming multiprocessors
+    smem_block: int  # bytes of shared memory a block may opt in to
+    smem_sm: int  # bytes of shared memory of one SM
+    threads_sm: int  # resident threads of one SM
+    l2: int  # bytes
+    memory: int  # bytes of device memory
+    sm_khz: int  # boost clock
+    mem_khz: int  # memory clock
+    bus_bits: int  # memory bus width
+    fp16_tflops: float  # dense fp16/bf16 tensor rate, fp32 accumulate
+    gbps: float  # device memory bandwidth, GB/s
+    regs_sm: int = 65536  # 32-bit registers of one SM
+
+
+DEVICES = {
+    d.key: d
+    for d in (
+        Device(
+            "h200", "NVIDIA H200", 90, 132, 232448, 233472, 2048, 62914560, 150_000_000_000,
+            1980000, 3201000, 6144, 989.4, 4800.0,
+        ),
+        Device(
+            "h100", "NVIDIA H100 80GB HBM3", 90, 132, 232448, 233472, 2048, 52428800, 85_000_000_000,
+            1980000, 2619000, 5120, 989.4, 3350.0,
+        ),
+        Device(
+            "a100", "NVIDIA A100-SXM4-80GB", 80, 108, 166912, 167936, 2048, 41943040, 85_000_000_000,
+            1410000, 1593000, 5120, 312.0, 2039.0,
+        ),
+        Device(
+            "b200", "NVIDIA B200", 100, 148, 232448, 233472, 2048, 132644864, 190_000_000_000,
+            1965000, 3996000, 8192, 2250.0, 8000.0,
+        ),
+        Device(
+            "rtx4090", "NVIDIA GeForce RTX 4090", 89, 128, 101376, 102400, 1536, 75497472, 25_000_000_000,
+            2520000, 10501000, 384, 165.2, 1008.0,
+        ),
+        Device(
+            "rtx5090", "NVIDIA GeForce RTX 5090", 120, 170, 101376, 102400, 1536, 100663296, 33_000_000_000,
+            2407000, 14001000, 512, 209.5, 1792.0,
+        ),
+    )
+}  # fmt: skip
+
+
+def find(key: str) -> Device:
+    """The device called `key` (any case). Raises UsageFault with the known names."""
+    found = DEVICES.get(key.lower())
+    if found is None:
+        raise UsageFault(f"unknown device '{key}'", f"choose one of: {', '.join(DEVICES)}")
+    return found
+
+
+def named(name: str) -> Device | None:
+    """The table's entry for a GPU as its driver names it, or None."""
+    return next((d for d in DEVICES.values() if d.name == name), None)

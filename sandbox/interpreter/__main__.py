@@ -1,0 +1,61 @@
+"""`python -m pgo_agent.sandbox.interpreter FOLDER`: runs the candidate on each case of FOLDER/request.json.
+
+Runs in the box with TRITON_INTERPRET=1. For each case and configuration it leaves the outputs as bytes, or the error.
+"""
+
+import json
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+
+def main(folder: Path) -> None:
+    import torch
+    from pgo_agent.sandbox import target
+    from pgo_agent.sandbox.interpreter import facade, tensors
+    from triton.runtime.autotuner import Autotuner
+
+    request = json.loads((folder / "request.json").read_text())
+    torch.set_num_threads(1)
+    chosen = {"index": 0, "most": 1}
+
+    def run(self: Autotuner, *args: Any, **kwargs: Any) -> Any:
+        self.nargs = dict(zip(self.arg_names, args, strict=False))
+        configs = self.prune_configs(kwargs) if len(self.configs) > 1 else self.configs
+        chosen["most"] = max(chosen["most"], len(configs))
+        config = self.best_config = configs[min(chosen["index"], len(configs) - 1)]
+        if config.pre_hook is not None:
+            config.pre_hook({**self.nargs, **kwargs, **config.all_kwargs()})
+        try:
+            return self.fn.run(*args, **kwargs, **config.all_kwargs())
+        finally:
+            self.nargs = None
+
+    Autotuner.run = run
+    candidate = folder / request["candidate"]
+    results: dict[str, Any] = {}
+    with facade.OnCpu():
+        kernel = target.load(candidate, "pgo_candidate").kernel
+    for name, described in request["cases"].items():
+        chosen |= {"index": 0, "most": 1}
+        results[name] = []
+        while chosen["index"] < min(chosen["most"], request["configs"]):
+            given = tensors.load(described, folder / "in")
+            try:
+                with facade.OnCpu():
+                    out = kernel(**given)
+                outs = list(out) if isinstance(out, list | tuple) else [out]
+                label = f"{len(results)}-{chosen['index']}"
+                saved = tensors.save({str(i): o.contiguous() for i, o in enumerate(outs)}, folder / "out", label)
+                results[name].append({"outputs": saved})
+            except Exception as e:
+                lines = [f.lineno for f in traceback.extract_tb(e.__traceback__) if f.filename == str(candidate)]
+                message = f"{type(e).__name__}: {e}"[:2000]
+                results[name].append({"error": message, "line": lines[-1] if lines else None})
+            chosen["index"] += 1
+    (folder / "out" / "result.json").write_text(json.dumps(results))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

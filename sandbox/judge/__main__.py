@@ -1,0 +1,61 @@
+"""`python -m pgo_agent.sandbox.judge`: serves one GPU, or (`--cpu`) Triton's interpreter, on standard input and output.
+
+One JSON object a line. A reply has the fields of its command's answer under "answer", a fault of the machine or the
+target under "fault"; lines with "stage" announce what is about to run and for how many seconds at most.
+"""
+
+import json
+import os
+import sys
+import threading
+import time
+from typing import Any, TextIO
+
+ORPHANED, FAULTED = 71, 70  # exit statuses
+
+
+def end_with(parent: int) -> None:
+    """Ends this process soon after its parent is gone, even while a kernel that never ends keeps it waiting."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(ORPHANED)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def serve(replies: TextIO, cpu: bool) -> None:
+    from pgo_agent.sandbox.errors import Fault
+
+    def say(message: dict[str, Any]) -> None:
+        print(json.dumps(message), file=replies, flush=True)
+
+    def announce(stage: str, seconds: float) -> None:
+        say({"stage": stage, "seconds": seconds})
+
+    worker: Any
+    if cpu:
+        from pgo_agent.sandbox.judge.on_cpu import CpuWorker
+
+        worker = CpuWorker(announce)
+    else:
+        from pgo_agent.sandbox.judge.worker import Worker
+
+        worker = Worker(announce)
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            say({"answer": getattr(worker, request["do"])(request)})
+        except Fault as e:
+            say({"fault": {"type": type(e).__name__, "message": e.message, "hint": e.hint}})
+        except Exception as e:
+            say({"crash": f"{type(e).__name__}: {e}"})
+            os._exit(FAULTED)  # after a CUDA error nothing in this process can be trusted
+
+
+if __name__ == "__main__":
+    replies = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever the target prints must not look like a reply
+    end_with(os.getppid())
+    serve(replies, "--cpu" in sys.argv)

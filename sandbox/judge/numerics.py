@@ -1,0 +1,170 @@
+"""Are the results right? Error against a float64 reference, measured by what plain PyTorch errs in the same precision.
+
+The rule (FlashAttention-3's test, made stricter by a bound on the mean): for every output,
+    max |out - ref64|  <= max_ratio  * max |low - ref64|  + floor        max_ratio 2
+    mean |out - ref64| <= mean_ratio * mean |low - ref64| + floor / 8    mean_ratio 1.5
+where `low` is the reference run in the inputs' own precision and `floor` is twice the rounding that adding and
+subtracting 0.3 does to the reference in the output's type. NaN and infinities must stand where the reference has them.
+The expected result is kept in host memory while a candidate's kernels run.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import torch
+from pgo_agent.sandbox.errors import TargetFault
+
+MAX_RATIO, MEAN_RATIO = 2.0, 1.5
+CHUNK = 1 << 24  # elements compared at a time
+
+
+@dataclass(frozen=True)
+class Error:
+    worst: float  # max |x - ref64| over finite elements
+    mean: float  # mean |x - ref64| over finite elements
+    misplaced: int  # elements that are NaN or infinite where the other is not, or another infinity
+
+    def as_json(self) -> dict[str, Any]:
+        return {"max": self.worst, "mean": self.mean, "misplaced": self.misplaced}
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a case with a seed must give."""
+
+    case: str
+    seed: int
+    outputs: tuple[Any, ...]  # float64 tensors in host memory
+    low: tuple[Error, ...]  # what the reference errs in its own precision
+    floors: tuple[float, ...]
+    dtypes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One set of outputs against what was expected."""
+
+    case: str
+    seed: int
+    errors: tuple[Error, ...]
+    bounds: tuple[tuple[float, float], ...]  # (max, mean) that each output must keep
+    problem: str  # empty when right
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "case": self.case,
+            "seed": self.seed,
+            "errors": [e.as_json() for e in self.errors],
+            "bounds": [list(b) for b in self.bounds],
+            "problem": self.problem,
+        }
+
+
+def make_inputs(target: ModuleType, case: dict[str, Any], seed: int, device: Any) -> dict[str, Any]:
+    """The arguments of the case for a seed. Raises TargetFault when inputs() does."""
+    generator = torch.Generator(device=device)
+    generator.manual_seed(seed)
+    try:
+        return dict(target.inputs(case, generator))
+    except Exception as e:
+        raise TargetFault(f"inputs() raised {type(e).__name__}: {e}", "mend inputs(case, generator)") from e
+
+
+def expect(target: ModuleType, name: str, case: dict[str, Any], seed: int, device: Any) -> Expected:
+    """Runs the reference in float64 and in its own precision. Raises TargetFault when it does not behave."""
+    given = make_inputs(target, case, seed, device)
+    exact = _outputs(target, _upcast(given))
+    low = _outputs(target, given)
+    if [o.shape for o in exact] != [o.shape for o in low]:
+        raise TargetFault(f"{name}: reference() gives other shapes in float64", "make its shapes depend on shapes only")
+    errors = tuple(compare(a, e) for a, e in zip(low, exact, strict=True))
+    floors = tuple(_floor(a, e) for a, e in zip(low, exact, strict=True))
+    kept = tuple(e.to("cpu", torch.float64, copy=True) for e in exact)
+    dtypes = tuple(str(a.dtype)[6:] for a in low)
+    for tensor in (*exact, *low):
+        tensor.zero_()  # freed memory may be handed to a candidate
+    return Expected(name, seed, kept, errors, floors, dtypes)
+
+
+def check(outputs: list[Any], expected: Expected, tolerance: dict[str, float] | None = None) -> Comparison:
+    """Compares outputs with what was expected. Never raises for wrong outputs: it says what is wrong."""
+    want = [(tuple(o.shape), d) for o, d in zip(expected.outputs, expected.dtypes, strict=True)]
+    got = [(tuple(o.shape), str(o.dtype)[6:]) for o in outputs]
+    if got != want:
+        return Comparison(
+            expected.case, expected.seed, (), (), f"outputs are {_said(got)}, the reference gives {_said(want)}"
+        )
+    errors = tuple(compare(o, e) for o, e in zip(outputs, expected.outputs, strict=True))
+    ratios = tolerance or {}
+    most, mean = ratios.get("max_ratio", MAX_RATIO), ratios.get("mean_ratio", MEAN_RATIO)
+    bounds = tuple(
+        (most * e.worst + f, mean * e.mean + f / 8) for e, f in zip(expected.low, expected.floors, strict=True)
+    )
+    problem = next((p for i, (e, b) in enumerate(zip(errors, bounds, strict=True)) if (p := _problem(i, e, b))), "")
+    return Comparison(expected.case, expected.seed, errors, bounds, problem)
+
+
+def compare(x: Any, exact: Any) -> Error:
+    """The error of `x` against float64 values, which may lie in host memory."""
+    worst, total, finite, misplaced = 0.0, 0.0, 0, 0
+    for a, e in _chunks(x, exact):
+        fine = torch.isfinite(a) & torch.isfinite(e)
+        same = fine | (a == e) | (torch.isnan(a) & torch.isnan(e))
+        difference = torch.where(fine, (a - e).abs(), 0.0)
+        worst = max(worst, float(difference.max()))
+        total, finite, misplaced = (
+            total + float(difference.sum()),
+            finite + int(fine.sum()),
+            misplaced + int((~same).sum()),
+        )
+    return Error(worst, total / max(finite, 1), misplaced)
+
+
+def _chunks(x: Any, exact: Any) -> Iterator[tuple[Any, Any]]:
+    a, e = x.detach().reshape(-1), exact.reshape(-1)
+    for i in range(0, a.numel(), CHUNK):
+        yield a[i : i + CHUNK].double(), e[i : i + CHUNK].to(a.device).double()
+
+
+def _problem(i: int, error: Error, bound: tuple[float, float]) -> str:
+    if error.misplaced:
+        return f"output {i}: {error.misplaced} elements are NaN or infinite where the reference is not, or the reverse"
+    if not error.worst <= bound[0]:
+        return f"output {i}: max error {error.worst:.3g} above {bound[0]:.3g}"
+    if not error.mean <= bound[1]:
+        return f"output {i}: mean error {error.mean:.3g} above {bound[1]:.3g}"
+    return ""
+
+
+def _outputs(target: ModuleType, inputs: dict[str, Any]) -> list[Any]:
+    try:
+        out = target.reference(**inputs)
+    except Exception as e:
+        raise TargetFault(f"reference() raised {type(e).__name__}: {e}", "mend reference(), in float64 too") from e
+    outs = list(out) if isinstance(out, list | tuple) else [out]
+    if not all(isinstance(o, torch.Tensor) for o in outs):
+        raise TargetFault("reference() must return a tensor or a tuple of tensors", "return what the kernel returns")
+    return outs
+
+
+def _upcast(inputs: dict[str, Any]) -> dict[str, Any]:
+    def wide(x: Any) -> Any:
+        return x.double() if isinstance(x, torch.Tensor) and x.is_floating_point() else x
+
+    return {n: [wide(x) for x in v] if isinstance(v, list | tuple) else wide(v) for n, v in inputs.items()}
+
+
+def _floor(low: Any, exact: Any) -> float:
+    if not low.is_floating_point():
+        return 0.0
+    worst = 0.0
+    for _, e in _chunks(low, exact):
+        rounded = ((e.to(low.dtype) + 0.3) - 0.3).double() - e.to(low.dtype).double()
+        worst = max(worst, float(torch.nan_to_num(rounded, 0.0, 0.0, 0.0).abs().max()))
+    return 2 * worst
+
+
+def _said(outputs: list[tuple[tuple[int, ...], str]]) -> str:
+    return ", ".join(f"{d}{list(s)}" for s, d in outputs)

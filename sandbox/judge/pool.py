@@ -1,0 +1,187 @@
+"""The parent's end of a judge process: starts it, feeds it, ends it at a deadline, replaces it after a fault.
+
+A hang costs the deadline of the step it hung in; the process group is killed, and the next process proves the GPU
+healthy with a known computation before it judges again.
+"""
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pgo_agent.sandbox import mounts
+from pgo_agent.sandbox.bundle.shelf import Shelf
+from pgo_agent.sandbox.errors import EnvironmentFault, TargetFault, UsageFault
+from pgo_agent.sandbox.gate.verdict import Judged, Verdict, from_json
+from pgo_agent.sandbox.target import Target
+
+START_SECONDS = 120.0
+
+
+class Ended(Exception):
+    """The judge process ended or was ended while it worked on a command."""
+
+    def __init__(self, stage: str, timed_out: bool, detail: str) -> None:
+        super().__init__(detail)
+        self.stage, self.timed_out, self.detail = stage, timed_out, detail
+
+
+@dataclass
+class Judge:
+    """One judge process for one target; started when it is first needed."""
+
+    target: Target
+    python: str = sys.executable
+    gpu: str | None = "0"  # CUDA_VISIBLE_DEVICES of the process; None: the CPU judge
+    sandbox: str = "auto"  # for the CPU judge's interpreter
+
+    def __post_init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the judge)
+        self.environment: dict[str, Any] = {}
+        self.replaced = 0
+
+    # commands ---------------------------------------------------------------------------------------------------------
+
+    def ask(self, command: str, **fields: Any) -> dict[str, Any]:
+        """The answer to a command. Raises Ended, TargetFault or EnvironmentFault."""
+        if self._process is None:
+            self._start()
+        return self._send({"do": command, **fields})
+
+    def verdict(self, command: str, **fields: Any) -> Judged:
+        """As `ask`, for commands that answer a verdict: a hang or a crash becomes one, too."""
+        try:
+            return from_json(self.ask(command, **fields))
+        except Ended as e:
+            self.replaced += 1
+            stage = e.stage.split()[0] if e.stage else command
+            if e.timed_out:
+                return Judged(Verdict.TIMEOUT, stage, f"did not end: stopped in '{e.stage}' at its deadline")
+            return Judged(Verdict.CRASHED, stage, e.detail[:600])
+
+    def close(self) -> None:
+        self._end()
+        self._log.close()
+
+    def fresh(self) -> None:
+        """Ends the process: the next command gets a new one."""
+        self._end()
+
+    # the process ------------------------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        command = [self.python, "-B", "-m", "pgo_agent.sandbox.judge", *([] if self.gpu is not None else ["--cpu"])]
+        extra = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
+        env = os.environ | {
+            "CUDA_VISIBLE_DEVICES": self.gpu if self.gpu is not None else "",
+            "PYTHONSAFEPATH": "1",
+            "PYTHONPATH": os.pathsep.join([str(mounts.import_root()), *extra]),
+        }
+        for secret in [k for k in env if k.endswith(("_KEY", "_TOKEN", "_SECRET"))]:
+            del env[secret]
+        self._process = subprocess.Popen(
+            command,
+            env=env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            bufsize=0,
+            start_new_session=True,
+        )
+        try:
+            self.environment = self._send(
+                {
+                    "do": "open",
+                    "path": str(self.target.path.resolve()),
+                    "python": self.python,
+                    "contract": str(self.target.contract_path.resolve()),
+                    "sandbox": self.sandbox,
+                }
+            )
+        except Ended as e:
+            raise EnvironmentFault(
+                f"the judge process did not start: {e.detail[-600:]}", "see `pgo-agent doctor`"
+            ) from None
+
+    def _send(self, message: dict[str, Any]) -> dict[str, Any]:
+        process = self._process
+        if process is None or process.stdin is None or process.stdout is None:
+            raise Ended("", False, "the judge process is not running")
+        stage, deadline = "", time.monotonic() + START_SECONDS
+        try:
+            process.stdin.write(json.dumps(message).encode() + b"\n")
+            process.stdin.flush()
+            while True:
+                line = self._line(process.stdout, deadline)
+                if line is None:
+                    raise self._ended(stage, True, "no answer before the deadline")
+                if not line:
+                    raise self._ended(stage, False, self._tail() or "the process ended")
+                reply = json.loads(line)
+                if "stage" in reply:
+                    stage, deadline = reply["stage"], time.monotonic() + reply["seconds"]
+                elif "answer" in reply:
+                    return dict(reply["answer"])
+                elif "fault" in reply:
+                    raise _fault(reply["fault"])
+                else:
+                    raise self._ended(stage, False, reply["crash"])
+        except BrokenPipeError:
+            raise self._ended(stage, False, self._tail() or "the process ended") from None
+
+    def _line(self, stream: Any, deadline: float) -> bytes | None:
+        """The next line; None when the deadline passes first, empty when the process closed it."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(stream, selectors.EVENT_READ)
+            if not selector.select(max(0.0, deadline - time.monotonic())):
+                return None
+        return bytes(stream.readline())
+
+    def _ended(self, stage: str, timed_out: bool, detail: str) -> Ended:
+        self._end()
+        return Ended(stage, timed_out, detail)
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        for stream in (process.stdin, process.stdout):
+            with contextlib.suppress(OSError):
+                if stream is not None:
+                    stream.close()
+
+    def _tail(self) -> str:
+        self._log.seek(0, os.SEEK_END)
+        self._log.seek(max(0, self._log.tell() - 2000))
+        return self._log.read().decode(errors="replace").strip()
+
+
+def _fault(x: dict[str, str]) -> Exception:
+    kinds = {"TargetFault": TargetFault, "UsageFault": UsageFault}
+    return kinds.get(x["type"], EnvironmentFault)(x["message"], x["hint"])
+
+
+def on_shelf(shelf: Shelf, bundle: str) -> dict[str, str]:
+    """How a command names a bundle of a workspace."""
+    return {"id": bundle, "manifest": str(shelf.bundle(bundle).resolve()), "artefacts": str(shelf.artefacts.resolve())}
+
+
+def visible_gpu() -> str | None:
+    """The first GPU that this process may use, as CUDA_VISIBLE_DEVICES names it; None when there is none."""
+    listed = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if listed is not None:
+        first = listed.split(",")[0].strip()
+        return first if first and first != "-1" and Path("/dev/nvidiactl").exists() else None
+    return "0" if Path("/dev/nvidiactl").exists() and any(Path("/dev").glob("nvidia[0-9]*")) else None

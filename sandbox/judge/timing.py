@@ -1,0 +1,84 @@
+"""Times several sides against one another on one GPU, so that only the code differs.
+
+Each round visits every side twice, in mirrored order. Before each launch the L2 is flushed by a write of twice its size
+and the side's outputs are poisoned; CUDA events then enclose the launch alone. After each launch a checksum of the
+outputs is taken on the GPU: every timed launch must have produced the very outputs that were verified. Each side has
+inputs of its own seed and buffers of its own. Instrumented builds never come here.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from pgo_agent.sandbox.judge.replay import NAN, Replay
+
+WARMUP = 3  # launches of each side before the first round
+
+
+@dataclass
+class Side:
+    """Something to be timed. `launch` enqueues; `outputs` are checked after every launch when there are any."""
+
+    name: str
+    launch: Callable[[], object]
+    replay: Replay | None = None  # poisoned before, checked after each launch
+    deterministic: bool = True
+    samples: list[float] = field(default_factory=list)  # ms, one a round: both visits together, halved
+    checksums: list[Any] = field(default_factory=list)
+
+    def consistent(self, verified: int | None = None) -> bool:
+        """Whether every timed launch gave the same outputs, and those that were verified if that is known."""
+        if not self.deterministic or not self.checksums:
+            return True
+        sums = torch.stack(self.checksums)
+        return bool((sums == (sums[0] if verified is None else verified)).all())
+
+
+def side(name: str, replay: Replay, deterministic: bool) -> Side:
+    return Side(name, replay, replay, deterministic)
+
+
+class Timer:
+    """Holds the flush buffer of one GPU."""
+
+    def __init__(self, device: Any) -> None:
+        l2 = torch.cuda.get_device_properties(device).L2_cache_size
+        self._flush = torch.empty(2 * l2 // 4, dtype=torch.int32, device=device)
+
+    def run(self, sides: Sequence[Side], rounds: int, warm: bool = True) -> None:
+        """Adds `rounds` samples to every side. Raises CudaError or RuntimeError when a launch faults."""
+        if warm:
+            for s in sides:
+                for _ in range(WARMUP):
+                    s.launch()
+        visits: list[tuple[Side, Any, Any]] = []
+        for _ in range(rounds):
+            visits += [self._visit(s) for s in (*sides, *reversed(sides))]
+        torch.cuda.synchronize()
+        for s in sides:
+            times = [start.elapsed_time(end) for owner, start, end in visits if owner is s]
+            s.samples += [(a + b) / 2 for a, b in zip(times[::2], times[1::2], strict=True)]
+
+    def _visit(self, s: Side) -> tuple[Side, Any, Any]:
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        if s.replay is not None:
+            s.replay.poison(NAN)
+        self._flush.zero_()
+        start.record()
+        s.launch()
+        end.record()
+        if s.replay is not None and s.deterministic:
+            s.checksums.append(checksum(s.replay.outputs))
+        return s, start, end
+
+
+def checksum(outputs: Sequence[Any]) -> Any:
+    """A number on the GPU that depends on every bit of the outputs and on where it stands."""
+    total = torch.zeros((), dtype=torch.int64, device=outputs[0].device)
+    for o in outputs:
+        flat = o.contiguous().reshape(-1).view(torch.uint8)
+        words = flat[: flat.numel() // 8 * 8].view(torch.int64)
+        half = words.numel() // 2
+        total = total * 31 + words.sum() + 7 * words[:half].sum() + flat[flat.numel() // 8 * 8 :].sum()
+    return total

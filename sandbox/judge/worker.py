@@ -1,0 +1,291 @@
+"""The process that holds one GPU: answers commands, one JSON object a line, until its input ends.
+
+Commands: open (target and device), sweep (time every configuration of a trusted bundle), judge and confirm (a
+candidate against the incumbent), final (a table row for every case). It announces every step that a kernel might never
+end, so that the parent can kill it; after a CUDA fault it answers and exits, for its context is lost.
+"""
+
+import dataclasses
+import importlib.metadata
+import statistics
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from pgo_agent.sandbox import devices, target
+from pgo_agent.sandbox.bundle import check
+from pgo_agent.sandbox.bundle.check import Bundle, Limits
+from pgo_agent.sandbox.errors import BadBundle, Fault
+from pgo_agent.sandbox.gate.verdict import Judged, Verdict
+from pgo_agent.sandbox.judge import driver, stages, stats, timing
+from pgo_agent.sandbox.judge.stages import Bench, Inconsistent, Pick
+
+SWEEP_ROUNDS, FINALISTS, FINAL_ROUNDS = 4, 4, 30
+
+
+class Worker:
+    """Commands on an open target. `announce` tells the parent what is about to run, and for how long at most."""
+
+    def __init__(self, announce: stages.Announce) -> None:
+        self.announce = announce
+        self.bench: Bench | None = None
+        self.bundles: dict[str, Bundle] = {}
+        self.limits = Limits(0, 0, 0, 0)
+
+    def open(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Loads the target, starts CUDA, runs a known kernel. Gives the environment that evidence names."""
+        self.announce("start CUDA", 120.0)
+        device = torch.device("cuda", 0)
+        torch.backends.cuda.matmul.allow_tf32 = False
+        torch.backends.cudnn.allow_tf32 = False
+        healthy(device)
+        self.announce("import the target", 120.0)
+        module = target.load(Path(request["contract"]), "pgo_target")
+        cases = {f"{s}/{n}": p for s in ("CASES", "HELD_OUT") for n, p in getattr(module, s).items()}
+        properties = torch.cuda.get_device_properties(device)
+        known = devices.named(properties.name)
+        arch = properties.major * 10 + properties.minor
+        self.limits = Limits(
+            arch,
+            properties.shared_memory_per_block_optin,
+            properties.total_memory * 9 // 10,
+            properties.total_memory // 20,
+        )
+        peaks = (known.fp16_tflops * 1e12, known.gbps * 1e9) if known else (float("inf"), float("inf"))
+        self.bench = Bench(module, cases, device, timing.Timer(device), self.announce, *peaks)
+        return environment(properties)
+
+    def sweep(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Configurations of trusted bundles: results against the reference, then time; the best are timed again."""
+        bench = self._bench()
+        bench.new_seeds()
+        entries: dict[str, list[dict[str, Any]]] = {}
+        for entry in request["entries"]:
+            entries.setdefault(entry["case"], []).append(dict(entry))
+        for case, listed in entries.items():
+            expected = bench.expect(case)
+            bench.expected[case, expected.seed] = _on_gpu(expected, bench.device)  # the user's own kernel: trusted
+            for entry in listed:
+                entry |= self._try(entry)
+            bench.expected.clear()
+            right = [e for e in listed if not e["problem"]]
+            self._finalists(case, sorted(right, key=lambda e: statistics.median(e["ms"]))[:FINALISTS])
+        return {"entries": [e | {"bundle": e["bundle"]["id"]} for listed in entries.values() for e in listed]}
+
+    def _try(self, entry: dict[str, Any]) -> dict[str, Any]:
+        bench, case = self._bench(), entry["case"]
+        pick: Pick = {case: (self._load(entry["bundle"]), entry["choice"])}
+        try:
+            verdict, found = stages.check_case(bench, pick, case, "sweep")
+        except BadBundle as e:
+            return {"problem": str(e), "ms": []}
+        if verdict is not None:
+            return {"problem": f"{verdict}: {found.problem}", "ms": [], "check": found.as_json()}
+        timed = stages.time_sides(bench, {"it": pick}, case, SWEEP_ROUNDS, "sweep")
+        return {"problem": "", "ms": [round(x, 6) for x in timed["it"].samples], "check": found.as_json()}
+
+    def _finalists(self, case: str, best: list[dict[str, Any]]) -> None:
+        """Times the best configurations again, side by side; their samples replace the first ones."""
+        if not best:
+            return
+        sides: dict[str, Pick] = {str(i): {case: (self._load(e["bundle"]), e["choice"])} for i, e in enumerate(best)}
+        timed = stages.time_sides(self._bench(), sides, case, stages.FULL_ROUNDS // 2, "sweep")
+        for i, entry in enumerate(best):
+            entry["ms"] = [round(x, 6) for x in timed[str(i)].samples]
+
+    def judge(self, request: dict[str, Any]) -> dict[str, Any]:
+        """One candidate through smoke, quick time, numerics and time. `accepted` here still wants a confirm."""
+        bench = self._bench()
+        try:
+            candidate = self._load(request["candidate"]["bundle"])
+        except BadBundle as e:
+            return Judged(Verdict.REJECTED, "build", str(e)).as_json()
+        bench.new_seeds()
+        try:
+            return self._judge(bench, candidate, request).as_json()
+        except BadBundle as e:
+            return Judged(Verdict.REJECTED, "smoke", str(e)).as_json()
+        except Inconsistent as e:
+            return Judged(Verdict.CHEATING, "time", str(e)).as_json()
+
+    def _judge(self, bench: Bench, candidate: Bundle, request: dict[str, Any]) -> Judged:
+        everything = [*request["public"], *request["held_out"]]
+        absent = [c for c in everything if c not in candidate.plans]
+        if absent:
+            return Judged(Verdict.BUILD_ERROR, "build", f"does not build for {', '.join(_said(absent))}")
+        pick: dict[str, tuple[Bundle, str]] = {c: (candidate, next(iter(candidate.plans[c]))) for c in everything}
+        smoke = min(everything, key=lambda c: bench.target.flops(bench.cases[c]))
+        verdict, found = stages.check_case(bench, pick, smoke, "smoke")
+        if verdict:
+            return _failed(verdict, "smoke", smoke, found)
+        base = self._pick(request["incumbent"])
+        pick |= self._choose(bench, candidate, request["public"])
+        quick = {
+            c: _samples(
+                stages.time_sides(bench, {"incumbent": base, "candidate": pick}, c, stages.QUICK_ROUNDS, "quick")
+            )
+            for c in request["public"]
+        }
+        gain = stats.geomean({c: (s["incumbent"], s["candidate"]) for c, s in quick.items()}, request.get("weights"))
+        if gain.high < 1 + stages.NOISE_FLOOR:
+            evidence = {"choices": _choices(pick), "quick": quick, "speedup": gain.as_json()}
+            return Judged(Verdict.SLOWER, "quick", f"{gain.mid:.3f}x of the incumbent", evidence)
+        checks = []
+        for case, label in _to_check(pick, request):
+            verdict, found = stages.check_case(bench, {case: (candidate, label)}, case, "numerics")
+            if verdict:
+                return _failed(verdict, "numerics", case, found)
+            checks.append(found.as_json())
+        return self._time(bench, request, pick, base, {"choices": _choices(pick), "numerics": checks, "quick": quick})
+
+    def _choose(self, bench: Bench, bundle: Bundle, cases: list[str]) -> dict[str, tuple[Bundle, str]]:
+        """The fastest configuration of each case among those that the candidate brings, by a short timing."""
+        chosen = {}
+        for case in cases:
+            labels = list(bundle.plans[case])
+            if len(labels) > 1:
+                sides: dict[str, Pick] = {c: {case: (bundle, c)} for c in labels}
+                timed = stages.time_sides(bench, sides, case, stages.QUICK_ROUNDS, "choose")
+                labels.sort(key=lambda c: statistics.median(timed[c].samples))
+            chosen[case] = (bundle, labels[0])
+        return chosen
+
+    def _time(self, bench: Bench, request: dict[str, Any], pick: Pick, base: Pick, evidence: dict[str, Any]) -> Judged:
+        sides: dict[str, Pick] = {"incumbent": base}
+        sides |= {n: self._pick(request[n]) for n in ("shipped", "tuned") if request.get(n)}
+        sides["candidate"] = pick
+        times: dict[str, dict[str, list[float]]] = {c: {} for c in request["public"]}
+        for rounds in (stages.FULL_ROUNDS, stages.EXTRA_ROUNDS):
+            for case in request["public"]:
+                timed = stages.time_sides(bench, sides, case, rounds, "time")
+                for name, s in timed.items():
+                    times[case].setdefault(name, []).extend(round(x, 6) for x in s.samples)
+            verdict, reason, gain = stages.verdict_on_time(bench, times, "incumbent", request.get("weights"))
+            if verdict == Verdict.ACCEPTED or not gain or gain["speedup"][2] < gain["threshold"]:
+                break
+        against = {
+            n: stats.geomean({c: (s[n], s["candidate"]) for c, s in times.items()}, request.get("weights")).as_json()
+            for n in sides
+            if n != "candidate"
+        }
+        return Judged(verdict, "time", reason, evidence | gain | {"against": against, "time": times})
+
+    def confirm(self, request: dict[str, Any]) -> dict[str, Any]:
+        """A winner again, in this fresh process with new seeds: numerics of every case, and time."""
+        bench = self._bench()
+        bench.new_seeds()
+        pick = self._pick(request["candidate"])
+        checks = []
+        try:
+            for case, label in _to_check(pick, request):
+                verdict, found = stages.check_case(bench, {case: (pick[case][0], label)}, case, "confirm")
+                if verdict:
+                    return _failed(verdict, "confirm", case, found).as_json()
+                checks.append(found.as_json())
+            judged = self._time(
+                bench, request, pick, self._pick(request["incumbent"]), {"choices": _choices(pick), "numerics": checks}
+            )
+        except Inconsistent as e:
+            return Judged(Verdict.CHEATING, "confirm", str(e)).as_json()
+        return Judged(judged.verdict, "confirm", judged.reason, judged.evidence).as_json()
+
+    def final(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Every side and every library on every public case, in one session: the rows of a table."""
+        bench = self._bench()
+        bench.new_seeds()
+        sides = {n: self._pick(p) for n, p in request["sides"].items()}
+        libraries: Mapping[str, Any] = getattr(bench.target, "LIBRARIES", {})
+        rows = {}
+        for case in request["cases"]:
+            usable = {n: f for n, f in libraries.items() if self._library_works(f, case)}
+            timed = stages.time_sides(bench, sides, case, FINAL_ROUNDS, "final", usable)
+            rows[case] = _samples(timed)
+        return {"times": rows}
+
+    def _library_works(self, function: Any, case: str) -> bool:
+        try:
+            function(**self._bench().inputs(case, 0))
+            torch.cuda.synchronize()
+        except RuntimeError:
+            return False  # this library does not do this case on this GPU
+        return True
+
+    def _bench(self) -> Bench:
+        if self.bench is None:
+            raise Fault("no target is open", "send the command `open` first")
+        return self.bench
+
+    def _load(self, where: dict[str, str]) -> Bundle:
+        if where["id"] not in self.bundles:
+            bundle = check.load(Path(where["manifest"]), Path(where["artefacts"]), self.limits)
+            if bundle.id != where["id"]:
+                raise BadBundle(f"bundle {where['id'][:12]} was tampered with")
+            self.bundles[where["id"]] = bundle
+        return self.bundles[where["id"]]
+
+    def _pick(self, side: dict[str, Any]) -> Pick:
+        return {case: (self._load(entry["bundle"]), entry["choice"]) for case, entry in side.items()}
+
+
+def healthy(device: Any) -> None:
+    """A known computation with a known result. Raises RuntimeError when the GPU is not fit to judge."""
+    a = torch.arange(4096, device=device, dtype=torch.float32).reshape(64, 64) % 7
+    if not torch.equal((a @ a).cpu(), a.cpu() @ a.cpu()):
+        raise RuntimeError("the GPU computes a small matrix product wrongly")
+
+
+def environment(properties: Any) -> dict[str, Any]:
+    """What every recorded result names."""
+    version = driver.version()
+    try:
+        triton = importlib.metadata.version("triton")
+    except importlib.metadata.PackageNotFoundError:
+        triton = None
+    return {
+        "gpu": properties.name,
+        "arch": properties.major * 10 + properties.minor,
+        "sms": properties.multi_processor_count,
+        "memory": properties.total_memory,
+        "driver": driver_release(),
+        "cuda_driver": f"{version // 1000}.{version % 1000 // 10}",
+        "torch": torch.__version__,
+        "triton": triton,
+        "python": sys.version.split()[0],
+    }
+
+
+def driver_release() -> str:
+    """The driver's release as the kernel module tells it, or an empty string."""
+    path = Path("/proc/driver/nvidia/version")
+    words = path.read_text().split() if path.is_file() else []
+    return next((w for w in words if w.count(".") >= 1 and w.replace(".", "").isdigit()), "")
+
+
+def _on_gpu(expected: Any, device: Any) -> Any:
+    return dataclasses.replace(expected, outputs=tuple(o.to(device) for o in expected.outputs))
+
+
+def _to_check(pick: Pick, request: dict[str, Any]) -> list[tuple[str, str]]:
+    """What must be right: the chosen configuration of public cases, every configuration of held-out ones."""
+    public = [(c, pick[c][1]) for c in request["public"]]
+    return public + [(c, label) for c in request["held_out"] for label in pick[c][0].plans[c]]
+
+
+def _choices(pick: Pick) -> dict[str, str]:
+    return {case: choice for case, (_, choice) in pick.items()}
+
+
+def _samples(timed: Mapping[str, timing.Side]) -> dict[str, list[float]]:
+    return {n: [round(x, 6) for x in s.samples] for n, s in timed.items()}
+
+
+def _failed(verdict: Verdict, stage: str, case: str, found: Any) -> Judged:
+    name = _said([case])[0]
+    return Judged(verdict, stage, f"{name}: {found.problem}", {"check": found.as_json()})
+
+
+def _said(cases: list[str]) -> list[str]:
+    """Case names for a reason that proposers see: held-out ones are not named."""
+    return [c.removeprefix("CASES/") if c.startswith("CASES/") else "a held-out case" for c in cases]

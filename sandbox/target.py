@@ -1,0 +1,141 @@
+"""The contract of a target file: which names it must define, read from its text without running it.
+
+Relies on `ast` alone, so that the agent can look at a target without importing it. `load` does import it: only the
+tracer (in its box) and the judge (for a file that the person at the machine allowed) may call that.
+"""
+
+import ast
+import hashlib
+import importlib.util
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+from pgo_agent.sandbox.errors import TargetFault, UsageFault
+
+REQUIRED = {
+    "kernel": "def kernel(...): the host launcher; allocates its outputs and launches the Triton kernels",
+    "reference": "def reference(...): the same result in plain PyTorch",
+    "inputs": "def inputs(case, generator): a dict of arguments, tensors made with the generator on generator.device",
+    "CASES": "CASES = {'name': dict(...)}: the public cases, which are timed",
+    "SMALL": "SMALL = {'name': dict(...)}: small cases for Triton's interpreter",
+    "HELD_OUT": "HELD_OUT = {'name': dict(...)}: cases that no proposer sees",
+    "flops": "def flops(case): floating point operations that the job needs",
+    "bytes_moved": "def bytes_moved(case): fewest bytes through device memory",
+}
+OPTIONAL = ("TOLERANCE", "NONDETERMINISTIC", "WEIGHTS", "LAUNCH_SPACE", "LIBRARIES")
+CONTRACT = (set(REQUIRED) - {"kernel"}) | set(OPTIONAL)  # what a proposer may not change
+
+
+@dataclass(frozen=True)
+class Target:
+    """A target as text: the kernel file, and where the contract stands (the same file, or a sidecar)."""
+
+    path: Path  # the kernel file
+    source: str  # its text
+    contract_path: Path  # the file that holds the contract names: `path`, or NAME.target.py beside it
+    contract: str  # that file's text
+
+    @property
+    def name(self) -> str:
+        return self.path.stem
+
+    @property
+    def sidecar(self) -> bool:
+        return self.contract_path != self.path
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over kernel file and contract: what a judge elsewhere allows."""
+        return hashlib.sha256(self.source.encode() + b"\0" + self.contract.encode()).hexdigest()
+
+
+def read(path: Path) -> Target:
+    """The target at `path`. Raises UsageFault (no such file, not Python) or TargetFault (names missing)."""
+    source = _text(path)
+    sidecar = path.with_name(f"{path.stem}.target.py")
+    contract_path = sidecar if sidecar.is_file() else path
+    contract = _text(sidecar) if contract_path == sidecar else source
+    target = Target(path, source, contract_path, contract)
+    _check_names(target)
+    return target
+
+
+def _text(path: Path) -> str:
+    if path.is_dir():
+        raise UsageFault(f"{path} is a folder", "name the Python file that holds the kernel")
+    try:
+        return path.read_bytes().decode("utf-8")
+    except FileNotFoundError:
+        raise UsageFault(f"no such file: {path}", "name a kernel file, for example kernels/fa_fwd.py") from None
+    except UnicodeDecodeError:
+        raise UsageFault(f"{path} is not Python: it is not UTF-8 text", "name a kernel file") from None
+    except OSError as e:
+        raise UsageFault(f"cannot read {path}: {e.strerror}", "check its permissions") from None
+
+
+def parse(source: str, name: str) -> ast.Module:
+    """The syntax tree of `source`. Raises UsageFault with file and line."""
+    try:
+        return ast.parse(source, name)
+    except (SyntaxError, ValueError) as e:
+        line = getattr(e, "lineno", None)
+        where = f"{name}:{line}" if line else name
+        raise UsageFault(f"{where} is not Python: {getattr(e, 'msg', e)}", "mend the syntax error") from None
+
+
+def names_of(node: ast.stmt) -> set[str]:
+    """The module-level names that a statement defines."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return {node.name}
+    if isinstance(node, ast.Assign):
+        return {n.id for t in node.targets for n in ast.walk(t) if isinstance(n, ast.Name)}
+    if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+        return {node.target.id}
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return {(a.asname or a.name).split(".")[0] for a in node.names}
+    return set()
+
+
+def _check_names(target: Target) -> None:
+    own = set[str]().union(*(names_of(n) for n in parse(target.source, str(target.path)).body))
+    contract = set[str]().union(*(names_of(n) for n in parse(target.contract, str(target.contract_path)).body))
+    missing = [n for n in REQUIRED if n not in (own if n == "kernel" else contract)]
+    if missing:
+        listed = "\n     ".join(REQUIRED[n] for n in missing)
+        where = target.path if missing == ["kernel"] else target.contract_path
+        raise TargetFault(f"{where} does not define: {', '.join(missing)}", f"add to the file:\n     {listed}")
+
+
+def kernel_part(source: str) -> str:
+    """What a proposer sees and may change: the text without reference, inputs, cases and tolerances."""
+    lines = source.splitlines(keepends=True)
+    for node in ast.parse(source).body:
+        if names_of(node) & CONTRACT:
+            first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
+            for i in range(first - 1, node.end_lineno or node.lineno):
+                lines[i] = ""
+    return "".join(lines).rstrip() + "\n"
+
+
+def same_contract(source: str, other: str) -> bool:
+    """Whether two versions of a file define the contract names by the same statements."""
+
+    def statements(text: str) -> list[str]:
+        return [ast.dump(n) for n in ast.parse(text).body if names_of(n) & CONTRACT]
+
+    return statements(source) == statements(other)
+
+
+def load(path: Path, name: str) -> ModuleType:
+    """Executes the file as module `name`. Whatever it raises is the caller's to report."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise TargetFault(f"cannot import {path}", "give it a .py name")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    if str(path.parent) not in sys.path:
+        sys.path.insert(0, str(path.parent))
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,67 @@
+"""`python -m pgo_agent.sandbox.tracer FOLDER`: reads FOLDER/request.json, answers FOLDER/out/result.json.
+
+Runs in the box. The request names files inside the folder, the device, and the cases to trace; the answer holds plans
+and, beside it, one .ttgir for each kernel. Nothing is printed but what the candidate prints.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def main(folder: Path) -> None:
+    request = json.loads((folder / "request.json").read_text())
+    full = "--full" in sys.argv
+    from pgo_agent.sandbox.tracer.capture import NeedsCubin
+
+    try:
+        answer = _answer(folder, request, full)
+    except NeedsCubin:
+        os.execv(sys.executable, [sys.executable, "-m", "pgo_agent.sandbox.tracer", str(folder), "--full"])
+    partial = folder / "out" / "result.json.part"
+    partial.write_text(json.dumps(answer))
+    partial.rename(folder / "out" / "result.json")
+
+
+def _answer(folder: Path, request: dict[str, Any], full: bool) -> dict[str, Any]:
+    from pgo_agent.sandbox.tracer.session import Session
+
+    try:
+        session = Session(request["device"], folder / request["contract"], folder / request["candidate"], full)
+        described = session.describe()
+    except Exception as e:
+        return {"error": _blame(e, folder)}
+    traced = {
+        s: {n: session.trace(described["sets"][s][n], request["limit"]) for n in _names(request, described, s)}
+        for s in request["cases"]
+    }
+    if not full and any(len(e["configs"]) > 1 for s in traced.values() for es in s.values() for e in es):
+        from pgo_agent.sandbox.tracer.capture import NeedsCubin
+
+        raise NeedsCubin("several autotuned launches: a base that does not fit must be passed over while tracing")
+    used = {k["key"]: k for k in session.capture.texts.values()}
+    for key, kernel in used.items():
+        (folder / "out" / f"{key}.ttgir").write_text(kernel["ttgir"])
+    kernels = {key: {"name": k["name"], "options": k["options"]} for key, k in used.items()}
+    return {"described": described, "traced": traced, "kernels": kernels}
+
+
+def _names(request: dict[str, Any], described: dict[str, Any], kind: str) -> list[str]:
+    wanted = request["cases"][kind]
+    known = list(described["sets"][kind])
+    return known if wanted is None else [n for n in wanted if n in known]
+
+
+def _blame(error: Exception, folder: Path) -> dict[str, Any]:
+    import traceback
+
+    own = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).parent.parent == folder]
+    line = own[-1].lineno if own else None
+    file = Path(own[-1].filename).name if own else None
+    return {"kind": "raised", "type": type(error).__name__, "message": str(error)[:4000], "line": line, "file": file}
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

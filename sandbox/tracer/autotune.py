@@ -1,0 +1,86 @@
+"""Replaces the choosing inside `triton.autotune`: one config per launch site, chosen by us, every site's list reported.
+
+The plan must hold the steady state: Triton then calls only a config's own pre_hook, and neither reset_to_zero nor
+restore_value, which serve its benchmark. Heuristics run as always.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from triton.compiler.errors import CompileTimeAssertionFailure
+from triton.runtime.autotuner import Autotuner, Config
+from triton.runtime.errors import OutOfResources, PTXASError
+
+SKIPPED = (OutOfResources, PTXASError, CompileTimeAssertionFailure)  # what Triton's own autotuner passes over
+
+
+def describe(config: Config) -> dict[str, Any]:
+    """A config as plain values, without what equals the default of None."""
+    fixed = {n: getattr(config, n) for n in ("num_warps", "num_stages", "num_ctas", "maxnreg")}
+    return dict(config.kwargs) | {n: v for n, v in fixed.items() if v is not None and not (n == "num_ctas" and v == 1)}
+
+
+def label(config: dict[str, Any]) -> str:
+    return " ".join(f"{k}={v}" for k, v in config.items())
+
+
+@dataclass
+class Sites:
+    """The autotuned launches that a launcher makes, in order of first use."""
+
+    steps: list[Any]  # the recorder's steps: a failed config's are undone
+    choice: dict[str, int] = field(default_factory=dict)  # site -> index of the config to use
+    base: dict[str, int] = field(default_factory=dict)  # site -> first config that compiled
+    configs: dict[str, list[Config]] = field(default_factory=dict)
+
+    def forget(self) -> None:
+        self.choice, self.base, self.configs = {}, {}, {}
+
+    def install(self) -> None:
+        sites = self
+
+        def run(self: Autotuner, *args: Any, **kwargs: Any) -> Any:
+            self.nargs = dict(zip(self.arg_names, args, strict=False))
+            try:
+                return sites._launch(self, args, kwargs)
+            finally:
+                self.nargs = None
+
+        Autotuner.run = run
+
+    def _launch(self, tuner: Autotuner, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        site = self._site(tuner, kwargs)
+        configs = tuner.prune_configs(kwargs) if len(tuner.configs) > 1 else tuner.configs
+        self.configs.setdefault(site, list(configs))
+        if site in self.choice:
+            return self._try(tuner, configs[self.choice[site]], args, kwargs)
+        start = self.base.get(site, 0)
+        for i in range(start, len(configs)):
+            mark = len(self.steps)
+            try:
+                kernel = self._try(tuner, configs[i], args, kwargs)
+            except SKIPPED:
+                del self.steps[mark:]  # what its pre_hook did
+                if i + 1 == len(configs):
+                    raise
+            else:
+                self.base.setdefault(site, i)
+                return kernel
+        raise RuntimeError(f"{site}: no configuration is left after pruning")
+
+    @staticmethod
+    def _try(tuner: Autotuner, config: Config, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        tuner.best_config = config
+        clash = kwargs.keys() & config.kwargs.keys()
+        if clash:
+            raise ValueError(f"Conflicting meta-parameters: {', '.join(sorted(clash))}")
+        if config.pre_hook is not None:
+            config.pre_hook({**tuner.nargs, **kwargs, **config.all_kwargs()})
+        return tuner.fn.run(*args, **kwargs, **config.all_kwargs())
+
+    @staticmethod
+    def _site(tuner: Autotuner, kwargs: dict[str, Any]) -> str:
+        named = {k: v for k, v in {**tuner.nargs, **kwargs}.items() if k in tuner.arg_names}
+        key = [named[k] for k in tuner.keys if k in named]
+        key += [str(v.dtype) for v in named.values() if hasattr(v, "dtype")]
+        return f"{tuner.base_fn.__name__}{tuple(key)}"

@@ -1,0 +1,116 @@
+"""Stops Triton's compiler at TTGIR and remembers, for every kernel that a launcher loads, its text and options.
+
+The tracer needs no cubin: the compiler process makes those from this TTGIR. Only a launcher that asks a compiled
+kernel for its registers (to size a persistent grid) needs the rest; it raises NeedsCubin, and the process starts over
+with `full=True`. Relies on Triton's stage hook and on the names of CompiledKernel's attributes (3.6 to 3.9).
+"""
+
+import hashlib
+import re
+import subprocess
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from triton import knobs
+from triton.compiler.compiler import CompiledKernel
+
+OPTIONS = ("enable_fp_fusion", "launch_pdl", "launch_cooperative_grid", "ptx_options")
+_NAME = re.compile(r"tt\.func public @([A-Za-z_]\w*)")
+
+
+class NeedsCubin(BaseException):
+    """The launcher reads what only a finished cubin tells. Not an Exception: a launcher must not swallow it."""
+
+
+@dataclass
+class Capture:
+    """Kernels by the handle that a launch names."""
+
+    full: bool
+    texts: dict[str, dict[str, Any]] = field(default_factory=dict)  # Triton's hash -> ttgir, options
+    handles: dict[int, str] = field(default_factory=dict)  # function handle -> Triton's hash
+
+    def install(self) -> None:
+        knobs.runtime.add_stages_inspection_hook = self._hook
+        knobs.runtime.kernel_load_end_hook.add(self._loaded)
+        if not self.full:
+            for name in ("n_regs", "n_spills", "n_max_threads"):
+                setattr(CompiledKernel, name, _asks_for_cubin(name))
+
+    def kernel(self, handle: int) -> dict[str, Any]:
+        return self.texts[self.handles[handle]]
+
+    def resources(self, cubin: bytes) -> tuple[int, int]:
+        """Registers and spilled words of a cubin; unknown (0, 0) when the compiler was stopped at TTGIR."""
+        return usage(cubin) if self.full else (0, 0)
+
+    def _loaded(self, _module: int, function: int, _name: str, _files: Any, key: str) -> None:
+        self.handles[function] = key
+
+    def _hook(self, *args: Any) -> Any:
+        if not args:
+            return "pgo-agent", "pgo-agent"  # 3.9 asks for a cache key first
+        _backend, stages, _options, _language, _capability = args
+        to_llir: Callable[[Any, dict[str, Any]], Any] = stages["llir"]
+
+        def llir(module: Any, metadata: dict[str, Any]) -> Any:
+            self._remember(module, metadata)
+            if self.full:
+                return to_llir(module, metadata)
+            metadata.update(_placeholders(str(module)))
+            return "stopped at TTGIR"
+
+        stages["llir"] = llir
+        if not self.full:
+            stages["ptx"], stages["cubin"] = (lambda src, _m: src), (lambda _src, _m: b"stopped at TTGIR")
+        return None
+
+    def _remember(self, module: Any, metadata: dict[str, Any]) -> None:
+        plain = module.str_nodebug()
+        options = {o: metadata.get(o) for o in OPTIONS}
+        self.texts[metadata["hash"]] = {
+            "name": _placeholders(plain)["name"],
+            "ttgir": plain,
+            "options": options,
+            "key": hashlib.sha256(f"{plain}\0{sorted(options.items())}".encode()).hexdigest(),
+        }
+
+
+def _placeholders(ttgir: str) -> dict[str, Any]:
+    found = _NAME.search(ttgir)
+    name = found[1] if found else "unnamed"
+    return {
+        "name": name,
+        "shared": 0,
+        "tmem_size": 0,
+        "global_scratch_size": 0,
+        "global_scratch_align": 1,
+        "profile_scratch_size": 0,
+        "profile_scratch_align": 1,
+    }
+
+
+def _asks_for_cubin(name: str) -> property:
+    def read(self: Any) -> int:
+        if name == "n_max_threads":  # Triton's own check of the block size at load
+            return int(self.__dict__["_n_max_threads"])
+        raise NeedsCubin(name)
+
+    def write(self: Any, value: int) -> None:
+        self.__dict__[f"_{name}"] = value
+
+    return property(read, write)
+
+
+def usage(cubin: bytes) -> tuple[int, int]:
+    """(registers, spilled 32-bit words) of a cubin, by cuobjdump."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "k.cubin"
+        path.write_bytes(cubin)
+        tool = knobs.nvidia.cuobjdump.path
+        text = subprocess.run([tool, "-res-usage", str(path)], capture_output=True, text=True, check=False).stdout
+    found = re.search(r"REG:(\d+) STACK:(\d+)", text)
+    return (int(found[1]), int(found[2]) // 4) if found else (0, 0)

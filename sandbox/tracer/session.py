@@ -1,0 +1,127 @@
+"""One tracer process at work: loads target and candidate, and turns (case, configuration) into plans."""
+
+import itertools
+import traceback
+from pathlib import Path
+from typing import Any
+
+import torch
+from pgo_agent.sandbox import devices, target
+from pgo_agent.sandbox.tracer import autotune, standin
+from pgo_agent.sandbox.tracer.capture import Capture
+from pgo_agent.sandbox.tracer.recorder import Recorder
+
+DESCRIBED = ("CASES", "SMALL", "HELD_OUT")
+
+
+class Session:
+    """Installs the stand-in GPU in this process and records launchers on it."""
+
+    def __init__(self, device: str, contract: Path, candidate: Path, full: bool) -> None:
+        self.refusals, self.addresses = standin.Refusals(), standin.Addresses()
+        self.refusals.file = str(candidate)
+        self.capture = Capture(full)
+        self.recorder = Recorder(self.refusals, self.addresses)
+        self.sites = autotune.Sites(self.recorder.steps)
+        self.device = devices.find(device)
+        standin.install(self.device, self.refusals, self.addresses, self._launched, self.capture.resources)
+        self.capture.install()
+        self.sites.install()
+        self.mode = standin.FakeMode(allow_non_fake_inputs=True)
+        with self.mode:
+            self.target = target.load(contract, "pgo_target")
+            self.kernel = target.load(candidate, "pgo_candidate").kernel
+
+    def describe(self) -> dict[str, Any]:
+        """The target's cases and figures as plain values. Raises ValueError when a case is not plain."""
+        t = self.target
+        sets = {s: {str(n): _plain(s, n, p) for n, p in getattr(t, s).items()} for s in DESCRIBED}
+        work = {
+            s: {n: {"flops": int(t.flops(p)), "bytes": int(t.bytes_moved(p))} for n, p in getattr(t, s).items()}
+            for s in DESCRIBED
+        }
+        return {
+            "sets": sets,
+            "work": work,
+            "libraries": sorted(getattr(t, "LIBRARIES", {})),
+            "launch_space": getattr(t, "LAUNCH_SPACE", None),
+            "weights": getattr(t, "WEIGHTS", None),
+            "nondeterministic": bool(getattr(t, "NONDETERMINISTIC", False)),
+        }
+
+    def trace(self, case: dict[str, Any], limit: int | None) -> list[dict[str, Any]]:
+        """A plan for every configuration of the case: one launch site varied at a time, at most `limit` in all."""
+        self.sites.forget()
+        first = self._entry(case)
+        entries = [first]
+        if "error" in first:
+            return entries
+        several = {s: c for s, c in self.sites.configs.items() if len(c) > 1}
+        varied = [(s, i) for s, c in several.items() for i in range(len(c)) if i != self.sites.base[s]]
+        base = dict(self.sites.base)
+        for site, i in itertools.islice(varied, None if limit is None else limit - 1):
+            self.sites.forget()
+            self.sites.choice = base | {site: i}
+            entries.append(self._entry(case))
+        return entries
+
+    def _entry(self, case: dict[str, Any]) -> dict[str, Any]:
+        try:
+            plan = self._plan(case)
+        except Exception as e:
+            return {"error": self._blame(e), "configs": self._configs()}
+        return {"plan": plan, "configs": self._configs()}
+
+    def _configs(self) -> dict[str, Any]:
+        chosen = self.sites.base | self.sites.choice
+        return {s: autotune.describe(c[chosen.get(s, 0)]) for s, c in self.sites.configs.items()}
+
+    def _plan(self, case: dict[str, Any]) -> dict[str, Any]:
+        rec = self.recorder
+        rec.reset()
+        self.refusals.first = None
+        self.sites.steps = rec.steps
+        with self.mode:
+            given = self.target.inputs(case, standin.Generator())
+            with rec:
+                args = {
+                    n: rec.ref(a, "input") if isinstance(a, torch.Tensor) else rec.encode(a) for n, a in given.items()
+                }
+                out = self.kernel(**given)
+            if self.refusals.first:
+                raise standin.Refused(self.refusals.first)
+            outs = [rec.ref(t) for t in (out if isinstance(out, list | tuple) else [out])]
+        return {"inputs": args, "storages": rec.storages, "steps": rec.steps, "out": outs}
+
+    def _launched(self, launcher: Any, grid: tuple[int, int, int], handle: int, args: tuple[Any, ...]) -> None:
+        signature = [_listed(s) for s in launcher.src.signature.values()]
+        values = [None if s == "constexpr" else self.recorder.encode(a) for s, a in zip(signature, args, strict=True)]
+        key = self.capture.kernel(handle)["key"]
+        self.recorder.steps.append(
+            {"kernel": key, "grid": [int(g) for g in grid], "signature": signature, "args": values}
+        )
+
+    def _blame(self, error: Exception) -> dict[str, Any]:
+        """What went wrong, with the candidate's line, as plain values."""
+        lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == self.refusals.file]
+        kind = "refused" if isinstance(error, standin.Refused) or self.refusals.first else "raised"
+        text = self.refusals.first or str(error) or type(error).__name__
+        return {
+            "kind": kind,
+            "type": type(error).__name__,
+            "message": text[:4000],
+            "line": lines[-1] if lines else None,
+        }
+
+
+def _listed(signature: Any) -> Any:
+    return [_listed(s) for s in signature] if isinstance(signature, list | tuple) else str(signature)
+
+
+def _plain(kind: str, name: object, case: Any) -> dict[str, Any]:
+    fine = isinstance(case, dict) and all(
+        isinstance(k, str) and (v is None or isinstance(v, bool | int | float | str)) for k, v in case.items()
+    )
+    if not fine:
+        raise ValueError(f"{kind}[{name!r}] must be a dict of plain values (numbers, strings, booleans)")
+    return dict(case)

@@ -1,0 +1,132 @@
+"""Whole runs without a GPU: what they tell, and that a killed or interrupted one loses nothing and repeats nothing."""
+
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agent.cli import command, pgo, write
+
+SHORT = ("optimize", "add.py", "--case", "1m", "--candidates", "2", "--width", "1")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which a short run came to its end undisturbed."""
+    folder = tmp_path_factory.mktemp("whole")
+    write(folder)
+    done = pgo(*SHORT, "--json", cwd=folder)
+    assert done.code == 0, done.err
+    (folder / "events.jsonl").write_text(done.out)
+    return folder
+
+
+def record(folder: Path) -> list[tuple[Any, ...]]:
+    """What a run came to, without times: candidates in order with verdict, stage, reason and builds."""
+    with sqlite3.connect(folder / ".pgo-agent" / "pgo.db") as db:
+        rows = db.execute(
+            "SELECT id, generation, position, move, built, verdict, stage, reason FROM candidates ORDER BY 2, 3"
+        )
+        return [(*r[:4], sorted(json.loads(r[4])["codes"].values()), *r[5:]) for r in rows]
+
+
+def test_events_tell_the_whole_run_in_order(whole: Path) -> None:
+    events = [json.loads(line) for line in (whole / "events.jsonl").read_text().splitlines()]
+    kinds = [e["type"] for e in events]
+    assert kinds[0] == "run.started" and kinds[-1] == "run.completed"
+    assert kinds.count("candidate.proposed") == kinds.count("candidate.verdict") == 2
+    assert kinds.count("generation.completed") == 2
+
+
+def test_nothing_is_called_measured_or_accepted_without_a_gpu(whole: Path) -> None:
+    shown = json.loads(pgo("show", "--json", cwd=whole).out)
+    assert {v["verdict"] for v in shown["verdicts"]} <= {"checked", "no_change"}
+    assert all(v["speedup"] is None for v in shown["verdicts"])
+    assert {p["how"] for p in shown["baseline"]["points"]} <= {"recorded", "estimate"}
+
+
+def test_the_outcome_goes_to_stdout_and_progress_to_stderr(tmp_path: Path) -> None:
+    write(tmp_path)
+    done = pgo(*SHORT, cwd=tmp_path, NO_COLOR="1", TERM="dumb")
+    assert done.code == 0 and "\x1b[" not in done.out + done.err
+    assert "Best known configuration" in done.out and "Best known configuration" not in done.err
+    assert "launch grid" in done.err and "judging" not in done.out.replace("judges", "")
+
+
+def test_a_candidate_is_shown_with_its_diff_and_builds(whole: Path) -> None:
+    first = json.loads(pgo("show", "--json", cwd=whole).out)["verdicts"][0]["id"]
+    done = pgo("show", "last", first[:6], cwd=whole)
+    assert done.code == 0 and "+++ candidate" in done.out and "registers" in done.out
+    assert pgo("show", "last", first[:6], "--source", cwd=whole).out.startswith('"""A target small enough')
+
+
+def test_a_spent_budget_with_nothing_judged_says_so(tmp_path: Path) -> None:
+    write(tmp_path)
+    done = pgo("optimize", "add.py", "--case", "1m", "--minutes", "0", cwd=tmp_path)
+    assert done.code == 4 and "more --minutes" in done.out
+
+
+def test_without_a_sandbox_the_users_own_file_runs_with_a_warning(tmp_path: Path) -> None:
+    write(tmp_path)
+    done = pgo(*SHORT, "--sandbox", "none", cwd=tmp_path)
+    assert done.code == 0 and "no sandbox works on this machine" in " ".join(done.err.split())
+
+
+def test_two_runs_in_one_workspace_do_not_mix(tmp_path: Path) -> None:
+    write(tmp_path)
+    first = subprocess.Popen(command(*SHORT, "--json"), cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    try:
+        assert first.stdout is not None
+        run = json.loads(first.stdout.readline())["run"]
+        second = pgo(*SHORT, cwd=tmp_path)
+        assert second.code == 3 and f"run {run}" in second.err and "--store" in second.err
+    finally:
+        first.kill()
+        first.communicate()
+
+
+def test_ctrl_c_names_the_command_that_goes_on_and_it_does(tmp_path: Path, whole: Path) -> None:
+    write(tmp_path)
+    run = subprocess.Popen(command(*SHORT), cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    time.sleep(6)
+    run.send_signal(signal.SIGINT)
+    _, err = run.communicate(timeout=20)
+    assert run.returncode == 130
+    resume = err.strip().splitlines()[-1].split("pgo-agent ")[1].split()
+    assert pgo(*resume, cwd=tmp_path).code == 0
+    assert record(tmp_path) == record(whole)
+
+
+@pytest.mark.parametrize("seed", range(1))
+def test_after_sigkill_at_any_moment_resume_gives_the_record_of_an_undisturbed_run(
+    tmp_path: Path, whole: Path, seed: int
+) -> None:
+    write(tmp_path)
+    moments, args = random.Random(seed), list(SHORT)
+    for _ in range(8):
+        run = subprocess.Popen(
+            command(*args), cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        try:
+            run.wait(moments.uniform(1.5, 8))
+            break
+        except subprocess.TimeoutExpired:
+            os.kill(run.pid, signal.SIGKILL)
+            run.wait()
+        if (tmp_path / ".pgo-agent" / "pgo.db").exists() and pgo("runs", "--json", cwd=tmp_path).out.strip() != "[]":
+            args = ["resume"]
+    else:
+        assert pgo("resume", cwd=tmp_path).code == 0
+    assert record(tmp_path) == record(whole)
+
+
+def test_a_complete_run_is_not_run_again(whole: Path) -> None:
+    done = pgo("resume", cwd=whole)
+    assert done.code == 2 and "is complete" in done.err

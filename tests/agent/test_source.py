@@ -1,0 +1,77 @@
+"""Launch parameters are found and rewritten in place; everything else in the file stays as it was."""
+
+import ast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pgo_agent.agent.source import Site, sites, with_configs
+
+AUTOTUNED = """# größe: non-ASCII before the site moves byte columns
+import triton, triton.language as tl
+def hook(args): pass
+CONFIGS = [triton.Config({"BLOCK": b}, num_warps=4, pre_hook=hook) for b in (64, 128)]
+@triton.autotune(configs=CONFIGS, key=["n"])  # ünïcode
+@triton.jit
+def k(x, n, BLOCK: tl.constexpr): pass
+def kernel(x): k[(1,)](x, 5)
+"""
+PLAIN = """import triton
+SIZE = 128
+@triton.jit
+def k(x, n, BLOCK, STEP): pass
+def kernel(x):
+    step = 32
+    k[(1,)](x, 5, BLOCK=SIZE, STEP=step, num_warps=4)
+"""
+
+
+def only(source: str) -> Site:
+    (site,) = sites(source)
+    return site
+
+
+def test_an_autotuned_list_is_replaced_as_a_whole_and_keeps_its_pre_hook() -> None:
+    changed = with_configs(AUTOTUNED, only(AUTOTUNED), [{"BLOCK": 256, "num_warps": 8}])
+    assert 'triton.Config({"BLOCK": 256}, num_warps=8, pre_hook=hook)' in changed
+    assert "configs=CONFIGS" not in changed
+    assert changed.endswith('key=["n"])  # ünïcode\n' + AUTOTUNED.split("# ünïcode\n")[1])
+
+
+def test_a_plain_launch_is_edited_where_the_value_stands() -> None:
+    site = only(PLAIN)
+    assert site.values == {"BLOCK": 128, "STEP": 32, "num_warps": 4}
+    changed = with_configs(PLAIN, site, [{"BLOCK": 64, "STEP": 16, "num_warps": 8}])
+    assert "SIZE = 64" in changed and "step = 16" in changed and "num_warps=8)" in changed
+
+
+def test_an_option_that_the_launch_does_not_name_is_added_to_the_call() -> None:
+    assert "num_warps=4, num_stages=2)" in with_configs(PLAIN, only(PLAIN), [{"num_stages": 2}])
+
+
+def test_a_name_that_is_assigned_twice_is_left_alone() -> None:
+    source = PLAIN.replace("    step = 32\n", "    step = 32\n    step = 64\n")
+    assert "STEP" not in only(source).values
+
+
+def test_a_launch_of_something_that_is_not_a_jit_function_is_no_site() -> None:
+    assert sites("def kernel(x):\n    table[0](x, BLOCK=64)\n") == []
+
+
+@given(
+    st.lists(
+        st.fixed_dictionaries({"BLOCK": st.integers(1, 4096), "num_warps": st.sampled_from([1, 2, 4, 8])}), min_size=1
+    )
+)
+def test_any_list_of_configs_gives_python_in_which_the_site_is_found_again(configs: list[dict[str, int]]) -> None:
+    changed = with_configs(AUTOTUNED, only(AUTOTUNED), configs)
+    call = next(
+        n for n in ast.walk(ast.parse(changed)) if isinstance(n, ast.Call) and ast.unparse(n.func) == "triton.autotune"
+    )
+    assert len(call.keywords[0].value.elts) == len(configs)  # type: ignore[attr-defined]
+    assert only(changed).autotuned
+
+
+def test_broken_python_is_the_callers_to_report() -> None:
+    with pytest.raises(SyntaxError):
+        sites("def kernel(:")

@@ -1,0 +1,75 @@
+"""The record: a verdict is written once with its evidence, or not at all; one run at a time holds a workspace."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pgo_agent.agent.store import Store
+from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
+from pgo_agent.sandbox.gate.verdict import Judged, Verdict
+
+PROPOSAL = {"id": "c1", "kind": "launch", "move": "m", "rationale": "r", "author": "embedded", "source": "pass\n"}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    opened = Store(tmp_path / "w")
+    opened.add_run("add-1", Path("add.py"), "d", "pass\n", "h200", {})
+    opened.add_generation("add-1", 1, "shipped", [PROPOSAL])
+    return opened
+
+
+def test_the_first_verdict_of_a_candidate_stands(store: Store) -> None:
+    store.set_verdict("add-1", "c1", Judged(Verdict.WRONG, "smoke", "first"), None, 1.0)
+    store.set_verdict("add-1", "c1", Judged(Verdict.ACCEPTED, "confirm", "second"), 2.0, 1.0)
+    assert store.candidate("add-1", "c").reason == "first"
+    assert "confirm" not in store.evidence("add-1", "c1")
+
+
+def test_raw_samples_are_kept_apart_from_evidence_and_come_back_in_order(store: Store) -> None:
+    times = {"CASES/x": {"incumbent": [2.0, 1.0], "candidate": [1.0, 3.0]}}
+    store.set_verdict(
+        "add-1", "c1", Judged(Verdict.SLOWER, "time", "r", {"time": times, "speedup": [1, 1, 1]}), 1.0, 1.0
+    )
+    found = store.evidence("add-1", "c1")
+    assert found["samples"]["time"] == times and found["time"] == {"speedup": [1, 1, 1]}
+
+
+def test_proposing_a_generation_twice_changes_nothing(store: Store) -> None:
+    store.add_generation("add-1", 1, "shipped", [PROPOSAL | {"id": "c2"}])
+    assert [c.id for c in store.candidates("add-1")] == ["c1"]
+
+
+def test_an_ambiguous_or_unknown_run_is_named_to_the_person(store: Store) -> None:
+    store.add_run("add-2", Path("add.py"), "d", "", "h200", {})
+    with pytest.raises(UsageFault, match="several runs"):
+        store.run("add")
+    with pytest.raises(UsageFault, match="no run"):
+        store.run("a_d")
+    assert store.run("last").id == "add-2"
+
+
+def test_a_second_process_cannot_hold_the_workspace(store: Store) -> None:
+    code = (
+        "import sys; from pathlib import Path; from pgo_agent.agent.store import Store\n"
+        "store = Store(Path(sys.argv[1]))\n"
+        "with store.active('add-2'): print('held')\n"
+    )
+    command = [sys.executable, "-c", code, str(store.root)]
+    with store.active("add-1"):
+        refused = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "a run is active" in refused.stderr and "add-1" in refused.stderr
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "held\n"
+
+
+def test_a_workspace_that_cannot_be_made_is_an_environment_fault(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(EnvironmentFault, match="cannot write the record"):
+        Store(tmp_path / "file" / "w")
+
+
+def test_looking_into_a_folder_without_runs_does_not_make_one(tmp_path: Path) -> None:
+    with pytest.raises(UsageFault, match="no runs"):
+        Store(tmp_path / "w", create=False)
+    assert not (tmp_path / "w").exists()

@@ -1,0 +1,30 @@
+"""Shared by all tests: the project's folders, a target to work on, and what to skip where."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FA_FWD = ROOT / "kernels" / "fa_fwd.py"
+TARGETS = Path(__file__).parent / "kernels"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that need a GPU or bubblewrap say so where there is none."""
+    from pgo_agent.sandbox import box
+    from pgo_agent.sandbox.judge.pool import visible_gpu
+
+    problem = box.problem_with("bubblewrap")
+    for item in items:
+        if "gpu" in item.keywords and visible_gpu() is None:
+            item.add_marker(pytest.mark.skip(reason="no NVIDIA GPU is visible here"))
+        if "bwrap" in item.keywords and problem:
+            item.add_marker(pytest.mark.skip(reason=f"bubblewrap does not work here: {problem.splitlines()[0]}"))
+
+
+@pytest.fixture(autouse=True)
+def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A developer's own settings must not change what a test sees."""
+    for name in [n for n in os.environ if n.startswith("PGO_AGENT_")]:
+        monkeypatch.delenv(name)

@@ -1,0 +1,126 @@
+"""One real bundle for all tests of the sandbox: tests/kernels/add.py, built for an H200 by the product itself.
+
+Also `ptxas`, the assembler that comes with Triton: it makes real cubins of what an attacker would like to run.
+"""
+
+import hashlib
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pgo_agent.sandbox import box, devices, target
+from pgo_agent.sandbox.build import Builder, Built, limits_of
+from pgo_agent.sandbox.bundle import check
+from pgo_agent.sandbox.bundle.shelf import Shelf, canonical
+
+Edits = dict[str, Any]  # dotted path that starts with bundle, kernel, plan or step -> new value; ...: take it away
+ADD = Path(__file__).parent.parent / "kernels" / "add.py"
+
+
+@pytest.fixture(scope="session")
+def add_shelf(tmp_path_factory: pytest.TempPathFactory) -> Shelf:
+    """The shelf that `add_built` stands on. Tests read it only."""
+    return Shelf(tmp_path_factory.mktemp("shelf"))
+
+
+@pytest.fixture(scope="session")
+def add_built(add_shelf: Shelf) -> Built:
+    """One case of add.py with its first configuration: one kernel, one plan."""
+    add = target.read(ADD)
+    built = Builder(add, devices.find("h200"), box.choose(), add_shelf).build(add.source, {"SMALL": ["even"]}, 1)
+    assert built.ok, built.failures
+    return built
+
+
+@pytest.fixture
+def add_manifest(add_shelf: Shelf, add_built: Built) -> dict[str, Any]:
+    """The bundle's JSON, a fresh copy for each test."""
+    return add_shelf.manifest(add_built.bundle)
+
+
+@pytest.fixture(scope="session")
+def add_image(add_shelf: Shelf, add_built: Built) -> bytes:
+    """The cubin of `_add`."""
+    (kernel,) = add_shelf.manifest(add_built.bundle)["kernels"].values()
+    return add_shelf.get(kernel["files"]["cubin"], "cubin")
+
+
+@pytest.fixture(scope="session")
+def h200_limits() -> check.Limits:
+    return limits_of(devices.find("h200"))
+
+
+@pytest.fixture
+def ptxas(tmp_path: Path) -> Callable[[str], bytes]:
+    """Assembles the body of a PTX file for sm_90."""
+    triton = pytest.importorskip("triton", reason="needs the ptxas that comes with Triton")
+    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "ptxas"
+
+    def assemble(body: str) -> bytes:
+        source, image = tmp_path / "kernel.ptx", tmp_path / "kernel.cubin"
+        source.write_text(f".version 8.0\n.target sm_90\n.address_size 64\n{body}")
+        subprocess.run([tool, "-arch=sm_90", source, "-o", image], check=True, timeout=60)
+        return image.read_bytes()
+
+    return assemble
+
+
+@dataclass
+class Forgery:
+    """A bundle to be spoilt: its JSON, and a folder with its artefacts."""
+
+    manifest: dict[str, Any]
+    folder: Path
+    limits: check.Limits
+    image: bytes
+
+    @property
+    def kernel(self) -> dict[str, Any]:
+        return next(iter(self.manifest["kernels"].values()))
+
+    @property
+    def plan(self) -> dict[str, Any]:
+        return next(iter(next(iter(self.manifest["plans"].values())).values()))
+
+    @property
+    def step(self) -> dict[str, Any]:
+        return self.plan["steps"][0]
+
+    @property
+    def cubin(self) -> Path:
+        return self.folder / f"{self.kernel['files']['cubin']}.cubin"
+
+    def edit(self, edits: Edits) -> None:
+        for path, value in edits.items():
+            place, *inner, last = path.split(".")
+            at: Any = {"bundle": self.manifest, "kernel": self.kernel, "plan": self.plan, "step": self.step}[place]
+            for name in inner:
+                at = at[int(name) if isinstance(at, list) else name]
+            key = int(last) if isinstance(at, list) else last
+            if value is ...:
+                del at[key]
+            else:
+                at[key] = value
+
+    def swap_cubin(self, image: bytes) -> None:
+        """Another image, stored honestly under its own hash."""
+        digest = hashlib.sha256(image).hexdigest()
+        (self.folder / f"{digest}.cubin").write_bytes(image)
+        self.kernel["files"]["cubin"] = digest
+
+    def load(self, raw: bytes | None = None) -> check.Bundle:
+        path = self.folder / "bundle.json"
+        path.write_bytes(canonical(self.manifest) if raw is None else raw)
+        return check.load(path, self.folder, self.limits)
+
+
+@pytest.fixture
+def forgery(
+    tmp_path: Path, add_manifest: dict[str, Any], add_shelf: Shelf, add_image: bytes, h200_limits: check.Limits
+) -> Forgery:
+    made = Forgery(add_manifest, tmp_path, h200_limits, add_image)
+    made.cubin.write_bytes(add_image)
+    return made

@@ -1,0 +1,64 @@
+"""The folders install as one namespace, from a checkout and from a wheel, with kernels and recorded results in it."""
+
+import os
+import subprocess
+import sys
+import time
+import tomllib
+import zipfile
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def test_every_package_folder_is_listed_for_the_build() -> None:
+    tops = PROJECT["tool"]["setuptools"]["package-dir"].values()
+    found = {p.parent.relative_to(ROOT) for top in tops for p in (ROOT / top).rglob("__init__.py")}
+    listed = set(PROJECT["tool"]["setuptools"]["packages"])
+    assert {"pgo_agent." + ".".join(p.parts) for p in found} == listed
+
+
+def test_kernels_and_results_are_found_from_the_installation() -> None:
+    assert resources.files("pgo_agent.kernels").joinpath("fa_fwd.py").is_file()
+    assert resources.files("pgo_agent.evals").joinpath("results").is_dir()
+
+
+def test_the_sandbox_does_not_import_the_agent() -> None:
+    imports = ("from pgo_agent.agent", "import pgo_agent.agent")
+    offenders = [p for p in (ROOT / "sandbox").rglob("*.py") if any(i in p.read_text() for i in imports)]
+    assert offenders == []
+
+
+def test_help_answers_before_a_person_wonders() -> None:
+    command = [sys.executable, "-m", "pgo_agent.agent.cli", "--help"]
+    took = []
+    for _ in range(5):
+        started = time.monotonic()
+        subprocess.run(command, capture_output=True, check=True)
+        took.append(time.monotonic() - started)
+    assert min(took) < 0.3
+
+
+@pytest.mark.slow
+def test_a_wheel_holds_all_that_an_installed_copy_needs(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(tmp_path), str(ROOT)]
+    subprocess.run(command, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "site")
+    assert (tmp_path / "site" / "pgo_agent" / "kernels" / "fa_fwd.py").is_file()
+    code = "import pgo_agent.agent.session as s, pathlib; print(s.locate(pathlib.Path('kernels/fa_fwd.py')))"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(tmp_path / "site")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert Path(done.stdout.strip()).is_file()
