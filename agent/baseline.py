@@ -39,8 +39,8 @@ def establish(ctx: Context) -> dict[str, Any]:
     for built in grid:
         points += _points(ctx, built, described)
     points = _unique(points)
-    _time(ctx, points, _points(ctx, held_out, described))
-    own = {p["plan_id"] for p in _points(ctx, shipped, described)}
+    own = {p["plan_id"] for p in points if p["bundle"] == shipped.bundle}
+    _time(ctx, points, _points(ctx, held_out, described), own)
     found = {
         "cases": cases,
         "held_out": [f"HELD_OUT/{n}" for n in described["sets"]["HELD_OUT"]],
@@ -169,13 +169,18 @@ def known(
     return {"ms": total, "how": "estimate", "problem": ""}
 
 
-def _time(ctx: Context, points: list[Point], held_out: list[Point]) -> None:
+def _time(ctx: Context, points: list[Point], held_out: list[Point], own: set[str]) -> None:
     """On a GPU: replaces what is known by what is measured. Raises TargetFault when the original is wrong."""
     if ctx.gpu is None:
         return
     ctx.emit("phase", phase="baseline", doing=f"measuring {len(points)} configurations")
     entries = [
-        {"bundle": on_shelf(ctx.store.shelf, p["bundle"]), "case": p["case"], "choice": p["choice"]}
+        {
+            "bundle": on_shelf(ctx.store.shelf, p["bundle"]),
+            "case": p["case"],
+            "choice": p["choice"],
+            "own": p["plan_id"] in own,
+        }
         for p in (*points, *held_out)
     ]
     answer = ctx.gpu.ask("sweep", entries=entries)["entries"]
@@ -184,12 +189,13 @@ def _time(ctx: Context, points: list[Point], held_out: list[Point]) -> None:
         e = measured[p["bundle"], p["case"], p["choice"]]
         ms = statistics.median(e["ms"]) if e["ms"] else None
         p |= {"ms": ms, "samples": e["ms"], "how": "measured", "problem": e["problem"], "check": e.get("check")}
+        p["finalist"] = e.get("finalist", False)
     for case in dict.fromkeys(p["case"] for p in (*points, *held_out)):
-        own = [p for p in (*points, *held_out) if p["case"] == case]
-        if all(p["problem"] for p in own):
+        listed = [p for p in (*points, *held_out) if p["case"] == case]
+        if all(p["problem"] for p in listed):
             shown = case.split("/", 1)[1]
             raise TargetFault(
-                f"{ctx.target.path}: the kernel as it stands is wrong on {shown}: {own[0]['problem']}",
+                f"{ctx.target.path}: the kernel as it stands is wrong on {shown}: {listed[0]['problem']}",
                 "mend kernel() or reference(); nothing can be optimized against a wrong baseline",
             )
 
@@ -205,9 +211,9 @@ def _best(points: Sequence[Point], cases: Sequence[str], own: set[str] | None) -
     return best
 
 
-def _order(p: Point) -> tuple[bool, float]:
-    """Recorded and measured times before estimates: they must not be compared with one another."""
-    return p["how"] == "estimate", p["ms"]
+def _order(p: Point) -> tuple[bool, bool, float]:
+    """Recorded times before estimates, and what was timed side by side before the rest: no mixed comparisons."""
+    return p["how"] == "estimate", not p.get("finalist", True), p["ms"]
 
 
 def _unique(points: list[Point]) -> list[Point]:

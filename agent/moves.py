@@ -111,7 +111,7 @@ Step = tuple[str, str, Config]  # name, symptom, configuration
 
 def _steps(best: Sequence[Best], measured: Sequence[Config], device: Device) -> Iterator[Step]:
     """Points one parameter away from the best ones that nobody has measured: each lever in turn."""
-    levers = [lever(base, device) for lever in (_stages, _registers, _blocks, _warps) for base in best]
+    levers = [lever(base, device) for lever in (_stages, _registers, _blocks, _groups, _warps) for base in best]
     seen = [*measured]
     for step in itertools.chain.from_iterable(itertools.zip_longest(*levers)):
         if step is not None and step[2] not in seen:
@@ -146,9 +146,21 @@ def _registers(b: Best, device: Device) -> Iterator[Step]:
 
 def _blocks(b: Best, device: Device) -> Iterator[Step]:
     for name, value in b.config.items():
-        if name not in LAUNCH_OPTIONS and type(value) is int and value >= 16 and value & (value - 1) == 0:
+        if name not in LAUNCH_OPTIONS and not name.startswith("GROUP") and type(value) is int and _tile(value):
             for v, why in ((value * 2, "more work for each byte loaded"), (value // 2, "more blocks, fewer registers")):
                 if 16 <= v <= 256:
+                    yield f"{name}={v}", why, b.config | {name: v}
+
+
+def _tile(value: int) -> bool:
+    return value >= 16 and value & (value - 1) == 0
+
+
+def _groups(b: Best, device: Device) -> Iterator[Step]:
+    for name, value in b.config.items():
+        if name.startswith("GROUP") and type(value) is int:
+            for v, why in ((value * 2, "more tiles share what the L2 holds"), (value // 2, "fewer tiles in a group")):
+                if 1 <= v <= 64:
                     yield f"{name}={v}", why, b.config | {name: v}
 
 

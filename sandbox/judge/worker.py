@@ -22,7 +22,7 @@ from pgo_agent.sandbox.gate.verdict import Judged, Verdict
 from pgo_agent.sandbox.judge import driver, stages, stats, timing
 from pgo_agent.sandbox.judge.stages import Bench, Inconsistent, Pick
 
-SWEEP_ROUNDS, FINALISTS, FINAL_ROUNDS = 4, 4, 30
+SWEEP_ROUNDS, FINALISTS, FINALISTS_OWN, FINAL_ROUNDS = 4, 5, 2, 30
 
 
 class Worker:
@@ -58,7 +58,11 @@ class Worker:
         return environment(properties)
 
     def sweep(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Configurations of trusted bundles: results against the reference, then time; the best are timed again."""
+        """Configurations of trusted bundles: results against the reference, then time; the best are timed again.
+
+        Only those finalists may be compared with one another: they were timed side by side. The best of the file's
+        own list (entries marked `own`) are always among them.
+        """
         bench = self._bench()
         bench.new_seeds()
         entries: dict[str, list[dict[str, Any]]] = {}
@@ -70,8 +74,9 @@ class Worker:
             for entry in listed:
                 entry |= self._try(entry)
             bench.expected.clear()
-            right = [e for e in listed if not e["problem"]]
-            self._finalists(case, sorted(right, key=lambda e: statistics.median(e["ms"]))[:FINALISTS])
+            right = sorted((e for e in listed if not e["problem"]), key=lambda e: statistics.median(e["ms"]))
+            own = [e for e in right if e["own"]][:FINALISTS_OWN]
+            self._finalists(case, own + [e for e in right if e not in own][: FINALISTS - len(own)])
         return {"entries": [e | {"bundle": e["bundle"]["id"]} for listed in entries.values() for e in listed]}
 
     def _try(self, entry: dict[str, Any]) -> dict[str, Any]:
@@ -93,7 +98,7 @@ class Worker:
         sides: dict[str, Pick] = {str(i): {case: (self._load(e["bundle"]), e["choice"])} for i, e in enumerate(best)}
         timed = stages.time_sides(self._bench(), sides, case, stages.FULL_ROUNDS // 2, "sweep")
         for i, entry in enumerate(best):
-            entry["ms"] = [round(x, 6) for x in timed[str(i)].samples]
+            entry |= {"ms": [round(x, 6) for x in timed[str(i)].samples], "finalist": True}
 
     def judge(self, request: dict[str, Any]) -> dict[str, Any]:
         """One candidate through smoke, quick time, numerics and time. `accepted` here still wants a confirm."""
