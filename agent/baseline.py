@@ -9,8 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from pgo_agent.agent import moves, recorded, static_rank
+from pgo_agent.agent import recorded, static_rank
 from pgo_agent.agent.context import Context
+from pgo_agent.agent.moves import launch
 from pgo_agent.agent.source import sites
 from pgo_agent.sandbox.build import Built
 from pgo_agent.sandbox.errors import TargetFault, UsageFault
@@ -109,13 +110,13 @@ def _grid(ctx: Context, source: str, shipped: Built, described: Mapping[str, Any
         ctx.emit("note", text="no launch parameter to vary was found: the tuned baseline is the kernel as shipped")
         return []
     site = found[0]
-    points = moves.launch_grid(described["launch_space"], seen if site.autotuned else [site.values])
+    points = launch.launch_grid(described["launch_space"], seen if site.autotuned else [site.values])
     ctx.emit(
         "phase", phase="baseline", doing=f"checking the kernel, and building {len(points)} points of its launch grid"
     )
     names = {"CASES": [c.split("/", 1)[1] for c in shipped.choices]}
     return [
-        ctx.builder.build(text, names, None, ctx.builder.cores) for text in moves.grid_sources(source, site, points)
+        ctx.builder.build(text, names, None, ctx.builder.cores) for text in launch.grid_sources(source, site, points)
     ]
 
 

@@ -45,13 +45,16 @@ def optimize(
     sandbox: Annotated[
         str, typer.Option(envvar="PGO_AGENT_SANDBOX", help="auto, bubblewrap, landlock or none.")
     ] = "auto",
+    python: Annotated[
+        str, typer.Option(help="Interpreter with your torch and triton, for tracer, compiler and judge.")
+    ] = sys.executable,
     store: StoreOption = WORKSPACE,
     json_lines: JsonOption = False,
 ) -> None:
     """Optimize a kernel: both baselines, then candidates that are built, checked and, on a GPU, measured."""
     from pgo_agent.agent.session import Wishes, start
 
-    wishes = Wishes(device, candidates, width, minutes, patience, sandbox, judge, tuple(case or ()))
+    wishes = Wishes(device, candidates, width, minutes, patience, sandbox, judge, tuple(case or ()), python)
     _run(json_lines, store, True, lambda opened, emit: start(file, wishes, opened, emit))
 
 
@@ -95,6 +98,44 @@ def show(
             shown.run(opened, run, json_lines)
         else:
             shown.candidate(opened, run, candidate, source, json_lines)
+
+
+@app.command()
+def apply(
+    run: Annotated[str, typer.Argument(help="Id of the run, or the beginning of one, or 'last'.")] = "last",
+    candidate: Annotated[str | None, typer.Argument(help="An accepted candidate; default: the winner.")] = None,
+    branch: Annotated[str | None, typer.Option(help="Commit onto a new git branch of this name instead.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    store: StoreOption = WORKSPACE,
+) -> None:
+    """Write the winner into your file (only the kernel part): the diff first, a backup beside it."""
+    from pgo_agent.agent import apply as applying
+
+    with _faults(), _opened(store) as opened:
+        change = applying.plan(opened, run, candidate)
+        print(change.diff, end="")
+        if not yes and not (sys.stdin.isatty() and typer.confirm("Write this?", err=True)):
+            print("nothing was written; --yes writes without asking", file=sys.stderr)
+            raise typer.Exit(1)
+        if branch:
+            print(f"branch {branch}: commit {applying.branch(change, branch)}")
+        else:
+            print(f"{change.path} written; the original is {applying.write(change)}")
+
+
+@app.command()
+def diff(
+    a: Annotated[str, typer.Argument(help="A candidate of the run, or 'shipped'.")],
+    b: Annotated[str, typer.Argument(help="Another one.")],
+    run: Annotated[str, typer.Option(help="Id of the run, or the beginning of one, or 'last'.")] = "last",
+    ttgir: Annotated[bool, typer.Option("--ttgir", help="Print the normalised TTGIR diff itself.")] = False,
+    store: StoreOption = WORKSPACE,
+) -> None:
+    """Compare two candidates: source, resources, SASS mix and TTGIR."""
+    from pgo_agent.agent import difference, display
+
+    with _faults(), _opened(store) as opened:
+        difference.show(opened, run, a, b, ttgir, display.output())
 
 
 @app.command()

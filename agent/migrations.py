@@ -72,3 +72,12 @@ def m001_initial(db: sqlite3.Connection) -> None:
             ms TEXT NOT NULL,               -- JSON: milliseconds of each round, in order
             PRIMARY KEY (run, candidate, stage, gpu_case, side)
         )""")
+
+
+@migration
+def m002_skipped_moves(db: sqlite3.Connection) -> None:
+    db.execute("""
+        CREATE TABLE skipped (
+            run TEXT NOT NULL, parent TEXT NOT NULL, move TEXT NOT NULL, reason TEXT NOT NULL,
+            PRIMARY KEY (run, parent, move)
+        )""")

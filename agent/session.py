@@ -7,6 +7,7 @@ another kernel.
 import contextlib
 import os
 import secrets
+import sys
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -15,7 +16,7 @@ from pgo_agent.agent.context import Context, Emit
 from pgo_agent.agent.errors import Exit
 from pgo_agent.agent.store import Run, Store
 from pgo_agent.sandbox import box, devices, target
-from pgo_agent.sandbox.build import Builder
+from pgo_agent.sandbox.build import Builder, triton_version
 from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.errors import EnvironmentFault, TargetMoved, UsageFault
 from pgo_agent.sandbox.judge.pool import Judge, visible_gpu
@@ -36,13 +37,14 @@ class Wishes:
     sandbox: str = "auto"
     judge: str = "auto"  # auto, gpu or cpu
     cases: tuple[str, ...] = ()  # public cases to optimize; none given: all
+    python: str = sys.executable  # runs tracer, compiler and judge
 
 
 def start(file: Path, wishes: Wishes, store: Store, emit: Emit) -> Exit:
     """A new run of a target. Raises Faults; KeyboardInterrupt leaves the run resumable."""
     file = locate(file)
     found = target.read(file)
-    kept = ("candidates", "width", "minutes", "patience", "sandbox", "judge", "cases")
+    kept = ("candidates", "width", "minutes", "patience", "sandbox", "judge", "cases", "python")
     settings = {k: getattr(wishes, k) for k in kept}
     gpu, device = _where(wishes)
     run = f"{found.name}-{secrets.token_hex(3)}"
@@ -75,7 +77,9 @@ def resume(name: str, store: Store, emit: Emit, minutes: float | None = None) ->
         raise TargetMoved(f"{run.target} changed since run {run.id} began", "start a new run, or restore the file")
     if minutes is not None:
         run.settings["minutes"] = minutes
-    wishes = Wishes(run.device, sandbox=run.settings["sandbox"], judge=run.settings["judge"])
+    wishes = Wishes(
+        run.device, sandbox=run.settings["sandbox"], judge=run.settings["judge"], python=run.settings["python"]
+    )
     gpu, device = _where(wishes)
     with store.active(run.id):
         store.set_state(run.id, "running")
@@ -85,11 +89,13 @@ def resume(name: str, store: Store, emit: Emit, minutes: float | None = None) ->
 def _go(run: Run, found: target.Target, device: Device, gpu: Judge | None, store: Store, emit: Emit) -> Exit:
     from pgo_agent.agent import graph
 
-    chosen = box.choose(run.settings["sandbox"])
+    python = run.settings["python"]
+    triton_version(python)  # says at once when the interpreter lacks it
+    chosen = box.choose(run.settings["sandbox"], python)
     builder = Builder(found, device, chosen, store.shelf, len(os.sched_getaffinity(0)))
     if gpu is not None:
         gpu.target = found
-    cpu = Judge(found, gpu=None, sandbox=run.settings["sandbox"])
+    cpu = Judge(found, python, None, run.settings["sandbox"])
     ctx = Context(store, run, found, device, builder, gpu, cpu, emit)
     ctx.emit(
         "run.started",
@@ -136,7 +142,7 @@ def _where(wishes: Wishes) -> tuple[Judge | None, Device]:
                 f"--device {wishes.device}, but this machine's GPU is an {device.name}", "leave --device out"
             )
         return None, devices.find(wishes.device)
-    return Judge(target.Target(Path(), "", Path(), ""), gpu=visible), device
+    return Judge(target.Target(Path(), "", Path(), ""), wishes.python, visible), device
 
 
 def _own_device(visible: str) -> Device:

@@ -58,6 +58,8 @@ def run(store: Store, name: str, as_json: bool) -> None:
             escape(c.reason or ""),
         )
     out.print(table)
+    for parent, move, reason in store.skipped(found.id):
+        out.print(f"not applied to {parent[:8]}: {move}: {escape(reason)}", highlight=False)
     if found.summary:
         display.result(found.summary, found.id, found.state, out)
     elif found.state in ("running", "interrupted"):

@@ -47,9 +47,14 @@ def propose(ctx: Context, generation: int) -> int:
 
 
 def _fresh(ctx: Context) -> Iterator[dict[str, Any]]:
-    """Proposals that this run has not seen yet."""
+    """Proposals that this run has not seen yet. Moves that do not apply are recorded with their reasons."""
     seen = {c.id for c in ctx.store.candidates(ctx.run.id)} | {candidate_id(ctx.target.source)}
-    for p in moves.propose(incumbent.source(ctx), incumbent.best_known(ctx), incumbent.known_configs(ctx), ctx.device):
+    parent = incumbent.name(ctx)
+    found = moves.propose(incumbent.source(ctx), incumbent.best_known(ctx), incumbent.known_configs(ctx), ctx.device)
+    for p in found:
+        if isinstance(p, moves.Skipped):
+            ctx.store.add_skipped(ctx.run.id, parent, p.move, p.reason)
+            continue
         name = candidate_id(p.source)
         if name not in seen and contract.same_contract(p.source, ctx.target.source):
             seen.add(name)

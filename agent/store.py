@@ -198,6 +198,16 @@ class Store:
                     values,
                 )
 
+    def add_skipped(self, run: str, parent: str, move: str, reason: str) -> None:
+        """A move that did not apply to a candidate, and why."""
+        with self._transaction() as db:
+            db.execute("INSERT OR REPLACE INTO skipped VALUES (?, ?, ?, ?)", (run, parent, move, reason))
+
+    def skipped(self, run: str) -> list[tuple[str, str, str]]:
+        """(parent, move, reason) of every move that did not apply."""
+        rows = self.db.execute("SELECT parent, move, reason FROM skipped WHERE run = ? ORDER BY rowid", (run,))
+        return [(r["parent"], r["move"], r["reason"]) for r in rows]
+
     def finish_generation(self, run: str, n: int) -> None:
         with self._transaction() as db:
             db.execute("UPDATE generations SET finished = 1 WHERE run = ? AND n = ?", (run, n))

@@ -2,9 +2,11 @@
 
 What is covered, with bubblewrap (preferred) / with Landlock (where namespaces are forbidden):
   the file system is read-only but for the folder, and shows only the interpreter and its libraries  yes / reads: same
-  network                                                                   none at all / TCP refused, UDP is not
-  other processes cannot be seen or signalled                               yes / signals refused from Linux 6.12 on
-  fork bombs, huge files, core dumps, a process that outlives its deadline  yes / yes
+  network                                                      none at all / TCP refused; UDP and UNIX sockets are not
+  other processes cannot be seen or signalled                  yes / seen, but neither read nor (Linux 6.12) signalled
+  files outside keep content and mode                          yes / content; the mode of the user's own files is not
+  huge files, core dumps, more than 4096 processes             yes / yes
+  whatever it started ends with it                             yes / its process group does
 What is not covered: bugs of the Linux kernel, and side channels. Nothing in here ever holds a GPU.
 
 As root, bubblewrap sets up the mounts and `setpriv` then drops to uid 65534: limits on processes ignore root.

@@ -1,7 +1,9 @@
 """`python -m pgo_agent.sandbox.landlock FOLDER READABLE... -- COMMAND...`: restricts itself, then becomes COMMAND.
 
 Landlock (Linux 5.13 or newer) needs no privilege and no namespace, so it works inside most containers. Relies on the
-system calls 444 to 446 through ctypes. It does not stop UDP, nor hide other processes.
+system calls 444 to 446 through ctypes. It does not stop UDP, connecting to UNIX sockets by path, or changing the mode
+of files that the user owns, and it does not hide other processes. As root it becomes uid 65534 first; where the
+interpreter lies in a folder that this user may not enter, it does not work at all.
 """
 
 import ctypes
@@ -12,6 +14,7 @@ from pathlib import Path
 
 _CREATE, _ADD, _RESTRICT, _NO_NEW_PRIVS = 444, 445, 446, 38
 _EXECUTE, _READ_FILE, _READ_DIR = 1, 4, 8
+NOBODY = 65534
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -59,5 +62,9 @@ def _ok(result: int) -> None:
 
 if __name__ == "__main__":
     split = sys.argv.index("--")
+    if os.geteuid() == 0:  # Landlock alone would leave root's other powers: hostname, clock, other processes' memory
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
     restrict(Path(sys.argv[1]), [Path(p) for p in sys.argv[2:split]])
     os.execv(sys.argv[split + 1], sys.argv[split + 1 :])

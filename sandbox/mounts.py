@@ -66,6 +66,8 @@ def bubblewrap(python: str, folder: Path) -> list[str]:
         "--bind",
         str(folder / "tmp"),
         "/box/tmp",
+        "--remount-ro",
+        "/",
         "--chdir",
         "/box",
         "--",

@@ -7,6 +7,7 @@ tracer (in its box) and the judge (for a file that the person at the machine all
 import ast
 import hashlib
 import importlib.util
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,7 +67,7 @@ def _text(path: Path) -> str:
     if path.is_dir():
         raise UsageFault(f"{path} is a folder", "name the Python file that holds the kernel")
     try:
-        return path.read_bytes().decode("utf-8")
+        return path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
         raise UsageFault(f"no such file: {path}", "name a kernel file, for example kernels/fa_fwd.py") from None
     except UnicodeDecodeError:
@@ -79,7 +80,7 @@ def parse(source: str, name: str) -> ast.Module:
     """The syntax tree of `source`. Raises UsageFault with file and line."""
     try:
         return ast.parse(source, name)
-    except (SyntaxError, ValueError) as e:
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as e:
         line = getattr(e, "lineno", None)
         where = f"{name}:{line}" if line else name
         raise UsageFault(f"{where} is not Python: {getattr(e, 'msg', e)}", "mend the syntax error") from None
@@ -98,6 +99,13 @@ def names_of(node: ast.stmt) -> set[str]:
     return set()
 
 
+def of_contract(node: ast.stmt) -> bool:
+    """Whether a module-level statement defines a contract name, or does something with one."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return node.name in CONTRACT
+    return bool({n.id for n in ast.walk(node) if isinstance(n, ast.Name)} & CONTRACT)
+
+
 def _check_names(target: Target) -> None:
     own = set[str]().union(*(names_of(n) for n in parse(target.source, str(target.path)).body))
     contract = set[str]().union(*(names_of(n) for n in parse(target.contract, str(target.contract_path)).body))
@@ -110,9 +118,9 @@ def _check_names(target: Target) -> None:
 
 def kernel_part(source: str) -> str:
     """What a proposer sees and may change: the text without reference, inputs, cases and tolerances."""
-    lines = source.splitlines(keepends=True)
+    lines = re.split(r"(?<=\n)|(?<=\r)(?!\n)", source)
     for node in ast.parse(source).body:
-        if names_of(node) & CONTRACT:
+        if of_contract(node):
             first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
             for i in range(first - 1, node.end_lineno or node.lineno):
                 lines[i] = ""
@@ -123,7 +131,7 @@ def same_contract(source: str, other: str) -> bool:
     """Whether two versions of a file define the contract names by the same statements."""
 
     def statements(text: str) -> list[str]:
-        return [ast.dump(n) for n in ast.parse(text).body if names_of(n) & CONTRACT]
+        return [ast.dump(n) for n in ast.parse(text).body if of_contract(n)]
 
     return statements(source) == statements(other)
 

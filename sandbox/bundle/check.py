@@ -19,7 +19,7 @@ from pgo_agent.sandbox.bundle.grammar import flat, integer, need
 from pgo_agent.sandbox.bundle.schema import Descriptor, Kernel, Launch, Plan, Tensor
 from pgo_agent.sandbox.errors import BadBundle
 
-JSON_LIMIT, ARTEFACT_LIMIT = 64 << 20, 32 << 20  # bytes
+JSON_LIMIT, ARTEFACT_LIMIT, IMAGES_LIMIT = 64 << 20, 32 << 20, 512 << 20  # bytes
 _POINTER, _BITS = 8, {"1": 1, "8": 1, "16": 2, "32": 4, "64": 8}
 _DESCRIPTOR_BYTES = 128
 
@@ -49,10 +49,17 @@ def load(manifest: Path, artefacts: Path, limits: Limits) -> Bundle:
     """Reads and checks a bundle. Raises BadBundle with the rule that it breaks."""
     raw = read(manifest, JSON_LIMIT)
     d = grammar.keyed(strict_json(raw), {"schema", "kernels", "plans"}, "bundle")
-    need(d["schema"] == schema.VERSION, f"schema {d['schema']!r:.20}, this version reads {schema.VERSION}")
+    need(
+        type(d["schema"]) is int and d["schema"] == schema.VERSION,
+        f"schema {d['schema']!r:.20}, this version reads {schema.VERSION}",
+    )
     need(type(d["kernels"]) is dict and len(d["kernels"]) <= 4096, "kernels")
     kernels = {grammar.sha(k): grammar.kernel(v) for k, v in d["kernels"].items()}
-    images = {k: artefact(artefacts, v.files["cubin"], "cubin") for k, v in kernels.items()}
+    shared: dict[str, bytes] = {}
+    for digest in {v.files["cubin"] for v in kernels.values()}:
+        shared[digest] = artefact(artefacts, digest, "cubin")
+        need(sum(map(len, shared.values())) <= IMAGES_LIMIT, f"over {IMAGES_LIMIT} bytes of cubins")
+    images = {k: shared[v.files["cubin"]] for k, v in kernels.items()}
     for key, kernel in kernels.items():
         check_kernel(kernel, images[key], limits)
     plans = _plans(d["plans"])
@@ -114,7 +121,9 @@ def strict_json(raw: bytes) -> Any:
 
     try:
         return json.loads(raw.decode("utf-8"), parse_constant=refuse, parse_float=refuse, object_pairs_hook=once)
-    except (RecursionError, UnicodeDecodeError, json.JSONDecodeError) as e:
+    except BadBundle:
+        raise
+    except (RecursionError, ValueError) as e:
         raise BadBundle(f"not JSON: {type(e).__name__}") from None
 
 

@@ -14,7 +14,8 @@ _MACHINE_CUDA = 190
 _NOBITS = 8
 _KPARAM_INFO, _FORMAT_SIZED = 0x17, 4
 _LIBDEVICE_CONSTANT = b"__CUDA_FTZ\0"  # the argument of __nvvm_reflect, left behind when libdevice is linked
-_EXECUTED = (".text.", ".nv.info", ".nv.constant", ".nv.shared", ".nv.global")
+_HEADER_BYTES, _MOST_SECTIONS = 64, 256
+_EXECUTED = (".text.", ".nv.info", ".nv.constant", ".nv.shared", ".nv.global", ".rel", ".nv.rel", ".nv.callgraph")
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,9 @@ class Section:
     data: bytes  # empty for a section that occupies no file space
     kind: int  # sh_type
     size: int  # bytes in memory
+    flags: int  # sh_flags
+    info: int  # sh_info: for code, its registers among others
+    align: int  # sh_addralign
 
 
 def sections(image: bytes) -> list[Section]:
@@ -33,22 +37,25 @@ def sections(image: bytes) -> list[Section]:
         raise BadBundle("not a cubin: an ELF for another machine")
     try:
         return _sections(image)
-    except (struct.error, ValueError, IndexError) as e:
+    except (struct.error, ValueError, IndexError, OverflowError) as e:
         raise BadBundle(f"not a cubin: damaged ELF ({e})") from None
 
 
 def _sections(image: bytes) -> list[Section]:
     (start,) = struct.unpack_from("<Q", image, 0x28)
     entry, count, names = struct.unpack_from("<HHH", image, 0x3A)
+    if entry != _HEADER_BYTES or count > _MOST_SECTIONS:
+        raise ValueError(f"{count} section headers of {entry} bytes")
     headers = [struct.unpack_from("<IIQQQQIIQQ", image, start + i * entry) for i in range(count)]
     found = []
     for header in headers:
         at = headers[names][4] + header[0]
         name = image[at : image.index(b"\0", at)].decode("ascii")
-        _, kind, _, _, offset, size, *_ = header
+        _, kind, flags, _, offset, size, _, info, align, _ = header
         if kind != _NOBITS and offset + size > len(image):
             raise ValueError(f"section {name[:40]!r} beyond the end")
-        found.append(Section(name, b"" if kind == _NOBITS else image[offset : offset + size], kind, size))
+        data = b"" if kind == _NOBITS else image[offset : offset + size]
+        found.append(Section(name, data, kind, size, flags, info, align))
     return found
 
 
@@ -84,8 +91,14 @@ def keeps_state(image: bytes) -> bool:
 
 
 def code_id(image: bytes) -> str:
-    """SHA-256 of what the GPU executes: equal for builds that differ in paths, line numbers and file times only."""
-    digest = hashlib.sha256()
-    for s in sorted((s.name, s.data, s.size) for s in sections(image) if s.name.startswith(_EXECUTED)):
-        digest.update(f"{s[0]}\0{s[2]}\0".encode() + s[1])
+    """SHA-256 of what the GPU executes: equal for builds that differ in paths, line numbers and file times only.
+
+    Code, constants, relocations and kernel tables, with their headers, and where the kernel's symbol points.
+    """
+    parts = sections(image)
+    digest = hashlib.sha256(image[4:24] + image[48:52])  # class, machine and e_flags
+    for s in sorted((s for s in parts if s.name.startswith(_EXECUTED)), key=lambda s: (s.name, s.data)):
+        digest.update(f"{s.name}\0{s.kind} {s.size} {s.flags} {s.info} {s.align}\0".encode() + s.data)
+    for s in (s for s in parts if s.name == ".symtab"):
+        digest.update(b"".join(s.data[i + 4 : i + 24] for i in range(0, len(s.data) - 23, 24)))  # all but the names
     return digest.hexdigest()

@@ -75,6 +75,10 @@ def integer(x: Any, low: int, high: int, what: str) -> int:
     return int(x)
 
 
+def among(x: Any, allowed: tuple[int, ...], what: str) -> None:
+    need(type(x) is int and x in allowed, f"{what} {x!r:.40} is not allowed")
+
+
 def listed(x: Any, most: int, what: str) -> list[Any]:
     need(type(x) is list and len(x) <= most, f"{what} must be a list of at most {most}")
     return list(x)
@@ -103,7 +107,7 @@ def word(x: Any, what: str) -> str:
 
 
 def dtype(x: Any) -> str:
-    need(x in ITEMSIZE, f"dtype {x!r:.40}")
+    need(type(x) is str and x in ITEMSIZE, f"dtype {x!r:.40}")
     return str(x)
 
 
@@ -158,7 +162,7 @@ def scalar(x: Any) -> Any:
     need(type(d["f"]) is str and len(d["f"]) < 40, "a float")
     try:
         return float.fromhex(d["f"])
-    except ValueError:
+    except (ValueError, OverflowError):
         raise BadBundle(f"a float: {d['f']!r:.40}") from None
 
 
@@ -183,7 +187,7 @@ def value(x: Any, depth: int = 0) -> Any:
 
 def _torch(x: Any) -> TorchName:
     name = keyed(x, {"torch"}, "torch name")["torch"]
-    need(name in _TORCH_NAMES, f"torch name {name!r:.40}")
+    need(type(name) is str and name in _TORCH_NAMES, f"torch name {name!r:.40}")
     return TorchName(name)
 
 
@@ -207,7 +211,10 @@ def flat(x: Any) -> list[Any]:
 def _step(x: Any) -> Op | Launch:
     if isinstance(x, dict) and "op" in x:
         d = keyed(x, {"op", "args", "kwargs", "out"}, "op")
-        need(d["op"] in OPS, f"the torch op {d['op']!r:.60} is not on the list that a plan may use")
+        need(
+            type(d["op"]) is str and d["op"] in OPS,
+            f"the torch op {d['op']!r:.60} is not on the list that a plan may use",
+        )
         need(type(d["kwargs"]) is dict and len(d["kwargs"]) <= 16, "op arguments")
         kwargs = {kernel_name(k): value(v) for k, v in d["kwargs"].items()}
         out = tuple(tensor(t) for t in listed(d["out"], 8, "op results"))
@@ -240,16 +247,19 @@ def kernel(x: Any) -> Kernel:
     d = keyed(x, set(Kernel.__dataclass_fields__), "kernel")
     for scratch in ("global_scratch", "profile_scratch"):
         integer(d[f"{scratch}_size"], 0, 1 << 22, scratch)
-        need(d[f"{scratch}_align"] in (1, 2, 4, 8, 16, 32, 64, 128, 256), f"{scratch} alignment")
+        among(d[f"{scratch}_align"], (1, 2, 4, 8, 16, 32, 64, 128, 256), f"{scratch} alignment")
     for switch in ("launch_pdl", "launch_cooperative_grid"):
         need(type(d[switch]) is bool, switch)
-    need(d["num_warps"] in (1, 2, 4, 8, 12, 16, 20, 24, 28, 32), f"num_warps {d['num_warps']!r:.20}")
-    need(d["num_ctas"] in (1, 2, 4, 8, 16), f"num_ctas {d['num_ctas']!r:.20}")
+    among(d["num_warps"], (1, 2, 4, 8, 12, 16, 20, 24, 28, 32), "num_warps")
+    among(d["num_ctas"], (1, 2, 4, 8, 16), "num_ctas")
     integer(d["arch"], 70, 130, "arch")
     integer(d["shared"], 0, 1 << 20, "shared memory")
     need(type(d["files"]) is dict and "cubin" in d["files"], "a kernel needs its cubin")
-    files = {word(k, "suffix"): sha(v) for k, v in d["files"].items()}
-    metas = tuple(_tma_meta(m) for m in listed(d["tensordesc_meta"] or [], 64, "descriptor metadata"))
+    files = {kernel_name(k): sha(v) for k, v in d["files"].items()}
+    metas = tuple(
+        _tma_meta(m)
+        for m in listed([] if d["tensordesc_meta"] is None else d["tensordesc_meta"], 64, "descriptor metadata")
+    )
     return Kernel(
         **{
             **d,
@@ -270,5 +280,6 @@ def _tma_meta(x: Any) -> dict[str, Any]:
     block = [integer(b, 1, 256, "descriptor block") for b in listed(x["block_size"], 5, "descriptor block")]
     integer(x["swizzle"], 0, 3, "swizzle")
     integer(x["elem_type"], 0, 15, "element type")
-    need(x["elem_size"] in (1, 2, 4, 8) and type(x["fp4_padded"]) is bool, "descriptor element")
+    among(x["elem_size"], (1, 2, 4, 8), "descriptor element")
+    need(type(x["fp4_padded"]) is bool, "descriptor element")
     return {k: x[k] for k in ("swizzle", "elem_size", "elem_type", "fp4_padded")} | {"block_size": block}

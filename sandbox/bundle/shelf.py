@@ -3,10 +3,14 @@
 Files appear whole or not at all (written aside, then renamed), so a killed process leaves nothing half-written behind.
 """
 
+import contextlib
 import hashlib
 import json
 import os
+import subprocess
 import tempfile
+import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,11 +56,20 @@ class Shelf:
         path = self.root / "builds" / f"{key}.json"
         return dict(json.loads(path.read_bytes())) if path.is_file() else None
 
-    def scratch(self) -> "tempfile.TemporaryDirectory[str]":
+    @contextlib.contextmanager
+    def scratch(self) -> Iterator[str]:
         """A folder for one boxed process, gone afterwards."""
         place = self.root / "tmp"
         self._folder(place)
-        return tempfile.TemporaryDirectory(dir=place, ignore_cleanup_errors=True)
+        try:
+            name = tempfile.mkdtemp(dir=place)
+        except OSError as e:
+            raise _disk(place, e) from None
+        try:
+            yield name
+        finally:
+            # rm, because what a boxed process nests may be deeper than Python's stack
+            subprocess.run(["rm", "-rf", name], check=False, stderr=subprocess.DEVNULL)
 
     @staticmethod
     def _folder(path: Path) -> None:
@@ -69,7 +82,7 @@ class Shelf:
         if path.is_file():
             return
         self._folder(path.parent)
-        part = path.with_name(f".{path.name}.{os.getpid()}.{id(data)}")
+        part = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
         try:
             with part.open("wb") as file:
                 file.write(data)
@@ -77,7 +90,8 @@ class Shelf:
                 os.fsync(file.fileno())
             part.rename(path)
         except OSError as e:
-            part.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                part.unlink()
             raise _disk(path, e) from None
 
 

@@ -162,7 +162,10 @@ def _parameter_block(packed: list[bytes]) -> "tuple[object, C.Array[C.c_void_p]]
 
 def pack(signature: Sequence[Any], args: Sequence[Any]) -> list[bytes]:
     """Arguments as the bytes of kernel parameters. Pointers are integers, descriptors are TensorMaps."""
-    return [b for kind, arg in zip(signature, args, strict=True) for b in _pack(kind, arg)]
+    try:
+        return [b for kind, arg in zip(signature, args, strict=True) for b in _pack(kind, arg)]
+    except (struct.error, OverflowError) as e:
+        raise ValueError(f"an argument does not fit its type: {e}") from None
 
 
 def _pack(kind: Any, arg: Any) -> list[bytes]:

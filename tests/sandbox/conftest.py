@@ -1,11 +1,13 @@
 """One real bundle for all tests of the sandbox: tests/kernels/add.py, built for an H200 by the product itself.
 
-Also `ptxas`, the assembler that comes with Triton: it makes real cubins of what an attacker would like to run.
+Also what attacks need: `forgery`, a bundle to be spoilt; `ptxas`, Triton's assembler, for cubins that Triton would not
+make; `outside` and `victim`, a file and a process that a box must keep away from.
 """
 
 import hashlib
 import subprocess
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -124,3 +126,23 @@ def forgery(
     made = Forgery(add_manifest, tmp_path, h200_limits, add_image)
     made.cubin.write_bytes(add_image)
     return made
+
+
+@pytest.fixture
+def outside() -> Iterator[Path]:
+    """A file that everybody on this machine may read and write, in a folder that everybody may write to."""
+    with tempfile.TemporaryDirectory(prefix="pgo-outside-") as name:
+        Path(name).chmod(0o777)
+        path = Path(name) / "file"
+        path.write_text("sk-this-must-not-be-seen")
+        path.chmod(0o666)
+        yield path
+
+
+@pytest.fixture
+def victim() -> Iterator["subprocess.Popen[bytes]"]:
+    """Somebody else's process."""
+    process = subprocess.Popen(["sleep", "60"])
+    yield process
+    process.kill()
+    process.wait()

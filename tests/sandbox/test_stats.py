@@ -46,8 +46,7 @@ def test_a_side_scaled_by_a_power_of_two_scales_the_interval(
 @given(pairs)
 def test_the_middle_is_the_median_of_the_ratios(pair: tuple[list[float], list[float]]) -> None:
     wanted = statistics.median(b / o for b, o in zip(*pair, strict=True))
-    if len(pair[0]) % 2:  # of an even number of ratios numpy rounds the middle differently
-        assert stats.ratio(*pair).mid == pytest.approx(wanted, rel=1e-12)
+    assert stats.ratio(*pair).mid == pytest.approx(wanted, rel=1e-12)
 
 
 @given(pairs)
@@ -90,13 +89,13 @@ def noisy(rng: np.random.Generator, mean: float, rounds: int = 24, noise: float 
     return list(mean * (1 + noise * rng.standard_normal(rounds)))
 
 
-@pytest.mark.parametrize("truth", [0.8, 1.0, 1.05, 3.0])
-def test_the_interval_holds_the_true_ratio_in_nine_runs_of_ten(truth: float) -> None:
-    """24 rounds with 2 % noise on both sides, a hundred times."""
-    rng = np.random.default_rng(7)
-    intervals = [stats.ratio(noisy(rng, truth), noisy(rng, 1.0)) for _ in range(100)]
-    assert sum(i.low <= truth <= i.high for i in intervals) >= 90
-    assert statistics.median(i.high - i.low for i in intervals) < 0.04 * truth
+def test_the_interval_holds_the_true_ratio_in_nine_runs_of_ten() -> None:
+    """24 rounds, 2 % noise on both sides. Of a hundred runs alone, 4 % of all seeds would give fewer than 90."""
+    rng, truth, runs = np.random.default_rng(7), 1.05, 600
+    intervals = [stats.ratio(noisy(rng, truth), noisy(rng, 1.0)) for _ in range(runs)]
+    held = sum(i.low <= truth <= i.high for i in intervals) / runs
+    assert 0.90 <= held <= 0.98  # 0.942 in 20 000 runs; an interval that always holds it would say nothing either
+    assert statistics.median(i.high - i.low for i in intervals) < 0.04
 
 
 def test_more_rounds_give_a_narrower_interval() -> None:

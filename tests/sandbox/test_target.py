@@ -6,7 +6,7 @@ The target files here are text that nobody runs.
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pgo_agent.sandbox import target
 from pgo_agent.sandbox.errors import TargetFault, UsageFault
@@ -193,6 +193,8 @@ def test_the_kernel_part_of_a_file_without_contract_is_the_file() -> None:
     assert target.kernel_part(KERNEL) == KERNEL
 
 
+@example("\f\f")
+@example("\u2028\u2028")
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters='\0\r\n\\"'), max_size=8))
 def test_the_kernel_part_hides_the_held_out_cases_whatever_characters_stand_above_them(text: str) -> None:
     part = target.kernel_part(f'NOTE = "{text}"\nHELD_OUT = {{\n    "secret": 1,\n}}\ndef helper(): ...\n')

@@ -1,10 +1,12 @@
 """Makes whole targets of snippets and traces them with real tracer processes.
 
-Every public function of a snippet becomes a case of one target, so that a process traces many launchers.
+Every public function of a snippet becomes a case of one target, so that a process traces many launchers. A snippet may
+define `_inputs(tensor)` for inputs of its own.
 """
 
 import ast
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,7 +44,8 @@ def inputs(case, generator):
         return torch.randn(size, generator=generator, device=generator.device, dtype=torch.float32).to(dtype)
 
     q, k, v = tensor(2, 128, 3, 64).unbind(2)
-    return {"do": case["do"], "x": tensor(4096), "m": tensor(64, 32), "f": tensor(64, 64, dtype=torch.float32),
+    own = globals().get("_inputs", lambda tensor: {})(tensor)
+    return {"do": case["do"], **own, "x": tensor(4096), "m": tensor(64, 32), "f": tensor(64, 64, dtype=torch.float32),
             "q": q, "k": k, "v": v}
 
 
@@ -125,6 +128,11 @@ def trace(folder: Path, text: str, device: str = "h200", limit: int | None = Non
     made = write(folder, text)
     b = builder(folder, made, device)
     return Traced(made.source, boxed.trace(b.box, b.shelf, made, b.device, made.source, {"CASES": None}, limit))
+
+
+def once_looping(run: Callable[[float], Ran]) -> Ran:
+    """What came of a process that prints 'looping' and goes on for ever: a busy machine takes long to get there."""
+    return next(ran for seconds in (8.0, 30.0, 120.0) if "looping" in (ran := run(seconds)).output)
 
 
 def trace_for(folder: Path, text: str, seconds: float) -> Ran:

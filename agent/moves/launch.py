@@ -1,30 +1,21 @@
-"""The embedded optimizer: proposals in a fixed order, each with the symptom that it answers. No randomness, no model.
+"""Launch moves: other configurations for the launch sites that stand in the file.
 
-This file holds the launch part: other configurations for the launch sites that stand in the file. The first proposal is
-what the declared grid showed to be best for each case; the next ones step outside of the grid, one parameter at a time.
+The first proposal is what the declared grid showed to be best for each case; the next ones step outside of the grid,
+one parameter at a time, each with the symptom that it answers.
 """
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from pgo_agent.agent.moves.base import CARRIED, Best, Proposal
 from pgo_agent.agent.source import LAUNCH_OPTIONS, Config, Site, sites, with_configs
 from pgo_agent.agent.static_rank import RESERVED_SHARED, occupancy
 from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.errors import TargetFault
 
-CARRIED = 3  # configurations that a candidate may carry
 GRID_LIMIT = 256  # points of a launch grid
 _WARPS, _STAGES = (1, 2, 4, 8, 16), (1, 2, 3, 4, 5, 6)
-
-
-@dataclass(frozen=True)
-class Proposal:
-    source: str
-    kind: str  # launch, source, gluon or ttgir
-    move: str  # name of the move
-    rationale: str  # symptom and expected effect, one line
 
 
 def launch_grid(space: Mapping[str, Sequence[int]] | None, seen: Sequence[Config]) -> list[Config]:
@@ -77,7 +68,7 @@ def grid_sources(source: str, site: Site, points: Sequence[Config]) -> list[str]
     return [with_configs(source, site, points)] if site.autotuned else [with_configs(source, site, [p]) for p in points]
 
 
-def propose(source: str, best: Mapping[str, "Best"], measured: Sequence[Config], device: Device) -> Iterator[Proposal]:
+def propose(source: str, best: Mapping[str, Best], measured: Sequence[Config], device: Device) -> Iterator[Proposal]:
     """Launch proposals for a source. `best`: case -> its best configuration; `measured`: points known already."""
     for site in sites(source):
         bases = _unique(best.values())
@@ -96,14 +87,6 @@ def propose(source: str, best: Mapping[str, "Best"], measured: Sequence[Config],
             yield Proposal(
                 with_configs(source, site, [config, *others]), "launch", name, f"{why}; tries {_said(config)}"
             )
-
-
-@dataclass(frozen=True)
-class Best:
-    """The best known configuration of a case, and the static profile of what it builds."""
-
-    config: Config
-    static: Mapping[str, Any]
 
 
 Step = tuple[str, str, Config]  # name, symptom, configuration

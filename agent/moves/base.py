@@ -1,0 +1,51 @@
+"""What a move is: a symptom, a rewrite of the kernel part, and the gain it may bring. Every move states all three.
+
+A move that cannot prove its precondition raises DoesNotApply with the reason: it is listed, never skipped in silence.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pgo_agent.agent.source import Config
+
+CARRIED = 3  # configurations that a candidate may carry
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best known configuration of a case, and the static profile of what it builds."""
+
+    config: Config
+    static: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Proposal:
+    source: str
+    kind: str  # launch, source, gluon or ttgir
+    move: str  # name of the move
+    rationale: str  # symptom and expected effect, one line
+
+
+class DoesNotApply(Exception):
+    """Why a move does not fire on this kernel."""
+
+
+@dataclass(frozen=True)
+class SourceMove:
+    """A rewrite of Triton source that computes the same values."""
+
+    name: str
+    symptom: str
+    gain: str  # what was seen elsewhere, and where
+    archs: Sequence[int]  # compute capabilities x 10 that it is for
+    rewrite: Callable[[str], str]  # raises DoesNotApply
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A move that did not fire, and why."""
+
+    move: str
+    reason: str

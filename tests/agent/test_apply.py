@@ -1,0 +1,100 @@
+"""`apply` writes an accepted candidate and nothing else, and never over something that the run did not see."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from pgo_agent.agent import apply
+from pgo_agent.agent.store import Store
+from pgo_agent.sandbox import target
+from pgo_agent.sandbox.errors import EnvironmentFault, TargetMoved, UsageFault
+from pgo_agent.sandbox.gate.verdict import Judged, Verdict
+
+from tests.agent.cli import pgo, write
+
+OLD, NEW = "num_warps=8)", "num_warps=2)"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """A record with one accepted candidate, c1, that changes num_warps, and one that was wrong, c2."""
+    path = write(tmp_path)
+    found = target.read(path)
+    opened = Store(tmp_path / ".pgo-agent")
+    opened.add_run("add-1", path, found.digest, found.source, "h200", {})
+    base = {"kind": "launch", "rationale": "fewer warps", "author": "embedded"}
+    sources = {"c1": found.source.replace(OLD, NEW), "c2": found.source.replace("return x + y", "return x + y + 0")}
+    opened.add_generation(
+        "add-1", 1, "shipped", [base | {"id": c, "move": "num_warps=2", "source": s} for c, s in sources.items()]
+    )
+    opened.set_verdict(
+        "add-1", "c1", Judged(Verdict.ACCEPTED, "confirm", "1.100x [1.090, 1.110] of the incumbent"), 1.1, 1.0
+    )
+    opened.set_verdict("add-1", "c2", Judged(Verdict.WRONG, "smoke", "max error"), None, 1.0)
+    environment = {"gpu": "NVIDIA H200", "driver": "1", "torch": "2"}
+    opened.set_state(
+        "add-1",
+        "done",
+        {"winner": "c1", "against": {"tuned": [1.09, 1.1, 1.11]}, "cases": {"a": 1}, "environment": environment},
+    )
+    return opened
+
+
+def test_the_winner_is_written_and_the_original_kept(store: Store, tmp_path: Path) -> None:
+    before = (tmp_path / "add.py").read_text()
+    backup = apply.write(apply.plan(store, "last", None))
+    assert (tmp_path / "add.py").read_text() == before.replace(OLD, NEW)
+    assert backup.read_text() == before
+
+
+def test_the_diff_comes_first_and_nothing_is_written_without_a_yes(store: Store, tmp_path: Path) -> None:
+    before = (tmp_path / "add.py").read_text()
+    done = pgo("apply", cwd=tmp_path)
+    assert done.code == 1 and "-    configs=[triton" in done.out and "--yes" in done.err
+    assert (tmp_path / "add.py").read_text() == before
+
+
+def test_only_an_accepted_candidate_is_applied(store: Store) -> None:
+    with pytest.raises(UsageFault, match="is wrong, not accepted"):
+        apply.plan(store, "last", "c2")
+
+
+def test_a_file_that_changed_since_is_left_alone(store: Store, tmp_path: Path) -> None:
+    path = tmp_path / "add.py"
+    path.write_text("<<<<<<< ours\n" + path.read_text())
+    with pytest.raises((TargetMoved, UsageFault)):
+        apply.plan(store, "last", None)
+    path.write_text(path.read_text().removeprefix("<<<<<<< ours\n") + "# a remark\n")
+    with pytest.raises(TargetMoved, match="changed since run add-1"):
+        apply.plan(store, "last", None)
+
+
+def test_a_read_only_file_is_left_alone(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "add.py").chmod(0o444)
+    with pytest.raises(EnvironmentFault, match="read-only"):
+        apply.write(apply.plan(store, "last", None))
+    assert not (tmp_path / "add.py.orig").exists()
+
+
+def test_an_earlier_backup_is_not_overwritten(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "add.py.orig").write_text("precious")
+    with pytest.raises(UsageFault, match="exists already"):
+        apply.write(apply.plan(store, "last", None))
+    assert (tmp_path / "add.py.orig").read_text() == "precious"
+
+
+def test_a_branch_gets_one_commit_with_the_evidence_and_the_work_tree_stays(store: Store, tmp_path: Path) -> None:
+    def git(*args: str) -> str:
+        return subprocess.run(["git", "-C", str(tmp_path), *args], capture_output=True, text=True, check=True).stdout
+
+    git("init", "-q")
+    git("-c", "user.name=t", "-c", "user.email=t@t", "commit", "-q", "--allow-empty", "-m", "first")
+    git("config", "user.name", "t")
+    git("config", "user.email", "t@t")
+    git("add", "add.py")
+    git("commit", "-q", "-m", "kernel")
+    before = (tmp_path / "add.py").read_text()
+    apply.branch(apply.plan(store, "last", None), "faster")
+    assert git("show", "faster:add.py") == before.replace(OLD, NEW)
+    assert "1.100x [1.090, 1.110] of tuned" in git("log", "-1", "--format=%B", "faster")
+    assert (tmp_path / "add.py").read_text() == before and git("status", "--porcelain", "add.py") == ""

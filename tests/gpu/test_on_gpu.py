@@ -1,0 +1,143 @@
+"""The judge on a real GPU: honest kernels pass, and what cheats, hangs, crashes or errs gets the verdict for it.
+
+Needs a GPU that sandbox/devices.py knows. A hang costs its deadline of 20 s; all else takes seconds.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pgo_agent.sandbox import box, devices, target
+from pgo_agent.sandbox.build import Builder, Built
+from pgo_agent.sandbox.bundle.shelf import Shelf
+from pgo_agent.sandbox.gate.verdict import Judged, Verdict
+from pgo_agent.sandbox.judge.pool import Judge, on_shelf, visible_gpu
+
+ROOT = Path(__file__).parents[2]
+PUBLIC, HELD_OUT = "CASES/d64-2k", "HELD_OUT/d64-ragged-causal"
+CASES = """
+CASES = {"d64-2k": dict(B=4, H=32, HK=32, S=2048, D=64, causal=False, dtype="float16")}
+HELD_OUT = {"d64-ragged-causal": dict(B=1, H=4, HK=2, S=333, D=64, causal=True, dtype="float16")}
+"""  # after the file's own: fa_fwd.py with cases that take little time
+EDITS = {  # candidate -> what it has instead of a line of fa_fwd.py
+    "wrong": ("offs_m[:, None] >= cols[None, :]", "offs_m[:, None] > cols[None, :]"),
+    "mutating": (
+        "    if EVEN:\n        tl.store(o_ptrs",
+        "    tl.store(V + offs_n, tl.zeros([BLOCK_N], tl.float32).to(V.dtype.element_ty))\n"
+        "    if EVEN:\n        tl.store(o_ptrs",
+    ),
+    "spinning": (
+        "    block = tl.program_id(0)\n",
+        "    block = tl.program_id(0)\n    x = tl.load(LSE)\n"
+        "    while x != 12345.0:\n        x = tl.load(LSE, volatile=True)\n",
+    ),
+    "illegal": ("lse_ptrs = LSE +", "lse_ptrs = LSE + 100000000000 +"),
+}
+
+
+class Gate:
+    """A target, its kernel as shipped, and a judge for both."""
+
+    def __init__(self, path: Path, folder: Path) -> None:
+        subject = target.read(path)
+        self.shelf = Shelf(folder)
+        self.judge = Judge(subject, gpu=visible_gpu() or "0")
+        self.judge.ask("sweep", entries=[])  # starts the process, which says what GPU it has
+        device = devices.named(self.judge.environment["gpu"])
+        if device is None:
+            self.judge.close()
+            pytest.skip(f"sandbox/devices.py does not know {self.judge.environment['gpu']}")
+        self.builder = Builder(subject, device, box.choose(), self.shelf)
+
+    def build(self, source: str, limit: int | None) -> Built:
+        built = self.builder.build(source, {"CASES": None, "HELD_OUT": None}, limit)
+        assert built.ok, built.failures
+        return built
+
+    def verdict(self, source: str) -> Judged:
+        """What the judge says of a candidate's first configuration, against the first of the kernel as shipped."""
+        shipped, candidate = self.build(self.builder.target.source, 1), self.build(source, 1)
+        side = {
+            case: {"bundle": on_shelf(self.shelf, shipped.bundle), "choice": choices[0].label}
+            for case, choices in shipped.choices.items()
+        }
+        fields: dict[str, Any] = {"incumbent": side, "shipped": side, "tuned": side, "weights": None}
+        bundle = {"bundle": on_shelf(self.shelf, candidate.bundle)}
+        return self.judge.verdict("judge", candidate=bundle, public=[PUBLIC], held_out=[HELD_OUT], **fields)
+
+
+@pytest.fixture(scope="module")
+def attention(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
+    folder = tmp_path_factory.mktemp("attention")
+    path = folder / "fa_fwd.py"
+    path.write_text((ROOT / "kernels" / "fa_fwd.py").read_text() + CASES)
+    gate = Gate(path, folder / "shelf")
+    yield gate
+    gate.judge.close()
+
+
+def edited(source: str, name: str) -> str:
+    """The kernel file with one of EDITS in it."""
+    old, new = EDITS[name]
+    assert source.count(old) == 1
+    return source.replace(old, new)
+
+
+def is_level(judged: Judged) -> bool:
+    """Whether a candidate came out as fast as the incumbent, to 2 %."""
+    assert judged.verdict == Verdict.SLOWER, judged.reason
+    return bool(abs(judged.evidence["speedup"][1] - 1) < 0.02)
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_every_edit_below_fits_the_kernel_as_it_stands(name: str) -> None:
+    assert edited((ROOT / "kernels" / "fa_fwd.py").read_text(), name)
+
+
+@pytest.mark.gpu
+def test_every_configuration_of_an_honest_kernel_is_right(tmp_path: Path) -> None:
+    gate = Gate(ROOT / "tests" / "kernels" / "add.py", tmp_path / "shelf")
+    try:
+        built = gate.build(gate.builder.target.source, None)
+        bundle = on_shelf(gate.shelf, built.bundle)
+        entries = [
+            {"bundle": bundle, "case": case, "choice": choice.label}
+            for case, choices in built.choices.items()
+            for choice in choices
+        ]
+        answers = gate.judge.ask("sweep", entries=entries)["entries"]
+    finally:
+        gate.judge.close()
+    assert len(answers) == len(entries) == 3 * 2
+    assert {(a["case"], a["choice"]): a["problem"] for a in answers if a["problem"]} == {}
+    assert all(a["ms"] and min(a["ms"]) > 0 for a in answers)
+
+
+@pytest.mark.gpu
+def test_the_incumbent_itself_is_not_called_faster(attention: Gate) -> None:
+    assert is_level(attention.verdict(attention.builder.target.source))
+
+
+@pytest.mark.gpu
+def test_a_wrong_mask_is_wrong(attention: Gate) -> None:
+    """Only the held-out case is causal: it is checked although it is never timed."""
+    judged = attention.verdict(edited(attention.builder.target.source, "wrong"))
+    assert judged.verdict == Verdict.WRONG, judged.reason
+    assert "held-out" in judged.reason and "ragged" not in judged.reason
+
+
+@pytest.mark.gpu
+def test_a_candidate_that_changes_its_inputs_is_caught(attention: Gate) -> None:
+    judged = attention.verdict(edited(attention.builder.target.source, "mutating"))
+    assert judged.verdict in (Verdict.CHEATING, Verdict.WRONG, Verdict.RACE), judged.reason
+
+
+@pytest.mark.gpu
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "verdict"), [("spinning", Verdict.TIMEOUT), ("illegal", Verdict.CRASHED)])
+def test_after_a_hang_or_a_fault_the_next_verdict_is_normal(attention: Gate, name: str, verdict: Verdict) -> None:
+    replaced = attention.judge.replaced
+    judged = attention.verdict(edited(attention.builder.target.source, name))
+    assert (judged.verdict, attention.judge.replaced) == (verdict, replaced + 1), judged.reason
+    assert is_level(attention.verdict(attention.builder.target.source))

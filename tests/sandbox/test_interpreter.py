@@ -1,0 +1,195 @@
+"""The judge for machines without a GPU: Triton's interpreter tells right candidates from wrong ones."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pgo_agent.sandbox import box, boxed, target
+from pgo_agent.sandbox.box import Ran
+from pgo_agent.sandbox.gate.verdict import Judged, Verdict
+from pgo_agent.sandbox.interpreter import tensors
+from pgo_agent.sandbox.judge import numerics
+from pgo_agent.sandbox.judge.pool import Judge
+from tracing import once_looping
+
+ROOT = Path(__file__).parents[2]
+ADD, FA_FWD = ROOT / "tests" / "kernels" / "add.py", ROOT / "kernels" / "fa_fwd.py"
+BUGS = {
+    "a causal mask that hides the diagonal": ("offs_m[:, None] >= cols[None, :]", "offs_m[:, None] > cols[None, :]"),
+    "a causal mask that shows one key too many": (
+        "offs_m[:, None] >= cols[None, :]",
+        "offs_m[:, None] + 1 >= cols[None, :]",
+    ),
+    "a sum that is not rescaled": ("l_i = l_i * alpha + tl.sum(p, 1)", "l_i = l_i + tl.sum(p, 1)"),
+    "a log-sum-exp in base 2": ("(m_i + tl.math.log2(l_i)) * 0.6931471805599453", "m_i + tl.math.log2(l_i)"),
+    "a ragged tail without its mask": ("        if not EVEN:\n            qk =", "        if False:\n            qk ="),
+}
+LAUNCH = '    _add[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](x, y, z, x.numel())\n'
+
+
+@pytest.fixture(scope="module")
+def attention() -> Iterator[Judge]:
+    judge = Judge(target.read(FA_FWD), gpu=None)
+    yield judge
+    judge.close()
+
+
+@pytest.fixture(scope="module")
+def addition() -> Iterator[Judge]:
+    judge = Judge(target.read(ADD), gpu=None)
+    yield judge
+    judge.close()
+
+
+def judged(judge: Judge, old: str = "", new: str = "") -> Judged:
+    """The verdict on the target's own source, in which `old` was replaced."""
+    source = judge.target.source
+    assert old in source
+    return judge.verdict("check", source=source.replace(old, new) if old else source)
+
+
+def line_of(source: str, text: str) -> int:
+    (line,) = [i for i, x in enumerate(source.splitlines(), 1) if text in x]
+    return line
+
+
+def test_attention_as_shipped_is_checked_in_three_configurations_of_every_small_case(attention: Judge) -> None:
+    found = judged(attention)
+    assert (found.verdict, found.stage) == (Verdict.CHECKED, "interpreter"), found.reason
+    tried = Counter(c["case"] for c in found.evidence["numerics"])
+    assert tried == {"d64-even": 3, "d64-ragged-causal": 3, "d128-ragged": 3}
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_attention_is_wrong_with(bug: str, attention: Judge) -> None:
+    found = judged(attention, *BUGS[bug])
+    assert found.verdict == Verdict.WRONG, found.reason
+    assert "max error" in found.reason
+
+
+def test_an_addition_as_shipped_is_checked(addition: Judge) -> None:
+    found = judged(addition)
+    assert found.verdict == Verdict.CHECKED, found.reason
+    assert Counter(c["case"] for c in found.evidence["numerics"]) == {"even": 2, "ragged": 2}
+
+
+def test_a_mistake_in_the_second_configuration_alone_is_found(addition: Judge) -> None:
+    found = judged(
+        addition, "+ tl.load(y_ptr + at, mask=inside)", "+ tl.load(y_ptr + at, mask=inside) * (BLOCK == 1024)"
+    )
+    assert found.verdict == Verdict.WRONG
+    assert len(found.evidence["numerics"]) == 2
+
+
+def test_a_nan_in_one_element_is_wrong(addition: Judge) -> None:
+    found = judged(addition, "    return z\n", "    z[7] = float('nan')\n    return z\n")
+    assert found.verdict == Verdict.WRONG
+    assert "1 elements are NaN or infinite" in found.reason
+
+
+def test_an_output_of_another_shape_is_wrong_and_both_shapes_are_named(addition: Judge) -> None:
+    found = judged(addition, "    return z\n", "    return z[:-1]\n")
+    assert found.verdict == Verdict.WRONG
+    assert "float32[2047]" in found.reason
+    assert "float32[2048]" in found.reason
+
+
+def test_an_output_of_another_type_is_wrong(addition: Judge) -> None:
+    found = judged(addition, "    return z\n", "    return z.half()\n")
+    assert (found.verdict, "float16[2048]" in found.reason) == (Verdict.WRONG, True)
+
+
+def test_a_launcher_that_raises_is_a_build_error_with_its_line(addition: Judge) -> None:
+    raising = LAUNCH + "    raise ValueError('no such size')\n"
+    found = judged(addition, LAUNCH, raising)
+    assert found.verdict == Verdict.BUILD_ERROR
+    line = line_of(addition.target.source.replace(LAUNCH, raising), "no such size")
+    assert found.reason == f"even: line {line}: ValueError: no such size"
+
+
+def test_a_kernel_that_raises_is_a_build_error_with_the_line_of_its_launch(addition: Judge) -> None:
+    found = judged(addition, "    inside = at < n\n", "    inside = at < nowhere\n")
+    assert found.verdict == Verdict.BUILD_ERROR
+    assert f"line {line_of(addition.target.source, '_add[lambda')}: " in found.reason
+    assert "nowhere" in found.reason
+
+
+def test_a_candidate_that_ends_its_process_is_crashed_and_the_next_is_judged(addition: Judge) -> None:
+    found = judged(addition, LAUNCH, "    import os\n\n    os._exit(7)\n")
+    assert found.verdict == Verdict.CRASHED
+    assert judged(addition).verdict == Verdict.CHECKED
+
+
+def test_without_a_small_case_of_fp16_or_fp32_it_stays_built(tmp_path: Path) -> None:
+    path = tmp_path / "add.py"
+    path.write_text(ADD.read_text().replace("dtype=torch.float32", "dtype=torch.bfloat16"))
+    judge = Judge(target.read(path), gpu=None)
+    found = judged(judge)
+    judge.close()
+    assert (found.verdict, "bf16" in found.reason) == (Verdict.BUILT, True)
+
+
+def interpret_for(folder: Path, source: str, seconds: float) -> Ran:
+    """The interpreter's process itself, with a deadline of its own."""
+    import torch
+
+    _, candidate = boxed.place(folder, target.read(ADD), source)
+    (folder / "in").mkdir()
+    given = tensors.save({"x": torch.ones(64), "y": torch.ones(64)}, folder / "in", "0")
+    request = {"candidate": candidate, "cases": {"even": given}, "configs": 1}
+    (folder / "request.json").write_text(json.dumps(request))
+    return box.choose().run("pgo_agent.sandbox.interpreter", folder, seconds, env={"TRITON_INTERPRET": "1"})
+
+
+def test_a_kernel_that_never_ends_is_ended_at_its_deadline(tmp_path_factory: pytest.TempPathFactory) -> None:
+    inside = "    inside = at < n\n"
+    endless = ADD.read_text().replace(inside, f"{inside}    while n > 0:\n        n += 0\n")
+    announced = endless.replace(LAUNCH, f"    print('looping', flush=True)\n{LAUNCH}")
+    ran = once_looping(lambda seconds: interpret_for(tmp_path_factory.mktemp("endless"), announced, seconds))
+    assert ran.timed_out
+    assert not ran.killed
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_nan_or_infinity_where_the_reference_has_none_is_a_problem(value: float) -> None:
+    import torch
+
+    exact, out = torch.zeros(8, dtype=torch.float64), torch.zeros(8)
+    expected = numerics.Expected("case", 0, (exact,), (numerics.Error(1.0, 1.0, 0),), (1.0,), ("float32",))
+    assert numerics.check([out], expected).problem == ""
+    out[3] = value
+    assert "1 elements are NaN or infinite" in numerics.check([out], expected).problem
+    exact[3] = value
+    assert numerics.check([out], expected).problem == ""
+
+
+# known gaps -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.xfail(strict=True, reason="the facade answers torch.cuda and the driver of the machine, which has no GPU")
+@pytest.mark.parametrize(
+    "question",
+    [
+        "torch.cuda.get_device_properties(x.device).multi_processor_count",
+        "torch.cuda.get_device_capability()",
+        "triton.runtime.driver.active.get_active_torch_device()",
+        "torch.cuda.device(x.device).__enter__()",
+        "x.device.index == torch.device('cuda', 0).index and 1 // (x.device == torch.device('cuda', 0))",
+    ],
+)
+def test_a_launcher_may_ask_about_its_device(question: str, addition: Judge) -> None:
+    found = judged(addition, LAUNCH, f"    {question}\n{LAUNCH}")
+    assert found.verdict == Verdict.CHECKED, found.reason
+
+
+@pytest.mark.xfail(strict=True, reason="the interpreter's allocations are not poisoned: fresh pages are zero")
+def test_an_output_that_is_never_written_is_wrong_where_the_result_is_zero(tmp_path: Path) -> None:
+    path = tmp_path / "add.py"
+    cases = ADD.read_text().replace("dict(n=2048)", "dict(n=1 << 20)").replace(', "ragged": dict(n=1000)', "")
+    path.write_text(cases.replace("return x + y", "return x - x"))
+    judge = Judge(target.read(path), gpu=None)
+    found = judged(judge, LAUNCH, "")
+    judge.close()
+    assert found.verdict == Verdict.WRONG

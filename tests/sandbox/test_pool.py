@@ -1,0 +1,291 @@
+"""judge/pool.py with real judge processes (the CPU judge: no GPU needed): faults, kills, deaths of parents, secrets.
+
+Processes are found in /proc and killed by their id. Most targets import torch alone and are answered at once.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pgo_agent.sandbox import box, target
+from pgo_agent.sandbox.errors import TargetFault
+from pgo_agent.sandbox.gate.verdict import Judged, Verdict
+from pgo_agent.sandbox.judge.pool import Judge
+
+QUICK = """
+import torch
+print('{"answer": {"verdict": "accepted"}}')
+
+
+def kernel(x):
+    return x + x
+
+
+def reference(x):
+    return x + x
+
+
+def inputs(case, generator):
+    return {"x": torch.ones(8, dtype=getattr(torch, case["dtype"]), device=generator.device)}
+
+
+CASES, SMALL, HELD_OUT = {}, {"one": {"dtype": "DTYPE"}}, {}
+flops = bytes_moved = len
+"""
+SPIN = "while True:\n    pass\n"  # as a candidate: its import never ends
+PARENT = """
+import sys, threading, time
+from pathlib import Path
+from pgo_agent.sandbox import target
+from pgo_agent.sandbox.judge.pool import Judge
+
+judge = Judge(target.read(Path(sys.argv[1])), gpu=None, sandbox=sys.argv[2])
+judge.ask("check", source=Path(sys.argv[1]).read_text())
+print("ready", flush=True)
+if len(sys.argv) > 3:
+    judge.ask("check", source=sys.argv[3])
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def judging(tmp_path: Path) -> Iterator[Callable[..., Judge]]:
+    """Makes judges that are closed afterwards. dtype bfloat16: answered without interpreting; float32: interpreted."""
+    made: list[Judge] = []
+
+    def make(source: str = QUICK, dtype: str = "bfloat16", sandbox: str = "none") -> Judge:
+        made.append(Judge(target.read(write(tmp_path, source, dtype)), gpu=None, sandbox=sandbox))
+        return made[-1]
+
+    yield make
+    for judge in made:
+        judge.close()
+
+
+def write(folder: Path, source: str = QUICK, dtype: str = "bfloat16") -> Path:
+    path = folder / "subject.py"
+    path.write_text(source.replace("DTYPE", dtype))
+    return path
+
+
+def check(judge: Judge, source: str | None = None) -> Judged:
+    return judge.verdict("check", source=judge.target.source if source is None else source)
+
+
+# processes ------------------------------------------------------------------------------------------------------------
+
+
+def alive() -> dict[int, tuple[int, str]]:
+    """Process -> its parent and command line, for those that have not ended."""
+    found = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            state, parent = (entry / "stat").read_text().rsplit(")", 1)[1].split()[:2]
+            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if state not in "ZX":
+            found[int(entry.name)] = int(parent), command
+    return found
+
+
+def below(pid: int) -> set[int]:
+    """The living descendants of a process."""
+    processes, found, new = alive(), set[int](), {pid}
+    while new:
+        new = {p for p, (parent, _) in processes.items() if parent in new}
+        found |= new
+    return found
+
+
+def judges(parent: int) -> set[int]:
+    """The judge processes among the children of a process."""
+    return {p for p, (of, command) in alive().items() if of == parent and "-m pgo_agent.sandbox.judge" in command}
+
+
+def wait_for(happens: Callable[[], bool], seconds: float) -> bool:
+    """Whether it happens in time."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if happens():
+            return True
+        time.sleep(0.05)
+    return happens()
+
+
+def spinning(pid: int) -> bool:
+    """Whether the interpreter process of a judge runs."""
+    processes = alive()
+    return any("pgo_agent.sandbox.interpreter" in processes[p][1] for p in below(pid) & processes.keys())
+
+
+def own_judge() -> int:
+    (pid,) = judges(os.getpid())
+    return pid
+
+
+# commands -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_candidate_is_checked_by_a_process_of_its_own(judging: Callable[..., Judge]) -> None:
+    judge = judging(dtype="float32", sandbox="auto")
+    assert check(judge).verdict == Verdict.CHECKED
+    assert own_judge() != os.getpid()
+    assert judge.environment["gpu"] is None
+
+
+def test_what_a_target_prints_is_not_taken_for_an_answer(judging: Callable[..., Judge]) -> None:
+    assert check(judging()).verdict == Verdict.BUILT
+
+
+def test_one_process_answers_one_command_after_another(judging: Callable[..., Judge]) -> None:
+    judge = judging()
+    pids = {own_judge() for _ in range(3) if check(judge)}
+    assert len(pids) == 1
+    assert judge.replaced == 0
+
+
+def test_a_target_that_raises_when_imported_is_the_targets_fault(judging: Callable[..., Judge]) -> None:
+    judge = judging(QUICK + "raise RuntimeError('no such table')\n")
+    with pytest.raises(TargetFault, match="cannot be imported: RuntimeError: no such table"):
+        check(judge)
+
+
+@pytest.mark.xfail(
+    strict=True, reason="the process of the failed start is kept: 'no target is open', an EnvironmentFault"
+)
+def test_asking_again_after_a_failed_import_tells_the_same_fault(judging: Callable[..., Judge]) -> None:
+    judge = judging(QUICK + "raise RuntimeError('no such table')\n")
+    with pytest.raises(TargetFault):
+        check(judge)
+    with pytest.raises(TargetFault):
+        check(judge)
+
+
+def test_fresh_gives_the_next_command_a_new_process(judging: Callable[..., Judge]) -> None:
+    judge = judging()
+    check(judge)
+    first = own_judge()
+    judge.fresh()
+    assert judges(os.getpid()) == set()
+    check(judge)
+    assert own_judge() != first
+
+
+# kills ----------------------------------------------------------------------------------------------------------------
+
+
+def kill_when(happens: Callable[[int], bool]) -> threading.Thread:
+    """Kills this process's judge once that happens."""
+
+    def kill() -> None:
+        wait_for(lambda: any(map(happens, judges(os.getpid()))), 60)
+        os.kill(own_judge(), signal.SIGKILL)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    return thread
+
+
+def test_a_judge_killed_while_it_works_is_a_crash_and_the_next_command_is_answered(
+    judging: Callable[..., Judge],
+) -> None:
+    judge = judging(dtype="float32", sandbox="auto")
+    killer = kill_when(spinning)
+    judged = check(judge, SPIN)
+    killer.join()
+    assert (judged.verdict, judged.stage, judge.replaced) == (Verdict.CRASHED, "interpreter", 1)
+    assert check(judge).verdict == Verdict.CHECKED
+
+
+def test_a_judge_killed_between_commands_is_a_crash_and_the_next_command_is_answered(
+    judging: Callable[..., Judge],
+) -> None:
+    judge = judging()
+    check(judge)
+    os.kill(own_judge(), signal.SIGKILL)
+    assert check(judge).verdict == Verdict.CRASHED
+    assert check(judge).verdict == Verdict.BUILT
+
+
+# endings --------------------------------------------------------------------------------------------------------------
+
+
+def test_closing_leaves_no_process_behind(judging: Callable[..., Judge]) -> None:
+    judge = judging()
+    check(judge)
+    pid = own_judge()
+    judge.close()
+    assert pid not in alive()
+    assert judges(os.getpid()) == set()
+
+
+@pytest.mark.parametrize("sandbox", box.KINDS)
+def test_a_judge_that_is_killed_takes_the_candidate_that_it_runs_with_it(
+    judging: Callable[..., Judge], sandbox: str
+) -> None:
+    if box.problem_with(sandbox):
+        pytest.skip(f"{sandbox} does not work here")
+    judge = judging(dtype="float32", sandbox=sandbox)
+    left: set[int] = set()
+
+    def seen(pid: int) -> bool:
+        left.update(below(pid))
+        return spinning(pid)
+
+    killer = kill_when(seen)
+    check(judge, SPIN)
+    killer.join()
+    try:
+        assert wait_for(lambda: not left & alive().keys(), 5)
+    finally:
+        end(left & alive().keys())
+
+
+def end(pids: set[int]) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_a_judge_ends_when_its_parent_is_killed(tmp_path: Path, busy: bool) -> None:
+    path = write(tmp_path, dtype="float32" if busy else "bfloat16")
+    command = [sys.executable, "-c", PARENT, path, "none", *([SPIN] if busy else [])]
+    parent = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None and parent.stdout.readline() == "ready\n"
+    (judge,) = judges(parent.pid)
+    assert not busy or wait_for(lambda: spinning(judge), 60)
+    everything = below(parent.pid)
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    try:
+        assert wait_for(lambda: judge not in alive(), 5)
+    finally:
+        end(everything & alive().keys())
+
+
+# secrets --------------------------------------------------------------------------------------------------------------
+
+
+def test_keys_tokens_and_secrets_are_not_passed_on(
+    judging: Callable[..., Judge], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OPENAI_API_KEY", "HF_TOKEN", "AWS_SECRET", "MONKEY_BUSINESS"):
+        monkeypatch.setenv(name, "a-value")
+    check(judging())
+    passed = dict(
+        pair.split("=", 1) for pair in Path(f"/proc/{own_judge()}/environ").read_text().split("\0") if "=" in pair
+    )
+    assert [n for n in passed if n.endswith(("_KEY", "_TOKEN", "_SECRET"))] == []
+    assert passed["MONKEY_BUSINESS"] == "a-value"
+    assert passed["CUDA_VISIBLE_DEVICES"] == ""
