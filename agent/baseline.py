@@ -152,7 +152,7 @@ def known(
     """What is known of a plan without measuring it: its recording, or an estimate."""
     found = recorded.find(plan_id, ctx.device.name)
     if found is not None:
-        return {"ms": found.ms, "how": "recorded", "problem": ""}
+        return {"ms": found.ms, "how": "recorded", "problem": "", "finalist": found.finalist}
     kind, name = case.split("/", 1)
     launches = [s for s in manifest["plans"][case][label]["steps"] if "kernel" in s]
     share = 1 / max(len(launches), 1)
@@ -168,6 +168,16 @@ def known(
         for s, static in zip(launches, statics, strict=True)
     )
     return {"ms": total, "how": "estimate", "problem": ""}
+
+
+def rate(ctx: Context, work: Mapping[str, int], ms: float) -> dict[str, Any]:
+    """TFLOP/s, or GB/s where moving the bytes takes the device longer than the arithmetic."""
+    by_memory = work["bytes"] / (ctx.device.gbps * 1e9) > work["flops"] / (ctx.device.fp16_tflops * 1e12)
+    return (
+        {"rate": work["bytes"] / ms / 1e6, "unit": "GB/s"}
+        if by_memory
+        else {"rate": work["flops"] / ms / 1e9, "unit": "TFLOP/s"}
+    )
 
 
 def _time(ctx: Context, points: list[Point], held_out: list[Point], own: set[str]) -> None:

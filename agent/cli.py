@@ -45,6 +45,10 @@ def optimize(
     sandbox: Annotated[
         str, typer.Option(envvar="PGO_AGENT_SANDBOX", help="auto, bubblewrap, landlock or none.")
     ] = "auto",
+    model: Annotated[
+        str | None,
+        typer.Option(envvar="PGO_AGENT_MODEL", help="Let this model propose, too (OPENAI_BASE_URL, OPENAI_API_KEY)."),
+    ] = None,
     python: Annotated[
         str, typer.Option(help="Interpreter with your torch and triton, for tracer, compiler and judge.")
     ] = sys.executable,
@@ -54,7 +58,7 @@ def optimize(
     """Optimize a kernel: both baselines, then candidates that are built, checked and, on a GPU, measured."""
     from pgo_agent.agent.session import Wishes, start
 
-    wishes = Wishes(device, candidates, width, minutes, patience, sandbox, judge, tuple(case or ()), python)
+    wishes = Wishes(device, candidates, width, minutes, patience, sandbox, judge, tuple(case or ()), python, model)
     _run(json_lines, store, True, lambda opened, emit: start(file, wishes, opened, emit))
 
 

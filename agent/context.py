@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from pgo_agent.agent.model import Model
 from pgo_agent.agent.store import Run, Store
 from pgo_agent.sandbox.build import Builder
 from pgo_agent.sandbox.devices import Device
@@ -22,6 +23,7 @@ class Context:
     device: Device
     builder: Builder
     gpu: Judge | None  # None: nothing can be measured here
+    model: Model | None  # proposes beside the embedded moves; None: nobody does
     cpu: Judge  # Triton's interpreter
     emit_to: Emit
     _mark: float = field(default_factory=time.monotonic)

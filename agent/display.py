@@ -74,6 +74,10 @@ class Progress:
         if not self.live:
             self._say(f"  {escape(e['doing'])}")
 
+    def _model_replied(self, e: dict[str, Any]) -> None:
+        said = f"{e['sources']} candidates" if e["sources"] else f"nothing of use: {e['remark']}"
+        self._say(f"  {escape(e['model'])} replied: {escape(said)}")
+
     def _warning(self, e: dict[str, Any]) -> None:
         self._say(f"  [yellow]warning:[/yellow] {escape(e['text'])}")
 
@@ -146,9 +150,11 @@ def _ranked(summary: dict[str, Any], run: str, out: Console) -> None:
         s, t = row["shipped"], row["tuned"]
         table.add_row(case.split("/", 1)[1], s["choice"], _rate(s), t["choice"], _rate(t))
     out.print(table)
-    ranking = Table(title="Candidates, by recorded time first and by estimate after", title_justify="left")
-    for column in ("candidate", "move", "verdict", "time / tuned", "known from"):
-        ranking.add_column(column, justify="right" if column == "time / tuned" else "left")
+    ranking = Table(
+        title="Candidates, by recorded time first and by estimate after (below 1 is faster)", title_justify="left"
+    )
+    for column in ("candidate", "move", "verdict", "relative time", "known from"):
+        ranking.add_column(column, justify="right" if column == "relative time" else "left")
     for row in summary["ranking"][:12]:
         mark = "~" if "estimate" in row["how"] or "partly" in row["how"] else ""
         ranking.add_row(row["candidate"][:8], row["move"], row["verdict"], f"{mark}{row['relative']:.3f}", row["how"])

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Mapping
 from typing import Any
 
-from pgo_agent.agent import incumbent, steps
+from pgo_agent.agent import baseline, incumbent, recorded, steps
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.store import Candidate
 from pgo_agent.sandbox.gate.verdict import Verdict
@@ -60,21 +60,11 @@ def _row(ctx: Context, times: Mapping[str, list[float]], work: Mapping[str, int]
     from pgo_agent.sandbox.judge import stats
 
     medians = {n: statistics.median(ms) for n, ms in times.items()}
-    row: dict[str, Any] = {"sides": {n: {"ms": ms} | rate(ctx, work, ms) for n, ms in medians.items()}}
+    row: dict[str, Any] = {"sides": {n: {"ms": ms} | baseline.rate(ctx, work, ms) for n, ms in medians.items()}}
     if "winner" in times:
         row["ratio"] = {n: stats.ratio(times[n], times["winner"]).as_json() for n in ("shipped", "tuned")}
     row["noise"] = stats.ratio(times["shipped"], times["A/A"]).as_json()
     return row
-
-
-def rate(ctx: Context, work: Mapping[str, int], ms: float) -> dict[str, Any]:
-    """TFLOP/s, or GB/s where moving the bytes takes the device longer than the arithmetic."""
-    by_memory = work["bytes"] / (ctx.device.gbps * 1e9) > work["flops"] / (ctx.device.fp16_tflops * 1e12)
-    return (
-        {"rate": work["bytes"] / ms / 1e6, "unit": "GB/s"}
-        if by_memory
-        else {"rate": work["flops"] / ms / 1e9, "unit": "TFLOP/s"}
-    )
 
 
 def _plans(ctx: Context, name: str) -> dict[str, dict[str, Any]]:
@@ -102,20 +92,23 @@ def _ranking(ctx: Context) -> dict[str, Any]:
     for c in ctx.store.candidates(ctx.run.id):
         if c.verdict in _RANKED and (c.built or {}).get("bundle"):
             rows.append({"candidate": c.id, "move": c.move, "verdict": c.verdict, **_known(ctx, c)})
-    rows.sort(key=lambda r: (r["how"] != "recorded", r["relative"]))
+    rows.sort(key=lambda r: (not r["how"].startswith("recorded"), r["relative"]))
     cases = {c: {s: _shown(ctx, base[s][c], _work(base, c)) for s in ("shipped", "tuned")} for c in base["cases"]}
     return {"winner": None, "ranking": rows, "cases": cases, "environment": None}
 
 
 def _known(ctx: Context, candidate: Candidate) -> dict[str, Any]:
     best = {case: _shown(ctx, o, _work(ctx.baseline(), case)) for case, o in steps.novel(ctx, candidate).items()}
+    told = recorded.judged(candidate.id, ctx.device.name)
+    if told is not None and told[1]:
+        return {"relative": 1 / told[1], "how": f"recorded: {told[0]}, {told[1]:.3f}x", "cases": best}
     sources = {b["how"] for b in best.values()}
     how = "partly recorded" if len(sources) > 1 else next(iter(sources), "the baselines' own")
     return {"relative": steps.rank(ctx, candidate), "how": how, "cases": best}
 
 
 def _shown(ctx: Context, point: Mapping[str, Any], work: Mapping[str, int]) -> dict[str, Any]:
-    return {k: point[k] for k in ("choice", "ms", "how")} | rate(ctx, work, point["ms"])
+    return {k: point[k] for k in ("choice", "ms", "how")} | baseline.rate(ctx, work, point["ms"])
 
 
 def _work(base: Mapping[str, Any], case: str) -> dict[str, int]:

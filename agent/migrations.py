@@ -81,3 +81,16 @@ def m002_skipped_moves(db: sqlite3.Connection) -> None:
             run TEXT NOT NULL, parent TEXT NOT NULL, move TEXT NOT NULL, reason TEXT NOT NULL,
             PRIMARY KEY (run, parent, move)
         )""")
+
+
+@migration
+def m003_model_calls(db: sqlite3.Connection) -> None:
+    db.execute("""
+        CREATE TABLE calls (
+            run TEXT NOT NULL, n INTEGER NOT NULL, model TEXT NOT NULL,
+            prompt_hash TEXT NOT NULL,      -- of the template
+            prompt TEXT NOT NULL, reply TEXT NOT NULL,
+            remark TEXT NOT NULL,           -- what was wrong with the reply; empty when nothing
+            prompt_tokens INTEGER, completion_tokens INTEGER, seconds REAL NOT NULL,
+            PRIMARY KEY (run, n)
+        )""")

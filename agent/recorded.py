@@ -17,29 +17,36 @@ from typing import Any
 class Recorded:
     ms: float  # median of the raw samples
     samples: tuple[float, ...]
-    flops: int  # of the case
+    finalist: bool  # timed side by side with the other finalists of its case
     environment: dict[str, Any]
     commit: str
 
-    @property
-    def tflops(self) -> float:
-        return self.flops / self.ms / 1e9
-
 
 def find(plan_id: str, device: str) -> Recorded | None:
-    """What was measured of this very code and plan on a GPU of that name."""
-    return _index().get((plan_id, device))
+    """What was measured of this very code and plan on a GPU of that name, in the sweep over the launch grid."""
+    return _plans().get((plan_id, device))
+
+
+def judged(candidate: str, device: str) -> tuple[str, float | None] | None:
+    """(verdict, speedup of the incumbent then) of a candidate with this very source on a GPU of that name."""
+    return _verdicts().get((candidate, device))
 
 
 @cache
-def _index() -> dict[tuple[str, str], Recorded]:
-    found = {}
-    for row in rows():
-        if row.get("plan_id"):
-            key = row["plan_id"], row["environment"]["gpu"]
-            samples = tuple(row["ms"])
-            found[key] = Recorded(statistics.median(samples), samples, row["flops"], row["environment"], row["commit"])
-    return found
+def _plans() -> dict[tuple[str, str], Recorded]:
+    return {
+        (r["plan_id"], r["environment"]["gpu"]): Recorded(
+            statistics.median(r["ms"]), tuple(r["ms"]), r["finalist"], r["environment"], r["commit"]
+        )
+        for r in rows()
+        if r["what"] == "sweep"
+    }
+
+
+@cache
+def _verdicts() -> dict[tuple[str, str], tuple[str, float | None]]:
+    found = (r for r in rows() if r["what"] == "verdict")
+    return {(r["candidate"], r["environment"]["gpu"]): (r["verdict"], r["speedup"]) for r in found}
 
 
 def rows() -> Iterable[dict[str, Any]]:

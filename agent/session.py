@@ -14,6 +14,7 @@ from pathlib import Path
 
 from pgo_agent.agent.context import Context, Emit
 from pgo_agent.agent.errors import Exit
+from pgo_agent.agent.model import Model
 from pgo_agent.agent.store import Run, Store
 from pgo_agent.sandbox import box, devices, target
 from pgo_agent.sandbox.build import Builder, triton_version
@@ -38,19 +39,21 @@ class Wishes:
     judge: str = "auto"  # auto, gpu or cpu
     cases: tuple[str, ...] = ()  # public cases to optimize; none given: all
     python: str = sys.executable  # runs tracer, compiler and judge
+    model: str | None = None  # name of a language model that proposes, too
 
 
 def start(file: Path, wishes: Wishes, store: Store, emit: Emit) -> Exit:
     """A new run of a target. Raises Faults; KeyboardInterrupt leaves the run resumable."""
     file = locate(file)
     found = target.read(file)
-    kept = ("candidates", "width", "minutes", "patience", "sandbox", "judge", "cases", "python")
+    kept = ("candidates", "width", "minutes", "patience", "sandbox", "judge", "cases", "python", "model")
     settings = {k: getattr(wishes, k) for k in kept}
     gpu, device = _where(wishes)
+    model = Model(wishes.model) if wishes.model else None  # a missing key is said before there is a run
     run = f"{found.name}-{secrets.token_hex(3)}"
     with store.active(run):
         store.add_run(run, file.resolve(), found.digest, found.source, device.key, settings)
-        return _go(store.run(run), found, device, gpu, store, emit)
+        return _go(store.run(run), found, device, gpu, model, store, emit)
 
 
 def locate(file: Path) -> Path:
@@ -81,22 +84,27 @@ def resume(name: str, store: Store, emit: Emit, minutes: float | None = None) ->
         run.device, sandbox=run.settings["sandbox"], judge=run.settings["judge"], python=run.settings["python"]
     )
     gpu, device = _where(wishes)
+    model = Model(run.settings["model"]) if run.settings.get("model") else None
     with store.active(run.id):
         store.set_state(run.id, "running")
-        return _go(run, found, device, gpu, store, emit)
+        return _go(run, found, device, gpu, model, store, emit)
 
 
-def _go(run: Run, found: target.Target, device: Device, gpu: Judge | None, store: Store, emit: Emit) -> Exit:
+def _go(
+    run: Run, found: target.Target, device: Device, gpu: Judge | None, model: Model | None, store: Store, emit: Emit
+) -> Exit:
     from pgo_agent.agent import graph
 
     python = run.settings["python"]
     triton_version(python)  # says at once when the interpreter lacks it
     chosen = box.choose(run.settings["sandbox"], python)
     builder = Builder(found, device, chosen, store.shelf, len(os.sched_getaffinity(0)))
+    if model is not None:
+        chosen.admit(foreign=True)
     if gpu is not None:
         gpu.target = found
     cpu = Judge(found, python, None, run.settings["sandbox"])
-    ctx = Context(store, run, found, device, builder, gpu, cpu, emit)
+    ctx = Context(store, run, found, device, builder, gpu, model, cpu, emit)
     ctx.emit(
         "run.started",
         target=run.target,

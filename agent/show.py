@@ -58,6 +58,10 @@ def run(store: Store, name: str, as_json: bool) -> None:
             escape(c.reason or ""),
         )
     out.print(table)
+    spent = store.spent(found.id)
+    if spent["calls"]:
+        tokens = f"{spent['prompt_tokens']:.0f} + {spent['completion_tokens']:.0f} tokens"
+        out.print(f"model: {spent['calls']:.0f} calls, {tokens}, {spent['seconds']:.0f} s", highlight=False)
     for parent, move, reason in store.skipped(found.id):
         out.print(f"not applied to {parent[:8]}: {move}: {escape(reason)}", highlight=False)
     if found.summary:

@@ -1,6 +1,7 @@
 """What each node of the loop does. Every step can be repeated: what the store holds already is not done again."""
 
 import hashlib
+import itertools
 import statistics
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,7 +10,7 @@ from dataclasses import asdict
 from itertools import islice
 from typing import Any
 
-from pgo_agent.agent import baseline, incumbent, moves, static_rank
+from pgo_agent.agent import asking, baseline, incumbent, moves, static_rank
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.store import Candidate
 from pgo_agent.sandbox import target as contract
@@ -47,18 +48,24 @@ def propose(ctx: Context, generation: int) -> int:
 
 
 def _fresh(ctx: Context) -> Iterator[dict[str, Any]]:
-    """Proposals that this run has not seen yet. Moves that do not apply are recorded with their reasons."""
+    """Proposals that this run has not seen yet: the model's first, if there is one, then the embedded moves'."""
     seen = {c.id for c in ctx.store.candidates(ctx.run.id)} | {candidate_id(ctx.target.source)}
+    for p, author in itertools.chain(asking.ask(ctx), _embedded(ctx)):
+        name = candidate_id(p.source)
+        if name not in seen and contract.same_contract(p.source, ctx.target.source):
+            seen.add(name)
+            yield asdict(p) | {"id": name, "author": author}
+
+
+def _embedded(ctx: Context) -> Iterator[tuple[moves.Proposal, str]]:
+    """The embedded moves' proposals. Moves that do not apply are recorded with their reasons."""
     parent = incumbent.name(ctx)
     found = moves.propose(incumbent.source(ctx), incumbent.best_known(ctx), incumbent.known_configs(ctx), ctx.device)
     for p in found:
         if isinstance(p, moves.Skipped):
             ctx.store.add_skipped(ctx.run.id, parent, p.move, p.reason)
-            continue
-        name = candidate_id(p.source)
-        if name not in seen and contract.same_contract(p.source, ctx.target.source):
-            seen.add(name)
-            yield asdict(p) | {"id": name, "author": "embedded"}
+        else:
+            yield p, "embedded"
 
 
 def candidate_id(source: str) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pgo_agent.agent.migrations import migrate
+from pgo_agent.agent.model import Reply
 from pgo_agent.sandbox.bundle.shelf import Shelf
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 from pgo_agent.sandbox.gate.verdict import Judged
@@ -207,6 +208,29 @@ class Store:
         """(parent, move, reason) of every move that did not apply."""
         rows = self.db.execute("SELECT parent, move, reason FROM skipped WHERE run = ? ORDER BY rowid", (run,))
         return [(r["parent"], r["move"], r["reason"]) for r in rows]
+
+    def add_call(self, run: str, reply: Reply, prompt_hash: str, prompt: str, remark: str) -> None:
+        """One call of a model: prompt and reply whole, and what they cost."""
+        tokens = (reply.prompt_tokens, reply.completion_tokens, reply.seconds)
+        with self._transaction() as db:
+            (n,) = db.execute("SELECT count(*) FROM calls WHERE run = ?", (run,)).fetchone()
+            values = (run, n + 1, reply.model, prompt_hash, prompt, reply.text, remark, *tokens)
+            db.execute("INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+
+    def remarks(self, run: str) -> list[str]:
+        """What was wrong with the model's replies so far."""
+        rows = self.db.execute("SELECT remark FROM calls WHERE run = ? AND remark != '' ORDER BY n", (run,))
+        return [r["remark"] for r in rows]
+
+    def spent(self, run: str) -> dict[str, float]:
+        """Calls, tokens and seconds of the run's models."""
+        row = self.db.execute(
+            "SELECT count(*) AS calls, coalesce(sum(prompt_tokens), 0) AS prompt_tokens,"
+            " coalesce(sum(completion_tokens), 0) AS completion_tokens, coalesce(sum(seconds), 0) AS seconds"
+            " FROM calls WHERE run = ?",
+            (run,),
+        ).fetchone()
+        return dict(row)
 
     def finish_generation(self, run: str, n: int) -> None:
         with self._transaction() as db:

@@ -40,6 +40,7 @@ def lines(store: Store, run: Run, commit: str) -> Iterator[dict[str, Any]]:
                 "plan_id": p["plan_id"],
                 "codes": p["codes"],
                 "ms": p["samples"],
+                "finalist": p["finalist"],
                 "check": p["check"],
                 **work[p["case"]],
             }
@@ -77,7 +78,7 @@ def _plan(run: Run, side: str, case: str) -> dict[str, Any]:
 
 def commit_of(folder: Path) -> str:
     """The commit that is checked out, or what PGO_AGENT_COMMIT says where there is no git."""
-    if "PGO_AGENT_COMMIT" in os.environ:
+    if os.environ.get("PGO_AGENT_COMMIT"):
         return os.environ["PGO_AGENT_COMMIT"]
     done = subprocess.run(["git", "-C", str(folder), "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
     return done.stdout.strip() if done.returncode == 0 else "unknown"

@@ -1,1 +1,1 @@
-"""Jinja2 templates for the model forms of the three roles, loaded as data. Empty until a model may optimize."""
+"""Jinja2 templates, one for each role and reply format, loaded as data and named by their content hash."""

@@ -75,7 +75,7 @@ class Worker:
                 entry |= self._try(entry)
             bench.expected.clear()
             right = sorted((e for e in listed if not e["problem"]), key=lambda e: statistics.median(e["ms"]))
-            own = [e for e in right if e["own"]][:FINALISTS_OWN]
+            own = [e for e in right if e.get("own")][:FINALISTS_OWN]
             self._finalists(case, own + [e for e in right if e not in own][: FINALISTS - len(own)])
         return {"entries": [e | {"bundle": e["bundle"]["id"]} for listed in entries.values() for e in listed]}
 

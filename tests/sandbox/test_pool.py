@@ -38,6 +38,7 @@ def inputs(case, generator):
 CASES, SMALL, HELD_OUT = {}, {"one": {"dtype": "DTYPE"}}, {}
 flops = bytes_moved = len
 """
+OTHERS: set[int] = set()  # judges that ran before the test began
 SPIN = "while True:\n    pass\n"  # as a candidate: its import never ends
 PARENT = """
 import sys, threading, time
@@ -58,6 +59,7 @@ time.sleep(600)
 def judging(tmp_path: Path) -> Iterator[Callable[..., Judge]]:
     """Makes judges that are closed afterwards. dtype bfloat16: answered without interpreting; float32: interpreted."""
     made: list[Judge] = []
+    OTHERS.update(judges(os.getpid()))
 
     def make(source: str = QUICK, dtype: str = "bfloat16", sandbox: str = "none") -> Judge:
         made.append(Judge(target.read(write(tmp_path, source, dtype)), gpu=None, sandbox=sandbox))
@@ -105,8 +107,9 @@ def below(pid: int) -> set[int]:
 
 
 def judges(parent: int) -> set[int]:
-    """The judge processes among the children of a process."""
-    return {p for p, (of, command) in alive().items() if of == parent and "-m pgo_agent.sandbox.judge" in command}
+    """The judge processes among the children of a process, but for those of other tests."""
+    found = {p for p, (of, command) in alive().items() if of == parent and "-m pgo_agent.sandbox.judge" in command}
+    return found - OTHERS
 
 
 def wait_for(happens: Callable[[], bool], seconds: float) -> bool:
@@ -120,9 +123,9 @@ def wait_for(happens: Callable[[], bool], seconds: float) -> bool:
 
 
 def spinning(pid: int) -> bool:
-    """Whether the interpreter process of a judge runs."""
-    processes = alive()
-    return any("pgo_agent.sandbox.interpreter" in processes[p][1] for p in below(pid) & processes.keys())
+    """Whether the interpreter process of a judge runs: itself, not a sandbox that is still being set up for it."""
+    processes, itself = alive(), f"{sys.executable} -B -m pgo_agent.sandbox.interpreter"
+    return any(processes[p][1].startswith(itself) for p in below(pid) & processes.keys())
 
 
 def own_judge() -> int:
@@ -236,8 +239,9 @@ def test_a_judge_that_is_killed_takes_the_candidate_that_it_runs_with_it(
     left: set[int] = set()
 
     def seen(pid: int) -> bool:
+        runs = spinning(pid)
         left.update(below(pid))
-        return spinning(pid)
+        return runs
 
     killer = kill_when(seen)
     check(judge, SPIN)

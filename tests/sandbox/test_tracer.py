@@ -3,6 +3,7 @@
 One process traces all launchers of SNIPPET.
 """
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -150,10 +151,20 @@ def warmed(x):
     return cleared(x)
 """
 
+SIZED = """
+def sized(x):
+    y = torch.empty_like(x)
+    blocks = torch.cuda.get_device_properties(x.device).multi_processor_count
+    major, _ = torch.cuda.get_device_capability()
+    shared = triton.runtime.driver.active.utils.get_device_properties(0)["max_shared_mem"]
+    _copy[(blocks, major)](x, y, shared, BLOCK=1024)
+    return y
+"""
+
 
 @pytest.fixture(scope="module")
 def traced(tmp_path_factory: pytest.TempPathFactory) -> Traced:
-    return trace(tmp_path_factory.mktemp("traced"), SNIPPET)
+    return trace(tmp_path_factory.mktemp("traced"), SNIPPET + SIZED)
 
 
 def view(t: int, size: list[int], stride: list[int], offset: int, dtype: str = "float16") -> dict[str, Any]:
@@ -271,3 +282,12 @@ def test_launches_inside_a_custom_op_are_recorded(traced: Traced) -> None:
 
 def test_warming_a_kernel_up_is_not_a_launch(traced: Traced) -> None:
     assert [s.get("op", "launch") for s in traced.steps("warmed")] == ["aten.zero_.default", "launch"]
+
+
+def test_a_launcher_sees_the_properties_of_the_device_asked_for(traced: Traced, tmp_path: Path) -> None:
+    def answers(of: Traced) -> list[int]:
+        (step,) = of.steps("sized")
+        return [*step["grid"], step["args"][2]]
+
+    assert answers(traced) == [132, 9, 1, 232448]
+    assert answers(trace(tmp_path, SIZED, "a100")) == [108, 8, 1, 166912]

@@ -1,18 +1,13 @@
-"""The tracer's process: the device it pretends to have, registers on demand, Gluon, deadlines, reproducible bundles."""
+"""The tracer's process: registers on demand, inputs in lists, Gluon, reproducible bundles, deadlines."""
 
 import os
+from pathlib import Path
 
 import pytest
+from pgo_agent.sandbox.build import Built
+from pgo_agent.sandbox.bundle.shelf import Shelf
 from tracing import build, builder, once_looping, trace, trace_for, write
 
-SIZED = """
-def sized(x):
-    y = torch.empty_like(x)
-    blocks = torch.cuda.get_device_properties(x.device).multi_processor_count
-    shared = triton.runtime.driver.active.utils.get_device_properties(0)["max_shared_mem"]
-    _copy[(blocks, *torch.cuda.get_device_capability())](x, y, shared, BLOCK=1024)
-    return y
-"""
 REGISTERS = """
 def registers(x):
     y = torch.empty_like(x)
@@ -59,13 +54,14 @@ def endless(x):
 """
 
 
-@pytest.mark.parametrize(("device", "answers"), [("h200", [132, 9, 0, 232448]), ("a100", [108, 8, 0, 166912])])
-def test_a_launcher_sees_the_properties_of_the_device_asked_for(
-    device: str, answers: list[int], tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    # A grid of 0 would be skipped by the judge; here it carries the minor capability.
-    (step,) = trace(tmp_path_factory.mktemp(device), SIZED, device).steps("sized")
-    assert [*step["grid"], step["args"][2]] == answers
+@pytest.fixture(scope="module")
+def gluon_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("gluon")
+
+
+@pytest.fixture(scope="module")
+def gluon(gluon_folder: Path) -> Built:
+    return build(gluon_folder, GLUON)
 
 
 @pytest.mark.xfail(strict=True, reason="started over, the process meets its own stopped builds in Triton's cache")
@@ -83,24 +79,20 @@ def test_an_input_may_be_a_list_of_tensors(tmp_path_factory: pytest.TempPathFact
     assert step["args"][0] == traced.plan("gathered")["inputs"]["parts"][1]
 
 
-def test_a_gluon_kernel_traces_and_builds(tmp_path_factory: pytest.TempPathFactory) -> None:
-    built = build(tmp_path_factory.mktemp("gluon"), GLUON)
-    assert built.ok, built.failures
-    (static,) = built.statics.values()
+def test_a_gluon_kernel_traces_and_builds(gluon: Built) -> None:
+    assert gluon.ok, gluon.failures
+    (static,) = gluon.statics.values()
     assert static["registers"] > 0
 
 
 def test_a_bundle_is_the_same_in_another_folder_under_another_file_time(
-    tmp_path_factory: pytest.TempPathFactory,
+    gluon: Built, gluon_folder: Path, tmp_path: Path
 ) -> None:
-    bundles = []
-    for name, seconds in (("one", 10**9), ("two", 2 * 10**9)):
-        folder = tmp_path_factory.mktemp(name)
-        made = write(folder, GLUON, name)
-        os.utime(made.path, (seconds, seconds))
-        b = builder(folder, made)
-        bundles.append(b.shelf.bundle(b.build(made.source, {"CASES": None}, None).bundle).read_bytes())
-    assert bundles[0] == bundles[1]
+    made = write(tmp_path, GLUON, "another")
+    os.utime(made.path, (10**9, 10**9))
+    other = builder(tmp_path, made)
+    bundle = other.build(made.source, {"CASES": None}, None).bundle
+    assert other.shelf.bundle(bundle).read_bytes() == Shelf(gluon_folder / "shelf").bundle(gluon.bundle).read_bytes()
 
 
 def test_a_launcher_that_never_ends_is_ended_at_its_deadline(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -49,9 +49,9 @@ def kernel(x, which):
         integers = True, -7, -3000, -70000, -(1 << 40), 200, 60000, 3_000_000_000, 1 << 63
         _scalars[(3, 2)](z, *integers, 1.5, 0.3, 0.3, 0.1, nested, None, BLOCK=128)
     elif which == 1:
-        source = TensorDescriptor(x, [96, 256], [256, 1], [32, 64], "nan")
-        into = TensorDescriptor(z, [96, 256], [256, 1], [32, 64])
-        _boxes[(3,)](source, into, x.numel(), BLOCK=32)
+        source = TensorDescriptor(x, [96, 256], [256, 1], [16, 64], "nan")
+        into = TensorDescriptor(z, [96, 256], [256, 1], [16, 64])
+        _boxes[(6,)](source, into, x.numel(), BLOCK=16)
     else:
         options = dict(num_ctas=2, num_warps=8, launch_cooperative_grid=True, launch_pdl=True)
         _clustered[(5, 3)](x, z, x.numel(), BLOCK=256, **options)

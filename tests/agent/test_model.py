@@ -1,0 +1,290 @@
+"""The client for model servers, against a real server on this machine that misbehaves as servers do."""
+
+import email.utils
+import json
+import os
+import subprocess
+import sys
+import time
+import traceback
+from pathlib import Path
+
+import pytest
+from pgo_agent.agent.model import Model, Reply
+from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
+
+from tests.agent.loopback import Answer, Server, completion, failure, serving, unused_url
+
+KEY = "sk-very-secret-0123456789"
+
+
+@pytest.fixture(autouse=True)
+def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [n for n in os.environ if n.startswith("OPENAI_")]:
+        monkeypatch.delenv(name)
+
+
+def ask(server: Server, prompt: str = "hello", timeout: float = 20.0, attempts: int = 3) -> Reply:
+    return Model("tiny", server.url, KEY, timeout, attempts).complete(prompt)
+
+
+def fault(server: Server, timeout: float = 20.0, attempts: int = 2) -> str:
+    """The message of the EnvironmentFault that asking ends with. Never with the key in it, nor in the traceback."""
+    with pytest.raises(EnvironmentFault) as caught:
+        ask(server, timeout=timeout, attempts=attempts)
+    assert KEY not in "".join(traceback.format_exception(caught.value))
+    return str(caught.value)
+
+
+# answers --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_reply_comes_with_its_tokens_seconds_and_model() -> None:
+    with serving([completion("héllo")]) as server:
+        reply = ask(server)
+    assert (reply.text, reply.prompt_tokens, reply.completion_tokens, reply.model) == ("héllo", 7, 3, "tiny-1")
+    assert 0 < reply.seconds < 20
+
+
+def test_the_request_is_one_user_message_with_the_key_in_its_header() -> None:
+    with serving([completion()]) as server:
+        ask(server, "rewrite\nthis")
+    (request,) = server.requests
+    assert request["path"] == "/v1/chat/completions"
+    assert request["body"] == {"model": "tiny", "messages": [{"role": "user", "content": "rewrite\nthis"}]}
+    assert request["headers"]["authorization"] == f"Bearer {KEY}"
+
+
+def test_a_server_that_counts_no_tokens_is_fine() -> None:
+    with serving([completion(usage=None)]) as server:
+        reply = ask(server)
+    assert (reply.text, reply.prompt_tokens, reply.completion_tokens) == ("done", None, None)
+
+
+REFUSED = {"role": "assistant", "content": None, "refusal": "I cannot help with that"}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(completion(choices=[]), id="no choices"),
+        pytest.param(completion(choices=None), id="choices are null"),
+        pytest.param(completion(None), id="content is null"),
+        pytest.param(completion(choices=[{"message": REFUSED}]), id="the model refused"),
+        pytest.param(completion(choices=[None]), id="a choice is null"),
+        pytest.param(completion(choices=[{"message": {"content": 5}}]), id="content is a number"),
+        pytest.param(completion(""), id="content is empty"),
+    ],
+)
+def test_a_reply_without_words_is_an_empty_text_and_no_exception(answer: Answer) -> None:
+    with serving([answer]) as server:
+        assert ask(server).text == ""
+        assert len(server.requests) == 1
+
+
+def test_content_in_parts_is_joined() -> None:
+    parts = [{"type": "text", "text": "a"}, {"type": "image"}, {"type": "text", "text": "b"}]
+    with serving([completion(choices=[{"message": {"content": parts}}])]) as server:
+        assert ask(server).text == "ab"
+
+
+def test_a_reply_of_200_kilobytes_arrives_whole() -> None:
+    with serving([completion("x" * 200_000)]) as server:
+        assert len(ask(server).text) == 200_000
+
+
+def test_bytes_that_are_not_utf8_are_replaced() -> None:
+    body = completion("caf@").body.replace(b"@", b"\xe9")
+    with serving([Answer(body)]) as server:
+        assert ask(server).text == "caf\N{REPLACEMENT CHARACTER}"
+
+
+def test_half_a_character_in_the_reply_is_replaced() -> None:
+    with serving([completion("a\ud800b")]) as server:
+        assert ask(server).text == "a?b"
+
+
+def test_half_a_character_in_the_prompt_is_replaced() -> None:
+    with serving([completion()]) as server:
+        ask(server, "a\ud800b")
+    assert server.requests[0]["body"]["messages"][0]["content"] == "a?b"
+
+
+# what passes ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        pytest.param(failure(500), id="500"),
+        pytest.param(failure(503), id="503"),
+        pytest.param(failure(408), id="408"),
+        pytest.param(failure(429), id="429 without Retry-After"),
+        pytest.param(failure(429, Retry_After="nan"), id="429 with a senseless Retry-After"),
+        pytest.param(Answer(resets=True), id="connection reset"),
+        pytest.param(Answer(completion().body[:40], promised=400), id="fewer bytes than promised"),
+        pytest.param(Answer(completion().body[:40]), id="body cut off in the middle of the JSON"),
+        pytest.param(Answer(b"<html>502 Bad Gateway</html>", headers={"Content-Type": "text/html"}), id="a web page"),
+        pytest.param(Answer(b"\xff\xfe\x00"), id="bytes that are no text"),
+        pytest.param(Answer(b"[" * 100_000), id="JSON nested without end"),
+        pytest.param(Answer(b"[]"), id="JSON of another shape"),
+    ],
+)
+def test_what_may_pass_is_tried_again(first: Answer) -> None:
+    with serving([first, completion()]) as server:
+        assert ask(server).text == "done"
+        assert len(server.requests) == 2
+
+
+def test_two_errors_of_the_server_are_survived_with_growing_waits() -> None:
+    with serving([failure(500), failure(500), completion()]) as server:
+        reply = ask(server)
+    assert reply.text == "done" and len(server.requests) == 3
+    assert reply.seconds >= 1.5
+
+
+def test_retry_after_is_waited_for() -> None:
+    with serving([failure(429, Retry_After="1.2"), completion()]) as server:
+        assert ask(server).seconds >= 1.2
+
+
+def test_retry_after_may_be_a_date() -> None:
+    date = email.utils.formatdate(time.time() + 3, usegmt=True)
+    with serving([failure(429, Retry_After=date), completion()]) as server:
+        assert ask(server).seconds >= 1.5
+
+
+def test_a_wait_of_an_hour_is_not_waited_for() -> None:
+    with serving([failure(429, "slow down", Retry_After="3600")]) as server:
+        assert "answered 429: slow down (1 attempt); it asks to wait 3600 s" in fault(server)
+        assert len(server.requests) == 1
+
+
+def test_attempts_are_counted_in_one_layer_only() -> None:
+    with serving([failure(500, "broken")]) as server:
+        assert f"the model server {server.url} answered 500: broken (3 attempts)" in fault(server, attempts=3)
+        assert len(server.requests) == 3
+
+
+# what does not pass ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        pytest.param(failure(401, f"bad key {KEY}"), "refused the key", id="401"),
+        pytest.param(failure(403, f"not for {KEY}"), "answered 403 for 'tiny': not for ***", id="403"),
+        pytest.param(failure(404, "no such model"), "answered 404 for 'tiny': no such model", id="404"),
+        pytest.param(failure(400, "too\nlong\x1b[31m"), "answered 400 for 'tiny': too long [31m", id="400"),
+        pytest.param(Answer(b"{", 422), "answered 422", id="422 with a broken body"),
+        pytest.param(Answer(b"\xff", 404), "answered 404", id="404 with bytes that are no text"),
+        pytest.param(
+            Answer(json.dumps({"error": {"code": "insufficient_quota"}}).encode(), 429),
+            "quota",
+            id="the quota is spent",
+        ),
+    ],
+)
+def test_a_refusal_is_loud_at_once(answer: Answer, words: str) -> None:
+    with serving([answer]) as server:
+        assert words in fault(server)
+        assert len(server.requests) == 1
+
+
+def test_the_key_is_told_to_nobody_whatever_the_server_says() -> None:
+    for status in (400, 401, 403, 404, 429, 500):
+        with serving([failure(status, f"{KEY} in {KEY}")]) as server:
+            fault(server, attempts=1)
+            assert KEY not in repr(Model("tiny", server.url, KEY))
+
+
+def test_a_server_that_is_not_there_is_named() -> None:
+    url = unused_url()
+    with pytest.raises(EnvironmentFault, match="cannot be reached") as caught:
+        Model("tiny", url, attempts=2).complete("hello")
+    assert url in str(caught.value) and "(2 attempts)" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(Answer(hangs=True), id="silence"),
+        pytest.param(Answer(b" ", promised=10**6, trickles=True), id="a byte now and then"),
+    ],
+)
+def test_a_hang_ends_at_the_deadline(answer: Answer) -> None:
+    began = time.monotonic()
+    with serving([answer]) as server:
+        assert "did not answer within 1 s (1 attempt)" in fault(server, timeout=1.0, attempts=1)
+    assert time.monotonic() - began < 5
+
+
+def test_a_hang_is_tried_again() -> None:
+    with serving([Answer(hangs=True), completion()]) as server:
+        assert ask(server, timeout=1.0).text == "done"
+
+
+# settings -------------------------------------------------------------------------------------------------------------
+
+
+def test_address_and_key_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving([completion()]) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        monkeypatch.setenv("OPENAI_API_KEY", f" {KEY}\n")
+        assert Model("tiny").complete("hello").text == "done"
+    assert server.requests[0]["headers"]["authorization"] == f"Bearer {KEY}"
+
+
+def test_a_server_elsewhere_needs_a_key_and_the_message_says_which_variable() -> None:
+    for url in (None, "https://models.example/v1", "http://10.0.0.7:8000/v1"):
+        with pytest.raises(UsageFault, match="OPENAI_API_KEY"):
+            Model("tiny", url)
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.9.9.9", "[::1]"])
+def test_a_server_on_this_machine_needs_no_key(host: str) -> None:
+    assert Model("tiny", f"http://{host}:8000/v1").url == f"http://{host}:8000/v1"
+
+
+@pytest.mark.parametrize("url", ["localhost:8000", "8000", "ftp://localhost/", "http://", "http://[::1", "http://a:b/"])
+def test_an_address_that_is_none_is_a_usage_fault(url: str) -> None:
+    with pytest.raises(UsageFault, match="not a URL"):
+        Model("tiny", url, KEY)
+
+
+def test_an_address_that_only_looks_like_one_is_a_usage_fault() -> None:
+    with pytest.raises(UsageFault, match="not an address"):
+        Model("tiny", "http://a\x7fb/v1", KEY).complete("hello")
+
+
+def test_a_password_in_the_address_is_not_shown() -> None:
+    model = Model("tiny", "https://me:hunter2@models.example/v1?token=hunter2", KEY)
+    assert model.url == "https://models.example/v1" and "hunter2" not in repr(model)
+
+
+@pytest.mark.parametrize("key", ["a\nb", "schlüssel", "a\x00b"])
+def test_a_key_that_cannot_be_one_is_refused_without_telling_it(key: str) -> None:
+    with pytest.raises(UsageFault, match="OPENAI_API_KEY holds characters") as caught:
+        Model("tiny", "https://models.example/v1", key)
+    assert key not in str(caught.value)
+
+
+def test_a_model_without_a_name_is_a_usage_fault() -> None:
+    with pytest.raises(UsageFault, match="no name"):
+        Model(" ", "http://localhost:8000/v1")
+
+
+def test_a_proxy_of_the_environment_is_not_asked_for_a_server_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, unused_url())
+    with serving([completion()]) as server:
+        assert ask(server).text == "done"
+
+
+def test_openai_and_jinja_are_not_imported_before_they_are_needed(tmp_path: Path) -> None:
+    code = (
+        "import sys, pgo_agent.agent.model, pgo_agent.agent.replies, pgo_agent.agent.prompting\n"
+        "print([m for m in ('openai', 'httpx2', 'jinja2', 'torch', 'langgraph') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
