@@ -353,31 +353,25 @@ def reference(q, k, v, o, lse, do, causal):
 
 
 def inputs(case, generator):
-    dtype, shape = getattr(torch, case["dtype"]), (case["B"], case["H"], case["S"], case["D"])
+    B, H, S, D = (case[n] for n in "BHSD")
 
     def tensor(size=1.0):
-        x = torch.randn(shape, generator=generator, device=generator.device, dtype=torch.float32)
-        x = (x * size).to(dtype)
+        x = torch.randn((B, H, S, D), generator=generator, device=generator.device, dtype=torch.float32)
+        x = (x * size).to(getattr(torch, case["dtype"]))
         return x.transpose(1, 2).contiguous().transpose(1, 2) if case["bshd"] else x
 
     q, k, v = tensor(), tensor(), tensor()
     do = tensor(16.0)  # as loss scaling does it: gradients far above the smallest numbers of fp16
-    o, lse = _forward(q, k, v, case["causal"])
-    return {"q": q, "k": k, "v": v, "o": o, "lse": lse, "do": do, "causal": case["causal"]}
-
-
-def _forward(q, k, v, causal):
-    """Plain attention, as many heads at a time as half a gigabyte of scores holds."""
-    S, D = q.shape[2:]
-    hidden = torch.ones(S, S, dtype=torch.bool, device=q.device).triu(1) if causal else None
-    parts = []
-    for qh, kh, vh in zip(*(t.flatten(0, 1).split(max(1, (1 << 27) // S**2)) for t in (q, k, v)), strict=True):
+    hidden = torch.ones(S, S, dtype=torch.bool, device=q.device).triu(1) if case["causal"] else None
+    heads, o, lse = max(1, (1 << 27) // S**2), [], []  # as many at a time as half a gigabyte of scores holds
+    for qh, kh, vh in zip(*(t.flatten(0, 1).split(heads) for t in (q, k, v)), strict=True):
         s = qh.float() @ kh.float().mT * D**-0.5
         if hidden is not None:
             s = s.masked_fill(hidden, float("-inf"))
-        parts.append((torch.softmax(s, -1).to(vh.dtype) @ vh, torch.logsumexp(s, -1)))
-    o, lse = (torch.cat(p) for p in zip(*parts, strict=True))
-    return o.view(q.shape), lse.view(q.shape[:3])
+        o.append(torch.softmax(s, -1).to(vh.dtype) @ vh)
+        lse.append(torch.logsumexp(s, -1))
+    o, lse = torch.cat(o).view(B, H, S, D), torch.cat(lse).view(B, H, S)
+    return {"q": q, "k": k, "v": v, "o": o, "lse": lse, "do": do, "causal": case["causal"]}
 
 
 CASES = {
