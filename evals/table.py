@@ -18,10 +18,18 @@ OWN = ("shipped", "tuned", "winner")
 def tables() -> str:
     """A Markdown table for every recorded session, in order of target."""
     sessions: dict[str, list[dict[str, Any]]] = {}
+    tried: dict[str, list[str]] = {}
     for row in rows():
         if row["what"] == "final":
-            sessions.setdefault(row["session"], []).append(row)
-    return "\n".join(_table(session) for session in sorted(sessions.values(), key=lambda s: str(s[0]["target"])))
+            sessions.setdefault(row["run"], []).append(row)
+        elif row["what"] == "verdict":
+            tried.setdefault(row["run"], []).append(_tried(row))
+    ordered = sorted(sessions.items(), key=lambda s: str(s[1][0]["target"]))
+    return "\n".join(f"{_table(session)}\nTried: {'; '.join(tried.get(run, []))}.\n" for run, session in ordered)
+
+
+def _tried(row: dict[str, Any]) -> str:
+    return f"{row['move']} {row['verdict']}" + (f" ({row['speedup']:.3f}x)" if row["speedup"] else "")
 
 
 def _table(session: list[dict[str, Any]]) -> str:
