@@ -103,7 +103,7 @@ def _go(
         chosen.admit(foreign=True)
     if gpu is not None:
         gpu.target = found
-    cpu = Judge(found, python, None, run.settings["sandbox"])
+    cpu = Judge(found, python, None, run.settings["sandbox"], device.key)
     ctx = Context(store, run, found, device, builder, gpu, model, cpu, emit)
     ctx.emit(
         "run.started",

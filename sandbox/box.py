@@ -39,6 +39,7 @@ _LIMITS = {
     resource.RLIMIT_NPROC: 4096,
     resource.RLIMIT_NOFILE: 4096,
     resource.RLIMIT_AS: 48 << 30,
+    resource.RLIMIT_CPU: 1800,  # ends even a process that nobody waits for any more
 }
 
 

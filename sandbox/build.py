@@ -147,6 +147,8 @@ class Builder:
         failures = []
         for entry in entries:
             label, config = _label(entry["configs"], entries)
+            while (case, label) in configs:  # launches of one kernel that differ in their arguments only
+                label += " again"
             if "error" in entry:
                 e = entry["error"]
                 failures.append(Failure(e["kind"], f"{e['type']}: {e['message']}", _line(e), case))
@@ -199,7 +201,7 @@ def _label(sites: dict[str, Any], entries: list[dict[str, Any]]) -> tuple[str, d
     if len(parts) == 1:
         ((name, config),) = parts.items()
         return words[name] or "as written", config
-    return "; ".join(f"{n}: {w}" for n, w in words.items()), {
+    return ", ".join(f"{n}: {w}" for n, w in words.items()), {
         f"{n}.{k}": v for n, c in parts.items() for k, v in c.items()
     }
 

@@ -17,9 +17,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     problem = box.problem_with("bubblewrap")
     for item in items:
-        if "gpu" in item.keywords and visible_gpu() is None:
+        if item.get_closest_marker("gpu") and visible_gpu() is None:
             item.add_marker(pytest.mark.skip(reason="no NVIDIA GPU is visible here"))
-        if "bwrap" in item.keywords and problem:
+        if item.get_closest_marker("bwrap") and problem:
             item.add_marker(pytest.mark.skip(reason=f"bubblewrap does not work here: {problem.splitlines()[0]}"))
 
 

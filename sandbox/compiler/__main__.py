@@ -73,7 +73,9 @@ def _compile(folder: Path, kernel: dict[str, Any], arch: int) -> None:
 def _reap(folder: Path, running: dict[int, tuple[dict[str, Any], float]]) -> None:
     pid, status = os.waitpid(-1, os.WNOHANG)
     if pid in running:
-        kernel, _ = running.pop(pid)
+        kernel, since = running.pop(pid)
+        if status == signal.SIGKILL and time.monotonic() - since < KERNEL_SECONDS:
+            os._exit(128 + signal.SIGKILL)  # somebody killed it: the whole process is started again
         if status:
             _answer(folder, kernel["key"], {"error": _failure(folder, kernel["key"], status)})
         return

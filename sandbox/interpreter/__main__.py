@@ -10,14 +10,28 @@ from pathlib import Path
 from typing import Any
 
 
+def _never(*_args: Any) -> Any:
+    raise RuntimeError("nothing is launched or loaded in the interpreter")
+
+
+def _blame(error: BaseException, candidate: Path) -> dict[str, Any]:
+    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(candidate)]
+    return {"error": f"{type(error).__name__}: {error}"[:2000], "line": lines[-1] if lines else None}
+
+
 def main(folder: Path) -> None:
     import torch
-    from pgo_agent.sandbox import target
+    from pgo_agent.sandbox import devices, target
     from pgo_agent.sandbox.interpreter import facade, tensors
+    from pgo_agent.sandbox.tracer import answers
+    from triton.runtime import driver
     from triton.runtime.autotuner import Autotuner
 
     request = json.loads((folder / "request.json").read_text())
     torch.set_num_threads(1)
+    device = devices.find(request["device"])
+    answers.patch_torch(device, answers.Refusals())
+    driver.set_active(answers.Driver(device, _never, _never))
     chosen = {"index": 0, "most": 1}
 
     def run(self: Autotuner, *args: Any, **kwargs: Any) -> Any:
@@ -35,9 +49,12 @@ def main(folder: Path) -> None:
     Autotuner.run = run
     candidate = folder / request["candidate"]
     results: dict[str, Any] = {}
-    with facade.OnCpu():
-        kernel = target.load(candidate, "pgo_candidate").kernel
-    for name, described in request["cases"].items():
+    try:
+        with facade.OnCpu():
+            kernel = target.load(candidate, "pgo_candidate").kernel
+    except (Exception, SystemExit) as e:
+        results = {name: [_blame(e, candidate)] for name in request["cases"]}
+    for name, described in request["cases"].items() if not results else ():
         chosen |= {"index": 0, "most": 1}
         results[name] = []
         while chosen["index"] < min(chosen["most"], request["configs"]):
@@ -49,10 +66,8 @@ def main(folder: Path) -> None:
                 label = f"{len(results)}-{chosen['index']}"
                 saved = tensors.save({str(i): o.contiguous() for i, o in enumerate(outs)}, folder / "out", label)
                 results[name].append({"outputs": saved})
-            except Exception as e:
-                lines = [f.lineno for f in traceback.extract_tb(e.__traceback__) if f.filename == str(candidate)]
-                message = f"{type(e).__name__}: {e}"[:2000]
-                results[name].append({"error": message, "line": lines[-1] if lines else None})
+            except (Exception, SystemExit) as e:
+                results[name].append(_blame(e, candidate))
             chosen["index"] += 1
     (folder / "out" / "result.json").write_text(json.dumps(results))
 

@@ -6,6 +6,9 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 CUDA = torch.device("cuda", 0)
+_UNWRITTEN = {
+    torch.empty, torch.empty_like, torch.empty_strided, torch.Tensor.new_empty, torch.Tensor.new_empty_strided,
+}  # fmt: skip
 
 
 class OnCpu(TorchFunctionMode):
@@ -23,7 +26,10 @@ class OnCpu(TorchFunctionMode):
             return 0
         if func is torch.Tensor.cuda:
             return args[0]
-        return func(*[_cpu(a) for a in args], **{k: _cpu(v) for k, v in (kwargs or {}).items()})
+        out = func(*[_cpu(a) for a in args], **{k: _cpu(v) for k, v in (kwargs or {}).items()})
+        if func in _UNWRITTEN and isinstance(out, torch.Tensor):
+            torch.empty(0, dtype=torch.uint8).set_(out.untyped_storage()).fill_(0xFF)  # NaN in every float type
+        return out
 
 
 def _cpu(a: Any) -> Any:

@@ -28,8 +28,8 @@ _INTEGERS = {
 }
 _TMA_TYPES = {8: 10, 9: 8, 10: 9}  # Triton's element type of a descriptor -> CUtensorMapDataType, where they differ
 _CLUSTER, _CLUSTER_POLICY, _COOPERATIVE, _PDL = 4, 5, 2, 6  # CUlaunchAttributeID
-_MAX_DYNAMIC_SHARED, _PREFER_SHARED = 8, 1
-_ALIGN = 128
+_MAX_DYNAMIC_SHARED, _NON_PORTABLE_CLUSTER, _PREFER_SHARED = 8, 14, 1
+_ALIGN, _PORTABLE_CLUSTER = 128, 8
 
 
 class CudaError(RuntimeError):
@@ -73,7 +73,10 @@ def _cuda() -> C.CDLL:
 
 def call(name: str, *args: Any) -> None:
     """Calls a driver function. Raises CudaError with the driver's name for what went wrong."""
-    code = getattr(_cuda(), name)(*args)
+    _succeed(name, getattr(_cuda(), name)(*args))
+
+
+def _succeed(name: str, code: int) -> None:
     if code:
         text = C.c_char_p()
         _cuda().cuGetErrorName(code, C.byref(text))
@@ -99,6 +102,8 @@ class LoadedKernel:
         if kernel.shared > 49152:
             call("cuFuncSetCacheConfig", self._function, _PREFER_SHARED)
             call("cuFuncSetAttribute", self._function, _MAX_DYNAMIC_SHARED, kernel.shared)
+        if kernel.num_ctas > _PORTABLE_CLUSTER:
+            call("cuFuncSetAttribute", self._function, _NON_PORTABLE_CLUSTER, 1)
         self._layout = cubin.parameter_sizes(image, kernel.name)
         self._attributes, self._count = _attributes(kernel)
 
@@ -130,9 +135,7 @@ class LoadedKernel:
         launch, reference, function = _cuda().cuLaunchKernelEx, C.byref(config), self._function
 
         def go(keep: object = (block, config, self)) -> None:
-            code = launch(reference, function, addresses, None)
-            if code:
-                raise CudaError(f"cuLaunchKernelEx: error {code}")
+            _succeed("cuLaunchKernelEx", launch(reference, function, addresses, None))
 
         return go
 
@@ -182,9 +185,14 @@ def _pack(kind: Any, arg: Any) -> list[bytes]:
     if kind in ("fp16", "fp32", "f32", "fp64"):
         return [struct.pack({"fp16": "e", "fp64": "d"}.get(kind, "f"), arg)]
     if kind.startswith("tensordesc") and isinstance(arg, TensorMap):
-        shape = [struct.pack("i", n) for n in arg.shape]
+        shape = [struct.pack("i", n) for n in _padded(arg)]
         return [encode(arg), *shape, *(struct.pack("q", s) for s in arg.strides)]
     raise ValueError(f"no parameter of type {kind}")
+
+
+def _padded(m: TensorMap) -> list[int]:
+    """The shape as the hardware counts it: two fp4 values of a padded descriptor take the room of two bytes."""
+    return [*m.shape[:-1], m.shape[-1] * (2 if m.meta["fp4_padded"] else 1)]
 
 
 def encode(m: TensorMap) -> bytes:
@@ -192,7 +200,7 @@ def encode(m: TensorMap) -> bytes:
     rank, width, block = len(m.shape), m.meta["elem_size"], m.meta["block_size"]
     if not (1 <= rank <= 5 and len(m.strides) == len(block) == rank):
         raise ValueError("a descriptor's rank")
-    shape = [*m.shape[:-1], m.shape[-1] * (2 if m.meta["fp4_padded"] else 1)]
+    shape = _padded(m)
     raw = C.create_string_buffer(192)
     at = (C.addressof(raw) + 63) & ~63
     dims = (C.c_uint64 * rank)(*reversed(shape))

@@ -36,7 +36,7 @@ class Expected:
 
     case: str
     seed: int
-    outputs: tuple[Any, ...]  # float64 tensors in host memory
+    outputs: tuple[Any, ...]  # float64 (integers: int64) tensors in host memory
     low: tuple[Error, ...]  # what the reference errs in its own precision
     floors: tuple[float, ...]
     dtypes: tuple[str, ...]
@@ -81,7 +81,7 @@ def expect(target: ModuleType, name: str, case: dict[str, Any], seed: int, devic
         raise TargetFault(f"{name}: reference() gives other shapes in float64", "make its shapes depend on shapes only")
     errors = tuple(compare(a, e) for a, e in zip(low, exact, strict=True))
     floors = tuple(_floor(a, e) for a, e in zip(low, exact, strict=True))
-    kept = tuple(e.to("cpu", torch.float64, copy=True) for e in exact)
+    kept = tuple(e.to("cpu", torch.float64 if e.is_floating_point() else torch.int64, copy=True) for e in exact)
     dtypes = tuple(str(a.dtype)[6:] for a in low)
     for tensor in (*exact, *low):
         tensor.zero_()  # freed memory may be handed to a candidate
@@ -112,7 +112,7 @@ def compare(x: Any, exact: Any) -> Error:
     for a, e in _chunks(x, exact):
         fine = torch.isfinite(a) & torch.isfinite(e)
         same = fine | (a == e) | (torch.isnan(a) & torch.isnan(e))
-        difference = torch.where(fine, (a - e).abs(), 0.0)
+        difference = torch.where(fine, (a - e).abs().double(), 0.0)
         worst = max(worst, float(difference.max()))
         total, finite, misplaced = (
             total + float(difference.sum()),
@@ -124,8 +124,9 @@ def compare(x: Any, exact: Any) -> Error:
 
 def _chunks(x: Any, exact: Any) -> Iterator[tuple[Any, Any]]:
     a, e = x.detach().reshape(-1), exact.reshape(-1)
+    wide = torch.float64 if a.is_floating_point() or e.is_floating_point() else torch.int64
     for i in range(0, a.numel(), CHUNK):
-        yield a[i : i + CHUNK].double(), e[i : i + CHUNK].to(a.device).double()
+        yield a[i : i + CHUNK].to(wide), e[i : i + CHUNK].to(a.device, wide)
 
 
 def _problem(i: int, error: Error, bound: tuple[float, float]) -> str:
@@ -157,12 +158,17 @@ def _upcast(inputs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _floor(low: Any, exact: Any) -> float:
+    """Twice the rounding that adding and subtracting 0.3 does to the reference in the output's type."""
     if not low.is_floating_point():
         return 0.0
+
+    def rounded(x: Any) -> Any:
+        return x.to(low.dtype).double()
+
     worst = 0.0
     for _, e in _chunks(low, exact):
-        rounded = ((e.to(low.dtype) + 0.3) - 0.3).double() - e.to(low.dtype).double()
-        worst = max(worst, float(torch.nan_to_num(rounded, 0.0, 0.0, 0.0).abs().max()))
+        moved = rounded(rounded(rounded(e) + 0.3) - 0.3) - rounded(e)
+        worst = max(worst, float(torch.nan_to_num(moved, 0.0, 0.0, 0.0).abs().max()))
     return 2 * worst
 
 

@@ -42,6 +42,7 @@ class CpuWorker:
             raise TargetFault(
                 f"{self.target.contract_path} cannot be imported: {type(e).__name__}: {e}", "mend it"
             ) from e
+        self.device = request["device"]
         self.box = box.choose(request["sandbox"], request["python"])
         return {"gpu": None, "torch": torch.__version__}
 
@@ -72,7 +73,7 @@ class CpuWorker:
         _, candidate = place(folder, self.target, source)
         (folder / "in").mkdir()
         described = {n: tensors.save(given, folder / "in", str(i)) for i, (n, (_, given)) in enumerate(cases.items())}
-        request = {"candidate": candidate, "cases": described, "configs": CONFIGS}
+        request = {"candidate": candidate, "cases": described, "configs": CONFIGS, "device": self.device}
         (folder / "request.json").write_text(json.dumps(request))
         ran = self.box.run("pgo_agent.sandbox.interpreter", folder, SECONDS, env={"TRITON_INTERPRET": "1"})
         if ran.timed_out:

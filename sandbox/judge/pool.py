@@ -19,7 +19,7 @@ from typing import Any
 
 from pgo_agent.sandbox import mounts
 from pgo_agent.sandbox.bundle.shelf import Shelf
-from pgo_agent.sandbox.errors import EnvironmentFault, TargetFault, UsageFault
+from pgo_agent.sandbox.errors import EnvironmentFault, Fault, TargetFault, UsageFault
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict, from_json
 from pgo_agent.sandbox.target import Target
 
@@ -42,6 +42,7 @@ class Judge:
     python: str = sys.executable
     gpu: str | None = "0"  # CUDA_VISIBLE_DEVICES of the process; None: the CPU judge
     sandbox: str = "auto"  # for the CPU judge's interpreter
+    device: str = "h200"  # what that interpreter says to launchers that ask
 
     def __post_init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -66,7 +67,7 @@ class Judge:
             stage = e.stage.split()[0] if e.stage else command
             if e.timed_out:
                 return Judged(Verdict.TIMEOUT, stage, f"did not end: stopped in '{e.stage}' at its deadline")
-            return Judged(Verdict.CRASHED, stage, e.detail[:600])
+            return Judged(Verdict.CRASHED, stage, e.detail[-600:])
 
     def close(self) -> None:
         self._end()
@@ -88,6 +89,8 @@ class Judge:
         }
         for secret in [k for k in env if k.endswith(("_KEY", "_TOKEN", "_SECRET"))]:
             del env[secret]
+        self._log.seek(0)
+        self._log.truncate()
         self._process = subprocess.Popen(
             command,
             env=env,
@@ -105,8 +108,12 @@ class Judge:
                     "python": self.python,
                     "contract": str(self.target.contract_path.resolve()),
                     "sandbox": self.sandbox,
+                    "device": self.device,
                 }
             )
+        except Fault:
+            self._end()
+            raise
         except Ended as e:
             raise EnvironmentFault(
                 f"the judge process did not start: {e.detail[-600:]}", "see `pgo-agent doctor`"

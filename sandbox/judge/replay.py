@@ -139,7 +139,7 @@ def match_inputs(plan: Plan, inputs: dict[str, Any]) -> None:
         raise BadBundle(f"the plan takes {sorted(plan.inputs)}, inputs() gave {sorted(inputs)}")
     for name, planned in plan.inputs.items():
         given = inputs[name]
-        fine = _same_tensor(planned, given, plan) if isinstance(given, torch.Tensor) else _plain(given) == planned
+        fine = _same_tensor(planned, given, plan) if isinstance(given, torch.Tensor) else _equal(_plain(given), planned)
         if not fine:
             raise BadBundle(f"input '{name}' is not what the plan was recorded for")
     shared: dict[int, int] = {}
@@ -154,6 +154,11 @@ def paired(plan: Plan, inputs: dict[str, Any]) -> Iterator[tuple[Tensor, Any]]:
         given = inputs[name]
         ours = given if isinstance(given, list | tuple) else (given,)
         yield from ((t, g) for t, g in zip(flat(planned), ours, strict=False) if isinstance(t, Tensor))
+
+
+def _equal(given: Any, planned: Any) -> bool:
+    both_nan = isinstance(given, float) and isinstance(planned, float) and given != given and planned != planned
+    return both_nan or given == planned
 
 
 def _same_tensor(planned: Any, given: Any, plan: Plan) -> bool:

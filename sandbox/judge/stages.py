@@ -110,7 +110,11 @@ def _unchanged(bench: Bench, replay: Replay, case: str, seed: int) -> bool:
 
 
 def _bits_equal(a: Any, b: Any) -> bool:
-    return bool(torch.equal(a.contiguous().view(torch.uint8), b.contiguous().view(torch.uint8)))
+    return bool(torch.equal(_bytes(a), _bytes(b)))
+
+
+def _bytes(t: Any) -> Any:
+    return t.contiguous().reshape(-1).view(torch.uint8)
 
 
 def _with(found: Comparison, problem: str) -> Comparison:

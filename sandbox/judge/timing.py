@@ -8,12 +8,14 @@ inputs of its own seed and buffers of its own. Instrumented builds never come he
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import torch
 from pgo_agent.sandbox.judge.replay import NAN, Replay
 
 WARMUP = 3  # launches of each side before the first round
+PIECE = 1 << 22  # words of a checksum taken at a time
 
 
 @dataclass
@@ -79,6 +81,20 @@ def checksum(outputs: Sequence[Any]) -> Any:
     for o in outputs:
         flat = o.contiguous().reshape(-1).view(torch.uint8)
         words = flat[: flat.numel() // 8 * 8].view(torch.int64)
-        half = words.numel() // 2
-        total = total * 31 + words.sum() + 7 * words[:half].sum() + flat[flat.numel() // 8 * 8 :].sum()
+        rest = flat[words.numel() * 8 :].to(torch.int64)
+        total = total * 31 + _weighted(words) + 7 * _weighted(rest)
     return total
+
+
+def _weighted(words: Any) -> Any:
+    """The sum of the words, each times an odd number of its own, modulo 2^64; a piece at a time, to save memory."""
+    total = torch.zeros((), dtype=torch.int64, device=words.device)
+    for i in range(0, words.numel(), PIECE):
+        piece = words[i : i + PIECE]
+        total = total * 0x9E3779B1 + (piece * _weights(piece.numel(), str(words.device))).sum()
+    return total
+
+
+@cache
+def _weights(count: int, device: str) -> Any:
+    return torch.arange(count, device=device, dtype=torch.int64) * 2 + 1

@@ -17,7 +17,7 @@ import torch
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.bundle import check
 from pgo_agent.sandbox.bundle.check import Bundle, Limits
-from pgo_agent.sandbox.errors import BadBundle, Fault
+from pgo_agent.sandbox.errors import BadBundle, Fault, TargetFault
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
 from pgo_agent.sandbox.judge import driver, stages, stats, timing
 from pgo_agent.sandbox.judge.stages import Bench, Inconsistent, Pick
@@ -42,7 +42,10 @@ class Worker:
         torch.backends.cudnn.allow_tf32 = False
         healthy(device)
         self.announce("import the target", 120.0)
-        module = target.load(Path(request["contract"]), "pgo_target")
+        try:
+            module = target.load(Path(request["contract"]), "pgo_target")
+        except Exception as e:
+            raise TargetFault(f"{request['contract']} cannot be imported: {type(e).__name__}: {e}", "mend it") from e
         cases = {f"{s}/{n}": p for s in ("CASES", "HELD_OUT") for n, p in getattr(module, s).items()}
         properties = torch.cuda.get_device_properties(device)
         known = devices.named(properties.name)

@@ -19,6 +19,7 @@ def main(folder: Path) -> None:
     try:
         answer = _answer(folder, request, full)
     except NeedsCubin:
+        os.environ["TRITON_CACHE_DIR"] += "-full"  # the first one holds builds that were stopped at TTGIR
         os.execv(sys.executable, [sys.executable, "-m", "pgo_agent.sandbox.tracer", str(folder), "--full"])
     partial = folder / "out" / "result.json.part"
     partial.write_text(json.dumps(answer))
@@ -31,7 +32,7 @@ def _answer(folder: Path, request: dict[str, Any], full: bool) -> dict[str, Any]
     try:
         session = Session(request["device"], folder / request["contract"], folder / request["candidate"], full)
         described = session.describe()
-    except Exception as e:
+    except (Exception, SystemExit) as e:
         return {"error": _blame(e, folder)}
     traced = {
         s: {n: session.trace(described["sets"][s][n], request["limit"]) for n in _names(request, described, s)}
@@ -54,7 +55,7 @@ def _names(request: dict[str, Any], described: dict[str, Any], kind: str) -> lis
     return known if wanted is None else [n for n in wanted if n in known]
 
 
-def _blame(error: Exception, folder: Path) -> dict[str, Any]:
+def _blame(error: BaseException, folder: Path) -> dict[str, Any]:
     import traceback
 
     own = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).parent.parent == folder]

@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 import triton.language as tl
-from pgo_agent.sandbox.tracer.standin import Addresses, Refusals
+from pgo_agent.sandbox.tracer.answers import Refusals
+from pgo_agent.sandbox.tracer.standin import Addresses
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -44,6 +45,7 @@ class Recorder(TorchDispatchMode):
         self.steps: list[dict[str, Any]] = []
         self._index: dict[int, int] = {}
         self._literals: dict[int, Any] = {}
+        self._changed: set[int] = set()  # storages of host tensors that an op wrote to
         self._keep: list[Any] = []
 
     # tensors and scalars ----------------------------------------------------------------------------------------------
@@ -72,16 +74,18 @@ class Recorder(TorchDispatchMode):
         }
 
     def _literal(self, t: Any) -> dict[str, Any]:
+        if t.untyped_storage()._cdata in self._changed:
+            self.refusals.refuse("a host tensor that was changed after it was made")
         with no_dispatch():
             values = self._literals[id(t)].flatten().tolist()
         if any(map(self.addresses.known, values)):
             self.refusals.refuse("a table of tensor addresses")
         return {"literal": [self.encode(v) for v in values], "size": list(t.shape), "dtype": str(t.dtype)[6:]}
 
-    def encode(self, a: Any) -> Any:
-        """A plan's form of an argument. Refuses what has none."""
+    def encode(self, a: Any, kind: str | None = None) -> Any:
+        """A plan's form of an argument. Refuses what has none. `kind`: what storages seen first are."""
         if isinstance(a, torch.Tensor):
-            return self.ref(a)
+            return self.ref(a, kind)
         if self.addresses.known(a):
             self.refusals.refuse("the address of a tensor used as a number")
         if a is None or isinstance(a, bool | int | str):
@@ -93,7 +97,7 @@ class Recorder(TorchDispatchMode):
         if isinstance(a, torch.device):
             return {"device": a.type}
         if isinstance(a, list | tuple):
-            return [self.encode(x) for x in a]
+            return [self.encode(x, kind) for x in a]
         if isinstance(a, tl.constexpr):
             return self.encode(a.value)
         if hasattr(a, "block_shape") and hasattr(a, "base"):
@@ -145,6 +149,8 @@ class Recorder(TorchDispatchMode):
             self._literals[id(out)] = args[0]
             self._keep.append(out)
             return
+        if func._schema.is_mutable:
+            self._changed |= {t.untyped_storage()._cdata for t in ins if t.device.type == "cpu"}
         if not any(t.device.type == "cuda" for t in ins + outs) or self._is_view(func, ins, outs):
             return
         if name in _ALLOCATIONS:

@@ -5,9 +5,8 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-import torch
 from pgo_agent.sandbox import devices, target
-from pgo_agent.sandbox.tracer import autotune, standin
+from pgo_agent.sandbox.tracer import answers, autotune, standin
 from pgo_agent.sandbox.tracer.capture import Capture
 from pgo_agent.sandbox.tracer.recorder import Recorder
 
@@ -18,7 +17,7 @@ class Session:
     """Installs the stand-in GPU in this process and records launchers on it."""
 
     def __init__(self, device: str, contract: Path, candidate: Path, full: bool) -> None:
-        self.refusals, self.addresses = standin.Refusals(), standin.Addresses()
+        self.refusals, self.addresses = answers.Refusals(), standin.Addresses()
         self.refusals.file = str(candidate)
         self.capture = Capture(full)
         self.recorder = Recorder(self.refusals, self.addresses)
@@ -68,7 +67,7 @@ class Session:
     def _entry(self, case: dict[str, Any]) -> dict[str, Any]:
         try:
             plan = self._plan(case)
-        except Exception as e:
+        except (Exception, SystemExit) as e:
             return {"error": self._blame(e), "configs": self._configs()}
         return {"plan": plan, "configs": self._configs()}
 
@@ -79,17 +78,15 @@ class Session:
     def _plan(self, case: dict[str, Any]) -> dict[str, Any]:
         rec = self.recorder
         rec.reset()
-        self.refusals.first = None
+        self.refusals.first = self.refusals.line = None
         self.sites.steps = rec.steps
         with self.mode:
             given = self.target.inputs(case, standin.Generator())
             with rec:
-                args = {
-                    n: rec.ref(a, "input") if isinstance(a, torch.Tensor) else rec.encode(a) for n, a in given.items()
-                }
+                args = {n: rec.encode(a, "input") for n, a in given.items()}
                 out = self.kernel(**given)
             if self.refusals.first:
-                raise standin.Refused(self.refusals.first)
+                raise answers.Refused(self.refusals.first)
             outs = [rec.ref(t) for t in (out if isinstance(out, list | tuple) else [out])]
         return {"inputs": args, "storages": rec.storages, "steps": rec.steps, "out": outs}
 
@@ -101,16 +98,16 @@ class Session:
             {"kernel": key, "grid": [int(g) for g in grid], "signature": signature, "args": values}
         )
 
-    def _blame(self, error: Exception) -> dict[str, Any]:
+    def _blame(self, error: BaseException) -> dict[str, Any]:
         """What went wrong, with the candidate's line, as plain values."""
         lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == self.refusals.file]
-        kind = "refused" if isinstance(error, standin.Refused) or self.refusals.first else "raised"
+        kind = "refused" if isinstance(error, answers.Refused) or self.refusals.first else "raised"
         text = self.refusals.first or str(error) or type(error).__name__
         return {
             "kind": kind,
             "type": type(error).__name__,
             "message": text[:4000],
-            "line": lines[-1] if lines else None,
+            "line": self.refusals.line or (lines[-1] if lines else None),
         }
 
 

@@ -206,15 +206,7 @@ def kill_once(child: bool, killed: list[int]) -> None:
 
 @pytest.mark.parametrize(
     "child",
-    [
-        False,
-        pytest.param(
-            True,
-            marks=pytest.mark.xfail(
-                strict=True, reason="a killed kernel's child is recorded as 'over 120 s', for ever"
-            ),
-        ),
-    ],
+    [False, True],
 )
 def test_a_compiler_that_somebody_kills_is_started_again(child: bool, product: Made, tmp_path: Path) -> None:
     killed: list[int] = []

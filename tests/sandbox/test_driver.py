@@ -194,7 +194,6 @@ def test_a_launch_that_the_driver_refuses_becomes_a_cudaerror(stub: Machine, job
     assert error is not None and error.startswith("CudaError: cuLaunchKernelEx") and "700" in error
 
 
-@pytest.mark.xfail(strict=True, reason="go() tells the number of the error only")
 def test_a_launch_that_the_driver_refuses_tells_the_name_of_the_error(stub: Machine, jobs: Jobs) -> None:
     (error,) = stub.run("ours.py", [jobs[ADD]], STUB_FAIL="cuLaunchKernelEx:700").errors
     assert "CUDA_ERROR_ILLEGAL_ADDRESS" in str(error)
@@ -242,7 +241,6 @@ def test_every_element_type_and_swizzle_is_encoded_as_triton_encodes_it(beside: 
         assert [c for c in ours if c["call"] == "encode"] == encoded
 
 
-@pytest.mark.xfail(strict=True, reason="num_ctas=16 passes the bundle's rules, but is not allowed before the launch")
 def test_a_cluster_of_sixteen_is_allowed_as_tritons_launcher_does(beside: Beside) -> None:
     ours, theirs = beside["wide"]
     assert ours == theirs

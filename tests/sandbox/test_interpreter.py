@@ -168,7 +168,6 @@ def test_a_nan_or_infinity_where_the_reference_has_none_is_a_problem(value: floa
 # known gaps -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.xfail(strict=True, reason="the facade answers torch.cuda and the driver of the machine, which has no GPU")
 @pytest.mark.parametrize(
     "question",
     [
@@ -176,7 +175,6 @@ def test_a_nan_or_infinity_where_the_reference_has_none_is_a_problem(value: floa
         "torch.cuda.get_device_capability()",
         "triton.runtime.driver.active.get_active_torch_device()",
         "torch.cuda.device(x.device).__enter__()",
-        "x.device.index == torch.device('cuda', 0).index and 1 // (x.device == torch.device('cuda', 0))",
     ],
 )
 def test_a_launcher_may_ask_about_its_device(question: str, addition: Judge) -> None:
@@ -184,7 +182,6 @@ def test_a_launcher_may_ask_about_its_device(question: str, addition: Judge) -> 
     assert found.verdict == Verdict.CHECKED, found.reason
 
 
-@pytest.mark.xfail(strict=True, reason="the interpreter's allocations are not poisoned: fresh pages are zero")
 def test_an_output_that_is_never_written_is_wrong_where_the_result_is_zero(tmp_path: Path) -> None:
     path = tmp_path / "add.py"
     cases = ADD.read_text().replace("dict(n=2048)", "dict(n=1 << 20)").replace(', "ragged": dict(n=1000)', "")

@@ -119,7 +119,6 @@ def test_booleans_must_be_exact() -> None:
     assert (problem(right, expected), problem(wrong, expected)) == ("", "output 0: max error 1 above 0")
 
 
-@pytest.mark.xfail(strict=True, reason="integers are compared as float64, which holds 53 bits")
 def test_long_integers_must_be_exact_too() -> None:
     expected = expect(lambda x: torch.full((8,), 1 << 53))
     assert problem(torch.full((8,), (1 << 53) + 1), expected) != ""
@@ -245,9 +244,6 @@ def test_a_seed_gives_the_same_inputs_every_time_and_another_seed_others() -> No
     assert not torch.equal(one, other)
 
 
-@pytest.mark.xfail(
-    strict=True, raises=NotImplementedError, reason="the floor adds in the output's type; fp8 has no add"
-)
 def test_an_output_in_fp8_can_be_judged() -> None:
     expected = expect(lambda x: x.to(torch.float8_e4m3fn))
     assert problem(low_precision(lambda x: x.to(torch.float8_e4m3fn)), expected) == ""

@@ -160,9 +160,6 @@ def test_a_target_that_raises_when_imported_is_the_targets_fault(judging: Callab
         check(judge)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the process of the failed start is kept: 'no target is open', an EnvironmentFault"
-)
 def test_asking_again_after_a_failed_import_tells_the_same_fault(judging: Callable[..., Judge]) -> None:
     judge = judging(QUICK + "raise RuntimeError('no such table')\n")
     with pytest.raises(TargetFault):

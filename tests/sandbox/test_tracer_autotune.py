@@ -213,14 +213,12 @@ def test_configurations_build_and_are_named_by_their_parameters(tmp_path_factory
     assert [c.config["BLOCK"] for c in built.choices["CASES/summed"]] == [256, 512]
 
 
-@pytest.mark.xfail(strict=True, reason="started over, the process meets its own stopped builds in Triton's cache")
 def test_two_autotuned_launches_give_a_sum_of_plans_not_a_product(tmp_path_factory: pytest.TempPathFactory) -> None:
     two = trace(tmp_path_factory.mktemp("two"), TWO)
     assert grids(two.entries("chained")) == [[16, 16], [8, 16], [4, 16], [16, 8], [16, 4]]
     assert grids(two.entries("again")) == [[16, 8], [8, 8], [4, 8], [16, 4], [16, 2]]
 
 
-@pytest.mark.xfail(strict=True, reason="as above; then labels hold a ';' that bundles refuse, or are the same twice")
 @pytest.mark.parametrize("case", ["chained", "again"])
 def test_every_plan_of_two_autotuned_launches_becomes_a_choice(case: str, two: Built) -> None:
     assert two.failures == ()

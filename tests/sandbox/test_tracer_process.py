@@ -64,7 +64,6 @@ def gluon(gluon_folder: Path) -> Built:
     return build(gluon_folder, GLUON)
 
 
-@pytest.mark.xfail(strict=True, reason="started over, the process meets its own stopped builds in Triton's cache")
 def test_a_launcher_that_reads_the_registers_of_a_kernel_gets_them(tmp_path_factory: pytest.TempPathFactory) -> None:
     (step,) = trace(tmp_path_factory.mktemp("registers"), REGISTERS).steps("registers")
     blocks, spills, _ = step["grid"]
@@ -72,7 +71,6 @@ def test_a_launcher_that_reads_the_registers_of_a_kernel_gets_them(tmp_path_fact
     assert spills == 1
 
 
-@pytest.mark.xfail(strict=True, reason="tensors in a list are not taken for inputs")
 def test_an_input_may_be_a_list_of_tensors(tmp_path_factory: pytest.TempPathFactory) -> None:
     traced = trace(tmp_path_factory.mktemp("listed"), LISTED)
     (step,) = traced.steps("gathered")

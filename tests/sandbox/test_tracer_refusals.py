@@ -176,7 +176,6 @@ def test_a_refusal_that_the_launcher_swallows_stands(case: str, traced: Traced) 
     assert error["message"].startswith(f"line {traced.line(case)}: ")
 
 
-@pytest.mark.xfail(strict=True, reason="the line of a swallowed refusal stands in the message only")
 def test_a_refusal_that_the_launcher_swallows_keeps_its_line(traced: Traced) -> None:
     assert traced.error("swallowed")["line"] == traced.line("swallowed")
 
