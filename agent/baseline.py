@@ -155,7 +155,6 @@ def known(
         return {"ms": found.ms, "how": "recorded", "problem": "", "finalist": found.finalist}
     kind, name = case.split("/", 1)
     launches = [s for s in manifest["plans"][case][label]["steps"] if "kernel" in s]
-    share = 1 / max(len(launches), 1)
     total = sum(
         static_rank.estimate(
             static,
@@ -163,11 +162,17 @@ def known(
             s["grid"][0] * s["grid"][1] * s["grid"][2],
             ctx.device,
             work[kind][name]["flops"] * share,
-            work[kind][name]["bytes"] * share,
+            work[kind][name]["bytes"] / len(launches),
         )
-        for s, static in zip(launches, statics, strict=True)
+        for s, static, share in zip(launches, statics, _shares(statics), strict=True)
     )
     return {"ms": total, "how": "estimate", "problem": ""}
+
+
+def _shares(statics: Sequence[Mapping[str, Any]]) -> list[float]:
+    """How the work is shared among launches, for an estimate: evenly by those with tensor loops, if there are any."""
+    weights = [1.0 if s["loop_flops"] else 0.0 for s in statics]
+    return [w / sum(weights) for w in weights] if any(weights) else [1 / len(statics)] * len(statics)
 
 
 def rate(ctx: Context, work: Mapping[str, int], ms: float) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """What the loop measures against: the kernel as shipped, or the last candidate that was accepted."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from pgo_agent.agent import moves
@@ -50,11 +51,18 @@ def best_known(ctx: Context) -> dict[str, moves.Best]:
     base, current = ctx.baseline(), name(ctx)
     if current == SHIPPED:
         statics = {p["plan_id"]: p["statics"] for p in base["points"]}
-        return {c: moves.Best(p["config"], statics[p["plan_id"]][0]) for c, p in base["tuned"].items()}
+        return {c: moves.Best(p["config"], main_static(statics[p["plan_id"]])) for c, p in base["tuned"].items()}
     candidate = ctx.store.candidate(ctx.run.id, current)
     labels, built = chosen(ctx, candidate), candidate.built or {}
     found = {c: next(o for o in built["choices"][c] if o["label"] == labels[c]) for c in base["cases"]}
-    return {c: moves.Best(o["config"], built["statics"][o["kernels"][0]]) for c, o in found.items()}
+    return {
+        c: moves.Best(o["config"], main_static([built["statics"][k] for k in o["kernels"]])) for c, o in found.items()
+    }
+
+
+def main_static(statics: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The static profile of the kernel that does the work: the one with most tensor flops, then most instructions."""
+    return max(statics, key=lambda s: (s["loop_flops"], s["sass"]["all"]))
 
 
 def known_configs(ctx: Context) -> list[Config]:

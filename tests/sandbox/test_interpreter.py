@@ -138,7 +138,7 @@ def interpret_for(folder: Path, source: str, seconds: float) -> Ran:
     _, candidate = boxed.place(folder, target.read(ADD), source)
     (folder / "in").mkdir()
     given = tensors.save({"x": torch.ones(64), "y": torch.ones(64)}, folder / "in", "0")
-    request = {"candidate": candidate, "cases": {"even": given}, "configs": 1}
+    request = {"candidate": candidate, "cases": {"even": given}, "configs": 1, "device": "h200"}
     (folder / "request.json").write_text(json.dumps(request))
     return box.choose().run("pgo_agent.sandbox.interpreter", folder, seconds, env={"TRITON_INTERPRET": "1"})
 
@@ -157,7 +157,7 @@ def test_a_nan_or_infinity_where_the_reference_has_none_is_a_problem(value: floa
     import torch
 
     exact, out = torch.zeros(8, dtype=torch.float64), torch.zeros(8)
-    expected = numerics.Expected("case", 0, (exact,), (numerics.Error(1.0, 1.0, 0),), (1.0,), ("float32",))
+    expected = numerics.Expected("case", 0, (exact,), (numerics.Error(1.0, 1.0, 0),), ((1.0, 1.0),), ("float32",))
     assert numerics.check([out], expected).problem == ""
     out[3] = value
     assert "1 elements are NaN or infinite" in numerics.check([out], expected).problem
