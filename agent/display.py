@@ -143,7 +143,9 @@ def _interval(x: list[float]) -> str:
 
 
 def _ranked(summary: dict[str, Any], run: str, out: Console) -> None:
-    table = Table(title="Best known configuration of each case", title_justify="left")
+    told = any(s["how"] == "recorded" for row in summary["cases"].values() for s in row.values())
+    origin = f" (rates without ~ were recorded on an {summary['device']})" if told else ""
+    table = Table(title=f"Best known configuration of each case{origin}", title_justify="left")
     for column in ("case", "as shipped", "rate", "best of the launch grid", "rate"):
         table.add_column(column, justify="right" if column == "rate" else "left")
     for case, row in summary["cases"].items():
