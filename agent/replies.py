@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from pgo_agent.agent.prompting import Block, blocks, hidden, kernel_part, mentioned, used_by
+from pgo_agent.agent.parts import Block, blocks, hidden, kernel_part, mentioned, used_by
 from pgo_agent.sandbox.target import CONTRACT, same_contract
 
 LONGEST, MOST_EDITS = 1_000_000, 100  # characters of a reply, edits in it

@@ -7,7 +7,6 @@ tracer (in its box) and the judge (for a file that the person at the machine all
 import ast
 import hashlib
 import importlib.util
-import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,17 +113,6 @@ def _check_names(target: Target) -> None:
         listed = "\n     ".join(REQUIRED[n] for n in missing)
         where = target.path if missing == ["kernel"] else target.contract_path
         raise TargetFault(f"{where} does not define: {', '.join(missing)}", f"add to the file:\n     {listed}")
-
-
-def kernel_part(source: str) -> str:
-    """What a proposer sees and may change: the text without reference, inputs, cases and tolerances."""
-    lines = re.split(r"(?<=\n)|(?<=\r)(?!\n)", source)
-    for node in ast.parse(source).body:
-        if of_contract(node):
-            first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
-            for i in range(first - 1, node.end_lineno or node.lineno):
-                lines[i] = ""
-    return "".join(lines).rstrip() + "\n"
 
 
 def same_contract(source: str, other: str) -> bool:

@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pgo_agent.agent import prompting, replies
 from pgo_agent.agent.context import Context
-from pgo_agent.agent.prompting import kernel_part
+from pgo_agent.agent.parts import kernel_part
 from pgo_agent.agent.replies import merge, parse
 from pgo_agent.agent.store import Store
 from pgo_agent.sandbox import box, devices, target
