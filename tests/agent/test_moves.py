@@ -1,0 +1,82 @@
+"""Source moves: they fire where they can prove that no value changes, and say why they do not elsewhere."""
+
+from pathlib import Path
+
+import pytest
+from pgo_agent.agent import moves
+from pgo_agent.agent.moves import carry
+from pgo_agent.agent.moves.base import Best, DoesNotApply
+from pgo_agent.sandbox import devices, target
+from pgo_agent.sandbox.gate.verdict import Verdict
+from pgo_agent.sandbox.judge.pool import Judge
+
+from tests.conftest import FA_FWD, ROOT
+
+LOOP = """
+import triton, triton.language as tl
+@triton.jit
+def k(q, kp, vp, acc, m, lo, hi, STEP: tl.constexpr):
+    for i in range(lo, hi, STEP):
+        s = tl.dot(q, tl.load(kp + i))
+        p = tl.math.exp2(s - m)
+        v = tl.load(vp + i)
+        acc = tl.dot(p.to(v.dtype), v, acc)
+    return acc
+"""
+
+
+def reason(source: str) -> str:
+    with pytest.raises(DoesNotApply) as caught:
+        carry.rewrite(source)
+    return str(caught.value)
+
+
+def test_the_second_dot_runs_after_the_next_first_dot() -> None:
+    lines = [line.strip() for line in carry.rewrite(LOOP).splitlines()]
+    inner = lines[lines.index("for i in range(lo + STEP, hi, STEP):") :]
+    first, second = inner.index("s = tl.dot(q, tl.load(kp + i))"), inner.index("acc = tl.dot(acc_waiting, v, acc)")
+    assert first < inner.index("v = tl.load(vp + i_before)") < second < inner.index("p = tl.math.exp2(s - m)")
+
+
+def test_an_empty_range_still_does_nothing() -> None:
+    assert "if lo < hi:" in carry.rewrite(LOOP)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("        v = tl.load", "        m = m + tl.sum(acc)\n        v = tl.load", "reads its accumulator"),
+        ("        v = tl.load(vp + i)\n", "        v = tl.load(vp + tl.sum(s))\n", "not loaded in the loop"),
+        ("v, acc)\n    return acc", "v, acc)\n    return acc + v", "used outside of the loop"),
+        ("range(lo, hi, STEP)", "range(lo, hi)", "without plain start, stop and step"),
+        ("range(lo, hi, STEP)", "tl.range(lo, hi, STEP, num_stages=2)", "without plain start, stop and step"),
+        ("acc = tl.dot(p.to(v.dtype), v, acc)", "acc += tl.dot(p.to(v.dtype), v)", "not a plain assignment"),
+        ("        p = tl.math", "        s = tl.dot(s, q)\n        p = tl.math", "3 dots"),
+        ("def k(", "def k(acc_waiting, ", "used outside of the loop"),
+    ],
+)  # fmt: skip
+def test_it_does_not_fire_where_it_cannot_prove_that_values_stay(old: str, new: str, why: str) -> None:
+    assert old in LOOP
+    assert why in reason(LOOP.replace(old, new))
+
+
+@pytest.mark.parametrize("name", ["gemm.py", "fa_bwd.py"])
+def test_on_kernels_of_another_form_it_says_why_not(name: str) -> None:
+    assert "dots, not two" in reason((ROOT / "kernels" / name).read_text())
+
+
+def test_a_rewritten_attention_kernel_is_right_on_all_small_cases() -> None:
+    judge = Judge(target.read(FA_FWD), gpu=None)
+    try:
+        found = judge.verdict("check", source=carry.rewrite(FA_FWD.read_text()))
+    finally:
+        judge.close()
+    assert found.verdict == Verdict.CHECKED, found.reason
+
+
+def test_a_move_for_another_architecture_is_listed_as_skipped(tmp_path: Path) -> None:
+    static = {"registers": 128, "shared": 65536, "pipeline_depth": 3, "sass": {"all": 1}, "loop_flops": 1}
+    best = {"CASES/x": Best({"BLOCK_M": 64, "num_warps": 4, "num_stages": 3}, static)}
+    found = list(moves.propose(FA_FWD.read_text(), best, [], devices.find("a100")))
+    assert moves.Skipped("carry the second dot", "not for sm_80") in found
+    assert all(p.kind == "launch" for p in found if isinstance(p, moves.Proposal))
