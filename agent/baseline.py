@@ -176,13 +176,9 @@ def _shares(statics: Sequence[Mapping[str, Any]]) -> list[float]:
 
 
 def rate(ctx: Context, work: Mapping[str, int], ms: float) -> dict[str, Any]:
-    """TFLOP/s, or GB/s where moving the bytes takes the device longer than the arithmetic."""
-    by_memory = work["bytes"] / (ctx.device.gbps * 1e9) > work["flops"] / (ctx.device.fp16_tflops * 1e12)
-    return (
-        {"rate": work["bytes"] / ms / 1e6, "unit": "GB/s"}
-        if by_memory
-        else {"rate": work["flops"] / ms / 1e9, "unit": "TFLOP/s"}
-    )
+    """The rate of a case's work on the run's device, with its unit."""
+    value, unit = ctx.device.rate(work["flops"], work["bytes"], ms)
+    return {"rate": value, "unit": unit}
 
 
 def _time(ctx: Context, points: list[Point], held_out: list[Point], own: set[str]) -> None:

@@ -44,7 +44,7 @@ def _table(session: list[dict[str, Any]]) -> str:
         cells = [_rate(sides.get(s)) for s in OWN]
         ratio = stats.ratio(sides["tuned"]["ms"], sides["winner"]["ms"]) if won else None
         pairs[case] = (sides["tuned"]["ms"], sides["winner"]["ms"]) if won else ([1.0], [1.0])
-        unit = _unit(sides["shipped"])
+        _, unit = _reached(sides["shipped"])
         lines.append(
             "| "
             + " | ".join(
@@ -68,17 +68,14 @@ def _said(i: stats.Interval | None) -> str:
     return f"{i.mid:.3f} [{i.low:.3f}, {i.high:.3f}]" if i else "-"
 
 
-def _unit(row: dict[str, Any]) -> str:
-    device = devices.named(row["environment"]["gpu"])
-    by_memory = device and row["bytes"] / (device.gbps * 1e9) > row["flops"] / (device.fp16_tflops * 1e12)
-    return "GB/s" if by_memory else "TFLOP/s"
+def _reached(row: dict[str, Any]) -> tuple[float, str]:
+    """Rate and unit of a row's median, by the device that it was measured on."""
+    device = next(d for d in devices.DEVICES.values() if d.name == row["environment"]["gpu"])
+    return device.rate(row["flops"], row["bytes"], statistics.median(row["ms"]))
 
 
 def _rate(row: dict[str, Any] | None) -> str:
-    if row is None:
-        return "-"
-    ms = statistics.median(row["ms"])
-    return f"{row['bytes'] / ms / 1e6:.0f}" if _unit(row) == "GB/s" else f"{row['flops'] / ms / 1e9:.0f}"
+    return "-" if row is None else f"{_reached(row)[0]:.0f}"
 
 
 def between(text: str, marker: str, content: Iterable[str] | str) -> str:

@@ -27,6 +27,12 @@ class Device:
     gbps: float  # device memory bandwidth, GB/s
     regs_sm: int = 65536  # 32-bit registers of one SM
 
+    def rate(self, flops: float, moved: float, ms: float) -> tuple[float, str]:
+        """What a launch of `ms` reaches: TFLOP/s, or GB/s where moving the bytes takes longer than the arithmetic."""
+        if moved / (self.gbps * 1e9) > flops / (self.fp16_tflops * 1e12):
+            return moved / ms / 1e6, "GB/s"
+        return flops / ms / 1e9, "TFLOP/s"
+
 
 DEVICES = {
     d.key: d

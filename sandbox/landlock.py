@@ -12,9 +12,10 @@ import struct
 import sys
 from pathlib import Path
 
+from pgo_agent.sandbox.mounts import NOBODY
+
 _CREATE, _ADD, _RESTRICT, _NO_NEW_PRIVS = 444, 445, 446, 38
 _EXECUTE, _READ_FILE, _READ_DIR = 1, 4, 8
-NOBODY = 65534
 _libc = ctypes.CDLL(None, use_errno=True)
 
 

@@ -40,10 +40,7 @@ def _rewritten(move: SourceMove, source: str, best: Mapping[str, Best], device: 
 def _with_neighbours(source: str, best: Mapping[str, Best]) -> str:
     """The rewritten file at the best known configurations and one that is a stage shallower."""
     found = sites(source)
-    configs: list[Config] = []
-    for b in best.values():
-        if b.config and b.config not in configs:
-            configs.append(b.config)
+    configs = [b.config for b in launch.distinct(best.values())]
     if not found or not found[0].autotuned or not configs:
         return source
     deepest = max(configs, key=lambda c: (c.get("num_stages", 3), c.get("num_warps", 4)))

@@ -71,7 +71,7 @@ def grid_sources(source: str, site: Site, points: Sequence[Config]) -> list[str]
 def propose(source: str, best: Mapping[str, Best], measured: Sequence[Config], device: Device) -> Iterator[Proposal]:
     """Launch proposals for a source. `best`: case -> its best configuration; `measured`: points known already."""
     for site in sites(source)[:1]:  # the launch that the tuned baseline varies
-        bases = _unique(best.values())
+        bases = distinct(best.values())
         if not bases:
             continue
         configs = [b.config for b in bases]
@@ -155,7 +155,8 @@ def _warps(b: Best, device: Device) -> Iterator[Step]:
             yield f"num_warps={n}", why, b.config | {"num_warps": n}
 
 
-def _unique(best: Iterable[Best]) -> list[Best]:
+def distinct(best: Iterable[Best]) -> list[Best]:
+    """The best configurations, each once, in order of first use."""
     found: list[Best] = []
     for b in best:
         if b.config and b.config not in [f.config for f in found]:
