@@ -51,13 +51,15 @@ def best_known(ctx: Context) -> dict[str, moves.Best]:
     base, current = ctx.baseline(), name(ctx)
     if current == SHIPPED:
         statics = {p["plan_id"]: p["statics"] for p in base["points"]}
-        return {c: moves.Best(p["config"], main_static(statics[p["plan_id"]])) for c, p in base["tuned"].items()}
+        return {c: _best(p["config"], statics[p["plan_id"]]) for c, p in base["tuned"].items()}
     candidate = ctx.store.candidate(ctx.run.id, current)
     labels, built = chosen(ctx, candidate), candidate.built or {}
     found = {c: next(o for o in built["choices"][c] if o["label"] == labels[c]) for c in base["cases"]}
-    return {
-        c: moves.Best(o["config"], main_static([built["statics"][k] for k in o["kernels"]])) for c, o in found.items()
-    }
+    return {c: _best(o["config"], [built["statics"][k] for k in o["kernels"]]) for c, o in found.items()}
+
+
+def _best(config: Config, statics: Sequence[dict[str, Any]]) -> moves.Best:
+    return moves.Best(config, main_static(statics), {s["name"]: s for s in statics})
 
 
 def main_static(statics: Sequence[dict[str, Any]]) -> dict[str, Any]:

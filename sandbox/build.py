@@ -120,9 +120,8 @@ class Builder:
         check.load(self.shelf.bundle(bundle), self.shelf.artefacts, limits_of(self.device))
         codes = {k: builds[k]["code_id"] for k in kept}
         choices = {case: _choices(case, labelled, configs, manifest, codes) for case, labelled in plans.items()}
-        return Built(
-            bundle, described, choices, {k: builds[k]["static"] for k in kept}, codes, tuple(failures), seconds
-        )
+        statics = {k: builds[k]["static"] | {"name": builds[k]["kernel"]["name"]} for k in kept}
+        return Built(bundle, described, choices, statics, codes, tuple(failures), seconds)
 
     def _kernels(self, parts: list[Traced]) -> tuple[dict[str, str], dict[str, bytes], dict[str, dict[str, Any]]]:
         """The tracer's keys -> ours, and TTGIR and options by our keys."""

@@ -4,10 +4,11 @@ A move that cannot prove its precondition raises DoesNotApply with the reason: i
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pgo_agent.agent.source import Config
+from pgo_agent.sandbox.devices import Device
 
 CARRIED = 3  # configurations that a candidate may carry
 
@@ -17,7 +18,8 @@ class Best:
     """The best known configuration of a case, and the static profile of what it builds."""
 
     config: Config
-    static: Mapping[str, Any]
+    static: Mapping[str, Any]  # of the kernel that does the work
+    profiles: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # kernel name -> static profile, of all
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,17 @@ class DoesNotApply(Exception):
 
 
 @dataclass(frozen=True)
+class Subject:
+    """What a source move works on: one launched kernel of a file, and what is known of its best build."""
+
+    source: str  # the whole file
+    kernel: str  # the jit function, by the name that is launched
+    device: Device
+    config: Config = field(default_factory=dict)  # its best known configuration; empty: unknown
+    static: Mapping[str, Any] = field(default_factory=dict)  # static profile of that build; empty: unknown
+
+
+@dataclass(frozen=True)
 class SourceMove:
     """A rewrite of Triton source that computes the same values."""
 
@@ -40,7 +53,8 @@ class SourceMove:
     symptom: str
     gain: str  # what was seen elsewhere, and where
     archs: Sequence[int]  # compute capabilities x 10 that it is for
-    rewrite: Callable[[str], str]  # raises DoesNotApply
+    rewrite: Callable[[Subject], str]  # gives the whole file anew; raises DoesNotApply
+    launch: Config = field(default_factory=dict)  # launch parameters that the rewrite needs
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import libcst as cst
 import libcst.matchers as m
-from pgo_agent.agent.moves.base import DoesNotApply, SourceMove
+from pgo_agent.agent.moves.base import DoesNotApply, SourceMove, Subject
+from pgo_agent.agent.moves.syntax import Rename, Statement, code, in_kernel, lines, names, reads, writes
 
 _RANGES = ("range", "tl.range")
-Statement = cst.BaseStatement
 
 
 @dataclass(frozen=True)
@@ -33,13 +33,13 @@ class Rotation:
     operands: tuple[cst.BaseExpression, cst.BaseExpression]
 
 
-def rewrite(source: str) -> str:
+def rewrite(subject: Subject) -> str:
     """Rotates every loop that has the form. Raises DoesNotApply when none has."""
     visitor = _Rotate()
-    changed = cst.parse_module(source).visit(visitor)
+    changed = in_kernel(subject.source, subject.kernel, lambda f: cst.ensure_type(f.visit(visitor), cst.FunctionDef))
     if not visitor.done:
         raise DoesNotApply(visitor.reasons[0] if visitor.reasons else "no loop with two dots in a row")
-    return changed.code
+    return changed
 
 
 class _Rotate(cst.CSTTransformer):
@@ -77,11 +77,11 @@ def _sort(loop: cst.For) -> Rotation:
         raise DoesNotApply(f"a loop with {len(dots)} dots, not two")
     accumulator, x, v = _accumulating(body[dots[1]])
     between = [s for i, s in enumerate(body) if i != dots[1]]
-    after_first = _tainted(between, _writes(body[dots[0]]))
-    rescale = [s for s in between if accumulator in _writes(s)]
-    index = [s for s in between if s not in after_first and _reads(s) <= _free(between) | {variable} and not _dot(s)]
-    loads = [s for s in between if _writes(s) & _names(v) and s not in after_first]
-    copies = [s for s in index if s not in loads and any(_writes(s) & _reads(u) for u in (*loads, *rescale))]
+    after_first = _tainted(between, writes(body[dots[0]]))
+    rescale = [s for s in between if accumulator in writes(s)]
+    index = [s for s in between if s not in after_first and reads(s) <= _free(between) | {variable} and not _dot(s)]
+    loads = [s for s in between if writes(s) & names(v) and s not in after_first]
+    copies = [s for s in index if s not in loads and any(writes(s) & reads(u) for u in (*loads, *rescale))]
     producers = [s for s in between if s not in rescale and s not in loads]
     at = producers.index(body[dots[0]]) + 1
     found = Rotation(
@@ -93,18 +93,18 @@ def _sort(loop: cst.For) -> Rotation:
 
 def _prove(r: Rotation, loads: list[Statement], copies: list[Statement]) -> None:
     """Raises DoesNotApply unless moving the second dot behind the next first dot changes no value."""
-    late = {r.accumulator}.union(*(_writes(s) for s in loads))
+    late = {r.accumulator}.union(*(writes(s) for s in loads))
     if not loads:
         raise DoesNotApply("the second dot's operand is not loaded in the loop")
-    if any(_reads(s) & late for s in (*r.first, *r.rest)):
+    if any(reads(s) & late for s in (*r.first, *r.rest)):
         raise DoesNotApply("the loop reads its accumulator before the second dot")
-    carried = set[str]().union(*(_reads(s) for s in r.rescale)) - {r.accumulator}
-    made = set[str]().union(*(_writes(s) for s in (*r.first, *r.rest)))
-    early = set[str]().union(*(_writes(s) for s in r.first)) - set[str]().union(*(_writes(s) for s in copies))
+    carried = set[str]().union(*(reads(s) for s in r.rescale)) - {r.accumulator}
+    made = set[str]().union(*(writes(s) for s in (*r.first, *r.rest)))
+    early = set[str]().union(*(writes(s) for s in r.first)) - set[str]().union(*(writes(s) for s in copies))
     if carried & early:
         raise DoesNotApply(f"{', '.join(sorted(carried & early))} is overwritten before the second dot would use it")
-    allowed = set[str]().union(*(_writes(s) for s in copies)) | {r.variable}
-    if any((_reads(s) & made) - allowed for s in loads):
+    allowed = set[str]().union(*(writes(s) for s in copies)) | {r.variable}
+    if any((reads(s) & made) - allowed for s in loads):
         raise DoesNotApply("what the second dot loads depends on the first dot")
     if any(_twice(name, [*r.first, *r.rest]) for name in allowed - {r.variable}):
         raise DoesNotApply("an index is assigned twice")
@@ -112,11 +112,11 @@ def _prove(r: Rotation, loads: list[Statement], copies: list[Statement]) -> None
 
 def _stay_inside(r: Rotation, functions: list[cst.FunctionDef], loop: cst.For) -> None:
     """What the rotated loop leaves in its helper names differs: nothing outside may look at them."""
-    own = {r.variable, *_own_names(r)}.union(*(_writes(s) for s in (*r.loads, *r.copies)))
+    own = {r.variable, *_own_names(r)}.union(*(writes(s) for s in (*r.loads, *r.copies)))
     if not functions:
         raise DoesNotApply("a loop outside of a function")
-    outside = _names(functions[-1].with_deep_changes(loop, body=cst.IndentedBlock([])))
-    if own & (outside - {r.variable}) or r.variable in _names(loop.iter):
+    outside = names(functions[-1].with_deep_changes(loop, body=cst.IndentedBlock([])))
+    if own & (outside - {r.variable}) or r.variable in names(loop.iter):
         raise DoesNotApply(f"{', '.join(sorted(own & outside))} is used outside of the loop")
 
 
@@ -125,12 +125,12 @@ def _own_names(r: Rotation) -> set[str]:
 
 
 def _twice(name: str, statements: list[Statement]) -> bool:
-    return sum(name in _writes(s) for s in statements) > 1
+    return sum(name in writes(s) for s in statements) > 1
 
 
 def _bounds(loop: cst.For) -> tuple[cst.BaseExpression, cst.BaseExpression, cst.BaseExpression]:
     call = loop.iter
-    if not isinstance(call, cst.Call) or cst.Module([]).code_for_node(call.func) not in _RANGES or loop.orelse:
+    if not isinstance(call, cst.Call) or code(call.func) not in _RANGES or loop.orelse:
         raise DoesNotApply("a loop that is not over a range")
     if not isinstance(loop.target, cst.Name) or any(a.keyword or a.star for a in call.args) or len(call.args) != 3:
         raise DoesNotApply("a range without plain start, stop and step")
@@ -155,107 +155,58 @@ def _accumulating(s: Statement) -> tuple[str, cst.BaseExpression, cst.BaseExpres
     return name, args[0].value, args[1].value
 
 
-def _names(node: cst.CSTNode) -> set[str]:
-    """Variables that an expression mentions: no attribute names, no keywords of calls."""
-    attributes = [cst.ensure_type(n, cst.Attribute).attr for n in m.findall(node, m.Attribute())]
-    keywords = [cst.ensure_type(a, cst.Arg).keyword for a in m.findall(node, m.Arg())]
-    skipped = {id(n) for n in (*attributes, *keywords)}
-    return {n.value for n in m.findall(node, m.Name()) if id(n) not in skipped}  # type: ignore[attr-defined]
-
-
-def _writes(s: cst.CSTNode) -> set[str]:
-    found = set[str]()
-    for a in m.findall(s, m.Assign()):
-        found |= set[str]().union(*(_names(t.target) for t in a.targets))  # type: ignore[attr-defined]
-    for a in m.findall(s, m.AugAssign() | m.AnnAssign()):
-        found |= _names(a.target)  # type: ignore[attr-defined]
-    return found
-
-
-def _reads(s: cst.CSTNode) -> set[str]:
-    """Names whose value from before the statement may matter to it."""
-    read = set[str]()
-    for a in m.findall(s, m.Assign()):
-        read |= _names(a.value)  # type: ignore[attr-defined]
-    for a in m.findall(s, m.AugAssign()):
-        read |= _names(a)
-    for branch in m.findall(s, m.If()):
-        read |= _names(branch.test)  # type: ignore[attr-defined]
-    for line in m.findall(s, m.Expr()):
-        read |= _names(line)
-    return read
-
-
 def _free(body: list[Statement]) -> set[str]:
     """Names that the body reads and never assigns: they do not change from iteration to iteration."""
-    return set[str]().union(*(_reads(s) for s in body)) - set[str]().union(*(_writes(s) for s in body))
+    return set[str]().union(*(reads(s) for s in body)) - set[str]().union(*(writes(s) for s in body))
 
 
 def _tainted(body: list[Statement], seeds: set[str]) -> list[Statement]:
     """Statements that depend on the seeds, within an iteration or from one to the next."""
     tainted, grown = set(seeds), True
     while grown:
-        fresh = set[str]().union(*(_writes(s) for s in body if _reads(s) & tainted)) - tainted
+        fresh = set[str]().union(*(writes(s) for s in body if reads(s) & tainted)) - tainted
         tainted, grown = tainted | fresh, bool(fresh)
-    return [s for s in body if _writes(s) & tainted]
+    return [s for s in body if writes(s) & tainted]
 
 
 # rewriting ------------------------------------------------------------------------------------------------------------
 
 
-class _Rename(cst.CSTTransformer):
-    def __init__(self, names: dict[str, str]) -> None:
-        self.names = names
-
-    def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.Attribute:
-        return updated_node.with_changes(attr=original_node.attr)
-
-    def leave_Arg(self, original_node: cst.Arg, updated_node: cst.Arg) -> cst.Arg:
-        return updated_node.with_changes(keyword=original_node.keyword)
-
-    def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.Name:
-        return updated_node.with_changes(value=self.names.get(original_node.value, original_node.value))
-
-
 def _rotated(r: Rotation) -> cst.If:
-    low, high, step = (cst.Module([]).code_for_node(e) for e in (r.low, r.high, r.step))
+    low, high, step = (code(e) for e in (r.low, r.high, r.step))
     waiting = f"{r.accumulator}_waiting"
-    x = cst.Module([]).code_for_node(r.operands[0])
-    produce = [*r.first, *r.rest, *r.loads, *_lines(f"{waiting} = {x}")]
+    x = code(r.operands[0])
+    produce = [*r.first, *r.rest, *r.loads, *lines(f"{waiting} = {x}")]
     inner = [*r.first, *_second(r, f"{r.variable}_before", f"{r.variable} - {step}", waiting), *r.rest]
     loop = cst.For(
         target=cst.Name(r.variable),
         iter=cst.parse_expression(f"range({low} + {step}, {high}, {step})"),
-        body=cst.IndentedBlock([*inner, *r.loads, *_lines(f"{waiting} = {x}")]),
+        body=cst.IndentedBlock([*inner, *r.loads, *lines(f"{waiting} = {x}")]),
     )
     last = f"{low} + (tl.cdiv({high} - ({low}), {step}) - 1) * {step}"
-    body = [*_lines(f"{r.variable} = {low}"), *produce, loop, *_second(r, f"{r.variable}_last", last, waiting)]
+    body = [*lines(f"{r.variable} = {low}"), *produce, loop, *_second(r, f"{r.variable}_last", last, waiting)]
     return cst.If(test=cst.parse_expression(f"{low} < {high}"), body=cst.IndentedBlock(body))
 
 
 def _second(r: Rotation, name: str, value: str, waiting: str) -> list[Statement]:
     """The second dot of the iteration whose loop variable is `value`."""
     suffix = name.removeprefix(r.variable)
-    renamed = {r.variable: name} | {w: w + suffix for s in r.copies for w in _writes(s)}
+    renamed = {r.variable: name} | {w: w + suffix for s in r.copies for w in writes(s)}
     moved = [_renamed(s, renamed) for s in (*r.copies, *r.loads)]
-    v = cst.Module([]).code_for_node(r.operands[1])
+    v = code(r.operands[1])
     return [
-        *_lines(f"{name} = {value}"),
+        *lines(f"{name} = {value}"),
         *moved,
         *r.rescale,
-        *_lines(f"{r.accumulator} = tl.dot({waiting}, {v}, {r.accumulator})"),
+        *lines(f"{r.accumulator} = tl.dot({waiting}, {v}, {r.accumulator})"),
     ]
 
 
 def _renamed(s: Statement, names: dict[str, str]) -> Statement:
-    changed = s.visit(_Rename(names))
+    changed = s.visit(Rename(names))
     if not isinstance(changed, cst.BaseStatement):
         raise TypeError("a renamed statement is a statement")
     return changed
-
-
-def _lines(text: str) -> list[Statement]:
-    return [cst.ensure_type(cst.parse_statement(text), cst.SimpleStatementLine)]
 
 
 MOVE = SourceMove(

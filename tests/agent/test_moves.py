@@ -5,13 +5,14 @@ from pathlib import Path
 import pytest
 from pgo_agent.agent import moves
 from pgo_agent.agent.moves import carry
-from pgo_agent.agent.moves.base import Best, DoesNotApply
+from pgo_agent.agent.moves.base import Best, DoesNotApply, Subject
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.judge.pool import Judge
 
 from tests.conftest import FA_FWD, ROOT
 
+H200 = devices.find("h200")
 LOOP = """
 import triton, triton.language as tl
 @triton.jit
@@ -25,21 +26,21 @@ def k(q, kp, vp, acc, m, lo, hi, STEP: tl.constexpr):
 """
 
 
-def reason(source: str) -> str:
+def reason(source: str, kernel: str = "k") -> str:
     with pytest.raises(DoesNotApply) as caught:
-        carry.rewrite(source)
+        carry.rewrite(Subject(source, kernel, H200))
     return str(caught.value)
 
 
 def test_the_second_dot_runs_after_the_next_first_dot() -> None:
-    lines = [line.strip() for line in carry.rewrite(LOOP).splitlines()]
+    lines = [line.strip() for line in carry.rewrite(Subject(LOOP, "k", H200)).splitlines()]
     inner = lines[lines.index("for i in range(lo + STEP, hi, STEP):") :]
     first, second = inner.index("s = tl.dot(q, tl.load(kp + i))"), inner.index("acc = tl.dot(acc_waiting, v, acc)")
     assert first < inner.index("v = tl.load(vp + i_before)") < second < inner.index("p = tl.math.exp2(s - m)")
 
 
 def test_an_empty_range_still_does_nothing() -> None:
-    assert "if lo < hi:" in carry.rewrite(LOOP)
+    assert "if lo < hi:" in carry.rewrite(Subject(LOOP, "k", H200))
 
 
 @pytest.mark.parametrize(
@@ -62,13 +63,13 @@ def test_it_does_not_fire_where_it_cannot_prove_that_values_stay(old: str, new: 
 
 @pytest.mark.parametrize("name", ["gemm.py", "fa_bwd.py"])
 def test_on_kernels_of_another_form_it_says_why_not(name: str) -> None:
-    assert "dots, not two" in reason((ROOT / "kernels" / name).read_text())
+    assert "dots, not two" in reason((ROOT / "kernels" / name).read_text(), f"_{name[:-3]}")
 
 
 def test_a_rewritten_attention_kernel_is_right_on_all_small_cases() -> None:
     judge = Judge(target.read(FA_FWD), gpu=None)
     try:
-        found = judge.verdict("check", source=carry.rewrite(FA_FWD.read_text()))
+        found = judge.verdict("check", source=carry.rewrite(Subject(FA_FWD.read_text(), "_fa_fwd", H200)))
     finally:
         judge.close()
     assert found.verdict == Verdict.CHECKED, found.reason
