@@ -5,12 +5,14 @@ knows what a name means.
 """
 
 from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 import libcst as cst
 import libcst.matchers as m
 from pgo_agent.agent.moves.base import DoesNotApply
 
 Statement = cst.BaseStatement
+Node = TypeVar("Node", bound=cst.CSTNode)
 _EMPTY = cst.Module([])
 
 
@@ -76,6 +78,14 @@ class Rename(cst.CSTTransformer):
 
     def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.Name:
         return updated_node.with_changes(value=self.named.get(original_node.value, original_node.value))
+
+
+def visited(node: Node, transformer: cst.CSTTransformer) -> Node:
+    """The node after a transformer that neither removes it nor puts several in its place."""
+    done = node.visit(transformer)
+    if not isinstance(done, cst.CSTNode):
+        raise TypeError(f"{type(transformer).__name__} does not leave one node")
+    return done
 
 
 def fresh(wanted: str, taken: Iterable[str]) -> str:
