@@ -11,6 +11,23 @@ from pgo_agent.agent.moves.base import DoesNotApply
 from pgo_agent.agent.moves.syntax import change, code, expression, functions, lines, names
 
 
+def used_globals(module: cst.Module) -> set[str]:
+    """Names that the file's imports bind."""
+    found = set[str]()
+    for node in m.findall(module, m.Import() | m.ImportFrom()):
+        listed = getattr(node, "names", ())
+        for alias in listed if not isinstance(listed, cst.ImportStar) else ():
+            found.add(code(alias.asname.name if alias.asname else alias.name).split(".")[0])
+    return found
+
+
+def append_parameters(function: cst.FunctionDef, added: Sequence[str]) -> cst.FunctionDef:
+    """The kernel with more parameters at its end: numbers that a launch passes by name."""
+    changed = add_parameters(function, added) if added else function
+    plain = [p.with_changes(annotation=None) if p.name.value in added else p for p in changed.params.params]
+    return changed.with_changes(params=changed.params.with_changes(params=plain))
+
+
 def add_parameters(function: cst.FunctionDef, added: Sequence[str]) -> cst.FunctionDef:
     """The kernel with more `tl.constexpr` parameters at its end."""
     given = list(function.params.params)

@@ -1,0 +1,132 @@
+"""The persistent grid: every tile of the old grid is computed once, by the same code, whatever the number of programs.
+
+The kernels are small and their grids larger than the 132 programs that the interpreter's H200 is given.
+"""
+
+from pathlib import Path
+
+import pytest
+import torch
+from pgo_agent.agent.moves import persistent
+from pgo_agent.agent.moves.base import DoesNotApply, Subject
+from pgo_agent.sandbox import devices, target
+from pgo_agent.sandbox.gate.verdict import Verdict
+from pgo_agent.sandbox.judge.pool import Judge
+
+from tests.agent.composing import HEADER, outputs, same_bits, taken
+from tests.conftest import ROOT
+
+H200 = devices.find("h200")
+SCALE = f"""{HEADER}
+
+@triton.jit
+def _scale(X, Y, N, ROWS, BLOCK: tl.constexpr):
+    row = tl.program_id(1)
+    X += row * N
+    Y += row * N
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < N
+    tl.store(Y + at, tl.load(X + at, mask=inside) * (row + 1), mask=inside)
+
+
+def kernel(x):
+    rows, N = x.shape
+    y = torch.empty_like(x)
+    grid = lambda meta: (triton.cdiv(N, meta["BLOCK"]), rows)  # noqa: E731
+    _scale[grid](x, y, N, rows, BLOCK=16)
+    return y
+"""
+SWIGLU = (
+    taken("liger_kernel.ops.swiglu", "silu", "_swiglu_forward_kernel")
+    + """
+
+def kernel(a, b):
+    c = torch.empty_like(a)
+    rows, columns = a.shape
+    _swiglu_forward_kernel[(rows,)](a, b, c, c.stride(-2), 1.0, n_cols=columns, BLOCK_SIZE=64)
+    return c
+"""
+)
+
+
+def rewritten(source: str, kernel: str, **config: int) -> str:
+    return persistent.rewrite(Subject(source, kernel, H200, config))
+
+
+def reason(source: str, kernel: str = "_scale") -> str:
+    with pytest.raises(DoesNotApply) as caught:
+        rewritten(source, kernel)
+    return str(caught.value)
+
+
+def test_a_grid_of_two_dimensions_is_covered_tile_by_tile() -> None:
+    calls = [{"x": torch.randn(rows, n)} for rows, n in ((40, 100), (3, 1000), (1, 5))]
+    assert same_bits(outputs(SCALE, *calls), outputs(rewritten(SCALE, "_scale"), *calls))
+
+
+def test_pointers_that_a_tile_moves_start_anew_with_each_tile() -> None:
+    text = rewritten(SCALE, "_scale")
+    assert "X_tile = X\n" in text and "X_tile += row * N" in text and "X += row * N" not in text
+
+
+def test_the_grid_is_limited_to_what_the_device_holds_and_its_old_name_goes() -> None:
+    text = rewritten(SCALE, "_scale")
+    assert 'min(triton.cdiv(N, meta["BLOCK"]) * rows, programs)' in text
+    assert "grid = lambda" not in text and "_scale[persistent](" in text
+
+
+def test_a_size_that_only_the_host_knows_is_passed_on() -> None:
+    source = SCALE.replace("N, ROWS, BLOCK", "N, BLOCK").replace("N, rows, BLOCK", "N, BLOCK")
+    text = rewritten(source, "_scale")
+    assert "BLOCKS_1=rows" in text and "BLOCKS_1):" in text.replace(",\n", "")
+    calls = [{"x": torch.randn(40, 100)}]
+    assert same_bits(outputs(source, *calls), outputs(text, *calls))
+
+
+def test_a_kernel_that_it_has_never_seen_keeps_its_bits() -> None:
+    text = rewritten(SWIGLU, "_swiglu_forward_kernel")
+    calls = [{"a": torch.randn(rows, 50), "b": torch.randn(rows, 50)} for rows in (300, 1)]
+    assert same_bits(outputs(SWIGLU, *calls), outputs(text, *calls))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("    inside = at", "    if row > 3:\n        return\n    inside = at", "return early"),
+        ("    inside = at", "    tl.atomic_cas(Y, 0, 1)\n    inside = at", "wait for one another (atomic_cas)"),
+        ("row = tl.program_id(1)", "row = tl.program_id(1) % tl.num_programs(1)", "counts its programs already"),
+        ("_scale[grid](x", "_scale[pick(grid)](x", "not a tuple: pick(grid)"),
+        ('meta["BLOCK"]), rows)', 'meta["BLOCK"] + len(x)), rows)', "depends on len"),
+        ('meta["BLOCK"]), rows)', 'meta["WIDTH"]), rows)', "asks for meta[\"WIDTH\"]"),
+        ("    grid = lambda", "    grid = None\n    grid = lambda", "not assigned once"),
+        ("    return y\n", "    _scale[grid](y, x, N, rows, BLOCK=16)\n    return y\n", "2 launches"),
+        ("tl.program_id(0) * BLOCK", "tl.program_id(axis=0) * tl.program_id(BLOCK - 16)", "by a number"),
+        ("import torch\n", "import torch as t\n", "does not import torch"),
+    ],
+)  # fmt: skip
+def test_it_does_not_fire_where_it_cannot_tell_a_tile_from_another(old: str, new: str, why: str) -> None:
+    assert old in SCALE
+    assert why in reason(SCALE.replace(old, new))
+
+
+def test_a_helper_that_asks_for_the_program_itself_is_not_followed() -> None:
+    helper = "@triton.jit\ndef place():\n    return tl.program_id(1)\n\n\n@triton.jit\ndef _scale("
+    source = SCALE.replace("@triton.jit\ndef _scale(", helper).replace("row = tl.program_id(1)", "row = place()")
+    assert "helper place" in reason(source)
+
+
+@pytest.mark.parametrize(
+    ("name", "kernel", "config"),
+    [
+        ("gemm", "_gemm", ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M")),
+        ("fa_bwd", "_fa_bwd", ("BLOCK", "STEP")),
+    ],
+)
+def test_shipped_kernels_are_right_on_all_small_cases(name: str, kernel: str, config: tuple[str, ...]) -> None:
+    path: Path = ROOT / "kernels" / f"{name}.py"
+    judge = Judge(target.read(path), gpu=None)
+    try:
+        found = judge.verdict("check", source=rewritten(path.read_text(), kernel, **dict.fromkeys(config, 64)))
+    finally:
+        judge.close()
+    assert found.verdict == Verdict.CHECKED, found.reason
