@@ -2,14 +2,21 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+TRITON_3_9 := .venv-triton-3.9
 
-.PHONY: optimize test lint bench clean
+.PHONY: optimize test test-triton-3.9 kills lint bench clean
 
 optimize: $(VENV)/ready  ## run the main job on the embedded default; ends well whether or not there is something to gain
 	$(BIN)/pgo-agent optimize kernels/fa_fwd.py; code=$$?; test $$code -le 1
 
 test: $(VENV)/ready lint  ## style, types and the whole suite
 	$(BIN)/python -m pytest -n 2 --dist worksteal -q
+
+test-triton-3.9: $(VENV)/ready $(TRITON_3_9)/ready  ## every shipped kernel traced and compiled by Triton 3.9
+	TRITON_39_PYTHON=$(TRITON_3_9)/bin/python $(BIN)/python -m pytest -m triton39 -q
+
+kills: $(VENV)/ready  ## a hundred processes killed at random moments, and records cut off at random lengths
+	KILLS=100 $(BIN)/python -m pytest -q tests/agent/test_breaking.py tests/agent/test_torn.py -k "hundred or transactions"
 
 lint: $(VENV)/ready build/types/pgo_agent
 	$(BIN)/ruff check .
@@ -23,10 +30,18 @@ $(VENV)/ready: pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
 	touch $@
 
+# Triton 3.9 beside the pinned one: only tracer, compiler and judge run in it.
+$(TRITON_3_9)/ready: constraints.txt
+	$(PYTHON) -m venv $(TRITON_3_9)
+	sed '/^triton==/d' constraints.txt > $(TRITON_3_9)/constraints.txt
+	$(TRITON_3_9)/bin/pip install --quiet --disable-pip-version-check --constraint $(TRITON_3_9)/constraints.txt \
+		torch triton==3.9.0 numpy
+	touch $@
+
 # A link that lets type checkers and editors see the folders under the names they are installed by.
 build/types/pgo_agent:
 	mkdir -p build/types
 	ln -sfn ../.. $@
 
 clean:
-	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(TRITON_3_9) build .mypy_cache .ruff_cache .pytest_cache

@@ -1,11 +1,13 @@
 """`apply`: writes an accepted candidate into the user's file, or onto a git branch, with its evidence.
 
 Only the kernel part can differ: a candidate whose contract statements are not the file's own is refused. The file is
-replaced in one step, its old text kept beside it; nothing happens when the file is not the one that the run was about.
+replaced in one step, its old text kept beside it; nothing happens when the file is not the one that the run was about,
+or stands in a merge that is not resolved.
 """
 
 import difflib
 import os
+import re
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +15,15 @@ from pathlib import Path
 from pgo_agent.agent.store import Candidate, Run, Store
 from pgo_agent.sandbox import target
 from pgo_agent.sandbox.errors import EnvironmentFault, TargetMoved, UsageFault
+
+_MARKERS = re.compile(r"^(<{7}|>{7}) ", re.M)
+_UNDER_WAY = {  # a file of git's -> what is going on while it is there
+    "MERGE_HEAD": "merge",
+    "rebase-merge": "rebase",
+    "rebase-apply": "rebase",
+    "CHERRY_PICK_HEAD": "cherry-pick",
+    "REVERT_HEAD": "revert",
+}
 
 
 @dataclass(frozen=True)
@@ -41,7 +52,7 @@ def plan(store: Store, name: str, candidate: str | None) -> Change:
         raise UsageFault(f"candidate {chosen.id} is {chosen.verdict or 'not judged'}, not accepted",
                          "only what was checked and measured on a GPU is applied")  # fmt: skip
     path = Path(run.target)
-    found = target.read(path)
+    found = _settled(path)
     if found.digest != run.digest:
         raise TargetMoved(f"{path} changed since run {run.id} began", "start a new run on it, or restore the file")
     if not target.same_contract(chosen.source, found.source):
@@ -71,6 +82,7 @@ def write(change: Change) -> Path:
 def branch(change: Change, name: str) -> str:
     """Makes a git branch with one commit that holds the change; the work tree stays as it is. Gives the commit."""
     top = Path(_git(change.path.parent, "rev-parse", "--show-toplevel"))
+    _nothing_under_way(top)
     inside = change.path.resolve().relative_to(top.resolve())
     if _git(top, "status", "--porcelain", "--", str(inside)):
         raise UsageFault(
@@ -78,7 +90,7 @@ def branch(change: Change, name: str) -> str:
         )
     blob = _git(top, "hash-object", "-w", "--stdin", text=change.new)
     mode = _git(top, "ls-files", "--stage", "--", str(inside)).split()[0]
-    index = {"GIT_INDEX_FILE": str(top / ".git" / f"pgo-agent-{os.getpid()}.index")}
+    index = {"GIT_INDEX_FILE": _git(top, "rev-parse", "--absolute-git-dir") + f"/pgo-agent-{os.getpid()}.index"}
     try:
         _git(top, "read-tree", "HEAD", env=index)
         _git(top, "update-index", "--cacheinfo", f"{mode},{blob},{inside}", env=index)
@@ -86,8 +98,37 @@ def branch(change: Change, name: str) -> str:
     finally:
         Path(index["GIT_INDEX_FILE"]).unlink(missing_ok=True)
     commit = _git(top, "commit-tree", tree, "-p", "HEAD", "-F", "-", text=change.message)
-    _git(top, "branch", name, commit)
+    _git(top, "branch", "--", name, commit)
     return commit
+
+
+def _settled(path: Path) -> target.Target:
+    """The target as it stands. Raises UsageFault when it is in the middle of a merge."""
+    resolve = "resolve the conflict and `git add` the file, or abort the merge; then apply again"
+    if _unmerged(path):
+        raise UsageFault(f"git says that {path} is not merged yet", resolve)
+    try:
+        return target.read(path)
+    except UsageFault:
+        if _MARKERS.search(target.text(path)):
+            raise UsageFault(f"{path} holds the markers of a merge conflict (<<<<<<<)", resolve) from None
+        raise
+
+
+def _unmerged(path: Path) -> bool:
+    try:
+        return bool(_git(path.parent, "ls-files", "--unmerged", "--", path.name))
+    except (UsageFault, EnvironmentFault):
+        return False  # in no repository, or no git here
+
+
+def _nothing_under_way(top: Path) -> None:
+    """Raises UsageFault in the middle of a merge or a rebase: a branch would start at a commit that may not stay."""
+    for name, doing in _UNDER_WAY.items():
+        if Path(top, _git(top, "rev-parse", "--git-path", name)).exists():
+            raise UsageFault(
+                f"a {doing} is under way in {top}", f"finish it (git {doing} --continue) or abort it; then apply again"
+            )
 
 
 def _winner(store: Store, run: Run) -> Candidate:

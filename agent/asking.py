@@ -12,8 +12,11 @@ from pgo_agent.agent.moves import Proposal
 _MOVE = "model rewrite"
 
 
-def ask(ctx: Context) -> Iterator[tuple[Proposal, str]]:
-    """Proposals with their author, the model that answered. Nothing without a model. Raises its client's faults."""
+def ask(ctx: Context) -> Iterator[tuple[Proposal, str, str]]:
+    """Proposals with their author, the model that answered, and their parent; nothing without a model.
+
+    Raises its client's faults.
+    """
     if ctx.model is None:
         return
     ctx.emit("phase", phase="propose", doing=f"asking {ctx.model.name}")
@@ -32,4 +35,4 @@ def ask(ctx: Context) -> Iterator[tuple[Proposal, str]]:
         seconds=reply.seconds,
     )
     for source in found.sources:
-        yield Proposal(source, "source", _MOVE, replies.rationale(reply.text)), reply.model
+        yield Proposal(source, "source", _MOVE, replies.rationale(reply.text)), reply.model, incumbent.name(ctx)

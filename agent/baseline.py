@@ -4,22 +4,23 @@ On a GPU every configuration is checked against the reference and timed. Without
 was measured before shows its recording, and any other an estimate; neither is ever called a measurement of this run.
 """
 
+import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from pgo_agent.agent import recorded, static_rank
+from pgo_agent.agent import moves, recorded, static_rank
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.moves import launch
-from pgo_agent.agent.source import sites
+from pgo_agent.agent.source import Config, Site, sites
 from pgo_agent.sandbox.build import Built
 from pgo_agent.sandbox.errors import TargetFault, UsageFault
 from pgo_agent.sandbox.gate import screen
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.judge.pool import on_shelf
 
-Point = dict[str, Any]  # case, bundle, choice, config, plan_id, statics, ms, how, problem
+Point = dict[str, Any]  # case, bundle, choice, said (how it is shown), config, plan_id, statics, ms, how, problem
 
 
 def establish(ctx: Context) -> dict[str, Any]:
@@ -29,19 +30,17 @@ def establish(ctx: Context) -> dict[str, Any]:
     shipped = _as_shipped(ctx, source)
     described = shipped.described
     cases = list(shipped.choices)
-    with ThreadPoolExecutor(2) as pool:
-        building = pool.submit(ctx.builder.build, source, {"HELD_OUT": None}, 1)
+    with ThreadPoolExecutor(1) as pool:
         checking = pool.submit(_check_small, ctx)
-        grid = _grid(ctx, source, shipped, described)
+        held_out, grid = _others(ctx, source, shipped)
         checking.result()
-    held_out = building.result()
     _must_build(ctx, held_out, [f"HELD_OUT/{n}" for n in described["sets"]["HELD_OUT"]])
-    points = _points(ctx, shipped, described)
-    for built in grid:
-        points += _points(ctx, built, described)
+    points = _points(ctx, shipped, described, _written(source))
+    for built, config in grid:
+        points += _points(ctx, built, described, config)
     points = _unique(points)
     own = {p["plan_id"] for p in points if p["bundle"] == shipped.bundle}
-    _time(ctx, points, _points(ctx, held_out, described), own)
+    _time(ctx, points, _points(ctx, held_out, described, None), own)
     found = {
         "cases": cases,
         "held_out": [f"HELD_OUT/{n}" for n in described["sets"]["HELD_OUT"]],
@@ -53,11 +52,25 @@ def establish(ctx: Context) -> dict[str, Any]:
         "shipped": _best(points, cases, own),
         "tuned": _best(points, cases, None),
         "points": points,
-        "failures": [f.message.splitlines()[0][:200] for b in (shipped, *grid) for f in b.failures],
+        "failures": [f.message.splitlines()[0][:200] for b in (shipped, *(g for g, _ in grid)) for f in b.failures],
         "environment": ctx.gpu.environment if ctx.gpu else None,
     }
     ctx.store.set_baseline(ctx.run.id, found)
+    ctx.emit("baseline.completed", points=len(points), gpu_seconds=ctx.gpu_seconds())
     return found
+
+
+def rebuild(ctx: Context) -> None:
+    """Builds again what `establish` built, onto the shelf; measures nothing."""
+    _others(ctx, ctx.target.source, _as_shipped(ctx, ctx.target.source))
+
+
+def _others(ctx: Context, source: str, shipped: Built) -> tuple[Built, list[tuple[Built, Config | None]]]:
+    """The held-out cases and the launch grid."""
+    with ThreadPoolExecutor(1) as pool:
+        building = pool.submit(ctx.builder.build, source, {"HELD_OUT": None}, 1)
+        grid = _grid(ctx, source, shipped, shipped.described)
+        return building.result(), grid
 
 
 def _as_shipped(ctx: Context, source: str) -> Built:
@@ -88,7 +101,19 @@ def _must_build(ctx: Context, built: Built, cases: Iterable[str]) -> None:
         "rejected": "does not make a valid bundle",
     }
     kind = said.get(failure.kind if failure else "", "fails when it is traced")
-    raise TargetFault(f"{where}: the kernel as it stands {kind}: {what}{why}", "mend the file, then start again")
+    advice = about_imports(why) or "mend the file, then start again"
+    raise TargetFault(f"{where}: the kernel as it stands {kind}: {what}{why}", advice)
+
+
+def about_imports(why: str) -> str:
+    """What to do about a file that needs a module which the box does not show; empty when that is not why it failed."""
+    module = re.search(r"No module named '([^']+)'", why)
+    if module is None:
+        return ""
+    return (
+        "only the file itself and installed packages can be seen where it is traced: put what it needs of "
+        f"{module[1]} into the file, or install that as a package (not in editable mode)"
+    )
 
 
 def _check_small(ctx: Context) -> None:
@@ -103,24 +128,44 @@ def _check_small(ctx: Context) -> None:
         )
 
 
-def _grid(ctx: Context, source: str, shipped: Built, described: Mapping[str, Any]) -> list[Built]:
+def _grid(ctx: Context, source: str, shipped: Built, described: Mapping[str, Any]) -> list[tuple[Built, Config | None]]:
+    """What the launch grid builds; of a plain launch each point by itself, with its configuration."""
+    if ctx.settings.get("given") and ctx.gpu is None:
+        ctx.emit("phase", phase="baseline", doing="checking the kernel itself")
+        return []  # nothing is timed here, so that a check has no use for it
     found = sites(source)
-    seen = [c.config for choices in shipped.choices.values() for c in choices if c.config]
-    if not found:
-        ctx.emit("note", text="no launch parameter to vary was found: the tuned baseline is the kernel as shipped")
+    points = _grid_points(found, shipped, described)
+    if not points or (not found[0].autotuned and points == [found[0].values]):
+        why = "the launch names no parameter to vary" if found else f"no launch parameter to vary: {moves.NO_LAUNCH}"
+        ctx.emit("note", text=f"{why}; the tuned baseline is the kernel as shipped")
         return []
-    site = found[0]
-    points = launch.launch_grid(described["launch_space"], seen if site.autotuned else [site.values])
     ctx.emit(
         "phase", phase="baseline", doing=f"checking the kernel, and building {len(points)} points of its launch grid"
     )
     names = {"CASES": [c.split("/", 1)[1] for c in shipped.choices]}
+    texts = launch.grid_sources(source, found[0], points)
     return [
-        ctx.builder.build(text, names, None, ctx.builder.cores) for text in launch.grid_sources(source, site, points)
+        (ctx.builder.build(text, names, None, ctx.builder.cores), None if found[0].autotuned else point)
+        for text, point in zip(texts, points, strict=False)
     ]
 
 
-def _points(ctx: Context, built: Built, described: Mapping[str, Any]) -> list[Point]:
+def _grid_points(found: Sequence[Site], shipped: Built, described: Mapping[str, Any]) -> list[Config]:
+    if not found:
+        return []
+    told = [c.config for choices in shipped.choices.values() for c in choices] if found[0].autotuned else [{}]
+    seen = [c for config in told if (c := launch.config_of(found[0], found, config)) is not None]
+    return launch.launch_grid(described["launch_space"], seen)
+
+
+def _written(source: str) -> Config | None:
+    """The configuration of a plain launch that is the first of the file: it stands in the text alone."""
+    found = sites(source)
+    return None if not found or found[0].autotuned else found[0].values
+
+
+def _points(ctx: Context, built: Built, described: Mapping[str, Any], written: Config | None) -> list[Point]:
+    """Everything known of a build's configurations. `written`: what stands in its text, for a plain launch."""
     if not built.ok:
         return []
     manifest = ctx.store.shelf.manifest(built.bundle)
@@ -129,7 +174,8 @@ def _points(ctx: Context, built: Built, described: Mapping[str, Any]) -> list[Po
             "case": case,
             "bundle": built.bundle,
             "choice": c.label,
-            "config": c.config,
+            "said": c.label if c.config or not written else launch.said(written),
+            "config": c.config if written is None else written,
             "plan_id": c.plan_id,
             "codes": [built.codes[k] for k in c.kernels],
             "statics": [built.statics[k] for k in c.kernels],
@@ -219,11 +265,11 @@ def _best(points: Sequence[Point], cases: Sequence[str], own: set[str] | None) -
         fit = [p for p in points if p["case"] == case and not p["problem"] and (own is None or p["plan_id"] in own)]
         if not fit:
             raise TargetFault(f"no configuration of the file is right on {case.split('/', 1)[1]}", "mend the kernel")
-        best[case] = {k: v for k, v in min(fit, key=_order).items() if k != "statics"}
+        best[case] = {k: v for k, v in min(fit, key=order).items() if k != "statics"}
     return best
 
 
-def _order(p: Point) -> tuple[bool, bool, float]:
+def order(p: Point) -> tuple[bool, bool, float]:
     """Recorded times before estimates, and what was timed side by side before the rest: no mixed comparisons."""
     return p["how"] == "estimate", not p.get("finalist", True), p["ms"]
 

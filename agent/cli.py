@@ -1,4 +1,4 @@
-"""The command line: optimize, resume, runs, show, doctor. Heavy imports wait until a command needs them."""
+"""The command line: optimize, check, resume, runs, show, apply, diff, doctor. Heavy imports wait for their command."""
 
 import os
 import sys
@@ -12,6 +12,12 @@ EPILOG = (
     "Exit codes: 0 an accepted improvement (without a GPU: a completed ranking), 1 none found, 2 usage, 3 environment, "
     "4 budget spent with nothing judged, 130 interrupted."
 )
+CHECK_EPILOG = (
+    "Exit codes: 0 nothing wrong was found (accepted, slower, no_change, checked; or built: it compiles, and nothing "
+    "here could tell more), 1 something is wrong with it (wrong, race, deadlock, timeout, crashed, build_error, "
+    "rejected, cheating), 2 usage, also when it changes the contract, 3 environment, 4 it could not be judged "
+    "(undecided, or no time was left), 130 interrupted."
+)
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -24,34 +30,36 @@ StoreOption = Annotated[
     Path, typer.Option("--store", envvar="PGO_AGENT_STORE", help="Workspace folder: records and artefacts.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="JSON instead of text: events as JSON lines, or one object.")]
+DeviceOption = Annotated[
+    str | None,
+    typer.Option(help="Compile for: h200, h100, a100, b200, rtx4090, rtx5090. Default: the GPU here, else h200."),
+]
+MinutesOption = Annotated[float, typer.Option(min=0.0, help="Budget: minutes of wall clock, over all resumptions.")]
+JudgeOption = Annotated[str, typer.Option(help="auto, gpu (fail without one) or cpu (Triton's interpreter).")]
+CaseOption = Annotated[list[str] | None, typer.Option(help="Use only this public case; may be repeated.")]
+SandboxOption = Annotated[str, typer.Option(envvar="PGO_AGENT_SANDBOX", help="auto, bubblewrap, landlock or none.")]
+PythonOption = Annotated[
+    str, typer.Option(help="Interpreter with your torch and triton, for tracer, compiler and judge.")
+]
 WORKSPACE = Path(".pgo-agent")
 
 
 @app.command(epilog=EPILOG)
 def optimize(
     file: Annotated[Path, typer.Argument(help="The target: a kernel file with launcher, reference, inputs and cases.")],
-    device: Annotated[
-        str | None,
-        typer.Option(help="Compile for: h200, h100, a100, b200, rtx4090, rtx5090. Default: the GPU here, else h200."),
-    ] = None,
+    device: DeviceOption = None,
     candidates: Annotated[int, typer.Option(min=1, help="Budget: candidates.")] = 12,
-    minutes: Annotated[
-        float, typer.Option(min=0.0, help="Budget: minutes of wall clock, over all resumptions.")
-    ] = 20.0,
+    minutes: MinutesOption = 20.0,
     width: Annotated[int, typer.Option(min=1, help="Candidates of one generation.")] = 4,
     patience: Annotated[int, typer.Option(min=1, help="Generations without a win before the run ends.")] = 3,
-    judge: Annotated[str, typer.Option(help="auto, gpu (fail without one) or cpu (Triton's interpreter).")] = "auto",
-    case: Annotated[list[str] | None, typer.Option(help="Optimize only this public case; may be repeated.")] = None,
-    sandbox: Annotated[
-        str, typer.Option(envvar="PGO_AGENT_SANDBOX", help="auto, bubblewrap, landlock or none.")
-    ] = "auto",
+    judge: JudgeOption = "auto",
+    case: CaseOption = None,
+    sandbox: SandboxOption = "auto",
     model: Annotated[
         str | None,
         typer.Option(envvar="PGO_AGENT_MODEL", help="Let this model propose, too (OPENAI_BASE_URL, OPENAI_API_KEY)."),
     ] = None,
-    python: Annotated[
-        str, typer.Option(help="Interpreter with your torch and triton, for tracer, compiler and judge.")
-    ] = sys.executable,
+    python: PythonOption = sys.executable,
     store: StoreOption = WORKSPACE,
     json_lines: JsonOption = False,
 ) -> None:
@@ -60,6 +68,36 @@ def optimize(
 
     wishes = Wishes(device, candidates, width, minutes, patience, sandbox, judge, tuple(case or ()), python, model)
     _run(json_lines, store, True, lambda opened, emit: start(file, wishes, opened, emit))
+
+
+@app.command(epilog=CHECK_EPILOG)
+def check(
+    candidate: Annotated[
+        Path,
+        typer.Argument(help="The file to judge: a copy of the target with another kernel part, or that part alone."),
+    ],
+    of: Annotated[
+        Path,
+        typer.Option("--target", help="What it is a candidate for: a target file, or a kernel that ships: fa_fwd."),
+    ],
+    device: DeviceOption = None,
+    minutes: MinutesOption = 20.0,
+    judge: JudgeOption = "auto",
+    case: CaseOption = None,
+    sandbox: SandboxOption = "auto",
+    python: PythonOption = sys.executable,
+    store: StoreOption = WORKSPACE,
+    json_lines: JsonOption = False,
+) -> None:
+    """Judge one file as a candidate for a target: the whole gate, and nothing else is tried.
+
+    It runs in the sandbox, or not at all. What it came to is recorded as any run is: show, diff and apply know it.
+    """
+    from pgo_agent.agent import check as checking
+    from pgo_agent.agent.session import Wishes
+
+    wishes = Wishes(device, 1, 1, minutes, 1, sandbox, judge, tuple(case or ()), python)
+    _run(json_lines, store, True, lambda opened, emit: checking.start(candidate, of, wishes, opened, emit))
 
 
 @app.command(epilog=EPILOG)
@@ -71,7 +109,7 @@ def resume(
     store: StoreOption = WORKSPACE,
     json_lines: JsonOption = False,
 ) -> None:
-    """Go on with an interrupted run: nothing that was recorded is lost or done twice."""
+    """Go on with an interrupted run: nothing that was recorded is lost or done twice. A check ends as `check` says."""
     from pgo_agent.agent import session
 
     _run(json_lines, store, False, lambda opened, emit: session.resume(run, opened, emit, minutes))
@@ -173,9 +211,9 @@ def _run(json_lines: bool, store: Path, create: bool, go: Callable[[Any, Any], i
         feed.close()
         done = last.get("run.completed")
         if done and not json_lines:
-            from pgo_agent.agent.display import result
+            from pgo_agent.agent import show as shown
 
-            result(done["summary"], done["run"], done["state"])
+            shown.outcome(opened, done["run"])
         raise typer.Exit(int(code))
 
 

@@ -53,6 +53,10 @@ class Context:
     def out_of_time(self) -> bool:
         return self.spend() > 60 * float(self.settings["minutes"])
 
+    def gpu_seconds(self) -> float:
+        """How long the GPU was held by this process's part of the run."""
+        return round(self.gpu.busy, 3) if self.gpu is not None else 0.0
+
     def close(self) -> None:
         for judge in (self.gpu, self.cpu):
             if judge is not None:

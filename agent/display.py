@@ -15,6 +15,23 @@ from rich.text import Text
 PIPED_WIDTH = 130  # columns of a table that goes to a file
 _STYLE = {"accepted": "bold green", "checked": "green", "built": "cyan", "slower": "yellow", "no_change": "dim"}
 
+_MEANING = {  # of a given file
+    "accepted": "is right, and faster than the target",
+    "slower": "is right, and not faster than the target",
+    "no_change": "is right, and no other code than the target has",
+    "checked": "is right as far as can be told without a GPU",
+    "built": "compiles, and nothing here could check its results",
+    "undecided": "could not be decided",
+    "wrong": "gives wrong results",
+    "race": "gives other results from run to run",
+    "deadlock": "waits for what never comes",
+    "timeout": "does not end in time",
+    "crashed": "crashes",
+    "build_error": "does not build",
+    "rejected": "does what a candidate may not",
+    "cheating": "games the measurement",
+}
+
 
 class JsonLines:
     """`--json`: every event is one line on stdout."""
@@ -100,6 +117,17 @@ def output() -> Console:
     return Console() if sys.stdout.isatty() else Console(width=PIPED_WIDTH)
 
 
+def verdict(name: str, of: str, verdict: str, stage: str, reason: str, out: Console) -> None:
+    """What a check came to, in one line."""
+    style = _STYLE.get(verdict, "red")
+    said = _MEANING.get(verdict, "no verdict that is known")
+    out.print(
+        f"[{style}]{verdict}[/{style}]: {escape(name)} {said} (stage {stage}: {escape(reason)})",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
 def result(summary: dict[str, Any], run: str, state: str, console: Console | None = None) -> None:
     """The outcome of a run on stdout."""
     out = console or output()
@@ -159,7 +187,8 @@ def _ranked(summary: dict[str, Any], run: str, out: Console) -> None:
         ranking.add_column(column, justify="right" if column == "relative time" else "left")
     for row in summary["ranking"][:12]:
         mark = "~" if "estimate" in row["how"] or "partly" in row["how"] else ""
-        ranking.add_row(row["candidate"][:8], row["move"], row["verdict"], f"{mark}{row['relative']:.3f}", row["how"])
+        relative = "-" if row["relative"] is None else f"{mark}{row['relative']:.3f}"
+        ranking.add_row(row["candidate"][:8], row["move"], row["verdict"], relative, row["how"])
     if summary["ranking"]:
         out.print(ranking)
     out.print(

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Mapping
 from typing import Any
 
-from pgo_agent.agent import baseline, incumbent, recorded, steps
+from pgo_agent.agent import baseline, incumbent, ranking, recorded
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.store import Candidate
 from pgo_agent.sandbox.gate.verdict import Verdict
@@ -25,7 +25,7 @@ def finish(ctx: Context) -> dict[str, Any]:
     else:
         state = "none_found"
     ctx.store.set_state(ctx.run.id, state, summary)
-    ctx.emit("run.completed", state=state, summary=summary)
+    ctx.emit("run.completed", state=state, summary=summary, gpu_seconds=ctx.gpu_seconds())
     return summary
 
 
@@ -92,23 +92,27 @@ def _ranking(ctx: Context) -> dict[str, Any]:
     for c in ctx.store.candidates(ctx.run.id):
         if c.verdict in _RANKED and (c.built or {}).get("bundle"):
             rows.append({"candidate": c.id, "move": c.move, "verdict": c.verdict, **_known(ctx, c)})
-    rows.sort(key=lambda r: (not r["how"].startswith("recorded"), r["relative"]))
+    rows.sort(key=lambda r: (not r["how"].startswith("recorded"), r["relative"] is None, r["relative"] or 1.0))
     cases = {c: {s: _shown(ctx, base[s][c], _work(base, c)) for s in ("shipped", "tuned")} for c in base["cases"]}
     return {"winner": None, "ranking": rows, "cases": cases, "environment": None, "device": ctx.device.name}
 
 
 def _known(ctx: Context, candidate: Candidate) -> dict[str, Any]:
-    best = {case: _shown(ctx, o, _work(ctx.baseline(), case)) for case, o in steps.novel(ctx, candidate).items()}
+    best = {case: _shown(ctx, o, _work(ctx.baseline(), case)) for case, o in ranking.novel(ctx, candidate).items()}
     told = recorded.judged(candidate.id, ctx.device.name)
     if told is not None and told[1]:
         return {"relative": 1 / told[1], "how": f"recorded: {told[0]}, {told[1]:.3f}x", "cases": best}
-    sources = {b["how"] for b in best.values()}
-    how = "partly recorded" if len(sources) > 1 else next(iter(sources), "the baselines' own")
-    return {"relative": steps.rank(ctx, candidate), "how": how, "cases": best}
+    if not best:
+        return {"relative": 1.0, "how": "the baselines' own", "cases": best}
+    sources, relative = {b["how"] for b in best.values()}, ranking.relative(ctx, candidate)
+    if relative is None:
+        return {"relative": None, "how": "no estimate for this way to load", "cases": best}
+    return {"relative": relative, "how": "partly recorded" if len(sources) > 1 else sources.pop(), "cases": best}
 
 
 def _shown(ctx: Context, point: Mapping[str, Any], work: Mapping[str, int]) -> dict[str, Any]:
-    return {k: point[k] for k in ("choice", "ms", "how")} | baseline.rate(ctx, work, point["ms"])
+    shown = {"choice": point.get("said", point["choice"]), "ms": point["ms"], "how": point["how"]}
+    return shown | baseline.rate(ctx, work, point["ms"])
 
 
 def _work(base: Mapping[str, Any], case: str) -> dict[str, int]:

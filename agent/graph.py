@@ -2,12 +2,11 @@
 
 LangGraph with SQLite checkpoints after every node. The state is three plain values; what they stand for is in the
 store, where every step looks before it works. So a process killed anywhere goes on at the node where it died, and a
-verdict that was recorded is never made again.
+verdict that was recorded is never made again. A checkpoint that the store does not bear out is not gone on with: a
+power loss may take the end of either file, and after a jump of the clock the newest checkpoint is not the last one.
 """
 
 import os
-import sqlite3
-from contextlib import closing
 from typing import Literal, TypedDict
 
 os.environ["LANGSMITH_TRACING"] = os.environ["LANGCHAIN_TRACING_V2"] = "false"  # they would upload kernel source
@@ -18,7 +17,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 from pgo_agent.agent import baseline as baselines
-from pgo_agent.agent import incumbent, steps
+from pgo_agent.agent import incumbent, resuming, steps
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.finish import finish as finish_run
 
@@ -29,10 +28,9 @@ class State(TypedDict):
     barren: int  # generations in a row without an accepted candidate
 
 
-def baseline(state: State, runtime: Runtime[Context]) -> State:
+def baseline(state: State, runtime: Runtime[Context]) -> None:
     if runtime.context.store.run(runtime.context.run.id).baseline is None:
         baselines.establish(runtime.context)
-    return {"generation": 1, "proposed": 0, "barren": 0}
 
 
 def propose(state: State, runtime: Runtime[Context]) -> Command[Literal["build", "finish"]]:
@@ -70,6 +68,7 @@ def finish(state: State, runtime: Runtime[Context]) -> None:
 
 def run(ctx: Context) -> None:
     """Runs the loop of `ctx.run`, from its beginning or from where it was interrupted."""
+    resuming.mend(ctx)
     graph = StateGraph(State, context_schema=Context)
     for node in (baseline, propose, build, judge, record, finish):
         graph.add_node(node)
@@ -77,9 +76,10 @@ def run(ctx: Context) -> None:
         "judge", "record"
     )
     graph.add_edge("record", "propose").add_edge("finish", END)
-    with closing(sqlite3.connect(ctx.store.root / "checkpoints.db", check_same_thread=False)) as db:
+    with resuming.checkpoints(ctx.store.root / "checkpoints.db") as db:
         loop = graph.compile(checkpointer=SqliteSaver(db))
         config: RunnableConfig = {"configurable": {"thread_id": ctx.run.id}, "recursion_limit": 10_000}
-        begun = bool(loop.get_state(config).next)
-        start: State | None = None if begun else {"generation": 1, "proposed": 0, "barren": 0}
+        (nodes, generation, barren), held = resuming.stands(ctx), loop.get_state(config)
+        borne_out = held.next in nodes and (held.values["generation"], held.values["barren"]) == (generation, barren)
+        start: State | None = None if borne_out else {"generation": generation, "proposed": 0, "barren": barren}
         loop.invoke(start, config, context=ctx, durability="sync")

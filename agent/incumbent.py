@@ -46,13 +46,13 @@ def chosen(ctx: Context, candidate: Candidate) -> dict[str, str]:
     return {case: judged.get(case, options[0]["label"]) for case, options in built.items()}
 
 
-def best_known(ctx: Context) -> dict[str, moves.Best]:
-    """The best known configuration of each public case: the tuned baseline's, or the incumbent's once there is one."""
-    base, current = ctx.baseline(), name(ctx)
-    if current == SHIPPED:
+def best_known(ctx: Context, which: str) -> dict[str, moves.Best]:
+    """The best known configuration of each public case: of the tuned baseline for `shipped`, else of a candidate."""
+    base = ctx.baseline()
+    if which == SHIPPED:
         statics = {p["plan_id"]: p["statics"] for p in base["points"]}
         return {c: _best(p["config"], statics[p["plan_id"]]) for c, p in base["tuned"].items()}
-    candidate = ctx.store.candidate(ctx.run.id, current)
+    candidate = ctx.store.candidate(ctx.run.id, which)
     labels, built = chosen(ctx, candidate), candidate.built or {}
     found = {c: next(o for o in built["choices"][c] if o["label"] == labels[c]) for c in base["cases"]}
     return {c: _best(o["config"], [built["statics"][k] for k in o["kernels"]]) for c, o in found.items()}

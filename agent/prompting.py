@@ -72,7 +72,7 @@ def gather(ctx: Context, remarks: Sequence[str] = ()) -> Facts:
         triton=triton_version(ctx.builder.box.python),
         kernel=kernel_part(incumbent.source(ctx)),
         cases=[_case(ctx, base, case) for case in base["cases"]],
-        statics=[_static(ctx, case, best) for case, best in incumbent.best_known(ctx).items()],
+        statics=[_static(ctx, case, best) for case, best in incumbent.best_known(ctx, incumbent.name(ctx)).items()],
         tried=[*tried, *(_line(r) for r in remarks)][-MOST_TRIED:],
         allowed_ops=base["allowed_ops"],
     )

@@ -247,7 +247,7 @@ def _joined(kept: Sequence[Block], missing: Sequence[Block], contract: Sequence[
     above = [b for b in missing if b.imports or cut]
     below = [b for b in missing if b not in above]
     body = (i for i, b in enumerate(kept) if not (b.imports or _is_text(b.nodes[0])))
-    head = next(body) if above or cut else len(kept)
+    head = next(body, len(kept)) if above or cut else len(kept)
     groups = (kept[:head], above, contract[:cut], kept[head:], below, contract[cut:])
     texts = ("".join(b.text for b in group).strip("\n") for group in groups)
     return "\n\n\n".join(t for t in texts if t) + "\n"

@@ -8,12 +8,13 @@ import contextlib
 import os
 import secrets
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
 from pgo_agent.agent.context import Context, Emit
-from pgo_agent.agent.errors import Exit
+from pgo_agent.agent.errors import Exit, check_code
 from pgo_agent.agent.model import Model
 from pgo_agent.agent.store import Run, Store
 from pgo_agent.sandbox import box, devices, target
@@ -40,13 +41,14 @@ class Wishes:
     cases: tuple[str, ...] = ()  # public cases to optimize; none given: all
     python: str = sys.executable  # runs tracer, compiler and judge
     model: str | None = None  # name of a language model that proposes, too
+    given: tuple[Mapping[str, str], ...] = ()  # candidates to judge, and no others: see check.py
 
 
 def start(file: Path, wishes: Wishes, store: Store, emit: Emit) -> Exit:
     """A new run of a target. Raises Faults; KeyboardInterrupt leaves the run resumable."""
     file = locate(file)
     found = target.read(file)
-    kept = ("candidates", "width", "minutes", "patience", "sandbox", "judge", "cases", "python", "model")
+    kept = ("candidates", "width", "minutes", "patience", "sandbox", "judge", "cases", "python", "model", "given")
     settings = {k: getattr(wishes, k) for k in kept}
     gpu, device = _where(wishes)
     model = Model(wishes.model) if wishes.model else None  # a missing key is said before there is a run
@@ -99,7 +101,8 @@ def _go(
     triton_version(python)  # says at once when the interpreter lacks it
     chosen = box.choose(run.settings["sandbox"], python)
     builder = Builder(found, device, chosen, store.shelf, len(os.sched_getaffinity(0)))
-    if model is not None:
+    given = run.settings.get("given") or ()
+    if model is not None or given:
         chosen.admit(foreign=True)
     if gpu is not None:
         gpu.target = found
@@ -111,7 +114,7 @@ def _go(
         device=device.name,
         gpu=gpu is not None,
         sandbox=chosen.kind,
-        settings=run.settings,
+        settings=run.settings | {"given": [g["from"] for g in given]},
         workspace=str(store.root),
     )
     if not chosen.isolates:
@@ -133,7 +136,8 @@ def _go(
         with contextlib.suppress(EnvironmentFault):
             ctx.spend()
         ctx.close()
-    return STATES[store.run(run.id).state]
+    state = STATES[store.run(run.id).state]
+    return max((check_code(c.verdict) for c in store.candidates(run.id)), default=state) if given else state
 
 
 def _where(wishes: Wishes) -> tuple[Judge | None, Device]:

@@ -2,10 +2,11 @@
 
 import difflib
 import json
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from pgo_agent.agent import display, static_rank
+from pgo_agent.agent import baseline, display, static_rank
 from pgo_agent.agent.store import Candidate, Run, Store
 from rich.console import Console
 from rich.markup import escape
@@ -65,9 +66,34 @@ def run(store: Store, name: str, as_json: bool) -> None:
     for parent, move, reason in store.skipped(found.id):
         out.print(f"not applied to {parent[:8]}: {move}: {escape(reason)}", highlight=False)
     if found.summary:
-        display.result(found.summary, found.id, found.state, out)
+        outcome(store, found.id, out)
     elif found.state in ("running", "interrupted"):
         out.print(f"not complete: pgo-agent resume {found.id}", highlight=False)
+
+
+def outcome(store: Store, name: str, console: Console | None = None) -> None:
+    """What a run came to: a ranking or a table of times; of a check, what is to be said of its candidate."""
+    found, out = store.run(name), console or display.output()
+    summary = found.summary or {}
+    if found.settings.get("given"):
+        _checked(store, found, next(iter(store.candidates(found.id)), None), out)
+    if not found.settings.get("given") or summary.get("environment") or "error" in summary:
+        display.result(summary, found.id, found.state, out)
+
+
+def _checked(store: Store, found: Run, c: Candidate | None, out: Console) -> None:
+    name = found.settings["given"][0]["from"]
+    if c is None or c.verdict is None:
+        out.print(f"{escape(name)} was not judged: no time was left; give it more --minutes", highlight=False)
+        return
+    display.verdict(name, found.target, c.verdict, c.stage or "", c.reason or "", out)
+    _errors(out, store.evidence(found.id, c.id))
+    _builds(out, c, "CASES/")
+    _against(out, store.evidence(found.id, c.id))
+    compare = f"   pgo-agent diff shipped {c.id[:8]} --run {found.id}" if (c.built or {}).get("bundle") else ""
+    out.print(f"more: pgo-agent show {found.id} {c.id[:8]}{compare}", highlight=False)
+    if c.verdict == "accepted":
+        out.print(f"next: pgo-agent apply {found.id}", highlight=False)
 
 
 def candidate(store: Store, name: str, prefix: str, source: bool, as_json: bool) -> None:
@@ -91,21 +117,31 @@ def candidate(store: Store, name: str, prefix: str, source: bool, as_json: bool)
     )
     out.print(Syntax(diff, "diff", background_color="default") if out.is_terminal else escape(diff))
     _builds(out, c)
-    _numerics(out, evidence)
+    _errors(out, evidence)
+    _against(out, evidence)
 
 
-def _builds(out: Console, c: Candidate) -> None:
-    if not c.built or not c.built["choices"]:
-        for f in (c.built or {}).get("failures", []):
-            out.print(f"{f['kind']}: {escape(f['message'][:2000])}", highlight=False)
+def _builds(out: Console, c: Candidate, cases: str = "") -> None:
+    """What failed to build, and what was built for the cases whose name begins with `cases`."""
+    built = c.built or {"choices": {}, "failures": []}
+    failures: dict[tuple[str, str], list[str]] = {}  # (kind, message) -> cases
+    for f in built["failures"]:
+        failures.setdefault((f["kind"], f["message"].strip()[:2000]), []).append(f["case"].split("/", 1)[-1])
+    for (kind, message), names in failures.items():
+        where = f"{', '.join(names)}: " if any(names) else ""
+        out.print(f"{kind}: {escape(where + message)}", highlight=False)
+        if advice := baseline.about_imports(message):
+            out.print(f"  -> {advice}", highlight=False)
+    chosen = {case: options for case, options in built["choices"].items() if case.startswith(cases)}
+    if not chosen:
         return
     table = Table(title="builds", title_justify="left")
     for column in ("case", "configuration", "registers", "spills", "shared", "depth", "symptoms", "code"):
         table.add_column(column)
-    for case, options in c.built["choices"].items():
+    for case, options in chosen.items():
         for o in options:
             for key in o["kernels"]:
-                s = c.built["statics"][key]
+                s = built["statics"][key]
                 table.add_row(
                     case,
                     o["label"],
@@ -114,18 +150,38 @@ def _builds(out: Console, c: Candidate) -> None:
                     str(s["shared"]),
                     str(s["pipeline_depth"]),
                     ", ".join(static_rank.symptoms(s)),
-                    c.built["codes"][key][:12],
+                    built["codes"][key][:12],
                 )
     out.print(table)
 
 
-def _numerics(out: Console, evidence: dict[str, Any]) -> None:
+def _errors(out: Console, evidence: dict[str, Any]) -> None:
+    """Every output that was compared with the reference, and what its error may be."""
+    table = Table(title="errors against the float64 reference", title_justify="left")
+    for column in ("stage", "case", "output", "max error", "allowed", "mean error", "allowed"):
+        table.add_column(column, justify="left" if column in ("stage", "case") else "right")
     for stage, body in evidence.items():
-        for check in body.get("numerics", []) if isinstance(body, dict) else []:
-            errors = ", ".join(
-                f"{e['max']:.3g} of {b[0]:.3g}" for e, b in zip(check["errors"], check["bounds"], strict=False)
-            )
-            out.print(f"{stage}: {check['case']} seed {check['seed']}: max error {errors}", highlight=False)
+        worst: dict[tuple[str, int], tuple[Any, ...]] = {}  # of the configurations of a case
+        for i, e, (most, mean), check in _compared(body):
+            cells = (f"{e['max']:.3g}", f"{most:.3g}", f"{e['mean']:.3g}", f"{mean:.3g}")
+            found = (bool(check["problem"]), e["max"] / max(most, 1e-300), cells)
+            worst[check["case"], i] = max(worst.get((check["case"], i), found), found)
+        for (case, i), (wrong, _, cells) in worst.items():
+            table.add_row(stage, case, str(i), *cells, style="red" if wrong else None)
+    if table.row_count:
+        out.print(table)
+
+
+def _compared(body: Any) -> Iterator[tuple[int, dict[str, float], list[float], dict[str, Any]]]:
+    """(output, error, bounds, comparison) of every comparison that a stage's evidence holds."""
+    body = body if isinstance(body, dict) else {}
+    for check in (*body.get("numerics", ()), *([body["check"]] if body.get("check") else ())):
+        for i, (error, bounds) in enumerate(zip(check["errors"], check["bounds"], strict=False)):
+            yield i, error, bounds, check
+
+
+def _against(out: Console, evidence: dict[str, Any]) -> None:
+    for stage, body in evidence.items():
         if isinstance(body, dict) and "against" in body:
             against = ", ".join(f"{n} {x[1]:.3f}x [{x[0]:.3f}, {x[2]:.3f}]" for n, x in body["against"].items())
             out.print(f"{stage}: {against}", highlight=False)

@@ -6,6 +6,9 @@ or in the one assignment of the name that the call passes). Relies on `ast` posi
 """
 
 import ast
+import io
+import re
+import tokenize
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -25,6 +28,9 @@ class Site:
     spans: dict[str, Span] = field(default_factory=dict)  # plain launch: where
     pre_hook: str = ""  # autotuned: text of the configs' pre_hook, kept
     config_class: str = "triton.Config"
+    parameters: frozenset[str] = frozenset()  # of the jit function
+    tied: dict[str, int] = field(default_factory=dict)  # plain launch: numbers that its grid holds, too
+    comma: str = ", "  # plain launch: what goes before an argument that is added
 
 
 def sites(source: str) -> list[Site]:
@@ -40,13 +46,13 @@ def with_configs(source: str, site: Site, configs: Sequence[Config]) -> str:
         return _replace(source, {site.span: _config_list(site, configs)})
     (config,) = configs
     edits = {site.spans[k]: str(v) for k, v in config.items() if k in site.spans}
-    added = "".join(f", {k}={v}" for k, v in config.items() if k not in site.spans)
-    return _replace(source, edits | ({site.span: added} if added else {}))
+    added = ", ".join(f"{k}={v}" for k, v in config.items() if k not in site.spans)
+    return _replace(source, edits | ({site.span: site.comma + added} if added else {}))
 
 
 def _config_list(site: Site, configs: Sequence[Config]) -> str:
     def one(c: Config) -> str:
-        meta = ", ".join(f'"{k}": {v}' for k, v in c.items() if k not in LAUNCH_OPTIONS)
+        meta = ", ".join(f'"{k}": {v!r}' for k, v in c.items() if k not in LAUNCH_OPTIONS)
         options = [f"{k}={v}" for k, v in c.items() if k in LAUNCH_OPTIONS and v is not None]
         hook = [f"pre_hook={site.pre_hook}"] if site.pre_hook else []
         return f"{site.config_class}({', '.join(['{' + meta + '}', *options, *hook])})"
@@ -65,13 +71,22 @@ class _Offsets:
     """Offsets into the text from ast's lines and UTF-8 columns."""
 
     def __init__(self, source: str) -> None:
-        self._lines = source.splitlines(keepends=True)
+        self.text = source
+        self._lines = re.split(r"(?<=\n)|(?<=\r)(?!\n)", source)  # as Python counts lines
         self._starts = [0]
         for line in self._lines:
             self._starts.append(self._starts[-1] + len(line))
 
     def of(self, node: ast.expr) -> Span:
         return self._at(node.lineno, node.col_offset), self._at(node.end_lineno or 0, node.end_col_offset or 0)
+
+    def comma(self, call: ast.Call) -> str:
+        """What must stand between the last argument of a call and one more."""
+        start, end = self.of(call)
+        kinds = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER, tokenize.INDENT, tokenize.DEDENT)
+        text = io.StringIO("(" + self.text[start:end] + ")")  # in brackets, line ends and indents mean nothing
+        words = [t.string for t in tokenize.generate_tokens(text.readline) if t.type not in kinds]
+        return " " if words[-3] == "," else "" if words[-3] == "(" else ", "
 
     def _at(self, line: int, column: int) -> int:
         return self._starts[line - 1] + len(self._lines[line - 1].encode()[:column].decode())
@@ -89,33 +104,48 @@ def _autotuned(tree: ast.Module, offsets: _Offsets) -> Iterator[Site]:
                 if given:
                     prefix = ast.unparse(decorator.func).removesuffix("autotune")
                     name = f"{prefix}Config" if prefix or _imports(tree, "Config") else "triton.Config"
-                    yield Site(
-                        function.name, True, offsets.of(given[0]), pre_hook=_pre_hook(tree, given[0]), config_class=name
-                    )
+                    hook, taken = _pre_hook(tree, given[0]), _parameters(function)
+                    yield Site(function.name, True, offsets.of(given[0]), {}, {}, hook, name, taken)
 
 
 def _plain(tree: ast.Module, offsets: _Offsets) -> Iterator[Site]:
     tuned = {s.kernel for s in _autotuned(tree, offsets)}
     jitted = {
-        n.name
+        n.name: n
         for n in ast.walk(tree)
         if isinstance(n, ast.FunctionDef) and any(_decorates(d) for d in n.decorator_list)
     }
     for function in [n for n in tree.body if isinstance(n, ast.FunctionDef)]:
         for call in (n for n in ast.walk(function) if isinstance(n, ast.Call) and isinstance(n.func, ast.Subscript)):
             name = ast.unparse(call.func.value) if isinstance(call.func, ast.Subscript) else ""
-            if name in jitted - tuned:
-                yield _plain_site(name, call, function, tree, offsets)
+            if name in jitted.keys() - tuned:
+                yield _plain_site(jitted[name], call, function, tree, offsets)
 
 
-def _plain_site(name: str, call: ast.Call, function: ast.FunctionDef, tree: ast.Module, offsets: _Offsets) -> Site:
-    values, spans = {}, {}
+def _plain_site(
+    kernel: ast.FunctionDef, call: ast.Call, function: ast.FunctionDef, tree: ast.Module, offsets: _Offsets
+) -> Site:
+    values, spans, tied = {}, {}, {}
+    numbers = _numbers(call, function, tree)
     for keyword in call.keywords:
         literal = _literal(keyword.value, function, tree)
         if keyword.arg and literal is not None and (keyword.arg in LAUNCH_OPTIONS or keyword.arg.isupper()):
-            values[keyword.arg], spans[keyword.arg] = int(ast.literal_eval(literal)), offsets.of(literal)
+            value = int(ast.literal_eval(literal))
+            if value in numbers and keyword.arg not in LAUNCH_OPTIONS:
+                tied[keyword.arg] = value
+            else:
+                values[keyword.arg], spans[keyword.arg] = value, offsets.of(literal)
     end = offsets.of(call)[1] - 1
-    return Site(name, False, (end, end), values, spans)
+    return Site(kernel.name, False, (end, end), values, spans, "", "", _parameters(kernel), tied, offsets.comma(call))
+
+
+def _numbers(call: ast.Call, function: ast.FunctionDef, tree: ast.Module) -> set[int]:
+    """The integers that the grid of a launch is written with: a parameter of that value may stand for one of them."""
+    grid: ast.AST = call.func.slice if isinstance(call.func, ast.Subscript) else call
+    if isinstance(grid, ast.Name):
+        given = [n for n in (*ast.walk(function), *tree.body) if isinstance(n, ast.Assign) and _assigns(n, grid.id)]
+        grid = ast.Tuple([n.value for n in given], ast.Load())
+    return {n.value for n in ast.walk(grid) if isinstance(n, ast.Constant) and type(n.value) is int and n.value > 1}
 
 
 def _literal(value: ast.expr, function: ast.FunctionDef, tree: ast.Module) -> ast.expr | None:
@@ -144,6 +174,11 @@ def _pre_hook(tree: ast.Module, configs: ast.expr) -> str:
         configs = next((n.value for n in tree.body if isinstance(n, ast.Assign) and _assigns(n, name)), configs)
     hooks = (k.value for n in ast.walk(configs) if isinstance(n, ast.Call) for k in n.keywords if k.arg == "pre_hook")
     return next((ast.unparse(h) for h in hooks), "")
+
+
+def _parameters(function: ast.FunctionDef) -> frozenset[str]:
+    a = function.args
+    return frozenset(x.arg for x in (*a.posonlyargs, *a.args, *a.kwonlyargs))
 
 
 def _called(call: ast.Call) -> str:

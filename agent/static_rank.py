@@ -6,7 +6,7 @@ slower than the best. It is only trusted to put configurations of one kernel in 
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ SCHEDULERS, MUFU_LANES = 4, 16  # of one SM, per cycle (CUDA programming guide)
 CYCLES_INSTRUCTION, CYCLES_BARRIER = 1.5, 200.0  # fitted: what one warp's own chain costs
 SHALLOW, SPILLED_BYTE = 1.2, 0.001  # fitted: fewer than three stages; each byte spilled
 ATTAINED = 0.68  # fitted: the rest is what this model does not know
-SERIALIZED = frozenset({"C7510", "C7511", "C7512", "C7513", "C7514", "C7515", "C7516", "C7517"})
+SERIALIZED = frozenset({"C7510", "C7511", "C7512", "C7513", "C7514", "C7515", "C7516"})
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,13 @@ def dominated(static: Mapping[str, Any], best: Mapping[str, Any]) -> str:
     if SERIALIZED & set(static["notes"]) and not SERIALIZED & set(best["notes"]) and spilled > other:
         return f"ptxas serializes its tensor instructions ({', '.join(static['notes'])}) and it spills"
     return ""
+
+
+def loading(statics: Sequence[Mapping[str, Any]]) -> str:
+    """How the kernels of a plan load their tiles. The estimate was fitted to pointer loads."""
+    if any(s["warp_specialized"] for s in statics):
+        return "by warps of their own"
+    return "through descriptors" if any(s["sass"].get("UTMALDG") for s in statics) else "through pointers"
 
 
 def estimate(

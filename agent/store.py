@@ -1,7 +1,8 @@
 """The record of runs: SQLite beside content-addressed files, in a workspace folder (`.pgo-agent/` by default).
 
 Each method is one transaction. A verdict is written once, with its evidence and raw samples, or not at all. One run at
-a time may be active in a workspace; a lock that the kernel drops with its process says so.
+a time may be active in a workspace; a lock that the kernel drops with its process says so. Runs are in the order in
+which they were added: the wall clock may jump. A power loss may take the last transactions, never a part of one.
 """
 
 import contextlib
@@ -9,7 +10,7 @@ import fcntl
 import json
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -85,9 +86,19 @@ class Store:
     def _disk(self) -> Iterator[None]:
         try:
             yield
-        except (OSError, sqlite3.OperationalError, sqlite3.DatabaseError) as e:
+        except (OSError, sqlite3.DatabaseError) as e:
+            if getattr(e, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+                raise self._damaged(str(e)) from None
             hint = "free some space or make the folder writable; what was recorded is safe: `pgo-agent resume` goes on"
             raise EnvironmentFault(f"cannot write the record in {self.root}: {e}", hint) from None
+
+    def _damaged(self, how: str) -> EnvironmentFault:
+        hint = "put back a copy of it, or start again with another --store"
+        return EnvironmentFault(f"the record {self.root / 'pgo.db'} is damaged: {how}", hint)
+
+    def _rows(self, sql: str, values: Sequence[Any] = ()) -> list[sqlite3.Row]:
+        with self._disk():
+            return self.db.execute(sql, values).fetchall()
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -95,48 +106,49 @@ class Store:
             self.db.execute("BEGIN IMMEDIATE")
             try:
                 yield self.db
+                self.db.execute("COMMIT")
             except BaseException:
                 with contextlib.suppress(sqlite3.Error):
                     self.db.execute("ROLLBACK")
                 raise
-            self.db.execute("COMMIT")
 
     @contextlib.contextmanager
     def active(self, run: str) -> Iterator[None]:
-        """Holds the workspace for a run. Raises EnvironmentFault when another run of another process holds it."""
+        """Holds the workspace for a run, and clears what killed ones left in it.
+
+        Raises EnvironmentFault when another process holds it, and when the record is damaged.
+        """
         with self._disk():
-            lock = (self.root / "active").open("a+")
+            lock = os.open(self.root / "active", os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            with self._disk():
+                self._lock(lock, f"run {run}, process {os.getpid()}")
+                self.shelf.sweep()
+            (found,) = self._rows("PRAGMA quick_check(1)")
+            if found[0] != "ok":
+                raise self._damaged(found[0])
+            yield
+        finally:
+            os.close(lock)
+
+    def _lock(self, lock: int, whose: str) -> None:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            lock.seek(0)
-            who = lock.read().strip() or "another process"
-            lock.close()
+        except BlockingIOError:
+            who = os.pread(lock, 200, 0).decode() or "another process"
             raise EnvironmentFault(
                 f"a run is active in {self.root}: {who}", "wait for it, or give another --store"
             ) from None
-        try:
-            lock.truncate(0)
-            lock.write(f"run {run}, process {os.getpid()}")
-            lock.flush()
-            yield
-        finally:
-            lock.close()
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, whose.encode(), 0)
 
     # runs -------------------------------------------------------------------------------------------------------------
 
     def add_run(
         self, run: str, target: Path, digest: str, source: str, device: str, settings: Mapping[str, Any]
     ) -> None:
-        row = (
-            run,
-            str(target),
-            digest,
-            source,
-            device,
-            json.dumps(dict(settings)),
-            datetime.now(UTC).isoformat(timespec="seconds"),
-        )
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        row = (run, str(target), digest, source, device, json.dumps(dict(settings)), now)
         with self._transaction() as db:
             db.execute(
                 "INSERT INTO runs (id, target, digest, source, device, settings, state, created)"
@@ -145,18 +157,19 @@ class Store:
             )
 
     def run(self, prefix: str) -> Run:
-        """The run whose id begins with `prefix` ('last': the newest). Raises UsageFault when none or several do."""
+        """The run whose id begins with `prefix` ('last': added last). Raises UsageFault when none or several do."""
         if prefix == "last":
-            rows = self.db.execute("SELECT * FROM runs ORDER BY created DESC, rowid DESC LIMIT 1").fetchall()
+            rows = self._rows("SELECT * FROM runs ORDER BY rowid DESC LIMIT 1")
         else:
-            rows = self.db.execute("SELECT * FROM runs WHERE substr(id, 1, ?) = ?", (len(prefix), prefix)).fetchall()
+            rows = self._rows("SELECT * FROM runs WHERE substr(id, 1, ?) = ?", (len(prefix), prefix))
         if len(rows) != 1:
             problem = "several runs begin" if rows else "no run begins"
             raise UsageFault(f"{problem} with '{prefix}'", "`pgo-agent runs` lists them")
         return _run(rows[0])
 
     def runs(self) -> list[Run]:
-        return [_run(r) for r in self.db.execute("SELECT * FROM runs ORDER BY created, rowid")]
+        """All runs, oldest first."""
+        return [_run(r) for r in self._rows("SELECT * FROM runs ORDER BY rowid")]
 
     def set_baseline(self, run: str, baseline: Mapping[str, Any]) -> None:
         with self._transaction() as db:
@@ -181,18 +194,8 @@ class Store:
                 "INSERT OR IGNORE INTO generations (run, n, incumbent) VALUES (?, ?, ?)", (run, n, incumbent)
             ).rowcount
             for position, p in enumerate(proposals if fresh else []):
-                values = (
-                    run,
-                    p["id"],
-                    n,
-                    position,
-                    incumbent,
-                    p["kind"],
-                    p["move"],
-                    p["rationale"],
-                    p["author"],
-                    p["source"],
-                )
+                told = (p["kind"], p["move"], p["rationale"], p["author"], p["source"])
+                values = (run, p["id"], n, position, p["parent"], *told)
                 db.execute(
                     "INSERT OR IGNORE INTO candidates (run, id, generation, position, parent, kind, move, rationale,"
                     " author, source) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -206,7 +209,7 @@ class Store:
 
     def skipped(self, run: str) -> list[tuple[str, str, str]]:
         """(parent, move, reason) of every move that did not apply."""
-        rows = self.db.execute("SELECT parent, move, reason FROM skipped WHERE run = ? ORDER BY rowid", (run,))
+        rows = self._rows("SELECT parent, move, reason FROM skipped WHERE run = ? ORDER BY rowid", (run,))
         return [(r["parent"], r["move"], r["reason"]) for r in rows]
 
     def add_call(self, run: str, reply: Reply, prompt_hash: str, prompt: str, remark: str) -> None:
@@ -219,25 +222,30 @@ class Store:
 
     def remarks(self, run: str) -> list[str]:
         """What was wrong with the model's replies so far."""
-        rows = self.db.execute("SELECT remark FROM calls WHERE run = ? AND remark != '' ORDER BY n", (run,))
+        rows = self._rows("SELECT remark FROM calls WHERE run = ? AND remark != '' ORDER BY n", (run,))
         return [r["remark"] for r in rows]
 
     def spent(self, run: str) -> dict[str, float]:
         """Calls, tokens and seconds of the run's models."""
-        row = self.db.execute(
+        (row,) = self._rows(
             "SELECT count(*) AS calls, coalesce(sum(prompt_tokens), 0) AS prompt_tokens,"
             " coalesce(sum(completion_tokens), 0) AS completion_tokens, coalesce(sum(seconds), 0) AS seconds"
             " FROM calls WHERE run = ?",
             (run,),
-        ).fetchone()
+        )
         return dict(row)
 
     def finish_generation(self, run: str, n: int) -> None:
         with self._transaction() as db:
             db.execute("UPDATE generations SET finished = 1 WHERE run = ? AND n = ?", (run, n))
 
+    def generations(self, run: str) -> dict[int, bool]:
+        """Number of each generation, in order, and whether it is finished."""
+        rows = self._rows("SELECT n, finished FROM generations WHERE run = ? ORDER BY n", (run,))
+        return {r["n"]: bool(r["finished"]) for r in rows}
+
     def candidates(self, run: str, generation: int | None = None) -> list[Candidate]:
-        rows = self.db.execute(
+        rows = self._rows(
             "SELECT * FROM candidates WHERE run = ? AND (? IS NULL OR generation = ?) ORDER BY generation, position",
             (run, generation, generation),
         )
@@ -279,12 +287,10 @@ class Store:
         """Everything recorded of a candidate: stage -> evidence, and its raw samples."""
         found = {
             r["stage"]: json.loads(r["body"])
-            for r in self.db.execute(
-                "SELECT stage, body FROM evidence WHERE run = ? AND candidate = ?", (run, candidate)
-            )
+            for r in self._rows("SELECT stage, body FROM evidence WHERE run = ? AND candidate = ?", (run, candidate))
         }
         samples: dict[str, Any] = {}
-        for r in self.db.execute("SELECT * FROM samples WHERE run = ? AND candidate = ?", (run, candidate)):
+        for r in self._rows("SELECT * FROM samples WHERE run = ? AND candidate = ?", (run, candidate)):
             samples.setdefault(r["stage"], {}).setdefault(r["gpu_case"], {})[r["side"]] = json.loads(r["ms"])
         return found | ({"samples": samples} if samples else {})
 

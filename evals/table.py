@@ -1,13 +1,17 @@
-"""`python -m pgo_agent.evals.table`: the README's results table, made of recorded evidence and nothing else.
+"""`python -m pgo_agent.evals.table README.md`: writes the README's tables anew, results and moves.
 
-Ratios are taken within one session on one GPU; each table names its GPU, versions and commit. A target whose run found
-no improvement says so: its winner column stays empty.
+Results are made of recorded evidence and nothing else, moves of what they say of themselves. Ratios are taken within
+one session on one GPU; each table names its GPU, versions and commit. A target whose run found no improvement says so:
+its winner column stays empty.
 """
 
 import statistics
+import sys
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
+from pgo_agent.agent.moves import SOURCE_MOVES
 from pgo_agent.agent.recorded import rows
 from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.judge import stats
@@ -78,6 +82,14 @@ def _rate(row: dict[str, Any] | None) -> str:
     return "-" if row is None else f"{_reached(row)[0]:.0f}"
 
 
+def moves() -> str:
+    """A Markdown table of the source moves: the symptom that each answers, and what is known of its gain."""
+    head = "| source move | symptom | known of its gain | sm |\n|---|---|---|---|\n"
+    return head + "".join(
+        f"| {m.name} | {m.symptom} | {m.gain} | {', '.join(map(str, m.archs))} |\n" for m in SOURCE_MOVES
+    )
+
+
 def between(text: str, marker: str, content: Iterable[str] | str) -> str:
     """`text` with what stands between <!-- marker --> and <!-- /marker --> replaced."""
     start, end = f"<!-- {marker} -->\n", f"<!-- /{marker} -->"
@@ -85,5 +97,11 @@ def between(text: str, marker: str, content: Iterable[str] | str) -> str:
     return head + start + "".join(content) + end + rest.split(end, 1)[1]
 
 
+def main() -> None:
+    path = Path(sys.argv[1])
+    text = between(path.read_text(), "results", tables())
+    path.write_text(between(text, "moves", moves()))
+
+
 if __name__ == "__main__":
-    print(tables())
+    main()

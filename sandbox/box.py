@@ -23,13 +23,15 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from pgo_agent.sandbox import mounts
-from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
+from pgo_agent.sandbox.bundle.shelf import room
+from pgo_agent.sandbox.errors import EnvironmentFault, Killed, UsageFault
 
 KINDS = ("bubblewrap", "landlock", "none")
+ATTEMPTS = 3  # for a process that was killed from outside
 _libc = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
 OUTPUT_LIMIT = 1 << 20  # bytes of what a boxed process prints that are kept
@@ -137,11 +139,23 @@ def problem_with(kind: str, python: str = sys.executable) -> str:
         return "bubblewrap is not installed (Debian, Ubuntu: apt-get install bubblewrap)"
     import tempfile
 
-    with tempfile.TemporaryDirectory(prefix="pgo-probe-") as name:
-        folder = Path(name)
-        ran = Box(kind, python).run("pgo_agent.sandbox.probe", folder, 30)
-        fine = ran.code == 0 and (folder / "out" / "probe").is_file()
-        return "" if fine else (ran.output.strip()[-300:] or f"exit status {ran.code}")
+    for _ in range(ATTEMPTS):
+        with tempfile.TemporaryDirectory(prefix="pgo-probe-") as name:
+            folder = Path(name)
+            ran = Box(kind, python).run("pgo_agent.sandbox.probe", folder, 30)
+            fine = ran.code == 0 and (folder / "out" / "probe").is_file()
+        if fine:
+            return ""
+        room(Path(tempfile.gettempdir()))
+        if not ran.killed:  # that would say nothing about the box
+            return ran.output.strip()[-300:] or f"exit status {ran.code}"
+    raise killed("probing")
+
+
+def killed(what: str) -> Killed:
+    """The fault of a process that was killed ATTEMPTS times in a row."""
+    hint = "free some memory if it ran out (`dmesg` says so), then `pgo-agent resume`"
+    return Killed(f"the {what} process was killed {ATTEMPTS} times in a row (SIGKILL)", hint)
 
 
 # how a process is started and ended -----------------------------------------------------------------------------------
@@ -157,7 +171,7 @@ def _run(command: list[str], env: Mapping[str, str], log: int, seconds: float) -
         stderr=log,
         cwd="/",
         start_new_session=True,
-        preexec_fn=_limit,
+        preexec_fn=partial(_limit, os.getpid()),
     )
     timed_out = False
     try:
@@ -173,8 +187,10 @@ def _run(command: list[str], env: Mapping[str, str], log: int, seconds: float) -
     return Ran(code, text, timed_out, time.monotonic() - started)
 
 
-def _limit() -> None:
+def _limit(parent: int) -> None:
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # it ends with the thread that waits for it
+    if os.getppid() != parent:
+        os._exit(1)  # which was killed before it could be said
     for what, most in _LIMITS.items():
         _, hard = resource.getrlimit(what)
         most = most if hard == resource.RLIM_INFINITY else min(most, hard)

@@ -1,6 +1,7 @@
 """Runs the tracer and the compiler in the box and reads what they leave behind, trusting none of it.
 
-A process that somebody killed is started again; one that ended by itself without an answer has failed.
+A process that somebody killed is started again, and a failure on a full disk is none: neither says anything about a
+candidate. One that ended by itself without an answer has failed.
 """
 
 import json
@@ -8,15 +9,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.sandbox.box import Box, Ran
+from pgo_agent.sandbox.box import ATTEMPTS, Box, Ran, killed
 from pgo_agent.sandbox.bundle import check, cubin
-from pgo_agent.sandbox.bundle.shelf import Shelf
+from pgo_agent.sandbox.bundle.shelf import Shelf, room
 from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.errors import BadBundle
 from pgo_agent.sandbox.target import Target
 
 TRACE_SECONDS, COMPILE_SECONDS = 240.0, 600.0  # deadlines of one boxed process
-ATTEMPTS = 3  # for a process that was killed from outside
 KEPT = ("cubin", "ptx")  # artefacts that go on the shelf beside the TTGIR
 Cases = Mapping[str, Sequence[str] | None]  # set (CASES, SMALL, HELD_OUT) -> names, None for all
 Traced = dict[str, Any]  # the tracer's answer, with the TTGIR under "texts"; or "error"
@@ -35,7 +35,10 @@ def place(folder: Path, target: Target, source: str) -> tuple[str, str]:
 def trace(
     box: Box, shelf: Shelf, target: Target, device: Device, source: str, cases: Cases, limit: int | None
 ) -> Traced:
-    """What the launcher of `source` does in each case, at most `limit` configurations of each; seconds under "took"."""
+    """What the launcher of `source` does in each case, at most `limit` configurations of each; seconds under "took".
+
+    Raises Killed when the process was killed again and again, and EnvironmentFault when the disk is full.
+    """
     for _ in range(ATTEMPTS):
         with shelf.scratch() as name:
             folder = Path(name)
@@ -52,7 +55,7 @@ def trace(
             ran = box.run("pgo_agent.sandbox.tracer", folder, TRACE_SECONDS)
             if not ran.killed:
                 return _read_trace(folder / "out", ran) | {"took": ran.seconds}
-    return _error("raised", "the tracing process was killed again and again")
+    raise killed("tracing")
 
 
 def _read_trace(out: Path, ran: Ran) -> Traced:
@@ -75,38 +78,51 @@ def _error(kind: str, message: str) -> Traced:
 def compile_missing(
     box: Box, shelf: Shelf, device: Device, texts: Mapping[str, bytes], options: Mapping[str, dict[str, Any]], jobs: int
 ) -> float:
-    """Compiles the TTGIR that the shelf holds no build of, `jobs` at a time. Every key then has one, or an error."""
-    seconds = 0.0
-    for attempt in range(ATTEMPTS):
-        missing = [k for k in texts if shelf.build(k) is None]
-        if not missing:
-            break
-        with shelf.scratch() as name:
-            folder = Path(name)
-            (folder / "in").mkdir()
-            for key in missing:
-                (folder / "in" / f"{key}.ttgir").write_bytes(texts[key])
-            kernels = [{"key": k, "options": options[k]} for k in missing]
-            (folder / "request.json").write_text(json.dumps({"arch": device.arch, "jobs": jobs, "kernels": kernels}))
-            ran = box.run("pgo_agent.sandbox.compiler", folder, COMPILE_SECONDS)
-            seconds += ran.seconds
-            for key in missing:
-                _collect(shelf, folder / "out", key, texts[key], ran, last=attempt + 1 == ATTEMPTS)
+    """Compiles the TTGIR that the shelf holds no build of, `jobs` at a time. Every key then has one, or an error.
+
+    Raises Killed when the process was killed again and again without getting on, EnvironmentFault for a full disk.
+    """
+    seconds, attempts = 0.0, ATTEMPTS
+    missing = [k for k in texts if shelf.build(k) is None]
+    while missing and attempts:
+        request = {"arch": device.arch, "jobs": jobs, "kernels": [{"key": k, "options": options[k]} for k in missing]}
+        seconds += _compile(box, shelf, request, {k: texts[k] for k in missing})
+        left = [k for k in missing if shelf.build(k) is None]
+        attempts = ATTEMPTS if len(left) < len(missing) else attempts - 1
+        missing = left
+    if missing:
+        raise killed("compiling")
     return seconds
 
 
-def _collect(shelf: Shelf, out: Path, key: str, ttgir: bytes, ran: Ran, last: bool) -> None:
-    """Puts one kernel's build, or its diagnostic, on the shelf. Nothing, when the process was killed before it."""
+def _compile(box: Box, shelf: Shelf, request: Mapping[str, Any], texts: Mapping[str, bytes]) -> float:
+    """One compiler process. What it finished goes on the shelf, its diagnostics too; gives its seconds."""
+    with shelf.scratch() as name:
+        folder = Path(name)
+        (folder / "in").mkdir()
+        for key, text in texts.items():
+            (folder / "in" / f"{key}.ttgir").write_bytes(text)
+        (folder / "request.json").write_text(json.dumps(request))
+        ran = box.run("pgo_agent.sandbox.compiler", folder, COMPILE_SECONDS)
+        errors = {k: e for k, text in texts.items() if (e := _collect(shelf, folder / "out", k, text, ran))}
+    if errors:
+        room(shelf.root)
+    for key, error in errors.items():
+        shelf.put_build(key, {"error": error})
+    return ran.seconds
+
+
+def _collect(shelf: Shelf, out: Path, key: str, ttgir: bytes, ran: Ran) -> str:
+    """Puts one kernel's build on the shelf, or gives its diagnostic. Neither, when the process was killed before it."""
     try:
         answer = json.loads(check.read(out / f"{key}.json", check.JSON_LIMIT))
         if "error" in answer:
-            shelf.put_build(key, {"error": str(answer["error"])[:65536]})
-            return
+            return str(answer["error"])[:65536] or "error: the compiler gave no reason"
         files = {s: shelf.put(check.read(out / f"{key}.{s}", check.ARTEFACT_LIMIT), s) for s in KEPT}
         files["ttgir"] = shelf.put(ttgir, "ttgir")
         code = cubin.code_id(shelf.get(files["cubin"], "cubin"))
         record = {"kernel": answer["metadata"] | {"files": files}, "static": answer["static"], "code_id": code}
         shelf.put_build(key, record)
     except (BadBundle, ValueError, TypeError, KeyError, AttributeError):
-        if last or not ran.killed:
-            shelf.put_build(key, {"error": f"error: the compiler left no answer\n{ran.output[-2000:]}"})
+        return "" if ran.killed else f"error: the compiler left no answer\n{ran.output[-2000:]}"
+    return ""

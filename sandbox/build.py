@@ -19,15 +19,16 @@ from pgo_agent.sandbox import boxed
 from pgo_agent.sandbox.box import Box
 from pgo_agent.sandbox.boxed import Cases, Traced
 from pgo_agent.sandbox.bundle import check, identity, schema
-from pgo_agent.sandbox.bundle.shelf import Shelf, canonical
+from pgo_agent.sandbox.bundle.shelf import Shelf, canonical, room
+from pgo_agent.sandbox.compiler import assembler
 from pgo_agent.sandbox.devices import Device
-from pgo_agent.sandbox.errors import BadBundle, EnvironmentFault
+from pgo_agent.sandbox.errors import BadBundle, EnvironmentFault, Killed
 from pgo_agent.sandbox.target import Target
 
 
 @dataclass(frozen=True)
 class Failure:
-    kind: str  # refused, raised, build_error, timeout, rejected
+    kind: str  # refused, raised, build_error, timeout, rejected, killed
     message: str
     line: int | None = None  # of the candidate's file
     case: str = ""
@@ -71,9 +72,22 @@ class Builder:
     def build(self, source: str, cases: Cases, limit: int | None, workers: int = 1, foreign: bool = False) -> Built:
         """Traces `source` on the cases and compiles what it launches. `limit`: most configurations of a case.
 
-        Raises EnvironmentFault for `foreign` code (written by a model, taken from elsewhere) where no sandbox works.
+        Raises EnvironmentFault for `foreign` code (written by a model, taken from elsewhere) where no sandbox works,
+        and where the disk is full; Killed when somebody kills the tracer or the compiler again and again. `foreign`
+        code may have done that itself, and must not stop a run by it: it gets a Failure of kind `killed`.
         """
         self.box.admit(foreign)
+        try:
+            built = self._build(source, cases, limit, workers)
+        except Killed as e:
+            if not foreign:
+                raise
+            return _nothing(Failure("killed", e.message))
+        if built.failures:
+            room(self.shelf.root)
+        return built
+
+    def _build(self, source: str, cases: Cases, limit: int | None, workers: int) -> Built:
         if workers > 1 and all(names is not None for names in cases.values()):
             parts: list[Cases] = [{s: [n]} for s, names in cases.items() for n in names or ()]
         else:
@@ -99,8 +113,6 @@ class Builder:
 
     def _assembled(self, parts: list[Traced], jobs: int) -> Built:
         names, texts, options = self._kernels(parts)
-        if any(o.get("ptx_options") for o in options.values()):
-            return _nothing(Failure("rejected", "ptx_options: flags for ptxas are not taken from a candidate"))
         compiled = boxed.compile_missing(self.box, self.shelf, self.device, texts, options, jobs)
         seconds = {"trace": max(p["took"] for p in parts), "compile": compiled}
         builds = {k: self.shelf.build(k) or {} for k in texts}
@@ -124,11 +136,12 @@ class Builder:
         return Built(bundle, described, choices, statics, codes, tuple(failures), seconds)
 
     def _kernels(self, parts: list[Traced]) -> tuple[dict[str, str], dict[str, bytes], dict[str, dict[str, Any]]]:
-        """The tracer's keys -> ours, and TTGIR and options by our keys."""
+        """The tracer's keys -> ours, and TTGIR and options by our keys. Raises BadBundle for a flag not allowed."""
         names, texts, options = {}, {}, {}
         version = triton_version(self.box.python)
         for part in parts:
             for theirs, kernel in part["kernels"].items():
+                assembler.flags(kernel["options"].get("ptx_options"))
                 key = kernel_key(part["texts"][theirs], kernel["options"], self.device.arch, version)
                 names[theirs], texts[key], options[key] = key, part["texts"][theirs], kernel["options"]
         return names, texts, options

@@ -24,6 +24,10 @@ class EnvironmentFault(Fault):
     """The machine lacks something: a sandbox, a GPU, disk space (exit code 3)."""
 
 
+class Killed(EnvironmentFault):
+    """Somebody else's SIGKILL ended a process, and again when it was repeated. It proves nothing about a candidate."""
+
+
 class BadBundle(ValueError):
     """A bundle breaks a rule of `sandbox/bundle/check.py`. It is the bundle's fault: it becomes a verdict."""
 

@@ -53,16 +53,17 @@ class Target:
 
 def read(path: Path) -> Target:
     """The target at `path`. Raises UsageFault (no such file, not Python) or TargetFault (names missing)."""
-    source = _text(path)
+    source = text(path)
     sidecar = path.with_name(f"{path.stem}.target.py")
     contract_path = sidecar if sidecar.is_file() else path
-    contract = _text(sidecar) if contract_path == sidecar else source
+    contract = text(sidecar) if contract_path == sidecar else source
     target = Target(path, source, contract_path, contract)
     _check_names(target)
     return target
 
 
-def _text(path: Path) -> str:
+def text(path: Path) -> str:
+    """The text of a file. Raises UsageFault when there is none, or it cannot be read as text."""
     if path.is_dir():
         raise UsageFault(f"{path} is a folder", "name the Python file that holds the kernel")
     try:

@@ -3,19 +3,44 @@
 It is the default when there is no model, and the seed of the search when there is one. Source moves come first: they
 can beat the tuned baseline; launch moves follow. Moves address every kernel of a launcher by its name. Each source move
 brings the best known configurations with it, and one that needs less shared memory, because a rewrite may move the
-best point.
+best point. A fault inside of a move is listed like a precondition that does not hold: it never ends a run.
 """
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 
-from pgo_agent.agent.moves import carry, launch
+from pgo_agent.agent.moves import (
+    assembler,
+    carry,
+    causal,
+    descriptors,
+    epilogue,
+    exp2,
+    guard,
+    launch,
+    peel,
+    persistent,
+    specialize,
+)
 from pgo_agent.agent.moves.base import CARRIED, Best, DoesNotApply, Proposal, Skipped, SourceMove, Subject
 from pgo_agent.agent.source import Config, sites, with_configs
+from pgo_agent.agent.static_rank import symptoms
 from pgo_agent.sandbox.devices import Device
 
-SOURCE_MOVES: tuple[SourceMove, ...] = (carry.MOVE,)
-__all__ = ["CARRIED", "SOURCE_MOVES", "Best", "Proposal", "Skipped", "propose"]
+SOURCE_MOVES: tuple[SourceMove, ...] = (
+    descriptors.MOVE,
+    specialize.MOVE,
+    guard.MOVE,
+    causal.MOVE,
+    exp2.MOVE,
+    carry.MOVE,
+    persistent.MOVE,
+    epilogue.MOVE,
+    peel.MOVE,
+    *assembler.MOVES,
+)
+NO_LAUNCH = "the launcher launches no kernel that is defined in this file"
+__all__ = ["CARRIED", "NO_LAUNCH", "SOURCE_MOVES", "Best", "Proposal", "Skipped", "propose"]
 
 
 def propose(
@@ -25,7 +50,7 @@ def propose(
     found = sites(source)
     kernels = list(dict.fromkeys(s.kernel for s in found))
     if not kernels:
-        yield Skipped("every move", "the launcher launches no kernel that is defined in this file")
+        yield Skipped("every move", NO_LAUNCH)
     for move in SOURCE_MOVES:
         for kernel in kernels:
             yield _rewritten(move, source, kernel, f" in {kernel}" if len(kernels) > 1 else "", best, device)
@@ -45,26 +70,39 @@ def _rewritten(
         return Skipped(name, str(e))
     except SyntaxError as e:
         return Skipped(name, f"a fault of this move: it wrote what is not Python ({e.msg}, line {e.lineno})")
+    except Exception as e:
+        return Skipped(name, f"a fault of this move: {type(e).__name__}: {e}")
     return Proposal(changed, "source", name, f"{move.symptom}; {move.gain}")
 
 
 def _subject(source: str, kernel: str, best: Mapping[str, Best], device: Device) -> Subject:
-    known = [b for b in launch.distinct(best.values()) if kernel in b.profiles]
+    found = sites(source)
+    site = next(s for s in found if s.kernel == kernel)
+    known = [b for b in launch.bases_of(site, found, best.values()) if b.profiles]
     if not known:
         return Subject(source, kernel, device)
-    return Subject(source, kernel, device, known[0].config, known[0].profiles[kernel])
+    ailing = max(known, key=lambda b: len(symptoms(b.static)))  # the first of those with most to cure
+    return Subject(source, kernel, device, ailing.config, ailing.static)
 
 
 def _with_neighbours(source: str, kernel: str, best: Mapping[str, Best], needed: Config) -> str:
-    """The rewritten file at the best known configurations and one that is a stage shallower, as the rewrite needs."""
-    site = next((s for s in sites(source) if s.kernel == kernel), None)
+    """The rewritten file at the best known configurations and one that is a stage shallower.
+
+    Where the rewrite needs certain launch parameters, these; and last the best one as it was, for cases whose launches
+    the rewrite leaves alone.
+    """
+    found = sites(source)
+    site = next((s for s in found if s.kernel == kernel), None)
     if site is None:
         return source
     if not site.autotuned:
         return with_configs(source, site, [needed]) if needed else source
-    configs = _unique([b.config | needed for b in launch.distinct(best.values())])
-    if not configs:
+    bases = [b.config for b in launch.bases_of(site, found, best.values())]
+    if not bases:
         return source
+    configs = _unique([c | needed for c in bases])
+    if needed:
+        return with_configs(source, site, _unique([*configs[: CARRIED - 1], bases[0]]))
     deepest = max(configs, key=lambda c: (c.get("num_stages", 3), c.get("num_warps", 4)))
     shallower = deepest | {"num_stages": max(deepest.get("num_stages", 3) - 1, 1)}
     kept = [*configs[: CARRIED - 1], shallower] if shallower not in configs[:CARRIED] else configs[:CARRIED]

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import libcst as cst
 import libcst.matchers as m
 from pgo_agent.agent.moves.base import DoesNotApply, SourceMove, Subject
-from pgo_agent.agent.moves.syntax import Rename, Statement, code, in_kernel, lines, names, reads, writes
+from pgo_agent.agent.moves.reach import Reach
+from pgo_agent.agent.moves.syntax import Rename, Statement, code, in_kernel, lines, names, nodes, reads, writes
 
 _RANGES = ("range", "tl.range")
 
@@ -112,12 +113,19 @@ def _prove(r: Rotation, loads: list[Statement], copies: list[Statement]) -> None
 
 def _stay_inside(r: Rotation, functions: list[cst.FunctionDef], loop: cst.For) -> None:
     """What the rotated loop leaves in its helper names differs: nothing outside may look at them."""
-    own = {r.variable, *_own_names(r)}.union(*(writes(s) for s in (*r.loads, *r.copies)))
     if not functions:
         raise DoesNotApply("a loop outside of a function")
-    outside = names(functions[-1].with_deep_changes(loop, body=cst.IndentedBlock([])))
-    if own & (outside - {r.variable}) or r.variable in names(loop.iter):
-        raise DoesNotApply(f"{', '.join(sorted(own & outside))} is used outside of the loop")
+    changed = {r.variable}.union(*(writes(s) for s in (*r.loads, *r.copies)))
+    inside = {id(n) for n in nodes(loop)}
+    seen = {
+        d.name
+        for read, definitions in Reach(functions[-1]).reads.items()
+        for d in definitions
+        if read not in inside and id(d.statement) in inside and d.name in changed
+    }
+    seen |= _own_names(r) & names(functions[-1])
+    if seen or r.variable in names(loop.iter):
+        raise DoesNotApply(f"{', '.join(sorted(seen))} is used outside of the loop")
 
 
 def _own_names(r: Rotation) -> set[str]:

@@ -3,44 +3,51 @@
 For loops with a `tl.dot` whose operands are loaded through pointers. Every two-dimensional load that can be shown to
 read an affine tile becomes a load of a device-side descriptor; whether the strides and alignments of a launch allow it
 is checked by a heuristic, and the original loop stays for launches that they do not. Reads the same values: a mask
-becomes a bound of the descriptor's shape, and without a mask nothing is cut off. Where a kernel loads the same
-addresses with a mask in one branch and without in another, the lack of a mask is taken as the promise that it would be
-true there. Helpers are inlined first. Tiles that are loaded before the loop and that its dots read become descriptor
-loads, too: warp specialization asks for that.
+becomes a bound of the descriptor's shape, and without a mask nothing is cut off. Where compile-time constants decide
+whether a load is masked, they decide the bound. Helpers are inlined first. Tiles that are loaded before the loop and
+that its dots read become descriptor loads, too: warp specialization asks for that.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from textwrap import indent
 
 import libcst as cst
-import libcst.matchers as m
 from pgo_agent.agent.moves import inline, prune
 from pgo_agent.agent.moves.base import DoesNotApply, SourceMove, Subject
-from pgo_agent.agent.moves.flow import Flow, Load
-from pgo_agent.agent.moves.host import add_function, add_heuristics, add_parameters, before_launch
+from pgo_agent.agent.moves.flow import Branch, Flow, Load
+from pgo_agent.agent.moves.host import add_function, add_heuristics, add_parameters, before_launch, check_names
 from pgo_agent.agent.moves.operands import UNBOUNDED, Operand, operand
 from pgo_agent.agent.moves.syntax import (
     Statement,
     called,
     change,
-    code,
     contains,
     expression,
     fresh,
     functions,
     lines,
     names,
+    nodes,
+    reachable,
     visited,
     writes,
-)  # fmt: skip
+)
+from pgo_agent.agent.moves.texts import in_kernel
+from pgo_agent.agent.moves.written import written
 
 SWITCH = "DESCRIPTORS"
 _FITS = '''
-def _descriptor_fits(pointer, strides, *moves):
+def _descriptor_fits(pointer, strides, block, *steps):
     """Whether a descriptor can address a tile: contiguous in one dimension, in steps of 16 bytes in all others."""
-    inner, *outer = sorted(strides)
-    steps = [s * pointer.element_size() for s in (*outer, *moves)]
-    return inner == 1 and pointer.data_ptr() % 16 == 0 and all(s % 16 == 0 for s in steps)
+    if not hasattr(pointer, "element_size") or pointer.dtype == torch.bool or 1 not in strides:
+        return False
+    size, inner = pointer.element_size(), strides.index(1)
+    outer = strides[1 - inner]
+    whole = [pointer.data_ptr(), *(size * n for n in (outer, *steps))]
+    rows, columns = block[1 - inner], block[inner]
+    fits = size <= 4 and outer > 0 and size * columns >= 16 and size * rows * columns % 128 == 0
+    return fits and all(n % 16 == 0 for n in whole)
 '''
 _SCRATCH = '''
 def _descriptor_memory(size, alignment, stream):
@@ -59,27 +66,26 @@ class Plan:
 
 def rewrite(subject: Subject) -> str:
     """Raises DoesNotApply when no load of a loop with dots can be shown to fit a descriptor."""
-    if f"{SWITCH}:" in subject.source or "make_tensor_descriptor" in subject.source:
+    before = cst.parse_module(subject.source)
+    if any(contains(functions(before)[n], "make_tensor_descriptor") for n in reachable(before, subject.kernel)):
         raise DoesNotApply("it uses descriptors already")
-    source = inline.inline(subject.source, subject.kernel)
-    module = cst.parse_module(source)
-    function = functions(module).get(subject.kernel)
-    if function is None:
-        raise DoesNotApply(f"{subject.kernel} is not defined in this file")
+    check_names(before, subject.kernel)
+    module = cst.parse_module(inline.inline(subject.source, subject.kernel))
+    function = functions(module)[subject.kernel]
     flow = Flow(function)
-    plans, reasons = _plans(flow)
+    plans, reasons = _plans(flow, written(module, function))
     if not plans:
         raise DoesNotApply(next(iter([*reasons, *flow.refused]), "no loop with a dot loads its tiles through pointers"))
     writer = _Writer(plans, names(function) | set(flow.parameters))
-    changed = cst.ensure_type(function.visit(writer), cst.FunctionDef)
-    switches = {SWITCH: " and ".join(writer.fits), **writer.transposed}
+    changed = visited(function, writer)
+    switches = writer.switches()
     module = add_function(add_function(module, subject.kernel, _FITS), subject.kernel, _SCRATCH)
     module = change(module, {subject.kernel: add_parameters(changed, list(switches))})
     module = add_heuristics(module, subject.kernel, switches)
     return before_launch(module, subject.kernel, "triton.set_allocator(_descriptor_memory)").code
 
 
-def _plans(flow: Flow) -> tuple[dict[int, Plan], list[str]]:
+def _plans(flow: Flow, targets: set[str]) -> tuple[dict[int, Plan], list[str]]:
     """The outermost loops outside of which all their descriptors can be made, and why other loads stay."""
     plans, reasons = dict[int, Plan](), list[str]()
     multiplied = _multiplied(flow.function)
@@ -88,6 +94,8 @@ def _plans(flow: Flow) -> tuple[dict[int, Plan], list[str]]:
             continue
         try:
             found = operand(load, flow)
+            if found.pointer in targets:
+                raise DoesNotApply(f"the kernel writes through {found.pointer}, too")
             node = _outside(load, found)
             plans.setdefault(id(node), Plan(node)).operands[id(load.call)] = found
         except DoesNotApply as e:
@@ -95,19 +103,19 @@ def _plans(flow: Flow) -> tuple[dict[int, Plan], list[str]]:
     if not any(isinstance(p.node, cst.For) for p in plans.values()):
         return {}, reasons
     for plan in plans.values():
-        plan.operands = _promised(plan.operands, {id(x.call): x.pointer.value for x in flow.loads})
-    nested = {id(inner) for p in plans.values() for inner in m.findall(p.node, m.For()) if inner is not p.node}
+        plan.operands = _merged(plan.operands, {id(x.call): x.path for x in flow.loads})
+    nested = {id(n) for p in plans.values() for n in nodes(p.node) if isinstance(n, cst.For) and n is not p.node}
     whole = {i: p for i, p in plans.items() if isinstance(p.node, cst.For) or _all_loads(p.node) <= set(p.operands)}
     return {i: p for i, p in whole.items() if i not in nested}, reasons
 
 
 def _all_loads(line: cst.CSTNode) -> set[int]:
-    return {id(c) for c in m.findall(line, m.Call()) if called(cst.ensure_type(c, cst.Call)) == "load"}
+    return {id(c) for c in nodes(line) if isinstance(c, cst.Call) and called(c) == "load"}
 
 
 def _multiplied(function: cst.FunctionDef) -> set[str]:
     """Names that the operands of the dots mention."""
-    dots = (c for c in m.findall(function, m.Call()) if called(cst.ensure_type(c, cst.Call)) == "dot")
+    dots = (c for c in nodes(function) if isinstance(c, cst.Call) and called(c) == "dot")
     return set[str]().union(*map(names, dots))
 
 
@@ -120,24 +128,6 @@ def _before(load: Load, multiplied: set[str]) -> bool:
     return not load.loops and load.line is not None and bool(writes(load.line) & multiplied)
 
 
-def _promised(operands: dict[int, Operand], addresses: dict[int, object]) -> dict[int, Operand]:
-    """Gives loads without a bound that of a load of the same addresses."""
-    bounds: dict[object, list[set[str]]] = {}
-    for call, o in operands.items():
-        for d, known in enumerate(bounds.setdefault(addresses[call], [set(), set()])):
-            known.update({o.dimensions[d].bound} - {UNBOUNDED})
-
-    def bounded(call: int, o: Operand) -> Operand:
-        known = bounds[addresses[call]]
-        first, second = (
-            replace(dim, bound=min(k)) if dim.bound == UNBOUNDED and len(k) == 1 else dim
-            for dim, k in zip(o.dimensions, known, strict=True)
-        )
-        return replace(o, dimensions=(first, second))
-
-    return {call: bounded(call, o) for call, o in operands.items()}
-
-
 def _outside(load: Load, found: Operand) -> cst.For | cst.SimpleStatementLine:
     """The outermost loop around a load, with a dot in it, that leaves alone what the descriptor is made of."""
     if not load.loops and load.line is not None:
@@ -145,7 +135,40 @@ def _outside(load: Load, found: Operand) -> cst.For | cst.SimpleStatementLine:
     for loop in load.loops:
         if contains(loop, "dot") and not writes(loop) & found.constant:
             return loop
-    raise DoesNotApply("its base changes in the loop")
+    raise DoesNotApply("its base or its bound changes in the loop")
+
+
+def _merged(operands: dict[int, Operand], paths: dict[int, tuple[Branch, ...]]) -> dict[int, Operand]:
+    """Gives loads of the same addresses one descriptor, where compile-time constants tell their bounds apart."""
+    same: dict[object, list[int]] = {}
+    for call, o in operands.items():
+        same.setdefault(o.address, []).append(call)
+    found = dict(operands)
+    for calls in same.values():
+        told = (_bound([(paths[c], operands[c].dimensions[d].bound) for c in calls]) for d in (0, 1))
+        bounds = [b for b in told if b is not None]
+        if len(bounds) != 2:
+            continue
+        constant = frozenset[str]().union(*(operands[c].constant for c in calls))
+        for c in calls:
+            first, second = (replace(x, bound=b) for x, b in zip(operands[c].dimensions, bounds, strict=True))
+            found[c] = replace(operands[c], dimensions=(first, second), constant=constant)
+    return found
+
+
+def _bound(leaves: Sequence[tuple[Sequence[Branch], str]]) -> str | None:
+    """One text for the bounds of loads in different branches; None when they are not told apart at compile time."""
+    if len({b for _, b in leaves}) == 1:
+        return leaves[0][1]
+    if not all(path for path, _ in leaves) or len({path[0].node for path, _ in leaves}) > 1:
+        return None
+    sides = [[(p[1:], b) for p, b in leaves if p[0].taken is taken] for taken in (True, False)]
+    found = [_bound(side) for side in sides if side]
+    if None in found or len(found) == 1 or found[0] == found[1]:
+        return found[0] if None not in found else None
+    test = leaves[0][0][0].test
+    yes, no = (f"({side})" if " if " in str(side) else side for side in found)
+    return None if test is None else f"{yes} if {test} else {no}"
 
 
 class _Writer(cst.CSTTransformer):
@@ -153,8 +176,22 @@ class _Writer(cst.CSTTransformer):
 
     def __init__(self, plans: dict[int, Plan], taken: set[str]) -> None:
         self.plans, self.taken = plans, taken
+        self.switch = self._fresh(SWITCH)
         self.fits: list[str] = []
-        self.transposed: dict[str, str] = {}
+        self.sizes: dict[str, None] = {}
+        self.transposed: dict[str, str] = {}  # text of the test -> parameter
+
+    def switches(self) -> dict[str, str]:
+        """The parameters that the launch computes."""
+        sizes = list(self.sizes)
+        least = f"min({', '.join(sizes)})" if len(sizes) > 1 else "".join(sizes)
+        tests = [*self.fits, *([f"{least} >= 0"] if sizes else [])]
+        return {self.switch: "\n            and ".join(tests)} | {name: text for text, name in self.transposed.items()}
+
+    def _fresh(self, wanted: str) -> str:
+        name = fresh(wanted, self.taken)
+        self.taken.add(name)
+        return name
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
         self.function = node
@@ -165,7 +202,7 @@ class _Writer(cst.CSTTransformer):
             return updated_node
         creation, changed = self._changed(plan)
         rest = self.function.with_deep_changes(original_node, body=cst.IndentedBlock([]))
-        return _either(creation, prune.prune(cst.ensure_type(changed, cst.For), rest), updated_node)
+        return self._either(creation, prune.prune(cst.ensure_type(changed, cst.For), rest), updated_node)
 
     def leave_SimpleStatementLine(
         self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
@@ -174,86 +211,70 @@ class _Writer(cst.CSTTransformer):
         if plan is None:
             return updated_node
         creation, changed = self._changed(plan)
-        return _either(creation, prune.same_branches(cst.ensure_type(changed, cst.SimpleStatementLine)), updated_node)
+        line = prune.same_branches(cst.ensure_type(changed, cst.SimpleStatementLine))
+        return self._either(creation, line, updated_node)
 
     def _changed(self, plan: Plan) -> tuple[list[Statement], cst.CSTNode]:
         """The statements that make the descriptors, and the node that uses them."""
         made: dict[tuple[object, ...], str] = {}
         for o in plan.operands.values():
             if o.key not in made:
-                made[o.key] = self._named(o)
+                made[o.key] = self._fresh(f"{o.pointer.lower().removesuffix('_ptr')}_desc")
         calls = {i: self._load(made[o.key], o) for i, o in plan.operands.items()}
         return self._creation(plan, made), visited(plan.node, _Calls(calls))
-
-    def _named(self, o: Operand) -> str:
-        cut = all(d.bound != UNBOUNDED for d in o.dimensions)
-        name = fresh(f"{o.pointer.lower().removesuffix('_ptr')}_{'desc' if cut else 'all'}", self.taken)
-        self.taken.add(name)
-        return name
 
     def _load(self, name: str, o: Operand) -> cst.BaseExpression:
         rows, columns = (d.offset for d in o.dimensions)
         straight, turned = f"{name}.load([{rows}, {columns}])", f"tl.trans({name}.load([{columns}, {rows}]))"
         if o.inner is not None:
             return expression(straight if o.inner == 1 else turned)
-        return expression(f"{turned} if {self._switch(o)} else {straight}")
+        return expression(f"({turned} if {self._turned(o)} else {straight})")
 
     def _creation(self, plan: Plan, made: dict[tuple[object, ...], str]) -> list[Statement]:
-        shapes = [d.bound for o in plan.operands.values() for d in o.dimensions]
-        text = f"{UNBOUNDED}: tl.constexpr = 2147483647  # where the load had no mask\n" if UNBOUNDED in shapes else ""
-        for o in {o.key: o for o in plan.operands.values()}.values():
+        text = ""
+        for o in plan.operands.values():
             self._check(o)
+        for o in {o.key: o for o in plan.operands.values()}.values():
             straight, turned = (f"{made[o.key]} = {_make(o, inner)}\n" for inner in (1, 0))
             if o.inner is not None:
                 text += straight if o.inner == 1 else turned
             else:
-                text += f"if {self._switch(o)}:\n{indent(turned, '    ')}else:\n{indent(straight, '    ')}"
+                text += f"if {self._turned(o)}:\n{indent(turned, '    ')}else:\n{indent(straight, '    ')}"
         return lines(text)
 
-    def _switch(self, o: Operand) -> str:
+    def _turned(self, o: Operand) -> str:
         """The parameter that says that an operand is contiguous in its first dimension."""
-        name = f"{o.pointer.upper()}_TRANSPOSED"
-        self.transposed[name] = f"{_argument(o, 1)} != 1"
-        return name
+        text = f"{o.strides[1]} != 1"
+        if text not in self.transposed:
+            self.transposed[text] = self._fresh(f"{o.pointer.upper()}_TRANSPOSED")
+        return self.transposed[text]
 
     def _check(self, o: Operand) -> None:
-        strides = f"({_argument(o, 0)}, {_argument(o, 1)})"
-        given = ", ".join([f'args["{o.pointer}"]', strides, *o.checked])
+        pairs = (f"({', '.join(pair)})" for pair in (o.strides, o.block))
+        given = ", ".join([f'args["{o.pointer}"]', *pairs, *o.steps])
         text = f"_descriptor_fits({given})"
         if text not in self.fits:
             self.fits.append(text)
+        self.sizes |= dict.fromkeys(o.sizes)
 
-
-def _either(creation: list[Statement], changed: cst.For | cst.SimpleStatementLine, original: Statement) -> cst.If:
-    above = getattr(original, "leading_lines", ())
-    return cst.If(
-        test=cst.Name(SWITCH),
-        body=cst.IndentedBlock([*creation, changed.with_changes(leading_lines=[])]),
-        orelse=cst.Else(body=cst.IndentedBlock([original.with_changes(leading_lines=[])])),
-        leading_lines=above,
-    )
-
-
-def _argument(o: Operand, d: int) -> str:
-    """A stride as the launch knows it."""
-    stride = o.dimensions[d].stride
-    return str(stride) if stride.is_number else code(_Arguments.of(str(stride)))
-
-
-class _Arguments(cst.CSTTransformer):
-    def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.BaseExpression:
-        return expression(f'args["{updated_node.value}"]')
-
-    @staticmethod
-    def of(text: str) -> cst.BaseExpression:
-        return visited(expression(text), _Arguments())
+    def _either(
+        self, creation: list[Statement], changed: cst.For | cst.SimpleStatementLine, original: Statement
+    ) -> cst.If:
+        return cst.If(
+            test=cst.Name(self.switch),
+            body=cst.IndentedBlock([*creation, changed.with_changes(leading_lines=[])]),
+            orelse=cst.Else(body=cst.IndentedBlock([original.with_changes(leading_lines=[])])),
+            leading_lines=getattr(original, "leading_lines", ()),
+        )
 
 
 def _make(o: Operand, inner: int) -> str:
     outer, last = o.dimensions[1 - inner], o.dimensions[inner]
-    shape, strides = f"[{outer.bound}, {last.bound}]", f"[{outer.stride}, 1]"
-    layout = f"shape={shape}, strides={strides}, block_shape=[{outer.extent}, {last.extent}]"
-    return f"tl.make_tensor_descriptor(\n    {o.base},\n    {layout},\n)"
+    shape, strides = f"[{outer.bound}, {last.bound}]", f"[{in_kernel(outer.stride)}, 1]"
+    note = "  # 2**31 - 1: no mask cuts off there" if UNBOUNDED in shape else ""
+    block = f"[{outer.extent}, {last.extent}]"
+    parts = f"    shape={shape},{note}\n    strides={strides},\n    block_shape={block},\n"
+    return f"tl.make_tensor_descriptor(\n    {o.base},\n{parts})"
 
 
 class _Calls(cst.CSTTransformer):
@@ -261,6 +282,10 @@ class _Calls(cst.CSTTransformer):
 
     def __init__(self, calls: dict[int, cst.BaseExpression]) -> None:
         self.calls = calls
+
+    def leave_Assign(self, original_node: cst.Assign, updated_node: cst.Assign) -> cst.Assign:
+        bare = updated_node.value.with_changes(lpar=[], rpar=[])
+        return updated_node.with_changes(value=bare) if id(original_node.value) in self.calls else updated_node
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
         return self.calls.get(id(original_node), updated_node)

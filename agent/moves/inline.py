@@ -1,24 +1,31 @@
 """Puts the bodies of jit helpers in place of their calls, so that a kernel is one function that can be analysed.
 
 A helper is inlined when it has one `return`, its last statement, and is called as a statement of its own: `x = f(..)`,
-`x, y = f(..)` or `f(..)`. Arguments that are names or literals and that the helper does not assign take the places of
-its parameters; an `if` on a literal keeps one branch. Relies on libcst. Helpers of another form stay calls.
+`x, y = f(..)` or `f(..)`. Arguments that are names, or that the compiler knows, take the places of parameters that the
+helper does not assign; an `if` on a literal keeps one branch. What the compiler knows must not become a number of the
+running kernel: other types would meet in arithmetic. Relies on libcst. Helpers of another form stay calls.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import libcst as cst
 import libcst.matchers as m
+from pgo_agent.agent.moves.constants import constant, is_literal, runs
+from pgo_agent.agent.moves.fold import folded
+from pgo_agent.agent.moves.host import bound as bound_at_top
 from pgo_agent.agent.moves.syntax import (
     Rename,
     Statement,
     change,
     code,
+    constexprs,
     fresh,
     functions,
     lines,
     names,
+    nodes,
     parameters,
+    spread,
     visited,
     writes,
 )
@@ -29,10 +36,12 @@ DEPTH = 8  # helpers that call helpers
 def inline(source: str, kernel: str) -> str:
     """The file with the helpers of a kernel inlined, and those that nothing uses any more taken away."""
     module = cst.parse_module(source)
+    if kernel not in functions(module):
+        return source
+    module = change(module, {kernel: spread(functions(module)[kernel])})
     for _ in range(DEPTH):
-        known = functions(module)
-        body = _Inliner(known, names(known[kernel].body) | set(parameters(known[kernel])))
-        done = cst.ensure_type(known[kernel].visit(body), cst.FunctionDef)
+        body = _Inliner(module, kernel)
+        done = visited(functions(module)[kernel], body)
         module = change(module, {kernel: done})
         if not body.inlined:
             return module.code
@@ -41,8 +50,15 @@ def inline(source: str, kernel: str) -> str:
 
 
 class _Inliner(cst.CSTTransformer):
-    def __init__(self, known: dict[str, cst.FunctionDef], taken: set[str]) -> None:
-        self.known, self.taken, self.inlined = known, taken, set[str]()
+    def __init__(self, module: cst.Module, kernel: str) -> None:
+        self.inlined = set[str]()
+        once = {n for n, given in bound_at_top(module).items() if len(given) == 1}
+        function = functions(module)[kernel]
+        self.own = set(parameters(function)) | writes(function.body)  # what a free name of a helper must not meet
+        self.known = {n: f for n, f in functions(module).items() if n in once - {kernel} - self.own and _inlinable(f)}
+        self.taken = names(function.body) | self.own
+        self.constants = constexprs(function) - writes(function.body)
+        self.fixed = self.constants | _annotated(function)
 
     def leave_SimpleStatementLine(
         self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
@@ -50,7 +66,7 @@ class _Inliner(cst.CSTTransformer):
         call, targets = _call(updated_node)
         if call is None or not isinstance(call.func, cst.Name) or call.func.value not in self.known:
             return updated_node
-        helper = self.known[call.func.value]
+        helper = spread(self.known[call.func.value])
         body = self._body(helper, call, targets)
         if body is None:
             return updated_node
@@ -58,43 +74,58 @@ class _Inliner(cst.CSTTransformer):
         head = body[0].with_changes(leading_lines=updated_node.leading_lines) if body else None
         return cst.FlattenSentinel([head, *body[1:]] if head else [])
 
-    def _body(self, helper: cst.FunctionDef, call: cst.Call, targets: Sequence[str] | None) -> list[Statement] | None:
-        bound = _bound(helper, call)
-        found = _statements(helper)
-        if bound is None or found is None or not _jitted(helper):
+    def _body(
+        self, helper: cst.FunctionDef, call: cst.Call, targets: cst.BaseExpression | None
+    ) -> list[Statement] | None:
+        given, found = _bound(helper, call), _statements(helper)
+        if given is None or found is None:
             return None
         statements, returned = found
-        if targets is not None and len(targets) != len(returned):
-            return None
+        pairs = _pairs(targets, returned)
         assigned = set[str]().union(*map(writes, statements))
-        direct, before = self._parameters(bound, assigned, returned, targets or ())
-        own = {n: fresh(n, self.taken) for n in sorted(assigned - set(bound))}
-        self.taken |= set(own.values())
+        free = names(helper.body) - assigned - set(given)
+        if pairs is None or free & self.own or not all(self._keeps(e, n in assigned) for n, e in given.items()):
+            return None
+        self.taken |= free
+        direct, before = self._parameters(given, assigned, pairs)
+        own = {n: fresh(n, self.taken) for n in sorted(assigned - set(given))}
+        self._take(own.values())
         replace = _Substitute(direct, own)
-        body = [visited(s, replace) for s in statements]
-        values = [code(visited(e, replace)) for e in returned]
-        left = [(t, v) for t, v in zip(targets or (), values, strict=False) if t != v]
+        values = [(t, code(visited(v, replace))) for t, v in pairs]
+        left = [(t, v) for t, v in values if t != v]
         after = lines(f"{', '.join(t for t, _ in left)} = {', '.join(v for _, v in left)}") if left else []
-        return [*before, *_folded(body), *after]
+        return [*before, *folded([visited(s, replace) for s in statements]), *after]
+
+    def _take(self, new: Iterable[str]) -> None:
+        self.taken.update(new)
+        self.own.update(new)
+
+    def _keeps(self, e: cst.BaseExpression, assigned: bool) -> bool:
+        """Whether an argument stays what it is: known to the compiler, or a value of the running kernel."""
+        if constant(e, self.constants):
+            return not assigned
+        if isinstance(e, cst.Name):
+            return not (assigned and e.value in self.fixed)
+        return runs(e, self.own - self.fixed)
 
     def _parameters(
-        self, bound: dict[str, str], assigned: set[str], returned: Sequence[cst.BaseExpression], targets: Sequence[str]
+        self, given: dict[str, cst.BaseExpression], assigned: set[str], pairs: list[tuple[str, cst.BaseExpression]]
     ) -> tuple[dict[str, str], list[Statement]]:
         """What stands for each parameter, and assignments that must come first."""
-        direct, before = {}, list[Statement]()
-        carried = {code(v): t for v, t in zip(returned, targets, strict=False)}
-        for name, value in bound.items():
-            alone = list(bound.values()).count(value) == 1
-            simple = cst.parse_expression(value)
-            plain = isinstance(simple, cst.Name | cst.Integer | cst.Float) or value in ("True", "False", "None")
-            if name not in assigned and plain and value not in targets:
-                direct[name] = value
-            elif carried.get(name) == value and alone:
-                direct[name] = value  # it goes in and comes out under the same name
+        direct, before = dict[str, str](), list[Statement]()
+        targets, carried = {t for t, _ in pairs}, {code(v): t for t, v in pairs}
+        read = [n for e in given.values() for n in names(e)]
+        for name, value in given.items():
+            text = code(value)
+            plain = isinstance(value, cst.Name) and text not in targets
+            if name not in assigned and (plain or constant(value, self.constants)):
+                direct[name] = text if isinstance(value, cst.Name) or is_literal(value) else f"({text})"
+            elif isinstance(value, cst.Name) and carried.get(name) == text and read.count(text) == 1:
+                direct[name] = text  # it goes in and comes out under the same name
             else:
                 direct[name] = fresh(name, self.taken)
-                self.taken.add(direct[name])
-                before += lines(f"{direct[name]} = {value}")
+                self._take([direct[name]])
+                before += lines(f"{direct[name]} = {f'({text})' if chr(10) in text else text}")
         return direct, before
 
 
@@ -105,6 +136,12 @@ class _Substitute(Rename):
         super().__init__(own)
         self.direct = direct
 
+    def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.Attribute:
+        changed = super().leave_Attribute(original_node, updated_node)
+        if not isinstance(changed.value, cst.Integer | cst.Float):
+            return changed
+        return changed.with_changes(value=cst.parse_expression(f"({code(changed.value)})"))  # 0.to is no Python
+
     def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.Name:
         text = self.direct.get(original_node.value)
         if text is None:
@@ -112,103 +149,94 @@ class _Substitute(Rename):
         return cst.parse_expression(text)  # type: ignore[return-value]
 
 
-def _call(line: cst.SimpleStatementLine) -> tuple[cst.Call | None, list[str] | None]:
-    """The call that a statement is, and the names that it assigns."""
+def _annotated(function: cst.FunctionDef) -> set[str]:
+    """Locals that the compiler knows: `x: tl.constexpr = ..`, and the variables of static ranges."""
+    found = set[str]()
+    for node in nodes(function.body):
+        static = isinstance(node, cst.For) and "static_range" in code(node.iter)
+        if isinstance(node, cst.AnnAssign) or (static and isinstance(node, cst.For)):
+            found |= names(node.target)
+    return found
+
+
+def _inlinable(helper: cst.FunctionDef) -> bool:
+    """A plain `triton.jit` function: no other decorator, no `*args`, no defaults but literals, no recursion."""
+    p = helper.params
+    if helper.name.value in names(helper.body):
+        return False
+    jit = [code(d.decorator).split("(")[0].split(".")[-1] for d in helper.decorators] == ["jit"]
+    listed = (*p.posonly_params, *p.params, *p.kwonly_params)
+    plain = all(x.default is None or is_literal(x.default) for x in listed)
+    return jit and plain and not isinstance(p.star_arg, cst.Param) and p.star_kwarg is None
+
+
+def _call(line: cst.SimpleStatementLine) -> tuple[cst.Call | None, cst.BaseExpression | None]:
+    """The call that a statement is, and what it is assigned to."""
     if len(line.body) != 1:
         return None, None
-    small = line.body[0]
-    if isinstance(small, cst.Expr) and isinstance(small.value, cst.Call):
-        return small.value, None
-    if isinstance(small, cst.Assign) and len(small.targets) == 1 and isinstance(small.value, cst.Call):
-        target = small.targets[0].target
-        elements = [e.value for e in target.elements] if isinstance(target, cst.Tuple) else [target]
-        if all(isinstance(e, cst.Name) for e in elements):
-            return small.value, [code(e) for e in elements]
+    match line.body[0]:
+        case cst.Expr(value=cst.Call() as call):
+            return call, None
+        case cst.Assign(
+            targets=[cst.AssignTarget(target=cst.Name() | cst.Tuple() as target)], value=cst.Call() as call
+        ):
+            return call, target
     return None, None
 
 
-def _bound(helper: cst.FunctionDef, call: cst.Call) -> dict[str, str] | None:
-    """Parameter -> text of its argument."""
-    listed = parameters(helper)
-    defaults = {p.name.value: code(p.default) for p in helper.params.params if p.default is not None}
-    bound = dict(defaults)
+def _bound(helper: cst.FunctionDef, call: cst.Call) -> dict[str, cst.BaseExpression] | None:
+    """Parameter -> its argument."""
+    p, listed = helper.params, parameters(helper)
+    given = {x.name.value: x.default for x in (*p.posonly_params, *p.params, *p.kwonly_params) if x.default is not None}
     for i, arg in enumerate(call.args):
         name = arg.keyword.value if arg.keyword else listed[i] if i < len(listed) else ""
         if arg.star or name not in listed:
             return None
-        bound[name] = code(arg.value)
-    return {n: bound[n] for n in listed} if set(bound) == set(listed) else None
+        given[name] = arg.value
+    return {n: given[n] for n in listed} if set(given) == set(listed) else None
 
 
-def _statements(helper: cst.FunctionDef) -> tuple[list[Statement], list[cst.BaseExpression]] | None:
+def _statements(helper: cst.FunctionDef) -> tuple[list[Statement], cst.BaseExpression | None] | None:
     """The body without its docstring and return, and what it returns; None when it returns elsewhere."""
-    body = [s for s in cst.ensure_type(helper.body, cst.IndentedBlock).body if isinstance(s, Statement)]
+    body = [s for s in helper.body.body if isinstance(s, Statement)]
     if body and m.matches(body[0], m.SimpleStatementLine(body=[m.Expr(value=m.SimpleString())])):
         body = body[1:]
-    returns = m.findall(helper, m.Return())
-    last = m.SimpleStatementLine(body=[m.Return()])
-    if not returns:
-        return body, []
-    if len(returns) > 1 or not body or not m.matches(body[-1], last):
+    returns = [n for n in nodes(helper.body) if isinstance(n, cst.Return)]
+    if any(isinstance(n, cst.FunctionDef | cst.Lambda | cst.BaseComp | cst.NamedExpr) for n in nodes(helper.body)):
         return None
-    value = cst.ensure_type(cst.ensure_type(body[-1], cst.SimpleStatementLine).body[0], cst.Return).value
-    if value is None:
-        return body[:-1], []
-    return body[:-1], [e.value for e in value.elements] if isinstance(value, cst.Tuple) else [value]
+    if not returns:
+        return body, None
+    if len(returns) > 1 or not body or not m.matches(body[-1], m.SimpleStatementLine(body=[m.Return()])):
+        return None
+    return body[:-1], returns[0].value
 
 
-def _jitted(function: cst.FunctionDef) -> bool:
-    return any(code(d.decorator).split("(")[0].split(".")[-1] == "jit" for d in function.decorators)
-
-
-def _folded(body: Sequence[Statement]) -> list[Statement]:
-    """The statements with every `if` on a literal replaced by its branch."""
-    folded: list[Statement] = []
-    for s in body:
-        done = s.visit(_Fold())
-        if isinstance(done, cst.FlattenSentinel):
-            folded += [x for x in done if isinstance(x, Statement)]
-        elif isinstance(done, Statement):
-            folded.append(done)
-    return folded
-
-
-class _Fold(cst.CSTTransformer):
-    def leave_UnaryOperation(
-        self, original_node: cst.UnaryOperation, updated_node: cst.UnaryOperation
-    ) -> cst.BaseExpression:
-        text = code(updated_node)
-        return cst.Name(str(text == "not False")) if text in ("not True", "not False") else updated_node
-
-    def leave_IfExp(self, original_node: cst.IfExp, updated_node: cst.IfExp) -> cst.BaseExpression:
-        test = code(updated_node.test)
-        return {"True": updated_node.body, "False": updated_node.orelse}.get(test, updated_node)
-
-    def leave_If(
-        self, original_node: cst.If, updated_node: cst.If
-    ) -> cst.BaseStatement | cst.FlattenSentinel[cst.BaseStatement] | cst.RemovalSentinel:
-        test = code(updated_node.test)
-        if test == "True":
-            return cst.FlattenSentinel(_block(updated_node.body))
-        if test != "False":
-            return updated_node
-        if updated_node.orelse is None:
-            return cst.RemoveFromParent()
-        if isinstance(updated_node.orelse, cst.If):
-            return updated_node.orelse
-        return cst.FlattenSentinel(_block(updated_node.orelse.body))
-
-
-def _block(body: cst.BaseSuite) -> list[cst.BaseStatement]:
-    return [s for s in cst.ensure_type(body, cst.IndentedBlock).body if isinstance(s, cst.BaseStatement)]
+def _pairs(
+    targets: cst.BaseExpression | None, returned: cst.BaseExpression | None
+) -> list[tuple[str, cst.BaseExpression]] | None:
+    """Name -> what it is assigned; None when that is not written name by name."""
+    if targets is None:
+        harmless = returned is None or not any(isinstance(n, cst.Call) for n in nodes(returned))
+        return [] if harmless else None
+    if isinstance(targets, cst.Name):
+        single = returned is not None and not isinstance(returned, cst.Tuple)
+        return [(targets.value, returned)] if single and returned is not None else None
+    if not isinstance(targets, cst.Tuple) or not isinstance(returned, cst.Tuple):
+        return None
+    found = [(code(t.value), v.value) for t, v in zip(targets.elements, returned.elements, strict=False)]
+    plain = all(isinstance(e, cst.Element) for e in (*targets.elements, *returned.elements))
+    named = all(isinstance(t.value, cst.Name) for t in targets.elements)
+    distinct = len({t for t, _ in found}) == len(found)
+    return found if plain and named and distinct and len(targets.elements) == len(returned.elements) else None
 
 
 def _without_unused(module: cst.Module, inlined: set[str]) -> cst.Module:
     """The file without inlined helpers that no other statement mentions."""
+    mentioned = [(s, names(s)) for s in module.body]
 
     def used(name: str) -> bool:
         return any(
-            name in names(s) for s in module.body if not (isinstance(s, cst.FunctionDef) and s.name.value == name)
+            name in said for s, said in mentioned if not (isinstance(s, cst.FunctionDef) and s.name.value == name)
         )
 
     gone = {n for n in inlined if not used(n)}

@@ -1,14 +1,15 @@
 """Launch moves: other configurations for the launch sites that stand in the file.
 
 The first proposal is what the declared grid showed to be best for each case; the next ones step outside of the grid,
-one parameter at a time, each with the symptom that it answers.
+one parameter at a time, each with the symptom that it answers. Where a file launches several kernels, each has its
+turn, the one that does the work first. The declared grid varies the first site of the file alone.
 """
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from pgo_agent.agent.moves.base import CARRIED, Best, Proposal
+from pgo_agent.agent.moves.base import CARRIED, Best, Proposal, Skipped
 from pgo_agent.agent.source import LAUNCH_OPTIONS, Config, Site, sites, with_configs
 from pgo_agent.agent.static_rank import RESERVED_SHARED, occupancy
 from pgo_agent.sandbox.devices import Device
@@ -49,7 +50,8 @@ def _around(seen: Sequence[Config]) -> dict[str, list[int]]:
         elif values and name == "num_stages":
             space[name] = sorted({*values, 2, 3, 4})
         elif values and name not in LAUNCH_OPTIONS and all(v >= 16 and v & (v - 1) == 0 for v in values):
-            space[name] = sorted({*values, max(values[0] // 2, 16), min(values[-1] * 2, 256)})
+            twice = [values[-1] * 2] if values[-1] < 256 else []
+            space[name] = sorted({*values, max(values[0] // 2, 16), *twice})
     while _points(space) > GRID_LIMIT:
         widest = max(space, key=lambda k: len(space[k]))
         space[widest] = space[widest][: len(space[widest]) - 1]
@@ -68,31 +70,69 @@ def grid_sources(source: str, site: Site, points: Sequence[Config]) -> list[str]
     return [with_configs(source, site, points)] if site.autotuned else [with_configs(source, site, [p]) for p in points]
 
 
-def propose(source: str, best: Mapping[str, Best], measured: Sequence[Config], device: Device) -> Iterator[Proposal]:
+def propose(
+    source: str, best: Mapping[str, Best], measured: Sequence[Config], device: Device
+) -> Iterator[Proposal | Skipped]:
     """Launch proposals for a source. `best`: case -> its best configuration; `measured`: points known already."""
-    for site in sites(source)[:1]:  # the launch that the tuned baseline varies
-        bases = distinct(best.values())
-        if not bases:
-            continue
-        configs = [b.config for b in bases]
-        if site.autotuned:
-            yield Proposal(
-                with_configs(source, site, configs[:CARRIED]),
-                "launch",
-                "best of the grid",
-                "the fastest configuration of each case over the declared grid",
-            )
-        for name, why, config in _steps(bases, measured, device):
-            others = [c for c in configs if c != config][: CARRIED - 1] if site.autotuned else []
-            yield Proposal(
-                with_configs(source, site, [config, *others]), "launch", name, f"{why}; tries {_said(config)}"
-            )
+    found = sites(source)
+    several = len({s.kernel for s in found}) > 1
+    busiest = {b.static.get("name") for b in best.values()}
+    for site in sorted(found, key=lambda s: s.kernel not in busiest):  # stable: else as they stand in the file
+        bases = bases_of(site, found, best.values())
+        where = f" in {site.kernel}" if several else ""
+        yield from _best_of_the_grid(source, site, bases, where)
+        known = [config_of(site, found, c) for c in measured]
+        for name, why, config in _steps(bases, known, device):
+            others = [b.config for b in bases if b.config != config][: CARRIED - 1] if site.autotuned else []
+            text = with_configs(source, site, [config, *others])
+            yield Proposal(text, "launch", name + where, f"{why}; tries {said(config)}")
+        for name, value in site.tied.items():
+            why = f"the grid of its launch is written with {value}, too: give both one name, and it can be varied"
+            yield Skipped(f"other values of {name}{where}", why)
+
+
+def _best_of_the_grid(source: str, site: Site, bases: Sequence[Best], where: str) -> Iterator[Proposal]:
+    configs = [b.config for b in bases]
+    why = "the fastest configuration of each case over the declared grid"
+    if site.autotuned and configs:
+        yield Proposal(with_configs(source, site, configs[:CARRIED]), "launch", f"best of the grid{where}", why)
+    for config in configs if not site.autotuned else ():
+        if config != site.values:
+            text = with_configs(source, site, [config])
+            yield Proposal(text, "launch", f"best of the grid{where}", f"the fastest of a case; tries {said(config)}")
+
+
+def config_of(site: Site, found: Sequence[Site], config: Config) -> Config | None:
+    """What a known configuration of a file says of one of its launch sites; None when it does not say.
+
+    A plain launch is varied by the declared grid when it is the first site; any other stands as it is written. Where
+    several launches are autotuned, a configuration names each (`kernel.BLOCK`), or is of the only one that has several.
+    """
+    if not site.autotuned:
+        return site.values | (config if site == found[0] else {})
+    tuned = [s for s in found if s.autotuned]
+    named = {k.removeprefix(f"{site.kernel}."): v for k, v in config.items() if k.startswith(f"{site.kernel}.")}
+    if named or not config or len(tuned) == 1:
+        return named or config or None
+    takes = (s for s in tuned if config.keys() <= s.parameters | set(LAUNCH_OPTIONS))
+    return config if next(takes, None) == site else None
+
+
+def bases_of(site: Site, found: Sequence[Site], best: Iterable[Best]) -> list[Best]:
+    """The best known configurations of a site with the profile of its kernel, each once, in order of first use."""
+    bases: list[Best] = []
+    for b in best:
+        config = config_of(site, found, b.config)
+        static = b.profiles.get(site.kernel) or (b.static if not b.profiles else None)
+        if config is not None and static is not None and config not in [known.config for known in bases]:
+            bases.append(Best(config, static, b.profiles))
+    return bases
 
 
 Step = tuple[str, str, Config]  # name, symptom, configuration
 
 
-def _steps(best: Sequence[Best], measured: Sequence[Config], device: Device) -> Iterator[Step]:
+def _steps(best: Sequence[Best], measured: Sequence[Config | None], device: Device) -> Iterator[Step]:
     """Points one parameter away from the best ones that nobody has measured: each lever in turn."""
     levers = [lever(base, device) for lever in (_stages, _registers, _blocks, _groups, _warps) for base in best]
     seen = [*measured]
@@ -112,7 +152,7 @@ def _stages(b: Best, device: Device) -> Iterator[Step]:
             f"{spare} bytes of shared memory are left for a deeper pipeline",
             b.config | {"num_stages": now + 1},
         )
-    if now - 1 in _STAGES and now > 2:
+    if now - 1 in _STAGES and now > 2 and b.static["shared"]:
         why = f"{b.static['shared']} bytes of shared memory limit the blocks of an SM"
         yield f"num_stages={now - 1}", why, b.config | {"num_stages": now - 1}
 
@@ -155,14 +195,6 @@ def _warps(b: Best, device: Device) -> Iterator[Step]:
             yield f"num_warps={n}", why, b.config | {"num_warps": n}
 
 
-def distinct(best: Iterable[Best]) -> list[Best]:
-    """The best configurations, each once, in order of first use."""
-    found: list[Best] = []
-    for b in best:
-        if b.config and b.config not in [f.config for f in found]:
-            found.append(b)
-    return found
-
-
-def _said(config: Mapping[str, Any]) -> str:
+def said(config: Mapping[str, Any]) -> str:
+    """A configuration in words."""
     return " ".join(f"{k}={v}" for k, v in config.items())

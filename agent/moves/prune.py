@@ -1,22 +1,25 @@
 """Takes away what a rewritten loop no longer needs: assignments that nobody reads, and branches that became equal.
 
-Relies on libcst and on plain names; an assignment is only taken away when its value has no effect but its name.
+Relies on libcst and on plain names; an assignment is only taken away when its value is made of operations that are
+known to do nothing but give a value.
 """
 
 import libcst as cst
-import libcst.matchers as m
-from pgo_agent.agent.moves.syntax import called, names, reads
+from pgo_agent.agent.moves.fold import Branches
+from pgo_agent.agent.moves.syntax import called, code, nodes, parts, visited
 
-_EFFECTS = {"store", "atomic_add", "atomic_cas", "atomic_xchg", "atomic_max", "atomic_min", "atomic_and", "atomic_or"}
-_EFFECTS |= {"atomic_xor", "device_print", "device_assert", "static_print", "static_assert", "debug_barrier", "assume"}
+_PURE = {
+    "load", "arange", "program_id", "num_programs", "cdiv", "minimum", "maximum", "min", "max", "zeros", "full",
+    "multiple_of", "max_contiguous", "max_constancy", "where", "to", "cast", "expand_dims", "broadcast_to", "trans",
+    "abs", "int", "float",
+}  # fmt: skip
 
 
 def prune(loop: cst.For, rest: cst.CSTNode) -> cst.For:
     """The loop without what neither it nor the rest of the function reads."""
-    outside = reads(rest)
+    outside = _read(rest)
     while True:
-        done = cst.ensure_type(loop.visit(_Unread(_read(loop) | outside)), cst.For)
-        done = cst.ensure_type(done.visit(_Equal()), cst.For)
+        done = visited(visited(loop, _Unread(_read(loop, advanced=True) | outside)), _Equal())
         if done.deep_equals(loop):
             return done
         loop = done
@@ -24,18 +27,27 @@ def prune(loop: cst.For, rest: cst.CSTNode) -> cst.For:
 
 def same_branches(line: cst.SimpleStatementLine) -> cst.SimpleStatementLine:
     """The statement with conditional expressions of two equal branches replaced by one."""
-    return cst.ensure_type(line.visit(_Equal()), cst.SimpleStatementLine)
+    return visited(line, _Equal())
 
 
-def _read(loop: cst.For) -> set[str]:
-    """Names that the loop reads for more than advancing themselves."""
-    found = names(loop.iter)
-    for line in m.findall(loop.body, m.SimpleStatementLine()):
-        for small in cst.ensure_type(line, cst.SimpleStatementLine).body:
-            found |= names(small.value) if isinstance(small, cst.AugAssign) else reads(cst.SimpleStatementLine([small]))
-    for node in m.findall(loop.body, m.If() | m.For() | m.While()):
-        part = node.iter if isinstance(node, cst.For) else node.test  # type: ignore[attr-defined]
-        found |= names(part)
+def _read(node: cst.CSTNode, *, advanced: bool = False) -> set[str]:
+    """Names that a node reads: all but targets of assignments; with `advanced`, also not for `x += ..` alone."""
+    targets = set[int]()
+    for n in nodes(node):
+        if isinstance(n, cst.Assign):
+            targets |= {id(t.target) for t in n.targets if isinstance(t.target, cst.Name)}
+        elif isinstance(n, cst.AugAssign) and advanced and isinstance(n.target, cst.Name):
+            targets.add(id(n.target))
+    return {n.value for n in _variables(node) if id(n) not in targets}
+
+
+def _variables(node: cst.CSTNode) -> list[cst.Name]:
+    found, waiting = list[cst.Name](), [node]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, cst.Name):
+            found.append(part)
+        waiting += [part.value] if isinstance(part, cst.Attribute | cst.Arg) else parts(part)
     return found
 
 
@@ -56,8 +68,7 @@ class _Unread(cst.CSTTransformer):
                 cst.Assign(targets=[cst.AssignTarget(target=cst.Name(value=name))], value=value)
                 | cst.AugAssign(target=cst.Name(value=name), value=value)
             ):
-                calls = {called(cst.ensure_type(c, cst.Call)) for c in m.findall(value, m.Call())}
-                return name not in self.read and not calls & _EFFECTS
+                return name not in self.read and _pure(value)
         return False
 
     def leave_If(self, original_node: cst.If, updated_node: cst.If) -> cst.BaseStatement | cst.RemovalSentinel:
@@ -68,7 +79,7 @@ class _Unread(cst.CSTTransformer):
         return updated_node
 
 
-class _Equal(cst.CSTTransformer):
+class _Equal(Branches):
     """An `if`, or a conditional expression, whose two branches say the same is one of them."""
 
     def leave_IfExp(self, original_node: cst.IfExp, updated_node: cst.IfExp) -> cst.BaseExpression:
@@ -78,9 +89,14 @@ class _Equal(cst.CSTTransformer):
         self, original_node: cst.If, updated_node: cst.If
     ) -> cst.BaseStatement | cst.FlattenSentinel[cst.BaseStatement]:
         other = updated_node.orelse
-        if isinstance(other, cst.Else) and other.body.deep_equals(updated_node.body):
-            return cst.FlattenSentinel([s for s in updated_node.body.body if isinstance(s, cst.BaseStatement)])
+        if isinstance(other, cst.Else) and other.body.deep_equals(updated_node.body) and _pure(updated_node.test):
+            return self.branch(original_node, updated_node.body)
         return updated_node
+
+
+def _pure(value: cst.BaseExpression) -> bool:
+    calls = [n for n in nodes(value) if isinstance(n, cst.Call)]
+    return all(called(c) in _PURE and "volatile" not in code(c) for c in calls)
 
 
 def _empty(body: object) -> bool:

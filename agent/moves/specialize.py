@@ -1,15 +1,28 @@
 """Warp specialization: one group of warps loads a loop's tiles, the others multiply (`tl.range(warp_specialize=True)`).
 
 Under the conditions that Triton 3.6 has on Hopper: four warps, every load of the loop through a device-side descriptor,
-no run-time `if` with an `else` in the loop, and no other loop with a dot that runs in the same launch (with two the
+no run-time choice with an `else` in the loop, and no other loop with a dot that runs in the same launch (with two the
 compiler aborts). Where it does not hold, Triton ignores the request in silence or fails; then this does not apply.
 """
 
 import libcst as cst
-import libcst.matchers as m
 from pgo_agent.agent.moves.base import DoesNotApply, SourceMove, Subject
-from pgo_agent.agent.moves.flow import bounds_of
-from pgo_agent.agent.moves.syntax import called, change, code, contains, expression, functions, names, reachable
+from pgo_agent.agent.moves.host import bound
+from pgo_agent.agent.moves.ranges import bounds_of
+from pgo_agent.agent.moves.syntax import (
+    called,
+    change,
+    code,
+    constexprs,
+    contains,
+    expression,
+    functions,
+    names,
+    nodes,
+    reachable,
+    visited,
+    writes,
+)
 
 KEYWORD = "warp_specialize"
 
@@ -18,30 +31,43 @@ def rewrite(subject: Subject) -> str:
     """Raises DoesNotApply unless a loop of the kernel meets the conditions."""
     module = cst.parse_module(subject.source)
     known = functions(module)
-    if any(contains(known[n], "dot") for n in reachable(module, subject.kernel)[1:]):
+    helpers = reachable(module, subject.kernel)[1:]
+    if any(contains(known[n], "dot") for n in helpers):
         raise DoesNotApply("its dots stand in helper functions")
-    function, constants = known[subject.kernel], _constexprs(known[subject.kernel])
+    if bound(module).get("tl") != ["triton.language"]:
+        raise DoesNotApply("the file does not import triton.language under the name tl")
+    function = known[subject.kernel]
     if KEYWORD in code(function.body):
         raise DoesNotApply("it is warp-specialized already")
+    constants = (constexprs(function) - writes(function.body)) | {"True", "False", "None"}
+    reading = {n for n in helpers if any(contains(known[x], "load") for x in reachable(module, n))}
+    descriptors = _descriptors(function)
     loops = _loops(function.body, constants)
     if not loops:
         raise DoesNotApply("no loop with a dot")
     chosen, reasons = dict[int, cst.BaseExpression](), list[str]()
     for loop, alone in loops:
         try:
-            chosen[id(loop)] = _specialized(loop, alone, constants)
+            _check(loop, alone, constants)
+            _check_loads(loop, descriptors, reading)
+            chosen[id(loop)] = _asking(loop)
         except DoesNotApply as e:
             reasons.append(str(e))
     if not chosen:
         raise DoesNotApply(reasons[0])
-    changed = cst.ensure_type(function.visit(_Ranges(chosen)), cst.FunctionDef)
-    return change(module, {subject.kernel: changed}).code
+    return change(module, {subject.kernel: visited(function, _Ranges(chosen))}).code
 
 
-def _constexprs(function: cst.FunctionDef) -> set[str]:
-    """Parameters that are compile-time constants: an `if` on them alone leaves one branch."""
-    listed = function.params.params
-    return {p.name.value for p in listed if p.annotation and code(p.annotation.annotation).endswith("constexpr")}
+def _descriptors(function: cst.FunctionDef) -> set[str]:
+    """Names that hold descriptors that the kernel makes, and nothing else."""
+    made, other = set[str](), set[str]()
+    for node in nodes(function.body):
+        if isinstance(node, cst.Assign):
+            makes = isinstance(node.value, cst.Call) and code(node.value.func) == "tl.make_tensor_descriptor"
+            (made if makes else other).update(writes(node))
+        elif isinstance(node, cst.AugAssign | cst.AnnAssign | cst.For):
+            other |= names(node.target)
+    return made - other
 
 
 def _loops(body: cst.BaseSuite, constants: set[str]) -> list[tuple[cst.For, bool]]:
@@ -66,22 +92,32 @@ def _otherwise(s: cst.If, constants: set[str]) -> list[tuple[cst.For, bool]]:
     return _loops(s.orelse.body, constants)
 
 
-def _specialized(loop: cst.For, alone: bool, constants: set[str]) -> cst.BaseExpression:
-    """The loop's range with the request. Raises DoesNotApply."""
+def _check(loop: cst.For, alone: bool, constants: set[str]) -> None:
+    """Raises DoesNotApply unless the form of the loop is one that Triton takes apart."""
     if not alone:
-        raise DoesNotApply("another loop with a dot runs in the same launch: Triton 3.6 aborts on two")
-    if bounds_of(loop) is None:
+        raise DoesNotApply("another loop with a dot may run in the same launch: Triton 3.6 aborts on two")
+    if bounds_of(loop) is None or "static_range" in code(loop.iter):
         raise DoesNotApply("a loop that is not over a range")
-    if any(contains(inner, "dot") for inner in m.findall(loop.body, m.For())):
+    below = list(nodes(loop.body))
+    if any(isinstance(n, cst.While) or (isinstance(n, cst.For) and contains(n, "dot")) for n in below):
         raise DoesNotApply("a loop around a loop")
-    loads = [c for c in m.findall(loop.body, m.Call()) if called(cst.ensure_type(c, cst.Call)) == "load"]
-    if not loads or any(code(c.func).startswith("tl.") for c in loads):  # type: ignore[attr-defined]
-        raise DoesNotApply("a load of the loop does not go through a descriptor")
-    for branch in m.findall(loop.body, m.If()):
-        if branch.orelse is not None and not names(branch.test) <= constants:  # type: ignore[attr-defined]
-            raise DoesNotApply("a run-time `else` in the loop")
+    chooses = [n for n in below if isinstance(n, cst.IfExp) or (isinstance(n, cst.If) and n.orelse is not None)]
+    if any(not names(n.test) <= constants for n in chooses):
+        raise DoesNotApply("a run-time `else` in the loop")
+
+
+def _check_loads(loop: cst.For, descriptors: set[str], reading: set[str]) -> None:
+    """Raises DoesNotApply unless all that the loop loads goes through descriptors that the kernel makes."""
+    calls = [n for n in nodes(loop.body) if isinstance(n, cst.Call)]
+    loads = [code(c.func).rpartition(".")[0] for c in calls if called(c) == "load"]
+    if not loads or not set(loads) <= descriptors or any(code(c.func) in reading for c in calls):
+        raise DoesNotApply("a load of the loop does not go through a descriptor that the kernel makes")
+
+
+def _asking(loop: cst.For) -> cst.BaseExpression:
+    """The loop's range with the request."""
     call = cst.ensure_type(loop.iter, cst.Call)
-    given = [code(a).rstrip(", ") for a in call.args]
+    given = [code(a.with_changes(comma=cst.MaybeSentinel.DEFAULT)).strip() for a in call.args]
     return expression(f"tl.range({', '.join([*given, f'{KEYWORD}=True'])})")
 
 

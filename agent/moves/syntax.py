@@ -4,7 +4,9 @@ Reading is by plain names in straight-line code; `reads` and `writes` look into 
 knows what a name means.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import fields
+from functools import cache
 from typing import TypeVar
 
 import libcst as cst
@@ -14,11 +16,22 @@ from pgo_agent.agent.moves.base import DoesNotApply
 Statement = cst.BaseStatement
 Node = TypeVar("Node", bound=cst.CSTNode)
 _EMPTY = cst.Module([])
+_LAYOUT = {"lpar", "rpar", "comma", "semicolon", "leading_lines", "lines_after_decorators", "header", "footer"}
+_ARITHMETIC = {
+    "cdiv", "minimum", "maximum", "min", "max", "abs", "int", "len", "program_id", "num_programs", "to", "cast",
+    "multiple_of", "max_contiguous",
+}  # fmt: skip
 
 
 def code(node: cst.CSTNode) -> str:
     """The text of a node."""
     return _EMPTY.code_for_node(node)
+
+
+def said(node: cst.CSTNode, longest: int = 60) -> str:
+    """The text of a node on one line, for a reason that a person reads."""
+    text = " ".join(code(node).split())
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."
 
 
 def lines(text: str) -> list[Statement]:
@@ -32,35 +45,91 @@ def expression(text: str) -> cst.BaseExpression:
 
 def names(node: cst.CSTNode) -> set[str]:
     """Variables that a node mentions: no attribute names, no keywords of calls."""
-    attributes = [cst.ensure_type(n, cst.Attribute).attr for n in m.findall(node, m.Attribute())]
-    keywords = [cst.ensure_type(a, cst.Arg).keyword for a in m.findall(node, m.Arg())]
-    skipped = {id(n) for n in (*attributes, *keywords)}
-    return {n.value for n in m.findall(node, m.Name()) if id(n) not in skipped}  # type: ignore[attr-defined]
+    below = list(nodes(node))
+    skipped = {id(n.attr) for n in below if isinstance(n, cst.Attribute)}
+    skipped |= {id(n.keyword) for n in below if isinstance(n, cst.Arg)}
+    return {n.value for n in below if isinstance(n, cst.Name) and id(n) not in skipped}
+
+
+def nodes(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """A node and everything below it, without white space and comments."""
+    waiting = [node]
+    while waiting:
+        found = waiting.pop()
+        yield found
+        waiting += reversed(parts(found))
+
+
+def parts(node: cst.CSTNode) -> list[cst.CSTNode]:
+    """What stands directly in a node, without white space and comments."""
+    found = list[cst.CSTNode]()
+    for name in _fields(type(node)):
+        part = getattr(node, name)
+        if isinstance(part, cst.CSTNode):
+            found.append(part)
+        elif isinstance(part, list | tuple):
+            found += part
+    return found
+
+
+@cache
+def _fields(kind: type[cst.CSTNode]) -> tuple[str, ...]:
+    known = [f.name for f in fields(kind) if not f.name.startswith("whitespace")]
+    return tuple(n for n in known if n not in _LAYOUT)
+
+
+def spread(function: cst.FunctionDef) -> cst.FunctionDef:
+    """The function with every statement on a line of its own, in an indented block."""
+    crowded = any(
+        isinstance(n, cst.SimpleStatementSuite) or (isinstance(n, cst.SimpleStatementLine) and len(n.body) > 1)
+        for n in nodes(function)
+    )
+    return visited(function, _Spread()) if crowded else function
+
+
+class _Spread(cst.CSTTransformer):
+    def leave_SimpleStatementSuite(
+        self, original_node: cst.SimpleStatementSuite, updated_node: cst.SimpleStatementSuite
+    ) -> cst.BaseSuite:
+        return cst.IndentedBlock([_line(small) for small in updated_node.body])
+
+    def leave_SimpleStatementLine(
+        self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
+    ) -> cst.BaseStatement | cst.FlattenSentinel[cst.BaseStatement]:
+        if len(updated_node.body) == 1:
+            return updated_node
+        first, *more = [_line(small) for small in updated_node.body]
+        return cst.FlattenSentinel([first.with_changes(leading_lines=updated_node.leading_lines), *more])
+
+
+def _line(small: cst.BaseSmallStatement) -> cst.SimpleStatementLine:
+    return cst.SimpleStatementLine([small.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)])
 
 
 def writes(s: cst.CSTNode) -> set[str]:
     """Names that a statement may assign."""
     found = set[str]()
-    for a in m.findall(s, m.Assign()):
-        found |= set[str]().union(*(names(t.target) for t in a.targets))  # type: ignore[attr-defined]
-    for a in m.findall(s, m.AugAssign() | m.AnnAssign() | m.For() | m.NamedExpr()):
-        found |= names(a.target)  # type: ignore[attr-defined]
+    for a in nodes(s):
+        if isinstance(a, cst.Assign):
+            found |= set[str]().union(*(names(t.target) for t in a.targets))
+        elif isinstance(a, cst.AugAssign | cst.AnnAssign | cst.For | cst.NamedExpr):
+            found |= names(a.target)
     return found
 
 
 def reads(s: cst.CSTNode) -> set[str]:
     """Names whose value from before the statement may matter to it."""
     read = set[str]()
-    for a in m.findall(s, m.Assign()):
-        read |= names(a.value)  # type: ignore[attr-defined]
-    for a in m.findall(s, m.AugAssign() | m.AnnAssign()):
-        read |= names(a)
-    for branch in m.findall(s, m.If() | m.While()):
-        read |= names(branch.test)  # type: ignore[attr-defined]
-    for loop in m.findall(s, m.For()):
-        read |= names(loop.iter)  # type: ignore[attr-defined]
-    for line in m.findall(s, m.Expr() | m.Return() | m.Assert()):
-        read |= names(line)
+    for a in nodes(s):
+        match a:
+            case cst.Assign():
+                read |= names(a.value)
+            case cst.If() | cst.While():
+                read |= names(a.test)
+            case cst.For():
+                read |= names(a.iter)
+            case cst.AugAssign() | cst.AnnAssign() | cst.Expr() | cst.Return() | cst.Assert():
+                read |= names(a)
     return read
 
 
@@ -99,6 +168,13 @@ def functions(module: cst.Module) -> dict[str, cst.FunctionDef]:
     return {s.name.value: s for s in module.body if isinstance(s, cst.FunctionDef)}
 
 
+def constexprs(function: cst.FunctionDef) -> set[str]:
+    """Parameters that are compile-time constants."""
+    p = function.params
+    listed = (*p.posonly_params, *p.params, *p.kwonly_params)
+    return {x.name.value for x in listed if x.annotation and code(x.annotation.annotation).endswith("constexpr")}
+
+
 def parameters(function: cst.FunctionDef) -> list[str]:
     p = function.params
     return [x.name.value for x in (*p.posonly_params, *p.params, *p.kwonly_params)]
@@ -130,9 +206,45 @@ def in_kernel(source: str, kernel: str, transform: Callable[[cst.FunctionDef], c
     return change(module, {n: transform(known[n]) for n in reachable(module, kernel)}).code
 
 
+def parents(node: cst.CSTNode) -> dict[int, cst.CSTNode]:
+    """Id of every node below a node -> what it is a part of."""
+    found, waiting = dict[int, cst.CSTNode](), [node]
+    while waiting:
+        above = waiting.pop()
+        below = parts(above)
+        found |= {id(n): above for n in below}
+        waiting += below
+    return found
+
+
+def repeatable(e: cst.BaseExpression) -> bool:
+    """Whether an expression can be evaluated twice in a row and give the same: arithmetic that reads no memory."""
+    calls = (called(cst.ensure_type(c, cst.Call)) for c in m.findall(e, m.Call()))
+    return all(c in _ARITHMETIC for c in calls) and not m.findall(e, m.NamedExpr() | m.Yield() | m.Await())
+
+
+def before(statement: Statement, first: list[Statement]) -> list[Statement]:
+    """Statements put before another one: blank lines above it come first, its comments stay with it."""
+    if not first or not isinstance(statement, cst.SimpleStatementLine | cst.BaseCompoundStatement):
+        return [*first, statement]
+    above = list(statement.leading_lines)
+    blank = next((i for i, line in enumerate(above) if line.comment), len(above))
+    head = first[0].with_changes(leading_lines=[*above[:blank], *getattr(first[0], "leading_lines", [])])
+    return [head, *first[1:], statement.with_changes(leading_lines=above[blank:])]
+
+
 def contains(node: cst.CSTNode, call: str) -> bool:
     """Whether a function of Triton's language (`dot`, `load`) is called inside a node."""
-    return any(called(cst.ensure_type(c, cst.Call)) == call for c in m.findall(node, m.Call()))
+    return any(called(c) == call for c in nodes(node) if isinstance(c, cst.Call))
+
+
+def argument(call: cst.Call, position: int, keyword: str) -> cst.BaseExpression | None:
+    """What a call is given at a place or by a keyword."""
+    if any(a.star for a in call.args):
+        return None
+    plain = [a.value for a in call.args if a.keyword is None]
+    named = {a.keyword.value: a.value for a in call.args if a.keyword}
+    return plain[position] if position < len(plain) else named.get(keyword)
 
 
 def called(call: cst.Call) -> str:

@@ -8,13 +8,15 @@ index arithmetic raises Unknown with the reason; nothing is guessed.
 import ast
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import sympy
 
 Poly = Any  # sympy.Expr; sympy carries no types
-_TRANSPARENT = ("to", "multiple_of", "max_contiguous", "max_constancy", "cast")  # same value, another type or hint
+_HINTS = ("multiple_of", "max_contiguous", "max_constancy")  # same value
 _OPAQUE = ("program_id", "num_programs", "cdiv", "minimum", "maximum", "min", "max")  # scalars of scalars
+_BUILTIN = ("min", "max")
 _COMPARE = {ast.Lt: (1, 0), ast.LtE: (1, 1), ast.Gt: (-1, 0), ast.GtE: (-1, 1)}  # sign, or-equal
 
 
@@ -62,9 +64,34 @@ def axes(value: Poly) -> dict[int, tuple[Poly, str]]:
     return found
 
 
+def mentions(known: Value) -> set[str]:
+    """The names that a value's text would read."""
+    values = [t.value for t in known.positive] if isinstance(known, Mask) else [known.value]
+    return {n for v in values for s in v.free_symbols for n in identifiers(s.name)}
+
+
+@cache
+def identifiers(text: str) -> frozenset[str]:
+    """The names in an expression, or in the extent of an index."""
+    plain = text.split(":", 1)[1] if text.startswith("@") else text
+    return frozenset(n.id for n in ast.walk(parse(plain)) if isinstance(n, ast.Name))
+
+
 def evaluate(text: str, env: Env) -> Value:
-    """The value of an expression. Raises Unknown."""
-    return _value(ast.parse(text, mode="eval").body, env)
+    """The value of an expression, which may stand on several lines. Raises Unknown."""
+    return _value(parse(text), env)
+
+
+def parse(text: str) -> ast.expr:
+    """An expression as it may stand between brackets: over several lines, with comments."""
+    return ast.parse(f"({text}\n)", mode="eval").body
+
+
+def shifted(mask: Mask, rank: int) -> Mask:
+    """A mask as it meets a tile: Triton adds dimensions in front. Raises Unknown when it has more dimensions."""
+    if any(t.rank > rank for t in mask.positive):
+        raise Unknown("a mask with more dimensions than its tile")
+    return Mask(tuple(_shifted(t, rank) for t in mask.positive))
 
 
 def tile(text: str, env: Env) -> Tile:
@@ -141,9 +168,7 @@ def _broadcast(a: Tile, b: Tile) -> tuple[Tile, Tile]:
 
 
 def _shifted(t: Tile, rank: int) -> Tile:
-    return (
-        t if t.rank in (0, rank) and t.rank == rank else _moved(t, {d: d + rank - t.rank for d in range(t.rank)}, rank)
-    )
+    return t if t.rank == rank else _moved(t, {d: d + rank - t.rank for d in range(t.rank)}, rank)
 
 
 def _moved(t: Tile, places: Mapping[int, int], rank: int) -> Tile:
@@ -178,18 +203,35 @@ def _expanded(node: ast.Subscript, env: Env) -> Value:
 
 
 def _call(node: ast.Call, env: Env) -> Value:
-    name = ast.unparse(node.func).split(".")[-1]
-    method = isinstance(node.func, ast.Attribute) and not _module(node.func.value)
-    if name == "arange" and len(node.args) == 2 and ast.unparse(node.args[0]) == "0":
-        return Tile(axis(0, ast.unparse(node.args[1])), 1)
-    if name in _TRANSPARENT and isinstance(node.func, ast.Attribute):
-        return _value(node.func.value if method else node.args[0], env)
+    name, method = function_of(node)
+    given = [node.func.value, *node.args] if method and isinstance(node.func, ast.Attribute) else node.args
+    plain = not node.keywords and not any(isinstance(a, ast.Starred) for a in node.args)
+    if name == "arange" and plain and len(given) == 2 and ast.unparse(given[0]) == "0":
+        return Tile(axis(0, ast.unparse(given[1])), 1)
+    if name in _HINTS and given:
+        return _value(given[0], env)
+    if name in ("to", "cast") and plain and len(given) == 2:
+        return _cast(node, given[0], ast.unparse(given[1]), env)
     if name in _OPAQUE and not method:
-        if any(_tile(a, env).rank for a in node.args):
+        if any(_tile(a, env).rank for a in (*node.args, *(k.value for k in node.keywords))):
             raise Unknown(f"'{ast.unparse(node)}' is a tile")
         return Tile(symbol(ast.unparse(node)), 0)
     raise Unknown(f"'{ast.unparse(node)}' is not index arithmetic")
 
 
-def _module(node: ast.expr) -> bool:
-    return ast.unparse(node) in ("tl", "tl.math", "triton.language", "language")
+def _cast(node: ast.Call, value: ast.expr, kind: str, env: Env) -> Tile:
+    """The same value in 64 bits. In other types a value may change, or a pointer count in other steps."""
+    found = _tile(value, env)
+    if kind.split(".")[-1] == "int64":
+        return found
+    if kind.split(".")[-1] == "int32" and found.rank == 0:
+        return Tile(symbol(ast.unparse(node)), 0)
+    raise Unknown(f"'{ast.unparse(node)}' is a cast that may change the value")
+
+
+def function_of(node: ast.Call) -> tuple[str, bool]:
+    """Name of the function of Triton's language that is called, and whether it is called as a method of a value."""
+    head, _, name = ast.unparse(node.func).rpartition(".")
+    if head in ("tl", "tl.math", "triton.language", "language", "triton"):
+        return name, False
+    return (name, True) if head else (name if name in _BUILTIN else "", False)

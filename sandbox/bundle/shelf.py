@@ -1,21 +1,28 @@
 """Content-addressed files of a workspace: artefacts and bundles by SHA-256, builds of kernels by what they are of.
 
 Files appear whole or not at all (written aside, then renamed), so a killed process leaves nothing half-written behind.
+A power loss may still take files, or their ends: what is read is checked against its hash, and what is damaged counts
+as missing and is written anew. It does not defend against who may write here.
 """
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
 import subprocess
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pgo_agent.sandbox.errors import EnvironmentFault
+
+ROOM = 64 << 20  # bytes that a disk must have free for a failure on it to mean anything
+_FREE = "free some space or make the folder writable, then `pgo-agent resume`"
+_REFUSES = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO}
 
 
 @dataclass(frozen=True)
@@ -28,17 +35,18 @@ class Shelf:
 
     def put(self, data: bytes, suffix: str) -> str:
         """Stores an artefact, once, and gives its hash. Raises EnvironmentFault when the disk refuses."""
-        digest = hashlib.sha256(data).hexdigest()
+        digest = _hash(data)
         self._write(self.artefacts / f"{digest}.{suffix}", data)
         return digest
 
     def get(self, digest: str, suffix: str) -> bytes:
-        return (self.artefacts / f"{digest}.{suffix}").read_bytes()
+        """Raises EnvironmentFault when the artefact is not there, or damaged."""
+        return _read(self.artefacts / f"{digest}.{suffix}", digest)
 
     def put_bundle(self, manifest: dict[str, Any]) -> str:
         """Stores bundle.json in its canonical form and gives the bundle's id."""
         data = canonical(manifest)
-        digest = hashlib.sha256(data).hexdigest()
+        digest = _hash(data)
         self._write(self.bundle(digest), data)
         return digest
 
@@ -46,19 +54,52 @@ class Shelf:
         return self.root / "bundles" / f"{digest}.json"
 
     def manifest(self, digest: str) -> dict[str, Any]:
-        return dict(json.loads(self.bundle(digest).read_bytes()))
+        """Raises EnvironmentFault when the bundle is not there, or damaged."""
+        return dict(json.loads(_read(self.bundle(digest), digest)))
+
+    def whole(self, bundle: str) -> bool:
+        """Whether a bundle and every artefact that it names are there and undamaged."""
+        try:
+            self._look(self.manifest(bundle)["kernels"].values())
+        except EnvironmentFault:
+            return False
+        return True
+
+    def _look(self, kernels: Iterable[Mapping[str, Any]]) -> None:
+        for kernel in kernels:
+            for suffix, digest in kernel["files"].items():
+                self.get(digest, suffix)
 
     def put_build(self, key: str, record: dict[str, Any]) -> None:
-        self._write(self.root / "builds" / f"{key}.json", canonical(record))
+        """Stores what compiling a kernel gave. The first record stays, as long as all of it is undamaged."""
+        if self.build(key) is None:
+            text = canonical(record)
+            kept = {"record": text.decode(), "sha256": _hash(text)}
+            self._write(self.root / "builds" / f"{key}.json", canonical(kept))
 
     def build(self, key: str) -> dict[str, Any] | None:
-        """What compiling this kernel gave before, if it did."""
-        path = self.root / "builds" / f"{key}.json"
-        return dict(json.loads(path.read_bytes())) if path.is_file() else None
+        """What compiling this kernel gave before, if it did and nothing of it is damaged."""
+        try:
+            kept = json.loads((self.root / "builds" / f"{key}.json").read_bytes())
+            if kept["sha256"] != _hash(kept["record"].encode()):
+                return None
+            record = dict(json.loads(kept["record"]))
+            self._look([record["kernel"]] if "kernel" in record else [])
+        except (OSError, EnvironmentFault, ValueError, KeyError, TypeError, AttributeError):
+            return None
+        return record
+
+    def sweep(self) -> None:
+        """Removes what killed processes left. Only for who holds the workspace alone."""
+        for folder in (self.artefacts, self.root / "bundles", self.root / "builds"):
+            for part in folder.glob(".*"):
+                part.unlink(missing_ok=True)
+        if (self.root / "tmp").exists():
+            _remove(self.root / "tmp")
 
     @contextlib.contextmanager
     def scratch(self) -> Iterator[str]:
-        """A folder for one boxed process, gone afterwards."""
+        """A folder for one boxed process, gone afterwards. Raises EnvironmentFault when the disk refuses."""
         place = self.root / "tmp"
         self._folder(place)
         try:
@@ -66,10 +107,10 @@ class Shelf:
         except OSError as e:
             raise _disk(place, e) from None
         try:
-            yield name
+            with writing(Path(name)):
+                yield name
         finally:
-            # rm, because what a boxed process nests may be deeper than Python's stack
-            subprocess.run(["rm", "-rf", name], check=False, stderr=subprocess.DEVNULL)
+            _remove(Path(name))
 
     @staticmethod
     def _folder(path: Path) -> None:
@@ -79,8 +120,9 @@ class Shelf:
             raise _disk(path, e) from None
 
     def _write(self, path: Path, data: bytes) -> None:
-        if path.is_file():
-            return
+        with contextlib.suppress(OSError):
+            if path.read_bytes() == data:
+                return
         self._folder(path.parent)
         part = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
         try:
@@ -100,7 +142,43 @@ def canonical(x: Any) -> bytes:
     return json.dumps(x, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
+def room(folder: Path) -> None:
+    """Raises EnvironmentFault where the disk is full: then what failed there says nothing about a candidate."""
+    disk = os.statvfs(folder)
+    if disk.f_bavail * disk.f_frsize < ROOM or (disk.f_files and disk.f_favail < 100):
+        raise EnvironmentFault(f"cannot write in {folder}: the disk has less than {ROOM >> 20} MiB free", _FREE)
+
+
+@contextlib.contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Turns a disk's refusal into EnvironmentFault."""
+    try:
+        yield
+    except OSError as e:
+        if e.errno in _REFUSES:
+            raise _disk(folder, e) from None
+        raise
+
+
+def _hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _read(path: Path, digest: str) -> bytes:
+    again = "the next `pgo-agent optimize` or `pgo-agent resume` that needs it makes it again"
+    try:
+        data = path.read_bytes()
+    except OSError as e:
+        raise EnvironmentFault(f"cannot read {path}: {e.strerror}", again) from None
+    if _hash(data) != digest:
+        raise EnvironmentFault(f"{path} is damaged", again)
+    return data
+
+
+def _remove(path: Path) -> None:
+    # rm, because what a boxed process nests may be deeper than Python's stack
+    subprocess.run(["rm", "-rf", str(path)], check=False, stderr=subprocess.DEVNULL)
+
+
 def _disk(path: Path, error: OSError) -> EnvironmentFault:
-    return EnvironmentFault(
-        f"cannot write {path}: {error.strerror}", "free some space or make the folder writable, then `pgo-agent resume`"
-    )
+    return EnvironmentFault(f"cannot write {path}: {error.strerror}", _FREE)

@@ -22,7 +22,10 @@ LOG_LIMIT = 65536  # characters of a diagnostic
 
 def main(folder: Path) -> None:
     request = json.loads((folder / "request.json").read_text())
+    from pgo_agent.sandbox import tools
     from pgo_agent.sandbox.compiler import finish, static  # noqa: F401 (imported once, before the children are forked)
+
+    tools.find(request["arch"], "nvdisasm")
 
     waiting, running = list(request["kernels"]), dict[int, tuple[dict[str, Any], float]]()
     while waiting or running:

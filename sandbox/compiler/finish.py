@@ -1,7 +1,8 @@
 """TTGIR text -> llir, ptx, cubin and launch metadata, by the stages of the installed Triton's own NVIDIA backend.
 
 Relies on `CUDABackend.add_stages` (3.6 to 3.9). Timed builds carry no line info (TRITON_DISABLE_LINE_INFO is set by
-`__main__`), so the same program gives the same code in any folder. Options that reach ptxas are plain switches.
+`__main__`), so the same program gives the same code in any folder. Options that reach ptxas are plain switches,
+and the flags that `assembler` allows.
 """
 
 from dataclasses import dataclass
@@ -9,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import triton
+from pgo_agent.sandbox import tools
+from pgo_agent.sandbox.compiler import assembler
 from triton._C.libtriton import ir
 from triton.backends.compiler import GPUTarget, Language
 from triton.compiler.compiler import make_backend
@@ -37,7 +40,7 @@ class Finished:
 
 
 def finish(ttgir: Path, arch: int, options: dict[str, Any]) -> Finished:
-    """Compiles one kernel. Raises whatever MLIR, LLVM or ptxas raise; a crash takes the process."""
+    """Compiles one kernel. Raises BadBundle, or whatever MLIR, LLVM or ptxas raise; a crash takes the process."""
     backend = make_backend(GPUTarget("cuda", arch, 32))
     context = ir.context()
     ir.load_dialects(context)
@@ -46,14 +49,15 @@ def finish(ttgir: Path, arch: int, options: dict[str, Any]) -> Finished:
     module.context = context
     switches = {k: bool(options[k]) for k in SWITCHES if options.get(k) is not None}
     warps, ctas = module.get_int_attr("ttg.num-warps"), module.get_int_attr("ttg.num-ctas") or 1
-    parsed = backend.parse_options({"num_warps": warps, "num_ctas": ctas, **switches})
+    flags = " ".join(assembler.flags(options.get("ptx_options")))
+    parsed = backend.parse_options({"num_warps": warps, "num_ctas": ctas, "ptx_options": flags, **switches})
     metadata: dict[str, Any] = {f: getattr(parsed, f) for f in ("num_warps", "num_ctas", *SWITCHES[1:])}
     metadata["tensordesc_meta"] = module.get_tensordesc_metadata()
     stages: dict[str, Any] = {}
     backend.add_stages(stages, parsed, Language.TRITON)
     llir = stages["llir"](module, metadata)
     ptx = stages["ptx"](llir, metadata)
-    cubin = stages["cubin"](ptx, metadata)
+    cubin = tools.guarded(stages["cubin"])(ptx, metadata)
     kept = {f: metadata[f] for f in LAUNCH_FIELDS}
     for scratch in ("global_scratch", "profile_scratch"):
         kept[f"{scratch}_size"] = kept[f"{scratch}_size"] or 0

@@ -1,21 +1,22 @@
 """What a finished build says about itself without a GPU: the compiler's log, the TTGIR's pipeline, the SASS mix.
 
-Codes are ptxas's own: C7510 to C7517 say that wgmma was serialized, C7602 that registers did not suffice. Counts of
+Codes are ptxas's own: C7510 to C7516 say that wgmma was serialized, C7602 that registers did not suffice. Counts of
 SASS opcodes come from nvdisasm of the same Triton wheel. Nothing here is a measurement of time.
 """
 
 import re
-import subprocess
 from collections import Counter
 from pathlib import Path
 from typing import Any
+
+from pgo_agent.sandbox import tools
 
 _SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _REGS = re.compile(r"Used (\d+) registers")
 _NOTE = re.compile(r"\b(C7[56]\d\d)\b")
 _OPCODE = re.compile(r"^\s*/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_]*)", re.M)
 _PENDINGS = re.compile(r"warp_group_dot_wait .*?pendings = (\d+)")
-_BUFFERS = re.compile(r"ttg\.local_alloc\s*:\s*\(\)\s*->\s*!ttg\.memdesc<(\d+)x\d+x")
+_BUFFERS = re.compile(r"ttg\.local_alloc\s*:\s*\(\)\s*->\s*!ttg\.memdesc<(\d)x\d+x")  # more digits: the rows of a tile
 _DOT = re.compile(r"(?:warp_group_dot|tt\.dot) .* : [!.\w]+<(\d+)x(\d+)x.* \* [!.\w]+<\d+x(\d+)x")
 _LABEL = re.compile(r"(\.L_\w+):")
 _BRANCH = re.compile(r"\bBRA\b.*`\((\.L_\w+)\)")
@@ -90,9 +91,9 @@ def loop_flops(text: str) -> int:
 
 def from_sass(cubin: Path, nvdisasm: str) -> dict[str, Any]:
     """How often each opcode of interest stands in the SASS, the number of instructions, and the hottest loop."""
-    done = subprocess.run([nvdisasm, "-c", str(cubin)], capture_output=True, text=True, check=False, timeout=60)
-    count = Counter(_OPCODE.findall(done.stdout))
-    return {op: count[op] for op in OPCODES if count[op]} | {"all": sum(count.values()), "loop": hot_loop(done.stdout)}
+    sass = tools.output([nvdisasm, "-c", str(cubin)])
+    count = Counter(_OPCODE.findall(sass))
+    return {op: count[op] for op in OPCODES if count[op]} | {"all": sum(count.values()), "loop": hot_loop(sass)}
 
 
 def hot_loop(sass: str) -> dict[str, int]:

@@ -19,6 +19,22 @@ def _blame(error: BaseException, candidate: Path) -> dict[str, Any]:
     return {"error": f"{type(error).__name__}: {error}"[:2000], "line": lines[-1] if lines else None}
 
 
+def _convert_floats() -> None:
+    """Makes a float argument a tensor of fp32, as a compiled kernel gets it; Triton's interpreter leaves it a float."""
+    import numpy as np
+    from triton import language as tl
+    from triton.runtime import interpreter
+
+    convert = interpreter._implicit_cvt
+
+    def also_floats(arg: Any) -> Any:
+        if not isinstance(arg, float):
+            return convert(arg)
+        return tl.tensor(interpreter.TensorHandle(np.array([arg], dtype=np.float32), tl.float32), tl.float32)
+
+    interpreter._implicit_cvt = also_floats
+
+
 def main(folder: Path) -> None:
     import torch
     from pgo_agent.sandbox import devices, target
@@ -32,6 +48,7 @@ def main(folder: Path) -> None:
     device = devices.find(request["device"])
     answers.patch_torch(device, answers.Refusals())
     driver.set_active(answers.Driver(device, _never, _never))
+    _convert_floats()
     chosen = {"index": 0, "most": 1}
 
     def run(self: Autotuner, *args: Any, **kwargs: Any) -> Any:

@@ -35,8 +35,12 @@ def _describe(v: Any, storages: list[int], folder: Path, name: str) -> Any:
 def load(described: dict[str, Any], folder: Path) -> dict[str, Any]:
     """The values that `save` described. Raises ValueError, RuntimeError or OSError when the files do not fit."""
     files = [folder / f"{described['name']}.{i}.bin" for i in range(int(described["storages"]))]
-    storages = [torch.frombuffer(bytearray(f.read_bytes()), dtype=torch.uint8).untyped_storage() for f in files]
+    storages = [_storage(f.read_bytes()) for f in files]
     return {n: _restore(v, storages) for n, v in described["values"].items()}
+
+
+def _storage(raw: bytes) -> Any:
+    return torch.frombuffer(bytearray(raw), dtype=torch.uint8).untyped_storage() if raw else torch.UntypedStorage(0)
 
 
 def _restore(v: dict[str, Any], storages: list[Any]) -> Any:

@@ -15,7 +15,8 @@ import torch
 from pgo_agent.sandbox import box, target
 from pgo_agent.sandbox.boxed import place
 from pgo_agent.sandbox.bundle import check as rules
-from pgo_agent.sandbox.errors import BadBundle, Fault, TargetFault
+from pgo_agent.sandbox.bundle.shelf import room, writing
+from pgo_agent.sandbox.errors import BadBundle, Fault, Killed, TargetFault
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
 from pgo_agent.sandbox.interpreter import tensors
 from pgo_agent.sandbox.judge import numerics
@@ -47,11 +48,22 @@ class CpuWorker:
         return {"gpu": None, "torch": torch.__version__}
 
     def check(self, request: dict[str, Any]) -> dict[str, Any]:
-        """One candidate's source on the small cases, with fresh seeds."""
+        """One candidate's source on the small cases, with fresh seeds.
+
+        Raises Killed when somebody kills the interpreter again and again, and EnvironmentFault when the disk is full.
+        Code that is `foreign` may have killed itself, and must not stop a run by it.
+        """
         if self.module is None:
             raise Fault("no target is open", "send the command `open` first")
-        self.announce("interpreter", SECONDS + 60.0)
-        return self._check(self.module, request["source"]).as_json()
+        try:
+            judged = self._check(self.module, request["source"])
+        except Killed as e:
+            if not request.get("foreign"):
+                raise
+            judged = Judged(Verdict.UNDECIDED, "interpreter", e.message)
+        if judged.verdict not in (Verdict.CHECKED, Verdict.BUILT):
+            room(Path(tempfile.gettempdir()))
+        return judged.as_json()
 
     def _check(self, module: ModuleType, source: str) -> Judged:
         cases: dict[str, tuple[int, dict[str, Any]]] = {}
@@ -66,16 +78,24 @@ class CpuWorker:
             return Judged(
                 Verdict.BUILT, "interpreter", "no small case of fp16 or fp32: the interpreter's bf16 is wrong"
             )
-        with tempfile.TemporaryDirectory() as name:
-            return self._run(module, source, cases, Path(name))
+        for _ in range(box.ATTEMPTS):
+            self.announce("interpreter", SECONDS + 60.0)
+            with tempfile.TemporaryDirectory() as name, writing(Path(name)):
+                judged = self._run(module, source, cases, Path(name))
+            if judged is not None:
+                return judged
+        raise box.killed("interpreting")
 
-    def _run(self, module: ModuleType, source: str, cases: dict[str, Any], folder: Path) -> Judged:
+    def _run(self, module: ModuleType, source: str, cases: dict[str, Any], folder: Path) -> Judged | None:
+        """One boxed process and what it comes to; None when somebody killed it."""
         _, candidate = place(folder, self.target, source)
         (folder / "in").mkdir()
         described = {n: tensors.save(given, folder / "in", str(i)) for i, (n, (_, given)) in enumerate(cases.items())}
         request = {"candidate": candidate, "cases": described, "configs": CONFIGS, "device": self.device}
         (folder / "request.json").write_text(json.dumps(request))
         ran = self.box.run("pgo_agent.sandbox.interpreter", folder, SECONDS, env={"TRITON_INTERPRET": "1"})
+        if ran.killed:
+            return None
         if ran.timed_out:
             return Judged(Verdict.TIMEOUT, "interpreter", f"ran for over {SECONDS:.0f} s on the small cases")
         try:

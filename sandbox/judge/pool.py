@@ -18,20 +18,22 @@ from pathlib import Path
 from typing import Any
 
 from pgo_agent.sandbox import mounts
+from pgo_agent.sandbox.box import ATTEMPTS, killed
 from pgo_agent.sandbox.bundle.shelf import Shelf
-from pgo_agent.sandbox.errors import EnvironmentFault, Fault, TargetFault, UsageFault
+from pgo_agent.sandbox.errors import EnvironmentFault, Fault, Killed, TargetFault, UsageFault
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict, from_json
 from pgo_agent.sandbox.target import Target
 
 START_SECONDS = 120.0
+ENDING_SECONDS = 10.0  # between the end of its output and its own
 
 
 class Ended(Exception):
-    """The judge process ended or was ended while it worked on a command."""
+    """The judge process ended or was ended while it worked on a command. `killed`: by somebody else's SIGKILL."""
 
-    def __init__(self, stage: str, timed_out: bool, detail: str) -> None:
+    def __init__(self, stage: str, timed_out: bool, detail: str, killed: bool = False) -> None:
         super().__init__(detail)
-        self.stage, self.timed_out, self.detail = stage, timed_out, detail
+        self.stage, self.timed_out, self.detail, self.killed = stage, timed_out, detail, killed
 
 
 @dataclass
@@ -49,17 +51,31 @@ class Judge:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the judge)
         self.environment: dict[str, Any] = {}
         self.replaced = 0
+        self.busy = 0.0  # seconds in which it started or worked
 
     # commands ---------------------------------------------------------------------------------------------------------
 
     def ask(self, command: str, **fields: Any) -> dict[str, Any]:
-        """The answer to a command. Raises Ended, TargetFault or EnvironmentFault."""
-        if self._process is None:
-            self._start()
-        return self._send({"do": command, **fields})
+        """The answer to a command, asked again of a new process when somebody killed the first.
+
+        Raises Ended, TargetFault or EnvironmentFault; Killed when that happens again and again.
+        """
+        for _ in range(ATTEMPTS):
+            started = time.monotonic()
+            try:
+                if self._process is None:
+                    self._start()
+                return self._send({"do": command, **fields})
+            except Ended as e:
+                if not e.killed:
+                    raise
+                self.replaced += 1
+            finally:
+                self.busy += time.monotonic() - started
+        raise killed("judge")
 
     def verdict(self, command: str, **fields: Any) -> Judged:
-        """As `ask`, for commands that answer a verdict: a hang or a crash becomes one, too."""
+        """As `ask`, for commands that answer a verdict: a hang or a crash becomes one, too; a kill never does."""
         try:
             return from_json(self.ask(command, **fields))
         except Ended as e:
@@ -115,6 +131,8 @@ class Judge:
             self._end()
             raise
         except Ended as e:
+            if e.killed:
+                raise
             raise EnvironmentFault(
                 f"the judge process did not start: {e.detail[-600:]}", "see `pgo-agent doctor`"
             ) from None
@@ -122,7 +140,7 @@ class Judge:
     def _send(self, message: dict[str, Any]) -> dict[str, Any]:
         process = self._process
         if process is None or process.stdin is None or process.stdout is None:
-            raise Ended("", False, "the judge process is not running")
+            raise RuntimeError("the judge process is not running")
         stage, deadline = "", time.monotonic() + START_SECONDS
         try:
             process.stdin.write(json.dumps(message).encode() + b"\n")
@@ -131,7 +149,7 @@ class Judge:
                 line = self._line(process.stdout, deadline)
                 if line is None:
                     raise self._ended(stage, True, "no answer before the deadline")
-                if not line:
+                if not line.endswith(b"\n"):  # it ended, maybe while it wrote
                     raise self._ended(stage, False, self._tail() or "the process ended")
                 reply = json.loads(line)
                 if "stage" in reply:
@@ -154,8 +172,15 @@ class Judge:
         return bytes(stream.readline())
 
     def _ended(self, stage: str, timed_out: bool, detail: str) -> Ended:
+        status = None if timed_out else self._status()
         self._end()
-        return Ended(stage, timed_out, detail)
+        return Ended(stage, timed_out, detail, status == -signal.SIGKILL)
+
+    def _status(self) -> int | None:
+        """How the process ended by itself, given a moment to do so; None when it did not."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self._process.wait(ENDING_SECONDS) if self._process else None
+        return None
 
     def _end(self) -> None:
         process, self._process = self._process, None
@@ -176,7 +201,7 @@ class Judge:
 
 
 def _fault(x: dict[str, str]) -> Exception:
-    kinds = {"TargetFault": TargetFault, "UsageFault": UsageFault}
+    kinds = {"TargetFault": TargetFault, "UsageFault": UsageFault, "Killed": Killed}
     return kinds.get(x["type"], EnvironmentFault)(x["message"], x["hint"])
 
 

@@ -174,18 +174,23 @@ def _properties(d: Device) -> types.SimpleNamespace:
     )
 
 
+def _zero() -> Callable[..., int]:
+    """A function of its own each time: torch._dynamo does not import when one stands under two of torch's names."""
+    return lambda *a, **k: 0
+
+
 def patch_torch(d: Device, refusals: Refusals) -> None:
-    properties, zero, capability = _properties(d), (lambda *a, **k: 0), divmod(d.arch, 10)
+    properties, capability = _properties(d), divmod(d.arch, 10)
     answers = dict(
         is_available=lambda: True,
         device_count=lambda: 1,
-        current_device=zero,
+        current_device=_zero(),
         is_initialized=lambda: True,
-        init=zero,
-        _lazy_init=zero,
-        set_device=zero,
-        synchronize=zero,
-        empty_cache=zero,
+        init=_zero(),
+        _lazy_init=_zero(),
+        set_device=_zero(),
+        synchronize=_zero(),
+        empty_cache=_zero(),
         device=_Nothing,
         device_of=_Nothing,
         get_device_properties=lambda *a: properties,

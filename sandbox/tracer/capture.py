@@ -7,13 +7,13 @@ with `full=True`. Relies on Triton's stage hook and on the names of CompiledKern
 
 import hashlib
 import re
-import subprocess
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pgo_agent.sandbox import tools
 from triton import knobs
 from triton.compiler.compiler import CompiledKernel
 
@@ -64,7 +64,9 @@ class Capture:
             return "stopped at TTGIR"
 
         stages["llir"] = llir
-        if not self.full:
+        if self.full:
+            stages["cubin"] = tools.guarded(stages["cubin"])
+        else:
             stages["ptx"], stages["cubin"] = (lambda src, _m: src), (lambda _src, _m: b"stopped at TTGIR")
         return None
 
@@ -110,7 +112,6 @@ def usage(cubin: bytes) -> tuple[int, int]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "k.cubin"
         path.write_bytes(cubin)
-        tool = knobs.nvidia.cuobjdump.path
-        text = subprocess.run([tool, "-res-usage", str(path)], capture_output=True, text=True, check=False).stdout
+        text = tools.output([knobs.nvidia.cuobjdump.path, "-res-usage", str(path)])
     found = re.search(r"REG:(\d+) STACK:(\d+)", text)
     return (int(found[1]), int(found[2]) // 4) if found else (0, 0)

@@ -5,7 +5,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.sandbox import devices, target
+from pgo_agent.sandbox import devices, target, tools
 from pgo_agent.sandbox.tracer import answers, autotune, standin
 from pgo_agent.sandbox.tracer.capture import Capture
 from pgo_agent.sandbox.tracer.recorder import Recorder
@@ -23,6 +23,7 @@ class Session:
         self.recorder = Recorder(self.refusals, self.addresses)
         self.sites = autotune.Sites(self.recorder.steps)
         self.device = devices.find(device)
+        tools.find(self.device.arch, *(["cuobjdump"] if full else []))
         standin.install(self.device, self.refusals, self.addresses, self._launched, self.capture.resources)
         self.capture.install()
         self.sites.install()

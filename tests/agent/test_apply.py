@@ -1,10 +1,12 @@
 """`apply` writes an accepted candidate and nothing else, and never over something that the run did not see."""
 
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from pgo_agent.agent import apply
+from pgo_agent.agent.apply import Change
 from pgo_agent.agent.store import Store
 from pgo_agent.sandbox import target
 from pgo_agent.sandbox.errors import EnvironmentFault, TargetMoved, UsageFault
@@ -22,7 +24,7 @@ def store(tmp_path: Path) -> Store:
     found = target.read(path)
     opened = Store(tmp_path / ".pgo-agent")
     opened.add_run("add-1", path, found.digest, found.source, "h200", {})
-    base = {"kind": "launch", "rationale": "fewer warps", "author": "embedded"}
+    base = {"kind": "launch", "rationale": "fewer warps", "author": "embedded", "parent": "shipped"}
     sources = {"c1": found.source.replace(OLD, NEW), "c2": found.source.replace("return x + y", "return x + y + 0")}
     opened.add_generation(
         "add-1", 1, "shipped", [base | {"id": c, "move": "num_warps=2", "source": s} for c, s in sources.items()]
@@ -83,18 +85,79 @@ def test_an_earlier_backup_is_not_overwritten(store: Store, tmp_path: Path) -> N
     assert (tmp_path / "add.py.orig").read_text() == "precious"
 
 
-def test_a_branch_gets_one_commit_with_the_evidence_and_the_work_tree_stays(store: Store, tmp_path: Path) -> None:
-    def git(*args: str) -> str:
-        return subprocess.run(["git", "-C", str(tmp_path), *args], capture_output=True, text=True, check=True).stdout
+@pytest.fixture
+def git(tmp_path: Path, store: Store) -> Callable[..., str]:
+    """git in a repository whose only commit holds the target."""
 
-    git("init", "-q")
-    git("-c", "user.name=t", "-c", "user.email=t@t", "commit", "-q", "--allow-empty", "-m", "first")
-    git("config", "user.name", "t")
-    git("config", "user.email", "t@t")
-    git("add", "add.py")
-    git("commit", "-q", "-m", "kernel")
+    def run(*args: str) -> str:
+        done = subprocess.run(["git", "-C", str(tmp_path), *args], capture_output=True, text=True, check=False)
+        return done.stdout + done.stderr
+
+    run("init", "-q", "-b", "main")
+    for key, value in (("user.name", "t"), ("user.email", "t@t"), ("commit.gpgsign", "false")):
+        run("config", key, value)
+    run("add", "add.py")
+    run("commit", "-q", "-m", "kernel")
+    return run
+
+
+def conflict(git: Callable[..., str], folder: Path, command: str) -> None:
+    """Leaves a `git merge`, `rebase` or `cherry-pick` of two changes of the file in the middle."""
+    for branch, said in (("theirs", "# theirs"), ("ours", "# ours")):
+        git("switch", "-q", "-c", branch, "main")
+        (folder / "add.py").write_text(said + "\n" + git("show", "main:add.py"))
+        git("commit", "-q", "-am", said)
+    assert "CONFLICT" in git(command, "theirs")
+
+
+def test_a_file_with_the_markers_of_a_merge_conflict_is_left_alone(store: Store, tmp_path: Path) -> None:
+    path = tmp_path / "add.py"
+    theirs = path.read_text().replace(OLD, NEW)
+    path.write_text(f"<<<<<<< ours\n{path.read_text()}=======\n{theirs}>>>>>>> theirs\n")
+    done = pgo("apply", "--yes", cwd=tmp_path)
+    assert done.code == 2 and "holds the markers of a merge conflict" in done.err and "apply again" in done.err
+    assert path.read_text().startswith("<<<<<<< ours") and not (tmp_path / "add.py.orig").exists()
+
+
+def test_a_file_that_git_calls_unmerged_is_left_alone(store: Store, tmp_path: Path, git: Callable[..., str]) -> None:
+    conflict(git, tmp_path, "merge")
+    (tmp_path / "add.py").write_text(git("show", "main:add.py"))  # settled, and not yet added
+    done = pgo("apply", "--yes", cwd=tmp_path)
+    assert done.code == 2 and "is not merged yet" in done.err and "`git add` the file" in done.err
+    assert not (tmp_path / "add.py.orig").exists()
+
+
+@pytest.mark.parametrize("command", ["merge", "rebase", "cherry-pick"])
+def test_no_branch_is_begun_in_the_middle_of_a_merge(
+    store: Store, tmp_path: Path, git: Callable[..., str], command: str
+) -> None:
+    conflict(git, tmp_path, command)
+    change = Change(tmp_path / "add.py", "", "", "")
+    git("checkout", "-q", "HEAD", "--", "add.py")  # nothing about the file itself is in the way
+    with pytest.raises(UsageFault, match=f"a {command} is under way.*\n.*git {command} --continue"):
+        apply.branch(change, "faster")
+    assert git("branch", "--list", "faster") == ""
+
+
+def test_a_linked_work_tree_gets_its_branch_as_well(store: Store, tmp_path: Path, git: Callable[..., str]) -> None:
+    git("worktree", "add", "-q", "-b", "aside", str(tmp_path / "aside"))
+    plan = apply.plan(store, "last", None)
+    apply.branch(Change(tmp_path / "aside" / "add.py", plan.old, plan.new, plan.message), "faster")
+    assert git("show", "faster:add.py") == plan.new
+
+
+def test_a_branch_gets_one_commit_with_the_evidence_and_the_work_tree_stays(
+    store: Store, tmp_path: Path, git: Callable[..., str]
+) -> None:
     before = (tmp_path / "add.py").read_text()
     apply.branch(apply.plan(store, "last", None), "faster")
     assert git("show", "faster:add.py") == before.replace(OLD, NEW)
     assert "1.100x [1.090, 1.110] of tuned" in git("log", "-1", "--format=%B", "faster")
     assert (tmp_path / "add.py").read_text() == before and git("status", "--porcelain", "add.py") == ""
+
+
+def test_a_branch_of_that_name_is_not_moved(store: Store, git: Callable[..., str]) -> None:
+    git("branch", "faster")
+    with pytest.raises(UsageFault, match="already exists"):
+        apply.branch(apply.plan(store, "last", None), "faster")
+    assert git("rev-parse", "faster") == git("rev-parse", "main")

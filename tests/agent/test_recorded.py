@@ -39,6 +39,11 @@ def test_the_readmes_results_are_those_of_the_evidence() -> None:
     assert table.between(text, "results", table.tables()) == text
 
 
+def test_the_readmes_moves_are_those_that_there_are() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert table.between(text, "moves", table.moves()) == text
+
+
 def test_a_build_made_here_is_recognized_as_the_code_that_was_measured(tmp_path: Path) -> None:
     fa_fwd = target.read(FA_FWD)
     builder = Builder(fa_fwd, devices.find("h200"), box.choose(), Shelf(tmp_path))

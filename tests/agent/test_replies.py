@@ -206,6 +206,7 @@ def ctx(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Context]:
     builder = Builder(found, device, box.choose("auto"), store.shelf)
     for i, (stage, reason) in enumerate(FAILURES):
         proposal = {"id": f"c{i}", "kind": "source", "move": f"m{i}", "rationale": "r", "author": "x", "source": "s"}
+        proposal["parent"] = "shipped"
         store.add_generation(run.id, i, "shipped", [proposal])
         store.set_verdict(run.id, f"c{i}", Judged(Verdict.WRONG, stage, reason), None, 1.0)
     opened = Context(store, run, found, device, builder, None, None, Judge(found, gpu=None), lambda event: None)

@@ -9,7 +9,15 @@ from pgo_agent.agent.store import Store
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
 
-PROPOSAL = {"id": "c1", "kind": "launch", "move": "m", "rationale": "r", "author": "embedded", "source": "pass\n"}
+PROPOSAL = {
+    "id": "c1",
+    "kind": "launch",
+    "move": "m",
+    "rationale": "r",
+    "author": "embedded",
+    "source": "pass\n",
+    "parent": "shipped",
+}
 
 
 @pytest.fixture
@@ -48,6 +56,13 @@ def test_an_ambiguous_or_unknown_run_is_named_to_the_person(store: Store) -> Non
     with pytest.raises(UsageFault, match="no run"):
         store.run("a_d")
     assert store.run("last").id == "add-2"
+
+
+def test_the_last_run_is_the_one_added_last_though_the_clock_went_back(store: Store) -> None:
+    store.add_run("add-2", Path("add.py"), "d", "", "h200", {})
+    store.db.execute("UPDATE runs SET created = '2999-01-01T00:00:00+00:00' WHERE id = 'add-1'")
+    assert store.run("last").id == "add-2"
+    assert [r.id for r in store.runs()] == ["add-1", "add-2"]
 
 
 def test_a_second_process_cannot_hold_the_workspace(store: Store) -> None:

@@ -15,6 +15,7 @@ import pytest
 from pgo_agent.sandbox import box, boxed, devices
 from pgo_agent.sandbox.build import Builder, Built
 from pgo_agent.sandbox.bundle.shelf import Shelf
+from pgo_agent.sandbox.errors import Killed
 from tracing import builder, write
 
 ADD = Path(__file__).parents[1] / "kernels" / "add.py"
@@ -173,47 +174,78 @@ def test_a_kernel_that_ptxas_refuses_is_a_failure_with_its_diagnostic(product: M
 # a compiler that somebody kills ---------------------------------------------------------------------------------------
 
 
-def compilers() -> dict[int, int]:
-    """Compiler processes among the descendants of this one: pid -> parent."""
-    parents, named = {}, set()
+def victims() -> dict[str, list[int]]:
+    """What compiles now among the descendants of this process: compiler, child, ptxas, nvdisasm -> pids."""
+    parents, words = {}, {}
     for entry in Path("/proc").iterdir():
         try:
             parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            words = (entry / "cmdline").read_bytes().split(b"\0")
+            words[int(entry.name)] = (entry / "cmdline").read_bytes().split(b"\0")
         except (ValueError, OSError):
             continue
-        if b"pgo_agent.sandbox.compiler" in words and b"python" in words[0]:
-            named.add(int(entry.name))
 
     def ours(pid: int) -> bool:
         return pid == os.getpid() or (pid in parents and ours(parents[pid]))
 
-    return {pid: parents[pid] for pid in named if ours(pid)}
+    def compiles(pid: int) -> bool:
+        said = words.get(pid, [b""])
+        return b"pgo_agent.sandbox.compiler" in said and b"python" in said[0]
+
+    found: dict[str, list[int]] = {}
+    for pid in filter(ours, words):
+        name = Path(words[pid][0].decode(errors="replace")).name
+        if compiles(pid):
+            found.setdefault("child" if compiles(parents[pid]) else "compiler", []).append(pid)
+        elif compiles(parents[pid]):
+            found.setdefault(name, []).append(pid)
+    return found
 
 
-def kill_once(child: bool, killed: list[int]) -> None:
-    """Ends the compiler, or the child that it compiles a kernel in, as soon as that child is there."""
-    deadline = time.monotonic() + 60
-    while not killed and time.monotonic() < deadline:
-        found = compilers()
-        for pid, parent in found.items():
-            if parent in found:
-                os.kill(pid if child else parent, signal.SIGKILL)
-                killed.append(pid)
-                break
-        time.sleep(0.005)
+def kill_once(victim: str, killed: list[int], ended: threading.Event) -> None:
+    """Ends the compiler, the child that it compiles a kernel in, or a tool of it, as soon as that child is there."""
+    while not killed and not ended.is_set():
+        found = victims()
+        if "child" in found and victim in found:
+            try:
+                os.kill(found[victim][0], signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+            killed.append(found[victim][0])
+        time.sleep(0.001)
 
 
-@pytest.mark.parametrize(
-    "child",
-    [False, True],
-)
-def test_a_compiler_that_somebody_kills_is_started_again(child: bool, product: Made, tmp_path: Path) -> None:
+@pytest.mark.parametrize("victim", ["compiler", "child", "ptxas", "nvdisasm"])
+def test_a_compiler_that_somebody_kills_is_started_again(victim: str, product: Made, tmp_path: Path) -> None:
     killed: list[int] = []
-    thread = threading.Thread(target=kill_once, args=(child, killed))
-    thread.start()
-    shelf = Shelf(tmp_path)
-    boxed.compile_missing(box.choose(), shelf, devices.find("h200"), {"good": product.ttgir}, {"good": {}}, 1)
-    thread.join()
+    for attempt in range(20):  # a tool lives for some milliseconds: the killer may come too late
+        ended, shelf = threading.Event(), Shelf(tmp_path / str(attempt))
+        thread = threading.Thread(target=kill_once, args=(victim, killed, ended))
+        thread.start()
+        boxed.compile_missing(box.choose(), shelf, devices.find("h200"), {"good": product.ttgir}, {"good": {}}, 1)
+        ended.set()
+        thread.join()
+        if killed:
+            break
     assert killed
-    assert (shelf.build("good") or {}).get("code_id") in product.built.codes.values(), shelf.build("good")
+    build = shelf.build("good") or {}
+    assert build.get("code_id") in product.built.codes.values(), build
+    (key,) = (k for k, code in product.built.codes.items() if code == build["code_id"])
+    assert build["static"] | {"name": build["kernel"]["name"]} == product.built.statics[key]
+
+
+def test_a_compiler_that_is_always_killed_is_a_fault_and_leaves_no_diagnostic(product: Made, tmp_path: Path) -> None:
+    shelf, ended = Shelf(tmp_path), threading.Event()
+
+    def kill_all() -> None:
+        while not ended.is_set():
+            kill_once("compiler", [], ended)
+
+    thread = threading.Thread(target=kill_all)
+    thread.start()
+    try:
+        with pytest.raises(Killed, match=f"the compiling process was killed {box.ATTEMPTS} times in a row"):
+            boxed.compile_missing(box.choose(), shelf, devices.find("h200"), {"good": product.ttgir}, {"good": {}}, 1)
+    finally:
+        ended.set()
+        thread.join()
+    assert not (shelf.root / "builds").exists()

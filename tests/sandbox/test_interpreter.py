@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pgo_agent.sandbox import box, boxed, target
 from pgo_agent.sandbox.box import Ran
+from pgo_agent.sandbox.errors import Killed
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
 from pgo_agent.sandbox.interpreter import tensors
 from pgo_agent.sandbox.judge import numerics
@@ -27,6 +28,7 @@ BUGS = {
     "a ragged tail without its mask": ("        if not EVEN:\n            qk =", "        if False:\n            qk ="),
 }
 LAUNCH = '    _add[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](x, y, z, x.numel())\n'
+SUICIDE = "    import os\n    os.kill(os.getpid(), 9)\n"  # looks as if somebody else had done it
 
 
 @pytest.fixture(scope="module")
@@ -120,6 +122,18 @@ def test_a_candidate_that_ends_its_process_is_crashed_and_the_next_is_judged(add
     found = judged(addition, LAUNCH, "    import os\n\n    os._exit(7)\n")
     assert found.verdict == Verdict.CRASHED
     assert judged(addition).verdict == Verdict.CHECKED
+
+
+def test_an_interpreter_killed_again_and_again_is_a_fault_and_no_verdict(addition: Judge) -> None:
+    with pytest.raises(Killed, match=f"the interpreting process was killed {box.ATTEMPTS} times in a row"):
+        judged(addition, LAUNCH, SUICIDE)
+    assert judged(addition).verdict == Verdict.CHECKED
+
+
+def test_foreign_code_that_kills_itself_stays_undecided_and_stops_nothing(addition: Judge) -> None:
+    source = addition.target.source.replace(LAUNCH, SUICIDE)
+    found = addition.verdict("check", source=source, foreign=True)
+    assert (found.verdict, found.stage) == (Verdict.UNDECIDED, "interpreter"), found.reason
 
 
 def test_without_a_small_case_of_fp16_or_fp32_it_stays_built(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from pgo_agent.sandbox import box, target
-from pgo_agent.sandbox.errors import TargetFault
+from pgo_agent.sandbox.errors import Killed, TargetFault
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
 from pgo_agent.sandbox.judge.pool import Judge
 
@@ -181,36 +181,51 @@ def test_fresh_gives_the_next_command_a_new_process(judging: Callable[..., Judge
 # kills ----------------------------------------------------------------------------------------------------------------
 
 
-def kill_when(happens: Callable[[int], bool]) -> threading.Thread:
-    """Kills this process's judge once that happens."""
+def kill_when(happens: Callable[[int], bool], times: int = 1) -> threading.Thread:
+    """Kills this process's judge when that happens, and as often those that take its place."""
 
     def kill() -> None:
-        wait_for(lambda: any(map(happens, judges(os.getpid()))), 60)
-        os.kill(own_judge(), signal.SIGKILL)
+        for _ in range(times):
+            wait_for(lambda: any(map(happens, judges(os.getpid()))), 60)
+            pid = own_judge()
+            os.kill(pid, signal.SIGKILL)
+            wait_for(lambda pid=pid: pid not in alive(), 60)  # type: ignore[misc]
 
     thread = threading.Thread(target=kill)
     thread.start()
     return thread
 
 
-def test_a_judge_killed_while_it_works_is_a_crash_and_the_next_command_is_answered(
-    judging: Callable[..., Judge],
-) -> None:
+def test_a_judge_killed_while_it_works_is_replaced_and_asked_again(judging: Callable[..., Judge]) -> None:
     judge = judging(dtype="float32", sandbox="auto")
     killer = kill_when(spinning)
-    judged = check(judge, SPIN)
+    judged = check(judge, f"import time\ntime.sleep(3)\n{judge.target.source}")
     killer.join()
-    assert (judged.verdict, judged.stage, judge.replaced) == (Verdict.CRASHED, "interpreter", 1)
-    assert check(judge).verdict == Verdict.CHECKED
+    assert (judged.verdict, judge.replaced) == (Verdict.CHECKED, 1)
 
 
-def test_a_judge_killed_between_commands_is_a_crash_and_the_next_command_is_answered(
-    judging: Callable[..., Judge],
-) -> None:
+def test_a_judge_killed_between_commands_is_replaced_and_asked_again(judging: Callable[..., Judge]) -> None:
     judge = judging()
     check(judge)
     os.kill(own_judge(), signal.SIGKILL)
-    assert check(judge).verdict == Verdict.CRASHED
+    assert (check(judge).verdict, judge.replaced) == (Verdict.BUILT, 1)
+
+
+def test_a_judge_killed_again_and_again_is_a_fault_and_no_verdict(judging: Callable[..., Judge]) -> None:
+    judge = judging(dtype="float32", sandbox="auto")
+    killer = kill_when(spinning, box.ATTEMPTS)
+    with pytest.raises(Killed, match=f"the judge process was killed {box.ATTEMPTS} times in a row"):
+        check(judge, SPIN)
+    killer.join()
+    assert check(judge).verdict == Verdict.CHECKED
+
+
+def test_a_judge_that_ends_by_itself_is_a_crash_and_the_next_command_is_answered(
+    judging: Callable[..., Judge],
+) -> None:
+    judge = judging(f"{QUICK}\ndef inputs(case, generator):\n    import os\n    os._exit(7)\n")
+    assert (check(judge).verdict, judge.replaced) == (Verdict.CRASHED, 1)
+    judge.target = target.read(write(judge.target.path.parent))
     assert check(judge).verdict == Verdict.BUILT
 
 
@@ -240,8 +255,9 @@ def test_a_judge_that_is_killed_takes_the_candidate_that_it_runs_with_it(
         left.update(below(pid))
         return runs
 
-    killer = kill_when(seen)
-    check(judge, SPIN)
+    killer = kill_when(seen, box.ATTEMPTS)
+    with pytest.raises(Killed):
+        check(judge, SPIN)
     killer.join()
     try:
         assert wait_for(lambda: not left & alive().keys(), 5)

@@ -79,7 +79,7 @@ def test_an_artefacts_file_is_named_by_its_content(shelf: Shelf) -> None:
 
 
 def test_a_hash_that_was_never_put_is_not_found(shelf: Shelf) -> None:
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(EnvironmentFault, match=r"cannot read .*: No such file or directory"):
         shelf.get("0" * 64, "cubin")
 
 

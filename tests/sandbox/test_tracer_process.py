@@ -4,8 +4,10 @@ import os
 from pathlib import Path
 
 import pytest
+from pgo_agent.sandbox import box
 from pgo_agent.sandbox.build import Built
 from pgo_agent.sandbox.bundle.shelf import Shelf
+from pgo_agent.sandbox.errors import Killed
 from tracing import build, builder, once_looping, trace, trace_for, write
 
 REGISTERS = """
@@ -52,6 +54,11 @@ def endless(x):
     while True:
         time.sleep(1)
 """
+SUICIDE = """
+def dying(x):
+    import os
+    os.kill(os.getpid(), 9)  # looks as if somebody else had done it
+"""
 
 
 @pytest.fixture(scope="module")
@@ -97,3 +104,16 @@ def test_a_launcher_that_never_ends_is_ended_at_its_deadline(tmp_path_factory: p
     ran = once_looping(lambda seconds: trace_for(tmp_path_factory.mktemp("endless"), ENDLESS, seconds))
     assert ran.timed_out
     assert not ran.killed
+
+
+def test_a_tracer_killed_again_and_again_is_a_fault_and_not_the_candidates(tmp_path: Path) -> None:
+    of = write(tmp_path, SUICIDE)
+    with pytest.raises(Killed, match=f"the tracing process was killed {box.ATTEMPTS} times in a row"):
+        builder(tmp_path, of).build(of.source, {"CASES": None}, None)
+
+
+@pytest.mark.skipif(not box.choose().isolates, reason="no sandbox works here")
+def test_foreign_code_that_kills_its_tracer_is_a_failure_that_blames_nobody(tmp_path: Path) -> None:
+    of = write(tmp_path, SUICIDE)
+    built = builder(tmp_path, of).build(of.source, {"CASES": None}, None, foreign=True)
+    assert [f.kind for f in built.failures] == ["killed"]

@@ -1,0 +1,91 @@
+"""Verdicts that need no GPU: builds that failed, forbidden operations, code that is known, and what is plainly worse.
+
+Looks at builds and at the record only. What passes here goes to the judge.
+"""
+
+import statistics
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pgo_agent.agent import check, incumbent, static_rank
+from pgo_agent.agent.context import Context
+from pgo_agent.agent.store import Candidate
+from pgo_agent.sandbox.gate import screen
+from pgo_agent.sandbox.gate.verdict import Judged, Verdict
+
+KNOWN_GAIN = 0.003  # a known gain below it is not worth judging: the judge would not call it one
+_FAILED = {"timeout": Verdict.TIMEOUT, "rejected": Verdict.REJECTED, "killed": Verdict.UNDECIDED}
+
+
+def verdict(ctx: Context, candidate: Candidate) -> Judged | None:
+    """The verdict on a built candidate, if it needs no GPU."""
+    base, built = ctx.baseline(), candidate.built or {}
+    missing = [c for c in (*base["cases"], *base["held_out"]) if c not in built["choices"]]
+    if not built["bundle"] or missing:
+        failures = [f for f in built["failures"] if not missing or f["case"] in missing or not f["case"]]
+        failure = failures[0] if failures else {"kind": "build_error", "message": "nothing was built", "case": ""}
+        held_out = failure["case"].startswith("HELD_OUT")
+        reason = "fails to build for a held-out case" if held_out else _first_line(failure["message"])
+        return Judged(_FAILED.get(failure["kind"], Verdict.BUILD_ERROR), "build", reason)
+    refused = screen.screen(ctx.store.shelf.manifest(built["bundle"]), set(base["allowed_ops"]))
+    if candidate.author == check.AUTHOR:
+        return refused  # somebody asks whether it is right: slow or known code is no answer to that
+    return refused or known_code(ctx, built) or _twin(ctx, candidate) or _dominated(built, base)
+
+
+def known_code(ctx: Context, built: Mapping[str, Any]) -> Judged | None:
+    """Nothing new: all its code was in the baselines' grid, and what is known of it does not beat the incumbent."""
+    base = ctx.baseline()
+    known = {(p["case"], p["plan_id"]): p["ms"] for p in base["points"] if not p["problem"]}
+    brought = {case: [c["plan_id"] for c in built["choices"][case]] for case in base["cases"]}
+    now = incumbent.plans(ctx)
+    if not all((case, plan) in known for case in base["cases"] for plan in brought[case]):
+        return None
+    if built["failures"]:
+        return Judged(Verdict.BUILD_ERROR, "build", _first_line(built["failures"][0]["message"]))
+    if not all((case, plan) in known for case in base["cases"] for plan in now[case]):
+        return None
+
+    def best(case: str, plans: Iterable[str]) -> float:
+        return float(min(known[case, p] for p in plans))
+
+    gain = statistics.geometric_mean(best(c, now[c]) / best(c, brought[c]) for c in base["cases"])
+    if gain > 1 + KNOWN_GAIN:
+        return None
+    return Judged(Verdict.NO_CHANGE, "build", "its code is that of configurations which are known and no faster")
+
+
+def _twin(ctx: Context, candidate: Candidate) -> Judged | None:
+    """Another text of the same code: an earlier candidate brought every plan of this one."""
+    mine = _brought(candidate)
+    for c in ctx.store.candidates(ctx.run.id):
+        if c.id == candidate.id:
+            return None
+        if (c.built or {}).get("bundle") and mine <= _brought(c):
+            return Judged(Verdict.NO_CHANGE, "build", f"its code is that of candidate {c.id[:8]}")
+    return None
+
+
+def _brought(c: Candidate) -> set[tuple[str, str]]:
+    return {(case, o["plan_id"]) for case, options in (c.built or {})["choices"].items() for o in options}
+
+
+def _dominated(built: Mapping[str, Any], base: Mapping[str, Any]) -> Judged | None:
+    """Static pruning: every new configuration of every case spills or serializes where the best known does not."""
+    reasons = []
+    for case in base["cases"]:
+        known = {p["plan_id"] for p in base["points"] if p["case"] == case}
+        best = next(p["statics"] for p in base["points"] if p["plan_id"] == base["tuned"][case]["plan_id"])
+        for choice in (c for c in built["choices"][case] if c["plan_id"] not in known):
+            pairs = zip((built["statics"][k] for k in choice["kernels"]), best, strict=False)
+            reasons.append(next((r for ours, theirs in pairs if (r := static_rank.dominated(ours, theirs))), ""))
+    if reasons and all(reasons):
+        return Judged(Verdict.SLOWER, "static", f"pruned before GPU time: {reasons[0]}")
+    return None
+
+
+def _first_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    first = next((line for line in lines if "error" in line.lower()), lines[0] if lines else "")
+    more = f" {lines[-1]}" if first.endswith(":") and lines[-1] != first else ""  # Triton's says where, code, what
+    return (first + more)[:300]

@@ -1,0 +1,105 @@
+"""`python -m pgo_agent.evals.time_to_result FILE`: seconds to a result, ours and exhaustive `triton.autotune`'s.
+
+Both search the same declared launch grid on this machine's GPU, one after the other, each from empty caches. Ours is a
+whole run: builds, checks, both baselines, source moves. Autotune's is the first call of the kernel on every public case
+with the grid as its list of configurations: it compiles and times, and checks nothing. The file must be trusted: its
+launcher runs here, unboxed, as a user of autotune would run it.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from pgo_agent.agent.moves import launch
+from pgo_agent.agent.source import sites
+from pgo_agent.sandbox import target
+from pgo_agent.sandbox.errors import UsageFault
+
+WORTH = 1.05  # a speedup over the tuned baseline that is worth the wait
+
+
+def exhaustive(file: Path) -> dict[str, Any]:
+    """Seconds and chosen configuration of each public case under `triton.autotune` over the whole grid."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        environment = os.environ | {"TRITON_CACHE_DIR": str(folder / "cache"), "PYTHONDONTWRITEBYTECODE": "1"}
+        (folder / "variant.py").write_text(_variant(file))
+        command = [sys.executable, "-m", "pgo_agent.evals.time_to_result", "--autotune", str(folder / "variant.py")]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise UsageFault(f"{file} cannot be autotuned: {done.stderr[-800:]}", "run its kernel() by hand first")
+        found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return found
+
+
+def _variant(file: Path) -> str:
+    """The file with its declared grid as the list of configurations."""
+    found = target.read(file)
+    site = next((s for s in sites(found.source) if s.autotuned), None)
+    if site is None:
+        raise UsageFault(f"{file} launches nothing under triton.autotune", "give a target that does")
+    space = target.load(file, "pgo_target").LAUNCH_SPACE
+    points = launch.launch_grid(space, [dict.fromkeys(space, 0)])
+    return launch.grid_sources(found.source, site, points)[0]
+
+
+def _autotune(path: Path) -> dict[str, Any]:
+    """In a process of its own: calls the kernel once on each public case, and times the calls."""
+    import torch
+
+    module, site = target.load(path, "pgo_variant"), next(s for s in sites(path.read_text()) if s.autotuned)
+    generator, cases = torch.Generator("cuda").manual_seed(0), dict[str, Any]()
+    for name, case in module.CASES.items():
+        given = module.inputs(case, generator)
+        torch.cuda.synchronize()
+        started = time.monotonic()
+        module.kernel(**given)
+        torch.cuda.synchronize()
+        best = getattr(module, site.kernel).best_config
+        cases[name] = {"seconds": round(time.monotonic() - started, 2), "config": str(best)}
+    return {"seconds": round(sum(c["seconds"] for c in cases.values()), 2), "cases": cases}
+
+
+def ours(file: Path, store: Path) -> dict[str, Any]:
+    """A run from an empty workspace: wall seconds and GPU seconds at the tuned baseline, at a win, and at its end."""
+    command = [sys.executable, "-m", "pgo_agent.agent.cli", "optimize", str(file), "--json", "--judge", "gpu"]
+    started, marks = time.monotonic(), dict[str, Any]()
+    with subprocess.Popen([*command, "--store", str(store)], stdout=subprocess.PIPE, text=True) as run:
+        for line in iter(run.stdout.readline if run.stdout else str, ""):
+            event = json.loads(line)
+            mark = _mark(event, marks)
+            if mark:
+                seconds = {"wall": round(time.monotonic() - started, 2), "gpu": event["gpu_seconds"]}
+                marks[mark] = seconds | {k: event[k] for k in ("move", "speedup") if k in event}
+    return marks
+
+
+def _mark(event: dict[str, Any], marks: dict[str, Any]) -> str:
+    """Name of the milestone that an event is; empty for any other."""
+    if event["type"] == "baseline.completed":
+        return "tuned baseline, checked"
+    if event["type"] == "candidate.verdict" and event["verdict"] == "accepted" and (event["speedup"] or 0) >= WORTH:
+        return "" if f"{WORTH}x" in marks else f"{WORTH}x"
+    return "end of the run" if event["type"] == "run.completed" else ""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--autotune", action="store_true", help="only the autotuner's part, of a file with the grid")
+    args = parser.parse_args()
+    if args.autotune:
+        print(json.dumps(_autotune(args.file)))
+        return
+    with tempfile.TemporaryDirectory() as store:
+        print(json.dumps({"ours": ours(args.file, Path(store)), "triton.autotune": exhaustive(args.file)}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""Processes killed at random moments: the run comes to the record of an undisturbed one, and judges nothing twice."""
+
+import os
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.agent import breaking
+from tests.agent.breaking import Broken, Whole
+from tests.agent.cli import pgo, write
+
+SAMPLE = 10  # kills of `make test`
+A_RUN = 20  # kills of one run, when there are many
+
+
+def killed(folder: Path, args: tuple[str, ...], kills: int, seed: int) -> Broken:
+    folder.mkdir()
+    write(folder)
+    run = Broken(folder, args)
+    run.through(kills, random.Random(seed))
+    breaking.judged_once(run.events, folder)
+    return run
+
+
+def test_killing_any_process_at_any_moment_changes_nothing_of_the_record(whole: Whole, tmp_path: Path) -> None:
+    run = killed(tmp_path / "killed", breaking.SHORT, SAMPLE, 1)
+    assert set(run.hit) == set(breaking.KINDS), run.hit
+    assert breaking.record(run.folder) == whole.record
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("KILLS" not in os.environ, reason="takes a quarter of an hour: `make kills`")
+def test_a_hundred_kills_change_nothing_of_the_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path)
+    done = pgo(*breaking.LONG, cwd=tmp_path)
+    assert done.code == 0, done.err
+    whole = breaking.record(tmp_path)
+    wanted, hit, sessions, gave_up, runs = int(os.environ["KILLS"]), Counter[str](), 0, 0, 0
+    while hit.total() < wanted:
+        run = killed(tmp_path / str(runs), breaking.LONG, min(A_RUN, wanted - hit.total()), runs)
+        assert breaking.record(run.folder) == whole
+        hit, sessions, gave_up, runs = hit + run.hit, sessions + run.sessions, gave_up + run.gave_up, runs + 1
+        with capsys.disabled():
+            print(f"\n{hit.total()} kills in {runs} runs and {sessions} sessions ({gave_up} gave up): {dict(hit)}")
+    assert set(hit) == set(breaking.KINDS)
