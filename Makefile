@@ -4,13 +4,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 TRITON_3_9 := .venv-triton-3.9
 
-.PHONY: optimize test test-triton-3.9 kills lint bench clean
+.PHONY: optimize test test-slow test-triton-3.9 kills lint bench clean
 
 optimize: $(VENV)/ready  ## run the main job on the embedded default; ends well whether or not there is something to gain
 	$(BIN)/pgo-agent optimize kernels/fa_fwd.py; code=$$?; test $$code -le 1
 
-test: $(VENV)/ready lint  ## style, types and the whole suite
-	$(BIN)/python -m pytest -n 2 --dist worksteal -q
+test: $(VENV)/ready lint  ## style, types and every test that takes seconds
+	$(BIN)/python -m pytest -n 2 --dist worksteal -q -m "not slow and not triton39"
+
+test-slow: $(VENV)/ready  ## the tests that take longer: compilers on whole kernels, runs that are killed
+	$(BIN)/python -m pytest -n 2 --dist worksteal -q -m "slow and not triton39"
 
 test-triton-3.9: $(VENV)/ready $(TRITON_3_9)/ready  ## every shipped kernel traced and compiled by Triton 3.9
 	TRITON_39_PYTHON=$(TRITON_3_9)/bin/python $(BIN)/python -m pytest -m triton39 -q

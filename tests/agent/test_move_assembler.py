@@ -202,6 +202,7 @@ def check_builds(builder: Builder, source: str, kernel: str, cases: list[str], c
         assert set(built.codes.values()).isdisjoint(plain.codes.values()), move.name
 
 
+@pytest.mark.slow
 def test_a_product_that_spills_is_built_anew(tmp_path: Path) -> None:
     config = {"BLOCK_M": 128, "BLOCK_N": 256, "BLOCK_K": 64, "GROUP_M": 8, "num_warps": 8, "num_stages": 3}
     found = target.read(ROOT / "kernels" / "gemm.py")
@@ -216,6 +217,7 @@ def swiglu(tmp_path_factory: pytest.TempPathFactory) -> target.Target:
     return target.read(compose(tmp_path_factory.mktemp("swiglu"), part, CONTRACT))
 
 
+@pytest.mark.slow
 def test_a_kernel_of_a_package_that_it_has_never_seen_is_built_anew(swiglu: target.Target, tmp_path: Path) -> None:
     config = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "GROUP_SIZE_M": 8, "num_warps": 4, "num_stages": 3}
     builder = Builder(swiglu, H200, box.choose(), Shelf(tmp_path))

@@ -82,6 +82,7 @@ def calls(names: Sequence[str]) -> list[dict[str, Any]]:
     return [dict(which=f"n{i}", **given) for i in range(len(names)) for given in (whole, ragged)]
 
 
+@pytest.mark.slow
 def test_tiles_are_read_the_same_in_the_interpreter() -> None:
     files = [file_of(body(*FORMS[form]), f"n{i}") for i, form in enumerate(SHOWN)]
     changed = [rewritten(text, f"_n{i}") for i, text in enumerate(files)]
@@ -105,6 +106,7 @@ def test_kernels_that_the_move_has_never_seen_compute_the_same() -> None:
     assert same_bits(outputs(LIGER, given, views), outputs(changed, given, views))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["fa_fwd", "fa_bwd", "gemm"])
 def test_a_rewritten_kernel_is_right_on_all_small_cases(name: str) -> None:
     path = ROOT / "kernels" / f"{name}.py"

@@ -186,6 +186,7 @@ def test_the_rewritten_kernel_is_right_on_all_small_cases(tmp_path: Path) -> Non
     assert found.verdict == Verdict.CHECKED, found.reason
 
 
+@pytest.mark.slow
 def test_a_stage_more_fits_on_an_h200(tmp_path: Path) -> None:
     wide = target.read(compose(tmp_path, KERNEL, CONTRACT))
     builder = Builder(wide, H200, box.choose(), Shelf(tmp_path / "shelf"))

@@ -131,6 +131,7 @@ def random(*shape: int) -> torch.Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape))).half()
 
 
+@pytest.mark.slow
 def test_a_matrix_product_keeps_its_bits_on_even_ragged_and_empty_sizes() -> None:
     sizes = [(256, 128, 256), (65, 97, 270), (1, 40, 300), (200, 0, 33)]
     calls = [{"a": random(m, k), "b": random(k, n)} for m, k, n in sizes]
@@ -147,6 +148,7 @@ def test_a_kernel_of_a_package_that_it_has_never_seen_keeps_its_bits() -> None:
     assert same_bits(outputs(source, *calls), outputs(changed, *calls))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gemm", "fa_bwd"])
 def test_a_rewritten_kernel_is_right_on_all_small_cases(name: str) -> None:
     path = ROOT / "kernels" / f"{name}.py"
@@ -158,6 +160,7 @@ def test_a_rewritten_kernel_is_right_on_all_small_cases(name: str) -> None:
     assert found.verdict == Verdict.CHECKED, found.reason
 
 
+@pytest.mark.slow
 def test_ptxas_serializes_the_product_before_and_not_behind_the_test(tmp_path: Path) -> None:
     source = GEMM.read_text()
     config = {"BLOCK_M": 128, "BLOCK_N": 256, "BLOCK_K": 64, "GROUP_M": 8, "num_warps": 8, "num_stages": 3}

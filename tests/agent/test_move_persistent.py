@@ -75,6 +75,7 @@ def test_the_grid_is_limited_to_what_the_device_holds_and_its_old_name_goes() ->
     assert "grid = lambda" not in text and "_scale[persistent](" in text
 
 
+@pytest.mark.slow
 def test_a_size_that_only_the_host_knows_is_passed_on() -> None:
     source = SCALE.replace("N, ROWS, BLOCK", "N, BLOCK").replace("N, rows, BLOCK", "N, BLOCK")
     text = rewritten(source, "_scale")
@@ -115,6 +116,7 @@ def test_a_helper_that_asks_for_the_program_itself_is_not_followed() -> None:
     assert "helper place" in reason(source)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "kernel", "config"),
     [

@@ -120,6 +120,7 @@ def test_attention_that_carries_its_second_dot_has_dots_outside_of_its_loop() ->
         specialize.rewrite(Subject(carry.rewrite(Subject(source, "_fa_fwd", H200)), "_fa_fwd", H200))
 
 
+@pytest.mark.slow
 def test_attention_with_descriptors_is_compiled_for_separate_warps(tmp_path: Path) -> None:
     kernel = target.read(FA_FWD)
     source = descriptors.rewrite(Subject(kernel.source, "_fa_fwd", H200)).replace("num_warps=8", "num_warps=4")
