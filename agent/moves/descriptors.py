@@ -8,14 +8,14 @@ whether a load is masked, they decide the bound. Helpers are inlined first. Tile
 that its dots read become descriptor loads, too: warp specialization asks for that.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from textwrap import indent
 
 import libcst as cst
 from pgo_agent.agent.moves import inline, prune
 from pgo_agent.agent.moves.base import DoesNotApply, SourceMove, Subject
-from pgo_agent.agent.moves.flow import Branch, Flow, Load
+from pgo_agent.agent.moves.bounds import merged
+from pgo_agent.agent.moves.flow import Flow, Load
 from pgo_agent.agent.moves.host import add_function, add_heuristics, add_parameters, before_launch, check_names
 from pgo_agent.agent.moves.operands import UNBOUNDED, Operand, operand
 from pgo_agent.agent.moves.syntax import (
@@ -62,6 +62,7 @@ class Plan:
 
     node: cst.For | cst.SimpleStatementLine
     operands: dict[int, Operand] = field(default_factory=dict)  # id of a load's call -> its operand
+    inner: list["Plan"] = field(default_factory=list)  # loops inside of it with descriptors of their own
 
 
 def rewrite(subject: Subject) -> str:
@@ -103,10 +104,22 @@ def _plans(flow: Flow, targets: set[str]) -> tuple[dict[int, Plan], list[str]]:
     if not any(isinstance(p.node, cst.For) for p in plans.values()):
         return {}, reasons
     for plan in plans.values():
-        plan.operands = _merged(plan.operands, {id(x.call): x.path for x in flow.loads})
-    nested = {id(n) for p in plans.values() for n in nodes(p.node) if isinstance(n, cst.For) and n is not p.node}
-    whole = {i: p for i, p in plans.items() if isinstance(p.node, cst.For) or _all_loads(p.node) <= set(p.operands)}
-    return {i: p for i, p in whole.items() if i not in nested}, reasons
+        plan.operands = merged(plan.operands, {id(x.call): x.path for x in flow.loads})
+    return _outermost({i: p for i, p in plans.items() if _whole(p)}), reasons
+
+
+def _outermost(plans: dict[int, Plan]) -> dict[int, Plan]:
+    """The plans that stand in no other one; these take in those that stand in them."""
+    below = {i: {id(n) for n in nodes(p.node) if n is not p.node} & set(plans) for i, p in plans.items()}
+    nested = set[int]().union(*below.values())
+    for i, plan in plans.items():
+        plan.inner = [p for n, p in plans.items() if n in below[i] and i not in nested]
+    return {i: p for i, p in plans.items() if i not in nested}
+
+
+def _whole(plan: Plan) -> bool:
+    """A loop, or a statement of which every load becomes one of a descriptor."""
+    return isinstance(plan.node, cst.For) or _all_loads(plan.node) <= set(plan.operands)
 
 
 def _all_loads(line: cst.CSTNode) -> set[int]:
@@ -136,39 +149,6 @@ def _outside(load: Load, found: Operand) -> cst.For | cst.SimpleStatementLine:
         if contains(loop, "dot") and not writes(loop) & found.constant:
             return loop
     raise DoesNotApply("its base or its bound changes in the loop")
-
-
-def _merged(operands: dict[int, Operand], paths: dict[int, tuple[Branch, ...]]) -> dict[int, Operand]:
-    """Gives loads of the same addresses one descriptor, where compile-time constants tell their bounds apart."""
-    same: dict[object, list[int]] = {}
-    for call, o in operands.items():
-        same.setdefault(o.address, []).append(call)
-    found = dict(operands)
-    for calls in same.values():
-        told = (_bound([(paths[c], operands[c].dimensions[d].bound) for c in calls]) for d in (0, 1))
-        bounds = [b for b in told if b is not None]
-        if len(bounds) != 2:
-            continue
-        constant = frozenset[str]().union(*(operands[c].constant for c in calls))
-        for c in calls:
-            first, second = (replace(x, bound=b) for x, b in zip(operands[c].dimensions, bounds, strict=True))
-            found[c] = replace(operands[c], dimensions=(first, second), constant=constant)
-    return found
-
-
-def _bound(leaves: Sequence[tuple[Sequence[Branch], str]]) -> str | None:
-    """One text for the bounds of loads in different branches; None when they are not told apart at compile time."""
-    if len({b for _, b in leaves}) == 1:
-        return leaves[0][1]
-    if not all(path for path, _ in leaves) or len({path[0].node for path, _ in leaves}) > 1:
-        return None
-    sides = [[(p[1:], b) for p, b in leaves if p[0].taken is taken] for taken in (True, False)]
-    found = [_bound(side) for side in sides if side]
-    if None in found or len(found) == 1 or found[0] == found[1]:
-        return found[0] if None not in found else None
-    test = leaves[0][0][0].test
-    yes, no = (f"({side})" if " if " in str(side) else side for side in found)
-    return None if test is None else f"{yes} if {test} else {no}"
 
 
 class _Writer(cst.CSTTransformer):
@@ -216,12 +196,20 @@ class _Writer(cst.CSTTransformer):
 
     def _changed(self, plan: Plan) -> tuple[list[Statement], cst.CSTNode]:
         """The statements that make the descriptors, and the node that uses them."""
+        creation, calls = self._made(plan)
+        before = dict[int, list[Statement]]()
+        for inner in plan.inner:
+            before[id(inner.node)], more = self._made(inner)
+            calls |= more
+        return creation, visited(plan.node, _Calls(calls, before))
+
+    def _made(self, plan: Plan) -> tuple[list[Statement], dict[int, cst.BaseExpression]]:
+        """The statements that make descriptors, and what takes the places of loads."""
         made: dict[tuple[object, ...], str] = {}
         for o in plan.operands.values():
             if o.key not in made:
                 made[o.key] = self._fresh(f"{o.pointer.lower().removesuffix('_ptr')}_desc")
-        calls = {i: self._load(made[o.key], o) for i, o in plan.operands.items()}
-        return self._creation(plan, made), visited(plan.node, _Calls(calls))
+        return self._creation(plan, made), {i: self._load(made[o.key], o) for i, o in plan.operands.items()}
 
     def _load(self, name: str, o: Operand) -> cst.BaseExpression:
         rows, columns = (d.offset for d in o.dimensions)
@@ -278,10 +266,14 @@ def _make(o: Operand, inner: int) -> str:
 
 
 class _Calls(cst.CSTTransformer):
-    """Puts expressions in the places of calls, by the identity of their nodes."""
+    """Puts expressions in the places of calls, and statements before loops, by the identity of their nodes."""
 
-    def __init__(self, calls: dict[int, cst.BaseExpression]) -> None:
-        self.calls = calls
+    def __init__(self, calls: dict[int, cst.BaseExpression], before: dict[int, list[Statement]]) -> None:
+        self.calls, self.before = calls, before
+
+    def leave_For(self, original_node: cst.For, updated_node: cst.For) -> cst.For | cst.FlattenSentinel[Statement]:
+        first = self.before.get(id(original_node))
+        return updated_node if first is None else cst.FlattenSentinel([*first, updated_node])
 
     def leave_Assign(self, original_node: cst.Assign, updated_node: cst.Assign) -> cst.Assign:
         bare = updated_node.value.with_changes(lpar=[], rpar=[])

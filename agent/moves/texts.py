@@ -5,6 +5,7 @@ Relies on `tiles.py` for what the symbols of a polynomial mean. A text means the
 
 import ast
 import re
+from collections.abc import Set
 
 import libcst as cst
 import sympy
@@ -26,7 +27,7 @@ def integral(p: Poly) -> bool:
     return bool(p.is_polynomial()) and all(t.as_coeff_mul()[0].is_Integer for t in terms(p))
 
 
-def in_kernel(p: Poly, wide: set[str] = frozenset()) -> str:  # type: ignore[assignment]
+def in_kernel(p: Poly, wide: Set[str] = frozenset()) -> str:
     """A polynomial as an expression of the kernel, in 32 bits."""
     text = ""
     for term in sorted(terms(p), key=lambda t: (str(t).startswith("-"), str(t))):

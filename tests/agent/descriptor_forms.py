@@ -93,6 +93,11 @@ FORMS: dict[str, Changes] = {
         (STEP, ""), ("    b_ptrs += BK * sbk\n", ""), ("for k in", "for j in range(0, 2):\n  for k in"),
         ("tl.load(a_ptrs", "tl.load(a_ptrs + k * sak"), ("tl.load(b_ptrs", "tl.load(b_ptrs + k * sbk"),
     ),
+    "a base that a loop around the loop moves": (
+        (STEP, ""), ("    b_ptrs += BK * sbk\n", ""),
+        ("for k in", "for j in range(0, 2):\n  s = tl.load(C + j) - 500\n  for k in"),
+        ("tl.load(a_ptrs", "tl.load(a_ptrs + k * sak + s * sam"), ("tl.load(b_ptrs", "tl.load(b_ptrs + k * sbk"),
+    ),
     "a pointer read after the loop": ((AFTER, f"acc += tl.sum(tl.load(a_ptrs))\n{AFTER}"),),
     "a tile read before the loop": (
         (BEFORE, f"q = tl.load(a_ptrs, mask=offs_m[:, None] < M)\n{BEFORE}"), ("tl.dot(a,", "tl.dot(a + q,"),

@@ -7,7 +7,8 @@ offsets in the contiguous dimension of 16 bytes, sizes that are not negative. El
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
-from types import SimpleNamespace
+from functools import cache
+from types import CodeType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -67,12 +68,16 @@ def same(one: Stores, other: Stores) -> bool:
 
 def _functions(source: str, language: Any) -> dict[str, Any]:
     """The functions of a file, without decorators and annotations."""
+    namespace = {"tl": language, "torch": torch}
+    exec(_compiled(source), namespace)
+    return namespace
+
+
+@cache
+def _compiled(source: str) -> CodeType:
     tree = ast.parse(source)
     tree.body = [n for n in tree.body if not isinstance(n, ast.Import | ast.ImportFrom)]
-    tree = ast.fix_missing_locations(_Plain().visit(tree))
-    namespace = {"tl": language, "torch": torch}
-    exec(compile(tree, "kernel", "exec"), namespace)
-    return namespace
+    return compile(ast.fix_missing_locations(_Plain().visit(tree)), "kernel", "exec")
 
 
 class _Plain(ast.NodeTransformer):
@@ -90,6 +95,7 @@ class _Plain(ast.NodeTransformer):
         return ast.copy_location(ast.Assign([node.target], ast.BinOp(before, node.op, node.value)), node)
 
 
+@cache
 def _heuristics(source: str, kernel: str) -> dict[str, str]:
     functions = {n.name: n for n in ast.parse(source).body if isinstance(n, ast.FunctionDef)}
     for d in functions[kernel].decorator_list:

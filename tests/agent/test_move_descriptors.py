@@ -5,6 +5,7 @@ of descriptors enforced. What the move writes is shown to Triton itself in `test
 """
 
 import ast
+import re
 from random import Random
 from typing import Any
 
@@ -33,7 +34,7 @@ def reads_the_same(source: str, changed: str, number: int = 12) -> bool:
     return took
 
 
-@settings(max_examples=15, deadline=None, derandomize=True)
+@settings(max_examples=12, deadline=None, derandomize=True)
 @given(st.integers(0, 1 << 32))
 def test_a_random_kernel_reads_the_same_when_the_move_applies(seed: int) -> None:
     random = Random(seed)
@@ -49,7 +50,7 @@ def test_a_random_kernel_reads_the_same_when_the_move_applies(seed: int) -> None
 def test_a_tile_is_read_the_same_through_a_descriptor_with(form: str) -> None:
     source = file_of(body(*FORMS[form]))
     changed = rewritten(source)
-    assert "tl.make_tensor_descriptor(\n" in changed.split("b_desc")[0], "A is not read through a descriptor"
+    assert re.search(r"\ba_desc(_\d)? = tl.make_tensor_descriptor", changed), "A is not read through a descriptor"
     assert reads_the_same(source, changed)
 
 
