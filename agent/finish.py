@@ -106,7 +106,7 @@ def _known(ctx: Context, candidate: Candidate) -> dict[str, Any]:
         return {"relative": 1.0, "how": "the baselines' own", "cases": best}
     sources, relative = {b["how"] for b in best.values()}, ranking.relative(ctx, candidate)
     if relative is None:
-        return {"relative": None, "how": "no estimate for this way to load", "cases": best}
+        return {"relative": None, "how": "no estimate for a rewrite", "cases": best}
     return {"relative": relative, "how": "partly recorded" if len(sources) > 1 else sources.pop(), "cases": best}
 
 

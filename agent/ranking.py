@@ -5,6 +5,7 @@ here is a measurement of this run.
 """
 
 import statistics
+from collections.abc import Mapping
 from typing import Any
 
 from pgo_agent.agent import baseline, static_rank
@@ -21,18 +22,21 @@ def rank(ctx: Context, candidate: Candidate) -> float:
 def relative(ctx: Context, candidate: Candidate) -> float | None:
     """Known or estimated time over the tuned baseline's: geometric mean over the cases where it brings anything new.
 
-    None where only an estimate could tell and the two load their tiles in different ways: estimates put builds of one
-    kind in order, not one kind before another.
+    None where only an estimate could tell, of a rewrite or of another way to load tiles: estimates put configurations
+    of one source in order, not one source before another.
     """
     base = ctx.baseline()
     tuned = {c: next(p for p in base["points"] if p["plan_id"] == t["plan_id"]) for c, t in base["tuned"].items()}
     ratios = [
         best["ms"] / tuned[case]["ms"]
         for case, best in novel(ctx, candidate).items()
-        if best["how"] != "estimate"
-        or static_rank.loading(best["statics"]) == static_rank.loading(tuned[case]["statics"])
+        if best["how"] != "estimate" or (candidate.kind == "launch" and _alike(best, tuned[case]))
     ]
     return statistics.geometric_mean(ratios) if ratios else None
+
+
+def _alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    return static_rank.loading(one["statics"]) == static_rank.loading(other["statics"])
 
 
 def novel(ctx: Context, candidate: Candidate) -> dict[str, dict[str, Any]]:
