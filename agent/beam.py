@@ -44,7 +44,8 @@ def parents(ctx: Context) -> list[Parent]:
     """The incumbent, then the most promising other rewrites."""
     current = incumbent.name(ctx)
     first = Parent(current, incumbent.source(ctx), incumbent.best_known(ctx, current))
-    others = [c for c in ctx.store.candidates(ctx.run.id) if c.id != current and _promising(ctx, c)]
+    known = {c.id: c for c in ctx.store.candidates(ctx.run.id)}
+    others = [c for c in known.values() if c.id != current and _promising(c, known)]
     others.sort(key=lambda c: (_score(ctx, c), c.generation, c.position))
     kept = others[: WIDTH - 1]
     return [first, *(Parent(c.id, c.source, incumbent.best_known(ctx, c.id)) for c in kept)]
@@ -59,14 +60,13 @@ def _of(ctx: Context, parent: Parent) -> Iterator[moves.Proposal]:
             yield p
 
 
-def _promising(ctx: Context, c: Candidate) -> bool:
+def _promising(c: Candidate, known: Mapping[str, Candidate]) -> bool:
     fit = c.kind == "source" and c.author == AUTHOR and c.verdict in _RIGHT and bool((c.built or {}).get("bundle"))
-    return fit and (c.speedup is None or c.speedup >= WORTH) and _depth(ctx, c) < DEPTH
+    return fit and (c.speedup is None or c.speedup >= WORTH) and _depth(c, known) < DEPTH
 
 
-def _depth(ctx: Context, c: Candidate) -> int:
+def _depth(c: Candidate, known: Mapping[str, Candidate]) -> int:
     """Rewrites between a candidate and the kernel as shipped, its own included."""
-    known = {x.id: x for x in ctx.store.candidates(ctx.run.id)}
     depth, at = 0, c.id
     while at in known:
         depth, at = depth + 1, known[at].parent

@@ -22,7 +22,8 @@ from pgo_agent.agent.moves import (
     persistent,
     specialize,
 )
-from pgo_agent.agent.moves.base import CARRIED, Best, DoesNotApply, Proposal, Skipped, SourceMove, Subject
+from pgo_agent.agent.moves.base import CARRIED, Best, Proposal, Skipped, SourceMove, Subject
+from pgo_agent.agent.rewriting import DoesNotApply
 from pgo_agent.agent.source import Config, sites, with_configs
 from pgo_agent.agent.static_rank import symptoms
 from pgo_agent.sandbox.devices import Device

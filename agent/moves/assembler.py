@@ -8,9 +8,10 @@ libcst, and on the static profile of the best known build: without one, or witho
 
 import libcst as cst
 import libcst.matchers as m
-from pgo_agent.agent.moves.base import DoesNotApply, SourceMove, Subject
-from pgo_agent.agent.moves.host import launches
-from pgo_agent.agent.moves.syntax import code, functions, nodes, parameters, visited
+from pgo_agent.agent.moves.base import SourceMove, Subject
+from pgo_agent.agent.rewriting import DoesNotApply
+from pgo_agent.agent.rewriting.host import launches, with_keywords
+from pgo_agent.agent.rewriting.syntax import code, functions, keywords, nodes, parameters, visited
 
 OPTION = "ptx_options"
 FEWER_REGISTERS, LESS_OPTIMIZED = "--register-usage-level=0", "--opt-level=1"
@@ -56,7 +57,7 @@ def _check(module: cst.Module, kernel: str) -> None:
     calls = launches(module, kernel)
     if not calls:
         raise DoesNotApply(f"no function of the file launches {kernel}[grid](...)")
-    named = {a.keyword.value for c in calls for a in c.args if a.keyword}
+    named = {k for c in calls for k in keywords(c)}
     texts = {n.evaluated_value for n in nodes(module) if isinstance(n, cst.SimpleString)}
     known = functions(module)
     if OPTION in named | texts | set(parameters(known[kernel]) if kernel in known else ()):
@@ -67,25 +68,14 @@ def _check(module: cst.Module, kernel: str) -> None:
 
 
 class _Launches(cst.CSTTransformer):
-    """Gives every launch of a kernel one more argument, on the line of the last one."""
+    """Gives every launch of a kernel one more argument."""
 
     def __init__(self, kernel: str, flag: str) -> None:
-        self.form = m.Call(func=m.Subscript(value=m.Name(kernel)))
-        none = cst.SimpleWhitespace("")
-        self.added = cst.Arg(cst.SimpleString(f'"{flag}"'), cst.Name(OPTION), equal=cst.AssignEqual(none, none))
+        self.form, self.flag = m.Call(func=m.Subscript(value=m.Name(kernel))), flag
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.Call:
-        if not m.matches(original_node, self.form):
-            return updated_node
-        return updated_node.with_changes(args=self._and_added(list(updated_node.args)))
-
-    def _and_added(self, given: list[cst.Arg]) -> list[cst.Arg]:
-        if not given:
-            return [self.added]
-        last, between = given[-1], cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
-        ending = dict(comma=last.comma, whitespace_after_arg=last.whitespace_after_arg)
-        plain = last.with_changes(comma=between, whitespace_after_arg=cst.SimpleWhitespace(""))
-        return [*given[:-1], plain, self.added.with_changes(**ending)]
+        launch = m.matches(original_node, self.form)
+        return with_keywords(updated_node, {OPTION: f'"{self.flag}"'}) if launch else updated_node
 
 
 FEWER_REGISTERS_MOVE = SourceMove(

@@ -30,10 +30,6 @@ class Proposal:
     rationale: str  # symptom and expected effect, one line
 
 
-class DoesNotApply(Exception):
-    """Why a move does not fire on this kernel."""
-
-
 @dataclass(frozen=True)
 class Subject:
     """What a source move works on: one launched kernel of a file, and what is known of its best build."""

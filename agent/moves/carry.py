@@ -10,11 +10,28 @@ from dataclasses import dataclass
 
 import libcst as cst
 import libcst.matchers as m
-from pgo_agent.agent.moves.base import DoesNotApply, SourceMove, Subject
-from pgo_agent.agent.moves.reach import Reach
-from pgo_agent.agent.moves.syntax import Rename, Statement, code, in_kernel, lines, names, nodes, reads, writes
+from pgo_agent.agent.moves.base import SourceMove, Subject
+from pgo_agent.agent.rewriting import DoesNotApply
+from pgo_agent.agent.rewriting.ranges import Bounds, ascending, bounds_of, unrolled
+from pgo_agent.agent.rewriting.reach import Reach
+from pgo_agent.agent.rewriting.spelling import addend, operand, side
+from pgo_agent.agent.rewriting.syntax import (
+    Rename,
+    Statement,
+    code,
+    contains,
+    expression,
+    in_kernel,
+    lines,
+    names,
+    nodes,
+    reads,
+    repeatable,
+    said,
+    writes,
+)
 
-_RANGES = ("range", "tl.range")
+_DOT = m.Attribute(value=m.Name("tl"), attr=m.Name("dot"))
 
 
 @dataclass(frozen=True)
@@ -59,11 +76,12 @@ class _Rotate(cst.CSTTransformer):
         try:
             rotation = _sort(updated_node)
             _stay_inside(rotation, self.functions, original_node)
+            asserted = ascending(rotation.step, self.functions[-1])
         except DoesNotApply as e:
             self.reasons.append(str(e))
             return updated_node
         self.done += 1
-        return _rotated(rotation)
+        return _rotated(rotation, asserted)
 
 
 # analysis -------------------------------------------------------------------------------------------------------------
@@ -73,14 +91,17 @@ def _sort(loop: cst.For) -> Rotation:
     low, high, step = _bounds(loop)
     variable = cst.ensure_type(loop.target, cst.Name).value
     body = list(cst.ensure_type(loop.body, cst.IndentedBlock).body)
-    dots = [i for i, s in enumerate(body) if _dot(s)]
+    dots = [i for i, s in enumerate(body) if contains(s, "dot")]
     if len(dots) != 2:
         raise DoesNotApply(f"a loop with {len(dots)} dots, not two")
+    if not all(map(repeatable, (low, high, step))) or names(loop.iter) & writes(loop.body):
+        raise DoesNotApply(f"a bound of its loop may change when it is computed twice: {said(loop.iter)}")
     accumulator, x, v = _accumulating(body[dots[1]])
     between = [s for i, s in enumerate(body) if i != dots[1]]
     after_first = _tainted(between, writes(body[dots[0]]))
     rescale = [s for s in between if accumulator in writes(s)]
-    index = [s for s in between if s not in after_first and reads(s) <= _free(between) | {variable} and not _dot(s)]
+    free = _free(between) | {variable}
+    index = [s for s in between if s not in after_first and reads(s) <= free and not contains(s, "dot")]
     loads = [s for s in between if writes(s) & names(v) and s not in after_first]
     copies = [s for s in index if s not in loads and any(writes(s) & reads(u) for u in (*loads, *rescale))]
     producers = [s for s in between if s not in rescale and s not in loads]
@@ -136,23 +157,19 @@ def _twice(name: str, statements: list[Statement]) -> bool:
     return sum(name in writes(s) for s in statements) > 1
 
 
-def _bounds(loop: cst.For) -> tuple[cst.BaseExpression, cst.BaseExpression, cst.BaseExpression]:
-    call = loop.iter
-    if not isinstance(call, cst.Call) or code(call.func) not in _RANGES or loop.orelse:
+def _bounds(loop: cst.For) -> Bounds:
+    found = bounds_of(loop)
+    if found is None or unrolled(loop):
         raise DoesNotApply("a loop that is not over a range")
-    if not isinstance(loop.target, cst.Name) or any(a.keyword or a.star for a in call.args) or len(call.args) != 3:
+    call = cst.ensure_type(loop.iter, cst.Call)
+    if not isinstance(loop.target, cst.Name) or any(a.keyword for a in call.args) or len(call.args) != 3:
         raise DoesNotApply("a range without plain start, stop and step")
-    low, high, step = (a.value for a in call.args)
-    return low, high, step
-
-
-def _dot(s: cst.CSTNode) -> bool:
-    return bool(m.findall(s, m.Call(func=m.Attribute(value=m.Name("tl"), attr=m.Name("dot")))))
+    return found
 
 
 def _accumulating(s: Statement) -> tuple[str, cst.BaseExpression, cst.BaseExpression]:
     """The parts of `acc = tl.dot(x, v, acc)`."""
-    form = m.SimpleStatementLine(body=[m.Assign(targets=[m.AssignTarget(target=m.Name())], value=m.Call())])
+    form = m.SimpleStatementLine(body=[m.Assign(targets=[m.AssignTarget(target=m.Name())], value=m.Call(func=_DOT))])
     if not m.matches(s, form):
         raise DoesNotApply("the second dot is not a plain assignment")
     assign = cst.ensure_type(cst.ensure_type(s, cst.SimpleStatementLine).body[0], cst.Assign)
@@ -180,20 +197,21 @@ def _tainted(body: list[Statement], seeds: set[str]) -> list[Statement]:
 # rewriting ------------------------------------------------------------------------------------------------------------
 
 
-def _rotated(r: Rotation) -> cst.If:
-    low, high, step = (code(e) for e in (r.low, r.high, r.step))
+def _rotated(r: Rotation, asserted: str) -> cst.If:
+    low, high, step = addend(r.low), code(r.high), operand(r.step)
     waiting = f"{r.accumulator}_waiting"
     x = code(r.operands[0])
     produce = [*r.first, *r.rest, *r.loads, *lines(f"{waiting} = {x}")]
     inner = [*r.first, *_second(r, f"{r.variable}_before", f"{r.variable} - {step}", waiting), *r.rest]
     loop = cst.For(
         target=cst.Name(r.variable),
-        iter=cst.parse_expression(f"range({low} + {step}, {high}, {step})"),
+        iter=expression(f"range({low} + {step}, {high}, {code(r.step)})"),
         body=cst.IndentedBlock([*inner, *r.loads, *lines(f"{waiting} = {x}")]),
     )
-    last = f"{low} + (tl.cdiv({high} - ({low}), {step}) - 1) * {step}"
-    body = [*lines(f"{r.variable} = {low}"), *produce, loop, *_second(r, f"{r.variable}_last", last, waiting)]
-    return cst.If(test=cst.parse_expression(f"{low} < {high}"), body=cst.IndentedBlock(body))
+    last = f"{low} + (tl.cdiv({addend(r.high)} - ({code(r.low)}), {code(r.step)}) - 1) * {step}"
+    begin = lines(f"{asserted}{r.variable} = {side(r.low)}")
+    body = [*begin, *produce, loop, *_second(r, f"{r.variable}_last", last, waiting)]
+    return cst.If(test=expression(f"{side(r.low)} < {side(r.high)}"), body=cst.IndentedBlock(body))
 
 
 def _second(r: Rotation, name: str, value: str, waiting: str) -> list[Statement]:

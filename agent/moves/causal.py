@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import libcst as cst
-from pgo_agent.agent.moves import masks, unmask
-from pgo_agent.agent.moves.affine import Bound, Indices, bounds, written
-from pgo_agent.agent.moves.base import DoesNotApply, SourceMove, Subject
-from pgo_agent.agent.moves.facts import Program
-from pgo_agent.agent.moves.masks import Masks
-from pgo_agent.agent.moves.reach import Reach
-from pgo_agent.agent.moves.syntax import (
+from pgo_agent.agent.moves.base import SourceMove, Subject
+from pgo_agent.agent.rewriting import DoesNotApply, masks, unmask
+from pgo_agent.agent.rewriting.affine import Bound, Indices, bounds
+from pgo_agent.agent.rewriting.facts import Program
+from pgo_agent.agent.rewriting.masks import Masks
+from pgo_agent.agent.rewriting.ranges import over
+from pgo_agent.agent.rewriting.reach import Reach
+from pgo_agent.agent.rewriting.syntax import (
     Statement,
     before,
     change,
@@ -27,6 +28,7 @@ from pgo_agent.agent.moves.syntax import (
     expression,
     fresh,
     functions,
+    keywords,
     lines,
     names,
     nodes,
@@ -36,7 +38,8 @@ from pgo_agent.agent.moves.syntax import (
     visited,
     writes,
 )
-from pgo_agent.agent.moves.tiles import Unknown
+from pgo_agent.agent.rewriting.texts import counted
+from pgo_agent.agent.rewriting.tiles import Unknown
 
 _LONG = 80  # columns of an expression that goes on one line
 _NONE = "no loop selects scores with tl.where by a comparison of rows with columns"
@@ -91,7 +94,7 @@ def _plan(program: Program, reach: Reach, loop: cst.For) -> Plan | None:
         raise DoesNotApply("a loop with more than one mask of rows against columns")
     if any(isinstance(n, cst.Break | cst.Continue | cst.Return) for n in nodes(loop.body)):
         raise DoesNotApply("the causal loop can be left early")
-    if any(a.keyword and a.keyword.value == "warp_specialize" for a in cst.ensure_type(loop.iter, cst.Call).args):
+    if "warp_specialize" in keywords(cst.ensure_type(loop.iter, cst.Call)):
         raise DoesNotApply("the causal loop is warp-specialized: Triton 3.6 does not compile two such loops in a row")
     if not indices.positive(step):
         raise DoesNotApply(f"the step {said(step)} of the causal loop is not known to be positive")
@@ -167,8 +170,8 @@ class _Split(cst.CSTTransformer):
             self._middle(plan, middle, low, high, step),
         )
         leading = [] if plan.masks.conditions else loop.leading_lines
-        opened = _over(parts[0], low, middle).with_changes(leading_lines=leading)
-        closed = _over(parts[1], middle, high).with_changes(leading_lines=[])
+        opened = over(parts[0], expression(low), expression(middle)).with_changes(leading_lines=leading)
+        closed = over(parts[1], expression(middle), expression(high)).with_changes(leading_lines=[])
         return [*before(opened, [*first, *second, *cut]), closed]
 
     def _middle(self, plan: Plan, middle: str, low: str, high: str, step: cst.BaseExpression) -> str:
@@ -178,11 +181,11 @@ class _Split(cst.CSTTransformer):
         least = b.rest - 1 if b.sign < 0 else -b.rest  # the largest speed * variable of the first loop
         count = (least - b.speed * begin + b.speed * by).expand()
         divisor = (b.speed * by).expand()
-        steps = f"tl.maximum({written(count)}, 0)"
+        steps = f"tl.maximum({counted(count)}, 0)"
         if divisor != 1:
-            steps += f" // {_operand(written(divisor))}"
+            steps += f" // {_operand(counted(divisor))}"
         if by != 1:
-            steps += f" * {_operand(written(by))}"
+            steps += f" * {_operand(counted(by))}"
         if begin != 0:
             steps = f"{low} + {steps}"
         if len(steps) + len(high) < _LONG:
@@ -200,19 +203,6 @@ class _Split(cst.CSTTransformer):
         name = fresh(wanted, self.taken)
         self.taken.add(name)
         return name
-
-
-def _over(loop: cst.For, low: str, high: str) -> cst.For:
-    """The loop over another range, its step and keywords kept."""
-    call = cst.ensure_type(loop.iter, cst.Call)
-    plain = [a for a in call.args if a.keyword is None]
-    rest = [a for a in call.args if a.keyword is not None]
-    comma = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
-    ends = [cst.Arg(expression(low), comma=comma), cst.Arg(expression(high))]
-    kept = [*plain[2:], *rest]
-    if kept:
-        ends[1] = ends[1].with_changes(comma=comma)
-    return loop.with_changes(iter=call.with_changes(args=[*ends, *kept]))
 
 
 def _commented(comment: str, text: str) -> list[Statement]:

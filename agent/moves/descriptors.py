@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 from textwrap import indent
 
 import libcst as cst
-from pgo_agent.agent.moves import inline, prune
-from pgo_agent.agent.moves.base import DoesNotApply, SourceMove, Subject
-from pgo_agent.agent.moves.bounds import merged
-from pgo_agent.agent.moves.flow import Flow, Load
-from pgo_agent.agent.moves.host import add_function, add_heuristics, add_parameters, before_launch, check_names
-from pgo_agent.agent.moves.operands import UNBOUNDED, Operand, operand
-from pgo_agent.agent.moves.syntax import (
+from pgo_agent.agent.moves.base import SourceMove, Subject
+from pgo_agent.agent.rewriting import DoesNotApply, inline, prune
+from pgo_agent.agent.rewriting.bounds import merged
+from pgo_agent.agent.rewriting.flow import Flow
+from pgo_agent.agent.rewriting.host import add_function, add_heuristics, add_parameters, before_launch, check_names
+from pgo_agent.agent.rewriting.loads import Load
+from pgo_agent.agent.rewriting.operands import UNBOUNDED, Operand, operand
+from pgo_agent.agent.rewriting.syntax import (
     Statement,
     called,
     change,
@@ -33,8 +34,8 @@ from pgo_agent.agent.moves.syntax import (
     visited,
     writes,
 )
-from pgo_agent.agent.moves.texts import in_kernel
-from pgo_agent.agent.moves.written import written
+from pgo_agent.agent.rewriting.texts import in_kernel
+from pgo_agent.agent.rewriting.written import written
 
 SWITCH = "DESCRIPTORS"
 _FITS = '''

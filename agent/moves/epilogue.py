@@ -15,8 +15,11 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 import libcst.matchers as m
-from pgo_agent.agent.moves.base import DoesNotApply, SourceMove, Subject
-from pgo_agent.agent.moves.syntax import (
+from pgo_agent.agent.moves.base import SourceMove, Subject
+from pgo_agent.agent.rewriting import DoesNotApply
+from pgo_agent.agent.rewriting.ranges import unrolled
+from pgo_agent.agent.rewriting.spelling import addend
+from pgo_agent.agent.rewriting.syntax import (
     Statement,
     argument,
     called,
@@ -181,7 +184,7 @@ def _use(name: str, use: cst.CSTNode, above: Mapping[int, cst.CSTNode]) -> Store
 
 def _in_loop(node: cst.CSTNode, above: Mapping[int, cst.CSTNode]) -> bool:
     while (over := above.get(id(node))) is not None:
-        if isinstance(over, cst.For) and "static_range" not in code(over.iter):
+        if isinstance(over, cst.For) and not unrolled(over):
             return True
         node = over
     return False
@@ -220,24 +223,17 @@ class _Halve(cst.CSTTransformer):
         stem = code(store.value) if isinstance(store.value, cst.Name) else o.name
         halves, left, right = (fresh(f"{stem}_{part}", self.taken) for part in ("halves", "left", "right"))
         self.taken |= {halves, left, right}
-        column = code(store.column) if _sum(store.column) else f"({code(store.column)})"
         return lines(
             f"{halves} = {o.language}.reshape({code(store.value)}, [{o.rows}, 2, {o.half}])\n"
             f"{left}, {right} = {o.language}.split({o.language}.permute({halves}, (0, 2, 1)))\n"
             f"{o.name}.store([{store.row}, {code(store.column)}], {left})\n"
-            f"{o.name}.store([{store.row}, {column} + {o.half}], {right})\n"
+            f"{o.name}.store([{store.row}, {addend(store.column)} + {o.half}], {right})\n"
         )
 
 
 def _narrowed(block: cst.List | cst.Tuple, half: str) -> list[cst.BaseElement]:
     rows, width = block.elements
     return [rows, width.with_changes(value=expression(half))]
-
-
-def _sum(e: cst.BaseExpression) -> bool:
-    """Whether `e + x` needs no brackets around e."""
-    tight = cst.Add | cst.Subtract | cst.Multiply | cst.FloorDivide | cst.Modulo
-    return not isinstance(e, cst.BinaryOperation) or isinstance(e.operator, tight)
 
 
 MOVE = SourceMove(

@@ -11,11 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import libcst as cst
-from pgo_agent.agent.moves.base import DoesNotApply, SourceMove, Subject
-from pgo_agent.agent.moves.domain import Domain
-from pgo_agent.agent.moves.facts import Program
-from pgo_agent.agent.moves.scores import Edit
-from pgo_agent.agent.moves.syntax import (
+from pgo_agent.agent.moves.base import SourceMove, Subject
+from pgo_agent.agent.rewriting import DoesNotApply
+from pgo_agent.agent.rewriting.domain import Domain
+from pgo_agent.agent.rewriting.facts import Program
+from pgo_agent.agent.rewriting.scores import Edit
+from pgo_agent.agent.rewriting.spelling import bracketed
+from pgo_agent.agent.rewriting.syntax import (
     Statement,
     before,
     change,
@@ -140,17 +142,13 @@ class _Writer(cst.CSTTransformer):
         return self._times(original_node, left, LN2)
 
     def _times(self, original: cst.CSTNode, e: cst.BaseExpression, factor: str) -> cst.BaseExpression:
-        product = cst.parse_expression(f"{code(e if e.lpar or isinstance(e, _PRIMARY) else _bracketed(e))} * {factor}")
+        product = cst.parse_expression(f"{code(e if e.lpar or isinstance(e, _PRIMARY) else bracketed(e))} * {factor}")
         parent = self.parents[id(original)]
         safe = isinstance(parent, cst.Arg | cst.Assign | cst.AugAssign | cst.AnnAssign | cst.Return | cst.Element)
         if isinstance(parent, cst.BinaryOperation):
             left = parent.left is original and isinstance(parent.operator, cst.Multiply | cst.Divide)
             safe = left or isinstance(parent.operator, cst.Add | cst.Subtract)
-        return product if safe else _bracketed(product)
-
-
-def _bracketed(e: cst.BaseExpression) -> cst.BaseExpression:
-    return e.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
+        return product if safe else bracketed(product)
 
 
 def _widened(e: cst.BaseExpression) -> cst.BaseExpression:

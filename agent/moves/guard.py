@@ -13,15 +13,18 @@ Relies on libcst. It does not know which of several loops the note is about: all
 from collections.abc import Mapping
 
 import libcst as cst
-from pgo_agent.agent.moves.base import DoesNotApply, SourceMove, Subject
-from pgo_agent.agent.moves.ranges import bounds_of
-from pgo_agent.agent.moves.syntax import (
+from pgo_agent.agent.moves.base import SourceMove, Subject
+from pgo_agent.agent.rewriting import DoesNotApply
+from pgo_agent.agent.rewriting.ranges import bounds_of, unrolled
+from pgo_agent.agent.rewriting.spelling import side
+from pgo_agent.agent.rewriting.syntax import (
     called,
     change,
     code,
     constexprs,
     expression,
     functions,
+    keywords,
     names,
     nodes,
     parameters,
@@ -94,7 +97,7 @@ class Loops:
         if not (names(low) | names(high)) & _run_time(function):
             raise DoesNotApply("ptxas knows how often its loop runs")
         _check_variable(code(loop.target), function)
-        start, stop = _side(low), _side(high)
+        start, stop = side(low), side(high)
         told = {f"{start} < {stop}", f"{start} != {stop}", f"{stop} > {start}", f"{stop} != {start}"}
         if found := told & _holding(loop, above):
             raise DoesNotApply(f"its loop stands behind `if {min(found)}:` already")
@@ -110,11 +113,10 @@ def _bounds(loop: cst.For) -> tuple[cst.BaseExpression, cst.BaseExpression]:
     if bounds is None or not isinstance(loop.target, cst.Name):
         raise DoesNotApply("its loop is not over a range")
     call = cst.ensure_type(loop.iter, cst.Call)
-    if called(call) == "static_range":
+    if unrolled(loop):
         raise DoesNotApply("its loop is unrolled when it is compiled")
-    keywords = {a.keyword.value for a in call.args if a.keyword}
-    if keywords & _TAKEN_APART:
-        raise DoesNotApply(f"its loop asks for {' and '.join(sorted(keywords & _TAKEN_APART))}: a test may undo that")
+    if asked := _TAKEN_APART & set(keywords(call)):
+        raise DoesNotApply(f"its loop asks for {' and '.join(sorted(asked))}: a test may undo that")
     if not repeatable(bounds[0]) or not repeatable(bounds[1]):
         raise DoesNotApply(f"a bound of its loop may change when it is computed twice: {code(call)}")
     return bounds[0], bounds[1]
@@ -144,13 +146,6 @@ def _holding(loop: cst.For, above: Mapping[int, cst.CSTNode]) -> set[str]:
 
 
 # rewriting ------------------------------------------------------------------------------------------------------------
-
-
-def _side(e: cst.BaseExpression) -> str:
-    """A side of a comparison, in brackets where it needs them."""
-    text = code(e)
-    plain = isinstance(e, cst.Name | cst.Integer | cst.Call | cst.Attribute | cst.BinaryOperation | cst.UnaryOperation)
-    return text if (plain and "\n" not in text) or e.lpar else f"({text})"
 
 
 class _Behind(cst.CSTTransformer):

@@ -7,18 +7,21 @@ shared memory of one more stage. Bit-equal: the same iterations in the same orde
 """
 
 import libcst as cst
-from pgo_agent.agent.moves.base import DoesNotApply, SourceMove, Subject
+from pgo_agent.agent.moves.base import SourceMove, Subject
 from pgo_agent.agent.moves.guard import Loops, check_symptom
-from pgo_agent.agent.moves.ranges import bounds_of
-from pgo_agent.agent.moves.syntax import (
+from pgo_agent.agent.rewriting import DoesNotApply
+from pgo_agent.agent.rewriting.ranges import ascending, bounds_of, over
+from pgo_agent.agent.rewriting.spelling import addend, side
+from pgo_agent.agent.rewriting.syntax import (
     change,
     code,
-    constexprs,
     expression,
     functions,
     lines,
+    names,
     nodes,
     visited,
+    writes,
 )
 
 
@@ -54,16 +57,14 @@ class _Peel(cst.CSTTransformer):
         bounds = bounds_of(original_node)
         if id(original_node) not in self.chosen or bounds is None:
             return updated_node
-        low, high, step = map(code, bounds)
-        call = cst.ensure_type(updated_node.iter, cst.Call)
-        hints = [code(a).rstrip(", ") for a in call.args if a.keyword is not None]
-        start = step if low == "0" else f"{low} + {step}"
-        rest = f"{code(call.func)}({', '.join([start, high, step, *hints])})"
-        loop = updated_node.with_changes(iter=expression(rest), leading_lines=[])
-        head = f"{self.chosen[id(original_node)]}{code(original_node.target)} = {low}"
+        low, high, step = bounds
+        start = step if code(low) == "0" else expression(f"{addend(low)} + {code(step)}")
+        loop = over(updated_node, start, high).with_changes(leading_lines=[])
+        head = f"{self.chosen[id(original_node)]}{code(original_node.target)} = {side(low)}"
         first = [*lines(head), *original_node.body.body]
         body = cst.IndentedBlock([s for s in (*first, loop) if isinstance(s, cst.BaseStatement)])
-        return cst.If(test=expression(f"{low} < {high}"), body=body, leading_lines=updated_node.leading_lines)
+        test = expression(f"{side(low)} < {side(high)}")
+        return cst.If(test=test, body=body, leading_lines=updated_node.leading_lines)
 
 
 def _check(loop: cst.For, function: cst.FunctionDef) -> str:
@@ -80,21 +81,9 @@ def _check(loop: cst.For, function: cst.FunctionDef) -> str:
         )
     if bounds is None:
         raise DoesNotApply("its loop is not over a range")
-    return _positive(bounds[2], function)
-
-
-def _positive(step: cst.BaseExpression, function: cst.FunctionDef) -> str:
-    """What to assert of a step, so that it is positive. Nothing of a literal, or of the size of a range of indices."""
-    sizes = {code(n.args[1].value) for n in nodes(function) if isinstance(n, cst.Call) and _arange(n)}
-    if isinstance(step, cst.Integer) and int(step.value) > 0:
-        return ""
-    if not isinstance(step, cst.Name) or step.value not in constexprs(function):
-        raise DoesNotApply("the step of its loop is not known to be positive")
-    return "" if step.value in sizes else f"tl.static_assert({step.value} > 0)\n"
-
-
-def _arange(call: cst.Call) -> bool:
-    return code(call.func).endswith("arange") and len(call.args) == 2
+    if changing := writes(loop.body) & names(loop.iter):
+        raise DoesNotApply(f"its loop changes {', '.join(sorted(changing))}, which it runs to or steps by")
+    return ascending(bounds[2], function)
 
 
 MOVE = SourceMove(

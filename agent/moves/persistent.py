@@ -10,18 +10,22 @@ from dataclasses import dataclass
 
 import libcst as cst
 import libcst.matchers as m
-from pgo_agent.agent.moves.base import DoesNotApply, SourceMove, Subject
-from pgo_agent.agent.moves.grids import Grid, given_elsewhere, grids, in_kernel_terms, passed
-from pgo_agent.agent.moves.host import append_parameters, used_globals
-from pgo_agent.agent.moves.syntax import (
+from pgo_agent.agent.moves.base import SourceMove, Subject
+from pgo_agent.agent.rewriting import DoesNotApply
+from pgo_agent.agent.rewriting.grids import Grid, given_elsewhere, grids, in_kernel_terms, passed
+from pgo_agent.agent.rewriting.host import append_parameters, check_names, launches, with_keywords
+from pgo_agent.agent.rewriting.spelling import operand
+from pgo_agent.agent.rewriting.syntax import (
     Rename,
     Statement,
     called,
     change,
     code,
+    docstring,
     expression,
     fresh,
     functions,
+    keywords,
     lines,
     names,
     parameters,
@@ -52,7 +56,7 @@ def rewrite(subject: Subject) -> str:
     site = next((s for s in sites(subject.source) if s.kernel == subject.kernel), None)
     configured = {k for k in subject.config if k.isupper()} if site and site.autotuned else set[str]()
     given = given_elsewhere(function, configured | (set(site.values) if site and not site.autotuned else set()))
-    given -= {k for c in m.findall(module, m.Call()) for k in _keywords(c)}
+    given -= {k for c in launches(module, subject.kernel) for k in keywords(c)}
     launched = grids(module, subject.kernel, given)
     if len(launched) != 1:
         raise DoesNotApply(f"{len(launched)} launches in the file, each with a grid of its own")
@@ -62,12 +66,6 @@ def rewrite(subject: Subject) -> str:
     launcher = functions(module)[grid.function]
     host = visited(launcher, _Launch(grid, tiles, _programs(subject), names(launcher)))
     return change(module, {subject.kernel: changed, grid.function: host}).code
-
-
-def _keywords(call: cst.CSTNode) -> list[str]:
-    """Names of the keyword arguments of launches."""
-    node = cst.ensure_type(call, cst.Call)
-    return [a.keyword.value for a in node.args if a.keyword] if isinstance(node.func, cst.Subscript) else []
 
 
 def _check(module: cst.Module, kernel: str) -> None:
@@ -83,9 +81,7 @@ def _check(module: cst.Module, kernel: str) -> None:
             raise DoesNotApply(f"its programs may wait for one another ({', '.join(sorted(calls & _WAITING))})")
     if m.findall(known[kernel], m.Return()):
         raise DoesNotApply("a program of it may return early")
-    for module_name in ("torch", "triton"):
-        if module_name not in used_globals(module):
-            raise DoesNotApply(f"the file does not import {module_name} by that name")
+    check_names(module, kernel)
 
 
 def _tiles(grid: Grid, function: cst.FunctionDef) -> Tiles:
@@ -111,7 +107,7 @@ def _programs(subject: Subject) -> int:
 
 def _looped(function: cst.FunctionDef, tiles: Tiles) -> cst.FunctionDef:
     body = [s for s in cst.ensure_type(function.body, cst.IndentedBlock).body if isinstance(s, Statement)]
-    docstring = body[:1] if m.matches(body[0], m.SimpleStatementLine(body=[m.Expr(value=m.SimpleString())])) else []
+    first = docstring(body)
     taken = names(function.body) | set(parameters(function))
     tile = fresh("tile", taken)
     sizes = [text if text.isidentifier() else fresh(f"blocks_{i}", taken) for i, text in enumerate(tiles.sizes)]
@@ -128,13 +124,13 @@ def _looped(function: cst.FunctionDef, tiles: Tiles) -> cst.FunctionDef:
     assigned = set[str]().union(*map(writes, body)) & set(parameters(function))
     own = {n: fresh(f"{n}_tile", taken) for n in sorted(assigned)}
     inside += [f"{new} = {old}" for old, new in own.items()]
-    moved = [visited(visited(s, _Places(places)), Rename(own)) for s in body[len(docstring) :]]
+    moved = [visited(visited(s, _Places(places)), Rename(own)) for s in body[len(first) :]]
     loop = cst.For(
         target=cst.Name(tile),
         iter=expression(f"range(tl.program_id(0), {total}, tl.num_programs(0))"),
         body=cst.IndentedBlock([*lines("\n".join(inside)), *moved]),
     )
-    return function.with_changes(body=cst.IndentedBlock([*docstring, *lines("\n".join(head)), loop]))
+    return function.with_changes(body=cst.IndentedBlock([*first, *lines("\n".join(head)), loop]))
 
 
 def _place(tile: str, sizes: Sequence[str], i: int) -> str:
@@ -178,8 +174,8 @@ class _Launch(cst.CSTTransformer):
             return updated_node
         launch = cst.ensure_type(updated_node.func, cst.Subscript)
         item = cst.SubscriptElement(cst.Index(cst.Name(self.name)))
-        added = [cst.Arg(expression(text), keyword=cst.Name(n), equal=_PLAIN) for n, text in self.tiles.added.items()]
-        return updated_node.with_changes(func=launch.with_changes(slice=[item]), args=_with(updated_node.args, added))
+        changed = updated_node.with_changes(func=launch.with_changes(slice=[item]))
+        return with_keywords(changed, self.tiles.added)
 
     def leave_SimpleStatementLine(
         self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
@@ -187,7 +183,7 @@ class _Launch(cst.CSTTransformer):
         if self.grid.call not in m.findall(original_node, m.Call()):
             return updated_node
         dimensions = self.grid.dimensions
-        total = " * ".join(map(_factor, dimensions)) if len(dimensions) > 1 else code(dimensions[0])
+        total = " * ".join(map(operand, dimensions)) if len(dimensions) > 1 else code(dimensions[0])
         many = f" * {self.per_sm}" if self.per_sm > 1 else ""
         programs, grid = lines(
             f"{self.limit} = {_SMS}{many}\n"
@@ -201,22 +197,6 @@ class _Launch(cst.CSTTransformer):
         body = cst.ensure_type(updated_node.body, cst.IndentedBlock)
         kept = [s for s in body.body if not (old.isidentifier() and writes(s) == {old} and _unread(old, s, body))]
         return updated_node.with_changes(body=body.with_changes(body=kept))
-
-
-_PLAIN = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
-
-
-def _with(args: Sequence[cst.Arg], added: Sequence[cst.Arg]) -> list[cst.Arg]:
-    """Arguments with more of them at the end, spaced as the others are."""
-    if not added or not args:
-        return [*args, *added]
-    comma = args[-2].comma if len(args) > 1 else cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
-    return [*args[:-1], args[-1].with_changes(comma=comma), *(a.with_changes(comma=comma) for a in added[:-1]),
-            added[-1].with_changes(comma=args[-1].comma)]  # fmt: skip
-
-
-def _factor(dimension: cst.BaseExpression) -> str:
-    return code(dimension) if isinstance(dimension, cst.Call | cst.Name | cst.Integer) else f"({code(dimension)})"
 
 
 def _unread(name: str, own: cst.CSTNode, body: cst.IndentedBlock) -> bool:

@@ -6,10 +6,12 @@ compiler aborts). Where it does not hold, Triton ignores the request in silence 
 """
 
 import libcst as cst
-from pgo_agent.agent.moves.base import DoesNotApply, SourceMove, Subject
-from pgo_agent.agent.moves.host import bound
-from pgo_agent.agent.moves.ranges import bounds_of
-from pgo_agent.agent.moves.syntax import (
+from pgo_agent.agent.moves.base import SourceMove, Subject
+from pgo_agent.agent.rewriting import DoesNotApply
+from pgo_agent.agent.rewriting.host import bound
+from pgo_agent.agent.rewriting.ranges import bounds_of, unrolled
+from pgo_agent.agent.rewriting.spelling import arguments
+from pgo_agent.agent.rewriting.syntax import (
     called,
     change,
     code,
@@ -96,7 +98,7 @@ def _check(loop: cst.For, alone: bool, constants: set[str]) -> None:
     """Raises DoesNotApply unless the form of the loop is one that Triton takes apart."""
     if not alone:
         raise DoesNotApply("another loop with a dot may run in the same launch: Triton 3.6 aborts on two")
-    if bounds_of(loop) is None or "static_range" in code(loop.iter):
+    if bounds_of(loop) is None or unrolled(loop):
         raise DoesNotApply("a loop that is not over a range")
     below = list(nodes(loop.body))
     if any(isinstance(n, cst.While) or (isinstance(n, cst.For) and contains(n, "dot")) for n in below):
@@ -117,8 +119,7 @@ def _check_loads(loop: cst.For, descriptors: set[str], reading: set[str]) -> Non
 def _asking(loop: cst.For) -> cst.BaseExpression:
     """The loop's range with the request."""
     call = cst.ensure_type(loop.iter, cst.Call)
-    given = [code(a.with_changes(comma=cst.MaybeSentinel.DEFAULT)).strip() for a in call.args]
-    return expression(f"tl.range({', '.join([*given, f'{KEYWORD}=True'])})")
+    return expression(f"tl.range({', '.join([*arguments(call.args), f'{KEYWORD}=True'])})")
 
 
 class _Ranges(cst.CSTTransformer):

@@ -5,23 +5,7 @@ FORWARD gives the output and the natural log-sum-exp; GRADIENT goes the other wa
 Both come with a contract, so that the judge can check a rewrite.
 """
 
-from pathlib import Path
-
-from pgo_agent.sandbox import target
-from pgo_agent.sandbox.gate.verdict import Judged
-from pgo_agent.sandbox.judge.pool import Judge
-
 from tests.agent.composing import HEADER
-
-
-def checked(path: Path, source: str) -> Judged:
-    """What the judge says of a source for a target, without a GPU."""
-    judge = Judge(target.read(path), gpu=None)
-    try:
-        return judge.verdict("check", source=source)
-    finally:
-        judge.close()
-
 
 FORWARD = f"""{HEADER}
 

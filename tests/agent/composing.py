@@ -1,8 +1,9 @@
 """Makes targets out of kernels that the moves have never seen, and runs launchers in Triton's interpreter.
 
 `compose` writes a target from a kernel part and a contract; `taken` copies functions of an installed package as text.
-`outputs` gives what a launcher returns, bit for bit: a rewrite that changes no value leaves the same bits. The launcher
-runs in a process of its own (the interpreter must be on before Triton is imported), by the product's own module.
+`checked` asks the judge, `reason` gives the words of a rewrite that does not apply. `outputs` gives what a launcher
+returns, bit for bit: a rewrite that changes no value leaves the same bits. The launcher runs in a process of its own
+(the interpreter must be on before Triton is imported), by the product's own module.
 """
 
 import ast
@@ -12,12 +13,17 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
+from pgo_agent.agent.rewriting import DoesNotApply
+from pgo_agent.sandbox import target
+from pgo_agent.sandbox.gate.verdict import Judged
 from pgo_agent.sandbox.interpreter import tensors
+from pgo_agent.sandbox.judge.pool import Judge
 
 HEADER = "import torch\nimport triton\nimport triton.language as tl\n"
 SECONDS = 300
@@ -64,6 +70,27 @@ def swiglu() -> str:
     """Liger's fused gate of a SwiGLU layer: two products in one loop, through descriptors that its launcher makes."""
     names = ("_l2_swizzle", "_host_descriptor_pre_hook_fwd", "_swiglu_kernel_forward")
     return "import triton.tools.tensor_descriptor\n" + taken("liger_kernel.ops.mlp", *names) + _SWIGLU
+
+
+def random(*shape: int) -> torch.Tensor:
+    """Numbers in float16, the same ones for the same shape."""
+    return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape))).half()
+
+
+def reason(rewrite: Callable[..., str], *given: Any, **named: Any) -> str:
+    """Why a rewrite does not apply to what it is given."""
+    with pytest.raises(DoesNotApply) as caught:
+        rewrite(*given, **named)
+    return str(caught.value)
+
+
+def checked(path: Path, source: str) -> Judged:
+    """What the judge says of a source for a target, without a GPU."""
+    judge = Judge(target.read(path), gpu=None)
+    try:
+        return judge.verdict("check", source=source)
+    finally:
+        judge.close()
 
 
 def outputs(source: str, *calls: Mapping[str, Any], configs: int = 1) -> list[list[torch.Tensor]]:

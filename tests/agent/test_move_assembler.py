@@ -7,16 +7,15 @@ from typing import Any
 
 import pytest
 from pgo_agent.agent.moves import assembler
-from pgo_agent.agent.moves.base import DoesNotApply, SourceMove, Subject
+from pgo_agent.agent.moves.base import SourceMove, Subject
 from pgo_agent.agent.source import Config, sites, with_configs
 from pgo_agent.sandbox import box, devices, target
 from pgo_agent.sandbox.build import Builder, Built
 from pgo_agent.sandbox.bundle.shelf import Shelf
 from pgo_agent.sandbox.compiler import assembler as allowed
 from pgo_agent.sandbox.gate.verdict import Verdict
-from pgo_agent.sandbox.judge.pool import Judge
 
-from tests.agent.composing import compose, taken
+from tests.agent.composing import checked, compose, reason, swiglu, taken
 from tests.conftest import ROOT
 
 H200 = devices.find("h200")
@@ -33,18 +32,6 @@ def kernel(x):
 CALL = "k[(1,)](x, 1, 64)"
 FLAG = 'ptx_options="--register-usage-level=0"'
 ARITHMETIC = ("HGMMA", "HMMA", "FFMA", "FADD")  # FMUL and MUFU may be done again in place of kept
-SWIGLU = """
-
-def kernel(x, gate, up):
-    B, S, dim = x.shape
-    wide = gate.shape[0]
-    outs = [torch.empty((B, S, wide), device=x.device, dtype=x.dtype) for _ in range(3)]
-    tensors = (x, gate, up, *outs)
-    described = [triton.tools.tensor_descriptor.TensorDescriptor.from_tensor(t, [1] * t.dim()) for t in tensors]
-    grid = lambda meta: (triton.cdiv(S, meta["BLOCK_M"]) * triton.cdiv(wide, meta["BLOCK_N"]), B)
-    _swiglu_kernel_forward[grid](*described, S, dim, wide, S, gate_multiplier=1.0)
-    return outs
-"""
 CONTRACT = """
 def reference(x, gate, up):
     g, u = x @ gate.T, x @ up.T
@@ -74,14 +61,10 @@ def bytes_moved(case):
 every_move = pytest.mark.parametrize("move", assembler.MOVES, ids=lambda m: m.name)
 
 
-def rewritten(source: str, static: Mapping[str, Any] = SICK, move: SourceMove = FEWER, kernel: str = "k") -> str:
-    return move.rewrite(Subject(source, kernel, H200, {}, static))
-
-
-def reason(source: str, static: Mapping[str, Any] = SICK, move: SourceMove = FEWER, **config: int) -> str:
-    with pytest.raises(DoesNotApply) as caught:
-        move.rewrite(Subject(source, "k", H200, config, static))
-    return str(caught.value)
+def rewritten(
+    source: str, static: Mapping[str, Any] = SICK, move: SourceMove = FEWER, kernel: str = "k", **config: int
+) -> str:
+    return move.rewrite(Subject(source, kernel, H200, config, static))
 
 
 # where it writes ------------------------------------------------------------------------------------------------------
@@ -147,16 +130,16 @@ def test_the_flag_of_a_move_is_one_that_the_compiler_takes(move: SourceMove) -> 
 )
 def test_it_does_not_write_where_it_cannot_tell(move: SourceMove, old: str, new: str, why: str) -> None:
     assert old in PLAIN
-    assert why in reason(PLAIN.replace(old, new), move=move)
+    assert why in reason(rewritten, PLAIN.replace(old, new), move=move)
 
 
 @every_move
 def test_it_does_not_fire_on_a_build_that_nothing_is_known_of(move: SourceMove) -> None:
-    assert reason(PLAIN, {}, move) == "nothing is known of its build"
+    assert reason(rewritten, PLAIN, {}, move) == "nothing is known of its build"
 
 
 def test_fewer_registers_are_for_a_kernel_that_spills() -> None:
-    assert reason(PLAIN, {"registers": 255, "spill_store_bytes": 0}) == "it spills nothing"
+    assert reason(rewritten, PLAIN, {"registers": 255, "spill_store_bytes": 0}) == "it spills nothing"
 
 
 @pytest.mark.parametrize(
@@ -165,7 +148,7 @@ def test_fewer_registers_are_for_a_kernel_that_spills() -> None:
 )
 def test_less_optimizing_is_for_a_kernel_that_uses_all_registers(registers: int, config: Config, most: int) -> None:
     static = {"registers": registers, "spill_store_bytes": 0}
-    assert reason(PLAIN, static, LESS, **config) == f"it uses {registers} of {most} registers"
+    assert reason(rewritten, PLAIN, static, LESS, **config) == f"it uses {registers} of {most} registers"
     full = Subject(PLAIN, "k", H200, config, static | {"registers": registers + 1})
     assert 'ptx_options="--opt-level=1"' in LESS.rewrite(full)
 
@@ -210,28 +193,22 @@ def test_a_product_that_spills_is_built_anew(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def swiglu(tmp_path_factory: pytest.TempPathFactory) -> target.Target:
+def gate(tmp_path_factory: pytest.TempPathFactory) -> target.Target:
     """A kernel that no move was written for, with the configurations that it ships with."""
-    names = ("_l2_swizzle", "_host_descriptor_pre_hook_fwd", "_swiglu_kernel_forward")
-    part = "import triton.tools.tensor_descriptor\n" + taken("liger_kernel.ops.mlp", *names) + SWIGLU
-    return target.read(compose(tmp_path_factory.mktemp("swiglu"), part, CONTRACT))
+    return target.read(compose(tmp_path_factory.mktemp("swiglu"), swiglu(), CONTRACT))
 
 
 @pytest.mark.slow
-def test_a_kernel_of_a_package_that_it_has_never_seen_is_built_anew(swiglu: target.Target, tmp_path: Path) -> None:
+def test_a_kernel_of_a_package_that_it_has_never_seen_is_built_anew(gate: target.Target, tmp_path: Path) -> None:
     config = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "GROUP_SIZE_M": 8, "num_warps": 4, "num_stages": 3}
-    builder = Builder(swiglu, H200, box.choose(), Shelf(tmp_path))
-    check_builds(builder, swiglu.source, "_swiglu_kernel_forward", ["wide"], config)
+    builder = Builder(gate, H200, box.choose(), Shelf(tmp_path))
+    check_builds(builder, gate.source, "_swiglu_kernel_forward", ["wide"], config)
 
 
 @every_move
-def test_with_a_flag_that_kernel_is_right_on_its_small_case(move: SourceMove, swiglu: target.Target) -> None:
-    changed = rewritten(swiglu.source, move=move, kernel="_swiglu_kernel_forward")
-    judge = Judge(swiglu, gpu=None)
-    try:
-        found = judge.verdict("check", source=changed)
-    finally:
-        judge.close()
+def test_with_a_flag_that_kernel_is_right_on_its_small_case(move: SourceMove, gate: target.Target) -> None:
+    changed = rewritten(gate.source, move=move, kernel="_swiglu_kernel_forward")
+    found = checked(gate.path, changed)
     assert found.verdict == Verdict.CHECKED, found.reason
 
 

@@ -14,7 +14,7 @@ from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.gate.verdict import Verdict
 
 from tests.agent import attention
-from tests.agent.composing import compose, outputs, same_bits
+from tests.agent.composing import checked, compose, outputs, same_bits
 
 H200 = devices.find("h200")
 TEMPLATE = """
@@ -84,7 +84,7 @@ class _Integers:
 )
 def test_split_attention_is_right_on_all_small_cases(tmp_path: Path, name: str, text: str, contract: str) -> None:
     path = compose(tmp_path, text, contract)
-    found = attention.checked(path, rewritten(path.read_text(), name))
+    found = checked(path, rewritten(path.read_text(), name))
     assert found.verdict == Verdict.CHECKED, found.reason
 
 

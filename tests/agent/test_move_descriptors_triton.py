@@ -15,9 +15,8 @@ from pgo_agent.sandbox import box, devices, target
 from pgo_agent.sandbox.build import Builder
 from pgo_agent.sandbox.bundle.shelf import Shelf
 from pgo_agent.sandbox.gate.verdict import Verdict
-from pgo_agent.sandbox.judge.pool import Judge
 
-from tests.agent.composing import outputs, same_bits, taken
+from tests.agent.composing import checked, outputs, same_bits, taken
 from tests.agent.descriptor_forms import FORMS
 from tests.agent.descriptor_kernels import body, file_of, rewritten, together
 from tests.conftest import ROOT
@@ -111,11 +110,7 @@ def test_kernels_that_the_move_has_never_seen_compute_the_same() -> None:
 def test_a_rewritten_kernel_is_right_on_all_small_cases(name: str) -> None:
     path = ROOT / "kernels" / f"{name}.py"
     changed = descriptors.rewrite(Subject(path.read_text(), f"_{name}", H200))
-    judge = Judge(target.read(path), gpu=None)
-    try:
-        found = judge.verdict("check", source=changed)
-    finally:
-        judge.close()
+    found = checked(path, changed)
     assert found.verdict == Verdict.CHECKED, found.reason
 
 

@@ -5,17 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from pgo_agent.agent.moves import guard
-from pgo_agent.agent.moves.base import DoesNotApply, Subject
+from pgo_agent.agent.moves.base import Subject
 from pgo_agent.agent.source import sites, with_configs
 from pgo_agent.sandbox import box, devices, target
 from pgo_agent.sandbox.build import Builder
 from pgo_agent.sandbox.bundle.shelf import Shelf
 from pgo_agent.sandbox.gate.verdict import Verdict
-from pgo_agent.sandbox.judge.pool import Judge
 
-from tests.agent.composing import outputs, same_bits, swiglu
+from tests.agent.composing import checked, outputs, random, reason, same_bits, swiglu
 from tests.conftest import ROOT
 
 H200 = devices.find("h200")
@@ -41,12 +39,6 @@ def rewritten(source: str, kernel: str = "k", static: Mapping[str, Any] | None =
     return guard.rewrite(Subject(source, kernel, H200, {}, static or {}))
 
 
-def reason(source: str, static: Mapping[str, Any] | None = None) -> str:
-    with pytest.raises(DoesNotApply) as caught:
-        rewritten(source, static=static)
-    return str(caught.value)
-
-
 def test_the_loop_stands_behind_a_test_and_nothing_else_changes() -> None:
     old = "    for i in range(lo, hi, STEP):  # in steps\n        acc = tl"
     new = "    if lo != hi:\n        for i in range(lo, hi, STEP):  # in steps\n            acc = tl"
@@ -68,7 +60,7 @@ def test_the_test_holds_whenever_the_loop_runs(loop: str, test: str) -> None:
 
 
 def test_a_file_is_rewritten_once() -> None:
-    assert "behind `if lo != hi:` already" in reason(rewritten(KERNEL))
+    assert "behind `if lo != hi:` already" in reason(rewritten, rewritten(KERNEL))
 
 
 @pytest.mark.parametrize(
@@ -92,7 +84,7 @@ def test_a_file_is_rewritten_once() -> None:
 )  # fmt: skip
 def test_it_says_why_it_does_not_fire(old: str, new: str, why: str) -> None:
     assert old in KERNEL
-    assert why in reason(KERNEL.replace(old, new))
+    assert why in reason(rewritten, KERNEL.replace(old, new))
 
 
 def test_only_the_loop_that_multiplies_gets_a_test() -> None:
@@ -120,15 +112,11 @@ def test_a_loop_around_a_helper_that_multiplies_without_a_loop_gets_a_test() -> 
     ],
 )
 def test_a_known_profile_without_the_note_is_a_reason_not_to_fire(notes: list[str], why: str) -> None:
-    assert why in reason(KERNEL, {"notes": notes})
+    assert why in reason(rewritten, KERNEL, static={"notes": notes})
 
 
 def test_a_known_profile_with_the_note_is_what_it_is_for() -> None:
     assert "if lo != hi:" in rewritten(KERNEL, static={"notes": ["C7515"]})
-
-
-def random(*shape: int) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape))).half()
 
 
 @pytest.mark.slow
@@ -152,11 +140,7 @@ def test_a_kernel_of_a_package_that_it_has_never_seen_keeps_its_bits() -> None:
 @pytest.mark.parametrize("name", ["gemm", "fa_bwd"])
 def test_a_rewritten_kernel_is_right_on_all_small_cases(name: str) -> None:
     path = ROOT / "kernels" / f"{name}.py"
-    judge = Judge(target.read(path), gpu=None)
-    try:
-        found = judge.verdict("check", source=rewritten(path.read_text(), f"_{name}"))
-    finally:
-        judge.close()
+    found = checked(path, rewritten(path.read_text(), f"_{name}"))
     assert found.verdict == Verdict.CHECKED, found.reason
 
 

@@ -4,7 +4,8 @@ import ast
 
 import pytest
 from pgo_agent.agent.moves import descriptors
-from pgo_agent.agent.moves.base import DoesNotApply, Subject
+from pgo_agent.agent.moves.base import Subject
+from pgo_agent.agent.rewriting import DoesNotApply
 
 from tests.agent.descriptor_kernels import H200, PARAMETERS, body, file_of, rewritten, together
 

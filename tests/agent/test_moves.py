@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from pgo_agent.agent import moves
 from pgo_agent.agent.moves import carry
-from pgo_agent.agent.moves.base import Best, DoesNotApply, Subject
-from pgo_agent.sandbox import devices, target
+from pgo_agent.agent.moves.base import Best, Subject
+from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.gate.verdict import Verdict
-from pgo_agent.sandbox.judge.pool import Judge
 
+from tests.agent.composing import checked, reason
 from tests.conftest import FA_FWD, ROOT
 
 H200 = devices.find("h200")
@@ -26,21 +26,32 @@ def k(q, kp, vp, acc, m, lo, hi, STEP: tl.constexpr):
 """
 
 
-def reason(source: str, kernel: str = "k") -> str:
-    with pytest.raises(DoesNotApply) as caught:
-        carry.rewrite(Subject(source, kernel, H200))
-    return str(caught.value)
+def rewritten(source: str, kernel: str = "k") -> str:
+    return carry.rewrite(Subject(source, kernel, H200))
 
 
 def test_the_second_dot_runs_after_the_next_first_dot() -> None:
-    lines = [line.strip() for line in carry.rewrite(Subject(LOOP, "k", H200)).splitlines()]
+    lines = [line.strip() for line in rewritten(LOOP).splitlines()]
     inner = lines[lines.index("for i in range(lo + STEP, hi, STEP):") :]
     first, second = inner.index("s = tl.dot(q, tl.load(kp + i))"), inner.index("acc = tl.dot(acc_waiting, v, acc)")
     assert first < inner.index("v = tl.load(vp + i_before)") < second < inner.index("p = tl.math.exp2(s - m)")
 
 
+def test_bounds_that_are_no_plain_names_mean_the_same_in_every_place() -> None:
+    text = rewritten(LOOP.replace("range(lo, hi, STEP)", "range(lo & -8, hi if m else lo, 16)"))
+    assert "    if lo & -8 < (hi if m else lo):\n        i = lo & -8\n" in text
+    assert "for i in range((lo & -8) + 16, hi if m else lo, 16):" in text
+    assert "i_last = (lo & -8) + (tl.cdiv((hi if m else lo) - (lo & -8), 16) - 1) * 16" in text
+
+
+def test_a_step_that_nothing_shows_to_be_positive_is_asserted_to_be() -> None:
+    assert "    if lo < hi:\n        tl.static_assert(STEP > 0)\n        i = lo\n" in rewritten(LOOP)
+    ranged = rewritten(LOOP.replace("    for i", "    at = tl.arange(0, STEP)\n    for i"))
+    assert "    if lo < hi:\n        i = lo\n" in ranged
+
+
 def test_an_empty_range_still_does_nothing() -> None:
-    assert "if lo < hi:" in carry.rewrite(Subject(LOOP, "k", H200))
+    assert "if lo < hi:" in rewritten(LOOP)
 
 
 @pytest.mark.parametrize(
@@ -52,26 +63,27 @@ def test_an_empty_range_still_does_nothing() -> None:
         ("range(lo, hi, STEP)", "range(lo, hi)", "without plain start, stop and step"),
         ("range(lo, hi, STEP)", "tl.range(lo, hi, STEP, num_stages=2)", "without plain start, stop and step"),
         ("acc = tl.dot(p.to(v.dtype), v, acc)", "acc += tl.dot(p.to(v.dtype), v)", "not a plain assignment"),
+        ("acc = tl.dot(p.to(v.dtype), v, acc)", "acc = tl.fma(tl.dot(p, v), v, acc)", "not a plain assignment"),
+        ("range(lo, hi, STEP)", "range(hi, lo, -STEP)", "step of its loop is not known to be positive"),
+        ("STEP: tl.constexpr", "STEP", "step of its loop is not known to be positive"),
+        ("range(lo, hi, STEP)", "range(lo, tl.load(m), STEP)", "may change when it is computed twice"),
+        ("        p = tl.math", "        hi = hi - 1\n        p = tl.math", "may change when it is computed twice"),
         ("        p = tl.math", "        s = tl.dot(s, q)\n        p = tl.math", "3 dots"),
         ("def k(", "def k(acc_waiting, ", "used outside of the loop"),
     ],
 )  # fmt: skip
 def test_it_does_not_fire_where_it_cannot_prove_that_values_stay(old: str, new: str, why: str) -> None:
     assert old in LOOP
-    assert why in reason(LOOP.replace(old, new))
+    assert why in reason(rewritten, LOOP.replace(old, new))
 
 
 @pytest.mark.parametrize("name", ["gemm.py", "fa_bwd.py"])
 def test_on_kernels_of_another_form_it_says_why_not(name: str) -> None:
-    assert "dots, not two" in reason((ROOT / "kernels" / name).read_text(), f"_{name[:-3]}")
+    assert "dots, not two" in reason(rewritten, (ROOT / "kernels" / name).read_text(), f"_{name[:-3]}")
 
 
 def test_a_rewritten_attention_kernel_is_right_on_all_small_cases() -> None:
-    judge = Judge(target.read(FA_FWD), gpu=None)
-    try:
-        found = judge.verdict("check", source=carry.rewrite(Subject(FA_FWD.read_text(), "_fa_fwd", H200)))
-    finally:
-        judge.close()
+    found = checked(FA_FWD, rewritten(FA_FWD.read_text(), "_fa_fwd"))
     assert found.verdict == Verdict.CHECKED, found.reason
 
 

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from libcst.metadata import MetadataWrapper, PositionProvider
-from pgo_agent.agent.moves import tiles
-from pgo_agent.agent.moves.flow import Flow, Load
-from pgo_agent.agent.moves.syntax import functions
-from pgo_agent.agent.moves.tiles import Mask, Poly, Tile, Unknown
+from pgo_agent.agent.rewriting import tiles
+from pgo_agent.agent.rewriting.flow import Flow
+from pgo_agent.agent.rewriting.loads import Load
+from pgo_agent.agent.rewriting.syntax import functions
+from pgo_agent.agent.rewriting.tiles import Mask, Poly, Tile, Unknown
 from pytest import MonkeyPatch
 
 from tests.agent import evaluating

@@ -4,12 +4,13 @@ It carries the rules of `scores.py` from the expressions to the statements, unti
 """
 
 import libcst as cst
-from pgo_agent.agent.moves.base import DoesNotApply
-from pgo_agent.agent.moves.facts import Program
-from pgo_agent.agent.moves.groups import Groups
-from pgo_agent.agent.moves.reach import Definition
-from pgo_agent.agent.moves.scores import Edit, Rules, factors_of
-from pgo_agent.agent.moves.syntax import said
+from pgo_agent.agent.rewriting import DoesNotApply
+from pgo_agent.agent.rewriting.facts import Program
+from pgo_agent.agent.rewriting.groups import Groups
+from pgo_agent.agent.rewriting.kinds import factors_of
+from pgo_agent.agent.rewriting.reach import Definition
+from pgo_agent.agent.rewriting.scores import Edit, Rules
+from pgo_agent.agent.rewriting.syntax import said
 
 
 class Domain:

@@ -5,7 +5,7 @@ and takes a function that it does not know for one that writes through everythin
 """
 
 import libcst as cst
-from pgo_agent.agent.moves.syntax import called, code, functions, nodes, parameters, parts, reachable, writes
+from pgo_agent.agent.rewriting.syntax import called, code, functions, nodes, parameters, parts, reachable, writes
 
 _VALUES = {"load", "dot", "dot_scaled", "zeros", "full", "program_id", "num_programs", "arange", "cdiv", "sum", "max"}
 _HARMLESS = {"range", "min", "max", "float", "int", "len", "abs", "print"}

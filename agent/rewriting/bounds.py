@@ -7,8 +7,8 @@ chooses the branch chooses the bound. Where a branch is chosen at run time, its 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pgo_agent.agent.moves.loads import Branch
-from pgo_agent.agent.moves.operands import Operand
+from pgo_agent.agent.rewriting.loads import Branch
+from pgo_agent.agent.rewriting.operands import Operand
 
 
 def merged(operands: dict[int, Operand], paths: dict[int, tuple[Branch, ...]]) -> dict[int, Operand]:

@@ -8,12 +8,13 @@ condition of which something remains; else DoesNotApply says what is not. Relies
 from dataclasses import dataclass, field
 
 import libcst as cst
-from pgo_agent.agent.moves.affine import Bound, Indices
-from pgo_agent.agent.moves.base import DoesNotApply
-from pgo_agent.agent.moves.facts import Program, number
-from pgo_agent.agent.moves.reach import Definition, Reach, read_names
-from pgo_agent.agent.moves.syntax import code, constexprs, nodes, parents, said
-from pgo_agent.agent.moves.tiles import Unknown
+from pgo_agent.agent.rewriting import DoesNotApply
+from pgo_agent.agent.rewriting.affine import Bound, Indices
+from pgo_agent.agent.rewriting.facts import Program, number
+from pgo_agent.agent.rewriting.reach import Definition, Reach, read_names
+from pgo_agent.agent.rewriting.spelling import operand
+from pgo_agent.agent.rewriting.syntax import code, constexprs, nodes, parents, said
+from pgo_agent.agent.rewriting.tiles import Unknown
 
 
 @dataclass(frozen=True)
@@ -29,9 +30,7 @@ class Condition:
 
     @property
     def text(self) -> str:
-        simple = isinstance(self.test, cst.Name | cst.Call) or bool(self.test.lpar)
-        text = code(self.test) if simple else f"({code(self.test)})"
-        return text if self.holds else f"not {text}"
+        return operand(self.test) if self.holds else f"not {operand(self.test)}"
 
 
 @dataclass

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 
 import libcst as cst
 import sympy
-from pgo_agent.agent.moves import tiles
-from pgo_agent.agent.moves.facts import Program, extents
-from pgo_agent.agent.moves.reach import Definition, Definitions, Reach, read_names
-from pgo_agent.agent.moves.syntax import code, parents
-from pgo_agent.agent.moves.tiles import Mask, Poly, Tile, Unknown, Value
+from pgo_agent.agent.rewriting import tiles
+from pgo_agent.agent.rewriting.facts import Program
+from pgo_agent.agent.rewriting.ranges import Bounds, bounds_of, extents, unrolled
+from pgo_agent.agent.rewriting.reach import Definition, Definitions, Reach, read_names
+from pgo_agent.agent.rewriting.syntax import code, parents
+from pgo_agent.agent.rewriting.tiles import Mask, Poly, Tile, Unknown, Value
 
 _VECTOR = "="  # marks the extent of an axis as the name of a vector: `@0:=rows`
 
@@ -182,37 +183,12 @@ class Indices:
         return self._parents[id(self._parents[id(line)])] is self.loop
 
 
-def bounds(loop: cst.For) -> tuple[cst.BaseExpression, cst.BaseExpression, cst.BaseExpression]:
-    """Start, stop and step of a loop over a range. Raises Unknown for another loop."""
-    call = loop.iter
-    if not isinstance(call, cst.Call) or code(call.func) not in ("range", "tl.range"):
+def bounds(loop: cst.For) -> Bounds:
+    """Start, stop and step of a loop that runs. Raises Unknown for another loop."""
+    found = bounds_of(loop)
+    if found is None or unrolled(loop):
         raise Unknown("a loop that is not over a range")
-    plain = [a.value for a in call.args if a.keyword is None and not a.star]
-    names = [a.keyword.value for a in call.args if a.keyword is not None]
-    if not plain or any(a.star for a in call.args) or {"arg1", "arg2", "step"} & set(names):
-        raise Unknown("a range without plain start, stop and step")
-    start, *rest = plain if len(plain) > 1 else [cst.Integer("0"), *plain]
-    return start, rest[0], rest[1] if len(rest) > 1 else cst.Integer("1")
-
-
-def written(value: Poly) -> str:
-    """A polynomial as source text."""
-    text = ""
-    terms = sympy.Add.make_args(value)
-    for term in sorted(terms, key=lambda t: (t.is_number, t.as_coeff_mul()[0].is_negative, str(t).swapcase())):
-        coefficient, factors = term.as_coeff_mul()
-        parts = [_factor(f) for f in sorted(factors, key=lambda f: str(f).swapcase())]
-        parts += [str(abs(coefficient))] if abs(coefficient) != 1 or not factors else []
-        minus = coefficient.is_negative
-        text += (" - " if minus else " + ") if text else "-" if minus else ""
-        text += " * ".join(parts)
-    return text
-
-
-def _factor(f: Poly) -> str:
-    if f.is_Pow:
-        return " * ".join([_factor(f.base)] * int(f.exp))
-    return str(f.name) if f.name.isidentifier() or f.name.endswith(")") else f"({f.name})"
+    return found
 
 
 def _polynomials(value: Value) -> list[Poly]:

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import sympy
-from pgo_agent.agent.moves import signs, texts, tiles
-from pgo_agent.agent.moves.base import DoesNotApply
-from pgo_agent.agent.moves.flow import Flow, Load
-from pgo_agent.agent.moves.signs import Sign
-from pgo_agent.agent.moves.syntax import writes
-from pgo_agent.agent.moves.texts import in_kernel, terms
-from pgo_agent.agent.moves.tiles import Poly, Tile, Unknown, identifiers, mentions
+from pgo_agent.agent.rewriting import DoesNotApply, signs, texts, tiles
+from pgo_agent.agent.rewriting.flow import Flow
+from pgo_agent.agent.rewriting.loads import Load
+from pgo_agent.agent.rewriting.signs import Sign
+from pgo_agent.agent.rewriting.syntax import writes
+from pgo_agent.agent.rewriting.texts import in_kernel, terms
+from pgo_agent.agent.rewriting.tiles import Poly, Tile, Unknown, identifiers, mentions
 
 UNBOUNDED = "2147483647"  # size of a dimension without a mask
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import libcst as cst
-from pgo_agent.agent.moves.base import DoesNotApply
-from pgo_agent.agent.moves.syntax import code, parts, said
+from pgo_agent.agent.rewriting import DoesNotApply
+from pgo_agent.agent.rewriting.syntax import code, listed, parts, said
 
 
 @dataclass(eq=False)
@@ -49,8 +49,7 @@ class Reach:
         self.evaluated: dict[int, cst.BaseExpression] = {}  # expressions that are not assigned
         self._made: dict[int, Definition] = {}
         self._loops: list[_Loop] = []
-        params = (*function.params.posonly_params, *function.params.params, *function.params.kwonly_params)
-        self.parameters = {p.name.value: self._define(p.name, p) for p in params}
+        self.parameters = {p.name.value: self._define(p.name, p) for p in listed(function)}
         self._block(function.body, {n: frozenset([d]) for n, d in self.parameters.items()})
 
     @property

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import libcst as cst
 import libcst.matchers as m
-from pgo_agent.agent.moves.base import DoesNotApply
-from pgo_agent.agent.moves.host import launches
-from pgo_agent.agent.moves.syntax import code, expression, functions, names, parameters, visited
+from pgo_agent.agent.rewriting import DoesNotApply
+from pgo_agent.agent.rewriting.host import launches
+from pgo_agent.agent.rewriting.syntax import code, expression, functions, keywords, names, parameters, visited
 
 _OPERATORS = cst.Add | cst.Subtract | cst.Multiply | cst.FloorDivide
 
@@ -79,15 +79,15 @@ def _assigned(name: str, function: cst.FunctionDef) -> cst.BaseExpression:
 
 def _arguments(call: cst.Call, positional: list[str]) -> dict[str, str]:
     """Text of an argument -> parameter, for all that can be matched."""
-    keywords = {a.keyword.value: code(a.value) for a in call.args if a.keyword is not None}
-    listed = [p for p in positional if p not in keywords]
+    named = {name: code(value) for name, value in keywords(call).items()}
+    listed = [p for p in positional if p not in named]
     plain = [a for a in call.args if a.keyword is None]
     stars = [i for i, a in enumerate(plain) if a.star]
     first, last = (stars[0], stars[-1]) if stars else (len(plain), len(plain) - 1)
     matched = {code(a.value): p for a, p in zip(plain[:first], listed, strict=False)}
     tail = plain[last + 1 :] if stars else []
     matched |= {code(a.value): p for a, p in zip(tail, listed[len(listed) - len(tail) :], strict=True)}
-    return matched | {text: name for name, text in keywords.items()}
+    return matched | {text: name for name, text in named.items()}
 
 
 def in_kernel_terms(dimension: cst.BaseExpression, grid: Grid, known: set[str]) -> str:

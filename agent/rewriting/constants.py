@@ -5,7 +5,7 @@ does not. Relies on libcst. What is neither surely known to the compiler nor sur
 """
 
 import libcst as cst
-from pgo_agent.agent.moves.syntax import called, code, names, nodes
+from pgo_agent.agent.rewriting.syntax import called, code, names, nodes
 
 _LITERALS = cst.Integer | cst.Float | cst.SimpleString
 _RUNNING = {"program_id", "num_programs", "load", "arange", "zeros"}

@@ -6,7 +6,7 @@ Relies on libcst. Only `True` and `False` as they stand are looked at.
 from collections.abc import Sequence
 
 import libcst as cst
-from pgo_agent.agent.moves.syntax import Statement, code
+from pgo_agent.agent.rewriting.syntax import Statement, code
 
 
 def folded(body: Sequence[Statement]) -> list[Statement]:

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import libcst as cst
-from pgo_agent.agent.moves import tiles
-from pgo_agent.agent.moves.signs import Sign
-from pgo_agent.agent.moves.syntax import code
-from pgo_agent.agent.moves.tiles import Env, Mask, Poly, Tile, Unknown
+from pgo_agent.agent.rewriting import tiles
+from pgo_agent.agent.rewriting.signs import Sign
+from pgo_agent.agent.rewriting.syntax import code, keywords
+from pgo_agent.agent.rewriting.tiles import Env, Mask, Poly, Tile, Unknown
 
 _HINTS = {"eviction_policy", "cache_modifier", "mask", "other"}
 _ZEROS = ("0", "0.0", "0.", "None")
@@ -42,7 +42,7 @@ def addressed(call: cst.Call, env: Env) -> tuple[Tile, Mask | None]:
     if len(plain) > 3 or any(a.star for a in call.args):
         raise Unknown("a load with arguments that are not followed")
     given = dict(zip(("pointer", "mask", "other"), plain, strict=False))
-    given |= {a.keyword.value: a.value for a in call.args if a.keyword is not None}
+    given |= keywords(call)
     if set(given) - _HINTS != {"pointer"}:
         raise Unknown(f"a load with {', '.join(sorted(set(given) - _HINTS - {'pointer'}))}")
     pointer = tiles.tile(code(given["pointer"]), env)

@@ -10,18 +10,22 @@ from collections.abc import Iterable
 
 import libcst as cst
 import libcst.matchers as m
-from pgo_agent.agent.moves.constants import constant, is_literal, runs
-from pgo_agent.agent.moves.fold import folded
-from pgo_agent.agent.moves.host import bound as bound_at_top
-from pgo_agent.agent.moves.syntax import (
+from pgo_agent.agent.rewriting.constants import constant, is_literal, runs
+from pgo_agent.agent.rewriting.fold import folded
+from pgo_agent.agent.rewriting.host import bound as bound_at_top
+from pgo_agent.agent.rewriting.ranges import unrolled
+from pgo_agent.agent.rewriting.syntax import (
     Rename,
     Statement,
     change,
     code,
     constexprs,
+    decorated,
+    docstring,
     fresh,
     functions,
     lines,
+    listed,
     names,
     nodes,
     parameters,
@@ -153,8 +157,7 @@ def _annotated(function: cst.FunctionDef) -> set[str]:
     """Locals that the compiler knows: `x: tl.constexpr = ..`, and the variables of static ranges."""
     found = set[str]()
     for node in nodes(function.body):
-        static = isinstance(node, cst.For) and "static_range" in code(node.iter)
-        if isinstance(node, cst.AnnAssign) or (static and isinstance(node, cst.For)):
+        if isinstance(node, cst.AnnAssign) or (isinstance(node, cst.For) and unrolled(node)):
             found |= names(node.target)
     return found
 
@@ -164,10 +167,8 @@ def _inlinable(helper: cst.FunctionDef) -> bool:
     p = helper.params
     if helper.name.value in names(helper.body):
         return False
-    jit = [code(d.decorator).split("(")[0].split(".")[-1] for d in helper.decorators] == ["jit"]
-    listed = (*p.posonly_params, *p.params, *p.kwonly_params)
-    plain = all(x.default is None or is_literal(x.default) for x in listed)
-    return jit and plain and not isinstance(p.star_arg, cst.Param) and p.star_kwarg is None
+    plain = all(x.default is None or is_literal(x.default) for x in listed(helper))
+    return decorated(helper) == ["jit"] and plain and not isinstance(p.star_arg, cst.Param) and p.star_kwarg is None
 
 
 def _call(line: cst.SimpleStatementLine) -> tuple[cst.Call | None, cst.BaseExpression | None]:
@@ -186,21 +187,20 @@ def _call(line: cst.SimpleStatementLine) -> tuple[cst.Call | None, cst.BaseExpre
 
 def _bound(helper: cst.FunctionDef, call: cst.Call) -> dict[str, cst.BaseExpression] | None:
     """Parameter -> its argument."""
-    p, listed = helper.params, parameters(helper)
-    given = {x.name.value: x.default for x in (*p.posonly_params, *p.params, *p.kwonly_params) if x.default is not None}
+    own = parameters(helper)
+    given = {p.name.value: p.default for p in listed(helper) if p.default is not None}
     for i, arg in enumerate(call.args):
-        name = arg.keyword.value if arg.keyword else listed[i] if i < len(listed) else ""
-        if arg.star or name not in listed:
+        name = arg.keyword.value if arg.keyword else own[i] if i < len(own) else ""
+        if arg.star or name not in own:
             return None
         given[name] = arg.value
-    return {n: given[n] for n in listed} if set(given) == set(listed) else None
+    return {n: given[n] for n in own} if set(given) == set(own) else None
 
 
 def _statements(helper: cst.FunctionDef) -> tuple[list[Statement], cst.BaseExpression | None] | None:
     """The body without its docstring and return, and what it returns; None when it returns elsewhere."""
     body = [s for s in helper.body.body if isinstance(s, Statement)]
-    if body and m.matches(body[0], m.SimpleStatementLine(body=[m.Expr(value=m.SimpleString())])):
-        body = body[1:]
+    body = body[len(docstring(body)) :]
     returns = [n for n in nodes(helper.body) if isinstance(n, cst.Return)]
     if any(isinstance(n, cst.FunctionDef | cst.Lambda | cst.BaseComp | cst.NamedExpr) for n in nodes(helper.body)):
         return None

@@ -7,8 +7,8 @@ caller says.
 from collections.abc import Iterable
 
 import libcst as cst
-from pgo_agent.agent.moves.facts import Program
-from pgo_agent.agent.moves.reach import Definition
+from pgo_agent.agent.rewriting.facts import Program
+from pgo_agent.agent.rewriting.reach import Definition
 
 
 class Groups:

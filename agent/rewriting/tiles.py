@@ -14,7 +14,7 @@ from typing import Any
 import sympy
 
 Poly = Any  # sympy.Expr; sympy carries no types
-_HINTS = ("multiple_of", "max_contiguous", "max_constancy")  # same value
+HINTS = ("multiple_of", "max_contiguous", "max_constancy")  # same value
 _OPAQUE = ("program_id", "num_programs", "cdiv", "minimum", "maximum", "min", "max")  # scalars of scalars
 _BUILTIN = ("min", "max")
 _COMPARE = {ast.Lt: (1, 0), ast.LtE: (1, 1), ast.Gt: (-1, 0), ast.GtE: (-1, 1)}  # sign, or-equal
@@ -208,7 +208,7 @@ def _call(node: ast.Call, env: Env) -> Value:
     plain = not node.keywords and not any(isinstance(a, ast.Starred) for a in node.args)
     if name == "arange" and plain and len(given) == 2 and ast.unparse(given[0]) == "0":
         return Tile(axis(0, ast.unparse(given[1])), 1)
-    if name in _HINTS and given:
+    if name in HINTS and given:
         return _value(given[0], env)
     if name in ("to", "cast") and plain and len(given) == 2:
         return _cast(node, given[0], ast.unparse(given[1]), env)

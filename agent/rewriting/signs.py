@@ -8,12 +8,11 @@ not negative. Follows no names: what is known of them is given.
 import ast
 from collections.abc import Mapping
 
-from pgo_agent.agent.moves.tiles import function_of
+from pgo_agent.agent.rewriting.tiles import HINTS, function_of
 
 Sign = frozenset[str] | None
 Signs = Mapping[str, Sign]
 NONE: Sign = frozenset()  # not negative, whatever the launch
-_HINTS = ("multiple_of", "max_contiguous", "max_constancy")
 
 
 def sign(node: ast.expr, known: Signs) -> Sign:
@@ -66,7 +65,7 @@ def _call(node: ast.Call, known: Signs) -> Sign:
     if name in ("program_id", "num_programs"):
         return NONE
     cast = name in ("to", "cast") and len(given) == 2 and ast.unparse(given[1]).split(".")[-1] in ("int32", "int64")
-    if cast or (name in _HINTS and given):
+    if cast or (name in HINTS and given):
         return sign(given[0], known)
     if method or node.keywords or not given:
         return None

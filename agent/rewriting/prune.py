@@ -5,8 +5,8 @@ known to do nothing but give a value.
 """
 
 import libcst as cst
-from pgo_agent.agent.moves.fold import Branches
-from pgo_agent.agent.moves.syntax import called, code, nodes, parts, visited
+from pgo_agent.agent.rewriting.fold import Branches
+from pgo_agent.agent.rewriting.syntax import called, code, nodes, parts, visited
 
 _PURE = {
     "load", "arange", "program_id", "num_programs", "cdiv", "minimum", "maximum", "min", "max", "zeros", "full",

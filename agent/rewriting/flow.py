@@ -10,14 +10,13 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 import sympy
-from pgo_agent.agent.moves import signs, tiles
-from pgo_agent.agent.moves.loads import Branch, Load, addressed
-from pgo_agent.agent.moves.ranges import advance, bounds_of, extents, used_as_numbers
-from pgo_agent.agent.moves.signs import Sign
-from pgo_agent.agent.moves.syntax import called, code, constexprs, names, nodes, parameters, parts, writes
-from pgo_agent.agent.moves.tiles import Mask, Poly, Tile, Unknown, Value, mentions
+from pgo_agent.agent.rewriting import signs, tiles
+from pgo_agent.agent.rewriting.loads import Branch, Load, addressed
+from pgo_agent.agent.rewriting.ranges import advance, bounds_of, extents, used_as_numbers
+from pgo_agent.agent.rewriting.signs import Sign
+from pgo_agent.agent.rewriting.syntax import called, code, constexprs, names, nodes, parameters, parts, writes
+from pgo_agent.agent.rewriting.tiles import Mask, Poly, Tile, Unknown, Value, mentions
 
-__all__ = ["Branch", "Flow", "Load", "bounds_of"]
 _LANGUAGE = ("tl", "triton.language")
 _NEVER = (cst.Integer("0"), cst.Integer("0"), cst.Integer("1"))
 _NARROW = {"program_id", "num_programs", "cdiv", "minimum", "maximum", "min", "max", "arange", "multiple_of"}

@@ -5,14 +5,15 @@ Relies on `tiles.py` for what the symbols of a polynomial mean. A text means the
 
 import ast
 import re
-from collections.abc import Set
+from collections.abc import Callable, Iterable, Set
+from typing import Any
 
 import libcst as cst
 import sympy
-from pgo_agent.agent.moves.base import DoesNotApply
-from pgo_agent.agent.moves.flow import Flow
-from pgo_agent.agent.moves.syntax import code
-from pgo_agent.agent.moves.tiles import Poly, Tile, mentions, parse
+from pgo_agent.agent.rewriting import DoesNotApply
+from pgo_agent.agent.rewriting.flow import Flow
+from pgo_agent.agent.rewriting.syntax import code, listed
+from pgo_agent.agent.rewriting.tiles import Poly, Tile, mentions, parse
 
 _QUOTED = re.compile(r"args(\[|\.get\()'(\w+)'")
 _ATOMS = ast.Name | ast.Call | ast.Constant | ast.Attribute
@@ -29,20 +30,32 @@ def integral(p: Poly) -> bool:
 
 def in_kernel(p: Poly, wide: Set[str] = frozenset()) -> str:
     """A polynomial as an expression of the kernel, in 32 bits."""
+    text = _sum(sorted(terms(p), key=lambda t: (str(t).startswith("-"), str(t))), _order)
+    return f"tl.cast({text}, tl.int32)" if mentions(Tile(p, 0)) & wide else text
+
+
+def counted(p: Poly) -> str:
+    """A polynomial as a count of steps: small letters first, numbers last."""
+    by_name = sorted(terms(p), key=lambda t: (t.is_number, t.as_coeff_mul()[0].is_negative, str(t).swapcase()))
+    return _sum(by_name, lambda f: str(f).swapcase())
+
+
+def _sum(ordered: Iterable[Poly], order: Callable[[Poly], Any]) -> str:
+    """Terms as one expression, their factors in an order of their own."""
     text = ""
-    for term in sorted(terms(p), key=lambda t: (str(t).startswith("-"), str(t))):
+    for term in ordered:
         coefficient, factors = term.as_coeff_mul()
         number = [str(abs(coefficient))] if abs(coefficient) != 1 or not factors else []
-        product = " * ".join([*(_factor(f) for f in sorted(factors, key=_order)), *number])
+        product = " * ".join([*(factor(f) for f in sorted(factors, key=order)), *number])
         sign = "-" if coefficient < 0 else "+"
         text += f" {sign} {product}" if text else f"-{product}" if sign == "-" else product
-    return f"tl.cast({text}, tl.int32)" if mentions(Tile(p, 0)) & wide else text or "0"
+    return text or "0"
 
 
 def in_64_bits(term: Poly) -> str:
     """A term as addresses are computed."""
     coefficient, factors = term.as_coeff_mul()
-    texts = [_factor(f) for f in sorted(factors, key=_order)] or ["1"]
+    texts = [factor(f) for f in sorted(factors, key=_order)] or ["1"]
     number = [str(coefficient)] if coefficient != 1 else []
     return " * ".join([f"tl.cast({texts[0]}, tl.int64)", *texts[1:], *number])
 
@@ -70,8 +83,7 @@ class _Arguments(ast.NodeTransformer):
     """Puts the arguments of a launch in the places of parameters: `args["M"]`, or the parameter's default."""
 
     def __init__(self, flow: Flow) -> None:
-        listed = flow.function.params
-        given = (*listed.posonly_params, *listed.params, *listed.kwonly_params)
+        given = listed(flow.function)
         self.defaults = {p.name.value: code(p.default) for p in given if isinstance(p.default, cst.BaseExpression)}
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
@@ -79,9 +91,10 @@ class _Arguments(ast.NodeTransformer):
         return parse(f'args["{node.id}"]' if default is None else f'args.get("{node.id}", {default})')
 
 
-def _factor(f: Poly) -> str:
+def factor(f: Poly) -> str:
+    """A factor of a term, in brackets where it needs them."""
     if isinstance(f, sympy.Pow):
-        return " * ".join([_factor(f.base)] * int(f.exp))
+        return " * ".join([factor(f.base)] * int(f.exp))
     return str(f.name) if isinstance(parse(f.name), _ATOMS) else f"({f.name})"
 
 

@@ -8,16 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import libcst as cst
 import libcst.matchers as m
-from pgo_agent.agent.moves.base import DoesNotApply
-from pgo_agent.agent.moves.syntax import change, code, expression, functions, lines, nodes, parts, writes
+from pgo_agent.agent.rewriting import DoesNotApply
+from pgo_agent.agent.rewriting.syntax import change, code, decorated, expression, functions, lines, nodes, parts, writes
 
 _BUILTINS = {"all", "hasattr", "int", "min"}  # that the text of heuristics calls
+_TIGHT = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
+_BETWEEN = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
 _MEANT = {"torch": "torch", "triton": "triton", "tl": "triton.language"}
-
-
-def used_globals(module: cst.CSTNode) -> set[str]:
-    """Names that the file's imports bind."""
-    return {name for node in nodes(module) for name, _ in _imports(node)}
 
 
 def append_parameters(function: cst.FunctionDef, added: Sequence[str]) -> cst.FunctionDef:
@@ -55,10 +52,10 @@ def add_heuristics(module: cst.Module, kernel: str, values: Mapping[str, str]) -
     long = {n: f"(\n            {text}\n        )" if "\n" in text else text for n, text in values.items()}
     entries = "".join(f'        "{n}": lambda args: {text},\n' for n, text in long.items())
     decorator = cst.Decorator(expression("triton.heuristics(\n    {\n" + entries + "    }\n)"))
-    at = [i for i, d in enumerate(function.decorators) if code(d.decorator).split("(")[0].split(".")[-1] == "jit"]
-    if not at:
+    found = decorated(function)
+    if "jit" not in found:
         raise DoesNotApply(f"{kernel} is not decorated with triton.jit")
-    decorators = [*function.decorators[: at[0]], decorator, *function.decorators[at[0] :]]
+    decorators = [*function.decorators[: found.index("jit")], decorator, *function.decorators[found.index("jit") :]]
     return change(module, {kernel: function.with_changes(decorators=decorators)})
 
 
@@ -110,7 +107,7 @@ def before_launch(module: cst.Module, kernel: str, text: str) -> cst.Module:
     mentions = [n for n in below if isinstance(n, cst.Name) and n.value == kernel and id(n) not in skipped]
     if not launches(module, kernel):
         raise DoesNotApply(f"no function of the file launches {kernel}[grid](...)")
-    if any(launches(f, kernel) and "triton" in writes(f) | used_globals(f) for f in functions(module).values()):
+    if any(launches(f, kernel) and "triton" in writes(f) | _imported_names(f) for f in functions(module).values()):
         raise DoesNotApply(f"triton is something else where {kernel} is launched")
     if visitor.found < len(mentions) - 1:  # one is its definition
         raise DoesNotApply(f"the file uses {kernel} in another way than {kernel}[grid](...) in a statement of its own")
@@ -121,6 +118,17 @@ def launches(node: cst.CSTNode, kernel: str) -> list[cst.Call]:
     """The calls `kernel[grid](...)` in a node."""
     form = m.Call(func=m.Subscript(value=m.Name(kernel)))
     return [n for n in nodes(node) if isinstance(n, cst.Call) and m.matches(n, form)]
+
+
+def with_keywords(call: cst.Call, added: Mapping[str, str]) -> cst.Call:
+    """The call with more arguments: keyword -> text of its value. They stand on the line of the last one."""
+    fresh = [cst.Arg(expression(text), cst.Name(n), equal=_TIGHT) for n, text in added.items()]
+    if not fresh or not call.args:
+        return call.with_changes(args=[*call.args, *fresh])
+    *given, last = call.args
+    plain = last.with_changes(comma=_BETWEEN, whitespace_after_arg=cst.SimpleWhitespace(""))
+    ending = fresh[-1].with_changes(comma=last.comma, whitespace_after_arg=last.whitespace_after_arg)
+    return call.with_changes(args=[*given, plain, *(a.with_changes(comma=_BETWEEN) for a in fresh[:-1]), ending])
 
 
 class _BeforeLaunch(cst.CSTTransformer):
@@ -175,6 +183,10 @@ def _imports(node: cst.CSTNode) -> list[tuple[str, str]]:
         return []
     source = f"{code(node.module)}." if isinstance(node, cst.ImportFrom) and node.module else ""
     return [_imported(alias, source) for alias in node.names]
+
+
+def _imported_names(node: cst.CSTNode) -> set[str]:
+    return {name for below in nodes(node) for name, _ in _imports(below)}
 
 
 def _imported(alias: cst.ImportAlias, source: str) -> tuple[str, str]:

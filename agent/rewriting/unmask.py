@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 import libcst as cst
 import libcst.matchers as m
-from pgo_agent.agent.moves.facts import number
-from pgo_agent.agent.moves.masks import Masks, combined
-from pgo_agent.agent.moves.syntax import Statement, code, visited
+from pgo_agent.agent.rewriting.facts import number
+from pgo_agent.agent.rewriting.masks import Masks, combined
+from pgo_agent.agent.rewriting.spelling import bracketed
+from pgo_agent.agent.rewriting.syntax import Statement, code, visited
 
 
 def without_conditions(loop: cst.For, masks: Masks) -> cst.For:
@@ -77,7 +78,7 @@ class _Unmask(_Settle):
             return updated_node
         kept = updated_node.args[1 if value else 2].value
         simple = isinstance(kept, cst.Name | cst.Call | cst.Subscript) or bool(kept.lpar)
-        return kept if simple else kept.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
+        return kept if simple else bracketed(kept)
 
     def leave_SimpleStatementLine(
         self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine

@@ -1,21 +1,22 @@
-"""What the source moves share: reading and renaming names in libcst trees, and finding the functions of a kernel.
+"""Reading and renaming names in libcst trees, and finding the functions of a kernel.
 
 Reading is by plain names in straight-line code; `reads` and `writes` look into the branches of an `if`. Nothing here
 knows what a name means.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
 from functools import cache
 from typing import TypeVar
 
 import libcst as cst
 import libcst.matchers as m
-from pgo_agent.agent.moves.base import DoesNotApply
+from pgo_agent.agent.rewriting import DoesNotApply
 
 Statement = cst.BaseStatement
 Node = TypeVar("Node", bound=cst.CSTNode)
 _EMPTY = cst.Module([])
+_DOCSTRING = m.SimpleStatementLine(body=[m.Expr(value=m.SimpleString())])
 _LAYOUT = {"lpar", "rpar", "comma", "semicolon", "leading_lines", "lines_after_decorators", "header", "footer"}
 _ARITHMETIC = {
     "cdiv", "minimum", "maximum", "min", "max", "abs", "int", "len", "program_id", "num_programs", "to", "cast",
@@ -170,14 +171,29 @@ def functions(module: cst.Module) -> dict[str, cst.FunctionDef]:
 
 def constexprs(function: cst.FunctionDef) -> set[str]:
     """Parameters that are compile-time constants."""
-    p = function.params
-    listed = (*p.posonly_params, *p.params, *p.kwonly_params)
-    return {x.name.value for x in listed if x.annotation and code(x.annotation.annotation).endswith("constexpr")}
+    return {
+        x.name.value for x in listed(function) if x.annotation and code(x.annotation.annotation).endswith("constexpr")
+    }
 
 
 def parameters(function: cst.FunctionDef) -> list[str]:
+    return [p.name.value for p in listed(function)]
+
+
+def listed(function: cst.FunctionDef) -> tuple[cst.Param, ...]:
+    """The parameters of a function but for `*args` and `**kwargs`."""
     p = function.params
-    return [x.name.value for x in (*p.posonly_params, *p.params, *p.kwonly_params)]
+    return *p.posonly_params, *p.params, *p.kwonly_params
+
+
+def decorated(function: cst.FunctionDef) -> list[str]:
+    """Names of the decorators of a function: `jit` of `@triton.jit`, `heuristics` of `@triton.heuristics(..)`."""
+    return [code(d.decorator).split("(")[0].split(".")[-1] for d in function.decorators]
+
+
+def docstring(body: Sequence[cst.BaseStatement]) -> Sequence[cst.BaseStatement]:
+    """The first statement of a body, if it is a docstring."""
+    return body[:1] if body and m.matches(body[0], _DOCSTRING) else []
 
 
 def reachable(module: cst.Module, kernel: str) -> list[str]:
@@ -243,8 +259,12 @@ def argument(call: cst.Call, position: int, keyword: str) -> cst.BaseExpression 
     if any(a.star for a in call.args):
         return None
     plain = [a.value for a in call.args if a.keyword is None]
-    named = {a.keyword.value: a.value for a in call.args if a.keyword}
-    return plain[position] if position < len(plain) else named.get(keyword)
+    return plain[position] if position < len(plain) else keywords(call).get(keyword)
+
+
+def keywords(call: cst.Call) -> dict[str, cst.BaseExpression]:
+    """What a call is given by keyword."""
+    return {a.keyword.value: a.value for a in call.args if a.keyword is not None}
 
 
 def called(call: cst.Call) -> str:

@@ -8,9 +8,9 @@ import math
 from collections.abc import Callable, Mapping
 
 import libcst as cst
-from pgo_agent.agent.moves.base import DoesNotApply
-from pgo_agent.agent.moves.reach import Definition, Definitions, Reach
-from pgo_agent.agent.moves.syntax import code, functions, nodes, reachable
+from pgo_agent.agent.rewriting import DoesNotApply
+from pgo_agent.agent.rewriting.reach import Definition, Definitions, Reach
+from pgo_agent.agent.rewriting.syntax import code, functions, keywords, nodes, reachable
 
 Fact = Callable[[cst.BaseExpression], bool]
 Rule = Callable[[cst.BaseExpression, Fact], bool | None]  # None: what holds for the parts decides
@@ -233,7 +233,7 @@ def _libdevice(call: cst.Call) -> bool:
 
 
 def _dot_is_wide(call: cst.Call, fact: Fact) -> bool:
-    named = {a.keyword.value: a.value for a in call.args if a.keyword}
+    named = keywords(call)
     if "out_dtype" in named and not code(named["out_dtype"]).endswith("float32"):
         return False
     accumulator = named.get("acc", call.args[2].value if len(call.args) > 2 and not call.args[2].keyword else None)
@@ -282,9 +282,3 @@ def _constants(module: cst.Module) -> dict[str, float]:
 def _outside(module: cst.Module) -> list[cst.CSTNode]:
     """What stands outside of the functions and classes of a file."""
     return [n for s in module.body if not isinstance(s, cst.FunctionDef | cst.ClassDef) for n in nodes(s)]
-
-
-def extents(function: cst.FunctionDef) -> set[str]:
-    """Texts that bound a `tl.arange(0, ..)`: such a number is a power of two, hence positive."""
-    calls = (n for n in nodes(function) if isinstance(n, cst.Call) and len(n.args) == 2)
-    return {code(c.args[1].value) for c in calls if code(c.func).split(".")[-1] == "arange"}
