@@ -1,17 +1,16 @@
 """`diff A B`: what differs between two candidates of a run: source, resources, SASS mix, and normalised TTGIR."""
 
 import difflib
-import re
 from dataclasses import dataclass
 from typing import Any
 
 from pgo_agent.agent.store import Run, Store
 from pgo_agent.sandbox.errors import UsageFault
+from pgo_agent.sandbox.ttgir import normal, reader
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-_SSA = re.compile(r"%[A-Za-z_0-9]+")
 _RESOURCES = ("registers", "spill_store_bytes", "shared", "pipeline_depth", "dots", "notes")
 
 
@@ -24,7 +23,7 @@ class Side:
     builds: dict[str, tuple[str, dict[str, Any], str]]  # case -> configuration, static profile, TTGIR
 
     def ttgir(self, case: str) -> list[str]:
-        return normalised(self.builds[case][2]).splitlines(True)
+        return normal.text(reader.parse(self.builds[case][2])).splitlines(True)
 
 
 def side(store: Store, run: Run, name: str) -> Side:
@@ -46,19 +45,13 @@ def side(store: Store, run: Run, name: str) -> Side:
         c: (o[0]["label"], built["statics"][o[0]["kernels"][0]], _ttgir(store, built["bundle"], c, o[0]["label"]))
         for c, o in built["choices"].items()
     }
-    return Side(candidate.id[:8], candidate.source, builds)
+    return Side(candidate.id[:8], candidate.source if candidate.kind != "ttgir" else run.source, builds)
 
 
 def _ttgir(store: Store, bundle: str, case: str, choice: str) -> str:
     manifest = store.shelf.manifest(bundle)
     key = next(s["kernel"] for s in manifest["plans"][case][choice]["steps"] if "kernel" in s)
     return store.shelf.get(manifest["kernels"][key]["files"]["ttgir"], "ttgir").decode()
-
-
-def normalised(ttgir: str) -> str:
-    """TTGIR with SSA values renamed in order of appearance: renamed values are no difference."""
-    names: dict[str, str] = {}
-    return _SSA.sub(lambda m: names.setdefault(m[0], f"%{len(names)}"), ttgir)
 
 
 def show(store: Store, run_name: str, a: str, b: str, ttgir: bool, out: Console) -> None:

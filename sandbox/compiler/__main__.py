@@ -1,7 +1,8 @@
 """`python -m pgo_agent.sandbox.compiler FOLDER`: compiles FOLDER/in/*.ttgir as FOLDER/request.json says.
 
-Runs in the box. For each kernel it leaves out/KEY.json and, if it compiled, .cubin and .ptx. Each kernel gets a
-forked child with a deadline; what MLIR and ptxas print is caught and handed on as the diagnostic.
+Runs in the box. For each kernel it leaves out/KEY.json and, if it compiled, .cubin and .ptx. With `"only": "read"` MLIR
+parses and verifies the text and prints it as .ttgir, and nothing is compiled. Each kernel gets a forked child with a
+deadline; what MLIR and ptxas print is caught and handed on as the diagnostic.
 """
 
 import json
@@ -45,12 +46,20 @@ def _child(folder: Path, kernel: dict[str, Any], arch: int) -> int:
     os.dup2(log, 2)
     code = 1
     try:
-        _compile(folder, kernel, arch)
+        (_read if kernel.get("only") == "read" else _compile)(folder, kernel, arch)
         code = 0
     except BaseException as e:
         print("".join(traceback.format_exception_only(e)), flush=True)
     finally:
         os._exit(code)
+
+
+def _read(folder: Path, kernel: dict[str, Any], arch: int) -> None:
+    from pgo_agent.sandbox.compiler import finish
+
+    module, _ = finish.read(folder / "in" / f"{kernel['key']}.ttgir", arch)
+    (folder / "out" / f"{kernel['key']}.ttgir").write_text(module.str_nodebug())
+    _answer(folder, kernel["key"], {"facts": finish.facts(module)})
 
 
 def _compile(folder: Path, kernel: dict[str, Any], arch: int) -> None:

@@ -39,20 +39,36 @@ class Finished:
     metadata: dict[str, Any]  # LAUNCH_FIELDS, arch and triton
 
 
-def finish(ttgir: Path, arch: int, options: dict[str, Any]) -> Finished:
-    """Compiles one kernel. Raises BadBundle, or whatever MLIR, LLVM or ptxas raise; a crash takes the process."""
+def read(ttgir: Path, arch: int) -> tuple[Any, Any]:
+    """The module that MLIR's parser and verifier accept, and the backend. Raises RuntimeError; why goes to stderr."""
     backend = make_backend(GPUTarget("cuda", arch, 32))
     context = ir.context()
     ir.load_dialects(context)
     backend.load_dialects(context)
     module = ir.parse_mlir_module(str(ttgir), context)
     module.context = context
+    return module, backend
+
+
+def facts(module: Any) -> dict[str, Any]:
+    """What a launch must know of a module: warps of a block, blocks of a cluster, layouts of its host descriptors."""
+    return {
+        "num_warps": module.get_int_attr("ttg.num-warps"),
+        "num_ctas": module.get_int_attr("ttg.num-ctas") or 1,
+        "tensordesc_meta": module.get_tensordesc_metadata(),
+    }
+
+
+def finish(ttgir: Path, arch: int, options: dict[str, Any]) -> Finished:
+    """Compiles one kernel. Raises BadBundle, or whatever MLIR, LLVM or ptxas raise; a crash takes the process."""
+    module, backend = read(ttgir, arch)
     switches = {k: bool(options[k]) for k in SWITCHES if options.get(k) is not None}
-    warps, ctas = module.get_int_attr("ttg.num-warps"), module.get_int_attr("ttg.num-ctas") or 1
+    known = facts(module)
     flags = " ".join(assembler.flags(options.get("ptx_options")))
-    parsed = backend.parse_options({"num_warps": warps, "num_ctas": ctas, "ptx_options": flags, **switches})
+    warps = {f: known[f] for f in ("num_warps", "num_ctas")}
+    parsed = backend.parse_options({**warps, "ptx_options": flags, **switches})
     metadata: dict[str, Any] = {f: getattr(parsed, f) for f in ("num_warps", "num_ctas", *SWITCHES[1:])}
-    metadata["tensordesc_meta"] = module.get_tensordesc_metadata()
+    metadata["tensordesc_meta"] = known["tensordesc_meta"]
     stages: dict[str, Any] = {}
     backend.add_stages(stages, parsed, Language.TRITON)
     llir = stages["llir"](module, metadata)

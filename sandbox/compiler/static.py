@@ -4,24 +4,27 @@ Codes are ptxas's own: C7510 to C7516 say that wgmma was serialized, C7602 that 
 SASS opcodes come from nvdisasm of the same Triton wheel. Nothing here is a measurement of time.
 """
 
+import math
 import re
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from pgo_agent.sandbox import tools
+from pgo_agent.sandbox.ttgir import reader, types
+from pgo_agent.sandbox.ttgir.tree import Op
 
 _SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _REGS = re.compile(r"Used (\d+) registers")
 _NOTE = re.compile(r"\b(C7[56]\d\d)\b")
 _OPCODE = re.compile(r"^\s*/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_]*)", re.M)
-_PENDINGS = re.compile(r"warp_group_dot_wait .*?pendings = (\d+)")
-_BUFFERS = re.compile(r"ttg\.local_alloc\s*:\s*\(\)\s*->\s*!ttg\.memdesc<(\d)x\d+x")  # more digits: the rows of a tile
-_DOT = re.compile(r"(?:warp_group_dot|tt\.dot) .* : [!.\w]+<(\d+)x(\d+)x.* \* [!.\w]+<\d+x(\d+)x")
 _LABEL = re.compile(r"(\.L_\w+):")
 _BRANCH = re.compile(r"\bBRA\b.*`\((\.L_\w+)\)")
 _GROUP_MMA = re.compile(r"\b[HQ]GMMA\.(\d+)x(\d+)x(\d+)\b")  # of a warpgroup
 _WARP_MMA = re.compile(r"\bHMMA\.(16)(8)(8|16)\b")  # of a warp
+DOTS = ("ttng.warp_group_dot", "ttng.tc_gen5_mma", "tt.dot")
+COPIES = ("ttg.async_copy_global_to_local", "ttng.async_tma_copy_global_to_local")
 OPCODES = (
     "HGMMA",
     "QGMMA",
@@ -62,31 +65,61 @@ def from_log(log: str) -> dict[str, Any]:
 
 
 def from_ttgir(text: str) -> dict[str, Any]:
-    """Dots, the depth of the software pipeline, and how many dots each wait leaves in flight."""
-    waits = [int(p) for p in _PENDINGS.findall(text)]
-    depths = [int(d) for d in _BUFFERS.findall(text)]
+    """Dots and their precision, the depth of the software pipeline, and how many dots each wait leaves in flight.
+
+    Raises Unreadable for a text that Triton did not print.
+    """
+    ops = list(reader.parse(text).walk())
+    indexed = {op.operands[0] for op in ops if op.name == "ttg.memdesc_index"}
+    buffers = [
+        types.shaped(op.result_types[0]) for op in ops if op.name == "ttg.local_alloc" and op.results[0] in indexed
+    ]
     return {
-        "dots": len(re.findall(r"(?:ttng\.warp_group_dot |ttng\.tc_gen5_mma |tt\.dot )", text)),
-        "dot_waits": waits,
-        "pipeline_depth": max(depths, default=1),
-        "async_copies": len(re.findall(r"ttg\.async_copy_global_to_local|ttng\.async_tma_copy_global_to_local", text)),
-        "warp_specialized": "ttg.warp_specialize" in text,
-        "loop_flops": loop_flops(text),
+        "dots": sum(op.name in DOTS for op in ops),
+        "dot_waits": [op.integer("pendings") for op in ops if op.name == "ttng.warp_group_dot_wait"],
+        "pipeline_depth": max((b.shape[0] for b in buffers if b and b.element != "i64"), default=1),
+        "async_copies": sum(op.name in COPIES for op in ops),
+        "warp_specialized": any(op.name == "ttg.warp_specialize" for op in ops),
+        "loop_flops": loop_flops(ops),
+        "precision": precision(ops),
     }
 
 
-def loop_flops(text: str) -> int:
+def loop_flops(ops: Sequence[Op]) -> int:
     """Useful tensor flops of one iteration of the first loop that holds dots, for a whole block; 0 without one."""
-    lines = text.splitlines()
-    for start, line in enumerate(lines):
-        if " scf.for " in line:
-            indent = len(line) - len(line.lstrip())
-            closing = " " * indent + "}"
-            end = next((i for i in range(start + 1, len(lines)) if lines[i].startswith(closing)), len(lines))
-            dots = _DOT.findall("\n".join(lines[start + 1 : end]))
-            if dots:
-                return sum(2 * int(m) * int(k) * int(n) for m, k, n in dots)
-    return 0
+    loops = ([o for o in op.walk() if o.name in DOTS] for op in ops if op.name == "scf.for")
+    return sum(_flops(dot) for dot in next((dots for dots in loops if dots), []))
+
+
+def _flops(dot: Op) -> int:
+    """2 m n k, by the shapes of its operands."""
+    a, b = (types.shaped(t) for t in dot.operand_types[:2])
+    return 2 * math.prod(a.shape) * b.shape[-1] if a and b else 0
+
+
+def precision(ops: Sequence[Op]) -> dict[str, int] | None:
+    """The least precise that its dots are, in bits of a significand: operands and accumulators. None without dots.
+
+    A 32-bit operand counts as tf32 where the dot says so (0 in Triton's enum). Triton 3.6 has made three tf32 dots of
+    one tf32x3 dot before TTGIR, so `dots` must be looked at with it.
+    """
+    dots = [op for op in ops if op.name in DOTS and len(op.operand_types) >= 2]
+    if not dots:
+        return None
+    return {
+        "operand": min(_significand(t, _rounds_to_tf32(d)) for d in dots for t in d.operand_types[:2]),
+        "accumulator": min(_significand((d.result_types or d.operand_types[2:])[0], False) for d in dots),
+    }
+
+
+def _rounds_to_tf32(dot: Op) -> bool:
+    return "tf32" in dot.words or dot.integer("inputPrecision") == 0
+
+
+def _significand(text: str, tf32: bool) -> int:
+    found = types.shaped(text)
+    element = found.element if found else text
+    return 11 if tf32 and element == "f32" else types.significand(element)
 
 
 def from_sass(cubin: Path, nvdisasm: str) -> dict[str, Any]:

@@ -1,0 +1,45 @@
+"""Lists of tokens without white space: brackets that match, cutting at commas, joining."""
+
+from collections.abc import Sequence
+
+from pgo_agent.sandbox.ttgir.tokens import Token, Unreadable
+
+Words = Sequence[Token]
+_PAIRS = {")": "(", "]": "[", "}": "{", ">": "<"}
+_OPEN, _CLOSE = frozenset(_PAIRS.values()), frozenset(_PAIRS)
+
+
+def nesting(text: str) -> int:
+    """What a token adds to the depth of brackets."""
+    return (text in _OPEN) - (text in _CLOSE)
+
+
+def items(words: Words, marks: tuple[str, ...] = (",",)) -> list[Words]:
+    """Cuts words at the given marks outside of brackets."""
+    found, depth, start = [], 0, 0
+    for i, token in enumerate(words):
+        if depth == 0 and token.text in marks:
+            found.append(words[start:i])
+            start = i + 1
+        depth += nesting(token.text)
+    return [*found, words[start:]]
+
+
+def closing(words: Words, at: int) -> int:
+    """The index of the bracket that closes the one at `at`. Raises Unreadable when there is none."""
+    stack: list[str] = []
+    for i in range(at, len(words)):
+        text = words[i].text
+        if text in _OPEN:
+            stack.append(text)
+        elif text in _CLOSE:
+            if stack.pop() != _PAIRS[text]:
+                break
+            if not stack:
+                return i
+    raise Unreadable(words[at].line, f"the bracket {words[at].text} is never closed")
+
+
+def joined(words: Words) -> str:
+    """The text of words, with one space where there was white space."""
+    return "".join(" " * (token.spaced and i > 0) + token.text for i, token in enumerate(words))
