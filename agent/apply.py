@@ -51,6 +51,9 @@ def plan(store: Store, name: str, candidate: str | None) -> Change:
     if chosen.verdict != "accepted":
         raise UsageFault(f"candidate {chosen.id} is {chosen.verdict or 'not judged'}, not accepted",
                          "only what was checked and measured on a GPU is applied")  # fmt: skip
+    if chosen.kind == "ttgir":
+        printed = f"`pgo-agent show {run.id} {chosen.id[:8]} --source` prints it, for `ir_override=` of a launch"
+        raise UsageFault(f"candidate {chosen.id} is TTGIR, which no Triton source says", printed)
     path = Path(run.target)
     found = _settled(path)
     if found.digest != run.digest:

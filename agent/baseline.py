@@ -48,7 +48,7 @@ def establish(ctx: Context) -> dict[str, Any]:
         "weights": _weights(described),
         "nondeterministic": described["nondeterministic"],
         "libraries": described["libraries"],
-        "allowed_ops": sorted(screen.ops_of(ctx.store.shelf.manifest(shipped.bundle))),
+        "allowed_ops": sorted(screen.ops_of(_plans(ctx, shipped.bundle))),
         "shipped": _best(points, cases, own),
         "tuned": _best(points, cases, None),
         "points": points,
@@ -58,6 +58,10 @@ def establish(ctx: Context) -> dict[str, Any]:
     ctx.store.set_baseline(ctx.run.id, found)
     ctx.emit("baseline.completed", points=len(points), gpu_seconds=ctx.gpu_seconds())
     return found
+
+
+def _plans(ctx: Context, bundle: str) -> list[Mapping[str, Any]]:
+    return [p for choices in ctx.store.shelf.manifest(bundle)["plans"].values() for p in choices.values()]
 
 
 def rebuild(ctx: Context) -> None:
@@ -121,7 +125,7 @@ def _check_small(ctx: Context) -> None:
     if ctx.gpu is not None:
         return
     judged = ctx.cpu.verdict("check", source=ctx.target.source)
-    if judged.verdict in (Verdict.WRONG, Verdict.CRASHED, Verdict.BUILD_ERROR):
+    if judged.verdict in (Verdict.WRONG, Verdict.CHEATING, Verdict.CRASHED, Verdict.BUILD_ERROR):
         raise TargetFault(
             f"{ctx.target.path}: the kernel as it stands does not pass its own reference: {judged.reason}",
             "mend kernel() or reference(); nothing can be optimized against a wrong baseline",

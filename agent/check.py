@@ -1,6 +1,7 @@
 """`check`: the whole gate on a file that somebody gives, as a run with that one candidate.
 
-The file may be a whole copy of the target or its kernel part alone; only the kernel part may differ. Relies on
+The file may be a whole copy of the target or its kernel part alone (only the kernel part may differ), or TTGIR that
+takes the place of one kernel's own. Relies on
 `parts.py` and `replies.py` to cut and to merge. It reads texts and never runs them: a given file is foreign code, so
 its run builds and judges it in the box, or not at all.
 """
@@ -12,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.agent import baseline, incumbent, session
+from pgo_agent.agent import baseline, incumbent, ir, session
 from pgo_agent.agent.context import Context, Emit
 from pgo_agent.agent.errors import Exit
 from pgo_agent.agent.moves import CARRIED, Proposal
@@ -25,7 +26,7 @@ from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.target import CONTRACT, Target
 
 AUTHOR = "given"  # not `embedded`: without a sandbox it is refused
-_FORMS = "give a copy of the target with another kernel part, or the kernel part alone"
+_FORMS = "give a copy of the target with another kernel part, the kernel part alone, or a kernel's .ttgir"
 
 
 def start(file: Path, of: Path, wishes: session.Wishes, store: Store, emit: Emit) -> Exit:
@@ -40,14 +41,18 @@ def start(file: Path, of: Path, wishes: session.Wishes, store: Store, emit: Emit
 
 
 def read(file: Path, found: Target) -> dict[str, str]:
-    """What a run's settings keep of a given file: its name, and the target's text with its kernel part.
+    """What a run's settings keep of a given file: its name, its kind, and the target's text with its kernel part.
 
-    Raises UsageFault when it is no Python, has no kernel(), or says something else of the contract than the target.
+    A .ttgir file is kept as it is. Raises UsageFault when another one is no Python, has no kernel(), or says something
+    else of the contract than the target.
     """
     text = target.text(file)
+    if file.suffix == ".ttgir":
+        ir.at(text)
+        return {"from": str(file), "kind": "ttgir", "source": text}
     target.parse(text, str(file))
     try:
-        return {"from": str(file), "source": _candidate(file, text, found)}
+        return {"from": str(file), "kind": "source", "source": _candidate(file, text, found)}
     except BadReply as e:
         raise UsageFault(f"{file}: {e}", _FORMS) from None
     except RecursionError:
@@ -98,7 +103,7 @@ def _statements(text: str, names: set[str]) -> dict[str, list[str]]:
 def proposals(settings: Mapping[str, Any]) -> list[tuple[Proposal, str, str]]:
     """The candidates that were given to a run, with author and parent; none for a run that looks for its own."""
     given = settings.get("given") or ()
-    proposals = (Proposal(g["source"], "source", "given", f"given as {g['from']}") for g in given)
+    proposals = (Proposal(g["source"], g.get("kind", "source"), "given", f"given as {g['from']}") for g in given)
     return [(p, AUTHOR, incumbent.SHIPPED) for p in proposals]
 
 

@@ -20,8 +20,16 @@ def name(ctx: Context) -> str:
 
 
 def source(ctx: Context) -> str:
-    current = name(ctx)
-    return ctx.target.source if current == SHIPPED else ctx.store.candidate(ctx.run.id, current).source
+    """The kernel file as the incumbent has it."""
+    return python(ctx, name(ctx))
+
+
+def python(ctx: Context, which: str) -> str:
+    """The kernel file of `shipped` or a candidate; for TTGIR, the one whose kernel it replaces."""
+    if which == SHIPPED:
+        return ctx.target.source
+    candidate = ctx.store.candidate(ctx.run.id, which)
+    return python(ctx, candidate.parent) if candidate.kind == "ttgir" else candidate.source
 
 
 def side(ctx: Context, which: str) -> dict[str, Any]:

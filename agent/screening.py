@@ -1,4 +1,4 @@
-"""Verdicts that need no GPU: builds that failed, forbidden operations, code that is known, and what is plainly worse.
+"""Verdicts that need no GPU: builds that failed, the gate's stages on the CPU, known code, and what is plainly worse.
 
 Looks at builds and at the record only. What passes here goes to the judge.
 """
@@ -10,10 +10,14 @@ from typing import Any
 from pgo_agent.agent import check, incumbent, static_rank
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.store import Candidate
-from pgo_agent.sandbox.gate import screen
+from pgo_agent.sandbox.build import Built
+from pgo_agent.sandbox.gate import inspect, screen
+from pgo_agent.sandbox.gate.evidence import Evidence, examine, side
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
 
 KNOWN_GAIN = 0.003  # a known gain below it is not worth judging: the judge would not call it one
+STAGES = (screen.stage, inspect.stage)  # on the CPU, in this order, of what was built
+_ENDS = frozenset({Verdict.REJECTED, Verdict.NO_CHANGE, Verdict.DEADLOCK})
 _FAILED = {"timeout": Verdict.TIMEOUT, "rejected": Verdict.REJECTED, "killed": Verdict.UNDECIDED}
 
 
@@ -27,10 +31,25 @@ def verdict(ctx: Context, candidate: Candidate) -> Judged | None:
         held_out = failure["case"].startswith("HELD_OUT")
         reason = "fails to build for a held-out case" if held_out else _first_line(failure["message"])
         return Judged(_FAILED.get(failure["kind"], Verdict.BUILD_ERROR), "build", reason)
-    refused = screen.screen(ctx.store.shelf.manifest(built["bundle"]), set(base["allowed_ops"]))
+    last = built["stages"][-1]
+    refused = Judged(Verdict(last["verdict"]), last["stage"], last["reason"]) if last["verdict"] in _ENDS else None
     if candidate.author == check.AUTHOR:
         return refused  # somebody asks whether it is right: slow or known code is no answer to that
     return refused or known_code(ctx, built) or _twin(ctx, candidate) or _dominated(built, base)
+
+
+def stages(ctx: Context, built: Built) -> list[dict[str, Any]]:
+    """The evidence of the build and, if there is something built, of the stages that look at it."""
+    count = sum(len(options) for options in built.choices.values())
+    if not built.ok:
+        said = Evidence("build", Verdict.BUILD_ERROR, "nothing was built", sum(built.seconds.values()))
+        return [said.as_json()]
+    told = f"{count} configurations of {len(built.choices)} cases, {len(built.codes)} kernels"
+    first = Evidence("build", None, told, sum(built.seconds.values()), {"seconds": dict(built.seconds)})
+    ours = side(ctx.store.shelf, ctx.store.shelf.manifest(built.bundle), built.replaced)
+    shipped = next(iter(ctx.baseline()["shipped"].values()))["bundle"]  # all configurations of the file
+    original = side(ctx.store.shelf, ctx.store.shelf.manifest(shipped))
+    return [e.as_json() for e in (first, *examine(STAGES, ours, original))]
 
 
 def known_code(ctx: Context, built: Mapping[str, Any]) -> Judged | None:

@@ -87,6 +87,7 @@ def _checked(store: Store, found: Run, c: Candidate | None, out: Console) -> Non
         out.print(f"{escape(name)} was not judged: no time was left; give it more --minutes", highlight=False)
         return
     display.verdict(name, found.target, c.verdict, c.stage or "", c.reason or "", out)
+    _stages(out, store.evidence(found.id, c.id))
     _errors(out, store.evidence(found.id, c.id))
     _builds(out, c, "CASES/")
     _against(out, store.evidence(found.id, c.id))
@@ -112,13 +113,30 @@ def candidate(store: Store, name: str, prefix: str, source: bool, as_json: bool)
         highlight=False,
     )
     out.print(f"verdict: {c.verdict or 'not judged'} at {c.stage or '-'}: {escape(c.reason or '')}", highlight=False)
-    diff = "".join(
-        difflib.unified_diff(found.source.splitlines(True), c.source.splitlines(True), "as shipped", "candidate")
-    )
+    before = _replaced(store, c) if c.kind == "ttgir" else found.source
+    diff = "".join(difflib.unified_diff(before.splitlines(True), c.source.splitlines(True), "as shipped", "candidate"))
     out.print(Syntax(diff, "diff", background_color="default") if out.is_terminal else escape(diff))
+    _stages(out, evidence)
     _builds(out, c)
     _errors(out, evidence)
     _against(out, evidence)
+
+
+def _replaced(store: Store, c: Candidate) -> str:
+    """The TTGIR that a candidate's own stands in for; empty when it was not built."""
+    digest = (c.built or {}).get("replaced", {}).get("ttgir")
+    return store.shelf.get(digest, "ttgir").decode() if digest else ""
+
+
+def _stages(out: Console, evidence: dict[str, Any]) -> None:
+    """What every stage of the gate said of a candidate, in the order in which it was asked."""
+    table = Table(title="stages", title_justify="left")
+    for column in ("stage", "said", "seconds", "because"):
+        table.add_column(column, justify="right" if column == "seconds" else "left", overflow="fold")
+    for s in next((b["stages"] for b in evidence.values() if isinstance(b, dict) and "stages" in b), []):
+        table.add_row(s["stage"], s["verdict"], f"{s['seconds']:.2f}", escape(s["reason"]))
+    if table.row_count:
+        out.print(table)
 
 
 def _builds(out: Console, c: Candidate, cases: str = "") -> None:

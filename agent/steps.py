@@ -5,15 +5,16 @@ import itertools
 import time
 from collections.abc import Iterator, Sized
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import islice
 from typing import Any
 
-from pgo_agent.agent import asking, beam, check, incumbent, moves, ranking, screening
+from pgo_agent.agent import asking, beam, check, incumbent, ir, moves, ranking, screening
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.store import Candidate
 from pgo_agent.sandbox import target as contract
 from pgo_agent.sandbox.build import Built
+from pgo_agent.sandbox.gate.evidence import Evidence
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
 from pgo_agent.sandbox.judge.pool import on_shelf
 
@@ -50,7 +51,7 @@ def _fresh(ctx: Context) -> Iterator[dict[str, Any]]:
     seen = {c.id for c in ctx.store.candidates(ctx.run.id)} | (set() if given else {candidate_id(ctx.target.source)})
     for p, author, parent in given or itertools.chain(asking.ask(ctx), beam.proposals(ctx)):
         name = candidate_id(p.source)
-        if name not in seen and contract.same_contract(p.source, ctx.target.source):
+        if name not in seen and (p.kind == "ttgir" or contract.same_contract(p.source, ctx.target.source)):
             seen.add(name)
             yield asdict(p) | {"id": name, "author": author, "parent": parent}
 
@@ -71,7 +72,8 @@ def build(ctx: Context, generation: int) -> None:
     with ThreadPoolExecutor(max(1, ctx.builder.cores)) as pool:
         tasks = {pool.submit(build_one, ctx, c): c for c in waiting}
         for task in as_completed(tasks):
-            ctx.store.set_built(ctx.run.id, tasks[task].id, asdict(task.result()))
+            built = task.result()
+            ctx.store.set_built(ctx.run.id, tasks[task].id, asdict(built) | {"stages": screening.stages(ctx, built)})
     for c in ctx.store.candidates(ctx.run.id, generation):
         judged = screening.verdict(ctx, c) if c.verdict is None else None
         if judged is not None:
@@ -79,11 +81,19 @@ def build(ctx: Context, generation: int) -> None:
 
 
 def build_one(ctx: Context, candidate: Candidate) -> Built:
-    foreign = candidate.author != "embedded"
-    if candidate.author == check.AUTHOR:
-        built = ctx.builder.build(candidate.source, _cases(ctx), None, ctx.builder.cores, foreign=foreign)
-        return check.narrowed(ctx, built)
-    return ctx.builder.build(candidate.source, _cases(ctx), moves.CARRIED, foreign=foreign)
+    foreign, given = candidate.author != beam.AUTHOR, candidate.author == check.AUTHOR
+    text = candidate.source if candidate.kind == "ttgir" else ""
+    source = _launcher(ctx, candidate) if text else candidate.source
+    workers = ctx.builder.cores if given and len(ctx.settings["given"]) == 1 else 1  # several: built side by side
+    limit = None if given or text else moves.CARRIED
+    built = ctx.builder.build(source, _cases(ctx), limit, workers, foreign, text)
+    return check.narrowed(ctx, built) if given else built
+
+
+def _launcher(ctx: Context, candidate: Candidate) -> str:
+    """The kernel file that launches what a TTGIR candidate replaces."""
+    known = [b.config for b in incumbent.best_known(ctx, candidate.parent).values()]
+    return ir.launcher(incumbent.python(ctx, candidate.parent), candidate.source, known)
 
 
 def _cases(ctx: Context) -> dict[str, list[str]]:
@@ -111,7 +121,10 @@ def judge(ctx: Context, generation: int) -> None:
 
 
 def _in_interpreter(ctx: Context, candidate: Candidate) -> Judged:
-    return ctx.cpu.verdict("check", source=candidate.source, foreign=candidate.author != "embedded")
+    if candidate.kind == "ttgir":
+        return Judged(Verdict.BUILT, "interpreter", "it compiles; Triton's interpreter does not run TTGIR")
+    foreign, seconds = candidate.author != beam.AUTHOR, ctx.settings.get("interpreting")
+    return ctx.cpu.verdict("check", source=candidate.source, foreign=foreign, seconds=seconds)
 
 
 def _on_gpu(ctx: Context, candidate: Candidate) -> tuple[Judged, float | None]:
@@ -153,7 +166,7 @@ def _on_gpu(ctx: Context, candidate: Candidate) -> tuple[Judged, float | None]:
 def _told_apart(ctx: Context, candidate: Candidate, judged: Judged) -> Judged:
     """Says of a given candidate with nothing wrong when it is no other kernel than the target."""
     known = screening.known_code(ctx, candidate.built or {})
-    if check.same(candidate.source, ctx.target.source):
+    if candidate.kind != "ttgir" and check.same(candidate.source, ctx.target.source):
         known = Judged(Verdict.NO_CHANGE, "", "it holds the same statements as the target")
     if known is None or known.verdict != Verdict.NO_CHANGE or judged.verdict not in _FINE:
         return judged
@@ -166,7 +179,11 @@ def _speedup(judged: Judged) -> float | None:
 
 
 def settle(ctx: Context, candidate: Candidate, judged: Judged, speedup: float | None, seconds: float) -> None:
-    """Records a verdict and tells of it."""
+    """Records a verdict with what every stage said, and tells of it."""
+    stages = _stages(candidate, judged, seconds)
+    doubts = [f"{s['stage']} could not decide: {s['reason']}" for s in stages if s["verdict"] == Verdict.UNDECIDED]
+    reason = "; ".join((judged.reason, *(d for d in doubts if judged.verdict != Verdict.UNDECIDED)))
+    judged = replace(judged, reason=reason, evidence={**judged.evidence, "stages": stages})
     ctx.store.set_verdict(ctx.run.id, candidate.id, judged, speedup, seconds)
     ctx.emit(
         "candidate.verdict",
@@ -180,7 +197,18 @@ def settle(ctx: Context, candidate: Candidate, judged: Judged, speedup: float | 
         speedup=speedup,
         seconds=round(seconds, 3),
         gpu_seconds=ctx.gpu_seconds(),
+        stages=[{k: v for k, v in s.items() if k != "found"} for s in stages],
     )
+
+
+def _stages(candidate: Candidate, judged: Judged, seconds: float) -> list[dict[str, Any]]:
+    """The evidence of every stage that looked at a candidate, in order; the last one gave the verdict."""
+    known = (candidate.built or {}).get("stages", [])
+    said = {"verdict": str(judged.verdict), "reason": judged.reason}
+    if any(s["stage"] == judged.stage for s in known):
+        return [s | said if s["stage"] == judged.stage else s for s in known]
+    last = Evidence(judged.stage, judged.verdict, judged.reason, seconds).as_json()
+    return [*known, *judged.evidence.get("stages", [last])]
 
 
 def _counted(candidates: Sized) -> str:

@@ -11,11 +11,11 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from typing import Any
 
-from pgo_agent.sandbox import boxed
+from pgo_agent.sandbox import boxed, override
 from pgo_agent.sandbox.box import Box
 from pgo_agent.sandbox.boxed import Cases, Traced
 from pgo_agent.sandbox.bundle import check, identity, schema
@@ -24,6 +24,7 @@ from pgo_agent.sandbox.compiler import assembler
 from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.errors import BadBundle, EnvironmentFault, Killed
 from pgo_agent.sandbox.target import Target
+from pgo_agent.sandbox.ttgir import oracle
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ class Built:
     codes: dict[str, str]  # kernel key -> code id
     failures: tuple[Failure, ...]  # of configurations, or of the whole
     seconds: dict[str, float] = field(default_factory=dict)  # wall clock of trace and compile
+    replaced: dict[str, str] = field(default_factory=dict)  # of a TTGIR candidate: see Builder._replaced
 
     @property
     def ok(self) -> bool:
@@ -69,8 +71,18 @@ class Builder:
     shelf: Shelf
     cores: int = os.cpu_count() or 1
 
-    def build(self, source: str, cases: Cases, limit: int | None, workers: int = 1, foreign: bool = False) -> Built:
+    def build(
+        self,
+        source: str,
+        cases: Cases,
+        limit: int | None,
+        workers: int = 1,
+        foreign: bool = False,
+        ttgir: str = "",
+    ) -> Built:
         """Traces `source` on the cases and compiles what it launches. `limit`: most configurations of a case.
+
+        `ttgir`: a text that takes the place of one of its kernels' own (`override.py`).
 
         Raises EnvironmentFault for `foreign` code (written by a model, taken from elsewhere) where no sandbox works,
         and where the disk is full; Killed when somebody kills the tracer or the compiler again and again. `foreign`
@@ -78,7 +90,7 @@ class Builder:
         """
         self.box.admit(foreign)
         try:
-            built = self._build(source, cases, limit, workers)
+            built = self._build(source, cases, limit, workers, ttgir)
         except Killed as e:
             if not foreign:
                 raise
@@ -87,29 +99,47 @@ class Builder:
             room(self.shelf.root)
         return built
 
-    def _build(self, source: str, cases: Cases, limit: int | None, workers: int) -> Built:
+    def _build(self, source: str, cases: Cases, limit: int | None, workers: int, ttgir: str) -> Built:
         if workers > 1 and all(names is not None for names in cases.values()):
             parts: list[Cases] = [{s: [n]} for s, names in cases.items() for n in names or ()]
         else:
             parts = [cases]  # the names of the cases are not known yet
         with ThreadPoolExecutor(workers) as pool:
             traced = list(pool.map(lambda part: boxed.trace(*self._seat(), source, part, limit), parts))
-        return self._assemble(traced, workers)
+        return self._assemble(traced, workers, ttgir)
+
+    def _key(self, ttgir: bytes, options: Mapping[str, Any]) -> str:
+        return kernel_key(ttgir, options, self.device.arch, triton_version(self.box.python))
 
     def _seat(self) -> tuple[Box, Shelf, Target, Device]:
         return self.box, self.shelf, self.target, self.device
 
-    def _assemble(self, parts: list[Traced], jobs: int) -> Built:
+    def _assemble(self, parts: list[Traced], jobs: int, ttgir: str) -> Built:
         failed = next((t["error"] for t in parts if "error" in t), None)
         if failed:
             return _nothing(Failure(failed["kind"], str(failed["message"]), _line(failed)))
         try:
-            return self._assembled(parts, jobs)
+            exchanged = self._exchange(parts, ttgir) if ttgir else None
+            built = self._assembled(parts, jobs)
+            return replace(built, replaced=self._replaced(*exchanged)) if exchanged and built.ok else built
+        except override.Refused as e:
+            return _nothing(Failure(e.kind, e.message, e.line))
         except (BadBundle, KeyError, TypeError, AttributeError, ValueError) as e:
             reason = (
                 str(e) if isinstance(e, BadBundle) else f"the tracer's answer is malformed ({type(e).__name__}: {e})"
             )
             return _nothing(Failure("rejected", reason))
+
+    def _exchange(self, parts: list[Traced], ttgir: str) -> tuple[str, str]:
+        """Puts a candidate's TTGIR into the traced parts; gives the keys of the kernel's own build and of the new."""
+        ask = partial(oracle.ask, self.box, self.shelf, self.device.arch)
+        return override.exchange(parts, ttgir, self._key, ask)
+
+    def _replaced(self, own: str, new: str) -> dict[str, str]:
+        """What was replaced by what. A kernel whose own text does not compile has no code to compare."""
+        old, by = self.shelf.build(own) or {}, self.shelf.build(new) or {}
+        codes = {"code_id": old.get("code_id", ""), "new_code_id": by.get("code_id", "-")}
+        return {"ttgir": old.get("kernel", {}).get("files", {}).get("ttgir", ""), "by": new} | codes
 
     def _assembled(self, parts: list[Traced], jobs: int) -> Built:
         names, texts, options = self._kernels(parts)
@@ -138,11 +168,10 @@ class Builder:
     def _kernels(self, parts: list[Traced]) -> tuple[dict[str, str], dict[str, bytes], dict[str, dict[str, Any]]]:
         """The tracer's keys -> ours, and TTGIR and options by our keys. Raises BadBundle for a flag not allowed."""
         names, texts, options = {}, {}, {}
-        version = triton_version(self.box.python)
         for part in parts:
             for theirs, kernel in part["kernels"].items():
                 assembler.flags(kernel["options"].get("ptx_options"))
-                key = kernel_key(part["texts"][theirs], kernel["options"], self.device.arch, version)
+                key = self._key(part["texts"][theirs], kernel["options"])
                 names[theirs], texts[key], options[key] = key, part["texts"][theirs], kernel["options"]
         return names, texts, options
 

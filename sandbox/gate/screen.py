@@ -1,31 +1,118 @@
-"""Stage 1, on the CPU: a candidate's plan may use the torch ops that the original launcher used, and no others.
+"""Stage screen: a candidate's plans and precision against the original's. Looks at data only; nothing runs.
 
-Allocation and views are free. So a matrix product dressed as a kernel is refused in the plan, by what would run,
-whatever the source looks like. Each plan must launch at least one kernel (`bundle/check.py` demands that too).
+Allocation and views are free, other torch ops only as the original launcher used them: a matrix product dressed as a
+kernel is refused by what would run, whatever the source looks like. So are launches that nothing depends on (a fig
+leaf), many more launches than the original's, and dots in a narrower type.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from pgo_agent.sandbox.gate.verdict import Judged, Verdict
+from pgo_agent.sandbox.gate.evidence import Evidence, Plan, Side, kernels
+from pgo_agent.sandbox.gate.verdict import Verdict
 
 CHEAP = frozenset({"aten.zeros.default", "aten.zeros_like.default", "aten.new_zeros.default", "aten.zero_.default"})
+MORE_LAUNCHES = 8  # beyond twice the original's: preprocessing, split-K and its reduction take two or three
+SPLIT = 3  # dots that make one of wider operands (tf32x3, bf16x3): then narrower operands are no downgrade
 
 
-def ops_of(manifest: Mapping[str, Any]) -> set[str]:
-    """The torch ops of all plans of a bundle."""
-    return {s["op"] for p in _plans(manifest) for s in p["steps"] if "op" in s}
+def stage(candidate: Side, original: Side) -> Evidence:
+    """Rejected with the first rule that is broken, or nothing against it."""
+    for rule in (_ops, _launches, _idle, _precision):
+        problem = next(rule(candidate, original), "")
+        if problem:
+            return Evidence("screen", Verdict.REJECTED, problem)
+    count = max(len(kernels(p)) for plans in candidate.plans.values() for p in plans)
+    return Evidence("screen", None, f"torch ops, launches ({count}) and precision are within the original's")
 
 
-def screen(candidate: Mapping[str, Any], allowed: set[str]) -> Judged | None:
-    """A rejection, or None. `allowed`: the ops of the original's plans; clearing a buffer is always allowed."""
-    extra = sorted(ops_of(candidate) - allowed - CHEAP)
+def ops_of(plans: Iterable[Plan]) -> set[str]:
+    """The torch ops of plans."""
+    return {s["op"] for p in plans for s in p["steps"] if "op" in s}
+
+
+def _ops(candidate: Side, original: Side) -> Iterator[str]:
+    allowed = CHEAP | ops_of(p for plans in original.plans.values() for p in plans)
+    extra = sorted(ops_of(p for plans in candidate.plans.values() for p in plans) - allowed)
     if extra:
-        return Judged(
-            Verdict.REJECTED, "screen", f"uses torch ops that the original launcher does not: {', '.join(extra)}"
-        )
-    return None
+        yield f"uses torch ops that the original launcher does not: {', '.join(extra)}"
 
 
-def _plans(manifest: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
-    return (p for choices in manifest["plans"].values() for p in choices.values())
+def _launches(candidate: Side, original: Side) -> Iterator[str]:
+    most = 2 * max(len(kernels(p)) for plans in original.plans.values() for p in plans) + MORE_LAUNCHES
+    for case, plan in _each(candidate):
+        if len(kernels(plan)) > most:
+            yield f"{_said(case)}: {len(kernels(plan))} launches, where {most} are the most for this target"
+
+
+def _idle(candidate: Side, original: Side) -> Iterator[str]:
+    """Launches that could be left out, by the tensors they are given."""
+    if any(idle(p) for plans in original.plans.values() for p in plans):
+        return  # the original does it, too
+    for case, plan in _each(candidate):
+        for n in idle(plan):
+            name = candidate.manifest["kernels"][kernels(plan)[n]]["name"]
+            yield f"{_said(case)}: nothing depends on launch {n + 1} ({name}): no tensor it is given is used after it"
+
+
+def idle(plan: Plan) -> list[int]:
+    """Which launches touch no storage that the outputs depend on. Inputs do not count: they must stay unchanged."""
+    needed = {t["t"] for t in _tensors(plan["out"])}
+    inputs = {n for n, s in enumerate(plan["storages"]) if s["kind"] == "input"}
+    useless, launch = [], len(kernels(plan))
+    for step in reversed(plan["steps"]):
+        launch -= "kernel" in step
+        touched = {t["t"] for t in _tensors(step)}
+        if touched & (needed - inputs) or (touched & needed and "op" in step):
+            needed |= touched
+        elif "kernel" in step:
+            useless.append(launch)
+    return useless[::-1]
+
+
+def _precision(candidate: Side, original: Side) -> Iterator[str]:
+    for case, plans in original.plans.items():
+        theirs = _least(original, plans)
+        ours = _least(candidate, candidate.plans.get(case, ()))
+        if not theirs or not ours:
+            continue
+        for what, split in (("accumulator", False), ("operand", ours["dots"] >= SPLIT * theirs["dots"])):
+            if ours[what] < theirs[what] and not split:
+                mine, yours = _bits(ours[what]), _bits(theirs[what])
+                yield f"{_said(case)}: an {what} of its dots is {mine}, of the original's {yours}"
+
+
+def _least(side: Side, plans: Iterable[Plan]) -> dict[str, int]:
+    """The least precise that the dots of any plan are, and how many dots the plan with fewest has."""
+    keys = [[k for k in kernels(p) if side.statics[k].get("precision")] for p in plans]
+    told = [side.statics[k]["precision"] for ks in keys for k in ks]
+    if not told:
+        return {}
+    dots = min(sum(side.statics[k]["dots"] for k in ks) for ks in keys if ks)
+    return {"dots": dots} | {what: min(t[what] for t in told) for what in ("operand", "accumulator")}
+
+
+def _bits(significand: int) -> str:
+    named = {24: "fp32", 11: "fp16 or tf32", 8: "bf16", 4: "fp8 (e4m3)", 3: "fp8 (e5m2)", 53: "fp64"}
+    return named.get(significand, f"{significand} bits")
+
+
+def _each(side: Side) -> Iterator[tuple[str, Plan]]:
+    return ((case, p) for case, plans in side.plans.items() for p in plans)
+
+
+def _tensors(value: Any) -> Iterator[Mapping[str, Any]]:
+    """All tensors in a piece of a plan, however deep."""
+    if isinstance(value, dict):
+        if "t" in value:
+            yield value
+        for inner in value.values():
+            yield from _tensors(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _tensors(inner)
+
+
+def _said(case: str) -> str:
+    """A case's name for a reason that proposers see: held-out ones are not named."""
+    return "a held-out case" if case.startswith("HELD_OUT/") else case.split("/", 1)[-1]

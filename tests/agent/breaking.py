@@ -218,7 +218,7 @@ def _row(row: sqlite3.Row, *names: str) -> dict[str, Any]:
 
 def _plain(text: str | None) -> Any:
     """JSON without the seconds that something took."""
-    return None if text is None else {k: v for k, v in json.loads(text).items() if k != "seconds"}
+    return None if text is None else json.loads(text, object_hook=lambda d: {k: d[k] for k in d if k != "seconds"})
 
 
 def judged_once(events: Iterable[dict[str, Any]], folder: Path) -> None:

@@ -1,0 +1,90 @@
+"""What the stages of the gate that need no GPU look at, and what each of them says.
+
+Every stage is a function (candidate, original) -> Evidence. It reads checked data (a bundle's manifest, TTGIR, static
+profiles) and never runs anything of a candidate's.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from pgo_agent.sandbox.bundle.shelf import Shelf
+from pgo_agent.sandbox.gate.verdict import Judged, Verdict
+
+Plan = Mapping[str, Any]  # of a bundle's JSON
+
+
+@dataclass(frozen=True)
+class Evidence:
+    stage: str
+    verdict: Verdict | None  # None: nothing against it; UNDECIDED: could not tell, and the gate goes on
+    reason: str  # one line that a person understands
+    seconds: float = 0.0  # wall clock
+    found: Mapping[str, Any] = field(default_factory=dict)  # plain JSON
+
+    @property
+    def ends(self) -> bool:
+        """Whether the candidate goes no further."""
+        return self.verdict not in (None, Verdict.UNDECIDED)
+
+    def as_json(self) -> dict[str, Any]:
+        said = "passed" if self.verdict is None else str(self.verdict)
+        seconds = round(self.seconds, 3)
+        return {"stage": self.stage, "verdict": said, "reason": self.reason, "seconds": seconds, "found": self.found}
+
+
+@dataclass(frozen=True)
+class Side:
+    """The plans of one bundle: a candidate, or the original at a configuration for each case."""
+
+    shelf: Shelf
+    manifest: Mapping[str, Any]
+    plans: Mapping[str, Sequence[Plan]]  # case -> its plans
+    statics: Mapping[str, Mapping[str, Any]]  # kernel key -> static profile
+    replaced: Mapping[str, str] = field(default_factory=dict)  # of TTGIR: `ttgir`, `code_id` of the kernel's own
+
+    @cached_property
+    def texts(self) -> dict[str, str]:
+        """The TTGIR of every kernel that a plan launches, by its key."""
+        files = {k: self.manifest["kernels"][k]["files"]["ttgir"] for k in self.launched}
+        return {k: self.shelf.get(digest, "ttgir").decode() for k, digest in files.items()}
+
+    @property
+    def launched(self) -> list[str]:
+        """Keys of all kernels that any plan launches, each once."""
+        return list(dict.fromkeys(k for plans in self.plans.values() for p in plans for k in kernels(p)))
+
+
+def side(shelf: Shelf, manifest: Mapping[str, Any], replaced: Mapping[str, str] | None = None) -> Side:
+    """A bundle with all its plans, and the static profiles of its kernels as the shelf has them."""
+    plans = {case: list(choices.values()) for case, choices in manifest["plans"].items()}
+    statics = {k: (shelf.build(k) or {}).get("static", {}) for k in manifest["kernels"]}
+    return Side(shelf, manifest, plans, statics, replaced or {})
+
+
+Stage = Callable[[Side, Side], Evidence]
+
+
+def kernels(plan: Plan) -> list[str]:
+    """Keys of the kernels that a plan launches, in order."""
+    return [s["kernel"] for s in plan["steps"] if "kernel" in s]
+
+
+def examine(stages: Sequence[Stage], candidate: Side, original: Side) -> list[Evidence]:
+    """Asks the stages one after another, until one of them ends it; seconds are taken here."""
+    asked: list[Evidence] = []
+    for stage in stages:
+        started = time.monotonic()
+        said = stage(candidate, original)
+        asked.append(Evidence(said.stage, said.verdict, said.reason, time.monotonic() - started, said.found))
+        if said.ends:
+            break
+    return asked
+
+
+def outcome(asked: Sequence[Evidence]) -> Judged | None:
+    """The verdict that the last stage ended with; None when the candidate goes on."""
+    last = asked[-1]
+    return Judged(last.verdict, last.stage, last.reason) if last.verdict and last.ends else None

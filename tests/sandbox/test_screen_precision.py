@@ -1,0 +1,94 @@
+"""gate/screen.py: dots in a narrower type than the original's are refused, split ones and wider ones are not."""
+
+
+import pytest
+from pgo_agent.sandbox import box, devices, target
+from pgo_agent.sandbox.build import Builder, Built
+from pgo_agent.sandbox.bundle.shelf import Shelf
+from pgo_agent.sandbox.gate import screen
+from pgo_agent.sandbox.gate.evidence import Evidence, side
+from pgo_agent.sandbox.gate.verdict import Verdict
+
+TARGET = """
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _product(x, y, z, WAY: tl.constexpr, N: tl.constexpr):
+    at = tl.arange(0, N)[:, None] * N + tl.arange(0, N)[None, :]
+    a, b = tl.load(x + at), tl.load(y + at)
+    if WAY == "fp8":
+        c = tl.dot(a.to(tl.float8e4nv), b.to(tl.float8e4nv)).to(tl.float32)
+    elif WAY == "fp16":
+        c = tl.dot(a.to(tl.float16), b.to(tl.float16))
+    elif WAY == "added up in fp16":
+        c = tl.dot(a.to(tl.float16), b.to(tl.float16), out_dtype=tl.float16).to(tl.float32)
+    else:
+        c = tl.dot(a.to(tl.float32), b.to(tl.float32), input_precision=WAY)
+    tl.store(z + at, c)
+
+
+def kernel(x, y, way):
+    z = torch.empty(64, 64, device=x.device)
+    _product[(1,)](x, y, z, WAY=way, N=64)
+    return z
+
+
+def reference(x, y, way):
+    return x @ y
+
+
+def inputs(case, generator):
+    x, y = (torch.randn(64, 64, generator=generator, device=generator.device, dtype=torch.float16) for _ in "xy")
+    return {"x": x, "y": y, "way": case["way"]}
+
+
+CASES = {w: dict(way=w) for w in ("fp8", "fp16", "added up in fp16", "tf32", "tf32x3", "ieee")}
+SMALL = HELD_OUT = {}
+flops = bytes_moved = len
+"""
+
+
+@pytest.fixture(scope="module")
+def workshop(tmp_path_factory: pytest.TempPathFactory) -> tuple[Shelf, Built]:
+    folder = tmp_path_factory.mktemp("precision")
+    path = folder / "product.py"
+    path.write_text(TARGET)
+    found, shelf = target.read(path), Shelf(folder / "shelf")
+    built = Builder(found, devices.find("h200"), box.choose(), shelf).build(found.source, {"CASES": None}, 1)
+    assert built.ok and not built.failures, built.failures
+    return shelf, built
+
+
+def said(workshop: tuple[Shelf, Built], ours: str, theirs: str) -> Evidence:
+    shelf, built = workshop
+    manifest = shelf.manifest(built.bundle)
+
+    def only(way: str) -> dict[str, object]:
+        return manifest | {"plans": {"CASES/it": manifest["plans"][f"CASES/{way}"]}}
+
+    return screen.stage(side(shelf, only(ours)), side(shelf, only(theirs)))
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "reason"),
+    [
+        ("fp8", "fp16", "operand of its dots is fp8 (e4m3), of the original's fp16 or tf32"),
+        ("fp16", "ieee", "operand of its dots is fp16 or tf32, of the original's fp32"),
+        ("tf32", "ieee", "operand of its dots is fp16 or tf32, of the original's fp32"),
+        ("added up in fp16", "fp16", "accumulator of its dots is fp16 or tf32, of the original's fp32"),
+    ],
+)
+def test_narrower_dots_are_rejected(workshop: tuple[Shelf, Built], ours: str, theirs: str, reason: str) -> None:
+    found = said(workshop, ours, theirs)
+    assert found.verdict == Verdict.REJECTED
+    assert reason in found.reason
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"), [("fp16", "fp16"), ("ieee", "tf32"), ("tf32", "fp16"), ("fp16", "fp8"), ("tf32x3", "ieee")]
+)
+def test_dots_as_wide_wider_or_split_are_not(workshop: tuple[Shelf, Built], ours: str, theirs: str) -> None:
+    assert said(workshop, ours, theirs).verdict is None
