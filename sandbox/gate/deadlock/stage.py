@@ -1,0 +1,34 @@
+"""Stage deadlock: every kernel that the original does not launch itself, through the simulator of its barriers.
+
+A hang, or a run that could end in one, is `deadlock`; a wait that lets pass what it is for is `race`: it hangs nothing,
+and reads what is not there yet. What the simulator cannot follow is `undecided`, with the line.
+"""
+
+from pgo_agent.sandbox.gate.deadlock.finding import Finding, Kind
+from pgo_agent.sandbox.gate.deadlock.simulate import read_and_simulate
+from pgo_agent.sandbox.gate.evidence import Evidence, Side
+from pgo_agent.sandbox.gate.verdict import Verdict
+
+RACES = frozenset({Kind.GROUPS, Kind.EARLY, Kind.LIFETIME})
+
+
+def stage(candidate: Side, original: Side) -> Evidence:
+    """The gravest finding over all kernels; undecided when one could not be followed and no other has a finding."""
+    known = set(original.launched)
+    found = {key: read_and_simulate(candidate.texts[key]) for key in candidate.launched if key not in known}
+    bad = [(k, f) for k, f in found.items() if f.found]
+    if bad:
+        key, finding = min(bad, key=lambda b: list(Kind).index(b[1].kind))
+        verdict = Verdict.RACE if finding.kind in RACES else Verdict.DEADLOCK
+        return _evidence(verdict, candidate, key, finding)
+    unknown = next(((k, f) for k, f in found.items() if f.kind is Kind.UNDECIDED), None)
+    if unknown:
+        return _evidence(Verdict.UNDECIDED, candidate, *unknown)
+    told = next((f.sentence for f in found.values()), "no kernel that the original does not launch, too")
+    return Evidence("deadlock", None, told)
+
+
+def _evidence(verdict: Verdict, candidate: Side, key: str, finding: Finding) -> Evidence:
+    name = candidate.manifest["kernels"][key]["name"]
+    told = {"kernel": key, "kind": str(finding.kind), "trace": list(finding.trace)}
+    return Evidence("deadlock", verdict, f"{name}: {finding.sentence}", found=told)

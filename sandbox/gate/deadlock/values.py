@@ -1,0 +1,83 @@
+"""What a value of a kernel is to the simulator, a role that grows, and the ways in which a run can end early."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import TypeAlias
+
+from pgo_agent.sandbox.gate.deadlock.program import At, Step
+from pgo_agent.sandbox.gate.deadlock.terms import Number, Term
+
+
+class Undecided(Exception):
+    """Something that decides about a barrier cannot be known; the message says what and where."""
+
+
+class Impossible(Exception):
+    """The choices made contradict what the kernel assumes (llvm.intr.assume)."""
+
+
+class Choose(Exception):
+    """A number has to be chosen: how often a loop runs (trips), whether a condition holds (flag), a value (value)."""
+
+    def __init__(self, term: Term, kind: str, what: str) -> None:
+        super().__init__(what)
+        self.term, self.kind = term, kind
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A place in shared memory: an allocation, or a part of it."""
+
+    name: str
+    bytes: int
+    index: tuple[Number | None, ...] = ()
+
+
+@dataclass(frozen=True)
+class Token:
+    """Copies of cp.async that were started, and the group that they were committed to, if they were."""
+
+    group: int | None
+    at: At
+
+
+Value: TypeAlias = int | Term | Memory | Token | None  # None: anything else, or not known
+Frame: TypeAlias = dict[str, Value]
+
+
+@dataclass
+class Role:
+    """A role while its list of steps grows."""
+
+    name: str
+    threads: int
+    steps: list[Step] = field(default_factory=list)
+    groups: int | None = 0  # of cp.async, committed so far; None once that is not known
+
+
+def place(location: str, aliases: Mapping[str, str]) -> str:
+    """A location as "kernel.py:20", or empty; of a call the place in the callee unless that is Triton's own library."""
+    for _ in range(50):
+        if location in aliases:
+            location = aliases[location].removeprefix("loc(").removesuffix(")")
+        elif location.startswith("callsite("):
+            callee, _, caller = location.removeprefix("callsite(").removesuffix(")").partition(" at ")
+            found = place(callee, aliases)
+            library = not found or "/triton/" in _path(callee, aliases)
+            return place(caller, aliases) if library else found
+        elif location.startswith('"') and location.endswith(")"):
+            location = location[location.index("(") + 1 : -1]  # a name around a location
+        else:
+            break
+    path, _, rest = location.strip('"').partition('":')
+    line = rest.partition(":")[0]
+    return f"{PurePosixPath(path).name}:{line}" if line.isdigit() and line != "0" else ""
+
+
+def _path(location: str, aliases: Mapping[str, str]) -> str:
+    for _ in range(50):
+        if location not in aliases:
+            break
+        location = aliases[location].removeprefix("loc(").removesuffix(")")
+    return location

@@ -1,0 +1,204 @@
+"""Small barrier programs, random or a little broken, and a search over all their schedules to hold the simulator to.
+
+The search knows the semantics of mbarriers and nothing of the simulator: it keeps no clocks and proves nothing.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from hypothesis import strategies as st
+from pgo_agent.sandbox.gate.deadlock.program import Arrive, Copy, Fork, Init, Inval, Join, Program, Step, Wait
+
+# all schedules --------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Seen:
+    """What can happen in some schedule."""
+
+    stuck: bool = False  # somebody waits for good
+    broken: bool = False  # a rule of mbarriers is broken
+    left_over: bool = False  # bytes expected, or copies under way, at the end
+    courses: dict[Any, set[Any]] = field(default_factory=lambda: defaultdict(set))  # step -> phases it met
+
+    @property
+    def one_course(self) -> bool:
+        return all(len(x) == 1 for x in self.courses.values())
+
+    @property
+    def clean(self) -> bool:
+        return self.one_course and not (self.stuck or self.broken or self.left_over)
+
+
+Barrier = tuple[int, int, int, int, int]  # count, pending, bytes, phases completed, life; life below zero: invalid
+State = tuple[tuple[tuple[str, int], ...], tuple[tuple[str, Barrier], ...], tuple[tuple[str, int], ...]]
+
+
+def search(program: Program) -> Seen:
+    seen, start = Seen(), ((("kernel", 0),), (), ())
+    known, todo = {start}, [start]
+    while todo:
+        moves = _moves(program, todo.pop(), seen)
+        todo += [m for m in moves if m not in known]
+        known.update(moves)
+    return seen
+
+
+def _moves(program: Program, state: State, seen: Seen) -> list[State]:
+    roles, barriers, flying = state
+    found: list[State | None] = []
+    for name, at in roles:
+        if at < len(program.roles[name]):
+            found.append(_step(program, state, name, at, seen))
+    for copy in flying:
+        rest = list(flying)
+        rest.remove(copy)
+        step = program.roles[copy[0]][copy[1]]
+        assert isinstance(step, Copy)
+        met = _reach(dict(barriers), step.barrier, step.arrivals, -step.brings, (*copy, "lands"), seen)
+        found.append(None if met is None else (roles, met, tuple(rest)))
+    if found and all(m == state for m in found):
+        seen.stuck = True
+    if not found or dict(roles)["kernel"] == len(program.roles["kernel"]):
+        seen.left_over |= bool(flying) or any(b[2] for _, b in barriers if b[4] >= 0)
+    return [m for m in found if m is not None and m != state]
+
+
+def _step(program: Program, state: State, role: str, at: int, seen: Seen) -> State | None:
+    """The state after it; the same state where it blocks; None where it breaks a rule."""
+    roles, barriers, flying = dict(state[0]), dict(state[1]), state[2]
+    step = program.roles[role][at]
+    roles[role] = at + 1
+    after = tuple(barriers.items())
+    if isinstance(step, Fork):
+        roles |= dict.fromkeys(step.roles, 0)
+    elif isinstance(step, Join):
+        if any(roles[c] < len(program.roles[c]) for c in step.roles):
+            return state
+    else:
+        live = barriers.get(step.barrier, (0, 0, 0, 0, -1))
+        used = any(program.roles[r][p].barrier == step.barrier for r, p in flying)
+        if isinstance(step, Init | Inval) and live[4] >= 0:  # a wait that others stand at may be looking at it
+            standing = [program.roles[r][p] for r, p in state[0] if p < len(program.roles[r])]
+            used |= any(isinstance(s, Wait) and s.barrier == step.barrier for s in standing)
+        if (isinstance(step, Init | Inval) and used) or (live[4] < 0 and not isinstance(step, Init)):
+            seen.broken = True
+            return None
+        if isinstance(step, Init | Inval):
+            seen.courses[role, at].add((live[4], live[3]))
+        if isinstance(step, Init):
+            after = _set(barriers, step.barrier, (step.count, step.count, 0, 0, abs(live[4]) + 1))
+        elif isinstance(step, Inval):
+            after = _set(barriers, step.barrier, (0, 0, 0, 0, -live[4]))
+        elif isinstance(step, Wait):
+            if live[3] & 1 == step.parity & 1:
+                return state
+            seen.courses[role, at].add((live[4], live[3]))
+        elif isinstance(step, Copy):
+            seen.courses[role, at].add(live[4])
+            flying = tuple(sorted((*flying, (role, at))))
+        else:
+            met = _reach(barriers, step.barrier, step.count, step.expects, (role, at), seen)
+            if met is None:
+                return None
+            after = met
+    return tuple(sorted(roles.items())), tuple(sorted(after)), flying
+
+
+def _set(barriers: dict[str, Barrier], name: str, to: Barrier) -> tuple[tuple[str, Barrier], ...]:
+    return tuple(sorted((barriers | {name: to}).items()))
+
+
+def _reach(
+    barriers: dict[str, Barrier], name: str, arrivals: int, expects: int, who: Any, seen: Seen
+) -> tuple[tuple[str, Barrier], ...] | None:
+    count, pending, tx, phase, life = barriers[name]
+    if arrivals > pending:
+        seen.broken = True
+        return None
+    seen.courses[who].add((life, phase))
+    pending, tx = pending - arrivals, tx + expects
+    if pending == tx == 0:
+        pending, phase = count, phase + 1
+    return _set(barriers, name, (count, pending, tx, phase, life))
+
+
+# programs -------------------------------------------------------------------------------------------------------------
+
+
+def program(barriers: dict[str, int], roles: dict[str, list[Step]], ends: bool = True) -> Program:
+    """Roles that run at once on initialised barriers, which are invalidated at the end."""
+    kernel: list[Step] = [Init(b, count) for b, count in barriers.items()]
+    kernel += [Fork(tuple(roles)), Join(tuple(roles))]
+    kernel += [Inval(b) for b in barriers] if ends else []
+    return Program({"kernel": tuple(kernel), **{name: tuple(steps) for name, steps in roles.items()}})
+
+
+def pipeline(slots: int, trips: int, consumers: int, bytes_: int = 64, ends: bool = True) -> Program:
+    """One producer that copies into slots, consumers that free them: what a warp-specialized kernel does."""
+    barriers = {f"{kind}{s}": 1 if kind == "full" else consumers for kind in ("full", "empty") for s in range(slots)}
+    producer: list[Step] = []
+    for i in range(trips):
+        s, phase = i % slots, i // slots & 1
+        producer += [Wait(f"empty{s}", phase ^ 1), Arrive(f"full{s}", expects=bytes_), Copy(f"full{s}", brings=bytes_)]
+    roles = {"producer": producer}
+    for c in range(consumers):
+        roles[f"consumer{c}"] = []
+        for i in range(trips):
+            s, phase = i % slots, i // slots & 1
+            roles[f"consumer{c}"] += [Wait(f"full{s}", phase), Arrive(f"empty{s}")]
+    return program(barriers, roles, ends)
+
+
+@st.composite
+def random_programs(draw: st.DrawFn) -> Program:
+    barriers = {b: draw(st.integers(1, 2)) for b in "ab"[: draw(st.integers(1, 2))]}
+    name = st.sampled_from(sorted(barriers))
+    step = st.one_of(
+        st.builds(Wait, name, st.integers(0, 1)),
+        st.builds(Arrive, name, st.integers(1, 2)),
+        st.builds(Arrive, name, st.just(1), st.sampled_from([16, 32])),
+        st.builds(Copy, name, st.sampled_from([16, 32])),
+        st.builds(Copy, name, st.just(0), st.just(1)),
+    )
+    rare = st.one_of(step, step, step, step, st.builds(Inval, name), st.builds(Init, name, st.integers(1, 2)))
+    roles = {f"r{i}": draw(st.lists(rare, max_size=5)) for i in range(draw(st.integers(1, 3)))}
+    return program(barriers, roles, draw(st.booleans()))
+
+
+@st.composite
+def broken_pipelines(draw: st.DrawFn) -> Program:
+    """A pipeline with up to three small changes."""
+    slots = draw(st.integers(1, 2))
+    built = pipeline(slots, draw(st.integers(0, 2 * slots + 1)), draw(st.integers(1, 2)), ends=draw(st.booleans()))
+    roles = {name: list(steps) for name, steps in built.roles.items()}
+    for _ in range(draw(st.integers(0, 3))):
+        role = draw(st.sampled_from(sorted(roles)))
+        steps = roles[role]
+        places = [i for i, s in enumerate(steps) if not isinstance(s, Fork | Join)]
+        if places:
+            at, other = draw(st.sampled_from(places)), draw(st.sampled_from(places))
+            if draw(st.integers(0, 4)) == 0:
+                steps.insert(other, steps.pop(at))
+            else:
+                _change(steps, at, draw(st.integers(0, 3)))
+    return Program({name: tuple(steps) for name, steps in roles.items()})
+
+
+def _change(steps: list[Step], at: int, how: int) -> None:
+    step = steps[at]
+    if how == 0:
+        del steps[at]
+    elif how == 1:
+        steps.insert(at, step)
+    elif how == 2 and at + 1 < len(steps) and not isinstance(steps[at + 1], Fork | Join):
+        steps[at : at + 2] = reversed(steps[at : at + 2])
+    elif isinstance(step, Wait):
+        steps[at] = replace(step, parity=step.parity ^ 1)
+    elif isinstance(step, Copy):
+        steps[at] = replace(step, brings=2 * step.brings)
+    elif isinstance(step, Arrive):
+        steps[at] = replace(step, expects=2 * step.expects) if step.expects else replace(step, count=2)
+    elif isinstance(step, Init):
+        steps[at] = replace(step, count=step.count % 2 + 1)
