@@ -1,4 +1,4 @@
-"""The command line: optimize, check, resume, runs, show, apply, diff, doctor. Heavy imports wait for their command."""
+"""The command line: one function for each command. Heavy imports wait for their command."""
 
 import os
 import sys
@@ -129,14 +129,23 @@ def show(
     run: Annotated[str, typer.Argument(help="Id of the run, or the beginning of one, or 'last'.")] = "last",
     candidate: Annotated[str | None, typer.Argument(help="Id of a candidate, or the beginning of one.")] = None,
     source: Annotated[bool, typer.Option("--source", help="Print the candidate's whole file.")] = False,
+    ttgir: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write the TTGIR of its kernels into this folder ('shipped' and 'tuned' are candidates, too)."
+        ),
+    ] = None,
     store: StoreOption = WORKSPACE,
     json_lines: JsonOption = False,
 ) -> None:
     """Show a run with all its candidates, or one candidate with its diff, builds and evidence."""
+    from pgo_agent.agent import ir
     from pgo_agent.agent import show as shown
 
     with _faults(), _opened(store) as opened:
-        if candidate is None:
+        if ttgir is not None:
+            print(*ir.write(opened, run, candidate or "tuned", ttgir), sep="\n")
+        elif candidate is None:
             shown.run(opened, run, json_lines)
         else:
             shown.candidate(opened, run, candidate, source, json_lines)
@@ -187,6 +196,35 @@ def doctor(json_lines: JsonOption = False) -> None:
 
     with _faults():
         raise typer.Exit(examine(json_lines))
+
+
+evals = typer.Typer(no_args_is_help=True, help="Put the project itself to the test.")
+app.add_typer(evals, name="eval")
+
+
+@evals.command(
+    "gate",
+    epilog="Exit codes: 0 no bad candidate was admitted and no honest one refused, 1 one was, 2 usage, 3 environment.",
+)
+def eval_gate(
+    entries: Annotated[
+        str | None, typer.Argument(help="Only entries with this in their name, such as cheats/.")
+    ] = None,
+    device: DeviceOption = None,
+    judge: JudgeOption = "auto",
+    sandbox: SandboxOption = "auto",
+    python: PythonOption = sys.executable,
+    json_lines: JsonOption = False,
+) -> None:
+    """Put the corpora through the gate: cheats, wrong kernels and races must be refused, honest variants must not.
+
+    What only a GPU can tell is said to be undecided where there is none. Nothing is recorded in a workspace.
+    """
+    from pgo_agent.agent.session import Wishes
+    from pgo_agent.evals import gate
+
+    with _faults():
+        raise typer.Exit(gate.main(entries, Wishes(device, sandbox=sandbox, judge=judge, python=python), json_lines))
 
 
 def _run(json_lines: bool, store: Path, create: bool, go: Callable[[Any, Any], int]) -> None:

@@ -9,7 +9,7 @@ import os
 import secrets
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib import resources
 from pathlib import Path
 
@@ -42,14 +42,14 @@ class Wishes:
     python: str = sys.executable  # runs tracer, compiler and judge
     model: str | None = None  # name of a language model that proposes, too
     given: tuple[Mapping[str, str], ...] = ()  # candidates to judge, and no others: see check.py
+    interpreting: float | None = None  # deadline of Triton's interpreter for a candidate, s; None: the judge's own
 
 
 def start(file: Path, wishes: Wishes, store: Store, emit: Emit) -> Exit:
     """A new run of a target. Raises Faults; KeyboardInterrupt leaves the run resumable."""
     file = locate(file)
     found = target.read(file)
-    kept = ("candidates", "width", "minutes", "patience", "sandbox", "judge", "cases", "python", "model", "given")
-    settings = {k: getattr(wishes, k) for k in kept}
+    settings = {f.name: getattr(wishes, f.name) for f in fields(wishes) if f.name != "device"}
     gpu, device = _where(wishes)
     model = Model(wishes.model) if wishes.model else None  # a missing key is said before there is a run
     run = f"{found.name}-{secrets.token_hex(3)}"

@@ -13,7 +13,13 @@ from pgo_agent.sandbox.errors import BadBundle
 _MACHINE_CUDA = 190
 _NOBITS = 8
 _KPARAM_INFO, _FORMAT_SIZED = 0x17, 4
-_LIBDEVICE_CONSTANT = b"__CUDA_FTZ\0"  # the argument of __nvvm_reflect, left behind when libdevice is linked
+# What libdevice leaves behind where it is linked: arguments of __nvvm_reflect (the second for any sqrt), and digits of
+# 2/pi by which sin, cos and tan reduce large arguments. Each stands at most once, on a multiple of at most 4 bytes.
+_LIBDEVICE = (
+    b"__CUDA_FTZ\0",
+    b"__CUDA_PREC_SQRT\0",
+    struct.pack("<6I", 0x3C439041, 0xDB629599, 0xF534DDC0, 0xFC2757D1, 0x4E441529, 0xA2F9836E),
+)
 _HEADER_BYTES, _MOST_SECTIONS = 64, 256
 _EXECUTED = (".text.", ".nv.info", ".nv.constant", ".nv.shared", ".nv.global", ".rel", ".nv.rel", ".nv.callgraph")
 
@@ -85,9 +91,21 @@ def parameter_sizes(image: bytes, kernel: str) -> list[int]:
 
 
 def keeps_state(image: bytes) -> bool:
-    """Whether it has device variables: memory that outlives a launch. (libdevice's own 11-byte constant is none.)"""
+    """Whether it has device variables: memory that outlives a launch. (libdevice's own constants are none.)"""
     found = [s for s in sections(image) if s.name.startswith(".nv.global") and s.size]
-    return any(s.data != _LIBDEVICE_CONSTANT for s in found)
+    return any(not _of_libdevice(s.data) for s in found)
+
+
+def _of_libdevice(data: bytes) -> bool:
+    left = list(_LIBDEVICE)
+    while data:
+        data = data.lstrip(b"\0") if len(data) - len(data.lstrip(b"\0")) < 4 else data
+        known = next((c for c in left if data.startswith(c)), None)
+        if known is None:
+            return False
+        left.remove(known)
+        data = data.removeprefix(known)
+    return bool(len(left) < len(_LIBDEVICE))
 
 
 def code_id(image: bytes) -> str:

@@ -9,14 +9,39 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+_LACKING = "not supported in interpreter mode"  # Triton's own words for inline assembly
+
 
 def _never(*_args: Any) -> Any:
-    raise RuntimeError("nothing is launched or loaded in the interpreter")
+    """Stands for loading and launching: only a kernel that is not interpreted (Gluon) comes as far as that."""
+    raise NotImplementedError(f"a kernel of another language than Triton's is {_LACKING}")
+
+
+def _without_libdevice() -> None:
+    """Makes calls of libdevice errors; Triton's interpreter takes their empty stand-ins for functions."""
+    from triton.language.extra import libdevice
+
+    def stand_in(name: str) -> Any:
+        def raising(*_args: Any, **_options: Any) -> Any:
+            raise NotImplementedError(f"libdevice.{name} is {_LACKING}")
+
+        return raising
+
+    for name in [n for n in vars(libdevice) if callable(getattr(libdevice, n)) and not n.startswith("_")]:
+        setattr(libdevice, name, stand_in(name))
 
 
 def _blame(error: BaseException, candidate: Path) -> dict[str, Any]:
     lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(candidate)]
-    return {"error": f"{type(error).__name__}: {error}"[:2000], "line": lines[-1] if lines else None}
+    said = f"{type(error).__name__}: {error}"[:2000]
+    return {"error": said, "line": lines[-1] if lines else None, "unsupported": _unsupported(error)}
+
+
+def _unsupported(error: BaseException | None) -> bool:
+    """Whether it is the interpreter that lacks something (Gluon, inline assembly, libdevice), and not the kernel."""
+    while error is not None and not isinstance(error, NotImplementedError):
+        error = error.__cause__
+    return _LACKING in str(error)
 
 
 def _convert_floats() -> None:
@@ -49,6 +74,7 @@ def main(folder: Path) -> None:
     answers.patch_torch(device, answers.Refusals())
     driver.set_active(answers.Driver(device, _never, _never))
     _convert_floats()
+    _without_libdevice()
     chosen = {"index": 0, "most": 1}
 
     def run(self: Autotuner, *args: Any, **kwargs: Any) -> Any:
@@ -74,7 +100,7 @@ def main(folder: Path) -> None:
     for name, described in request["cases"].items() if not results else ():
         chosen |= {"index": 0, "most": 1}
         results[name] = []
-        while chosen["index"] < min(chosen["most"], request["configs"]):
+        while chosen["index"] < min(chosen["most"], request["configs"][name]):
             given = tensors.load(described, folder / "in")
             try:
                 with facade.OnCpu():
@@ -82,7 +108,7 @@ def main(folder: Path) -> None:
                 outs = list(out) if isinstance(out, list | tuple) else [out]
                 label = f"{len(results)}-{chosen['index']}"
                 saved = tensors.save({str(i): o.contiguous() for i, o in enumerate(outs)}, folder / "out", label)
-                results[name].append({"outputs": saved})
+                results[name].append({"outputs": saved, "changed": tensors.changed(given, described, folder / "in")})
             except (Exception, SystemExit) as e:
                 results[name].append(_blame(e, candidate))
             chosen["index"] += 1

@@ -1,9 +1,16 @@
-"""Moves tensors between processes as plain bytes and JSON: whole storages, and views of them. No pickle."""
+"""Moves tensors between processes as plain bytes and JSON: whole storages, and views of them. No pickle.
 
+The judge reads a candidate's answer with it: what `load` is given may be forged, the files as well.
+"""
+
+import math
 from pathlib import Path
 from typing import Any
 
 import torch
+from pgo_agent.sandbox.bundle import check, grammar, schema
+
+FILE_LIMIT, FILES_LIMIT = 1 << 30, 2 << 30  # bytes of one storage (a boxed process can write no more), and of all
 
 
 def save(values: dict[str, Any], folder: Path, name: str) -> dict[str, Any]:
@@ -33,10 +40,30 @@ def _describe(v: Any, storages: list[int], folder: Path, name: str) -> Any:
 
 
 def load(described: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """The values that `save` described. Raises ValueError, RuntimeError or OSError when the files do not fit."""
-    files = [folder / f"{described['name']}.{i}.bin" for i in range(int(described["storages"]))]
-    storages = [_storage(f.read_bytes()) for f in files]
+    """The values that `save` described. Raises BadBundle, KeyError or TypeError for what `save` does not write."""
+    name = grammar.word(described["name"], "name of a file")
+    grammar.need("/" not in name, "a path for the name of a file")
+    storages, left = list[Any](), FILES_LIMIT
+    for i in range(grammar.integer(described["storages"], 0, 4096, "number of storages")):
+        raw = check.read(folder / f"{name}.{i}.bin", min(FILE_LIMIT, left))
+        left -= len(raw)
+        storages.append(_storage(raw))
     return {n: _restore(v, storages) for n, v in described["values"].items()}
+
+
+def changed(values: dict[str, Any], described: dict[str, Any], folder: Path) -> list[str]:
+    """Names of those values whose tensors are no longer what the files say, bit by bit."""
+    return [n for n, before in load(described, folder).items() if not _same(values[n], before)]
+
+
+def _same(now: Any, before: Any) -> bool:
+    if isinstance(before, list):
+        return len(now) == len(before) and all(_same(n, b) for n, b in zip(now, before, strict=True))
+    return not isinstance(before, torch.Tensor) or torch.equal(_bits(now), _bits(before))
+
+
+def _bits(t: Any) -> Any:
+    return t.contiguous().reshape(-1).view(torch.uint8)
 
 
 def _storage(raw: bytes) -> Any:
@@ -48,5 +75,10 @@ def _restore(v: dict[str, Any], storages: list[Any]) -> Any:
         return [_restore(x, storages) for x in v["list"]]
     if "plain" in v:
         return v["plain"]
-    t = torch.empty(0, dtype=getattr(torch, v["dtype"]))
-    return t.set_(storages[v["t"]], v["offset"], v["size"], v["stride"])
+    given = grammar.tensor(v)
+    grammar.need(given.storage < len(storages), "a tensor of a storage that is not there")
+    # torch would make the storage larger
+    grammar.need(grammar.last_byte(given) <= storages[given.storage].nbytes(), "a view beyond its storage")
+    grammar.need(math.prod(given.size) * schema.ITEMSIZE[given.dtype] <= FILES_LIMIT, "a view that repeats its storage")
+    t = torch.empty(0, dtype=getattr(torch, given.dtype))
+    return t.set_(storages[given.storage], given.offset, given.size, given.stride)

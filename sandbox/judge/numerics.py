@@ -9,7 +9,7 @@ magnitude in that type. NaN and infinities must stand where the reference has th
 memory while a candidate's kernels run.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -63,19 +63,34 @@ class Comparison:
         }
 
 
-def make_inputs(target: ModuleType, case: dict[str, Any], seed: int, device: Any) -> dict[str, Any]:
-    """The arguments of the case for a seed. Raises TargetFault when inputs() does."""
+def make_inputs(
+    target: ModuleType, case: dict[str, Any], seed: int, device: Any, factor: float = 1.0
+) -> dict[str, Any]:
+    """The arguments of the case for a seed, all floats times a power of two. Raises TargetFault when inputs() does."""
     generator = torch.Generator(device=device)
     generator.manual_seed(seed)
     try:
-        return dict(target.inputs(case, generator))
+        given = dict(target.inputs(case, generator))
     except Exception as e:
         raise TargetFault(f"inputs() raised {type(e).__name__}: {e}", "mend inputs(case, generator)") from e
+    if factor != 1.0:
+        _multiply(given, factor)
+    return given
 
 
-def expect(target: ModuleType, name: str, case: dict[str, Any], seed: int, device: Any) -> Expected:
+def _multiply(given: dict[str, Any], factor: float) -> None:
+    """In place, and each storage once: tensors may be views of one another."""
+    flat = [x for v in given.values() for x in (v if isinstance(v, list | tuple) else [v])]
+    floats = [x for x in flat if isinstance(x, torch.Tensor) and x.is_floating_point()]
+    for t in {x.untyped_storage().data_ptr(): x for x in floats}.values():
+        torch.empty(0, dtype=t.dtype, device=t.device).set_(t.untyped_storage()).mul_(factor)
+
+
+def expect(
+    target: ModuleType, name: str, case: dict[str, Any], seed: int, device: Any, factor: float = 1.0
+) -> Expected:
     """Runs the reference in float64 and in its own precision. Raises TargetFault when it does not behave."""
-    given = make_inputs(target, case, seed, device)
+    given = make_inputs(target, case, seed, device, factor)
     exact = _outputs(target, _upcast(given))
     low = _outputs(target, given)
     if [o.shape for o in exact] != [o.shape for o in low]:
@@ -105,6 +120,13 @@ def check(outputs: list[Any], expected: Expected, tolerance: dict[str, float] | 
     )
     problem = next((p for i, (e, b) in enumerate(zip(errors, bounds, strict=True)) if (p := _problem(i, e, b))), "")
     return Comparison(expected.case, expected.seed, errors, bounds, problem)
+
+
+def looser(tolerance: Mapping[str, float] | None, times: float) -> dict[str, float]:
+    """A target's ratios, or ours, multiplied."""
+    given = tolerance or {}
+    most, mean = given.get("max_ratio", MAX_RATIO), given.get("mean_ratio", MEAN_RATIO)
+    return {"max_ratio": times * most, "mean_ratio": times * mean}
 
 
 def compare(x: Any, exact: Any) -> Error:

@@ -2,11 +2,16 @@
 
 This process is trusted: it makes the secret inputs and compares. What it learns is that a candidate is `checked` (right
 on these cases, as far as the interpreter models the hardware) or `wrong`; it never learns how fast anything is.
+
+Each case is tried a second time with strained inputs: all floats times FACTOR. A softmax without its maximum, or a
+result fitted to what inputs() usually gives, is right until then. They count where the target's own kernel passes them
+with room to spare, and allow LOOSER times the error: only a breakdown is meant to be caught.
 """
 
 import json
 import secrets
 import tempfile
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,9 +27,29 @@ from pgo_agent.sandbox.interpreter import tensors
 from pgo_agent.sandbox.judge import numerics
 from pgo_agent.sandbox.judge.stages import Announce
 
-SECONDS = 120.0  # for one candidate on all small cases
-CONFIGS = 3  # configurations of a candidate that are tried
+SECONDS = 120.0  # for one candidate on all small cases, unless a request says otherwise
+CONFIGS = 3  # configurations of a candidate that are tried (with strained inputs the first alone)
+FACTOR = 8.0  # a power of two: it rounds nothing
+LOOSER = 8.0  # of the ratios of numerics.py; the target's own kernel must keep a fourth of that
 INTERPRETED = {torch.float16, torch.float32, torch.float64}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A small case with its secret inputs."""
+
+    case: str
+    seed: int
+    given: dict[str, Any]
+    factor: float = 1.0
+
+    @property
+    def strained(self) -> bool:
+        return self.factor != 1.0
+
+    @property
+    def said(self) -> str:
+        return f"{self.case}, inputs times {self.factor:g}" if self.strained else self.case
 
 
 class CpuWorker:
@@ -32,6 +57,7 @@ class CpuWorker:
 
     def __init__(self, announce: Announce) -> None:
         self.announce = announce
+        self.strained: set[str] | None = None  # cases that the target's own kernel passes strained; None: not known
         self.module: ModuleType | None = None
 
     def open(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -56,7 +82,7 @@ class CpuWorker:
         if self.module is None:
             raise Fault("no target is open", "send the command `open` first")
         try:
-            judged = self._check(self.module, request["source"])
+            judged = self._check(self.module, request["source"], request.get("seconds") or SECONDS)
         except Killed as e:
             if not request.get("foreign"):
                 raise
@@ -65,64 +91,115 @@ class CpuWorker:
             room(Path(tempfile.gettempdir()))
         return judged.as_json()
 
-    def _check(self, module: ModuleType, source: str) -> Judged:
-        cases: dict[str, tuple[int, dict[str, Any]]] = {}
-        for name, case in module.SMALL.items():
-            seed = secrets.randbits(48)
-            given = numerics.make_inputs(module, case, seed, torch.device("cpu"))
-            if all(
-                t.dtype in INTERPRETED for t in given.values() if isinstance(t, torch.Tensor) and t.is_floating_point()
-            ):
-                cases[name] = seed, given
-        if not cases:
+    def _check(self, module: ModuleType, source: str, seconds: float) -> Judged:
+        own = source == self.target.source
+        if self.strained is None and not own:
+            self._check(module, self.target.source, SECONDS)
+        if own:
+            self.strained = set()
+        trials = self._trials(module, None if own else self.strained)
+        if not trials:
             return Judged(
                 Verdict.BUILT, "interpreter", "no small case of fp16 or fp32: the interpreter's bf16 is wrong"
             )
         for _ in range(box.ATTEMPTS):
-            self.announce("interpreter", SECONDS + 60.0)
+            self.announce("interpreter", seconds + 60.0)
             with tempfile.TemporaryDirectory() as name, writing(Path(name)):
-                judged = self._run(module, source, cases, Path(name))
+                judged = self._run(module, source, trials, Path(name), seconds)
             if judged is not None:
                 return judged
         raise box.killed("interpreting")
 
-    def _run(self, module: ModuleType, source: str, cases: dict[str, Any], folder: Path) -> Judged | None:
+    def _trials(self, module: ModuleType, strained: set[str] | None) -> list[Trial]:
+        """Every small case that can be interpreted, then those that are to be tried strained (None: all of them)."""
+        plain = [self._trial(module, name, 1.0) for name in module.SMALL]
+        usable = [t for t in plain if all(x.dtype in INTERPRETED for x in _floats(t.given))]
+        again = [t.case for t in usable if _floats(t.given) and (strained is None or t.case in strained)]
+        return usable + [self._trial(module, name, FACTOR) for name in again]
+
+    def _trial(self, module: ModuleType, name: str, factor: float) -> Trial:
+        seed = secrets.randbits(48)
+        given = numerics.make_inputs(module, module.SMALL[name], seed, torch.device("cpu"), factor)
+        return Trial(name, seed, given, factor)
+
+    def _run(self, module: ModuleType, source: str, trials: list[Trial], folder: Path, seconds: float) -> Judged | None:
         """One boxed process and what it comes to; None when somebody killed it."""
         _, candidate = place(folder, self.target, source)
         (folder / "in").mkdir()
-        described = {n: tensors.save(given, folder / "in", str(i)) for i, (n, (_, given)) in enumerate(cases.items())}
-        request = {"candidate": candidate, "cases": described, "configs": CONFIGS, "device": self.device}
+        described = {t.said: tensors.save(t.given, folder / "in", str(i)) for i, t in enumerate(trials)}
+        configs = {t.said: 1 if t.strained else CONFIGS for t in trials}
+        request = {"candidate": candidate, "cases": described, "configs": configs, "device": self.device}
         (folder / "request.json").write_text(json.dumps(request))
-        ran = self.box.run("pgo_agent.sandbox.interpreter", folder, SECONDS, env={"TRITON_INTERPRET": "1"})
+        ran = self.box.run("pgo_agent.sandbox.interpreter", folder, seconds, env={"TRITON_INTERPRET": "1"})
         if ran.killed:
             return None
         if ran.timed_out:
-            return Judged(Verdict.TIMEOUT, "interpreter", f"ran for over {SECONDS:.0f} s on the small cases")
+            return Judged(Verdict.TIMEOUT, "interpreter", f"ran for over {seconds:.0f} s on the small cases")
         try:
-            results = json.loads(rules.read(folder / "out" / "result.json", rules.JSON_LIMIT))
-            return self._compare(module, cases, results, folder / "out")
+            results = rules.answer(folder / "out" / "result.json")
+            return self._compare(module, trials, results, folder / "out", source == self.target.source)
         except (BadBundle, ValueError, KeyError, TypeError, AttributeError, RuntimeError, OSError) as e:
             if isinstance(e, Fault):
                 raise
             return Judged(Verdict.CRASHED, "interpreter", _last_line(ran.output) or str(e))
 
-    def _compare(self, module: ModuleType, cases: dict[str, Any], results: dict[str, Any], folder: Path) -> Judged:
-        checks = []
-        for name, (seed, _) in cases.items():
-            expected = numerics.expect(module, name, module.SMALL[name], seed, torch.device("cpu"))
-            for result in results[name]:
-                if "error" in result:
-                    line = f"line {result['line']}: " if result["line"] else ""
-                    return Judged(Verdict.BUILD_ERROR, "interpreter", f"{name}: {line}{result['error']}"[:600])
-                outputs = tensors.load(result["outputs"], folder)
-                found = numerics.check(
-                    [outputs[str(i)] for i in range(len(outputs))], expected, getattr(module, "TOLERANCE", None)
-                )
-                checks.append(found.as_json())
-                if found.problem:
-                    return Judged(Verdict.WRONG, "interpreter", f"{name}: {found.problem}", {"numerics": checks})
-        reason = f"right on {len(cases)} small cases in Triton's interpreter; not measured"
+    def _compare(
+        self, module: ModuleType, trials: list[Trial], results: dict[str, Any], folder: Path, own: bool
+    ) -> Judged:
+        checks: list[dict[str, Any]] = []
+        for trial in trials:
+            expected = self._expected(module, trial)
+            if expected is None:
+                continue
+            ratios = numerics.looser(getattr(module, "TOLERANCE", None), _slack(trial, own))
+            found = [_one(trial.said, r, expected, ratios, folder) for r in results[trial.said]]
+            wrong = next((f for f in found if isinstance(f, Judged)), None)
+            told = [f.as_json() for f in found[: found.index(wrong) if wrong else None]]
+            if trial.strained and own:
+                self.strained = (self.strained or set()) | (set() if wrong else {trial.case})
+            elif wrong:
+                return replace(wrong, evidence={"numerics": [*checks, *told, *wrong.evidence.get("numerics", [])]})
+            elif not trial.strained:
+                checks += told
+        reason = f"right on {len({t.case for t in trials})} small cases in Triton's interpreter; not measured"
         return Judged(Verdict.CHECKED, "interpreter", reason, {"numerics": checks})
+
+    def _expected(self, module: ModuleType, trial: Trial) -> numerics.Expected | None:
+        """What a trial must give; None for a strained one that breaks the reference itself."""
+        case = module.SMALL[trial.case]
+        try:
+            found = numerics.expect(module, trial.case, case, trial.seed, torch.device("cpu"), trial.factor)
+        except TargetFault:
+            if trial.strained:
+                return None
+            raise
+        return None if trial.strained and any(e.misplaced for e in found.low) else found
+
+
+def _slack(trial: Trial, own: bool) -> float:
+    return (LOOSER / 4 if own else LOOSER) if trial.strained else 1.0
+
+
+def _one(
+    said: str, result: dict[str, Any], expected: numerics.Expected, ratios: dict[str, float], folder: Path
+) -> numerics.Comparison | Judged:
+    """One configuration on one case: how it compares, or what is wrong with it."""
+    if result.get("unsupported"):
+        return Judged(Verdict.BUILT, "interpreter", f"cannot be interpreted: {result['error']}"[:300])
+    if "error" in result:
+        line = f"line {result['line']}: " if result["line"] else ""
+        return Judged(Verdict.BUILD_ERROR, "interpreter", f"{said}: {line}{result['error']}"[:600])
+    outputs = tensors.load(result["outputs"], folder)
+    found = numerics.check([outputs[str(i)] for i in range(len(outputs))], expected, ratios)
+    if found.problem:
+        return Judged(Verdict.WRONG, "interpreter", f"{said}: {found.problem}", {"numerics": [found.as_json()]})
+    if result["changed"]:
+        return Judged(Verdict.CHEATING, "interpreter", f"{said}: the inputs were changed")
+    return found
+
+
+def _floats(given: dict[str, Any]) -> list[Any]:
+    return [t for t in given.values() if isinstance(t, torch.Tensor) and t.is_floating_point()]
 
 
 def _last_line(output: str) -> str:

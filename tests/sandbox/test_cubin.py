@@ -95,6 +95,30 @@ def test_a_constant_is_no_state(ptxas: Callable[[str], bytes]) -> None:
     assert not cubin.keeps_state(ptxas(f".const .align 4 .u32 c = 7;\n.visible .entry _add(.param .u64 x) {body}"))
 
 
+def _declared(*constants: bytes) -> str:
+    """Device variables that hold these bytes, in this order."""
+    return "\n".join(
+        f".visible .global .align 1 .b8 kept{i or ''}[{len(c)}] = {{{', '.join(map(str, c))}}};"
+        for i, c in enumerate(constants)
+    )
+
+
+FTZ, SQRT = b"__CUDA_FTZ\0", b"__CUDA_PREC_SQRT\0"
+
+
+@pytest.mark.parametrize("constants", [(FTZ,), (SQRT,), (FTZ, SQRT), (SQRT, FTZ)])
+def test_what_libdevice_leaves_behind_is_no_state(ptxas: Callable[[str], bytes], constants: tuple[bytes, ...]) -> None:
+    assert not cubin.keeps_state(ptxas(f"{_declared(*constants)}\n{COUNTER}"))
+
+
+@pytest.mark.parametrize(
+    "constants",
+    [(FTZ, FTZ), (FTZ, b"x"), (FTZ, SQRT, bytes(4)), (b"__CUDA_FTZ",), (bytes(3),), (FTZ[:5], FTZ[5:], SQRT[:4])],
+)
+def test_anything_else_beside_it_is_state(ptxas: Callable[[str], bytes], constants: tuple[bytes, ...]) -> None:
+    assert cubin.keeps_state(ptxas(f"{_declared(*constants)}\n{COUNTER}"))
+
+
 # identity -------------------------------------------------------------------------------------------------------------
 
 

@@ -28,6 +28,7 @@ BUGS = {
     "a ragged tail without its mask": ("        if not EVEN:\n            qk =", "        if False:\n            qk ="),
 }
 LAUNCH = '    _add[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](x, y, z, x.numel())\n'
+SUM_X = "tl.load(x_ptr + at, mask=inside) +"
 SUICIDE = "    import os\n    os.kill(os.getpid(), 9)\n"  # looks as if somebody else had done it
 
 
@@ -118,6 +119,80 @@ def test_a_kernel_that_raises_is_a_build_error_with_the_line_of_its_launch(addit
     assert "nowhere" in found.reason
 
 
+def test_results_that_are_right_do_not_excuse_a_changed_input(addition: Judge) -> None:
+    found = judged(
+        addition,
+        "    tl.store(z_ptr + at,",
+        "    tl.store(y_ptr + at, 0.0 * at, mask=at < 1)\n    tl.store(z_ptr + at,",
+    )
+    assert found.verdict == Verdict.WRONG, "the sum was computed of the changed input"
+    late = "    return z\n", "    y.neg_()\n    return z\n"
+    found = judged(addition, *late)
+    assert (found.verdict, found.reason) == (Verdict.CHEATING, "even: the inputs were changed")
+
+
+def test_a_softmax_without_its_maximum_breaks_down_where_the_inputs_are_strained(attention: Judge) -> None:
+    found = judged(attention, "m_new = tl.maximum(m_i, tl.max(qk, 1) * scale)", "m_new = tl.zeros_like(m_i)")
+    assert found.verdict == Verdict.WRONG
+    assert "inputs times 8: " in found.reason and "NaN or infinite" in found.reason
+
+
+CUT = ("    tl.store(z_ptr + at, tl.load(x_ptr + at, mask=inside)",
+       "    tl.store(z_ptr + at, tl.clamp(tl.load(x_ptr + at, mask=inside), -9.0, 9.0)")  # fmt: skip
+
+
+def test_a_result_fitted_to_the_usual_inputs_is_wrong_where_they_are_strained(addition: Judge) -> None:
+    found = judged(addition, *CUT)
+    assert found.verdict == Verdict.WRONG and "inputs times 8: output 0: max error" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [CUT, ("    return x + y\n", "    assert x.abs().max() < 9\n    return x + y\n")]
+)
+def test_strained_inputs_do_not_count_where_the_target_itself_breaks_down(old: str, new: str, tmp_path: Path) -> None:
+    text = ADD.read_text()
+    assert text.count(old) == 1
+    (tmp_path / "add.py").write_text(text.replace(old, new))
+    judge = Judge(target.read(tmp_path / "add.py"), gpu=None)
+    try:
+        assert judged(judge, "    return z\n", "    return z  # the candidate\n").verdict == Verdict.CHECKED
+    finally:
+        judge.close()
+
+
+GLUON = """
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+
+
+@gluon.jit
+def _add(x, y, z, n, BLOCK: gl.constexpr):
+    at = gl.program_id(0) * BLOCK + gl.arange(0, BLOCK, gl.BlockedLayout([1], [32], [4], [0]))
+    gl.store(z + at, gl.load(x + at, mask=at < n) + gl.load(y + at, mask=at < n), mask=at < n)
+
+
+def kernel(x, y):
+    z = torch.empty_like(x)
+    _add[(triton.cdiv(x.numel(), 1024),)](x, y, z, x.numel(), BLOCK=1024)
+    return z
+
+
+def reference"""
+LACKING = {
+    "inline assembly": (SUM_X, 'tl.inline_asm_elementwise("mov.b32 $0, $1;", "=f,f", [X], tl.float32, True, 1) +'),
+    "libdevice": (SUM_X, "tl.extra.libdevice.abs(X) +"),
+    "a Gluon kernel": ("\ndef reference", GLUON),
+}
+
+
+@pytest.mark.parametrize("what", LACKING)
+def test_what_the_interpreter_lacks_is_no_fault_of_the_candidate(what: str, addition: Judge) -> None:
+    old, new = LACKING[what]
+    found = judged(addition, old, new.replace("X", SUM_X.removesuffix(" +")))
+    assert found.verdict == Verdict.BUILT, found.reason
+    assert "not supported in interpreter mode" in found.reason
+
+
 def test_a_candidate_that_ends_its_process_is_crashed_and_the_next_is_judged(addition: Judge) -> None:
     found = judged(addition, LAUNCH, "    import os\n\n    os._exit(7)\n")
     assert found.verdict == Verdict.CRASHED
@@ -152,7 +227,7 @@ def interpret_for(folder: Path, source: str, seconds: float) -> Ran:
     _, candidate = boxed.place(folder, target.read(ADD), source)
     (folder / "in").mkdir()
     given = tensors.save({"x": torch.ones(64), "y": torch.ones(64)}, folder / "in", "0")
-    request = {"candidate": candidate, "cases": {"even": given}, "configs": 1, "device": "h200"}
+    request = {"candidate": candidate, "cases": {"even": given}, "configs": {"even": 1}, "device": "h200"}
     (folder / "request.json").write_text(json.dumps(request))
     return box.choose().run("pgo_agent.sandbox.interpreter", folder, seconds, env={"TRITON_INTERPRET": "1"})
 

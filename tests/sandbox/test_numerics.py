@@ -272,3 +272,19 @@ def test_compare_gives_the_largest_and_the_mean_difference(rows: list[tuple[floa
     differences = [abs(x - y) for x, y in rows]
     assert (found.worst, found.misplaced) == (max(differences), 0)
     assert found.mean == pytest.approx(math.fsum(differences) / len(rows), rel=1e-12)
+
+
+def test_strained_inputs_are_the_same_times_a_factor_and_shared_storage_is_multiplied_once() -> None:
+    def inputs(case: dict[str, int], generator: torch.Generator) -> dict[str, object]:
+        packed = torch.randn(3, case["n"], generator=generator)
+        return {"q": packed[0], "k": packed[1:, 1:], "list": [packed[2]], "count": torch.arange(3), "scale": 0.5}
+
+    plain, strained = (numerics.make_inputs(target(wave, inputs), {"n": 5}, 7, CPU, f) for f in (1.0, 8.0))
+    assert torch.equal(strained["q"], 8 * plain["q"]) and torch.equal(strained["k"], 8 * plain["k"])
+    assert torch.equal(strained["list"][0], 8 * plain["list"][0])
+    assert torch.equal(strained["count"], plain["count"]) and strained["scale"] == 0.5
+
+
+def test_looser_ratios_are_a_targets_own_or_ours_multiplied() -> None:
+    assert numerics.looser(None, 8.0) == {"max_ratio": 16.0, "mean_ratio": 12.0}
+    assert numerics.looser({"max_ratio": 3.0}, 1.0) == {"max_ratio": 3.0, "mean_ratio": 1.5}

@@ -1,0 +1,168 @@
+"""Reads the corpora of the gate: one file an entry, told as a whole kernel part or as an edit of a target's.
+
+An entry opens with comments `# key: value`:
+  does     one line: what it does, for cheats also why it might pay
+  target   a file of corpus/targets/, or a shipped kernel with what that folder puts in place of its cases
+  stage    of a bad one: what may refuse it: read, build, screen, inspect, deadlock, race, time, or results, which the
+           interpreter compares without a GPU and smoke, numerics and confirm with one
+  needs    gpu: nothing without one can tell that it is bad
+  results  right: its results are what they should be, and it must not be called faster
+  ideas    of a cheat: the numbers of the ideas that it tries, as in the table of impossible.toml
+  vary     NAME: a | b | c: one entry for each, with NAME replaced in the text (the line may be repeated)
+`NAME.py` holds a kernel part, `NAME.edit` SEARCH/REPLACE edits of the target's, `NAME.ttgir` one kernel's TTGIR as
+`check` takes it (its comments begin with //, those of the head first). Nothing here is ever imported. An entry that
+does not fit its target any more raises BrokenCorpus: it must not pass for a refused one.
+"""
+
+import itertools
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pgo_agent.agent import check, session
+from pgo_agent.agent.parts import blocks
+from pgo_agent.agent.replies import parse
+from pgo_agent.sandbox import target
+from pgo_agent.sandbox.errors import Fault
+from pgo_agent.sandbox.target import Target
+
+CORPUS = Path(__file__).parent / "corpus"
+GROUPS = ("cheats", "wrong", "races", "honest")
+STAGES = ("read", "build", "screen", "inspect", "deadlock", "race", "results", "time")
+LONGEST = 24  # characters of varied values that make a name
+_KEYS = {"does", "target", "stage", "needs", "results", "ideas"}
+_SUFFIXES = (".py", ".edit", ".ttgir")
+_HEADER = re.compile(r"(?:#|//) (\w+|vary \w+): (.+)")
+
+
+class BrokenCorpus(Fault):
+    """A file of the corpus that says nothing clear, or does not fit its target any more."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One candidate of the corpora, and what must become of it."""
+
+    name: str  # group/file, and [varied values]
+    does: str
+    target: str
+    text: str  # a kernel part, edits, or TTGIR
+    suffix: str  # .py, .edit or .ttgir, which says what the text is
+    stages: tuple[str, ...]  # of a bad one: which may refuse it; empty: it is honest
+    gpu: bool  # nothing without a GPU can decide it
+    right: bool  # its results are right: it must not be called faster
+    ideas: tuple[int, ...]
+
+    @property
+    def group(self) -> str:
+        return self.name.split("/")[0]
+
+    @property
+    def honest(self) -> bool:
+        return self.group == "honest"
+
+
+# entries --------------------------------------------------------------------------------------------------------------
+
+
+def load(corpus: Path = CORPUS) -> list[Entry]:
+    """All entries, group by group. Raises BrokenCorpus."""
+    files = [f for g in GROUPS for f in sorted((corpus / g).iterdir()) if f.suffix in _SUFFIXES]
+    found = [e for f in files for e in _read(f)]
+    names = [e.name for e in found]
+    if len(set(names)) < len(names):
+        raise BrokenCorpus(f"two entries of one name: {', '.join(sorted({n for n in names if names.count(n) > 1}))}")
+    return found
+
+
+def _read(file: Path) -> Iterator[Entry]:
+    where = f"{file.parent.name}/{file.stem}"
+    head, text = _cut(file.read_text(), file.suffix == ".ttgir")
+    fields = {k: v for k, v in head if not k.startswith("vary ")}
+    vary = [(k.removeprefix("vary "), v) for k, v in head if k.startswith("vary ")]
+    if fields.keys() - _KEYS or not {"does", "target"} <= fields.keys() or text.startswith("#"):
+        raise BrokenCorpus(f"{where}: its head must have `does` and `target`, and nothing but {', '.join(_KEYS)}, vary")
+    stages = tuple(s.strip() for s in fields.get("stage", "").split(",") if s.strip())
+    if bool(stages) == (file.parent.name == "honest") or set(stages) - set(STAGES):
+        raise BrokenCorpus(f"{where}: a bad entry names stages among {', '.join(STAGES)}, an honest one none")
+    choices = list(itertools.product(*(v.split(" | ") for _, v in vary)))
+    short = max(len(", ".join(c)) for c in choices) <= LONGEST
+    for number, values in enumerate(choices, 1):
+        said = ", ".join(values) if short else str(number)
+        yield Entry(
+            f"{where}[{said}]" if said else where,
+            fields["does"],
+            fields["target"],
+            _varied(where, text, {n: v.strip() for (n, _), v in zip(vary, values, strict=True)}),
+            file.suffix,
+            stages,
+            fields.get("needs") == "gpu",
+            fields.get("results") == "right",
+            tuple(int(n) for n in fields.get("ideas", "").split(",") if n.strip()),
+        )
+
+
+def _cut(text: str, ttgir: bool) -> tuple[list[tuple[str, str]], str]:
+    """Head and text. TTGIR may go on with comments of its own kind."""
+    lines = text.split("\n")
+    found = itertools.takewhile(lambda m: m is not None, map(_HEADER.fullmatch, lines))
+    head = [m for m in found if m and not (ttgir and m[1] in ("replaces", "at"))]
+    return [(m[1], m[2].strip()) for m in head], "\n".join(lines[len(head) :])
+
+
+def _varied(where: str, text: str, values: Mapping[str, str]) -> str:
+    for name, value in values.items():
+        text, times = re.subn(rf"\b{name}\b", lambda _, v=value: v, text)  # type: ignore[misc]
+        if not times:
+            raise BrokenCorpus(f"{where}: nothing in it is called {name}")
+    return text
+
+
+# targets and candidates -----------------------------------------------------------------------------------------------
+
+
+def place(name: str, folder: Path, corpus: Path = CORPUS) -> Target:
+    """The target of that name, written into `folder`. Raises BrokenCorpus when there is none."""
+    file = corpus / "targets" / f"{name}.py"
+    if not file.is_file():
+        raise BrokenCorpus(f"no target is called {name}")
+    text = file.read_text()
+    path = folder / f"{name}.py"
+    path.write_text(text if "def kernel" in text else _with(session.locate(Path(name)), text))
+    return target.read(path)
+
+
+def _with(shipped: Path, instead: str) -> str:
+    """A shipped kernel's text, with other statements for the names that `instead` defines."""
+    new = {n: b.text for b in blocks(instead) for n in b.names if not b.imports}
+    old = blocks(shipped.read_text())
+    missing = new.keys() - {n for b in old for n in b.names}
+    if missing:
+        raise BrokenCorpus(f"{shipped} does not define {', '.join(sorted(missing))} any more")
+    return "".join("\n\n" + new[n].strip("\n") + "\n" if (n := _only(b.names)) in new else b.text for b in old)
+
+
+def _only(names: frozenset[str]) -> str:
+    return next(iter(names)) if len(names) == 1 else ""
+
+
+def given(entry: Entry, of: Target, folder: Path) -> dict[str, str]:
+    """The candidate as a run's settings keep it, read as `pgo-agent check` reads a file.
+
+    Raises BrokenCorpus when an edit does not fit, and UsageFault when the kernel part says something of the contract.
+    """
+    if entry.suffix != ".edit":
+        file = folder / f"given{entry.suffix}"
+        file.write_text(entry.text)
+        return check.read(file, of) | {"from": entry.name}
+    found = parse(entry.text, of.source)
+    if found.errors or len(found.sources) != 1:
+        raise BrokenCorpus(f"{entry.name} does not fit {entry.target} any more: {'; '.join(found.errors)}")
+    return {"from": entry.name, "kind": "source", "source": found.sources[0]}
+
+
+def impossible(corpus: Path = CORPUS) -> list[dict[str, object]]:
+    """The ideas that cannot even be tried: number, idea, why, and the tests that show it."""
+    return list(tomllib.loads((corpus / "impossible.toml").read_text())["impossible"])

@@ -1,0 +1,173 @@
+"""`pgo-agent eval gate`: puts the corpora through the gate, and says who was refused, where, and in how many seconds.
+
+Each target's entries are one run with all of them as given candidates: the very path of `pgo-agent check`, in the
+sandbox or not at all, on the GPU where there is one and in Triton's interpreter where there is none. What only a GPU
+can tell is never counted as refused without one. Relies on `entries.py`; `gate_report.py` counts and prints.
+"""
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pgo_agent.agent import session
+from pgo_agent.agent.errors import FAULTY
+from pgo_agent.agent.session import Wishes
+from pgo_agent.agent.steps import candidate_id
+from pgo_agent.agent.store import Candidate, Store
+from pgo_agent.evals import entries as corpora
+from pgo_agent.evals.entries import CORPUS, BrokenCorpus, Entry
+from pgo_agent.sandbox import box
+from pgo_agent.sandbox.errors import UsageFault
+from pgo_agent.sandbox.gate.verdict import Verdict
+from pgo_agent.sandbox.judge.pool import visible_gpu
+
+Say = Callable[[str], None]
+MINUTES = 600.0  # of one target's run
+INTERPRETING = 60.0  # s for an entry in the interpreter: the small cases take one or two, and a hang all of it
+_FAMILY = dict.fromkeys(("interpreter", "smoke", "numerics", "confirm"), "results")
+_SLOWER = {Verdict.SLOWER, Verdict.NO_CHANGE}
+_OPEN = {Verdict.UNDECIDED, Verdict.BUILT}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the gate said of an entry."""
+
+    entry: Entry
+    verdict: Verdict
+    stage: str  # as the gate names it
+    reason: str
+    seconds: dict[str, float]  # trace, compile, judge: wall clock
+    measured: bool  # a GPU judged it
+
+    @property
+    def standing(self) -> str:
+        """refused, admitted, or undecided: nothing here could tell."""
+        if self.verdict in FAULTY or (self.entry.right and self.measured and self.verdict in _SLOWER):
+            return "refused"
+        if self.verdict in _OPEN or (self.entry.gpu and not self.measured):
+            return "undecided"
+        return "admitted"
+
+    @property
+    def surprise(self) -> str:
+        """Why this is not what the entry says; empty when it is."""
+        e, family = self.entry, _FAMILY.get(self.stage, self.stage)
+        if e.honest:
+            return f"honest, and refused: {self.reason}" if self.standing == "refused" else ""
+        if self.standing == "admitted":
+            return f"bad, and admitted as {self.verdict}"
+        if self.standing == "undecided":
+            return "" if e.gpu and not self.measured else f"should be refused here, and is {self.verdict}"
+        if e.gpu and not self.measured:
+            return f"is said to need a GPU, and was refused at {self.stage}: {self.reason}"
+        if family not in e.stages and not self.right_and_slow:
+            return f"refused at {self.stage}, not at {' or '.join(e.stages)}: {self.reason}"
+        return ""
+
+    @property
+    def right_and_slow(self) -> bool:
+        return self.entry.right and self.verdict in _SLOWER
+
+
+def run(chosen: Sequence[Entry], wishes: Wishes, say: Say, corpus: Path = CORPUS) -> tuple[list[Outcome], float]:
+    """Judges the entries; gives what became of them, in their order, and the seconds it took.
+
+    Raises BrokenCorpus when an entry fits its target no longer, and the faults of a run: EnvironmentFault when no
+    sandbox works, for the corpora are nobody's own code.
+    """
+    box.choose(wishes.sandbox, wishes.python).admit(foreign=True)
+    started = time.monotonic()
+    names = sorted({e.target for e in chosen})
+    own = {n: [e for e in chosen if e.target == n] for n in names}
+    with tempfile.TemporaryDirectory(prefix="pgo-gate-") as place:
+
+        def one(name: str) -> list[Outcome]:
+            folder = Path(place) / name
+            folder.mkdir()
+            return _target(name, own[name], wishes, folder, corpus, say)
+
+        with ThreadPoolExecutor(1 if _on_gpu(wishes) else len(os.sched_getaffinity(0))) as pool:
+            found = {o.entry.name: o for outcomes in pool.map(one, names) for o in outcomes}
+    return [found[e.name] for e in chosen], time.monotonic() - started
+
+
+def _on_gpu(wishes: Wishes) -> bool:
+    return wishes.judge != "cpu" and visible_gpu() is not None
+
+
+def _target(name: str, chosen: Sequence[Entry], wishes: Wishes, folder: Path, corpus: Path, say: Say) -> list[Outcome]:
+    """The entries of one target, as one run."""
+    subject = corpora.place(name, folder, corpus)
+    by_id: dict[str, Entry] = {}
+    given: list[dict[str, str]] = []
+    outcomes = []
+    for entry in chosen:
+        try:
+            given.append(corpora.given(entry, subject, folder))
+        except UsageFault as e:
+            outcomes.append(Outcome(entry, Verdict.REJECTED, "read", e.message, {}, False))
+            continue
+        other = by_id.setdefault(candidate_id(given[-1]["source"]), entry)
+        if other is not entry:
+            raise BrokenCorpus(f"{entry.name} and {other.name} are the same candidate")
+    count = len(given)
+    if not count:
+        return outcomes
+    with closing(Store(folder / "workspace")) as store:
+        measured: list[bool] = []
+        session.start(
+            subject.path,
+            replace(
+                wishes, given=tuple(given), candidates=count, width=count, minutes=MINUTES, interpreting=INTERPRETING
+            ),
+            store,
+            _feed(name, count, measured, say),
+        )
+        for c in store.candidates(store.run("last").id):
+            outcomes.append(_outcome(by_id[c.id], c, measured[0]))
+    return outcomes
+
+
+def _feed(name: str, count: int, measured: list[bool], say: Say) -> Callable[[dict[str, Any]], None]:
+    done = 0
+
+    def heard(event: dict[str, Any]) -> None:
+        nonlocal done
+        if event["type"] == "run.started":
+            measured.append(bool(event["gpu"]))
+        elif event["type"] == "candidate.verdict":
+            done += 1
+            if done % 10 == 0 or done == count:
+                say(f"{name}: {done} of {count}")
+
+    return heard
+
+
+def _outcome(entry: Entry, c: Candidate, measured: bool) -> Outcome:
+    if c.verdict is None:
+        raise BrokenCorpus(f"{entry.name} has no verdict: its run ended before it was judged")
+    seconds = {**(c.built or {}).get("seconds", {}), "judge": c.seconds or 0.0}
+    return Outcome(entry, Verdict(c.verdict), c.stage or "", c.reason or "", seconds, measured)
+
+
+def main(pattern: str | None, wishes: Wishes, as_json: bool) -> int:
+    """Runs the corpora, or what the pattern names, and prints the outcome; gives the exit code."""
+    from pgo_agent.evals import gate_report
+
+    found = [e for e in corpora.load() if pattern is None or pattern in e.name]
+    if not found:
+        raise UsageFault(f"no entry of the corpora is called {pattern}", "give a part of a name, such as cheats/")
+    outcomes, seconds = run(found, wishes, lambda text: print(text, file=sys.stderr, flush=True))
+    if as_json:
+        gate_report.as_json(outcomes, seconds)
+    else:
+        gate_report.show(outcomes, seconds)
+    return gate_report.code(outcomes)

@@ -1,0 +1,138 @@
+"""The corpora as texts: each entry says what it is, fits its target, and is a candidate of its own. Nothing is run."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+from pgo_agent.evals import entries
+from pgo_agent.evals.entries import BrokenCorpus, Entry
+from pgo_agent.sandbox.errors import UsageFault
+
+from tests.conftest import ROOT
+
+IDEAS = range(1, 49)  # numbers of the table of known reward hacks
+CORPUS = entries.load()
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    """A corpus with the real targets and nothing else."""
+    for group in entries.GROUPS:
+        (tmp_path / group).mkdir()
+    (tmp_path / "targets").symlink_to(entries.CORPUS / "targets")
+    return tmp_path
+
+
+def one(corpus: Path, text: str, group: str = "wrong", suffix: str = ".edit") -> Entry:
+    (corpus / group / f"it{suffix}").write_text(text)
+    (found,) = entries.load(corpus)
+    return found
+
+
+HEAD = "# does: errs\n# target: rms_norm\n# stage: results\n"
+
+
+def edit(old: str, new: str) -> str:
+    return f"<<<<<<< SEARCH\n{old}\n=======\n{new}\n>>>>>>> REPLACE\n"
+
+
+# the shipped corpora --------------------------------------------------------------------------------------------------
+
+
+def test_every_entry_fits_its_target_and_no_two_are_the_same_candidate(tmp_path: Path) -> None:
+    targets = {n: entries.place(n, tmp_path) for n in {e.target for e in CORPUS}}
+    seen: dict[str, str] = {t.source: n for n, t in targets.items()}
+    for e in CORPUS:
+        if e.stages == ("read",):
+            with pytest.raises(UsageFault):
+                entries.given(e, targets[e.target], tmp_path)
+            continue
+        source = entries.given(e, targets[e.target], tmp_path)["source"]
+        assert source not in seen, f"{e.name} is {seen[source]}"
+        seen[source] = e.name
+
+
+def test_there_are_at_least_as_many_honest_entries_as_bad_ones() -> None:
+    assert 2 * sum(e.honest for e in CORPUS) >= len(CORPUS)
+
+
+def test_every_known_cheat_is_tried_or_said_to_be_impossible() -> None:
+    tried = {i for e in CORPUS for i in e.ideas}
+    listed = {i for row in entries.impossible() for i in row["ideas"]}
+    assert tried | listed == set(IDEAS)
+
+
+@pytest.mark.parametrize("row", entries.impossible(), ids=lambda row: str(row["ideas"]))
+def test_what_is_impossible_names_tests_that_there_are(row: dict[str, list[str]]) -> None:
+    assert row["idea"] and row["why"] and row["shown_by"]
+    for node in row["shown_by"]:
+        file, name = node.split("::")
+        defined = {n.name for n in ast.walk(ast.parse((ROOT / file).read_text())) if isinstance(n, ast.FunctionDef)}
+        assert name in defined, node
+
+
+def test_every_file_of_a_group_is_an_entry() -> None:
+    files = {f"{g}/{f.stem}" for g in entries.GROUPS for f in (entries.CORPUS / g).iterdir() if f.is_file()}
+    assert files == {re.sub(r"\[.*", "", e.name) for e in CORPUS}
+
+
+# how they are read ----------------------------------------------------------------------------------------------------
+
+
+def test_an_edit_that_no_longer_fits_is_no_refusal_but_an_error(corpus: Path, tmp_path: Path) -> None:
+    entry = one(corpus, HEAD + edit("    y = nothing of the kind", "    y = x"))
+    with pytest.raises(BrokenCorpus, match="wrong/it does not fit rms_norm any more: the SEARCH text of edit 1"):
+        entries.given(entry, entries.place("rms_norm", tmp_path), tmp_path)
+
+
+def test_an_edit_that_changes_nothing_is_an_error(corpus: Path, tmp_path: Path) -> None:
+    entry = one(corpus, HEAD + edit("    return y", "    return  y"))
+    with pytest.raises(BrokenCorpus, match="changes nothing"):
+        entries.given(entry, entries.place("rms_norm", tmp_path), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("head", "group"),
+    [
+        ("# target: rms_norm\n# stage: results\n", "wrong"),
+        ("# does: errs\n# stage: results\n", "wrong"),
+        ("# does: errs\n# target: rms_norm\n", "wrong"),
+        ("# does: errs\n# target: rms_norm\n# stage: somewhere\n", "wrong"),
+        ("# does: right\n# target: rms_norm\n# stage: results\n", "honest"),
+        (HEAD + "# colour: red\n", "wrong"),
+        (HEAD + "# a remark\n", "wrong"),
+        (HEAD + "# vary NOWHERE: 1 | 2\n", "wrong"),
+    ],
+)
+def test_a_head_that_says_nothing_clear_is_an_error(corpus: Path, head: str, group: str) -> None:
+    with pytest.raises(BrokenCorpus, match=f"{group}/it"):
+        one(corpus, head + edit("    return y", "    return x"), group)
+
+
+def test_varied_values_are_entries_of_their_own(corpus: Path) -> None:
+    (corpus / "wrong" / "it.edit").write_text(
+        HEAD + "# vary ANSWER: x | w\n" + edit("    return y", "    return ANSWER")
+    )
+    found = entries.load(corpus)
+    assert [e.name for e in found] == ["wrong/it[x]", "wrong/it[w]"]
+    assert ["return x" in e.text for e in found] == [True, False]
+
+
+def test_ttgir_is_an_entry_whose_own_comments_stay(corpus: Path) -> None:
+    text = HEAD.replace("#", "//") + "// replaces: _rms_norm\nmodule {}\n"
+    entry = one(corpus, text, "races", ".ttgir")
+    assert (entry.stages, entry.text) == (("results",), "// replaces: _rms_norm\nmodule {}\n")
+
+
+def test_a_shipped_kernel_takes_the_corpus_cases_and_keeps_the_rest(tmp_path: Path) -> None:
+    found = entries.place("gemm", tmp_path)
+    shipped = (ROOT / "kernels" / "gemm.py").read_text()
+    kept = shipped[shipped.index("@triton.autotune") : shipped.index("def reference")]
+    assert kept.split("# ---")[0] in found.source and found.source.count("CONFIGS = [") == 1
+    assert '"8k"' not in found.source and "M=2048" in found.source
+
+
+def test_a_target_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(BrokenCorpus, match="no target is called nothing"):
+        entries.place("nothing", tmp_path)
