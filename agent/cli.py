@@ -74,12 +74,18 @@ def optimize(
 def check(
     candidate: Annotated[
         Path,
-        typer.Argument(help="The file to judge: a copy of the target with another kernel part, or that part alone."),
+        typer.Argument(help="What to judge: a copy of the target with another kernel part, that part, or a .ttgir."),
     ],
     of: Annotated[
         Path,
         typer.Option("--target", help="What it is a candidate for: a target file, or a kernel that ships: fa_fwd."),
     ],
+    second_assembler: Annotated[
+        bool,
+        typer.Option(
+            "--second-assembler", help="Its results by another ptxas, too (GPU; pip install nvidia-cuda-nvcc)."
+        ),
+    ] = False,
     device: DeviceOption = None,
     minutes: MinutesOption = 20.0,
     judge: JudgeOption = "auto",
@@ -96,7 +102,9 @@ def check(
     from pgo_agent.agent import check as checking
     from pgo_agent.agent.session import Wishes
 
-    wishes = Wishes(device, 1, 1, minutes, 1, sandbox, judge, tuple(case or ()), python)
+    wishes = Wishes(
+        device, 1, 1, minutes, 1, sandbox, judge, tuple(case or ()), python, second_assembler=second_assembler
+    )
     _run(json_lines, store, True, lambda opened, emit: checking.start(candidate, of, wishes, opened, emit))
 
 

@@ -23,7 +23,7 @@ _MEANING = {  # of a given file
     "built": "compiles, and nothing here could check its results",
     "undecided": "could not be decided",
     "wrong": "gives wrong results",
-    "race": "gives other results from run to run",
+    "race": "can give other results from run to run",
     "deadlock": "waits for what never comes",
     "timeout": "does not end in time",
     "crashed": "crashes",

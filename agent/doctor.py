@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass
 
 from pgo_agent.agent.errors import Exit
 from pgo_agent.sandbox import box, devices
+from pgo_agent.sandbox.compiler import assembler
+from pgo_agent.sandbox.errors import BadBundle
 from pgo_agent.sandbox.judge.pool import visible_gpu
 from rich.console import Console
 from rich.markup import escape
@@ -24,7 +26,7 @@ class Finding:
 
 def examine(as_json: bool) -> Exit:
     """Prints the findings. ENVIRONMENT when something that everything needs is missing."""
-    findings = [*_versions(), *_sandboxes(), _gpu(), _disk()]
+    findings = [*_versions(), *_sandboxes(), _gpu(), _assembler(), _disk()]
     if as_json:
         print(json.dumps([asdict(f) for f in findings]))
     else:
@@ -70,6 +72,14 @@ def _gpu() -> Finding:
         return Finding("gpu", False, f"nvidia-smi does not answer: {e}")
     known = devices.named(text.split(",")[0].strip())
     return Finding("gpu", known is not None, text if known else f"{text}: not in the device table; use --judge cpu")
+
+
+def _assembler() -> Finding:
+    try:
+        return Finding("assembler", True, f"a second ptxas for `check --second-assembler`: {assembler.second()}")
+    except BadBundle:
+        wanted = "`check --second-assembler` needs one: pip install 'pgo-agent[assembler]'"
+        return Finding("assembler", False, wanted)
 
 
 def _disk() -> Finding:

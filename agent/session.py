@@ -42,6 +42,7 @@ class Wishes:
     python: str = sys.executable  # runs tracer, compiler and judge
     model: str | None = None  # name of a language model that proposes, too
     given: tuple[Mapping[str, str], ...] = ()  # candidates to judge, and no others: see check.py
+    second_assembler: bool = False  # try the results of another ptxas, too, on a GPU
     interpreting: float | None = None  # deadline of Triton's interpreter for a candidate, s; None: the judge's own
 
 

@@ -183,7 +183,8 @@ def _errors(out: Console, evidence: dict[str, Any]) -> None:
         for i, e, (most, mean), check in _compared(body):
             cells = (f"{e['max']:.3g}", f"{most:.3g}", f"{e['mean']:.3g}", f"{mean:.3g}")
             found = (bool(check["problem"]), e["max"] / max(most, 1e-300), cells)
-            worst[check["case"], i] = max(worst.get((check["case"], i), found), found)
+            name = f"{check['case']} with {check['strain']}" if check.get("strain") else check["case"]
+            worst[name, i] = max(worst.get((name, i), found), found)
         for (case, i), (wrong, _, cells) in worst.items():
             table.add_row(stage, case, str(i), *cells, style="red" if wrong else None)
     if table.row_count:

@@ -9,17 +9,13 @@ from dataclasses import asdict, replace
 from itertools import islice
 from typing import Any
 
-from pgo_agent.agent import asking, beam, check, incumbent, ir, moves, ranking, screening
+from pgo_agent.agent import asking, beam, check, incumbent, ir, judging, moves, ranking, screening
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.store import Candidate
 from pgo_agent.sandbox import target as contract
 from pgo_agent.sandbox.build import Built
 from pgo_agent.sandbox.gate.evidence import Evidence
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
-from pgo_agent.sandbox.judge.pool import on_shelf
-
-_FINE = {Verdict.CHECKED, Verdict.BUILT, Verdict.SLOWER}
-
 
 # propose --------------------------------------------------------------------------------------------------------------
 
@@ -114,68 +110,10 @@ def judge(ctx: Context, generation: int) -> None:
         if ctx.out_of_time():
             return
         started = time.monotonic()
-        judged, speedup = _on_gpu(ctx, candidate) if ctx.gpu else (_in_interpreter(ctx, candidate), None)
+        judged, speedup = (judging.on_gpu if ctx.gpu else judging.in_interpreter)(ctx, candidate)
         if candidate.author == check.AUTHOR:
-            judged = _told_apart(ctx, candidate, judged)
+            judged = judging.told_apart(ctx, candidate, judged)
         settle(ctx, candidate, judged, speedup, time.monotonic() - started)
-
-
-def _in_interpreter(ctx: Context, candidate: Candidate) -> Judged:
-    if candidate.kind == "ttgir":
-        return Judged(Verdict.BUILT, "interpreter", "it compiles; Triton's interpreter does not run TTGIR")
-    foreign, seconds = candidate.author != beam.AUTHOR, ctx.settings.get("interpreting")
-    return ctx.cpu.verdict("check", source=candidate.source, foreign=foreign, seconds=seconds)
-
-
-def _on_gpu(ctx: Context, candidate: Candidate) -> tuple[Judged, float | None]:
-    gpu, base = ctx.gpu, ctx.baseline()
-    if gpu is None or candidate.built is None:
-        raise RuntimeError("nothing to judge with")
-    bundle = {"bundle": on_shelf(ctx.store.shelf, candidate.built["bundle"])}
-    fields: dict[str, Any] = {
-        "incumbent": incumbent.side(ctx, incumbent.name(ctx)),
-        "shipped": incumbent.side(ctx, incumbent.SHIPPED),
-        "tuned": incumbent.side(ctx, "tuned"),
-        "public": base["cases"],
-        "held_out": base["held_out"],
-        "weights": base["weights"],
-    }
-    first = gpu.verdict("judge", candidate=bundle, **fields)
-    hasty = first.verdict == Verdict.SLOWER and first.stage == "quick"  # before its results were looked at in full
-    if first.verdict != Verdict.ACCEPTED and not (hasty and candidate.author == check.AUTHOR):
-        return first, _speedup(first)
-    gpu.fresh()  # confirmed by a process that never saw the first run
-    again = {c: bundle | {"choice": label} for c, label in first.evidence["choices"].items()}
-    confirmed = gpu.verdict("confirm", candidate=again, **fields)
-    if hasty:
-        verdict = Verdict.SLOWER if confirmed.verdict == Verdict.ACCEPTED else confirmed.verdict
-        evidence = {**first.evidence, **confirmed.evidence}
-        return Judged(verdict, confirmed.stage, confirmed.reason, evidence), _speedup(confirmed)
-    if confirmed.verdict != Verdict.ACCEPTED:
-        return Judged(
-            confirmed.verdict,
-            "confirm",
-            f"not confirmed: {confirmed.reason}",
-            {**first.evidence, "again": confirmed.evidence},
-        ), None
-    return Judged(
-        Verdict.ACCEPTED, "confirm", confirmed.reason, {**first.evidence, "again": confirmed.evidence}
-    ), _speedup(confirmed)
-
-
-def _told_apart(ctx: Context, candidate: Candidate, judged: Judged) -> Judged:
-    """Says of a given candidate with nothing wrong when it is no other kernel than the target."""
-    known = screening.known_code(ctx, candidate.built or {})
-    if candidate.kind != "ttgir" and check.same(candidate.source, ctx.target.source):
-        known = Judged(Verdict.NO_CHANGE, "", "it holds the same statements as the target")
-    if known is None or known.verdict != Verdict.NO_CHANGE or judged.verdict not in _FINE:
-        return judged
-    return Judged(Verdict.NO_CHANGE, judged.stage, f"{known.reason}; {judged.reason}", judged.evidence)
-
-
-def _speedup(judged: Judged) -> float | None:
-    found = judged.evidence.get("speedup")
-    return float(found[1]) if found else None
 
 
 def settle(ctx: Context, candidate: Candidate, judged: Judged, speedup: float | None, seconds: float) -> None:

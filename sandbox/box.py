@@ -2,11 +2,14 @@
 
 What is covered, with bubblewrap (preferred) / with Landlock (where namespaces are forbidden):
   the file system is read-only but for the folder, and shows only the interpreter and its libraries  yes / reads: same
-  network                                                      none at all / TCP refused; UDP and UNIX sockets are not
+  network, sockets of any kind                                 none at all / none at all
   other processes cannot be seen or signalled                  yes / seen, but neither read nor (Linux 6.12) signalled
-  files outside keep content and mode                          yes / content; the mode of the user's own files is not
+  files outside keep content, mode and times                   yes / yes; whether one exists can be found out
+  keys of the session, namespaces, io_uring (`seccomp.py`)     yes / yes
   huge files, core dumps, more than 4096 processes             yes / yes
-  whatever it started ends with it                             yes / its process group does
+  a disk that fills up                                         yes / yes: the process is ended before
+  more memory than half the machine's                          yes / yes, for one process; of several, these go first
+  whatever it started ends with it                             yes / yes (before Linux 6.12 it can prevent that)
 What is not covered: bugs of the Linux kernel, and side channels. Nothing in here ever holds a GPU.
 
 As root, bubblewrap sets up the mounts and `setpriv` then drops to uid 65534: limits on processes ignore root.
@@ -26,21 +29,26 @@ from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 
-from pgo_agent.sandbox import mounts
-from pgo_agent.sandbox.bundle.shelf import room
+from pgo_agent.sandbox import mounts, seccomp
+from pgo_agent.sandbox.bundle.shelf import cannot_write, remove, room
 from pgo_agent.sandbox.errors import EnvironmentFault, Killed, UsageFault
 
 KINDS = ("bubblewrap", "landlock", "none")
 ATTEMPTS = 3  # for a process that was killed from outside
 _libc = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
+POLL_SECONDS = 0.1  # a disk takes some 0.2 GB in that time
+LEAST_FREE = 1 << 30  # bytes that a boxed process must leave on the disk; half of what was free, where that is less
+GRACE_SECONDS = 12.0  # for `landlock.py` to end what it keeps
+SETTLE_SECONDS = 3.0  # for the kernel to give back the space of files that nobody has open any more
 OUTPUT_LIMIT = 1 << 20  # bytes of what a boxed process prints that are kept
-_LIMITS = {
+LIMITS = {
     resource.RLIMIT_CORE: 0,
     resource.RLIMIT_FSIZE: 1 << 30,
     resource.RLIMIT_NPROC: 4096,
     resource.RLIMIT_NOFILE: 4096,
     resource.RLIMIT_AS: 48 << 30,
+    resource.RLIMIT_DATA: max(4 << 30, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2),
     resource.RLIMIT_CPU: 1800,  # ends even a process that nobody waits for any more
 }
 
@@ -51,11 +59,12 @@ class Ran:
     output: str  # stdout and stderr together, the last OUTPUT_LIMIT bytes
     timed_out: bool  # ended at its deadline
     seconds: float  # wall clock
+    filled: bool = False  # ended because it filled the disk
 
     @property
     def killed(self) -> bool:
         """Whether somebody else's SIGKILL ended it (bubblewrap passes that on as 137)."""
-        return not self.timed_out and self.code in (-signal.SIGKILL, 128 + signal.SIGKILL)
+        return not self.timed_out and not self.filled and self.code in (-signal.SIGKILL, 128 + signal.SIGKILL)
 
 
 @dataclass(frozen=True)
@@ -80,17 +89,22 @@ class Box:
     def run(
         self, module: str, folder: Path, seconds: float, args: Sequence[str] = (), env: Mapping[str, str] | None = None
     ) -> Ran:
-        """Runs `python -m MODULE FOLDER ARGS` with FOLDER as its only writable place."""
+        """Runs `python -m MODULE FOLDER ARGS` with FOLDER as its only writable place.
+
+        Raises EnvironmentFault when the disk filled up meanwhile, and what the process wrote is not why.
+        """
         folder = folder.resolve()
         _hand_over(folder)
         inside = Path("/box") if self.kind == "bubblewrap" else folder
         command = [self.python, "-B", "-m", module, str(inside), *args]
-        with _log(folder) as log:
-            return _run(self._wrapped(command, folder), self._environment(inside, env or {}), log, seconds)
+        with _log(folder) as log, _filter(self.kind) as filters:
+            wrapped = self._wrapped(command, folder, *filters)
+            ends_by = signal.SIGTERM if self.kind == "landlock" else signal.SIGKILL
+            return _run(wrapped, self._environment(inside, env or {}), folder, log, seconds, filters, ends_by)
 
-    def _wrapped(self, command: list[str], folder: Path) -> list[str]:
+    def _wrapped(self, command: list[str], folder: Path, *filters: int) -> list[str]:
         if self.kind == "bubblewrap":
-            return [*mounts.bubblewrap(self.python, folder), *command]
+            return [*mounts.bubblewrap(self.python, folder, *filters), *command]
         if self.kind == "landlock":
             readable = [str(p) for p in (*mounts.readable(self.python), mounts.PACKAGE, mounts.import_root())]
             return [self.python, "-m", "pgo_agent.sandbox.landlock", str(folder), *readable, "--", *command]
@@ -161,8 +175,16 @@ def killed(what: str) -> Killed:
 # how a process is started and ended -----------------------------------------------------------------------------------
 
 
-def _run(command: list[str], env: Mapping[str, str], log: int, seconds: float) -> Ran:
-    started = time.monotonic()
+def _run(
+    command: list[str],
+    env: Mapping[str, str],
+    folder: Path,
+    log: int,
+    seconds: float,
+    inherited: Sequence[int],
+    ends_by: signal.Signals,
+) -> Ran:
+    started, least = time.monotonic(), min(LEAST_FREE, _free(folder) // 2)
     process = subprocess.Popen(
         command,
         env=dict(env),
@@ -171,30 +193,83 @@ def _run(command: list[str], env: Mapping[str, str], log: int, seconds: float) -
         stderr=log,
         cwd="/",
         start_new_session=True,
-        preexec_fn=partial(_limit, os.getpid()),
+        pass_fds=inherited,
+        preexec_fn=partial(_limit, os.getpid(), ends_by),
     )
-    timed_out = False
     try:
-        code = process.wait(seconds)
-    except subprocess.TimeoutExpired:
-        timed_out, code = True, -signal.SIGKILL
+        why = _ending(process, folder, started + seconds, least)
     finally:
+        if process.poll() is None:
+            process.send_signal(ends_by)  # SIGTERM: `landlock.py` ends what it keeps, in other process groups as well
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(GRACE_SECONDS)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        code = process.wait()
+    if why == "disk":
+        _blame_for_the_disk(folder, least)
     os.lseek(log, max(0, os.fstat(log).st_size - OUTPUT_LIMIT), os.SEEK_SET)
     text = os.read(log, OUTPUT_LIMIT).decode(errors="replace")
-    return Ran(code, text, timed_out, time.monotonic() - started)
+    text += f"\nended: it left less than {least >> 20} MiB free on the disk" if why == "disk" else ""
+    return Ran(-signal.SIGKILL if why else code, text, why == "time", time.monotonic() - started, why == "disk")
 
 
-def _limit(parent: int) -> None:
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # it ends with the thread that waits for it
+def _ending(process: "subprocess.Popen[bytes]", folder: Path, deadline: float, least: int) -> str:
+    """Waits for the process: empty when it ended by itself, 'time' at the deadline, 'disk' when that is nearly full."""
+    while True:
+        left = deadline - time.monotonic()
+        try:
+            process.wait(min(POLL_SECONDS, max(0.0, left)))
+            return ""
+        except subprocess.TimeoutExpired:
+            if left <= 0:
+                return "time"
+            if _free(folder) < least:
+                return "disk"
+
+
+def _free(folder: Path) -> int:
+    disk = os.statvfs(folder)
+    return disk.f_bavail * disk.f_frsize
+
+
+def _blame_for_the_disk(folder: Path, least: int) -> None:
+    """Takes away what the process wrote. Raises EnvironmentFault when the disk stays full: somebody else filled it."""
+    for name in ("out", "tmp"):
+        remove(folder / name)
+        (folder / name).mkdir()
+    end = time.monotonic() + SETTLE_SECONDS  # bubblewrap may return a moment before its last process lets go of a file
+    while _free(folder) < least and time.monotonic() < end:
+        time.sleep(POLL_SECONDS)
+    if _free(folder) < least:
+        raise cannot_write(folder, f"the disk has less than {least >> 20} MiB free")
+
+
+def _limit(parent: int, ends_by: int) -> None:
+    _libc.prctl(_PR_SET_PDEATHSIG, ends_by, 0, 0, 0)  # it ends with the thread that waits for it
     if os.getppid() != parent:
         os._exit(1)  # which was killed before it could be said
-    for what, most in _LIMITS.items():
+    for what, most in LIMITS.items():
         _, hard = resource.getrlimit(what)
         most = most if hard == resource.RLIM_INFINITY else min(most, hard)
         resource.setrlimit(what, (most, hard if what == resource.RLIMIT_NOFILE else most))
+    with contextlib.suppress(OSError), Path("/proc/self/oom_score_adj").open("w") as file:
+        file.write("1000")  # short of memory, the kernel ends it before anything of the user's
+
+
+@contextlib.contextmanager
+def _filter(kind: str) -> Iterator[tuple[int, ...]]:
+    """The seccomp filter as an open file for bubblewrap, which installs it last. (`landlock.py` installs its own.)"""
+    if kind != "bubblewrap":
+        yield ()
+        return
+    fd = os.memfd_create("filter")
+    try:
+        os.write(fd, seccomp.program(attributes=False))
+        os.lseek(fd, 0, os.SEEK_SET)
+        yield (fd,)
+    finally:
+        os.close(fd)
 
 
 @contextlib.contextmanager

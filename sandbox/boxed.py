@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pgo_agent.sandbox.box import ATTEMPTS, Box, Ran, killed
-from pgo_agent.sandbox.bundle import check, cubin
+from pgo_agent.sandbox.bundle import check, cubin, grammar
 from pgo_agent.sandbox.bundle.shelf import Shelf, room
 from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.errors import BadBundle
@@ -62,10 +62,12 @@ def _read_trace(out: Path, ran: Ran) -> Traced:
     if ran.timed_out:
         return _error("timeout", f"the launcher ran for over {TRACE_SECONDS:.0f} s")
     try:
-        traced: Traced = json.loads(check.read(out / "result.json", check.JSON_LIMIT))
-        if "error" not in traced:
-            texts = {k: check.read(out / f"{k}.ttgir", check.ARTEFACT_LIMIT) for k in traced["kernels"]}
-            traced["texts"] = texts
+        traced: Traced = check.answer(out / "result.json")
+        if "error" in traced:
+            e = traced["error"]
+            return {"error": {"kind": str(e["kind"]), "message": str(e["message"]), "line": e["line"]}}
+        names = [grammar.sha(k) for k in traced["kernels"]]  # a path, otherwise
+        traced["texts"] = {k: check.read(out / f"{k}.ttgir", check.ARTEFACT_LIMIT) for k in names}
     except (BadBundle, ValueError, TypeError, KeyError, AttributeError):
         return _error("raised", f"the tracer left no answer\n{ran.output[-2000:]}")
     return traced
@@ -115,7 +117,7 @@ def _compile(box: Box, shelf: Shelf, request: Mapping[str, Any], texts: Mapping[
 def _collect(shelf: Shelf, out: Path, key: str, ttgir: bytes, ran: Ran) -> str:
     """Puts one kernel's build on the shelf, or gives its diagnostic. Neither, when the process was killed before it."""
     try:
-        answer = json.loads(check.read(out / f"{key}.json", check.JSON_LIMIT))
+        answer = check.answer(out / f"{key}.json")
         if "error" in answer:
             return str(answer["error"])[:65536] or "error: the compiler gave no reason"
         files = {s: shelf.put(check.read(out / f"{key}.{s}", check.ARTEFACT_LIMIT), s) for s in KEPT}

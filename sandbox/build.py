@@ -6,6 +6,7 @@ checks before anybody else sees them. A candidate's failure is a value (`Failure
 
 import hashlib
 import importlib.metadata
+import json
 import os
 import subprocess
 import sys
@@ -18,13 +19,15 @@ from typing import Any
 from pgo_agent.sandbox import boxed, override
 from pgo_agent.sandbox.box import Box
 from pgo_agent.sandbox.boxed import Cases, Traced
-from pgo_agent.sandbox.bundle import check, identity, schema
+from pgo_agent.sandbox.bundle import check, grammar, identity, schema
 from pgo_agent.sandbox.bundle.shelf import Shelf, canonical, room
 from pgo_agent.sandbox.compiler import assembler
 from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.errors import BadBundle, EnvironmentFault, Killed
 from pgo_agent.sandbox.target import Target
 from pgo_agent.sandbox.ttgir import oracle
+
+MESSAGE_LIMIT = 8192  # characters of what a tracer says went wrong; its own words are fewer
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,8 @@ class Builder:
             traced = list(pool.map(lambda part: boxed.trace(*self._seat(), source, part, limit), parts))
         return self._assemble(traced, workers, ttgir)
 
-    def _key(self, ttgir: bytes, options: Mapping[str, Any]) -> str:
+    def key(self, ttgir: bytes, options: Mapping[str, Any]) -> str:
+        """What a build of this text by this builder is called."""
         return kernel_key(ttgir, options, self.device.arch, triton_version(self.box.python))
 
     def _seat(self) -> tuple[Box, Shelf, Target, Device]:
@@ -121,7 +125,9 @@ class Builder:
         try:
             exchanged = self._exchange(parts, ttgir) if ttgir else None
             built = self._assembled(parts, jobs)
-            return replace(built, replaced=self._replaced(*exchanged)) if exchanged and built.ok else built
+            return (
+                replace(built, replaced=self._replaced(built.bundle, *exchanged)) if exchanged and built.ok else built
+            )
         except override.Refused as e:
             return _nothing(Failure(e.kind, e.message, e.line))
         except (BadBundle, KeyError, TypeError, AttributeError, ValueError) as e:
@@ -133,13 +139,26 @@ class Builder:
     def _exchange(self, parts: list[Traced], ttgir: str) -> tuple[str, str]:
         """Puts a candidate's TTGIR into the traced parts; gives the keys of the kernel's own build and of the new."""
         ask = partial(oracle.ask, self.box, self.shelf, self.device.arch)
-        return override.exchange(parts, ttgir, self._key, ask)
+        return override.exchange(parts, ttgir, self.key, ask)
 
-    def _replaced(self, own: str, new: str) -> dict[str, str]:
-        """What was replaced by what. A kernel whose own text does not compile has no code to compare."""
+    def _replaced(self, bundle: str, own: str, new: str) -> dict[str, str]:
+        """What was replaced by what, and the bundle as it is without that.
+
+        A kernel whose own text does not compile has neither code nor bundle to compare with.
+        """
         old, by = self.shelf.build(own) or {}, self.shelf.build(new) or {}
         codes = {"code_id": old.get("code_id", ""), "new_code_id": by.get("code_id", "-")}
-        return {"ttgir": old.get("kernel", {}).get("files", {}).get("ttgir", ""), "by": new} | codes
+        found = {"ttgir": old.get("kernel", {}).get("files", {}).get("ttgir", ""), "by": new, **codes}
+        return found | {"bundle": self._without(bundle, own, new) if "kernel" in old else ""}
+
+    def _without(self, bundle: str, own: str, new: str) -> str:
+        """The bundle with the kernel's own build in place of the new one."""
+        manifest = json.loads(
+            json.dumps(self.shelf.manifest(bundle)).replace(f'"kernel": "{new}"', f'"kernel": "{own}"')
+        )
+        manifest["kernels"][own] = (self.shelf.build(own) or {})["kernel"]
+        manifest["kernels"].pop(new, None)
+        return self.shelf.put_bundle(manifest)
 
     def _assembled(self, parts: list[Traced], jobs: int) -> Built:
         names, texts, options = self._kernels(parts)
@@ -171,7 +190,7 @@ class Builder:
         for part in parts:
             for theirs, kernel in part["kernels"].items():
                 assembler.flags(kernel["options"].get("ptx_options"))
-                key = self._key(part["texts"][theirs], kernel["options"])
+                key = self.key(part["texts"][theirs], kernel["options"])
                 names[theirs], texts[key], options[key] = key, part["texts"][theirs], kernel["options"]
         return names, texts, options
 
@@ -189,10 +208,11 @@ class Builder:
         for entry in entries:
             label, config = _label(entry["configs"], entries)
             while (case, label) in configs:  # launches of one kernel that differ in their arguments only
-                label += " again"
+                label = grammar.word(f"{label} again", "choice")  # which ends this before long
             if "error" in entry:
                 e = entry["error"]
-                failures.append(Failure(e["kind"], f"{e['type']}: {e['message']}", _line(e), case))
+                said = f"{e['type']}: {e['message']}"[:MESSAGE_LIMIT]
+                failures.append(Failure(str(e["kind"]), said, _line(e), case))
                 continue
             steps = [s | {"kernel": names[s["kernel"]]} if "kernel" in s else s for s in entry["plan"]["steps"]]
             broken = next((p for s in steps if "kernel" in s and (p := self._problem(builds[s["kernel"]]))), "")

@@ -1,21 +1,30 @@
-"""`python -m pgo_agent.sandbox.landlock FOLDER READABLE... -- COMMAND...`: restricts itself, then becomes COMMAND.
+"""`python -m pgo_agent.sandbox.landlock FOLDER READABLE... -- COMMAND...`: runs COMMAND restricted, and outlives it.
 
 Landlock (Linux 5.13 or newer) needs no privilege and no namespace, so it works inside most containers. Relies on the
-system calls 444 to 446 through ctypes. It does not stop UDP, connecting to UNIX sockets by path, or changing the mode
-of files that the user owns, and it does not hide other processes. As root it becomes uid 65534 first; where the
-interpreter lies in a folder that this user may not enter, it does not work at all.
+system calls 444 to 446 through ctypes, and on `seccomp.py` for what Landlock leaves open. It does not hide other
+processes. As root COMMAND runs as uid 65534; where the interpreter lies in a folder that this user may not enter, it
+does not work at all.
+
+This process itself stays as it is: every orphan below it becomes its child (PR_SET_CHILD_SUBREAPER), and it ends when
+COMMAND has, or at SIGTERM, after the last of them. On Linux before 6.12 they could kill it first, and stay.
 """
 
+import contextlib
 import ctypes
 import os
+import signal
 import struct
 import sys
+import time
 from pathlib import Path
 
+from pgo_agent.sandbox import seccomp
 from pgo_agent.sandbox.mounts import NOBODY
 
 _CREATE, _ADD, _RESTRICT, _NO_NEW_PRIVS = 444, 445, 446, 38
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _EXECUTE, _READ_FILE, _READ_DIR = 1, 4, 8
+_END_SECONDS = 10.0  # most that ending what COMMAND left behind may take
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -42,6 +51,7 @@ def restrict(folder: Path, readable: list[Path]) -> None:
         _allow(fd, folder / name, every)
     _ok(_libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0))
     _ok(_libc.syscall(_RESTRICT, fd, 0))
+    seccomp.install(attributes=True)
 
 
 def _allow(ruleset: int, path: Path, rights: int) -> None:
@@ -61,11 +71,71 @@ def _ok(result: int) -> None:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
+# what stays outside ---------------------------------------------------------------------------------------------------
+
+
+def keep(folder: Path, readable: list[Path], command: list[str]) -> int:
+    """Runs the command restricted; gives its exit status (128 and the signal that ended it) when nothing is left."""
+    _ok(_libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+    ours = os.getpid()
+    pid = os.fork()
+    if not pid:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        _become(ours, folder, readable, command)
+    try:
+        while True:
+            ended, status = os.wait()
+            if ended == pid:
+                return os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
+    finally:
+        _end_all()
+
+
+def _become(parent: int, folder: Path, readable: list[Path], command: list[str]) -> None:
+    try:
+        os.setpgid(0, 0)  # a signal to its own group must not reach the process that cleans up
+        if os.geteuid() == 0:  # Landlock alone would leave root's other powers: hostname, clock, others' memory
+            os.setgroups([])
+            os.setgid(NOBODY)
+            os.setuid(NOBODY)
+        _ok(_libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0))
+        if os.getppid() == parent:
+            restrict(folder, readable)
+            os.execv(command[0], command)
+    except BaseException as e:
+        print(f"{type(e).__name__}: {e}", file=sys.stderr, flush=True)
+    finally:
+        os._exit(1)
+
+
+def _end_all() -> None:
+    """Kills children until there are none: whoever loses its parent becomes one."""
+    end = time.monotonic() + _END_SECONDS
+    with contextlib.suppress(ChildProcessError):
+        while time.monotonic() < end:
+            for pid in _children():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+
+
+def _children() -> list[int]:
+    found = []
+    for entry in os.scandir("/proc"):
+        with contextlib.suppress(OSError, ValueError):
+            stat = Path(entry.path, "stat").read_text() if entry.name.isdigit() else ") ? 0"
+            if int(stat.rpartition(")")[2].split()[1]) == os.getpid():
+                found.append(int(entry.name))
+    return found
+
+
+def _stop(*_signal: object) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise SystemExit(128 + signal.SIGTERM)
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _stop)
     split = sys.argv.index("--")
-    if os.geteuid() == 0:  # Landlock alone would leave root's other powers: hostname, clock, other processes' memory
-        os.setgroups([])
-        os.setgid(NOBODY)
-        os.setuid(NOBODY)
-    restrict(Path(sys.argv[1]), [Path(p) for p in sys.argv[2:split]])
-    os.execv(sys.argv[split + 1], sys.argv[split + 1 :])
+    sys.exit(keep(Path(sys.argv[1]), [Path(p) for p in sys.argv[2:split]], sys.argv[split + 1 :]))

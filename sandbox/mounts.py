@@ -15,7 +15,8 @@ NOBODY = 65534
 PACKAGE = Path(__file__).parent
 
 
-def bubblewrap(python: str, folder: Path) -> list[str]:
+def bubblewrap(python: str, folder: Path, *filters: int) -> list[str]:
+    """bubblewrap's command line. `filters`: open files with seccomp filters."""
     root = os.geteuid() == 0
     mounts = [m for p in readable(python) for m in (*_parents(p), "--ro-bind", str(p), str(p))]
     links = [m for p in ("/bin", "/lib", "/lib64", "/sbin") for m in _link_or_bind(Path(p))]
@@ -34,6 +35,7 @@ def bubblewrap(python: str, folder: Path) -> list[str]:
         ),
         "--die-with-parent",
         "--new-session",
+        *(a for fd in filters for a in ("--seccomp", str(fd))),
         "--proc",
         "/proc",
         "--dev",

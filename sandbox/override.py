@@ -12,7 +12,7 @@ from typing import Any
 
 from pgo_agent.sandbox.boxed import Traced
 from pgo_agent.sandbox.ttgir import normal, reader
-from pgo_agent.sandbox.ttgir.oracle import Answer
+from pgo_agent.sandbox.ttgir.oracle import Answer, bare
 from pgo_agent.sandbox.ttgir.tokens import Unreadable
 
 REPLACES = re.compile(r"^// replaces: ([0-9a-f]{6,64})\s*$", re.M)
@@ -57,10 +57,21 @@ def exchange(
             message = f"{what} must stay as the launch has it: {theirs}, not {ours}"
             raise Refused("rejected", message[:600])
     options = next(p["kernels"][place.theirs]["options"] for p in parts if place.theirs in p["kernels"])
+    new = _same_lines(text, answer.printed).encode()
     for part in parts:
-        _put(part, place.theirs, answer.printed.encode())
+        _put(part, place.theirs, new)
     parts[0]["kernels"][OWN], parts[0]["texts"][OWN] = {"options": options}, place.text.encode()
-    return place.key, key_of(answer.printed.encode(), options)
+    return place.key, key_of(new, options)
+
+
+def _same_lines(text: str, printed: str) -> str:
+    """The text as it was given, where the reader understands it as MLIR does: then findings name its own lines."""
+    own = bare(text)
+    try:
+        same = normal.digest(reader.parse(own)) == normal.digest(reader.parse(printed))
+    except Unreadable:
+        same = False
+    return own if same else printed
 
 
 def named(text: str) -> str:

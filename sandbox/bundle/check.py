@@ -22,6 +22,7 @@ from pgo_agent.sandbox.errors import BadBundle
 JSON_LIMIT, ARTEFACT_LIMIT, IMAGES_LIMIT = 64 << 20, 32 << 20, 512 << 20  # bytes
 _POINTER, _BITS = 8, {"1": 1, "8": 1, "16": 2, "32": 4, "64": 8}
 _DESCRIPTOR_BYTES = 128
+_CALLS = {"vprintf", "__assertfail"}  # of the driver's functions: what device_print and device_assert become
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Limits:
     smem_block: int  # bytes of shared memory that a block may opt in to
     memory: int  # bytes of device memory that one plan may take
     scratch: int  # bytes of scratch that one launch may take
+    variables: bool = False  # whether device variables may be: the messages of a sanitizer are some
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,16 @@ def artefact(root: Path, digest: str, suffix: str) -> bytes:
     return data
 
 
+def answer(path: Path) -> dict[str, Any]:
+    """The JSON object that a boxed process left: any numbers, any nesting that Python reads. Raises BadBundle."""
+    try:
+        found = json.loads(read(path, JSON_LIMIT))
+    except (RecursionError, ValueError) as e:
+        raise BadBundle(f"{path.name} is not JSON: {type(e).__name__}") from None
+    need(type(found) is dict, f"{path.name} is no JSON object")
+    return dict(found)
+
+
 def strict_json(raw: bytes) -> Any:
     """JSON without duplicate keys, bare floats, NaN or deep nesting. Raises BadBundle."""
 
@@ -134,7 +146,9 @@ def check_kernel(k: Kernel, image: bytes, limits: Limits) -> None:
     need(k.arch == limits.arch, f"built for sm_{k.arch}, this device is sm_{limits.arch}")
     need(k.shared <= limits.smem_block, f"{k.shared} bytes of shared memory, the device has {limits.smem_block}")
     need(cubin.entries(image) == [k.name], f"a cubin must hold one kernel, {k.name}")
-    need(not cubin.keeps_state(image), "device variables: state that would outlive a launch")
+    need(limits.variables or not cubin.keeps_state(image), "device variables: state that would outlive a launch")
+    other = cubin.calls(image) - _CALLS
+    need(not other, f"a call of {min(other, default='')!r:.60}: a heap on the device would outlive a launch, too")
 
 
 def expected_sizes(signature: tuple[Any, ...]) -> list[int]:

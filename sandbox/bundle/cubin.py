@@ -12,6 +12,7 @@ from pgo_agent.sandbox.errors import BadBundle
 
 _MACHINE_CUDA = 190
 _NOBITS = 8
+_SYMBOL_BYTES, _FUNCTION = 24, 2  # an entry of .symtab; its type STT_FUNC
 _KPARAM_INFO, _FORMAT_SIZED = 0x17, 4
 # What libdevice leaves behind where it is linked: arguments of __nvvm_reflect (the second for any sqrt), and digits of
 # 2/pi by which sin, cos and tan reduce large arguments. Each stands at most once, on a multiple of at most 4 bytes.
@@ -106,6 +107,19 @@ def _of_libdevice(data: bytes) -> bool:
         left.remove(known)
         data = data.removeprefix(known)
     return bool(len(left) < len(_LIBDEVICE))
+
+
+def calls(image: bytes) -> set[str]:
+    """Functions that it calls and does not hold: the driver's own (vprintf, __assertfail, malloc, ...)."""
+    parts = sections(image)
+    symbols = b"".join(s.data for s in parts if s.name == ".symtab")
+    names = b"".join(s.data for s in parts if s.name == ".strtab")
+    found = set()
+    for i in range(0, len(symbols) - _SYMBOL_BYTES + 1, _SYMBOL_BYTES):
+        name, info, _, section = struct.unpack_from("<IBBH", symbols, i)
+        if section == 0 and info & 0xF == _FUNCTION:
+            found.add(names[name:].split(b"\0", 1)[0].decode("ascii", "replace"))
+    return found
 
 
 def code_id(image: bytes) -> str:

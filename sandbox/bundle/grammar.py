@@ -10,6 +10,7 @@ from typing import Any
 
 from pgo_agent.sandbox.bundle.schema import (
     ITEMSIZE,
+    MOST_STEPS,
     Descriptor,
     Kernel,
     Launch,
@@ -57,7 +58,8 @@ OPS = frozenset(
 _TYPE = re.compile(
     r"(\*k?(i1|i8|i16|i32|i64|u8|u16|u32|u64|fp16|bf16|fp32|fp64|fp8e4nv|fp8e5|fp8e4b15|fp8e4b8|fp8e5b16)"
     r"|i1|i8|i16|i32|i64|u1|u8|u16|u32|u64|fp16|bf16|fp32|f32|fp64|constexpr"
-    r"|tensordesc<(fp16|bf16|fp32|fp8e4nv|fp8e5|i8|u8|i32)\[\d+(, ?\d+){0,4}\][^<>\n]{0,400}>)\Z"
+    # what follows the block is Gluon's repr of its layout; nothing that C could be made of
+    r"|tensordesc<(fp16|bf16|fp32|fp8e4nv|fp8e5|i8|u8|i32)\[\d+(, ?\d+){0,4}\][A-Za-z0-9_ .,=()\[\]-]{0,400}>)\Z"
 )
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}\Z")
 _SHA = re.compile(r"[0-9a-f]{64}\Z")
@@ -238,7 +240,7 @@ def plan(x: Any) -> Plan:
         s = keyed(entry, {"kind", "nbytes"}, "storage")
         need(s["kind"] in ("input", "buffer", "made"), "kind of a storage")
         storages.append(Storage(s["kind"], integer(s["nbytes"], 0, 1 << 40, "storage size")))
-    steps = tuple(_step(s) for s in listed(d["steps"], 4096, "steps"))
+    steps = tuple(_step(s) for s in listed(d["steps"], MOST_STEPS, "steps"))
     return Plan(inputs, tuple(storages), steps, tuple(tensor(t) for t in listed(d["out"], 64, "outputs")))
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 VERSION = 1
+MOST_STEPS = 4096  # of one plan
 ITEMSIZE = {
     "bool": 1,
     "uint8": 1,

@@ -95,7 +95,7 @@ class Shelf:
             for part in folder.glob(".*"):
                 part.unlink(missing_ok=True)
         if (self.root / "tmp").exists():
-            _remove(self.root / "tmp")
+            remove(self.root / "tmp")
 
     @contextlib.contextmanager
     def scratch(self) -> Iterator[str]:
@@ -110,7 +110,7 @@ class Shelf:
             with writing(Path(name)):
                 yield name
         finally:
-            _remove(Path(name))
+            remove(Path(name))
 
     @staticmethod
     def _folder(path: Path) -> None:
@@ -146,7 +146,11 @@ def room(folder: Path) -> None:
     """Raises EnvironmentFault where the disk is full: then what failed there says nothing about a candidate."""
     disk = os.statvfs(folder)
     if disk.f_bavail * disk.f_frsize < ROOM or (disk.f_files and disk.f_favail < 100):
-        raise EnvironmentFault(f"cannot write in {folder}: the disk has less than {ROOM >> 20} MiB free", _FREE)
+        raise cannot_write(folder, f"the disk has less than {ROOM >> 20} MiB free")
+
+
+def cannot_write(folder: Path, why: str) -> EnvironmentFault:
+    return EnvironmentFault(f"cannot write in {folder}: {why}", _FREE)
 
 
 @contextlib.contextmanager
@@ -175,7 +179,8 @@ def _read(path: Path, digest: str) -> bytes:
     return data
 
 
-def _remove(path: Path) -> None:
+def remove(path: Path) -> None:
+    """Removes a folder that a boxed process may have written to."""
     # rm, because what a boxed process nests may be deeper than Python's stack
     subprocess.run(["rm", "-rf", str(path)], check=False, stderr=subprocess.DEVNULL)
 

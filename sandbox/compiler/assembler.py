@@ -1,11 +1,15 @@
-"""The flags that a candidate may give to ptxas (`ptx_options=` of a launch): a closed list, compared word by word.
+"""A second ptxas, and the flags that a candidate may give to ptxas (`ptx_options=` of a launch): a closed list.
 
-Triton cuts the text at single spaces and puts the words on ptxas's command line, where another word could name a file
-to read or to write, or change what is computed. Each flag has one spelling here, with `=`, so that no word is the value
-of the one before it. Every ptxas of triton 3.6 to 3.9 knows them. Not here: debugging, -maxrregcount (a configuration
-has maxnreg), and flags that changed no code in 72 builds of the shipped kernels. The list says what cannot do harm,
-not what is right: the judge checks a candidate's results whatever its flags are.
+Triton cuts the text of the flags at single spaces and puts the words on ptxas's command line, where another word could
+name a file to read or to write, or change what is computed. So they are compared word by word. Each flag has one
+spelling here, with `=`, so that no word is the value of the one before it. Every ptxas of triton 3.6 to 3.9 knows them.
+Not here: debugging, -maxrregcount (a configuration has maxnreg), and flags that changed no code in 72 builds of the
+shipped kernels. The list says what cannot do harm, not what is right: the judge checks a candidate's results whatever
+its flags are.
 """
+
+from importlib.util import find_spec
+from pathlib import Path
 
 from pgo_agent.sandbox.errors import BadBundle
 
@@ -41,6 +45,16 @@ def flags(asked: object) -> tuple[str, ...]:
     if twice:
         raise BadBundle(f"ptx_options: {twice} is given twice")
     return words
+
+
+def second() -> str:
+    """The path of the ptxas in the package nvidia-cuda-nvcc (our extra `assembler`). Raises BadBundle without it."""
+    found = find_spec("nvidia")
+    places = [Path(p) for p in (found.submodule_search_locations or ()) if found] if found else []
+    tools = sorted(t for p in places for t in p.glob("*/bin/ptxas"))
+    if not tools:
+        raise BadBundle("no second ptxas is installed: pip install 'pgo-agent[assembler]'")
+    return str(tools[-1])
 
 
 def _said(word: str) -> str:

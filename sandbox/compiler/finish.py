@@ -5,6 +5,7 @@ Relies on `CUDABackend.add_stages` (3.6 to 3.9). Timed builds carry no line info
 and the flags that `assembler` allows.
 """
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import triton
 from pgo_agent.sandbox import tools
 from pgo_agent.sandbox.compiler import assembler
+from triton import knobs
 from triton._C.libtriton import ir
 from triton.backends.compiler import GPUTarget, Language
 from triton.compiler.compiler import make_backend
@@ -60,13 +62,21 @@ def facts(module: Any) -> dict[str, Any]:
 
 
 def finish(ttgir: Path, arch: int, options: dict[str, Any]) -> Finished:
-    """Compiles one kernel. Raises BadBundle, or whatever MLIR, LLVM or ptxas raise; a crash takes the process."""
+    """Compiles one kernel. Raises BadBundle, or whatever MLIR, LLVM or ptxas raise; a crash takes the process.
+
+    With the option `sanitize` Triton's concurrency sanitizer is built in, with `reassemble` another ptxas assembles:
+    neither is ever timed. Raises BadBundle where that other ptxas is not installed.
+    """
+    if options.get("reassemble"):
+        os.environ["TRITON_PTXAS_PATH"] = os.environ["TRITON_PTXAS_BLACKWELL_PATH"] = assembler.second()
     module, backend = read(ttgir, arch)
     switches = {k: bool(options[k]) for k in SWITCHES if options.get(k) is not None}
     known = facts(module)
     flags = " ".join(assembler.flags(options.get("ptx_options")))
     warps = {f: known[f] for f in ("num_warps", "num_ctas")}
-    parsed = backend.parse_options({**warps, "ptx_options": flags, **switches})
+    mode = "consan" if options.get("sanitize") else ""
+    knobs.compilation.instrumentation_mode = mode  # 3.6 reads the knob, later ones the option
+    parsed = backend.parse_options({**warps, "ptx_options": flags, "instrumentation_mode": mode, **switches})
     metadata: dict[str, Any] = {f: getattr(parsed, f) for f in ("num_warps", "num_ctas", *SWITCHES[1:])}
     metadata["tensordesc_meta"] = known["tensordesc_meta"]
     stages: dict[str, Any] = {}

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pgo_agent.sandbox import tools
+from pgo_agent.sandbox.gate.deadlock import simulate
 from pgo_agent.sandbox.ttgir import reader, types
 from pgo_agent.sandbox.ttgir.tree import Op
 
@@ -65,11 +66,11 @@ def from_log(log: str) -> dict[str, Any]:
 
 
 def from_ttgir(text: str) -> dict[str, Any]:
-    """Dots and their precision, the depth of the software pipeline, and how many dots each wait leaves in flight.
-
-    Raises Unreadable for a text that Triton did not print.
+    """Dots and their precision, the depth of the pipeline, how many dots each wait leaves in flight, and what a
+    simulation of its barriers found. Raises Unreadable for a text that Triton did not print.
     """
-    ops = list(reader.parse(text).walk())
+    module = reader.parse(text)
+    ops = list(module.walk())
     indexed = {op.operands[0] for op in ops if op.name == "ttg.memdesc_index"}
     buffers = [
         types.shaped(op.result_types[0]) for op in ops if op.name == "ttg.local_alloc" and op.results[0] in indexed
@@ -82,6 +83,7 @@ def from_ttgir(text: str) -> dict[str, Any]:
         "warp_specialized": any(op.name == "ttg.warp_specialize" for op in ops),
         "loop_flops": loop_flops(ops),
         "precision": precision(ops),
+        "barriers": simulate.simulate(module).as_json() | {"simulator": simulate.version()},
     }
 
 

@@ -41,6 +41,8 @@ def stage(candidate: Side, _original: Side) -> Evidence:
     told = ", ".join((f"{found['registers']} registers", spilled, *found["notes"]))
     if not candidate.replaced:
         return Evidence("inspect", None, told, found=found)
+    if candidate.replaced["by"] not in candidate.launched:
+        return Evidence("inspect", Verdict.BUILD_ERROR, "the text does not compile, so that nothing launches it")
     kind = _kind(candidate)
     if kind == SAME:
         return Evidence("inspect", Verdict.NO_CHANGE, "it is the kernel's own text, or compiles to its very code")

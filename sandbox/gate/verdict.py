@@ -7,9 +7,9 @@ from typing import Any
 
 class Verdict(StrEnum):
     ACCEPTED = "accepted"  # correct, and faster than the incumbent beyond the noise, twice
-    SLOWER = "slower"  # not faster than the incumbent beyond the noise
+    SLOWER = "slower"  # surely not faster than the incumbent by more than the noise
     NO_CHANGE = "no_change"  # the very code and plan of one judged before
-    UNDECIDED = "undecided"  # a stage could not decide
+    UNDECIDED = "undecided"  # a stage could not decide; at `time`: the samples do not tell
     BUILT = "built"  # compiles; nothing could check it here
     CHECKED = "checked"  # right results in Triton's interpreter; not measured
     WRONG = "wrong"  # results differ from the reference
@@ -27,7 +27,7 @@ class Judged:
     """The outcome for one candidate."""
 
     verdict: Verdict
-    stage: str  # screen, build, smoke, quick, numerics, time, confirm, interpreter
+    stage: str  # build, screen, inspect, deadlock, static, interpreter, smoke, quick, numerics, time, race, confirm
     reason: str  # one line that a person understands
     evidence: dict[str, Any] = field(default_factory=dict)  # plain JSON: errors per case, seeds, raw samples
 

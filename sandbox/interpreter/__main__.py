@@ -1,10 +1,12 @@
 """`python -m pgo_agent.sandbox.interpreter FOLDER`: runs the candidate on each case of FOLDER/request.json.
 
-Runs in the box with TRITON_INTERPRET=1. For each case and configuration it leaves the outputs as bytes, or the error.
+Runs in the box with TRITON_INTERPRET=1. For each case and configuration it leaves the outputs as bytes, or the error,
+and how many bytes were written outside of tensors. Cases called `late` are not begun after `begin_by` seconds.
 """
 
 import json
 import sys
+import time
 import traceback
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,8 @@ from typing import Any
 _LACKING = "not supported in interpreter mode"  # Triton's own words for inline assembly
 
 
-def _never(*_args: Any) -> Any:
-    """Stands for loading and launching: only a kernel that is not interpreted (Gluon) comes as far as that."""
+def _never(*_args: Any, **_options: Any) -> Any:
+    """Stands for compiling, loading and launching: only a kernel that is not interpreted (Gluon) comes to that."""
     raise NotImplementedError(f"a kernel of another language than Triton's is {_LACKING}")
 
 
@@ -67,12 +69,14 @@ def main(folder: Path) -> None:
     from pgo_agent.sandbox.tracer import answers
     from triton.runtime import driver
     from triton.runtime.autotuner import Autotuner
+    from triton.runtime.jit import JITFunction
 
-    request = json.loads((folder / "request.json").read_text())
+    started, request = time.monotonic(), json.loads((folder / "request.json").read_text())
     torch.set_num_threads(1)
     device = devices.find(request["device"])
     answers.patch_torch(device, answers.Refusals())
     driver.set_active(answers.Driver(device, _never, _never))
+    JITFunction.run = _never  # Gluon's compiler would not know the interpreted functions of Triton's library
     _convert_floats()
     _without_libdevice()
     chosen = {"index": 0, "most": 1}
@@ -98,17 +102,21 @@ def main(folder: Path) -> None:
     except (Exception, SystemExit) as e:
         results = {name: [_blame(e, candidate)] for name in request["cases"]}
     for name, described in request["cases"].items() if not results else ():
+        if name in request.get("late", ()) and time.monotonic() - started > request["begin_by"]:
+            continue
         chosen |= {"index": 0, "most": 1}
         results[name] = []
         while chosen["index"] < min(chosen["most"], request["configs"][name]):
-            given = tensors.load(described, folder / "in")
+            place = facade.OnCpu()
+            given = tensors.load(described, folder / "in", storage=place.storage)
             try:
-                with facade.OnCpu():
+                with place:
                     out = kernel(**given)
                 outs = list(out) if isinstance(out, list | tuple) else [out]
                 label = f"{len(results)}-{chosen['index']}"
                 saved = tensors.save({str(i): o.contiguous() for i, o in enumerate(outs)}, folder / "out", label)
-                results[name].append({"outputs": saved, "changed": tensors.changed(given, described, folder / "in")})
+                changed = tensors.changed(given, described, folder / "in")
+                results[name].append({"outputs": saved, "changed": changed, "stray": place.stray()})
             except (Exception, SystemExit) as e:
                 results[name].append(_blame(e, candidate))
             chosen["index"] += 1

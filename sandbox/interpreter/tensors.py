@@ -4,13 +4,14 @@ The judge reads a candidate's answer with it: what `load` is given may be forged
 """
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 from pgo_agent.sandbox.bundle import check, grammar, schema
 
-FILE_LIMIT, FILES_LIMIT = 1 << 30, 2 << 30  # bytes of one storage (a boxed process can write no more), and of all
+FILES_LIMIT = 8 << 30  # bytes of all storages together, where the reader does not say less
 
 
 def save(values: dict[str, Any], folder: Path, name: str) -> dict[str, Any]:
@@ -39,16 +40,26 @@ def _describe(v: Any, storages: list[int], folder: Path, name: str) -> Any:
     }
 
 
-def load(described: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """The values that `save` described. Raises BadBundle, KeyError or TypeError for what `save` does not write."""
+def plain(raw: bytes) -> Any:
+    """A storage of these bytes."""
+    return torch.frombuffer(bytearray(raw), dtype=torch.uint8).untyped_storage() if raw else torch.UntypedStorage(0)
+
+
+def load(
+    described: dict[str, Any], folder: Path, most: int = FILES_LIMIT, storage: Callable[[bytes], Any] = plain
+) -> dict[str, Any]:
+    """The values that `save` described, of at most `most` bytes; `storage` makes room for the bytes.
+
+    Raises BadBundle, KeyError, TypeError or AttributeError for what `save` does not write.
+    """
     name = grammar.word(described["name"], "name of a file")
     grammar.need("/" not in name, "a path for the name of a file")
-    storages, left = list[Any](), FILES_LIMIT
+    storages, left = list[Any](), most
     for i in range(grammar.integer(described["storages"], 0, 4096, "number of storages")):
-        raw = check.read(folder / f"{name}.{i}.bin", min(FILE_LIMIT, left))
+        raw = check.read(folder / f"{name}.{i}.bin", left)
         left -= len(raw)
-        storages.append(_storage(raw))
-    return {n: _restore(v, storages) for n, v in described["values"].items()}
+        storages.append(storage(raw))
+    return {n: _restore(v, storages, most) for n, v in described["values"].items()}
 
 
 def changed(values: dict[str, Any], described: dict[str, Any], folder: Path) -> list[str]:
@@ -66,19 +77,15 @@ def _bits(t: Any) -> Any:
     return t.contiguous().reshape(-1).view(torch.uint8)
 
 
-def _storage(raw: bytes) -> Any:
-    return torch.frombuffer(bytearray(raw), dtype=torch.uint8).untyped_storage() if raw else torch.UntypedStorage(0)
-
-
-def _restore(v: dict[str, Any], storages: list[Any]) -> Any:
+def _restore(v: dict[str, Any], storages: list[Any], most: int) -> Any:
     if "list" in v:
-        return [_restore(x, storages) for x in v["list"]]
+        return [_restore(x, storages, most) for x in v["list"]]
     if "plain" in v:
         return v["plain"]
     given = grammar.tensor(v)
     grammar.need(given.storage < len(storages), "a tensor of a storage that is not there")
     # torch would make the storage larger
     grammar.need(grammar.last_byte(given) <= storages[given.storage].nbytes(), "a view beyond its storage")
-    grammar.need(math.prod(given.size) * schema.ITEMSIZE[given.dtype] <= FILES_LIMIT, "a view that repeats its storage")
+    grammar.need(math.prod(given.size) * schema.ITEMSIZE[given.dtype] <= most, "a view that repeats its storage")
     t = torch.empty(0, dtype=getattr(torch, given.dtype))
     return t.set_(storages[given.storage], given.offset, given.size, given.stride)

@@ -3,34 +3,39 @@
 This process is trusted: it makes the secret inputs and compares. What it learns is that a candidate is `checked` (right
 on these cases, as far as the interpreter models the hardware) or `wrong`; it never learns how fast anything is.
 
-Each case is tried a second time with strained inputs: all floats times FACTOR. A softmax without its maximum, or a
-result fitted to what inputs() usually gives, is right until then. They count where the target's own kernel passes them
-with room to spare, and allow LOOSER times the error: only a breakdown is meant to be caught.
+Cases are tried again with strained inputs (`strains.py`). Which strains count for which case is found out with the
+target's own kernel, once for each process: what it does not bear with room to spare is dropped, and evidence says so.
+Every tensor lies between guard zones.
 """
 
 import json
 import secrets
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import torch
-from pgo_agent.sandbox import box, target
+from pgo_agent.sandbox import box, guards, target
 from pgo_agent.sandbox.boxed import place
 from pgo_agent.sandbox.bundle import check as rules
+from pgo_agent.sandbox.bundle import grammar
 from pgo_agent.sandbox.bundle.shelf import room, writing
 from pgo_agent.sandbox.errors import BadBundle, Fault, Killed, TargetFault
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
 from pgo_agent.sandbox.interpreter import tensors
 from pgo_agent.sandbox.judge import numerics
 from pgo_agent.sandbox.judge.stages import Announce
+from pgo_agent.sandbox.judge.strains import LOOSER, OWN_RATIO, SCALED, STRAINS, Strain
+from pgo_agent.sandbox.judge.strains import tensors as tensors_of
 
 SECONDS = 120.0  # for one candidate on all small cases, unless a request says otherwise
 CONFIGS = 3  # configurations of a candidate that are tried (with strained inputs the first alone)
-FACTOR = 8.0  # a power of two: it rounds nothing
-LOOSER = 8.0  # of the ratios of numerics.py; the target's own kernel must keep a fourth of that
+PLACES = 2  # cases on which a strain is tried with the target's own kernel; the first that it bears is a candidate's
+OWN_SECONDS = 60.0  # after which no strain is tried any more with the target's own kernel
+OUTPUTS_LIMIT = 256 << 20  # bytes of a candidate's outputs on one small case; what it leaves may be forged
 INTERPRETED = {torch.float16, torch.float32, torch.float64}
 
 
@@ -41,15 +46,11 @@ class Trial:
     case: str
     seed: int
     given: dict[str, Any]
-    factor: float = 1.0
-
-    @property
-    def strained(self) -> bool:
-        return self.factor != 1.0
+    strain: Strain | None = None
 
     @property
     def said(self) -> str:
-        return f"{self.case}, inputs times {self.factor:g}" if self.strained else self.case
+        return f"{self.case} with {self.strain.name}" if self.strain else self.case
 
 
 class CpuWorker:
@@ -57,7 +58,9 @@ class CpuWorker:
 
     def __init__(self, announce: Announce) -> None:
         self.announce = announce
-        self.strained: set[str] | None = None  # cases that the target's own kernel passes strained; None: not known
+        self.borne: list[tuple[str, Strain]] | None = None  # by the target's own kernel; None: not known
+        self.dropped: list[dict[str, str]] = []  # the other strains: case, strain, why
+        self.usual: dict[str, numerics.Expected] = {}  # what the last candidate's plain trials must give, by case
         self.module: ModuleType | None = None
 
     def open(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -93,11 +96,11 @@ class CpuWorker:
 
     def _check(self, module: ModuleType, source: str, seconds: float) -> Judged:
         own = source == self.target.source
-        if self.strained is None and not own:
+        if self.borne is None and not own:
             self._check(module, self.target.source, SECONDS)
         if own:
-            self.strained = set()
-        trials = self._trials(module, None if own else self.strained)
+            self.borne, self.dropped = [], []
+        trials = self._trials(module, own)
         if not trials:
             return Judged(
                 Verdict.BUILT, "interpreter", "no small case of fp16 or fp32: the interpreter's bf16 is wrong"
@@ -110,25 +113,42 @@ class CpuWorker:
                 return judged
         raise box.killed("interpreting")
 
-    def _trials(self, module: ModuleType, strained: set[str] | None) -> list[Trial]:
-        """Every small case that can be interpreted, then those that are to be tried strained (None: all of them)."""
-        plain = [self._trial(module, name, 1.0) for name in module.SMALL]
+    def _trials(self, module: ModuleType, own: bool) -> list[Trial]:
+        """Every small case that can be interpreted, then those that are to be tried strained."""
+        plain = [self._trial(module, name, None) for name in module.SMALL]
         usable = [t for t in plain if all(x.dtype in INTERPRETED for x in _floats(t.given))]
-        again = [t.case for t in usable if _floats(t.given) and (strained is None or t.case in strained)]
-        return usable + [self._trial(module, name, FACTOR) for name in again]
+        pairs = _to_find_out([t.case for t in usable if _floats(t.given)]) if own else _chosen(self.borne or [])
+        strained = []
+        for case, strain in pairs:
+            try:
+                strained.append(self._trial(module, case, strain))
+            except TargetFault as e:
+                self._drop(case, strain, e.message)
+        return usable + strained
 
-    def _trial(self, module: ModuleType, name: str, factor: float) -> Trial:
+    def _trial(self, module: ModuleType, name: str, strain: Strain | None) -> Trial:
         seed = secrets.randbits(48)
-        given = numerics.make_inputs(module, module.SMALL[name], seed, torch.device("cpu"), factor)
-        return Trial(name, seed, given, factor)
+        return Trial(
+            name, seed, numerics.make_inputs(module, module.SMALL[name], seed, torch.device("cpu"), strain), strain
+        )
+
+    def _drop(self, case: str, strain: Strain, why: str) -> None:
+        self.dropped.append({"case": case, "strain": strain.name, "why": why})
 
     def _run(self, module: ModuleType, source: str, trials: list[Trial], folder: Path, seconds: float) -> Judged | None:
         """One boxed process and what it comes to; None when somebody killed it."""
         _, candidate = place(folder, self.target, source)
         (folder / "in").mkdir()
         described = {t.said: tensors.save(t.given, folder / "in", str(i)) for i, t in enumerate(trials)}
-        configs = {t.said: 1 if t.strained else CONFIGS for t in trials}
-        request = {"candidate": candidate, "cases": described, "configs": configs, "device": self.device}
+        own = source == self.target.source
+        request = {
+            "candidate": candidate,
+            "cases": described,
+            "configs": {t.said: 1 if t.strain else CONFIGS for t in trials},
+            "late": [t.said for t in trials if t.strain and own],
+            "begin_by": OWN_SECONDS,
+            "device": self.device,
+        }
         (folder / "request.json").write_text(json.dumps(request))
         ran = self.box.run("pgo_agent.sandbox.interpreter", folder, seconds, env={"TRITON_INTERPRET": "1"})
         if ran.killed:
@@ -137,7 +157,7 @@ class CpuWorker:
             return Judged(Verdict.TIMEOUT, "interpreter", f"ran for over {seconds:.0f} s on the small cases")
         try:
             results = rules.answer(folder / "out" / "result.json")
-            return self._compare(module, trials, results, folder / "out", source == self.target.source)
+            return self._compare(module, trials, results, folder / "out", own)
         except (BadBundle, ValueError, KeyError, TypeError, AttributeError, RuntimeError, OSError) as e:
             if isinstance(e, Fault):
                 raise
@@ -148,36 +168,67 @@ class CpuWorker:
     ) -> Judged:
         checks: list[dict[str, Any]] = []
         for trial in trials:
+            if trial.strain and own:
+                checks += self._find_out(module, trial, trial.strain, results.get(trial.said, []), folder)
+                continue
             expected = self._expected(module, trial)
             if expected is None:
                 continue
-            ratios = numerics.looser(getattr(module, "TOLERANCE", None), _slack(trial, own))
-            found = [_one(trial.said, r, expected, ratios, folder) for r in results[trial.said]]
+            found = [_one(trial.said, r, expected, _ratios(module, trial, LOOSER), folder) for r in results[trial.said]]
             wrong = next((f for f in found if isinstance(f, Judged)), None)
-            told = [f.as_json() for f in found[: found.index(wrong) if wrong else None]]
-            if trial.strained and own:
-                self.strained = (self.strained or set()) | (set() if wrong else {trial.case})
-            elif wrong:
-                return replace(wrong, evidence={"numerics": [*checks, *told, *wrong.evidence.get("numerics", [])]})
-            elif not trial.strained:
-                checks += told
+            checks += [f.as_json() for f in found[: found.index(wrong) if wrong else None]]
+            if wrong:
+                return replace(wrong, evidence={"numerics": [*checks, *wrong.evidence.get("numerics", [])]})
         reason = f"right on {len({t.case for t in trials})} small cases in Triton's interpreter; not measured"
-        return Judged(Verdict.CHECKED, "interpreter", reason, {"numerics": checks})
+        return Judged(Verdict.CHECKED, "interpreter", reason, {"numerics": checks, "dropped": list(self.dropped)})
+
+    def _find_out(
+        self, module: ModuleType, trial: Trial, strain: Strain, results: list[dict[str, Any]], folder: Path
+    ) -> list[dict[str, Any]]:
+        """Whether the target's own kernel bears a strain: then it counts for candidates. Gives the comparisons."""
+        expected = self._expected(module, trial)
+        found = [_one(trial.said, r, expected, _ratios(module, trial, OWN_RATIO), folder) for r in results if expected]
+        wrong = next((f.reason for f in found if isinstance(f, Judged)), "")
+        if found and not wrong:
+            self.borne = [*(self.borne or []), (trial.case, strain)]
+        else:
+            why = f"the target's own kernel: {wrong}" if wrong else "there was no time to try it"
+            self._drop(trial.case, strain, why if expected else "the reference breaks down in its own precision")
+        return [f.as_json() for f in found if not isinstance(f, Judged)]
 
     def _expected(self, module: ModuleType, trial: Trial) -> numerics.Expected | None:
         """What a trial must give; None for a strained one that breaks the reference itself."""
         case = module.SMALL[trial.case]
         try:
-            found = numerics.expect(module, trial.case, case, trial.seed, torch.device("cpu"), trial.factor)
+            found = numerics.expect(module, trial.case, case, trial.seed, torch.device("cpu"), trial.strain)
         except TargetFault:
-            if trial.strained:
+            if trial.strain:
                 return None
             raise
-        return None if trial.strained and any(e.misplaced for e in found.low) else found
+        if not trial.strain:
+            self.usual[trial.case] = found
+            return found
+        return numerics.forgiving(found, self.usual[trial.case]) if found.reliable else None
 
 
-def _slack(trial: Trial, own: bool) -> float:
-    return (LOOSER / 4 if own else LOOSER) if trial.strained else 1.0
+def _to_find_out(cases: list[str]) -> Iterator[tuple[str, Strain]]:
+    """What is tried with the target's own kernel: each strain on some cases, the first of them on all."""
+    for k, strain in enumerate(STRAINS):
+        for n in range(len(cases) if strain is SCALED else min(PLACES, len(cases))):
+            turn = (k + n) % len(cases)
+            yield cases[turn], strain.as_turn(turn)
+
+
+def _chosen(borne: list[tuple[str, Strain]]) -> list[tuple[str, Strain]]:
+    """What is tried with a candidate: each strain on the first case where it counts, the first of them on all."""
+    first: dict[tuple[str, str], tuple[str, Strain]] = {}
+    for case, strain in borne:
+        first.setdefault((strain.name, case if strain is SCALED else ""), (case, strain))
+    return list(first.values())
+
+
+def _ratios(module: ModuleType, trial: Trial, times: float) -> dict[str, float]:
+    return numerics.looser(getattr(module, "TOLERANCE", None), times if trial.strain else 1.0)
 
 
 def _one(
@@ -189,17 +240,19 @@ def _one(
     if "error" in result:
         line = f"line {result['line']}: " if result["line"] else ""
         return Judged(Verdict.BUILD_ERROR, "interpreter", f"{said}: {line}{result['error']}"[:600])
-    outputs = tensors.load(result["outputs"], folder)
+    outputs = tensors.load(result["outputs"], folder, OUTPUTS_LIMIT)
     found = numerics.check([outputs[str(i)] for i in range(len(outputs))], expected, ratios)
     if found.problem:
         return Judged(Verdict.WRONG, "interpreter", f"{said}: {found.problem}", {"numerics": [found.as_json()]})
+    if stray := grammar.integer(result["stray"], 0, 1 << 40, "bytes written outside"):
+        return Judged(Verdict.WRONG, "interpreter", f"{said}: {guards.said(stray)}", {"numerics": [found.as_json()]})
     if result["changed"]:
         return Judged(Verdict.CHEATING, "interpreter", f"{said}: the inputs were changed")
     return found
 
 
 def _floats(given: dict[str, Any]) -> list[Any]:
-    return [t for t in given.values() if isinstance(t, torch.Tensor) and t.is_floating_point()]
+    return [t for t in tensors_of(given) if t.is_floating_point()]
 
 
 def _last_line(output: str) -> str:

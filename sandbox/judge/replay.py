@@ -1,7 +1,8 @@
 """Carries out a checked plan on the GPU: storages, torch ops from the list, launches through the driver.
 
 Everything is allocated and packed once; a call then only enqueues. Every buffer that is not an input can be poisoned
-between calls, so that nothing that an earlier launch left behind can pass for a result.
+between calls, so that nothing that an earlier launch left behind can pass for a result. Every buffer, and a copy of
+every input, lies between guard zones that tell of writes outside. Plans without launches run on CPU tensors as well.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from pgo_agent.sandbox.bundle.check import Bundle
 from pgo_agent.sandbox.bundle.grammar import flat
 from pgo_agent.sandbox.bundle.schema import Descriptor, Launch, Literal, OnDevice, Op, Plan, Tensor, TorchName
 from pgo_agent.sandbox.errors import BadBundle
+from pgo_agent.sandbox.guards import Guarded
 from pgo_agent.sandbox.judge.driver import LoadedKernel, TensorMap
 
 NAN, LARGE = 0xFF, 0x7B  # bytes: NaN in every float type; a large finite number in every float type
@@ -25,9 +27,9 @@ class Replay:
         """Raises BadBundle when the inputs are not those that the plan was recorded for."""
         match_inputs(plan, inputs)
         self.plan, self.device = plan, device
-        self._storages = [self._storage(i, s.nbytes) for i, s in enumerate(plan.storages)]
-        for t, given in paired(plan, inputs):
-            self._storages[t.storage] = given.untyped_storage()
+        self._storages = [Guarded(s.nbytes, device) for s in plan.storages]
+        for index, storage in {t.storage: given.untyped_storage() for t, given in paired(plan, inputs)}.items():
+            self._storages[index].bytes.copy_(torch.empty(0, dtype=torch.uint8, device=device).set_(storage))
         self._kernels = {
             k: LoadedKernel(bundle.images[k], bundle.kernels[k]) for k in {s.kernel for s in plan.launches}
         }
@@ -40,32 +42,29 @@ class Replay:
             step()
 
     def poison(self, pattern: int) -> None:
-        """Fills every buffer that is not an input with a byte, and clears scratch."""
-        for i, s in enumerate(self.plan.storages):
-            if s.kind != "input" and s.nbytes:
-                self._bytes(i).fill_(pattern)
+        """Fills every buffer that is not an input, and all guard zones, with a byte, and clears scratch."""
+        for planned, guarded in zip(self.plan.storages, self._storages, strict=True):
+            if planned.kind == "input":
+                guarded.arm(pattern)
+            else:
+                guarded.fill(pattern)
         for scratch in self._scratch:
             scratch.zero_()
+
+    def stray(self) -> int:
+        """Bytes outside of all buffers that were changed since the last `poison`."""
+        return sum(s.stray() for s in self._storages)
 
     def close(self) -> None:
         """Unloads the kernels and lets go of the memory, wiped."""
         self.poison(0)
-        torch.cuda.synchronize()
+        synchronize(self.device)
         for kernel in self._kernels.values():
             kernel.unload()
         self._steps, self._storages, self.outputs, self._scratch = [], [], [], []
 
     def view(self, t: Tensor) -> Any:
-        empty = torch.empty(0, dtype=getattr(torch, t.dtype), device=self.device)
-        return empty.set_(self._storages[t.storage], t.offset, t.size, t.stride)
-
-    def _storage(self, i: int, nbytes: int) -> Any:
-        if self.plan.storages[i].kind == "input":
-            return None
-        return torch.empty(nbytes, dtype=torch.uint8, device=self.device).untyped_storage()
-
-    def _bytes(self, i: int) -> Any:
-        return torch.empty(0, dtype=torch.uint8, device=self.device).set_(self._storages[i])
+        return self._storages[t.storage].view(getattr(torch, t.dtype), t.size, t.stride, t.offset)
 
     # steps ------------------------------------------------------------------------------------------------------------
 
@@ -106,7 +105,11 @@ class Replay:
         op = getattr(getattr(torch.ops.aten, packet), overload)
         if op._schema.is_mutable:
             return partial(op, *args, **kwargs)
-        return lambda: outs[0].copy_(op(*args, **kwargs)) and None
+
+        def into() -> None:
+            outs[0].copy_(op(*args, **kwargs))
+
+        return into
 
     def _value(self, a: Any) -> Any:
         if isinstance(a, tuple):
@@ -118,6 +121,12 @@ class Replay:
         if isinstance(a, OnDevice):
             return self.device
         return getattr(torch, a.name) if isinstance(a, TorchName) else a
+
+
+def synchronize(device: Any) -> None:
+    """Waits until all that was enqueued has ended. Raises RuntimeError when a launch faulted."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
 
 
 # Ops that only fill a fresh tensor write into the plan's buffer directly, as the original's memset would.

@@ -4,27 +4,26 @@ Cheap first. The seeds are drawn after the bundle was read. `announce(stage, sec
 candidate's kernel could keep from ending: the process outside kills this one when the time is over.
 """
 
-import math
 import secrets
-import statistics
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any
 
 import torch
+from pgo_agent.sandbox import guards
 from pgo_agent.sandbox.bundle.check import Bundle
+from pgo_agent.sandbox.errors import TargetFault
 from pgo_agent.sandbox.gate.verdict import Verdict
-from pgo_agent.sandbox.judge import numerics, stats, timing
+from pgo_agent.sandbox.judge import numerics, timing
 from pgo_agent.sandbox.judge.numerics import Comparison, Expected
-from pgo_agent.sandbox.judge.replay import LARGE, NAN, Replay, paired
+from pgo_agent.sandbox.judge.replay import LARGE, NAN, Replay, paired, synchronize
+from pgo_agent.sandbox.judge.strains import LOOSER, OWN_RATIO, STRAINS, Strain
 
 Announce = Callable[[str, float], None]
 Pick = Mapping[str, tuple[Bundle, str]]  # case -> a bundle and the configuration of it to launch
 
 QUICK_ROUNDS, FULL_ROUNDS, EXTRA_ROUNDS = 6, 24, 36
-REGRESSION = 0.98  # no case may be surely slower than this
-NOISE_FLOOR = 0.003  # a gain below it is not called one, however sure: A/A runs differ by as much
 LAUNCH_SECONDS = 20.0  # deadline for the launches of one step
 REFERENCE_SECONDS = 180.0
 
@@ -43,6 +42,7 @@ class Bench:
     expected: dict[tuple[str, int], Expected] = field(default_factory=dict)
     seeds: dict[str, int] = field(default_factory=dict)
     verified: dict[tuple[str, str, str], int] = field(default_factory=dict)  # (bundle, case, choice) -> checksum
+    unborne: dict[tuple[str, str], str] = field(default_factory=dict)  # (case, strain) -> why it is dropped, or nothing
 
     @property
     def deterministic(self) -> bool:
@@ -54,8 +54,8 @@ class Bench:
         self.verified.clear()
         self.seeds = {case: secrets.randbits(48) for case in self.cases}
 
-    def inputs(self, case: str, seed: int) -> dict[str, Any]:
-        return numerics.make_inputs(self.target, self.cases[case], seed, self.device)
+    def inputs(self, case: str, seed: int, strain: Strain | None = None) -> dict[str, Any]:
+        return numerics.make_inputs(self.target, self.cases[case], seed, self.device, strain)
 
     def expect(self, case: str) -> Expected:
         key = case, self.seeds[case]
@@ -64,9 +64,9 @@ class Bench:
             self.expected[key] = numerics.expect(self.target, case, self.cases[case], key[1], self.device)
         return self.expected[key]
 
-    def replay(self, pick: Pick, case: str, seed: int) -> Replay:
+    def replay(self, pick: Pick, case: str, seed: int, strain: Strain | None = None) -> Replay:
         bundle, choice = pick[case]
-        return Replay(bundle, bundle.plans[case][choice], self.inputs(case, seed), self.device)
+        return Replay(bundle, bundle.plans[case][choice], self.inputs(case, seed, strain), self.device)
 
     def floor_ms(self, case: str) -> float:
         """The time that no kernel can beat on this device, by its peak rates."""
@@ -75,26 +75,107 @@ class Bench:
 
 
 def check_case(bench: Bench, pick: Pick, case: str, stage: str) -> tuple[Verdict | None, Comparison]:
-    """One case in full: poisoned twice, repeats equal, inputs unchanged, error within bounds. (None: all is well.)"""
+    """One case in full: poisoned twice, repeats equal, inputs unchanged, nothing written outside, error within bounds.
+
+    (None, what was compared) when all is well. Strained inputs are `check_strained`'s.
+    """
     expected = bench.expect(case)
     bench.announce(f"{stage} {case}", LAUNCH_SECONDS)
     replay = bench.replay(pick, case, expected.seed)
     try:
-        runs = []
+        runs, stray = [], 0
         for pattern in (NAN, LARGE):
             replay.poison(pattern)
             replay()
-            torch.cuda.synchronize()
+            synchronize(bench.device)
             runs.append(timing.checksum(replay.outputs))
+            stray = max(stray, replay.stray())
         found = numerics.check(replay.outputs, expected, getattr(bench.target, "TOLERANCE", None))
         if found.problem:
             return Verdict.WRONG, found
+        if stray:
+            return Verdict.WRONG, _with(found, guards.said(stray))
         if bench.deterministic and int(runs[0]) != int(runs[1]):
             return Verdict.RACE, _with(found, "two runs on the same inputs gave different outputs")
         if not _unchanged(bench, replay, case, expected.seed):
             return Verdict.CHEATING, _with(found, "the inputs were changed")
         bench.verified[_key(pick, case)] = int(runs[1])
         return None, found
+    finally:
+        replay.close()
+
+
+def check_strained(
+    bench: Bench, pick: Pick, own: Pick, stage: str
+) -> tuple[Verdict | None, list[Comparison], list[dict[str, str]]]:
+    """One case under every strain that the target's own kernel, as shipped, bears: `own` holds it for some cases.
+
+    The case is the one of `own` with the least work: every strain costs a reference in float64, which takes longer than
+    all launches together, and a breakdown needs no large tensors to show. What `own` bears is found out once.
+    Gives the verdict (None: all is well), the comparisons up to the failed one, and the strains that do not count.
+    """
+    case = min((c for c in own if c in pick), key=lambda c: float(bench.target.flops(bench.cases[c])))
+    checks: list[Comparison] = []
+    dropped: list[dict[str, str]] = []
+    for strain in STRAINS:
+        expected = _borne(bench, own, case, strain, stage)
+        if isinstance(expected, str):
+            dropped.append({"case": case, "strain": strain.name, "why": expected})
+            continue
+        checks.append(_strained(bench, pick, expected, strain, LOOSER, stage))
+        if checks[-1].problem:
+            return Verdict.WRONG, checks, dropped
+    return None, checks, dropped
+
+
+def _borne(bench: Bench, own: Pick, case: str, strain: Strain, stage: str) -> Expected | str:
+    """What a case must give under a strain, or why that does not count. Finds out once what the own kernel bears."""
+    key = case, strain.name
+    if why := bench.unborne.get(key):
+        return why
+    bench.announce(f"reference {case}", REFERENCE_SECONDS)
+    try:
+        seed = secrets.randbits(48)
+        expected = numerics.expect(bench.target, case, bench.cases[case], seed, bench.device, strain)
+    except TargetFault as e:
+        bench.unborne[key] = e.message
+        return e.message
+    if not expected.reliable:
+        return "the reference breaks down in its own precision"
+    expected = numerics.forgiving(expected, bench.expect(case))
+    if key not in bench.unborne:
+        found = _strained(bench, own, expected, strain, OWN_RATIO, stage)
+        bench.unborne[key] = f"the target's own kernel: {found.problem}" if found.problem else ""
+    return bench.unborne[key] or expected
+
+
+def _strained(bench: Bench, pick: Pick, expected: Expected, strain: Strain, times: float, stage: str) -> Comparison:
+    """One launch on strained inputs, with the usual ratios `times` as large."""
+    bench.announce(f"{stage} {expected.case}", LAUNCH_SECONDS)
+    replay = bench.replay(pick, expected.case, expected.seed, strain)
+    try:
+        replay.poison(LARGE)
+        replay()
+        synchronize(bench.device)
+        ratios = numerics.looser(getattr(bench.target, "TOLERANCE", None), times)
+        found = numerics.check(replay.outputs, expected, ratios)
+        stray = replay.stray()
+        return _with(found, guards.said(stray)) if stray and not found.problem else found
+    finally:
+        replay.close()
+
+
+def outputs_of(bench: Bench, pick: Pick, case: str, launches: int) -> set[int]:
+    """Checksums of the outputs of some launches on the same inputs, every buffer poisoned before each."""
+    replay = bench.replay(pick, case, bench.seeds[case])
+    try:
+        seen = set()
+        for n in range(launches):
+            replay.poison(LARGE if n % 2 else NAN)
+            replay()
+            synchronize(bench.device)
+            seen.add(int(timing.checksum(replay.outputs)))
+        return seen
     finally:
         replay.close()
 
@@ -118,7 +199,7 @@ def _bytes(t: Any) -> Any:
 
 
 def _with(found: Comparison, problem: str) -> Comparison:
-    return Comparison(found.case, found.seed, found.errors, found.bounds, problem)
+    return replace(found, problem=problem)
 
 
 # time -----------------------------------------------------------------------------------------------------------------
@@ -159,29 +240,3 @@ def time_sides(
 
 class Inconsistent(Exception):
     """A timed launch gave other outputs than the rest of its side's."""
-
-
-def verdict_on_time(
-    bench: Bench, times: Mapping[str, Mapping[str, Sequence[float]]], base: str, weights: Mapping[str, float] | None
-) -> tuple[Verdict, str, dict[str, Any]]:
-    """Accepted or slower, from samples[case][side]. Faster than the physical floor is cheating."""
-    for case, sides in times.items():
-        best, floor = statistics.median(sides["candidate"]), bench.floor_ms(case)
-        if best < floor:
-            return Verdict.CHEATING, f"{case}: {best:.4f} ms is below the physical floor of {floor:.4f} ms", {}
-    gain = stats.geomean({c: (s[base], s["candidate"]) for c, s in times.items()}, weights)
-    noise = stats.geomean({c: (s[base], s["A/A"]) for c, s in times.items()}, weights)
-    cases = {c: stats.ratio(s[base], s["candidate"]) for c, s in times.items()}
-    threshold = 1 + max(NOISE_FLOOR, abs(math.log(noise.mid)), math.log(noise.high) - math.log(noise.mid))
-    found = {
-        "speedup": gain.as_json(),
-        "noise": noise.as_json(),
-        "threshold": round(threshold, 6),
-        "cases": {c: i.as_json() for c, i in cases.items()},
-    }
-    worst = min(cases, key=lambda c: cases[c].mid)
-    if cases[worst].high < REGRESSION:
-        return Verdict.SLOWER, f"{worst} is {cases[worst].mid:.3f}x of the incumbent", found
-    if gain.low > threshold:
-        return Verdict.ACCEPTED, f"{gain.mid:.3f}x [{gain.low:.3f}, {gain.high:.3f}] of the incumbent", found
-    return Verdict.SLOWER, f"{gain.mid:.3f}x [{gain.low:.3f}, {gain.high:.3f}] is not above {threshold:.3f}", found

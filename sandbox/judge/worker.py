@@ -1,15 +1,14 @@
 """The process that holds one GPU: answers commands, one JSON object a line, until its input ends.
 
 Commands: open (target and device), sweep (time every configuration of a trusted bundle), judge and confirm (a
-candidate against the incumbent), final (a table row for every case). It announces every step that a kernel might never
-end, so that the parent can kill it; after a CUDA fault it answers and exits, for its context is lost.
+candidate against the incumbent), race (its sanitized twin), numerics (results alone), same_bits (of two plans), final
+(a table row for every case). It announces every step that a kernel might never end, so that the parent can kill it;
+after a CUDA fault it answers and exits, for its context is lost.
 """
 
-import dataclasses
-import importlib.metadata
 import statistics
-import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,12 @@ from pgo_agent.sandbox.bundle import check
 from pgo_agent.sandbox.bundle.check import Bundle, Limits
 from pgo_agent.sandbox.errors import BadBundle, Fault, TargetFault
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
-from pgo_agent.sandbox.judge import driver, stages, stats, timing
+from pgo_agent.sandbox.judge import decision, stages, stats, timing
+from pgo_agent.sandbox.judge.clock import Clock
+from pgo_agent.sandbox.judge.machine import environment, healthy
 from pgo_agent.sandbox.judge.stages import Bench, Inconsistent, Pick
 
+RACE_SECONDS, STRESS_LAUNCHES = 120.0, 200
 SWEEP_ROUNDS, FINALISTS, FINALISTS_OWN, FINAL_ROUNDS = 4, 5, 2, 30
 
 
@@ -123,30 +125,46 @@ class Worker:
         absent = [c for c in everything if c not in candidate.plans]
         if absent:
             return Judged(Verdict.BUILD_ERROR, "build", f"does not build for {', '.join(_said(absent))}")
+        clock = Clock()
         pick: dict[str, tuple[Bundle, str]] = {c: (candidate, next(iter(candidate.plans[c]))) for c in everything}
         smoke = min(everything, key=lambda c: bench.target.flops(bench.cases[c]))
         verdict, found = stages.check_case(bench, pick, smoke, "smoke")
         if verdict:
-            return _failed(verdict, "smoke", smoke, found)
+            return clock.ends(_failed(verdict, "smoke", smoke, found))
+        clock.passed("smoke", "one case against the reference, every buffer poisoned")
         base = self._pick(request["incumbent"])
         pick |= self._choose(bench, candidate, request["public"])
+        sides: dict[str, Pick] = {"incumbent": base, "candidate": pick}
         quick = {
-            c: _samples(
-                stages.time_sides(bench, {"incumbent": base, "candidate": pick}, c, stages.QUICK_ROUNDS, "quick")
-            )
-            for c in request["public"]
+            c: _samples(stages.time_sides(bench, sides, c, stages.QUICK_ROUNDS, "quick")) for c in request["public"]
         }
         gain = stats.geomean({c: (s["incumbent"], s["candidate"]) for c, s in quick.items()}, request.get("weights"))
-        if gain.high < 1 + stages.NOISE_FLOOR:
+        told = f"{gain.mid:.3f}x of the incumbent"
+        if gain.high < 1 + decision.NOISE_FLOOR:
             evidence = {"choices": _choices(pick), "quick": quick, "speedup": gain.as_json()}
-            return Judged(Verdict.SLOWER, "quick", f"{gain.mid:.3f}x of the incumbent", evidence)
+            return clock.ends(Judged(Verdict.SLOWER, "quick", told, evidence))
+        clock.passed("quick", told)
+        failed, checked = self._numerics(bench, pick, request, "numerics")
+        if failed:
+            return clock.ends(failed)
+        clock.passed("numerics", f"{len(checked['numerics'])} comparisons")
+        evidence = {"choices": _choices(pick), "quick": quick, **checked}
+        return clock.ends(self._time(bench, request, pick, base, evidence))
+
+    def _numerics(
+        self, bench: Bench, pick: Pick, request: dict[str, Any], stage: str
+    ) -> tuple[Judged | None, dict[str, Any]]:
+        """Every case that must be right, then one under every strain: a failure, or else the evidence."""
         checks = []
         for case, label in _to_check(pick, request):
-            verdict, found = stages.check_case(bench, {case: (candidate, label)}, case, "numerics")
+            verdict, found = stages.check_case(bench, {case: (pick[case][0], label)}, case, stage)
             if verdict:
-                return _failed(verdict, "numerics", case, found)
-            checks.append(found.as_json())
-        return self._time(bench, request, pick, base, {"choices": _choices(pick), "numerics": checks, "quick": quick})
+                return _failed(verdict, stage, case, found), {}
+            checks.append(found)
+        verdict, strained, dropped = stages.check_strained(bench, pick, self._pick(request["shipped"]), stage)
+        if verdict:
+            return _failed(verdict, stage, strained[-1].case, strained[-1]), {}
+        return None, {"numerics": [c.as_json() for c in (*checks, *strained)], "dropped": dropped}
 
     def _choose(self, bench: Bench, bundle: Bundle, cases: list[str]) -> dict[str, tuple[Bundle, str]]:
         """The fastest configuration of each case among those that the candidate brings, by a short timing."""
@@ -170,8 +188,9 @@ class Worker:
                 timed = stages.time_sides(bench, sides, case, rounds, "time")
                 for name, s in timed.items():
                     times[case].setdefault(name, []).extend(round(x, 6) for x in s.samples)
-            verdict, reason, gain = stages.verdict_on_time(bench, times, "incumbent", request.get("weights"))
-            if verdict == Verdict.ACCEPTED or not gain or gain["speedup"][2] < gain["threshold"]:
+            floors = {c: bench.floor_ms(c) for c in times}
+            verdict, reason, gain = decision.on_time(times, floors, "incumbent", request.get("weights"))
+            if verdict != Verdict.UNDECIDED:
                 break
         against = {
             n: stats.geomean({c: (s[n], s["candidate"]) for c, s in times.items()}, request.get("weights")).as_json()
@@ -182,22 +201,60 @@ class Worker:
 
     def confirm(self, request: dict[str, Any]) -> dict[str, Any]:
         """A winner again, in this fresh process with new seeds: numerics of every case, and time."""
-        bench = self._bench()
+        bench, clock = self._bench(), Clock()
         bench.new_seeds()
         pick = self._pick(request["candidate"])
-        checks = []
         try:
-            for case, label in _to_check(pick, request):
-                verdict, found = stages.check_case(bench, {case: (pick[case][0], label)}, case, "confirm")
-                if verdict:
-                    return _failed(verdict, "confirm", case, found).as_json()
-                checks.append(found.as_json())
-            judged = self._time(
-                bench, request, pick, self._pick(request["incumbent"]), {"choices": _choices(pick), "numerics": checks}
-            )
+            failed, checked = self._numerics(bench, pick, request, "confirm")
+            if failed:
+                return clock.ends(failed).as_json()
+            evidence = {"choices": _choices(pick), **checked}
+            judged = self._time(bench, request, pick, self._pick(request["incumbent"]), evidence)
         except Inconsistent as e:
-            return Judged(Verdict.CHEATING, "confirm", str(e)).as_json()
-        return Judged(judged.verdict, "confirm", judged.reason, judged.evidence).as_json()
+            return clock.ends(Judged(Verdict.CHEATING, "confirm", str(e))).as_json()
+        return clock.ends(replace(judged, stage="confirm")).as_json()
+
+    def race(self, request: dict[str, Any]) -> dict[str, Any]:
+        """A sanitized twin (`sandbox/twins.py`) on fresh inputs; a hazard ends this process, which says which.
+
+        A `stress` run is the second best where no twin compiles: the plain build, again and again on poisoned buffers.
+        """
+        bench, case = self._bench(), request["case"]
+        bench.new_seeds()
+        try:
+            bundle = self._load(request["bundle"], replace(self.limits, variables=not request["stress"]))
+        except BadBundle as e:
+            return Judged(Verdict.UNDECIDED, "race", str(e)).as_json()
+        launches = STRESS_LAUNCHES if request["stress"] else 1
+        bench.announce(f"race {case}", RACE_SECONDS)
+        seen = stages.outputs_of(bench, {case: (bundle, request["choice"])}, case, launches)
+        if len(seen) > 1 and bench.deterministic:
+            reason = f"{_said([case])[0]}: {launches} launches on the same inputs gave {len(seen)} different outputs"
+            return Judged(Verdict.RACE, "race", reason).as_json()
+        told = f"the same outputs in {launches} launches" if request["stress"] else "the sanitizer saw no hazard"
+        return Judged(Verdict.CHECKED, "race", f"{told} ({_said([case])[0]})").as_json()
+
+    def numerics(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The results of one configuration of every case, on fresh inputs; nothing is timed."""
+        bench, stage = self._bench(), request["stage"]
+        bench.new_seeds()
+        pick = self._pick(request["candidate"])
+        for case in pick:
+            verdict, found = stages.check_case(bench, pick, case, stage)
+            if verdict:
+                return _failed(verdict, stage, case, found).as_json()
+        return Judged(Verdict.CHECKED, stage, f"right on {len(pick)} cases").as_json()
+
+    def same_bits(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The first public case in which two sides' outputs differ on the same inputs, by a checksum; or none."""
+        bench = self._bench()
+        bench.new_seeds()
+        ours, theirs = self._pick(request["candidate"]), self._pick(request["own"])
+        for case in request["public"]:
+            bench.announce(f"numerics {case}", stages.LAUNCH_SECONDS)
+            if stages.outputs_of(bench, ours, case, 1) != stages.outputs_of(bench, theirs, case, 1):
+                return {"differs": _said([case])[0]}
+        return {"differs": ""}
 
     def final(self, request: dict[str, Any]) -> dict[str, Any]:
         """Every side and every library on every public case, in one session: the rows of a table."""
@@ -225,9 +282,9 @@ class Worker:
             raise Fault("no target is open", "send the command `open` first")
         return self.bench
 
-    def _load(self, where: dict[str, str]) -> Bundle:
+    def _load(self, where: dict[str, str], limits: Limits | None = None) -> Bundle:
         if where["id"] not in self.bundles:
-            bundle = check.load(Path(where["manifest"]), Path(where["artefacts"]), self.limits)
+            bundle = check.load(Path(where["manifest"]), Path(where["artefacts"]), limits or self.limits)
             if bundle.id != where["id"]:
                 raise BadBundle(f"bundle {where['id'][:12]} was tampered with")
             self.bundles[where["id"]] = bundle
@@ -237,42 +294,8 @@ class Worker:
         return {case: (self._load(entry["bundle"]), entry["choice"]) for case, entry in side.items()}
 
 
-def healthy(device: Any) -> None:
-    """A known computation with a known result. Raises RuntimeError when the GPU is not fit to judge."""
-    a = torch.arange(4096, device=device, dtype=torch.float32).reshape(64, 64) % 7
-    if not torch.equal((a @ a).cpu(), a.cpu() @ a.cpu()):
-        raise RuntimeError("the GPU computes a small matrix product wrongly")
-
-
-def environment(properties: Any) -> dict[str, Any]:
-    """What every recorded result names."""
-    version = driver.version()
-    try:
-        triton = importlib.metadata.version("triton")
-    except importlib.metadata.PackageNotFoundError:
-        triton = None
-    return {
-        "gpu": properties.name,
-        "arch": properties.major * 10 + properties.minor,
-        "sms": properties.multi_processor_count,
-        "memory": properties.total_memory,
-        "driver": driver_release(),
-        "cuda_driver": f"{version // 1000}.{version % 1000 // 10}",
-        "torch": torch.__version__,
-        "triton": triton,
-        "python": sys.version.split()[0],
-    }
-
-
-def driver_release() -> str:
-    """The driver's release as the kernel module tells it, or an empty string."""
-    path = Path("/proc/driver/nvidia/version")
-    words = path.read_text().split() if path.is_file() else []
-    return next((w for w in words if w.count(".") >= 1 and w.replace(".", "").isdigit()), "")
-
-
 def _on_gpu(expected: Any, device: Any) -> Any:
-    return dataclasses.replace(expected, outputs=tuple(o.to(device) for o in expected.outputs))
+    return replace(expected, outputs=tuple(o.to(device) for o in expected.outputs))
 
 
 def _to_check(pick: Pick, request: dict[str, Any]) -> list[tuple[str, str]]:
@@ -290,7 +313,7 @@ def _samples(timed: Mapping[str, timing.Side]) -> dict[str, list[float]]:
 
 
 def _failed(verdict: Verdict, stage: str, case: str, found: Any) -> Judged:
-    name = _said([case])[0]
+    name = _said([case])[0] + (f" with {found.strain}" if found.strain else "")
     return Judged(verdict, stage, f"{name}: {found.problem}", {"check": found.as_json()})
 
 

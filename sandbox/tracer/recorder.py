@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 import triton.language as tl
+from pgo_agent.sandbox.bundle.schema import MOST_STEPS
 from pgo_agent.sandbox.tracer.answers import Refusals
 from pgo_agent.sandbox.tracer.standin import Addresses
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
@@ -158,7 +159,13 @@ class Recorder(TorchDispatchMode):
             return
         step = {"op": name, "args": self.encode(list(args)), "kwargs": {k: self.encode(v) for k, v in kwargs.items()}}
         self._storages(outs, "made")
-        self.steps.append(step | {"out": [self.ref(t) for t in outs]})
+        self.add(step | {"out": [self.ref(t) for t in outs]})
+
+    def add(self, step: dict[str, Any]) -> None:
+        """Adds a step to the plan. Refuses one too many, rather than record a million of them until the deadline."""
+        if len(self.steps) >= MOST_STEPS:
+            self.refusals.refuse(f"more than {MOST_STEPS} launches and torch ops")
+        self.steps.append(step)
 
     def _storages(self, tensors: Iterable[Any], kind: str) -> None:
         for t in tensors:

@@ -95,9 +95,7 @@ class Session:
         signature = [_listed(s) for s in launcher.src.signature.values()]
         values = [None if s == "constexpr" else self.recorder.encode(a) for s, a in zip(signature, args, strict=True)]
         key = self.capture.kernel(handle)["key"]
-        self.recorder.steps.append(
-            {"kernel": key, "grid": [int(g) for g in grid], "signature": signature, "args": values}
-        )
+        self.recorder.add({"kernel": key, "grid": [int(g) for g in grid], "signature": signature, "args": values})
 
     def _blame(self, error: BaseException) -> dict[str, Any]:
         """What went wrong, with the candidate's line, as plain values."""

@@ -91,7 +91,7 @@ def bare(text: str) -> str:
 
 def _answer(out: Path, output: str) -> Answer:
     try:
-        answer = json.loads(check.read(out / "text.json", check.JSON_LIMIT))
+        answer = check.answer(out / "text.json")
         said = str(answer.get("error", ""))
         printed = "" if said else check.read(out / "text.ttgir", check.ARTEFACT_LIMIT).decode()
         facts = dict(answer.get("facts", {}))

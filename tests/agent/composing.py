@@ -102,7 +102,8 @@ def outputs(source: str, *calls: Mapping[str, Any], configs: int = 1) -> list[li
         (folder / "out").mkdir()
         (folder / "candidate.py").write_text(source)
         cases = {str(i): tensors.save(dict(call), folder / "in", str(i)) for i, call in enumerate(calls)}
-        request = {"candidate": "candidate.py", "cases": cases, "configs": configs, "device": "h200"}
+        wanted = dict.fromkeys(cases, configs)
+        request = {"candidate": "candidate.py", "cases": cases, "configs": wanted, "device": "h200"}
         (folder / "request.json").write_text(json.dumps(request))
         _run(folder)
         results: dict[str, list[dict[str, Any]]] = json.loads((folder / "out" / "result.json").read_text())

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from pgo_agent.agent.session import Wishes
 from pgo_agent.evals import entries, gate, gate_report
-from pgo_agent.evals.entries import BrokenCorpus, Entry
+from pgo_agent.evals.entries import Entry
 from pgo_agent.evals.gate import Outcome
+from pgo_agent.evals.ttgir_edits import BrokenCorpus
 from pgo_agent.sandbox.errors import EnvironmentFault
 from pgo_agent.sandbox.gate.verdict import Verdict
 

@@ -3,12 +3,14 @@
 Needs a GPU that sandbox/devices.py knows. A hang costs its deadline of 20 s; all else takes seconds.
 """
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pgo_agent.sandbox import box, devices, target
+from pgo_agent.agent.judging import hazard
+from pgo_agent.sandbox import box, devices, target, twins
 from pgo_agent.sandbox.build import Builder, Built
 from pgo_agent.sandbox.bundle.shelf import Shelf
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
@@ -16,6 +18,7 @@ from pgo_agent.sandbox.judge.pool import Judge, on_shelf, visible_gpu
 
 ROOT = Path(__file__).parents[2]
 PUBLIC, HELD_OUT = "CASES/d64-2k", "HELD_OUT/d64-ragged-causal"
+PIPELINED = {"BLOCK_M": 64, "BLOCK_N": 64, "num_warps": 4, "num_stages": 3}
 CASES = """
 CASES = {"d64-2k": dict(B=4, H=32, HK=32, S=2048, D=64, causal=False, dtype="float16")}
 HELD_OUT = {"d64-ragged-causal": dict(B=1, H=4, HK=2, S=333, D=64, causal=True, dtype="float16")}
@@ -141,3 +144,39 @@ def test_after_a_hang_or_a_fault_the_next_verdict_is_normal(attention: Gate, nam
     judged = attention.verdict(edited(attention.builder.target.source, name))
     assert (judged.verdict, attention.judge.replaced) == (verdict, replaced + 1), judged.reason
     assert is_level(attention.verdict(attention.builder.target.source))
+
+
+@pytest.mark.gpu
+@pytest.mark.slow
+@pytest.mark.parametrize(("waits", "verdict"), [(None, None), (4, Verdict.RACE)])
+def test_the_sanitizer_refuses_a_wait_that_lets_pass_what_it_is_for(
+    attention: Gate, waits: int | None, verdict: Verdict | None
+) -> None:
+    """The three-stage pipeline as it is, and with one wait relaxed: that errs by 0.0055, within a tolerance of 1e-2."""
+    source = attention.builder.target.source
+    own = attention.build(source, None)
+    (choice,) = [o for o in own.choices[PUBLIC] if o.config == PIPELINED]
+    kernel = attention.shelf.manifest(own.bundle)["kernels"][choice.kernels[0]]
+    text = attention.shelf.get(kernel["files"]["ttgir"], "ttgir").decode()
+    edited_text = f"// replaces: {choice.kernels[0]}\n" + (
+        re.sub(r"(async_wait .*num = )2", rf"\g<1>{waits}", text) if waits else text
+    )
+    cases = {"CASES": None, "HELD_OUT": None}
+    built = attention.builder.build(source, cases, None, foreign=True, ttgir=edited_text)
+    assert built.ok, built.failures
+    twin = twins.sanitized(attention.builder, built.bundle, {PUBLIC: choice.label})
+    assert twin.bundle, twin.problem
+    attention.judge.fresh()
+    said = {"case": PUBLIC, "choice": choice.label, "stress": False}
+    judged = attention.judge.verdict("race", bundle=on_shelf(attention.shelf, twin.bundle), **said)
+    attention.judge.fresh()
+    found = hazard(judged)
+    assert found is not None and found.verdict == verdict, judged.reason
+
+
+@pytest.mark.gpu
+def test_a_stress_run_of_an_honest_kernel_gives_the_same_bits_every_time(attention: Gate) -> None:
+    built = attention.build(attention.builder.target.source, 1)
+    said = {"case": PUBLIC, "choice": built.choices[PUBLIC][0].label, "stress": True}
+    judged = attention.judge.verdict("race", bundle=on_shelf(attention.shelf, built.bundle), **said)
+    assert judged.verdict == Verdict.CHECKED, judged.reason

@@ -1,7 +1,7 @@
 """One real bundle for all tests of the sandbox: tests/kernels/add.py, built for an H200 by the product itself.
 
 Also what attacks need: `forgery`, a bundle to be spoilt; `ptxas`, Triton's assembler, for cubins that Triton would not
-make; `outside` and `victim`, a file and a process that a box must keep away from.
+make; `outside`, a file that a box must keep away from.
 """
 
 import hashlib
@@ -137,12 +137,3 @@ def outside() -> Iterator[Path]:
         path.write_text("sk-this-must-not-be-seen")
         path.chmod(0o666)
         yield path
-
-
-@pytest.fixture
-def victim() -> Iterator["subprocess.Popen[bytes]"]:
-    """Somebody else's process."""
-    process = subprocess.Popen(["sleep", "60"])
-    yield process
-    process.kill()
-    process.wait()

@@ -1,26 +1,22 @@
-"""Each test attacks one property of the box by a real process in it, with bubblewrap and, where it holds, Landlock.
+"""What the box is to the process in it, one property a test, with bubblewrap and, where it holds, Landlock.
 
-`Attack` is the product's own box with the attacker's code in place of one of our modules. No attack here does lasting
-harm to the machine when it succeeds: then the test fails, and cleans up.
+What hostile code tries lies in attacks/. `Attack` is the product's own box with other code in place of one of our
+modules. Nothing here does lasting harm to the machine when it succeeds: then the test fails, and cleans up.
 """
 
 import os
-import socket
-import subprocess
 import sys
 import tempfile
 import textwrap
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from pgo_agent.sandbox import box, landlock
+from pgo_agent.sandbox import box
 from pgo_agent.sandbox.box import Box, Ran
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 
-ROOT = Path(__file__).parents[2]
 SECRET = "sk-this-must-not-be-seen"  # also what stands in `outside`
 PRELUDE = """\
 import ctypes, glob, os, resource, signal, socket, sys, time
@@ -34,9 +30,9 @@ class Attack(Box):
     folder: Path = Path()
     code: str = ""
 
-    def _wrapped(self, command: list[str], folder: Path) -> list[str]:
+    def _wrapped(self, command: list[str], folder: Path, *filters: int) -> list[str]:
         inside = command[command.index("-m") + 2]
-        return super()._wrapped([self.python, "-B", "-c", PRELUDE + self.code, inside], folder)
+        return super()._wrapped([self.python, "-B", "-c", PRELUDE + self.code, inside], folder, *filters)
 
     def ran(self, code: str, seconds: float = 30.0) -> Ran:
         return replace(self, code=textwrap.dedent(code)).run("replaced", self.folder, seconds)
@@ -82,21 +78,6 @@ def test_a_process_that_was_killed_is_told_from_one_that_failed(attack: Attack) 
     assert attack.ran("os.kill(os.getpid(), signal.SIGKILL)").killed
 
 
-@pytest.mark.parametrize("path", ["/etc/shadow", "/etc/hostname", str(ROOT / "pyproject.toml")])
-def test_it_cannot_read_the_machines_files(attack: Attack, path: str) -> None:
-    assert attack.refused(f"open({path!r}).read()")
-
-
-def test_it_cannot_read_a_file_outside_that_everybody_may_read(attack: Attack, outside: Path) -> None:
-    assert attack.refused(f"open({str(outside)!r}).read()")
-
-
-@pytest.mark.parametrize("name", ["file", "new"])
-def test_it_cannot_write_outside(attack: Attack, outside: Path, name: str) -> None:
-    assert attack.refused(f"open({str(outside.with_name(name))!r}, 'w').write('x')")
-    assert [(p.name, p.read_text()) for p in outside.parent.iterdir()] == [("file", SECRET)]
-
-
 @pytest.mark.parametrize(
     "code",
     ["(box/'new').write_text('')", "(box/'request.json').write_text('')", "(box/'request.json').rename(box/'out'/'r')",
@@ -110,10 +91,6 @@ def test_it_cannot_change_its_own_folder(attack: Attack, code: str) -> None:
 
 def test_it_cannot_write_into_our_package(attack: Attack) -> None:
     assert attack.refused("os.open(__import__('pgo_agent.sandbox').sandbox.__file__, os.O_WRONLY)")
-
-
-def test_it_cannot_set_how_the_kernel_behaves(attack: Attack) -> None:
-    assert attack.refused("os.open('/proc/sys/kernel/core_pattern', os.O_WRONLY)")
 
 
 @bubblewrap_only
@@ -136,39 +113,10 @@ def test_a_log_that_is_a_link_is_not_written_through(attack: Attack, outside: Pa
     assert outside.read_text() == SECRET
 
 
-def test_it_does_not_see_our_keys(attack: Attack, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
-    ran = attack.ran("print(dict(os.environ), open('/proc/self/environ').read())")
-    assert "PYTHONPATH" in ran.output
-    assert SECRET not in ran.output and "OPENAI" not in ran.output
-
-
-def test_it_inherits_no_open_file(attack: Attack, outside: Path) -> None:
-    with outside.open() as file:
-        os.set_inheritable(file.fileno(), True)
-        ran = attack.ran("print([os.readlink(p) for p in glob.glob('/proc/self/fd/*') if os.path.islink(p)])")
-    assert ran.code == 0
-    assert outside.parent.name not in ran.output
-
-
 def test_it_can_import_nothing_of_the_agent(attack: Attack) -> None:
     assert attack.ran("import pgo_agent.sandbox.errors").code == 0
     output = attack.ran("import pgo_agent.agent").output
     assert "No module named 'pgo_agent.agent'" in output or "PermissionError" in output
-
-
-@bubblewrap_only
-def test_it_cannot_see_other_processes(attack: Attack, victim: "subprocess.Popen[bytes]") -> None:
-    pids = attack.ran("print(*[n for n in os.listdir('/proc') if n.isdigit()])").output.split()
-    assert str(victim.pid) not in pids
-    assert len(pids) <= 3
-
-
-def test_it_cannot_kill_other_processes(attack: Attack, victim: "subprocess.Popen[bytes]") -> None:
-    if attack.kind == "landlock" and landlock.abi() < 6:
-        pytest.skip("Landlock refuses signals from Linux 6.12 on")
-    assert attack.refused(f"os.kill({victim.pid}, signal.SIGKILL)")
-    assert victim.poll() is None
 
 
 @bubblewrap_only
@@ -200,21 +148,6 @@ def test_the_cuda_driver_finds_no_device(attack: Attack) -> None:
     assert "libcuda.so.1: cannot open" in ran.output or int(ran.output) != 0
 
 
-def test_it_cannot_reach_a_tcp_server(attack: Attack) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        assert attack.refused(f"socket.create_connection({server.getsockname()!r}, 5)")
-
-
-@bubblewrap_only
-def test_it_cannot_reach_a_udp_socket(attack: Attack) -> None:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
-        server.bind(("127.0.0.1", 0))
-        server.settimeout(0.2)
-        attack.ran(f"socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', {server.getsockname()!r})")
-        with pytest.raises(TimeoutError):
-            server.recv(1)
-
-
 # ends and limits ------------------------------------------------------------------------------------------------------
 
 
@@ -222,57 +155,6 @@ def test_an_infinite_loop_is_ended_at_the_deadline(attack: Attack) -> None:
     ran = attack.ran("signal.signal(signal.SIGTERM, signal.SIG_IGN)\nwhile True: pass", seconds=1.0)
     assert (ran.timed_out, ran.killed) == (True, False)
     assert ran.seconds < 10
-
-
-HEART = """
-if os.fork() == 0:
-    {escape}
-    while True: (box/'out'/'beat').write_text(str(time.monotonic())); time.sleep(0.01)
-while not (box/'out'/'beat').exists(): time.sleep(0.01)
-{then}
-"""
-
-
-ends = pytest.mark.parametrize("then", ["sys.exit()", "time.sleep(60)"], ids=["that ends", "that is ended"])
-
-
-def _still_beats(folder: Path) -> bool:
-    """Whether the heart goes on. (bubblewrap may return a moment before the last process of its namespace is dead.)"""
-    for _ in range(20):
-        before = (folder / "out" / "beat").read_text()
-        time.sleep(0.2)
-        if (folder / "out" / "beat").read_text() == before:
-            return False
-    return True
-
-
-@ends
-def test_a_child_dies_with_a_parent(attack: Attack, then: str) -> None:
-    attack.ran(HEART.format(escape="pass", then=then), seconds=2.5)
-    assert not _still_beats(attack.folder)
-
-
-@bubblewrap_only
-@ends
-def test_an_orphan_in_a_session_of_its_own_dies_with_a_parent(attack: Attack, then: str) -> None:
-    escape = "os.setsid()\n    if os.fork(): os._exit(0)"
-    attack.ran(HEART.format(escape=escape, then=then), seconds=2.5)
-    assert not _still_beats(attack.folder)
-
-
-@bubblewrap_only
-def test_a_fork_bomb_is_bounded(attack: Attack) -> None:
-    code = """
-    assert resource.getrlimit(resource.RLIMIT_NPROC) == (4096, 4096)
-    resource.setrlimit(resource.RLIMIT_NPROC, (300, 4096))  # so as not to starve the boxes of other tests
-    made = 0
-    try:
-        while made < 1000:
-            if os.fork() == 0: signal.pause()
-            made += 1
-    except BlockingIOError: print(made)
-    """
-    assert int(attack.ran(code).output) < 300
 
 
 def test_a_huge_file_is_refused(attack: Attack) -> None:
@@ -283,12 +165,6 @@ def test_a_huge_file_is_refused(attack: Attack) -> None:
 def test_it_cannot_raise_its_limits(attack: Attack) -> None:
     code = "resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 31, 1 << 31))"
     assert "ValueError: not allowed to raise maximum limit" in attack.ran(code).output
-
-
-def test_endless_output_is_capped_to_its_end(attack: Attack) -> None:
-    ran = attack.ran("for i in range(3 << 10): print('x' * 1023)\nprint('the end')")
-    assert len(ran.output) == box.OUTPUT_LIMIT
-    assert ran.output.endswith("the end\n")
 
 
 def test_foreign_code_is_not_admitted_without_a_box() -> None:

@@ -27,6 +27,7 @@ def read_everything(image: bytes) -> None:
     for name in cubin.entries(image):
         cubin.parameter_sizes(image, name)
     cubin.keeps_state(image)
+    cubin.calls(image)
     cubin.code_id(image)
 
 

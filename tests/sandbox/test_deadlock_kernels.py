@@ -92,10 +92,13 @@ def move(operation: str, at: int, before: str, there: int) -> Edit:
     return edit
 
 
-def uncommitted(text: str) -> str:
-    """The first commit of a group removed; its wait gets what the copy gave."""
-    m = _places(text, r"^ *(%\w+) = ttg.async_commit_group tokens (%\w+).*\n")[0]
-    return (text[: m.start()] + text[m.end() :]).replace(m[1] + ",", m[2] + ",").replace(m[1] + " ", m[2] + " ")
+def uncommitted(text: str, times: int = 1, after: str = "tt.func") -> str:
+    """Commits of groups removed, the first ones after a word; who waits for one gets what the copy gave."""
+    for _ in range(times):
+        m = _places(text, rf"{after}(?:.*\n)*?( *(%\w+) = ttg.async_commit_group tokens (%\w+).*\n)")[0]
+        text = text[: m.start(1)] + text[m.end(1) :]
+        text = re.sub(rf"{m[2]}(?=[, ])", m[3], text)
+    return text
 
 
 def on_the_barrier_before(text: str) -> str:
@@ -248,8 +251,8 @@ BUGS: dict[str, tuple[str, Edit, Kind, tuple[str, ...]]] = {
     "counter starts anew with each tile": (
         "persistent_specialized",
         change(r"(scf.yield \{async_task_id = array<i32: 0>\}) %\w+ : i64", r"\1 %c0_i64 : i64", 1),
-        Kind.ARRIVALS,
-        ("more arrivals than the count of %8[0]: default arrives 1", "while in phase 0 1 of 1 arrivals came"),
+        Kind.DEADLOCK,
+        ("partition0 waits on %8[1], phase 1 (0 of 1 arrivals came)", "each waits for the next"),
     ),
     # cp.async
     "wait lets too much pass": (
@@ -258,7 +261,18 @@ BUGS: dict[str, tuple[str, Edit, Kind, tuple[str, ...]]] = {
         Kind.GROUPS,
         ("lets the last 4 groups of copies pending", "is among them"),
     ),
-    "commit removed": ("cp_async", uncommitted, Kind.GROUPS, ("never committed to a group",)),
+    "commits before the loop removed": (
+        "cp_async",
+        partial(uncommitted, times=4),
+        Kind.GROUPS,
+        ("never committed to a group",),
+    ),
+    "commit in the loop removed": (
+        "cp_async",
+        partial(uncommitted, after="scf.for"),
+        Kind.GROUPS,
+        ("lets the last 2 groups of copies pending", "is among them"),
+    ),
     "wait for less than nothing": ("cp_async", change(r"pendings = 1", "pendings = -1"), Kind.GROUPS, ("until -1",)),
 }
 
@@ -270,6 +284,11 @@ def test_a_bug_edited_into_real_ttgir_is_found_and_said(bug: str, ttgir: Callabl
     assert (found.kind, [s for s in said if s not in found.sentence]) == (kind, []), found
     assert re.search(r"at line \d+", found.sentence), found
     assert "safe" not in " ".join((found.sentence, *found.trace))
+
+
+def test_a_copy_without_a_commit_of_its_own_is_in_the_group_of_the_next(ttgir: Callable[[str], str]) -> None:
+    found = read_and_simulate(uncommitted(ttgir("cp_async")))
+    assert found.kind is Kind.NONE, found
 
 
 @pytest.mark.parametrize("seed", range(25))

@@ -61,7 +61,7 @@ def line_of(source: str, text: str) -> int:
 def test_attention_as_shipped_is_checked_in_three_configurations_of_every_small_case(attention: Judge) -> None:
     found = judged(attention)
     assert (found.verdict, found.stage) == (Verdict.CHECKED, "interpreter"), found.reason
-    tried = Counter(c["case"] for c in found.evidence["numerics"])
+    tried = Counter(c["case"] for c in found.evidence["numerics"] if not c["strain"])
     assert tried == {"d64-even": 3, "d64-ragged-causal": 3, "d128-ragged": 3}
 
 
@@ -75,7 +75,7 @@ def test_attention_is_wrong_with(bug: str, attention: Judge) -> None:
 def test_an_addition_as_shipped_is_checked(addition: Judge) -> None:
     found = judged(addition)
     assert found.verdict == Verdict.CHECKED, found.reason
-    assert Counter(c["case"] for c in found.evidence["numerics"]) == {"even": 2, "ragged": 2}
+    assert Counter(c["case"] for c in found.evidence["numerics"] if not c["strain"]) == {"even": 2, "ragged": 2}
 
 
 def test_a_mistake_in_the_second_configuration_alone_is_found(addition: Judge) -> None:
@@ -160,6 +160,56 @@ def test_strained_inputs_do_not_count_where_the_target_itself_breaks_down(old: s
         judge.close()
 
 
+STORE = "    tl.store(z_ptr + at,"
+SUM = "tl.load(x_ptr + at, mask=inside) + tl.load(y_ptr + at, mask=inside)"
+FITTED = {  # strain -> a sum that is right of the usual inputs
+    "outliers": f"tl.clamp({SUM}, -45.0, 45.0)",
+    "equal rows": f"tl.where(tl.max({SUM}) - tl.min({SUM}) < 1.0e-9, 0.0, {SUM})",
+    "small integers": f"({SUM}) + tl.where(at % 16 == 0, 2.3841858e-07, 0.0)",
+    "a NaN": f"tl.where(({SUM}) == ({SUM}), {SUM}, 0.0)",
+    "an infinity": f"tl.clamp({SUM}, -1.0e30, 1.0e30)",
+}
+
+
+@pytest.mark.parametrize("strain", FITTED)
+def test_a_sum_that_is_right_of_the_usual_inputs_alone_is_wrong_with(strain: str, addition: Judge) -> None:
+    found = judged(addition, SUM, FITTED[strain])
+    assert found.verdict == Verdict.WRONG, found.reason
+    assert f" with {strain}: output 0: " in found.reason
+    assert found.evidence["numerics"][-1]["strain"] == strain
+
+
+def test_evidence_holds_what_was_tried_under_every_strain_and_which_strains_did_not_count(addition: Judge) -> None:
+    found = judged(addition, "    return z\n", "    return z  # the candidate\n")
+    tried = Counter(c["strain"] for c in found.evidence["numerics"] if c["strain"])
+    assert tried == {"inputs times 8": 2} | dict.fromkeys(FITTED, 1)
+    assert all(c["errors"] and c["bounds"] and c["seed"] for c in found.evidence["numerics"])
+    assert {d["strain"]: d["why"] for d in found.evidence["dropped"]} == {
+        "wholly masked rows": "inputs() holds nothing for wholly masked rows"
+    }
+
+
+OUTSIDE = {
+    "one element before its output": f"    tl.store(z_ptr - 1, 0.0, mask=tl.program_id(0) == 0)\n{STORE}",
+    "one element behind its output": f"    tl.store(z_ptr + n, 0.0, mask=tl.program_id(0) == 0)\n{STORE}",
+    "one element behind an input": f"    tl.store(y_ptr + n, 0.0, mask=tl.program_id(0) == 0)\n{STORE}",
+}
+
+
+@pytest.mark.parametrize("where", OUTSIDE)
+def test_a_kernel_that_writes_outside_of_its_output_is_wrong(where: str, addition: Judge) -> None:
+    found = judged(addition, STORE, OUTSIDE[where])
+    assert (found.verdict, found.reason) == (Verdict.WRONG, "even: wrote 4 bytes outside of its output")
+
+
+def test_an_output_that_was_made_of_zeros_is_guarded_as_well(addition: Judge) -> None:
+    zeros = addition.target.source.replace("torch.empty_like(x)", "torch.zeros_like(x)")
+    assert zeros != addition.target.source
+    found = addition.verdict("check", source=zeros.replace(STORE, OUTSIDE["one element behind its output"]))
+    assert (found.verdict, found.reason) == (Verdict.WRONG, "even: wrote 4 bytes outside of its output")
+    assert addition.verdict("check", source=zeros).verdict == Verdict.CHECKED
+
+
 GLUON = """
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -182,6 +232,10 @@ LACKING = {
     "inline assembly": (SUM_X, 'tl.inline_asm_elementwise("mov.b32 $0, $1;", "=f,f", [X], tl.float32, True, 1) +'),
     "libdevice": (SUM_X, "tl.extra.libdevice.abs(X) +"),
     "a Gluon kernel": ("\ndef reference", GLUON),
+    "a Gluon kernel that calls Triton's library": (
+        "\ndef reference",
+        GLUON.replace("    gl.store(z + at, ", "    gl.store(z + at, 0.0 * gl.max(gl.load(x + at, mask=at < n)) + "),
+    ),
 }
 
 

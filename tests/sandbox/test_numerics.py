@@ -5,6 +5,7 @@ Not covered: that expect() wipes the memory it frees (nothing can look at freed 
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from pgo_agent.sandbox.errors import TargetFault
 from pgo_agent.sandbox.judge import numerics
 from pgo_agent.sandbox.judge.numerics import CHUNK, Error, Expected
+from pgo_agent.sandbox.judge.strains import SCALED, STRAINS, Strain
 
 CPU = torch.device("cpu")
 
@@ -274,15 +276,65 @@ def test_compare_gives_the_largest_and_the_mean_difference(rows: list[tuple[floa
     assert found.mean == pytest.approx(math.fsum(differences) / len(rows), rel=1e-12)
 
 
-def test_strained_inputs_are_the_same_times_a_factor_and_shared_storage_is_multiplied_once() -> None:
-    def inputs(case: dict[str, int], generator: torch.Generator) -> dict[str, object]:
-        packed = torch.randn(3, case["n"], generator=generator)
-        return {"q": packed[0], "k": packed[1:, 1:], "list": [packed[2]], "count": torch.arange(3), "scale": 0.5}
+# strains --------------------------------------------------------------------------------------------------------------
 
-    plain, strained = (numerics.make_inputs(target(wave, inputs), {"n": 5}, 7, CPU, f) for f in (1.0, 8.0))
-    assert torch.equal(strained["q"], 8 * plain["q"]) and torch.equal(strained["k"], 8 * plain["k"])
-    assert torch.equal(strained["list"][0], 8 * plain["list"][0])
-    assert torch.equal(strained["count"], plain["count"]) and strained["scale"] == 0.5
+
+def integers() -> Strain:
+    return next(s for s in STRAINS if s.exact)
+
+
+def test_a_comparison_names_the_strain_of_its_inputs() -> None:
+    expected = numerics.expect(target(wave), "case", {}, 1, CPU, SCALED)
+    given = numerics.make_inputs(target(wave), {}, 1, CPU, SCALED)
+    found = numerics.check([wave(**given)], expected)
+    assert (found.problem, found.as_json()["strain"]) == ("", "inputs times 8")
+    assert numerics.check([], expected).as_json()["strain"] == "inputs times 8"
+    assert numerics.check([low_precision()], expect(wave)).as_json()["strain"] == ""
+
+
+def test_of_small_integers_an_exact_result_is_demanded_where_plain_pytorch_gives_it() -> None:
+    def doubled(x: torch.Tensor) -> torch.Tensor:
+        return x.double().to(x.dtype) + x
+
+    module = target(doubled)
+    expected = numerics.expect(module, "case", {}, 1, CPU, integers())
+    right = doubled(**numerics.make_inputs(module, {}, 1, CPU, integers()))
+    wrong = right.clone()
+    wrong[7] += 0.0625
+    assert (problem(right, expected), problem(wrong, expected)) == ("", "output 0: max error 0.0625 above 0")
+    rounded = low_precision(doubled)
+    rounded[7] += 2**-9
+    assert problem(rounded, expect(doubled)) == "", "of other numbers rounding is forgiven"
+
+
+def test_where_few_different_results_are_exact_by_chance_the_usual_errors_are_still_forgiven() -> None:
+    usual = expect(wave)
+    lucky = replace(usual, low=(Error(0.0, 0.0, 0),), floors=((0.0, 1e-9),), strain="equal rows")
+    found = numerics.forgiving(lucky, usual)
+    assert (found.low, found.floors, found.strain) == (usual.low, usual.floors, "equal rows")
+    assert numerics.forgiving(usual, lucky) == usual
+
+
+def test_a_demand_for_exact_results_is_not_forgiven() -> None:
+    def added(x: torch.Tensor) -> torch.Tensor:
+        return x + x + 0.1 * (x != x.round())
+
+    module = target(added)
+    exact = numerics.expect(module, "case", {}, 1, CPU, integers())
+    usual = numerics.expect(module, "case", {}, 1, CPU)
+    assert (exact.low[0].worst, exact.floors) == (0.0, ((0.0, 0.0),))
+    assert usual.low[0].worst > 0
+    assert numerics.forgiving(exact, usual) == exact
+
+
+def test_a_reference_that_overflows_in_its_own_precision_is_not_reliable() -> None:
+    assert expect(wave).reliable
+    assert not expect(lambda x: x * 60000).reliable
+
+
+def test_a_strain_that_finds_nothing_to_change_is_the_targets_fault() -> None:
+    with pytest.raises(TargetFault, match="inputs\\(\\) holds nothing for wholly masked rows"):
+        numerics.make_inputs(target(wave), {}, 1, CPU, STRAINS[-1])
 
 
 def test_looser_ratios_are_a_targets_own_or_ours_multiplied() -> None:

@@ -62,6 +62,22 @@ def test_an_edit_that_leaves_the_arithmetic_alone_is_schedule_only(workshop: tup
     built = put(workshop, text)
     assert built.ok, built.failures
     assert inspected(workshop, built).found["edit"] == "schedule-only"
+    without = workshop[0].shelf.manifest(built.replaced["bundle"])["plans"]["SMALL/even"]
+    assert without == {o.label: _plan(workshop, o.label) for o in built.choices["SMALL/even"]}
+
+
+def test_findings_name_the_lines_of_the_text_that_was_given(workshop: tuple[Builder, Built]) -> None:
+    text = own(workshop).replace("arith.addf", "arith.subf")
+    built = put(workshop, text)
+    kernel = workshop[0].shelf.manifest(built.bundle)["kernels"][built.replaced["by"]]
+    assert workshop[0].shelf.get(kernel["files"]["ttgir"], "ttgir").decode().splitlines() == text.splitlines()
+
+
+def test_a_text_that_is_written_in_another_way_is_printed_anew(workshop: tuple[Builder, Built]) -> None:
+    text = own(workshop).replace("arith.addf", "arith.subf").replace("    tt.return", "tt.return // the end\n\n")
+    built = put(workshop, text.replace("%c1024_i32 =", "%c1024_i32\n  ="))
+    assert built.ok, built.failures
+    assert inspected(workshop, built).found["edit"] == "arithmetic"
 
 
 def test_the_case_that_launches_it_keeps_no_other_plan_and_the_other_case_keeps_all(
@@ -109,3 +125,8 @@ def test_a_held_out_case_is_not_named_to_a_proposer(workshop: tuple[Builder, Bui
     wanted: dict[str, Any] = {"SMALL": ["even"], "HELD_OUT": None}
     (failure,) = builder.build(builder.target.source, wanted, None, ttgir=text).failures
     assert "a held-out case" in failure.message and "odd" not in failure.message
+
+
+def _plan(workshop: tuple[Builder, Built], label: str) -> Any:
+    """A plan of the kernel as it stands."""
+    return workshop[0].shelf.manifest(workshop[1].bundle)["plans"]["SMALL/even"][label]

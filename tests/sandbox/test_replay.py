@@ -1,4 +1,7 @@
-"""judge/replay.py, match_inputs: a plan runs only on inputs like those it was recorded for. CPU tensors suffice."""
+"""judge/replay.py: a plan runs only on inputs like those it was recorded for, between guard zones. CPU tensors suffice.
+
+Not covered: launches, which need a GPU.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,9 +10,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from pgo_agent.sandbox.bundle.schema import Plan, Storage, Tensor, TorchName
+from pgo_agent.sandbox import guards
+from pgo_agent.sandbox.bundle.check import Bundle
+from pgo_agent.sandbox.bundle.schema import Op, Plan, Storage, Tensor, TorchName
 from pgo_agent.sandbox.errors import BadBundle
-from pgo_agent.sandbox.judge.replay import match_inputs, paired
+from pgo_agent.sandbox.guards import GUARD, Guarded
+from pgo_agent.sandbox.judge.replay import LARGE, NAN, Replay, match_inputs, paired
 
 Inputs = dict[str, Any]
 
@@ -134,3 +140,95 @@ def test_the_same_tensor_twice_is_accepted_where_the_plan_has_it_twice() -> None
 
 def test_a_scalar_that_is_nan_is_accepted_for_its_own_plan() -> None:
     match_inputs(planned({"fill": float("nan")}), {"fill": float("nan")})
+
+
+# running a plan -------------------------------------------------------------------------------------------------------
+
+WHOLE = Tensor(0, "float32", (2, 24), (24, 1), 0)
+LEFT, RIGHT = (Tensor(0, "float32", (2, 8), (24, 1), offset) for offset in (0, 8))
+OUT = Tensor(1, "float32", (2, 8), (8, 1), 0)
+
+
+def replayed(*steps: Op, out: Tensor = OUT, most: int = 64) -> tuple[Replay, torch.Tensor]:
+    """A plan on two views of one input, and that input."""
+    given = torch.arange(48.0).reshape(2, 24)
+    plan = Plan({"l": LEFT, "r": RIGHT}, (Storage("input", 192), Storage("made", most)), steps, (out,))
+    inputs = {"l": given[:, :8], "r": given[:, 8:16]}
+    return Replay(Bundle("", {}, {}, {}, {}), plan, inputs, torch.device("cpu")), given
+
+
+def test_a_plan_of_torch_ops_gives_their_result_again_and_again() -> None:
+    replay, given = replayed(Op("aten.add.Tensor", (LEFT, RIGHT), {}, (OUT,)))
+    for pattern in (NAN, LARGE):
+        replay.poison(pattern)
+        replay()
+        assert torch.equal(replay.outputs[0], given[:, :8] + given[:, 8:16])
+        assert replay.stray() == 0
+
+
+def test_inputs_are_copied_between_guard_zones_and_stay_views_of_one_storage() -> None:
+    replay, given = replayed(Op("aten.neg.default", (LEFT,), {}, (OUT,)))
+    copied = replay.view(LEFT)
+    assert torch.equal(replay.view(WHOLE), given)
+    assert copied.data_ptr() != given.data_ptr()
+    assert replay.view(RIGHT).data_ptr() == copied.data_ptr() + 32
+
+
+def test_poison_leaves_inputs_alone_and_fills_all_else() -> None:
+    replay, given = replayed(Op("aten.neg.default", (LEFT,), {}, (OUT,)))
+    replay.poison(NAN)
+    assert bool(replay.outputs[0].isnan().all())
+    assert torch.equal(replay.view(WHOLE), given)
+
+
+@pytest.mark.parametrize(
+    ("storage", "offset"), [(0, 48), (0, -1), (1, 16), (1, -1)], ids=["behind x", "before x", "behind", "before"]
+)
+def test_an_element_written_outside_of_a_buffer_is_seen(storage: int, offset: int) -> None:
+    """Views beyond their buffer never pass check.py; a kernel's pointers can go anywhere."""
+    beyond = Tensor(storage, "float32", (1,), (1,), offset)
+    replay, _ = replayed(Op("aten.fill_.Scalar", (beyond, 1.0), {}, (beyond,)))
+    replay.poison(NAN)
+    assert replay.stray() == 0
+    replay()
+    assert replay.stray() == 4
+
+
+def test_what_equals_the_pattern_of_one_run_is_seen_in_the_other() -> None:
+    beyond = Tensor(1, "uint8", (1,), (1,), 64)
+    replay, _ = replayed(Op("aten.fill_.Scalar", (beyond, NAN), {}, (beyond,)))
+    seen = []
+    for pattern in (NAN, LARGE):
+        replay.poison(pattern)
+        replay()
+        seen.append(replay.stray())
+    assert seen == [0, 1]
+
+
+def test_a_replay_that_is_closed_leaves_nothing_in_its_memory() -> None:
+    replay, _ = replayed(Op("aten.neg.default", (LEFT,), {}, (OUT,)))
+    replay()
+    out = replay.outputs[0]
+    replay.close()
+    assert not out.any()
+
+
+@pytest.mark.parametrize("nbytes", [0, 1, 4097])
+def test_guarded_memory_is_as_well_aligned_as_what_it_lies_in(nbytes: int) -> None:
+    guarded = Guarded(nbytes, "cpu")
+    whole = guarded.view(torch.uint8, (nbytes + GUARD,), (1,), -GUARD)
+    assert GUARD % 512 == 0
+    assert guarded.view(torch.uint8, (1,), (1,), 0).data_ptr() == whole.data_ptr() + GUARD
+    assert (guarded.bytes.numel(), guarded.storage().nbytes()) == (nbytes, nbytes)
+
+
+def test_what_is_read_outside_is_nan_until_a_pattern_is_set() -> None:
+    behind = Guarded(8, "cpu").view(torch.float16, (4,), (1,), 4)
+    assert bool(behind.isnan().all())
+
+
+def test_strays_are_counted_in_bytes() -> None:
+    guarded = Guarded(8, "cpu")
+    guarded.arm(0)
+    guarded.view(torch.float32, (1,), (1,), -1).fill_(1.0)  # 00 00 80 3f
+    assert guards.said(guarded.stray()) == "wrote 2 bytes outside of its output"

@@ -1,7 +1,9 @@
 """What the simulator says: a kind, one sentence, and the trace behind it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 
 class Kind(StrEnum):
@@ -28,3 +30,10 @@ class Finding:
     def found(self) -> bool:
         """Whether something is wrong with the program."""
         return self.kind not in (Kind.NONE, Kind.UNDECIDED)
+
+    def as_json(self) -> dict[str, Any]:
+        return {"kind": str(self.kind), "sentence": self.sentence, "trace": list(self.trace)}
+
+
+def from_json(x: Mapping[str, Any]) -> Finding:
+    return Finding(Kind(x["kind"]), x["sentence"], tuple(x["trace"]))

@@ -151,7 +151,8 @@ def copies_arrive(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, 
 
 
 def started(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, role: Role) -> Sequence[Value]:
-    return [Token(None, u.at(op))]
+    """The next commit takes all copies that no group has yet (PTX, cp.async.commit_group)."""
+    return [Token(None if role.groups is None else role.groups + 1, u.at(op))]
 
 
 def commit(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, role: Role) -> Sequence[Value]:
@@ -165,9 +166,9 @@ def wait_groups(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, ro
     """All but the last `num` groups are complete; those given as operands must be among them."""
     pending = _pending(u, op, "num")
     for token in values:
-        if not isinstance(token, Token) or role.groups is None:
+        if not isinstance(token, Token) or token.group is None or role.groups is None:
             continue
-        if token.group is None:
+        if token.group > role.groups:
             said = f"the wait at {u.at(op)} is for the copies at {token.at}, which were never committed to a group"
             u.findings.append(Finding(Kind.GROUPS, said))
         elif token.group > role.groups - pending:

@@ -1,12 +1,16 @@
 """Tries a kernel's barriers under small numbers of loop iterations and says what was found.
 
-With S slots in the largest barrier array, every loop with barriers runs 0, 1, S - 1 and 2S + 1 times (from the third
-independent loop on 2S + 1 times only): the ends of the pipeline, and every slot around twice and more. Arguments are
-chosen so that this happens (`solve`); the rest of a run follows from them. "No finding" says that these runs end, in
-whatever order the steps of their roles come; no more than that.
+With S slots in the largest barrier array, every loop with barriers runs 0, 1, S - 1, S + 1 and 2S + 1 times (from the
+third independent loop on 2S + 1 times only): the ends of the pipeline, an end in the second turn and one in the third,
+whose parities differ, and every slot around twice and more. Arguments are chosen so that this happens (`solve`); the
+rest of a run follows from them. "No finding" says that these runs end, in whatever order the steps of their roles come;
+no more than that.
 """
 
+import hashlib
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
 
 from pgo_agent.sandbox.gate.deadlock import machine, solve
 from pgo_agent.sandbox.gate.deadlock.finding import Finding, Kind
@@ -17,8 +21,16 @@ from pgo_agent.sandbox.ttgir import reader, types
 from pgo_agent.sandbox.ttgir.tokens import Unreadable
 from pgo_agent.sandbox.ttgir.tree import Module
 
+PACKAGES = (Path(__file__).parent, Path(reader.__file__).parent)
 MOST_OPS = 1_000_000  # executed in all runs of one kernel: some ten seconds
 SEVERITY = list(Kind)  # as they are listed
+
+
+@cache
+def version() -> str:
+    """Changes whenever a finding might: a hash of this package's source and of the reader's."""
+    sources = [p.read_bytes() for package in PACKAGES for p in sorted(package.glob("*.py"))]
+    return hashlib.sha256(b"\0".join(sources)).hexdigest()[:16]
 
 
 def read_and_simulate(text: str) -> Finding:
@@ -32,7 +44,7 @@ def read_and_simulate(text: str) -> Finding:
 def simulate(module: Module) -> Finding:
     """The gravest finding of all runs; undecided when a run could not be followed and no other found anything."""
     slots = most_slots(module)
-    wanted = sorted({0, 1, max(slots - 1, 0), 2 * slots + 1})
+    wanted = sorted({0, 1, max(slots - 1, 0), slots + 1, 2 * slots + 1})
     found: list[Finding] = []
     todo: list[tuple[Known, int]] = [({}, 0)]  # what was chosen, and for how many loops
     executed = 0

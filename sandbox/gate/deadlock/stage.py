@@ -1,11 +1,12 @@
 """Stage deadlock: every kernel that the original does not launch itself, through the simulator of its barriers.
 
 A hang, or a run that could end in one, is `deadlock`; a wait that lets pass what it is for is `race`: it hangs nothing,
-and reads what is not there yet. What the simulator cannot follow is `undecided`, with the line.
+and reads what is not there yet. What the simulator cannot follow is `undecided`, with the line. The compiler's process
+has run the same simulator already, many kernels side by side; what an older one said there does not count.
 """
 
-from pgo_agent.sandbox.gate.deadlock.finding import Finding, Kind
-from pgo_agent.sandbox.gate.deadlock.simulate import read_and_simulate
+from pgo_agent.sandbox.gate.deadlock import simulate
+from pgo_agent.sandbox.gate.deadlock.finding import Finding, Kind, from_json
 from pgo_agent.sandbox.gate.evidence import Evidence, Side
 from pgo_agent.sandbox.gate.verdict import Verdict
 
@@ -15,7 +16,7 @@ RACES = frozenset({Kind.GROUPS, Kind.EARLY, Kind.LIFETIME})
 def stage(candidate: Side, original: Side) -> Evidence:
     """The gravest finding over all kernels; undecided when one could not be followed and no other has a finding."""
     known = set(original.launched)
-    found = {key: read_and_simulate(candidate.texts[key]) for key in candidate.launched if key not in known}
+    found = {key: _finding(candidate, key) for key in candidate.launched if key not in known}
     bad = [(k, f) for k, f in found.items() if f.found]
     if bad:
         key, finding = min(bad, key=lambda b: list(Kind).index(b[1].kind))
@@ -26,6 +27,13 @@ def stage(candidate: Side, original: Side) -> Evidence:
         return _evidence(Verdict.UNDECIDED, candidate, *unknown)
     told = next((f.sentence for f in found.values()), "no kernel that the original does not launch, too")
     return Evidence("deadlock", None, told)
+
+
+def _finding(candidate: Side, key: str) -> Finding:
+    told = candidate.statics[key].get("barriers") or {}
+    if told.get("simulator") == simulate.version():
+        return from_json(told)
+    return simulate.read_and_simulate(candidate.texts[key])
 
 
 def _evidence(verdict: Verdict, candidate: Side, key: str, finding: Finding) -> Evidence:

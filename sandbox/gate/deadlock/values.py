@@ -36,9 +36,9 @@ class Memory:
 
 @dataclass(frozen=True)
 class Token:
-    """Copies of cp.async that were started, and the group that they were committed to, if they were."""
+    """Copies of cp.async that were started, and the group that they are in, or that the next commit makes of them."""
 
-    group: int | None
+    group: int | None  # None: not known
     at: At
 
 

@@ -1,0 +1,28 @@
+"""What each stage of one judgement said and took: the evidence that goes with its verdict."""
+
+import time
+from dataclasses import replace
+from typing import Any
+
+from pgo_agent.sandbox.gate.evidence import Evidence
+from pgo_agent.sandbox.gate.verdict import Judged, Verdict
+
+
+class Clock:
+    """Started with the judgement."""
+
+    def __init__(self) -> None:
+        self.stages: list[dict[str, Any]] = []
+        self.since = time.monotonic()
+
+    def passed(self, stage: str, reason: str) -> None:
+        self._add(stage, None, reason)
+
+    def ends(self, judged: Judged) -> Judged:
+        self._add(judged.stage, judged.verdict, judged.reason)
+        return replace(judged, evidence={**judged.evidence, "stages": self.stages})
+
+    def _add(self, stage: str, verdict: Verdict | None, reason: str) -> None:
+        now = time.monotonic()
+        self.stages.append(Evidence(stage, verdict, reason, now - self.since).as_json())
+        self.since = now

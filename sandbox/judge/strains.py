@@ -1,0 +1,170 @@
+"""Inputs that a kernel fitted to the usual ones does not bear: named strains, for both judges.
+
+A strain changes what `inputs()` draws from its generator, at the moment it is drawn: what a target makes of it (a
+transposed copy, the forward pass that a backward pass starts from) is made of the changed numbers and stays consistent.
+A target that draws no floats has its float tensors changed as it returns them. Discrete draws are left alone.
+
+What a strain does not do: say what is right. A strain counts where the target's own kernel bears it with room to spare
+(OWN_RATIO), and a candidate may then err LOOSER times as much as usual: only a breakdown is meant to be caught.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+FACTOR, OUTLIER = 8.0, 64.0  # powers of two: they round nothing
+RARE = 1024  # one element in so many is an outlier
+WIDEST = 4  # the largest of the small integers: sums of thousands of their products are exact in float32
+LOOSER, OWN_RATIO = 8.0, 2.0  # times the ratios of numerics.py, for a candidate and for the target's own kernel
+_DISCRETE = {"bernoulli", "bernoulli_", "multinomial", "randint", "randint_like", "random_", "randperm"}
+
+Change = Callable[[Any, torch.Generator], Any]  # a float tensor and a source of places -> the tensor to have instead
+
+
+@dataclass(frozen=True)
+class Strain:
+    name: str  # as reasons say it: "d64-even with equal rows: ..."
+    change: Change | None = None  # of what was drawn; None: `masks` alone
+    draw: int | None = None  # the one draw that it changes, counted from the first, or from the last below 0; None: all
+    exact: bool = False  # where plain PyTorch makes no error in low precision, none is allowed
+    masks: bool = False  # it changes the masks among the inputs
+
+    def as_turn(self, turn: int) -> "Strain":
+        """The same strain for the n-th case of a list, so that different cases have different draws changed."""
+        return self if self.draw is None else replace(self, draw=self.draw + (turn if self.draw >= 0 else -turn))
+
+
+def _scaled(t: Any, _: torch.Generator) -> Any:
+    return t * FACTOR
+
+
+def _outliers(t: Any, places: torch.Generator) -> Any:
+    flat = t.reshape(-1).clone()
+    at = torch.randint(flat.numel(), (math.ceil(flat.numel() / RARE),), generator=places).to(flat.device)
+    flat[at] = torch.copysign(flat[at].abs().clamp_min(1.0) * OUTLIER, flat[at])  # none is lost for being small before
+    return flat.view(t.shape)
+
+
+def _equal_rows(t: Any, _: torch.Generator) -> Any:
+    return (t[..., :1, :] if t.dim() > 1 else t[:1]).expand_as(t).clone()
+
+
+def _integers(t: Any, _: torch.Generator) -> Any:
+    return (t * 2).round().clamp(-WIDEST, WIDEST) + 0.0  # no negative zeros
+
+
+def _one(value: float) -> Change:
+    """In the last row, so that causal kernels that skip blocks by their size see it as those of another size do."""
+
+    def change(t: Any, places: torch.Generator) -> Any:
+        flat = t.reshape(-1).clone()
+        flat[-1 - int(torch.randint(t.shape[-1], (1,), generator=places))] = value
+        return flat.view(t.shape)
+
+    return change
+
+
+SCALED = Strain(f"inputs times {FACTOR:g}", _scaled)
+STRAINS = (
+    SCALED,
+    Strain("outliers", _outliers),
+    Strain("equal rows", _equal_rows),
+    Strain("small integers", _integers, exact=True),
+    Strain("a NaN", _one(math.nan), draw=0),
+    Strain("an infinity", _one(math.inf), draw=-1),
+    Strain("wholly masked rows", masks=True),
+)
+
+
+def made(
+    inputs: Callable[[torch.Generator], dict[str, Any]], new: Callable[[], torch.Generator], strain: Strain
+) -> dict[str, Any] | None:
+    """What `inputs` gives of a new generator under the strain; None when it holds nothing to be strained.
+
+    Lets through what `inputs` raises.
+    """
+    change, only = strain.change or _unchanged, strain.draw
+    if only is not None:
+        only %= max(1, _count(inputs, new))
+    generator = new()
+    draws = _Draws(generator, change, only)
+    with draws:
+        given = dict(inputs(generator))
+    if strain.masks:
+        return given if _mask(given) else None
+    if draws.count:
+        return given
+    whole = list(_storages(given))
+    for i, t in enumerate(whole):
+        if strain.draw is None or i == strain.draw % len(whole):
+            t.copy_(change(t, _places(generator, i)))
+    return given if whole else None
+
+
+def _unchanged(t: Any, _: torch.Generator) -> Any:
+    return t
+
+
+def _count(inputs: Callable[[torch.Generator], dict[str, Any]], new: Callable[[], torch.Generator]) -> int:
+    generator = new()
+    with _Draws(generator, _unchanged, None) as draws:
+        inputs(generator)
+    return int(draws.count)
+
+
+def _places(generator: torch.Generator, draw: int) -> torch.Generator:
+    """A generator of a draw's own, on the CPU, which follows from the secret seed alone."""
+    return torch.Generator().manual_seed((generator.initial_seed() + 1 + draw) % (1 << 63))
+
+
+class _Draws(TorchFunctionMode):  # type: ignore[misc]
+    """Changes the float tensors that are drawn from a generator while it is entered."""
+
+    def __init__(self, generator: torch.Generator, change: Change, only: int | None) -> None:
+        super().__init__()
+        self.generator, self.change, self.only, self.count = generator, change, only, 0
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        out = func(*args, **kwargs)
+        if not any(a is self.generator for a in (*args, *kwargs.values())) or func.__name__ in _DISCRETE:
+            return out
+        if isinstance(out, torch.Tensor) and out.is_floating_point() and out.numel():
+            if self.only in (None, self.count):
+                out.copy_(self.change(out, _places(self.generator, self.count)))
+            self.count += 1
+        return out
+
+
+def _storages(given: dict[str, Any]) -> Iterator[Any]:
+    """One tensor for each float storage, that covers all of it: tensors may be views of one another."""
+    seen = set()
+    for t in tensors(given):
+        storage = t.untyped_storage()
+        if t.is_floating_point() and t.numel() and storage.data_ptr() not in seen:
+            seen.add(storage.data_ptr())
+            whole = torch.empty(0, dtype=t.dtype, device=t.device).set_(storage)
+            yield whole.view(t.shape) if t.is_contiguous() and t.numel() == whole.numel() else whole
+
+
+def tensors(given: dict[str, Any]) -> Iterator[Any]:
+    """The tensors among the arguments, those in lists as well."""
+    for v in given.values():
+        yield from (x for x in (v if isinstance(v, list | tuple) else [v]) if isinstance(x, torch.Tensor))
+
+
+def _mask(given: dict[str, Any]) -> bool:
+    """Masks the last row wholly in every mask, and (for masks that mean the reverse) the first not at all."""
+    found = False
+    for t in tensors(given):
+        added = t.is_floating_point() and bool((t == -math.inf).any())
+        if t.dim() > 1 and t.numel() and (t.dtype == torch.bool or added):
+            found = True
+            t[..., -1, :] = -math.inf if added else False
+            if not added:
+                t[..., 0, :] = True
+    return found

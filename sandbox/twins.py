@@ -1,0 +1,79 @@
+"""Twins of a bundle: the same launches of the same TTGIR, compiled in another way. Never timed, never recorded as code.
+
+`sanitized` has Triton's concurrency sanitizer in it: ConSan watches at run time which buffer is read or written while a
+copy or a dot still uses it, and whether all threads wait. Version traps (research on triton 3.6 to 3.9): 3.7 and 3.8 do
+not compile it for plain wgmma kernels. `reassembled` goes through another release of ptxas: the one that Triton brings
+is known to miscompile some wgmma with operands in registers. What does not compile is told, and proves nothing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pgo_agent.sandbox import boxed
+from pgo_agent.sandbox.build import Builder, limits_of
+from pgo_agent.sandbox.bundle import check
+from pgo_agent.sandbox.errors import BadBundle
+
+Labels = Mapping[str, str]  # case -> the configuration of it
+
+
+@dataclass(frozen=True)
+class Twin:
+    bundle: str  # id; empty when it does not compile
+    problem: str  # why not, in one line
+
+
+def sanitized(builder: Builder, bundle: str, labels: Labels) -> Twin:
+    """Its messages stand in device variables, which no other bundle may have. Raises what the compiler's box raises."""
+    return _twin(builder, bundle, labels, "sanitize")
+
+
+def reassembled(builder: Builder, bundle: str, labels: Labels) -> Twin:
+    """By the ptxas of the package nvidia-cuda-nvcc, where the box's interpreter has it. Raises as `sanitized` does."""
+    return _twin(builder, bundle, labels, "reassemble")
+
+
+def _twin(builder: Builder, bundle: str, labels: Labels, how: str) -> Twin:
+    shelf = builder.shelf
+    manifest = shelf.manifest(bundle)
+    plans = {case: {label: manifest["plans"][case][label]} for case, label in labels.items()}
+    launched = {
+        s["kernel"] for choices in plans.values() for p in choices.values() for s in p["steps"] if "kernel" in s
+    }
+    names, texts, options = {}, {}, {}
+    for key in launched:
+        kernel = manifest["kernels"][key]
+        told = {o: kernel[o] for o in ("launch_pdl", "launch_cooperative_grid")} | {how: True}
+        text = shelf.get(kernel["files"]["ttgir"], "ttgir")
+        names[key] = builder.key(text, told)
+        texts[names[key]], options[names[key]] = text, told
+    boxed.compile_missing(builder.box, shelf, builder.device, texts, options, builder.cores)
+    builds = {k: shelf.build(k) or {"error": "it left no build"} for k in texts}
+    broken = next((str(b["error"]) for b in builds.values() if "error" in b), "")
+    if broken:
+        return Twin("", _line(broken))
+    made = {
+        "schema": manifest["schema"],
+        "kernels": {k: b["kernel"] for k, b in builds.items()},
+        "plans": {c: {n: _renamed(p, names) for n, p in choices.items()} for c, choices in plans.items()},
+    }
+    return _checked(builder, shelf.put_bundle(made), how)
+
+
+def _renamed(plan: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    return plan | {"steps": [s | {"kernel": names[s["kernel"]]} if "kernel" in s else s for s in plan["steps"]]}
+
+
+def _checked(builder: Builder, name: str, how: str) -> Twin:
+    limits = replace(limits_of(builder.device), variables=how == "sanitize")
+    try:
+        check.load(builder.shelf.bundle(name), builder.shelf.artefacts, limits)
+    except BadBundle as e:
+        return Twin("", str(e))
+    return Twin(name, "")
+
+
+def _line(error: str) -> str:
+    lines = [line.strip() for line in error.splitlines() if line.strip()]
+    return next((line for line in lines if "error" in line.lower()), lines[0] if lines else "no reason given")[:300]

@@ -1,0 +1,43 @@
+"""What a sanitized run says is told apart: a hazard, a hang, nothing, and a failure that proves nothing."""
+
+import pytest
+from pgo_agent.agent.judging import hazard
+from pgo_agent.sandbox.gate.verdict import Judged, Verdict
+
+PENDING = "Accessing buffer with pending access. Pending access type: async_copy_global_to_shared"
+
+
+def asserted(words: str) -> str:
+    """What a process leaves behind that a device-side assertion ended: a line for each thread."""
+    return f"k.py:12: _fa_fwd: block: [3,0,0], thread: [0,0,0] Assertion `{words}` failed.\n" * 3 + "CUDA_ERROR_ASSERT"
+
+
+def said(verdict: Verdict, reason: str) -> Judged:
+    return Judged(verdict, "race", reason)
+
+
+def test_an_assertion_of_the_sanitizer_is_a_race_in_its_own_words() -> None:
+    found = hazard(said(Verdict.CRASHED, asserted(PENDING)))
+    assert found is not None
+    assert (found.stage, found.verdict) == ("race", Verdict.RACE)
+    assert found.reason == f"Triton's concurrency sanitizer: {PENDING}"
+
+
+def test_its_word_for_threads_that_all_wait_is_a_deadlock() -> None:
+    found = hazard(said(Verdict.CRASHED, asserted("Deadlock detected: all active threads are waiting on mbarriers")))
+    assert found is not None and found.verdict == Verdict.DEADLOCK
+
+
+def test_a_sanitized_run_that_does_not_end_is_a_deadlock() -> None:
+    found = hazard(said(Verdict.TIMEOUT, "did not end: stopped in 'race' at its deadline"))
+    assert found is not None and found.verdict == Verdict.DEADLOCK
+
+
+def test_a_run_without_findings_passes() -> None:
+    found = hazard(said(Verdict.CHECKED, "the sanitizer saw no hazard (d64-2k)"))
+    assert found is not None and found.verdict is None
+
+
+@pytest.mark.parametrize("reason", ["CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", "CUDA_ERROR_ILLEGAL_ADDRESS", ""])
+def test_a_crash_without_its_words_proves_nothing(reason: str) -> None:
+    assert hazard(said(Verdict.CRASHED, reason)) is None

@@ -1,0 +1,141 @@
+"""Runs an attacker's Python where a candidate's would run: in the tracer, the interpreter or the compiler, boxed.
+
+A seat is a process of the product in a kind of box, started by a user. `python inside.py` takes the place of the agent:
+it drops to that user, and runs the product's own box as the product does. In tracer and interpreter the attack is the
+first thing in the candidate's file. No candidate's Python runs in the compiler: there the attack takes the compiler's
+place, as if MLIR's parser had been taken over by a text.
+"""
+
+import ctypes
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tracing
+from pgo_agent.sandbox import box, boxed
+from pgo_agent.sandbox.box import Box, Ran
+from pgo_agent.sandbox.mounts import NOBODY
+
+ROLES = ("tracer", "interpreter", "compiler")
+USER = 4242  # an ordinary user, where the tests run as root
+SYSTEM = Path("/usr/bin/python3")
+HONEST = "\ndef copied(x):\n    y = torch.empty_like(x)\n    _copy[(4,)](x, y, 4096, BLOCK=1024)\n    return y\n"
+
+
+@dataclass(frozen=True)
+class Seat:
+    kind: str  # of box
+    role: str
+    user: bool = False  # started by an ordinary user (as root: see above)
+
+    def __str__(self) -> str:
+        return f"{self.role} in {self.kind}{' of a user' if self.user else ''}"
+
+    @property
+    def python(self) -> str:
+        """As root, Landlock's box and an ordinary user need an interpreter that everybody may reach."""
+        others = os.geteuid() == 0 and (self.user or self.kind == "landlock")
+        return str(SYSTEM) if others and not _public(Path(sys.executable).resolve()) else sys.executable
+
+    @property
+    def uid(self) -> int:
+        """Whom the attacker runs as."""
+        if os.geteuid():
+            return os.geteuid()
+        return USER if self.user else 0 if self.kind == "none" else NOBODY
+
+    def problem(self) -> str:
+        """Why this seat is not there on this machine; empty when it is."""
+        if self.user and os.geteuid():
+            return "the tests run as an ordinary user: that is the plain seat"
+        if self.python == str(SYSTEM) and _version(SYSTEM) != sysconfig.get_python_version():
+            return f"no Python {sysconfig.get_python_version()} that other users may run"
+        return "" if self.kind == "none" else box.problem_with(self.kind, self.python)
+
+    def run(self, attack: str, folder: Path, seconds: float = 60.0, pass_fds: Sequence[int] = (), **given: Any) -> Ran:
+        """What came of the attack. It finds its folder for results in OUT, and `given` in GIVEN."""
+        folder.mkdir()
+        text = f"GIVEN = {given!r}\n{attack}"
+        _prepare(folder, self.role, f"{_out('Path(__file__).parents[1]')}{text}")
+        (folder / "attack").write_text(f"{_out('Path(sys.argv[1])')}{text}")
+        for path in (folder, *folder.rglob("*")) if self.user else ():
+            os.chown(path, USER, USER)
+        asked = dataclasses.asdict(self) | {"folder": str(folder), "seconds": seconds}
+        path = os.pathsep.join([str(Path(tracing.__file__).parent), sysconfig.get_path("purelib")])
+        command = [sys.executable, __file__, json.dumps(asked)]
+        env = os.environ | {"PYTHONPATH": path, "OPENAI_API_KEY": given.get("secret", "")}
+        done = subprocess.run(command, env=env, pass_fds=pass_fds, capture_output=True, text=True, check=False)
+        assert not done.returncode, done.stderr
+        return Ran(**json.loads(done.stdout))
+
+
+def _out(folder: str) -> str:
+    return f"import sys\nfrom pathlib import Path\nOUT = {folder} / 'out'\n"
+
+
+def _public(path: Path) -> bool:
+    return all(p.stat().st_mode & 0o5 == 0o5 for p in (path, *path.parents))
+
+
+def _version(python: Path) -> str:
+    code = "import sysconfig; print(sysconfig.get_python_version())"
+    return subprocess.run([python, "-c", code], capture_output=True, text=True, check=False).stdout.strip()
+
+
+def folder_for_all() -> "tempfile.TemporaryDirectory[str]":
+    """A folder that every user may enter (those of pytest belong to one)."""
+    place = tempfile.TemporaryDirectory(prefix="pgo-attack-", ignore_cleanup_errors=True)
+    Path(place.name).chmod(0o755)
+    return place
+
+
+def _prepare(folder: Path, role: str, attack: str) -> None:
+    """Lays out a box's folder as `boxed.trace` and `on_cpu` do, the attack on top of an honest candidate."""
+    with tempfile.TemporaryDirectory() as name:
+        of = tracing.write(Path(name), HONEST)
+        contract, candidate = boxed.place(folder, of, f"{attack}\n{of.source}")
+    (folder / "in").mkdir()
+    request: dict[str, Any] = {"device": "h200", "contract": contract, "candidate": candidate}
+    request |= {"limit": None, "cases": {"CASES": None}} if role == "tracer" else {"configs": 1, "cases": {}}
+    (folder / "request.json").write_text(json.dumps(request))
+
+
+class Taken(Box):
+    """A box in whose process the attack runs in place of the module."""
+
+    def _wrapped(self, command: list[str], folder: Path, *filters: int) -> list[str]:
+        inside = command[command.index("-m") + 2]
+        start = "import sys; from pathlib import Path; exec(Path(sys.argv[1], 'attack').read_text())"
+        return super()._wrapped([self.python, "-B", "-c", start, inside], folder, *filters)
+
+
+def _become(uid: int) -> None:
+    os.setgroups([])
+    os.setgid(uid)
+    os.setuid(uid)
+    ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # PR_SET_DUMPABLE: as after an exec, /proc/self belongs to the user
+
+
+def main(asked: dict[str, Any]) -> None:
+    seat = Seat(asked["kind"], asked["role"], asked["user"])
+    python = seat.python
+    if seat.user:
+        _become(USER)
+    kind = Taken if seat.role == "compiler" else Box
+    env = {"TRITON_INTERPRET": "1"} if seat.role == "interpreter" else {}
+    ran = kind(seat.kind, python).run(
+        f"pgo_agent.sandbox.{seat.role}", Path(asked["folder"]), asked["seconds"], env=env
+    )
+    print(json.dumps(dataclasses.asdict(ran)))
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

@@ -1,0 +1,282 @@
+"""judge/strains.py, and what the judges do with it: which inputs a strain makes, and whose failure counts.
+
+What both judges share is tested on CPU tensors; plans that launch nothing stand for kernels in the GPU judge's stages.
+"""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from pgo_agent.sandbox import target
+from pgo_agent.sandbox.bundle.check import Bundle
+from pgo_agent.sandbox.bundle.schema import Op, Plan, Storage, Tensor
+from pgo_agent.sandbox.gate.verdict import Verdict
+from pgo_agent.sandbox.judge import numerics, stages, strains
+from pgo_agent.sandbox.judge.stages import Bench, Pick
+from pgo_agent.sandbox.judge.strains import STRAINS, Strain
+
+CPU = torch.device("cpu")
+FA_BWD = Path(__file__).parents[2] / "kernels" / "fa_bwd.py"
+NAMED = {s.name: s for s in STRAINS}
+Inputs = Callable[[torch.Generator], dict[str, Any]]
+
+
+def drawn(generator: torch.Generator) -> dict[str, Any]:
+    return {"x": torch.randn(8, 512, generator=generator), "y": torch.rand(8, 512, generator=generator).half()}
+
+
+def made(inputs: Inputs, strain: Strain | None, seed: int = 7) -> dict[str, Any]:
+    if strain is None:
+        return inputs(torch.Generator().manual_seed(seed))
+    given = strains.made(inputs, lambda: torch.Generator().manual_seed(seed), strain)
+    assert given is not None
+    return given
+
+
+# what a strain makes --------------------------------------------------------------------------------------------------
+
+
+def test_scaled_inputs_are_the_same_numbers_times_eight() -> None:
+    plain, strained = made(drawn, None), made(drawn, NAMED["inputs times 8"])
+    assert torch.equal(strained["x"], 8 * plain["x"])
+    assert torch.equal(strained["y"], 8 * plain["y"])
+
+
+def test_outliers_are_few_and_all_else_stays_as_it_is() -> None:
+    plain, strained = made(drawn, None), made(drawn, NAMED["outliers"])
+    changed = strained["x"] != plain["x"]
+    assert 1 <= int(changed.sum()) <= 4  # of 4096 elements; the same place may be drawn twice
+    assert torch.equal(strained["x"][changed].abs(), 64 * plain["x"][changed].abs().clamp_min(1.0))
+    assert torch.equal(strained["x"].sign(), plain["x"].sign())
+
+
+def test_equal_rows_are_all_like_the_first() -> None:
+    plain, strained = made(drawn, None), made(drawn, NAMED["equal rows"])
+    assert torch.equal(strained["x"], plain["x"][:1].expand(8, 512))
+
+
+def test_small_integers_are_integers_and_no_negative_zeros() -> None:
+    x = made(drawn, NAMED["small integers"])["x"]
+    assert set(x.unique().tolist()) == set(map(float, range(-4, 5)))
+    assert not torch.signbit(x[x == 0]).any()
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "last", "is_it"),
+    [("a NaN", 1, 0, torch.isnan), ("an infinity", 0, 1, torch.isposinf)],
+)
+def test_one_special_value_stands_in_the_last_row_of_one_draw(
+    name: str, first: int, last: int, is_it: Callable[[torch.Tensor], torch.Tensor]
+) -> None:
+    given = made(drawn, NAMED[name])
+    assert (int(is_it(given["x"]).sum()), int(is_it(given["y"]).sum())) == (first, last)
+    assert int(is_it(given["x" if first else "y"][-1]).sum()) == 1
+    other = made(drawn, NAMED[name].as_turn(1))
+    assert (int(is_it(other["x"]).sum()), int(is_it(other["y"]).sum())) == (last, first)
+    again = made(drawn, NAMED[name].as_turn(2))
+    assert (int(is_it(again["x"]).sum()), int(is_it(again["y"]).sum())) == (first, last)
+
+
+def test_the_place_of_a_special_value_follows_from_the_secret_seed() -> None:
+    places = [int(made(drawn, NAMED["a NaN"], seed)["x"].isnan().nonzero()[0, 1]) for seed in (1, 1, 2, 3, 4)]
+    assert places[0] == places[1]
+    assert len(set(places)) > 1
+
+
+def test_rows_are_masked_wholly_in_masks_of_either_meaning() -> None:
+    def inputs(generator: torch.Generator) -> dict[str, Any]:
+        hidden = torch.rand(6, 32, generator=generator) < 0.5
+        return {"keep": ~hidden, "bias": torch.zeros(6, 32).masked_fill(hidden, -math.inf), "at": torch.arange(6)}
+
+    given = made(inputs, NAMED["wholly masked rows"])
+    assert (not given["keep"][-1].any(), bool(given["keep"][0].all())) == (True, True)
+    assert bool((given["bias"][-1] == -math.inf).all())
+    assert torch.equal(given["at"], torch.arange(6))
+
+
+def test_without_a_mask_nothing_can_be_masked() -> None:
+    assert strains.made(drawn, torch.Generator, NAMED["wholly masked rows"]) is None
+
+
+def test_without_floats_there_is_nothing_to_strain() -> None:
+    def inputs(generator: torch.Generator) -> dict[str, Any]:
+        return {"x": torch.randint(9, (8,), generator=generator), "n": 3}
+
+    assert all(strains.made(inputs, torch.Generator, s) is None for s in STRAINS)
+
+
+def test_what_is_made_of_the_drawn_numbers_stays_consistent() -> None:
+    """fa_bwd derives O and LSE from Q, K and V: of strained ones they must be what the forward pass gives."""
+    module = target.load(FA_BWD, "strained_target")
+    case = module.SMALL["d64-ragged-bshd"]
+    plain = numerics.make_inputs(module, case, 7, CPU)
+    given = numerics.make_inputs(module, case, 7, CPU, NAMED["inputs times 8"])
+    assert torch.equal(given["q"], 8 * plain["q"])
+    scores = given["q"].double() @ given["k"].double().mT * case["D"] ** -0.5
+    assert torch.allclose(given["lse"].double(), torch.logsumexp(scores, -1), rtol=1e-5)
+    assert torch.allclose(given["o"].double(), torch.softmax(scores, -1) @ given["v"].double(), atol=0.02)
+
+
+@pytest.mark.parametrize("strain", STRAINS[:-1], ids=lambda s: s.name)
+def test_strained_inputs_have_the_layout_of_the_usual_ones(strain: Strain) -> None:
+    def inputs(generator: torch.Generator) -> dict[str, Any]:
+        packed = torch.randn(3, 40, generator=generator).half()
+        return {"q": packed[0], "k": packed[1:, 1:].T, "listed": [packed[2]], "count": torch.arange(3), "scale": 0.5}
+
+    plain, strained = made(inputs, None), made(inputs, strain)
+    for name in ("q", "k"):
+        assert strained[name].stride() == plain[name].stride()
+        assert strained[name].storage_offset() == plain[name].storage_offset()
+    assert strained["q"].untyped_storage().data_ptr() == strained["listed"][0].untyped_storage().data_ptr()
+    assert torch.equal(strained["count"], plain["count"]) and strained["scale"] == 0.5
+
+
+def test_floats_that_were_not_drawn_are_changed_once_for_each_storage() -> None:
+    def inputs(generator: torch.Generator) -> dict[str, Any]:
+        x = torch.randint(1, 9, (4, 10), generator=generator).float()
+        return {"x": x, "row": x[1], "list": [x[2:, 1:]], "other": torch.ones(4)}
+
+    plain, strained = made(inputs, None), made(inputs, NAMED["inputs times 8"])
+    assert torch.equal(strained["x"], 8 * plain["x"]) and torch.equal(strained["list"][0], 8 * plain["list"][0])
+    assert strained["row"].data_ptr() == strained["x"][1].data_ptr()
+    assert torch.equal(strained["other"], torch.full((4,), 8.0))
+
+
+def test_draws_of_zeros_and_ones_and_of_another_generator_are_left_alone() -> None:
+    def inputs(generator: torch.Generator) -> dict[str, Any]:
+        x = torch.empty(64).normal_(generator=generator)
+        kept = torch.bernoulli(torch.full((64,), 0.5), generator=generator)
+        return {"x": x, "kept": kept, "other": torch.rand(64, generator=torch.Generator().manual_seed(1))}
+
+    plain, strained = made(inputs, None), made(inputs, NAMED["inputs times 8"])
+    assert torch.equal(strained["x"], 8 * plain["x"])
+    assert torch.equal(strained["kept"], plain["kept"]) and torch.equal(strained["other"], plain["other"])
+
+
+# the GPU judge's stages, on plans that launch nothing -----------------------------------------------------------------
+
+SIZE = (4, 96)
+X, Y, Z, W = (Tensor(i, "float32", SIZE, (96, 1), 0) for i in range(4))
+BEHIND = Tensor(2, "float32", (1,), (1,), 4 * 96)  # no bundle with such a view passes check.py
+SUM = Op("aten.add.Tensor", (X, Y), {}, (Z,))
+STEPS = {
+    "a sum": (SUM,),
+    "a sum of numbers up to 2": (  # min(x, 2) = 2 - relu(2 - x)
+        Op("aten.full.default", (SIZE, 2.0), {}, (W,)),
+        Op("aten.sub.Tensor", (W, X), {}, (Z,)),
+        Op("aten.relu.default", (Z,), {}, (Z,)),
+        Op("aten.sub.Tensor", (W, Z), {}, (Z,)),
+        Op("aten.add.Tensor", (Z, Y), {}, (Z,)),
+    ),
+    "nothing": (Op("aten.zero_.default", (W,), {}, (W,)),),
+    "a sum, and one more element": (SUM, Op("aten.fill_.Scalar", (BEHIND, 1.0), {}, (BEHIND,))),
+    "a sum of what it puts into its input": (Op("aten.relu.default", (X,), {}, (X,)), SUM),
+}
+
+
+def pick(steps: str, cases: tuple[str, ...] = ("CASES/small",)) -> Pick:
+    storages = tuple(Storage(kind, 1536) for kind in ("input", "input", "made", "made"))
+    plan = Plan({"x": X, "y": Y}, storages, STEPS[steps], (Z,))
+    bundle = Bundle(steps, {}, {}, {}, {c: {"it": plan} for c in cases})
+    return dict.fromkeys(cases, (bundle, "it"))
+
+
+def positive(case: dict[str, Any], generator: torch.Generator) -> dict[str, Any]:
+    return {n: torch.rand(SIZE, generator=generator) for n in "xy"}
+
+
+def signed(case: dict[str, Any], generator: torch.Generator) -> dict[str, Any]:
+    return {n: torch.randn(SIZE, generator=generator) for n in "xy"}
+
+
+def added(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return x + y
+
+
+def bench(inputs: Callable[..., Any] = positive, reference: Callable[..., Any] = added) -> Bench:
+    """A judge's bench for sums, without a timer."""
+    module = ModuleType("target")
+    module.inputs = inputs  # type: ignore[attr-defined]
+    module.reference = reference  # type: ignore[attr-defined]
+    module.flops = lambda case: case["work"]  # type: ignore[attr-defined]
+    timer: Any = None  # nothing here is timed
+    cases = {"CASES/large": {"work": 2}, "CASES/small": {"work": 1}}
+    made = Bench(module, cases, CPU, timer, lambda stage, seconds: None, 1.0, 1.0)
+    made.new_seeds()
+    return made
+
+
+@pytest.mark.parametrize(
+    ("steps", "verdict", "problem"),
+    [
+        ("a sum", None, ""),
+        ("a sum of numbers up to 2", None, ""),
+        ("nothing", Verdict.WRONG, "output 0: max error"),
+        ("a sum, and one more element", Verdict.WRONG, "wrote 4 bytes outside of its output"),
+    ],
+)
+def test_a_case_in_full_gives_the_verdict_on(steps: str, verdict: Verdict | None, problem: str) -> None:
+    found, comparison = stages.check_case(bench(), pick(steps), "CASES/small", "numerics")
+    assert (found, comparison.problem[: len(problem)]) == (verdict, problem)
+    assert bool(comparison.problem) == bool(verdict)
+
+
+def test_right_results_do_not_excuse_a_changed_input() -> None:
+    prepared = bench(signed, lambda x, y: x.relu() + y)
+    found, comparison = stages.check_case(prepared, pick("a sum of what it puts into its input"), "CASES/small", "full")
+    assert (found, comparison.problem) == (Verdict.CHEATING, "the inputs were changed")
+
+
+def test_a_sum_bears_every_strain_that_there_is_something_for() -> None:
+    verdict, checks, dropped = stages.check_strained(bench(), pick("a sum"), pick("a sum"), "numerics")
+    assert verdict is None
+    assert [c.strain for c in checks] == [s.name for s in STRAINS[:-1]]
+    assert all((c.case, bool(c.errors), c.problem) == ("CASES/small", True, "") for c in checks)
+    assert [d["strain"] for d in dropped] == ["wholly masked rows"]
+
+
+def test_what_is_right_of_the_usual_inputs_alone_is_wrong_with_strained_ones() -> None:
+    verdict, checks, _ = stages.check_strained(bench(), pick("a sum of numbers up to 2"), pick("a sum"), "numerics")
+    assert verdict == Verdict.WRONG
+    assert (checks[-1].strain, checks[-1].problem[:19]) == ("inputs times 8", "output 0: max error")
+
+
+def test_a_strain_that_the_targets_own_kernel_does_not_bear_is_dropped_and_said_to_be() -> None:
+    own = pick("a sum of numbers up to 2")
+    verdict, checks, dropped = stages.check_strained(bench(), own, own, "numerics")
+    assert verdict is None
+    assert not {"inputs times 8", "outliers"} & {c.strain for c in checks}
+    why = {d["strain"]: d["why"] for d in dropped}
+    assert why["inputs times 8"].startswith("the target's own kernel: output 0: max error")
+
+
+def test_a_strain_that_breaks_the_reference_itself_is_dropped() -> None:
+    def delicate(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        assert x.max() <= 1
+        return x + y
+
+    _, checks, dropped = stages.check_strained(bench(positive, delicate), pick("a sum"), pick("a sum"), "numerics")
+    assert "reference() raised AssertionError" in {d["strain"]: d["why"] for d in dropped}["inputs times 8"]
+    assert "equal rows" in {c.strain for c in checks}
+
+
+def test_what_the_own_kernel_bears_is_found_out_once() -> None:
+    prepared = bench()
+    stages.check_strained(prepared, pick("a sum"), pick("a sum"), "numerics")
+    _, checks, _ = stages.check_strained(prepared, pick("a sum"), pick("nothing"), "numerics")
+    assert len(checks) == len(STRAINS) - 1
+
+
+def test_only_the_case_with_the_least_work_is_strained() -> None:
+    both = ("CASES/large", "CASES/small")
+    _, checks, _ = stages.check_strained(bench(), pick("a sum", both), pick("a sum", both), "numerics")
+    assert {c.case for c in checks} == {"CASES/small"}
+
+
+def test_a_write_outside_under_a_strain_is_wrong() -> None:
+    verdict, checks, _ = stages.check_strained(bench(), pick("a sum, and one more element"), pick("a sum"), "numerics")
+    assert (verdict, checks[-1].problem) == (Verdict.WRONG, "wrote 4 bytes outside of its output")

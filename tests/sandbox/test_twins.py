@@ -1,0 +1,66 @@
+"""A twin of a bundle is a valid bundle of the same launches, compiled in another way; one that fails says why."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pgo_agent.sandbox import box, devices, target, twins
+from pgo_agent.sandbox.build import Builder, limits_of
+from pgo_agent.sandbox.bundle import check
+from pgo_agent.sandbox.bundle.shelf import Shelf
+from pgo_agent.sandbox.errors import BadBundle
+
+from tests.sandbox.conftest import ADD
+
+ATTENTION = Path(__file__).parents[2] / "evals" / "corpus" / "targets" / "attention_specialized.py"
+
+
+@pytest.mark.slow
+def test_a_warp_specialized_kernel_gets_a_twin_that_asserts_and_needs_scratch(tmp_path: Path) -> None:
+    subject, shelf = target.read(ATTENTION), Shelf(tmp_path)
+    builder = Builder(subject, devices.find("h200"), box.choose(), shelf)
+    built = builder.build(subject.source, {"SMALL": None}, 1)
+    assert built.ok, built.failures
+    ((case, (choice,)),) = built.choices.items()
+    found = twins.sanitized(builder, built.bundle, {case: choice.label})
+    assert not found.problem
+    allowed = replace(limits_of(builder.device), variables=True)
+    twin = check.load(shelf.bundle(found.bundle), shelf.artefacts, allowed)
+    ((key, kernel),) = twin.kernels.items()
+    assert kernel.global_scratch_size + kernel.profile_scratch_size > 0
+    assert kernel.name == "_attention"
+    assert b"__assertfail" in shelf.get(kernel.files["ptx"], "ptx")
+    assert key not in built.codes  # never the build that is timed
+    with pytest.raises(BadBundle, match="device variables"):
+        check.load(shelf.bundle(found.bundle), shelf.artefacts, limits_of(builder.device))
+    assert twin.plans[case][choice.label].launches[0].grid == (2, 2, 1)
+
+
+def test_a_twin_that_does_not_compile_says_why(add_shelf: Shelf) -> None:
+    subject = target.read(ADD)
+    builder = Builder(subject, devices.find("h200"), box.choose(), add_shelf)
+    built = builder.build(subject.source, {"SMALL": ["even"]}, 1)
+    ((case, (choice,)),) = built.choices.items()
+    (key,) = choice.kernels
+    text = add_shelf.get(add_shelf.manifest(built.bundle)["kernels"][key]["files"]["ttgir"], "ttgir")
+    told = {"launch_pdl": False, "launch_cooperative_grid": False, "sanitize": True}
+    add_shelf.put_build(builder.key(text, told), {"error": "error: operation destroyed but still has uses"})
+    found = twins.sanitized(builder, built.bundle, {case: choice.label})
+    assert (found.bundle, found.problem) == ("", "error: operation destroyed but still has uses")
+
+
+def test_a_second_ptxas_makes_other_code_for_the_same_launches(tmp_path: Path) -> None:
+    pytest.importorskip("nvidia.cu13", reason="needs the extra `assembler`: the package nvidia-cuda-nvcc")
+    subject, shelf = target.read(ADD), Shelf(tmp_path)
+    builder = Builder(subject, devices.find("h200"), box.choose(), shelf)
+    built = builder.build(subject.source, {"SMALL": ["even", "ragged"]}, 1)
+    labels = {case: options[0].label for case, options in built.choices.items()}
+    found = twins.reassembled(builder, built.bundle, labels)
+    assert not found.problem
+    own, other = (shelf.manifest(b) for b in (built.bundle, found.bundle))
+    assert {c: [s["grid"] for p in ps.values() for s in p["steps"]] for c, ps in own["plans"].items()} == {
+        c: [s["grid"] for p in ps.values() for s in p["steps"]] for c, ps in other["plans"].items()
+    }
+    assert not {k["files"]["cubin"] for k in own["kernels"].values()} & {
+        k["files"]["cubin"] for k in other["kernels"].values()
+    }
