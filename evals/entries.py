@@ -10,22 +10,24 @@ An entry opens with comments `# key: value`:
   ideas    of a cheat: the numbers of the ideas that it tries, as in the table of impossible.toml
   vary     NAME: a | b | c: one entry for each, with NAME replaced in the text (the line may be repeated)
 `NAME.py` holds a kernel part, `NAME.edit` SEARCH/REPLACE edits of the target's, `NAME.ttgir` one kernel's TTGIR as
-`check` takes it (its comments begin with //, those of the head first). Nothing here is ever imported. An entry that
-does not fit its target any more raises BrokenCorpus: it must not pass for a refused one.
+`check` takes it (its comments begin with //, those of the head first), `NAME.ttgir-edit` edits of the TTGIR that the
+target builds (see `ttgir_edits.py`). Nothing here is ever imported. An entry that does not fit its target any more
+raises BrokenCorpus: it must not pass for a refused one.
 """
 
 import itertools
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from pgo_agent.agent import check, session
 from pgo_agent.agent.parts import blocks
 from pgo_agent.agent.replies import parse
+from pgo_agent.evals import ttgir_edits
+from pgo_agent.evals.ttgir_edits import BrokenCorpus
 from pgo_agent.sandbox import target
-from pgo_agent.sandbox.errors import Fault
 from pgo_agent.sandbox.target import Target
 
 CORPUS = Path(__file__).parent / "corpus"
@@ -33,12 +35,8 @@ GROUPS = ("cheats", "wrong", "races", "honest")
 STAGES = ("read", "build", "screen", "inspect", "deadlock", "race", "results", "time")
 LONGEST = 24  # characters of varied values that make a name
 _KEYS = {"does", "target", "stage", "needs", "results", "ideas"}
-_SUFFIXES = (".py", ".edit", ".ttgir")
+_SUFFIXES = (".py", ".edit", ".ttgir", ".ttgir-edit")
 _HEADER = re.compile(r"(?:#|//) (\w+|vary \w+): (.+)")
-
-
-class BrokenCorpus(Fault):
-    """A file of the corpus that says nothing clear, or does not fit its target any more."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ class Entry:
     does: str
     target: str
     text: str  # a kernel part, edits, or TTGIR
-    suffix: str  # .py, .edit or .ttgir, which says what the text is
+    suffix: str  # .py, .edit, .ttgir or .ttgir-edit, which says what the text is
     stages: tuple[str, ...]  # of a bad one: which may refuse it; empty: it is honest
     gpu: bool  # nothing without a GPU can decide it
     right: bool  # its results are right: it must not be called faster
@@ -148,14 +146,16 @@ def _only(names: frozenset[str]) -> str:
     return next(iter(names)) if len(names) == 1 else ""
 
 
-def given(entry: Entry, of: Target, folder: Path) -> dict[str, str]:
+def given(entry: Entry, of: Target, folder: Path, own: Callable[[], str]) -> dict[str, str]:
     """The candidate as a run's settings keep it, read as `pgo-agent check` reads a file.
 
-    Raises BrokenCorpus when an edit does not fit, and UsageFault when the kernel part says something of the contract.
+    `own` gives the TTGIR that the target builds, for edits of it. Raises BrokenCorpus when an edit does not
+    fit, and UsageFault when the kernel part says something of the contract.
     """
     if entry.suffix != ".edit":
-        file = folder / f"given{entry.suffix}"
-        file.write_text(entry.text)
+        of_ttgir = entry.suffix == ".ttgir-edit"
+        file = folder / ("given.ttgir" if of_ttgir else f"given{entry.suffix}")
+        file.write_text(ttgir_edits.edited(entry.name, entry.text, own()) if of_ttgir else entry.text)
         return check.read(file, of) | {"from": entry.name}
     found = parse(entry.text, of.source)
     if found.errors or len(found.sources) != 1:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,15 @@ from pgo_agent.agent.session import Wishes
 from pgo_agent.agent.steps import candidate_id
 from pgo_agent.agent.store import Candidate, Store
 from pgo_agent.evals import entries as corpora
-from pgo_agent.evals.entries import CORPUS, BrokenCorpus, Entry
-from pgo_agent.sandbox import box
+from pgo_agent.evals import ttgir_edits
+from pgo_agent.evals.entries import CORPUS, Entry
+from pgo_agent.evals.ttgir_edits import BrokenCorpus
+from pgo_agent.sandbox import box, devices
+from pgo_agent.sandbox.build import Builder
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.judge.pool import visible_gpu
+from pgo_agent.sandbox.target import Target
 
 Say = Callable[[str], None]
 MINUTES = 600.0  # of one target's run
@@ -109,19 +114,20 @@ def _target(name: str, chosen: Sequence[Entry], wishes: Wishes, folder: Path, co
     by_id: dict[str, Entry] = {}
     given: list[dict[str, str]] = []
     outcomes = []
-    for entry in chosen:
-        try:
-            given.append(corpora.given(entry, subject, folder))
-        except UsageFault as e:
-            outcomes.append(Outcome(entry, Verdict.REJECTED, "read", e.message, {}, False))
-            continue
-        other = by_id.setdefault(candidate_id(given[-1]["source"]), entry)
-        if other is not entry:
-            raise BrokenCorpus(f"{entry.name} and {other.name} are the same candidate")
-    count = len(given)
-    if not count:
-        return outcomes
     with closing(Store(folder / "workspace")) as store:
+        own = cache(partial(_own_ttgir, subject, wishes, store))
+        for entry in chosen:
+            try:
+                given.append(corpora.given(entry, subject, folder, own))
+            except UsageFault as e:
+                outcomes.append(Outcome(entry, Verdict.REJECTED, "read", e.message, {}, False))
+                continue
+            other = by_id.setdefault(candidate_id(given[-1]["source"]), entry)
+            if other is not entry:
+                raise BrokenCorpus(f"{entry.name} and {other.name} are the same candidate")
+        count = len(given)
+        if not count:
+            return outcomes
         measured: list[bool] = []
         session.start(
             subject.path,
@@ -134,6 +140,12 @@ def _target(name: str, chosen: Sequence[Entry], wishes: Wishes, folder: Path, co
         for c in store.candidates(store.run("last").id):
             outcomes.append(_outcome(by_id[c.id], c, measured[0]))
     return outcomes
+
+
+def _own_ttgir(subject: Target, wishes: Wishes, store: Store) -> str:
+    """Of all GPUs of an architecture it is the same."""
+    device = devices.find(wishes.device or session.DEFAULT_DEVICE)
+    return ttgir_edits.own(Builder(subject, device, box.choose(wishes.sandbox, wishes.python), store.shelf))
 
 
 def _feed(name: str, count: int, measured: list[bool], say: Say) -> Callable[[dict[str, Any]], None]:
