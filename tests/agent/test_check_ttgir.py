@@ -35,6 +35,7 @@ def test_a_written_text_says_which_kernel_it_is_and_at_which_configuration(place
     assert json.loads(second.removeprefix("// at: "))["BLOCK"] == 512  # of the grid: the file's own list has no 512
 
 
+@pytest.mark.slow
 def test_unmodified_it_is_no_change(place: Path) -> None:
     done = checked(place)
     assert done.code == 0
@@ -53,12 +54,14 @@ def test_edited_it_is_built_and_says_that_nothing_here_runs_it(place: Path) -> N
     assert "TTGIR: " in pgo("diff", "shipped", one["id"], cwd=place).out
 
 
+@pytest.mark.slow
 def test_what_triton_refuses_comes_back_with_its_line(place: Path) -> None:
     done = checked(place, ("tt.return", "tt.retur"))
     assert done.code == 1
     assert "build_error" in done.out and "custom op 'tt.retur' is unknown" in done.out and "line " in done.out
 
 
+@pytest.mark.slow
 def test_a_configuration_that_cannot_be_read_is_said_before_there_is_a_run(place: Path) -> None:
     before = len(json.loads(pgo("runs", "--json", cwd=place).out))
     done = checked(place, ("// at: {", "// at: {{"))

@@ -163,7 +163,7 @@ def test_strained_inputs_do_not_count_where_the_target_itself_breaks_down(old: s
 STORE = "    tl.store(z_ptr + at,"
 SUM = "tl.load(x_ptr + at, mask=inside) + tl.load(y_ptr + at, mask=inside)"
 FITTED = {  # strain -> a sum that is right of the usual inputs
-    "outliers": f"tl.clamp({SUM}, -45.0, 45.0)",
+    "outliers": f"tl.clamp({SUM}, -60.0, 60.0)",
     "equal rows": f"tl.where(tl.max({SUM}) - tl.min({SUM}) < 1.0e-9, 0.0, {SUM})",
     "small integers": f"({SUM}) + tl.where(at % 16 == 0, 2.3841858e-07, 0.0)",
     "a NaN": f"tl.where(({SUM}) == ({SUM}), {SUM}, 0.0)",
@@ -325,6 +325,7 @@ def test_a_launcher_may_ask_about_its_device(question: str, addition: Judge) -> 
     assert found.verdict == Verdict.CHECKED, found.reason
 
 
+@pytest.mark.slow
 def test_an_output_that_is_never_written_is_wrong_where_the_result_is_zero(tmp_path: Path) -> None:
     path = tmp_path / "add.py"
     cases = ADD.read_text().replace("dict(n=2048)", "dict(n=1 << 20)").replace(', "ragged": dict(n=1000)', "")

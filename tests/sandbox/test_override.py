@@ -66,6 +66,7 @@ def test_an_edit_that_leaves_the_arithmetic_alone_is_schedule_only(workshop: tup
     assert without == {o.label: _plan(workshop, o.label) for o in built.choices["SMALL/even"]}
 
 
+@pytest.mark.slow
 def test_findings_name_the_lines_of_the_text_that_was_given(workshop: tuple[Builder, Built]) -> None:
     text = own(workshop).replace("arith.addf", "arith.subf")
     built = put(workshop, text)
@@ -73,6 +74,7 @@ def test_findings_name_the_lines_of_the_text_that_was_given(workshop: tuple[Buil
     assert workshop[0].shelf.get(kernel["files"]["ttgir"], "ttgir").decode().splitlines() == text.splitlines()
 
 
+@pytest.mark.slow
 def test_a_text_that_is_written_in_another_way_is_printed_anew(workshop: tuple[Builder, Built]) -> None:
     text = own(workshop).replace("arith.addf", "arith.subf").replace("    tt.return", "tt.return // the end\n\n")
     built = put(workshop, text.replace("%c1024_i32 =", "%c1024_i32\n  ="))
@@ -100,10 +102,10 @@ def test_a_text_that_could_be_for_two_kernels_is_asked_which(workshop: tuple[Bui
     [
         ("@_add", "@_sum", "the kernel's name must stay"),
         ("{tt.divisibility = 16 : i32}", "{tt.divisibility = 8 : i32}", "its arguments must stay"),
-        ("%arg3: i32", "%arg3: i64", "line "),  # MLIR itself refuses it: %arg3 is used as i32
-        ('"ttg.num-ctas" = 1', '"ttg.num-ctas" = 2', ""),
+        pytest.param("%arg3: i32", "%arg3: i64", "line ", marks=pytest.mark.slow),  # MLIR: it is used as i32
+        pytest.param('"ttg.num-ctas" = 1', '"ttg.num-ctas" = 2', "", marks=pytest.mark.slow),
         ("// replaces: ", "// replaces: 0123456789", "the launcher launches no kernel 0123456789"),
-        ("tt.return", "tt.retur", "custom op 'tt.retur' is unknown"),
+        pytest.param("tt.return", "tt.retur", "custom op 'tt.retur' is unknown", marks=pytest.mark.slow),
     ],
 )
 def test_what_the_launch_depends_on_must_stay(workshop: tuple[Builder, Built], old: str, new: str, says: str) -> None:
@@ -112,6 +114,7 @@ def test_what_the_launch_depends_on_must_stay(workshop: tuple[Builder, Built], o
     assert says in built.failures[0].message
 
 
+@pytest.mark.slow
 def test_an_error_names_the_line_of_the_text(workshop: tuple[Builder, Built]) -> None:
     text = own(workshop).replace("tt.return", "tt.retur")
     (failure,) = put(workshop, text).failures
@@ -119,6 +122,7 @@ def test_an_error_names_the_line_of_the_text(workshop: tuple[Builder, Built]) ->
     assert "tt.retur" in text.splitlines()[failure.line - 1]
 
 
+@pytest.mark.slow
 def test_a_held_out_case_is_not_named_to_a_proposer(workshop: tuple[Builder, Built]) -> None:
     builder, _ = workshop
     text = own(workshop).replace("// replaces: ", "// replaces: 0123456789")

@@ -1,6 +1,5 @@
 """gate/screen.py: dots in a narrower type than the original's are refused, split ones and wider ones are not."""
 
-
 import pytest
 from pgo_agent.sandbox import box, devices, target
 from pgo_agent.sandbox.build import Builder, Built
