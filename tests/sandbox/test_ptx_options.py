@@ -15,6 +15,8 @@ from pgo_agent.sandbox.judge.pool import Judge
 from pgo_agent.sandbox.target import Target, read
 from tracing import builder, write
 
+from tests.marks import first_of
+
 H200 = devices.find("h200")
 ADD = Path(__file__).parents[1] / "kernels" / "add.py"
 SNIPPET = """
@@ -75,7 +77,7 @@ def product(tmp_path_factory: pytest.TempPathFactory) -> Product:
 # what is allowed ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("flag", ["--opt-level=1", "--register-usage-level=0", "--def-store-cache=cs"])
+@pytest.mark.parametrize("flag", first_of(["--opt-level=1", "--register-usage-level=0", "--def-store-cache=cs"]))
 def test_a_flag_reaches_ptxas_and_changes_the_code(flag: str, product: Product) -> None:
     assert product.code(flag) != product.code()
 
@@ -173,7 +175,9 @@ def test_a_refused_flag_is_named_in_a_reason_that_fits_a_line() -> None:
     assert str(caught.value).isprintable()
 
 
-@pytest.mark.parametrize("text", ["--output-file=/box/out/x", "--fmad=false", "--opt-level=1\n--fmad=false", "@in/x"])
+@pytest.mark.parametrize(
+    "text", first_of(["--output-file=/box/out/x", "--fmad=false", "--opt-level=1\n--fmad=false", "@in/x"])
+)
 def test_a_candidate_with_another_flag_is_rejected_and_told_what_is_allowed(text: str, product: Product) -> None:
     reason = product.refusal(text)
     assert ascii(text.split("\n")[0])[1:-1] in reason
@@ -195,7 +199,7 @@ def test_a_flag_that_is_smuggled_in_by_the_environment_is_rejected(product: Prod
     assert "--fmad=false" in built.failures[0].message
 
 
-@pytest.mark.parametrize("text", ["--output-file=out/stolen", "-o tmp/stolen", "--options-file=request.json"])
+@pytest.mark.parametrize("text", first_of(["--output-file=out/stolen", "-o tmp/stolen", "--options-file=request.json"]))
 def test_the_compiler_itself_gives_ptxas_nothing_else(
     text: str, product: Product, tmp_path: Path, made_by: Callable[[Product], bytes]
 ) -> None:
