@@ -130,6 +130,7 @@ def test_a_full_disk_ends_with_a_message_and_the_record_stays_readable(tmp_path:
         subprocess.run(["umount", str(disk)], check=True)
 
 
+@pytest.mark.slow
 def test_resuming_after_the_target_changed_is_refused(tmp_path: Path) -> None:
     write(tmp_path)
     assert pgo("optimize", "add.py", "--minutes", "0", cwd=tmp_path).code == 4

@@ -53,6 +53,7 @@ def two(folder: Path, decorator: str, more: str, most: int) -> tuple[Done, dict[
 # whole runs -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_kernel_with_no_launch_parameter_is_its_own_tuned_baseline(tmp_path: Path) -> None:
     text = PLAIN.replace("n, BLOCK: tl.constexpr)", "n)").replace(
         "    at =", "    BLOCK: tl.constexpr = 1024\n    at ="

@@ -60,18 +60,21 @@ def test_a_right_kernel_part_is_checked_and_recorded_as_a_run_like_any_other(pla
     assert "checked, not accepted" in pgo("apply", "last", one, "--yes", cwd=place).err
 
 
+@pytest.mark.slow
 def test_a_wrong_kernel_ends_with_one_and_shows_its_errors(place: Path) -> None:
     done = checked(place, WRONG)
     assert done.code == 1 and done.out.startswith("wrong: new.py gives wrong results (stage interpreter: even: ")
     assert "max error" in done.out and "allowed" in done.out
 
 
+@pytest.mark.slow
 def test_a_kernel_that_does_not_build_ends_with_one_and_says_why(place: Path) -> None:
     done = checked(place, ADD.replace("tl.arange(0, BLOCK)\n", "tl.arange(0, BLOCK + 1)\n"))
     assert done.code == 1 and done.out.startswith("build_error: new.py does not build (stage build: ")
     assert "arange's range must be a power of 2" in done.out.splitlines()[0] and "diff shipped" not in done.out
 
 
+@pytest.mark.slow
 def test_the_target_itself_is_no_change_and_was_judged_all_the_same(place: Path) -> None:
     done = checked(place, ADD + "# a remark\n", "--json")
     verdict = next(e for e in done.events if e["type"] == "candidate.verdict")
@@ -91,6 +94,7 @@ def test_of_a_long_list_the_targets_best_and_one_other_are_judged_even_when_it_s
     assert sorted(kept) == [1024, 2048, 16384] and "B spilled" in done.out
 
 
+@pytest.mark.slow
 def test_a_module_that_only_lies_beside_the_file_is_named_with_what_to_do(place: Path) -> None:
     (place / "elsewhere.py").write_text(PART)
     done = checked(place, "from elsewhere import kernel\n")

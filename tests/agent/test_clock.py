@@ -56,6 +56,7 @@ def clock(tmp_path: Path) -> tuple[Path, dict[str, str]]:
     return off, {"LD_PRELOAD": str(library), "HOURS_OFF": str(off)}
 
 
+@pytest.mark.slow
 def test_a_clock_that_jumps_by_hours_changes_nothing(
     clock: tuple[Path, dict[str, str]], whole: Whole, tmp_path: Path
 ) -> None:

@@ -60,5 +60,5 @@ def test_what_fails_on_a_full_disk_is_not_the_kernels_fault(disk: Disk, tmp_path
 
 def test_a_full_folder_for_temporary_files_is_not_the_kernels_fault(disk: Disk, tmp_path: Path) -> None:
     write(tmp_path)
-    done = pgo(*breaking.SHORT, cwd=tmp_path, TMPDIR=str(disk("60k")))
+    done = pgo(*breaking.SHORT, cwd=tmp_path, TMPDIR=str(disk("220k")))
     assert done.code == 3 and "64 MiB" in done.err and "Traceback" not in done.err, done.err

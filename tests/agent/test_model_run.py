@@ -4,6 +4,8 @@ import json
 import sqlite3
 from pathlib import Path
 
+import pytest
+
 from tests.agent.cli import pgo, write
 from tests.agent.loopback import completion, failure, serving
 
@@ -32,6 +34,7 @@ def test_a_models_edit_is_judged_and_recorded_with_its_tokens(tmp_path: Path) ->
         assert "sk-secret" not in "".join(db.iterdump())
 
 
+@pytest.mark.slow
 def test_a_models_wrong_kernel_is_found_wrong(tmp_path: Path) -> None:
     write(tmp_path)
     with serving([completion(WRONG)]) as server:
@@ -39,6 +42,7 @@ def test_a_models_wrong_kernel_is_found_wrong(tmp_path: Path) -> None:
     assert done.code == 0 and "wrong" in done.err and "max error" in done.err
 
 
+@pytest.mark.slow
 def test_prose_costs_its_tokens_and_the_embedded_moves_go_on(tmp_path: Path) -> None:
     write(tmp_path)
     with serving([completion("I would rather talk about it.")]) as server:

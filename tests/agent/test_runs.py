@@ -40,6 +40,7 @@ def test_nothing_is_called_measured_or_accepted_without_a_gpu(whole: Path) -> No
     assert {p["how"] for p in shown["baseline"]["points"]} <= {"recorded", "estimate"}
 
 
+@pytest.mark.slow
 def test_the_outcome_goes_to_stdout_and_progress_to_stderr(tmp_path: Path) -> None:
     write(tmp_path)
     done = pgo(*SHORT, cwd=tmp_path, NO_COLOR="1", TERM="dumb")
@@ -61,6 +62,7 @@ def test_a_spent_budget_with_nothing_judged_says_so(tmp_path: Path) -> None:
     assert done.code == 4 and "more --minutes" in done.out
 
 
+@pytest.mark.slow
 def test_without_a_sandbox_the_users_own_file_runs_with_a_warning(tmp_path: Path) -> None:
     write(tmp_path)
     done = pgo(*SHORT, "--sandbox", "none", cwd=tmp_path)
@@ -82,10 +84,20 @@ def test_two_runs_in_one_workspace_do_not_mix(tmp_path: Path) -> None:
 
 def test_ctrl_c_names_the_command_that_goes_on_and_it_does(tmp_path: Path, whole: Path) -> None:
     write(tmp_path)
-    run = subprocess.Popen(command(*SHORT), cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
-    time.sleep(6)
+    run = subprocess.Popen(
+        command(*SHORT),
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # jobs of a shell's background ignore it
+    )
+    assert run.stderr is not None
+    begun = [next(run.stderr) for _ in range(3)]  # there is a run, and it builds
+    time.sleep(2)
     run.send_signal(signal.SIGINT)
     _, err = run.communicate(timeout=120)  # the processes that were at work then end first
+    assert "building the kernel as shipped" in begun[2]
     assert run.returncode == 130
     resume = err.strip().splitlines()[-1].split("pgo-agent ")[1].split()
     assert pgo(*resume, cwd=tmp_path).code == 0

@@ -60,6 +60,7 @@ CHECKPOINTS: dict[str, Callable[[Path], object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", CHECKPOINTS.values(), ids=CHECKPOINTS)
 def test_a_run_goes_on_by_its_record_when_its_checkpoints_are(damage: Any, whole: Whole, tmp_path: Path) -> None:
     done = resumed(whole.last, tmp_path, damage)
@@ -118,6 +119,7 @@ def damage_shelf(workspace: Path) -> None:
     (workspace / "tmp" / "left").mkdir(parents=True)
 
 
+@pytest.mark.slow
 def test_a_damaged_shelf_is_built_again_and_not_believed(whole: Whole, tmp_path: Path) -> None:
     done = resumed(whole.first, tmp_path, damage_shelf)
     assert done.code == 0, done.err

@@ -340,3 +340,11 @@ def test_a_strain_that_finds_nothing_to_change_is_the_targets_fault() -> None:
 def test_looser_ratios_are_a_targets_own_or_ours_multiplied() -> None:
     assert numerics.looser(None, 8.0) == {"max_ratio": 16.0, "mean_ratio": 12.0}
     assert numerics.looser({"max_ratio": 3.0}, 1.0) == {"max_ratio": 3.0, "mean_ratio": 1.5}
+
+
+def test_under_a_strain_an_infinity_may_come_out_as_a_nan_but_never_as_a_number() -> None:
+    exact = torch.tensor([float("inf"), float("nan"), 1.0], dtype=torch.float64)
+    other = torch.tensor([float("nan"), -float("inf"), 1.0])
+    assert numerics.compare(other, exact).misplaced == 2
+    assert numerics.compare(other, exact, kinds=False).misplaced == 0
+    assert numerics.compare(torch.tensor([0.0, float("nan"), 1.0]), exact, kinds=False).misplaced == 1
