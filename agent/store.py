@@ -10,6 +10,7 @@ import fcntl
 import json
 import os
 import sqlite3
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -65,6 +66,7 @@ class Store:
 
     def __init__(self, root: Path, create: bool = True) -> None:
         self.root, self.shelf = root, Shelf(root)
+        self._one = threading.RLock()  # threads share the connection: sqlite3 mixes up rows of statements that overlap
         if not create and not (root / "pgo.db").is_file():
             raise UsageFault(
                 f"there are no runs in {root}", "start one with `pgo-agent optimize FILE`, or give --store"
@@ -97,12 +99,12 @@ class Store:
         return EnvironmentFault(f"the record {self.root / 'pgo.db'} is damaged: {how}", hint)
 
     def _rows(self, sql: str, values: Sequence[Any] = ()) -> list[sqlite3.Row]:
-        with self._disk():
+        with self._one, self._disk():
             return self.db.execute(sql, values).fetchall()
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._disk():
+        with self._one, self._disk():
             self.db.execute("BEGIN IMMEDIATE")
             try:
                 yield self.db

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -88,3 +89,16 @@ def test_looking_into_a_folder_without_runs_does_not_make_one(tmp_path: Path) ->
     with pytest.raises(UsageFault, match="no runs"):
         Store(tmp_path / "w", create=False)
     assert not (tmp_path / "w").exists()
+
+
+def test_threads_that_read_and_write_at_once_see_whole_answers(store: Store) -> None:
+    """A run's candidates are built in threads that all ask the store; the run's name once came back twice."""
+
+    def reads(n: int) -> tuple[str, int]:
+        store.add_seconds("add-1", 1.0)
+        return store.run("add-1").id, len(store.candidates("add-1"))
+
+    expected = store.run("add-1").id, len(store.candidates("add-1"))
+    with ThreadPoolExecutor(16) as pool:
+        assert set(pool.map(reads, range(400))) == {expected}
+    assert store.run("add-1").seconds == 400.0
