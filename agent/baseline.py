@@ -20,6 +20,7 @@ from pgo_agent.sandbox.gate import screen
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.judge.pool import on_shelf
 
+HELD_OUT_SHARE = 4  # one in so many cores builds the held-out cases, while all work on the launch grid
 Point = dict[str, Any]  # case, bundle, choice, said (how it is shown), config, plan_id, statics, ms, how, problem
 
 
@@ -72,14 +73,15 @@ def rebuild(ctx: Context) -> None:
 def _others(ctx: Context, source: str, shipped: Built) -> tuple[Built, list[tuple[Built, Config | None]]]:
     """The held-out cases and the launch grid."""
     with ThreadPoolExecutor(1) as pool:
-        building = pool.submit(ctx.builder.build, source, {"HELD_OUT": None}, 1)
+        workers = max(1, ctx.builder.cores // HELD_OUT_SHARE)
+        building = pool.submit(ctx.builder.build, source, {"HELD_OUT": None}, 1, workers)
         grid = _grid(ctx, source, shipped, shipped.described)
         return building.result(), grid
 
 
 def _as_shipped(ctx: Context, source: str) -> Built:
     wanted = ctx.settings["cases"]
-    shipped = ctx.builder.build(source, {"CASES": wanted or None}, None)
+    shipped = ctx.builder.build(source, {"CASES": wanted or None}, None, ctx.builder.cores)
     known = shipped.described.get("sets", {}).get("CASES", {})
     unknown = [c for c in wanted if c not in known]
     if known and unknown:
@@ -148,10 +150,10 @@ def _grid(ctx: Context, source: str, shipped: Built, described: Mapping[str, Any
     )
     names = {"CASES": [c.split("/", 1)[1] for c in shipped.choices]}
     texts = launch.grid_sources(source, found[0], points)
-    return [
-        (ctx.builder.build(text, names, None, ctx.builder.cores), None if found[0].autotuned else point)
-        for text, point in zip(texts, points, strict=False)
-    ]
+    workers = max(1, ctx.builder.cores // len(texts))
+    with ThreadPoolExecutor(ctx.builder.cores) as pool:
+        built = list(pool.map(lambda text: ctx.builder.build(text, names, None, workers), texts))
+    return [(b, None if found[0].autotuned else p) for b, p in zip(built, points, strict=False)]
 
 
 def _grid_points(found: Sequence[Site], shipped: Built, described: Mapping[str, Any]) -> list[Config]:

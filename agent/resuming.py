@@ -76,7 +76,7 @@ def mend(ctx: Context) -> None:
         baseline.rebuild(ctx)
     for candidate in candidates:
         if _bundle(candidate) in lost:
-            steps.build_one(ctx, candidate)
+            steps.build_one(ctx, candidate, ctx.builder.cores)
     left = [b for b in lost if not ctx.store.shelf.whole(b)]
     if left:
         raise EnvironmentFault(

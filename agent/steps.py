@@ -66,7 +66,8 @@ def build(ctx: Context, generation: int) -> None:
     if waiting:
         ctx.emit("phase", phase="build", doing=f"tracing and compiling {_counted(waiting)}")
     with ThreadPoolExecutor(max(1, ctx.builder.cores)) as pool:
-        tasks = {pool.submit(build_one, ctx, c): c for c in waiting}
+        workers = max(1, ctx.builder.cores // max(1, len(waiting)))
+        tasks = {pool.submit(build_one, ctx, c, workers): c for c in waiting}
         for task in as_completed(tasks):
             built = task.result()
             ctx.store.set_built(ctx.run.id, tasks[task].id, asdict(built) | {"stages": screening.stages(ctx, built)})
@@ -76,11 +77,10 @@ def build(ctx: Context, generation: int) -> None:
             settle(ctx, c, judged, None, 0.0)
 
 
-def build_one(ctx: Context, candidate: Candidate) -> Built:
+def build_one(ctx: Context, candidate: Candidate, workers: int) -> Built:
     foreign, given = candidate.author != beam.AUTHOR, candidate.author == check.AUTHOR
     text = candidate.source if candidate.kind == "ttgir" else ""
     source = _launcher(ctx, candidate) if text else candidate.source
-    workers = ctx.builder.cores if given and len(ctx.settings["given"]) == 1 else 1  # several: built side by side
     limit = None if given or text else moves.CARRIED
     built = ctx.builder.build(source, _cases(ctx), limit, workers, foreign, text)
     return check.narrowed(ctx, built) if given else built

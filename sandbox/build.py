@@ -6,6 +6,7 @@ checks before anybody else sees them. A candidate's failure is a value (`Failure
 
 import hashlib
 import importlib.metadata
+import itertools
 import json
 import os
 import subprocess
@@ -85,7 +86,8 @@ class Builder:
     ) -> Built:
         """Traces `source` on the cases and compiles what it launches. `limit`: most configurations of a case.
 
-        `ttgir`: a text that takes the place of one of its kernels' own (`override.py`).
+        `workers`: processes that trace or compile at a time. `ttgir`: a text that takes the place of one of its
+        kernels' own (`override.py`).
 
         Raises EnvironmentFault for `foreign` code (written by a model, taken from elsewhere) where no sandbox works,
         and where the disk is full; Killed when somebody kills the tracer or the compiler again and again. `foreign`
@@ -103,10 +105,7 @@ class Builder:
         return built
 
     def _build(self, source: str, cases: Cases, limit: int | None, workers: int, ttgir: str) -> Built:
-        if workers > 1 and all(names is not None for names in cases.values()):
-            parts: list[Cases] = [{s: [n]} for s, names in cases.items() for n in names or ()]
-        else:
-            parts = [cases]  # the names of the cases are not known yet
+        parts = _shared(cases, workers)
         with ThreadPoolExecutor(workers) as pool:
             traced = list(pool.map(lambda part: boxed.trace(*self._seat(), source, part, limit), parts))
         return self._assemble(traced, workers, ttgir)
@@ -233,6 +232,19 @@ class Builder:
             if wanted > self.device.smem_block
             else ""
         )
+
+
+def _shared(cases: Cases, workers: int) -> list[Cases]:
+    """The cases in at most `workers` parts of the same size; in one as long as their names are not known.
+
+    No more parts than that: every tracer first spends seconds on importing torch and triton.
+    """
+    if any(names is None for names in cases.values()):
+        return [cases]
+    pairs = [(s, n) for s, names in cases.items() for n in names or ()]
+    bounds = [len(pairs) * i // workers for i in range(workers + 1)]
+    cut = [pairs[a:b] for a, b in itertools.pairwise(bounds) if a < b]
+    return [{s: [n for k, n in part if k == s] for s, _ in part} for part in cut] or [cases]
 
 
 def _launched(plan: Mapping[str, Any]) -> tuple[str, ...]:
