@@ -16,7 +16,7 @@ from typing import Any
 from pgo_agent.agent import baseline, incumbent, ir, session
 from pgo_agent.agent.context import Context, Emit
 from pgo_agent.agent.errors import Exit
-from pgo_agent.agent.moves import CARRIED, Proposal
+from pgo_agent.agent.moves import Proposal
 from pgo_agent.agent.parts import blocks, hidden
 from pgo_agent.agent.replies import TOO_DEEP, BadReply, merge
 from pgo_agent.agent.store import Store
@@ -25,6 +25,7 @@ from pgo_agent.sandbox.build import Built, Choice
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.target import CONTRACT, Target
 
+KEPT = 3  # configurations of a case that are judged
 AUTHOR = "given"  # not `embedded`: without a sandbox it is refused
 _FORMS = "give a copy of the target with another kernel part, the kernel part alone, or a kernel's .ttgir"
 
@@ -108,17 +109,17 @@ def proposals(settings: Mapping[str, Any]) -> list[tuple[Proposal, str, str]]:
 
 
 def narrowed(ctx: Context, built: Built) -> Built:
-    """The build with no more configurations of a case than a candidate may carry: a given file brings its whole list.
+    """The build with no more than KEPT configurations of a case: a given file brings its whole list.
 
     Kept are those at which the target itself is fastest, and the likeliest of the others, by an estimate.
     """
-    if all(len(options) <= CARRIED for options in built.choices.values()):
+    if all(len(options) <= KEPT for options in built.choices.values()):
         return built
     manifest = ctx.store.shelf.manifest(built.bundle)
     kept = {case: _likeliest(ctx, manifest, case, built) for case in ctx.baseline()["cases"] if case in built.choices}
     used = Counter(o.label for options in kept.values() for o in options)
     for case in built.choices.keys() - kept.keys():  # held out: what the public cases use
-        kept[case] = sorted(built.choices[case], key=lambda o: -used[o.label])[:CARRIED]
+        kept[case] = sorted(built.choices[case], key=lambda o: -used[o.label])[:KEPT]
     return _cut(ctx, manifest, built, kept)
 
 
@@ -133,7 +134,7 @@ def _likeliest(ctx: Context, manifest: Mapping[str, Any], case: str, built: Buil
         told = point or baseline.known(ctx, manifest, case, o.label, o.plan_id, statics, base["work"])
         (new if point is None else own).append((baseline.order(told), o))
     first, second = ([o for _, o in sorted(found, key=lambda f: f[0])] for found in (own, new))
-    return [*first[: CARRIED - 1], *second[:1], *first[CARRIED - 1 :], *second[1:]][:CARRIED]
+    return [*first[: KEPT - 1], *second[:1], *first[KEPT - 1 :], *second[1:]][:KEPT]
 
 
 def _cut(ctx: Context, manifest: Mapping[str, Any], built: Built, kept: Mapping[str, Sequence[Choice]]) -> Built:

@@ -89,8 +89,8 @@ def _subject(source: str, kernel: str, best: Mapping[str, Best], device: Device)
 def _with_neighbours(source: str, kernel: str, best: Mapping[str, Best], needed: Config) -> str:
     """The rewritten file at the best known configurations and one that is a stage shallower.
 
-    Where the rewrite needs certain launch parameters, these; and last the best one as it was, for cases whose launches
-    the rewrite leaves alone.
+    Where the rewrite needs certain launch parameters, these; and last the best ones as they were, for cases whose
+    launches the rewrite leaves alone.
     """
     found = sites(source)
     site = next((s for s in found if s.kernel == kernel), None)
@@ -103,7 +103,7 @@ def _with_neighbours(source: str, kernel: str, best: Mapping[str, Best], needed:
         return source
     configs = _unique([c | needed for c in bases])
     if needed:
-        return with_configs(source, site, _unique([*configs[: CARRIED - 1], bases[0]]))
+        return with_configs(source, site, _unique([*configs[: CARRIED - 1], *bases])[:CARRIED])
     deepest = max(configs, key=lambda c: (c.get("num_stages", 3), c.get("num_warps", 4)))
     shallower = deepest | {"num_stages": max(deepest.get("num_stages", 3) - 1, 1)}
     kept = [*configs[: CARRIED - 1], shallower] if shallower not in configs[:CARRIED] else configs[:CARRIED]

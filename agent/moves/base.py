@@ -10,7 +10,7 @@ from typing import Any
 from pgo_agent.agent.source import Config
 from pgo_agent.sandbox.devices import Device
 
-CARRIED = 3  # configurations that a candidate may carry
+CARRIED = 6  # configurations that a candidate may carry: the best of every case, and new ones
 
 
 @dataclass(frozen=True)
