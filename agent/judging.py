@@ -6,7 +6,9 @@ its sanitized twin, one that knows nothing of the first and confirms it.
 
 import re
 import time
-from dataclasses import replace
+from collections.abc import Mapping
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pgo_agent.agent import beam, check, incumbent, screening
@@ -14,10 +16,12 @@ from pgo_agent.agent.context import Context
 from pgo_agent.agent.store import Candidate
 from pgo_agent.sandbox import twins
 from pgo_agent.sandbox.gate import inspect
-from pgo_agent.sandbox.gate.evidence import Evidence
+from pgo_agent.sandbox.gate.evidence import Evidence, kernels
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
 from pgo_agent.sandbox.judge.pool import Judge, on_shelf
+from pgo_agent.sandbox.twins import Twin
 
+PROCESSES = 2  # that a candidate which may be accepted needs after the first: it is raced, and confirmed
 Outcome = tuple[Judged, float | None]  # a verdict, and the speedup over the incumbent, if one was measured
 _NOT_FASTER = {Verdict.SLOWER, Verdict.UNDECIDED}  # as far as the clock can tell
 _FINE = {Verdict.CHECKED, Verdict.BUILT, *_NOT_FASTER}
@@ -44,26 +48,44 @@ def told_apart(ctx: Context, candidate: Candidate, judged: Judged) -> Judged:
 # on the GPU -----------------------------------------------------------------------------------------------------------
 
 
-def on_gpu(ctx: Context, candidate: Candidate) -> Outcome:
-    """Measures; what would be accepted, or was given to be checked and is not wrong, is raced and confirmed."""
-    gpu = _gpu(ctx)
-    fields = _sides(ctx)
-    bundle = {"bundle": on_shelf(ctx.store.shelf, _bundle(candidate))}
-    first = gpu.verdict("judge", candidate=bundle, **fields)
+@dataclass(frozen=True)
+class Measured:
+    """A candidate after its first process: what that said, and what else it must pass."""
+
+    judged: Judged
+    sides: dict[str, Any] = field(default_factory=dict)  # what it was measured against
+    twin: Future[Twin] | None = None  # being compiled; None: `judged` is the outcome
+
+
+def measured(ctx: Context, candidate: Candidate, compilers: Executor) -> Measured:
+    """The first look. What would be accepted, or was given to be checked and is not wrong, must be `proved`, too."""
+    gpu, sides = _gpu(ctx), _sides(ctx)
+    first = gpu.verdict("judge", candidate={"bundle": on_shelf(ctx.store.shelf, _bundle(candidate))}, **sides)
     given = candidate.author == check.AUTHOR
     if first.verdict != Verdict.ACCEPTED and not (given and first.verdict in _NOT_FASTER):
-        return first, _speedup(first)
+        return Measured(first)
     if differs := _other_bits(ctx, candidate, first.evidence["choices"]):
-        return Judged(Verdict.WRONG, "numerics", differs, first.evidence), None
-    raced = race(ctx, candidate, first.evidence["choices"])
+        return Measured(Judged(Verdict.WRONG, "numerics", differs, first.evidence))
+    gpu.prepare(PROCESSES)
+    raced = _raced(ctx, candidate, first.evidence["choices"])
+    return Measured(first, sides, compilers.submit(twins.sanitized, ctx.builder, _bundle(candidate), raced))
+
+
+def proved(ctx: Context, candidate: Candidate, measured: Measured) -> Outcome:
+    """Races what was measured, and confirms it. What needs neither is answered at once."""
+    first = measured.judged
+    if measured.twin is None:
+        return first, _speedup(first)
+    raced = race(ctx, candidate, first.evidence["choices"], measured.twin)
     first = _with(first, [*_stages(first), raced.as_json()])
     if raced.ends:
         return Judged(raced.verdict or Verdict.RACE, "race", raced.reason, first.evidence), _speedup(first)
     if ctx.settings.get("second_assembler"):
         first = _with(first, [*_stages(first), _reassembled(ctx, candidate, first.evidence["choices"]).as_json()])
+    bundle = {"bundle": on_shelf(ctx.store.shelf, _bundle(candidate))}
     again = {c: bundle | {"choice": label} for c, label in first.evidence["choices"].items()}
-    confirmed = gpu.verdict("confirm", candidate=again, **fields)  # a new process: it never saw the first run
-    return _confirmed(first, confirmed)
+    # in a new process: it never saw the first run
+    return _confirmed(first, _gpu(ctx).verdict("confirm", candidate=again, **measured.sides))
 
 
 def _other_bits(ctx: Context, candidate: Candidate, choices: dict[str, str]) -> str:
@@ -91,32 +113,51 @@ def _confirmed(first: Judged, confirmed: Judged) -> Outcome:
     return Judged(Verdict.ACCEPTED, "confirm", confirmed.reason, evidence), _speedup(confirmed)
 
 
-def race(ctx: Context, candidate: Candidate, choices: dict[str, str]) -> Evidence:
-    """The candidate's sanitized twin on the case with least work; where none compiles, a stress run.
+def _raced(ctx: Context, candidate: Candidate, choices: Mapping[str, str]) -> dict[str, str]:
+    """The cases on which a candidate is raced, with the configuration of each: of those that launch the same kernels
+    the one with least work, least first."""
+    work, plans = ctx.baseline()["work"]["CASES"], ctx.store.shelf.manifest(_bundle(candidate))["plans"]
+    public = [c for c in choices if c.startswith("CASES/")]
+    found: dict[tuple[str, ...], str] = {}
+    for case in sorted(public, key=lambda c: float(work[c.split("/", 1)[1]]["flops"])):
+        found.setdefault(tuple(kernels(plans[case][choices[case]])), case)
+    return {case: choices[case] for case in found.values()}
+
+
+def race(ctx: Context, candidate: Candidate, choices: Mapping[str, str], compiled: Future[Twin]) -> Evidence:
+    """The candidate's sanitized twin on every kernel that it launches; where that cannot run, a stress run.
 
     `undecided` after a stress run without findings: it may be accepted, with the caveat.
     """
-    started, gpu = time.monotonic(), _gpu(ctx)
-    work = ctx.baseline()["work"]["CASES"]
-    case = min((c for c in choices if c.startswith("CASES/")), key=lambda c: work[c.split("/", 1)[1]]["flops"])
-    twin = twins.sanitized(ctx.builder, _bundle(candidate), {case: choices[case]})
+    started, gpu, cases = time.monotonic(), _gpu(ctx), _raced(ctx, candidate, choices)
+    twin = compiled.result()
+    said = _sanitized(ctx, twin, cases) if twin.bundle else Evidence("race", Verdict.UNDECIDED, twin.problem)
+    if said.verdict == Verdict.UNDECIDED:
+        said = _stressed(ctx, candidate, cases, said.reason)
     gpu.fresh()
-    said = {"case": case, "choice": choices[case]}
-    problem = twin.problem
-    if twin.bundle:
-        judged = gpu.verdict("race", bundle=on_shelf(ctx.store.shelf, twin.bundle), stress=False, **said)
-        found = hazard(judged)
-        if found is not None:
-            gpu.fresh()
-            return replace(found, seconds=time.monotonic() - started)
-        problem = judged.reason
+    return replace(said, seconds=time.monotonic() - started)
+
+
+def _sanitized(ctx: Context, twin: Twin, cases: Mapping[str, str]) -> Evidence:
+    gpu, bundle = _gpu(ctx), on_shelf(ctx.store.shelf, twin.bundle)
     gpu.fresh()
-    own = on_shelf(ctx.store.shelf, _bundle(candidate))
-    judged = gpu.verdict("race", bundle=own, stress=True, **said)
+    for case, label in cases.items():
+        judged = gpu.verdict("race", bundle=bundle, case=case, choice=label, stress=False)
+        if judged.verdict != Verdict.CHECKED:
+            return hazard(judged) or Evidence("race", Verdict.UNDECIDED, judged.reason)
+    named = ", ".join(c.removeprefix("CASES/") for c in cases)
+    return Evidence("race", None, f"Triton's concurrency sanitizer saw no hazard ({named})")
+
+
+def _stressed(ctx: Context, candidate: Candidate, cases: Mapping[str, str], problem: str) -> Evidence:
+    gpu, own = _gpu(ctx), on_shelf(ctx.store.shelf, _bundle(candidate))
     gpu.fresh()
-    fine = judged.verdict == Verdict.CHECKED
-    reason = f"the sanitizer could not run ({problem}); stress run: {judged.reason}" if fine else judged.reason
-    return Evidence("race", Verdict.UNDECIDED if fine else judged.verdict, reason, time.monotonic() - started)
+    case, label = next(iter(cases.items()))
+    judged = gpu.verdict("race", bundle=own, case=case, choice=label, stress=True)
+    if judged.verdict != Verdict.CHECKED:
+        return Evidence("race", judged.verdict, judged.reason)
+    said = f"the sanitizer could not run ({problem}); stress run: {judged.reason}"
+    return Evidence("race", Verdict.UNDECIDED, said)
 
 
 def _reassembled(ctx: Context, candidate: Candidate, choices: dict[str, str]) -> Evidence:
@@ -135,11 +176,10 @@ def _reassembled(ctx: Context, candidate: Candidate, choices: dict[str, str]) ->
 
 
 def hazard(judged: Judged) -> Evidence | None:
-    """What a sanitized run says: a hazard, a hang, or nothing against it; None when it failed for another reason."""
-    if judged.verdict == Verdict.CHECKED:
-        return Evidence("race", None, judged.reason)
-    if judged.verdict == Verdict.TIMEOUT:
-        return Evidence("race", Verdict.DEADLOCK, f"the sanitized build {judged.reason}")
+    """A hazard or a deadlock in the sanitizer's own words; None when a run failed or did not end for another reason.
+
+    A sanitized build is many times slower: that it does not end in time says nothing of the plain one.
+    """
     asserted = list(dict.fromkeys(_ASSERTION.findall(judged.reason)))
     if judged.verdict != Verdict.CRASHED or not asserted:
         return None

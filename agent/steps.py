@@ -3,7 +3,7 @@
 import hashlib
 import itertools
 import time
-from collections.abc import Iterator, Sized
+from collections.abc import Iterator, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, replace
 from itertools import islice
@@ -106,14 +106,42 @@ def judge(ctx: Context, generation: int) -> None:
     if waiting:
         where = "on the GPU" if ctx.gpu else "in Triton's interpreter"
         ctx.emit("phase", phase="judge", doing=f"judging {_counted(waiting)} {where}")
-    for candidate in sorted(waiting, key=lambda c: (ranking.rank(ctx, c), c.position)):
+    waiting.sort(key=lambda c: (ranking.rank(ctx, c), c.position))
+    if ctx.gpu:
+        _measure(ctx, waiting)
+        return
+    for candidate in waiting:
         if ctx.out_of_time():
             return
         started = time.monotonic()
-        judged, speedup = (judging.on_gpu if ctx.gpu else judging.in_interpreter)(ctx, candidate)
-        if candidate.author == check.AUTHOR:
-            judged = judging.told_apart(ctx, candidate, judged)
-        settle(ctx, candidate, judged, speedup, time.monotonic() - started)
+        judged, _ = judging.in_interpreter(ctx, candidate)
+        _told(ctx, candidate, judged, None, time.monotonic() - started)
+
+
+def _measure(ctx: Context, waiting: Sequence[Candidate]) -> None:
+    """On the GPU. Given candidates are all measured before the first is proved: twins compile in the meantime."""
+    pending: list[tuple[Candidate, judging.Measured, float]] = []
+    with ThreadPoolExecutor(max(1, ctx.builder.cores // 2)) as compilers:
+        for candidate in waiting:
+            if ctx.out_of_time():
+                break
+            started = time.monotonic()
+            pending.append((candidate, judging.measured(ctx, candidate, compilers), time.monotonic() - started))
+            if candidate.author != check.AUTHOR or pending[-1][1].twin is None:
+                _prove(ctx, *pending.pop())
+        for found in pending:
+            _prove(ctx, *found)
+
+
+def _prove(ctx: Context, candidate: Candidate, measured: judging.Measured, seconds: float) -> None:
+    started = time.monotonic()
+    judged, speedup = judging.proved(ctx, candidate, measured)
+    _told(ctx, candidate, judged, speedup, seconds + time.monotonic() - started)
+
+
+def _told(ctx: Context, candidate: Candidate, judged: Judged, speedup: float | None, seconds: float) -> None:
+    given = candidate.author == check.AUTHOR
+    settle(ctx, candidate, judging.told_apart(ctx, candidate, judged) if given else judged, speedup, seconds)
 
 
 def settle(ctx: Context, candidate: Candidate, judged: Judged, speedup: float | None, seconds: float) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from pgo_agent.agent.store import Run, Store
 from pgo_agent.sandbox.errors import UsageFault
+from pgo_agent.sandbox.judge import stats
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -55,12 +56,17 @@ def lines(store: Store, run: Run, commit: str) -> Iterator[dict[str, Any]]:
                 **work[case],
                 **_plan(run, side, case),
             }
-    for c in store.candidates(run.id):
+    candidates = store.candidates(run.id)
+    moves = {c.id: c.move for c in candidates}
+    for c in candidates:
         if c.verdict is not None:
             yield common | {
                 "what": "verdict",
                 "candidate": c.id,
+                "kind": c.kind,
                 "move": c.move,
+                "on": moves.get(c.parent, c.parent),
+                "ratios": _ratios(store.evidence(run.id, c.id).get("samples", {})),
                 "verdict": c.verdict,
                 "stage": c.stage,
                 "reason": c.reason,
@@ -68,6 +74,12 @@ def lines(store: Store, run: Run, commit: str) -> Iterator[dict[str, Any]]:
                 "seconds": c.seconds,
                 "source": c.source if c.verdict == "accepted" else None,
             }
+
+
+def _ratios(samples: dict[str, dict[str, dict[str, list[float]]]]) -> dict[str, float]:
+    """Case -> how many times faster than its incumbent a candidate ran, by the last stage that timed it."""
+    times = samples.get("time") or samples.get("quick") or {}
+    return {case: round(stats.ratio(t["incumbent"], t["candidate"]).mid, 4) for case, t in times.items()}
 
 
 def _plan(run: Run, side: str, case: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`python -m pgo_agent.evals.table README.md`: writes the README's tables anew, results and moves.
+"""`python -m pgo_agent.evals.table README.md`: writes the README's tables anew, and results/candidates.md.
 
 Results are made of recorded evidence and nothing else, moves of what they say of themselves. Ratios are taken within
 one session on one GPU; each table names its GPU, versions and commit. A target whose run found no improvement says so:
@@ -7,33 +7,62 @@ its winner column stays empty.
 
 import statistics
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from pgo_agent.agent.moves import SOURCE_MOVES
 from pgo_agent.agent.recorded import rows
+from pgo_agent.evals.record import RESULTS
 from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.judge import stats
 
 OWN = ("shipped", "tuned", "winner")
+TRIED = "candidates.md"  # beside the records
+_HEAD = """Figures are how many times faster
+than its incumbent a candidate ran, in one session: of all cases the geometric mean, then each. A candidate that was
+slower at the quick look was timed no further.
+"""
 
 
 def tables() -> str:
     """A Markdown table for every recorded session, in order of target."""
     sessions: dict[str, list[dict[str, Any]]] = {}
-    tried: dict[str, list[str]] = {}
     for row in rows():
         if row["what"] == "final":
             sessions.setdefault(row["run"], []).append(row)
-        elif row["what"] == "verdict":
-            tried.setdefault(row["run"], []).append(_tried(row))
     ordered = sorted(sessions.items(), key=lambda s: str(s[1][0]["target"]))
-    return "\n".join(f"{_table(session)}\nTried: {'; '.join(tried.get(run, []))}.\n" for run, session in ordered)
+    return "\n".join(f"{_table(session)}{_won(run)}\n" for run, session in ordered)
 
 
-def _tried(row: dict[str, Any]) -> str:
-    return f"{row['move']} {row['verdict']}" + (f" ({row['speedup']:.3f}x)" if row["speedup"] else "")
+def _won(run: str) -> str:
+    """Who won, among how many."""
+    verdicts = [r for r in rows() if r["what"] == "verdict" and r["run"] == run]
+    won = [r for r in verdicts if r["verdict"] == "accepted"]
+    names = ", then ".join(f"{r['move']} ({r['speedup']:.3f}x of the incumbent)" for r in won)
+    each = f"Each with its ratios: `evals/results/{TRIED}`."
+    return f"{len(verdicts)} candidates judged; accepted: {names or 'none'}. {each}\n"
+
+
+def tried() -> str:
+    """What every candidate of the recorded runs came to: a Markdown table for each target."""
+    runs: dict[str, list[dict[str, Any]]] = {}
+    for row in rows():
+        if row["what"] == "verdict":
+            runs.setdefault(f"{row['target']}, {row['environment']['gpu']}", []).append(row)
+    head = "# Every candidate of the recorded runs\n\nWritten by `python -m pgo_agent.evals.table README.md`. " + _HEAD
+    return head + "".join(f"\n## {name}\n\n{_verdicts(found)}" for name, found in sorted(runs.items()))
+
+
+def _verdicts(found: Sequence[dict[str, Any]]) -> str:
+    cases = list(dict.fromkeys(c for r in found for c in r["ratios"]))
+    columns = ["candidate", "made of", "verdict", "stage", "of the incumbent", *(c.split("/", 1)[1] for c in cases)]
+    lines = ["| " + " | ".join(columns) + " |", "|---|---|---|---|" + "---:|" * (len(cases) + 1)]
+    for r in found:
+        each = [f"{r['ratios'][c]:.3f}" if c in r["ratios"] else "-" for c in cases]
+        total = f"{r['speedup']:.3f}" if r["speedup"] else "-"
+        lines.append("| " + " | ".join([r["move"], r["on"], r["verdict"], r["stage"], total, *each]) + " |")
+    return "\n".join(lines) + "\n"
 
 
 def _table(session: list[dict[str, Any]]) -> str:
@@ -101,6 +130,7 @@ def main() -> None:
     path = Path(sys.argv[1])
     text = between(path.read_text(), "results", tables())
     path.write_text(between(text, "moves", moves()))
+    (RESULTS / TRIED).write_text(tried())
 
 
 if __name__ == "__main__":

@@ -4,28 +4,23 @@ A hang costs the deadline of the step it hung in; the process group is killed, a
 healthy with a known computation before it judges again.
 """
 
-import contextlib
 import json
 import os
-import selectors
 import signal
-import subprocess
 import sys
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.sandbox import mounts
 from pgo_agent.sandbox.box import ATTEMPTS, killed
 from pgo_agent.sandbox.bundle.shelf import Shelf
 from pgo_agent.sandbox.errors import EnvironmentFault, Fault, Killed, TargetFault, UsageFault
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict, from_json
+from pgo_agent.sandbox.judge.process import Process
 from pgo_agent.sandbox.target import Target
 
 START_SECONDS = 120.0
-ENDING_SECONDS = 10.0  # between the end of its output and its own
 
 
 class Ended(Exception):
@@ -47,8 +42,8 @@ class Judge:
     device: str = "h200"  # what that interpreter says to launchers that ask
 
     def __post_init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the judge)
+        self._process: Process | None = None
+        self._spare: list[Process] = []
         self.environment: dict[str, Any] = {}
         self.replaced = 0
         self.busy = 0.0  # seconds in which it started or worked
@@ -87,35 +82,24 @@ class Judge:
 
     def close(self) -> None:
         self._end()
-        self._log.close()
+        while self._spare:
+            self._spare.pop().end()
 
     def fresh(self) -> None:
         """Ends the process: the next command gets a new one."""
         self._end()
 
+    def prepare(self, processes: int) -> None:
+        """Has so many more processes ready, that a fresh one need not import torch while the GPU waits."""
+        while len(self._spare) < processes:
+            self._spare.append(Process(self.python, self.gpu))
+
     # the process ------------------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
-        command = [self.python, "-B", "-m", "pgo_agent.sandbox.judge", *([] if self.gpu is not None else ["--cpu"])]
-        extra = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
-        env = os.environ | {
-            "CUDA_VISIBLE_DEVICES": self.gpu if self.gpu is not None else "",
-            "PYTHONSAFEPATH": "1",
-            "PYTHONPATH": os.pathsep.join([str(mounts.import_root()), *extra]),
-        }
-        for secret in [k for k in env if k.endswith(("_KEY", "_TOKEN", "_SECRET"))]:
-            del env[secret]
-        self._log.seek(0)
-        self._log.truncate()
-        self._process = subprocess.Popen(
-            command,
-            env=env,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            bufsize=0,
-            start_new_session=True,
-        )
+        self._process = self._spare.pop(0) if self._spare else Process(self.python, self.gpu)
+        if self.gpu is not None:
+            self.prepare(1)
         try:
             self.environment = self._send(
                 {
@@ -139,18 +123,17 @@ class Judge:
 
     def _send(self, message: dict[str, Any]) -> dict[str, Any]:
         process = self._process
-        if process is None or process.stdin is None or process.stdout is None:
+        if process is None:
             raise RuntimeError("the judge process is not running")
         stage, deadline = "", time.monotonic() + START_SECONDS
         try:
-            process.stdin.write(json.dumps(message).encode() + b"\n")
-            process.stdin.flush()
+            process.say(message)
             while True:
-                line = self._line(process.stdout, deadline)
+                line = process.line(deadline)
                 if line is None:
                     raise self._ended(stage, True, "no answer before the deadline")
                 if not line.endswith(b"\n"):  # it ended, maybe while it wrote
-                    raise self._ended(stage, False, self._tail() or "the process ended")
+                    raise self._ended(stage, False, process.printed() or "the process ended")
                 reply = json.loads(line)
                 if "stage" in reply:
                     stage, deadline = reply["stage"], time.monotonic() + reply["seconds"]
@@ -161,43 +144,17 @@ class Judge:
                 else:
                     raise self._ended(stage, False, reply["crash"])
         except BrokenPipeError:
-            raise self._ended(stage, False, self._tail() or "the process ended") from None
-
-    def _line(self, stream: Any, deadline: float) -> bytes | None:
-        """The next line; None when the deadline passes first, empty when the process closed it."""
-        with selectors.DefaultSelector() as selector:
-            selector.register(stream, selectors.EVENT_READ)
-            if not selector.select(max(0.0, deadline - time.monotonic())):
-                return None
-        return bytes(stream.readline())
+            raise self._ended(stage, False, process.printed() or "the process ended") from None
 
     def _ended(self, stage: str, timed_out: bool, detail: str) -> Ended:
-        status = None if timed_out else self._status()
+        status = None if timed_out or self._process is None else self._process.status()
         self._end()
         return Ended(stage, timed_out, detail, status == -signal.SIGKILL)
 
-    def _status(self) -> int | None:
-        """How the process ended by itself, given a moment to do so; None when it did not."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            return self._process.wait(ENDING_SECONDS) if self._process else None
-        return None
-
     def _end(self) -> None:
         process, self._process = self._process, None
-        if process is None:
-            return
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        for stream in (process.stdin, process.stdout):
-            with contextlib.suppress(OSError):
-                if stream is not None:
-                    stream.close()
-
-    def _tail(self) -> str:
-        self._log.seek(0, os.SEEK_END)
-        self._log.seek(max(0, self._log.tell() - 2000))
-        return self._log.read().decode(errors="replace").strip()
+        if process is not None:
+            process.end()
 
 
 def _fault(x: dict[str, str]) -> Exception:

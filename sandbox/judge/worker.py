@@ -23,7 +23,7 @@ from pgo_agent.sandbox.judge.clock import Clock
 from pgo_agent.sandbox.judge.machine import environment, healthy
 from pgo_agent.sandbox.judge.stages import Bench, Inconsistent, Pick
 
-RACE_SECONDS, STRESS_LAUNCHES = 120.0, 200
+RACE_SECONDS, STRESS_LAUNCHES = 60.0, 200
 SWEEP_ROUNDS, FINALISTS, FINALISTS_OWN, FINAL_ROUNDS = 4, 5, 2, 30
 
 

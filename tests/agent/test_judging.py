@@ -28,14 +28,9 @@ def test_its_word_for_threads_that_all_wait_is_a_deadlock() -> None:
     assert found is not None and found.verdict == Verdict.DEADLOCK
 
 
-def test_a_sanitized_run_that_does_not_end_is_a_deadlock() -> None:
-    found = hazard(said(Verdict.TIMEOUT, "did not end: stopped in 'race' at its deadline"))
-    assert found is not None and found.verdict == Verdict.DEADLOCK
-
-
-def test_a_run_without_findings_passes() -> None:
-    found = hazard(said(Verdict.CHECKED, "the sanitizer saw no hazard (d64-2k)"))
-    assert found is not None and found.verdict is None
+def test_a_sanitized_run_that_does_not_end_proves_nothing() -> None:
+    """It is many times slower than the plain build, which did end."""
+    assert hazard(said(Verdict.TIMEOUT, "did not end: stopped in 'race' at its deadline")) is None
 
 
 @pytest.mark.parametrize("reason", ["CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", "CUDA_ERROR_ILLEGAL_ADDRESS", ""])

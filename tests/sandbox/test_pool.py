@@ -178,6 +178,24 @@ def test_fresh_gives_the_next_command_a_new_process(judging: Callable[..., Judge
     assert own_judge() != first
 
 
+def test_a_fresh_process_is_one_that_was_prepared(judging: Callable[..., Judge]) -> None:
+    judge = judging()
+    check(judge)
+    first = own_judge()
+    judge.prepare(1)
+    (ready,) = judges(os.getpid()) - {first}
+    judge.fresh()
+    check(judge)
+    assert own_judge() == ready
+
+
+def test_a_prepared_process_that_was_killed_is_no_verdict(judging: Callable[..., Judge]) -> None:
+    judge = judging()
+    judge.prepare(1)
+    os.kill(own_judge(), signal.SIGKILL)
+    assert (check(judge).verdict, judge.replaced) == (Verdict.BUILT, 1)
+
+
 # kills ----------------------------------------------------------------------------------------------------------------
 
 

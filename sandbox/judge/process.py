@@ -1,0 +1,80 @@
+"""A judge process as its parent holds it: its pipes, what it prints, its end. It imports torch, then awaits commands.
+
+Knows nothing of commands and verdicts: `pool.py` does. Processes get none of the user's keys.
+"""
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import tempfile
+import time
+from typing import Any
+
+from pgo_agent.sandbox import mounts
+
+ENDING_SECONDS = 10.0  # between the end of its output and its own
+
+
+class Process:
+    """Starts one at once, in a session of its own. `gpu`: its CUDA_VISIBLE_DEVICES; None: the CPU judge."""
+
+    def __init__(self, python: str, gpu: str | None) -> None:
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `end`)
+        self._popen = subprocess.Popen(
+            [python, "-B", "-m", "pgo_agent.sandbox.judge", *([] if gpu is not None else ["--cpu"])],
+            env=_environment(gpu),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            bufsize=0,
+            start_new_session=True,
+        )
+
+    def say(self, message: dict[str, Any]) -> None:
+        """Raises BrokenPipeError when the process is gone."""
+        if self._popen.stdin is not None:
+            self._popen.stdin.write(json.dumps(message).encode() + b"\n")
+            self._popen.stdin.flush()
+
+    def line(self, deadline: float) -> bytes | None:
+        """The next line; None when the deadline passes first; without a newline when the process ended in it."""
+        stream: Any = self._popen.stdout
+        with selectors.DefaultSelector() as selector:
+            selector.register(stream, selectors.EVENT_READ)
+            if not selector.select(max(0.0, deadline - time.monotonic())):
+                return None
+        return bytes(stream.readline())
+
+    def status(self) -> int | None:
+        """How it ended by itself, given a moment to do so; None when it did not."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self._popen.wait(ENDING_SECONDS)
+        return None
+
+    def printed(self) -> str:
+        """The last of what it printed."""
+        self._log.seek(0, os.SEEK_END)
+        self._log.seek(max(0, self._log.tell() - 2000))
+        return self._log.read().decode(errors="replace").strip()
+
+    def end(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._popen.pid, signal.SIGKILL)
+        self._popen.wait()
+        for stream in (self._popen.stdin, self._popen.stdout, self._log):
+            with contextlib.suppress(OSError):
+                if stream is not None:
+                    stream.close()
+
+
+def _environment(gpu: str | None) -> dict[str, str]:
+    extra = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
+    found = os.environ | {
+        "CUDA_VISIBLE_DEVICES": gpu or "",
+        "PYTHONSAFEPATH": "1",
+        "PYTHONPATH": os.pathsep.join([str(mounts.import_root()), *extra]),
+    }
+    return {k: v for k, v in found.items() if not k.endswith(("_KEY", "_TOKEN", "_SECRET"))}
