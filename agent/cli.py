@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -50,7 +51,9 @@ def optimize(
     device: DeviceOption = None,
     candidates: Annotated[int, typer.Option(min=1, help="Budget: candidates.")] = 12,
     minutes: MinutesOption = 20.0,
-    width: Annotated[int, typer.Option(min=1, help="Candidates of one generation.")] = 4,
+    width: Annotated[
+        int | None, typer.Option(min=1, help="Candidates of one generation. Default: 4; on 16 cores 8.")
+    ] = None,
     patience: Annotated[int, typer.Option(min=1, help="Generations without a win before the run ends.")] = 3,
     judge: JudgeOption = "auto",
     case: CaseOption = None,
@@ -86,6 +89,9 @@ def check(
             "--second-assembler", help="Its results by another ptxas, too (GPU; pip install nvidia-cuda-nvcc)."
         ),
     ] = False,
+    memcheck: Annotated[
+        bool, typer.Option("--memcheck", help="Every kernel under compute-sanitizer, too (GPU; CUDA toolkit).")
+    ] = False,
     device: DeviceOption = None,
     minutes: MinutesOption = 20.0,
     judge: JudgeOption = "auto",
@@ -102,9 +108,8 @@ def check(
     from pgo_agent.agent import check as checking
     from pgo_agent.agent.session import Wishes
 
-    wishes = Wishes(
-        device, 1, 1, minutes, 1, sandbox, judge, tuple(case or ()), python, second_assembler=second_assembler
-    )
+    wishes = Wishes(device, 1, 1, minutes, 1, sandbox, judge, tuple(case or ()), python)
+    wishes = replace(wishes, second_assembler=second_assembler, memcheck=memcheck)
     _run(json_lines, store, True, lambda opened, emit: checking.start(candidate, of, wishes, opened, emit))
 
 

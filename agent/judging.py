@@ -4,28 +4,25 @@ On the GPU a candidate that may be recorded as faster goes through three process
 its sanitized twin, one that knows nothing of the first and confirms it.
 """
 
-import re
-import time
-from collections.abc import Mapping
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pgo_agent.agent import beam, check, incumbent, screening
+from pgo_agent.agent import beam, check, incumbent, looks, screening
 from pgo_agent.agent.context import Context
+from pgo_agent.agent.looks import bundle_of, the_gpu
 from pgo_agent.agent.store import Candidate
 from pgo_agent.sandbox import twins
 from pgo_agent.sandbox.gate import inspect
-from pgo_agent.sandbox.gate.evidence import Evidence, kernels
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
-from pgo_agent.sandbox.judge.pool import Judge, on_shelf
+from pgo_agent.sandbox.judge.pool import on_shelf
 from pgo_agent.sandbox.twins import Twin
 
 PROCESSES = 2  # that a candidate which may be accepted needs after the first: it is raced, and confirmed
 Outcome = tuple[Judged, float | None]  # a verdict, and the speedup over the incumbent, if one was measured
 _NOT_FASTER = {Verdict.SLOWER, Verdict.UNDECIDED}  # as far as the clock can tell
 _FINE = {Verdict.CHECKED, Verdict.BUILT, *_NOT_FASTER}
-_ASSERTION = re.compile(r"Assertion `(.+?)` failed")
+_ON_REQUEST = {"memcheck": looks.memchecked, "second_assembler": looks.reassembled}
 
 
 def in_interpreter(ctx: Context, candidate: Candidate) -> Outcome:
@@ -59,16 +56,16 @@ class Measured:
 
 def measured(ctx: Context, candidate: Candidate, compilers: Executor) -> Measured:
     """The first look. What would be accepted, or was given to be checked and is not wrong, must be `proved`, too."""
-    gpu, sides = _gpu(ctx), _sides(ctx)
-    first = gpu.verdict("judge", candidate={"bundle": on_shelf(ctx.store.shelf, _bundle(candidate))}, **sides)
+    gpu, sides = the_gpu(ctx), _sides(ctx)
+    first = gpu.verdict("judge", candidate={"bundle": on_shelf(ctx.store.shelf, bundle_of(candidate))}, **sides)
     given = candidate.author == check.AUTHOR
     if first.verdict != Verdict.ACCEPTED and not (given and first.verdict in _NOT_FASTER):
         return Measured(first)
     if differs := _other_bits(ctx, candidate, first.evidence["choices"]):
         return Measured(Judged(Verdict.WRONG, "numerics", differs, first.evidence))
     gpu.prepare(PROCESSES)
-    raced = _raced(ctx, candidate, first.evidence["choices"])
-    return Measured(first, sides, compilers.submit(twins.sanitized, ctx.builder, _bundle(candidate), raced))
+    raced = looks.raced(ctx, candidate, first.evidence["choices"])
+    return Measured(first, sides, compilers.submit(twins.sanitized, ctx.builder, bundle_of(candidate), raced))
 
 
 def proved(ctx: Context, candidate: Candidate, measured: Measured) -> Outcome:
@@ -76,16 +73,21 @@ def proved(ctx: Context, candidate: Candidate, measured: Measured) -> Outcome:
     first = measured.judged
     if measured.twin is None:
         return first, _speedup(first)
-    raced = race(ctx, candidate, first.evidence["choices"], measured.twin)
+    raced = looks.race(ctx, candidate, first.evidence["choices"], measured.twin)
     first = _with(first, [*_stages(first), raced.as_json()])
     if raced.ends:
-        return Judged(raced.verdict or Verdict.RACE, "race", raced.reason, first.evidence), _speedup(first)
-    if ctx.settings.get("second_assembler"):
-        first = _with(first, [*_stages(first), _reassembled(ctx, candidate, first.evidence["choices"]).as_json()])
-    bundle = {"bundle": on_shelf(ctx.store.shelf, _bundle(candidate))}
+        return Judged(raced.verdict or Verdict.RACE, raced.stage, raced.reason, first.evidence), _speedup(first)
+    for name, look in _ON_REQUEST.items():
+        if not ctx.settings.get(name):
+            continue
+        said = look(ctx, candidate, first.evidence["choices"])
+        first = _with(first, [*_stages(first), said.as_json()])
+        if said.ends:
+            return Judged(said.verdict or Verdict.WRONG, said.stage, said.reason, first.evidence), _speedup(first)
+    bundle = {"bundle": on_shelf(ctx.store.shelf, bundle_of(candidate))}
     again = {c: bundle | {"choice": label} for c, label in first.evidence["choices"].items()}
     # in a new process: it never saw the first run
-    return _confirmed(first, _gpu(ctx).verdict("confirm", candidate=again, **measured.sides))
+    return _confirmed(first, the_gpu(ctx).verdict("confirm", candidate=again, **measured.sides))
 
 
 def _other_bits(ctx: Context, candidate: Candidate, choices: dict[str, str]) -> str:
@@ -95,9 +97,9 @@ def _other_bits(ctx: Context, candidate: Candidate, choices: dict[str, str]) -> 
     own, base = built.get("replaced", {}).get("bundle"), ctx.baseline()
     if edit != inspect.SCHEDULE or not own or base["nondeterministic"]:
         return ""
-    sides = {n: on_shelf(ctx.store.shelf, b) for n, b in (("candidate", _bundle(candidate)), ("own", own))}
+    sides = {n: on_shelf(ctx.store.shelf, b) for n, b in (("candidate", bundle_of(candidate)), ("own", own))}
     picks = {n: {c: {"bundle": b, "choice": choices[c]} for c in base["cases"]} for n, b in sides.items()}
-    case = _gpu(ctx).ask("same_bits", public=base["cases"], **picks)["differs"]
+    case = the_gpu(ctx).ask("same_bits", public=base["cases"], **picks)["differs"]
     return (
         f"{case}: the edit moves ops alone, and the results are not the bits of the kernel's own text" if case else ""
     )
@@ -111,90 +113,6 @@ def _confirmed(first: Judged, confirmed: Judged) -> Outcome:
     if confirmed.verdict != Verdict.ACCEPTED:
         return Judged(confirmed.verdict, "confirm", f"not confirmed: {confirmed.reason}", evidence), None
     return Judged(Verdict.ACCEPTED, "confirm", confirmed.reason, evidence), _speedup(confirmed)
-
-
-def _raced(ctx: Context, candidate: Candidate, choices: Mapping[str, str]) -> dict[str, str]:
-    """The cases on which a candidate is raced, with the configuration of each: of those that launch the same kernels
-    the one with least work, least first."""
-    work, plans = ctx.baseline()["work"]["CASES"], ctx.store.shelf.manifest(_bundle(candidate))["plans"]
-    public = [c for c in choices if c.startswith("CASES/")]
-    found: dict[tuple[str, ...], str] = {}
-    for case in sorted(public, key=lambda c: float(work[c.split("/", 1)[1]]["flops"])):
-        found.setdefault(tuple(kernels(plans[case][choices[case]])), case)
-    return {case: choices[case] for case in found.values()}
-
-
-def race(ctx: Context, candidate: Candidate, choices: Mapping[str, str], compiled: Future[Twin]) -> Evidence:
-    """The candidate's sanitized twin on every kernel that it launches; where that cannot run, a stress run.
-
-    `undecided` after a stress run without findings: it may be accepted, with the caveat.
-    """
-    started, gpu, cases = time.monotonic(), _gpu(ctx), _raced(ctx, candidate, choices)
-    twin = compiled.result()
-    said = _sanitized(ctx, twin, cases) if twin.bundle else Evidence("race", Verdict.UNDECIDED, twin.problem)
-    if said.verdict == Verdict.UNDECIDED:
-        said = _stressed(ctx, candidate, cases, said.reason)
-    gpu.fresh()
-    return replace(said, seconds=time.monotonic() - started)
-
-
-def _sanitized(ctx: Context, twin: Twin, cases: Mapping[str, str]) -> Evidence:
-    gpu, bundle = _gpu(ctx), on_shelf(ctx.store.shelf, twin.bundle)
-    gpu.fresh()
-    for case, label in cases.items():
-        judged = gpu.verdict("race", bundle=bundle, case=case, choice=label, stress=False)
-        if judged.verdict != Verdict.CHECKED:
-            return hazard(judged) or Evidence("race", Verdict.UNDECIDED, judged.reason)
-    named = ", ".join(c.removeprefix("CASES/") for c in cases)
-    return Evidence("race", None, f"Triton's concurrency sanitizer saw no hazard ({named})")
-
-
-def _stressed(ctx: Context, candidate: Candidate, cases: Mapping[str, str], problem: str) -> Evidence:
-    gpu, own = _gpu(ctx), on_shelf(ctx.store.shelf, _bundle(candidate))
-    gpu.fresh()
-    case, label = next(iter(cases.items()))
-    judged = gpu.verdict("race", bundle=own, case=case, choice=label, stress=True)
-    if judged.verdict != Verdict.CHECKED:
-        return Evidence("race", judged.verdict, judged.reason)
-    said = f"the sanitizer could not run ({problem}); stress run: {judged.reason}"
-    return Evidence("race", Verdict.UNDECIDED, said)
-
-
-def _reassembled(ctx: Context, candidate: Candidate, choices: dict[str, str]) -> Evidence:
-    """The results of the same PTX by another ptxas. A difference is a caveat: one of the two assemblers errs."""
-    started, gpu = time.monotonic(), _gpu(ctx)
-    twin = twins.reassembled(ctx.builder, _bundle(candidate), choices)
-    if not twin.bundle:
-        return Evidence("assembler", Verdict.UNDECIDED, twin.problem, time.monotonic() - started)
-    on = on_shelf(ctx.store.shelf, twin.bundle)
-    picks = {c: {"bundle": on, "choice": label} for c, label in choices.items()}
-    judged = gpu.verdict("numerics", candidate=picks, stage="assembler")
-    gpu.fresh()
-    fine = judged.verdict == Verdict.CHECKED
-    reason = judged.reason if fine else f"{judged.verdict} as the second ptxas assembles it: {judged.reason}"
-    return Evidence("assembler", None if fine else Verdict.UNDECIDED, reason, time.monotonic() - started)
-
-
-def hazard(judged: Judged) -> Evidence | None:
-    """A hazard or a deadlock in the sanitizer's own words; None when a run failed or did not end for another reason.
-
-    A sanitized build is many times slower: that it does not end in time says nothing of the plain one.
-    """
-    asserted = list(dict.fromkeys(_ASSERTION.findall(judged.reason)))
-    if judged.verdict != Verdict.CRASHED or not asserted:
-        return None
-    verdict = Verdict.DEADLOCK if "deadlock" in asserted[0].lower() else Verdict.RACE
-    return Evidence("race", verdict, f"Triton's concurrency sanitizer: {asserted[0]}")
-
-
-def _gpu(ctx: Context) -> Judge:
-    if ctx.gpu is None:
-        raise RuntimeError("nothing to judge with")
-    return ctx.gpu
-
-
-def _bundle(candidate: Candidate) -> str:
-    return str((candidate.built or {})["bundle"])
 
 
 def _sides(ctx: Context) -> dict[str, Any]:

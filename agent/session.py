@@ -33,7 +33,7 @@ class Wishes:
 
     device: str | None = None
     candidates: int = 12
-    width: int = 4  # candidates of a generation
+    width: int | None = None  # candidates of a generation; None: `default_width`
     minutes: float = 20.0
     patience: int = 3  # generations in a row without a win before a run ends
     sandbox: str = "auto"
@@ -43,7 +43,13 @@ class Wishes:
     model: str | None = None  # name of a language model that proposes, too
     given: tuple[Mapping[str, str], ...] = ()  # candidates to judge, and no others: see check.py
     second_assembler: bool = False  # try the results of another ptxas, too, on a GPU
+    memcheck: bool = False  # run every kernel under compute-sanitizer, too, on a GPU
     interpreting: float | None = None  # deadline of Triton's interpreter for a candidate, s; None: the judge's own
+
+
+def default_width(cores: int) -> int:
+    """Candidates of a generation: four, and up to eight where there are cores to build them side by side."""
+    return max(4, min(8, cores // 2))
 
 
 def start(file: Path, wishes: Wishes, store: Store, emit: Emit) -> Exit:
@@ -51,6 +57,7 @@ def start(file: Path, wishes: Wishes, store: Store, emit: Emit) -> Exit:
     file = locate(file)
     found = target.read(file)
     settings = {f.name: getattr(wishes, f.name) for f in fields(wishes) if f.name != "device"}
+    settings["width"] = wishes.width or default_width(os.cpu_count() or 1)
     gpu, device = _where(wishes)
     model = Model(wishes.model) if wishes.model else None  # a missing key is said before there is a run
     run = f"{found.name}-{secrets.token_hex(3)}"

@@ -105,7 +105,7 @@ class Builder:
         return built
 
     def _build(self, source: str, cases: Cases, limit: int | None, workers: int, ttgir: str) -> Built:
-        parts = _shared(cases, workers)
+        parts = _shared(cases, max(1, workers // 2))  # more tracers importing torch at once hinder one another
         with ThreadPoolExecutor(workers) as pool:
             traced = list(pool.map(lambda part: boxed.trace(*self._seat(), source, part, limit), parts))
         return self._assemble(traced, workers, ttgir)

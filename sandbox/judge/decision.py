@@ -1,7 +1,9 @@
 """From samples to a verdict on time: accepted, slower, undecided, or faster than the hardware. Pure arithmetic.
 
 `slower` says that the gain is surely below what counts as one; `undecided` that the samples do not tell. What counts is
-the larger of a fixed floor and what the incumbent seems to gain over itself in the same session (A/A).
+the larger of a fixed floor and what the incumbent seems to gain over itself in the same session (A/A). Samples may be
+looked at several times while more are taken: every look but the last then has to be surer (Bonferroni, so that over all
+looks the chance of a wrong word stays what it is for one).
 """
 
 import math
@@ -14,21 +16,31 @@ from pgo_agent.sandbox.judge import stats
 
 REGRESSION = 0.98  # no case may be surely slower than this
 NOISE_FLOOR = 0.003  # a gain below it is not called one, however sure: A/A runs differ by as much
+DRIFT = 0.05  # the incumbent's own time may move by as much within a lot of rounds
+BESIDE = 0.02  # the incumbent may be slower beside a candidate than alone by as much, beyond the noise
 Samples = Mapping[str, Mapping[str, Sequence[float]]]  # case -> side -> ms of each round
 
 
 def on_time(
-    times: Samples, floors: Mapping[str, float], base: str, weights: Mapping[str, float] | None
+    times: Samples,
+    floors: Mapping[str, float],
+    base: str,
+    weights: Mapping[str, float] | None,
+    looks: int = 1,
 ) -> tuple[Verdict, str, dict[str, Any]]:
-    """The verdict on the side `candidate` against `base`, with the side 'A/A'. `floors`: ms that no kernel can beat."""
+    """The verdict on the side `candidate` against `base`, with the side 'A/A', at one of so many looks.
+
+    `floors`: ms that no kernel can beat; a floor that the incumbent itself beats is none.
+    """
+    level = 1 - (1 - stats.LEVEL) / looks
     for case, sides in times.items():
         best = statistics.median(sides["candidate"])
-        if best < floors[case]:
+        if best < floors[case] <= statistics.median(sides[base]):
             reason = f"{case}: {best:.4f} ms is below the physical floor of {floors[case]:.4f} ms"
             return Verdict.CHEATING, reason, {}
-    gain = stats.geomean({c: (s[base], s["candidate"]) for c, s in times.items()}, weights)
+    gain = stats.geomean({c: (s[base], s["candidate"]) for c, s in times.items()}, weights, level)
     noise = stats.geomean({c: (s[base], s["A/A"]) for c, s in times.items()}, weights)
-    cases = {c: stats.ratio(s[base], s["candidate"]) for c, s in times.items()}
+    cases = {c: stats.ratio(s[base], s["candidate"], level) for c, s in times.items()}
     threshold = 1 + max(NOISE_FLOOR, abs(math.log(noise.mid)), math.log(noise.high) - math.log(noise.mid))
     found = {
         "speedup": gain.as_json(),
@@ -49,3 +61,29 @@ def _verdict(gain: stats.Interval, cases: Mapping[str, stats.Interval], threshol
     if gain.high <= threshold:
         return Verdict.SLOWER, f"{said} is not above {threshold:.3f}"
     return Verdict.UNDECIDED, f"{said} of the incumbent: the samples do not tell whether it is above {threshold:.3f}"
+
+
+def disturbed(lot: Samples, base: str) -> str:
+    """What makes a lot of rounds useless: the incumbent's own time moved, or differs from itself. Empty: nothing."""
+    for case, sides in lot.items():
+        ms = sides[base]
+        half = len(ms) // 2
+        drift = statistics.median(ms[half:]) / statistics.median(ms[:half]) - 1
+        if abs(drift) > DRIFT:
+            return f"{case}: the incumbent's own time moved by {100 * drift:+.0f} % within {len(ms)} rounds"
+        apart = statistics.median(sides["A/A"]) / statistics.median(ms) - 1
+        if abs(apart) > DRIFT:
+            return f"{case}: the incumbent's time differed from itself by {100 * apart:+.0f} %"
+    return ""
+
+
+def slowed(times: Samples, alone: Mapping[str, Sequence[float]], base: str, noise: float) -> str:
+    """Whether the incumbent is slower beside the candidate than alone: then the ratio is none. Empty: it is not.
+
+    `noise`: what two runs of the incumbent differ by in one session, as a ratio above 1.
+    """
+    for case, ms in alone.items():
+        beside = statistics.median(times[case][base]) / statistics.median(ms)
+        if beside > noise + BESIDE:
+            return f"{case}: the incumbent takes {beside:.3f}x of its time alone beside this candidate"
+    return ""

@@ -40,6 +40,7 @@ class Judge:
     gpu: str | None = "0"  # CUDA_VISIBLE_DEVICES of the process; None: the CPU judge
     sandbox: str = "auto"  # for the CPU judge's interpreter
     device: str = "h200"  # what that interpreter says to launchers that ask
+    under: tuple[str, ...] = ()  # a command that runs the process
 
     def __post_init__(self) -> None:
         self._process: Process | None = None
@@ -78,7 +79,7 @@ class Judge:
             stage = e.stage.split()[0] if e.stage else command
             if e.timed_out:
                 return Judged(Verdict.TIMEOUT, stage, f"did not end: stopped in '{e.stage}' at its deadline")
-            return Judged(Verdict.CRASHED, stage, e.detail[-600:])
+            return Judged(Verdict.CRASHED, stage, e.detail[-1200:])
 
     def close(self) -> None:
         self._end()
@@ -92,13 +93,13 @@ class Judge:
     def prepare(self, processes: int) -> None:
         """Has so many more processes ready, that a fresh one need not import torch while the GPU waits."""
         while len(self._spare) < processes:
-            self._spare.append(Process(self.python, self.gpu))
+            self._spare.append(Process(self.python, self.gpu, self.under))
 
     # the process ------------------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
-        self._process = self._spare.pop(0) if self._spare else Process(self.python, self.gpu)
-        if self.gpu is not None:
+        self._process = self._spare.pop(0) if self._spare else Process(self.python, self.gpu, self.under)
+        if self.gpu is not None and not self.under:
             self.prepare(1)
         try:
             self.environment = self._send(
@@ -142,7 +143,7 @@ class Judge:
                 elif "fault" in reply:
                     raise _fault(reply["fault"])
                 else:
-                    raise self._ended(stage, False, reply["crash"])
+                    raise self._ended(stage, False, f"{reply['crash'][:300]}\n{process.printed()[-800:]}".strip())
         except BrokenPipeError:
             raise self._ended(stage, False, process.printed() or "the process ended") from None
 

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from pgo_agent.sandbox import mounts
@@ -19,13 +20,16 @@ ENDING_SECONDS = 10.0  # between the end of its output and its own
 
 
 class Process:
-    """Starts one at once, in a session of its own. `gpu`: its CUDA_VISIBLE_DEVICES; None: the CPU judge."""
+    """Starts one at once, in a session of its own. `gpu`: its CUDA_VISIBLE_DEVICES; None: the CPU judge.
 
-    def __init__(self, python: str, gpu: str | None) -> None:
+    `under`: a command that runs it, such as a checker of memory; every tensor then is an allocation of its own.
+    """
+
+    def __init__(self, python: str, gpu: str | None, under: Sequence[str] = ()) -> None:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `end`)
         self._popen = subprocess.Popen(
-            [python, "-B", "-m", "pgo_agent.sandbox.judge", *([] if gpu is not None else ["--cpu"])],
-            env=_environment(gpu),
+            [*under, python, "-B", "-m", "pgo_agent.sandbox.judge", *([] if gpu is not None else ["--cpu"])],
+            env=_environment(gpu) | ({"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"} if under else {}),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,

@@ -37,9 +37,11 @@ class Replay:
         self._steps = [self._launch(s) if isinstance(s, Launch) else self._op(s) for s in plan.steps]
         self.outputs = [self.view(t) for t in plan.out]
 
-    def __call__(self) -> None:
-        for step in self._steps:
-            step()
+    def __call__(self, without: int | None = None) -> None:
+        """Enqueues every step of the plan, or all but one."""
+        for i, step in enumerate(self._steps):
+            if i != without:
+                step()
 
     def poison(self, pattern: int) -> None:
         """Fills every buffer that is not an input, and all guard zones, with a byte, and clears scratch."""

@@ -13,18 +13,20 @@ from typing import Any
 import torch
 from pgo_agent.sandbox import guards
 from pgo_agent.sandbox.bundle.check import Bundle
+from pgo_agent.sandbox.bundle.schema import Launch
 from pgo_agent.sandbox.errors import TargetFault
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.judge import numerics, timing
 from pgo_agent.sandbox.judge.numerics import Comparison, Expected
+from pgo_agent.sandbox.judge.peaks import Peaks
 from pgo_agent.sandbox.judge.replay import LARGE, NAN, Replay, paired, synchronize
 from pgo_agent.sandbox.judge.strains import LOOSER, OWN_RATIO, STRAINS, Strain
 
 Announce = Callable[[str, float], None]
 Pick = Mapping[str, tuple[Bundle, str]]  # case -> a bundle and the configuration of it to launch
 
-QUICK_ROUNDS, FULL_ROUNDS, EXTRA_ROUNDS = 6, 24, 36
-LAUNCH_SECONDS = 20.0  # deadline for the launches of one step
+QUICK_ROUNDS, FULL_ROUNDS = 6, 24
+LAUNCH_SECONDS = 10.0  # deadline for the launches of one step
 REFERENCE_SECONDS = 180.0
 
 
@@ -37,11 +39,11 @@ class Bench:
     device: Any
     timer: timing.Timer
     announce: Announce
-    peak_flops: float  # no kernel is faster than this, FLOP/s
-    peak_bytes: float  # bytes/s
+    peaks: Peaks
     expected: dict[tuple[str, int], Expected] = field(default_factory=dict)
     seeds: dict[str, int] = field(default_factory=dict)
     verified: dict[tuple[str, str, str], int] = field(default_factory=dict)  # (bundle, case, choice) -> checksum
+    narrow: dict[str, bool] = field(default_factory=dict)  # case -> whether it is given tensors of one-byte types
     unborne: dict[tuple[str, str], str] = field(default_factory=dict)  # (case, strain) -> why it is dropped, or nothing
 
     @property
@@ -69,9 +71,14 @@ class Bench:
         return Replay(bundle, bundle.plans[case][choice], self.inputs(case, seed, strain), self.device)
 
     def floor_ms(self, case: str) -> float:
-        """The time that no kernel can beat on this device, by its peak rates."""
-        flops, moved = self.target.flops(self.cases[case]), self.target.bytes_moved(self.cases[case])
-        return 1e3 * float(max(flops / self.peak_flops, moved / self.peak_bytes))
+        """The time that no kernel can beat on this device, by what was measured of it."""
+        work = self.cases[case]
+        flops, moved = float(self.target.flops(work)), float(self.target.bytes_moved(work))
+        l2 = torch.cuda.get_device_properties(self.device).L2_cache_size
+        if case not in self.narrow:
+            given = self.inputs(case, 0).values()
+            self.narrow[case] = any(isinstance(x, torch.Tensor) and x.element_size() == 1 for x in given)
+        return self.peaks.floor_ms(flops, moved, self.narrow[case], l2)
 
 
 def check_case(bench: Bench, pick: Pick, case: str, stage: str) -> tuple[Verdict | None, Comparison]:
@@ -178,6 +185,31 @@ def outputs_of(bench: Bench, pick: Pick, case: str, launches: int) -> set[int]:
         return seen
     finally:
         replay.close()
+
+
+def idle_launches(bench: Bench, pick: Pick, case: str) -> list[str]:
+    """Names of the kernels without whose launch the outputs are what they are with it, to the bit.
+
+    Buffers are left at zero first, and only for one that seems idle then at another pattern: what an index is read
+    from must not send a kernel astray. A kernel that only writes zeros is not idle.
+    """
+    replay = bench.replay(pick, case, bench.seeds[case])
+    try:
+        seen = {p: _outputs_without(bench, replay, None, p) for p in (0, LARGE)}
+        names = [(i, s.kernel) for i, s in enumerate(replay.plan.steps) if isinstance(s, Launch)]
+        kernels = pick[case][0].kernels
+        return [
+            kernels[k].name for i, k in names if all(_outputs_without(bench, replay, i, p) == seen[p] for p in seen)
+        ]
+    finally:
+        replay.close()
+
+
+def _outputs_without(bench: Bench, replay: Replay, step: int | None, pattern: int) -> int:
+    replay.poison(pattern)
+    replay(without=step)
+    synchronize(bench.device)
+    return int(timing.checksum(replay.outputs))
 
 
 def _key(pick: Pick, case: str) -> tuple[str, str, str]:

@@ -24,13 +24,15 @@ class Interval:
         return [round(x, 6) for x in (self.low, self.mid, self.high)]
 
 
-def ratio(base: Sequence[float], other: Sequence[float]) -> Interval:
+def ratio(base: Sequence[float], other: Sequence[float], level: float = LEVEL) -> Interval:
     """How many times faster `other` is than `base`: interval of the median ratio of paired samples."""
-    return geomean({"": (base, other)})
+    return geomean({"": (base, other)}, level=level)
 
 
 def geomean(
-    pairs: Mapping[str, tuple[Sequence[float], Sequence[float]]], weights: Mapping[str, float] | None = None
+    pairs: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+    weights: Mapping[str, float] | None = None,
+    level: float = LEVEL,
 ) -> Interval:
     """Interval of the weighted geometric mean over cases of the median ratios base/other."""
     rng = np.random.default_rng(20261120)
@@ -42,6 +44,6 @@ def geomean(
         boot += weight * np.log(np.median(ratios[picks], axis=1))
         total += weight * float(np.log(np.median(ratios)))
         weight_sum += weight
-    tail = (1 - LEVEL) / 2
+    tail = (1 - level) / 2
     low, high = np.quantile(boot / weight_sum, [tail, 1 - tail])
     return Interval(float(np.exp(low)), float(np.exp(total / weight_sum)), float(np.exp(high)))

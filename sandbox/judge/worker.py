@@ -1,66 +1,29 @@
 """The process that holds one GPU: answers commands, one JSON object a line, until its input ends.
 
-Commands: open (target and device), sweep (time every configuration of a trusted bundle), judge and confirm (a
-candidate against the incumbent), race (its sanitized twin), numerics (results alone), same_bits (of two plans), final
-(a table row for every case). It announces every step that a kernel might never end, so that the parent can kill it;
-after a CUDA fault it answers and exits, for its context is lost.
+Commands: those of `looks.py`, and sweep (time every configuration of a trusted bundle), judge and confirm (a candidate
+against the incumbent), final (a table row for every case). After a CUDA fault it answers and exits, for its context is
+lost.
 """
 
 import statistics
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
-from pgo_agent.sandbox import devices, target
-from pgo_agent.sandbox.bundle import check
-from pgo_agent.sandbox.bundle.check import Bundle, Limits
-from pgo_agent.sandbox.errors import BadBundle, Fault, TargetFault
+from pgo_agent.sandbox.bundle.check import Bundle
+from pgo_agent.sandbox.errors import BadBundle
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
-from pgo_agent.sandbox.judge import decision, stages, stats, timing
+from pgo_agent.sandbox.judge import decision, stages, stats, timing, trial
 from pgo_agent.sandbox.judge.clock import Clock
-from pgo_agent.sandbox.judge.machine import environment, healthy
+from pgo_agent.sandbox.judge.looks import Looks, failed, said
 from pgo_agent.sandbox.judge.stages import Bench, Inconsistent, Pick
 
-RACE_SECONDS, STRESS_LAUNCHES = 60.0, 200
 SWEEP_ROUNDS, FINALISTS, FINALISTS_OWN, FINAL_ROUNDS = 4, 5, 2, 30
 
 
-class Worker:
-    """Commands on an open target. `announce` tells the parent what is about to run, and for how long at most."""
-
-    def __init__(self, announce: stages.Announce) -> None:
-        self.announce = announce
-        self.bench: Bench | None = None
-        self.bundles: dict[str, Bundle] = {}
-        self.limits = Limits(0, 0, 0, 0)
-
-    def open(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Loads the target, starts CUDA, runs a known kernel. Gives the environment that evidence names."""
-        self.announce("start CUDA", 120.0)
-        device = torch.device("cuda", 0)
-        torch.backends.cuda.matmul.allow_tf32 = False
-        torch.backends.cudnn.allow_tf32 = False
-        healthy(device)
-        self.announce("import the target", 120.0)
-        try:
-            module = target.load(Path(request["contract"]), "pgo_target")
-        except Exception as e:
-            raise TargetFault(f"{request['contract']} cannot be imported: {type(e).__name__}: {e}", "mend it") from e
-        cases = {f"{s}/{n}": p for s in ("CASES", "HELD_OUT") for n, p in getattr(module, s).items()}
-        properties = torch.cuda.get_device_properties(device)
-        known = devices.named(properties.name)
-        arch = properties.major * 10 + properties.minor
-        self.limits = Limits(
-            arch,
-            properties.shared_memory_per_block_optin,
-            properties.total_memory * 9 // 10,
-            properties.total_memory // 20,
-        )
-        peaks = (known.fp16_tflops * 1e12, known.gbps * 1e9) if known else (float("inf"), float("inf"))
-        self.bench = Bench(module, cases, device, timing.Timer(device), self.announce, *peaks)
-        return environment(properties)
+class Worker(Looks):
+    """Commands that time an open target, beside those of `looks.py`."""
 
     def sweep(self, request: dict[str, Any]) -> dict[str, Any]:
         """Configurations of trusted bundles: results against the reference, then time; the best are timed again.
@@ -124,13 +87,13 @@ class Worker:
         everything = [*request["public"], *request["held_out"]]
         absent = [c for c in everything if c not in candidate.plans]
         if absent:
-            return Judged(Verdict.BUILD_ERROR, "build", f"does not build for {', '.join(_said(absent))}")
+            return Judged(Verdict.BUILD_ERROR, "build", f"does not build for {', '.join(said(absent))}")
         clock = Clock()
         pick: dict[str, tuple[Bundle, str]] = {c: (candidate, next(iter(candidate.plans[c]))) for c in everything}
         smoke = min(everything, key=lambda c: bench.target.flops(bench.cases[c]))
         verdict, found = stages.check_case(bench, pick, smoke, "smoke")
         if verdict:
-            return clock.ends(_failed(verdict, "smoke", smoke, found))
+            return clock.ends(failed(verdict, "smoke", smoke, found))
         clock.passed("smoke", "one case against the reference, every buffer poisoned")
         base = self._pick(request["incumbent"])
         pick |= self._choose(bench, candidate, request["public"])
@@ -144,9 +107,9 @@ class Worker:
             evidence = {"choices": _choices(pick), "quick": quick, "speedup": gain.as_json()}
             return clock.ends(Judged(Verdict.SLOWER, "quick", told, evidence))
         clock.passed("quick", told)
-        failed, checked = self._numerics(bench, pick, request, "numerics")
-        if failed:
-            return clock.ends(failed)
+        wrong, checked = self._numerics(bench, pick, request, "numerics")
+        if wrong:
+            return clock.ends(wrong)
         clock.passed("numerics", f"{len(checked['numerics'])} comparisons")
         evidence = {"choices": _choices(pick), "quick": quick, **checked}
         return clock.ends(self._time(bench, request, pick, base, evidence))
@@ -159,11 +122,11 @@ class Worker:
         for case, label in _to_check(pick, request):
             verdict, found = stages.check_case(bench, {case: (pick[case][0], label)}, case, stage)
             if verdict:
-                return _failed(verdict, stage, case, found), {}
+                return failed(verdict, stage, case, found), {}
             checks.append(found)
         verdict, strained, dropped = stages.check_strained(bench, pick, self._pick(request["shipped"]), stage)
         if verdict:
-            return _failed(verdict, stage, strained[-1].case, strained[-1]), {}
+            return failed(verdict, stage, strained[-1].case, strained[-1]), {}
         return None, {"numerics": [c.as_json() for c in (*checks, *strained)], "dropped": dropped}
 
     def _choose(self, bench: Bench, bundle: Bundle, cases: list[str]) -> dict[str, tuple[Bundle, str]]:
@@ -181,23 +144,8 @@ class Worker:
     def _time(self, bench: Bench, request: dict[str, Any], pick: Pick, base: Pick, evidence: dict[str, Any]) -> Judged:
         sides: dict[str, Pick] = {"incumbent": base}
         sides |= {n: self._pick(request[n]) for n in ("shipped", "tuned") if request.get(n)}
-        sides["candidate"] = pick
-        times: dict[str, dict[str, list[float]]] = {c: {} for c in request["public"]}
-        for rounds in (stages.FULL_ROUNDS, stages.EXTRA_ROUNDS):
-            for case in request["public"]:
-                timed = stages.time_sides(bench, sides, case, rounds, "time")
-                for name, s in timed.items():
-                    times[case].setdefault(name, []).extend(round(x, 6) for x in s.samples)
-            floors = {c: bench.floor_ms(c) for c in times}
-            verdict, reason, gain = decision.on_time(times, floors, "incumbent", request.get("weights"))
-            if verdict != Verdict.UNDECIDED:
-                break
-        against = {
-            n: stats.geomean({c: (s[n], s["candidate"]) for c, s in times.items()}, request.get("weights")).as_json()
-            for n in sides
-            if n != "candidate"
-        }
-        return Judged(verdict, "time", reason, evidence | gain | {"against": against, "time": times})
+        timed = trial.run(bench, sides | {"candidate": pick}, request["public"], request.get("weights"))
+        return replace(timed, evidence=evidence | timed.evidence)
 
     def confirm(self, request: dict[str, Any]) -> dict[str, Any]:
         """A winner again, in this fresh process with new seeds: numerics of every case, and time."""
@@ -205,56 +153,14 @@ class Worker:
         bench.new_seeds()
         pick = self._pick(request["candidate"])
         try:
-            failed, checked = self._numerics(bench, pick, request, "confirm")
-            if failed:
-                return clock.ends(failed).as_json()
+            wrong, checked = self._numerics(bench, pick, request, "confirm")
+            if wrong:
+                return clock.ends(wrong).as_json()
             evidence = {"choices": _choices(pick), **checked}
             judged = self._time(bench, request, pick, self._pick(request["incumbent"]), evidence)
         except Inconsistent as e:
             return clock.ends(Judged(Verdict.CHEATING, "confirm", str(e))).as_json()
         return clock.ends(replace(judged, stage="confirm")).as_json()
-
-    def race(self, request: dict[str, Any]) -> dict[str, Any]:
-        """A sanitized twin (`sandbox/twins.py`) on fresh inputs; a hazard ends this process, which says which.
-
-        A `stress` run is the second best where no twin compiles: the plain build, again and again on poisoned buffers.
-        """
-        bench, case = self._bench(), request["case"]
-        bench.new_seeds()
-        try:
-            bundle = self._load(request["bundle"], replace(self.limits, variables=not request["stress"]))
-        except BadBundle as e:
-            return Judged(Verdict.UNDECIDED, "race", str(e)).as_json()
-        launches = STRESS_LAUNCHES if request["stress"] else 1
-        bench.announce(f"race {case}", RACE_SECONDS)
-        seen = stages.outputs_of(bench, {case: (bundle, request["choice"])}, case, launches)
-        if len(seen) > 1 and bench.deterministic:
-            reason = f"{_said([case])[0]}: {launches} launches on the same inputs gave {len(seen)} different outputs"
-            return Judged(Verdict.RACE, "race", reason).as_json()
-        told = f"the same outputs in {launches} launches" if request["stress"] else "the sanitizer saw no hazard"
-        return Judged(Verdict.CHECKED, "race", f"{told} ({_said([case])[0]})").as_json()
-
-    def numerics(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The results of one configuration of every case, on fresh inputs; nothing is timed."""
-        bench, stage = self._bench(), request["stage"]
-        bench.new_seeds()
-        pick = self._pick(request["candidate"])
-        for case in pick:
-            verdict, found = stages.check_case(bench, pick, case, stage)
-            if verdict:
-                return _failed(verdict, stage, case, found).as_json()
-        return Judged(Verdict.CHECKED, stage, f"right on {len(pick)} cases").as_json()
-
-    def same_bits(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The first public case in which two sides' outputs differ on the same inputs, by a checksum; or none."""
-        bench = self._bench()
-        bench.new_seeds()
-        ours, theirs = self._pick(request["candidate"]), self._pick(request["own"])
-        for case in request["public"]:
-            bench.announce(f"numerics {case}", stages.LAUNCH_SECONDS)
-            if stages.outputs_of(bench, ours, case, 1) != stages.outputs_of(bench, theirs, case, 1):
-                return {"differs": _said([case])[0]}
-        return {"differs": ""}
 
     def final(self, request: dict[str, Any]) -> dict[str, Any]:
         """Every side and every library on every public case, in one session: the rows of a table."""
@@ -277,22 +183,6 @@ class Worker:
             return False  # this library does not do this case on this GPU
         return True
 
-    def _bench(self) -> Bench:
-        if self.bench is None:
-            raise Fault("no target is open", "send the command `open` first")
-        return self.bench
-
-    def _load(self, where: dict[str, str], limits: Limits | None = None) -> Bundle:
-        if where["id"] not in self.bundles:
-            bundle = check.load(Path(where["manifest"]), Path(where["artefacts"]), limits or self.limits)
-            if bundle.id != where["id"]:
-                raise BadBundle(f"bundle {where['id'][:12]} was tampered with")
-            self.bundles[where["id"]] = bundle
-        return self.bundles[where["id"]]
-
-    def _pick(self, side: dict[str, Any]) -> Pick:
-        return {case: (self._load(entry["bundle"]), entry["choice"]) for case, entry in side.items()}
-
 
 def _on_gpu(expected: Any, device: Any) -> Any:
     return replace(expected, outputs=tuple(o.to(device) for o in expected.outputs))
@@ -310,13 +200,3 @@ def _choices(pick: Pick) -> dict[str, str]:
 
 def _samples(timed: Mapping[str, timing.Side]) -> dict[str, list[float]]:
     return {n: [round(x, 6) for x in s.samples] for n, s in timed.items()}
-
-
-def _failed(verdict: Verdict, stage: str, case: str, found: Any) -> Judged:
-    name = _said([case])[0] + (f" with {found.strain}" if found.strain else "")
-    return Judged(verdict, stage, f"{name}: {found.problem}", {"check": found.as_json()})
-
-
-def _said(cases: list[str]) -> list[str]:
-    """Case names for a reason that proposers see: held-out ones are not named."""
-    return [c.removeprefix("CASES/") if c.startswith("CASES/") else "a held-out case" for c in cases]

@@ -1,19 +1,23 @@
 """The judge on a real GPU: honest kernels pass, and what cheats, hangs, crashes or errs gets the verdict for it.
 
-Needs a GPU that sandbox/devices.py knows. A hang costs its deadline of 20 s; all else takes seconds.
+Needs a GPU that sandbox/devices.py knows. A hang costs its deadline of 10 s; all else takes seconds.
 """
 
 import re
+import subprocess
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pgo_agent.agent.judging import hazard
+from pgo_agent.agent.looks import hazard
 from pgo_agent.sandbox import box, devices, target, twins
 from pgo_agent.sandbox.build import Builder, Built
 from pgo_agent.sandbox.bundle.shelf import Shelf
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
+from pgo_agent.sandbox.judge import memcheck
 from pgo_agent.sandbox.judge.pool import Judge, on_shelf, visible_gpu
 
 ROOT = Path(__file__).parents[2]
@@ -45,6 +49,7 @@ class Gate:
     def __init__(self, path: Path, folder: Path) -> None:
         subject = target.read(path)
         self.shelf = Shelf(folder)
+        self.known: dict[tuple[str, int | None], Built] = {}
         self.judge = Judge(subject, gpu=visible_gpu() or "0")
         self.judge.ask("sweep", entries=[])  # starts the process, which says what GPU it has
         device = devices.named(self.judge.environment["gpu"])
@@ -54,9 +59,11 @@ class Gate:
         self.builder = Builder(subject, device, box.choose(), self.shelf)
 
     def build(self, source: str, limit: int | None) -> Built:
+        if (source, limit) in self.known:
+            return self.known[source, limit]
         built = self.builder.build(source, {"CASES": None, "HELD_OUT": None}, limit, self.builder.cores)
         assert built.ok, built.failures
-        return built
+        return self.known.setdefault((source, limit), built)
 
     def verdict(self, source: str) -> Judged:
         """What the judge says of a candidate's first configuration, against the first of the kernel as shipped."""
@@ -182,3 +189,89 @@ def test_a_stress_run_of_an_honest_kernel_gives_the_same_bits_every_time(attenti
     said = {"case": PUBLIC, "choice": built.choices[PUBLIC][0].label, "stress": True}
     judged = attention.judge.verdict("race", bundle=on_shelf(attention.shelf, built.bundle), **said)
     assert judged.verdict == Verdict.CHECKED, judged.reason
+
+
+# what is looked at beside the clock -----------------------------------------------------------------------------------
+
+ADD = ROOT / "tests" / "kernels" / "add.py"
+TWICE = '    _add[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](x, y, z, x.numel())\n'
+OUTSIDE = "tl.load(y_ptr + at, mask=inside), mask=inside"
+
+
+@pytest.fixture(scope="module")
+def addition(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
+    gate = Gate(ADD, tmp_path_factory.mktemp("addition") / "shelf")
+    yield gate
+    gate.judge.close()
+
+
+def side(gate: Gate, source: str) -> dict[str, dict[str, Any]]:
+    built = gate.build(source, 1)
+    return {c: {"bundle": on_shelf(gate.shelf, built.bundle), "choice": o[0].label} for c, o in built.choices.items()}
+
+
+@pytest.mark.gpu
+def test_a_launch_that_the_outputs_do_not_need_is_found_by_leaving_it_out(addition: Gate) -> None:
+    own = addition.builder.target.source
+    assert own.count(TWICE) == 1
+    sides = {n: side(addition, t) for n, t in (("shipped", own), ("candidate", own.replace(TWICE, 2 * TWICE)))}
+    assert addition.judge.ask("idle", case="CASES/1m", **sides)["idle"] == ["_add", "_add"]
+    assert addition.judge.ask("idle", case="CASES/1m", **(sides | {"candidate": sides["shipped"]}))["idle"] == []
+
+
+@pytest.mark.gpu
+def test_the_peaks_are_those_of_hardware_and_are_measured_once(addition: Gate) -> None:
+    first, device = addition.judge.environment, addition.builder.device
+    addition.judge.fresh()
+    addition.judge.ask("sweep", entries=[])
+    assert (addition.judge.environment["tflops"], addition.judge.environment["gbps"]) == (
+        first["tflops"],
+        first["gbps"],
+    )
+    assert 0.5 * device.fp16_tflops < first["tflops"] < 1.05 * device.fp16_tflops
+    assert 0.6 * device.gbps < first["gbps"] < 1.05 * device.gbps
+
+
+@pytest.mark.gpu
+@pytest.mark.slow
+@pytest.mark.parametrize(("beyond", "found"), [(0, False), (1, True)])
+def test_compute_sanitizer_sees_a_read_outside_that_changes_nothing(
+    addition: Gate, tmp_path: Path, beyond: int, found: bool
+) -> None:
+    """Past the last element lies nothing that a result would show: guard zones cannot tell, a checker of memory can."""
+    own = addition.builder.target.source
+    read = f"tl.load(x_ptr + n - 1 + {beyond})"
+    source = own.replace(
+        OUTSIDE, f"tl.load(y_ptr + at, mask=inside) + tl.where({read} == 12345.678, 1.0, 0.0), mask=inside"
+    )
+    assert source != own
+    log = tmp_path / "log"
+    judge = replace(addition.judge, under=(*memcheck.command(), "--log-file", str(log)))
+    chosen = side(addition, source)["CASES/1m"]
+    try:
+        judge.verdict(
+            "race", bundle=chosen["bundle"], case="CASES/1m", choice=chosen["choice"], stress=False, unguarded=True
+        )
+    finally:
+        judge.close()
+    assert ("Invalid __global__ read" in memcheck.problem(log)) == found, log.read_text()[-2000:]
+
+
+@pytest.mark.gpu
+@pytest.mark.slow
+def test_after_twenty_hangs_in_a_row_the_gpu_is_as_it_was(attention: Gate) -> None:
+    source = edited(attention.builder.target.source, "spinning")
+    attention.verdict(attention.builder.target.source)
+    free, started = memory_left(), time.monotonic()
+    assert [attention.verdict(source).verdict for _ in range(20)] == [Verdict.TIMEOUT] * 20
+    lost = (time.monotonic() - started) / 20
+    assert is_level(attention.verdict(attention.builder.target.source))
+    print(f"{lost:.1f} s a hang; memory left before {free}, after {memory_left()} MiB")
+    assert lost < 15
+    assert abs(memory_left() - free) < 512
+
+
+def memory_left() -> int:
+    """MiB of the first GPU that nobody holds."""
+    command = ["nvidia-smi", "-i", visible_gpu() or "0", "--query-gpu=memory.free", "--format=csv,noheader,nounits"]
+    return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)

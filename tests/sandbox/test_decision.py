@@ -58,3 +58,41 @@ def test_faster_than_the_hardware_is_cheating() -> None:
     found, reason, _ = decision.on_time(samples(20.0, 0.001), FLOOR, "incumbent", None)
     assert found == Verdict.CHEATING
     assert "physical floor" in reason
+
+
+def test_a_floor_that_the_incumbent_itself_beats_accuses_nobody() -> None:
+    times = {"it": {side: [ms / 20 for ms in listed] for side, listed in samples(1.05, 0.001)["it"].items()}}
+    assert decision.on_time(times, FLOOR, "incumbent", None)[0] == Verdict.ACCEPTED
+
+
+def test_a_look_among_several_has_to_be_surer() -> None:
+    times = samples(1.01, 0.012)
+    once, often = (decision.on_time(times, FLOOR, "incumbent", None, looks)[2]["speedup"] for looks in (1, 4))
+    assert often[0] < once[0] <= once[2] < often[2]
+
+
+@pytest.mark.parametrize(
+    ("at", "slower", "said"), [(6, 1.2, "moved by +20 %"), (6, 0.8, "moved by -20 %"), (0, 1.1, "")]
+)
+def test_a_lot_in_which_the_incumbents_own_time_moved_is_useless(at: int, slower: float, said: str) -> None:
+    """A step in the middle is a drift; a GPU that is slower from the first round on is the same for all sides."""
+    lot = {
+        "it": {
+            s: [ms * (slower if i >= at else 1) for i, ms in enumerate(x)]
+            for s, x in samples(1.05, 0.002, 12)["it"].items()
+        }
+    }
+    found = decision.disturbed(lot, "incumbent")
+    assert said in found and bool(said) == bool(found)
+
+
+def test_a_lot_in_which_the_incumbent_differs_from_itself_is_useless() -> None:
+    lot = samples(1.05, 0.002, 12)
+    lot["it"]["A/A"] = [1.1 * ms for ms in lot["it"]["A/A"]]
+    assert "differed from itself by +10 %" in decision.disturbed(lot, "incumbent")
+
+
+@pytest.mark.parametrize(("alone", "fine"), [(1.0, True), (0.97, False), (1.1, True)])
+def test_an_incumbent_that_is_slower_beside_a_candidate_than_alone_gives_no_ratio(alone: float, fine: bool) -> None:
+    found = decision.slowed(samples(1.3, 0.001), {"it": [alone] * 12}, "incumbent", 1.003)
+    assert (found == "") == fine

@@ -1,0 +1,149 @@
+"""What a candidate that may be recorded goes through beside the clock: races, idle launches, and what was asked for.
+
+Runs after it was measured, in processes that are thrown away. Each look is a function (context, candidate, chosen
+configurations) -> Evidence. A sanitizer that cannot run leaves `undecided` and a stress run: a caveat, no refusal.
+"""
+
+import re
+import tempfile
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+
+from pgo_agent.agent import incumbent
+from pgo_agent.agent.context import Context
+from pgo_agent.agent.store import Candidate
+from pgo_agent.sandbox import twins
+from pgo_agent.sandbox.gate.evidence import Evidence, kernels
+from pgo_agent.sandbox.gate.verdict import Judged, Verdict
+from pgo_agent.sandbox.judge import memcheck
+from pgo_agent.sandbox.judge.pool import Ended, Judge, on_shelf
+from pgo_agent.sandbox.twins import Twin
+
+_ASSERTION = re.compile(r"Assertion `(.+?)` failed")
+
+
+def raced(ctx: Context, candidate: Candidate, choices: Mapping[str, str]) -> dict[str, str]:
+    """The cases on which a candidate is raced, with the configuration of each: of those that launch the same kernels
+    the one with least work, least first."""
+    work, plans = ctx.baseline()["work"]["CASES"], ctx.store.shelf.manifest(bundle_of(candidate))["plans"]
+    public = [c for c in choices if c.startswith("CASES/")]
+    found: dict[tuple[str, ...], str] = {}
+    for case in sorted(public, key=lambda c: float(work[c.split("/", 1)[1]]["flops"])):
+        found.setdefault(tuple(kernels(plans[case][choices[case]])), case)
+    return {case: choices[case] for case in found.values()}
+
+
+def race(ctx: Context, candidate: Candidate, choices: Mapping[str, str], compiled: Future[Twin]) -> Evidence:
+    """The candidate's sanitized twin on every kernel that it launches; where that cannot run, a stress run.
+
+    `undecided` after a stress run without findings: it may be accepted, with the caveat.
+    """
+    started, gpu, cases = time.monotonic(), the_gpu(ctx), raced(ctx, candidate, choices)
+    twin = compiled.result()
+    said = _sanitized(ctx, twin, cases) if twin.bundle else Evidence("race", Verdict.UNDECIDED, twin.problem)
+    if said.verdict == Verdict.UNDECIDED:
+        said = _stressed(ctx, candidate, cases, said.reason)
+    said = said if said.ends else _needed(ctx, candidate, cases) or said
+    gpu.fresh()
+    return replace(said, seconds=time.monotonic() - started)
+
+
+def _sanitized(ctx: Context, twin: Twin, cases: Mapping[str, str]) -> Evidence:
+    gpu, bundle = the_gpu(ctx), on_shelf(ctx.store.shelf, twin.bundle)
+    gpu.fresh()
+    for case, label in cases.items():
+        judged = gpu.verdict("race", bundle=bundle, case=case, choice=label, stress=False, sanitized=True)
+        if judged.verdict != Verdict.CHECKED:
+            return hazard(judged) or Evidence("race", Verdict.UNDECIDED, judged.reason)
+    named = ", ".join(c.removeprefix("CASES/") for c in cases)
+    return Evidence("race", None, f"Triton's concurrency sanitizer saw no hazard ({named})")
+
+
+def _stressed(ctx: Context, candidate: Candidate, cases: Mapping[str, str], problem: str) -> Evidence:
+    gpu, own = the_gpu(ctx), on_shelf(ctx.store.shelf, bundle_of(candidate))
+    gpu.fresh()
+    case, label = next(iter(cases.items()))
+    judged = gpu.verdict("race", bundle=own, case=case, choice=label, stress=True)
+    if judged.verdict != Verdict.CHECKED:
+        return Evidence("race", judged.verdict, judged.reason)
+    said = f"the sanitizer could not run ({problem}); stress run: {judged.reason}"
+    return Evidence("race", Verdict.UNDECIDED, said)
+
+
+def _needed(ctx: Context, candidate: Candidate, cases: Mapping[str, str]) -> Evidence | None:
+    """Something against a candidate that launches kernels which its outputs do not need, more than the target does."""
+    case, label = next(iter(cases.items()))
+    bundle = on_shelf(ctx.store.shelf, bundle_of(candidate))
+    if len(kernels(ctx.store.shelf.manifest(bundle_of(candidate))["plans"][case][label])) < 2:
+        return None  # an output that no launch writes keeps its poison, and was found wrong
+    sides = {
+        "candidate": {case: {"bundle": bundle, "choice": label}},
+        "shipped": incumbent.side(ctx, incumbent.SHIPPED),
+    }
+    try:
+        idle = the_gpu(ctx).ask("idle", case=case, **sides)["idle"]
+    except Ended:
+        return None  # without one of its launches it faults or hangs: that one was needed
+    named = ", ".join(idle)
+    return Evidence("launches", Verdict.REJECTED, f"the outputs do not need the launch of {named}") if idle else None
+
+
+def memchecked(ctx: Context, candidate: Candidate, choices: Mapping[str, str]) -> Evidence:
+    """One launch of every kernel under NVIDIA's compute-sanitizer, each tensor an allocation of its own."""
+    started, own = time.monotonic(), on_shelf(ctx.store.shelf, bundle_of(candidate))
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "log"
+        judge = replace(the_gpu(ctx), under=(*memcheck.command(), "--log-file", str(log)))
+        try:
+            for case, label in raced(ctx, candidate, choices).items():
+                said = {"case": case, "choice": label, "stress": False, "unguarded": True}
+                judged = judge.verdict("race", bundle=own, **said)
+        finally:
+            judge.close()
+        problem = memcheck.problem(log)
+    seconds = time.monotonic() - started
+    if problem:
+        return Evidence("memcheck", Verdict.WRONG, problem, seconds)
+    if judged.verdict != Verdict.CHECKED:
+        return Evidence("memcheck", Verdict.UNDECIDED, judged.reason, seconds)
+    return Evidence("memcheck", None, "compute-sanitizer saw no access outside of a tensor", seconds)
+
+
+def reassembled(ctx: Context, candidate: Candidate, choices: Mapping[str, str]) -> Evidence:
+    """The results of the same PTX by another ptxas. A difference is a caveat: one of the two assemblers errs."""
+    started, gpu = time.monotonic(), the_gpu(ctx)
+    twin = twins.reassembled(ctx.builder, bundle_of(candidate), choices)
+    if not twin.bundle:
+        return Evidence("assembler", Verdict.UNDECIDED, twin.problem, time.monotonic() - started)
+    on = on_shelf(ctx.store.shelf, twin.bundle)
+    picks = {c: {"bundle": on, "choice": label} for c, label in choices.items()}
+    judged = gpu.verdict("numerics", candidate=picks, stage="assembler")
+    gpu.fresh()
+    fine = judged.verdict == Verdict.CHECKED
+    reason = judged.reason if fine else f"{judged.verdict} as the second ptxas assembles it: {judged.reason}"
+    return Evidence("assembler", None if fine else Verdict.UNDECIDED, reason, time.monotonic() - started)
+
+
+def hazard(judged: Judged) -> Evidence | None:
+    """A hazard or a deadlock in the sanitizer's own words; None when a run failed or did not end for another reason.
+
+    A sanitized build is many times slower: that it does not end in time says nothing of the plain one.
+    """
+    asserted = list(dict.fromkeys(_ASSERTION.findall(judged.reason)))
+    if judged.verdict != Verdict.CRASHED or not asserted:
+        return None
+    verdict = Verdict.DEADLOCK if "deadlock" in asserted[0].lower() else Verdict.RACE
+    return Evidence("race", verdict, f"Triton's concurrency sanitizer: {asserted[0]}")
+
+
+def the_gpu(ctx: Context) -> Judge:
+    if ctx.gpu is None:
+        raise RuntimeError("nothing to judge with")
+    return ctx.gpu
+
+
+def bundle_of(candidate: Candidate) -> str:
+    return str((candidate.built or {})["bundle"])

@@ -1,0 +1,136 @@
+"""What a judge process looks at beside the clock: an open target, its bundles, and runs of them that are never timed.
+
+Commands: open (target and device), race (a sanitized twin, or many launches of the plain build), idle (each launch left
+out), numerics (results alone), same_bits (of two plans). `worker.py` adds those that take times. Every step that a
+kernel might never end is announced, so that the parent can kill this process.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from pgo_agent.sandbox import guards, target
+from pgo_agent.sandbox.bundle import check
+from pgo_agent.sandbox.bundle.check import Bundle, Limits
+from pgo_agent.sandbox.errors import BadBundle, Fault, TargetFault
+from pgo_agent.sandbox.gate.verdict import Judged, Verdict
+from pgo_agent.sandbox.judge import peaks, stages, timing
+from pgo_agent.sandbox.judge.machine import environment, healthy
+from pgo_agent.sandbox.judge.stages import Bench, Pick
+
+RACE_SECONDS, STRESS_LAUNCHES = 60.0, 200
+
+
+class Looks:
+    """Commands on an open target. `announce` tells the parent what is about to run, and for how long at most."""
+
+    def __init__(self, announce: stages.Announce) -> None:
+        self.announce = announce
+        self.bench: Bench | None = None
+        self.bundles: dict[str, Bundle] = {}
+        self.limits = Limits(0, 0, 0, 0)
+
+    def open(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Loads the target, starts CUDA, runs a known kernel. Gives the environment that evidence names."""
+        self.announce("start CUDA", 120.0)
+        device = torch.device("cuda", 0)
+        torch.backends.cuda.matmul.allow_tf32 = False
+        torch.backends.cudnn.allow_tf32 = False
+        healthy(device)
+        self.announce("import the target", 120.0)
+        try:
+            module = target.load(Path(request["contract"]), "pgo_target")
+        except Exception as e:
+            raise TargetFault(f"{request['contract']} cannot be imported: {type(e).__name__}: {e}", "mend it") from e
+        cases = {f"{s}/{n}": p for s in ("CASES", "HELD_OUT") for n, p in getattr(module, s).items()}
+        properties = torch.cuda.get_device_properties(device)
+        arch = properties.major * 10 + properties.minor
+        self.limits = Limits(
+            arch,
+            properties.shared_memory_per_block_optin,
+            properties.total_memory * 9 // 10,
+            properties.total_memory // 20,
+        )
+        found = peaks.known(device)
+        self.bench = Bench(module, cases, device, timing.Timer(device), self.announce, found)
+        return environment(properties) | {"tflops": round(found.flops / 1e12, 1), "gbps": round(found.moved / 1e9, 1)}
+
+    def race(self, request: dict[str, Any]) -> dict[str, Any]:
+        """A sanitized twin (`sandbox/twins.py`) on fresh inputs; a hazard ends this process, which says which.
+
+        A `stress` run is the second best where no twin compiles: the plain build, again and again on poisoned buffers.
+        """
+        bench, case = self._bench(), request["case"]
+        bench.new_seeds()
+        try:
+            limits = replace(self.limits, variables=request.get("sanitized", False))
+            bundle = self._load(request["bundle"], limits)
+        except BadBundle as e:
+            return Judged(Verdict.UNDECIDED, "race", str(e)).as_json()
+        if request.get("unguarded"):
+            guards.GUARD = 0  # for a checker of memory, to which a guard zone is as good as the tensor; ends with us
+        launches = STRESS_LAUNCHES if request["stress"] else 1
+        bench.announce(f"race {case}", RACE_SECONDS)
+        seen = stages.outputs_of(bench, {case: (bundle, request["choice"])}, case, launches)
+        if len(seen) > 1 and bench.deterministic:
+            reason = f"{said([case])[0]}: {launches} launches on the same inputs gave {len(seen)} different outputs"
+            return Judged(Verdict.RACE, "race", reason).as_json()
+        told = f"the same outputs in {launches} launches ({said([case])[0]})"
+        return Judged(Verdict.CHECKED, "race", told).as_json()
+
+    def idle(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Kernels of a candidate that its outputs do not need, beyond as many of the kernel as shipped."""
+        bench, case = self._bench(), request["case"]
+        bench.new_seeds()
+        bench.announce(f"launches {case}", stages.LAUNCH_SECONDS)
+        found = {n: stages.idle_launches(bench, self._pick(request[n]), case) for n in ("candidate", "shipped")}
+        return {"idle": found["candidate"] if len(found["candidate"]) > len(found["shipped"]) else []}
+
+    def numerics(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The results of one configuration of every case, on fresh inputs; nothing is timed."""
+        bench, stage = self._bench(), request["stage"]
+        bench.new_seeds()
+        pick = self._pick(request["candidate"])
+        for case in pick:
+            verdict, found = stages.check_case(bench, pick, case, stage)
+            if verdict:
+                return failed(verdict, stage, case, found).as_json()
+        return Judged(Verdict.CHECKED, stage, f"right on {len(pick)} cases").as_json()
+
+    def same_bits(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The first public case in which two sides' outputs differ on the same inputs, by a checksum; or none."""
+        bench = self._bench()
+        bench.new_seeds()
+        ours, theirs = self._pick(request["candidate"]), self._pick(request["own"])
+        for case in request["public"]:
+            bench.announce(f"numerics {case}", stages.LAUNCH_SECONDS)
+            if stages.outputs_of(bench, ours, case, 1) != stages.outputs_of(bench, theirs, case, 1):
+                return {"differs": said([case])[0]}
+        return {"differs": ""}
+
+    def _bench(self) -> Bench:
+        if self.bench is None:
+            raise Fault("no target is open", "send the command `open` first")
+        return self.bench
+
+    def _load(self, where: dict[str, str], limits: Limits | None = None) -> Bundle:
+        if where["id"] not in self.bundles:
+            bundle = check.load(Path(where["manifest"]), Path(where["artefacts"]), limits or self.limits)
+            if bundle.id != where["id"]:
+                raise BadBundle(f"bundle {where['id'][:12]} was tampered with")
+            self.bundles[where["id"]] = bundle
+        return self.bundles[where["id"]]
+
+    def _pick(self, side: dict[str, Any]) -> Pick:
+        return {case: (self._load(entry["bundle"]), entry["choice"]) for case, entry in side.items()}
+
+
+def failed(verdict: Verdict, stage: str, case: str, found: Any) -> Judged:
+    name = said([case])[0] + (f" with {found.strain}" if found.strain else "")
+    return Judged(verdict, stage, f"{name}: {found.problem}", {"check": found.as_json()})
+
+
+def said(cases: list[str]) -> list[str]:
+    """Case names for a reason that proposers see: held-out ones are not named."""
+    return [c.removeprefix("CASES/") if c.startswith("CASES/") else "a held-out case" for c in cases]
