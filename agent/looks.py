@@ -22,6 +22,7 @@ from pgo_agent.sandbox.judge import memcheck
 from pgo_agent.sandbox.judge.pool import Ended, Judge, on_shelf
 from pgo_agent.sandbox.twins import Twin
 
+TRAPPED = "an illegal instruction was encountered"  # what the driver says of a trap
 _ASSERTION = re.compile(r"Assertion `(.+?)` failed")
 
 
@@ -130,9 +131,14 @@ def reassembled(ctx: Context, candidate: Candidate, choices: Mapping[str, str]) 
 def hazard(judged: Judged) -> Evidence | None:
     """A hazard or a deadlock in the sanitizer's own words; None when a run failed or did not end for another reason.
 
-    A sanitized build is many times slower: that it does not end in time says nothing of the plain one.
+    A sanitized build is many times slower: that it does not end in time says nothing of the plain one. In its PTX a
+    `trap` follows every assertion, and nothing else is one: in a specialized kernel it may come before the words.
     """
     asserted = list(dict.fromkeys(_ASSERTION.findall(judged.reason)))
+    if judged.verdict == Verdict.CRASHED and not asserted and TRAPPED in judged.reason:
+        return Evidence(
+            "race", Verdict.RACE, "Triton's concurrency sanitizer stopped the kernel, and could not say why"
+        )
     if judged.verdict != Verdict.CRASHED or not asserted:
         return None
     verdict = Verdict.DEADLOCK if "deadlock" in asserted[0].lower() else Verdict.RACE

@@ -66,9 +66,10 @@ def _autotune(path: Path) -> dict[str, Any]:
     return {"seconds": round(sum(c["seconds"] for c in cases.values()), 2), "cases": cases}
 
 
-def ours(file: Path, store: Path) -> dict[str, Any]:
+def ours(file: Path, store: Path, candidates: int) -> dict[str, Any]:
     """A run from an empty workspace: wall seconds and GPU seconds at the tuned baseline, at a win, and at its end."""
     command = [sys.executable, "-m", "pgo_agent.agent.cli", "optimize", str(file), "--json", "--judge", "gpu"]
+    command += ["--candidates", str(candidates)]
     started, marks = time.monotonic(), dict[str, Any]()
     with subprocess.Popen([*command, "--store", str(store)], stdout=subprocess.PIPE, text=True) as run:
         for line in iter(run.stdout.readline if run.stdout else str, ""):
@@ -93,12 +94,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("file", type=Path)
     parser.add_argument("--autotune", action="store_true", help="only the autotuner's part, of a file with the grid")
+    parser.add_argument("--candidates", type=int, default=12, help="budget of our run")
+    parser.add_argument("--store", type=Path, default=None, help="keep our run in this workspace")
     args = parser.parse_args()
     if args.autotune:
         print(json.dumps(_autotune(args.file)))
         return
-    with tempfile.TemporaryDirectory() as store:
-        print(json.dumps({"ours": ours(args.file, Path(store)), "triton.autotune": exhaustive(args.file)}, indent=1))
+    with tempfile.TemporaryDirectory() as folder:
+        store = args.store or Path(folder)
+        if (store / "pgo.db").exists():
+            raise UsageFault(f"{store} holds runs already", "give an empty --store: builds on it would cost nothing")
+        found = {"ours": ours(args.file, store, args.candidates), "triton.autotune": exhaustive(args.file)}
+        print(json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from pathlib import Path
 from pgo_agent.sandbox.errors import UsageFault
 
 PLACES = ("/usr/local/cuda/bin", "/usr/local/cuda/compute-sanitizer", "/opt/cuda/bin")
+PADDING = "65536"  # bytes behind every allocation, or the next tensor begins where one ends
 _INVALID = re.compile(r"=+ (Invalid .+)\n=+ +at (.+)")
 
 
@@ -21,7 +22,7 @@ def command() -> list[str]:
     )
     if found is None:
         raise UsageFault("compute-sanitizer is not installed here", "install the CUDA toolkit, or leave --memcheck out")
-    return [found, "--tool", "memcheck", "--target-processes", "application-only"]
+    return [found, "--tool", "memcheck", "--target-processes", "application-only", "--padding", PADDING]
 
 
 def problem(log: Path) -> str:

@@ -28,6 +28,12 @@ def test_its_word_for_threads_that_all_wait_is_a_deadlock() -> None:
     assert found is not None and found.verdict == Verdict.DEADLOCK
 
 
+def test_a_trap_of_a_sanitized_build_is_a_finding_without_words() -> None:
+    """In its PTX every trap stands behind an assertion; the plain build has none, and passed before."""
+    found = hazard(said(Verdict.CRASHED, "AcceleratorError: CUDA error: an illegal instruction was encountered"))
+    assert found is not None and found.verdict == Verdict.RACE
+
+
 def test_a_sanitized_run_that_does_not_end_proves_nothing() -> None:
     """It is many times slower than the plain build, which did end."""
     assert hazard(said(Verdict.TIMEOUT, "did not end: stopped in 'race' at its deadline")) is None

@@ -174,7 +174,7 @@ def test_the_sanitizer_refuses_a_wait_that_lets_pass_what_it_is_for(
     twin = twins.sanitized(attention.builder, built.bundle, {PUBLIC: choice.label})
     assert twin.bundle, twin.problem
     attention.judge.fresh()
-    said = {"case": PUBLIC, "choice": choice.label, "stress": False}
+    said = {"case": PUBLIC, "choice": choice.label, "stress": False, "sanitized": True}
     judged = attention.judge.verdict("race", bundle=on_shelf(attention.shelf, twin.bundle), **said)
     attention.judge.fresh()
     found = hazard(judged)
