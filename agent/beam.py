@@ -52,8 +52,10 @@ def parents(ctx: Context) -> list[Parent]:
 
 
 def _of(ctx: Context, parent: Parent) -> Iterator[moves.Proposal]:
+    from pgo_agent.agent.moves import embedded
+
     first = parent.name == incumbent.name(ctx)
-    for p in moves.propose(parent.source, parent.best, incumbent.known_configs(ctx), ctx.device):
+    for p in embedded.propose(parent.source, parent.best, incumbent.known_configs(ctx), ctx.device):
         if isinstance(p, moves.Skipped):
             ctx.store.add_skipped(ctx.run.id, parent.name, p.move, p.reason)
         elif first or p.kind == "source":  # other configurations of what does not win can wait until it does

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.agent.moves import SOURCE_MOVES
+from pgo_agent.agent.moves.embedded import SOURCE_MOVES
 from pgo_agent.agent.recorded import rows
 from pgo_agent.evals.record import RESULTS
 from pgo_agent.sandbox import devices

@@ -10,6 +10,7 @@ from typing import Any
 from pgo_agent.agent.source import Config
 from pgo_agent.sandbox.devices import Device
 
+NO_LAUNCH = "the launcher launches no kernel that is defined in this file"
 CARRIED = 6  # configurations that a candidate may carry: the best of every case, and new ones
 
 

@@ -3,9 +3,8 @@
 from pathlib import Path
 
 import pytest
-from pgo_agent.agent import moves
-from pgo_agent.agent.moves import carry
-from pgo_agent.agent.moves.base import Best, Subject
+from pgo_agent.agent.moves import Best, Proposal, Skipped, carry, embedded
+from pgo_agent.agent.moves.base import Subject
 from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.gate.verdict import Verdict
 
@@ -90,6 +89,6 @@ def test_a_rewritten_attention_kernel_is_right_on_all_small_cases() -> None:
 def test_a_move_for_another_architecture_is_listed_as_skipped(tmp_path: Path) -> None:
     static = {"registers": 128, "shared": 65536, "pipeline_depth": 3, "sass": {"all": 1}, "loop_flops": 1}
     best = {"CASES/x": Best({"BLOCK_M": 64, "num_warps": 4, "num_stages": 3}, static)}
-    found = list(moves.propose(FA_FWD.read_text(), best, [], devices.find("a100")))
-    assert moves.Skipped("carry the second dot", "not for sm_80") in found
-    assert not [p for p in found if isinstance(p, moves.Proposal) and p.move == "carry the second dot"]
+    found = list(embedded.propose(FA_FWD.read_text(), best, [], devices.find("a100")))
+    assert Skipped("carry the second dot", "not for sm_80") in found
+    assert not [p for p in found if isinstance(p, Proposal) and p.move == "carry the second dot"]

@@ -1,0 +1,113 @@
+"""The embedded optimizer: proposals in a fixed order, each with the symptom that it answers. No randomness, no model.
+
+It is the default when there is no model, and the seed of the search when there is one. Source moves come first: they
+can beat the tuned baseline; launch moves follow. Moves address every kernel of a launcher by its name. Each source move
+brings the best known configurations with it, and one that needs less shared memory, because a rewrite may move the
+best point. A fault inside of a move is listed like a precondition that does not hold: it never ends a run. Relies on
+libcst and sympy, which take long to import: whoever needs only the words of `base.py` must not import this module.
+"""
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+
+from pgo_agent.agent.moves import (
+    assembler,
+    carry,
+    causal,
+    descriptors,
+    epilogue,
+    exp2,
+    guard,
+    launch,
+    peel,
+    persistent,
+    specialize,
+)
+from pgo_agent.agent.moves.base import CARRIED, NO_LAUNCH, Best, Proposal, Skipped, SourceMove, Subject
+from pgo_agent.agent.rewriting import DoesNotApply
+from pgo_agent.agent.source import Config, sites, with_configs
+from pgo_agent.agent.static_rank import symptoms
+from pgo_agent.sandbox.devices import Device
+
+SOURCE_MOVES: tuple[SourceMove, ...] = (
+    descriptors.MOVE,
+    specialize.MOVE,
+    guard.MOVE,
+    causal.MOVE,
+    exp2.MOVE,
+    carry.MOVE,
+    persistent.MOVE,
+    epilogue.MOVE,
+    peel.MOVE,
+    *assembler.MOVES,
+)
+
+
+def propose(
+    source: str, best: Mapping[str, Best], measured: Sequence[Config], device: Device
+) -> Iterator[Proposal | Skipped]:
+    """All proposals for a source, and the moves that do not apply to it."""
+    found = sites(source)
+    kernels = list(dict.fromkeys(s.kernel for s in found))
+    if not kernels:
+        yield Skipped("every move", NO_LAUNCH)
+    for move in SOURCE_MOVES:
+        for kernel in kernels:
+            yield _rewritten(move, source, kernel, f" in {kernel}" if len(kernels) > 1 else "", best, device)
+    yield from launch.propose(source, best, measured, device)
+
+
+def _rewritten(
+    move: SourceMove, source: str, kernel: str, where: str, best: Mapping[str, Best], device: Device
+) -> Proposal | Skipped:
+    name = move.name + where
+    if device.arch not in move.archs:
+        return Skipped(name, f"not for sm_{device.arch}")
+    try:
+        changed = _with_neighbours(move.rewrite(_subject(source, kernel, best, device)), kernel, best, move.launch)
+        ast.parse(changed)
+    except DoesNotApply as e:
+        return Skipped(name, str(e))
+    except SyntaxError as e:
+        return Skipped(name, f"a fault of this move: it wrote what is not Python ({e.msg}, line {e.lineno})")
+    except Exception as e:
+        return Skipped(name, f"a fault of this move: {type(e).__name__}: {e}")
+    return Proposal(changed, "source", name, f"{move.symptom}; {move.gain}")
+
+
+def _subject(source: str, kernel: str, best: Mapping[str, Best], device: Device) -> Subject:
+    found = sites(source)
+    site = next(s for s in found if s.kernel == kernel)
+    known = [b for b in launch.bases_of(site, found, best.values()) if b.profiles]
+    if not known:
+        return Subject(source, kernel, device)
+    ailing = max(known, key=lambda b: len(symptoms(b.static)))  # the first of those with most to cure
+    return Subject(source, kernel, device, ailing.config, ailing.static)
+
+
+def _with_neighbours(source: str, kernel: str, best: Mapping[str, Best], needed: Config) -> str:
+    """The rewritten file at the best known configurations and one that is a stage shallower.
+
+    Where the rewrite needs certain launch parameters, these; and last the best ones as they were, for cases whose
+    launches the rewrite leaves alone.
+    """
+    found = sites(source)
+    site = next((s for s in found if s.kernel == kernel), None)
+    if site is None:
+        return source
+    if not site.autotuned:
+        return with_configs(source, site, [needed]) if needed else source
+    bases = [b.config for b in launch.bases_of(site, found, best.values())]
+    if not bases:
+        return source
+    configs = _unique([c | needed for c in bases])
+    if needed:
+        return with_configs(source, site, _unique([*configs[: CARRIED - 1], *bases])[:CARRIED])
+    deepest = max(configs, key=lambda c: (c.get("num_stages", 3), c.get("num_warps", 4)))
+    shallower = deepest | {"num_stages": max(deepest.get("num_stages", 3) - 1, 1)}
+    kept = [*configs[: CARRIED - 1], shallower] if shallower not in configs[:CARRIED] else configs[:CARRIED]
+    return with_configs(source, site, kept)
+
+
+def _unique(configs: Sequence[Config]) -> list[Config]:
+    return [c for i, c in enumerate(configs) if c not in configs[:i]]
