@@ -103,8 +103,6 @@ def resume(name: str, store: Store, emit: Emit, minutes: float | None = None) ->
 def _go(
     run: Run, found: target.Target, device: Device, gpu: Judge | None, model: Model | None, store: Store, emit: Emit
 ) -> Exit:
-    from pgo_agent.agent import graph
-
     python = run.settings["python"]
     triton_version(python)  # says at once when the interpreter lacks it
     chosen = box.choose(run.settings["sandbox"], python)
@@ -131,6 +129,8 @@ def _go(
             text="no sandbox works on this machine: your own file runs unboxed, with your rights. "
             "Candidates from elsewhere would be refused. `pgo-agent doctor` says what to install.",
         )
+    from pgo_agent.agent import graph  # takes long to import: what is refused is refused before
+
     try:
         graph.run(ctx)
     except UsageFault as e:
