@@ -4,15 +4,16 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch._dynamo.config  # FakeTensorMode imports dynamo, which refuses to load once torch.cuda is patched
 import torch._library.triton
 from pgo_agent.sandbox.devices import Device
-from pgo_agent.sandbox.tracer import answers, guard
+from pgo_agent.sandbox.tracer import answers, dynamo, guard
 from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from triton.runtime import driver
 
 BASE, STEP = 1 << 46, 1 << 40  # fake addresses: one terabyte for each storage, far above any real one
+
+dynamo.settings()  # before there is a FakeTensorMode, which would import all of dynamo
 
 
 class FakeMode(FakeTensorMode):

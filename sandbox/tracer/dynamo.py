@@ -1,0 +1,83 @@
+"""`torch._dynamo` in a process that compiles nothing: its settings alone, until somebody asks for more of it.
+
+FakeTensorMode reads a few of these settings, and torch asks dynamo to leave some of its functions uncompiled. Importing
+all of dynamo for that takes half as long as torch itself, in every tracer. Relies on `torch._dynamo.config` importing
+nothing else of dynamo; where a release of torch does that differently, all of it is imported as before.
+"""
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable
+from importlib.abc import Loader
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch.utils._mode_utils import no_dispatch
+
+_NAME = "torch._dynamo"
+_FOLDER = Path(torch.__file__).parent / "_dynamo"
+
+
+def settings() -> None:
+    """Imports the settings of dynamo, and nothing else of it if that can be helped."""
+    if _NAME in sys.modules:
+        return
+    stand_in = sys.modules[_NAME] = torch._dynamo = _Settings(_NAME)
+    sys.meta_path.insert(0, _Again())
+    try:
+        stand_in.config = _alone(f"{_NAME}.config", _FOLDER / "config.py")
+    except Exception:
+        sys.modules.pop(f"{_NAME}.config", None)
+        _whole()
+
+
+class _Settings(ModuleType):
+    """Stands in dynamo's place, and gives it up when more is asked of it."""
+
+    __file__ = str(_FOLDER / "__init__.py")
+    config: ModuleType
+
+    @staticmethod
+    def disable(fn: Callable[..., Any] | None = None, *_args: Any, **_options: Any) -> Any:
+        """Keeps a function from being compiled. Nothing is compiled."""
+        return (lambda given: given) if fn is None else fn
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and name != "__path__":  # which `import torch._dynamo.x` asks for
+            raise AttributeError(name)
+        if sys.modules.get(_NAME) is self:
+            _whole()
+        return getattr(sys.modules[_NAME], name)
+
+
+class _Again(Loader):
+    """Has a module of dynamo's that came with the whole of it while it was being looked for taken as it is."""
+
+    def find_spec(self, name: str, _path: Any = None, _target: Any = None) -> ModuleSpec | None:
+        return ModuleSpec(name, self) if name.startswith(f"{_NAME}.") and name in sys.modules else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return sys.modules[spec.name]
+
+    def exec_module(self, _module: ModuleType) -> None:
+        """It was executed."""
+
+
+def _whole() -> None:
+    del sys.modules[_NAME]
+    with no_dispatch():  # it may be asked for while everything is recorded
+        torch._dynamo = importlib.import_module(_NAME)
+
+
+def _alone(name: str, file: Path) -> ModuleType:
+    """A module of a package that is not imported itself."""
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise ImportError(name)
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
