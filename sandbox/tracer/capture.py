@@ -13,9 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import triton
 from pgo_agent.sandbox import tools
 from triton import knobs
 from triton.compiler.compiler import CompiledKernel
+from triton.runtime import cache
 
 OPTIONS = ("enable_fp_fusion", "launch_pdl", "launch_cooperative_grid", "ptx_options")
 _NAME = re.compile(r"tt\.func public @([A-Za-z_]\w*)")
@@ -36,6 +38,7 @@ class Capture:
     def install(self) -> None:
         knobs.runtime.add_stages_inspection_hook = self._hook
         knobs.runtime.kernel_load_end_hook.add(self._loaded)
+        cache.triton_key = lambda: triton.__version__  # it hashes all of Triton, and this cache ends with the process
         if not self.full:
             for name in ("n_regs", "n_spills", "n_max_threads"):
                 setattr(CompiledKernel, name, _asks_for_cubin(name))
