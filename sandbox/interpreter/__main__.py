@@ -11,6 +11,8 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from pgo_agent.sandbox.imports import heavy
+
 _LACKING = "not supported in interpreter mode"  # Triton's own words for inline assembly
 
 
@@ -63,13 +65,14 @@ def _convert_floats() -> None:
 
 
 def main(folder: Path) -> None:
-    import torch
-    from pgo_agent.sandbox import devices, target
-    from pgo_agent.sandbox.interpreter import facade, tensors
-    from pgo_agent.sandbox.tracer import answers
-    from triton.runtime import driver
-    from triton.runtime.autotuner import Autotuner
-    from triton.runtime.jit import JITFunction
+    with heavy():
+        import torch
+        from pgo_agent.sandbox import devices, target
+        from pgo_agent.sandbox.interpreter import facade, tensors
+        from pgo_agent.sandbox.tracer import answers
+        from triton.runtime import driver
+        from triton.runtime.autotuner import Autotuner
+        from triton.runtime.jit import JITFunction
 
     started, request = time.monotonic(), json.loads((folder / "request.json").read_text())
     torch.set_num_threads(1)

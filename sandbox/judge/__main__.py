@@ -9,7 +9,10 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Any, TextIO
+
+from pgo_agent.sandbox.imports import heavy
 
 ORPHANED, FAULTED = 71, 70  # exit statuses
 
@@ -25,6 +28,16 @@ def end_with(parent: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
+def _worker(cpu: bool, announce: Callable[[str, float], None]) -> Any:
+    if cpu:
+        from pgo_agent.sandbox.judge.on_cpu import CpuWorker
+
+        return CpuWorker(announce)
+    from pgo_agent.sandbox.judge.worker import Worker
+
+    return Worker(announce)
+
+
 def serve(replies: TextIO, cpu: bool) -> None:
     from pgo_agent.sandbox.errors import Fault
 
@@ -34,15 +47,8 @@ def serve(replies: TextIO, cpu: bool) -> None:
     def announce(stage: str, seconds: float) -> None:
         say({"stage": stage, "seconds": seconds})
 
-    worker: Any
-    if cpu:
-        from pgo_agent.sandbox.judge.on_cpu import CpuWorker
-
-        worker = CpuWorker(announce)
-    else:
-        from pgo_agent.sandbox.judge.worker import Worker
-
-        worker = Worker(announce)
+    with heavy():
+        worker = _worker(cpu, announce)
     for line in sys.stdin:
         request = json.loads(line)
         try:

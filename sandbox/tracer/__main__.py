@@ -10,11 +10,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from pgo_agent.sandbox.imports import heavy
+
 
 def main(folder: Path) -> None:
     request = json.loads((folder / "request.json").read_text())
     full = "--full" in sys.argv
-    from pgo_agent.sandbox.tracer.capture import NeedsCubin
+    with heavy():
+        from pgo_agent.sandbox.tracer.capture import NeedsCubin
+        from pgo_agent.sandbox.tracer.session import Session  # noqa: F401 (imported here, used below)
 
     try:
         answer = _answer(folder, request, full)
