@@ -1,5 +1,10 @@
 """What several tests of runs compare with: a run that nobody disturbed."""
 
+import fcntl
+import os
+import shutil
+from pathlib import Path
+
 import pytest
 
 from tests.agent import breaking
@@ -9,8 +14,20 @@ from tests.agent.cli import write
 
 @pytest.fixture(scope="session")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
-    folder = tmp_path_factory.mktemp("whole")
+    """Made by the first process of pytest that needs it, for all of them. Tests read it, or change a copy."""
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "whole"
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "made").exists():
+            _make(folder)
+    return Whole(folder, breaking.record(folder), folder / "first", folder / "last")
+
+
+def _make(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
     write(folder)
-    first, last = folder / "first", folder / "last"
-    Broken(folder).copied_when([("generation.completed", 1, first), ("candidate.verdict", 2, last)])
-    return Whole(folder, breaking.record(folder), first, last)
+    moments = [("generation.completed", 1, folder / "first"), ("candidate.verdict", 2, folder / "last")]
+    Broken(folder).copied_when(moments)
+    (folder / "made").touch()

@@ -1,19 +1,21 @@
 """A kernel's TTGIR is written out, edited and given to `check`: the whole way of a person, in real processes."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
+from tests.agent.breaking import Whole
 from tests.agent.cli import Done, pgo, write
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def place(whole: Whole, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a target, a finished run on it, and the TTGIR of its tuned baseline under ir/."""
     folder = tmp_path_factory.mktemp("place")
     write(folder)
-    assert pgo("optimize", "add.py", "--case", "1m", "--candidates", "1", "--width", "1", cwd=folder).code == 0
+    shutil.copytree(whole.folder / ".pgo-agent", folder / ".pgo-agent")
     assert pgo("show", "last", "tuned", "--ttgir", "ir", cwd=folder).code == 0
     return folder
 

@@ -8,33 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.breaking import record
+from tests.agent.breaking import Whole, record
 from tests.agent.cli import command, pgo, write
 
 SHORT = ("optimize", "add.py", "--case", "1m", "--candidates", "2", "--width", "1")
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which a short run came to its end undisturbed."""
-    folder = tmp_path_factory.mktemp("whole")
-    write(folder)
-    done = pgo(*SHORT, "--json", cwd=folder)
-    assert done.code == 0, done.err
-    (folder / "events.jsonl").write_text(done.out)
-    return folder
-
-
-def test_events_tell_the_whole_run_in_order(whole: Path) -> None:
-    events = [json.loads(line) for line in (whole / "events.jsonl").read_text().splitlines()]
+def test_events_tell_the_whole_run_in_order(whole: Whole) -> None:
+    events = [json.loads(line) for line in (whole.folder / "out.jsonl").read_text().splitlines()]
     kinds = [e["type"] for e in events]
     assert kinds[0] == "run.started" and kinds[-1] == "run.completed"
     assert kinds.count("candidate.proposed") == kinds.count("candidate.verdict") == 2
     assert kinds.count("generation.completed") == 2
 
 
-def test_nothing_is_called_measured_or_accepted_without_a_gpu(whole: Path) -> None:
-    shown = json.loads(pgo("show", "--json", cwd=whole).out)
+def test_nothing_is_called_measured_or_accepted_without_a_gpu(whole: Whole) -> None:
+    shown = json.loads(pgo("show", "--json", cwd=whole.folder).out)
     assert {v["verdict"] for v in shown["verdicts"]} <= {"checked", "no_change"}
     assert all(v["speedup"] is None for v in shown["verdicts"])
     assert {p["how"] for p in shown["baseline"]["points"]} <= {"recorded", "estimate"}
@@ -49,11 +38,11 @@ def test_the_outcome_goes_to_stdout_and_progress_to_stderr(tmp_path: Path) -> No
     assert "launch grid" in done.err and "judging" not in done.out.replace("judges", "")
 
 
-def test_a_candidate_is_shown_with_its_diff_and_builds(whole: Path) -> None:
-    first = json.loads(pgo("show", "--json", cwd=whole).out)["verdicts"][0]["id"]
-    done = pgo("show", "last", first[:6], cwd=whole)
+def test_a_candidate_is_shown_with_its_diff_and_builds(whole: Whole) -> None:
+    first = json.loads(pgo("show", "--json", cwd=whole.folder).out)["verdicts"][0]["id"]
+    done = pgo("show", "last", first[:6], cwd=whole.folder)
     assert done.code == 0 and "+++ candidate" in done.out and "registers" in done.out
-    assert pgo("show", "last", first[:6], "--source", cwd=whole).out.startswith('"""A target small enough')
+    assert pgo("show", "last", first[:6], "--source", cwd=whole.folder).out.startswith('"""A target small enough')
 
 
 def test_a_spent_budget_with_nothing_judged_says_so(tmp_path: Path) -> None:
@@ -82,7 +71,7 @@ def test_two_runs_in_one_workspace_do_not_mix(tmp_path: Path) -> None:
         first.communicate()
 
 
-def test_ctrl_c_names_the_command_that_goes_on_and_it_does(tmp_path: Path, whole: Path) -> None:
+def test_ctrl_c_names_the_command_that_goes_on_and_it_does(tmp_path: Path, whole: Whole) -> None:
     write(tmp_path)
     run = subprocess.Popen(
         command(*SHORT),
@@ -101,9 +90,9 @@ def test_ctrl_c_names_the_command_that_goes_on_and_it_does(tmp_path: Path, whole
     assert run.returncode == 130
     resume = err.strip().splitlines()[-1].split("pgo-agent ")[1].split()
     assert pgo(*resume, cwd=tmp_path).code == 0
-    assert record(tmp_path) == record(whole)
+    assert record(tmp_path) == whole.record
 
 
-def test_a_complete_run_is_not_run_again(whole: Path) -> None:
-    done = pgo("resume", cwd=whole)
+def test_a_complete_run_is_not_run_again(whole: Whole) -> None:
+    done = pgo("resume", cwd=whole.folder)
     assert done.code == 2 and "is complete" in done.err
