@@ -123,16 +123,18 @@ class Traced:
         return line
 
 
-def trace(folder: Path, text: str, device: str = "h200", limit: int | None = None) -> Traced:
-    """Traces every launcher of a snippet in one process."""
+def trace(
+    folder: Path, text: str, device: str = "h200", limit: int | None = None, cases: list[str] | None = None
+) -> Traced:
+    """Traces every launcher of a snippet, or some of them, in one process."""
     made = write(folder, text)
     b = builder(folder, made, device)
-    return Traced(made.source, boxed.trace(b.box, b.shelf, made, b.device, made.source, {"CASES": None}, limit))
+    return Traced(made.source, boxed.trace(b.box, b.shelf, made, b.device, made.source, {"CASES": cases}, limit))
 
 
 def once_looping(run: Callable[[float], Ran]) -> Ran:
     """What came of a process that prints 'looping' and goes on for ever: a busy machine takes long to get there."""
-    return next(ran for seconds in (8.0, 30.0, 120.0) if "looping" in (ran := run(seconds)).output)
+    return next(ran for seconds in (5.0, 30.0, 120.0) if "looping" in (ran := run(seconds)).output)
 
 
 def trace_for(folder: Path, text: str, seconds: float) -> Ran:
