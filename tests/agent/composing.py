@@ -20,10 +20,10 @@ from typing import Any
 import pytest
 import torch
 from pgo_agent.agent.rewriting import DoesNotApply
-from pgo_agent.sandbox import target
 from pgo_agent.sandbox.gate.verdict import Judged
 from pgo_agent.sandbox.interpreter import tensors
-from pgo_agent.sandbox.judge.pool import Judge
+
+from tests.judges import judge_of
 
 HEADER = "import torch\nimport triton\nimport triton.language as tl\n"
 SECONDS = 300
@@ -86,11 +86,7 @@ def reason(rewrite: Callable[..., str], *given: Any, **named: Any) -> str:
 
 def checked(path: Path, source: str) -> Judged:
     """What the judge says of a source for a target, without a GPU."""
-    judge = Judge(target.read(path), gpu=None)
-    try:
-        return judge.verdict("check", source=source)
-    finally:
-        judge.close()
+    return judge_of(path).verdict("check", source=source)
 
 
 def outputs(source: str, *calls: Mapping[str, Any], configs: int = 1) -> list[list[torch.Tensor]]:

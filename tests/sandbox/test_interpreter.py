@@ -2,7 +2,6 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from pgo_agent.sandbox.judge import numerics
 from pgo_agent.sandbox.judge.pool import Judge
 from tracing import once_looping
 
+from tests.judges import judge_of
 from tests.marks import first_of
 
 ROOT = Path(__file__).parents[2]
@@ -35,17 +35,13 @@ SUICIDE = "    import os\n    os.kill(os.getpid(), 9)\n"  # looks as if somebody
 
 
 @pytest.fixture(scope="module")
-def attention() -> Iterator[Judge]:
-    judge = Judge(target.read(FA_FWD), gpu=None)
-    yield judge
-    judge.close()
+def attention() -> Judge:
+    return judge_of(FA_FWD)
 
 
 @pytest.fixture(scope="module")
-def addition() -> Iterator[Judge]:
-    judge = Judge(target.read(ADD), gpu=None)
-    yield judge
-    judge.close()
+def addition() -> Judge:
+    return judge_of(ADD)
 
 
 def judged(judge: Judge, old: str = "", new: str = "") -> Judged:

@@ -1,10 +1,10 @@
 """The kernels that ship: each builds for an H200 and is right on its small cases. No GPU: nothing is measured here.
 
-The small cases are attacked too: a seeded bug must be found wrong by them (those of fa_fwd: test_interpreter.py).
+The small cases are attacked too: a seeded bug must be found wrong by them. fa_fwd, as shipped and with bugs, is in
+test_interpreter.py.
 """
 
 import math
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,8 @@ from pgo_agent.sandbox.build import Builder
 from pgo_agent.sandbox.bundle.shelf import Shelf
 from pgo_agent.sandbox.gate import screen
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
-from pgo_agent.sandbox.judge.pool import Judge
+
+from tests.judges import judge_of
 
 FOLDER = Path(__file__).parents[2] / "kernels"
 KERNELS = sorted(p.stem for p in FOLDER.glob("[!_]*.py") if not p.stem.endswith(".target"))
@@ -42,25 +43,15 @@ BUGS = {
 every_kernel = pytest.mark.parametrize("name", KERNELS)
 
 
-@pytest.fixture(scope="module")
-def check() -> Iterator[Callable[..., Judged]]:
+def check(name: str, old: str = "", new: str = "") -> Judged:
     """The verdict on a kernel, in whose source `old` was replaced, by its small cases in Triton's interpreter."""
-    judges: dict[str, Judge] = {}
-
-    def checked(name: str, old: str = "", new: str = "") -> Judged:
-        if name not in judges:
-            judges[name] = Judge(target.read(FOLDER / f"{name}.py"), gpu=None)
-        source = judges[name].target.source
-        assert old in source
-        return judges[name].verdict("check", source=source.replace(old, new) if old else source)
-
-    yield checked
-    for judge in judges.values():
-        judge.close()
+    judge = judge_of(FOLDER / f"{name}.py")
+    assert old in judge.target.source
+    return judge.verdict("check", source=judge.target.source.replace(old, new) if old else judge.target.source)
 
 
-@every_kernel
-def test_a_kernel_is_right_on_its_small_cases(name: str, check: Callable[..., Judged]) -> None:
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if n == "fa_fwd" else []) for n in KERNELS])
+def test_a_kernel_is_right_on_its_small_cases(name: str) -> None:
     found = check(name)
     assert found.verdict == Verdict.CHECKED, found.reason
 
@@ -69,7 +60,7 @@ def test_a_kernel_is_right_on_its_small_cases(name: str, check: Callable[..., Ju
     ("name", "bug"),
     [pytest.param(n, b, marks=[pytest.mark.slow] if i else []) for n, bugs in BUGS.items() for i, b in enumerate(bugs)],
 )
-def test_a_seeded_bug_is_found_wrong(name: str, bug: str, check: Callable[..., Judged]) -> None:
+def test_a_seeded_bug_is_found_wrong(name: str, bug: str) -> None:
     found = check(name, *BUGS[name][bug])
     assert found.verdict == Verdict.WRONG, found.reason
 

@@ -12,10 +12,10 @@ from pgo_agent.sandbox.bundle.shelf import Shelf
 from pgo_agent.sandbox.compiler import assembler
 from pgo_agent.sandbox.errors import BadBundle
 from pgo_agent.sandbox.gate.verdict import Verdict
-from pgo_agent.sandbox.judge.pool import Judge
-from pgo_agent.sandbox.target import Target, read
+from pgo_agent.sandbox.target import Target
 from tracing import builder, write
 
+from tests.judges import judge_of
 from tests.marks import first_of
 
 H200 = devices.find("h200")
@@ -125,13 +125,10 @@ def test_every_allowed_flag_is_one_that_ptxas_knows_without_a_warning(tool: str,
 
 
 def test_the_interpreter_checks_a_candidate_with_flags() -> None:
-    judge = Judge(read(ADD), gpu=None)
+    judge = judge_of(ADD)
     source = judge.target.source.replace("(x, y, z, x.numel())", "(x, y, z, x.numel(), ptx_options='--opt-level=1')")
     assert source != judge.target.source
-    try:
-        found = judge.verdict("check", source=source)
-    finally:
-        judge.close()
+    found = judge.verdict("check", source=source)
     assert found.verdict == Verdict.CHECKED, found.reason
 
 
