@@ -17,7 +17,6 @@ from pgo_agent.sandbox.judge import stats
 REGRESSION = 0.98  # no case may be surely slower than this
 NOISE_FLOOR = 0.003  # a gain below it is not called one, however sure: A/A runs differ by as much
 DRIFT = 0.05  # the incumbent's own time may move by as much within a lot of rounds
-BESIDE = 0.02  # the incumbent may be slower beside a candidate than alone by as much, beyond the noise
 Samples = Mapping[str, Mapping[str, Sequence[float]]]  # case -> side -> ms of each round
 
 
@@ -77,13 +76,14 @@ def disturbed(lot: Samples, base: str) -> str:
     return ""
 
 
-def slowed(times: Samples, alone: Mapping[str, Sequence[float]], base: str, noise: float) -> str:
-    """Whether the incumbent is slower beside the candidate than alone: then the ratio is none. Empty: it is not.
+def alone(bursts: Samples, base: str, gain: float, weights: Mapping[str, float] | None) -> tuple[str, dict[str, Any]]:
+    """Whether a gain that was seen side by side also shows when each side runs by itself; empty: at least half does.
 
-    `noise`: what two runs of the incumbent differ by in one session, as a ratio above 1.
+    `bursts`: case -> side -> ms of each burst of launches of one side. A kernel that draws more power lowers the clock
+    for what runs beside it, so that neither side's own time is what it is alone; their ratio has to be.
     """
-    for case, ms in alone.items():
-        beside = statistics.median(times[case][base]) / statistics.median(ms)
-        if beside > noise + BESIDE:
-            return f"{case}: the incumbent takes {beside:.3f}x of its time alone beside this candidate"
-    return ""
+    found = stats.geomean({c: (s[base], s["candidate"]) for c, s in bursts.items()}, weights)
+    told = {"alone": found.as_json()}
+    if math.log(found.mid) >= math.log(gain) / 2:
+        return "", told
+    return f"{gain:.3f}x side by side, and {found.mid:.3f}x when each runs alone", told

@@ -58,6 +58,7 @@ class CpuWorker:
 
     def __init__(self, announce: Announce) -> None:
         self.announce = announce
+        self.seeds: dict[tuple[str, Strain], int] = {}
         self.borne: list[tuple[str, Strain]] | None = None  # by the target's own kernel; None: not known
         self.dropped: list[dict[str, str]] = []  # the other strains: case, strain, why
         self.usual: dict[str, numerics.Expected] = {}  # what the last candidate's plain trials must give, by case
@@ -128,6 +129,8 @@ class CpuWorker:
 
     def _trial(self, module: ModuleType, name: str, strain: Strain | None) -> Trial:
         seed = secrets.randbits(48)
+        if strain:  # a candidate gets the very inputs that the own kernel bore: on others it might not have
+            seed = self.seeds.setdefault((name, strain), seed)
         return Trial(
             name, seed, numerics.make_inputs(module, module.SMALL[name], seed, torch.device("cpu"), strain), strain
         )

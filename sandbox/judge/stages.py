@@ -44,7 +44,7 @@ class Bench:
     seeds: dict[str, int] = field(default_factory=dict)
     verified: dict[tuple[str, str, str], int] = field(default_factory=dict)  # (bundle, case, choice) -> checksum
     narrow: dict[str, bool] = field(default_factory=dict)  # case -> whether it is given tensors of one-byte types
-    unborne: dict[tuple[str, str], str] = field(default_factory=dict)  # (case, strain) -> why it is dropped, or nothing
+    strained: dict[tuple[str, str], Expected | str] = field(default_factory=dict)  # (case, strain) -> or why it is none
 
     @property
     def deterministic(self) -> bool:
@@ -136,24 +136,28 @@ def check_strained(
 
 
 def _borne(bench: Bench, own: Pick, case: str, strain: Strain, stage: str) -> Expected | str:
-    """What a case must give under a strain, or why that does not count. Finds out once what the own kernel bears."""
+    """What a case must give under a strain, or why that does not count. Found out once in a process.
+
+    Candidates get the very inputs that the own kernel bore: on others it might not have borne it.
+    """
     key = case, strain.name
-    if why := bench.unborne.get(key):
-        return why
+    if key not in bench.strained:
+        bench.strained[key] = _find_out(bench, own, case, strain, stage)
+    return bench.strained[key]
+
+
+def _find_out(bench: Bench, own: Pick, case: str, strain: Strain, stage: str) -> Expected | str:
     bench.announce(f"reference {case}", REFERENCE_SECONDS)
     try:
         seed = secrets.randbits(48)
         expected = numerics.expect(bench.target, case, bench.cases[case], seed, bench.device, strain)
     except TargetFault as e:
-        bench.unborne[key] = e.message
         return e.message
     if not expected.reliable:
         return "the reference breaks down in its own precision"
     expected = numerics.forgiving(expected, bench.expect(case))
-    if key not in bench.unborne:
-        found = _strained(bench, own, expected, strain, OWN_RATIO, stage)
-        bench.unborne[key] = f"the target's own kernel: {found.problem}" if found.problem else ""
-    return bench.unborne[key] or expected
+    found = _strained(bench, own, expected, strain, OWN_RATIO, stage)
+    return f"the target's own kernel: {found.problem}" if found.problem else expected
 
 
 def _strained(bench: Bench, pick: Pick, expected: Expected, strain: Strain, times: float, stage: str) -> Comparison:
@@ -260,9 +264,11 @@ def time_sides(
     try:
         bench.timer.run(opened, rounds)
         for s in opened:
+            if not s.consistent():
+                raise Inconsistent(Verdict.RACE, f"{case}: timed launches of {s.name} on the same inputs differ")
             verified = bench.verified.get(_key(picks[s.name], case)) if s.name == "candidate" else None
             if not s.consistent(verified):
-                raise Inconsistent(f"{case}: a timed launch of {s.name} gave other outputs than were verified")
+                raise Inconsistent(Verdict.CHEATING, f"{case}: timed launches gave other outputs than were verified")
         return {s.name: s for s in opened}
     finally:
         for s in opened:
@@ -271,4 +277,8 @@ def time_sides(
 
 
 class Inconsistent(Exception):
-    """A timed launch gave other outputs than the rest of its side's."""
+    """Timed launches gave different outputs (a race), or all of them other ones than were verified (a cheat)."""
+
+    def __init__(self, verdict: Verdict, reason: str) -> None:
+        super().__init__(reason)
+        self.verdict = verdict

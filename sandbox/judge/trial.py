@@ -1,11 +1,12 @@
 """The stage `time`: rounds in lots until the samples tell, on a GPU that nobody slows down in the meantime.
 
 A lot in which the incumbent's own time moved, or in which the driver says that the GPU throttled, is thrown away and
-taken again a few times; then the outcome is `undecided`. Whoever is called faster has its incumbent timed alone at
-last: a candidate that slows down what runs beside it has no ratio. Arithmetic is `decision.py`'s.
+taken again a few times; then the outcome is `undecided`. Whoever is called faster has to be it, too, when each side
+runs by itself: a candidate may slow down what runs beside it. Arithmetic is `decision.py`'s.
 """
 
 import shutil
+import statistics
 import subprocess
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +17,7 @@ from pgo_agent.sandbox.judge import decision, peaks, stages, stats
 from pgo_agent.sandbox.judge.stages import Bench, Pick
 
 LOTS = (12, 12, 24, 36)  # rounds; after each the samples are looked at
-ALONE = 12  # rounds of the incumbent alone
+BURSTS, BURST = 4, 6  # of each side alone, and rounds of one
 DISTURBED = 3  # lots that may be thrown away
 # Bits of NVML's nvmlClocksEventReasons: hardware slowdown, software and hardware thermal slowdown, power brake. The
 # software power cap is none of them: a large matrix product is always under it.
@@ -40,13 +41,23 @@ def run(bench: Bench, sides: Mapping[str, Pick], cases: list[str], weights: Mapp
         verdict, reason, gain = _look(bench, times, weights)
         if verdict != Verdict.UNDECIDED:
             break
-    alone: dict[str, list[float]] = {}
+    alone: dict[str, Any] = {}
     if verdict == Verdict.ACCEPTED:
-        alone = {c: _samples(bench, {"incumbent": sides["incumbent"]}, c, ALONE)["incumbent"] for c in cases}
-        if slowed := decision.slowed(times, alone, "incumbent", gain["threshold"]):
-            verdict, reason = Verdict.UNDECIDED, slowed
-    evidence = gain | {"against": _against(times, sides, weights), "time": times, "alone": alone, "disturbed": thrown}
+        bursts = {c: _bursts(bench, sides, c) for c in cases}
+        problem, alone = decision.alone(bursts, "incumbent", gain["speedup"][1], weights)
+        if problem:
+            verdict, reason = Verdict.UNDECIDED, problem
+    evidence = gain | alone | {"against": _against(times, sides, weights), "time": times, "disturbed": thrown}
     return Judged(verdict, "time", reason, evidence)
+
+
+def _bursts(bench: Bench, sides: Mapping[str, Pick], case: str) -> dict[str, list[float]]:
+    """ms of some bursts of the incumbent alone and of the candidate alone, in turns."""
+    found: dict[str, list[float]] = {"incumbent": [], "candidate": []}
+    for _ in range(BURSTS):
+        for name, ms in found.items():
+            ms.append(statistics.median(_samples(bench, {name: sides[name]}, case, BURST)[name]))
+    return found
 
 
 def _look(bench: Bench, times: Times, weights: Mapping[str, float] | None) -> tuple[Verdict, str, dict[str, Any]]:

@@ -81,7 +81,7 @@ class Worker(Looks):
         except BadBundle as e:
             return Judged(Verdict.REJECTED, "smoke", str(e)).as_json()
         except Inconsistent as e:
-            return Judged(Verdict.CHEATING, "time", str(e)).as_json()
+            return Judged(e.verdict, "time", str(e)).as_json()
 
     def _judge(self, bench: Bench, candidate: Bundle, request: dict[str, Any]) -> Judged:
         everything = [*request["public"], *request["held_out"]]
@@ -159,7 +159,7 @@ class Worker(Looks):
             evidence = {"choices": _choices(pick), **checked}
             judged = self._time(bench, request, pick, self._pick(request["incumbent"]), evidence)
         except Inconsistent as e:
-            return clock.ends(Judged(Verdict.CHEATING, "confirm", str(e))).as_json()
+            return clock.ends(Judged(e.verdict, "confirm", str(e))).as_json()
         return clock.ends(replace(judged, stage="confirm")).as_json()
 
     def final(self, request: dict[str, Any]) -> dict[str, Any]:

@@ -92,7 +92,8 @@ def test_a_lot_in_which_the_incumbent_differs_from_itself_is_useless() -> None:
     assert "differed from itself by +10 %" in decision.disturbed(lot, "incumbent")
 
 
-@pytest.mark.parametrize(("alone", "fine"), [(1.0, True), (0.97, False), (1.1, True)])
-def test_an_incumbent_that_is_slower_beside_a_candidate_than_alone_gives_no_ratio(alone: float, fine: bool) -> None:
-    found = decision.slowed(samples(1.3, 0.001), {"it": [alone] * 12}, "incumbent", 1.003)
-    assert (found == "") == fine
+@pytest.mark.parametrize(("alone", "fine"), [(1.3, True), (1.16, True), (1.1, False), (0.9, False)])
+def test_a_gain_must_show_when_each_side_runs_alone(alone: float, fine: bool) -> None:
+    problem, told = decision.alone(samples(alone, 0.001, 4), "incumbent", 1.3, None)
+    assert (problem == "") == fine
+    assert told["alone"][1] == pytest.approx(alone, rel=0.005)
