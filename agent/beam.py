@@ -8,7 +8,7 @@ parent in turn gives one proposal. Nothing here is random.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from pgo_agent.agent import incumbent, moves, ranking
+from pgo_agent.agent import dispatch, incumbent, moves, ranking
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.store import Candidate
 from pgo_agent.sandbox.gate.verdict import Verdict
@@ -31,6 +31,7 @@ class Parent:
 
 def proposals(ctx: Context) -> Iterator[tuple[moves.Proposal, str, str]]:
     """Proposals with their author and the parent of each. Moves that do not apply are recorded with their reasons."""
+    yield from ((p, AUTHOR, of) for p, of in dispatch.proposals(ctx))
     waiting = [(p, _of(ctx, p)) for p in parents(ctx)]
     while waiting:
         parent, found = waiting.pop(0)

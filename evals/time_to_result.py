@@ -33,7 +33,8 @@ def exhaustive(file: Path) -> dict[str, Any]:
         command = [sys.executable, "-m", "pgo_agent.evals.time_to_result", "--autotune", str(folder / "variant.py")]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise UsageFault(f"{file} cannot be autotuned: {done.stderr[-800:]}", "run its kernel() by hand first")
+            told = f"{done.stderr[:1500]} ... {done.stderr[-800:]}"  # a C compiler's words come first
+            raise UsageFault(f"{file} cannot be autotuned: {told}", "run its kernel() by hand first")
         found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
         return found
 

@@ -6,7 +6,7 @@ turn, the one that does the work first. The declared grid varies the first site 
 """
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pgo_agent.agent.moves.base import CARRIED, Best, Proposal, Skipped
@@ -102,15 +102,18 @@ def _best_of_the_grid(source: str, site: Site, bases: Sequence[Best], where: str
             yield Proposal(text, "launch", f"best of the grid{where}", f"the fastest of a case; tries {said(config)}")
 
 
-def config_of(site: Site, found: Sequence[Site], config: Config) -> Config | None:
+def config_of(
+    site: Site, found: Sequence[Site], config: Config, launched: Collection[str] | None = None
+) -> Config | None:
     """What a known configuration of a file says of one of its launch sites; None when it does not say.
 
     A plain launch is varied by the declared grid when it is the first site; any other stands as it is written. Where
     several launches are autotuned, a configuration names each (`kernel.BLOCK`), or is of the only one that has several.
+    `launched`: the kernels that are launched where it is known of, if that is known: a launcher may choose among some.
     """
     if not site.autotuned:
         return site.values | (config if site == found[0] else {})
-    tuned = [s for s in found if s.autotuned]
+    tuned = [s for s in found if s.autotuned and (launched is None or s.kernel in launched)]
     named = {k.removeprefix(f"{site.kernel}."): v for k, v in config.items() if k.startswith(f"{site.kernel}.")}
     if named or not config or len(tuned) == 1:
         return named or config or None
@@ -122,7 +125,7 @@ def bases_of(site: Site, found: Sequence[Site], best: Iterable[Best]) -> list[Be
     """The best known configurations of a site with the profile of its kernel, each once, in order of first use."""
     bases: list[Best] = []
     for b in best:
-        config = config_of(site, found, b.config)
+        config = config_of(site, found, b.config, b.profiles.keys() or None)
         static = b.profiles.get(site.kernel) or (b.static if not b.profiles else None)
         if config is not None and static is not None and config not in [known.config for known in bases]:
             bases.append(Best(config, static, b.profiles))

@@ -1,0 +1,182 @@
+"""A rewrite is kept where it pays: cases are told apart by what a launcher is given; both kernels stand in one file."""
+
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pgo_agent.agent import dispatch
+from pgo_agent.agent.context import Context
+from pgo_agent.agent.rewriting import DoesNotApply
+from pgo_agent.agent.rewriting.both import both
+from pgo_agent.agent.source import sites
+from pgo_agent.agent.store import Store
+from pgo_agent.agent.telling import condition
+from pgo_agent.sandbox import box, devices, target
+from pgo_agent.sandbox.build import Builder
+from pgo_agent.sandbox.bundle.shelf import Shelf
+from pgo_agent.sandbox.gate.verdict import Judged, Verdict
+
+from tests.agent.composing import checked
+
+ADD = Path(__file__).parents[1] / "kernels" / "add.py"
+
+
+def tensor(*size: int, dtype: str = "float16", stride: tuple[int, ...] | None = None) -> dict[str, Any]:
+    rows = stride or (*size[1:], 1)
+    return {"dtype": dtype, "size": list(size), "stride": list(rows), "offset": 0, "t": 0}
+
+
+# conditions -----------------------------------------------------------------------------------------------------------
+
+LARGE = {"a": tensor(4096, 4096), "causal": False}
+
+
+def test_sizes_far_apart_are_told_by_one_between_them() -> None:
+    assert condition([LARGE], [{"a": tensor(64, 4096), "causal": False}]) == "a.shape[0] >= 512"
+
+
+def test_a_flag_is_told_by_itself() -> None:
+    assert condition([LARGE], [LARGE | {"causal": True}]) == "not causal"
+
+
+def test_rows_that_are_not_aligned_are_rather_the_reason_than_a_size_nearby() -> None:
+    """4096 against 4000 says little; that rows begin at odd addresses does."""
+    ragged = {"a": tensor(4000, 4097), "causal": False}
+    assert condition([LARGE], [ragged, {"a": tensor(64, 4096), "causal": False}]) == (
+        "a.shape[0] >= 512 and a.stride(0) % 8 == 0"
+    )
+
+
+def test_what_is_the_same_to_the_launcher_is_not_told_apart() -> None:
+    assert condition([LARGE], [dict(LARGE)]) is None
+
+
+def test_a_win_between_two_losses_takes_both_bounds() -> None:
+    sizes = [{"n": n} for n in (64, 1024, 16384)]
+    assert condition([sizes[1]], [sizes[0], sizes[2]]) == "n >= 256 and n <= 4096"
+
+
+class _Tensor(SimpleNamespace):
+    def stride(self, i: int) -> int:
+        return int(self.strides[i])
+
+
+def _as_given(x: Any) -> Any:
+    return _Tensor(shape=x["size"], strides=x["stride"], dtype=f"torch.{x['dtype']}") if isinstance(x, dict) else x
+
+
+_SIZES = st.integers(1, 9000)
+_INPUTS = st.fixed_dictionaries(
+    {
+        "x": st.builds(tensor, _SIZES, _SIZES, dtype=st.sampled_from(["float16", "float32"])),
+        "n": _SIZES,
+        "f": st.booleans(),
+    }
+)
+
+
+@given(st.lists(_INPUTS, min_size=1, max_size=4), st.lists(_INPUTS, min_size=1, max_size=4))
+def test_a_condition_holds_for_every_win_and_for_no_loss(wins: list[Any], losses: list[Any]) -> None:
+    found = condition(wins, losses)
+    if found is not None:
+        code = re.sub(r"torch\.\w+", lambda m: repr(m[0]), found)
+        holds = [eval(code, {k: _as_given(v) for k, v in x.items()}) for x in (*wins, *losses)]
+        assert holds == [True] * len(wins) + [False] * len(losses)
+
+
+# two kernels in one file ----------------------------------------------------------------------------------------------
+
+
+def faster(source: str) -> str:
+    """The addition with another kernel: it adds twice and takes one off again."""
+    return source.replace(
+        "tl.load(y_ptr + at, mask=inside), mask",
+        "2 * tl.load(y_ptr + at, mask=inside) - tl.load(y_ptr + at, mask=inside), mask",
+    )
+
+
+def test_both_kernels_are_right_and_each_is_launched_where_it_should_be(tmp_path: Path) -> None:
+    source = ADD.read_text()
+    merged = both(source, faster(source), "x.shape[0] >= 1500")
+    assert [s.kernel for s in sites(merged)] == ["_add", "_add_rewritten"]
+    assert checked(ADD, merged).verdict == Verdict.CHECKED
+    builder = Builder(target.read(ADD), devices.find("h200"), box.choose(), Shelf(tmp_path / "shelf"))
+    built = builder.build(merged, {"SMALL": None}, 1)
+    launched = {
+        c: {built.statics[k]["name"] for o in options for k in o.kernels} for c, options in built.choices.items()
+    }
+    assert launched == {"SMALL/even": {"_add_rewritten"}, "SMALL/ragged": {"_add"}}
+
+
+def test_a_merged_file_takes_a_third_kernel_under_a_name_of_its_own() -> None:
+    source = ADD.read_text()
+    merged = both(source, faster(source), "x.shape[0] >= 1500")
+    again = both(
+        merged, faster(merged.replace("BLOCK: tl.constexpr):\n", "BLOCK: tl.constexpr):\n    pass\n")), "x.shape[0] < 9"
+    )
+    assert {s.kernel for s in sites(again)} >= {"_add", "_add_rewritten", "_add_rewritten2"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("def kernel(x, y):", "def kernel(x, *rest):\n    (y,) = rest", "takes arguments without names"),
+        (
+            "    z = torch.empty_like(x)",
+            "    _add = torch.empty_like(x)\n    z = _add",
+            "_add is a variable of kernel, too",
+        ),
+    ],
+)
+def test_a_launcher_that_cannot_be_doubled_is_left_alone(old: str, new: str, reason: str) -> None:
+    source = ADD.read_text().replace(old, new)
+    with pytest.raises(DoesNotApply, match=reason):
+        both(source, faster(source), "x.shape[0] >= 1500")
+
+
+# proposals ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def measured(tmp_path: Path) -> Context:
+    """A run as a GPU would leave it: both baselines built, one rewrite measured in each case."""
+    store, subject = Store(tmp_path / "w"), target.read(ADD)
+    device = devices.find("h200")
+    store.add_run("add-1", ADD, subject.digest, subject.source, device.key, {})
+    builder = Builder(subject, device, box.choose(), store.shelf)
+    built = builder.build(subject.source, {"CASES": None}, 1)
+    points = {
+        c: {"bundle": built.bundle, "choice": o[0].label, "config": o[0].config, "plan_id": o[0].plan_id}
+        for c, o in built.choices.items()
+    }
+    known = [p | {"statics": [built.statics[k] for k in built.choices[c][0].kernels]} for c, p in points.items()]
+    store.set_baseline("add-1", {"cases": list(points), "shipped": points, "tuned": points, "points": known})
+    run: Any = store.run("add-1")
+    nobody: Any = None
+    return Context(store, run, subject, device, builder, nobody, None, nobody, lambda event: None)
+
+
+def judge(ctx: Context, ratios: dict[str, float]) -> None:
+    """Records a rewrite that ran so many times as fast."""
+    proposal = {"id": "c1", "kind": "source", "move": "m", "rationale": "r", "author": "embedded", "parent": "shipped"}
+    ctx.store.add_generation("add-1", 1, "shipped", [proposal | {"source": faster(ctx.target.source)}])
+    quick = {c: {"incumbent": [r] * 6, "candidate": [1.0] * 6} for c, r in ratios.items()}
+    ctx.store.set_verdict("add-1", "c1", Judged(Verdict.SLOWER, "quick", "r", {"quick": quick}), 0.97, 1.0)
+
+
+def test_a_rewrite_that_wins_one_case_and_loses_another_is_proposed_for_the_one(measured: Context) -> None:
+    judge(measured, {"CASES/1m": 0.9, "CASES/16m": 1.2})
+    ((proposal, parent),) = dispatch.proposals(measured)
+    assert (proposal.move, parent) == ("dispatch: m", "c1")
+    assert "if x.shape[0] >= 4194304:" in proposal.source
+    assert "wins some cases and loses others (16m 1.200x, 1m 0.900x)" in proposal.rationale
+
+
+@pytest.mark.parametrize("ratios", [{"CASES/1m": 1.1, "CASES/16m": 1.2}, {"CASES/1m": 0.9, "CASES/16m": 1.01}])
+def test_a_rewrite_that_wins_everywhere_or_nowhere_needs_no_choice(measured: Context, ratios: dict[str, float]) -> None:
+    judge(measured, ratios)
+    assert list(dispatch.proposals(measured)) == []
