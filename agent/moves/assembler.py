@@ -81,14 +81,20 @@ class _Launches(cst.CSTTransformer):
 FEWER_REGISTERS_MOVE = SourceMove(
     name="ptxas: fewer registers",
     symptom="it spills",
-    gain="of 55 spilled builds of the shipped kernels 29 spilled less, 14 more; in time unknown: seconds to try",
+    gain=(
+        "judged on an H200: fa_bwd 1.00, 1.02 and 1.13x in its three cases; of 55 spilled builds of the shipped "
+        "kernels 29 spilled less, 14 more"
+    ),
     archs=(80, 86, 89, 90, 100, 103, 120),
     rewrite=fewer_registers,
 )
 LESS_OPTIMIZED_MOVE = SourceMove(
     name="ptxas: optimize less",
     symptom="every register of a thread is used",
-    gain="of 55 spilled builds 30 spilled less (one 0 bytes, not 680), 22 more; in time unknown: seconds to try",
+    gain=(
+        "judged on an H200, fa_fwd 0.75 to 0.92x; of 55 spilled builds 30 spilled less (one 0 bytes, not 680), 22 "
+        "more: seconds to try"
+    ),
     archs=(80, 86, 89, 90, 100, 103, 120),
     rewrite=less_optimized,
 )

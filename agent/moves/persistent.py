@@ -206,7 +206,10 @@ def _unread(name: str, own: cst.CSTNode, body: cst.IndentedBlock) -> bool:
 MOVE = SourceMove(
     name="persistent grid",
     symptom="programs start and end for every tile, and the last wave leaves SMs idle",
-    gain="public figures on H100: 12 % for a GEMM with a short K, 1 to 8 % for attention forward",
+    gain=(
+        "judged on an H200, by case: with pointers gemm 0.73 to 1.02x, fa_fwd 0.84 to 0.99x; with descriptors gemm "
+        "0.73 to 1.18x, fa_fwd 0.80 to 1.05x; public figures on H100: 12 % for a GEMM with a short K"
+    ),
     archs=(80, 86, 89, 90, 100, 120),
     rewrite=rewrite,
 )

@@ -134,7 +134,10 @@ class _Ranges(cst.CSTTransformer):
 MOVE = SourceMove(
     name="specialize warps",
     symptom="every copy of a tile is surrounded by barriers that all warps wait at",
-    gain="public figures for attention forward on H100: 424 to 490 TFLOP/s; on an H200 one such kernel (D=64) gave NaN",
+    gain=(
+        "public figures for attention forward on H100: 424 to 490 TFLOP/s; on an H200 with triton 3.6.0 the judge "
+        "refused all three that it was given: wrong, or other outputs from launch to launch"
+    ),
     archs=(90,),
     rewrite=rewrite,
     launch={"num_warps": 4},
