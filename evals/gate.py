@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -34,9 +34,12 @@ from pgo_agent.sandbox.judge.pool import visible_gpu
 from pgo_agent.sandbox.target import Target
 
 Say = Callable[[str], None]
+Tell = Callable[["Outcome"], None]
 MINUTES = 600.0  # of one target's run
 INTERPRETING = 60.0  # s for an entry in the interpreter: the small cases take one or two, and a hang all of it
 _FAMILY = dict.fromkeys(("interpreter", "smoke", "numerics", "confirm"), "results")
+_FAMILY["launches"] = "screen"
+_VERDICTS = {Verdict.RACE: "race"}  # a race may show at any stage that launches twice
 _SLOWER = {Verdict.SLOWER, Verdict.NO_CHANGE}
 _OPEN = {Verdict.UNDECIDED, Verdict.BUILT}
 
@@ -51,6 +54,8 @@ class Outcome:
     reason: str
     seconds: dict[str, float]  # trace, compile, judge: wall clock
     measured: bool  # a GPU judged it
+    stages: dict[str, float] = field(default_factory=dict)  # seconds of each stage of the gate that looked at it
+    environment: dict[str, Any] | None = None  # of the GPU that judged it
 
     @property
     def standing(self) -> str:
@@ -64,7 +69,7 @@ class Outcome:
     @property
     def surprise(self) -> str:
         """Why this is not what the entry says; empty when it is."""
-        e, family = self.entry, _FAMILY.get(self.stage, self.stage)
+        e, families = self.entry, {_FAMILY.get(self.stage, self.stage), _VERDICTS.get(self.verdict, "")}
         if e.honest:
             return f"honest, and refused: {self.reason}" if self.standing == "refused" else ""
         if self.standing == "admitted":
@@ -73,7 +78,7 @@ class Outcome:
             return "" if e.gpu and not self.measured else f"should be refused here, and is {self.verdict}"
         if e.gpu and not self.measured:
             return f"is said to need a GPU, and was refused at {self.stage}: {self.reason}"
-        if family not in e.stages and not self.right_and_slow:
+        if not families & set(e.stages) and not self.right_and_slow:
             return f"refused at {self.stage}, not at {' or '.join(e.stages)}: {self.reason}"
         return ""
 
@@ -82,8 +87,12 @@ class Outcome:
         return self.entry.right and self.verdict in _SLOWER
 
 
-def run(chosen: Sequence[Entry], wishes: Wishes, say: Say, corpus: Path = CORPUS) -> tuple[list[Outcome], float]:
+def run(
+    chosen: Sequence[Entry], wishes: Wishes, say: Say, corpus: Path = CORPUS, each: Tell = lambda _: None
+) -> tuple[list[Outcome], float]:
     """Judges the entries; gives what became of them, in their order, and the seconds it took.
+
+    `each` is told of every outcome as soon as its target's entries are through: a run that is killed loses no more.
 
     Raises BrokenCorpus when an entry fits its target no longer, and the faults of a run: EnvironmentFault when no
     sandbox works, for the corpora are nobody's own code.
@@ -97,7 +106,10 @@ def run(chosen: Sequence[Entry], wishes: Wishes, say: Say, corpus: Path = CORPUS
         def one(name: str) -> list[Outcome]:
             folder = Path(place) / name
             folder.mkdir()
-            return _target(name, own[name], wishes, folder, corpus, say)
+            outcomes = _target(name, own[name], wishes, folder, corpus, say)
+            for outcome in outcomes:
+                each(outcome)
+            return outcomes
 
         with ThreadPoolExecutor(1 if _on_gpu(wishes) else len(os.sched_getaffinity(0))) as pool:
             found = {o.entry.name: o for outcomes in pool.map(one, names) for o in outcomes}
@@ -137,8 +149,7 @@ def _target(name: str, chosen: Sequence[Entry], wishes: Wishes, folder: Path, co
             store,
             _feed(name, count, measured, say),
         )
-        for c in store.candidates(store.run("last").id):
-            outcomes.append(_outcome(by_id[c.id], c, measured[0]))
+        outcomes += [_outcome(by_id[c.id], c, store, measured[0]) for c in store.candidates(store.run("last").id)]
     return outcomes
 
 
@@ -163,11 +174,15 @@ def _feed(name: str, count: int, measured: list[bool], say: Say) -> Callable[[di
     return heard
 
 
-def _outcome(entry: Entry, c: Candidate, measured: bool) -> Outcome:
+def _outcome(entry: Entry, c: Candidate, store: Store, measured: bool) -> Outcome:
     if c.verdict is None:
         raise BrokenCorpus(f"{entry.name} has no verdict: its run ended before it was judged")
+    run = store.run("last")
     seconds = {**(c.built or {}).get("seconds", {}), "judge": c.seconds or 0.0}
-    return Outcome(entry, Verdict(c.verdict), c.stage or "", c.reason or "", seconds, measured)
+    known = [s for body in store.evidence(run.id, c.id).values() for s in body.get("stages", [])]
+    stages = {s["stage"]: s["seconds"] for s in known}
+    environment = (run.baseline or {}).get("environment")
+    return Outcome(entry, Verdict(c.verdict), c.stage or "", c.reason or "", seconds, measured, stages, environment)
 
 
 def main(pattern: str | None, wishes: Wishes, as_json: bool) -> int:
@@ -177,7 +192,8 @@ def main(pattern: str | None, wishes: Wishes, as_json: bool) -> int:
     found = [e for e in corpora.load() if pattern is None or pattern in e.name]
     if not found:
         raise UsageFault(f"no entry of the corpora is called {pattern}", "give a part of a name, such as cheats/")
-    outcomes, seconds = run(found, wishes, lambda text: print(text, file=sys.stderr, flush=True))
+    each = gate_report.line if as_json else lambda _: None
+    outcomes, seconds = run(found, wishes, lambda text: print(text, file=sys.stderr, flush=True), each=each)
     if as_json:
         gate_report.as_json(outcomes, seconds)
     else:

@@ -1,6 +1,7 @@
 """What `pgo-agent eval gate` prints: rates per group, who refused what, seconds, and everything that was a surprise."""
 
 import json
+import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -33,10 +34,20 @@ def summary(outcomes: Sequence[Outcome], seconds: float) -> dict[str, Any]:
         "honest": _standings(honest),
         "refused_by": dict(Counter(o.stage for o in bad if o.standing == "refused").most_common()),
         "seconds": {p: round(sum(o.seconds.get(p, 0.0) for o in outcomes), 1) for p in _PARTS},
+        "stages": _stages(outcomes),
         "wall": round(seconds, 1),
         "per_minute": round(60 * len(outcomes) / seconds, 1),
         "surprises": {o.entry.name: o.surprise for o in outcomes if o.surprise},
     }
+
+
+def _stages(outcomes: Sequence[Outcome]) -> dict[str, dict[str, float]]:
+    """Of each stage: how many it looked at, and the median of its seconds."""
+    found: dict[str, list[float]] = {}
+    for o in outcomes:
+        for stage, seconds in o.stages.items():
+            found.setdefault(stage, []).append(seconds)
+    return {s: {"looked at": len(t), "median s": round(statistics.median(t), 3)} for s, t in found.items()}
 
 
 def _standings(outcomes: Sequence[Outcome]) -> dict[str, int]:
@@ -44,39 +55,48 @@ def _standings(outcomes: Sequence[Outcome]) -> dict[str, int]:
     return {"entries": len(outcomes), **{s: counted[s] for s in STANDINGS}}
 
 
+def line(o: Outcome) -> None:
+    """An outcome as a line of JSON."""
+    print(json.dumps(told(o)), flush=True)
+
+
+def told(o: Outcome) -> dict[str, Any]:
+    """An outcome as plain values."""
+    return {
+        "entry": o.entry.name,
+        "does": o.entry.does,
+        "target": o.entry.target,
+        "ideas": list(o.entry.ideas),
+        "standing": o.standing,
+        "verdict": str(o.verdict),
+        "stage": o.stage,
+        "reason": o.reason,
+        "seconds": {p: round(s, 3) for p, s in o.seconds.items()},
+        "stages": o.stages,
+        "surprise": o.surprise,
+        "environment": o.environment,
+    }
+
+
 def as_json(outcomes: Sequence[Outcome], seconds: float) -> None:
-    each = [
-        {
-            "entry": o.entry.name,
-            "does": o.entry.does,
-            "target": o.entry.target,
-            "ideas": list(o.entry.ideas),
-            "standing": o.standing,
-            "verdict": str(o.verdict),
-            "stage": o.stage,
-            "reason": o.reason,
-            "seconds": {p: round(s, 3) for p, s in o.seconds.items()},
-            "surprise": o.surprise,
-        }
-        for o in outcomes
-    ]
-    print(json.dumps(summary(outcomes, seconds) | {"each": each}))
+    """What was counted, as the last line of JSON."""
+    print(json.dumps(summary(outcomes, seconds)), flush=True)
 
 
 def show(outcomes: Sequence[Outcome], seconds: float) -> None:
-    told, out = summary(outcomes, seconds), display.output()
+    counted, out = summary(outcomes, seconds), display.output()
     table = Table("group", *("entries", *STANDINGS), title="The corpora of the gate")
-    for group, counts in told["groups"].items():
+    for group, counts in counted["groups"].items():
         table.add_row(group, *map(str, counts.values()))
     out.print(table)
     stages = Table("refused at", "bad entries", title="Who refused them")
-    for stage, count in told["refused_by"].items():
+    for stage, count in counted["refused_by"].items():
         stages.add_row(stage, str(count))
     out.print(stages)
-    parts = ", ".join(f"{p} {s} s" for p, s in told["seconds"].items())
-    out.print(f"{len(outcomes)} candidates in {told['wall']} s: {told['per_minute']} a minute ({parts})")
-    bad, honest = told["bad"], told["honest"]
+    parts = ", ".join(f"{p} {s} s" for p, s in counted["seconds"].items())
+    out.print(f"{len(outcomes)} candidates in {counted['wall']} s: {counted['per_minute']} a minute ({parts})")
+    bad, honest = counted["bad"], counted["honest"]
     out.print(f"bad admitted: {bad['admitted']} of {bad['entries']} ({bad['undecided']} not decided here)")
     out.print(f"honest refused: {honest['refused']} of {honest['entries']} ({honest['undecided']} not decided here)")
-    for name, why in told["surprises"].items():
+    for name, why in counted["surprises"].items():
         out.print(f"surprise: {name}: {why}", markup=False, soft_wrap=True)

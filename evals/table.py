@@ -7,12 +7,15 @@ its winner column stays empty.
 
 import statistics
 import sys
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from pgo_agent.agent.moves.embedded import SOURCE_MOVES
 from pgo_agent.agent.recorded import rows
+from pgo_agent.evals.entries import GROUPS
+from pgo_agent.evals.gate_report import STANDINGS
 from pgo_agent.evals.record import RESULTS
 from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.judge import stats
@@ -67,7 +70,7 @@ def _verdicts(found: Sequence[dict[str, Any]]) -> str:
 
 def _table(session: list[dict[str, Any]]) -> str:
     libraries = sorted({r["side"] for r in session} - {*OWN, "A/A"})
-    env, first = session[0]["environment"], session[0]
+    first = session[0]
     won = any(r["side"] == "winner" for r in session)
     columns = [f"`{first['target']}`", "as shipped", "tuned", "winner", "winner / tuned", *libraries]
     lines = ["| " + " | ".join(columns) + " |", "|---|" + "---:|" * (len(columns) - 1)]
@@ -90,11 +93,14 @@ def _table(session: list[dict[str, Any]]) -> str:
         if won
         else "No candidate beat the kernel beyond the noise. "
     )
-    lines.append(
-        f"\n{total}{env['gpu']}, driver {env['driver']}, torch {env['torch']}, triton {env['triton']}, commit "
-        f"{first['commit'][:10]}; {len(first['ms'])} rounds, 95 % bootstrap intervals.\n"
-    )
+    lines.append(f"\n{total}{_where(first)}; {len(first['ms'])} rounds, 95 % bootstrap intervals.\n")
     return "\n".join(lines)
+
+
+def _where(row: dict[str, Any]) -> str:
+    """The machine and the versions that a row was measured with."""
+    env, commit = row["environment"], row["commit"][:10]
+    return f"{env['gpu']}, driver {env['driver']}, torch {env['torch']}, triton {env['triton']}, commit {commit}"
 
 
 def _said(i: stats.Interval | None) -> str:
@@ -109,6 +115,26 @@ def _reached(row: dict[str, Any]) -> tuple[float, str]:
 
 def _rate(row: dict[str, Any] | None) -> str:
     return "-" if row is None else f"{_reached(row)[0]:.0f}"
+
+
+def gate() -> str:
+    """What became of the corpora on a GPU: a Markdown table of the groups, and who refused the bad ones."""
+    found = [r for r in rows() if r["what"] == "gate"]
+    if not found:
+        return "Not recorded on a GPU yet.\n"
+    lines = ["| corpus | entries | refused | admitted | undecided |", "|---|---:|---:|---:|---:|"]
+    for group in GROUPS:
+        own = [r for r in found if r["entry"].startswith(f"{group}/")]
+        counted = Counter(r["standing"] for r in own)
+        lines.append(f"| {group} | {len(own)} | " + " | ".join(str(counted[s]) for s in STANDINGS) + " |")
+    refusals = Counter(r["stage"] for r in found if r["standing"] == "refused")
+    refused = ", ".join(f"{stage} {n}" for stage, n in refusals.most_common())
+    seconds = statistics.median(sum(r["seconds"].values()) for r in found)
+    lines.append(
+        f"\nRefused at: {refused}. Build and judgement of one take {seconds:.0f} s in the median, side by side on all "
+        f"cores. {_where(found[0])}.\n"
+    )
+    return "\n".join(lines)
 
 
 def moves() -> str:
@@ -128,7 +154,7 @@ def between(text: str, marker: str, content: Iterable[str] | str) -> str:
 
 def main() -> None:
     path = Path(sys.argv[1])
-    text = between(path.read_text(), "results", tables())
+    text = between(between(path.read_text(), "results", tables()), "gate", gate())
     path.write_text(between(text, "moves", moves()))
     (RESULTS / TRIED).write_text(tried())
 

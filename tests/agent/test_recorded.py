@@ -39,6 +39,11 @@ def test_the_readmes_results_are_those_of_the_evidence() -> None:
     assert table.between(text, "results", table.tables()) == text
 
 
+def test_the_readmes_figures_of_the_gate_are_those_of_the_evidence() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert table.between(text, "gate", table.gate()) == text
+
+
 def test_the_readmes_moves_are_those_that_there_are() -> None:
     text = (ROOT / "README.md").read_text()
     assert table.between(text, "moves", table.moves()) == text
