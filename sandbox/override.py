@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pgo_agent.sandbox.boxed import Traced
+from pgo_agent.sandbox.gate.verdict import shown
 from pgo_agent.sandbox.ttgir import normal, reader
 from pgo_agent.sandbox.ttgir.oracle import Answer, bare
 from pgo_agent.sandbox.ttgir.tokens import Unreadable
@@ -110,15 +111,14 @@ def _place(places: list[Place], text: str, answer: Answer) -> Place:
 
 
 def _listed(places: list[Place]) -> str:
-    shown = "; ".join(f"// replaces: {p.key[:12]} ({_said(p)})" for p in places[:LISTED])
+    listed = "; ".join(f"// replaces: {p.key[:12]} ({_said(p)})" for p in places[:LISTED])
     more = f"; and {len(places) - LISTED} more" if len(places) > LISTED else ""
-    return f"say which in a line of the text: {shown}{more}"
+    return f"say which in a line of the text: {listed}{more}"
 
 
 def _said(place: Place) -> str:
     """Where a kernel is launched; proposers do not learn the names of held-out cases."""
-    shown = [u for u in place.used if not u.startswith("HELD_OUT/")]
-    return shown[0].split("/", 1)[1] if shown else "a held-out case" if place.used else "not launched"
+    return shown(min(place.used, key=lambda u: u.startswith("HELD_OUT/"))) if place.used else "not launched"
 
 
 def _fixed(answer: Answer, own: Answer) -> Iterator[tuple[str, object, object]]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from pgo_agent.sandbox.gate.evidence import Evidence, Plan, Side, kernels
-from pgo_agent.sandbox.gate.verdict import Verdict
+from pgo_agent.sandbox.gate.verdict import Verdict, shown
 
 CHEAP = frozenset({"aten.zeros.default", "aten.zeros_like.default", "aten.new_zeros.default", "aten.zero_.default"})
 MORE_LAUNCHES = 8  # beyond twice the original's: preprocessing, split-K and its reduction take two or three
@@ -42,7 +42,7 @@ def _launches(candidate: Side, original: Side) -> Iterator[str]:
     most = 2 * max(len(kernels(p)) for plans in original.plans.values() for p in plans) + MORE_LAUNCHES
     for case, plan in _each(candidate):
         if len(kernels(plan)) > most:
-            yield f"{_said(case)}: {len(kernels(plan))} launches, where {most} are the most for this target"
+            yield f"{shown(case)}: {len(kernels(plan))} launches, where {most} are the most for this target"
 
 
 def _idle(candidate: Side, original: Side) -> Iterator[str]:
@@ -52,7 +52,7 @@ def _idle(candidate: Side, original: Side) -> Iterator[str]:
     for case, plan in _each(candidate):
         for n in idle(plan):
             name = candidate.manifest["kernels"][kernels(plan)[n]]["name"]
-            yield f"{_said(case)}: nothing depends on launch {n + 1} ({name}): no tensor it is given is used after it"
+            yield f"{shown(case)}: nothing depends on launch {n + 1} ({name}): no tensor it is given is used after it"
 
 
 def idle(plan: Plan) -> list[int]:
@@ -79,7 +79,7 @@ def _precision(candidate: Side, original: Side) -> Iterator[str]:
         for what, split in (("accumulator", False), ("operand", ours["dots"] >= SPLIT * theirs["dots"])):
             if ours[what] < theirs[what] and not split:
                 mine, yours = _bits(ours[what]), _bits(theirs[what])
-                yield f"{_said(case)}: an {what} of its dots is {mine}, of the original's {yours}"
+                yield f"{shown(case)}: an {what} of its dots is {mine}, of the original's {yours}"
 
 
 def _least(side: Side, plans: Iterable[Plan]) -> dict[str, int]:
@@ -111,8 +111,3 @@ def _tensors(value: Any) -> Iterator[Mapping[str, Any]]:
     elif isinstance(value, list):
         for inner in value:
             yield from _tensors(inner)
-
-
-def _said(case: str) -> str:
-    """A case's name for a reason that proposers see: held-out ones are not named."""
-    return "a held-out case" if case.startswith("HELD_OUT/") else case.split("/", 1)[-1]

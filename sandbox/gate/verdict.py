@@ -22,6 +22,11 @@ class Verdict(StrEnum):
     CHEATING = "cheating"  # caught gaming the measurement
 
 
+def shown(case: str) -> str:
+    """A case's name for a reason that proposers see: held-out ones are not named."""
+    return "a held-out case" if case.startswith("HELD_OUT/") else case.split("/", 1)[-1]
+
+
 @dataclass(frozen=True)
 class Judged:
     """The outcome for one candidate."""

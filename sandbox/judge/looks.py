@@ -14,7 +14,7 @@ from pgo_agent.sandbox import guards, target
 from pgo_agent.sandbox.bundle import check
 from pgo_agent.sandbox.bundle.check import Bundle, Limits
 from pgo_agent.sandbox.errors import BadBundle, Fault, TargetFault
-from pgo_agent.sandbox.gate.verdict import Judged, Verdict
+from pgo_agent.sandbox.gate.verdict import Judged, Verdict, shown
 from pgo_agent.sandbox.judge import peaks, stages, timing
 from pgo_agent.sandbox.judge.machine import environment, healthy
 from pgo_agent.sandbox.judge.stages import Bench, Pick
@@ -74,9 +74,9 @@ class Looks:
         bench.announce(f"race {case}", RACE_SECONDS)
         seen = stages.outputs_of(bench, {case: (bundle, request["choice"])}, case, launches)
         if len(seen) > 1 and bench.deterministic:
-            reason = f"{said([case])[0]}: {launches} launches on the same inputs gave {len(seen)} different outputs"
+            reason = f"{shown(case)}: {launches} launches on the same inputs gave {len(seen)} different outputs"
             return Judged(Verdict.RACE, "race", reason).as_json()
-        told = f"the same outputs in {launches} launches ({said([case])[0]})"
+        told = f"the same outputs in {launches} launches ({shown(case)})"
         return Judged(Verdict.CHECKED, "race", told).as_json()
 
     def idle(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -106,7 +106,7 @@ class Looks:
         for case in request["public"]:
             bench.announce(f"numerics {case}", stages.LAUNCH_SECONDS)
             if stages.outputs_of(bench, ours, case, 1) != stages.outputs_of(bench, theirs, case, 1):
-                return {"differs": said([case])[0]}
+                return {"differs": shown(case)}
         return {"differs": ""}
 
     def _bench(self) -> Bench:
@@ -127,10 +127,5 @@ class Looks:
 
 
 def failed(verdict: Verdict, stage: str, case: str, found: Any) -> Judged:
-    name = said([case])[0] + (f" with {found.strain}" if found.strain else "")
+    name = shown(case) + (f" with {found.strain}" if found.strain else "")
     return Judged(verdict, stage, f"{name}: {found.problem}", {"check": found.as_json()})
-
-
-def said(cases: list[str]) -> list[str]:
-    """Case names for a reason that proposers see: held-out ones are not named."""
-    return [c.removeprefix("CASES/") if c.startswith("CASES/") else "a held-out case" for c in cases]

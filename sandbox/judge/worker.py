@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from pgo_agent.sandbox.bundle.check import Bundle
 from pgo_agent.sandbox.errors import BadBundle
-from pgo_agent.sandbox.gate.verdict import Judged, Verdict
+from pgo_agent.sandbox.gate.verdict import Judged, Verdict, shown
 from pgo_agent.sandbox.judge import decision, stages, stats, timing, trial
 from pgo_agent.sandbox.judge.clock import Clock
-from pgo_agent.sandbox.judge.looks import Looks, failed, said
+from pgo_agent.sandbox.judge.looks import Looks, failed
 from pgo_agent.sandbox.judge.stages import Bench, Inconsistent, Pick
 
 SWEEP_ROUNDS, FINALISTS, FINALISTS_OWN, FINAL_ROUNDS = 4, 5, 2, 30
@@ -87,7 +87,7 @@ class Worker(Looks):
         everything = [*request["public"], *request["held_out"]]
         absent = [c for c in everything if c not in candidate.plans]
         if absent:
-            return Judged(Verdict.BUILD_ERROR, "build", f"does not build for {', '.join(said(absent))}")
+            return Judged(Verdict.BUILD_ERROR, "build", f"does not build for {', '.join(map(shown, absent))}")
         clock = Clock()
         pick: dict[str, tuple[Bundle, str]] = {c: (candidate, next(iter(candidate.plans[c]))) for c in everything}
         smoke = min(everything, key=lambda c: bench.target.flops(bench.cases[c]))

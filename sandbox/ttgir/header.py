@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pgo_agent.sandbox.ttgir import types
 from pgo_agent.sandbox.ttgir.tokens import Token, Unreadable
 from pgo_agent.sandbox.ttgir.tree import Argument, Op, Region
-from pgo_agent.sandbox.ttgir.words import Words, closing, items, joined, nesting
+from pgo_agent.sandbox.ttgir.words import Words, closing, items, joined, locations, nesting, outside
 
 _DEFINING = ("tt.func", "scf.for", "scf.while")  # the head says what the region's block begins with
 _SYNTAX = frozenset({"attributes", "default", "to", "step", "iter_args", "num_warps"})
@@ -93,16 +93,8 @@ def _type_at(words: Words, start: int) -> Words:
 
 def _without_locations(words: Words) -> tuple[list[Token], str]:
     """Takes out every loc(...); the last one is the op's own."""
-    kept: list[Token] = []
-    location, i = "", 0
-    while i < len(words):
-        if words[i].text == "loc" and i + 1 < len(words) and words[i + 1].text == "(":
-            end = closing(words, i + 1)
-            location, i = joined(words[i + 2 : end]), end + 1
-        else:
-            kept.append(words[i])
-            i += 1
-    return kept, location
+    spans = locations(words)
+    return outside(words, spans), joined(words[spans[-1][0] + 2 : spans[-1][1]]) if spans else ""
 
 
 def _without_dictionaries(words: Words, generic: bool) -> tuple[list[Token], dict[str, str]]:

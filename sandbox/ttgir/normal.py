@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
-from pgo_agent.sandbox.ttgir.tokens import Token, tokens
+from pgo_agent.sandbox.ttgir.tokens import Token, Unreadable, tokens
 from pgo_agent.sandbox.ttgir.tree import Argument, Block, Module, Op, Region
-from pgo_agent.sandbox.ttgir.words import closing, joined
+from pgo_agent.sandbox.ttgir.words import closing, joined, locations, outside
 
 
 def text(module: Module) -> str:
@@ -79,15 +79,11 @@ class _Names:
     def words(self, part: str, known: Mapping[str, str]) -> str:
         """The words of a piece of text, one space apart where there was any, under their new names."""
         listed = [t for t in tokens(part) if t.kind != "space"]
-        kept: list[Token] = []
-        i = 0
-        while i < len(listed):
-            if listed[i].text == "loc" and listed[i + 1 : i + 2] and listed[i + 1].text == "(":
-                i = closing(listed, i + 1) + 1
-            else:
-                kept.append(self._renamed(listed[i], known))
-                i += 1
-        return joined(kept)
+        try:
+            spans = locations(listed)
+        except Unreadable:
+            spans = []  # its bracket closes behind a region: no location that MLIR would read
+        return joined([self._renamed(t, known) for t in outside(listed, spans)])
 
     def _renamed(self, token: Token, known: Mapping[str, str]) -> Token:
         if token.kind == "value":

@@ -16,7 +16,7 @@ from pgo_agent.sandbox.bundle import check
 from pgo_agent.sandbox.bundle.shelf import Shelf
 from pgo_agent.sandbox.errors import BadBundle
 from pgo_agent.sandbox.ttgir.tokens import Unreadable, tokens
-from pgo_agent.sandbox.ttgir.words import closing
+from pgo_agent.sandbox.ttgir.words import locations
 
 SECONDS = 60.0  # to parse and to verify one text
 _DIAGNOSTIC = re.compile(r'^loc\((?:"[^"\n]*":(\d+):(\d+)|.*?)\): (error|warning|remark|note): (.*)$', re.M)
@@ -72,21 +72,16 @@ def bare(text: str) -> str:
     """The text without locations, on the same lines: MLIR then names lines of the text, not of what it came from."""
     try:
         listed = list(tokens(text))
+        spans = locations(listed)
     except Unreadable:
         return text  # MLIR says why
-    kept, i = "", 0
-    while i < len(listed):
-        if listed[i].text == "loc" and listed[i + 1 : i + 2] and listed[i + 1].text == "(":
-            try:
-                end = closing(listed, i + 1)
-            except Unreadable:
-                return text
-            kept, i = kept.rstrip(" "), end + 1
-            if kept.endswith("=") and (start := kept.rfind("\n") + 1, kept[start:])[1].startswith("#loc"):
-                kept = kept[:start]
-        else:
-            kept, i = kept + listed[i].text, i + 1
-    return kept
+    kept, begin = "", 0
+    for first, last in spans:
+        kept = (kept + "".join(t.text for t in listed[begin:first])).rstrip(" ")
+        start, begin = kept.rfind("\n") + 1, last + 1
+        if kept.endswith("=") and kept[start:].startswith("#loc"):
+            kept = kept[:start]
+    return kept + "".join(t.text for t in listed[begin:])
 
 
 def _answer(out: Path, output: str) -> Answer:

@@ -40,6 +40,28 @@ def closing(words: Words, at: int) -> int:
     raise Unreadable(words[at].line, f"the bracket {words[at].text} is never closed")
 
 
+def locations(words: Words) -> list[tuple[int, int]]:
+    """The first and the last index of every loc(...), in order. Raises Unreadable for one that is never closed."""
+    found: list[tuple[int, int]] = []
+    i = 0
+    while i < len(words) - 1:
+        if words[i].text == "loc" and words[i + 1].text == "(":
+            found.append((i, closing(words, i + 1)))
+            i = found[-1][1]
+        i += 1
+    return found
+
+
+def outside(words: Words, spans: Sequence[tuple[int, int]]) -> list[Token]:
+    """The words without those of the spans, which are in order."""
+    kept: list[Token] = []
+    begin = 0
+    for first, last in spans:
+        kept += words[begin:first]
+        begin = last + 1
+    return [*kept, *words[begin:]]
+
+
 def joined(words: Words) -> str:
     """The text of words, with one space where there was white space."""
     return "".join(" " * (token.spaced and i > 0) + token.text for i, token in enumerate(words))
