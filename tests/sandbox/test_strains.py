@@ -16,6 +16,7 @@ from pgo_agent.sandbox.bundle.check import Bundle
 from pgo_agent.sandbox.bundle.schema import Op, Plan, Storage, Tensor
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.judge import numerics, stages, strains
+from pgo_agent.sandbox.judge.peaks import Peaks
 from pgo_agent.sandbox.judge.stages import Bench, Pick
 from pgo_agent.sandbox.judge.strains import STRAINS, Strain
 
@@ -205,7 +206,7 @@ def bench(inputs: Callable[..., Any] = positive, reference: Callable[..., Any] =
     module.flops = lambda case: case["work"]  # type: ignore[attr-defined]
     timer: Any = None  # nothing here is timed
     cases = {"CASES/large": {"work": 2}, "CASES/small": {"work": 1}}
-    made = Bench(module, cases, CPU, timer, lambda stage, seconds: None, 1.0, 1.0)
+    made = Bench(module, cases, CPU, timer, lambda stage, seconds: None, Peaks(1.0, 1.0))
     made.new_seeds()
     return made
 
@@ -269,6 +270,14 @@ def test_what_the_own_kernel_bears_is_found_out_once() -> None:
     stages.check_strained(prepared, pick("a sum"), pick("a sum"), "numerics")
     _, checks, _ = stages.check_strained(prepared, pick("a sum"), pick("nothing"), "numerics")
     assert len(checks) == len(STRAINS) - 1
+
+
+def test_a_candidate_gets_the_very_inputs_that_the_own_kernel_bore() -> None:
+    prepared = bench()
+    _, first, _ = stages.check_strained(prepared, pick("a sum"), pick("a sum"), "numerics")
+    prepared.new_seeds()
+    _, second, _ = stages.check_strained(prepared, pick("a sum"), pick("a sum"), "numerics")
+    assert [(c.strain, c.seed) for c in first] == [(c.strain, c.seed) for c in second]
 
 
 def test_only_the_case_with_the_least_work_is_strained() -> None:
