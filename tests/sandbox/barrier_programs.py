@@ -8,7 +8,22 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hypothesis import strategies as st
-from pgo_agent.sandbox.gate.deadlock.program import Arrive, Copy, Fork, Init, Inval, Join, Program, Step, Wait
+from pgo_agent.sandbox.gate.deadlock.program import (
+    Access,
+    Arrive,
+    Commit,
+    Copy,
+    Drain,
+    Fork,
+    Init,
+    Inval,
+    Join,
+    Program,
+    Queue,
+    Step,
+    Use,
+    Wait,
+)
 
 # all schedules --------------------------------------------------------------------------------------------------------
 
@@ -20,6 +35,7 @@ class Seen:
     stuck: bool = False  # somebody waits for good
     broken: bool = False  # a rule of mbarriers is broken
     left_over: bool = False  # bytes expected, or copies under way, at the end
+    overlap: bool = False  # two uses of one slot of memory at once, one of them a write
     courses: dict[Any, set[Any]] = field(default_factory=lambda: defaultdict(set))  # step -> phases it met
 
     @property
@@ -69,6 +85,7 @@ def _step(program: Program, state: State, role: str, at: int, seen: Seen) -> Sta
     """The state after it; the same state where it blocks; None where it breaks a rule."""
     roles, barriers, flying = dict(state[0]), dict(state[1]), state[2]
     step = program.roles[role][at]
+    seen.overlap |= any(slot == x and (w or y) for slot, w in _uses(step) for x, y in _under_way(program, state, role))
     roles[role] = at + 1
     after = tuple(barriers.items())
     if isinstance(step, Fork):
@@ -76,7 +93,7 @@ def _step(program: Program, state: State, role: str, at: int, seen: Seen) -> Sta
     elif isinstance(step, Join):
         if any(roles[c] < len(program.roles[c]) for c in step.roles):
             return state
-    else:
+    elif not isinstance(step, Use):
         live = barriers.get(step.barrier, (0, 0, 0, 0, -1))
         used = any(program.roles[r][p].barrier == step.barrier for r, p in flying)
         if isinstance(step, Init | Inval) and live[4] >= 0:  # a wait that others stand at may be looking at it
@@ -104,6 +121,45 @@ def _step(program: Program, state: State, role: str, at: int, seen: Seen) -> Sta
                 return None
             after = met
     return tuple(sorted(roles.items())), tuple(sorted(after)), flying
+
+
+def _uses(step: Step) -> list[tuple[str, bool]]:
+    """Slots that a step begins to use, and whether it writes them."""
+    if isinstance(step, Access):
+        return [(slot, step.writes) for slot in step.slots]
+    return [(step.slot, True)] if isinstance(step, Copy) and step.slot else []
+
+
+def _under_way(program: Program, state: State, other_than: str) -> list[tuple[str, bool]]:
+    """Uses that have begun and may last. One that is done at once lasts until its role takes another step."""
+    found = []
+    for role, at in state[0]:
+        steps = program.roles[role]
+        queued = [p for p in range(at) if not _waited_for(steps, p, at) and not _arrived(steps, p, at, role, state[2])]
+        now = [at - 1] if at and role != other_than and isinstance(steps[at - 1], Access) else []
+        found += [use for p in {*queued, *now} for use in _uses(steps[p])]
+    return found + [use for role, p in state[2] for use in _uses(program.roles[role][p])]
+
+
+def _waited_for(steps: tuple[Step, ...], p: int, at: int) -> bool:
+    """Whether a wait since the step at p took its group in, or it needs none."""
+    step, groups = steps[p], 0
+    if not isinstance(step, Access) or step.queue is None:
+        return True
+    for later in steps[p:at]:
+        if isinstance(later, Commit) and later.queue is step.queue:
+            groups += 1
+        if isinstance(later, Drain) and later.queue is step.queue and groups > later.pending:
+            return True
+    return False
+
+
+def _arrived(steps: tuple[Step, ...], p: int, at: int, role: str, flying: tuple[tuple[str, int], ...]) -> bool:
+    """Whether arrivals came that come when the copy at p is done."""
+    step = steps[p]
+    if not isinstance(step, Access) or step.queue is not Queue.COPIES:
+        return False
+    return any(isinstance(s := steps[q], Copy) and s.arrivals and (role, q) not in flying for q in range(p, at))
 
 
 def _set(barriers: dict[str, Barrier], name: str, to: Barrier) -> tuple[tuple[str, Barrier], ...]:
@@ -172,6 +228,62 @@ def broken_pipelines(draw: st.DrawFn) -> Program:
     """A pipeline with up to three small changes."""
     slots = draw(st.integers(1, 2))
     built = pipeline(slots, draw(st.integers(0, 2 * slots + 1)), draw(st.integers(1, 2)), ends=draw(st.booleans()))
+    return _broken(draw, built)
+
+
+@st.composite
+def broken_users(draw: st.DrawFn) -> Program:
+    """Roles that share slots of memory, with up to three small changes."""
+    slots, late = draw(st.integers(1, 2)), draw(st.booleans())
+    built = users(slots, draw(st.integers(1, slots + 2)), late, draw(st.booleans()))
+    return _broken(draw, built)
+
+
+def users(slots: int, trips: int, late: bool = False, threads: bool = False) -> Program:
+    """A producer that copies into slots, by TMA or with its threads, and a consumer whose dots read them.
+
+    With `late` the consumer waits for a dot when the next is under way, and frees its slot then.
+    """
+    barriers = {f"{kind}{s}": 1 for kind in ("full", "empty") for s in range(slots)}
+    producer: list[Step] = []
+    consumer: list[Step] = []
+    for i in range(trips):
+        s, phase = i % slots, i // slots & 1
+        producer.append(Wait(f"empty{s}", phase ^ 1))
+        if threads:
+            producer += [Access((f"m{s}",), True, "copy", Queue.COPIES), Commit(Queue.COPIES), Copy(f"full{s}", 0, 1)]
+        else:
+            producer += [Arrive(f"full{s}", expects=64), Copy(f"full{s}", brings=64, slot=f"m{s}")]
+        consumer += [Wait(f"full{s}", phase), Access((f"m{s}",), False, "dot", Queue.DOTS), Commit(Queue.DOTS)]
+        if not late or slots == 1:
+            consumer += [Drain(Queue.DOTS), Arrive(f"empty{s}")]
+        elif i:
+            consumer += [Drain(Queue.DOTS, 1), Arrive(f"empty{(i - 1) % slots}")]
+    return program(barriers, {"producer": producer, "consumer": consumer})
+
+
+@st.composite
+def random_users(draw: st.DrawFn) -> Program:
+    """Two roles that do this and that to a slot or two, around barriers."""
+    slot = st.sampled_from(["m", "n"]).map(lambda s: (s,))
+    queue, both = st.sampled_from([None, Queue.DOTS, Queue.COPIES]), st.booleans()
+    step = st.one_of(
+        st.builds(Access, slot, both, st.just("dot"), queue),
+        st.builds(Access, slot, both, st.just("dot"), queue),
+        st.builds(Commit, st.sampled_from([Queue.DOTS, Queue.COPIES])),
+        st.builds(Drain, st.sampled_from([Queue.DOTS, Queue.COPIES]), st.integers(0, 1)),
+        st.just(Wait("a", 0)),
+        st.just(Wait("b", 0)),
+    )
+    first, second = (draw(st.lists(step, max_size=4)) for _ in range(2))
+    started: Step = draw(st.sampled_from([Copy("b", 64, slot="m"), Copy("b", 64, slot="n")]))
+    first.insert(draw(st.integers(0, len(first))), Arrive("a"))
+    at = draw(st.integers(0, len(second)))
+    second[at:at] = [Arrive("b", expects=64), started]
+    return program({"a": 1, "b": 1}, {"r": [*first, Wait("b", 0)], "s": [*second, Wait("b", 0)]})
+
+
+def _broken(draw: st.DrawFn, built: Program) -> Program:
     roles = {name: list(steps) for name, steps in built.roles.items()}
     for _ in range(draw(st.integers(0, 3))):
         role = draw(st.sampled_from(sorted(roles)))
@@ -202,3 +314,7 @@ def _change(steps: list[Step], at: int, how: int) -> None:
         steps[at] = replace(step, expects=2 * step.expects) if step.expects else replace(step, count=2)
     elif isinstance(step, Init):
         steps[at] = replace(step, count=step.count % 2 + 1)
+    elif isinstance(step, Drain):
+        steps[at] = replace(step, pending=step.pending + 1)
+    elif isinstance(step, Access):
+        steps[at] = replace(step, slots=("m0",))

@@ -1,7 +1,7 @@
 """One real bundle for all tests of the sandbox: tests/kernels/add.py, built for an H200 by the product itself.
 
 Also what attacks need: `forgery`, a bundle to be spoilt; `ptxas`, Triton's assembler, for cubins that Triton would not
-make; `outside`, a file that a box must keep away from.
+make; `outside`, a file that a box must keep away from. And `ttgir`, what Triton makes of kernels with barriers.
 """
 
 import hashlib
@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -137,3 +138,21 @@ def outside() -> Iterator[Path]:
         path.write_text("sk-this-must-not-be-seen")
         path.chmod(0o666)
         yield path
+
+
+@pytest.fixture(scope="session")
+def ttgir(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
+    """The TTGIR of a kernel of `barrier_kernels`, compiled once."""
+    import triton
+
+    from tests.sandbox import barrier_kernels
+
+    folder = tmp_path_factory.mktemp("cache")
+
+    @cache
+    def of(name: str) -> str:
+        with triton.knobs.cache.scope():
+            triton.knobs.cache.dir = str(folder)
+            return barrier_kernels.ttgir_of(name)
+
+    return of

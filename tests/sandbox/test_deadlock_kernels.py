@@ -4,7 +4,7 @@ Triton compiles most of these edits without a word. What must be said of each is
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from random import Random
 
@@ -12,7 +12,21 @@ import pytest
 from pgo_agent.sandbox.gate.deadlock.finding import Kind
 from pgo_agent.sandbox.gate.deadlock.simulate import read_and_simulate
 
-from tests.sandbox import barrier_kernels
+from tests.sandbox.line_edits import (
+    ARRIVE,
+    COPY,
+    EXPECT,
+    INIT,
+    INVAL,
+    WAIT,
+    Edit,
+    change,
+    double,
+    move,
+    places,
+    put,
+    remove,
+)
 
 KERNELS = (
     "gemm",
@@ -25,23 +39,6 @@ KERNELS = (
 )
 
 
-@pytest.fixture(scope="module")
-def ttgir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], str]]:
-    """The TTGIR of a kernel, compiled once."""
-    import triton
-
-    made: dict[str, str] = {}
-
-    def of(name: str) -> str:
-        if name not in made:
-            made[name] = barrier_kernels.ttgir_of(name)
-        return made[name]
-
-    with triton.knobs.cache.scope():
-        triton.knobs.cache.dir = str(tmp_path_factory.mktemp("cache"))
-        yield of
-
-
 @pytest.mark.parametrize("name", KERNELS)
 def test_nothing_is_found_in_what_triton_makes(name: str, ttgir: Callable[[str], str]) -> None:
     found = read_and_simulate(ttgir(name))
@@ -51,51 +48,11 @@ def test_nothing_is_found_in_what_triton_makes(name: str, ttgir: Callable[[str],
 
 # bugs -----------------------------------------------------------------------------------------------------------------
 
-Edit = Callable[[str], str]
-
-
-def _places(text: str, pattern: str) -> list[re.Match[str]]:
-    found = list(re.finditer(pattern, text, re.MULTILINE))
-    assert found, pattern
-    return found
-
-
-def put(pattern: str, new: str, at: int, text: str) -> str:
-    """The text with one place that matches a pattern replaced."""
-    m = _places(text, pattern)[at]
-    changed = text[: m.start()] + m.expand(new) + text[m.end() :]
-    assert changed != text, pattern
-    return changed
-
-
-def change(pattern: str, new: str, at: int = 0) -> Edit:
-    return partial(put, pattern, new, at)
-
-
-def remove(operation: str, at: int = 0) -> Edit:
-    return partial(put, rf"^.*{operation} .*\n", "", at)
-
-
-def double(operation: str, at: int = 0) -> Edit:
-    return partial(put, rf"^.*{operation} .*\n", r"\g<0>\g<0>", at)
-
-
-def move(operation: str, at: int, before: str, there: int) -> Edit:
-    """Moves the line of an operation in front of the line of another."""
-
-    def edit(text: str) -> str:
-        line = _places(text, rf"^.*{operation} .*\n")[at].group()
-        target = _places(text, rf"^.*{before} .*\n")[there].group()
-        assert text.count(line) == text.count(target) == 1
-        return text.replace(line, "").replace(target, line + target)
-
-    return edit
-
 
 def uncommitted(text: str, times: int = 1, after: str = "tt.func") -> str:
     """Commits of groups removed, the first ones after a word; who waits for one gets what the copy gave."""
     for _ in range(times):
-        m = _places(text, rf"{after}(?:.*\n)*?( *(%\w+) = ttg.async_commit_group tokens (%\w+).*\n)")[0]
+        m = places(text, rf"{after}(?:.*\n)*?( *(%\w+) = ttg.async_commit_group tokens (%\w+).*\n)")[0]
         text = text[: m.start(1)] + text[m.end(1) :]
         text = re.sub(rf"{m[2]}(?=[, ])", m[3], text)
     return text
@@ -104,12 +61,10 @@ def uncommitted(text: str, times: int = 1, after: str = "tt.func") -> str:
 def on_the_barrier_before(text: str) -> str:
     """The last TMA copy with the barrier of the one before it."""
     copy = rf"{COPY} .*\] %\w+, (%\w+), %\w+ :"
-    first, second = (m[1] for m in _places(text, copy)[-2:])
+    first, second = (m[1] for m in places(text, copy)[-2:])
     return put(rf"({COPY} .*\] %\w+), {second}, ", rf"\1, {first}, ", -1, text)
 
 
-WAIT, EXPECT, ARRIVE = "ttng.wait_barrier", "ttng.barrier_expect", "ttng.arrive_barrier"
-COPY, INIT, INVAL = "ttng.async_tma_copy_global_to_local", "ttng.init_barrier", "ttng.inval_barrier"
 COUNT = rf"({INIT} %\w+), 1"
 CONSTANT = r"(ttng.wait_barrier %\w+), %\w+"
 A_THIRD = r"= arith.subi (%\w+), %c2_i32"

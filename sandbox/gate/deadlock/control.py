@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from pgo_agent.sandbox.gate.deadlock.program import Fork, Join
+from pgo_agent.sandbox.gate.deadlock import accesses
+from pgo_agent.sandbox.gate.deadlock.program import Forget, Fork, Join
 from pgo_agent.sandbox.gate.deadlock.terms import Number, Term, apply
 from pgo_agent.sandbox.gate.deadlock.values import Frame, Impossible, Memory, Role, Undecided, Value
 from pgo_agent.sandbox.ttgir.tree import Op
@@ -26,9 +27,11 @@ def for_(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, role: Rol
         counted = apply("trips", (low, high, step), 64)
     concerns = u.concerns(op, True)
     if not concerns and (not isinstance(counted, int) or counted > MOST_SILENT):
+        accesses.passed_over(u, op, role)
         return ()
     trips = u.number(counted, op, "the number of iterations", "trips")
     if not isinstance(low, int) or not isinstance(step, int):
+        accesses.passed_over(u, op, role)
         return ()
     if concerns:
         u.loops[str(u.at(op))] = trips
@@ -48,6 +51,7 @@ def while_(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, role: R
         frame.update(zip(names, carried, strict=True))
         condition, *passed = u.block(before, frame, role)
         if not isinstance(condition, int) and not u.concerns(op, True):
+            accesses.passed_over(u, op, role)
             return ()
         holds = u.number(condition, op, "the condition", "flag")
         if not holds or not isinstance(condition, int):
@@ -66,7 +70,10 @@ def if_(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, role: Role
         return u.block(u.only_block(taken[0], op), frame, role) if taken else ()
     if u.concerns(op, True):
         role.groups = None
+    followed, role.followed = role.followed, False
     both = [u.block(u.only_block(region, op), frame, role) for region in op.regions]
+    role.followed = followed
+    accesses.passed_over(u, op, role)
     if len(both) < 2:
         return ()
     return [_either(condition, a, b) for a, b in zip(*both, strict=True)]
@@ -92,10 +99,11 @@ def specialize(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, rol
         started.append(part)
         if region.name == "default":
             results = u.block(block, frame, part)
+            part.steps.append(Forget(u.at(op)))  # its warps are the kernel's, which may wait for the rest
         else:
             u.block(block, dict(zip((a.name for a in block.arguments), values, strict=True)), part)
     names = tuple(r.name for r in started)
-    role.steps[fork:] = [Fork(names, u.at(op)), Join(names, u.at(op))]
+    role.steps[fork:] = [Forget(u.at(op)), Fork(names, u.at(op)), Join(names, u.at(op))]
     return results
 
 
@@ -103,6 +111,7 @@ def call(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, role: Rol
     given = next((v for v in values if isinstance(v, Memory) and v.name in u.barriers), None)
     if given is not None or u.concerns(op, False):
         raise Undecided(f"a call of a function that uses barriers, at {u.at(op)}")
+    accesses.passed_over(u, op, role)
     return ()
 
 

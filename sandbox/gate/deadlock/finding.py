@@ -14,6 +14,7 @@ class Kind(StrEnum):
     EARLY = "early"  # a wait may pass on an older phase of the same parity, before the one that it is for
     LIFETIME = "lifetime"  # a barrier used before init or after inval, or invalidated while in use
     GROUPS = "groups"  # a wait for cp.async, wgmma or TMA stores that lets pass what it is for
+    MEMORY = "memory"  # a slot of shared memory overwritten while it is read, or read before its copy has landed
     NONE = "no finding"  # nothing found in the runs that were tried; not a proof
     UNDECIDED = "undecided"  # out of its depth: the sentence says at which operation
 

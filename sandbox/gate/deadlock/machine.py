@@ -11,6 +11,8 @@ Conversely a condition that fails gives a schedule with another course: that is 
 stuck is itself a schedule, so a reported deadlock can be reached. tests/sandbox/test_deadlock_machine.py holds both
 directions to a search over all schedules.
 
+The same order says who may use a slot of shared memory too soon (`memory`).
+
 Does not model time, the roles' data, or warps of one role that drift apart.
 """
 
@@ -20,7 +22,8 @@ from dataclasses import dataclass
 from pgo_agent.sandbox.gate.deadlock import sentences
 from pgo_agent.sandbox.gate.deadlock.barrier import Barrier, Clock, Contribution, Mark, merge
 from pgo_agent.sandbox.gate.deadlock.finding import Finding, Kind
-from pgo_agent.sandbox.gate.deadlock.program import Arrive, Copy, Fork, Init, Inval, Join, Program, Step, Wait
+from pgo_agent.sandbox.gate.deadlock.memory import Memory
+from pgo_agent.sandbox.gate.deadlock.program import Arrive, Copy, Fork, Init, Inval, Join, Program, Step, Use, Wait
 
 NOTHING = Finding(Kind.NONE, "no deadlock and no mismatch in this run; not a proof")
 
@@ -43,7 +46,10 @@ class Blocked:
 
 
 def run(program: Program) -> Finding:
-    """A deadlock if the run gets stuck, else the first mismatch or condition that failed, else NOTHING."""
+    """A deadlock if the run gets stuck, else the first mismatch or condition that failed, else NOTHING.
+
+    Whether data is used too soon is asked last: only where all schedules run the same steps does their order tell.
+    """
     machine = Machine(program)
     try:
         machine.go()
@@ -51,7 +57,9 @@ def run(program: Program) -> Finding:
         return next(iter(machine.doubts), e.finding)
     if blocked := machine.blocked():
         return sentences.stuck(program, machine, blocked)
-    return machine.doubts[0] if machine.doubts else machine.left_over() or NOTHING
+    if machine.doubts:
+        return machine.doubts[0]
+    return machine.left_over() or machine.memory.finding(program) or NOTHING
 
 
 class Machine:
@@ -69,6 +77,7 @@ class Machine:
             tuple[str, str], list[tuple[Wait, int]]
         ] = {}  # of a role on a barrier: waits, phases complete
         self.doubts: list[Finding] = []
+        self.memory = Memory()
 
     def go(self) -> None:
         while True:
@@ -116,6 +125,8 @@ class Machine:
                 merge(clock, self.clocks[child])
         elif isinstance(step, Init):
             self.init(step, mark, clock)
+        elif isinstance(step, Use):
+            self.memory.use(step, mark, clock)
         else:
             barrier = self.live(step.barrier, mark, clock)
             if isinstance(step, Wait):
@@ -156,6 +167,7 @@ class Machine:
         own = {**clock, mark.role: mark.position + 1}
         if isinstance(step, Copy):
             barrier.flying.append(mark)
+            self.memory.copy(step, mark, clock)
             self.flying.append((barrier, Contribution(mark, own, step.arrivals, 0, step.brings, True)))
         else:
             self.reach(barrier, Contribution(mark, own, step.count, step.expects, 0, False))
@@ -166,6 +178,8 @@ class Machine:
             self.doubts.append(sentences.wrong_phase(barrier, phase, c, self.history))
         if c.count > barrier.pending:
             raise Broken(sentences.too_many(barrier, c, self.history))
+        if c.later:
+            self.memory.reached(c.mark, barrier.key, phase)
         done = barrier.add(c)
         for mark in barrier.waits[phase].values() if done else ():
             if not any(mark.before(x.clock) for x in done):

@@ -1,8 +1,8 @@
-"""Barrier operations of TTGIR as steps of a role, and the groups of cp.async, wgmma and TMA stores.
+"""Barrier operations of TTGIR as steps of a role, and what they are given: numbers, memory, copies.
 
 Semantics after TritonNvidiaGPUOps.td and its lowering: `barrier_expect` is one arrival that expects bytes; a TMA copy
 brings the bytes of its destination and no arrival; an arrive is made by one thread with its whole count, once the warps
-of the role have met. Waits for groups never hang: what is checked is that they do not let pass what they are for.
+of the role have met.
 """
 
 import re
@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from pgo_agent.sandbox.gate.deadlock import accesses
 from pgo_agent.sandbox.gate.deadlock.control import Handler
-from pgo_agent.sandbox.gate.deadlock.finding import Finding, Kind
 from pgo_agent.sandbox.gate.deadlock.program import Arrive, Copy, Init, Inval, Wait
 from pgo_agent.sandbox.gate.deadlock.terms import Term, apply
-from pgo_agent.sandbox.gate.deadlock.values import Frame, Memory, Role, Token, Undecided, Value
+from pgo_agent.sandbox.gate.deadlock.values import Frame, Memory, Role, Undecided, Value
 from pgo_agent.sandbox.ttgir import types
 from pgo_agent.sandbox.ttgir.tree import Op
 
@@ -55,13 +55,17 @@ def index(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, role: Ro
     memory, slot = values
     if not isinstance(memory, Memory):
         return ()
-    return [Memory(memory.name, _bytes(op), (*memory.index, slot if isinstance(slot, int | Term) else None))]
+    index = (*memory.index, slot if isinstance(slot, int | Term) else None)
+    return [Memory(memory.name, _bytes(op), index, index if memory.slot == memory.index else None)]
 
 
 def view(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, role: Role) -> Sequence[Value]:
     """Another shape or part of the same memory; as a barrier it is out of depth."""
     memory = values[0]
-    return [Memory(memory.name, _bytes(op), (*memory.index, None))] if isinstance(memory, Memory) else ()
+    if not isinstance(memory, Memory):
+        return ()
+    slot = memory.slot if memory.bytes == _bytes(op) != 0 else None
+    return [Memory(memory.name, _bytes(op), (*memory.index, None), slot)]
 
 
 def _bytes(op: Op) -> int:
@@ -135,7 +139,8 @@ def copy(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, role: Rol
     if _predicate(u, predicate, op):
         if not isinstance(destination, Memory) or not destination.bytes:
             raise Undecided(f"the destination of {op.name} at {u.at(op)} is not known")
-        role.steps.append(Copy(_barrier(u, barrier, op), destination.bytes, 0, u.at(op)))
+        slot = accesses.slot(destination) or ""
+        role.steps.append(Copy(_barrier(u, barrier, op), destination.bytes, 0, u.at(op), slot))
     return ()
 
 
@@ -147,54 +152,7 @@ def copies_arrive(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, 
     return ()
 
 
-# groups ---------------------------------------------------------------------------------------------------------------
-
-
-def started(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, role: Role) -> Sequence[Value]:
-    """The next commit takes all copies that no group has yet (PTX, cp.async.commit_group)."""
-    return [Token(None if role.groups is None else role.groups + 1, u.at(op))]
-
-
-def commit(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, role: Role) -> Sequence[Value]:
-    if role.groups is None:
-        return ()
-    role.groups += 1
-    return [Token(role.groups, u.at(op))]
-
-
-def wait_groups(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, role: Role) -> Sequence[Value]:
-    """All but the last `num` groups are complete; those given as operands must be among them."""
-    pending = _pending(u, op, "num")
-    for token in values:
-        if not isinstance(token, Token) or token.group is None or role.groups is None:
-            continue
-        if token.group > role.groups:
-            said = f"the wait at {u.at(op)} is for the copies at {token.at}, which were never committed to a group"
-            u.findings.append(Finding(Kind.GROUPS, said))
-        elif token.group > role.groups - pending:
-            said = (
-                f"the wait at {u.at(op)} lets the last {pending} groups of copies pending, "
-                f"and the one it is for, committed at {token.at}, is among them"
-            )
-            u.findings.append(Finding(Kind.GROUPS, said))
-    return ()
-
-
-def wait_pendings(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, role: Role) -> Sequence[Value]:
-    _pending(u, op, "pendings")
-    return ()
-
-
-def _pending(u: "Unroller", op: Op, name: str) -> int:
-    pending = op.integer(name)
-    if pending is None:
-        raise Undecided(f"{op.name} at {u.at(op)} does not say how many may be pending")
-    if pending < 0:
-        u.findings.append(Finding(Kind.GROUPS, f"{op.name} at {u.at(op)} waits until {pending} are pending"))
-    return pending
-
-
-HANDLERS: dict[str, Handler] = {
+HANDLERS: dict[str, Handler] = accesses.HANDLERS | {
     "tt.get_program_id": program_id,
     "tt.get_num_programs": num_programs,
     "tt.load": load,
@@ -204,11 +162,6 @@ HANDLERS: dict[str, Handler] = {
     "ttg.memdesc_trans": view,
     "ttg.memdesc_reshape": view,
     "ttg.memdesc_reinterpret": view,
-    "ttg.async_copy_global_to_local": started,
-    "ttg.async_commit_group": commit,
-    "ttg.async_wait": wait_groups,
-    "ttng.warp_group_dot_wait": wait_pendings,
-    "ttng.async_tma_store_wait": wait_pendings,
     "ttng.init_barrier": init,
     "ttng.inval_barrier": inval,
     "ttng.barrier_expect": expect,

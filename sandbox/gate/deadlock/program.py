@@ -1,10 +1,12 @@
 """An abstract barrier program: a few roles, each a straight list of steps on mbarriers, with loops already unrolled.
 
 A role stands for all warps of a region (the kernel, a default region, a partition), acting as one: warps of one role
-that drift apart are not modelled, nor is anything that moves data. Steps of different roles interleave freely.
+that drift apart are not modelled. Steps of different roles interleave freely. Of data there is only who reads and who
+writes which slot of shared memory from when to when; such steps never block.
 """
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TypeAlias
 
 
@@ -47,6 +49,7 @@ class Copy:
     brings: int = 0  # bytes
     arrivals: int = 0
     at: At = NOWHERE
+    slot: str = ""  # of shared memory that the bytes are written to; empty: not known
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,51 @@ class Join:
     at: At = NOWHERE
 
 
-Step: TypeAlias = Init | Arrive | Copy | Wait | Inval | Fork | Join
+class Queue(StrEnum):
+    """What a role starts and later waits for in groups, oldest first."""
+
+    DOTS = "dot"  # wgmma that read shared memory
+    COPIES = "copy"  # cp.async into it
+    STORES = "store"  # TMA out of it
+
+
+@dataclass(frozen=True)
+class Access:
+    """Reads or writes whole slots of shared memory: at once, or from now until its group is waited for."""
+
+    slots: tuple[str, ...]
+    writes: bool
+    what: str  # as a person calls it: dot, load, copy
+    queue: Queue | None = None  # None: done with this step
+    at: At = NOWHERE
+
+
+@dataclass(frozen=True)
+class Commit:
+    """Makes a group of what was put into the queue since the last one, be it nothing."""
+
+    queue: Queue
+    at: At = NOWHERE
+
+
+@dataclass(frozen=True)
+class Drain:
+    """Waits for all groups of the queue but the last ones."""
+
+    queue: Queue
+    pending: int = 0
+    at: At = NOWHERE
+
+
+@dataclass(frozen=True)
+class Forget:
+    """Something was passed over that may have waited for whatever is in the role's queues: all of it counts as done."""
+
+    at: At = NOWHERE
+
+
+Use: TypeAlias = Access | Commit | Drain | Forget
+Step: TypeAlias = Init | Arrive | Copy | Wait | Inval | Fork | Join | Use
 
 
 @dataclass(frozen=True)

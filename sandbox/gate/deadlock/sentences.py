@@ -9,6 +9,7 @@ from pgo_agent.sandbox.gate.deadlock.program import Arrive, Copy, Init, Inval, J
 
 if TYPE_CHECKING:
     from pgo_agent.sandbox.gate.deadlock.machine import Blocked, Machine
+    from pgo_agent.sandbox.gate.deadlock.memory import Hazard
 
 History = Mapping[
     tuple[str, str], list[tuple[Wait, int]]
@@ -101,6 +102,45 @@ def _reached(c: Contribution) -> str:
     parts += [f"expected {c.expects} bytes"] if c.expects else []
     parts += [f"brought {c.brings} bytes"] if c.brings else []
     return f"{c.mark.role} {' and '.join(parts)} at {c.mark.at}"
+
+
+# slots of shared memory -----------------------------------------------------------------------------------------------
+
+
+def too_soon(program: Program, h: "Hazard") -> Finding:
+    """Of two uses of a slot that may overlap: which, why the first may not have ended, what the second waited for."""
+    first, second = f"the {h.first.what} at {h.first.mark.at}", f"the {h.second.what} at {h.second.mark.at}"
+    if not h.second.writes:
+        said = f"{second} may read {h.first.slot} before {first} has filled it"
+    elif h.first.writes:
+        said = f"{second} may overwrite {h.first.slot} while {first} still fills it"
+    else:
+        said = f"{second} may overwrite {h.first.slot} while {first} still reads it"
+    trace = (f"{h.first.mark.role} starts {first}", f"{h.second.mark.role} starts {second}", _last_known(program, h))
+    return Finding(Kind.MEMORY, f"{said}: {_not_ended(h)}", trace)
+
+
+def _not_ended(h: "Hazard") -> str:
+    first, role = h.first, h.second.mark.role
+    if first.phases:
+        return f"{role} has not waited for it, on {first.barrier}" if first.barrier else f"{role} has not waited for it"
+    if first.end is None:
+        return f"nobody waits for that {first.what}"
+    if first.end == first.mark:
+        return f"nothing makes {role} wait for it"
+    if first.mark.role == role:
+        return f"{role} waits for that {first.what} only later, at {first.end.at}"
+    return f"{first.mark.role} waits for that {first.what} at {first.end.at}, and nothing makes {role} wait for this"
+
+
+def _last_known(program: Program, h: "Hazard") -> str:
+    """The last that the second's role knows of the first's: what lets it go on too soon."""
+    who, role = h.first.mark.role, h.second.mark.role
+    if who == role:
+        return "both are of one role"
+    step = program.roles[who][h.known - 1] if h.known else None
+    what = f"{who}'s arrival on {step.barrier} at {step.at}" if isinstance(step, Arrive | Copy) else f"{who}'s start"
+    return f"the last of {who} that {role} waits for is {what}"
 
 
 # a run that is stuck --------------------------------------------------------------------------------------------------

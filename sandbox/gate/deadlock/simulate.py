@@ -3,8 +3,8 @@
 With S slots in the largest barrier array, every loop with barriers runs 0, 1, S - 1, S + 1 and 2S + 1 times (from the
 third independent loop on 2S + 1 times only): the ends of the pipeline, an end in the second turn and one in the third,
 whose parities differ, and every slot around twice and more. Arguments are chosen so that this happens (`solve`); the
-rest of a run follows from them. "No finding" says that these runs end, in whatever order the steps of their roles come;
-no more than that.
+rest of a run follows from them. "No finding" says that these runs end, in whatever order the steps of their roles come,
+and that of the slots which they are seen to use none is written while it is read; no more than that.
 """
 
 import hashlib
@@ -82,8 +82,7 @@ def most_slots(module: Module) -> int:
 def _run(unroller: Unroller) -> Finding:
     program = unroller.program()
     finding = machine.run(program)
-    if not finding.found and unroller.findings:
-        finding = unroller.findings[0]
+    finding = min([finding, *unroller.findings[:1]], key=lambda f: SEVERITY.index(f.kind))
     if not finding.found:
         return finding
     when = [f"{n} iteration{'s' * (n != 1)} of the loop at {at}" for at, n in unroller.loops.items()]

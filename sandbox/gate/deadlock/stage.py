@@ -1,8 +1,9 @@
 """Stage deadlock: every kernel that the original does not launch itself, through the simulator of its barriers.
 
-A hang, or a run that could end in one, is `deadlock`; a wait that lets pass what it is for is `race`: it hangs nothing,
-and reads what is not there yet. What the simulator cannot follow is `undecided`, with the line. The compiler's process
-has run the same simulator already, many kernels side by side; what an older one said there does not count.
+A hang, or a run that could end in one, is `deadlock`; a wait that lets pass what it is for is `race`, as is a slot of
+shared memory that may be read while a copy writes it: it hangs nothing, and reads what is not there yet or any more.
+What the simulator cannot follow is `undecided`, with the line. The compiler's process has run the same simulator
+already, many kernels side by side; what an older one said there does not count.
 """
 
 from pgo_agent.sandbox.gate.deadlock import simulate
@@ -10,7 +11,7 @@ from pgo_agent.sandbox.gate.deadlock.finding import Finding, Kind, from_json
 from pgo_agent.sandbox.gate.evidence import Evidence, Side
 from pgo_agent.sandbox.gate.verdict import Verdict
 
-RACES = frozenset({Kind.GROUPS, Kind.EARLY, Kind.LIFETIME})
+RACES = frozenset({Kind.GROUPS, Kind.EARLY, Kind.LIFETIME, Kind.MEMORY})
 
 
 def stage(candidate: Side, original: Side) -> Evidence:

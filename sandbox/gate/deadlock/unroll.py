@@ -11,7 +11,7 @@ twice from one address is the same. Barriers of clusters and of Blackwell's tens
 import re
 from collections.abc import Sequence
 
-from pgo_agent.sandbox.gate.deadlock import control, operations
+from pgo_agent.sandbox.gate.deadlock import accesses, control, operations
 from pgo_agent.sandbox.gate.deadlock.finding import Finding
 from pgo_agent.sandbox.gate.deadlock.program import At, Program
 from pgo_agent.sandbox.gate.deadlock.terms import KNOWN_OPS, Known, Number, Term, apply, leaves
@@ -45,6 +45,7 @@ class Unroller:
         self._names: dict[str, int] = {}
         self._places: dict[int, At] = {}  # of operations, by their identity
         self._concerns: dict[tuple[int, bool], bool] = {}
+        self._queues: dict[int, bool] = {}
 
     def program(self) -> Program:
         """The barrier program of the run. Raises Choose, Undecided, Impossible."""
@@ -111,6 +112,7 @@ class Unroller:
             results = [self._arithmetic(op, values)]
         else:
             results = self._unknown(op, values)
+            accesses.note(self, op, values, role)
         frame.update(zip(op.results, results, strict=True) if results else dict.fromkeys(op.results))
 
     def _unknown(self, op: Op, values: Sequence[Value]) -> Sequence[Value]:
@@ -180,6 +182,12 @@ class Unroller:
         if key not in self._concerns:
             self._concerns[key] = any(self._acts(o, groups) for o in op.walk())
         return self._concerns[key]
+
+    def queues(self, op: Op) -> bool:
+        """Whether cp.async, wgmma or TMA stores are started or waited for inside of it, or may be."""
+        if id(op) not in self._queues:
+            self._queues[id(op)] = any(o.name in accesses.QUEUED for o in op.walk())
+        return self._queues[id(op)]
 
     def _acts(self, op: Op, groups: bool) -> bool:
         if op.name != "tt.call":

@@ -32,6 +32,7 @@ class Memory:
     name: str
     bytes: int
     index: tuple[Number | None, ...] = ()
+    slot: tuple[Number | None, ...] | None = ()  # the whole of which slot of the allocation it is; None: of none
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ class Role:
     threads: int
     steps: list[Step] = field(default_factory=list)
     groups: int | None = 0  # of cp.async, committed so far; None once that is not known
+    followed: bool = True  # what is run is what the role does, and not one of two ways of which neither is known
 
 
 def place(location: str, aliases: Mapping[str, str]) -> str:
