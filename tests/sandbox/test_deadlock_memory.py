@@ -26,6 +26,7 @@ from pgo_agent.sandbox.gate.deadlock.simulate import read_and_simulate
 
 from tests.sandbox.barrier_programs import broken_users, program, random_users, search, users
 from tests.sandbox.line_edits import COPY, Edit, change, later, remove
+from tests.sandbox.test_deadlock_reading import simulated
 
 SMALL = st.one_of(random_users(), broken_users())
 
@@ -165,6 +166,68 @@ def test_what_was_passed_over_may_have_waited() -> None:
     assert machine.run(small) is machine.NOTHING
 
 
+# what is followed of TTGIR -------------------------------------------------------------------------------------------
+
+SLOT = "!ttg.memdesc<128xi32, #shared, #smem, mutable>"
+SLOTS = SLOT.replace("128xi32", "2x128xi32")
+COPY_INTO = f"""%m = ttg.local_alloc : () -> {SLOTS}
+    %s = ttg.memdesc_index %m[%c0] : {SLOTS} -> {SLOT}
+    %other = ttg.memdesc_index %m[%c1] : {SLOTS} -> {SLOT}
+    %from = tt.splat %p : !tt.ptr<i32> -> tensor<128x!tt.ptr<i32>, #blocked>
+    %v = tt.load %p : !tt.ptr<i32>
+    %some = arith.trunci %v : i32 to i1
+    %t = ttg.async_copy_global_to_local %from, %s : tensor<128x!tt.ptr<i32>, #blocked> -> {SLOT[12:]}
+    %g = ttg.async_commit_group tokens %t
+"""
+AWAIT = "%w = ttg.async_wait {num = 0 : i32}\n"
+
+
+def load(slot: str, type_: str = SLOT, of: str = "128xi32") -> str:
+    return f"%l = ttg.local_load {slot} : {type_} -> tensor<{of}, #blocked>\n"
+
+
+def copied(body: str) -> Kind:
+    """What is found where threads copy into slot 0 of an array and then do this."""
+    return simulated(COPY_INTO + body).kind
+
+
+def test_a_load_before_the_wait_is_found_and_one_after_it_or_of_another_slot_is_not() -> None:
+    assert copied(load("%s")) is Kind.MEMORY
+    assert copied(AWAIT + load("%s")) is Kind.NONE
+    assert copied(load("%other")) is Kind.NONE
+
+
+def test_a_store_into_a_slot_that_is_being_filled_is_found() -> None:
+    zeros = "%zeros = arith.constant dense<0> : tensor<128xi32, #blocked>\n"
+    store = f"{zeros} ttg.local_store %zeros, {{}} : tensor<128xi32, #blocked> -> {SLOT}\n"
+    assert copied(store.format("%s")) is Kind.MEMORY
+    assert copied(AWAIT + store.format("%s")) is Kind.NONE
+    assert copied(store.format("%other")) is Kind.NONE
+
+
+def test_another_shape_of_a_slot_is_that_slot_and_a_part_of_it_accuses_nobody() -> None:
+    wide, part = SLOT.replace("128xi32", "256xi16"), SLOT.replace("128xi32", "64xi32").replace(">", ", 128>")
+    shape = f"%r = ttg.memdesc_reinterpret %s : {SLOT} -> {wide}\n"
+    assert copied(shape + load("%r", wide, "256xi16")) is Kind.MEMORY
+    assert copied(AWAIT + shape + load("%r", wide, "256xi16")) is Kind.NONE
+    assert copied(f"%r = ttg.memdesc_subslice %s[0] : {SLOT} -> {part}\n" + load("%r", part, "64xi32")) is Kind.NONE
+
+
+def test_a_slot_of_unknown_number_accuses_nobody() -> None:
+    assert copied(f"%r = ttg.memdesc_index %m[%v] : {SLOTS} -> {SLOT}\n" + load("%r")) is Kind.NONE
+
+
+def test_a_branch_that_may_not_be_taken_accuses_nobody_and_may_have_waited() -> None:
+    assert copied("scf.if %some {\n" + load("%s") + "}\n") is Kind.NONE
+    assert copied("scf.if %some {\n" + AWAIT + "}\n" + load("%s")) is Kind.NONE
+    assert copied("scf.if %on {\n" + AWAIT + "}\n" + load("%s")) is Kind.NONE
+    assert copied("scf.if %true {\n" + load("%s") + "}\n") is Kind.MEMORY
+
+
+def test_a_loop_that_is_passed_over_accuses_nobody() -> None:
+    assert copied("scf.for %i = %c0 to %n step %c1 : i32 {\n" + load("%s") + "}\n") is Kind.NONE
+
+
 # bugs edited into real TTGIR ------------------------------------------------------------------------------------------
 
 DOTS_WAIT, FREE = "ttng.warp_group_dot_wait", "ttng.arrive_barrier"
@@ -192,7 +255,7 @@ BUGS: dict[str, tuple[str, Edit, tuple[str, ...]]] = {
     "copies all go into one slot": (
         "two_consumers",
         change(rf"(ttg.memdesc_index %\w+)\[%s\](.*\n.*{COPY} %\w+\[)(%c0\w+),", r"\1[\3]\2\3,"),
-        ("may overwrite %a_mem[0] while the",),
+        ("may overwrite %a_mem[0] while the same copy, a turn before, still fills it",),
     ),
     "copies of a pipelined loop not awaited": (
         "cp_async",

@@ -113,7 +113,8 @@ def too_soon(program: Program, h: "Hazard") -> Finding:
     if not h.second.writes:
         said = f"{second} may read {h.first.slot} before {first} has filled it"
     elif h.first.writes:
-        said = f"{second} may overwrite {h.first.slot} while {first} still fills it"
+        filling = "the same copy, a turn before," if first == second else first
+        said = f"{second} may overwrite {h.first.slot} while {filling} still fills it"
     else:
         said = f"{second} may overwrite {h.first.slot} while {first} still reads it"
     trace = (f"{h.first.mark.role} starts {first}", f"{h.second.mark.role} starts {second}", _last_known(program, h))
