@@ -228,6 +228,15 @@ def test_a_loop_that_is_passed_over_accuses_nobody() -> None:
     assert copied("scf.for %i = %c0 to %n step %c1 : i32 {\n" + load("%s") + "}\n") is Kind.NONE
 
 
+def test_assembly_may_have_waited() -> None:
+    assembly = (
+        '%r = tt.elementwise_inline_asm "{}; mov.b32 $0, $1;" '
+        '{{constraints = "=r,r", packed_element = 1 : i32, pure = false}} %n : i32 -> i32\n'
+    )
+    assert copied(assembly.format("cp.async.wait_group 0") + load("%s")) is Kind.NONE
+    assert copied(assembly.format("prefetch.global.L2 [$2]") + load("%s")) is Kind.MEMORY
+
+
 # bugs edited into real TTGIR ------------------------------------------------------------------------------------------
 
 DOTS_WAIT, FREE = "ttng.warp_group_dot_wait", "ttng.arrive_barrier"

@@ -6,6 +6,7 @@ not let pass what they are for, by their tokens here, by what is read and writte
 number are followed, and where it is not known which way a role goes, nothing is.
 """
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -39,7 +40,7 @@ def note(u: "Unroller", op: Op, values: Sequence[Value], role: Role) -> None:
         _step(role, Access(_slots(values[1:2]), True, "store", None, at(op)))
     elif op.name in _STORES:
         _step(role, Access(_slots(values), False, "TMA store", Queue.STORES, at(op)), Commit(Queue.STORES, at(op)))
-    elif op.regions:
+    elif op.regions or queued(op):
         passed_over(u, op, role)
 
 
@@ -122,4 +123,12 @@ HANDLERS: "dict[str, Handler]" = {
     "ttng.async_tma_store_wait": wait_stores,
 }
 _STORES = frozenset({"ttng.async_tma_copy_local_to_global", "ttng.async_tma_reduce", "ttng.async_tma_scatter"})
-QUEUED = _STORES | HANDLERS.keys() | {"ttng.warp_group_dot", "tt.call"}
+_QUEUED = _STORES | HANDLERS.keys() | {"ttng.warp_group_dot", "tt.call"}
+_IN_ASSEMBLY = re.compile(r"wait|commit|wgmma")
+
+
+def queued(op: Op) -> bool:
+    """Whether an operation starts cp.async, wgmma or TMA stores, makes groups of them or waits for them, or may."""
+    if "inline_asm" in op.name:
+        return any(_IN_ASSEMBLY.search(word) for word in op.words)
+    return op.name in _QUEUED

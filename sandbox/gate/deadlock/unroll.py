@@ -186,7 +186,7 @@ class Unroller:
     def queues(self, op: Op) -> bool:
         """Whether cp.async, wgmma or TMA stores are started or waited for inside of it, or may be."""
         if id(op) not in self._queues:
-            self._queues[id(op)] = any(o.name in accesses.QUEUED for o in op.walk())
+            self._queues[id(op)] = any(map(accesses.queued, op.walk()))
         return self._queues[id(op)]
 
     def _acts(self, op: Op, groups: bool) -> bool:
