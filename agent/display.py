@@ -108,7 +108,7 @@ class Progress:
         style = _STYLE.get(e["verdict"], "red")
         self._say(
             f"  [dim]{e['candidate'][:8]}[/dim] [{style}]{e['verdict']:<11}[/{style}] "
-            f"{escape(e['move']):<16} {escape(e['reason'])}"
+            f"{escape(e['move'])}: {escape(e['reason'])}"
         )
 
 
