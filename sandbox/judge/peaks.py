@@ -8,6 +8,7 @@ written is no fault: it is measured again. Who is about to accuse a kernel of be
 import contextlib
 import json
 import os
+import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -94,7 +95,12 @@ def _key(device: Any) -> str:
 
 
 def _cache() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    base = os.environ.get("XDG_CACHE_HOME")
+    if not base:
+        try:
+            base = str(Path.home() / ".cache")
+        except RuntimeError:  # a user without a home
+            base = tempfile.gettempdir()
     return Path(base) / "pgo-agent" / "peaks.json"
 
 
