@@ -83,7 +83,7 @@ print("planted in", _os.environ["TRITON_CACHE_DIR"], flush=True)
 LOOK = """
 import os as _os
 _found = [_os.path.join(d, f) for r in (_os.environ["TRITON_CACHE_DIR"], _os.environ["HOME"])
-          for d, _, fs in _os.walk(r) for f in fs if b"planted" in open(_os.path.join(d, f), "rb").read()]
+          for d, _, fs in _os.walk(r) for f in fs if open(_os.path.join(d, f), "rb").read() == b"planted"]
 if _found:
     raise RuntimeError(f"here is {_found}")
 """
