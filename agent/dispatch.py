@@ -4,20 +4,21 @@ A rewrite is often faster in some cases and slower in others, and as a whole no 
 against the incumbent of now is asked; the condition comes from the inputs of the public cases (`telling.py`).
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from pgo_agent.agent import incumbent
 from pgo_agent.agent.context import Context
-from pgo_agent.agent.moves import CARRIED, Best, Proposal, launch
-from pgo_agent.agent.rewriting import DoesNotApply
+from pgo_agent.agent.moves import CARRIED, Best, Proposal, Skipped, launch
+from pgo_agent.agent.moves.base import attempted
 from pgo_agent.agent.source import sites, with_configs
 from pgo_agent.agent.store import Candidate
 from pgo_agent.agent.telling import condition
-from pgo_agent.sandbox.judge import stats
 
-MOVE = "dispatch"
+MOVE = "dispatch"  # and the move that it is made of
 GAIN, LOSS = 1.02, 0.995  # a case is won above the one, lost below the other; what lies between goes either way
 MOST = 2  # proposals of a generation
 
@@ -40,51 +41,51 @@ class Mixed:
     @property
     def promise(self) -> float:
         """The product of the ratios, were every lost case as it was."""
-        total = 1.0
-        for ratio in self.ratios.values():
-            total *= max(1.0, ratio)
-        return total
+        return math.prod(max(1.0, ratio) for ratio in self.ratios.values())
 
 
 def proposals(ctx: Context) -> Iterator[tuple[Proposal, str]]:
     """Proposals, each with the candidate that it is made of; what cannot be told apart is recorded with its reason."""
-    found = [m for c in ctx.store.candidates(ctx.run.id) if (m := _mixed(ctx, c)) and m.wins and m.losses]
-    made = 0
-    for mixed in sorted(found, key=lambda x: -x.promise):
-        if made == MOST:
-            return
-        try:
-            yield _proposal(ctx, mixed), mixed.candidate.id
-            made += 1
-        except DoesNotApply as e:
-            ctx.store.add_skipped(ctx.run.id, mixed.candidate.id, MOVE, str(e))
+    return islice(_proposals(ctx), MOST)
 
 
-def _mixed(ctx: Context, c: Candidate) -> Mixed | None:
-    """What was measured of a source candidate against the incumbent of now; None for any other."""
-    if (
-        c.kind != "source"
-        or c.speedup is None
-        or ctx.store.incumbent_of(ctx.run.id, c.generation) != incumbent.name(ctx)
-    ):
-        return None
-    samples = ctx.store.evidence(ctx.run.id, c.id).get("samples", {})
-    times = samples.get("time") or samples.get("quick") or {}
-    return Mixed(c, {case: stats.ratio(t["incumbent"], t["candidate"]).mid for case, t in times.items()})
+def _proposals(ctx: Context) -> Iterator[tuple[Proposal, str]]:
+    for mixed in sorted(_mixed(ctx), key=lambda x: -x.promise):
+        found = _proposal(ctx, mixed)
+        if isinstance(found, Skipped):
+            ctx.store.add_skipped(ctx.run.id, mixed.candidate.id, found.move, found.reason)
+        else:
+            yield found, mixed.candidate.id
 
 
-def _proposal(ctx: Context, mixed: Mixed) -> Proposal:
+def _mixed(ctx: Context) -> list[Mixed]:
+    """What was measured against the incumbent of now, wins here and loses there, and was not proposed before."""
+    known = ctx.store.candidates(ctx.run.id)
+    done = {c.parent for c in known if c.move.startswith(MOVE)}
+    measured = [c for c in known if c.kind == "source" and c.speedup is not None and c.id not in done]
+    if not measured:
+        return []
+    current, incumbents = incumbent.name(ctx), ctx.store.incumbents(ctx.run.id)
+    of_now = [c for c in measured if incumbents[c.generation] == current]
+    found = [Mixed(c, incumbent.gains(ctx.store.evidence(ctx.run.id, c.id))) for c in of_now]
+    return [m for m in found if m.wins and m.losses]
+
+
+def _proposal(ctx: Context, mixed: Mixed) -> Proposal | Skipped:
     from pgo_agent.agent.rewriting.both import both
 
-    inputs = _inputs(ctx)
+    inputs, name = _inputs(ctx), f"{MOVE}: {mixed.candidate.move}"
     test = condition([inputs[c] for c in mixed.wins], [inputs[c] for c in mixed.losses])
     if test is None:
-        raise DoesNotApply("no one or two comparisons of its arguments tell the cases that it wins from those it loses")
-    current = incumbent.name(ctx)
-    own = _at_its_best(incumbent.source(ctx), incumbent.best_known(ctx, current))
+        return Skipped(name, "no one or two comparisons of its arguments tell the cases that it wins from the others")
     said = ", ".join(f"{c.split('/', 1)[1]} {mixed.ratios[c]:.3f}x" for c in (*mixed.wins, *mixed.losses))
     why = f"{mixed.candidate.move} wins some cases and loses others ({said}); used where {test}"
-    return Proposal(both(own, mixed.candidate.source, test), "source", f"{MOVE}: {mixed.candidate.move}", why)
+
+    def merged() -> str:
+        own = _at_its_best(incumbent.source(ctx), incumbent.best_known(ctx, incumbent.name(ctx)))
+        return both(own, mixed.candidate.source, test)
+
+    return attempted(name, why, merged)
 
 
 def _inputs(ctx: Context) -> dict[str, Any]:

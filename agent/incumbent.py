@@ -1,6 +1,6 @@
 """What the loop measures against: the kernel as shipped, or the last candidate that was accepted."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pgo_agent.agent import moves
@@ -8,6 +8,7 @@ from pgo_agent.agent.context import Context
 from pgo_agent.agent.source import Config
 from pgo_agent.agent.store import Candidate
 from pgo_agent.sandbox.gate.verdict import Verdict
+from pgo_agent.sandbox.judge import stats
 from pgo_agent.sandbox.judge.pool import on_shelf
 
 SHIPPED = "shipped"
@@ -85,6 +86,13 @@ def known_configs(ctx: Context) -> list[Config]:
         for o in options
     ]
     return points + tried
+
+
+def gains(evidence: Mapping[str, Any]) -> dict[str, float]:
+    """Case -> how many times faster than its incumbent a candidate ran, by the last stage that timed it."""
+    samples = evidence.get("samples", {})
+    times = samples.get("time") or samples.get("quick") or {}
+    return {case: stats.middle(t["incumbent"], t["candidate"]) for case, t in times.items()}
 
 
 def plans(ctx: Context) -> dict[str, set[str]]:

@@ -51,6 +51,7 @@ class Measured:
 
     judged: Judged
     sides: dict[str, Any] = field(default_factory=dict)  # what it was measured against
+    raced: dict[str, str] = field(default_factory=dict)  # the cases that its twin is for, with their configurations
     twin: Future[Twin] | None = None  # being compiled; None: `judged` is the outcome
 
 
@@ -65,7 +66,7 @@ def measured(ctx: Context, candidate: Candidate, compilers: Executor) -> Measure
         return Measured(Judged(Verdict.WRONG, "numerics", differs, first.evidence))
     gpu.prepare(PROCESSES)
     raced = looks.raced(ctx, candidate, first.evidence["choices"])
-    return Measured(first, sides, compilers.submit(twins.sanitized, ctx.builder, bundle_of(candidate), raced))
+    return Measured(first, sides, raced, compilers.submit(twins.sanitized, ctx.builder, bundle_of(candidate), raced))
 
 
 def proved(ctx: Context, candidate: Candidate, measured: Measured) -> Outcome:
@@ -73,7 +74,7 @@ def proved(ctx: Context, candidate: Candidate, measured: Measured) -> Outcome:
     first = measured.judged
     if measured.twin is None:
         return first, _speedup(first)
-    raced = looks.race(ctx, candidate, first.evidence["choices"], measured.twin)
+    raced = looks.race(ctx, candidate, measured.raced, measured.twin)
     first = _with(first, [*_stages(first), raced.as_json()])
     if raced.ends:
         return Judged(raced.verdict or Verdict.RACE, raced.stage, raced.reason, first.evidence), _speedup(first)

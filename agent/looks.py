@@ -37,12 +37,12 @@ def raced(ctx: Context, candidate: Candidate, choices: Mapping[str, str]) -> dic
     return {case: choices[case] for case in found.values()}
 
 
-def race(ctx: Context, candidate: Candidate, choices: Mapping[str, str], compiled: Future[Twin]) -> Evidence:
+def race(ctx: Context, candidate: Candidate, cases: Mapping[str, str], compiled: Future[Twin]) -> Evidence:
     """The candidate's sanitized twin on every kernel that it launches; where that cannot run, a stress run.
 
     `undecided` after a stress run without findings: it may be accepted, with the caveat.
     """
-    started, gpu, cases = time.monotonic(), the_gpu(ctx), raced(ctx, candidate, choices)
+    started, gpu = time.monotonic(), the_gpu(ctx)
     twin = compiled.result()
     said = _sanitized(ctx, twin, cases) if twin.bundle else Evidence("race", Verdict.UNDECIDED, twin.problem)
     if said.verdict == Verdict.UNDECIDED:

@@ -246,10 +246,11 @@ class Store:
         rows = self._rows("SELECT n, finished FROM generations WHERE run = ? ORDER BY n", (run,))
         return {r["n"]: bool(r["finished"]) for r in rows}
 
-    def incumbent_of(self, run: str, generation: int) -> str:
-        """What a generation's candidates are measured against."""
-        (row,) = self._rows("SELECT incumbent FROM generations WHERE run = ? AND n = ?", (run, generation))
-        return str(row["incumbent"])
+    def incumbents(self, run: str) -> dict[int, str]:
+        """What each generation's candidates are measured against."""
+        return {
+            r["n"]: r["incumbent"] for r in self._rows("SELECT n, incumbent FROM generations WHERE run = ?", (run,))
+        }
 
     def candidates(self, run: str, generation: int | None = None) -> list[Candidate]:
         rows = self._rows(

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from pgo_agent.agent.incumbent import gains
 from pgo_agent.agent.store import Run, Store
 from pgo_agent.sandbox.errors import UsageFault
-from pgo_agent.sandbox.judge import stats
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -66,7 +66,7 @@ def lines(store: Store, run: Run, commit: str) -> Iterator[dict[str, Any]]:
                 "kind": c.kind,
                 "move": c.move,
                 "on": moves.get(c.parent, c.parent),
-                "ratios": _ratios(store.evidence(run.id, c.id).get("samples", {})),
+                "ratios": {case: round(r, 4) for case, r in gains(store.evidence(run.id, c.id)).items()},
                 "verdict": c.verdict,
                 "stage": c.stage,
                 "reason": c.reason,
@@ -74,12 +74,6 @@ def lines(store: Store, run: Run, commit: str) -> Iterator[dict[str, Any]]:
                 "seconds": c.seconds,
                 "source": c.source if c.verdict == "accepted" else None,
             }
-
-
-def _ratios(samples: dict[str, dict[str, dict[str, list[float]]]]) -> dict[str, float]:
-    """Case -> how many times faster than its incumbent a candidate ran, by the last stage that timed it."""
-    times = samples.get("time") or samples.get("quick") or {}
-    return {case: round(stats.ratio(t["incumbent"], t["candidate"]).mid, 4) for case, t in times.items()}
 
 
 def _plan(run: Run, side: str, case: str) -> dict[str, Any]:

@@ -3,10 +3,12 @@
 A move that cannot prove its precondition raises DoesNotApply with the reason: it is listed, never skipped in silence.
 """
 
+import ast
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pgo_agent.agent.rewriting import DoesNotApply
 from pgo_agent.agent.source import Config
 from pgo_agent.sandbox.devices import Device
 
@@ -60,3 +62,17 @@ class Skipped:
 
     move: str
     reason: str
+
+
+def attempted(name: str, rationale: str, rewrite: Callable[[], str]) -> Proposal | Skipped:
+    """What a rewrite gives. Its own faults are listed like a precondition that does not hold: they never end a run."""
+    try:
+        changed = rewrite()
+        ast.parse(changed)
+    except DoesNotApply as e:
+        return Skipped(name, str(e))
+    except SyntaxError as e:
+        return Skipped(name, f"a fault of this move: it wrote what is not Python ({e.msg}, line {e.lineno})")
+    except Exception as e:
+        return Skipped(name, f"a fault of this move: {type(e).__name__}: {e}")
+    return Proposal(changed, "source", name, rationale)

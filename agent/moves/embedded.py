@@ -7,7 +7,6 @@ best point. A fault inside of a move is listed like a precondition that does not
 libcst and sympy, which take long to import: whoever needs only the words of `base.py` must not import this module.
 """
 
-import ast
 from collections.abc import Iterator, Mapping, Sequence
 
 from pgo_agent.agent.moves import (
@@ -23,8 +22,7 @@ from pgo_agent.agent.moves import (
     persistent,
     specialize,
 )
-from pgo_agent.agent.moves.base import CARRIED, NO_LAUNCH, Best, Proposal, Skipped, SourceMove, Subject
-from pgo_agent.agent.rewriting import DoesNotApply
+from pgo_agent.agent.moves.base import CARRIED, NO_LAUNCH, Best, Proposal, Skipped, SourceMove, Subject, attempted
 from pgo_agent.agent.source import Config, sites, with_configs
 from pgo_agent.agent.static_rank import symptoms
 from pgo_agent.sandbox.devices import Device
@@ -63,16 +61,11 @@ def _rewritten(
     name = move.name + where
     if device.arch not in move.archs:
         return Skipped(name, f"not for sm_{device.arch}")
-    try:
-        changed = _with_neighbours(move.rewrite(_subject(source, kernel, best, device)), kernel, best, move.launch)
-        ast.parse(changed)
-    except DoesNotApply as e:
-        return Skipped(name, str(e))
-    except SyntaxError as e:
-        return Skipped(name, f"a fault of this move: it wrote what is not Python ({e.msg}, line {e.lineno})")
-    except Exception as e:
-        return Skipped(name, f"a fault of this move: {type(e).__name__}: {e}")
-    return Proposal(changed, "source", name, f"{move.symptom}; {move.gain}")
+
+    def rewrite() -> str:
+        return _with_neighbours(move.rewrite(_subject(source, kernel, best, device)), kernel, best, move.launch)
+
+    return attempted(name, f"{move.symptom}; {move.gain}", rewrite)
 
 
 def _subject(source: str, kernel: str, best: Mapping[str, Best], device: Device) -> Subject:

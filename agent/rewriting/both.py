@@ -7,7 +7,6 @@ its own arguments holds; else it goes on as it was.
 import ast
 
 import libcst as cst
-import libcst.matchers as m
 from pgo_agent.agent.parts import Block, blocks
 from pgo_agent.agent.rewriting import DoesNotApply, syntax
 from pgo_agent.sandbox.target import CONTRACT
@@ -17,7 +16,8 @@ LAUNCHER = "kernel"
 
 def both(own: str, other: str, condition: str) -> str:
     """The file `own`, whose launcher runs `other`'s where the condition holds. Raises DoesNotApply."""
-    mine, moved = blocks(own), _moved(blocks(own), blocks(other))
+    mine = blocks(own)
+    moved = _moved(mine, blocks(other))
     names = {n for b in moved if not b.imports for n in b.names}
     taken = {n for b in mine for n in b.names | b.loads}
     suffix = next(s for s in ("_rewritten", *(f"_rewritten{i}" for i in range(2, 99))) if not _clash(names, s, taken))
@@ -52,16 +52,7 @@ def _renamed(text: str, names: set[str], suffix: str) -> str:
         local = {p.name.value for p in syntax.nodes(function) if isinstance(p, cst.Param)} | syntax.writes(function)
         if local & names:
             raise DoesNotApply(f"{', '.join(sorted(local & names))} is a variable of {function.name.value}, too")
-    skipped = {id(n.attr) for n in syntax.nodes(module) if isinstance(n, cst.Attribute)}
-    skipped |= {id(n.keyword) for n in syntax.nodes(module) if isinstance(n, cst.Arg)}
-
-    class Rename(m.MatcherDecoratableTransformer):
-        def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.Name:
-            if original_node.value not in names or id(original_node) in skipped:
-                return updated_node
-            return updated_node.with_changes(value=original_node.value + suffix)
-
-    return module.visit(Rename()).code
+    return syntax.visited(module, syntax.Rename({n: n + suffix for n in names})).code
 
 
 def _routed(text: str, condition: str, other: str) -> str:

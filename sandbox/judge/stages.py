@@ -25,7 +25,7 @@ from pgo_agent.sandbox.judge.strains import LOOSER, OWN_RATIO, STRAINS, Strain
 Announce = Callable[[str, float], None]
 Pick = Mapping[str, tuple[Bundle, str]]  # case -> a bundle and the configuration of it to launch
 
-QUICK_ROUNDS, FULL_ROUNDS = 6, 24
+QUICK_ROUNDS = 6
 LAUNCH_SECONDS = 10.0  # deadline for the launches of one step
 REFERENCE_SECONDS = 180.0
 

@@ -24,6 +24,11 @@ class Interval:
         return [round(x, 6) for x in (self.low, self.mid, self.high)]
 
 
+def middle(base: Sequence[float], other: Sequence[float]) -> float:
+    """The median ratio of paired samples, without its interval."""
+    return float(np.median(np.asarray(base, dtype=float) / np.asarray(other, dtype=float)))
+
+
 def ratio(base: Sequence[float], other: Sequence[float], level: float = LEVEL) -> Interval:
     """How many times faster `other` is than `base`: interval of the median ratio of paired samples."""
     return geomean({"": (base, other)}, level=level)

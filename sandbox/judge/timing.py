@@ -6,7 +6,7 @@ outputs is taken on the GPU: every timed launch must have produced the very outp
 inputs of its own seed and buffers of its own. Instrumented builds never come here.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -35,6 +35,11 @@ class Side:
             return True
         sums = torch.stack(self.checksums)
         return bool((sums == (sums[0] if verified is None else verified)).all())
+
+
+def rounded(timed: Mapping[str, Side]) -> dict[str, list[float]]:
+    """The samples of each side as they are recorded: ms, to the nanosecond."""
+    return {name: [round(x, 6) for x in s.samples] for name, s in timed.items()}
 
 
 def side(name: str, replay: Replay, deterministic: bool) -> Side:

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
-from pgo_agent.sandbox.judge import decision, peaks, stages, stats
+from pgo_agent.sandbox.judge import decision, peaks, stages, stats, timing
 from pgo_agent.sandbox.judge.stages import Bench, Pick
 
 LOTS = (12, 12, 24, 36)  # rounds; after each the samples are looked at
@@ -84,8 +84,7 @@ def _lot(bench: Bench, sides: Mapping[str, Pick], cases: list[str], rounds: int,
 
 
 def _samples(bench: Bench, sides: Mapping[str, Pick], case: str, rounds: int) -> dict[str, list[float]]:
-    timed = stages.time_sides(bench, sides, case, rounds, "time")
-    return {n: [round(x, 6) for x in s.samples] for n, s in timed.items()}
+    return timing.rounded(stages.time_sides(bench, sides, case, rounds, "time"))
 
 
 def _against(times: Times, sides: Mapping[str, Pick], weights: Mapping[str, float] | None) -> dict[str, list[float]]:

@@ -19,7 +19,8 @@ from pgo_agent.sandbox.judge.clock import Clock
 from pgo_agent.sandbox.judge.looks import Looks, failed
 from pgo_agent.sandbox.judge.stages import Bench, Inconsistent, Pick
 
-SWEEP_ROUNDS, FINALISTS, FINALISTS_OWN, FINAL_ROUNDS = 4, 5, 2, 30
+SWEEP_ROUNDS, FINALIST_ROUNDS, FINAL_ROUNDS = 4, 12, 30
+FINALISTS, FINALISTS_OWN = 5, 2
 
 
 class Worker(Looks):
@@ -57,16 +58,16 @@ class Worker(Looks):
         if verdict is not None:
             return {"problem": f"{verdict}: {found.problem}", "ms": [], "check": found.as_json()}
         timed = stages.time_sides(bench, {"it": pick}, case, SWEEP_ROUNDS, "sweep")
-        return {"problem": "", "ms": [round(x, 6) for x in timed["it"].samples], "check": found.as_json()}
+        return {"problem": "", "ms": timing.rounded(timed)["it"], "check": found.as_json()}
 
     def _finalists(self, case: str, best: list[dict[str, Any]]) -> None:
         """Times the best configurations again, side by side; their samples replace the first ones."""
         if not best:
             return
         sides: dict[str, Pick] = {str(i): {case: (self._load(e["bundle"]), e["choice"])} for i, e in enumerate(best)}
-        timed = stages.time_sides(self._bench(), sides, case, stages.FULL_ROUNDS // 2, "sweep")
+        timed = timing.rounded(stages.time_sides(self._bench(), sides, case, FINALIST_ROUNDS, "sweep"))
         for i, entry in enumerate(best):
-            entry |= {"ms": [round(x, 6) for x in timed[str(i)].samples], "finalist": True}
+            entry |= {"ms": timed[str(i)], "finalist": True}
 
     def judge(self, request: dict[str, Any]) -> dict[str, Any]:
         """One candidate through smoke, quick time, numerics and time. `accepted` here still wants a confirm."""
@@ -99,7 +100,8 @@ class Worker(Looks):
         pick |= self._choose(bench, candidate, request["public"])
         sides: dict[str, Pick] = {"incumbent": base, "candidate": pick}
         quick = {
-            c: _samples(stages.time_sides(bench, sides, c, stages.QUICK_ROUNDS, "quick")) for c in request["public"]
+            c: timing.rounded(stages.time_sides(bench, sides, c, stages.QUICK_ROUNDS, "quick"))
+            for c in request["public"]
         }
         gain = stats.geomean({c: (s["incumbent"], s["candidate"]) for c, s in quick.items()}, request.get("weights"))
         told = f"{gain.mid:.3f}x of the incumbent"
@@ -172,7 +174,7 @@ class Worker(Looks):
         for case in request["cases"]:
             usable = {n: f for n, f in libraries.items() if self._library_works(f, case)}
             timed = stages.time_sides(bench, sides, case, FINAL_ROUNDS, "final", usable)
-            rows[case] = _samples(timed)
+            rows[case] = timing.rounded(timed)
         return {"times": rows}
 
     def _library_works(self, function: Any, case: str) -> bool:
@@ -196,7 +198,3 @@ def _to_check(pick: Pick, request: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _choices(pick: Pick) -> dict[str, str]:
     return {case: choice for case, (_, choice) in pick.items()}
-
-
-def _samples(timed: Mapping[str, timing.Side]) -> dict[str, list[float]]:
-    return {n: [round(x, 6) for x in s.samples] for n, s in timed.items()}

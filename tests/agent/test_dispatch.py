@@ -180,3 +180,18 @@ def test_a_rewrite_that_wins_one_case_and_loses_another_is_proposed_for_the_one(
 def test_a_rewrite_that_wins_everywhere_or_nowhere_needs_no_choice(measured: Context, ratios: dict[str, float]) -> None:
     judge(measured, ratios)
     assert list(dispatch.proposals(measured)) == []
+
+
+def test_what_was_proposed_before_makes_room_for_others(measured: Context) -> None:
+    judge(measured, {"CASES/1m": 0.9, "CASES/16m": 1.2})
+    ((proposal, parent),) = dispatch.proposals(measured)
+    made = {
+        "id": "c2",
+        "kind": "source",
+        "move": proposal.move,
+        "rationale": "r",
+        "author": "embedded",
+        "parent": parent,
+    }
+    measured.store.add_generation("add-1", 2, "shipped", [made | {"source": proposal.source}])
+    assert list(dispatch.proposals(measured)) == []
