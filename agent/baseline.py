@@ -14,7 +14,7 @@ from pgo_agent.agent import moves, recorded, static_rank
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.moves import launch
 from pgo_agent.agent.source import Config, Site, sites
-from pgo_agent.sandbox.build import Built
+from pgo_agent.sandbox.built import Built
 from pgo_agent.sandbox.errors import TargetFault, UsageFault
 from pgo_agent.sandbox.gate import screen
 from pgo_agent.sandbox.gate.verdict import Verdict

@@ -21,7 +21,7 @@ from pgo_agent.agent.parts import blocks, hidden
 from pgo_agent.agent.replies import TOO_DEEP, BadReply, merge
 from pgo_agent.agent.store import Store
 from pgo_agent.sandbox import box, target
-from pgo_agent.sandbox.build import Built, Choice
+from pgo_agent.sandbox.built import Built, Choice
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.target import CONTRACT, Target
 

@@ -8,17 +8,21 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from pgo_agent.agent import shell
+from pgo_agent.agent.options import (
+    CHECK_EPILOG,
+    EPILOG,
+    WORKSPACE,
+    CaseOption,
+    DeviceOption,
+    JsonOption,
+    JudgeOption,
+    MinutesOption,
+    PythonOption,
+    SandboxOption,
+    StoreOption,
+)
 
-EPILOG = (
-    "Exit codes: 0 an accepted improvement (without a GPU: a completed ranking), 1 none found, 2 usage, 3 environment, "
-    "4 budget spent with nothing judged, 130 interrupted."
-)
-CHECK_EPILOG = (
-    "Exit codes: 0 nothing wrong was found (accepted, slower, no_change, checked; or built: it compiles, and nothing "
-    "here could tell more), 1 something is wrong with it (wrong, race, deadlock, timeout, crashed, build_error, "
-    "rejected, cheating), 2 usage, also when it changes the contract, 3 environment, 4 it could not be judged "
-    "(undecided, or no time was left), 130 interrupted."
-)
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -26,23 +30,6 @@ app = typer.Typer(
     add_completion=True,
     help="Profile-guided optimizer for Triton kernels: every speedup is checked and measured before it is recorded.",
 )
-
-StoreOption = Annotated[
-    Path, typer.Option("--store", envvar="PGO_AGENT_STORE", help="Workspace folder: records and artefacts.")
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="JSON instead of text: events as JSON lines, or one object.")]
-DeviceOption = Annotated[
-    str | None,
-    typer.Option(help="Compile for: h200, h100, a100, b200, rtx4090, rtx5090. Default: the GPU here, else h200."),
-]
-MinutesOption = Annotated[float, typer.Option(min=0.0, help="Budget: minutes of wall clock, over all resumptions.")]
-JudgeOption = Annotated[str, typer.Option(help="auto, gpu (fail without one) or cpu (Triton's interpreter).")]
-CaseOption = Annotated[list[str] | None, typer.Option(help="Use only this public case; may be repeated.")]
-SandboxOption = Annotated[str, typer.Option(envvar="PGO_AGENT_SANDBOX", help="auto, bubblewrap, landlock or none.")]
-PythonOption = Annotated[
-    str, typer.Option(help="Interpreter with your torch and triton, for tracer, compiler and judge.")
-]
-WORKSPACE = Path(".pgo-agent")
 
 
 @app.command(epilog=EPILOG)
@@ -133,7 +120,7 @@ def runs(store: StoreOption = WORKSPACE, json_lines: JsonOption = False) -> None
     """List the runs of a workspace."""
     from pgo_agent.agent import show as shown
 
-    with _faults(), _opened(store) as opened:
+    with shell.faults(), shell.opened(store) as opened:
         shown.runs(opened, json_lines)
 
 
@@ -155,7 +142,7 @@ def show(
     from pgo_agent.agent import ir
     from pgo_agent.agent import show as shown
 
-    with _faults(), _opened(store) as opened:
+    with shell.faults(), shell.opened(store) as opened:
         if ttgir is not None:
             print(*ir.write(opened, run, candidate or "tuned", ttgir), sep="\n")
         elif candidate is None:
@@ -175,7 +162,7 @@ def apply(
     """Write the winner into your file (only the kernel part): the diff first, a backup beside it."""
     from pgo_agent.agent import apply as applying
 
-    with _faults(), _opened(store) as opened:
+    with shell.faults(), shell.opened(store) as opened:
         change = applying.plan(opened, run, candidate)
         print(change.diff, end="")
         if not yes and not (sys.stdin.isatty() and typer.confirm("Write this?", err=True)):
@@ -198,8 +185,38 @@ def diff(
     """Compare two candidates: source, resources, SASS mix and TTGIR."""
     from pgo_agent.agent import difference, display
 
-    with _faults(), _opened(store) as opened:
+    with shell.faults(), shell.opened(store) as opened:
         difference.show(opened, run, a, b, ttgir, display.output())
+
+
+@app.command(epilog="Exit codes: 0 profiled, 2 usage, 3 environment.")
+def profile(
+    file: Annotated[Path, typer.Argument(help="The target: a kernel file, or a kernel that ships: fa_fwd.")],
+    case: CaseOption = None,
+    configuration: Annotated[
+        str | None, typer.Option("--config", help="As listed by show: 'BLOCK_M=64 ...'. Default: the best known.")
+    ] = None,
+    code: Annotated[
+        bool, typer.Option("--code", help="Its TTGIR as pseudo-code, too, with instructions beside each line.")
+    ] = False,
+    backend: Annotated[str, typer.Option(help="nvidia, or amd: compiled for gfx950, without its GPU.")] = "nvidia",
+    device: DeviceOption = None,
+    sandbox: SandboxOption = "auto",
+    python: PythonOption = sys.executable,
+    store: StoreOption = WORKSPACE,
+    json_lines: JsonOption = False,
+) -> None:
+    """Say what a kernel costs and where: registers, occupancy, pipeline, loops, instructions by source line.
+
+    Read off the compiled code; nothing runs on a GPU. Asked again, the answer comes from the workspace.
+    """
+    from pgo_agent.agent import profile_view, profiling
+    from pgo_agent.agent.session import Wishes
+
+    with shell.faults():
+        wishes = Wishes(device, sandbox=sandbox, cases=tuple(case or ()), python=python)
+        with shell.opened(store, create=True) as opened:
+            profile_view.tell(profiling.profile(file, wishes, configuration, backend, opened), file, json_lines, code)
 
 
 @app.command()
@@ -207,7 +224,7 @@ def doctor(json_lines: JsonOption = False) -> None:
     """Say what this machine can do: sandboxes, compilers, GPU, and what to install for more."""
     from pgo_agent.agent.doctor import examine
 
-    with _faults():
+    with shell.faults():
         raise typer.Exit(examine(json_lines))
 
 
@@ -221,7 +238,7 @@ app.add_typer(evals, name="eval")
 )
 def eval_gate(
     entries: Annotated[
-        str | None, typer.Argument(help="Only entries with this in their name, such as cheats/.")
+        str | None, typer.Argument(help="Only entries with this in their name, as cheats/, or of this target, as gemm.")
     ] = None,
     device: DeviceOption = None,
     judge: JudgeOption = "auto",
@@ -236,7 +253,7 @@ def eval_gate(
     from pgo_agent.agent.session import Wishes
     from pgo_agent.evals import gate
 
-    with _faults():
+    with shell.faults():
         raise typer.Exit(gate.main(entries, Wishes(device, sandbox=sandbox, judge=judge, python=python), json_lines))
 
 
@@ -251,7 +268,7 @@ def _run(json_lines: bool, store: Path, create: bool, go: Callable[[Any, Any], i
         last[event["type"]] = event
         feed(event)
 
-    with _faults(feed, json_lines), _opened(store, create) as opened:
+    with shell.faults(feed, json_lines), shell.opened(store, create) as opened:
         try:
             code = go(opened, emit)
         except KeyboardInterrupt:
@@ -266,44 +283,6 @@ def _run(json_lines: bool, store: Path, create: bool, go: Callable[[Any, Any], i
 
             shown.outcome(opened, done["run"])
         raise typer.Exit(int(code))
-
-
-class _faults:  # noqa: N801 (used as a context manager)
-    """Prints a Fault as a person reads it and exits with its code."""
-
-    def __init__(self, feed: Any = None, json_lines: bool = False) -> None:
-        self.feed, self.json_lines = feed, json_lines
-
-    def __enter__(self) -> None:
-        """Nothing to prepare."""
-
-    def __exit__(self, kind: Any, error: Any, _trace: Any) -> None:
-        from pgo_agent.agent.errors import exit_code
-        from pgo_agent.sandbox.errors import Fault
-
-        if self.feed is not None:
-            self.feed.close()
-        if isinstance(error, Fault):
-            if self.json_lines and self.feed is not None:
-                self.feed({"type": "error", "message": error.message, "hint": error.hint})
-            print(f"error: {error}", file=sys.stderr)
-            raise typer.Exit(int(exit_code(error))) from None
-
-
-class _opened:  # noqa: N801
-    """The store of a workspace, closed afterwards."""
-
-    def __init__(self, root: Path, create: bool = False) -> None:
-        self.root, self.create = root, create
-
-    def __enter__(self) -> Any:
-        from pgo_agent.agent.store import Store
-
-        self.store = Store(self.root, self.create)
-        return self.store
-
-    def __exit__(self, *_: Any) -> None:
-        self.store.close()
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """Proposes to keep a rewrite where it pays: both kernels in one file, and a launcher that chooses by its arguments.
 
-A rewrite is often faster in some cases and slower in others, and as a whole no gain. Only what was measured on a GPU
-against the incumbent of now is asked; the condition comes from the inputs of the public cases (`telling.py`).
+A rewrite is often faster in some cases and slower in others: as a whole no gain, or a smaller one. Only what was
+measured on a GPU is asked; the condition comes from the inputs of the public cases (`telling.py`).
 """
 
 import math
@@ -17,10 +17,12 @@ from pgo_agent.agent.moves.base import attempted
 from pgo_agent.agent.source import sites, with_configs
 from pgo_agent.agent.store import Candidate
 from pgo_agent.agent.telling import condition
+from pgo_agent.sandbox.gate.verdict import Verdict
 
 MOVE = "dispatch"  # and the move that it is made of
 GAIN, LOSS = 1.02, 0.995  # a case is won above the one, lost below the other; what lies between goes either way
 MOST = 2  # proposals of a generation
+_RIGHT = {Verdict.ACCEPTED, Verdict.SLOWER, Verdict.UNDECIDED}
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class Mixed:
     """A rewrite that wins some cases and loses others."""
 
     candidate: Candidate
+    other: str  # what it was measured against: `shipped` or an accepted candidate
     ratios: Mapping[str, float]  # case -> times faster than the incumbent
 
     @property
@@ -59,15 +62,16 @@ def _proposals(ctx: Context) -> Iterator[tuple[Proposal, str]]:
 
 
 def _mixed(ctx: Context) -> list[Mixed]:
-    """What was measured against the incumbent of now, wins here and loses there, and was not proposed before."""
-    known = ctx.store.candidates(ctx.run.id)
+    """What wins some cases and loses others, and was not proposed before: the incumbent of now against the one before
+    it, and rewrites against the incumbent of now."""
+    known, current = ctx.store.candidates(ctx.run.id), incumbent.name(ctx)
     done = {c.parent for c in known if c.move.startswith(MOVE)}
-    measured = [c for c in known if c.kind == "source" and c.speedup is not None and c.id not in done]
-    if not measured:
-        return []
-    current, incumbents = incumbent.name(ctx), ctx.store.incumbents(ctx.run.id)
-    of_now = [c for c in measured if incumbents[c.generation] == current]
-    found = [Mixed(c, incumbent.gains(ctx.store.evidence(ctx.run.id, c.id))) for c in of_now]
+    found = [
+        Mixed(c, c.against, incumbent.gains(ctx.store.evidence(ctx.run.id, c.id)))
+        for c in known
+        if c.kind == "source" and c.verdict in _RIGHT and c.against and c.id not in done
+        if current in (c.id, c.against)
+    ]
     return [m for m in found if m.wins and m.losses]
 
 
@@ -82,7 +86,7 @@ def _proposal(ctx: Context, mixed: Mixed) -> Proposal | Skipped:
     why = f"{mixed.candidate.move} wins some cases and loses others ({said}); used where {test}"
 
     def merged() -> str:
-        own = _at_its_best(incumbent.source(ctx), incumbent.best_known(ctx, incumbent.name(ctx)))
+        own = _at_its_best(incumbent.python(ctx, mixed.other), incumbent.best_known(ctx, mixed.other))
         return both(own, mixed.candidate.source, test)
 
     return attempted(name, why, merged)

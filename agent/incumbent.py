@@ -15,9 +15,14 @@ SHIPPED = "shipped"
 
 
 def name(ctx: Context) -> str:
-    """Id of the last accepted candidate, or `shipped`."""
-    accepted = [c.id for c in ctx.store.candidates(ctx.run.id) if c.verdict == Verdict.ACCEPTED]
-    return accepted[-1] if accepted else SHIPPED
+    """Id of the accepted candidate that no accepted one was measured against, or `shipped`.
+
+    Several were measured against the same when they were given side by side: then the fastest.
+    """
+    accepted = [c for c in ctx.store.candidates(ctx.run.id) if c.verdict == Verdict.ACCEPTED]
+    beaten = {c.against for c in accepted}
+    last = [c for c in accepted if c.id not in beaten]
+    return max(last, key=lambda c: (c.generation, c.speedup or 0.0)).id if last else SHIPPED
 
 
 def source(ctx: Context) -> str:

@@ -8,8 +8,9 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pgo_agent.agent import beam, check, incumbent, looks, screening
+from pgo_agent.agent import beam, building, check, incumbent, looks, screening
 from pgo_agent.agent.context import Context
+from pgo_agent.agent.errors import FAULTY
 from pgo_agent.agent.looks import bundle_of, the_gpu
 from pgo_agent.agent.store import Candidate
 from pgo_agent.sandbox import twins
@@ -29,7 +30,9 @@ def in_interpreter(ctx: Context, candidate: Candidate) -> Outcome:
     if candidate.kind == "ttgir":
         return Judged(Verdict.BUILT, "interpreter", "it compiles; Triton's interpreter does not run TTGIR"), None
     foreign, seconds = candidate.author != beam.AUTHOR, ctx.settings.get("interpreting")
-    return ctx.cpu.verdict("check", source=candidate.source, foreign=foreign, seconds=seconds), None
+    judged = ctx.cpu.verdict("check", source=candidate.source, foreign=foreign, seconds=seconds)
+    refused = building.complete(ctx, candidate)[1] if judged.verdict not in FAULTY else None
+    return refused or judged, None
 
 
 def told_apart(ctx: Context, candidate: Candidate, judged: Judged) -> Judged:
@@ -58,7 +61,14 @@ class Measured:
 def measured(ctx: Context, candidate: Candidate, compilers: Executor) -> Measured:
     """The first look. What would be accepted, or was given to be checked and is not wrong, must be `proved`, too."""
     gpu, sides = the_gpu(ctx), _sides(ctx)
-    first = gpu.verdict("judge", candidate={"bundle": on_shelf(ctx.store.shelf, bundle_of(candidate))}, **sides)
+    if not building.is_whole(candidate):
+        looked = _told(ctx, gpu.verdict("look", candidate=_bundle(ctx, candidate), **sides))
+        if looked.verdict != Verdict.CHECKED:
+            return Measured(looked)
+    candidate, refused = building.complete(ctx, candidate)
+    if refused:
+        return Measured(refused)
+    first = _told(ctx, gpu.verdict("judge", candidate=_bundle(ctx, candidate), **sides))
     given = candidate.author == check.AUTHOR
     if first.verdict != Verdict.ACCEPTED and not (given and first.verdict in _NOT_FASTER):
         return Measured(first)
@@ -85,7 +95,7 @@ def proved(ctx: Context, candidate: Candidate, measured: Measured) -> Outcome:
         first = _with(first, [*_stages(first), said.as_json()])
         if said.ends:
             return Judged(said.verdict or Verdict.WRONG, said.stage, said.reason, first.evidence), _speedup(first)
-    bundle = {"bundle": on_shelf(ctx.store.shelf, bundle_of(candidate))}
+    bundle = _bundle(ctx, candidate)
     again = {c: bundle | {"choice": label} for c, label in first.evidence["choices"].items()}
     # in a new process: it never saw the first run
     return _confirmed(first, the_gpu(ctx).verdict("confirm", candidate=again, **measured.sides))
@@ -126,6 +136,15 @@ def _sides(ctx: Context) -> dict[str, Any]:
         "held_out": base["held_out"],
         "weights": base["weights"],
     }
+
+
+def _bundle(ctx: Context, candidate: Candidate) -> dict[str, Any]:
+    return {"bundle": on_shelf(ctx.store.shelf, bundle_of(candidate))}
+
+
+def _told(ctx: Context, judged: Judged) -> Judged:
+    """With what it was measured against."""
+    return replace(judged, evidence={**judged.evidence, "incumbent": incumbent.name(ctx)})
 
 
 def _stages(judged: Judged) -> list[dict[str, Any]]:

@@ -94,3 +94,8 @@ def m003_model_calls(db: sqlite3.Connection) -> None:
             prompt_tokens INTEGER, completion_tokens INTEGER, seconds REAL NOT NULL,
             PRIMARY KEY (run, n)
         )""")
+
+
+@migration
+def m004_measured_against(db: sqlite3.Connection) -> None:
+    db.execute("ALTER TABLE candidates ADD COLUMN against TEXT")  # what it was measured against: the incumbent then

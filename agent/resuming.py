@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.agent import baseline, steps
+from pgo_agent.agent import baseline, building
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.store import Candidate
 from pgo_agent.sandbox.errors import EnvironmentFault
@@ -76,7 +76,7 @@ def mend(ctx: Context) -> None:
         baseline.rebuild(ctx)
     for candidate in candidates:
         if _bundle(candidate) in lost:
-            steps.build_one(ctx, candidate, ctx.builder.cores)
+            building.again(ctx, candidate)
     left = [b for b in lost if not ctx.store.shelf.whole(b)]
     if left:
         raise EnvironmentFault(

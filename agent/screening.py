@@ -9,8 +9,9 @@ from typing import Any
 
 from pgo_agent.agent import check, incumbent, static_rank
 from pgo_agent.agent.context import Context
+from pgo_agent.agent.errors import FAULTY
 from pgo_agent.agent.store import Candidate
-from pgo_agent.sandbox.build import Built
+from pgo_agent.sandbox.built import Built
 from pgo_agent.sandbox.gate import inspect, screen
 from pgo_agent.sandbox.gate.deadlock import stage as deadlock
 from pgo_agent.sandbox.gate.evidence import Evidence, examine, side
@@ -25,7 +26,8 @@ _FAILED = {"timeout": Verdict.TIMEOUT, "rejected": Verdict.REJECTED, "killed": V
 def verdict(ctx: Context, candidate: Candidate) -> Judged | None:
     """The verdict on a built candidate, if it needs no GPU."""
     base, built = ctx.baseline(), candidate.built or {}
-    missing = [c for c in (*base["cases"], *base["held_out"]) if c not in built["choices"]]
+    wanted = (*base["cases"], *(base["held_out"] if built.get("whole", True) else ()))
+    missing = [c for c in wanted if c not in built["choices"]]
     if not built["bundle"] or missing:
         failures = [f for f in built["failures"] if not missing or f["case"] in missing or not f["case"]]
         failure = failures[0] if failures else {"kind": "build_error", "message": "nothing was built", "case": ""}
@@ -76,12 +78,15 @@ def known_code(ctx: Context, built: Mapping[str, Any]) -> Judged | None:
 
 
 def _twin(ctx: Context, candidate: Candidate) -> Judged | None:
-    """Another text of the same code: an earlier candidate brought every plan of this one."""
+    """Another text of the same code: an earlier candidate brought every plan of this one.
+
+    One in which something was wrong is no answer: that may have been in a case that is not built yet.
+    """
     mine = _brought(candidate)
     for c in ctx.store.candidates(ctx.run.id):
         if c.id == candidate.id:
             return None
-        if (c.built or {}).get("bundle") and mine <= _brought(c):
+        if (c.built or {}).get("bundle") and c.verdict not in FAULTY and mine <= _brought(c):
             return Judged(Verdict.NO_CHANGE, "build", f"its code is that of candidate {c.id[:8]}")
     return None
 

@@ -162,7 +162,8 @@ def _where(wishes: Wishes) -> tuple[Judge | None, Device]:
                 f"--device {wishes.device}, but this machine's GPU is an {device.name}", "leave --device out"
             )
         return None, devices.find(wishes.device)
-    return Judge(target.Target(Path(), "", Path(), ""), wishes.python, visible), device
+    spares = max(1, len(os.sched_getaffinity(0)) // 4)
+    return Judge(target.Target(Path(), "", Path(), ""), wishes.python, visible, spares=spares), device
 
 
 def _own_device(visible: str) -> Device:

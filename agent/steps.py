@@ -9,11 +9,10 @@ from dataclasses import asdict, replace
 from itertools import islice
 from typing import Any
 
-from pgo_agent.agent import asking, beam, check, incumbent, ir, judging, moves, ranking, screening
+from pgo_agent.agent import asking, beam, building, check, incumbent, judging, ranking, screening
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.store import Candidate
 from pgo_agent.sandbox import target as contract
-from pgo_agent.sandbox.build import Built
 from pgo_agent.sandbox.gate.evidence import Evidence
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
 
@@ -67,34 +66,13 @@ def build(ctx: Context, generation: int) -> None:
         ctx.emit("phase", phase="build", doing=f"tracing and compiling {_counted(waiting)}")
     with ThreadPoolExecutor(max(1, ctx.builder.cores)) as pool:
         workers = max(1, ctx.builder.cores // max(1, len(waiting)))
-        tasks = {pool.submit(build_one, ctx, c, workers): c for c in waiting}
+        tasks = {pool.submit(building.first, ctx, c, workers): c for c in waiting}
         for task in as_completed(tasks):
-            built = task.result()
-            ctx.store.set_built(ctx.run.id, tasks[task].id, asdict(built) | {"stages": screening.stages(ctx, built)})
+            ctx.store.set_built(ctx.run.id, tasks[task].id, task.result())
     for c in ctx.store.candidates(ctx.run.id, generation):
         judged = screening.verdict(ctx, c) if c.verdict is None else None
         if judged is not None:
             settle(ctx, c, judged, None, 0.0)
-
-
-def build_one(ctx: Context, candidate: Candidate, workers: int) -> Built:
-    foreign, given = candidate.author != beam.AUTHOR, candidate.author == check.AUTHOR
-    text = candidate.source if candidate.kind == "ttgir" else ""
-    source = _launcher(ctx, candidate) if text else candidate.source
-    limit = None if given or text else moves.CARRIED
-    built = ctx.builder.build(source, _cases(ctx), limit, workers, foreign, text)
-    return check.narrowed(ctx, built) if given else built
-
-
-def _launcher(ctx: Context, candidate: Candidate) -> str:
-    """The kernel file that launches what a TTGIR candidate replaces."""
-    known = [b.config for b in incumbent.best_known(ctx, candidate.parent).values()]
-    return ir.launcher(incumbent.python(ctx, candidate.parent), candidate.source, known)
-
-
-def _cases(ctx: Context) -> dict[str, list[str]]:
-    base = ctx.baseline()
-    return {s: [c.split("/", 1)[1] for c in base[k]] for s, k in (("CASES", "cases"), ("HELD_OUT", "held_out"))}
 
 
 # judge ----------------------------------------------------------------------------------------------------------------
@@ -115,7 +93,7 @@ def judge(ctx: Context, generation: int) -> None:
             return
         started = time.monotonic()
         judged, _ = judging.in_interpreter(ctx, candidate)
-        _told(ctx, candidate, judged, None, time.monotonic() - started)
+        _told(ctx, ctx.store.candidate(ctx.run.id, candidate.id), judged, None, time.monotonic() - started)
 
 
 def _measure(ctx: Context, waiting: Sequence[Candidate]) -> None:
@@ -134,7 +112,7 @@ def _measure(ctx: Context, waiting: Sequence[Candidate]) -> None:
 
 
 def _prove(ctx: Context, candidate: Candidate, measured: judging.Measured, seconds: float) -> None:
-    started = time.monotonic()
+    started, candidate = time.monotonic(), ctx.store.candidate(ctx.run.id, candidate.id)
     judged, speedup = judging.proved(ctx, candidate, measured)
     _told(ctx, candidate, judged, speedup, seconds + time.monotonic() - started)
 

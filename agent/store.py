@@ -59,6 +59,7 @@ class Candidate:
     reason: str | None
     speedup: float | None
     seconds: float | None
+    against: str | None  # what it was measured against, the incumbent then: a candidate or `shipped`
 
 
 class Store:
@@ -246,22 +247,17 @@ class Store:
         rows = self._rows("SELECT n, finished FROM generations WHERE run = ? ORDER BY n", (run,))
         return {r["n"]: bool(r["finished"]) for r in rows}
 
-    def incumbents(self, run: str) -> dict[int, str]:
-        """What each generation's candidates are measured against."""
-        return {
-            r["n"]: r["incumbent"] for r in self._rows("SELECT n, incumbent FROM generations WHERE run = ?", (run,))
-        }
-
     def candidates(self, run: str, generation: int | None = None) -> list[Candidate]:
         rows = self._rows(
             "SELECT * FROM candidates WHERE run = ? AND (? IS NULL OR generation = ?) ORDER BY generation, position",
             (run, generation, generation),
         )
-        return [Candidate(**(dict(r) | {"built": _json(r["built"])})) for r in rows]
+        return [_candidate(r) for r in rows]
 
     def candidate(self, run: str, prefix: str) -> Candidate:
         """Raises UsageFault when no candidate of the run begins with `prefix`, or several do."""
-        found = [c for c in self.candidates(run) if c.id.startswith(prefix)]
+        sql = "SELECT * FROM candidates WHERE run = ? AND substr(id, 1, ?) = ? ORDER BY generation, position"
+        found = [_candidate(r) for r in self._rows(sql, (run, len(prefix), prefix))]
         if len(found) != 1:
             raise UsageFault(
                 f"{len(found)} candidates of run {run} begin with '{prefix}'", f"`pgo-agent show {run}` lists them"
@@ -275,11 +271,12 @@ class Store:
     def set_verdict(self, run: str, candidate: str, judged: Judged, speedup: float | None, seconds: float) -> None:
         """A verdict with its evidence and raw samples. A candidate that has one keeps it."""
         body = dict(judged.evidence)
+        against = body.pop("incumbent", None)
         timed = {stage: body.pop(stage, {}) for stage in ("quick", "time")}
         with self._transaction() as db:
-            values = (str(judged.verdict), judged.stage, judged.reason, speedup, seconds, run, candidate)
+            values = (str(judged.verdict), judged.stage, judged.reason, speedup, seconds, against, run, candidate)
             fresh = db.execute(
-                "UPDATE candidates SET verdict = ?, stage = ?, reason = ?, speedup = ?, seconds = ?"
+                "UPDATE candidates SET verdict = ?, stage = ?, reason = ?, speedup = ?, seconds = ?, against = ?"
                 " WHERE run = ? AND id = ? AND verdict IS NULL",
                 values,
             ).rowcount
@@ -301,6 +298,10 @@ class Store:
         for r in self._rows("SELECT * FROM samples WHERE run = ? AND candidate = ?", (run, candidate)):
             samples.setdefault(r["stage"], {}).setdefault(r["gpu_case"], {})[r["side"]] = json.loads(r["ms"])
         return found | ({"samples": samples} if samples else {})
+
+
+def _candidate(row: sqlite3.Row) -> Candidate:
+    return Candidate(**(dict(row) | {"built": _json(row["built"])}))
 
 
 def _insert_samples(db: sqlite3.Connection, key: tuple[str, str, str], cases: Mapping[str, Mapping[str, Any]]) -> None:

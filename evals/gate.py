@@ -37,7 +37,7 @@ Say = Callable[[str], None]
 Tell = Callable[["Outcome"], None]
 MINUTES = 600.0  # of one target's run
 INTERPRETING = 60.0  # s for an entry in the interpreter: the small cases take one or two, and a hang all of it
-_FAMILY = dict.fromkeys(("interpreter", "smoke", "numerics", "confirm"), "results") | {"launches": "screen"}
+_FAMILY = dict.fromkeys(("interpreter", "smoke", "quick", "numerics", "confirm"), "results") | {"launches": "screen"}
 _VERDICTS = {Verdict.RACE: "race"}  # a race may show at any stage that launches twice
 _SLOWER = {Verdict.SLOWER, Verdict.NO_CHANGE}
 _OPEN = {Verdict.UNDECIDED, Verdict.BUILT}
@@ -188,9 +188,9 @@ def main(pattern: str | None, wishes: Wishes, as_json: bool) -> int:
     """Runs the corpora, or what the pattern names, and prints the outcome; gives the exit code."""
     from pgo_agent.evals import gate_report
 
-    found = [e for e in corpora.load() if pattern is None or pattern in e.name]
+    found = [e for e in corpora.load() if pattern is None or pattern in e.name or pattern == e.target]
     if not found:
-        raise UsageFault(f"no entry of the corpora is called {pattern}", "give a part of a name, such as cheats/")
+        raise UsageFault(f"no entry of the corpora is called {pattern}", "give a part of a name, or a target")
     each = gate_report.line if as_json else lambda _: None
     outcomes, seconds = run(found, wishes, lambda text: print(text, file=sys.stderr, flush=True), each=each)
     if as_json:

@@ -3,12 +3,14 @@
 import json
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from pgo_agent.agent import display
 from pgo_agent.evals.entries import GROUPS
 from pgo_agent.evals.gate import Outcome
+from pgo_agent.evals.record import commit_of
 from rich.table import Table
 
 STANDINGS = ("refused", "admitted", "undecided")
@@ -43,11 +45,17 @@ def summary(outcomes: Sequence[Outcome], seconds: float) -> dict[str, Any]:
 
 def _stages(outcomes: Sequence[Outcome]) -> dict[str, dict[str, float]]:
     """Of each stage: how many it looked at, and the median of its seconds."""
-    found: dict[str, list[float]] = {}
-    for o in outcomes:
-        for stage, seconds in o.stages.items():
-            found.setdefault(stage, []).append(seconds)
+    found = by_stage(o.stages for o in outcomes)
     return {s: {"looked at": len(t), "median s": round(statistics.median(t), 3)} for s, t in found.items()}
+
+
+def by_stage(asked: Iterable[Mapping[str, float]]) -> dict[str, list[float]]:
+    """Stage -> its seconds, of all entries that it looked at."""
+    found: dict[str, list[float]] = {}
+    for stages in asked:
+        for stage, seconds in stages.items():
+            found.setdefault(stage, []).append(seconds)
+    return found
 
 
 def _standings(outcomes: Sequence[Outcome]) -> dict[str, int]:
@@ -75,6 +83,7 @@ def told(o: Outcome) -> dict[str, Any]:
         "stages": o.stages,
         "surprise": o.surprise,
         "environment": o.environment,
+        "commit": commit_of(Path(__file__).parent),
     }
 
 

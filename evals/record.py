@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,7 @@ def _plan(run: Run, side: str, case: str) -> dict[str, Any]:
     return dict(sides[name][case]) if name in sides else {"plan_id": None, "choice": side, "codes": []}
 
 
+@cache
 def commit_of(folder: Path) -> str:
     """The commit that is checked out, or what PGO_AGENT_COMMIT says where there is no git."""
     if os.environ.get("PGO_AGENT_COMMIT"):

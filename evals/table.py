@@ -15,7 +15,7 @@ from typing import Any
 from pgo_agent.agent.moves.embedded import SOURCE_MOVES
 from pgo_agent.agent.recorded import rows
 from pgo_agent.evals.entries import GROUPS
-from pgo_agent.evals.gate_report import STANDINGS
+from pgo_agent.evals.gate_report import STANDINGS, by_stage
 from pgo_agent.evals.record import RESULTS
 from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.judge import stats
@@ -129,12 +129,21 @@ def gate() -> str:
         lines.append(f"| {group} | {len(own)} | " + " | ".join(str(counted[s]) for s in STANDINGS) + " |")
     refusals = Counter(r["stage"] for r in found if r["standing"] == "refused")
     refused = ", ".join(f"{stage} {n}" for stage, n in refusals.most_common())
-    seconds = statistics.median(sum(r["seconds"].values()) for r in found)
+    batches = [r for r in rows() if r["what"] == "gate batch"]
+    rate = 60 * sum(b["entries"] for b in batches) / sum(b["wall"] for b in batches)
+    named = ", ".join(f"{b['target']} {60 * b['entries'] / b['wall']:.1f}" for b in batches)
     lines.append(
-        f"\nRefused at: {refused}. Build and judgement of one take {seconds:.0f} s in the median, side by side on all "
-        f"cores. {_where(found[0])}.\n"
+        f"\nUndecided: the clock did not tell, and nothing is recorded as faster. Refused at: {refused}. {rate:.1f} "
+        f"candidates a minute, baselines and builds included ({named}). Seconds of a stage, in the median: "
+        f"{_stages(found)}. {_where(found[0])}.\n"
     )
     return "\n".join(lines)
+
+
+def _stages(found: list[dict[str, Any]]) -> str:
+    """Of every stage of the gate the median of its seconds, where it looked at something."""
+    seconds = by_stage(row["stages"] for row in found)
+    return ", ".join(f"{stage} {statistics.median(taken):.2g}" for stage, taken in seconds.items())
 
 
 def moves() -> str:

@@ -24,19 +24,38 @@ from pgo_agent.sandbox.errors import UsageFault
 WORTH = 1.05  # a speedup over the tuned baseline that is worth the wait
 
 
-def exhaustive(file: Path) -> dict[str, Any]:
-    """Seconds and chosen configuration of each public case under `triton.autotune` over the whole grid."""
+def exhaustive(file: Path, limit: float) -> dict[str, Any]:
+    """Seconds and chosen configuration of each public case under `triton.autotune` over the whole grid.
+
+    `limit`: seconds after which it is stopped; what it had not done by then is missing, and `ended` is false.
+    """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         environment = os.environ | {"TRITON_CACHE_DIR": str(folder / "cache"), "PYTHONDONTWRITEBYTECODE": "1"}
         (folder / "variant.py").write_text(_variant(file))
         command = [sys.executable, "-m", "pgo_agent.evals.time_to_result", "--autotune", str(folder / "variant.py")]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        if done.returncode:
-            told = f"{done.stderr[:1500]} ... {done.stderr[-800:]}"  # a C compiler's words come first
+        said, errors = folder / "said", folder / "errors"
+        with (
+            said.open("w") as out,
+            errors.open("w") as err,
+            subprocess.Popen(command, env=environment, stdout=out, stderr=err) as tuning,
+        ):
+            code = _ended(tuning, limit)
+        if code:
+            told = f"{errors.read_text()[:1500]} ... {errors.read_text()[-800:]}"  # a C compiler's words come first
             raise UsageFault(f"{file} cannot be autotuned: {told}", "run its kernel() by hand first")
-        found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-        return found
+        cases = [json.loads(line) for line in said.read_text().splitlines()]
+        spent = round(sum(c["seconds"] for c in cases), 2) if code == 0 else limit
+        return {"seconds": spent, "ended": code == 0, "cases": cases}
+
+
+def _ended(process: subprocess.Popen[bytes], limit: float) -> int | None:
+    """Its exit code; None when it was stopped at the limit."""
+    try:
+        return process.wait(limit)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return None
 
 
 def _variant(file: Path) -> str:
@@ -50,12 +69,12 @@ def _variant(file: Path) -> str:
     return launch.grid_sources(found.source, site, points)[0]
 
 
-def _autotune(path: Path) -> dict[str, Any]:
-    """In a process of its own: calls the kernel once on each public case, and times the calls."""
+def _autotune(path: Path) -> None:
+    """In a process of its own: calls the kernel once on each public case, and prints the time of each call."""
     import torch
 
     module, site = target.load(path, "pgo_variant"), next(s for s in sites(path.read_text()) if s.autotuned)
-    generator, cases = torch.Generator("cuda").manual_seed(0), dict[str, Any]()
+    generator = torch.Generator("cuda").manual_seed(0)
     for name, case in module.CASES.items():
         given = module.inputs(case, generator)
         torch.cuda.synchronize()
@@ -63,8 +82,8 @@ def _autotune(path: Path) -> dict[str, Any]:
         module.kernel(**given)
         torch.cuda.synchronize()
         best = getattr(module, site.kernel).best_config
-        cases[name] = {"seconds": round(time.monotonic() - started, 2), "config": str(best)}
-    return {"seconds": round(sum(c["seconds"] for c in cases.values()), 2), "cases": cases}
+        seconds = round(time.monotonic() - started, 2)
+        print(json.dumps({"case": name, "seconds": seconds, "config": str(best)}), flush=True)
 
 
 def ours(file: Path, store: Path, candidates: int) -> dict[str, Any]:
@@ -96,17 +115,18 @@ def main() -> None:
     parser.add_argument("file", type=Path)
     parser.add_argument("--autotune", action="store_true", help="only the autotuner's part, of a file with the grid")
     parser.add_argument("--candidates", type=int, default=12, help="budget of our run")
+    parser.add_argument("--limit", type=float, default=3600.0, help="seconds for the autotuner")
     parser.add_argument("--store", type=Path, default=None, help="keep our run in this workspace")
     args = parser.parse_args()
     if args.autotune:
-        print(json.dumps(_autotune(args.file)))
+        _autotune(args.file)
         return
     with tempfile.TemporaryDirectory() as folder:
         store = args.store or Path(folder)
         if (store / "pgo.db").exists():
             raise UsageFault(f"{store} holds runs already", "give an empty --store: builds on it would cost nothing")
-        found = {"ours": ours(args.file, store, args.candidates), "triton.autotune": exhaustive(args.file)}
-        print(json.dumps(found, indent=1))
+        print(json.dumps({"ours": ours(args.file, store, args.candidates)}), flush=True)
+        print(json.dumps({"triton.autotune": exhaustive(args.file, args.limit)}))
 
 
 if __name__ == "__main__":

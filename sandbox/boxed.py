@@ -18,6 +18,8 @@ from pgo_agent.sandbox.target import Target
 
 TRACE_SECONDS, COMPILE_SECONDS = 240.0, 600.0  # deadlines of one boxed process
 KEPT = ("cubin", "ptx")  # artefacts that go on the shelf beside the TTGIR
+LOCATED = (("texts", "ttgir"), ("located", "located"), ("ttir", "ttir"))  # of a trace: field -> suffix of its files
+LISTED = ("sass", "live")  # and these, of a build with line information
 Cases = Mapping[str, Sequence[str] | None]  # set (CASES, SMALL, HELD_OUT) -> names, None for all
 Traced = dict[str, Any]  # the tracer's answer, with the TTGIR under "texts"; or "error"
 
@@ -33,10 +35,18 @@ def place(folder: Path, target: Target, source: str) -> tuple[str, str]:
 
 
 def trace(
-    box: Box, shelf: Shelf, target: Target, device: Device, source: str, cases: Cases, limit: int | None
+    box: Box,
+    shelf: Shelf,
+    target: Target,
+    device: Device,
+    source: str,
+    cases: Cases,
+    limit: int | None,
+    located: bool = False,
 ) -> Traced:
     """What the launcher of `source` does in each case, at most `limit` configurations of each; seconds under "took".
 
+    `located`: with the TTGIR as it was with locations, and with the TTIR, by kernel under "located" and "ttir".
     Raises Killed when the process was killed again and again, and EnvironmentFault when the disk is full.
     """
     for _ in range(ATTEMPTS):
@@ -50,15 +60,16 @@ def trace(
                 "candidate": candidate,
                 "limit": limit,
                 "cases": wanted,
+                "located": located,
             }
             (folder / "request.json").write_text(json.dumps(request))
             ran = box.run("pgo_agent.sandbox.tracer", folder, TRACE_SECONDS)
             if not ran.killed:
-                return _read_trace(folder / "out", ran) | {"took": ran.seconds}
+                return _read_trace(folder / "out", ran, located) | {"took": ran.seconds}
     raise killed("tracing")
 
 
-def _read_trace(out: Path, ran: Ran) -> Traced:
+def _read_trace(out: Path, ran: Ran, located: bool) -> Traced:
     if ran.timed_out:
         return _error("timeout", f"the launcher ran for over {TRACE_SECONDS:.0f} s")
     try:
@@ -67,7 +78,8 @@ def _read_trace(out: Path, ran: Ran) -> Traced:
             e = traced["error"]
             return {"error": {"kind": str(e["kind"]), "message": str(e["message"]), "line": e["line"]}}
         names = [grammar.sha(k) for k in traced["kernels"]]  # a path, otherwise
-        traced["texts"] = {k: check.read(out / f"{k}.ttgir", check.ARTEFACT_LIMIT) for k in names}
+        for field, suffix in LOCATED if located else LOCATED[:1]:
+            traced[field] = {k: check.read(out / f"{k}.{suffix}", check.ARTEFACT_LIMIT) for k in names}
     except (BadBundle, ValueError, TypeError, KeyError, AttributeError):
         return _error("raised", f"the tracer left no answer\n{ran.output[-2000:]}")
     return traced
@@ -106,7 +118,8 @@ def _compile(box: Box, shelf: Shelf, request: Mapping[str, Any], texts: Mapping[
             (folder / "in" / f"{key}.ttgir").write_bytes(text)
         (folder / "request.json").write_text(json.dumps(request))
         ran = box.run("pgo_agent.sandbox.compiler", folder, COMPILE_SECONDS)
-        errors = {k: e for k, text in texts.items() if (e := _collect(shelf, folder / "out", k, text, ran))}
+        told = {k["key"]: k["options"] for k in request["kernels"]}
+        errors = {k: e for k, text in texts.items() if (e := _collect(shelf, folder / "out", k, text, told[k], ran))}
     if errors:
         room(shelf.root)
     for key, error in errors.items():
@@ -114,17 +127,18 @@ def _compile(box: Box, shelf: Shelf, request: Mapping[str, Any], texts: Mapping[
     return ran.seconds
 
 
-def _collect(shelf: Shelf, out: Path, key: str, ttgir: bytes, ran: Ran) -> str:
+def _collect(shelf: Shelf, out: Path, key: str, ttgir: bytes, options: Mapping[str, Any], ran: Ran) -> str:
     """Puts one kernel's build on the shelf, or gives its diagnostic. Neither, when the process was killed before it."""
     try:
         answer = check.answer(out / f"{key}.json")
         if "error" in answer:
             return str(answer["error"])[:65536] or "error: the compiler gave no reason"
-        files = {s: shelf.put(check.read(out / f"{key}.{s}", check.ARTEFACT_LIMIT), s) for s in KEPT}
+        wanted = (*KEPT, *LISTED) if options.get("lines") else KEPT
+        files = {s: shelf.put(check.read(out / f"{key}.{s}", check.ARTEFACT_LIMIT), s) for s in wanted}
         files["ttgir"] = shelf.put(ttgir, "ttgir")
         code = cubin.code_id(shelf.get(files["cubin"], "cubin"))
         record = {"kernel": answer["metadata"] | {"files": files}, "static": answer["static"], "code_id": code}
-        shelf.put_build(key, record)
+        shelf.put_build(key, record | {"options": dict(options)})
     except (BadBundle, ValueError, TypeError, KeyError, AttributeError):
         return "" if ran.killed else f"error: the compiler left no answer\n{ran.output[-2000:]}"
     return ""

@@ -13,13 +13,14 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
 
 from pgo_agent.sandbox import boxed, override
 from pgo_agent.sandbox.box import Box
 from pgo_agent.sandbox.boxed import Cases, Traced
+from pgo_agent.sandbox.built import Built, Choice, Failure, nothing
 from pgo_agent.sandbox.bundle import check, grammar, identity, schema
 from pgo_agent.sandbox.bundle.shelf import Shelf, canonical, room
 from pgo_agent.sandbox.compiler import assembler
@@ -29,40 +30,6 @@ from pgo_agent.sandbox.target import Target
 from pgo_agent.sandbox.ttgir import oracle
 
 MESSAGE_LIMIT = 8192  # characters of what a tracer says went wrong; its own words are fewer
-
-
-@dataclass(frozen=True)
-class Failure:
-    kind: str  # refused, raised, build_error, timeout, rejected, killed
-    message: str
-    line: int | None = None  # of the candidate's file
-    case: str = ""
-
-
-@dataclass(frozen=True)
-class Choice:
-    """One configuration of one case: a plan of the bundle."""
-
-    label: str
-    config: dict[str, Any]  # parameters of the launch site that was varied
-    kernels: tuple[str, ...]  # keys of what it launches
-    plan_id: str  # identity of (code, plan)
-
-
-@dataclass(frozen=True)
-class Built:
-    bundle: str  # id; empty when nothing could be built
-    described: dict[str, Any]  # the target's cases and figures (trust it for the original only)
-    choices: dict[str, tuple[Choice, ...]]  # case -> configurations that built
-    statics: dict[str, dict[str, Any]]  # kernel key -> static profile
-    codes: dict[str, str]  # kernel key -> code id
-    failures: tuple[Failure, ...]  # of configurations, or of the whole
-    seconds: dict[str, float] = field(default_factory=dict)  # wall clock of trace and compile
-    replaced: dict[str, str] = field(default_factory=dict)  # of a TTGIR candidate: see Builder._replaced
-
-    @property
-    def ok(self) -> bool:
-        return bool(self.bundle)
 
 
 @dataclass(frozen=True)
@@ -99,7 +66,7 @@ class Builder:
         except Killed as e:
             if not foreign:
                 raise
-            return _nothing(Failure("killed", e.message))
+            return nothing(Failure("killed", e.message))
         if built.failures:
             room(self.shelf.root)
         return built
@@ -120,7 +87,7 @@ class Builder:
     def _assemble(self, parts: list[Traced], jobs: int, ttgir: str) -> Built:
         failed = next((t["error"] for t in parts if "error" in t), None)
         if failed:
-            return _nothing(Failure(failed["kind"], str(failed["message"]), _line(failed)))
+            return nothing(Failure(failed["kind"], str(failed["message"]), _line(failed)))
         try:
             exchanged = self._exchange(parts, ttgir) if ttgir else None
             built = self._assembled(parts, jobs)
@@ -128,12 +95,12 @@ class Builder:
                 replace(built, replaced=self._replaced(built.bundle, *exchanged)) if exchanged and built.ok else built
             )
         except override.Refused as e:
-            return _nothing(Failure(e.kind, e.message, e.line))
+            return nothing(Failure(e.kind, e.message, e.line))
         except (BadBundle, KeyError, TypeError, AttributeError, ValueError) as e:
             reason = (
                 str(e) if isinstance(e, BadBundle) else f"the tracer's answer is malformed ({type(e).__name__}: {e})"
             )
-            return _nothing(Failure("rejected", reason))
+            return nothing(Failure("rejected", reason))
 
     def _exchange(self, parts: list[Traced], ttgir: str) -> tuple[str, str]:
         """Puts a candidate's TTGIR into the traced parts; gives the keys of the kernel's own build and of the new."""
@@ -298,10 +265,6 @@ def triton_version(python: str) -> str:
 def limits_of(device: Device) -> check.Limits:
     """What a bundle may ask of this device: nine tenths of its memory, a twentieth for scratch."""
     return check.Limits(device.arch, device.smem_block, device.memory * 9 // 10, device.memory // 20)
-
-
-def _nothing(failure: Failure) -> Built:
-    return Built("", {}, {}, {}, {}, (failure,))
 
 
 def _line(error: dict[str, Any]) -> int | None:

@@ -25,6 +25,7 @@ class Device:
     bus_bits: int  # memory bus width
     fp16_tflops: float  # dense fp16/bf16 tensor rate, fp32 accumulate
     gbps: float  # device memory bandwidth, GB/s
+    blocks_sm: int = 32  # resident blocks of one SM
     regs_sm: int = 65536  # 32-bit registers of one SM
 
     def rate(self, flops: float, moved: float, ms: float) -> tuple[float, str]:
@@ -55,11 +56,11 @@ DEVICES = {
         ),
         Device(
             "rtx4090", "NVIDIA GeForce RTX 4090", 89, 128, 101376, 102400, 1536, 75497472, 25_000_000_000,
-            2520000, 10501000, 384, 165.2, 1008.0,
+            2520000, 10501000, 384, 165.2, 1008.0, 24,
         ),
         Device(
             "rtx5090", "NVIDIA GeForce RTX 5090", 120, 170, 101376, 102400, 1536, 100663296, 33_000_000_000,
-            2407000, 14001000, 512, 209.5, 1792.0,
+            2407000, 14001000, 512, 209.5, 1792.0, 24,
         ),
     )
 }  # fmt: skip

@@ -1,9 +1,11 @@
 """Twins of a bundle: the same launches of the same TTGIR, compiled in another way. Never timed, never recorded as code.
 
-`sanitized` has Triton's concurrency sanitizer in it: ConSan watches at run time which buffer is read or written while a
-copy or a dot still uses it, and whether all threads wait. Version traps (research on triton 3.6 to 3.9): 3.7 and 3.8 do
-not compile it for plain wgmma kernels. `reassembled` goes through another release of ptxas: the one that Triton brings
-is known to miscompile some wgmma with operands in registers. What does not compile is told, and proves nothing.
+`lined` says which line of its TTGIR each instruction comes from. `sanitized` has Triton's concurrency sanitizer in it:
+ConSan watches at run time which buffer is read or written while a copy or a dot still uses it, and whether all threads
+wait. Version traps (research on triton 3.6 to 3.9): 3.7 and 3.8 do not compile it for plain wgmma kernels.
+`reassembled` goes through another release of ptxas: the one that Triton brings is known to miscompile some wgmma with
+operands in registers. `recorded` stores clock reads that were put into the text of one kernel
+(`sandbox/profile/timeline/`). What does not compile is told, and proves nothing.
 """
 
 from collections.abc import Mapping
@@ -34,7 +36,33 @@ def reassembled(builder: Builder, bundle: str, labels: Labels) -> Twin:
     return _twin(builder, bundle, labels, "reassemble")
 
 
-def _twin(builder: Builder, bundle: str, labels: Labels, how: str) -> Twin:
+def lined(builder: Builder, bundle: str, labels: Labels) -> Twin:
+    """With line information: lines are those of each kernel's TTGIR on the shelf. Raises as `sanitized` does.
+
+    ptxas mostly makes the same code of it: 19 or 20 of 21 builds of the shipped kernels, by the path that the lines
+    name; the others take all 255 registers. So its code is compared before a figure of it is said of the original.
+    """
+    return _twin(builder, bundle, labels, "lines")
+
+
+def recorded(builder: Builder, bundle: str, labels: Labels, kernel: str, text: str, records: Mapping[str, Any]) -> Twin:
+    """With `text`, which holds records, in place of one kernel's own; the others stay the builds that they are.
+
+    `records` is what `sandbox/compiler/records.py` takes. Such a twin has profile scratch, which no other bundle may
+    have. Raises as `sanitized` does.
+    """
+    return _twin(builder, bundle, labels, "records", {kernel: text.encode()}, records)
+
+
+def _twin(
+    builder: Builder,
+    bundle: str,
+    labels: Labels,
+    how: str,
+    replaced: Mapping[str, bytes] | None = None,
+    value: object = True,
+) -> Twin:
+    """A twin of every kernel that is launched, or of those for which a text is given."""
     shelf = builder.shelf
     manifest = shelf.manifest(bundle)
     plans = {case: {label: manifest["plans"][case][label]} for case, label in labels.items()}
@@ -42,10 +70,10 @@ def _twin(builder: Builder, bundle: str, labels: Labels, how: str) -> Twin:
         s["kernel"] for choices in plans.values() for p in choices.values() for s in p["steps"] if "kernel" in s
     }
     names, texts, options = {}, {}, {}
-    for key in launched:
+    for key in launched if replaced is None else launched & replaced.keys():
         kernel = manifest["kernels"][key]
-        told = {o: kernel[o] for o in ("launch_pdl", "launch_cooperative_grid")} | {how: True}
-        text = shelf.get(kernel["files"]["ttgir"], "ttgir")
+        told = _options(builder, key, kernel) | {how: value}
+        text = replaced[key] if replaced else shelf.get(kernel["files"]["ttgir"], "ttgir")
         names[key] = builder.key(text, told)
         texts[names[key]], options[names[key]] = text, told
     boxed.compile_missing(builder.box, shelf, builder.device, texts, options, builder.cores)
@@ -55,18 +83,26 @@ def _twin(builder: Builder, bundle: str, labels: Labels, how: str) -> Twin:
         return Twin("", _line(broken))
     made = {
         "schema": manifest["schema"],
-        "kernels": {k: b["kernel"] for k, b in builds.items()},
+        "kernels": {k: manifest["kernels"][k] for k in launched - names.keys()}
+        | {k: b["kernel"] for k, b in builds.items()},
         "plans": {c: {n: _renamed(p, names) for n, p in choices.items()} for c, choices in plans.items()},
     }
     return _checked(builder, shelf.put_bundle(made), how)
 
 
+def _options(builder: Builder, key: str, kernel: Mapping[str, Any]) -> dict[str, Any]:
+    """What it was compiled with; by its manifest, where the build was made by a version that did not keep that."""
+    kept = (builder.shelf.build(key) or {}).get("options")
+    return dict(kept) if kept else {o: kernel[o] for o in ("launch_pdl", "launch_cooperative_grid")}
+
+
 def _renamed(plan: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    return plan | {"steps": [s | {"kernel": names[s["kernel"]]} if "kernel" in s else s for s in plan["steps"]]}
+    steps = [s | {"kernel": names.get(s["kernel"], s["kernel"])} if "kernel" in s else s for s in plan["steps"]]
+    return plan | {"steps": steps}
 
 
 def _checked(builder: Builder, name: str, how: str) -> Twin:
-    limits = replace(limits_of(builder.device), variables=how == "sanitize")
+    limits = replace(limits_of(builder.device), variables=how == "sanitize", records=how == "records")
     try:
         check.load(builder.shelf.bundle(name), builder.shelf.artefacts, limits)
     except BadBundle as e:

@@ -239,7 +239,7 @@ MOVE = SourceMove(
     name="carry the second dot",
     symptom="the tensor cores wait while the softmax runs",
     gain=(
-        "judged on an H200, fa_fwd by case: 0.89 to 0.94x with pointers, 0.87 to 0.92x with descriptors; by hand, "
+        "judged on an H200, fa_fwd by case: 0.84 to 0.94x with pointers, 0.83 to 0.93x with descriptors; by hand, "
         "with descriptors, it once gained 4 to 9 % (attention forward, D=128)"
     ),
     archs=(90,),

@@ -41,6 +41,9 @@ SOURCE_MOVES: tuple[SourceMove, ...] = (
 )
 
 
+_made: dict[tuple[str, ...], Proposal | Skipped] = {}
+
+
 def propose(
     source: str, best: Mapping[str, Best], measured: Sequence[Config], device: Device
 ) -> Iterator[Proposal | Skipped]:
@@ -58,10 +61,19 @@ def propose(
 def _rewritten(
     move: SourceMove, source: str, kernel: str, where: str, best: Mapping[str, Best], device: Device
 ) -> Proposal | Skipped:
+    """What a move makes of a source; it is kept, for a parent is asked again in every generation."""
     name = move.name + where
     if device.arch not in move.archs:
         return Skipped(name, f"not for sm_{device.arch}")
+    key = name, source, kernel, repr(best), device.key
+    if key not in _made:
+        _made[key] = _attempt(move, name, source, kernel, best, device)
+    return _made[key]
 
+
+def _attempt(
+    move: SourceMove, name: str, source: str, kernel: str, best: Mapping[str, Best], device: Device
+) -> Proposal | Skipped:
     def rewrite() -> str:
         return _with_neighbours(move.rewrite(_subject(source, kernel, best, device)), kernel, best, move.launch)
 

@@ -22,6 +22,7 @@ from pgo_agent.sandbox.errors import BadBundle
 JSON_LIMIT, ARTEFACT_LIMIT, IMAGES_LIMIT = 64 << 20, 32 << 20, 512 << 20  # bytes
 _POINTER, _BITS = 8, {"1": 1, "8": 1, "16": 2, "32": 4, "64": 8}
 _DESCRIPTOR_BYTES = 128
+_ADDRESSED = 1 << 31  # bytes: Proton computes a block's place in the profile scratch with 32 bits
 _CALLS = {"vprintf", "__assertfail"}  # of the driver's functions: what device_print and device_assert become
 
 
@@ -34,6 +35,7 @@ class Limits:
     memory: int  # bytes of device memory that one plan may take
     scratch: int  # bytes of scratch that one launch may take
     variables: bool = False  # whether device variables may be: the messages of a sanitizer are some
+    records: bool = False  # whether profile scratch may be: clock reads of an instrumented twin are put there
 
 
 @dataclass(frozen=True)
@@ -147,6 +149,8 @@ def check_kernel(k: Kernel, image: bytes, limits: Limits) -> None:
     need(k.shared <= limits.smem_block, f"{k.shared} bytes of shared memory, the device has {limits.smem_block}")
     need(cubin.entries(image) == [k.name], f"a cubin must hold one kernel, {k.name}")
     need(limits.variables or not cubin.keeps_state(image), "device variables: state that would outlive a launch")
+    scratch = k.profile_scratch_size == 0 or limits.records or limits.variables
+    need(scratch, "profile scratch: only what an instrumented or sanitized twin records is put there")
     other = cubin.calls(image) - _CALLS
     need(not other, f"a call of {min(other, default='')!r:.60}: a heap on the device would outlive a launch, too")
 
@@ -198,6 +202,8 @@ def _check_launch(launch: Launch, kernels: dict[str, Kernel], tables: dict[str, 
     integer(launch.grid[0] * k.num_ctas, 1, 2**31 - 1, "grid")
     scratch = blocks * k.num_ctas * (k.global_scratch_size + k.profile_scratch_size)
     need(scratch <= limits.scratch, f"{scratch} bytes of scratch for one launch")
+    recorded = blocks * k.num_ctas * k.profile_scratch_size
+    need(recorded < _ADDRESSED, f"{recorded} bytes of profile scratch for one launch: more than 32 bits address")
     want = expected_sizes(launch.signature)
     need(tables[launch.kernel] == want, f"parameters {tables[launch.kernel]} do not fit the signature's {want}"[:300])
     need(len(launch.args) == len(launch.signature), "as many arguments as types")

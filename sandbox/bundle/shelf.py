@@ -21,6 +21,7 @@ from typing import Any
 from pgo_agent.sandbox.errors import EnvironmentFault
 
 ROOM = 64 << 20  # bytes that a disk must have free for a failure on it to mean anything
+PASSES = "passes"  # folder of what the profiler's passes gave
 _FREE = "free some space or make the folder writable, then `pgo-agent resume`"
 _REFUSES = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO}
 
@@ -73,25 +74,36 @@ class Shelf:
     def put_build(self, key: str, record: dict[str, Any]) -> None:
         """Stores what compiling a kernel gave. The first record stays, as long as all of it is undamaged."""
         if self.build(key) is None:
-            text = canonical(record)
-            kept = {"record": text.decode(), "sha256": _hash(text)}
-            self._write(self.root / "builds" / f"{key}.json", canonical(kept))
+            self.put_record("builds", key, record)
 
     def build(self, key: str) -> dict[str, Any] | None:
         """What compiling this kernel gave before, if it did and nothing of it is damaged."""
+        record = self.record("builds", key)
         try:
-            kept = json.loads((self.root / "builds" / f"{key}.json").read_bytes())
-            if kept["sha256"] != _hash(kept["record"].encode()):
-                return None
-            record = dict(json.loads(kept["record"]))
-            self._look([record["kernel"]] if "kernel" in record else [])
-        except (OSError, EnvironmentFault, ValueError, KeyError, TypeError, AttributeError):
+            self._look([record["kernel"]] if record and "kernel" in record else [])
+        except (EnvironmentFault, KeyError, TypeError, AttributeError):
             return None
         return record
 
+    def put_record(self, folder: str, key: str, record: dict[str, Any]) -> None:
+        """Stores a record beside its hash, in place of any other of that key."""
+        text = canonical(record)
+        kept = {"record": text.decode(), "sha256": _hash(text)}
+        self._write(self.root / folder / f"{key}.json", canonical(kept))
+
+    def record(self, folder: str, key: str) -> dict[str, Any] | None:
+        """The record of that key; None when there is none, or it is damaged."""
+        try:
+            kept = json.loads((self.root / folder / f"{key}.json").read_bytes())
+            if kept["sha256"] != _hash(kept["record"].encode()):
+                return None
+            return dict(json.loads(kept["record"]))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return None
+
     def sweep(self) -> None:
         """Removes what killed processes left. Only for who holds the workspace alone."""
-        for folder in (self.artefacts, self.root / "bundles", self.root / "builds"):
+        for folder in (self.artefacts, *(self.root / name for name in ("bundles", "builds", PASSES))):
             for part in folder.glob(".*"):
                 part.unlink(missing_ok=True)
         if (self.root / "tmp").exists():

@@ -1,8 +1,10 @@
 """`python -m pgo_agent.sandbox.compiler FOLDER`: compiles FOLDER/in/*.ttgir as FOLDER/request.json says.
 
-Runs in the box. For each kernel it leaves out/KEY.json and, if it compiled, .cubin and .ptx. With `"only": "read"` MLIR
-parses and verifies the text and prints it as .ttgir, and nothing is compiled. Each kernel gets a forked child with a
-deadline; what MLIR and ptxas print is caught and handed on as the diagnostic.
+Runs in the box. For each kernel it leaves out/KEY.json and, if it compiled, .cubin and .ptx; with the option `lines`
+also .sass, the code with the lines of the TTGIR that it comes from, and .live, how many registers hold a value at each
+instruction. With `"only": "read"` MLIR parses and verifies the text and prints it as .ttgir, and nothing is compiled;
+with `"only": "amdgcn"` in/KEY.ttir is compiled for AMD's `target`, which leaves .ttgir, .located and .amdgcn. Each
+kernel gets a forked child with a deadline; what MLIR and ptxas print is caught and handed on as the diagnostic.
 """
 
 import json
@@ -46,7 +48,7 @@ def _child(folder: Path, kernel: dict[str, Any], arch: int) -> int:
     os.dup2(log, 2)
     code = 1
     try:
-        (_read if kernel.get("only") == "read" else _compile)(folder, kernel, arch)
+        {"read": _read, "amdgcn": _assemble}.get(kernel.get("only", ""), _compile)(folder, kernel, arch)
         code = 0
     except BaseException as e:
         print("".join(traceback.format_exception_only(e)), flush=True)
@@ -55,26 +57,45 @@ def _child(folder: Path, kernel: dict[str, Any], arch: int) -> int:
 
 
 def _read(folder: Path, kernel: dict[str, Any], arch: int) -> None:
-    from pgo_agent.sandbox.compiler import finish
+    from pgo_agent.sandbox.compiler import finish, records
 
+    if kernel.get("records"):
+        records.load()
     module, _ = finish.read(folder / "in" / f"{kernel['key']}.ttgir", arch)
     (folder / "out" / f"{kernel['key']}.ttgir").write_text(module.str_nodebug())
     _answer(folder, kernel["key"], {"facts": finish.facts(module)})
 
 
+def _assemble(folder: Path, kernel: dict[str, Any], _arch: int) -> None:
+    from pgo_agent.sandbox.compiler import amd
+
+    key, out = kernel["key"], folder / "out"
+    made = amd.assemble(folder / "in" / f"{key}.ttir", out / f"{key}.ttgir", kernel["target"], kernel["options"])
+    (out / f"{key}.located").write_text(made.located)
+    (out / f"{key}.amdgcn").write_text(made.amdgcn)
+    _answer(folder, key, {"facts": made.facts})
+
+
 def _compile(folder: Path, kernel: dict[str, Any], arch: int) -> None:
-    from pgo_agent.sandbox.compiler import finish, static
+    from pgo_agent.sandbox.compiler import finish, listing, static
     from triton import knobs
 
     started, key, out = time.monotonic(), kernel["key"], folder / "out"
     source = folder / "in" / f"{key}.ttgir"
+    lines = bool(kernel["options"].get("lines"))
+    knobs.compilation.disable_line_info = not lines
     built = finish.finish(source, arch, kernel["options"])
     sys.stdout.flush()
     log = (out / f"{key}.log").read_text(errors="replace")
     (out / f"{key}.cubin").write_bytes(built.cubin)
     (out / f"{key}.ptx").write_text(built.ptx)
+    if lines:
+        for suffix, text in listing.listings(out / f"{key}.cubin", knobs.nvidia.nvdisasm.path).items():
+            (out / f"{key}.{suffix}").write_text(text)
     found = static.from_log(log) | {"shared": built.metadata["shared"]}
-    if not kernel["options"].get("sanitize"):  # long to disassemble, and no news
+    if kernel["options"].get("records"):
+        found |= {"scopes": built.scopes}
+    elif not kernel["options"].get("sanitize"):  # long to disassemble, and no news
         found |= static.from_ttgir(source.read_text())
         found |= {"sass": static.from_sass(out / f"{key}.cubin", knobs.nvidia.nvdisasm.path)}
     seconds = round(time.monotonic() - started, 3)

@@ -12,7 +12,7 @@ from typing import Any
 
 import triton
 from pgo_agent.sandbox import tools
-from pgo_agent.sandbox.compiler import assembler
+from pgo_agent.sandbox.compiler import assembler, records
 from triton import knobs
 from triton._C.libtriton import ir
 from triton.backends.compiler import GPUTarget, Language
@@ -39,6 +39,7 @@ class Finished:
     cubin: bytes
     ptx: str
     metadata: dict[str, Any]  # LAUNCH_FIELDS, arch and triton
+    scopes: list[list[Any]]  # [number, name] of each scope of a text with records
 
 
 def read(ttgir: Path, arch: int) -> tuple[Any, Any]:
@@ -64,12 +65,16 @@ def facts(module: Any) -> dict[str, Any]:
 def finish(ttgir: Path, arch: int, options: dict[str, Any]) -> Finished:
     """Compiles one kernel. Raises BadBundle, or whatever MLIR, LLVM or ptxas raise; a crash takes the process.
 
-    With the option `sanitize` Triton's concurrency sanitizer is built in, with `reassemble` another ptxas assembles:
-    neither is ever timed. Raises BadBundle where that other ptxas is not installed.
+    With the option `sanitize` Triton's concurrency sanitizer is built in, with `reassemble` another ptxas assembles,
+    with `records` clock reads are stored: none of these is ever timed. Raises BadBundle where that other ptxas is not
+    installed.
     """
     if options.get("reassemble"):
         os.environ["TRITON_PTXAS_PATH"] = os.environ["TRITON_PTXAS_BLACKWELL_PATH"] = assembler.second()
+    if options.get("records"):
+        records.install(records.options(options["records"]))
     module, backend = read(ttgir, arch)
+    scopes = records.scopes(module) if options.get("records") else []
     switches = {k: bool(options[k]) for k in SWITCHES if options.get(k) is not None}
     known = facts(module)
     flags = " ".join(assembler.flags(options.get("ptx_options")))
@@ -88,4 +93,4 @@ def finish(ttgir: Path, arch: int, options: dict[str, Any]) -> Finished:
     for scratch in ("global_scratch", "profile_scratch"):
         kept[f"{scratch}_size"] = kept[f"{scratch}_size"] or 0
         kept[f"{scratch}_align"] = kept[f"{scratch}_align"] or 1
-    return Finished(cubin, ptx, kept | {"arch": arch, "triton": triton.__version__})
+    return Finished(cubin, ptx, kept | {"arch": arch, "triton": triton.__version__}, scopes)

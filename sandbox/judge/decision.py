@@ -79,14 +79,17 @@ def disturbed(lot: Samples, base: str) -> str:
     return ""
 
 
-def alone(bursts: Samples, base: str, gain: float, weights: Mapping[str, float] | None) -> tuple[str, dict[str, Any]]:
+def alone(
+    bursts: Samples, base: str, gain: float, weights: Mapping[str, float] | None, looks: int = 1
+) -> tuple[str, bool, dict[str, Any]]:
     """Whether a gain that was seen side by side also shows when each side runs by itself; empty: at least half does.
 
     `bursts`: case -> side -> ms of each burst of launches of one side. A kernel that draws more power lowers the clock
-    for what runs beside it, so that neither side's own time is what it is alone; their ratio has to be.
+    for what runs beside it, so that neither side's own time is what it is alone; their ratio has to be. Also gives
+    whether that is sure at one of so many looks: one burst differs from the next by more than a small gain.
     """
-    found = stats.geomean({c: (s[base], s["candidate"]) for c, s in bursts.items()}, weights)
-    told = {"alone": found.as_json()}
-    if math.log(found.mid) >= math.log(gain) / 2:
-        return "", told
-    return f"{gain:.3f}x side by side, and {found.mid:.3f}x when each runs alone", told
+    level = 1 - (1 - stats.LEVEL) / looks
+    found, half = stats.geomean({c: (s[base], s["candidate"]) for c, s in bursts.items()}, weights, level), gain**0.5
+    shows, sure = found.mid >= half, not found.low < half <= found.high
+    problem = "" if shows else f"{gain:.3f}x side by side, and {found.mid:.3f}x when each runs alone"
+    return problem, sure, {"alone": found.as_json()}

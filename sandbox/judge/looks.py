@@ -1,8 +1,8 @@
 """What a judge process looks at beside the clock: an open target, its bundles, and runs of them that are never timed.
 
 Commands: open (target and device), race (a sanitized twin, or many launches of the plain build), idle (each launch left
-out), numerics (results alone), same_bits (of two plans). `worker.py` adds those that take times. Every step that a
-kernel might never end is announced, so that the parent can kill this process.
+out), numerics (results alone), same_bits (of two plans), timeline (what an instrumented twin records). `worker.py` adds
+those that take times. Every step that a kernel might never end is announced, so that the parent can kill this process.
 """
 
 from dataclasses import replace
@@ -13,9 +13,10 @@ import torch
 from pgo_agent.sandbox import guards, target
 from pgo_agent.sandbox.bundle import check
 from pgo_agent.sandbox.bundle.check import Bundle, Limits
+from pgo_agent.sandbox.bundle.shelf import Shelf
 from pgo_agent.sandbox.errors import BadBundle, Fault, TargetFault
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict, shown
-from pgo_agent.sandbox.judge import peaks, stages, timing
+from pgo_agent.sandbox.judge import peaks, recording, stages, timing
 from pgo_agent.sandbox.judge.machine import environment, healthy
 from pgo_agent.sandbox.judge.stages import Bench, Pick
 
@@ -28,7 +29,7 @@ class Looks:
     def __init__(self, announce: stages.Announce) -> None:
         self.announce = announce
         self.bench: Bench | None = None
-        self.bundles: dict[str, Bundle] = {}
+        self.bundles: dict[tuple[str, Limits], Bundle] = {}
         self.limits = Limits(0, 0, 0, 0)
 
     def open(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -83,7 +84,7 @@ class Looks:
         """Kernels of a candidate that its outputs do not need, beyond as many of the kernel as shipped."""
         bench, case = self._bench(), request["case"]
         bench.new_seeds()
-        bench.announce(f"launches {case}", stages.LAUNCH_SECONDS)
+        bench.announce(f"launches {case}", stages.STEP_SECONDS)
         found = {n: stages.idle_launches(bench, self._pick(request[n]), case) for n in ("candidate", "shipped")}
         return {"idle": found["candidate"] if len(found["candidate"]) > len(found["shipped"]) else []}
 
@@ -104,10 +105,23 @@ class Looks:
         bench.new_seeds()
         ours, theirs = self._pick(request["candidate"]), self._pick(request["own"])
         for case in request["public"]:
-            bench.announce(f"numerics {case}", stages.LAUNCH_SECONDS)
+            bench.announce(f"numerics {case}", stages.STEP_SECONDS)
             if stages.outputs_of(bench, ours, case, 1) != stages.outputs_of(bench, theirs, case, 1):
                 return {"differs": shown(case)}
         return {"differs": ""}
+
+    def timeline(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Launches of an instrumented twin (`sandbox/twins.py`): what `recording.record` gives, or its `problem`."""
+        bench, case = self._bench(), request["case"]
+        bench.new_seeds()
+        twin = request["instrumented"]
+        try:
+            instrumented = {case: (self._load(twin["bundle"], replace(self.limits, records=True)), twin["choice"])}
+            shelf = Shelf(Path(request["shelf"]))
+            wanted = recording.Wanted(case, request["kernel"], request["repeats"], request["blocks"], shelf)
+            return recording.record(bench, instrumented, self._pick({case: request["plain"]}), wanted)
+        except BadBundle as e:
+            return {"problem": str(e)}
 
     def _bench(self) -> Bench:
         if self.bench is None:
@@ -115,12 +129,13 @@ class Looks:
         return self.bench
 
     def _load(self, where: dict[str, str], limits: Limits | None = None) -> Bundle:
-        if where["id"] not in self.bundles:
-            bundle = check.load(Path(where["manifest"]), Path(where["artefacts"]), limits or self.limits)
+        key = where["id"], limits or self.limits  # what passed as a twin has not passed as a candidate
+        if key not in self.bundles:
+            bundle = check.load(Path(where["manifest"]), Path(where["artefacts"]), key[1])
             if bundle.id != where["id"]:
                 raise BadBundle(f"bundle {where['id'][:12]} was tampered with")
-            self.bundles[where["id"]] = bundle
-        return self.bundles[where["id"]]
+            self.bundles[key] = bundle
+        return self.bundles[key]
 
     def _pick(self, side: dict[str, Any]) -> Pick:
         return {case: (self._load(entry["bundle"]), entry["choice"]) for case, entry in side.items()}

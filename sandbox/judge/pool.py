@@ -41,6 +41,7 @@ class Judge:
     sandbox: str = "auto"  # for the CPU judge's interpreter
     device: str = "h200"  # what that interpreter says to launchers that ask
     under: tuple[str, ...] = ()  # a command that runs the process
+    spares: int = 1  # processes to keep ready: each candidate of a batch uses three
 
     def __post_init__(self) -> None:
         self._process: Process | None = None
@@ -100,7 +101,7 @@ class Judge:
     def _start(self) -> None:
         self._process = self._spare.pop(0) if self._spare else Process(self.python, self.gpu, self.under)
         if self.gpu is not None and not self.under:
-            self.prepare(1)
+            self.prepare(self.spares)
         try:
             self.environment = self._send(
                 {

@@ -30,11 +30,10 @@ class Replay:
         self._storages = [Guarded(s.nbytes, device) for s in plan.storages]
         for index, storage in {t.storage: given.untyped_storage() for t, given in paired(plan, inputs)}.items():
             self._storages[index].bytes.copy_(torch.empty(0, dtype=torch.uint8, device=device).set_(storage))
-        self._kernels = {
-            k: LoadedKernel(bundle.images[k], bundle.kernels[k]) for k in {s.kernel for s in plan.launches}
-        }
+        self.kernels = {k: LoadedKernel(bundle.images[k], bundle.kernels[k]) for k in {s.kernel for s in plan.launches}}
         self._scratch: list[Any] = []
-        self._steps = [self._launch(s) if isinstance(s, Launch) else self._op(s) for s in plan.steps]
+        self.recorded: dict[int, Any] = {}  # step -> profile scratch of its launch, where it has some
+        self._steps = [self._launch(i, s) if isinstance(s, Launch) else self._op(s) for i, s in enumerate(plan.steps)]
         self.outputs = [self.view(t) for t in plan.out]
 
     def __call__(self, without: int | None = None) -> None:
@@ -61,21 +60,23 @@ class Replay:
         """Unloads the kernels and lets go of the memory, wiped."""
         self.poison(0)
         synchronize(self.device)
-        for kernel in self._kernels.values():
+        for kernel in self.kernels.values():
             kernel.unload()
-        self._steps, self._storages, self.outputs, self._scratch = [], [], [], []
+        self._steps, self._storages, self.outputs, self._scratch, self.recorded = [], [], [], [], {}
 
     def view(self, t: Tensor) -> Any:
         return self._storages[t.storage].view(getattr(torch, t.dtype), t.size, t.stride, t.offset)
 
     # steps ------------------------------------------------------------------------------------------------------------
 
-    def _launch(self, step: Launch) -> Callable[[], None]:
-        kernel = self._kernels[step.kernel]
+    def _launch(self, place: int, step: Launch) -> Callable[[], None]:
+        kernel = self.kernels[step.kernel]
         metas = iter(kernel.kernel.tensordesc_meta)
         args = [self._argument(a, metas) for a in step.args]
         k, blocks = kernel.kernel, step.grid[0] * step.grid[1] * step.grid[2] * kernel.kernel.num_ctas
         scratch = self._room(blocks * k.global_scratch_size), self._room(blocks * k.profile_scratch_size)
+        if k.profile_scratch_size:
+            self.recorded[place] = self._scratch[-1]
         stream = torch.cuda.current_stream().cuda_stream
         return kernel.prepare(step.grid, step.signature, args, scratch, stream)
 

@@ -26,7 +26,8 @@ Announce = Callable[[str, float], None]
 Pick = Mapping[str, tuple[Bundle, str]]  # case -> a bundle and the configuration of it to launch
 
 QUICK_ROUNDS = 6
-LAUNCH_SECONDS = 10.0  # deadline for the launches of one step
+STEP_SECONDS = 10.0  # deadline of what a step does beside its launches
+LAUNCH_SECONDS = 4.0  # deadline of the launches of a case, which take milliseconds: what a hang costs
 REFERENCE_SECONDS = 180.0
 
 
@@ -70,6 +71,13 @@ class Bench:
         bundle, choice = pick[case]
         return Replay(bundle, bundle.plans[case][choice], self.inputs(case, seed, strain), self.device)
 
+    def launch(self, replay: Replay, step: str) -> None:
+        """One replay to its end, with a deadline of its own; what follows has that of a step."""
+        self.announce(step, LAUNCH_SECONDS)
+        replay()
+        synchronize(self.device)
+        self.announce(step, STEP_SECONDS)
+
     def floor_ms(self, case: str) -> float:
         """The time that no kernel can beat on this device, by what was measured of it."""
         work = self.cases[case]
@@ -87,14 +95,14 @@ def check_case(bench: Bench, pick: Pick, case: str, stage: str) -> tuple[Verdict
     (None, what was compared) when all is well. Strained inputs are `check_strained`'s.
     """
     expected = bench.expect(case)
-    bench.announce(f"{stage} {case}", LAUNCH_SECONDS)
+    step = f"{stage} {case}"
+    bench.announce(step, STEP_SECONDS)
     replay = bench.replay(pick, case, expected.seed)
     try:
         runs, stray = [], 0
         for pattern in (NAN, LARGE):
             replay.poison(pattern)
-            replay()
-            synchronize(bench.device)
+            bench.launch(replay, step)
             runs.append(timing.checksum(replay.outputs))
             stray = max(stray, replay.stray())
         found = numerics.check(replay.outputs, expected, getattr(bench.target, "TOLERANCE", None))
@@ -162,12 +170,12 @@ def _find_out(bench: Bench, own: Pick, case: str, strain: Strain, stage: str) ->
 
 def _strained(bench: Bench, pick: Pick, expected: Expected, strain: Strain, times: float, stage: str) -> Comparison:
     """One launch on strained inputs, with the usual ratios `times` as large."""
-    bench.announce(f"{stage} {expected.case}", LAUNCH_SECONDS)
+    step = f"{stage} {expected.case}"
+    bench.announce(step, STEP_SECONDS)
     replay = bench.replay(pick, expected.case, expected.seed, strain)
     try:
         replay.poison(LARGE)
-        replay()
-        synchronize(bench.device)
+        bench.launch(replay, step)
         ratios = numerics.looser(getattr(bench.target, "TOLERANCE", None), times)
         found = numerics.check(replay.outputs, expected, ratios)
         stray = replay.stray()
@@ -256,7 +264,7 @@ def time_sides(
     """
     picks = dict(sides) | {"A/A": next(iter(sides.values()))}
     seeds = {n: bench.seeds[case] if n == "candidate" else secrets.randbits(48) for n in picks}
-    bench.announce(f"{stage} {case}", LAUNCH_SECONDS + 2.0 * rounds)
+    bench.announce(f"{stage} {case}", STEP_SECONDS + 2.0 * rounds)
     opened = [timing.side(n, bench.replay(p, case, seeds[n]), bench.deterministic) for n, p in picks.items()]
     for name, function in (extra or {}).items():
         given = bench.inputs(case, secrets.randbits(48))

@@ -18,6 +18,7 @@ from pgo_agent.sandbox.judge.stages import Bench, Pick
 
 LOTS = (12, 12, 24, 36)  # rounds; after each the samples are looked at
 BURSTS, BURST = 4, 6  # of each side alone, and rounds of one
+ALONE = 6  # times as many at most, until it is sure
 DISTURBED = 3  # lots that may be thrown away
 # Bits of NVML's nvmlClocksEventReasons: hardware slowdown, software and hardware thermal slowdown, power brake. The
 # software power cap is none of them: a large matrix product is always under it.
@@ -43,21 +44,28 @@ def run(bench: Bench, sides: Mapping[str, Pick], cases: list[str], weights: Mapp
             break
     alone: dict[str, Any] = {}
     if verdict == Verdict.ACCEPTED:
-        bursts = {c: _bursts(bench, sides, c) for c in cases}
-        problem, alone = decision.alone(bursts, "incumbent", gain["speedup"][1], weights)
+        problem, alone = _alone(bench, sides, cases, gain["speedup"][1], weights)
         if problem:
             verdict, reason = Verdict.UNDECIDED, problem
     evidence = gain | alone | {"against": _against(times, sides, weights), "time": times, "disturbed": thrown}
     return Judged(verdict, "time", reason, evidence)
 
 
-def _bursts(bench: Bench, sides: Mapping[str, Pick], case: str) -> dict[str, list[float]]:
-    """ms of some bursts of the incumbent alone and of the candidate alone, in turns."""
-    found: dict[str, list[float]] = {"incumbent": [], "candidate": []}
-    for _ in range(BURSTS):
-        for name, ms in found.items():
-            ms.append(statistics.median(_samples(bench, {name: sides[name]}, case, BURST)[name]))
-    return found
+def _alone(
+    bench: Bench, sides: Mapping[str, Pick], cases: list[str], gain: float, weights: Mapping[str, float] | None
+) -> tuple[str, dict[str, Any]]:
+    """What speaks against a gain when bursts of the incumbent alone and of the candidate alone are timed, in turns."""
+    bursts: Times = {c: {"incumbent": [], "candidate": []} for c in cases}
+    problem, told = "", dict[str, Any]()
+    for _ in range(ALONE):
+        for case, found in bursts.items():
+            for _ in range(BURSTS):
+                for name, ms in found.items():
+                    ms.append(statistics.median(_samples(bench, {name: sides[name]}, case, BURST)[name]))
+        problem, sure, told = decision.alone(bursts, "incumbent", gain, weights, ALONE)
+        if sure:
+            break
+    return problem, told
 
 
 def _look(bench: Bench, times: Times, weights: Mapping[str, float] | None) -> tuple[Verdict, str, dict[str, Any]]:

@@ -1,12 +1,12 @@
 """The process that holds one GPU: answers commands, one JSON object a line, until its input ends.
 
-Commands: those of `looks.py`, and sweep (time every configuration of a trusted bundle), judge and confirm (a candidate
-against the incumbent), final (a table row for every case). After a CUDA fault it answers and exits, for its context is
-lost.
+Commands: those of `looks.py`, and sweep (time every configuration of a trusted bundle), look, judge and confirm (a
+candidate against the incumbent), final (a table row for every case). After a CUDA fault it answers and exits, for its
+context is lost.
 """
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from pgo_agent.sandbox.judge.stages import Bench, Inconsistent, Pick
 
 SWEEP_ROUNDS, FINALIST_ROUNDS, FINAL_ROUNDS = 4, 12, 30
 FINALISTS, FINALISTS_OWN = 5, 2
+Question = Callable[[Bench, Bundle, dict[str, Any]], Judged]  # of a candidate, with the request
 
 
 class Worker(Looks):
@@ -69,8 +70,16 @@ class Worker(Looks):
         for i, entry in enumerate(best):
             entry |= {"ms": timed[str(i)], "finalist": True}
 
+    def look(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Public cases of a candidate through smoke and quick time. `checked`: it may be faster, and wants `judge`."""
+        return self._answer(request, self._look)
+
     def judge(self, request: dict[str, Any]) -> dict[str, Any]:
         """One candidate through smoke, quick time, numerics and time. `accepted` here still wants a confirm."""
+        return self._answer(request, self._judge)
+
+    def _answer(self, request: dict[str, Any], ask: Question) -> dict[str, Any]:
+        """What is said of a candidate; one that cannot be launched as it is, or not twice alike, is refused."""
         bench = self._bench()
         try:
             candidate = self._load(request["candidate"]["bundle"])
@@ -78,43 +87,54 @@ class Worker(Looks):
             return Judged(Verdict.REJECTED, "build", str(e)).as_json()
         bench.new_seeds()
         try:
-            return self._judge(bench, candidate, request).as_json()
+            return ask(bench, candidate, request).as_json()
         except BadBundle as e:
             return Judged(Verdict.REJECTED, "smoke", str(e)).as_json()
         except Inconsistent as e:
             return Judged(e.verdict, "time", str(e)).as_json()
 
+    def _look(self, bench: Bench, candidate: Bundle, request: dict[str, Any]) -> Judged:
+        return self._first(bench, candidate, request, request["public"], Clock())[1]
+
     def _judge(self, bench: Bench, candidate: Bundle, request: dict[str, Any]) -> Judged:
-        everything = [*request["public"], *request["held_out"]]
-        absent = [c for c in everything if c not in candidate.plans]
-        if absent:
-            return Judged(Verdict.BUILD_ERROR, "build", f"does not build for {', '.join(map(shown, absent))}")
         clock = Clock()
-        pick: dict[str, tuple[Bundle, str]] = {c: (candidate, next(iter(candidate.plans[c]))) for c in everything}
-        smoke = min(everything, key=lambda c: bench.target.flops(bench.cases[c]))
+        everything = [*request["public"], *request["held_out"]]
+        pick, judged = self._first(bench, candidate, request, everything, clock)
+        if judged.verdict != Verdict.CHECKED:
+            return judged
+        wrong, checked = self._numerics(bench, pick, request, "numerics")
+        if wrong:
+            return clock.ends(wrong)
+        clock.passed("numerics", f"{len(checked['numerics'])} comparisons")
+        evidence = {k: v for k, v in judged.evidence.items() if k != "speedup"} | checked
+        return clock.ends(self._time(bench, request, pick, self._pick(request["incumbent"]), evidence))
+
+    def _first(
+        self, bench: Bench, candidate: Bundle, request: dict[str, Any], cases: list[str], clock: Clock
+    ) -> tuple[Pick, Judged]:
+        """The first look, at the least of these cases and at the time of the public ones; `checked`: it goes on."""
+        absent = [c for c in cases if c not in candidate.plans]
+        if absent:
+            return {}, Judged(Verdict.BUILD_ERROR, "build", f"does not build for {', '.join(map(shown, absent))}")
+        pick: dict[str, tuple[Bundle, str]] = {c: (candidate, next(iter(candidate.plans[c]))) for c in cases}
+        smoke = min(cases, key=lambda c: bench.target.flops(bench.cases[c]))
         verdict, found = stages.check_case(bench, pick, smoke, "smoke")
         if verdict:
-            return clock.ends(failed(verdict, "smoke", smoke, found))
+            return pick, clock.ends(failed(verdict, "smoke", smoke, found))
         clock.passed("smoke", "one case against the reference, every buffer poisoned")
-        base = self._pick(request["incumbent"])
         pick |= self._choose(bench, candidate, request["public"])
-        sides: dict[str, Pick] = {"incumbent": base, "candidate": pick}
+        sides: dict[str, Pick] = {"incumbent": self._pick(request["incumbent"]), "candidate": pick}
         quick = {
             c: timing.rounded(stages.time_sides(bench, sides, c, stages.QUICK_ROUNDS, "quick"))
             for c in request["public"]
         }
         gain = stats.geomean({c: (s["incumbent"], s["candidate"]) for c, s in quick.items()}, request.get("weights"))
         told = f"{gain.mid:.3f}x of the incumbent"
+        evidence = {"choices": _choices(pick), "quick": quick, "speedup": gain.as_json()}
         if gain.high < 1 + decision.NOISE_FLOOR:
-            evidence = {"choices": _choices(pick), "quick": quick, "speedup": gain.as_json()}
-            return clock.ends(Judged(Verdict.SLOWER, "quick", told, evidence))
+            return pick, clock.ends(Judged(Verdict.SLOWER, "quick", told, evidence))
         clock.passed("quick", told)
-        wrong, checked = self._numerics(bench, pick, request, "numerics")
-        if wrong:
-            return clock.ends(wrong)
-        clock.passed("numerics", f"{len(checked['numerics'])} comparisons")
-        evidence = {"choices": _choices(pick), "quick": quick, **checked}
-        return clock.ends(self._time(bench, request, pick, base, evidence))
+        return pick, Judged(Verdict.CHECKED, "quick", told, evidence)
 
     def _numerics(
         self, bench: Bench, pick: Pick, request: dict[str, Any], stage: str

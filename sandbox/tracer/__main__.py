@@ -1,7 +1,8 @@
 """`python -m pgo_agent.sandbox.tracer FOLDER`: reads FOLDER/request.json, answers FOLDER/out/result.json.
 
 Runs in the box. The request names files inside the folder, the device, and the cases to trace; the answer holds plans
-and, beside it, one .ttgir for each kernel. Nothing is printed but what the candidate prints.
+and, beside it, one .ttgir for each kernel; where the request says `located`, its .located (TTGIR with locations) and
+.ttir as well. Nothing is printed but what the candidate prints.
 """
 
 import json
@@ -34,7 +35,8 @@ def _answer(folder: Path, request: dict[str, Any], full: bool) -> dict[str, Any]
     from pgo_agent.sandbox.tracer.session import Session
 
     try:
-        session = Session(request["device"], folder / request["contract"], folder / request["candidate"], full)
+        files = folder / request["contract"], folder / request["candidate"]
+        session = Session(request["device"], *files, full, bool(request.get("located")))
         described = session.describe()
     except (Exception, SystemExit) as e:
         return {"error": _blame(e, folder)}
@@ -48,9 +50,14 @@ def _answer(folder: Path, request: dict[str, Any], full: bool) -> dict[str, Any]
         raise NeedsCubin("several autotuned launches: a base that does not fit must be passed over while tracing")
     used = {k["key"]: k for k in session.capture.texts.values()}
     for key, kernel in used.items():
-        (folder / "out" / f"{key}.ttgir").write_text(kernel["ttgir"])
-    kernels = {key: {"name": k["name"], "options": k["options"]} for key, k in used.items()}
+        for suffix in (s for s in ("ttgir", "located", "ttir") if s in kernel):
+            (folder / "out" / f"{key}.{suffix}").write_text(kernel[suffix])
+    kernels = {key: {"name": k["name"], "options": k["options"]} | _shape(k) for key, k in used.items()}
     return {"described": described, "traced": traced, "kernels": kernels}
+
+
+def _shape(kernel: dict[str, Any]) -> dict[str, Any]:
+    return {"shape": kernel["shape"]} if "shape" in kernel else {}
 
 
 def _names(request: dict[str, Any], described: dict[str, Any], kind: str) -> list[str]:

@@ -2,7 +2,9 @@
 
 The tracer needs no cubin: the compiler process makes those from this TTGIR. Only a launcher that asks a compiled
 kernel for its registers (to size a persistent grid) needs the rest; it raises NeedsCubin, and the process starts over
-with `full=True`. Relies on Triton's stage hook and on the names of CompiledKernel's attributes (3.6 to 3.9).
+with `full=True`. With `located=True` it also keeps what a profile needs: the TTGIR with its locations, and the TTIR,
+which another architecture's backend can start from. Relies on Triton's stage hook and on the names of CompiledKernel's
+attributes (3.6 to 3.9).
 """
 
 import hashlib
@@ -19,6 +21,7 @@ from triton import knobs
 from triton.compiler.compiler import CompiledKernel
 from triton.runtime import cache
 
+SHAPE = ("num_warps", "num_stages", "num_ctas", "maxnreg")  # options that shape TTGIR, and are gone behind it
 OPTIONS = ("enable_fp_fusion", "launch_pdl", "launch_cooperative_grid", "ptx_options")
 _NAME = re.compile(r"tt\.func public @([A-Za-z_]\w*)")
 
@@ -32,7 +35,9 @@ class Capture:
     """Kernels by the handle that a launch names."""
 
     full: bool
+    located: bool = False
     texts: dict[str, dict[str, Any]] = field(default_factory=dict)  # Triton's hash -> ttgir, options
+    sources: dict[str, dict[str, Any]] = field(default_factory=dict)  # Triton's hash -> ttir, shape
     handles: dict[int, str] = field(default_factory=dict)  # function handle -> Triton's hash
 
     def install(self) -> None:
@@ -66,12 +71,22 @@ class Capture:
             metadata.update(_placeholders(str(module)))
             return "stopped at TTGIR"
 
+        if self.located:
+            stages["ttgir"] = self._keeping(stages["ttgir"])
         stages["llir"] = llir
         if self.full:
             stages["cubin"] = tools.guarded(stages["cubin"])
         else:
             stages["ptx"], stages["cubin"] = (lambda src, _m: src), (lambda _src, _m: b"stopped at TTGIR")
         return None
+
+    def _keeping(self, to_ttgir: Callable[[Any, dict[str, Any]], Any]) -> Callable[[Any, dict[str, Any]], Any]:
+        def ttgir(module: Any, metadata: dict[str, Any]) -> Any:
+            shape = {o: metadata.get(o) for o in SHAPE}
+            self.sources[metadata["hash"]] = {"ttir": str(module), "shape": shape}
+            return to_ttgir(module, metadata)
+
+        return ttgir
 
     def _remember(self, module: Any, metadata: dict[str, Any]) -> None:
         plain = module.str_nodebug()
@@ -82,6 +97,8 @@ class Capture:
             "options": options,
             "key": hashlib.sha256(f"{plain}\0{sorted(options.items())}".encode()).hexdigest(),
         }
+        if self.located:
+            self.texts[metadata["hash"]] |= {"located": str(module)} | self.sources[metadata["hash"]]
 
 
 def _placeholders(ttgir: str) -> dict[str, Any]:

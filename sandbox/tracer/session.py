@@ -16,10 +16,10 @@ DESCRIBED = ("CASES", "SMALL", "HELD_OUT")
 class Session:
     """Installs the stand-in GPU in this process and records launchers on it."""
 
-    def __init__(self, device: str, contract: Path, candidate: Path, full: bool) -> None:
+    def __init__(self, device: str, contract: Path, candidate: Path, full: bool, located: bool = False) -> None:
         self.refusals, self.addresses = answers.Refusals(), standin.Addresses()
         self.refusals.file = str(candidate)
-        self.capture = Capture(full)
+        self.capture = Capture(full, located)
         self.recorder = Recorder(self.refusals, self.addresses)
         self.sites = autotune.Sites(self.recorder.steps)
         self.device = devices.find(device)

@@ -50,12 +50,13 @@ class Answer:
         return found or Diagnostic(0, 0, "error", "Triton's parser refuses the text and does not say why")
 
 
-def ask(box: Box, shelf: Shelf, arch: int, text: str) -> Answer:
-    """What Triton's parser and verifier say of a text for an architecture.
+def ask(box: Box, shelf: Shelf, arch: int, text: str, records: bool = False) -> Answer:
+    """What Triton's parser and verifier say of a text for an architecture; with `records` it may hold Proton's.
 
     Raises Killed when somebody kills the process again and again, EnvironmentFault when the disk is full.
     """
-    request = {"arch": arch, "jobs": 1, "kernels": [{"key": "text", "only": "read"}]}
+    kernel = {"key": "text", "only": "read", "records": records}
+    request = {"arch": arch, "jobs": 1, "kernels": [kernel]}
     for _ in range(ATTEMPTS):
         with shelf.scratch() as name:
             folder = Path(name)

@@ -110,6 +110,7 @@ def test_a_spent_budget_is_not_taken_for_a_fine_kernel(place: Path) -> None:
     assert done.code == 4 and "more --minutes" in done.out
 
 
+@pytest.mark.slow
 def test_a_killed_check_goes_on_and_ends_with_its_own_exit_code(place: Path) -> None:
     (place / "new.py").write_text(WRONG)
     args = command("check", "new.py", "--target", "add.py", "--case", "1m", "--json")

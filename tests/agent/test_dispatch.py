@@ -1,6 +1,7 @@
 """A rewrite is kept where it pays: cases are told apart by what a launcher is given; both kernels stand in one file."""
 
 import re
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pgo_agent.agent import dispatch
+from pgo_agent.agent import dispatch, incumbent
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.rewriting import DoesNotApply
 from pgo_agent.agent.rewriting.both import both
@@ -160,12 +161,17 @@ def measured(tmp_path: Path) -> Context:
     return Context(store, run, subject, device, builder, nobody, None, nobody, lambda event: None)
 
 
-def judge(ctx: Context, ratios: dict[str, float]) -> None:
-    """Records a rewrite that ran so many times as fast."""
+def judge(ctx: Context, ratios: dict[str, float], verdict: Verdict = Verdict.SLOWER) -> None:
+    """Records a rewrite that ran so many times as fast as the kernel as shipped."""
     proposal = {"id": "c1", "kind": "source", "move": "m", "rationale": "r", "author": "embedded", "parent": "shipped"}
     ctx.store.add_generation("add-1", 1, "shipped", [proposal | {"source": faster(ctx.target.source)}])
     quick = {c: {"incumbent": [r] * 6, "candidate": [1.0] * 6} for c, r in ratios.items()}
-    ctx.store.set_verdict("add-1", "c1", Judged(Verdict.SLOWER, "quick", "r", {"quick": quick}), 0.97, 1.0)
+    evidence = {"quick": quick, "incumbent": "shipped"}
+    if verdict == Verdict.ACCEPTED:
+        bundle = ctx.builder.build(faster(ctx.target.source), {"CASES": None}, 1)
+        ctx.store.set_built("add-1", "c1", asdict(bundle))
+        evidence["choices"] = {c: o[0].label for c, o in bundle.choices.items()}
+    ctx.store.set_verdict("add-1", "c1", Judged(verdict, "quick", "r", evidence), 0.97, 1.0)
 
 
 def test_a_rewrite_that_wins_one_case_and_loses_another_is_proposed_for_the_one(measured: Context) -> None:
@@ -182,6 +188,18 @@ def test_a_rewrite_that_wins_everywhere_or_nowhere_needs_no_choice(measured: Con
     assert list(dispatch.proposals(measured)) == []
 
 
+def test_what_won_as_a_whole_is_proposed_without_the_cases_that_it_lost(measured: Context) -> None:
+    judge(measured, {"CASES/1m": 0.98, "CASES/16m": 1.2}, Verdict.ACCEPTED)
+    ((proposal, parent),) = dispatch.proposals(measured)
+    assert (incumbent.name(measured), parent) == ("c1", "c1")
+    assert {s.kernel for s in sites(proposal.source)} == {"_add", "_add_rewritten"}
+
+
+def test_what_was_found_wrong_is_kept_nowhere(measured: Context) -> None:
+    judge(measured, {"CASES/1m": 0.9, "CASES/16m": 1.2}, Verdict.WRONG)
+    assert list(dispatch.proposals(measured)) == []
+
+
 def test_what_was_proposed_before_makes_room_for_others(measured: Context) -> None:
     judge(measured, {"CASES/1m": 0.9, "CASES/16m": 1.2})
     ((proposal, parent),) = dispatch.proposals(measured)
@@ -195,3 +213,19 @@ def test_what_was_proposed_before_makes_room_for_others(measured: Context) -> No
     }
     measured.store.add_generation("add-1", 2, "shipped", [made | {"source": proposal.source}])
     assert list(dispatch.proposals(measured)) == []
+
+
+def test_the_incumbent_is_what_nothing_accepted_was_measured_against_whatever_the_order_of_proposal(
+    measured: Context,
+) -> None:
+    names = ("second", "first")
+    made = [
+        {"id": n, "kind": "source", "move": "m", "rationale": "r", "author": "embedded", "parent": "shipped"}
+        | {"source": n}
+        for n in names
+    ]
+    measured.store.add_generation("add-1", 1, "shipped", made)
+    for n, against, speedup in (("first", "shipped", 1.3), ("second", "first", 1.01)):
+        judged = Judged(Verdict.ACCEPTED, "confirm", "r", {"incumbent": against})
+        measured.store.set_verdict("add-1", n, judged, speedup, 1.0)
+    assert incumbent.name(measured) == "second"

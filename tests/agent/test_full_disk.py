@@ -33,6 +33,7 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
         subprocess.run(["umount", str(place)], check=True)
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_full_again_and_again_changes_nothing_of_the_record(
     disk: Disk, whole: Whole, tmp_path: Path
 ) -> None:

@@ -50,6 +50,7 @@ def test_prose_costs_its_tokens_and_the_embedded_moves_go_on(tmp_path: Path) -> 
     assert done.code == 0 and "nothing of use" in done.err and "best of the grid" in done.err
 
 
+@pytest.mark.slow
 def test_a_refused_key_is_loud_and_the_run_can_be_resumed(tmp_path: Path) -> None:
     write(tmp_path)
     with serving([failure(401)]) as server:

@@ -10,7 +10,8 @@ from pgo_agent.agent.moves import assembler
 from pgo_agent.agent.moves.base import SourceMove, Subject
 from pgo_agent.agent.source import Config, sites, with_configs
 from pgo_agent.sandbox import box, devices, target
-from pgo_agent.sandbox.build import Builder, Built
+from pgo_agent.sandbox.build import Builder
+from pgo_agent.sandbox.built import Built
 from pgo_agent.sandbox.bundle.shelf import Shelf
 from pgo_agent.sandbox.compiler import assembler as allowed
 from pgo_agent.sandbox.gate.verdict import Verdict

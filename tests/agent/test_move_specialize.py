@@ -1,7 +1,7 @@
 """Warp specialization: it is asked for where Triton does it, on loops that read through descriptors only."""
 
 import ast
-from pathlib import Path
+import re
 
 import pytest
 from pgo_agent.agent.moves import carry, descriptors, specialize
@@ -10,6 +10,8 @@ from pgo_agent.agent.rewriting import DoesNotApply
 from pgo_agent.sandbox import box, devices, target
 from pgo_agent.sandbox.build import Builder
 from pgo_agent.sandbox.bundle.shelf import Shelf
+from pgo_agent.sandbox.ttgir import reader
+from pgo_agent.sandbox.ttgir.readable.view import readable
 
 from tests.agent.composing import reason
 from tests.conftest import FA_FWD, ROOT
@@ -122,14 +124,47 @@ def test_attention_that_carries_its_second_dot_has_dots_outside_of_its_loop() ->
         specialize.rewrite(Subject(carry.rewrite(Subject(source, "_fa_fwd", H200)), "_fa_fwd", H200))
 
 
-@pytest.mark.slow
-def test_attention_with_descriptors_is_compiled_for_separate_warps(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def specialized(tmp_path_factory: pytest.TempPathFactory) -> tuple[Builder, str]:
+    """Attention with descriptors, specialized, and what builds it."""
     kernel = target.read(FA_FWD)
     source = descriptors.rewrite(Subject(kernel.source, "_fa_fwd", H200)).replace("num_warps=8", "num_warps=4")
-    builder = Builder(kernel, H200, box.choose(), Shelf(tmp_path))
-    built = builder.build(specialize.rewrite(Subject(source, "_fa_fwd", H200)), {"CASES": ["d64-4k"]}, 1)
+    builder = Builder(kernel, H200, box.choose(), Shelf(tmp_path_factory.mktemp("specialized")))
+    return builder, specialize.rewrite(Subject(source, "_fa_fwd", H200))
+
+
+def ttgir(builder: Builder, source: str) -> str:
+    """The TTGIR of its kernel, as pseudo-code."""
+    built = builder.build(source, {"CASES": ["d64-4k"]}, 1)
+    (kernel,) = builder.shelf.manifest(built.bundle)["kernels"].values()
+    return readable(reader.parse(builder.shelf.get(kernel["files"]["ttgir"], "ttgir").decode())).text()
+
+
+@pytest.mark.slow
+def test_attention_with_descriptors_is_compiled_for_separate_warps(specialized: tuple[Builder, str]) -> None:
+    builder, source = specialized
+    built = builder.build(source, {"CASES": ["d64-4k"]}, 1)
     assert built.ok, built.failures
     (static,) = built.statics.values()
     assert static["warp_specialized"]
     assert static["sass"]["UTMALDG"] > 0
     assert "LDGSTS" not in static["sass"]
+
+
+@pytest.mark.slow
+def test_the_second_group_of_warps_stores_the_rows_that_it_loaded(specialized: tuple[Builder, str]) -> None:
+    """Triton adds 64 to Q's coordinate for it. Where the rows were made of the same value, it added 64 to them, too."""
+    builder, source = specialized
+    shared = re.sub(r"tl\.maximum\((.+?), -21474836\d\d\)", r"\1", source)
+    assert shared != source
+    assert "+ 64 + arange(64, 128)" in ttgir(builder, shared)
+    text = ttgir(builder, source)
+    assert "arange(64, 128)" in text and "+ 64 + arange(64, 128)" not in text
+
+
+def test_what_counts_a_loop_and_what_is_known_at_compile_time_stay_as_they_are() -> None:
+    found = rewritten(
+        ("a_desc.load([0, i])", "a_desc.load([N * BK, i])"), ("b_desc.load([0, i])", "b_desc.load([BK, i])")
+    )
+    assert "a_desc.load([tl.maximum(N * BK, -2147483647), i])" in found
+    assert "b_desc.load([BK, i])" in found

@@ -17,6 +17,7 @@ from pgo_agent.sandbox.bundle.shelf import Shelf
 from tests.agent import breaking
 from tests.agent.breaking import Whole
 from tests.agent.cli import Done, pgo, write
+from tests.marks import first_of
 
 many = int(os.environ.get("KILLS", 0)) // 5  # `make kills` cuts more often
 
@@ -39,7 +40,7 @@ def cut(path: Path, share: float) -> None:
 # the record and its checkpoints ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(3 + many))
+@pytest.mark.parametrize("seed", first_of(range(3 + many)))
 def test_a_record_that_lost_its_last_transactions_is_completed(seed: int, whole: Whole, tmp_path: Path) -> None:
     """The checkpoints then know of more than the record."""
     share = random.Random(seed).random()
@@ -68,6 +69,7 @@ def test_a_run_goes_on_by_its_record_when_its_checkpoints_are(damage: Any, whole
     assert breaking.record(tmp_path) == whole.record
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_by_its_record_when_its_checkpoints_are_of_another_time(whole: Whole, tmp_path: Path) -> None:
     """As after a backup that was put back in part: the older record, the newer checkpoints."""
 

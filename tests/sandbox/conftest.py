@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 from pgo_agent.sandbox import box, devices, target
-from pgo_agent.sandbox.build import Builder, Built, limits_of
+from pgo_agent.sandbox.build import Builder, limits_of
+from pgo_agent.sandbox.built import Built
 from pgo_agent.sandbox.bundle import check
 from pgo_agent.sandbox.bundle.shelf import Shelf, canonical
 

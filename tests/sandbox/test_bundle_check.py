@@ -10,11 +10,12 @@ import json
 import os
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pgo_agent.sandbox.build import Built
+from pgo_agent.sandbox.built import Built
 from pgo_agent.sandbox.bundle import check, identity
 from pgo_agent.sandbox.bundle.shelf import Shelf, canonical
 from pgo_agent.sandbox.errors import BadBundle
@@ -68,6 +69,7 @@ RULES: dict[str, tuple[Edits, str]] = {
     "a kernel name that the cubin does not hold": ({"kernel.name": "_sub"}, "a cubin must hold one kernel, _sub"),
     "negative scratch": ({"kernel.global_scratch_size": -1}, "global_scratch out of bounds"),
     "an odd alignment of scratch": ({"kernel.profile_scratch_align": 3}, "profile_scratch alignment"),
+    "a candidate that records": ({"kernel.profile_scratch_size": 128}, "profile scratch: only what an instrumented"),
     "a switch that is a number": ({"kernel.launch_pdl": 1}, "^launch_pdl$"),
     "a compiler version with a line break": ({"kernel.triton": "3.6.0\n"}, "triton version is not allowed"),
     "a kernel without a cubin": ({"kernel.files.cubin": GONE}, "a kernel needs its cubin"),
@@ -251,6 +253,15 @@ def test_another_code_with_the_same_parameters_passes(forgery: Forgery, ptxas: C
 def test_ptx_in_place_of_the_cubin_is_refused(forgery: Forgery) -> None:
     forgery.swap_cubin(f".version 8.0\n.target sm_90\n.address_size 64\n{ENTRY} {{ ret; }}\n\0".encode())
     with pytest.raises(BadBundle, match="not a cubin: no 64-bit ELF"):
+        forgery.load()
+
+
+def test_a_twin_that_records_may_have_as_much_scratch_as_its_own_arithmetic_can_address(forgery: Forgery) -> None:
+    forgery.limits = replace(forgery.limits, records=True)
+    forgery.edit({"kernel.profile_scratch_size": 1 << 22, "step.grid": [511, 1, 1]})
+    assert forgery.load()
+    forgery.edit({"step.grid": [512, 1, 1]})
+    with pytest.raises(BadBundle, match="2147483648 bytes of profile scratch for one launch"):
         forgery.load()
 
 

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 from pgo_agent.sandbox import box, boxed, devices
-from pgo_agent.sandbox.build import Builder, Built
+from pgo_agent.sandbox.build import Builder
+from pgo_agent.sandbox.built import Built
 from pgo_agent.sandbox.bundle.shelf import Shelf
 from pgo_agent.sandbox.errors import Killed
 from tracing import builder, write

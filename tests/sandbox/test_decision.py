@@ -94,6 +94,11 @@ def test_a_lot_in_which_the_incumbent_differs_from_itself_is_useless() -> None:
 
 @pytest.mark.parametrize(("alone", "fine"), [(1.3, True), (1.16, True), (1.1, False), (0.9, False)])
 def test_a_gain_must_show_when_each_side_runs_alone(alone: float, fine: bool) -> None:
-    problem, told = decision.alone(samples(alone, 0.001, 4), "incumbent", 1.3, None)
-    assert (problem == "") == fine
+    problem, sure, told = decision.alone(samples(alone, 0.001, 4), "incumbent", 1.3, None)
+    assert (problem == "") == fine and sure
     assert told["alone"][1] == pytest.approx(alone, rel=0.005)
+
+
+@pytest.mark.parametrize(("gain", "sure"), [(1.2, True), (1.01, False)])
+def test_bursts_that_differ_by_more_than_a_gain_are_not_sure_of_it(gain: float, sure: bool) -> None:
+    assert decision.alone(samples(gain, 0.02, 4), "incumbent", gain, None)[1] == sure

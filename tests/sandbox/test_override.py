@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 from pgo_agent.sandbox import box, devices, target
-from pgo_agent.sandbox.build import Builder, Built
+from pgo_agent.sandbox.build import Builder
+from pgo_agent.sandbox.built import Built
 from pgo_agent.sandbox.bundle.shelf import Shelf
 from pgo_agent.sandbox.gate import inspect
 from pgo_agent.sandbox.gate.evidence import Evidence, side

@@ -129,6 +129,7 @@ def spinning(pid: int) -> bool:
 
 
 def own_judge() -> int:
+    wait_for(lambda: bool(judges(os.getpid())), 60)  # a child is known by its command line: once it has one
     (pid,) = judges(os.getpid())
     return pid
 
@@ -183,6 +184,7 @@ def test_a_fresh_process_is_one_that_was_prepared(judging: Callable[..., Judge])
     check(judge)
     first = own_judge()
     judge.prepare(1)
+    wait_for(lambda: len(judges(os.getpid())) == 2, 60)
     (ready,) = judges(os.getpid()) - {first}
     judge.fresh()
     check(judge)

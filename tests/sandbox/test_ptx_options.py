@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from pgo_agent.sandbox import box, boxed, devices
-from pgo_agent.sandbox.build import Builder, Built
+from pgo_agent.sandbox.build import Builder
+from pgo_agent.sandbox.built import Built
 from pgo_agent.sandbox.bundle.shelf import Shelf
 from pgo_agent.sandbox.compiler import assembler
 from pgo_agent.sandbox.errors import BadBundle

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from pgo_agent.sandbox import box
-from pgo_agent.sandbox.build import Built
+from pgo_agent.sandbox.built import Built
 from pgo_agent.sandbox.bundle.shelf import Shelf
 from pgo_agent.sandbox.errors import Killed
 from tracing import build, builder, once_looping, trace, trace_for, write

@@ -12,6 +12,7 @@ from pgo_agent.sandbox.build import Builder, triton_version
 from pgo_agent.sandbox.bundle.shelf import Shelf
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.judge.pool import Judge
+from pgo_agent.sandbox.profile.timeline import twin
 
 ROOT = Path(__file__).parents[2]
 KERNELS = sorted(p for p in (ROOT / "kernels").glob("[!_]*.py") if not p.stem.endswith(".target"))
@@ -41,6 +42,18 @@ def test_every_case_of_a_kernel_traces_and_compiles(path: Path, python: str, tmp
     assert set(built.choices) == {f"{s}/{n}" for s in SETS for n in sets[s]}
     assert {k["triton"] for k in shelf.manifest(built.bundle)["kernels"].values()} == {triton_version(python)}
     assert all(s["registers"] and s["sass"]["all"] for s in built.statics.values())
+
+
+@every_kernel
+def test_a_kernel_that_records_its_parts_compiles(path: Path, python: str, tmp_path: Path) -> None:
+    found, shelf = target.read(path), Shelf(tmp_path)
+    builder = Builder(found, devices.find("h200"), box.choose("auto", python), shelf)
+    built = builder.build(found.source, {"CASES": None}, 1)
+    case, (choice, *_) = next(iter(built.choices.items()))
+    for kernel in choice.kernels:
+        made, refused = twin.build(builder, twin.Place(built.bundle, case, choice.label, kernel))
+        assert made and not refused
+        assert all(set(t.numbers.values()) == set(t.scopes.scopes) for t in made)
 
 
 @every_kernel

@@ -1,13 +1,14 @@
 """A twin of a bundle is a valid bundle of the same launches, compiled in another way; one that fails says why."""
 
 import contextlib
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pgo_agent.sandbox import box, devices, target, twins
-from pgo_agent.sandbox.build import Builder, limits_of
-from pgo_agent.sandbox.bundle import check
+from pgo_agent.sandbox.build import Builder, Built, limits_of
+from pgo_agent.sandbox.bundle import check, cubin
 from pgo_agent.sandbox.bundle.shelf import Shelf
 from pgo_agent.sandbox.compiler import assembler
 from pgo_agent.sandbox.errors import BadBundle
@@ -45,10 +46,30 @@ def test_a_twin_that_does_not_compile_says_why(add_shelf: Shelf) -> None:
     ((case, (choice,)),) = built.choices.items()
     (key,) = choice.kernels
     text = add_shelf.get(add_shelf.manifest(built.bundle)["kernels"][key]["files"]["ttgir"], "ttgir")
-    told = {"launch_pdl": False, "launch_cooperative_grid": False, "sanitize": True}
+    told = (add_shelf.build(key) or {})["options"] | {"sanitize": True}
     add_shelf.put_build(builder.key(text, told), {"error": "error: operation destroyed but still has uses"})
     found = twins.sanitized(builder, built.bundle, {case: choice.label})
     assert (found.bundle, found.problem) == ("", "error: operation destroyed but still has uses")
+
+
+def test_a_lined_twin_is_the_same_code_and_says_where_it_comes_from(add_shelf: Shelf, add_built: Built) -> None:
+    builder = Builder(target.read(ADD), devices.find("h200"), box.choose(), add_shelf)
+    ((case, (choice,)),) = add_built.choices.items()
+    found = twins.lined(builder, add_built.bundle, {case: choice.label})
+    assert not found.problem
+    ((key, kernel),) = check.load(
+        add_shelf.bundle(found.bundle), add_shelf.artefacts, limits_of(builder.device)
+    ).kernels.items()
+    assert key not in choice.kernels
+    own = add_shelf.manifest(add_built.bundle)["kernels"][choice.kernels[0]]["files"]
+    code = [
+        [s.data for s in cubin.sections(add_shelf.get(d, "cubin")) if s.name.startswith(".text")]
+        for d in (own["cubin"], kernel.files["cubin"])
+    ]
+    assert code[0] == code[1]
+    lines = {int(n) for n in re.findall(rb'ttgir", line (\d+)', add_shelf.get(kernel.files["sass"], "sass"))}
+    text = add_shelf.get(own["ttgir"], "ttgir").decode().splitlines()
+    assert {op for n in lines for op in ("tt.load", "tt.store") if op in text[n - 1]} == {"tt.load", "tt.store"}
 
 
 def second_ptxas() -> bool:

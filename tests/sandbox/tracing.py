@@ -13,7 +13,8 @@ from typing import Any
 
 from pgo_agent.sandbox import box, boxed, devices, target
 from pgo_agent.sandbox.box import Ran
-from pgo_agent.sandbox.build import Builder, Built
+from pgo_agent.sandbox.build import Builder
+from pgo_agent.sandbox.built import Built
 from pgo_agent.sandbox.bundle.shelf import Shelf
 
 KERNELS = """

@@ -1,6 +1,6 @@
 # does: asks for warp specialization at D = 64: right as written, and on Hopper Triton 3.6 made NaN of such a kernel
 # target: fa_fwd
-# stage: results
+# stage: results, time
 # needs: gpu
 import torch
 import triton

@@ -11,7 +11,8 @@ from typing import Any
 
 from pgo_agent.sandbox import boxed
 from pgo_agent.sandbox.box import Box
-from pgo_agent.sandbox.build import Builder, Built
+from pgo_agent.sandbox.build import Builder
+from pgo_agent.sandbox.built import Built
 from tracing import Traced
 
 PRELUDE = "import json, os, sys\nfrom pathlib import Path\nOUT = Path(sys.argv[1]) / 'out'\n"

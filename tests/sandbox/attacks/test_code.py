@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 import tracing
 from pgo_agent.sandbox import devices
-from pgo_agent.sandbox.build import Built, limits_of
+from pgo_agent.sandbox.build import limits_of
+from pgo_agent.sandbox.built import Built
 from pgo_agent.sandbox.bundle import check, cubin
 from pgo_agent.sandbox.bundle.shelf import Shelf
 from pgo_agent.sandbox.errors import BadBundle, EnvironmentFault

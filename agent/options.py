@@ -1,0 +1,34 @@
+"""The options that several commands share, and what their help says of exit codes."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+EPILOG = (
+    "Exit codes: 0 an accepted improvement (without a GPU: a completed ranking), 1 none found, 2 usage, 3 environment, "
+    "4 budget spent with nothing judged, 130 interrupted."
+)
+CHECK_EPILOG = (
+    "Exit codes: 0 nothing wrong was found (accepted, slower, no_change, checked; or built: it compiles, and nothing "
+    "here could tell more), 1 something is wrong with it (wrong, race, deadlock, timeout, crashed, build_error, "
+    "rejected, cheating), 2 usage, also when it changes the contract, 3 environment, 4 it could not be judged "
+    "(undecided, or no time was left), 130 interrupted."
+)
+
+StoreOption = Annotated[
+    Path, typer.Option("--store", envvar="PGO_AGENT_STORE", help="Workspace folder: records and artefacts.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="JSON instead of text: events as JSON lines, or one object.")]
+DeviceOption = Annotated[
+    str | None,
+    typer.Option(help="Compile for: h200, h100, a100, b200, rtx4090, rtx5090. Default: the GPU here, else h200."),
+]
+MinutesOption = Annotated[float, typer.Option(min=0.0, help="Budget: minutes of wall clock, over all resumptions.")]
+JudgeOption = Annotated[str, typer.Option(help="auto, gpu (fail without one) or cpu (Triton's interpreter).")]
+CaseOption = Annotated[list[str] | None, typer.Option(help="Use only this public case; may be repeated.")]
+SandboxOption = Annotated[str, typer.Option(envvar="PGO_AGENT_SANDBOX", help="auto, bubblewrap, landlock or none.")]
+PythonOption = Annotated[
+    str, typer.Option(help="Interpreter with your torch and triton, for tracer, compiler and judge.")
+]
+WORKSPACE = Path(".pgo-agent")

@@ -1,0 +1,130 @@
+"""`profile`: what the kernels of a target cost and where, by passes over its builds. It judges and records nothing.
+
+A profile is made of passes (`sandbox/profile/`), whose answers are kept in the workspace: asked again, it is there at
+once. Without a GPU there is the static one. `profile_view.py` draws what this gathers.
+"""
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pgo_agent.agent.findings import Finding, Launch, findings
+from pgo_agent.agent.session import DEFAULT_DEVICE, Wishes, locate
+from pgo_agent.agent.store import Store
+from pgo_agent.sandbox import box, devices, target
+from pgo_agent.sandbox.build import Builder
+from pgo_agent.sandbox.errors import TargetFault, UsageFault
+from pgo_agent.sandbox.profile import passes, static
+from pgo_agent.sandbox.profile.backend import Workbench
+from pgo_agent.sandbox.profile.codec import Record
+from pgo_agent.sandbox.profile.pseudocode import pseudocode
+from pgo_agent.sandbox.profile.report import Problem, StaticProfile
+
+
+@dataclass(frozen=True)
+class Bundled(Record):
+    """A target as it stands, built for its public cases."""
+
+    bundle: str  # id; empty when nothing could be built
+    configurations: dict[str, tuple[str, ...]]  # case -> labels, in the order of the file's list
+    failures: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class CaseProfile(Record):
+    """The kernels of one case at one configuration, each once, in the order that they are launched in."""
+
+    case: str
+    configuration: str
+    chosen: str  # why this one
+    kernels: tuple[StaticProfile | Problem, ...]
+    launches: tuple[Launch, ...]
+    findings: dict[str, tuple[Finding, ...]]  # key of a kernel's build -> what stands out in it
+    code: dict[str, str]  # key of a kernel's build -> its TTGIR as pseudo-code; nothing for another architecture's
+
+
+@dataclass(frozen=True)
+class Profile(Record):
+    """What `profile` found."""
+
+    target: str
+    device: str  # key of the one that was compiled for
+    bundle: str
+    cases: tuple[CaseProfile, ...]
+    failures: tuple[str, ...]  # of configurations that do not build
+
+
+def profile(file: Path, wishes: Wishes, configuration: str | None, backend: str, store: Store) -> Profile:
+    """The profile of a target at one configuration of each case.
+
+    Raises UsageFault for a file, case, configuration or backend that is none, TargetFault when nothing of the target
+    builds, EnvironmentFault for the sandbox and the disk.
+    """
+    found = target.read(locate(file))
+    device = devices.find(wishes.device or DEFAULT_DEVICE)
+    cores = len(os.sched_getaffinity(0))
+    bench = Workbench(Builder(found, device, box.choose(wishes.sandbox, wishes.python), store.shelf, cores))
+    built = bundled(bench, found.source, found.contract, tuple(wishes.cases))
+    _must_exist(built, wishes.cases)
+    tuned = _tuned(store, found)
+    cases = [_case(bench, found.source, built, case, configuration, tuned, backend) for case in built.configurations]
+    return Profile(found.name, device.key, built.bundle, tuple(cases), built.failures)
+
+
+@passes.cpu(version=1)
+def bundled(bench: Workbench, source: str, contract: str, cases: tuple[str, ...]) -> Bundled:
+    """Builds every configuration of the file's own list. `contract`: the target's text, part of the key; no `cases`:
+    all public ones.
+    """
+    b = bench.builder
+    built = b.build(source, {"CASES": list(cases) or None}, None, b.cores)
+    labels = {case: tuple(o.label for o in options) for case, options in built.choices.items()}
+    failures = tuple(f"{f.case}: {f.message}" if f.case else f.message for f in built.failures)
+    return Bundled(built.bundle, labels, failures)
+
+
+def _must_exist(built: Bundled, wanted: Sequence[str]) -> None:
+    missing = [c for c in wanted if f"CASES/{c}" not in built.configurations]
+    if not built.bundle or missing:
+        told = built.failures[0] if built.failures else f"it has no public case {', '.join(missing)}"
+        raise TargetFault(f"nothing to profile: {told}", "`pgo-agent optimize FILE` lists the cases, or mend the file")
+
+
+def _tuned(store: Store, found: target.Target) -> Mapping[str, str]:
+    """Case -> the best configuration of its launch grid, by the last run of this very file; nothing without one."""
+    runs = [r for r in store.runs() if r.digest == found.digest and r.baseline]
+    return {c: p["choice"] for c, p in (runs[-1].baseline or {})["tuned"].items()} if runs else {}
+
+
+def _case(
+    bench: Workbench,
+    source: str,
+    built: Bundled,
+    case: str,
+    wanted: str | None,
+    tuned: Mapping[str, str],
+    backend: str,
+) -> CaseProfile:
+    labels = built.configurations[case]
+    if wanted is not None and wanted not in labels:
+        raise UsageFault(f"{case} has no configuration '{wanted}'", f"it has: {'; '.join(labels)}")
+    best = tuned.get(case)
+    label, why = (wanted, "as asked") if wanted else (labels[0], "the first of the file's list")
+    if wanted is None and best in labels:
+        label, why = str(best), "the best of the last run"
+    kernels = static.profile_static(bench, source, built.bundle, case, label, backend)
+    steps = bench.shelf.manifest(built.bundle)["plans"][case][label]["steps"]
+    launches = tuple(Launch(s["kernel"], math.prod(s["grid"])) for s in steps if "kernel" in s)
+    profiles = [k for k in kernels.values() if isinstance(k, StaticProfile)]
+    found = {k.build: findings(k, _first(launches, k.build), bench.builder.device) for k in profiles}
+    code = {}
+    if backend == "nvidia":
+        subjects = static.subjects_of(bench, source, built.bundle, case, label)
+        code = {s.build: pseudocode(bench, s) for s in subjects}
+    return CaseProfile(case, label, why, tuple(kernels.values()), launches, found, code)
+
+
+def _first(launches: Sequence[Launch], build: str) -> Launch:
+    return next(n for n in launches if n.kernel == build)

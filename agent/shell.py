@@ -1,0 +1,45 @@
+"""What commands do around their work: print a fault as a person reads it, open and close a workspace."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import typer
+
+
+class faults:  # noqa: N801 (used as a context manager)
+    """Prints a Fault as a person reads it and exits with its code."""
+
+    def __init__(self, feed: Any = None, json_lines: bool = False) -> None:
+        self.feed, self.json_lines = feed, json_lines
+
+    def __enter__(self) -> None:
+        """Nothing to prepare."""
+
+    def __exit__(self, kind: Any, error: Any, _trace: Any) -> None:
+        from pgo_agent.agent.errors import exit_code
+        from pgo_agent.sandbox.errors import Fault
+
+        if self.feed is not None:
+            self.feed.close()
+        if isinstance(error, Fault):
+            if self.json_lines and self.feed is not None:
+                self.feed({"type": "error", "message": error.message, "hint": error.hint})
+            print(f"error: {error}", file=sys.stderr)
+            raise typer.Exit(int(exit_code(error))) from None
+
+
+class opened:  # noqa: N801
+    """The store of a workspace, closed afterwards."""
+
+    def __init__(self, root: Path, create: bool = False) -> None:
+        self.root, self.create = root, create
+
+    def __enter__(self) -> Any:
+        from pgo_agent.agent.store import Store
+
+        self.store = Store(self.root, self.create)
+        return self.store
+
+    def __exit__(self, *_: Any) -> None:
+        self.store.close()

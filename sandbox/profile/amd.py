@@ -1,0 +1,156 @@
+"""AMD's side of the static profile, for gfx950 (MI350): compiled from the traced TTIR, never run.
+
+The trace is for NVIDIA's device, so what AMD's own frontend would add is missing: that pointers stay within 2 GB, which
+buffer instructions need. Software pipelines get AMD's default depth: a depth that was chosen for an NVIDIA GPU's shared
+memory says nothing here. Figures of the chip are the vendor's, checked against the occupancy that LLVM prints.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pgo_agent.sandbox.box import ATTEMPTS, Ran, killed
+from pgo_agent.sandbox.bundle import check
+from pgo_agent.sandbox.bundle.shelf import room
+from pgo_agent.sandbox.errors import BadBundle
+from pgo_agent.sandbox.profile import amdgcn, backend, passes
+from pgo_agent.sandbox.profile.backend import (
+    CannotCompile,
+    Compiled,
+    Instruction,
+    Kind,
+    Occupancy,
+    Resources,
+    Subject,
+    Workbench,
+)
+from pgo_agent.sandbox.profile.codec import Record
+from pgo_agent.sandbox.profile.passes import Artefact
+
+ARCH = "gfx950"
+SECONDS = 300.0  # to compile one kernel
+LANES = 64
+SIMDS = 4  # of a compute unit
+WAVES = 8  # that a SIMD holds
+VECTOR_REGISTERS, VECTOR_UNIT = 512, 8  # of a lane of a SIMD, AGPRs among them; what a wave's are rounded up to
+SCALAR_FULL, SCALAR_WAVES = 100, 7  # scalar registers of a wave that still allow WAVES; waves that more allow
+LDS_BYTES, LDS_UNIT = 163840, 1280  # of a compute unit
+GROUPS, SINGLE_GROUPS = 16, 32  # workgroups of a compute unit: with barriers, and of one wave each
+LEFT = ("ttgir", "located", "amdgcn")  # what the compiler leaves
+
+
+@dataclass(frozen=True)
+class Assembly(Record):
+    """What compiling one kernel left; or why it left nothing."""
+
+    files: tuple[Artefact, ...]  # LEFT, in that order
+    name: str
+    shared: int  # bytes of LDS
+    problem: str
+
+
+class Amd:
+    """The backend of gfx950."""
+
+    name = "amd"
+
+    def compiled(self, bench: Workbench, subject: Subject) -> Compiled:
+        """Raises CannotCompile with the compiler's own words, or where no trace gave the kernel's TTIR."""
+        if subject.origin is None:
+            raise CannotCompile("no trace gives this kernel's TTIR, which another architecture is compiled from")
+        origin = subject.origin
+        made = assembled(bench, origin.ttir, origin.warps, origin.ctas, ARCH)
+        if made.problem:
+            raise CannotCompile(made.problem)
+        ttgir, located, text = (f.read(bench.shelf).decode() for f in made.files)
+        code = amdgcn.instructions(text)
+        return Compiled(
+            target=ARCH,
+            name=made.name,
+            ttgir=ttgir,
+            located=located,
+            resources=_resources(amdgcn.metadata(text), code, made.shared, origin.warps),
+            instructions=code,
+            notes=(),
+            same_code=True,
+        )
+
+    def occupancy(self, bench: Workbench, resources: Resources) -> Occupancy:
+        """See `occupancy_of`."""
+        return occupancy_of(resources)
+
+    def kind(self, opcode: str) -> Kind:
+        return amdgcn.kind(opcode)
+
+    def access_bytes(self, opcode: str) -> int:
+        return amdgcn.access_bytes(opcode)
+
+
+def occupancy_of(needs: Resources) -> Occupancy:
+    """Workgroups that a compute unit holds at a time, as LLVM's AMDGPU backend counts for gfx950 (AMDGPUBaseInfo.cpp).
+
+    Vector registers of a wave are rounded up to 8 of 512 (getNumWavesPerEUWithNumVGPRs), up to 100 scalar ones allow 8
+    waves of a SIMD and more allow 7 (getOccupancyWithNumSGPRs); a compute unit holds 16 workgroups of several waves
+    (getMaxWorkGroupsPerCU). LDS of a workgroup is rounded up to 1280 bytes of 160 KiB (getLdsDwGranularity).
+    """
+    by_vector = VECTOR_REGISTERS // backend.rounded(max(needs.registers, 1), VECTOR_UNIT)
+    by_scalar = WAVES if needs.scalar_registers <= SCALAR_FULL else SCALAR_WAVES
+    lds = backend.rounded(needs.shared_bytes, LDS_UNIT)
+    limits = {
+        "registers": min(by_vector, WAVES) * SIMDS // needs.warps,
+        "scalar registers": by_scalar * SIMDS // needs.warps,
+        "warps": WAVES * SIMDS // needs.warps,
+        "blocks": GROUPS if needs.warps > 1 else SINGLE_GROUPS,
+    }
+    limits |= {"shared memory": LDS_BYTES // lds} if lds else {}
+    return backend.occupancy(limits, needs.warps, WAVES * SIMDS)
+
+
+def _resources(found: dict[str, int], code: Sequence[Instruction], shared: int, warps: int) -> Resources:
+    return Resources(
+        registers=found["vgpr_count"],
+        scalar_registers=found["sgpr_count"],
+        stack_bytes=found["private_segment_fixed_size"],
+        spill_store_bytes=sum(amdgcn.scratch_bytes(i.opcode) for i in code if "store" in i.opcode),
+        spill_load_bytes=sum(amdgcn.scratch_bytes(i.opcode) for i in code if "load" in i.opcode),
+        spilled_registers=found["vgpr_spill_count"],
+        shared_bytes=shared + found["group_segment_fixed_size"],
+        warps=warps,
+        lanes=LANES,
+    )
+
+
+@passes.cpu(version=1)
+def assembled(bench: Workbench, ttir: Artefact, warps: int, ctas: int, arch: str) -> Assembly:
+    """Compiles TTIR for `arch` in the box. A kernel that does not compile gives a `problem`.
+
+    Raises Killed when somebody kills the compiler again and again, EnvironmentFault when the disk is full.
+    """
+    options = {"num_warps": warps, "num_ctas": ctas}
+    kernel = {"key": "kernel", "only": "amdgcn", "target": arch, "options": options}
+    request = {"arch": bench.builder.device.arch, "jobs": 1, "kernels": [kernel]}
+    for _ in range(ATTEMPTS):
+        with bench.shelf.scratch() as name:
+            folder = Path(name)
+            (folder / "in").mkdir()
+            (folder / "in" / "kernel.ttir").write_bytes(ttir.read(bench.shelf))
+            (folder / "request.json").write_text(json.dumps(request))
+            ran = bench.builder.box.run("pgo_agent.sandbox.compiler", folder, SECONDS)
+            if not ran.killed:
+                return _collected(bench, folder / "out", ran)
+    raise killed("compiling")
+
+
+def _collected(bench: Workbench, out: Path, ran: Ran) -> Assembly:
+    try:
+        answer: dict[str, Any] = check.answer(out / "kernel.json")
+        if "error" in answer:
+            room(bench.shelf.root)
+            return Assembly((), "", 0, str(answer["error"])[:4000] or "error: the compiler gave no reason")
+        files = (check.read(out / f"kernel.{s}", check.ARTEFACT_LIMIT) for s in LEFT)
+        kept = tuple(Artefact.put(bench.shelf, data, s) for data, s in zip(files, LEFT, strict=True))
+        return Assembly(kept, str(answer["facts"]["name"]), int(answer["facts"]["shared"]), "")
+    except (BadBundle, ValueError, TypeError, KeyError, AttributeError):
+        return Assembly((), "", 0, f"error: the compiler left no answer\n{ran.output[-2000:]}")

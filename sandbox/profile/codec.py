@@ -1,0 +1,111 @@
+"""Frozen dataclasses as plain JSON values and back, by their annotations.
+
+Covers what the profiler's results are made of: dataclasses, tuples, dicts with str keys, optional values, enumerations
+of str, str, int, float and bool. Anything else is refused when it is written or read; nothing is guessed.
+"""
+
+import dataclasses
+import types
+from enum import StrEnum
+from functools import cache
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+T = TypeVar("T")
+
+
+class Malformed(ValueError):
+    """A value that is not of the type that was asked for."""
+
+
+class Record:
+    """A base for frozen dataclasses that are written as JSON."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Its fields as plain JSON values. Raises Malformed for one that JSON has no form of."""
+        return dict(as_json(self))
+
+    @classmethod
+    def from_json(cls: type[T], value: Any) -> T:
+        """The inverse of `as_json`. Raises Malformed."""
+        return decoded(cls, value)
+
+
+def as_json(x: object) -> Any:
+    """Plain JSON values of a record, a tuple of them, or a plain value. Raises Malformed for any other type."""
+    if x is None or isinstance(x, str | int | float):
+        return str(x) if isinstance(x, StrEnum) else x
+    if dataclasses.is_dataclass(x) and not isinstance(x, type):
+        return {f.name: as_json(getattr(x, f.name)) for f in dataclasses.fields(x)}
+    if isinstance(x, tuple | list):
+        return [as_json(v) for v in x]
+    if isinstance(x, dict) and all(isinstance(k, str) for k in x):
+        return {k: as_json(v) for k, v in x.items()}
+    raise Malformed(f"{type(x).__name__} has no form in JSON here")
+
+
+def from_json(kind: Any, value: Any) -> Any:
+    """The value of type `kind` that `as_json` wrote. Raises Malformed where `value` is something else."""
+    origin = get_origin(kind)
+    if kind is Any:
+        return value
+    if dataclasses.is_dataclass(kind):
+        return _record(kind, value)
+    if origin in (Union, types.UnionType):
+        return _either(get_args(kind), value)
+    if origin is tuple:
+        return _tuple(get_args(kind), value)
+    if origin is dict:
+        _need(isinstance(value, dict), kind, value)
+        return {str(k): from_json(get_args(kind)[1], v) for k, v in value.items()}
+    return _plain(kind, value)
+
+
+def decoded(kind: type[T], value: Any) -> T:
+    """`from_json` for a class, typed."""
+    found = from_json(kind, value)
+    _need(isinstance(found, kind), kind, value)
+    return found  # type: ignore[no-any-return]
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def _record(kind: Any, value: Any) -> Any:
+    hints = _hints(kind)
+    names = [f.name for f in dataclasses.fields(kind)]
+    _need(isinstance(value, dict) and sorted(value) == sorted(names), kind, value)
+    return kind(**{n: from_json(hints[n], value[n]) for n in names})
+
+
+def _either(kinds: tuple[Any, ...], value: Any) -> Any:
+    for kind in kinds:
+        try:
+            return from_json(kind, value)
+        except Malformed:
+            continue
+    raise Malformed(f"{value!r:.60} is none of {kinds}")
+
+
+def _tuple(kinds: tuple[Any, ...], value: Any) -> tuple[Any, ...]:
+    _need(isinstance(value, list | tuple), tuple, value)
+    if len(kinds) == 2 and kinds[1] is Ellipsis:
+        return tuple(from_json(kinds[0], v) for v in value)
+    _need(len(value) == len(kinds), tuple, value)
+    return tuple(from_json(k, v) for k, v in zip(kinds, value, strict=True))
+
+
+def _plain(kind: Any, value: Any) -> Any:
+    if kind is float and type(value) is int:
+        return float(value)  # JSON does not tell 1 from 1.0
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
+        _need(type(value) is str and value in list(kind), kind, value)
+        return kind(value)
+    _need(type(value) is (type(None) if kind is None else kind), kind, value)
+    return value
+
+
+def _need(fine: bool, kind: Any, value: Any) -> None:
+    if not fine:
+        raise Malformed(f"{value!r:.60} is not a {getattr(kind, '__name__', kind)}")

@@ -1,0 +1,128 @@
+"""NVIDIA's side of the static profile: a build with line information, its SASS, and occupancy of an SM.
+
+Registers, spills and notes are those of the build that is timed. Lines and live registers are read from its twin with
+line information, and `Compiled.same_code` says whether the code of both is the same: where registers spill, ptxas may
+decide otherwise as soon as it is told lines.
+"""
+
+from typing import Any
+
+from pgo_agent.sandbox import boxed
+from pgo_agent.sandbox.bundle import cubin
+from pgo_agent.sandbox.bundle.shelf import Shelf
+from pgo_agent.sandbox.compiler import static
+from pgo_agent.sandbox.devices import Device
+from pgo_agent.sandbox.profile import backend, sass
+from pgo_agent.sandbox.profile.backend import (
+    CannotCompile,
+    Compiled,
+    Instruction,
+    Kind,
+    Occupancy,
+    Resources,
+    Subject,
+    Workbench,
+)
+from pgo_agent.sandbox.ttgir import reader
+
+LANES = 32
+REGISTER_UNIT = 256  # registers of a warp come in such units
+WARP_UNIT = 4  # an SM's four partitions: warps share its registers evenly among them
+SMEM_UNIT = 128  # bytes that shared memory of a block is rounded up to
+SMEM_RESERVED = 1024  # bytes of each block that the system takes
+
+
+class Nvidia:
+    """The backend of compute capability 8.0 and later."""
+
+    name = "nvidia"
+
+    def compiled(self, bench: Workbench, subject: Subject) -> Compiled:
+        """Raises CannotCompile where the build failed, EnvironmentFault where it is not on the shelf."""
+        build = _build(bench.shelf, subject.build)
+        twin = _lined(bench, subject.build, build)
+        text = {s: bench.shelf.get(d, s) for s, d in twin["kernel"]["files"].items()}
+        own = bench.shelf.get(build["kernel"]["files"]["cubin"], "cubin")
+        located = subject.origin.located.read(bench.shelf).decode() if subject.origin else ""
+        return Compiled(
+            target=f"sm_{build['kernel']['arch']}",
+            name=build["kernel"]["name"],
+            ttgir=text["ttgir"].decode(),
+            located=located,
+            resources=_resources(build),
+            instructions=_instructions(text),
+            notes=tuple(build["static"]["notes"]),
+            same_code=_code(own) == _code(text["cubin"]),
+        )
+
+    def occupancy(self, bench: Workbench, resources: Resources) -> Occupancy:
+        """See `occupancy_of`."""
+        return occupancy_of(bench.builder.device, resources)
+
+    def kind(self, opcode: str) -> Kind:
+        return sass.kind(opcode)
+
+    def access_bytes(self, opcode: str) -> int:
+        return sass.access_bytes(opcode)
+
+
+def occupancy_of(device: Device, needs: Resources) -> Occupancy:
+    """Blocks that an SM holds at a time, as NVIDIA's occupancy calculator (of Nsight Compute) counts for 8.0 to 12.0.
+
+    Registers of a warp: 32 x registers of a thread, rounded up to 256. Of these an SM's 64 Ki give so many warps, in
+    fours. Shared memory of a block: its own and 1 KiB of the system's, rounded up to 128 bytes. Most warps and blocks:
+    the programming guide's table of technical specifications. Clusters are taken to fit, whatever their size.
+    """
+    a_warp = backend.rounded(max(needs.registers, 1) * LANES, REGISTER_UNIT)
+    by_registers = device.regs_sm // a_warp // WARP_UNIT * WARP_UNIT // needs.warps
+    by_shared = device.smem_sm // backend.rounded(needs.shared_bytes + SMEM_RESERVED, SMEM_UNIT)
+    most_warps = device.threads_sm // LANES
+    limits = {
+        "registers": by_registers,
+        "shared memory": by_shared,
+        "warps": most_warps // needs.warps,
+        "blocks": device.blocks_sm,
+    }
+    return backend.occupancy(limits, needs.warps, most_warps)
+
+
+def _build(shelf: Shelf, key: str) -> dict[str, Any]:
+    build = shelf.build(key) or {"error": "it is not on the shelf"}
+    if "error" in build:
+        raise CannotCompile(str(build["error"]))
+    return build
+
+
+def _lined(bench: Workbench, key: str, build: dict[str, Any]) -> dict[str, Any]:
+    """The build of the same TTGIR with line information; made where it is missing."""
+    text = bench.shelf.get(build["kernel"]["files"]["ttgir"], "ttgir")
+    launched = {o: build["kernel"][o] for o in ("launch_pdl", "launch_cooperative_grid")}
+    options = build.get("options", launched) | {"lines": True}
+    twin = bench.builder.key(text, options)
+    boxed.compile_missing(bench.builder.box, bench.shelf, bench.builder.device, {twin: text}, {twin: options}, 1)
+    return _build(bench.shelf, twin)
+
+
+def _resources(build: dict[str, Any]) -> Resources:
+    kernel, found = build["kernel"], build["static"]
+    return Resources(
+        registers=found["registers"],
+        scalar_registers=0,
+        stack_bytes=found["stack_bytes"],
+        spill_store_bytes=found["spill_store_bytes"],
+        spill_load_bytes=found["spill_load_bytes"],
+        spilled_registers=found["spill_store_bytes"] // 4,
+        shared_bytes=kernel["shared"],
+        warps=kernel["num_warps"],
+        lanes=LANES,
+    )
+
+
+def _instructions(text: dict[str, bytes]) -> tuple[Instruction, ...]:
+    module = reader.parse(text["ttgir"].decode())
+    dots = {op.line for op in module.walk() if op.name in static.DOTS}
+    return sass.settled(sass.instructions(text["sass"].decode(), text["live"].decode()), dots)
+
+
+def _code(image: bytes) -> list[bytes]:
+    return [s.data for s in cubin.sections(image) if s.name.startswith(".text")]

@@ -1,0 +1,137 @@
+"""The static pass: what a built kernel costs, without running it; and the job that does it for a case of a bundle.
+
+`static` is memoised by the kernel's build, `origins` by the source that it was traced from. Nothing here needs a GPU.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from pgo_agent.sandbox import boxed
+from pgo_agent.sandbox.errors import BadBundle, UsageFault
+from pgo_agent.sandbox.profile import look, passes, structure
+from pgo_agent.sandbox.profile.amd import Amd
+from pgo_agent.sandbox.profile.backend import Backend, CannotCompile, Compiled, Origin, Subject, Workbench
+from pgo_agent.sandbox.profile.look import Look
+from pgo_agent.sandbox.profile.nvidia import Nvidia
+from pgo_agent.sandbox.profile.passes import Artefact
+from pgo_agent.sandbox.profile.report import Problem, StaticProfile
+
+BACKENDS: Mapping[str, Backend] = {b.name: b for b in (Nvidia(), Amd())}
+
+
+class CannotTrace(Exception):
+    """The launcher failed when it was traced again; the text says how."""
+
+
+def profile_static(
+    bench: Workbench,
+    source: str,
+    bundle: str,
+    case: str,
+    label: str | None = None,
+    backend: str = "nvidia",
+    foreign: bool = False,
+) -> dict[str, StaticProfile | Problem]:
+    """The static profile of every distinct kernel that a case of a bundle launches, by the key of its build.
+
+    `source`: the candidate's text that the bundle was built from. `case`: set and name, "CASES/d128-4k". `label`: one
+    configuration of it; all without. `foreign`: whether somebody else wrote the source.
+
+    A kernel that cannot be profiled gets a Problem. Raises UsageFault for a case, label or backend that is not there,
+    EnvironmentFault where the bundle is not on the shelf, no sandbox works for foreign code, or the disk is full.
+    """
+    bench.builder.box.admit(foreign)
+    if backend not in BACKENDS:
+        raise UsageFault(f"unknown backend '{backend}'", f"choose one of: {', '.join(BACKENDS)}")
+    subjects = subjects_of(bench, source, bundle, case, label)
+    calls = [partial(static, bench, subject, backend) for subject in subjects]
+    found = passes.parallel(calls, bench.builder.cores)
+    return {subject.build: profile for subject, profile in zip(subjects, found, strict=True)}
+
+
+def subjects_of(bench: Workbench, source: str, bundle: str, case: str, label: str | None = None) -> tuple[Subject, ...]:
+    """The distinct kernels of a case, each with what it was made of, in the order that they are launched in.
+
+    One that the source does not make (its TTGIR was written by somebody) has no origin. Raises as `profile_static`.
+    """
+    manifest = bench.shelf.manifest(bundle)
+    keys = _launched(manifest["plans"], case, label)
+    try:
+        known = {o.ttgir: o for o in origins(bench, source, bench.builder.target.contract, case)}
+    except CannotTrace:
+        known = {}
+    texts = {key: manifest["kernels"][key]["files"]["ttgir"] for key in keys}
+    return tuple(Subject(key, known.get(texts[key])) for key in keys)
+
+
+def _launched(plans: Mapping[str, Any], case: str, label: str | None) -> list[str]:
+    """Keys of kernels, each once."""
+    if case not in plans:
+        raise UsageFault(f"the bundle has no case '{case}'", f"choose one of: {', '.join(plans)}")
+    if label is not None and label not in plans[case]:
+        raise UsageFault(f"{case} has no configuration '{label}'", f"choose one of: {', '.join(plans[case])}")
+    chosen = [plans[case][label]] if label is not None else list(plans[case].values())
+    return list(dict.fromkeys(s["kernel"] for plan in chosen for s in plan["steps"] if "kernel" in s))
+
+
+@passes.cpu(version=1)
+def origins(bench: Workbench, source: str, contract: str, case: str) -> tuple[Origin, ...]:
+    """What the kernels of a case are made of, in every configuration. `contract`: the target's text, part of the key.
+
+    Raises CannotTrace, Killed when somebody kills the tracer again and again, EnvironmentFault when the disk is full.
+    """
+    b, (kind, _, name) = bench.builder, case.partition("/")
+    traced = boxed.trace(b.box, b.shelf, b.target, b.device, source, {kind: [name]}, None, located=True)
+    if "error" in traced:
+        raise CannotTrace(traced["error"]["message"])
+    return tuple(_origin(bench, traced, key) for key in traced["kernels"])
+
+
+def _origin(bench: Workbench, traced: boxed.Traced, key: str) -> Origin:
+    shape = traced["kernels"][key]["shape"]
+    return Origin(
+        ttgir=bench.shelf.put(traced["texts"][key], "ttgir"),
+        located=Artefact.put(bench.shelf, traced["located"][key], "located"),
+        ttir=Artefact.put(bench.shelf, traced["ttir"][key], "ttir"),
+        warps=int(shape["num_warps"]),
+        stages=int(shape["num_stages"]),
+        ctas=int(shape["num_ctas"]),
+    )
+
+
+@passes.cpu(version=1)
+def static(bench: Workbench, subject: Subject, backend: str) -> StaticProfile | Problem:
+    """One kernel, as a backend compiles it. Raises what the compiler's box raises."""
+    side = BACKENDS[backend]
+    try:
+        return _profile(bench, subject.build, side, side.compiled(bench, subject))
+    except (CannotCompile, BadBundle) as e:
+        return Problem(subject.build, backend, str(e))
+
+
+def _profile(bench: Workbench, build: str, side: Backend, compiled: Compiled) -> StaticProfile:
+    seen = Look(side, compiled)
+    return StaticProfile(
+        build=build,
+        kernel=compiled.name,
+        backend=side.name,
+        target=compiled.target,
+        file=seen.file,
+        resources=compiled.resources,
+        occupancy=side.occupancy(bench, compiled.resources),
+        notes=compiled.notes,
+        same_code=compiled.same_code,
+        instructions=len(compiled.instructions),
+        kinds=seen.kinds(compiled.instructions),
+        opcodes=look.opcodes(compiled.instructions),
+        lines=seen.lines(),
+        source=seen.sources(),
+        curve=look.curve(compiled.instructions),
+        peak=seen.peak(),
+        loops=seen.loops(),
+        pipeline=seen.pipeline(),
+        conversions=seen.conversions(),
+        accesses=seen.accesses(),
+        unproven=structure.unproven(seen.module),
+    )

@@ -1,0 +1,111 @@
+"""The timeline pass as a whole: builds the twins of a kernel, has a judge launch them, and sums up what they recorded.
+
+Needs a GPU for the middle part only. Every build holds few scopes, so the times of two scopes are of two builds unless
+they are in one set; each build says by how much it disturbs.
+"""
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pgo_agent.sandbox.build import Builder
+from pgo_agent.sandbox.bundle.shelf import Shelf
+from pgo_agent.sandbox.judge.pool import Judge, on_shelf
+from pgo_agent.sandbox.profile.codec import Record
+from pgo_agent.sandbox.profile.timeline import summary, twin
+from pgo_agent.sandbox.profile.timeline.chains import Graph, graph
+from pgo_agent.sandbox.profile.timeline.critical import CriticalPath, critical_path
+from pgo_agent.sandbox.profile.timeline.decode import SUFFIX, Decoded, decode, headers
+from pgo_agent.sandbox.profile.timeline.scopes import Unsupported, Why
+from pgo_agent.sandbox.profile.timeline.summary import Timed
+from pgo_agent.sandbox.profile.timeline.twin import Place, Twin
+from pgo_agent.sandbox.profile.timeline.waves import Waves, waves
+from pgo_agent.sandbox.ttgir.tree import Module
+
+
+@dataclass(frozen=True)
+class Pass(Record):
+    """One instrumented build, launched."""
+
+    timed: Timed
+    overhead: float  # how many times as long a launch takes as one of the plain build
+    same_outputs: bool  # as the plain build's, to the bit
+    static: dict[str, Any]  # registers, spills, shared memory of this build
+
+
+@dataclass(frozen=True)
+class Timeline(Record):
+    passes: tuple[Pass, ...]  # the calibrating one first
+    costs: dict[str, float]  # cycles of a record in each role
+    waves: Waves | None  # of the calibrating build's last launch
+    refused: tuple[Unsupported, ...]  # what could not be recorded
+
+
+def take(
+    judge: Judge,
+    builder: Builder,
+    place: Place,
+    per_pass: int = 8,
+    repeats: int = 5,
+    blocks: int = 64,
+    entries: int = twin.USUAL,
+) -> Timeline:
+    """Times every scope of a kernel in `repeats` launches of each build, by the records of up to `blocks` blocks each.
+
+    A pass whose `timed.lost` counts overwritten entries wants more `entries` for each warp, or fewer scopes.
+
+    Raises Killed and EnvironmentFault as the judge and the compiler's box do, and `pool.Ended` when a launch hangs or
+    crashes.
+    """
+    made, refused = twin.build(builder, place, per_pass, entries=entries)
+    passes: list[Pass] = []
+    costs: dict[str, float] = {}
+    seen: Waves | None = None
+    for one in made:
+        answer = launch(judge, builder.shelf, place, one, repeats, blocks)
+        if "problem" in answer:
+            refused.append(Unsupported(Why.LAUNCH, str(answer["problem"])))
+            continue
+        decoded = [_decoded(builder.shelf, answer, r) for r in answer["repeats"]]
+        if one.scopes.calibrates:
+            costs = summary.calibration(decoded, one.numbers)
+            seen = waves(headers(fetched(builder.shelf, answer["repeats"][-1]["headers"])))
+        timed = summary.summarize(decoded, one.numbers, costs)
+        ratio = summary.overhead(answer["plain_ms"], answer["instrumented_ms"])
+        passes.append(Pass(timed, ratio, bool(answer["same_outputs"]), one.static))
+    return Timeline(tuple(passes), costs, seen, tuple(refused))
+
+
+def longest(module: Module, timeline: Timeline, iterations: int = 9) -> tuple[Graph, CriticalPath]:
+    """The longest chain of a kernel by the P50 of its scopes, loops with barriers turning so often; see `chains.py`.
+
+    The graph says why where the chain is empty.
+    """
+    scopes = (s for p in timeline.passes for s in p.timed.scopes)
+    found = graph(module, {s.scope.name: s.cycles.p50 for s in scopes}, iterations)
+    return found, critical_path(found.nodes, found.edges)
+
+
+def launch(judge: Judge, shelf: Shelf, place: Place, one: Twin, repeats: int, blocks: int) -> dict[str, Any]:
+    """What the judge's command `timeline` answers; see `sandbox/judge/recording.py`."""
+    sides = {"instrumented": one.bundle, "plain": place.bundle}
+    given = {n: {"bundle": on_shelf(shelf, b), "choice": place.choice} for n, b in sides.items()}
+    return judge.ask(
+        "timeline",
+        case=place.case,
+        kernel=one.kernel,
+        repeats=repeats,
+        blocks=blocks,
+        shelf=str(shelf.root.resolve()),
+        **given,
+    )
+
+
+def _decoded(shelf: Shelf, answer: Mapping[str, Any], repeat: Mapping[str, Any]) -> Decoded:
+    return decode(fetched(shelf, repeat["records"]), answer["block_bytes"], answer["warps"])
+
+
+def fetched(shelf: Shelf, artefact: str) -> bytes:
+    """What the judge kept. Raises EnvironmentFault when it is not there, or damaged."""
+    return zlib.decompress(shelf.get(artefact, SUFFIX))

@@ -1,0 +1,81 @@
+"""Types and layouts in a few characters: 128x64 f16, mma, dot0(mma), slice1(blocked).
+
+After the attributes of Triton's dialects as MLIR prints them in 3.6 to 3.9; one that is not known shows its own name.
+"""
+
+import re
+from collections.abc import Mapping
+
+from pgo_agent.sandbox.ttgir import types
+
+_KINDS = {"nvidia_mma": "mma", "nvmma_shared": "nvmma", "swizzled_shared": "swizzled", "dot_op": "dot"}
+_NAME = re.compile(r"#(?:ttg|ttng|triton_gpu)\.(\w+)")
+_NUMBERS = re.compile(r"(\w+) = \[([\d, ]+)\]")
+
+
+def of_type(text: str) -> str:
+    """128x64 f16 for a tensor or buffer, the type itself for a scalar, *f16 for a pointer."""
+    found = types.shaped(text)
+    if found is None:
+        return element(text)
+    kind = "desc " if found.kind == "tensordesc" else ""
+    return f"{kind}{'x'.join(map(str, found.shape))} {element(found.element)}"
+
+
+def element(text: str) -> str:
+    """f16, *f16 for !tt.ptr<f16>."""
+    found = re.fullmatch(r"!tt\.ptr<([^<>,]+)(?:, \d+)?>", text)
+    return f"*{found[1]}" if found else text
+
+
+def encoding(text: str, aliases: Mapping[str, str]) -> str:
+    """The layout of a type, written out; empty without one."""
+    found = types.shaped(text)
+    return opened(found.encoding[0], aliases) if found and found.encoding else ""
+
+
+def opened(text: str, aliases: Mapping[str, str], left: int = 20) -> str:
+    """A layout with its aliases replaced by what they stand for."""
+    if left == 0:
+        return text
+    return re.sub(
+        r"#[A-Za-z_]\w*\b(?![.<])",
+        lambda m: opened(aliases[m[0]], aliases, left - 1) if m[0] in aliases else m[0],
+        text,
+    )
+
+
+def short(layout: str) -> str:
+    """A word for a layout."""
+    found = _NAME.search(layout)
+    if found is None:
+        return layout or "none"
+    name = _KINDS.get(found[1], found[1])
+    inner = re.search(r"parent = (.*)$", layout)
+    which = re.search(r"\b(?:opIdx|dim) = (\d+)", layout)
+    return f"{name}{which[1] if which else ''}({short(inner[1])})" if inner else name
+
+
+def conversion(before: str, after: str) -> str:
+    """blocked -> mma; with what differs where both are of a kind."""
+    one, other = short(before), short(after)
+    if one != other:
+        return f"{one} -> {other}"
+    a, b = dict(_NUMBERS.findall(before)), dict(_NUMBERS.findall(after))
+    changed = [k for k in a if k in b and a[k] != b[k]]
+    says = "; ".join(f"{k} {a[k]} -> {b[k]}" for k in changed)
+    return f"{one} -> {other}" + (f" ({says})" if says else "")
+
+
+def instruction(layout: str) -> str:
+    """wgmma 64x128x16 or mma 16x8x16; empty for a result that no tensor core makes.
+
+    versionMajor 3 is wgmma, of a warpgroup: 64 rows, where the layout names those of one warp (NVIDIA's PTX ISA).
+    """
+    version, shape = re.search(r"versionMajor = (\d+)", layout), re.search(r"instrShape = \[([\d, ]+)\]", layout)
+    if version is None or shape is None:
+        return ""
+    sizes = [s.strip() for s in shape[1].split(",")]
+    if version[1] == "3":
+        return "wgmma " + "x".join(["64", *sizes[1:]])
+    return "mma " + "x".join(sizes)
