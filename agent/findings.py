@@ -7,33 +7,46 @@ and says no more than where to look first.
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 
 from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.profile.codec import Record
 from pgo_agent.sandbox.profile.report import StaticProfile
+from pgo_agent.sandbox.profile.whole import Launch, PassName
 
 IDLE = 0.2  # of the machine, over all waves, from which a tail is worth a word
 FEW = 0.5  # of the warps that an SM can hold: below it latency shows in kernels without tensor instructions
 
 
-@dataclass(frozen=True)
-class Launch(Record):
-    """One launch of a case."""
+class Defect(StrEnum):
+    """What holds kernels back; moves say which of them they cure."""
 
-    kernel: str  # key of its build
-    blocks: int  # of its grid
+    SPILL = "spill"
+    SERIALIZED = "serialized dots"  # ptxas lets no wgmma run beside another
+    FEW_STAGES = "too few stages"  # copies do not run ahead of the dots
+    UNCOALESCED = "uncoalesced access"
+    NARROW = "narrow access"
+    CONVERSION = "layout conversion"  # through shared memory, in a loop
+    BANK_CONFLICTS = "bank conflicts"
+    OCCUPANCY = "low occupancy"
+    TAIL = "tail wave"
+    COPY_WAIT = "exposed copies"  # time in waits for copies from device memory
+    DOT_WAIT = "exposed dots"  # time in waits for wgmma that nothing else fills
+    ARITHMETIC = "arithmetic between dots"  # a softmax or another body that the dots wait for
+    EPILOGUE = "epilogue"  # stores and what is behind the main loop
+    IMBALANCE = "imbalance"  # blocks, or roles, that wait for the slowest
 
 
 @dataclass(frozen=True)
 class Finding(Record):
     """One defect."""
 
-    defect: str
+    defect: Defect
     figure: float  # what was counted of it
     unit: str
     line: int  # of the source; 0 for one of the whole kernel
     told: str  # a sentence with the figure in it
-    found_by: str = "static"  # the pass
+    found_by: PassName = PassName.STATIC
 
 
 def findings(k: StaticProfile, launch: Launch, device: Device) -> tuple[Finding, ...]:
@@ -47,49 +60,49 @@ def _spills(k: StaticProfile, _launch: Launch, _device: Device) -> Iterator[Find
         inside = sum(m.kinds.get("spill", 0) for m in k.loops if m.depth == 0)
         line = k.peak.source if k.peak else 0
         told = f"{r.spill_store_bytes} B of registers spill to local memory, {inside} instructions of it in loops"
-        yield Finding("spill", r.spill_store_bytes, "B", line, told)
+        yield Finding(Defect.SPILL, r.spill_store_bytes, "B", line, told)
 
 
 def _serialized(k: StaticProfile, _launch: Launch, _device: Device) -> Iterator[Finding]:
     notes = [n for n in k.notes if n.startswith("C75")]
     if notes:
         told = f"ptxas serializes the tensor instructions ({', '.join(notes)}): none runs beside another"
-        yield Finding("serialized dots", len(notes), "notes", 0, told)
+        yield Finding(Defect.SERIALIZED, len(notes), "notes", 0, told)
 
 
 def _unpipelined(k: StaticProfile, _launch: Launch, _device: Device) -> Iterator[Finding]:
     loads = any(a.loop for a in k.accesses)
     if k.backend == "nvidia" and k.pipeline.dots and loads and k.pipeline.depth == 1 and not k.pipeline.async_copies:
         told = "no copy runs ahead of the dots: the loop waits for each of its loads"
-        yield Finding("too few stages", k.pipeline.depth, "stages", 0, told)
+        yield Finding(Defect.FEW_STAGES, k.pipeline.depth, "stages", 0, told)
 
 
 def _uncoalesced(k: StaticProfile, _launch: Launch, _device: Device) -> Iterator[Finding]:
     for a in k.accesses:
         if a.uncoalesced:
             told = f"{a.op} is not coalesced: of a warp's lanes {a.warp_run} B lie side by side"
-            yield Finding("uncoalesced access", float(a.warp_run or 0), "B", a.source, told)
+            yield Finding(Defect.UNCOALESCED, float(a.warp_run or 0), "B", a.source, told)
 
 
 def _narrow(k: StaticProfile, _launch: Launch, _device: Device) -> Iterator[Finding]:
     for a in k.accesses:
         if a.narrow and a.loop and not a.uncoalesced:
             told = f"{a.op} in a loop moves {a.width} B of a thread at a time, of {a.share}"
-            yield Finding("narrow access", a.width, "B", a.source, told)
+            yield Finding(Defect.NARROW, a.width, "B", a.source, told)
 
 
 def _converted(k: StaticProfile, _launch: Launch, _device: Device) -> Iterator[Finding]:
     for c in k.conversions:
         if c.loop and c.through == "shared memory":
             told = f"a layout conversion in a loop moves {c.bytes} B through shared memory"
-            yield Finding("layout conversion", c.bytes, "B", c.source, told)
+            yield Finding(Defect.CONVERSION, c.bytes, "B", c.source, told)
 
 
 def _occupied(k: StaticProfile, _launch: Launch, _device: Device) -> Iterator[Finding]:
     o = k.occupancy
     if not k.pipeline.dots and o.share < FEW:
         told = f"{o.warps} of {o.most_warps} warps fit an SM: {' and '.join(o.limiter)} allow no more"
-        yield Finding("low occupancy", round(o.share, 3), "of an SM's warps", 0, told)
+        yield Finding(Defect.OCCUPANCY, round(o.share, 3), "of an SM's warps", 0, told)
 
 
 def _tail(k: StaticProfile, launch: Launch, device: Device) -> Iterator[Finding]:
@@ -99,7 +112,7 @@ def _tail(k: StaticProfile, launch: Launch, device: Device) -> Iterator[Finding]
     idle = 1 - waves / math.ceil(waves) if waves else 0.0
     if k.backend == "nvidia" and idle >= IDLE:
         told = f"{launch.blocks} blocks are {waves:.2f} waves of {at_once}: {idle:.0%} of the machine has none"
-        yield Finding("tail wave", round(waves, 3), "waves", 0, told)
+        yield Finding(Defect.TAIL, round(waves, 3), "waves", 0, told)
 
 
 _LOOKS: tuple[Callable[[StaticProfile, Launch, Device], Iterator[Finding]], ...] = (

@@ -52,7 +52,7 @@ def show(found: Profile, source: str, out: Console, code: bool = False) -> None:
 def _case(case: CaseProfile, found: Profile, text: Sequence[str], out: Console, code: bool) -> None:
     name = case.case.removeprefix("CASES/")
     out.print(f"[bold]{escape(found.target)}  {escape(name)}[/]  {escape(case.configuration)}  [dim]({case.chosen})[/]")
-    for kernel in case.kernels:
+    for kernel in (k.static for k in case.kernels):
         if isinstance(kernel, Problem):
             out.print(f"  no static profile: {kernel.reason}", style="yellow", markup=False, soft_wrap=True)
         else:

@@ -9,8 +9,9 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from pgo_agent.agent.findings import Finding, Launch, findings
+from pgo_agent.agent.findings import Finding, findings
 from pgo_agent.agent.session import DEFAULT_DEVICE, Wishes, locate
 from pgo_agent.agent.store import Store
 from pgo_agent.sandbox import box, devices, target
@@ -21,6 +22,9 @@ from pgo_agent.sandbox.profile.backend import Workbench
 from pgo_agent.sandbox.profile.codec import Record
 from pgo_agent.sandbox.profile.pseudocode import pseudocode
 from pgo_agent.sandbox.profile.report import Problem, StaticProfile
+from pgo_agent.sandbox.profile.whole import KernelProfile, Launch, Missing, Roofline
+
+NO_GPU = "no GPU is visible here"
 
 
 @dataclass(frozen=True)
@@ -39,10 +43,10 @@ class CaseProfile(Record):
     case: str
     configuration: str
     chosen: str  # why this one
-    kernels: tuple[StaticProfile | Problem, ...]
-    launches: tuple[Launch, ...]
+    kernels: tuple[KernelProfile, ...]
     findings: dict[str, tuple[Finding, ...]]  # key of a kernel's build -> what stands out in it
     code: dict[str, str]  # key of a kernel's build -> its TTGIR as pseudo-code; nothing for another architecture's
+    roofline: Roofline | Missing
 
 
 @dataclass(frozen=True)
@@ -114,17 +118,31 @@ def _case(
     label, why = (wanted, "as asked") if wanted else (labels[0], "the first of the file's list")
     if wanted is None and best in labels:
         label, why = str(best), "the best of the last run"
-    kernels = static.profile_static(bench, source, built.bundle, case, label, backend)
-    steps = bench.shelf.manifest(built.bundle)["plans"][case][label]["steps"]
-    launches = tuple(Launch(s["kernel"], math.prod(s["grid"])) for s in steps if "kernel" in s)
-    profiles = [k for k in kernels.values() if isinstance(k, StaticProfile)]
-    found = {k.build: findings(k, _first(launches, k.build), bench.builder.device) for k in profiles}
+    statics = static.profile_static(bench, source, built.bundle, case, label, backend)
+    launches = _launches(bench.shelf.manifest(built.bundle)["plans"][case][label]["steps"])
+    kernels = tuple(_whole(k, build, launches[build]) for build, k in statics.items())
+    found = {
+        k.build: findings(k.static, k.launch, bench.builder.device)
+        for k in kernels
+        if isinstance(k.static, StaticProfile)
+    }
     code = {}
     if backend == "nvidia":
         subjects = static.subjects_of(bench, source, built.bundle, case, label)
         code = {s.build: pseudocode(bench, s) for s in subjects}
-    return CaseProfile(case, label, why, tuple(kernels.values()), launches, found, code)
+    return CaseProfile(case, label, why, kernels, found, code, Missing("roofline", NO_GPU))
 
 
-def _first(launches: Sequence[Launch], build: str) -> Launch:
-    return next(n for n in launches if n.kernel == build)
+def _whole(k: StaticProfile | Problem, build: str, launch: Launch) -> KernelProfile:
+    name = k.kernel if isinstance(k, StaticProfile) else build[:12]
+    missing = (Missing(n, NO_GPU) for n in ("timeline", "counters", "critical path", "ipc"))
+    return KernelProfile(build, name, launch, k, *missing)
+
+
+def _launches(steps: Sequence[Mapping[str, Any]]) -> dict[str, Launch]:
+    """By the key of the kernel's build."""
+    grids: dict[str, list[int]] = {}
+    for step in steps:
+        if "kernel" in step:
+            grids.setdefault(step["kernel"], []).append(math.prod(step["grid"]))
+    return {build: Launch(max(blocks), len(blocks)) for build, blocks in grids.items()}

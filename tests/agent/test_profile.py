@@ -28,14 +28,17 @@ def profiled(folder: Path) -> str:
 
 def test_an_addition_of_128_threads_fits_an_sm_sixteen_times(profiled: str) -> None:
     (kernel,) = json.loads(profiled)["cases"][0]["kernels"]
-    assert kernel["kernel"] == "_add" and kernel["resources"]["warps"] == 4
-    assert (kernel["occupancy"]["blocks"], kernel["occupancy"]["most_warps"]) == (16, 64)
+    occupancy = kernel["static"]["occupancy"]
+    assert kernel["kernel"] == "_add" and kernel["static"]["resources"]["warps"] == 4
+    assert (occupancy["blocks"], occupancy["most_warps"]) == (16, 64)
 
 
 def test_its_loads_and_its_store_are_on_their_line_of_the_source(profiled: str) -> None:
     (kernel,) = json.loads(profiled)["cases"][0]["kernels"]
     line = next(i for i, text in enumerate(ADD.read_text().splitlines(), 1) if "tl.store(" in text)
-    assert [(a["op"], a["source"]) for a in kernel["accesses"]] == [("tt.load", line)] * 2 + [("tt.store", line)]
+    assert [(a["op"], a["source"]) for a in kernel["static"]["accesses"]] == [("tt.load", line)] * 2 + [
+        ("tt.store", line)
+    ]
 
 
 def test_the_same_profile_comes_back_at_once(profiled: str, folder: Path) -> None:

@@ -11,7 +11,8 @@ from pgo_agent.sandbox.build import Builder
 from pgo_agent.sandbox.bundle.shelf import Shelf
 from pgo_agent.sandbox.judge.pool import Judge, visible_gpu
 from pgo_agent.sandbox.profile.timeline.points import Kind
-from pgo_agent.sandbox.profile.timeline.take import Timeline, take
+from pgo_agent.sandbox.profile.timeline.report import Timeline
+from pgo_agent.sandbox.profile.timeline.take import take
 from pgo_agent.sandbox.profile.timeline.twin import Place
 
 ROOT = Path(__file__).parents[2]

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from pgo_agent.sandbox.profile.timeline import summary
 from pgo_agent.sandbox.profile.timeline.decode import Block, Decoded, decode
 from pgo_agent.sandbox.profile.timeline.points import Kind
+from pgo_agent.sandbox.profile.timeline.report import Pass, Timeline
 from pgo_agent.sandbox.profile.timeline.scopes import Scope, Unsupported, Why
 from pgo_agent.sandbox.profile.timeline.summary import Timed
-from pgo_agent.sandbox.profile.timeline.take import Pass, Timeline
 from pgo_agent.sandbox.profile.timeline.waves import Waves, waves
 
 from tests.sandbox.test_timeline_decode import Encoder
@@ -122,7 +122,11 @@ def test_a_timeline_is_the_same_after_a_trip_through_json() -> None:
     timed = summary.summarize([launched([[5, 6], [7, 8]])], NUMBERS, {"kernel": 2.0})
     found = waves([Block(0, 0, 100, 200)])
     whole = Timeline(
-        (Pass(timed, 1.02, True, {"registers": 40}),), {"kernel": 2.0}, found, (Unsupported(Why.BUILD, "x"),)
+        (Pass(timed, 1.02, True, {"registers": 40}, (), 4096, 4, {"0": "scope"}),),
+        {"kernel": 2.0},
+        found,
+        (Unsupported(Why.BUILD, "x"),),
+        (1.5, 1.6),
     )
     assert Timeline.from_json(json.loads(json.dumps(whole.as_json()))) == whole
     assert Timed.from_json(timed.as_json()) == timed

@@ -37,7 +37,7 @@ class CriticalPath(Record):
 
 
 @dataclass(frozen=True)
-class ScopeChain:
+class ScopeChain(Record):
     """What the executions of one scope have to do with the longest chain."""
 
     scope: str

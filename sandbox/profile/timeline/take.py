@@ -6,40 +6,21 @@ they are in one set; each build says by how much it disturbs.
 
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from pgo_agent.sandbox.build import Builder
 from pgo_agent.sandbox.bundle.shelf import Shelf
 from pgo_agent.sandbox.judge.pool import Judge, on_shelf
-from pgo_agent.sandbox.profile.codec import Record
+from pgo_agent.sandbox.profile.passes import Artefact
 from pgo_agent.sandbox.profile.timeline import summary, twin
 from pgo_agent.sandbox.profile.timeline.chains import Graph, graph
 from pgo_agent.sandbox.profile.timeline.critical import CriticalPath, critical_path
 from pgo_agent.sandbox.profile.timeline.decode import SUFFIX, Decoded, decode, headers
+from pgo_agent.sandbox.profile.timeline.report import Pass, Timeline
 from pgo_agent.sandbox.profile.timeline.scopes import Unsupported, Why
-from pgo_agent.sandbox.profile.timeline.summary import Timed
 from pgo_agent.sandbox.profile.timeline.twin import Place, Twin
 from pgo_agent.sandbox.profile.timeline.waves import Waves, waves
 from pgo_agent.sandbox.ttgir.tree import Module
-
-
-@dataclass(frozen=True)
-class Pass(Record):
-    """One instrumented build, launched."""
-
-    timed: Timed
-    overhead: float  # how many times as long a launch takes as one of the plain build
-    same_outputs: bool  # as the plain build's, to the bit
-    static: dict[str, Any]  # registers, spills, shared memory of this build
-
-
-@dataclass(frozen=True)
-class Timeline(Record):
-    passes: tuple[Pass, ...]  # the calibrating one first
-    costs: dict[str, float]  # cycles of a record in each role
-    waves: Waves | None  # of the calibrating build's last launch
-    refused: tuple[Unsupported, ...]  # what could not be recorded
 
 
 def take(
@@ -62,6 +43,7 @@ def take(
     passes: list[Pass] = []
     costs: dict[str, float] = {}
     seen: Waves | None = None
+    plain: list[float] = []
     for one in made:
         answer = launch(judge, builder.shelf, place, one, repeats, blocks)
         if "problem" in answer:
@@ -73,8 +55,11 @@ def take(
             seen = waves(headers(fetched(builder.shelf, answer["repeats"][-1]["headers"])))
         timed = summary.summarize(decoded, one.numbers, costs)
         ratio = summary.overhead(answer["plain_ms"], answer["instrumented_ms"])
-        passes.append(Pass(timed, ratio, bool(answer["same_outputs"]), one.static))
-    return Timeline(tuple(passes), costs, seen, tuple(refused))
+        kept = tuple(Artefact(r["records"], SUFFIX) for r in answer["repeats"])
+        layout = (answer["block_bytes"], answer["warps"], {str(n): s.name for n, s in one.numbers.items()})
+        passes.append(Pass(timed, ratio, bool(answer["same_outputs"]), one.static, kept, *layout))
+        plain += answer["plain_ms"]
+    return Timeline(tuple(passes), costs, seen, tuple(refused), tuple(plain))
 
 
 def longest(module: Module, timeline: Timeline, iterations: int = 9) -> tuple[Graph, CriticalPath]:
