@@ -127,6 +127,7 @@ def test_a_timeline_is_the_same_after_a_trip_through_json() -> None:
         found,
         (Unsupported(Why.BUILD, "x"),),
         (1.5, 1.6),
+        {"gpu": "NVIDIA H200"},
     )
     assert Timeline.from_json(json.loads(json.dumps(whole.as_json()))) == whole
     assert Timed.from_json(timed.as_json()) == timed

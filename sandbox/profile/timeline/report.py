@@ -31,6 +31,7 @@ class Timeline(Record):
     waves: Waves | None  # of the calibrating build's last launch
     refused: tuple[Unsupported, ...]  # what could not be recorded
     plain_ms: tuple[float, ...]  # of calls of the launcher with the plain build, between the instrumented ones
+    machine: dict[str, str]  # GPU, driver and torch that it was taken with
 
     @property
     def scopes(self) -> tuple[ScopeTime, ...]:

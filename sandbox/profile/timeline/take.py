@@ -59,7 +59,7 @@ def take(
         layout = (answer["block_bytes"], answer["warps"], {str(n): s.name for n, s in one.numbers.items()})
         passes.append(Pass(timed, ratio, bool(answer["same_outputs"]), one.static, kept, *layout))
         plain += answer["plain_ms"]
-    return Timeline(tuple(passes), costs, seen, tuple(refused), tuple(plain))
+    return Timeline(tuple(passes), costs, seen, tuple(refused), tuple(plain), {})
 
 
 def longest(module: Module, timeline: Timeline, iterations: int = 9) -> tuple[Graph, CriticalPath]:

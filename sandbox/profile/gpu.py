@@ -1,0 +1,58 @@
+"""The seat of passes that need a GPU, and the timeline as such a pass: its answer is kept like any other's.
+
+What is measured depends on the machine, too: an answer is kept for a model of GPU and a Triton, and says itself which
+driver and torch it was taken with. Asked again it comes back without a judge process; `Pass.again` measures anew.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from pgo_agent.sandbox.judge.pool import Ended, Judge
+from pgo_agent.sandbox.profile import passes
+from pgo_agent.sandbox.profile.backend import Workbench
+from pgo_agent.sandbox.profile.timeline import twin
+from pgo_agent.sandbox.profile.timeline.report import Timeline
+from pgo_agent.sandbox.profile.timeline.take import take
+from pgo_agent.sandbox.profile.timeline.twin import Place
+
+MOST_ENTRIES = 1 << 15  # of a warp's records
+MACHINE = ("gpu", "driver", "torch")  # of the judge's environment, what a time depends on
+
+
+class NotTaken(Exception):
+    """A pass that gave nothing; the text says why. It is not kept: the next one may."""
+
+
+@dataclass(frozen=True)
+class Stand(Workbench):
+    """A seat with a GPU. `judge` gives the process that holds it, when a pass has to be taken."""
+
+    judge: Callable[[], Judge]
+
+
+@passes.gpu(version=1)
+def timeline(
+    stand: Stand, place: Place, contract: str, per_pass: int = 8, repeats: int = 5, blocks: int = 64
+) -> Timeline:
+    """A kernel's timeline. Where records were overwritten it is taken again with room for four times as many.
+
+    `contract`: the target's text, whose inputs the kernel gets; part of the key. Raises NotTaken where nothing of the
+    kernel could be recorded, or a launch hung or crashed; what the boxes raise.
+    """
+    judge, entries = stand.judge(), twin.USUAL
+    while True:
+        try:
+            found = take(judge, stand.builder, place, per_pass, repeats, blocks, entries)
+        except Ended as e:
+            how = "did not end" if e.timed_out else "crashed"
+            raise NotTaken(f"an instrumented launch {how}: {e.detail.strip()[-300:]}") from None
+        if not found.passes:
+            raise NotTaken("; ".join(r.told for r in found.refused) or "there is nothing to record in this kernel")
+        if not _overwritten(found) or entries >= MOST_ENTRIES:
+            break
+        entries *= 4
+    return replace(found, machine={k: str(judge.environment.get(k, "")) for k in MACHINE})
+
+
+def _overwritten(found: Timeline) -> bool:
+    return any(p.timed.lost.overwritten for p in found.passes)
