@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from pgo_agent.sandbox.profile.timeline import summary
 from pgo_agent.sandbox.profile.timeline.decode import Block, Decoded, decode
 from pgo_agent.sandbox.profile.timeline.points import Kind
-from pgo_agent.sandbox.profile.timeline.report import Pass, Timeline
+from pgo_agent.sandbox.profile.timeline.report import Pass, Timed, Timeline, Waves
 from pgo_agent.sandbox.profile.timeline.scopes import Scope, Unsupported, Why
-from pgo_agent.sandbox.profile.timeline.summary import Timed
-from pgo_agent.sandbox.profile.timeline.waves import Waves, waves
+from pgo_agent.sandbox.profile.timeline.waves import waves
 
 from tests.sandbox.test_timeline_decode import Encoder
 

@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from pgo_agent.sandbox.profile.timeline.report import Lost
 
 SUFFIX = "records"  # of the artefacts on a shelf that hold such bytes, compressed by zlib
 MAGIC = 0xDEADBEEF
@@ -39,17 +40,6 @@ class Block:
     @property
     def ns(self) -> int:
         return self.end_ns - self.begin_ns
-
-
-@dataclass(frozen=True)
-class Lost:
-    """Entries that no record could be made of."""
-
-    overwritten: int = 0  # by newer ones, in buffers that were full
-    unpaired: int = 0  # a start without its end, or an end without its start
-
-    def __add__(self, other: "Lost") -> "Lost":
-        return Lost(self.overwritten + other.overwritten, self.unpaired + other.unpaired)
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,79 @@
-"""What the timeline pass says of one kernel: frozen dataclasses, written as JSON. `take.py` makes them."""
+"""What the timeline pass says of one kernel: frozen dataclasses, written as JSON.
+
+`take.py` makes them, with `decode.py`, `summary.py` and `waves.py`. Needs no numpy: a kept profile is shown without it.
+"""
 
 from dataclasses import dataclass
 from typing import Any
 
 from pgo_agent.sandbox.profile.codec import Record
 from pgo_agent.sandbox.profile.passes import Artefact
-from pgo_agent.sandbox.profile.timeline.scopes import Unsupported
-from pgo_agent.sandbox.profile.timeline.summary import ScopeTime, Timed
-from pgo_agent.sandbox.profile.timeline.waves import Waves
+from pgo_agent.sandbox.profile.timeline.scopes import Scope, Unsupported
+
+
+@dataclass(frozen=True)
+class Lost(Record):
+    """Entries that no record could be made of."""
+
+    overwritten: int = 0  # by newer ones, in buffers that were full
+    unpaired: int = 0  # a start without its end, or an end without its start
+
+    def __add__(self, other: "Lost") -> "Lost":
+        return Lost(self.overwritten + other.overwritten, self.unpaired + other.unpaired)
+
+
+@dataclass(frozen=True)
+class Spread(Record):
+    """Cycles."""
+
+    p20: float
+    p50: float
+    p80: float
+
+    def less(self, cycles: float) -> "Spread":
+        return Spread(*(max(0.0, x - cycles) for x in (self.p20, self.p50, self.p80)))
+
+
+@dataclass(frozen=True)
+class ScopeTime(Record):
+    """One scope; what is of executions is of one warp's."""
+
+    scope: Scope
+    cycles: Spread  # of an execution, without the cost of the record
+    count: float  # executions by a warp in a block, in the middle over blocks and warps
+    variation: float  # (P80 - P20) x count: cycles of a block that are not the same every time
+    share: float | None  # of the cycles of its role; None where the role was not recorded as a whole
+    samples: int  # executions that were seen
+
+
+@dataclass(frozen=True)
+class Timed(Record):
+    """What one build told in all its repeats."""
+
+    scopes: tuple[ScopeTime, ...]
+    lost: Lost
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Wave(Record):
+    """On every SM as many blocks as run there at a time; in the order of their begin."""
+
+    blocks: int
+    begin_ns: int  # from the begin of the first block of the launch
+    end_ns: int
+
+
+@dataclass(frozen=True)
+class Waves(Record):
+    sms: int  # that ran a block
+    blocks: int
+    resident: int  # most blocks that one SM ran at a time
+    span_ns: int  # from the first begin to the last end
+    tail_ns: int  # from when the first SM had ended its last block to the last end
+    imbalance: float  # busy time of the SM that was busy longest, over the mean of all SMs; 1 is even
+    busy: float  # share of all SMs' time in the span in which they ran a block
+    waves: tuple[Wave, ...]
 
 
 @dataclass(frozen=True)

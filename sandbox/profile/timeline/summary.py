@@ -6,47 +6,13 @@ taken off, never below zero. Scopes that hold others also hold the cost of their
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
-from pgo_agent.sandbox.profile.codec import Record
-from pgo_agent.sandbox.profile.timeline.decode import Decoded, Lost, Numbers, Records
+from pgo_agent.sandbox.profile.timeline.decode import Decoded, Numbers, Records
 from pgo_agent.sandbox.profile.timeline.points import Kind
+from pgo_agent.sandbox.profile.timeline.report import Lost, ScopeTime, Spread, Timed
 from pgo_agent.sandbox.profile.timeline.scopes import Scope
-
-
-@dataclass(frozen=True)
-class Spread(Record):
-    """Cycles."""
-
-    p20: float
-    p50: float
-    p80: float
-
-    def less(self, cycles: float) -> "Spread":
-        return Spread(*(max(0.0, x - cycles) for x in (self.p20, self.p50, self.p80)))
-
-
-@dataclass(frozen=True)
-class ScopeTime(Record):
-    """One scope; what is of executions is of one warp's."""
-
-    scope: Scope
-    cycles: Spread  # of an execution, without the cost of the record
-    count: float  # executions by a warp in a block, in the middle over blocks and warps
-    variation: float  # (P80 - P20) x count: cycles of a block that are not the same every time
-    share: float | None  # of the cycles of its role; None where the role was not recorded as a whole
-    samples: int  # executions that were seen
-
-
-@dataclass(frozen=True)
-class Timed(Record):
-    """What one build told in all its repeats."""
-
-    scopes: tuple[ScopeTime, ...]
-    lost: Lost
-    problems: tuple[str, ...]
 
 
 def overhead(plain_ms: Sequence[float], instrumented_ms: Sequence[float]) -> float:

@@ -16,10 +16,10 @@ from pgo_agent.sandbox.profile.timeline import summary, twin
 from pgo_agent.sandbox.profile.timeline.chains import Graph, graph
 from pgo_agent.sandbox.profile.timeline.critical import CriticalPath, critical_path
 from pgo_agent.sandbox.profile.timeline.decode import SUFFIX, Decoded, decode, headers
-from pgo_agent.sandbox.profile.timeline.report import Pass, Timeline
+from pgo_agent.sandbox.profile.timeline.report import Pass, Timeline, Waves
 from pgo_agent.sandbox.profile.timeline.scopes import Unsupported, Why
 from pgo_agent.sandbox.profile.timeline.twin import Place, Twin
-from pgo_agent.sandbox.profile.timeline.waves import Waves, waves
+from pgo_agent.sandbox.profile.timeline.waves import waves
 from pgo_agent.sandbox.ttgir.tree import Module
 
 

@@ -6,31 +6,9 @@ differences of a few steps mean nothing. An instrumented launch is seen, not the
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from pgo_agent.sandbox.profile.codec import Record
 from pgo_agent.sandbox.profile.timeline.decode import Block
-
-
-@dataclass(frozen=True)
-class Wave(Record):
-    """On every SM as many blocks as run there at a time; in the order of their begin."""
-
-    blocks: int
-    begin_ns: int  # from the begin of the first block of the launch
-    end_ns: int
-
-
-@dataclass(frozen=True)
-class Waves(Record):
-    sms: int  # that ran a block
-    blocks: int
-    resident: int  # most blocks that one SM ran at a time
-    span_ns: int  # from the first begin to the last end
-    tail_ns: int  # from when the first SM had ended its last block to the last end
-    imbalance: float  # busy time of the SM that was busy longest, over the mean of all SMs; 1 is even
-    busy: float  # share of all SMs' time in the span in which they ran a block
-    waves: tuple[Wave, ...]
+from pgo_agent.sandbox.profile.timeline.report import Wave, Waves
 
 
 def waves(blocks: Sequence[Block]) -> Waves | None:
