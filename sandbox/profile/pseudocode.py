@@ -12,7 +12,7 @@ from pgo_agent.sandbox.ttgir import reader
 from pgo_agent.sandbox.ttgir.readable.view import Readable, readable
 
 
-@passes.cpu(version=1)
+@passes.cpu(version=2)
 def pseudocode(bench: Workbench, subject: Subject) -> str:
     """The text, at most 120 columns wide: beside each line the instructions that it became. Empty for a kernel that
     does not compile. Raises Unreadable for a TTGIR that Triton did not print, and what `static.static` raises.

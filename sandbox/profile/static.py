@@ -100,7 +100,7 @@ def _origin(bench: Workbench, traced: boxed.Traced, key: str) -> Origin:
     )
 
 
-@passes.cpu(version=1)
+@passes.cpu(version=2)
 def static(bench: Workbench, subject: Subject, backend: str) -> StaticProfile | Problem:
     """One kernel, as a backend compiles it. Raises what the compiler's box raises."""
     side = BACKENDS[backend]

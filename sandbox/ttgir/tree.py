@@ -6,6 +6,9 @@ are values: an edit makes a new op of other parts and reads the text again.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+
+from pgo_agent.sandbox.ttgir.locations import Locations
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,11 @@ class Module:
 
     def walk(self) -> Iterator[Op]:
         return self.op.walk()
+
+    @cached_property
+    def locations(self) -> Locations:
+        """Reads what ops say in `Op.location`."""
+        return Locations(self.aliases)
 
     @property
     def functions(self) -> tuple[Op, ...]:

@@ -11,7 +11,6 @@ from pgo_agent.sandbox.gate.deadlock import solve
 from pgo_agent.sandbox.gate.deadlock.finding import Finding, Kind
 from pgo_agent.sandbox.gate.deadlock.simulate import read_and_simulate
 from pgo_agent.sandbox.gate.deadlock.terms import Number, Term, apply, evaluate, leaves
-from pgo_agent.sandbox.gate.deadlock.values import place
 
 ONE = "!ttg.memdesc<1xi64, #shared, #smem, mutable>"
 TWO = "!ttg.memdesc<2x1xi64, #shared, #smem, mutable>"
@@ -292,34 +291,6 @@ def test_nothing_that_is_said_calls_a_kernel_safe() -> None:
     found = simulated("arrive %x\n wait %x, %c0")
     assert found.kind is Kind.NONE and not found.found
     assert "safe" not in found.sentence and "not a proof" in found.sentence
-
-
-ALIASES = {
-    "#loc": 'loc("/a/kernel.py":10:0)',
-    "#loc1": "loc(unknown)",
-    "#loc2": 'loc("/lib/triton/language/standard.py":43:17)',
-    "#loc3": 'loc("/a/kernel.py":17:33)',
-    "#loc4": 'loc("acc"(#loc3))',
-    "#loc5": "loc(callsite(#loc2 at #loc4))",
-    "#loc6": "loc(callsite(#loc3 at #loc))",
-}
-
-
-@pytest.mark.parametrize(
-    ("location", "said"),
-    [
-        ("#loc", "kernel.py:10"),
-        ("#loc1", ""),
-        ("#loc4", "kernel.py:17"),
-        ("#loc5", "kernel.py:17"),
-        ("#loc6", "kernel.py:17"),
-        ('"/a/b.py":3:1', "b.py:3"),
-        ("", ""),
-        ("#missing", ""),
-    ],
-)
-def test_a_place_is_told_as_file_and_line(location: str, said: str) -> None:
-    assert place(location, ALIASES) == said
 
 
 # numbers --------------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What tools and MLIR print, read: SASS, AMD's assembly, locations, loops of a control flow graph, occupancy."""
+"""What tools and MLIR print, read: SASS, AMD's assembly, loops of a control flow graph, occupancy."""
 
 import pytest
 from hypothesis import given, settings
@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.profile import amd, amdgcn, flow, nvidia, sass
 from pgo_agent.sandbox.profile.backend import Instruction, Resources
-from pgo_agent.sandbox.profile.places import NOWHERE, Frame, Place, Resolver
 
 SASS = """
 	.section	.text._k,"ax",@progbits
@@ -228,53 +227,6 @@ def _entries(code: list[Instruction], body: frozenset[int]) -> set[int]:
                 seen.add(goes)
                 left.append(goes)
     return entries
-
-
-# locations ------------------------------------------------------------------------------------------------------------
-
-ALIASES = {
-    "#loc1": 'loc("/box/candidate/k.py":10:4)',
-    "#loc2": 'loc("x"(#loc1))',
-    "#loc3": 'loc("/box/candidate/k.py":30:8)',
-    "#loc4": "loc(callsite(#loc2 at #loc3))",
-    "#loc5": 'loc(fused<"why">[unknown, #loc4])',
-    "#loc6": "loc(callsite(#loc6 at #loc6))",
-    "#loc7": 'loc("/usr/lib/triton/language/standard.py":180:40)',
-    "#loc8": "loc(callsite(#loc7 at #loc4))",
-}
-
-
-@pytest.mark.parametrize(
-    ("location", "place"),
-    [
-        ("#loc1", Place((), (Frame("k.py", 10, 4),))),
-        ("#loc4", Place(("x",), (Frame("k.py", 10, 4), Frame("k.py", 30, 8)))),
-        ("#loc5", Place(("x",), (Frame("k.py", 10, 4), Frame("k.py", 30, 8)))),
-        ("unknown", NOWHERE),
-        ("#loc6", NOWHERE),
-        ("#missing", NOWHERE),
-        ('callsite("broken', NOWHERE),
-    ],
-)
-def test_a_location_is_resolved(location: str, place: Place) -> None:
-    assert Resolver(ALIASES).place(location) == place
-
-
-def test_the_line_of_a_file_is_its_innermost_one() -> None:
-    place = Resolver(ALIASES).place("#loc8")
-    assert (place.line("k.py"), place.line("standard.py"), place.line("none.py")) == (10, 180, 0)
-    assert place.file == "k.py"
-
-
-def test_call_sites_that_double_do_not_grow_without_end() -> None:
-    aliases = {"#l0": 'loc("k.py":1:1)'} | {f"#l{n}": f"loc(callsite(#l{n - 1} at #l{n - 1}))" for n in range(1, 60)}
-    assert len(Resolver(aliases).place("#l59").frames) <= 128
-    assert Resolver({}).place("loc(" * 5000) == NOWHERE
-
-
-@given(st.lists(st.sampled_from(["loc", "(", ")", "#loc4", "callsite", "at", "fused", "[", "]", ",", '"f"', ":", "3"])))
-def test_any_words_are_some_place(words: list[str]) -> None:
-    assert isinstance(Resolver(ALIASES).place(" ".join(words)), Place)
 
 
 # occupancy ------------------------------------------------------------------------------------------------------------

@@ -202,7 +202,7 @@ class Unroller:
 
     def at(self, op: Op) -> At:
         if id(op) not in self._places:
-            self._places[id(op)] = At(op.line, place(op.location, self.module.aliases))
+            self._places[id(op)] = At(op.line, place(self.module.locations.frames(op.location)))
         return self._places[id(op)]
 
     def role(self, name: str, warps: int) -> Role:

@@ -1,12 +1,12 @@
 """What a value of a kernel is to the simulator, a role that grows, and the ways in which a run can end early."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import TypeAlias
 
 from pgo_agent.sandbox.gate.deadlock.program import At, Step
 from pgo_agent.sandbox.gate.deadlock.terms import Number, Term
+from pgo_agent.sandbox.ttgir.locations import Frames
 
 
 class Undecided(Exception):
@@ -58,28 +58,8 @@ class Role:
     followed: bool = True  # what is run is what the role does, and not one of two ways of which neither is known
 
 
-def place(location: str, aliases: Mapping[str, str]) -> str:
-    """A location as "kernel.py:20", or empty; of a call the place in the callee unless that is Triton's own library."""
-    for _ in range(50):
-        if location in aliases:
-            location = aliases[location].removeprefix("loc(").removesuffix(")")
-        elif location.startswith("callsite("):
-            callee, _, caller = location.removeprefix("callsite(").removesuffix(")").partition(" at ")
-            found = place(callee, aliases)
-            library = not found or "/triton/" in _path(callee, aliases)
-            return place(caller, aliases) if library else found
-        elif location.startswith('"') and location.endswith(")"):
-            location = location[location.index("(") + 1 : -1]  # a name around a location
-        else:
-            break
-    path, _, rest = location.strip('"').partition('":')
-    line = rest.partition(":")[0]
-    return f"{PurePosixPath(path).name}:{line}" if line.isdigit() and line != "0" else ""
-
-
-def _path(location: str, aliases: Mapping[str, str]) -> str:
-    for _ in range(50):
-        if location not in aliases:
-            break
-        location = aliases[location].removeprefix("loc(").removesuffix(")")
-    return location
+def place(frames: Frames) -> str:
+    """A location as "kernel.py:20", or empty: its innermost call that is not of Triton's own library."""
+    known = [f for f in frames if f.line]
+    own = [f for f in known if "/triton/" not in f.file]
+    return next((f"{PurePosixPath(f.file).name}:{f.line}" for f in (*own, *known[-1:])), "")

@@ -140,7 +140,7 @@ class _Finder:
         return name if self.roles[name] == 1 else f"{name}'{self.roles[name]}"
 
     def part(self, kind: Kind, role: str, ops: list[Op], depth: int) -> Part:
-        named = (place(o.location, self.module.aliases) for o in ops if o.location)
+        named = (place(self.module.locations.frames(o.location)) for o in ops if o.location)
         return Part(kind, role, tuple(ops), depth, next((n for n in named if n), ""))
 
 

@@ -1,20 +1,12 @@
-"""Where ops come from: names and lines of the user's source, by the locations of a text.
+"""Where ops come from: names and lines of the user's source, by the locations of a text (`ttgir/locations.py`)."""
 
-After MLIR's location syntax: "file":line:column, "name"(location), callsite(callee at caller), fused[...]. Triton
-gives the name of the variable that a statement assigns to all ops of that statement.
-"""
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-
+from pgo_agent.sandbox.ttgir.locations import Frame, Locations
 from pgo_agent.sandbox.ttgir.tokens import Token, Unreadable, tokens
 from pgo_agent.sandbox.ttgir.tree import Module, Op
 from pgo_agent.sandbox.ttgir.words import closing, joined, locations
-
-DEEPEST = 40  # locations inside of locations
-_PLACE = re.compile(r'((?:"[A-Za-z_]\w*"\()*)"((?:[^"\\]|\\.)*)":(\d+):\d+')
-_ALIAS = re.compile(r"#loc\w*")
 
 
 @dataclass(frozen=True)
@@ -26,38 +18,32 @@ class Place:
     name: str
 
 
-@dataclass
+@dataclass(frozen=True)
 class Source:
     """The locations of a module. `file`: the one that its kernel stands in; empty without locations."""
 
-    aliases: Mapping[str, str]
-    file: str = ""
-    known: dict[str, tuple[Place, ...]] = field(default_factory=dict)
-
-    def places(self, location: str) -> tuple[Place, ...]:
-        """The places that a location names, the innermost call first."""
-        if location not in self.known:
-            found = _PLACE.finditer(self._opened(location, DEEPEST))
-            self.known[location] = tuple(Place(m[2], int(m[3]), m[1].split('"')[1] if m[1] else "") for m in found)
-        return self.known[location]
-
-    def _opened(self, text: str, left: int) -> str:
-        """A location with its aliases written out."""
-        if left == 0 or len(text) > 10_000:
-            return ""
-        return _ALIAS.sub(lambda m: self._opened(_inside(self.aliases.get(m[0], "")), left - 1), text)
+    locations: Locations
+    file: str
 
     def place(self, op: Op) -> Place | None:
         """The place in the kernel's own file that an op comes from; None where the text does not say."""
-        return next((p for p in self.places(op.location) if p.file == self.file), None)
+        frames = self.locations.frames(op.location)
+        return next((Place(f.file, f.line, _variable(f)) for f in frames if f.file == self.file), None)
+
+    def name(self, location: str) -> str:
+        """The variable that a location names; empty where it names none."""
+        return next(map(_variable, self.locations.frames(location)), "")
 
 
 def of(module: Module) -> Source:
     """The locations of a module."""
-    found = Source({k: v for k, v in module.aliases.items() if k.startswith("#loc")})
-    places = found.places(module.kernel.location)
-    found.file = places[0].file if places else ""
-    return found
+    frames = module.locations.frames(module.kernel.location)
+    return Source(module.locations, frames[0].file if frames else "")
+
+
+def _variable(frame: Frame) -> str:
+    """The outermost name around a frame that is one of Python; tools may write others."""
+    return next((name for name in frame.names if name.isidentifier()), "")
 
 
 def parameters(function: Op, source: Source) -> list[str]:
@@ -68,8 +54,7 @@ def parameters(function: Op, source: Source) -> list[str]:
     found, at = [""] * len(function.defined), None
     for i, token in enumerate(inside):
         if i in spans and at is not None:
-            named = source.places(joined(inside[i + 2 : spans[i]]))
-            found[at] = named[0].name if named else ""
+            found[at] = source.name(joined(inside[i + 2 : spans[i]]))
         at = names.get(token.text, at) if token.kind == "value" else at
     return found
 
@@ -82,7 +67,3 @@ def _signature(listed: Sequence[Token]) -> tuple[Sequence[Token], dict[int, int]
         return inside, dict(locations(inside))
     except Unreadable:
         return [], {}
-
-
-def _inside(definition: str) -> str:
-    return definition.removeprefix("loc(").removesuffix(")")
