@@ -17,7 +17,7 @@ _SYNTAX = frozenset({"attributes", "default", "to", "step", "iter_args", "num_wa
 
 def understand(first: Token, parts: tuple[str | Region, ...], pieces: Sequence[Words]) -> Op:
     """The op whose words stand in `pieces`: before its first region, between regions, behind the last."""
-    results, rest = _results(pieces[0])
+    results, rest = _results(pieces[0], sum(map(len, pieces)))
     if not rest or rest[0].kind not in ("word", "string"):
         raise Unreadable(first.line, f"an op was expected, not {first.text!r:.40}")
     name = rest[0].text.strip('"')
@@ -48,7 +48,7 @@ def opening(words: Words, first: bool) -> tuple[str, tuple[Argument, ...]]:
     """The name of a region and what its entry block begins with, by the words that stand before its brace."""
     named = [t.text for t in words if t.kind == "word"]
     if first:
-        return ("default" if named[-1:] == ["default"] else ""), arguments(_results(words)[1])
+        return ("default" if named[-1:] == ["default"] else ""), arguments(_results(words, 0)[1])
     return (named[0] if named else ""), arguments(words)
 
 
@@ -65,27 +65,30 @@ def arguments(words: Words) -> tuple[Argument, ...]:
     return tuple(found)
 
 
-def _results(words: Words) -> tuple[tuple[str, ...], Words]:
-    """%a, %b:2 = ... -> (%a, %b#0, %b#1), and what stands behind the equals sign."""
+def _results(words: Words, most: int) -> tuple[tuple[str, ...], Words]:
+    """%a, %b:2 = ... -> (%a, %b#0, %b#1), and what stands behind the equals sign.
+
+    `most`: words of the whole op. It has a type for each result, so a larger number of them is not to be believed.
+    """
     equals = next((i for i, t in enumerate(words) if t.text == "="), None)
     if not words or words[0].kind != "value" or equals is None:
         return (), words
     names: list[str] = []
     for i, token in enumerate(words[:equals]):
+        several = [t.text for t in words[max(0, i - 2) : i]]
         if token.kind == "value":
             names.append(token.text)
-        elif token.kind == "number" and i >= 2 and words[i - 1].text == ":" and token.text.isdigit():
-            several = names.pop()
-            names += [f"{several}#{n}" for n in range(min(int(token.text), 10_000))]
+        elif token.text.isdecimal() and several[1:] == [":"] and names[-1:] == several[:1]:
+            names[-1:] = (f"{names[-1]}#{n}" for n in range(min(int(token.text[:9]), most)))
     return tuple(names), words[equals + 1 :]
 
 
 def _type_at(words: Words, start: int) -> Words:
-    """The type that begins at `start`: up to the comma or bracket that ends it, an attribute or a location."""
+    """The type that begins at `start`: up to the comma or bracket that ends it, an attribute, a location or a value."""
     depth = 0
     for i in range(start, len(words)):
         text = words[i].text
-        if depth == 0 and (text in (",", ")", "{") or text == "loc"):
+        if words[i].kind == "value" or (depth == 0 and text in (",", ")", "{", "loc")):
             return words[start:i]
         depth += nesting(text)
     return words[start:]

@@ -44,7 +44,8 @@ class _Names:
     def op(self, op: Op, scope: dict[str, str], depth: int) -> Iterator[str]:
         """The lines of an op. Adds its results to `scope`."""
         results = {base: self._fresh() for base in dict.fromkeys(r.partition("#")[0] for r in op.results)}
-        known = scope | results | self._arguments(op.defined)
+        scope |= results
+        known = scope | self._arguments(op.defined) if op.defined else scope
         line, partition = "  " * depth, dict[str, str]()
         for part, following in zip_longest(op.parts, op.parts[1:]):
             if isinstance(part, Region):
@@ -54,9 +55,8 @@ class _Names:
             else:
                 entering = following if isinstance(following, Region) and _isolated(following) else None
                 partition = self._arguments(entering.blocks[0].arguments if entering else ())
-                line += self.words(part, known | partition)
+                line += self.words(part, known | partition if partition else known)
         yield line
-        scope |= results
 
     def _region(self, region: Region, scope: dict[str, str], depth: int) -> Iterator[str]:
         for block in region.blocks:

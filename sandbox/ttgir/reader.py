@@ -12,7 +12,7 @@ from pgo_agent.sandbox.ttgir.tokens import Token, Unreadable, tokens
 from pgo_agent.sandbox.ttgir.tree import Argument, Block, Module, Op, Region
 from pgo_agent.sandbox.ttgir.words import joined, nesting
 
-DEEPEST = 200  # nested regions; Triton's have a dozen
+DEEPEST = 100  # nested regions; Triton's have a dozen
 LARGEST = 16 * 2**20  # characters; Triton's largest are under one million
 
 
@@ -79,7 +79,9 @@ class _Reader:
         text = self.space()
         while (first := self.ahead()) and first.kind == "alias" and (second := self.ahead(1)) and second.text == "=":
             line = self._line()
-            self.aliases[first.text] = line.split("=", 1)[1].strip()
+            self.aliases[first.text] = line.partition("=")[2].strip()
+            if not self.aliases[first.text]:
+                raise Unreadable(first.line, f"{first.text:.40} stands for nothing")
             text += line + self.space()
         return text
 

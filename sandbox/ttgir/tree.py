@@ -4,11 +4,14 @@ An op keeps its text in `parts`, with its regions between them; what `reader` un
 are values: an edit makes a new op of other parts and reads the text again.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from pgo_agent.sandbox.ttgir.locations import Locations
+
+_INTEGER = re.compile(r"-?[0-9]{1,20}")  # what 64 bits hold
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class Op:
     location: str  # what its loc(...) says; empty without one
 
     def __str__(self) -> str:
-        return "".join(map(str, self.parts))
+        return _text(self)
 
     @property
     def regions(self) -> tuple["Region", ...]:
@@ -47,7 +50,7 @@ class Op:
         word = self.attributes.get(name, "").split(" ")[0]
         if word in ("true", "false"):
             return int(word == "true")
-        return int(word) if word.lstrip("-").isdigit() else None
+        return int(word) if _INTEGER.fullmatch(word) else None
 
     def walk(self) -> Iterator["Op"]:
         """This op and all ops inside of it, in the order of the text."""
@@ -65,7 +68,7 @@ class Block:
     ops: tuple[Op, ...]
 
     def __str__(self) -> str:
-        return self.head + "".join(map(str, self.ops))
+        return _text(self)
 
 
 @dataclass(frozen=True)
@@ -75,11 +78,28 @@ class Region:
     blocks: tuple[Block, ...]
 
     def __str__(self) -> str:
-        return "".join(map(str, self.blocks))
+        return _text(self)
 
     @property
     def ops(self) -> Iterator[Op]:
         return (op for block in self.blocks for op in block.ops)
+
+
+def _text(whole: Op | Block | Region) -> str:
+    """All that was read of a part of the tree, without a call for each level of it."""
+    left: list[Op | Block | Region | str] = [whole]
+    found: list[str] = []
+    while left:
+        at = left.pop()
+        if isinstance(at, str):
+            found.append(at)
+        elif isinstance(at, Op):
+            left += reversed(at.parts)
+        elif isinstance(at, Region):
+            left += reversed(at.blocks)
+        else:
+            left += [*reversed(at.ops), at.head]
+    return "".join(found)
 
 
 @dataclass(frozen=True)

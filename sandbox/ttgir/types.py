@@ -4,11 +4,13 @@ After the dialects' type syntax in Triton 3.6 to 3.9. Sizes in bytes are of the 
 """
 
 import math
+import re
 from dataclasses import dataclass
 
 from pgo_agent.sandbox.ttgir.words import Words, items, joined, nesting
 
 _FLOAT_BITS = {"bf16": 16, "tf32": 32, "index": 64}
+_SIZE = re.compile(r"[0-9]{1,20}")  # what 64 bits hold
 _SIGNIFICANDS = {"f64": 53, "f32": 24, "tf32": 11, "f16": 11, "bf16": 8}
 
 
@@ -48,7 +50,7 @@ def bits(element: str) -> int:
     if element in _FLOAT_BITS:
         return _FLOAT_BITS[element]
     digits = element[1:].partition("E")[0] if element[:1] == "f" else element[1:]  # f8E4M3FN
-    return int(digits) if element[:1] in ("f", "i") and digits.isdigit() else 0
+    return int(digits) if element[:1] in ("f", "i") and _SIZE.fullmatch(digits) else 0
 
 
 def significand(element: str) -> int:
@@ -59,7 +61,7 @@ def significand(element: str) -> int:
 def _leading_sizes(text: str) -> int:
     count = 0
     for part in text.split("x"):
-        if not part.isdigit():
+        if not _SIZE.fullmatch(part):
             break
         count += 1
     return count

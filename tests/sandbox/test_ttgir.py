@@ -1,9 +1,12 @@
 """The reader of TTGIR gives back what it read, understands what MLIR prints, and fails on nothing but its own error."""
 
 import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from pgo_agent.sandbox.ttgir import normal, reader, types
 from pgo_agent.sandbox.ttgir.tokens import Unreadable
@@ -114,27 +117,69 @@ EDITS = st.tuples(
 )
 
 
-@settings(max_examples=150, deadline=2000, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(sample=st.sampled_from(SAMPLES), edits=st.lists(EDITS, min_size=1, max_size=4))
+@example("pipelined", [("insert", 0.04394643781868235, 179, "\n")])
+@example("odd", [("insert", 0.8190891060513953, 7, "\n"), ("insert", 0.3808492745009372, 44, "[")])
 def test_a_damaged_text_is_read_whole_or_refused_with_its_line(
     sample: str, edits: list[tuple[str, float, int, str]]
 ) -> None:
     text = ttgir_samples.text(sample)
     for edit in edits:
         text = _damaged(text, *edit)
-    try:
-        module = reader.parse(text)
-    except Unreadable as e:
-        assert 1 <= e.line <= text.count("\n") + 1
-    else:
-        assert str(module) == text
-        normal.digest(module)
+    with cpu_seconds_below(2.0):
+        try:
+            module = reader.parse(text)
+        except Unreadable as e:
+            assert 1 <= e.line <= text.count("\n") + 1
+        else:
+            assert str(module) == text
+            normal.digest(module)
+
+
+@contextmanager
+def cpu_seconds_below(most: float) -> Iterator[None]:
+    """Checks that what is done inside takes less of the processor, however busy the machine is."""
+    begin = time.process_time()
+    yield
+    assert time.process_time() - begin < most
 
 
 def test_a_text_of_a_megabyte_is_read_in_seconds() -> None:
     line = '    %a = arith.constant {x = "}"} 0 : i32\n'
     text = f"module {{\n  tt.func public @f() {{\n{line * 25_000}    tt.return\n  }}\n}}\n"
     assert len(list(reader.parse(text).walk())) == 25_003
+
+
+def test_regions_may_be_nested_as_deep_as_the_reader_says() -> None:
+    deep = reader.DEEPEST - 2
+    nested = "scf.if %c {\n" * deep + "}\n" * deep
+    text = f"module {{\n  tt.func public @f(%c: i1) {{\n{nested}    tt.return\n  }}\n}}\n"
+    module = reader.parse(text)
+    assert str(module) == text
+    normal.digest(module)
+
+
+def test_an_op_has_no_more_results_than_words() -> None:
+    text = "module {{\n  tt.func public @f() {{\n    {} a.b : () -> (i32, f32)\n    tt.return\n  }}\n}}\n"
+    counts = ("%x:2 =", "%x:9999999 =", f"%x:{'9' * 5000} =", "%x:0:5 =")
+    found = [next(op for op in reader.parse(text.format(c)).walk() if op.name == "a.b").results for c in counts]
+    assert found[0] == ("%x#0", "%x#1")
+    assert all(len(results) < 30 for results in found)
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "--5", "5-"])
+def test_what_is_no_number_of_64_bits_is_none(number: str) -> None:
+    text = (
+        f"module {{\n  tt.func public @f() {{\n    ttg.async_wait {{num = {number} : i32}}\n    tt.return\n  }}\n}}\n"
+    )
+    assert [op.integer("num") for op in reader.parse(text).walk() if op.name == "ttg.async_wait"] == [None]
+    assert types.shaped(f"tensor<{'9' * 5000}xf32>") is None or types.bits(f"i{'9' * 5000}") == 0
+
+
+def test_types_of_arguments_are_read_in_time_that_grows_with_the_text() -> None:
+    with cpu_seconds_below(3.0):
+        reader.parse(f"module {{\n  tt.func public @f() {{\n    a.b({'%a: <' * 10_000}{'>' * 10_000})\n  }}\n}}\n")
 
 
 def test_regions_nested_without_end_are_refused() -> None:
