@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from pgo_agent.sandbox import box, boxed, devices, target
 from pgo_agent.sandbox.bundle.shelf import Shelf
@@ -21,7 +21,7 @@ from pgo_agent.sandbox.ttgir.tree import Module
 from tests.conftest import ROOT
 from tests.marks import first_of
 from tests.sandbox import ttgir_samples
-from tests.sandbox.test_ttgir import EDITS, _damaged
+from tests.sandbox.test_ttgir import EDITS, _damaged, cpu_seconds_below
 
 SAMPLES = ("odd", "pipelined", "specialized")
 BARRIERS = ("gemm", "gemm_specialized", "persistent_flattened", "persistent_specialized", "cp_async")
@@ -233,19 +233,97 @@ def test_notes_stand_beside_their_lines_in_a_column_of_their_own() -> None:
 # any text -------------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=150, deadline=2000, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(sample=st.sampled_from(SAMPLES), edits=st.lists(EDITS, min_size=1, max_size=4))
+@example("odd", [("delete", 0.9999999999999999, 50, "é"), *[("double", 0.9756805793950744, 25, "loc(")] * 2])
+@example("odd", [("swap", 0.3869736021036788, 39, "#"), ("delete", 0.725377807075638, 55, "<")])
+@example(
+    "pipelined",
+    [
+        ("double", 3.3381325410750336e-06, 32, ">"),
+        ("insert", 0.026960722819787012, 21, "}\n"),
+        ("delete", 0.531882421169779, 24, "}\n"),
+        ("double", 1.401298464324817e-45, 19, "["),
+    ],
+)
 def test_a_damaged_text_is_shown_or_refused_by_the_reader(
     sample: str, edits: list[tuple[str, float, int, str]]
 ) -> None:
     text = ttgir_samples.text(sample)
     for edit in edits:
         text = _damaged(text, *edit)
-    try:
-        module = reader.parse(text)
-    except Unreadable:
-        return
-    assert max(map(len, readable(module).text(dict(L1="a note")).splitlines())) <= 120
+    with cpu_seconds_below(2.0):
+        try:
+            module = reader.parse(text)
+        except Unreadable:
+            return
+        assert max(map(len, readable(module).text(dict(L1="a note")).splitlines())) <= 120
+
+
+def _kernel(body: str, aliases: str = "") -> str:
+    return f"{aliases}module {{\n  tt.func public @f(%p: !tt.ptr<f32>, %n: i32) {{\n{body}    tt.return\n  }}\n}}\n"
+
+
+def _lines(count: int, line: str) -> str:
+    """A line again and again; `@` is its number, `~` that of the line before."""
+    return "".join(line.replace("@", str(i)).replace("~", str(i - 1)) + "\n" for i in range(count))
+
+
+CONVERTED = "%a = ttg.convert_layout %n : tensor<4xf32, #a> -> tensor<4xf32, #b>"
+BOMBS = {
+    "views of themselves": _kernel(
+        _lines(40, "%a@ = ttg.memdesc_index %a~[%a~] : i64 -> !ttg.memdesc<1x1xi64, #s>")
+        + _lines(300, "ttng.inval_barrier %a39 : !ttg.memdesc<1x1xi64, #s>")
+    ),
+    "addresses of themselves": _kernel(
+        _lines(50, "%a@ = ttg.memdesc_index %a~[%a~] : i32 -> i32")
+        + "%q = tt.addptr %p, %a49 : !tt.ptr<f32>, i32\ntt.store %q, %n : !tt.ptr<f32>\n"
+    ),
+    "operands without end": _kernel(_lines(6, f"%a@ = tt.addptr {', '.join(['%a~'] * 1000)} : i32")),
+    "casts without end": _kernel(_lines(6, f"%a@ = arith.truncf {', '.join(['%a~'] * 1000)} : tensor<4x4xf32>")),
+    "a chain of splats": _kernel(_lines(1000, "%a@ = tt.splat %a~ : i32 -> i32\ntt.store %p, %a@ : !tt.ptr<f32>")),
+    "one constant in many places": _kernel(
+        _lines(1000, "%c@ = arith.constant 1 : i32\ntt.store %p, %c@ : !tt.ptr<f32>")
+    ),
+    "layouts of themselves": _kernel(
+        _lines(50, CONVERTED), "#a = #ttg.x<{parent = #b, q = #a}>\n#b = #ttg.y<{parent = #a, q = #b, r = #b}>\n"
+    ),
+    "parents of parents": _kernel(
+        _lines(1, CONVERTED), f"#a = #ttg.x<{{{'parent = #ttg.slice<{' * 2000}{'}>' * 2001}\n#b = #ttg.y<{{}}>\n"
+    ),
+    "a long word": _kernel(_lines(1, CONVERTED), f"#a = #ttg.x<{{{'a' * 100_000}}}>\n#b = #ttg.x<{{}}>\n"),
+    "tiles of one name": _kernel(
+        "scf.for %i = %n to %n step %n : i32 {\n"
+        + _lines(1000, "%a@ = math.log %n : tensor<4x4xf32>")
+        + _lines(1000, "tt.store %p, %a@ : !tt.ptr<f32>")
+        + "scf.yield\n}\n"
+    ),
+    "deep regions": _kernel("scf.if %n {\n" * 95 + "tt.store %p, %n : f32\n" + "}\n" * 95),
+    "sizes of many digits": _kernel(
+        f"%x = ttg.local_alloc : () -> !ttg.memdesc<{'9' * 4300}x{'9' * 4300}x{'9' * 4300}xf32, #s>\n"
+    ),
+    "offsets that are none": _kernel(
+        f"%x = ttg.memdesc_subslice %p[0,, {'9' * 5000}] : !ttg.memdesc<4x4xf32, #s> -> !ttg.memdesc<4x4xf32, #s>\n"
+        "tt.store %p, %x : f32\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_small_text_takes_little_time_and_gives_little_text(name: str) -> None:
+    module = reader.parse(BOMBS[name])
+    with cpu_seconds_below(2.0):
+        assert len(readable(module).text()) < 1_000_000
+
+
+def test_what_a_loop_renews_again_and_again_keeps_a_short_name() -> None:
+    carried = ", ".join(f"%c{i} = %n" for i in range(50))
+    given = ", ".join(f"%c{(i + 1) % 50}" for i in range(50))
+    types = ", ".join(["i32"] * 50)
+    head = f"%r:50 = scf.for %i = %n to %n step %n iter_args({carried}) -> ({types}) : i32 {{\n"
+    text = readable(reader.parse(_kernel(f"{head}scf.yield {given} : {types}\n}}\ntt.store %p, %r#7 : f32\n"))).text()
+    assert "n_new" in text and "_new_new" not in text
+    assert max(map(len, re.findall(r"\w+", text))) < 10
 
 
 @pytest.mark.parametrize(

@@ -109,4 +109,4 @@ def numbers(written: str) -> list[int]:
     """The integers of the last list [..] in a text without types: offsets of a view."""
     head = written.split(" : ")[0]
     found = re.findall(r"\[([\d, ]+)\]", head) or re.findall(r"array<i32: ([\d, ]+)>", written)
-    return [int(n) for n in found[-1].split(",")] if found else []
+    return [int(n[:20]) for n in re.findall(r"\d+", found[-1])] if found else []

@@ -4,7 +4,7 @@ Layouts, splats, broadcasts and integer widenings are left out; an address that 
 function of what it depends on: K + f(i).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 
 from pgo_agent.sandbox.ttgir.readable import constants, kinds, layouts
@@ -12,7 +12,7 @@ from pgo_agent.sandbox.ttgir.readable.folding import Folding
 from pgo_agent.sandbox.ttgir.readable.graph import Node, Value
 
 ADDRESS = 44  # characters of the longest address that is written out
-DEEPEST, MOST = 60, 10_000  # expressions inside of expressions, and ops in a line: Triton's have a few
+DEEPEST, MOST = 60, 200  # expressions inside of expressions, and ops in a line: Triton's have a few
 ATOM, POWER, TIMES, PLUS, SHIFT, AND, XOR, OR, COMPARE, CHOICE = 20, 16, 14, 13, 12, 11, 10, 9, 8, 2
 Text = tuple[str, int]  # an expression and how tightly it binds
 BINARY = {
@@ -42,6 +42,7 @@ CALLED |= {"minnumf": "min", "minimumf": "min", "minsi": "min", "minui": "min"}
 COMPARED = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 CASTS = ("truncf", "extf", "trunci", "sitofp", "uitofp", "fptosi", "fptoui", "fp_to_fp")
 SILENT = kinds.WIDENING | {"ttg.memdesc_reshape", "tt.unsplat"}
+_ADDING = SILENT | {"tt.addptr", "tt.expand_dims"}
 
 
 @dataclass
@@ -71,7 +72,7 @@ class Expressions:
 
     def op(self, node: Node) -> Text:
         """What an op computes."""
-        self.used += [node, *node.twins]
+        self.used.append(node)
         short = node.name.rpartition(".")[2]
         if node.name in SILENT and node.operands:
             return self._silent(node)
@@ -93,11 +94,15 @@ class Expressions:
     def _silent(self, node: Node) -> Text:
         """The value that an op hands on; through any number of them."""
         inner: Node | None = node
-        while inner is not None and inner.operands and (inner is node or inner.name in SILENT):
+        while inner is not None and inner.operands and (inner is node or self._goes_on(inner, SILENT)):
             value = inner.operands[0]
             inner = self.inlined(value)
-            self.used += [inner, *inner.twins] if inner is not None and inner.name in SILENT else []
-        return self.op(inner) if inner is not None else (self.text(value), ATOM)
+            self.used += [inner] if inner is not None and inner.name in SILENT else []
+        return self.op(inner) if inner is not None and len(self.used) <= MOST else (self.text(value), ATOM)
+
+    def _goes_on(self, node: Node, through: Set[str]) -> bool:
+        """Whether a chain of ops goes on, and the line has room for it."""
+        return node.name in through and len(self.used) <= MOST
 
     def _binary(self, node: Node, short: str) -> Text:
         sign, binds = BINARY[short]
@@ -120,7 +125,7 @@ class Expressions:
         n = constants.remainder(node)
         if times is None or n is None:
             return None
-        self.used += [times, *times.twins]
+        self.used.append(times)
         for value in times.operands:
             self.text(value)  # so that a division that is folded here counts as told
         return n
@@ -134,8 +139,8 @@ class Expressions:
         text = " + ".join([base, *(self.text(v, PLUS) for v in offsets)])
         if len(text) <= ADDRESS:
             return text
-        found = dict.fromkeys(leaf for v in offsets for leaf in self._leaves(v, parameters=False))
-        leaves = ", ".join(found or dict.fromkeys(leaf for v in offsets for leaf in self._leaves(v, parameters=True)))
+        found = dict.fromkeys(self._leaves(offsets, parameters=False))
+        leaves = ", ".join(found or dict.fromkeys(self._leaves(offsets, parameters=True)))
         return f"{base} + f({leaves})"
 
     def _chain(self, node: Node) -> tuple[Value | None, list[Value]]:
@@ -143,26 +148,30 @@ class Expressions:
         offsets: list[Value] = []
         inner: Node | None = node
         value: Value | None = None
-        while inner is not None and inner.operands and inner.name in SILENT | {"tt.addptr", "tt.expand_dims"}:
+        while inner is not None and inner.operands and self._goes_on(inner, _ADDING):
             if inner.name == "tt.addptr":
                 offsets = [*inner.operands[1:], *offsets]
-            self.used += [inner, *inner.twins]
+            self.used.append(inner)
             value = inner.operands[0]
             inner = self.inlined(value)
         return value, offsets
 
-    def _leaves(self, value: Value, parameters: bool, left: int = DEEPEST) -> Iterator[str]:
-        """What a value is computed from: program ids, counters, variables; the function's parameters where asked."""
-        node = self.inlined(value)
-        if node is None:
-            body = value.body
-            if parameters or value.node is not None or body is None or body.owner.name != "tt.func":
-                yield self.name(value)
-        elif not node.operands and "program" in node.name:
-            yield self.op(node)[0]
-        elif left:
-            for operand in node.operands:
-                yield from self._leaves(operand, parameters, left - 1)
+    def _leaves(self, values: Sequence[Value], parameters: bool) -> Iterator[str]:
+        """What values are computed from: program ids, counters, variables; the function's parameters where asked."""
+        left, seen = [*reversed(values)], set[Value]()
+        while left and len(seen) <= MOST:
+            value = left.pop()
+            node = self.inlined(value)
+            if value in seen:
+                continue
+            seen.add(value)
+            if node is None:
+                body = value.body
+                if parameters or value.node is not None or body is None or body.owner.name != "tt.func":
+                    yield self.name(value)
+            elif not node.operands and "program" in node.name:
+                yield self.op(node)[0]
+            left += reversed(node.operands) if node is not None else ()
 
 
 def _negative(text: str) -> bool:
@@ -190,7 +199,10 @@ def _expanded(e: Expressions, node: Node) -> Text:
     """x[:, None]; nothing for what is the same everywhere."""
     inner, shape = node.operand(0), node.results[0].shape
     origin = inner
-    while (made := e.inlined(origin)) is not None and made.name in SILENT and made.operands:
+    for _ in range(DEEPEST):
+        made = e.inlined(origin)
+        if made is None or made.name not in SILENT or not made.operands:
+            break
         origin = made.operands[0]
     if (
         shape is None

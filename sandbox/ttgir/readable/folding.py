@@ -10,7 +10,7 @@ from pgo_agent.sandbox.ttgir.readable import kinds
 from pgo_agent.sandbox.ttgir.readable.graph import Node, Value, inits
 
 OPERATORS, ADDED = 6, 40  # most in one line, without and with what an address adds up, which is shortened
-MANY = 1000  # sites of a value from which on only different ones are kept
+MANY = 1000  # sites of a value that are kept, and the last one
 REPEATED = 1  # operators of integer arithmetic that is rather written twice than named
 
 
@@ -43,7 +43,8 @@ def _gather(found: Folding, value: Value) -> None:
         if user.twin:
             continue
         sites += found.sites.get(user.results[0], []) if user in found.inlined else [user]
-    found.sites[value] = sites if len(sites) < MANY else list(dict.fromkeys(sites))
+    last = [max(sites, key=lambda n: n.place)] if len(sites) > MANY else []
+    found.sites[value] = list(dict.fromkeys(sites[:MANY] + last)) if last else sites
 
 
 def _inline(found: Folding, node: Node) -> bool:
@@ -93,10 +94,12 @@ def _count(node: Node, most: int = REPEATED + 1) -> int:
     """Operators that folding would write, up to `most`."""
     count = 1
     for value in node.operands:
+        if count >= most:
+            break
         inner = value.node
         while inner is not None and inner.name in kinds.WIDENING:
             inner = inner.operands[0].node if inner.operands else None
-        if count < most and inner is not None and inner.name in kinds.PURE:
+        if inner is not None and inner.name in kinds.PURE:
             count += _count(inner, most - count)
     return count
 

@@ -8,9 +8,11 @@ from collections.abc import Mapping
 
 from pgo_agent.sandbox.ttgir import types
 
+DEEPEST, LONGEST = 20, 4000  # layouts inside of layouts, and characters of one written out; Triton's have a few
 _KINDS = {"nvidia_mma": "mma", "nvmma_shared": "nvmma", "swizzled_shared": "swizzled", "dot_op": "dot"}
 _NAME = re.compile(r"#(?:ttg|ttng|triton_gpu)\.(\w+)")
-_NUMBERS = re.compile(r"(\w+) = \[([\d, ]+)\]")
+_ALIAS = re.compile(r"#[A-Za-z_]\w*\b(?![.<])")
+_NUMBERS = re.compile(r"\b(\w+) = \[([\d, ]+)\]")
 
 
 def of_type(text: str) -> str:
@@ -34,26 +36,25 @@ def encoding(text: str, aliases: Mapping[str, str]) -> str:
     return opened(found.encoding[0], aliases) if found and found.encoding else ""
 
 
-def opened(text: str, aliases: Mapping[str, str], left: int = 20) -> str:
-    """A layout with its aliases replaced by what they stand for."""
-    if left == 0:
-        return text
-    return re.sub(
-        r"#[A-Za-z_]\w*\b(?![.<])",
-        lambda m: opened(aliases[m[0]], aliases, left - 1) if m[0] in aliases else m[0],
-        text,
-    )
+def opened(text: str, aliases: Mapping[str, str]) -> str:
+    """A layout with its aliases replaced by what they stand for, and theirs; as far as it stays readable."""
+    for _ in range(DEEPEST):
+        named = [aliases[a] for a in _ALIAS.findall(text) if a in aliases]
+        if not named or len(text) + sum(map(len, named)) > LONGEST:
+            break
+        text = _ALIAS.sub(lambda m: aliases.get(m[0], m[0]), text)
+    return text
 
 
-def short(layout: str) -> str:
+def short(layout: str, left: int = DEEPEST) -> str:
     """A word for a layout."""
     found = _NAME.search(layout)
-    if found is None:
+    if found is None or left == 0:
         return layout or "none"
     name = _KINDS.get(found[1], found[1])
     inner = re.search(r"parent = (.*)$", layout)
     which = re.search(r"\b(?:opIdx|dim) = (\d+)", layout)
-    return f"{name}{which[1] if which else ''}({short(inner[1])})" if inner else name
+    return f"{name}{which[1] if which else ''}({short(inner[1], left - 1)})" if inner else name
 
 
 def conversion(before: str, after: str) -> str:

@@ -5,6 +5,8 @@ from those of the others: each has an `acc` of its own.
 """
 
 import bisect
+import itertools
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -16,6 +18,8 @@ from pgo_agent.sandbox.ttgir.readable.source import Place
 from pgo_agent.sandbox.ttgir.readable.variables import Span, Variable, Variables, departures
 
 Names = dict[Variable, str]
+LONGEST = 100  # characters of a name before its number
+TRIED = 100  # names of one base that are looked at for one that is free again
 
 
 def choose(root: Node, variables: Variables, parameters: list[list[str]], origins: list[Place | None]) -> Names:
@@ -125,7 +129,7 @@ class _Namer:
                 takers = [t for t, given in departures(user.body) if given is value] if user.body else []
                 name = next((n for t in takers if (n := self._known(t))), "")
                 if name and user.name == "scf.yield" and user.body and user.body.owner.name == "scf.for":
-                    return name if name.endswith("_new") else f"{name}_new"
+                    return re.sub(r"(?:_new\d*)?$", "_new", name, count=1)
         return ""
 
     def _known(self, value: Value) -> str:
@@ -135,17 +139,17 @@ class _Namer:
 
     def _take(self, variable: Variable, base: str, scope: int, shared: bool) -> None:
         """The first of base, base2, base3, ... that is free; a source's name may be used again for what is dead."""
+        base = base[:LONGEST]
         homes, tile = _loops(variable), shared and _tile(variable)
-        number = 1 if homes or tile else self.unused.get((scope, base), 1)
-        while True:
+        unused = self.unused.get((scope, base), 1)
+        for number in itertools.chain(range(1, min(unused, TRIED) if homes or tile else 1), itertools.count(unused)):
             name = base if number == 1 else f"{base}{'_' if base[-1].isdigit() else ''}{number}"
             others = [h for s in {scope, 0} if (h := self.taken.get((s, name))) is not None]
             if all(h.admits(variable, homes, tile) for h in others):
                 break
-            number += 1
         self.names[variable] = name
         self.taken.setdefault((scope, name), _Holders()).add(variable, homes)
-        self.unused[scope, base] = max(number + 1, self.unused.get((scope, base), 1))
+        self.unused[scope, base] = max(number + 1, unused)
 
 
 @dataclass

@@ -84,10 +84,11 @@ class Printer:
     def _emit(self, at: Where, text: str, comment: str, *own: Node) -> Draft:
         """Adds a line, with all that was folded into its text and is told nowhere else."""
         mine = [m for n in own for m in (n, *n.twins)]
+        self.told.update(mine)
         used = dict.fromkeys(self.writing.values.used)
-        folded = [n for n in used if n not in self.told and n not in mine]
+        folded = [m for n in used if n not in self.told for m in (n, *n.twins)]
         self.writing.values.used.clear()
-        self.told.update(folded, mine)
+        self.told.update(folded)
         self.lines.append(Draft(text, comment, at.depth, at.loops, at.role, mine + folded))
         return self.lines[-1]
 

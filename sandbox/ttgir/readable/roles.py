@@ -13,8 +13,10 @@ from pgo_agent.sandbox.ttgir.readable.movement import barrier
 
 Known = Callable[[Value], str]
 THROUGH = kinds.WIDENING | {"tt.addptr", "tt.expand_dims", "ttg.convert_layout", "tt.bitcast", "arith.trunci"}
+MANY = 1000  # views of a buffer, one of another or not; Triton's have a few
 _ACCUMULATING = {"arith.addf": "sum", "arith.maxnumf": "max", "arith.maximumf": "max", "arith.minnumf": "min"}
 _RESHAPED = ("arith.truncf", "arith.extf", "tt.fp_to_fp", "ttg.convert_layout", "tt.expand_dims", "tt.broadcast")
+_STORED = {"arith.truncf", "arith.extf", "tt.fp_to_fp", "ttg.convert_layout", "ttg.local_alloc"}
 _CASTS = ("arith.truncf", "arith.extf", "tt.fp_to_fp", "ttg.convert_layout")
 
 
@@ -40,20 +42,28 @@ def _counter(value: Value) -> bool:
     return value.node is None and value.index == 0 and value.body is not None and value.body.owner.name == "scf.for"
 
 
-def _feeds(value: Value, what: str, left: int = 3) -> bool:
+def _feeds(value: Value, what: str) -> bool:
     """Whether a value indexes a buffer (one that is filled there), is the phase of a wait, or guards a copy."""
-    return any(_takes(user, value, what, left) for user in value.uses)
+    return any(_takes(user, v, what) for v in _onwards(value, what) for user in dict.fromkeys(v.uses))
 
 
-def _takes(user: Node, value: Value, what: str, left: int) -> bool:
+def _onwards(value: Value, what: str) -> Iterator[Value]:
+    """A value, and what up to three ops that only change its form make of it; each once."""
+    through = THROUGH | {"arith.andi"} if what == "guard" else THROUGH
+    seen = level = {value: None}
+    for _ in range(4):
+        yield from level
+        users = dict.fromkeys(u for v in level for u in v.uses if u.name in through)
+        level = {r: None for u in users for r in u.results if r not in seen}
+        seen = seen | level
+
+
+def _takes(user: Node, value: Value, what: str) -> bool:
     if user.name == "ttg.memdesc_index" and user.operand(0) is not value:
         return what == "slot" or (what == "fill" and any(_filled(v) for v in user.results))
     if what == "phase" and user.name == "ttng.wait_barrier":
         return user.operand(1) is value
-    if what == "guard" and user.name in kinds.FILLS | {"ttng.barrier_expect"}:
-        return True
-    through = user.name in THROUGH or (what == "guard" and user.name == "arith.andi")
-    return left > 0 and through and any(_feeds(r, what, left - 1) for r in user.results)
+    return what == "guard" and user.name in kinds.FILLS | {"ttng.barrier_expect"}
 
 
 def _filled(view: Value) -> bool:
@@ -67,18 +77,20 @@ def _filled(view: Value) -> bool:
 
 
 def views(value: Value) -> Iterator[Value]:
-    """A buffer and all views of it, in partitions, too."""
+    """A buffer and all views of it, in partitions, too; of very many the first."""
     left = [value]
-    while left:
+    for _ in range(MANY):
+        if not left:
+            return
         at = left.pop()
         yield at
-        users = (u for u in at.uses if u.name in kinds.VIEWS and u.operand(0) is at)
+        users = (u for u in dict.fromkeys(at.uses) if u.name in kinds.VIEWS and u.operand(0) is at)
         left += [result for user in users for result in user.results]
 
 
 def root_of(value: Value) -> Value:
     """The buffer that a view is of, or the pointer or descriptor that an address starts from."""
-    for _ in range(1000):
+    for _ in range(MANY):
         node = value.node
         if node is None:
             start = _entering(value)
@@ -187,7 +199,7 @@ def _described(value: Value, values: Sequence[Value], known: Known) -> str:
         return "s"
     if node.name == "ttg.local_alloc":
         return _buffer(node, value, known)
-    if node.name in ("tt.load", "ttg.local_load", "tt.descriptor_load"):
+    if node.name in ("tt.load", "ttg.local_load", "tt.descriptor_load") and node.operands:
         return f"{_of_argument(node.operands[0], known)}_tile"
     if node.name in _CASTS:
         return _cast(node, value, known)
@@ -242,12 +254,15 @@ def _computed(node: Node, value: Value, values: Sequence[Value]) -> str:
     return ""
 
 
-def _stored(value: Value, left: int = 4) -> bool:
+def _stored(value: Value) -> bool:
     """Whether a value goes nowhere but to memory, by a few conversions."""
-    through = {*_CASTS, "ttg.local_alloc"} if left else set()
-    return bool(value.uses) and all(
-        u.name == "tt.store" or (u.name in through and all(_stored(r, left - 1) for r in u.results)) for u in value.uses
-    )
+    level = [value]
+    for _ in range(5):
+        users = dict.fromkeys(u for v in level for u in v.uses if u.name != "tt.store")
+        if not all(v.uses for v in level) or any(u.name not in _STORED for u in users):
+            return False
+        level = [r for u in users for r in u.results]
+    return not level
 
 
 def _plain(value: Value) -> str:
