@@ -29,7 +29,7 @@ class Process:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `end`)
         self._popen = subprocess.Popen(
             [*under, python, "-B", "-m", "pgo_agent.sandbox.judge", *([] if gpu is not None else ["--cpu"])],
-            env=_environment(gpu) | ({"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"} if under else {}),
+            env=environment(gpu) | ({"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"} if under else {}),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
@@ -74,7 +74,8 @@ class Process:
                     stream.close()
 
 
-def _environment(gpu: str | None) -> dict[str, str]:
+def environment(gpu: str | None) -> dict[str, str]:
+    """What a process of ours on a GPU is given: this one's own, without the user's keys."""
     extra = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
     found = os.environ | {
         "CUDA_VISIBLE_DEVICES": gpu or "",

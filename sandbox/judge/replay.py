@@ -42,6 +42,11 @@ class Replay:
             if i != without:
                 step()
 
+    def part(self, steps: range) -> None:
+        """Enqueues some steps of the plan."""
+        for i in steps:
+            self._steps[i]()
+
     def poison(self, pattern: int) -> None:
         """Fills every buffer that is not an input, and all guard zones, with a byte, and clears scratch."""
         for planned, guarded in zip(self.plan.storages, self._storages, strict=True):

@@ -232,3 +232,16 @@ def test_strays_are_counted_in_bytes() -> None:
     guarded.arm(0)
     guarded.view(torch.float32, (1,), (1,), -1).fill_(1.0)  # 00 00 80 3f
     assert guards.said(guarded.stray()) == "wrote 2 bytes outside of its output"
+
+
+def test_parts_of_a_plan_one_after_another_do_what_the_whole_does() -> None:
+    """A buffer is filled with ones, then another with twos: each only by its own step."""
+    buffers = tuple(Tensor(i, "float32", (4,), (1,), 0) for i in range(2))
+    steps = tuple(Op("aten.full.default", ((4,), float(n + 1)), {}, (b,)) for n, b in enumerate(buffers))
+    plan = Plan({}, (Storage("made", 16), Storage("made", 16)), steps, buffers)
+    replay = Replay(Bundle("", {}, {}, {}, {}), plan, {}, torch.device("cpu"))
+    replay.poison(0)
+    replay.part(range(1))
+    assert [o.tolist() for o in replay.outputs] == [[1.0] * 4, [0.0] * 4]
+    replay.part(range(1, 2))
+    assert [o.tolist() for o in replay.outputs] == [[1.0] * 4, [2.0] * 4]
