@@ -20,8 +20,20 @@ class LineCounters(Record):
 
 
 @dataclass(frozen=True)
+class InstructionCounters(Record):
+    """What one machine instruction cost."""
+
+    offset: int  # bytes from the kernel's start; negative or beyond its end: of a function that it calls
+    opcode: str  # with its modifiers; empty where the reader knows no opcodes of this GPU
+    line: int  # of the TTGIR, from 1; 0 where none is known
+    executed: int  # each counted once for a warp
+    samples: int  # of warps that were looked at there
+    stalls: dict[str, int]  # reason -> samples; `selected`: it was issued
+
+
+@dataclass(frozen=True)
 class BankConflicts(Record):
-    """Of shared memory."""
+    """Of shared memory, by the pipe of loads and stores: what wgmma and bulk copies do there is not in it."""
 
     loads: float  # conflicts: extra passes that loads took
     stores: float
@@ -41,6 +53,8 @@ class Counters(Record):
     bank_conflicts: BankConflicts | None  # None where the tool has no such counter
     l1_hit: float | None
     l2_hit: float | None
-    dram_bytes: float | None
+    dram_bytes: float | None  # read and written; what still stands in the L2 at the end was not written yet
     warps_active: float | None  # of the most that an SM holds
     metrics: dict[str, float]  # by ncu's own names: what the figures above are made of
+    code: tuple[InstructionCounters, ...] = ()  # in the order of their addresses, as far as ncu names them
+    unlined: str = ""  # why there are no `lines`, in one line; empty where there are
