@@ -1,0 +1,72 @@
+"""`python -m pgo_agent.sandbox.profile.counters.launcher REQUEST`: what ncu runs. Launches one kernel of a plan once.
+
+Relies on the judge's half: torch, numpy, what the target imports, and the CUDA driver. The launch that is to be looked
+at stands alone between the start and the stop of CUDA's profiler, so that no name has to tell it from others. A problem
+is left in one line beside the request. It measures nothing, and checks no result.
+"""
+
+import json
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import torch
+from pgo_agent.sandbox.bundle.schema import Launch, Plan
+from pgo_agent.sandbox.errors import BadBundle
+from pgo_agent.sandbox.judge.looks import Looks
+from pgo_agent.sandbox.judge.replay import NAN, synchronize
+from pgo_agent.sandbox.profile.counters.tool import PROBLEM
+
+WARM = 2  # whole plans before the launch that counts
+LATE = 72  # exit status: the parent was to end this long ago, and is gone
+
+
+class Once(Looks):
+    """An open target, and one launch of one of its kernels."""
+
+    def launch(self, request: dict[str, Any]) -> None:
+        """The first launch of the kernel `kernel` (a key) of a plan. Raises BadBundle and what the driver raises."""
+        bench, case = self._bench(), request["case"]
+        bench.new_seeds()
+        replay = bench.replay(self._pick({case: request["plain"]}), case, bench.seeds[case])
+        wanted = first(replay.plan, request["kernel"])
+        for _ in range(WARM):
+            replay.poison(NAN)
+            replay()
+        replay.poison(NAN)
+        replay.part(range(wanted))
+        synchronize(bench.device)
+        torch.cuda.profiler.start()
+        replay.part(range(wanted, wanted + 1))
+        synchronize(bench.device)
+        torch.cuda.profiler.stop()
+        replay.close()
+
+
+def first(plan: Plan, kernel: str) -> int:
+    """The first step that launches a kernel. Raises BadBundle where none does."""
+    for i, step in enumerate(plan.steps):
+        if isinstance(step, Launch) and step.kernel == kernel:
+            return i
+    raise BadBundle(f"the plan launches no kernel {kernel[:12]}")
+
+
+def main(path: Path) -> int:
+    request = json.loads(path.read_text())
+    timer = threading.Timer(request["seconds"], os._exit, (LATE,))
+    timer.daemon = True
+    timer.start()
+    try:
+        once = Once(lambda stage, seconds: None)  # one deadline for all
+        once.open(request)
+        once.launch(request)
+    except Exception as e:
+        (path.parent / PROBLEM).write_text(" ".join(f"{type(e).__name__}: {e}".split())[:300])
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))
