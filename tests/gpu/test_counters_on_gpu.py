@@ -1,0 +1,134 @@
+"""The counters pass on a real GPU: what Nsight Compute counts is what the kernel must have done, where it did it.
+
+Two kernels: attention as shipped, which keeps the tensor pipe busy, and an addition, whose traffic is known to the
+byte. Needs a GPU of sandbox/devices.py, Nsight Compute, leave to read the counters, and ncu-report or ncu's own reader.
+"""
+
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from pgo_agent.sandbox import box, devices, target
+from pgo_agent.sandbox.build import Builder
+from pgo_agent.sandbox.bundle.shelf import Shelf
+from pgo_agent.sandbox.judge.pool import Judge, on_shelf, visible_gpu
+from pgo_agent.sandbox.profile import static
+from pgo_agent.sandbox.profile.backend import Workbench
+from pgo_agent.sandbox.profile.counters import figures
+from pgo_agent.sandbox.profile.counters.report import Counters
+from pgo_agent.sandbox.profile.counters.take import take
+from pgo_agent.sandbox.profile.report import StaticProfile
+from pgo_agent.sandbox.profile.timeline.twin import Place
+from pgo_agent.sandbox.profile.whole import Missing
+
+ROOT = Path(__file__).parents[2]
+ATTENTION, ADDITION = (ROOT / "kernels" / "fa_fwd.py", "d128-4k"), (ROOT / "tests" / "kernels" / "add.py", "64m")
+ELEMENTS = 1 << 26  # 768 MiB of traffic: of what is written up to 60 MB may still stand in the L2 at the end
+UNREADABLE = ("not installed", "may not read", "LibraryNotLoaded")  # of this machine, not of the pass
+
+
+@dataclass(frozen=True)
+class Taken:
+    counters: Counters
+    static: StaticProfile
+    seconds: float  # of one launch, by the judge
+    moved: float  # bytes, by the target
+
+
+@pytest.fixture(scope="module")
+def attention(tmp_path_factory: pytest.TempPathFactory) -> Taken:
+    return taken(*ATTENTION, tmp_path_factory.mktemp("attention"))
+
+
+@pytest.fixture(scope="module")
+def addition(tmp_path_factory: pytest.TempPathFactory) -> Taken:
+    folder = tmp_path_factory.mktemp("addition")
+    source, case = ADDITION
+    larger = folder / "add.py"
+    larger.write_text(f"{source.read_text()}\n\nCASES = {{{case!r}: dict(n={ELEMENTS})}}\n")
+    return taken(larger, case, folder)
+
+
+def taken(path: Path, name: str, folder: Path) -> Taken:
+    subject, shelf = target.read(path), Shelf(folder / "shelf")
+    judge = Judge(subject, gpu=visible_gpu() or "0")
+    try:
+        judge.ask("sweep", entries=[])  # starts the process, which says what GPU it has
+        device = devices.named(judge.environment["gpu"])
+        if device is None:
+            pytest.skip(f"sandbox/devices.py does not know {judge.environment['gpu']}")
+        builder = Builder(subject, device, box.choose(), shelf)
+        built = builder.build(subject.source, {"CASES": [name]}, 1)
+        assert built.ok, built.failures
+        ((case, (choice,)),) = built.choices.items()
+        place = Place(built.bundle, case, choice.label, choice.kernels[0])
+        entry = {"case": case, "bundle": on_shelf(shelf, built.bundle), "choice": choice.label}
+        (timed,) = judge.ask("sweep", entries=[entry])["entries"]
+    finally:
+        judge.close()  # two processes on one GPU would disturb each other
+    assert not timed["problem"], timed
+    profile = static.profile_static(Workbench(builder), subject.source, place.bundle, case)[place.kernel]
+    assert isinstance(profile, StaticProfile)
+    found = take(judge, builder, place, profile)
+    if isinstance(found, Missing):
+        assert any(u in found.why for u in UNREADABLE), found.why
+        pytest.skip(found.why)
+    print(f"\n{found.tool}, {found.kernel}: {found.speed_of_light}, stalls {found.stalls}, {found.dram_bytes} bytes")
+    moved = target.load(path, "pgo_counted").bytes_moved({"n": ELEMENTS}) if name == ADDITION[1] else 0.0
+    return Taken(found, profile, statistics.median(timed["ms"]) / 1e3, moved)
+
+
+@pytest.mark.gpu
+def test_attention_keeps_the_tensor_pipe_busy(attention: Taken) -> None:
+    c = attention.counters
+    assert set(c.speed_of_light) == {"sm", "tensor", "l1", "l2", "dram"}
+    assert all(0 <= s <= 1.05 for s in c.speed_of_light.values())
+    assert c.speed_of_light["tensor"] > 0.3
+    assert c.speed_of_light["dram"] < 0.5
+    assert c.warps_active is not None and 0 < c.warps_active <= attention.static.occupancy.share * 1.05
+    assert None not in (c.bank_conflicts, c.l1_hit, c.l2_hit, c.dram_bytes)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["attention", "addition"])
+def test_executed_instructions_of_all_lines_add_up_to_the_hardwares_own_count(
+    name: str, request: pytest.FixtureRequest
+) -> None:
+    c = request.getfixturevalue(name).counters
+    assert c.unlined == "", c.unlined
+    for lines in (c.lines, c.source, c.code):
+        assert sum(n.executed for n in lines) == c.executed
+        assert sum(n.samples for n in lines) == sum(i.samples for i in c.code) > 0
+    assert c.executed == pytest.approx(c.metrics[figures.EXECUTED], rel=0.01)
+    assert sum(c.stalls.values()) == pytest.approx(1)
+    assert Counters.from_json(c.as_json()) == c
+
+
+@pytest.mark.gpu
+def test_the_lines_that_cost_most_are_those_of_the_loop(attention: Taken) -> None:
+    """Instructions on lines with a dot or within a loop are executed once for each turn, all others once."""
+    c, profile = attention.counters, attention.static
+    dots = {n.line for n in profile.source if n.kinds.get("tensor")}
+    executed = {n.line: n.executed for n in c.source}
+    assert dots and all(executed.get(n, 0) > 0 for n in dots)
+    loops = [loop for loop in profile.loops if loop.source[0]]
+    assert loops
+    inside = sum(n.executed for n in c.source if any(a <= n.line <= b for a, b in (loop.source for loop in loops)))
+    assert inside > 0.5 * c.executed
+
+
+@pytest.mark.gpu
+def test_the_additions_traffic_is_what_the_target_says(addition: Taken) -> None:
+    c = addition.counters
+    assert c.dram_bytes == pytest.approx(addition.moved, rel=0.2)
+    assert c.speed_of_light["dram"] > 0.5
+    assert c.speed_of_light["tensor"] == 0
+    assert "long_scoreboard" in list(c.stalls)[:2]  # loads from device memory
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["attention", "addition"])
+def test_a_launch_takes_about_as_long_as_the_judge_says(name: str, request: pytest.FixtureRequest) -> None:
+    found: Taken = request.getfixturevalue(name)
+    assert found.seconds / 3 < found.counters.duration_ns / 1e9 < found.seconds * 3
