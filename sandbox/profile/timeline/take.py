@@ -13,14 +13,11 @@ from pgo_agent.sandbox.bundle.shelf import Shelf
 from pgo_agent.sandbox.judge.pool import Judge, on_shelf
 from pgo_agent.sandbox.profile.passes import Artefact
 from pgo_agent.sandbox.profile.timeline import summary, twin
-from pgo_agent.sandbox.profile.timeline.chains import Graph, graph
-from pgo_agent.sandbox.profile.timeline.critical import CriticalPath, critical_path
 from pgo_agent.sandbox.profile.timeline.decode import SUFFIX, Decoded, decode, headers
 from pgo_agent.sandbox.profile.timeline.report import Pass, Timeline, Waves
 from pgo_agent.sandbox.profile.timeline.scopes import Unsupported, Why
 from pgo_agent.sandbox.profile.timeline.twin import Place, Twin
 from pgo_agent.sandbox.profile.timeline.waves import waves
-from pgo_agent.sandbox.ttgir.tree import Module
 
 
 def take(
@@ -60,16 +57,6 @@ def take(
         passes.append(Pass(timed, ratio, bool(answer["same_outputs"]), one.static, kept, *layout))
         plain += answer["plain_ms"]
     return Timeline(tuple(passes), costs, seen, tuple(refused), tuple(plain), {})
-
-
-def longest(module: Module, timeline: Timeline, iterations: int = 9) -> tuple[Graph, CriticalPath]:
-    """The longest chain of a kernel by the P50 of its scopes, loops with barriers turning so often; see `chains.py`.
-
-    The graph says why where the chain is empty.
-    """
-    scopes = (s for p in timeline.passes for s in p.timed.scopes)
-    found = graph(module, {s.scope.name: s.cycles.p50 for s in scopes}, iterations)
-    return found, critical_path(found.nodes, found.edges)
 
 
 def launch(judge: Judge, shelf: Shelf, place: Place, one: Twin, repeats: int, blocks: int) -> dict[str, Any]:

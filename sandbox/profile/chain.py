@@ -1,0 +1,30 @@
+"""The critical path of a kernel for its profile: the longest chain of executions that wait for one another.
+
+Puts together what `timeline/` has: scopes' P50, the graph of barriers and roles, its longest chain, grouped by scope.
+The chain is of a few turns of the loops, not of the whole kernel, and a lower bound; see `timeline/chains.py`.
+"""
+
+from pgo_agent.sandbox.profile.timeline import chains, critical
+from pgo_agent.sandbox.profile.timeline.report import Timeline
+from pgo_agent.sandbox.profile.whole import Chain, Missing
+from pgo_agent.sandbox.ttgir.tree import Module
+
+NAME = "critical path"
+ITERATIONS = 9  # enough for the rings of buffers that were seen, of up to four places, to turn over twice
+
+
+def chain(module: Module, timeline: Timeline, iterations: int = ITERATIONS) -> Chain | Missing:
+    """The longest chain by the P50 of the timeline's scopes, in cycles, loops with barriers or copies turning
+    `iterations` times. Scopes that are not on it are listed, too, with their slack.
+
+    Missing where nothing was timed, or where the kernel's barriers cannot be followed: with the reason.
+    """
+    cycles = {s.scope.name: s.cycles.p50 for s in timeline.scopes}
+    if not cycles:
+        return Missing(NAME, "no scope was timed")
+    graph = chains.graph(module, cycles, iterations)
+    if graph.problem:
+        return Missing(NAME, graph.problem)
+    path = critical.critical_path(graph.nodes, graph.edges)
+    scopes = tuple(s for s in critical.by_scope(path, graph.nodes) if s.scope)
+    return Chain(path.length, iterations, scopes)
