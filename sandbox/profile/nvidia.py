@@ -5,6 +5,7 @@ line information, and `Compiled.same_code` says whether the code of both is the 
 decide otherwise as soon as it is told lines.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 from pgo_agent.sandbox import boxed
@@ -40,19 +41,17 @@ class Nvidia:
     def compiled(self, bench: Workbench, subject: Subject) -> Compiled:
         """Raises CannotCompile where the build failed, EnvironmentFault where it is not on the shelf."""
         build = _build(bench.shelf, subject.build)
-        twin = _lined(bench, subject.build, build)
-        text = {s: bench.shelf.get(d, s) for s, d in twin["kernel"]["files"].items()}
-        own = bench.shelf.get(build["kernel"]["files"]["cubin"], "cubin")
+        listed = listing(bench, subject.build)
         located = subject.origin.located.read(bench.shelf).decode() if subject.origin else ""
         return Compiled(
             target=f"sm_{build['kernel']['arch']}",
             name=build["kernel"]["name"],
-            ttgir=text["ttgir"].decode(),
+            ttgir=listed.ttgir,
             located=located,
             resources=_resources(build),
-            instructions=_instructions(text),
+            instructions=listed.instructions,
             notes=tuple(build["static"]["notes"]),
-            same_code=_code(own) == _code(text["cubin"]),
+            same_code=listed.same_code,
         )
 
     def occupancy(self, bench: Workbench, resources: Resources) -> Occupancy:
@@ -84,6 +83,28 @@ def occupancy_of(device: Device, needs: Resources) -> Occupancy:
         "blocks": device.blocks_sm,
     }
     return backend.occupancy(limits, needs.warps, most_warps)
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What nvdisasm says of a build's twin with line information."""
+
+    ttgir: str  # the text whose lines the instructions name
+    sass: str
+    instructions: tuple[Instruction, ...]
+    same_code: bool  # whether the code is the build's own, to the bit
+
+
+def listing(bench: Workbench, key: str) -> Listing:
+    """Of a build on the shelf, instrumented ones too; the twin is made where it is missing.
+
+    Raises CannotCompile where the build or its twin failed, and what the compiler's box raises.
+    """
+    build = _build(bench.shelf, key)
+    text = {s: bench.shelf.get(d, s) for s, d in _lined(bench, key, build)["kernel"]["files"].items()}
+    own = bench.shelf.get(build["kernel"]["files"]["cubin"], "cubin")
+    same = _code(own) == _code(text["cubin"])
+    return Listing(text["ttgir"].decode(), text["sass"].decode(), _instructions(text), same)
 
 
 def _build(shelf: Shelf, key: str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ _INSTRUCTION = re.compile(r"^\s+/\*([0-9a-f]{4,})\*/\s+(@!?U?P\w+\s+)?([A-Z][\w.
 _LABEL = re.compile(r"^(\.L_\w+):")
 _LINE = re.compile(r'^\s*//## File "([^"]*)", line (\d+)')
 _TARGET = re.compile(r"\.L_\w+")
+_CLOCK = re.compile(r"^\s+/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\w+\s+)?C?S2U?R[\w.]*\s+\w+, SR_CLOCKLO\b")
 _LIVE = re.compile(r"//\s*\|\s*(\d*)\s*\|")
 _ASYNCHRONOUS, _COMMITS = frozenset({"HGMMA", "QGMMA", "IGMMA", "BGMMA"}), "gsb0"
 _CONDITIONAL = frozenset({"BRA", "JMP"})  # with a condition among their operands
@@ -94,6 +95,11 @@ def _one(found: "re.Match[str]", line: int) -> tuple[Instruction, list[str]]:
     ends = base in _ENDS and not guard
     commits = _COMMITS in operands
     return Instruction(int(address, 16), opcode, line, None, (), conditional, ends, commits), labels
+
+
+def clock_reads(sass: str) -> frozenset[int]:
+    """Addresses of the instructions that read the low word of the SM's clock, as `Instruction.address` has them."""
+    return frozenset(int(found[1], 16) for text in sass.splitlines() if (found := _CLOCK.match(text)))
 
 
 def settled(found: Sequence[Instruction], dots: Collection[int]) -> tuple[Instruction, ...]:

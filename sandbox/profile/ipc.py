@@ -1,0 +1,182 @@
+"""Instructions per cycle of scopes: what the machine code of an instrumented build has between a scope's clock reads,
+over the cycles that its records tell.
+
+It is the figure of one warp. A warp issues at most one instruction a cycle, so 1 is the most; an SM has four schedulers
+and issues as many as four, from different warps, which is what a profiler's IPC of an SM counts. Relies on the lines of
+the instrumented TTGIR, where each record stands on one of its own: what was made of a record is told from the code
+beside it by its line and by what it can be. A few instructions have no line of their own and show the one before.
+
+A count is of the code, nothing is run for it: a scope that waits in a loop, branches or holds several loops has none.
+One with a single loop has one for each turn, and the records say how often it turns where a scope inside of it was
+recorded by the same build.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from pgo_agent.sandbox.profile import nvidia, passes, sass, stretch
+from pgo_agent.sandbox.profile.backend import CannotCompile, Instruction, Workbench
+from pgo_agent.sandbox.profile.codec import Record
+from pgo_agent.sandbox.profile.nvidia import Listing
+from pgo_agent.sandbox.profile.timeline import twin
+from pgo_agent.sandbox.profile.timeline.report import Pass, ScopeTime, Timeline
+from pgo_agent.sandbox.profile.timeline.twin import Place
+from pgo_agent.sandbox.profile.whole import Missing, ScopeIpc
+from pgo_agent.sandbox.ttgir import reader
+from pgo_agent.sandbox.ttgir.tree import Module
+
+RECORDS = frozenset({"integer", "move", "spill"})  # kinds of what a record needs, beside its store
+STORES = frozenset({"STG", "STS"})
+OTHER_CODE = "with line information the compiler makes other code of it"
+
+
+@dataclass(frozen=True)
+class Count(Record):
+    """Machine instructions that one warp issues in one execution of a scope, without those of the scope's records.
+
+    The records of scopes inside of it are counted, as their time is in its cycles.
+    """
+
+    scope: str  # its name
+    once: dict[str, int]  # opcode without modifiers -> how often outside of its loop
+    turn: dict[str, int]  # in each turn of its loop; {} where it has none
+    inside: tuple[str, ...]  # scopes of the same build that a turn executes once
+    why: str  # why there is no count; empty where there is one
+
+    def instructions(self, turns: float) -> float:
+        """Of an execution in which its loop turns so often."""
+        return sum(self.once.values()) + turns * sum(self.turn.values())
+
+
+@dataclass(frozen=True)
+class Counts(Record):
+    """Of one instrumented build."""
+
+    build: str  # key
+    scopes: tuple[Count, ...]  # all that it records, in the order of the text
+    problem: str  # why there are none
+
+
+@dataclass(frozen=True)
+class _Recorded:
+    """A scope in an instrumented text: the lines of its records."""
+
+    name: str
+    start: int
+    end: int
+
+
+def counts(bench: Workbench, place: Place, per_pass: int = 8, entries: int = twin.USUAL) -> tuple[Counts, ...]:
+    """Of every build that times a kernel; `per_pass` and `entries` as `timeline.take` was given them.
+
+    Raises what the compiler's box raises: Killed, EnvironmentFault.
+    """
+    made, _ = twin.build(bench.builder, place, per_pass, entries=entries)
+    return passes.parallel([partial(instructions, bench, t.kernel) for t in made], bench.builder.cores)
+
+
+@passes.cpu(version=1)
+def instructions(bench: Workbench, build: str) -> Counts:
+    """What the scopes of an instrumented build (its key) execute. Raises what the compiler's box raises."""
+    try:
+        listing = nvidia.listing(bench, build)
+    except CannotCompile as e:
+        return Counts(build, (), str(e))
+    if not listing.same_code:
+        return Counts(build, (), OTHER_CODE)
+    return Counts(build, _counted(listing), "")
+
+
+def ipc(counted: Sequence[Counts], timeline: Timeline) -> tuple[ScopeIpc, ...] | Missing:
+    """Of one warp, for every scope that has a count and took time; the P50 is of the least disturbed such build.
+
+    Scopes that hold others are those of the build with its records. Counts belong to the pass whose scopes they name.
+    """
+    found: dict[str, ScopeIpc] = {}
+    for one in sorted(timeline.passes, key=lambda p: p.overhead):
+        names = set(one.numbers.values())
+        of = next(({s.scope: s for s in c.scopes} for c in counted if {s.scope for s in c.scopes} == names), {})
+        rates = (_rate(of[s.scope.name], s, one) for s in one.timed.scopes if s.scope.name in of)
+        found = {r.scope: r for r in rates if r} | found
+    listed = tuple(found[s.scope.name] for s in timeline.scopes if s.scope.name in found)
+    return listed or Missing("ipc", _why(counted, timeline))
+
+
+def _rate(count: Count, timed: ScopeTime, one: Pass) -> ScopeIpc | None:
+    """None where the count, the turns or the cycles are not known."""
+    turns = _turns(count, timed, one) if count.turn else 0.0
+    cycles = timed.cycles.p50
+    if count.why or turns is None or not cycles > 0:
+        return None
+    executed = count.instructions(turns)
+    return ScopeIpc(count.scope, executed, cycles, executed / cycles)
+
+
+def _turns(count: Count, timed: ScopeTime, one: Pass) -> float | None:
+    """Of a scope's loop in one execution: a record inside of it is made in each. None where none was, or some are lost.
+
+    Both numbers are those in the middle over blocks and warps, so of blocks that turn differently it is a middle, too.
+    """
+    inner = [s.count for s in one.timed.scopes if s.scope.name in count.inside]
+    if not inner or one.timed.lost.overwritten or not timed.count:
+        return None
+    return max(inner) / timed.count
+
+
+def _why(counted: Sequence[Counts], timeline: Timeline) -> str:
+    if not timeline.scopes:
+        return "no scope was timed"
+    problem = next((c.problem for c in counted if c.problem), "")
+    refused = next((f"{s.scope}: {s.why}" for c in counted for s in c.scopes if s.why), "")
+    return problem or refused or "no instrumented build of this timeline was disassembled"
+
+
+# counting -------------------------------------------------------------------------------------------------------------
+
+
+def _counted(listing: Listing) -> tuple[Count, ...]:
+    recorded = _recorded(reader.parse(listing.ttgir))
+    code, reads = listing.instructions, sass.clock_reads(listing.sass)
+    at: dict[int, list[int]] = {}  # line of a record -> its clock reads, by index
+    for i, one in enumerate(code):
+        if one.address in reads:
+            at.setdefault(one.line, []).append(i)
+    return tuple(_count(code, at, recorded, r) for r in recorded)
+
+
+def _recorded(module: Module) -> tuple[_Recorded, ...]:
+    """The scopes of a text, in the order of their begins."""
+    lines: dict[tuple[str, str], int] = {}
+    for op in module.walk():
+        if op.name == "proton.record":
+            what, name = op.words
+            lines[what, name.strip('"')] = op.line
+    return tuple(_Recorded(name, line, lines["end", name]) for (what, name), line in lines.items() if what == "start")
+
+
+def _count(code: Sequence[Instruction], at: dict[int, list[int]], every: Iterable[_Recorded], r: _Recorded) -> Count:
+    """The compiler may have copied a scope; it has a count where all of its copies have the same."""
+    found = [stretch.between(code, begin, at.get(r.end, ())) for begin in at.get(r.start, ())]
+    inner = {line for o in every if r.start < o.start and o.end < r.end for line in (o.start, o.end)}
+    own = {line for o in every for line in (o.start, o.end)} - inner
+    mixes = [(_opcodes(code, s.once, own), _opcodes(code, s.turn, own)) for s in found]
+    why = next((s.why for s in found if s.why), "" if found else "its clock reads are not in the code")
+    if not why and any(m != mixes[0] for m in mixes):
+        why = f"the compiler made {len(found)} copies of it that differ"
+    if why:
+        return Count(r.name, {}, {}, (), why)
+    turned = set(found[0].turn)
+    inside = tuple(o.name for o in every if len(at.get(o.start, ())) == 1 and turned.issuperset(at[o.start]))
+    return Count(r.name, *mixes[0], inside, "")
+
+
+def _opcodes(code: Sequence[Instruction], executed: Iterable[int], records: set[int]) -> dict[str, int]:
+    kept = (code[i] for i in executed if not (code[i].line in records and _may_record(code[i])))
+    return dict(Counter(i.opcode.partition(".")[0] for i in kept))
+
+
+def _may_record(one: Instruction) -> bool:
+    """Whether an instruction can be one of a record's: arithmetic of its address, its words and its store."""
+    return sass.kind(one.opcode) in RECORDS or one.opcode.partition(".")[0] in STORES

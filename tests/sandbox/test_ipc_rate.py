@@ -1,0 +1,98 @@
+"""The IPC of scopes follows from counts and records: which instructions, how many turns, whose cycles, or why not."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pgo_agent.sandbox.profile import ipc, stretch
+from pgo_agent.sandbox.profile.ipc import Count, Counts
+from pgo_agent.sandbox.profile.timeline import scopes
+from pgo_agent.sandbox.profile.timeline.points import Kind
+from pgo_agent.sandbox.profile.timeline.report import Lost, Pass, ScopeTime, Spread, Timed, Timeline
+from pgo_agent.sandbox.profile.whole import Missing, ScopeIpc
+
+SCOPES = {
+    s.name: s
+    for s in (
+        scopes.Scope("kernel role 1", Kind.ROLE, "kernel", 1, 9, "", ("scf.for",), 0),
+        scopes.Scope("kernel loop 2", Kind.LOOP, "kernel", 2, 2, "", ("scf.for",), 0),
+        scopes.Scope("kernel dot 3", Kind.DOT, "kernel", 3, 3, "", ("tt.dot",), 1),
+        scopes.Scope("kernel barrier wait 4", Kind.BARRIER_WAIT, "kernel", 4, 4, "", ("ttng.wait_barrier",), 1),
+    )
+}
+DOT = Count("kernel dot 3", {"HGMMA": 4, "UMOV": 6}, {}, (), "")
+LOOP = Count("kernel loop 2", {"MOV": 5}, {"HGMMA": 4, "BRA": 16}, ("kernel dot 3",), "")
+WAIT = Count("kernel barrier wait 4", {}, {}, (), stretch.WAITS)
+BUILD = Counts("b", (LOOP, DOT, WAIT), "")
+
+
+def timed(name: str, p50: float, count: float = 1.0) -> ScopeTime:
+    return ScopeTime(SCOPES[name], Spread(p50, p50, p50), count, 0.0, None, 5)
+
+
+def passed(*found: ScopeTime, names: Sequence[str] = (), overhead: float = 1.0, lost: Lost | None = None) -> Pass:
+    numbers = dict(enumerate(names or [s.scope.name for s in found]))
+    return Pass(
+        Timed(found, lost or Lost(), ()), overhead, True, {}, (), 0, 4, {str(n): name for n, name in numbers.items()}
+    )
+
+
+def timeline(*found: Pass) -> Timeline:
+    return Timeline(found, {}, None, (), (), {})
+
+
+def of_build(loop: float = 700.0, turns: float = 7.0, lost: Lost | None = None, overhead: float = 1.0) -> Pass:
+    found = (
+        timed("kernel loop 2", loop),
+        timed("kernel dot 3", 40.0, turns),
+        timed("kernel barrier wait 4", 9.0, turns),
+    )
+    return passed(*found, lost=lost, overhead=overhead)
+
+
+def test_a_straight_scope_has_its_instructions_over_its_cycles() -> None:
+    found = ipc.ipc([BUILD], timeline(of_build()))
+    assert isinstance(found, tuple)
+    assert found[1] == ScopeIpc("kernel dot 3", 10, 40, 0.25)
+
+
+@given(st.integers(1, 1000), st.integers(1, 10), st.floats(1, 1e9))
+def test_a_loop_turns_as_often_as_the_scope_inside_of_it_was_recorded(turns: int, times: int, cycles: float) -> None:
+    """The loop itself may be executed several times by a warp."""
+    loop, dot = timed("kernel loop 2", cycles, times), timed("kernel dot 3", 40.0, turns * times)
+    found = ipc.ipc([BUILD], timeline(passed(loop, dot, names=[s.scope for s in BUILD.scopes])))
+    assert isinstance(found, tuple)
+    assert found[0].instructions == pytest.approx(5 + 20 * turns)
+    assert found[0].ipc == pytest.approx((5 + 20 * turns) / cycles)
+
+
+def test_a_loop_of_which_records_were_lost_has_no_figure() -> None:
+    found = ipc.ipc([BUILD], timeline(of_build(lost=Lost(overwritten=1))))
+    assert [s.scope for s in found if isinstance(s, ScopeIpc)] == ["kernel dot 3"]
+
+
+def test_scopes_that_took_no_time_or_have_no_count_are_left_out() -> None:
+    names = [s.scope for s in BUILD.scopes]
+    found = ipc.ipc(
+        [BUILD], timeline(passed(timed("kernel dot 3", 0.0), timed("kernel barrier wait 4", 5.0), names=names))
+    )
+    assert found == Missing("ipc", f"kernel barrier wait 4: {stretch.WAITS}")
+
+
+def test_of_two_builds_the_least_disturbed_is_taken() -> None:
+    found = ipc.ipc([BUILD], timeline(of_build(loop=900.0, overhead=1.5), of_build(loop=700.0, overhead=1.1)))
+    assert isinstance(found, tuple)
+    assert found[0].cycles == 700.0
+
+
+def test_counts_of_other_scopes_than_those_of_the_pass_are_not_used() -> None:
+    assert ipc.ipc([replace(BUILD, scopes=(DOT,))], timeline(of_build())) == Missing(
+        "ipc", "no instrumented build of this timeline was disassembled"
+    )
+
+
+def test_nothing_timed_and_nothing_compiled_are_reasons() -> None:
+    assert ipc.ipc([BUILD], timeline()) == Missing("ipc", "no scope was timed")
+    assert ipc.ipc([Counts("b", (), "ptxas died")], timeline(of_build())) == Missing("ipc", "ptxas died")
