@@ -1,8 +1,9 @@
 """What a judge process looks at beside the clock: an open target, its bundles, and runs of them that are never timed.
 
 Commands: open (target and device), race (a sanitized twin, or many launches of the plain build), idle (each launch left
-out), numerics (results alone), same_bits (of two plans), timeline (what an instrumented twin records). `worker.py` adds
-those that take times. Every step that a kernel might never end is announced, so that the parent can kill this process.
+out), numerics (results alone), same_bits (of two plans), timeline (what an instrumented twin records), peaks (what this
+GPU reaches). `worker.py` adds those that take times. Every step that a kernel might never end is announced, so that the
+parent can kill this process.
 """
 
 from dataclasses import replace
@@ -122,6 +123,14 @@ class Looks:
             return recording.record(bench, instrumented, self._pick({case: request["plain"]}), wanted)
         except BadBundle as e:
             return {"problem": str(e)}
+
+    def peaks(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The best rates that were seen of this GPU with a case's types: `flops` (FLOP/s) and `moved` (bytes/s)."""
+        bench, case = self._bench(), request["case"]
+        bench.announce(f"peaks {case}", stages.STEP_SECONDS)
+        if case not in bench.cases:
+            return {"problem": f"the target has no case {shown(case)}"}
+        return {"flops": bench.peaks.best_flops(bench.is_narrow(case)), "moved": bench.peaks.moved}
 
     def _bench(self) -> Bench:
         if self.bench is None:

@@ -54,7 +54,7 @@ class Trial:
 
 
 class CpuWorker:
-    """Commands `open` and `check`."""
+    """Commands `open`, `check` and `peaks`."""
 
     def __init__(self, announce: Announce) -> None:
         self.announce = announce
@@ -76,6 +76,10 @@ class CpuWorker:
         self.device = request["device"]
         self.box = box.choose(request["sandbox"], request["python"])
         return {"gpu": None, "torch": torch.__version__}
+
+    def peaks(self, _request: dict[str, Any]) -> dict[str, Any]:
+        """Nothing is timed here, so nobody knows what this machine reaches."""
+        return {"problem": "this judge has no GPU"}
 
     def check(self, request: dict[str, Any]) -> dict[str, Any]:
         """One candidate's source on the small cases, with fresh seeds.

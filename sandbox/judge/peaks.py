@@ -32,11 +32,14 @@ class Peaks:
     def floor_ms(self, flops: float, moved: float, narrow: bool, l2: int) -> float:
         """ms below which no kernel does so many operations and moves so many bytes.
 
-        `narrow`: types of one byte take part, of which tensor cores do twice as many. What was written last may still
-        be in the L2 (`l2` bytes) when the clock stops.
+        `narrow`: as in `best_flops`. What was written last may still be in the L2 (`l2` bytes) when the clock stops.
         """
-        fastest = self.flops * MARGIN * (2 if narrow else 1)
+        fastest = self.best_flops(narrow) * MARGIN
         return 1e3 * max(flops / fastest, max(0.0, moved - l2) / (self.moved * MARGIN))
+
+    def best_flops(self, narrow: bool) -> float:
+        """FLOP/s; twice as many where types of one byte take part (`narrow`), as tensor cores do of these."""
+        return self.flops * (2 if narrow else 1)
 
 
 def known(device: Any) -> Peaks:

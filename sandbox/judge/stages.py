@@ -44,7 +44,7 @@ class Bench:
     expected: dict[tuple[str, int], Expected] = field(default_factory=dict)
     seeds: dict[str, int] = field(default_factory=dict)
     verified: dict[tuple[str, str, str], int] = field(default_factory=dict)  # (bundle, case, choice) -> checksum
-    narrow: dict[str, bool] = field(default_factory=dict)  # case -> whether it is given tensors of one-byte types
+    narrow: dict[str, bool] = field(default_factory=dict)  # case -> what `is_narrow` said
     strained: dict[tuple[str, str], Expected | str] = field(default_factory=dict)  # (case, strain) -> or why it is none
 
     @property
@@ -83,10 +83,14 @@ class Bench:
         work = self.cases[case]
         flops, moved = float(self.target.flops(work)), float(self.target.bytes_moved(work))
         l2 = torch.cuda.get_device_properties(self.device).L2_cache_size
+        return self.peaks.floor_ms(flops, moved, self.is_narrow(case), l2)
+
+    def is_narrow(self, case: str) -> bool:
+        """Whether a case is given tensors of one-byte types."""
         if case not in self.narrow:
             given = self.inputs(case, 0).values()
             self.narrow[case] = any(isinstance(x, torch.Tensor) and x.element_size() == 1 for x in given)
-        return self.peaks.floor_ms(flops, moved, self.narrow[case], l2)
+        return self.narrow[case]
 
 
 def check_case(bench: Bench, pick: Pick, case: str, stage: str) -> tuple[Verdict | None, Comparison]:

@@ -231,6 +231,9 @@ def test_the_peaks_are_those_of_hardware_and_are_measured_once(addition: Gate) -
     )
     assert 0.5 * device.fp16_tflops < first["tflops"] < 1.05 * device.fp16_tflops
     assert 0.6 * device.gbps < first["gbps"] < 1.05 * device.gbps
+    told = addition.judge.ask("peaks", case="CASES/1m")
+    assert (round(told["flops"] / 1e12, 1), round(told["moved"] / 1e9, 1)) == (first["tflops"], first["gbps"])
+    assert "problem" in addition.judge.ask("peaks", case="CASES/none")
 
 
 @pytest.mark.gpu

@@ -1,0 +1,105 @@
+"""A case's roofline: the work that its target says it needs, its time, and what this GPU was seen to reach.
+
+After Williams, Waterman and Patterson, "Roofline" (2009): work that has to do so many operations and to move so many
+bytes takes at least as long as the slower of both. The work is told by the target's own functions, in the tracer's box;
+the peaks are told by the judge, which measures them (`judge/peaks.py`). Nothing here runs a kernel or imports a target.
+
+A share above 1 is possible where a case fits the L2, whose bytes come faster than device memory's.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pgo_agent.sandbox import boxed
+from pgo_agent.sandbox.judge.pool import Judge
+from pgo_agent.sandbox.profile import passes
+from pgo_agent.sandbox.profile.backend import Workbench
+from pgo_agent.sandbox.profile.codec import Malformed, Record
+from pgo_agent.sandbox.profile.static import CannotTrace
+from pgo_agent.sandbox.profile.whole import Missing, Roofline
+
+NAME = "roofline"
+
+
+@dataclass(frozen=True)
+class Peaks(Record):
+    """The best rates that were seen of a GPU."""
+
+    flops: float  # FLOP/s of a dense matrix product, of the case's types
+    moved: float  # bytes/s of device memory, read and written together
+
+
+@dataclass(frozen=True)
+class Work(Record):
+    """What a case needs, by its target."""
+
+    flops: float  # floating point operations
+    bytes: float  # through device memory, at least
+
+
+def roofline(flops: float, moved: float, seconds: float, how: str, peaks: Peaks) -> Roofline:
+    """Of `flops` operations and `moved` bytes in `seconds`; `how`: where the seconds are from.
+
+    Raises ValueError for no work at all, and for a time or a peak that is not above zero.
+    """
+    if not (flops >= 0 and moved >= 0 and flops + moved > 0):
+        raise ValueError(f"{flops} operations and {moved} bytes are no work")
+    if not (seconds > 0 and peaks.flops > 0 and peaks.moved > 0):
+        raise ValueError(f"{seconds} s at {peaks.flops} FLOP/s and {peaks.moved} bytes/s")
+    return Roofline(flops, moved, seconds, how, peaks.flops, peaks.moved)
+
+
+def of_case(work: Work | Missing, seconds: float, how: str, peaks: Peaks | Missing) -> Roofline | Missing:
+    """The roofline of a case's work, or why there is none. Raises ValueError as `roofline` does."""
+    if isinstance(work, Missing):
+        return work
+    if isinstance(peaks, Missing):
+        return peaks
+    return roofline(work.flops, work.bytes, seconds, how, peaks)
+
+
+def peaks_of(judge: Judge, case: str) -> Peaks | Missing:
+    """What the judge's GPU reaches with the types of a case ("CASES/8k").
+
+    Raises what asking a judge raises: Ended, TargetFault, EnvironmentFault, Killed.
+    """
+    answer = judge.ask("peaks", case=case)
+    return Missing(NAME, str(answer["problem"])) if "problem" in answer else Peaks.from_json(answer)
+
+
+def work_of(bench: Workbench, case: str) -> Work | Missing:
+    """What the target says of a case ("CASES/8k"), or why it says nothing. Raises Killed, EnvironmentFault."""
+    try:
+        told = works(bench, bench.builder.target.source, bench.builder.target.contract)
+    except (CannotTrace, Malformed) as e:
+        return Missing(NAME, f"the target does not say what work its cases are: {e}")
+    found = told.get(case)
+    if found is None or not found.flops + found.bytes > 0:
+        return Missing(NAME, f"the target tells no work of {case}: neither operations nor bytes")
+    return found
+
+
+@passes.cpu(version=1)
+def works(bench: Workbench, source: str, contract: str) -> dict[str, Work]:
+    """The work of every case of a target, by the target's `flops` and `bytes_moved`, called in the tracer's box.
+
+    `source` and `contract` are the target's texts, the key of the answer. Raises CannotTrace where they fail, Malformed
+    where they give what is no number, Killed and EnvironmentFault as the box does.
+    """
+    b = bench.builder
+    traced = boxed.trace(b.box, b.shelf, b.target, b.device, source, {}, None)
+    if "error" in traced:
+        raise CannotTrace(traced["error"]["message"])
+    return _read(traced["described"])
+
+
+def _read(described: Any) -> dict[str, Work]:
+    """What left the box is believed as far as it is numbers."""
+    sets = described.get("work") if isinstance(described, Mapping) else None
+    if not isinstance(sets, Mapping) or not all(isinstance(cases, Mapping) for cases in sets.values()):
+        raise Malformed("the tracer told no work")
+    found = {f"{kind}/{name}": Work.from_json(w) for kind, cases in sets.items() for name, w in cases.items()}
+    if any(not (w.flops >= 0 and w.bytes >= 0) for w in found.values()):
+        raise Malformed("operations or bytes below zero")
+    return found
