@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.agent.findings import Finding, findings
+from pgo_agent.agent.findings import Finding, standing_out
 from pgo_agent.agent.session import DEFAULT_DEVICE, Wishes, locate
 from pgo_agent.agent.store import Store
 from pgo_agent.sandbox import box, devices, target
@@ -121,11 +121,7 @@ def _case(
     statics = static.profile_static(bench, source, built.bundle, case, label, backend)
     launches = _launches(bench.shelf.manifest(built.bundle)["plans"][case][label]["steps"])
     kernels = tuple(_whole(k, build, launches[build]) for build, k in statics.items())
-    found = {
-        k.build: findings(k.static, k.launch, bench.builder.device)
-        for k in kernels
-        if isinstance(k.static, StaticProfile)
-    }
+    found = {k.build: standing_out(k, bench.builder.device) for k in kernels}
     code = {}
     if backend == "nvidia":
         subjects = static.subjects_of(bench, source, built.bundle, case, label)

@@ -1,4 +1,4 @@
-"""What stands out in the static profile of a launch: known defects, each with its figure and the line that it is on.
+"""What stands out in the static profile of a launch.
 
 Relies on `sandbox/profile/`. Nothing here is a time, so the order is by what such a defect usually costs: it is fixed,
 and says no more than where to look first.
@@ -6,47 +6,14 @@ and says no more than where to look first.
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from enum import StrEnum
 
+from pgo_agent.agent.findings.defect import Defect, Finding
 from pgo_agent.sandbox.devices import Device
-from pgo_agent.sandbox.profile.codec import Record
 from pgo_agent.sandbox.profile.report import StaticProfile
-from pgo_agent.sandbox.profile.whole import Launch, PassName
+from pgo_agent.sandbox.profile.whole import Launch
 
 IDLE = 0.2  # of the machine, over all waves, from which a tail is worth a word
 FEW = 0.5  # of the warps that an SM can hold: below it latency shows in kernels without tensor instructions
-
-
-class Defect(StrEnum):
-    """What holds kernels back; moves say which of them they cure."""
-
-    SPILL = "spill"
-    SERIALIZED = "serialized dots"  # ptxas lets no wgmma run beside another
-    FEW_STAGES = "too few stages"  # copies do not run ahead of the dots
-    UNCOALESCED = "uncoalesced access"
-    NARROW = "narrow access"
-    CONVERSION = "layout conversion"  # through shared memory, in a loop
-    BANK_CONFLICTS = "bank conflicts"
-    OCCUPANCY = "low occupancy"
-    TAIL = "tail wave"
-    COPY_WAIT = "exposed copies"  # time in waits for copies from device memory
-    DOT_WAIT = "exposed dots"  # time in waits for wgmma that nothing else fills
-    ARITHMETIC = "arithmetic between dots"  # a softmax or another body that the dots wait for
-    EPILOGUE = "epilogue"  # stores and what is behind the main loop
-    IMBALANCE = "imbalance"  # blocks, or roles, that wait for the slowest
-
-
-@dataclass(frozen=True)
-class Finding(Record):
-    """One defect."""
-
-    defect: Defect
-    figure: float  # what was counted of it
-    unit: str
-    line: int  # of the source; 0 for one of the whole kernel
-    told: str  # a sentence with the figure in it
-    found_by: PassName = PassName.STATIC
 
 
 def findings(k: StaticProfile, launch: Launch, device: Device) -> tuple[Finding, ...]:
