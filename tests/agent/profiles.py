@@ -126,7 +126,9 @@ def case(*kernels: KernelProfile, roofline: Roofline | Missing = NOTHING) -> Cas
 
 def roof(reached: float, compute: bool = True) -> Roofline:
     """Of a case that reaches this share of it."""
-    return Roofline(8e11 * reached if compute else 1e9, 1e9, 1e-3 if compute else 5e-4 / reached, "a test", 8e14, 2e12)
+    if compute:
+        return Roofline(8e11 * reached, 1e6, 1e-3, "a test", 8e14, 2e12)
+    return Roofline(1e9, 2e9 * reached, 1e-3, "a test", 8e14, 2e12)
 
 
 def chain(*scopes: Scope) -> Chain:
