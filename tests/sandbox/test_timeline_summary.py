@@ -11,7 +11,7 @@ from pgo_agent.sandbox.profile.timeline.decode import Block, Decoded, decode
 from pgo_agent.sandbox.profile.timeline.points import Kind
 from pgo_agent.sandbox.profile.timeline.report import Pass, Timed, Timeline, Waves
 from pgo_agent.sandbox.profile.timeline.scopes import Scope, Unsupported, Why
-from pgo_agent.sandbox.profile.timeline.waves import waves
+from pgo_agent.sandbox.profile.timeline.waves import SLICES, waves
 
 from tests.sandbox.test_timeline_decode import Encoder
 
@@ -94,6 +94,7 @@ def test_two_waves_with_a_tail_are_seen() -> None:
     assert found.busy == (0.5 + 1.0) / 2
     assert found.imbalance == pytest.approx(200 / 150)
     assert [(w.blocks, w.begin_ns, w.end_ns) for w in found.waves] == [(2, 0, 100), (1, 80, 200)]
+    assert found.running == pytest.approx([2] * 30 + [1] * 30)  # two until one ends in the middle of the launch
 
 
 @settings(max_examples=150, deadline=None)
@@ -109,6 +110,7 @@ def test_waves_are_what_counting_every_nanosecond_gives(spans: list[tuple[int, i
     span = max(b.end_ns for b in blocks) - min(b.begin_ns for b in blocks)
     assert found.busy == pytest.approx(sum(busy) / len(busy) / span if span else 1.0)
     assert sum(w.blocks for w in found.waves) == len(blocks)
+    assert sum(found.running) * span / SLICES == pytest.approx(sum(b.ns for b in blocks) if span else 0)
     assert Waves.from_json(found.as_json()) == found
 
 

@@ -74,6 +74,7 @@ class Waves(Record):
     imbalance: float  # busy time of the SM that was busy longest, over the mean of all SMs; 1 is even
     busy: float  # share of all SMs' time in the span in which they ran a block
     waves: tuple[Wave, ...]
+    running: tuple[float, ...]  # blocks that ran, in the mean of each of some equal parts of the span
 
 
 @dataclass(frozen=True)

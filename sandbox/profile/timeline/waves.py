@@ -6,9 +6,13 @@ differences of a few steps mean nothing. An instrumented launch is seen, not the
 
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import pairwise
 
+import numpy as np
 from pgo_agent.sandbox.profile.timeline.decode import Block
 from pgo_agent.sandbox.profile.timeline.report import Wave, Waves
+
+SLICES = 60  # equal parts of a launch, for each of which it is said how many blocks ran
 
 
 def waves(blocks: Sequence[Block]) -> Waves | None:
@@ -32,6 +36,7 @@ def waves(blocks: Sequence[Block]) -> Waves | None:
         imbalance=max(busy) / mean if mean else 1.0,
         busy=mean / span if span else 1.0,
         waves=tuple(_waves(list(by_sm.values()), resident, first)),
+        running=_running(blocks, first, last),
     )
 
 
@@ -39,6 +44,14 @@ def _waves(by_sm: Sequence[Sequence[Block]], resident: int, first: int) -> list[
     most = max(map(len, by_sm))
     cut = [[b for listed in by_sm for b in listed[i : i + resident]] for i in range(0, most, resident)]
     return [Wave(len(w), min(b.begin_ns for b in w) - first, max(b.end_ns for b in w) - first) for w in cut]
+
+
+def _running(blocks: Sequence[Block], first: int, last: int) -> tuple[float, ...]:
+    """() for a launch that took no time."""
+    begins, ends = (np.array([getattr(b, name) - first for b in blocks]) for name in ("begin_ns", "end_ns"))
+    edges = np.linspace(0, last - first, SLICES + 1)
+    pairs = pairwise(edges) if last > first else ()
+    return tuple(float(np.clip(np.minimum(ends, b) - np.maximum(begins, a), 0, None).sum() / (b - a)) for a, b in pairs)
 
 
 def _busy(blocks: Sequence[Block]) -> int:
