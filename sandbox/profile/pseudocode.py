@@ -1,21 +1,34 @@
 """A kernel's TTGIR as pseudo-code, with what each line costs beside it.
 
-Names and source lines come from a trace with locations, costs from the static profile. Says nothing of time.
+Names and source lines come from a trace with locations, instructions from the static profile. Where clocks inside of
+the kernel were read, the line that a scope begins with says how long one execution of it takes (P50) and its share of
+its role; where warps were sampled, each line says the share of the samples in which a warp waited there, and for what.
 """
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
+from itertools import chain
 
 from pgo_agent.sandbox.profile import passes, static
 from pgo_agent.sandbox.profile.backend import Subject, Workbench
+from pgo_agent.sandbox.profile.counters.report import Counters
 from pgo_agent.sandbox.profile.report import Problem, StaticProfile
+from pgo_agent.sandbox.profile.timeline.points import Kind
+from pgo_agent.sandbox.profile.timeline.report import ScopeTime, Timeline
 from pgo_agent.sandbox.ttgir import reader
-from pgo_agent.sandbox.ttgir.readable.view import Readable, readable
+from pgo_agent.sandbox.ttgir.readable.view import WIDTH, Readable, readable
+
+ISSUED = "selected"  # a sample of a warp that waited for nothing
+LEAST = 0.005  # of all samples: fewer are not worth a note
+COLUMNS = (("instr", 6), ("P50", 10), ("share", 8), ("stalls", 8))  # what notes say, right-aligned
 
 
-@passes.cpu(version=2)
-def pseudocode(bench: Workbench, subject: Subject) -> str:
-    """The text, at most 120 columns wide: beside each line the instructions that it became. Empty for a kernel that
-    does not compile. Raises Unreadable for a TTGIR that Triton did not print, and what `static.static` raises.
+@passes.cpu(version=3)
+def pseudocode(
+    bench: Workbench, subject: Subject, timeline: Timeline | None = None, counters: Counters | None = None
+) -> str:
+    """The text, at most 120 columns wide, with the costs of each line beside it. Empty for a kernel that does not
+    compile. Raises Unreadable for a TTGIR that Triton did not print, and what `static.static` raises.
     """
     profile = static.static(bench, subject, "nvidia")
     if isinstance(profile, Problem):
@@ -24,13 +37,61 @@ def pseudocode(bench: Workbench, subject: Subject) -> str:
     module = reader.parse(bench.shelf.get(files["ttgir"], "ttgir").decode())
     located = reader.parse(subject.origin.located.read(bench.shelf).decode()) if subject.origin else None
     view = readable(module, located)
-    return view.text(_costs(view, profile))
+    counts = instructions(view.labels(), profile)
+    if timeline is None and counters is None:
+        digits = max((len(str(count)) for count in counts.values()), default=0)
+        return view.text({label: f"{count:>{digits}} instr" for label, count in counts.items()})
+    return annotated(view, counts, timeline.scopes if timeline else (), counters)
 
 
-def _costs(view: Readable, profile: StaticProfile) -> dict[str, str]:
-    """Label -> instructions."""
-    labels, found = view.labels(), Counter[str]()
+def annotated(view: Readable, counts: Mapping[str, int], scopes: Iterable[ScopeTime], counters: Counters | None) -> str:
+    """All lines with their figures in columns, under a line that names these. `counts`: instructions by label."""
+    labels = view.labels()
+    times, waits = timed(labels, scopes), stalled(labels, counters)
+    costs = ({label: str(count) for label, count in counts.items()}, *times, *waits)
+    notes = {label: _note([c.get(label, "") for c in costs]) for label in dict.fromkeys(chain(*costs))}
+    column = max(map(len, notes.values()), default=0)
+    head = "".join(f"{name:>{width}}" for name, width in COLUMNS)
+    return f"{'':<{WIDTH - column}}{head}\n{view.text(notes)}"
+
+
+def instructions(labels: Mapping[int, str], profile: StaticProfile) -> dict[str, int]:
+    """By label."""
+    found = Counter[str]()
     for line in profile.lines:
         if label := labels.get(line.line):
             found[label] += line.instructions
-    return {label: f"{count} instr" for label, count in found.items()}
+    return dict(found)
+
+
+def timed(labels: Mapping[int, str], scopes: Iterable[ScopeTime]) -> tuple[dict[str, str], dict[str, str]]:
+    """P50 and share of each scope, at the first line that shows something of it; of two at one line the longer. Roles
+    have no line of their own.
+    """
+    found: dict[str, ScopeTime] = {}
+    for s in sorted(scopes, key=lambda s: s.count * s.cycles.p50):
+        span = range(s.scope.first, s.scope.last + 1)
+        label = next((labels[line] for line in span if line in labels), None)
+        if label and s.scope.kind not in (Kind.ROLE, Kind.EMPTY):
+            found[label] = s
+    shares = {label: f"{100 * s.share:.1f} %" for label, s in found.items() if s.share is not None}
+    return {label: f"{s.cycles.p50:,.0f}" for label, s in found.items()}, shares
+
+
+def stalled(labels: Mapping[int, str], counters: Counters | None) -> tuple[dict[str, str], dict[str, str]]:
+    """Share of all samples in which a warp waited at a line, and what for in most of them."""
+    by_label: dict[str, Counter[str]] = {}
+    for line in counters.lines if counters else ():
+        if label := labels.get(line.line):
+            waits = {reason: n for reason, n in line.stalls.items() if reason != ISSUED}
+            by_label.setdefault(label, Counter()).update(waits)
+    samples = sum(line.samples for line in counters.lines) if counters else 0
+    worth = {label: waits for label, waits in by_label.items() if waits.total() >= max(1, LEAST * samples)}
+    shares = {label: f"{100 * waits.total() / samples:.1f} %" for label, waits in worth.items()}
+    return shares, {label: waits.most_common(1)[0][0].replace("_", " ") for label, waits in worth.items()}
+
+
+def _note(figures: list[str]) -> str:
+    """In the columns that `COLUMNS` names; what is left of the figures follows them."""
+    cells = (f"{figure:>{width}}" for figure, (_, width) in zip(figures, COLUMNS, strict=False))
+    return f"{''.join(cells)} {' '.join(figures[len(COLUMNS) :])}".rstrip()

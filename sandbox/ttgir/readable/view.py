@@ -19,7 +19,7 @@ from pgo_agent.sandbox.ttgir.readable import folding, graph, naming, printer, so
 from pgo_agent.sandbox.ttgir.tree import Module, Op
 
 WIDTH = 120  # columns
-NOTE = 40  # columns of the widest column of notes
+NOTE = 52  # columns of the widest column of notes
 NARROWEST = 24  # columns of code that deep nesting leaves
 _INDENT, _LABEL = 2, 6
 
