@@ -1,0 +1,150 @@
+"""Draws a kernel's timeline in the terminal: lanes of its roles, a table of its scopes, how its blocks filled the SMs.
+
+Every bar says with its shape what it says with its colour, so nothing is lost without colours. Figures are never cut:
+where the terminal is narrow, the bars are shorter.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from pgo_agent.agent.views import words
+from pgo_agent.agent.views.lanes import Bar, Lane, lanes
+from pgo_agent.sandbox.profile.timeline.report import Timeline, Waves
+from pgo_agent.sandbox.profile.whole import KernelProfile, Missing
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+LOOKS = {  # family -> colour, what fills its bar in a strip, in a row
+    "wait": ("red", "·", "█"),
+    "dot": ("green", "█", "█"),
+    "body": ("cyan", "▓", "█"),
+    "copy": ("blue", "▒", "█"),
+    "memory": ("magenta", "▒", "█"),
+    "loop": ("dim", " ", "─"),
+    "rest": ("dim", " ", "╌"),
+}
+TAIL, STEPS = "░", "▁▂▃▄▅▆▇█"
+LEGEND = "█ dots  ▓ arithmetic  ▒ copies, loads, stores  · waits"
+LABEL = 20  # columns of a row's name
+FEWEST = 12  # columns of bars
+
+
+def draw(k: KernelProfile, t: Timeline, out: Console) -> None:
+    """`t`: the kernel's timeline."""
+    found = lanes(t, k.static)
+    longest = max((lane.cycles for lane in found), default=0.0)
+    out.print("\n[bold]timeline[/]  of one warp in a block: a scope is as long as count x P50, ░ up to the P80")
+    if longest:
+        for row in _strips(found, longest, out.width):
+            out.print(row, no_wrap=True)
+        for lane in found:
+            _lane(lane, longest, out)
+        out.print()
+        out.print(_table(k, found))
+        out.print()
+    if not isinstance(k.chain, Missing):
+        fact("critical path", words.path(k.chain, names(found)), out)
+    if t.waves:
+        _waves(t.waves, out)
+    for name, said in words.disturbance(t):
+        fact(name, said, out)
+
+
+def fact(name: str, said: str, out: Console) -> None:
+    """A name, and what is said under it in a column of its own, however long."""
+    grid = Table.grid(padding=(0, 0))
+    grid.add_column(width=17, no_wrap=True)
+    grid.add_column(overflow="fold")
+    grid.add_row(f"  {escape(name)}", escape(said))
+    out.print(grid, highlight=False)
+
+
+# lanes ----------------------------------------------------------------------------------------------------------------
+
+
+def _strips(found: Sequence[Lane], longest: float, width: int) -> Iterator[Text]:
+    """Every role in one row, one above the other, so that they can be compared."""
+    name = max(len(lane.role) for lane in found) + 4
+    columns = max(FEWEST, width - name - 1)
+    for lane in found:
+        row = Text(f"  {lane.role}".ljust(name))
+        for cell in _cells(lane, longest, columns):
+            look = LOOKS[cell.family] if cell else ("", " ", " ")
+            row.append(look[1], look[0])
+        yield row
+    yield Text(" " * name + LEGEND, "dim")
+
+
+def _cells(lane: Lane, longest: float, columns: int) -> list[Bar | None]:
+    """For each column the bar that takes most of it, loops left out."""
+    leaves = [b for b in lane.bars if b.family != "loop"]
+    step = longest / columns
+    cells = []
+    for i in range(columns):
+        within = [(min(b.end, (i + 1) * step) - max(b.begin, i * step), b) for b in leaves]
+        most, bar = max(within, key=lambda w: w[0], default=(0.0, None))
+        cells.append(bar if most > 0 else None)
+    return cells
+
+
+def _lane(lane: Lane, longest: float, out: Console) -> None:
+    out.print(f"\n  [bold]{escape(lane.role)}[/]  {words.whole(lane.whole)}", highlight=False)
+    lines = max((len(b.line) for b in lane.bars), default=0)
+    columns = max(FEWEST, out.width - LABEL - lines - 4 - 10)
+    for b in lane.bars:
+        name = f"    {'  ' * b.depth}{b.name}{f' x{words.number(b.turns)}' if b.turns else ''}"
+        row = Text(f"{name:<{LABEL + 2}} {b.line:>{lines}} {words.percent(b.share):>7} ")
+        out.print(row + _bar(b, longest, columns), no_wrap=True, overflow="crop")
+
+
+def _bar(b: Bar, longest: float, columns: int) -> Text:
+    """At its place and as long as it is, to the column; whatever ran takes one at least."""
+    begin = min(columns - 1, round(b.begin / longest * columns))
+    end = max(begin + 1, round(b.end / longest * columns))
+    tail = min(columns, round((b.end + b.tail) / longest * columns))
+    colour, _, full = LOOKS[b.family]
+    return Text(" " * begin) + Text(full * (end - begin), colour) + Text(TAIL * (tail - end), colour)
+
+
+def names(found: Sequence[Lane]) -> dict[str, str]:
+    """Scope -> what its row is called, with its role where there are several."""
+    several = len(found) > 1
+    bars = ((lane.role, b) for lane in found for b in lane.bars if b.time)
+    return {b.time.scope.name: f"{role + ' ' if several else ''}{b.name} {b.line}" for role, b in bars if b.time}
+
+
+# scopes ---------------------------------------------------------------------------------------------------------------
+
+
+def _table(k: KernelProfile, found: Iterable[Lane]) -> Table:
+    rates, chained = words.rates(k.ipc), words.chained(k.chain)
+    table = Table(title="cycles of one execution, by scope", title_justify="left", box=None, padding=(0, 1, 0, 0))
+    table.title_style = "bold"
+    table.add_column("scope", no_wrap=True)
+    more = (*(["ipc"] if rates else []), *(["slack"] if chained else []))
+    for name in ("line", "P20", "P50", "P80", "count", "share", "varies", *more):
+        table.add_column(name, justify="right", no_wrap=True)
+    for lane in found:
+        table.add_row(Text(lane.role, "bold"), "", *(words.figures(lane.whole) if lane.whole else ()))
+        for b in lane.bars:
+            if b.time:
+                name = b.time.scope.name
+                last = [told.get(name, "-") for told in (rates, chained) if told]
+                table.add_row(Text(f"{'  ' * b.depth} {b.name}"), b.line, *words.figures(b.time), *last)
+    return table
+
+
+# waves ----------------------------------------------------------------------------------------------------------------
+
+
+def _waves(w: Waves, out: Console) -> None:
+    for name, said in words.filled(w):
+        fact(name, said, out)
+    if w.running:
+        fact("running", sparkline(w.running, w.sms * w.resident), out)
+
+
+def sparkline(values: Sequence[float], most: float) -> str:
+    """A character for each: a blank for none, else one of eight steps up to `most`."""
+    return "".join(STEPS[min(7, int(8 * v / most))] if v > 0 else " " for v in values)
