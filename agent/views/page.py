@@ -1,0 +1,195 @@
+"""A profile as one page that loads nothing: no scripts, no fonts, no network; styles and drawings stand in it.
+
+`page.html.j2` says what stands where; this makes plain values for it. Names and sources are hostile: the template
+escapes all of them, and the page's policy lets a browser load nothing even so.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from pgo_agent.agent.profiling import CaseProfile, Profile
+from pgo_agent.agent.roles.summary import Summary
+from pgo_agent.agent.views import counters, roof, terminal, words
+from pgo_agent.agent.views.lanes import Bar, Lane, lanes
+from pgo_agent.agent.views.timeline import names
+from pgo_agent.sandbox.profile.counters.report import Counters
+from pgo_agent.sandbox.profile.report import Problem, StaticProfile
+from pgo_agent.sandbox.profile.timeline.report import ScopeTime, Timeline, Waves
+from pgo_agent.sandbox.profile.whole import KernelProfile, Missing
+
+TALL = 40  # units of the curve of running blocks
+Values = dict[str, Any]  # what the template may use
+
+
+@dataclass(frozen=True)
+class Table:
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    left: frozenset[int]  # columns that are no figures
+    bold: frozenset[int] = frozenset()  # rows
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A bar, in percent of the longest lane."""
+
+    bar: Bar
+    label: str
+    share: str
+    title: str
+    x: str
+    width: str
+    end: str
+    tail: str
+
+
+def render(found: Profile, source: str, summaries: Mapping[str, Summary]) -> str:
+    """`source`: the target's text, whose lines the profile names. `summaries`: by case."""
+    text = source.splitlines()
+    cases = [_case(case, text, summaries.get(case.case)) for case in found.cases]
+    return str(_template().render(profile=found, cases=cases, basis=terminal.basis(found)))
+
+
+@cache
+def _template() -> Any:
+    import jinja2
+
+    text = resources.files("pgo_agent.agent.views").joinpath("page.html.j2").read_text(encoding="utf-8")
+    environment = jinja2.Environment(
+        undefined=jinja2.StrictUndefined, autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.from_string(text)
+
+
+def _case(case: CaseProfile, text: Sequence[str], summary: Summary | None) -> Values:
+    r = case.roofline
+    return {
+        "name": case.case.removeprefix("CASES/"),
+        "configuration": case.configuration,
+        "chosen": case.chosen,
+        "summary": summary.text if summary else "",
+        "roof": "" if isinstance(r, Missing) else words.roof(r),
+        "plot": None if isinstance(r, Missing) else roof.plot(r),
+        "missing": list(words.gathered([r])) if isinstance(r, Missing) else [],
+        "kernels": [_kernel(k, case, text) for k in case.kernels],
+    }
+
+
+def _kernel(k: KernelProfile, case: CaseProfile, text: Sequence[str]) -> Values:
+    s, t, c = k.static, k.timeline, k.counters
+    return {
+        "name": s.kernel if isinstance(s, StaticProfile) else k.kernel,
+        "built": f"{s.target}, {s.instructions:,} instructions" if isinstance(s, StaticProfile) else "",
+        "problem": s.reason if isinstance(s, Problem) else "",
+        "facts": list(terminal.facts(s)) if isinstance(s, StaticProfile) else [],
+        "findings": case.findings.get(k.build, ()),
+        "same_code": not isinstance(s, StaticProfile) or s.same_code,
+        "missing": list(words.gathered(k.missing)),
+        "timeline": None if isinstance(t, Missing) else _timeline(k, t),
+        "counters": None if isinstance(c, Missing) else _counters(c, text),
+        "code": case.code.get(k.build, ""),
+        "tables": _static(s, text) if isinstance(s, StaticProfile) else [],
+    }
+
+
+def _static(s: StaticProfile, text: Sequence[str]) -> list[Table]:
+    return [
+        *_listed("Loops", "lines", terminal.loops(s)),
+        *_listed("Instructions by source line, innermost loop first", "line", terminal.lines(s, text)),
+    ]
+
+
+def _listed(title: str, name: str, rows: Sequence[terminal.Row]) -> list[Table]:
+    """None without rows."""
+    head, *body = terminal.figures(rows)
+    cells = tuple((row[0].strip(), row[1], *figures) for row, figures in zip(rows, body, strict=True))
+    return [Table(title, (name, "", *head), cells, frozenset({1}))] if rows else []
+
+
+# timeline -------------------------------------------------------------------------------------------------------------
+
+
+def _timeline(k: KernelProfile, t: Timeline) -> Values:
+    found = lanes(t, k.static)
+    longest = max((lane.cycles for lane in found), default=0.0)
+    return {
+        "lanes": [_lane(lane, longest) for lane in found] if longest else [],
+        "scopes": _scopes(k, found),
+        "path": "" if isinstance(k.chain, Missing) else words.path(k.chain, names(found)),
+        "waves": _waves(t.waves) if t.waves else None,
+        "disturbance": list(words.disturbance(t)),
+    }
+
+
+def _lane(lane: Lane, longest: float) -> Values:
+    return {"role": lane.role, "whole": words.whole(lane.whole), "bars": [_drawn(b, longest) for b in lane.bars]}
+
+
+def _drawn(b: Bar, longest: float) -> Drawn:
+    label = f"{b.name} x{words.number(b.turns)}" if b.turns else b.name
+    told = f"{b.name}: {words.cycles(b.cycles)} cycles, {words.cycles(b.tail)} more at the P80"
+    places = (f"{100 * part / longest:.3f}" for part in (b.begin, b.cycles, b.end, b.tail))
+    return Drawn(b, label, words.percent(b.share), told, *places)
+
+
+def _scopes(k: KernelProfile, found: Iterable[Lane]) -> Table:
+    rates, chained = words.rates(k.ipc), words.chained(k.chain)
+    more = (*(["ipc"] if rates else []), *(["slack"] if chained else []))
+    rows: list[tuple[str, ...]] = []
+    bold: list[int] = []
+    for lane in found:
+        bold.append(len(rows))
+        rows.append((lane.role, "", *_figures(lane.whole), *([""] * len(more))))
+        for b in lane.bars:
+            if b.time:
+                last = (told.get(b.time.scope.name, "-") for told in (rates, chained) if told)
+                rows.append(("\N{EM SPACE}" * (b.depth + 1) + b.name, b.line, *_figures(b.time), *last))
+    head = ("scope", "line", "P20", "P50", "P80", "count", "share", "varies", *more)
+    return Table("Cycles of one execution, by scope", head, tuple(rows), frozenset({0}), frozenset(bold))
+
+
+def _figures(s: ScopeTime | None) -> tuple[str, ...]:
+    return words.figures(s) if s else ("",) * 6
+
+
+def _waves(w: Waves) -> Values:
+    room = w.sms * w.resident
+    steps = [f"L{i} {TALL - TALL * v / room:.2f}L{i + 1} {TALL - TALL * v / room:.2f}" for i, v in enumerate(w.running)]
+    return {
+        "facts": list(words.filled(w)),
+        "curve": f"M0 {TALL}{''.join(steps)}L{len(w.running)} {TALL}Z" if w.running else "",
+        "across": len(w.running),
+        "tall": TALL,
+        "room": words.number(room),
+        "span": words.nanoseconds(w.span_ns),
+    }
+
+
+# counters -------------------------------------------------------------------------------------------------------------
+
+
+def _counters(c: Counters, text: Sequence[str]) -> Values:
+    light = dict(sorted(c.speed_of_light.items(), key=lambda x: -x[1]))
+    return {
+        "bars": [("Of its peak", "dot", _shares(light)), ("Warps waited for", "wait", _shares(counters.top(c.stalls)))],
+        "facts": list(words.counted(c)),
+        "where": _where(c, text),
+    }
+
+
+def _shares(found: Mapping[str, float]) -> list[tuple[str, str, str]]:
+    """Name, as text, as percent of a bar."""
+    return [(name, words.percent(x), f"{100 * min(1.0, x):.2f}") for name, x in found.items()]
+
+
+def _where(c: Counters, text: Sequence[str]) -> Table:
+    samples = sum(n.samples for n in c.source)
+    listed = tuple(counters.dearest(c))
+    figures = ((str(n.line), words.percent(n.samples / samples), f"{n.executed:,}") for n in listed)
+    said = ((counters.reasons(n), text[n.line - 1].strip() if n.line <= len(text) else "") for n in listed)
+    rows = tuple((*a, *b) for a, b in zip(figures, said, strict=True))
+    return Table("Where warps were seen", ("line", "share", "executed", "waiting for", ""), rows, frozenset({3, 4}))
