@@ -15,11 +15,15 @@ from pgo_agent.agent.options import (
     WORKSPACE,
     CaseOption,
     DeviceOption,
+    HtmlOption,
     JsonOption,
     JudgeOption,
     MinutesOption,
+    PassesOption,
+    PerfettoOption,
     PythonOption,
     SandboxOption,
+    SecondsOption,
     StoreOption,
 )
 
@@ -197,9 +201,13 @@ def profile(
         str | None, typer.Option("--config", help="As listed by show: 'BLOCK_M=64 ...'. Default: the best known.")
     ] = None,
     code: Annotated[
-        bool, typer.Option("--code", help="Its TTGIR as pseudo-code, too, with instructions beside each line.")
+        bool, typer.Option("--code", help="Its TTGIR as pseudo-code, too, with what each line costs beside it.")
     ] = False,
     backend: Annotated[str, typer.Option(help="nvidia, or amd: compiled for gfx950, without its GPU.")] = "nvidia",
+    passes: PassesOption = None,
+    seconds: SecondsOption = 60.0,
+    html: HtmlOption = None,
+    perfetto: PerfettoOption = None,
     device: DeviceOption = None,
     sandbox: SandboxOption = "auto",
     python: PythonOption = sys.executable,
@@ -208,15 +216,22 @@ def profile(
 ) -> None:
     """Say what a kernel costs and where: registers, occupancy, pipeline, loops, instructions by source line.
 
-    Read off the compiled code; nothing runs on a GPU. Asked again, the answer comes from the workspace.
+    The static pass reads that off the compiled code, on any machine. The pass
+    timeline reads clocks inside of the kernel, counters are Nsight Compute's:
+    both need a GPU. Asked again, the answer comes from the workspace.
     """
-    from pgo_agent.agent import profile_view, profiling
+    from pgo_agent.agent import profiling
     from pgo_agent.agent.session import Wishes
+    from pgo_agent.agent.views import report
 
     with shell.faults():
+        outlets = report.Outlets(json_lines, code, html, perfetto)
+        outlets.check()
+        wanted = profiling.passes_of(passes)
         wishes = Wishes(device, sandbox=sandbox, cases=tuple(case or ()), python=python)
         with shell.opened(store, create=True) as opened:
-            profile_view.tell(profiling.profile(file, wishes, configuration, backend, opened), file, json_lines, code)
+            found = profiling.profile(file, wishes, configuration, backend, opened, passes=wanted, seconds=seconds)
+            report.tell(found, file, outlets, opened.shelf)
 
 
 @app.command()

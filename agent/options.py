@@ -31,4 +31,15 @@ SandboxOption = Annotated[str, typer.Option(envvar="PGO_AGENT_SANDBOX", help="au
 PythonOption = Annotated[
     str, typer.Option(help="Interpreter with your torch and triton, for tracer, compiler and judge.")
 ]
+PassesOption = Annotated[
+    str | None,
+    typer.Option(help="Passes, as in static,timeline,counters: static needs no GPU and is always there. Default: all."),
+]
+SecondsOption = Annotated[float, typer.Option(min=0.0, help="Budget: seconds of the GPU for a profile.")]
+HtmlOption = Annotated[
+    Path | None, typer.Option("--html", help="Write it as a page, too: one file that loads nothing.")
+]
+PerfettoOption = Annotated[
+    Path | None, typer.Option("--perfetto", help="Write its timeline as a trace for ui.perfetto.dev, too (GPU).")
+]
 WORKSPACE = Path(".pgo-agent")

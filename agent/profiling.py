@@ -1,7 +1,7 @@
 """`profile`: what the kernels of a target cost and where, by passes over its builds. It judges and records nothing.
 
 A profile is made of passes (`sandbox/profile/`), whose answers are kept in the workspace: asked again, it is there at
-once. Without a GPU there is the static one. `profile_view.py` draws what this gathers.
+once. Without a GPU there is the static one. `views/` draws what this gathers.
 """
 
 import math
@@ -16,13 +16,14 @@ from pgo_agent.agent.session import DEFAULT_DEVICE, Wishes, locate
 from pgo_agent.agent.store import Store
 from pgo_agent.sandbox import box, devices, target
 from pgo_agent.sandbox.build import Builder
-from pgo_agent.sandbox.errors import TargetFault, UsageFault
+from pgo_agent.sandbox.errors import EnvironmentFault, TargetFault, UsageFault
+from pgo_agent.sandbox.judge import pool
 from pgo_agent.sandbox.profile import passes, static
 from pgo_agent.sandbox.profile.backend import Workbench
 from pgo_agent.sandbox.profile.codec import Record
 from pgo_agent.sandbox.profile.pseudocode import pseudocode
 from pgo_agent.sandbox.profile.report import Problem, StaticProfile
-from pgo_agent.sandbox.profile.whole import KernelProfile, Launch, Missing, Roofline
+from pgo_agent.sandbox.profile.whole import KernelProfile, Launch, Missing, PassName, Roofline
 
 NO_GPU = "no GPU is visible here"
 
@@ -60,12 +61,38 @@ class Profile(Record):
     failures: tuple[str, ...]  # of configurations that do not build
 
 
-def profile(file: Path, wishes: Wishes, configuration: str | None, backend: str, store: Store) -> Profile:
+def passes_of(text: str | None) -> frozenset[PassName] | None:
+    """`static,timeline` as names; None for None. Raises UsageFault for an unknown name, and for no name at all."""
+    if text is None:
+        return None
+    names = [n.strip() for n in text.split(",") if n.strip()]
+    wrong = [n for n in names if n not in list(PassName)]
+    if wrong or not names:
+        told = f"there is no pass called {', '.join(wrong)}" if wrong else "--passes names no pass"
+        raise UsageFault(told, f"there are: {', '.join(PassName)}")
+    return frozenset(PassName(n) for n in names)
+
+
+def profile(
+    file: Path,
+    wishes: Wishes,
+    configuration: str | None,
+    backend: str,
+    store: Store,
+    *,
+    passes: frozenset[PassName] | None = None,
+    seconds: float = 60.0,
+) -> Profile:
     """The profile of a target at one configuration of each case.
 
+    `passes`: those that are wanted; None: all that this machine can take. `seconds`: of the GPU, at most.
+
     Raises UsageFault for a file, case, configuration or backend that is none, TargetFault when nothing of the target
-    builds, EnvironmentFault for the sandbox and the disk.
+    builds, EnvironmentFault for the sandbox, the disk, and a GPU that is asked for and is not there.
     """
+    on_gpu = sorted((passes or frozenset()) - {PassName.STATIC})
+    if on_gpu and pool.visible_gpu() is None:
+        raise EnvironmentFault(f"{' and '.join(on_gpu)} cannot be taken: {NO_GPU}", "leave out --passes, or use a GPU")
     found = target.read(locate(file))
     device = devices.find(wishes.device or DEFAULT_DEVICE)
     cores = len(os.sched_getaffinity(0))

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from pgo_agent.agent.views import report
+from pgo_agent.sandbox.errors import EnvironmentFault
 
 from tests.agent import breaking
 from tests.agent.breaking import Whole
@@ -57,6 +59,15 @@ def test_what_fails_on_a_full_disk_is_not_the_kernels_fault(disk: Disk, tmp_path
     disk("200m")
     done = pgo("resume", "--store", disk("200m") / "w", cwd=tmp_path)
     assert done.code == 2 and "add.py:" in done.err, done.err
+
+
+def test_a_page_that_does_not_fit_leaves_the_one_that_is_there(disk: Disk) -> None:
+    page = disk("64k") / "page.html"
+    report.put(page, "<!doctype html>")
+    with pytest.raises(EnvironmentFault, match="cannot write"):
+        report.put(page, "x" * 100_000)
+    assert [p.name for p in page.parent.iterdir()] == ["page.html"]
+    assert page.read_text() == "<!doctype html>"
 
 
 def test_a_full_folder_for_temporary_files_is_not_the_kernels_fault(disk: Disk, tmp_path: Path) -> None:

@@ -68,9 +68,45 @@ def test_its_pseudo_code_says_beside_each_line_what_it_became(folder: Path, prof
     assert stores and stores[0][-1] == "instr" and int(stores[0][-2]) > 0
 
 
+def test_a_page_is_written_beside_what_is_printed_with_the_folders_above_it(folder: Path, profiled: str) -> None:
+    done = pgo("profile", str(ADD), "--case", "1m", "--json", "--html", "new/deep/page.html", cwd=folder)
+    page = folder / "new" / "deep" / "page.html"
+    assert (done.code, done.out) == (0, profiled)
+    assert "page.html written" in done.err
+    assert "<!doctype html>" in page.read_text() and "_add" in page.read_text()
+    assert list(page.parent.iterdir()) == [page]
+
+
+def test_a_trace_without_a_timeline_is_refused_and_nothing_is_written(folder: Path, profiled: str) -> None:
+    files = ("--perfetto", "trace.json", "--html", "beside.html")
+    done = pgo("profile", str(ADD), "--case", "1m", "--passes", "static", *files, cwd=folder)
+    assert done.code == 2 and "there is no timeline to write as a trace" in done.err and "GPU" in done.err
+    assert not (folder / "trace.json").exists() and not (folder / "beside.html").exists()
+
+
+def test_a_pass_that_needs_a_gpu_is_not_left_out_in_silence(folder: Path) -> None:
+    done = pgo("profile", str(ADD), "--passes", "static,timeline,counters", cwd=folder, CUDA_VISIBLE_DEVICES="")
+    assert done.code == 3 and "counters and timeline cannot be taken: no GPU is visible here" in done.err
+
+
+def test_the_static_pass_alone_is_what_there_is_without_a_gpu(folder: Path, profiled: str) -> None:
+    done = pgo("profile", str(ADD), "--case", "1m", "--json", "--passes", "static", cwd=folder)
+    assert done.out == profiled
+
+
+def test_a_page_that_cannot_be_written_is_no_fault_of_the_target(folder: Path, profiled: str) -> None:
+    (folder / "file").write_text("")
+    done = pgo("profile", str(ADD), "--case", "1m", "--html", "file/page.html", cwd=folder)
+    assert done.code == 3 and "cannot write file/page.html" in done.err
+
+
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
+        (("--passes", "statik,timeline"), "no pass called statik\n  -> there are: static, timeline, counters"),
+        (("--passes", ","), "--passes names no pass"),
+        (("--html", "."), ". is a folder"),
+        (("--html", "same", "--perfetto", "./same"), "both name same"),
         (("--case", "2m"), "no public case 2m"),
         (("--case", "1m", "--config", "BLOCK=3"), "it has: BLOCK="),
         (("--case", "1m", "--backend", "tpu"), "choose one of: nvidia, amd"),
