@@ -4,7 +4,8 @@ Every bar says with its shape what it says with its colour, so nothing is lost w
 where the terminal is narrow, the bars are shorter.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from pgo_agent.agent.views import words
 from pgo_agent.agent.views.lanes import Bar, Lane, lanes
@@ -26,7 +27,6 @@ LOOKS = {  # family -> colour, what fills its bar in a strip, in a row
 }
 TAIL, STEPS = "░", "▁▂▃▄▅▆▇█"
 LEGEND = "█ dots  ▓ arithmetic  ▒ copies, loads, stores  · waits"
-LABEL = 20  # columns of a row's name
 FEWEST = 12  # columns of bars
 
 
@@ -34,14 +34,10 @@ def draw(k: KernelProfile, t: Timeline, out: Console) -> None:
     """`t`: the kernel's timeline."""
     found = lanes(t, k.static)
     longest = max((lane.cycles for lane in found), default=0.0)
-    out.print("\n[bold]timeline[/]  of one warp in a block: a scope is as long as count x P50, ░ up to the P80")
+    out.print("\n[bold]timeline[/]  of one warp in a block: as long as count x P50, ░ up to the P80")
     if longest:
-        for row in _strips(found, longest, out.width):
-            out.print(row, no_wrap=True)
-        for lane in found:
-            _lane(lane, longest, out)
-        out.print()
-        out.print(_table(k, found))
+        _lanes(found, longest, out)
+        out.print(_fitting(k, found, out))
         out.print()
     if not isinstance(k.chain, Missing):
         fact("critical path", words.path(k.chain, names(found)), out)
@@ -61,6 +57,16 @@ def fact(name: str, said: str, out: Console) -> None:
 
 
 # lanes ----------------------------------------------------------------------------------------------------------------
+
+
+def _lanes(found: Sequence[Lane], longest: float, out: Console) -> None:
+    for row in _strips(found, longest, out.width):
+        out.print(row, no_wrap=True)
+    if any(lane.bars for lane in found):
+        columns = _Columns.of(found, out.width)
+        for lane in found:
+            _lane(lane, longest, columns, out)
+    out.print()
 
 
 def _strips(found: Sequence[Lane], longest: float, width: int) -> Iterator[Text]:
@@ -88,14 +94,30 @@ def _cells(lane: Lane, longest: float, columns: int) -> list[Bar | None]:
     return cells
 
 
-def _lane(lane: Lane, longest: float, out: Console) -> None:
+@dataclass(frozen=True)
+class _Columns:
+    """Widths, the same in all lanes."""
+
+    name: int
+    line: int
+    bars: int
+
+    @classmethod
+    def of(cls, found: Sequence[Lane], width: int) -> "_Columns":
+        bars = [b for lane in found for b in lane.bars]
+        name, line = max(len(_name(b)) for b in bars), max(len(b.line) for b in bars)
+        return cls(name, line, max(FEWEST, width - name - line - len("  100.0 % ") - 1))
+
+
+def _lane(lane: Lane, longest: float, columns: _Columns, out: Console) -> None:
     out.print(f"\n  [bold]{escape(lane.role)}[/]  {words.whole(lane.whole)}", highlight=False)
-    lines = max((len(b.line) for b in lane.bars), default=0)
-    columns = max(FEWEST, out.width - LABEL - lines - 4 - 10)
     for b in lane.bars:
-        name = f"    {'  ' * b.depth}{b.name}{f' x{words.number(b.turns)}' if b.turns else ''}"
-        row = Text(f"{name:<{LABEL + 2}} {b.line:>{lines}} {words.percent(b.share):>7} ")
-        out.print(row + _bar(b, longest, columns), no_wrap=True, overflow="crop")
+        row = f"{_name(b):<{columns.name}} {b.line:>{columns.line}}  {words.percent(b.share):>7} "
+        out.print(Text(row) + _bar(b, longest, columns.bars), no_wrap=True, overflow="crop")
+
+
+def _name(b: Bar) -> str:
+    return f"    {'  ' * b.depth}{b.name}{f' x{words.number(b.turns)}' if b.turns else ''}"
 
 
 def _bar(b: Bar, longest: float, columns: int) -> Text:
@@ -117,22 +139,36 @@ def names(found: Sequence[Lane]) -> dict[str, str]:
 # scopes ---------------------------------------------------------------------------------------------------------------
 
 
-def _table(k: KernelProfile, found: Iterable[Lane]) -> Table:
+def _fitting(k: KernelProfile, found: Sequence[Lane], out: Console) -> Table:
+    """Without what the lanes say, too, where the terminal has no room for it."""
+    whole = _table(k, found)
+    wanted = out.measure(whole, options=out.options.update(width=10 * out.width)).maximum
+    return whole if wanted <= out.width else _table(k, found, {"share"})
+
+
+def _table(k: KernelProfile, found: Iterable[Lane], left_out: Collection[str] = ()) -> Table:
     rates, chained = words.rates(k.ipc), words.chained(k.chain)
+    more = (*(["ipc"] if rates else []), *(["slack"] if chained else []))
+    head = ("line", "P20", "P50", "P80", "count", "share", "varies", *more)
+    kept = [i for i, name in enumerate(head) if name not in left_out]
     table = Table(title="cycles of one execution, by scope", title_justify="left", box=None, padding=(0, 1, 0, 0))
     table.title_style = "bold"
     table.add_column("scope", no_wrap=True)
-    more = (*(["ipc"] if rates else []), *(["slack"] if chained else []))
-    for name in ("line", "P20", "P50", "P80", "count", "share", "varies", *more):
-        table.add_column(name, justify="right", no_wrap=True)
+    for i in kept:
+        table.add_column(head[i], justify="right", no_wrap=True)
     for lane in found:
-        table.add_row(Text(lane.role, "bold"), "", *(words.figures(lane.whole) if lane.whole else ()))
-        for b in lane.bars:
-            if b.time:
-                name = b.time.scope.name
-                last = [told.get(name, "-") for told in (rates, chained) if told]
-                table.add_row(Text(f"{'  ' * b.depth} {b.name}"), b.line, *words.figures(b.time), *last)
+        for name, cells in _rows(lane, rates, chained):
+            table.add_row(name, *(cells[i] for i in kept if i < len(cells)))
     return table
+
+
+def _rows(lane: Lane, rates: Mapping[str, str], chained: Mapping[str, str]) -> Iterator[tuple[Text, list[str]]]:
+    """Name and figures of a role, and of its scopes."""
+    yield Text(lane.role, "bold"), ["", *(words.figures(lane.whole) if lane.whole else ())]
+    for b in lane.bars:
+        if b.time:
+            last = [told.get(b.time.scope.name, "-") for told in (rates, chained) if told]
+            yield Text(f"{'  ' * b.depth} {b.name}"), [b.line, *words.figures(b.time), *last]
 
 
 # waves ----------------------------------------------------------------------------------------------------------------

@@ -70,7 +70,8 @@ def whole(s: ScopeTime | None) -> str:
 def figures(s: ScopeTime) -> tuple[str, ...]:
     """P20, P50 and P80 of an execution, executions, share of its role, cycles of a block that vary."""
     spread = (cycles(x) for x in (s.cycles.p20, s.cycles.p50, s.cycles.p80))
-    return (*spread, number(s.count), percent(s.share), cycles(s.variation))
+    count = number(s.count) if s.count < 1e5 else cycles(s.count)
+    return (*spread, count, percent(s.share), cycles(s.variation))
 
 
 def disturbance(t: Timeline) -> Iterator[Said]:

@@ -69,18 +69,32 @@ def test_without_colours_the_same_is_said(name: str) -> None:
     assert re.sub(r"\x1b\[[\d;]*m", "", coloured) == drawn(profiled(full(name)))
 
 
-def test_a_bar_is_as_wide_as_its_share_of_the_longest_lane_and_its_tail_is_lighter() -> None:
+def test_a_bar_is_as_wide_as_what_it_took_beside_its_loop_and_its_tail_is_lighter() -> None:
     k = full("cp_async")
     assert isinstance(k.timeline, Timeline)
     told = drawn(profiled(k), 120).splitlines()
-    whole = next(t for t in k.timeline.scopes if t.scope.kind is Kind.ROLE).cycles.p50
-    room = 120 - timeline.LABEL - 2 - 4 - 10  # lines of that file have two digits
+    loop = next(t for t in k.timeline.scopes if t.scope.kind is Kind.LOOP)
+    scale = next(row.count("─") for row in told if " loop x64 " in row) / loop.cycles.p50
+    assert scale * loop.cycles.p50 > 60
     for t in k.timeline.scopes:
         if t.scope.kind in timelines.MADE_UP:
-            row = next(r for r in told if r.split(" %")[0].endswith(words.percent(t.share)[:-2]) and "█" in r)
-            took = t.count * t.cycles.p50 / whole * room
-            assert abs(row.count("█") - max(1, took)) <= 1
-            assert "░" not in row or row.index("░") > row.index("█")
+            row = next(r for r in told if f" {words.percent(t.share)} " in r and "█" in r)
+            assert abs(row.count("█") - max(1, t.count * t.cycles.p50 * scale)) <= 1.5
+            assert "░" not in row or row.index("░") == row.rindex("█") + 1
+
+
+def test_a_table_that_is_too_wide_loses_what_the_lanes_say_too_and_no_figure() -> None:
+    k = full("attention")
+    assert isinstance(k.timeline, Timeline)
+    one = k.timeline.passes[0]
+    grown = tuple(replace(t, count=t.count * 1e5, variation=t.variation * 1e3) for t in k.timeline.scopes)
+    k = replace(k, timeline=replace(k.timeline, passes=(replace(one, timed=replace(one.timed, scopes=grown)),)))
+    told = drawn(profiled(k), 80)
+    assert max(map(len, told.splitlines())) <= 80
+    lines = [line.split() for line in told.splitlines()]
+    for t in grown:
+        p20, p50, p80, count, *_, varies = words.figures(t)
+        assert any(_holds(line, [p20, p50, p80, count, varies]) for line in lines)
 
 
 def test_without_a_gpu_each_reason_is_one_line_that_names_all_that_is_missing() -> None:
