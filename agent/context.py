@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from pgo_agent.agent.model import Model
+from pgo_agent.agent.models.base import Model
 from pgo_agent.agent.store import Run, Store
 from pgo_agent.sandbox.build import Builder
 from pgo_agent.sandbox.devices import Device

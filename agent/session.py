@@ -15,7 +15,8 @@ from pathlib import Path
 
 from pgo_agent.agent.context import Context, Emit
 from pgo_agent.agent.errors import Exit, check_code
-from pgo_agent.agent.model import Model
+from pgo_agent.agent.models.base import Model
+from pgo_agent.agent.models.server import ServerModel
 from pgo_agent.agent.store import Run, Store
 from pgo_agent.sandbox import box, devices, target
 from pgo_agent.sandbox.build import Builder, triton_version
@@ -59,7 +60,7 @@ def start(file: Path, wishes: Wishes, store: Store, emit: Emit) -> Exit:
     settings = {f.name: getattr(wishes, f.name) for f in fields(wishes) if f.name != "device"}
     settings["width"] = wishes.width or default_width(os.cpu_count() or 1)
     gpu, device = _where(wishes)
-    model = Model(wishes.model) if wishes.model else None  # a missing key is said before there is a run
+    model = ServerModel(wishes.model) if wishes.model else None  # a missing key is said before there is a run
     run = f"{found.name}-{secrets.token_hex(3)}"
     with store.active(run):
         store.add_run(run, file.resolve(), found.digest, found.source, device.key, settings)
@@ -94,7 +95,7 @@ def resume(name: str, store: Store, emit: Emit, minutes: float | None = None) ->
         run.device, sandbox=run.settings["sandbox"], judge=run.settings["judge"], python=run.settings["python"]
     )
     gpu, device = _where(wishes)
-    model = Model(run.settings["model"]) if run.settings.get("model") else None
+    model = ServerModel(run.settings["model"]) if run.settings.get("model") else None
     with store.active(run.id):
         store.set_state(run.id, "running")
         return _go(run, found, device, gpu, model, store, emit)

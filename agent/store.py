@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from pgo_agent.agent.migrations import migrate
-from pgo_agent.agent.model import Reply
+from pgo_agent.agent.models.base import Reply
 from pgo_agent.sandbox.bundle.shelf import Shelf
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 from pgo_agent.sandbox.gate.verdict import Judged

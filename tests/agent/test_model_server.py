@@ -10,7 +10,8 @@ import traceback
 from pathlib import Path
 
 import pytest
-from pgo_agent.agent.model import Model, Reply
+from pgo_agent.agent.models.base import Reply
+from pgo_agent.agent.models.server import ServerModel
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 
 from tests.agent.loopback import Answer, Server, completion, failure, serving, unused_url
@@ -25,7 +26,7 @@ def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def ask(server: Server, prompt: str = "hello", timeout: float = 20.0, attempts: int = 3) -> Reply:
-    return Model("tiny", server.url, KEY, timeout, attempts).complete(prompt)
+    return ServerModel("tiny", server.url, KEY, timeout, attempts).complete(prompt)
 
 
 def fault(server: Server, timeout: float = 20.0, attempts: int = 2) -> str:
@@ -59,6 +60,21 @@ def test_a_server_that_counts_no_tokens_is_fine() -> None:
     with serving([completion(usage=None)]) as server:
         reply = ask(server)
     assert (reply.text, reply.prompt_tokens, reply.completion_tokens) == ("done", None, None)
+
+
+@pytest.mark.parametrize("number", [10**30, -1, "7", True, 7.5])
+def test_a_number_of_tokens_that_is_none_or_fits_no_record_is_not_told(number: object) -> None:
+    with serving([completion(usage={"prompt_tokens": number, "completion_tokens": 3})]) as server:
+        reply = ask(server)
+    assert (reply.prompt_tokens, reply.completion_tokens) == (None, 3)
+
+
+@pytest.mark.parametrize(
+    ("said", "told"), [("a\x1b[31m\nb ", "a [31m b"), ("", "tiny"), ("\n", "tiny"), (5, "tiny"), ("x" * 999, "x" * 100)]
+)
+def test_what_a_server_calls_itself_is_told_as_one_short_line(said: object, told: str) -> None:
+    with serving([completion(model=said)]) as server:
+        assert ask(server).model == told
 
 
 REFUSED = {"role": "assistant", "content": None, "refusal": "I cannot help with that"}
@@ -195,13 +211,13 @@ def test_the_key_is_told_to_nobody_whatever_the_server_says() -> None:
     for status in (400, 401, 403, 404, 429, 500):
         with serving([failure(status, f"{KEY} in {KEY}")]) as server:
             fault(server, attempts=1)
-            assert KEY not in repr(Model("tiny", server.url, KEY))
+            assert KEY not in repr(ServerModel("tiny", server.url, KEY))
 
 
 def test_a_server_that_is_not_there_is_named() -> None:
     url = unused_url()
     with pytest.raises(EnvironmentFault, match="cannot be reached") as caught:
-        Model("tiny", url, attempts=2).complete("hello")
+        ServerModel("tiny", url, attempts=2).complete("hello")
     assert url in str(caught.value) and "(2 attempts)" in str(caught.value)
 
 
@@ -231,47 +247,47 @@ def test_address_and_key_come_from_the_environment(monkeypatch: pytest.MonkeyPat
     with serving([completion()]) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         monkeypatch.setenv("OPENAI_API_KEY", f" {KEY}\n")
-        assert Model("tiny").complete("hello").text == "done"
+        assert ServerModel("tiny").complete("hello").text == "done"
     assert server.requests[0]["headers"]["authorization"] == f"Bearer {KEY}"
 
 
 def test_a_server_elsewhere_needs_a_key_and_the_message_says_which_variable() -> None:
     for url in (None, "https://models.example/v1", "http://10.0.0.7:8000/v1"):
         with pytest.raises(UsageFault, match="OPENAI_API_KEY"):
-            Model("tiny", url)
+            ServerModel("tiny", url)
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.9.9.9", "[::1]"])
 def test_a_server_on_this_machine_needs_no_key(host: str) -> None:
-    assert Model("tiny", f"http://{host}:8000/v1").url == f"http://{host}:8000/v1"
+    assert ServerModel("tiny", f"http://{host}:8000/v1").url == f"http://{host}:8000/v1"
 
 
 @pytest.mark.parametrize("url", ["localhost:8000", "8000", "ftp://localhost/", "http://", "http://[::1", "http://a:b/"])
 def test_an_address_that_is_none_is_a_usage_fault(url: str) -> None:
     with pytest.raises(UsageFault, match="not a URL"):
-        Model("tiny", url, KEY)
+        ServerModel("tiny", url, KEY)
 
 
 def test_an_address_that_only_looks_like_one_is_a_usage_fault() -> None:
     with pytest.raises(UsageFault, match="not an address"):
-        Model("tiny", "http://a\x7fb/v1", KEY).complete("hello")
+        ServerModel("tiny", "http://a\x7fb/v1", KEY).complete("hello")
 
 
 def test_a_password_in_the_address_is_not_shown() -> None:
-    model = Model("tiny", "https://me:hunter2@models.example/v1?token=hunter2", KEY)
+    model = ServerModel("tiny", "https://me:hunter2@models.example/v1?token=hunter2", KEY)
     assert model.url == "https://models.example/v1" and "hunter2" not in repr(model)
 
 
 @pytest.mark.parametrize("key", ["a\nb", "schlüssel", "a\x00b"])
 def test_a_key_that_cannot_be_one_is_refused_without_telling_it(key: str) -> None:
     with pytest.raises(UsageFault, match="OPENAI_API_KEY holds characters") as caught:
-        Model("tiny", "https://models.example/v1", key)
+        ServerModel("tiny", "https://models.example/v1", key)
     assert key not in str(caught.value)
 
 
 def test_a_model_without_a_name_is_a_usage_fault() -> None:
     with pytest.raises(UsageFault, match="no name"):
-        Model(" ", "http://localhost:8000/v1")
+        ServerModel(" ", "http://localhost:8000/v1")
 
 
 def test_a_proxy_of_the_environment_is_not_asked_for_a_server_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -283,7 +299,7 @@ def test_a_proxy_of_the_environment_is_not_asked_for_a_server_on_this_machine(mo
 
 def test_openai_and_jinja_are_not_imported_before_they_are_needed(tmp_path: Path) -> None:
     code = (
-        "import sys, pgo_agent.agent.model, pgo_agent.agent.replies, pgo_agent.agent.prompting\n"
+        "import sys, pgo_agent.agent.models.server, pgo_agent.agent.replies, pgo_agent.agent.prompting\n"
         "print([m for m in ('openai', 'httpx2', 'jinja2', 'torch', 'langgraph') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)

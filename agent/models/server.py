@@ -12,10 +12,10 @@ import json
 import math
 import os
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from pgo_agent.agent.models.base import OPTIMIZER, Reply, count, signed, whole
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 
 if TYPE_CHECKING:
@@ -28,15 +28,6 @@ CONNECT_SECONDS = 10.0
 AGAIN = "`pgo-agent resume` goes on from here"
 
 
-@dataclass(frozen=True)
-class Reply:
-    text: str  # what the model wrote; empty when it refused or said nothing
-    prompt_tokens: int | None  # None: the server does not tell
-    completion_tokens: int | None
-    seconds: float  # wall clock, over all attempts
-    model: str  # as the server calls it
-
-
 class _Again(Exception):
     """An attempt failed in a way that may pass. `wait`: the seconds that the server asks for."""
 
@@ -45,11 +36,13 @@ class _Again(Exception):
         self.problem, self.hint, self.wait = problem, hint, wait
 
 
-class Model:
+class ServerModel:
     """`base_url` and `api_key` default to OPENAI_BASE_URL and OPENAI_API_KEY; `timeout` is the deadline of one attempt.
 
     Raises UsageFault when the name or the URL is not one, or when a server elsewhere would be asked without a key.
     """
+
+    booked = True
 
     def __init__(
         self,
@@ -72,10 +65,10 @@ class Model:
             raise UsageFault("OPENAI_API_KEY holds characters that no key has", "set it again, without line breaks")
 
     def __repr__(self) -> str:
-        return f"Model({self.name!r}, {self.url!r})"
+        return f"ServerModel({self.name!r}, {self.url!r})"
 
-    def complete(self, prompt: str) -> Reply:
-        """Asks the model. Blocks; not for use inside a running event loop.
+    def complete(self, prompt: str, role: str = OPTIMIZER) -> Reply:
+        """Asks the model, whatever the role. Blocks; not for use inside a running event loop.
 
         Raises EnvironmentFault when the server refuses the request, cannot be reached, or does not answer in time.
         """
@@ -98,7 +91,7 @@ class Model:
         try:
             async with asyncio.timeout(self.timeout), self._client() as client:
                 answer = await client.chat.completions.with_raw_response.create(
-                    model=self.name, messages=[{"role": "user", "content": _whole(prompt)}]
+                    model=self.name, messages=[{"role": "user", "content": whole(prompt)}]
                 )
                 return bytes(answer.content)
         except httpx2.InvalidURL:
@@ -210,15 +203,10 @@ def _reply(body: bytes, name: str, seconds: float) -> Reply:
         raise _Again("sent a body that is cut off, or no JSON", hint) from None
     if not isinstance(answer, dict) or "choices" not in answer:
         raise _Again("sent no chat completion", hint)
-    usage = answer.get("usage")
-    told = answer.get("model")
-    return Reply(
-        _text(answer["choices"]),
-        _count(usage, "prompt_tokens"),
-        _count(usage, "completion_tokens"),
-        seconds,
-        told if isinstance(told, str) and told else name,
-    )
+    told = answer.get("usage")
+    usage = told if isinstance(told, dict) else {}
+    spent, written = count(usage.get("prompt_tokens")), count(usage.get("completion_tokens"))
+    return Reply(_text(answer["choices"]), spent, written, seconds, signed(answer.get("model"), name))
 
 
 def _text(choices: object) -> str:
@@ -229,14 +217,4 @@ def _text(choices: object) -> str:
     if isinstance(content, list):  # some servers send it in parts
         parts = [p.get("text") for p in content if isinstance(p, dict)]
         content = "".join(p for p in parts if isinstance(p, str))
-    return _whole(content) if isinstance(content, str) else ""
-
-
-def _whole(text: str) -> str:
-    """The text without halves of characters: JSON may hold them, files and requests may not."""
-    return text.encode("utf-8", "replace").decode()
-
-
-def _count(usage: object, name: str) -> int | None:
-    value = usage.get(name) if isinstance(usage, dict) else None
-    return value if type(value) is int else None
+    return whole(content) if isinstance(content, str) else ""

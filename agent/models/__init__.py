@@ -1,0 +1,1 @@
+"""What may answer prompts, behind one interface (`base.py`)."""
