@@ -1,11 +1,9 @@
 """The command line: one function for each command. Heavy imports wait for their command."""
 
-import os
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from pgo_agent.agent import shell
@@ -19,9 +17,12 @@ from pgo_agent.agent.options import (
     JsonOption,
     JudgeOption,
     MinutesOption,
+    ModelOption,
+    NoWaitOption,
     PassesOption,
     PerfettoOption,
     PythonOption,
+    RunArgument,
     SandboxOption,
     SecondsOption,
     StoreOption,
@@ -49,10 +50,8 @@ def optimize(
     judge: JudgeOption = "auto",
     case: CaseOption = None,
     sandbox: SandboxOption = "auto",
-    model: Annotated[
-        str | None,
-        typer.Option(envvar="PGO_AGENT_MODEL", help="Let this model propose, too (OPENAI_BASE_URL, OPENAI_API_KEY)."),
-    ] = None,
+    model: ModelOption = None,
+    no_wait: NoWaitOption = False,
     python: PythonOption = sys.executable,
     store: StoreOption = WORKSPACE,
     json_lines: JsonOption = False,
@@ -61,7 +60,8 @@ def optimize(
     from pgo_agent.agent.session import Wishes, start
 
     wishes = Wishes(device, candidates, width, minutes, patience, sandbox, judge, tuple(case or ()), python, model)
-    _run(json_lines, store, True, lambda opened, emit: start(file, wishes, opened, emit))
+    wishes = replace(wishes, wait=not no_wait)
+    shell.run(json_lines, store, True, lambda opened, emit: start(file, wishes, opened, emit))
 
 
 @app.command(epilog=CHECK_EPILOG)
@@ -101,22 +101,26 @@ def check(
 
     wishes = Wishes(device, 1, 1, minutes, 1, sandbox, judge, tuple(case or ()), python)
     wishes = replace(wishes, second_assembler=second_assembler, memcheck=memcheck)
-    _run(json_lines, store, True, lambda opened, emit: checking.start(candidate, of, wishes, opened, emit))
+    shell.run(json_lines, store, True, lambda opened, emit: checking.start(candidate, of, wishes, opened, emit))
 
 
 @app.command(epilog=EPILOG)
 def resume(
-    run: Annotated[str, typer.Argument(help="Id of the run, or the beginning of one, or 'last'.")] = "last",
+    run: RunArgument = "last",
     minutes: Annotated[
         float | None, typer.Option(min=0.0, help="A new budget of wall clock, over all resumptions.")
     ] = None,
+    no_wait: NoWaitOption = False,
     store: StoreOption = WORKSPACE,
     json_lines: JsonOption = False,
 ) -> None:
-    """Go on with an interrupted run: nothing that was recorded is lost or done twice. A check ends as `check` says."""
+    """Go on with an interrupted or waiting run: nothing that was recorded is lost or done twice.
+
+    A check ends as `check` says.
+    """
     from pgo_agent.agent import session
 
-    _run(json_lines, store, False, lambda opened, emit: session.resume(run, opened, emit, minutes))
+    shell.run(json_lines, store, False, lambda opened, emit: session.resume(run, opened, emit, minutes, not no_wait))
 
 
 @app.command()
@@ -130,7 +134,7 @@ def runs(store: StoreOption = WORKSPACE, json_lines: JsonOption = False) -> None
 
 @app.command()
 def show(
-    run: Annotated[str, typer.Argument(help="Id of the run, or the beginning of one, or 'last'.")] = "last",
+    run: RunArgument = "last",
     candidate: Annotated[str | None, typer.Argument(help="Id of a candidate, or the beginning of one.")] = None,
     source: Annotated[bool, typer.Option("--source", help="Print the candidate's whole file.")] = False,
     ttgir: Annotated[
@@ -157,7 +161,7 @@ def show(
 
 @app.command()
 def apply(
-    run: Annotated[str, typer.Argument(help="Id of the run, or the beginning of one, or 'last'.")] = "last",
+    run: RunArgument = "last",
     candidate: Annotated[str | None, typer.Argument(help="An accepted candidate; default: the winner.")] = None,
     branch: Annotated[str | None, typer.Option(help="Commit onto a new git branch of this name instead.")] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
@@ -270,34 +274,6 @@ def eval_gate(
 
     with shell.faults():
         raise typer.Exit(gate.main(entries, Wishes(device, sandbox=sandbox, judge=judge, python=python), json_lines))
-
-
-def _run(json_lines: bool, store: Path, create: bool, go: Callable[[Any, Any], int]) -> None:
-    from pgo_agent.agent.display import JsonLines, Progress
-    from pgo_agent.agent.errors import Exit
-
-    feed = JsonLines() if json_lines else Progress()
-    last: dict[str, Any] = {}
-
-    def emit(event: dict[str, Any]) -> None:
-        last[event["type"]] = event
-        feed(event)
-
-    with shell.faults(feed, json_lines), shell.opened(store, create) as opened:
-        try:
-            code = go(opened, emit)
-        except KeyboardInterrupt:
-            feed.close()
-            name = last.get("run.started", {}).get("run", "last")
-            print(f"interrupted; nothing is lost. Go on with: pgo-agent resume {name}", file=sys.stderr, flush=True)
-            os._exit(Exit.INTERRUPTED)  # at once: boxed processes die with this one
-        feed.close()
-        done = last.get("run.completed")
-        if done and not json_lines:
-            from pgo_agent.agent import show as shown
-
-            shown.outcome(opened, done["run"])
-        raise typer.Exit(int(code))
 
 
 def main() -> None:

@@ -1,7 +1,8 @@
 """What a run works with: store, builder, judges, budget, and the one feed of events. Never checkpointed."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,6 +50,15 @@ class Context:
         self.store.add_seconds(self.run.id, now - self._mark)
         self._mark = now
         return self.store.run(self.run.id).seconds
+
+    @contextmanager
+    def unbooked(self) -> Iterator[None]:
+        """What passes in here is not the run's time: somebody thinks."""
+        self.spend()
+        try:
+            yield
+        finally:
+            self._mark = time.monotonic()
 
     def out_of_time(self) -> bool:
         return self.spend() > 60 * float(self.settings["minutes"])

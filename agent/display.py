@@ -95,6 +95,17 @@ class Progress:
         said = f"{e['sources']} candidates" if e["sources"] else f"nothing of use: {e['remark']}"
         self._say(f"  {escape(e['model'])} replied: {escape(said)}")
 
+    def _model_waiting(self, e: dict[str, Any]) -> None:
+        self.doing = "waiting for a reply"
+        self._say(f"  answer {escape(e['request'])} in {escape(e['reply'])}")
+
+    def _model_exhausted(self, e: dict[str, Any]) -> None:
+        self._say(f"  {escape(e['text'])}: the embedded moves go on alone")
+
+    def _run_waiting(self, e: dict[str, Any]) -> None:
+        self._say(f"  {escape(e['reply'])} {escape(e['why'])}; it is the answer to {escape(e['request'])}")
+        self._say(f"  then go on with: pgo-agent resume {escape(e['run'])}")
+
     def _warning(self, e: dict[str, Any]) -> None:
         self._say(f"  [yellow]warning:[/yellow] {escape(e['text'])}")
 

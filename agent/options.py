@@ -7,7 +7,7 @@ import typer
 
 EPILOG = (
     "Exit codes: 0 an accepted improvement (without a GPU: a completed ranking), 1 none found, 2 usage, 3 environment, "
-    "4 budget spent with nothing judged, 130 interrupted."
+    "4 budget spent with nothing judged, 5 a reply is not there yet (--no-wait), 130 interrupted."
 )
 CHECK_EPILOG = (
     "Exit codes: 0 nothing wrong was found (accepted, slower, no_change, checked; or built: it compiles, and nothing "
@@ -16,6 +16,7 @@ CHECK_EPILOG = (
     "(undecided, or no time was left), 130 interrupted."
 )
 
+RunArgument = Annotated[str, typer.Argument(help="Id of the run, or the beginning of one, or 'last'.")]
 StoreOption = Annotated[
     Path, typer.Option("--store", envvar="PGO_AGENT_STORE", help="Workspace folder: records and artefacts.")
 ]
@@ -41,5 +42,17 @@ HtmlOption = Annotated[
 ]
 PerfettoOption = Annotated[
     Path | None, typer.Option("--perfetto", help="Write its timeline as a trace for ui.perfetto.dev, too (GPU).")
+]
+ModelOption = Annotated[
+    str | None,
+    typer.Option(
+        envvar="PGO_AGENT_MODEL",
+        help="Let a model propose, too: its NAME on a server (OPENAI_BASE_URL, OPENAI_API_KEY), relay:DIR (prompts and "
+        "replies are files there). embedded: none.",
+    ),
+]
+NoWaitOption = Annotated[
+    bool,
+    typer.Option("--no-wait", help="Do not wait for a reply in relay:DIR: end with 5, and `resume` goes on with it."),
 ]
 WORKSPACE = Path(".pgo-agent")

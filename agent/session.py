@@ -8,15 +8,15 @@ import contextlib
 import os
 import secrets
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from importlib import resources
 from pathlib import Path
 
 from pgo_agent.agent.context import Context, Emit
 from pgo_agent.agent.errors import Exit, check_code
-from pgo_agent.agent.models.base import Model
-from pgo_agent.agent.models.server import ServerModel
+from pgo_agent.agent.models import named
+from pgo_agent.agent.models.base import Asker, Model, Suspended
 from pgo_agent.agent.store import Run, Store
 from pgo_agent.sandbox import box, devices, target
 from pgo_agent.sandbox.build import Builder, triton_version
@@ -25,6 +25,7 @@ from pgo_agent.sandbox.errors import EnvironmentFault, TargetMoved, UsageFault
 from pgo_agent.sandbox.judge.pool import Judge, visible_gpu
 
 DEFAULT_DEVICE = "h200"
+OWN = ("device", "wait")  # wishes that are kept elsewhere, or hold for one command
 STATES = {"done": Exit.DONE, "none_found": Exit.NONE_FOUND, "budget": Exit.BUDGET}
 
 
@@ -41,11 +42,12 @@ class Wishes:
     judge: str = "auto"  # auto, gpu or cpu
     cases: tuple[str, ...] = ()  # public cases to optimize; none given: all
     python: str = sys.executable  # runs tracer, compiler and judge
-    model: str | None = None  # name of a language model that proposes, too
+    model: str | None = None  # a model that proposes, too: see models/
     given: tuple[Mapping[str, str], ...] = ()  # candidates to judge, and no others: see check.py
     second_assembler: bool = False  # try the results of another ptxas, too, on a GPU
     memcheck: bool = False  # run every kernel under compute-sanitizer, too, on a GPU
     interpreting: float | None = None  # deadline of Triton's interpreter for a candidate, s; None: the judge's own
+    wait: bool = True  # for replies that are not there yet; if not, the run is suspended
 
 
 def default_width(cores: int) -> int:
@@ -57,11 +59,12 @@ def start(file: Path, wishes: Wishes, store: Store, emit: Emit) -> Exit:
     """A new run of a target. Raises Faults; KeyboardInterrupt leaves the run resumable."""
     file = locate(file)
     found = target.read(file)
-    settings = {f.name: getattr(wishes, f.name) for f in fields(wishes) if f.name != "device"}
+    settings = {f.name: getattr(wishes, f.name) for f in fields(wishes) if f.name not in OWN}
     settings["width"] = wishes.width or default_width(os.cpu_count() or 1)
     gpu, device = _where(wishes)
-    model = ServerModel(wishes.model) if wishes.model else None  # a missing key is said before there is a run
     run = f"{found.name}-{secrets.token_hex(3)}"
+    model = _model(wishes.model, run, found, emit, wishes.wait)  # a missing key is said before there is a run
+    settings["model"] = model.name if model else None
     with store.active(run):
         store.add_run(run, file.resolve(), found.digest, found.source, device.key, settings)
         return _go(store.run(run), found, device, gpu, model, store, emit)
@@ -75,8 +78,17 @@ def locate(file: Path) -> Path:
     return shipped if shipped.is_file() else file
 
 
-def resume(name: str, store: Store, emit: Emit, minutes: float | None = None) -> Exit:
-    """Goes on with an interrupted run, here and now. Raises TargetMoved when its file changed."""
+def _model(
+    name: str | None, run: str, found: target.Target, emit: Emit, wait: bool, asked: Sequence[str] = ()
+) -> Model | None:
+    def tell(kind: str, **fields: object) -> None:
+        emit({"type": kind, "run": run, **fields})
+
+    return named(name or "", Asker(run, found.digest, tell, wait, tuple(asked)))
+
+
+def resume(name: str, store: Store, emit: Emit, minutes: float | None = None, wait: bool = True) -> Exit:
+    """Goes on with an interrupted or suspended run, here and now. Raises TargetMoved when its file changed."""
     run = store.run(name)
     if run.state == "failed":
         raise UsageFault(
@@ -95,7 +107,8 @@ def resume(name: str, store: Store, emit: Emit, minutes: float | None = None) ->
         run.device, sandbox=run.settings["sandbox"], judge=run.settings["judge"], python=run.settings["python"]
     )
     gpu, device = _where(wishes)
-    model = ServerModel(run.settings["model"]) if run.settings.get("model") else None
+    asked = [c.prompt for c in store.calls(run.id)]
+    model = _model(run.settings.get("model"), run.id, found, emit, wait, asked)
     with store.active(run.id):
         store.set_state(run.id, "running")
         return _go(run, found, device, gpu, model, store, emit)
@@ -137,6 +150,10 @@ def _go(
     except UsageFault as e:
         store.set_state(run.id, "failed", {"error": str(e)})
         raise
+    except Suspended as e:
+        store.set_state(run.id, "waiting")
+        ctx.emit("run.waiting", request=str(e.request), reply=str(e.reply), why=e.why)
+        return Exit.WAITING
     except (KeyboardInterrupt, EnvironmentFault):
         with contextlib.suppress(EnvironmentFault):  # a full disk may refuse this, too; the run stays resumable
             store.set_state(run.id, "interrupted")

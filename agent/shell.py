@@ -1,6 +1,8 @@
-"""What commands do around their work: print a fault as a person reads it, open and close a workspace."""
+"""What commands do around their work: print a fault as a person reads it, open and close a workspace, show events."""
 
+import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -43,3 +45,32 @@ class opened:  # noqa: N801
 
     def __exit__(self, *_: Any) -> None:
         self.store.close()
+
+
+def run(json_lines: bool, store: Path, create: bool, go: Callable[[Any, Any], int]) -> None:
+    """Does what `go` says with the store and the feed of events, and exits with its code."""
+    from pgo_agent.agent.display import JsonLines, Progress
+    from pgo_agent.agent.errors import Exit
+
+    feed = JsonLines() if json_lines else Progress()
+    last: dict[str, Any] = {}
+
+    def emit(event: dict[str, Any]) -> None:
+        last[event["type"]] = event
+        feed(event)
+
+    with faults(feed, json_lines), opened(store, create) as record:
+        try:
+            code = go(record, emit)
+        except KeyboardInterrupt:
+            feed.close()
+            name = last.get("run.started", {}).get("run", "last")
+            print(f"interrupted; nothing is lost. Go on with: pgo-agent resume {name}", file=sys.stderr, flush=True)
+            os._exit(Exit.INTERRUPTED)  # at once: boxed processes die with this one
+        feed.close()
+        done = last.get("run.completed")
+        if done and not json_lines:
+            from pgo_agent.agent import show as shown
+
+            shown.outcome(record, done["run"])
+        raise typer.Exit(int(code))

@@ -67,6 +67,9 @@ def run(store: Store, name: str, as_json: bool) -> None:
         out.print(f"not applied to {parent[:8]}: {move}: {escape(reason)}", highlight=False)
     if found.summary:
         outcome(store, found.id, out)
+    elif found.state == "waiting":
+        where = found.settings["model"].partition(":")[2]
+        out.print(f"waits for a reply in {escape(where)}: write it, then pgo-agent resume {found.id}", highlight=False)
     elif found.state in ("running", "interrupted"):
         out.print(f"not complete: pgo-agent resume {found.id}", highlight=False)
 
@@ -109,7 +112,7 @@ def candidate(store: Store, name: str, prefix: str, source: bool, as_json: bool)
         return
     out = display.output()
     out.print(
-        f"[bold]{c.id}[/bold]  generation {c.generation}, {c.kind}, by {c.author}: {escape(c.rationale)}",
+        f"[bold]{c.id}[/bold]  generation {c.generation}, {c.kind}, by {escape(c.author)}: {escape(c.rationale)}",
         highlight=False,
     )
     out.print(f"verdict: {c.verdict or 'not judged'} at {c.stage or '-'}: {escape(c.reason or '')}", highlight=False)

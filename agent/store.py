@@ -12,7 +12,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -60,6 +60,18 @@ class Candidate:
     speedup: float | None
     seconds: float | None
     against: str | None  # what it was measured against, the incumbent then: a candidate or `shipped`
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a model."""
+
+    model: str
+    prompt: str
+    reply: str
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    seconds: float
 
 
 class Store:
@@ -222,6 +234,11 @@ class Store:
             (n,) = db.execute("SELECT count(*) FROM calls WHERE run = ?", (run,)).fetchone()
             values = (run, n + 1, reply.model, prompt_hash, prompt, reply.text, remark, *tokens)
             db.execute("INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+
+    def calls(self, run: str) -> list[Call]:
+        """What the run's models were asked and answered, in order."""
+        names = ", ".join(f.name for f in fields(Call))
+        return [Call(**dict(r)) for r in self._rows(f"SELECT {names} FROM calls WHERE run = ? ORDER BY n", (run,))]
 
     def remarks(self, run: str) -> list[str]:
         """What was wrong with the model's replies so far."""

@@ -1,1 +1,40 @@
-"""What may answer prompts, behind one interface (`base.py`)."""
+"""What may answer prompts, behind one interface (`base.py`): a server, or files that anybody answers.
+
+Each module is imported when it is named.
+"""
+
+from contextlib import suppress
+from pathlib import Path
+
+from pgo_agent.agent.models.base import Asker, Model
+from pgo_agent.sandbox.errors import UsageFault
+
+EMBEDDED = "embedded"  # the moves alone: no model is asked
+
+
+def named(text: str, asker: Asker) -> Model | None:
+    """The model that `--model` names: `relay:DIR`, or by its name on a server; None for `embedded`.
+
+    Raises UsageFault when it cannot be one, before anything is asked.
+    """
+    kind, colon, _ = text.strip().partition(":")
+    if text.strip() in ("", EMBEDDED):
+        return None
+    if colon and kind == "relay":
+        from pgo_agent.agent.models.relay import RelayModel
+
+        return RelayModel(_path(text), asker)
+    from pgo_agent.agent.models.server import ServerModel
+
+    return ServerModel(text)
+
+
+def _path(text: str) -> Path:
+    """The path behind the colon, good in any folder."""
+    rest = text.strip().partition(":")[2].strip()
+    if not rest:
+        raise UsageFault(f"'{text}' names no path", "give one, as --model relay:DIR")
+    path = Path(rest)
+    with suppress(RuntimeError):  # no such user: then it is a name like any other
+        path = path.expanduser()
+    return path.absolute()

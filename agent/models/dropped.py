@@ -1,0 +1,109 @@
+"""A file that somebody else writes, read once it is whole; nothing is known of who writes it, or how.
+
+It is whole when it holds something, nobody has it open for writing (the kernel says so, where the file system and the
+rights allow to ask), and its size and time stand still for a moment. What is no plain file is refused: a link could
+lead to a file of this user's that its writer may not read. Relies on Linux for leases. It understands no text.
+"""
+
+import errno
+import fcntl
+import os
+import signal
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from pgo_agent.sandbox.errors import EnvironmentFault
+
+SETTLED = 1.0  # seconds in which nothing changes
+Stamp = tuple[int, int, int, int]  # device, inode, size, time
+
+
+class NotYet(Exception):
+    """Why the file cannot be read yet, in words that follow its name."""
+
+
+@dataclass(frozen=True)
+class Dropped:
+    data: bytes  # its beginning, where it is longer than asked for
+    written: float  # when it was changed last
+
+
+def read(path: Path, most: int) -> Dropped:
+    """The file at `path`, up to `most` bytes. Raises NotYet, or EnvironmentFault for what will never be a file."""
+    before = _looked(path)
+    time.sleep(SETTLED)
+    with _opened(path) as file:
+        if before != _stamp(file) or _being_written(file):
+            raise NotYet("is still being written")
+        data = _read(file, most)
+        if before != _stamp(file):
+            raise NotYet("is still being written")
+    if not data.strip():
+        raise NotYet("is empty")
+    return Dropped(data, before[3] / 1e9)
+
+
+def _looked(path: Path) -> Stamp:
+    with _opened(path) as file:
+        if _being_written(file):
+            raise NotYet("is still being written")
+        stamp = _stamp(file)
+    if not stamp[2]:
+        raise NotYet("is empty")
+    return stamp
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    """The file, never by a link, and without waiting for the other end of a pipe."""
+    with ExitStack() as closing:
+        try:
+            file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            closing.callback(os.close, file)
+            if not stat.S_ISREG(os.fstat(file).st_mode):
+                raise _refused(f"{path} is no plain file")
+            yield file
+        except FileNotFoundError:
+            raise NotYet("is not there") from None
+        except OSError as e:
+            link = e.errno == errno.ELOOP
+            raise _refused(
+                f"{path} {'is a link: none is followed' if link else f'cannot be read: {e.strerror}'}"
+            ) from None
+
+
+def _refused(problem: str) -> EnvironmentFault:
+    return EnvironmentFault(problem, "put a plain file in its place, then `pgo-agent resume` goes on")
+
+
+def _stamp(file: int) -> Stamp:
+    found = os.fstat(file)
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _being_written(file: int) -> bool:
+    """Whether the kernel says that somebody has it open for writing; where it does not say, no.
+
+    A read lease is granted for files that nobody writes. It is given back at once; a signal that is ignored stands in
+    for the one that would end this process if somebody opened the file in between.
+    """
+    with suppress(OSError):  # not our file, or a file system without leases
+        fcntl.fcntl(file, fcntl.F_SETSIG, signal.SIGURG)
+        try:
+            fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        except BlockingIOError:
+            return True
+        fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    return False
+
+
+def _read(file: int, most: int) -> bytes:
+    parts, left = [], most
+    while left and (part := os.read(file, min(left, 1 << 20))):
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)
