@@ -123,6 +123,20 @@ def resume(
     shell.run(json_lines, store, False, lambda opened, emit: session.resume(run, opened, emit, minutes, not no_wait))
 
 
+@app.command(epilog="Exit codes: 0 written, 2 usage, 3 environment.")
+def recording(
+    run: RunArgument = "last",
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write it here, not to stdout.")] = None,
+    store: StoreOption = WORKSPACE,
+) -> None:
+    """Write what a run asked its model, and the replies, as JSON lines: `--model replay:FILE` gives them again."""
+    from pgo_agent.agent.models import recording as recorded
+
+    with shell.faults(), shell.opened(store) as opened:
+        text = recorded.write(opened, run, output)
+        print(f"{output} written" if output else text, end="\n" if output else "")
+
+
 @app.command()
 def runs(store: StoreOption = WORKSPACE, json_lines: JsonOption = False) -> None:
     """List the runs of a workspace."""

@@ -48,7 +48,7 @@ ModelOption = Annotated[
     typer.Option(
         envvar="PGO_AGENT_MODEL",
         help="Let a model propose, too: its NAME on a server (OPENAI_BASE_URL, OPENAI_API_KEY), relay:DIR (prompts and "
-        "replies are files there). embedded: none.",
+        "replies are files there), replay:FILE (a recording gives its replies again). embedded: none.",
     ),
 ]
 NoWaitOption = Annotated[

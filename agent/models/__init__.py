@@ -1,4 +1,4 @@
-"""What may answer prompts, behind one interface (`base.py`): a server, or files that anybody answers.
+"""What may answer prompts, behind one interface (`base.py`): a server, files that anybody answers, or a recording.
 
 Each module is imported when it is named.
 """
@@ -13,7 +13,7 @@ EMBEDDED = "embedded"  # the moves alone: no model is asked
 
 
 def named(text: str, asker: Asker) -> Model | None:
-    """The model that `--model` names: `relay:DIR`, or by its name on a server; None for `embedded`.
+    """The model that `--model` names: `relay:DIR`, `replay:FILE`, or by its name on a server; None for `embedded`.
 
     Raises UsageFault when it cannot be one, before anything is asked.
     """
@@ -24,6 +24,10 @@ def named(text: str, asker: Asker) -> Model | None:
         from pgo_agent.agent.models.relay import RelayModel
 
         return RelayModel(_path(text), asker)
+    if colon and kind == "replay":
+        from pgo_agent.agent.models.replay import ReplayModel
+
+        return ReplayModel(_path(text), asker)
     from pgo_agent.agent.models.server import ServerModel
 
     return ServerModel(text)
@@ -33,7 +37,7 @@ def _path(text: str) -> Path:
     """The path behind the colon, good in any folder."""
     rest = text.strip().partition(":")[2].strip()
     if not rest:
-        raise UsageFault(f"'{text}' names no path", "give one, as --model relay:DIR")
+        raise UsageFault(f"'{text}' names no path", "give one, as --model relay:DIR or --model replay:FILE")
     path = Path(rest)
     with suppress(RuntimeError):  # no such user: then it is a name like any other
         path = path.expanduser()

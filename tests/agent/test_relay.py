@@ -254,7 +254,7 @@ def test_a_folder_is_the_same_from_anywhere(folder: Folder, tmp_path: Path, monk
     assert model is not None and model.name == f"relay:{tmp_path / 'inbox'}"
 
 
-@pytest.mark.parametrize("text", ["relay:", "relay: "])
+@pytest.mark.parametrize("text", ["relay:", "relay: ", "replay:"])
 def test_a_path_must_be_given(folder: Folder, text: str) -> None:
     with pytest.raises(UsageFault, match="names no path"):
         named(text, folder.asker)
