@@ -99,3 +99,16 @@ def m003_model_calls(db: sqlite3.Connection) -> None:
 @migration
 def m004_measured_against(db: sqlite3.Connection) -> None:
     db.execute("ALTER TABLE candidates ADD COLUMN against TEXT")  # what it was measured against: the incumbent then
+
+
+@migration
+def m005_profiles(db: sqlite3.Connection) -> None:
+    db.execute("ALTER TABLE candidates ADD COLUMN cites TEXT")  # JSON: the bottleneck that its move answers
+    db.execute("""
+        CREATE TABLE profiles (
+            run TEXT NOT NULL, candidate TEXT NOT NULL, "case" TEXT NOT NULL,
+            passes TEXT NOT NULL,           -- JSON: name of each pass -> why it is not there; empty: it is
+            seconds REAL NOT NULL,
+            summary TEXT,                   -- JSON: the case in short; NULL until it is made, and where no pass was
+            PRIMARY KEY (run, candidate, "case")
+        )""")
