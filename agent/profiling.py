@@ -38,6 +38,19 @@ class Bundled(Record):
 
 
 @dataclass(frozen=True)
+class Wanted:
+    """What to profile: one configuration of a case in a bundle."""
+
+    source: str  # the text that the bundle was built from
+    bundle: str  # id
+    case: str  # set and name
+    label: str
+    why: str  # this configuration
+    foreign: bool = False  # whether somebody else wrote the source
+    together: tuple[str, ...] = ()  # cases that one trace of the source is of; empty: this one
+
+
+@dataclass(frozen=True)
 class CaseProfile(Record):
     """The kernels of one case at one configuration, each once, in the order that they are launched in."""
 
@@ -145,15 +158,19 @@ def _case(
     label, why = (wanted, "as asked") if wanted else (labels[0], "the first of the file's list")
     if wanted is None and best in labels:
         label, why = str(best), "the best of the last run"
-    statics = static.profile_static(bench, source, built.bundle, case, label, backend)
-    launches = _launches(bench.shelf.manifest(built.bundle)["plans"][case][label]["steps"])
+    return case_profile(bench, Wanted(source, built.bundle, case, label, why), backend)
+
+
+def case_profile(bench: Workbench, w: Wanted, backend: str = "nvidia") -> CaseProfile:
+    """What every pass says of a case. Raises what passes raise."""
+    where = (bench, w.source, w.bundle, w.case, w.label)
+    statics = static.profile_static(*where, backend, w.foreign, w.together)
+    launches = _launches(bench.shelf.manifest(w.bundle)["plans"][w.case][w.label]["steps"])
     kernels = tuple(_whole(k, build, launches[build]) for build, k in statics.items())
     found = {k.build: standing_out(k, bench.builder.device) for k in kernels}
-    code = {}
-    if backend == "nvidia":
-        subjects = static.subjects_of(bench, source, built.bundle, case, label)
-        code = {s.build: pseudocode(bench, s) for s in subjects}
-    return CaseProfile(case, label, why, kernels, found, code, Missing("roofline", NO_GPU))
+    subjects = static.subjects_of(*where, w.together) if backend == "nvidia" else ()
+    code = {s.build: pseudocode(bench, s) for s in subjects}
+    return CaseProfile(w.case, w.label, w.why, kernels, found, code, Missing("roofline", NO_GPU))
 
 
 def _whole(k: StaticProfile | Problem, build: str, launch: Launch) -> KernelProfile:

@@ -50,6 +50,14 @@ def with_configs(source: str, site: Site, configs: Sequence[Config]) -> str:
     return _replace(source, edits | ({site.span: site.comma + added} if added else {}))
 
 
+def in_place(source: str, site: Site, configs: Sequence[Config]) -> str:
+    """The file with these configurations at an autotuned site, and every other line where it was."""
+    start, end = site.span
+    listed = _config_list(site, configs).replace("\n", " ")
+    ends = "\n" * len(source[start:end].splitlines()[1:])
+    return _replace(source, {site.span: f"({listed}{ends})" if ends else listed})
+
+
 def _config_list(site: Site, configs: Sequence[Config]) -> str:
     def one(c: Config) -> str:
         meta = ", ".join(f'"{k}": {v!r}' for k, v in c.items() if k not in LAUNCH_OPTIONS)

@@ -32,11 +32,13 @@ def profile_static(
     label: str | None = None,
     backend: str = "nvidia",
     foreign: bool = False,
+    together: tuple[str, ...] = (),
 ) -> dict[str, StaticProfile | Problem]:
     """The static profile of every distinct kernel that a case of a bundle launches, by the key of its build.
 
     `source`: the candidate's text that the bundle was built from. `case`: set and name, "CASES/d128-4k". `label`: one
-    configuration of it; all without. `foreign`: whether somebody else wrote the source.
+    configuration of it; all without. `foreign`: whether somebody else wrote the source. `together`: the cases, this one
+    among them, that one trace of the source is of; without, this one alone.
 
     A kernel that cannot be profiled gets a Problem. Raises UsageFault for a case, label or backend that is not there,
     EnvironmentFault where the bundle is not on the shelf, no sandbox works for foreign code, or the disk is full.
@@ -44,13 +46,15 @@ def profile_static(
     bench.builder.box.admit(foreign)
     if backend not in BACKENDS:
         raise UsageFault(f"unknown backend '{backend}'", f"choose one of: {', '.join(BACKENDS)}")
-    subjects = subjects_of(bench, source, bundle, case, label)
+    subjects = subjects_of(bench, source, bundle, case, label, together)
     calls = [partial(static, bench, subject, backend) for subject in subjects]
     found = passes.parallel(calls, bench.builder.cores)
     return {subject.build: profile for subject, profile in zip(subjects, found, strict=True)}
 
 
-def subjects_of(bench: Workbench, source: str, bundle: str, case: str, label: str | None = None) -> tuple[Subject, ...]:
+def subjects_of(
+    bench: Workbench, source: str, bundle: str, case: str, label: str | None = None, together: tuple[str, ...] = ()
+) -> tuple[Subject, ...]:
     """The distinct kernels of a case, each with what it was made of, in the order that they are launched in.
 
     One that the source does not make (its TTGIR was written by somebody) has no origin. Raises as `profile_static`.
@@ -58,7 +62,7 @@ def subjects_of(bench: Workbench, source: str, bundle: str, case: str, label: st
     manifest = bench.shelf.manifest(bundle)
     keys = _launched(manifest["plans"], case, label)
     try:
-        known = {o.ttgir: o for o in origins(bench, source, bench.builder.target.contract, case)}
+        known = {o.ttgir: o for o in origins(bench, source, bench.builder.target.contract, together or (case,))}
     except CannotTrace:
         known = {}
     texts = {key: manifest["kernels"][key]["files"]["ttgir"] for key in keys}
@@ -75,14 +79,16 @@ def _launched(plans: Mapping[str, Any], case: str, label: str | None) -> list[st
     return list(dict.fromkeys(s["kernel"] for plan in chosen for s in plan["steps"] if "kernel" in s))
 
 
-@passes.cpu(version=1)
-def origins(bench: Workbench, source: str, contract: str, case: str) -> tuple[Origin, ...]:
-    """What the kernels of a case are made of, in every configuration. `contract`: the target's text, part of the key.
+@passes.cpu(version=2)
+def origins(bench: Workbench, source: str, contract: str, cases: tuple[str, ...]) -> tuple[Origin, ...]:
+    """What the kernels of cases are made of, in every configuration. `contract`: the target's text, part of the key.
 
     Raises CannotTrace, Killed when somebody kills the tracer again and again, EnvironmentFault when the disk is full.
     """
-    b, (kind, _, name) = bench.builder, case.partition("/")
-    traced = boxed.trace(b.box, b.shelf, b.target, b.device, source, {kind: [name]}, None, located=True)
+    b, wanted = bench.builder, dict[str, list[str]]()
+    for kind, _, name in (case.partition("/") for case in cases):
+        wanted.setdefault(kind, []).append(name)
+    traced = boxed.trace(b.box, b.shelf, b.target, b.device, source, wanted, None, located=True)
     if "error" in traced:
         raise CannotTrace(traced["error"]["message"])
     return tuple(_origin(bench, traced, key) for key in traced["kernels"])
