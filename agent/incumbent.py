@@ -1,5 +1,6 @@
 """What the loop measures against: the kernel as shipped, or the last candidate that was accepted."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -65,15 +66,31 @@ def best_known(ctx: Context, which: str) -> dict[str, moves.Best]:
     base = ctx.baseline()
     if which == SHIPPED:
         statics = {p["plan_id"]: p["statics"] for p in base["points"]}
-        return {c: _best(p["config"], statics[p["plan_id"]]) for c, p in base["tuned"].items()}
+        tuned = base["tuned"].items()
+        return {
+            c: _best(p["config"], statics[p["plan_id"]], _blocks(ctx, p["bundle"], c, p["choice"])) for c, p in tuned
+        }
     candidate = ctx.store.candidate(ctx.run.id, which)
     labels, built = chosen(ctx, candidate), candidate.built or {}
     found = {c: next(o for o in built["choices"][c] if o["label"] == labels[c]) for c in base["cases"]}
-    return {c: _best(o["config"], [built["statics"][k] for k in o["kernels"]]) for c, o in found.items()}
+    return {
+        c: _best(o["config"], [built["statics"][k] for k in o["kernels"]], _blocks(ctx, built["bundle"], c, o["label"]))
+        for c, o in found.items()
+    }
 
 
-def _best(config: Config, statics: Sequence[dict[str, Any]]) -> moves.Best:
-    return moves.Best(config, main_static(statics), {s["name"]: s for s in statics})
+def _best(config: Config, statics: Sequence[dict[str, Any]], blocks: Mapping[str, int]) -> moves.Best:
+    return moves.Best(config, main_static(statics), {s["name"]: s for s in statics}, blocks)
+
+
+def _blocks(ctx: Context, bundle: str, case: str, label: str) -> dict[str, int]:
+    """Name of a kernel -> blocks of its largest grid."""
+    manifest, found = ctx.store.shelf.manifest(bundle), dict[str, int]()
+    for step in manifest["plans"][case][label]["steps"]:
+        if "kernel" in step:
+            name = manifest["kernels"][step["kernel"]]["name"]
+            found[name] = max(found.get(name, 0), math.prod(step["grid"]))
+    return found
 
 
 def main_static(statics: Sequence[dict[str, Any]]) -> dict[str, Any]:

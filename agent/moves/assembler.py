@@ -8,6 +8,7 @@ libcst, and on the static profile of the best known build: without one, or witho
 
 import libcst as cst
 import libcst.matchers as m
+from pgo_agent.agent.findings import Defect
 from pgo_agent.agent.moves.base import SourceMove, Subject
 from pgo_agent.agent.rewriting import DoesNotApply
 from pgo_agent.agent.rewriting.host import launches, with_keywords
@@ -87,6 +88,7 @@ FEWER_REGISTERS_MOVE = SourceMove(
     ),
     archs=(80, 86, 89, 90, 100, 103, 120),
     rewrite=fewer_registers,
+    cures=(Defect.SPILL,),
 )
 LESS_OPTIMIZED_MOVE = SourceMove(
     name="ptxas: optimize less",
@@ -97,5 +99,6 @@ LESS_OPTIMIZED_MOVE = SourceMove(
     ),
     archs=(80, 86, 89, 90, 100, 103, 120),
     rewrite=less_optimized,
+    cures=(Defect.SPILL,),
 )
 MOVES = (FEWER_REGISTERS_MOVE, LESS_OPTIMIZED_MOVE)

@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pgo_agent.agent.findings import Defect
 from pgo_agent.agent.rewriting import DoesNotApply
+from pgo_agent.agent.roles.summary import Bottleneck
 from pgo_agent.agent.source import Config
 from pgo_agent.sandbox.devices import Device
 
@@ -23,6 +25,7 @@ class Best:
     config: Config
     static: Mapping[str, Any]  # of the kernel that does the work
     profiles: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # kernel name -> static profile, of all
+    blocks: Mapping[str, int] = field(default_factory=dict)  # kernel name -> blocks of its largest grid
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,7 @@ class Proposal:
     kind: str  # launch, source, gluon or ttgir
     move: str  # name of the move
     rationale: str  # symptom and expected effect, one line
+    cites: Bottleneck | None = None  # what in the profile asks for it; None: nothing does, or it needs no profile
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,7 @@ class Subject:
     device: Device
     config: Config = field(default_factory=dict)  # its best known configuration; empty: unknown
     static: Mapping[str, Any] = field(default_factory=dict)  # static profile of that build; empty: unknown
+    blocks: int | None = None  # of its largest grid in any case; None: unknown
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,7 @@ class SourceMove:
     archs: Sequence[int]  # compute capabilities x 10 that it is for
     rewrite: Callable[[Subject], str]  # gives the whole file anew; raises DoesNotApply
     launch: Config = field(default_factory=dict)  # launch parameters that the rewrite needs
+    cures: tuple[Defect, ...] = ()  # what of a profile it is an answer to, by its symptom
 
 
 @dataclass(frozen=True)
@@ -62,6 +68,10 @@ class Skipped:
 
     move: str
     reason: str
+
+    @property
+    def cites(self) -> None:
+        """Nothing: the profile asks for no move that does not apply."""
 
 
 def attempted(name: str, rationale: str, rewrite: Callable[[], str]) -> Proposal | Skipped:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 import libcst.matchers as m
+from pgo_agent.agent.findings import Defect
 from pgo_agent.agent.moves.base import SourceMove, Subject
 from pgo_agent.agent.rewriting import DoesNotApply
 from pgo_agent.agent.rewriting.ranges import Bounds, ascending, bounds_of, unrolled
@@ -244,4 +245,5 @@ MOVE = SourceMove(
     ),
     archs=(90,),
     rewrite=rewrite,
+    cures=(Defect.DOT_WAIT, Defect.ARITHMETIC),
 )

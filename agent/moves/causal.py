@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import libcst as cst
+from pgo_agent.agent.findings import Defect
 from pgo_agent.agent.moves.base import SourceMove, Subject
 from pgo_agent.agent.rewriting import DoesNotApply, masks, unmask
 from pgo_agent.agent.rewriting.affine import Bound, Indices, bounds
@@ -225,4 +226,5 @@ MOVE = SourceMove(
     ),
     archs=(80, 86, 89, 90, 100, 103, 120),
     rewrite=rewrite,
+    cures=(Defect.ARITHMETIC,),
 )

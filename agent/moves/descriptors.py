@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from textwrap import indent
 
 import libcst as cst
+from pgo_agent.agent.findings import Defect
 from pgo_agent.agent.moves.base import SourceMove, Subject
 from pgo_agent.agent.rewriting import DoesNotApply, inline, prune
 from pgo_agent.agent.rewriting.bounds import merged
@@ -293,4 +294,5 @@ MOVE = SourceMove(
     ),
     archs=(90, 100, 120),
     rewrite=rewrite,
+    cures=(Defect.COPY_WAIT, Defect.SPILL, Defect.NARROW, Defect.UNCOALESCED),
 )

@@ -1,7 +1,9 @@
-"""The embedded optimizer: proposals in a fixed order, each with the symptom that it answers. No randomness, no model.
+"""The embedded optimizer: proposals in the order of what the profile asks for. No randomness, no model.
 
-It is the default when there is no model, and the seed of the search when there is one. Source moves come first: they
-can beat the tuned baseline; launch moves follow. Moves address every kernel of a launcher by its name. Each source move
+It is the default when there is no model, and the seed of the search when there is one. First the moves that answer a
+bottleneck, in the order of the bottlenecks, each citing it; then the others, which are hypotheses, and say so. Among
+equals source moves come first: they can beat the tuned baseline; launch moves follow. Moves address every kernel of a
+launcher by its name. Each source move
 brings the best known configurations with it, and one that needs less shared memory, because a rewrite may move the
 best point. A fault inside of a move is listed like a precondition that does not hold: it never ends a run. Relies on
 libcst and sympy, which take long to import: whoever needs only the words of `base.py` must not import this module.
@@ -23,6 +25,7 @@ from pgo_agent.agent.moves import (
     specialize,
 )
 from pgo_agent.agent.moves.base import CARRIED, NO_LAUNCH, Best, Proposal, Skipped, SourceMove, Subject, attempted
+from pgo_agent.agent.moves.evidence import NOBODY_LOOKED, Evidence
 from pgo_agent.agent.source import Config, sites, with_configs
 from pgo_agent.agent.static_rank import symptoms
 from pgo_agent.sandbox.devices import Device
@@ -45,17 +48,27 @@ _made: dict[tuple[str, ...], Proposal | Skipped] = {}
 
 
 def propose(
-    source: str, best: Mapping[str, Best], measured: Sequence[Config], device: Device
+    source: str,
+    best: Mapping[str, Best],
+    measured: Sequence[Config],
+    device: Device,
+    asked: Evidence = NOBODY_LOOKED,
 ) -> Iterator[Proposal | Skipped]:
-    """All proposals for a source, and the moves that do not apply to it."""
+    """All proposals for a source, and the moves that do not apply to it. `asked`: what holds it back."""
     found = sites(source)
     kernels = list(dict.fromkeys(s.kernel for s in found))
     if not kernels:
         yield Skipped("every move", NO_LAUNCH)
-    for move in SOURCE_MOVES:
-        for kernel in kernels:
-            yield _rewritten(move, source, kernel, f" in {kernel}" if len(kernels) > 1 else "", best, device)
-    yield from launch.propose(source, best, measured, device)
+    pairs = [(move, kernel, asked.of(kernel, move.cures)) for move in SOURCE_MOVES for kernel in kernels]
+    launches = list(launch.propose(source, best, measured, device, asked))
+    turns = [asked.place(cites) for *_, cites in pairs] + [asked.place(x.cites) for x in launches]
+    for i in sorted(range(len(turns)), key=lambda i: turns[i]):  # stable: equals as they stand in the catalogue
+        if i >= len(pairs):
+            yield launches[i - len(pairs)]
+            continue
+        move, kernel, cites = pairs[i]
+        made = _rewritten(move, source, kernel, f" in {kernel}" if len(kernels) > 1 else "", best, device)
+        yield made if isinstance(made, Skipped) else asked.told(made, cites)
 
 
 def _rewritten(
@@ -87,7 +100,9 @@ def _subject(source: str, kernel: str, best: Mapping[str, Best], device: Device)
     if not known:
         return Subject(source, kernel, device)
     ailing = max(known, key=lambda b: len(symptoms(b.static)))  # the first of those with most to cure
-    return Subject(source, kernel, device, ailing.config, ailing.static)
+    grids = [b.blocks.get(kernel) for b in best.values()]
+    blocks = max((n for n in grids if n is not None), default=None) if None not in grids else None
+    return Subject(source, kernel, device, ailing.config, ailing.static, blocks)
 
 
 def _with_neighbours(source: str, kernel: str, best: Mapping[str, Best], needed: Config) -> str:

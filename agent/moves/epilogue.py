@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 import libcst.matchers as m
+from pgo_agent.agent.findings import Defect
 from pgo_agent.agent.moves.base import SourceMove, Subject
 from pgo_agent.agent.rewriting import DoesNotApply
 from pgo_agent.agent.rewriting.ranges import unrolled
@@ -247,4 +248,5 @@ MOVE = SourceMove(
     archs=(90,),
     rewrite=rewrite,
     launch={"num_stages": 4},
+    cures=(Defect.FEW_STAGES, Defect.COPY_WAIT),
 )

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import libcst as cst
+from pgo_agent.agent.findings import Defect
 from pgo_agent.agent.moves.base import SourceMove, Subject
 from pgo_agent.agent.rewriting import DoesNotApply
 from pgo_agent.agent.rewriting.domain import Domain
@@ -167,4 +168,5 @@ MOVE = SourceMove(
     gain="one multiplication less for each score; Triton's own tutorial is written so, no figure of it alone is known",
     archs=(80, 86, 89, 90, 100, 103, 120),
     rewrite=rewrite,
+    cures=(Defect.ARITHMETIC,),
 )

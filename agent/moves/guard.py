@@ -13,6 +13,7 @@ Relies on libcst. It does not know which of several loops the note is about: all
 from collections.abc import Mapping
 
 import libcst as cst
+from pgo_agent.agent.findings import Defect
 from pgo_agent.agent.moves.base import SourceMove, Subject
 from pgo_agent.agent.rewriting import DoesNotApply
 from pgo_agent.agent.rewriting.ranges import bounds_of, unrolled
@@ -168,4 +169,5 @@ MOVE = SourceMove(
     gain="compiled for an H200: C7515 gone in 23 of 23 builds of GEMM loops, for no shared memory; not timed yet",
     archs=(90,),
     rewrite=rewrite,
+    cures=(Defect.SERIALIZED,),
 )

@@ -9,7 +9,9 @@ import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from pgo_agent.agent.findings import Defect
 from pgo_agent.agent.moves.base import CARRIED, Best, Proposal, Skipped
+from pgo_agent.agent.moves.evidence import Evidence
 from pgo_agent.agent.source import LAUNCH_OPTIONS, Config, Site, sites, with_configs
 from pgo_agent.agent.static_rank import RESERVED_SHARED, occupancy
 from pgo_agent.sandbox.devices import Device
@@ -71,7 +73,7 @@ def grid_sources(source: str, site: Site, points: Sequence[Config]) -> list[str]
 
 
 def propose(
-    source: str, best: Mapping[str, Best], measured: Sequence[Config], device: Device
+    source: str, best: Mapping[str, Best], measured: Sequence[Config], device: Device, asked: Evidence
 ) -> Iterator[Proposal | Skipped]:
     """Launch proposals for a source. `best`: case -> its best configuration; `measured`: points known already."""
     found = sites(source)
@@ -82,10 +84,16 @@ def propose(
         where = f" in {site.kernel}" if several else ""
         yield from _best_of_the_grid(source, site, bases, where)
         known = [config_of(site, found, c) for c in measured]
-        for name, why, config in _steps(bases, known, device):
+        every = {c: b for c, x in best.items() for b in bases_of(site, found, [x])}
+        for base, name, why, config, cures in _steps(bases, known, device):
+            alike = {c: b for c, b in every.items() if b.config == base}
+            if refuted := _refuted(alike.values(), config, device):
+                yield Skipped(name + where, refuted)
+                continue
             others = [b.config for b in bases if b.config != config][: CARRIED - 1] if site.autotuned else []
             text = with_configs(source, site, [config, *others])
-            yield Proposal(text, "launch", name + where, f"{why}; tries {said(config)}")
+            step = Proposal(text, "launch", name + where, f"{why}; tries {said(config)}")
+            yield asked.told(step, asked.of(site.kernel, cures, alike))
         for name, value in site.tied.items():
             why = f"the grid of its launch is written with {value}, too: give both one name, and it can be varied"
             yield Skipped(f"other values of {name}{where}", why)
@@ -132,16 +140,21 @@ def bases_of(site: Site, found: Sequence[Site], best: Iterable[Best]) -> list[Be
     return bases
 
 
-Step = tuple[str, str, Config]  # name, symptom, configuration
+Step = tuple[str, str, Config, tuple[Defect, ...]]  # name, symptom, configuration, what of a profile it answers
 
 
-def _steps(best: Sequence[Best], measured: Sequence[Config | None], device: Device) -> Iterator[Step]:
-    """Points one parameter away from the best ones that nobody has measured: each lever in turn."""
-    levers = [lever(base, device) for lever in (_stages, _registers, _blocks, _groups, _warps) for base in best]
+def _steps(
+    best: Sequence[Best], measured: Sequence[Config | None], device: Device
+) -> Iterator[tuple[Config, str, str, Config, tuple[Defect, ...]]]:
+    """Points one parameter away from the best ones that nobody has measured: each lever in turn. First what each steps
+    away from.
+    """
+    every = [(base, lever) for lever in (_stages, _registers, _blocks, _groups, _warps) for base in best]
+    levers = [[(base.config, *step) for step in lever(base, device)] for base, lever in every]
     seen = [*measured]
     for step in itertools.chain.from_iterable(itertools.zip_longest(*levers)):
-        if step is not None and step[2] not in seen:
-            seen.append(step[2])
+        if step is not None and step[3] not in seen:
+            seen.append(step[3])
             yield step
 
 
@@ -154,10 +167,23 @@ def _stages(b: Best, device: Device) -> Iterator[Step]:
             f"num_stages={now + 1}",
             f"{spare} bytes of shared memory are left for a deeper pipeline",
             b.config | {"num_stages": now + 1},
+            (Defect.FEW_STAGES, Defect.COPY_WAIT),
         )
     if now - 1 in _STAGES and now > 2 and b.static["shared"]:
         why = f"{b.static['shared']} bytes of shared memory limit the blocks of an SM"
-        yield f"num_stages={now - 1}", why, b.config | {"num_stages": now - 1}
+        yield f"num_stages={now - 1}", why, b.config | {"num_stages": now - 1}, (Defect.OCCUPANCY,)
+
+
+def _refuted(alike: Iterable[Best], config: Config, device: Device) -> str:
+    """Why builds disprove the symptom of a step from one configuration to another; empty unless all of them do."""
+    found = []
+    for b in alike:
+        fewer = config.get("num_stages", 3) < b.config.get("num_stages", 3)
+        now = occupancy(b.static, b.config.get("num_warps", 4), device)
+        fit = device.smem_sm // (b.static["shared"] + RESERVED_SHARED)
+        told = f"{now.limiter} let {now.blocks} block(s) on an SM, its shared memory {fit}: less of it makes no room"
+        found.append(told if fewer and fit > now.blocks else "")
+    return found[0] if all(found) else ""
 
 
 def _registers(b: Best, device: Device) -> Iterator[Step]:
@@ -168,15 +194,18 @@ def _registers(b: Best, device: Device) -> Iterator[Step]:
     cap = device.regs_sm // (32 * warps * (now.blocks + 1)) // 8 * 8
     if now.limiter == "registers" and roomy and 64 <= cap < b.static["registers"]:
         why = f"{b.static['registers']} registers let {now.blocks} block(s) on an SM; {cap} would let one more"
-        yield f"maxnreg={cap}", why, b.config | {"maxnreg": cap}
+        yield f"maxnreg={cap}", why, b.config | {"maxnreg": cap}, (Defect.OCCUPANCY,)
 
 
 def _blocks(b: Best, device: Device) -> Iterator[Step]:
     for name, value in b.config.items():
         if name not in LAUNCH_OPTIONS and not name.startswith("GROUP") and type(value) is int and _tile(value):
-            for v, why in ((value * 2, "more work for each byte loaded"), (value // 2, "more blocks, fewer registers")):
+            for v, why, cures in (
+                (value * 2, "more work for each byte loaded", (Defect.COPY_WAIT,)),
+                (value // 2, "more blocks, fewer registers", (Defect.SPILL, Defect.OCCUPANCY, Defect.TAIL)),
+            ):
                 if 16 <= v <= 256:
-                    yield f"{name}={v}", why, b.config | {name: v}
+                    yield f"{name}={v}", why, b.config | {name: v}, cures
 
 
 def _tile(value: int) -> bool:
@@ -188,14 +217,17 @@ def _groups(b: Best, device: Device) -> Iterator[Step]:
         if name.startswith("GROUP") and type(value) is int:
             for v, why in ((value * 2, "more tiles share what the L2 holds"), (value // 2, "fewer tiles in a group")):
                 if 1 <= v <= 64:
-                    yield f"{name}={v}", why, b.config | {name: v}
+                    yield f"{name}={v}", why, b.config | {name: v}, ()
 
 
 def _warps(b: Best, device: Device) -> Iterator[Step]:
     now = b.config.get("num_warps", 4)
-    for n, why in ((now * 2, "fewer registers for each thread"), (now // 2, "more work for each warp")):
+    for n, why, cures in (
+        (now * 2, "fewer registers for each thread", (Defect.SPILL, Defect.OCCUPANCY)),
+        (now // 2, "more work for each warp", ()),
+    ):
         if n in _WARPS:
-            yield f"num_warps={n}", why, b.config | {"num_warps": n}
+            yield f"num_warps={n}", why, b.config | {"num_warps": n}, cures
 
 
 def said(config: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ shared memory of one more stage. Bit-equal: the same iterations in the same orde
 """
 
 import libcst as cst
+from pgo_agent.agent.findings import Defect
 from pgo_agent.agent.moves.base import SourceMove, Subject
 from pgo_agent.agent.moves.guard import Loops, check_symptom
 from pgo_agent.agent.rewriting import DoesNotApply
@@ -92,4 +93,5 @@ MOVE = SourceMove(
     gain="compiled for an H200: C7515 gone, for the shared memory of one more stage; not timed yet",
     archs=(90,),
     rewrite=rewrite,
+    cures=(Defect.SERIALIZED,),
 )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 import libcst.matchers as m
+from pgo_agent.agent.findings import Defect
 from pgo_agent.agent.moves.base import SourceMove, Subject
 from pgo_agent.agent.rewriting import DoesNotApply
 from pgo_agent.agent.rewriting.grids import Grid, given_elsewhere, grids, in_kernel_terms, passed
@@ -49,7 +50,10 @@ class Tiles:
 
 
 def rewrite(subject: Subject) -> str:
-    """Raises DoesNotApply where a tile's work cannot be moved into a loop as it is."""
+    """Raises DoesNotApply where a tile's work cannot be moved into a loop as it is, or every tile has a program."""
+    at_once = subject.device.sms * _programs(subject)
+    if subject.blocks is not None and subject.blocks <= at_once:
+        raise DoesNotApply(f"its {subject.blocks} blocks run at once: the device holds {at_once}")
     module = cst.parse_module(subject.source)
     _check(module, subject.kernel)
     function = functions(module)[subject.kernel]
@@ -212,4 +216,5 @@ MOVE = SourceMove(
     ),
     archs=(80, 86, 89, 90, 100, 120),
     rewrite=rewrite,
+    cures=(Defect.TAIL, Defect.EPILOGUE, Defect.IMBALANCE),
 )

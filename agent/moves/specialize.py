@@ -9,6 +9,7 @@ second group of warps then stores or masks rows as far off again. So each coordi
 """
 
 import libcst as cst
+from pgo_agent.agent.findings import Defect
 from pgo_agent.agent.moves.base import SourceMove, Subject
 from pgo_agent.agent.rewriting import DoesNotApply
 from pgo_agent.agent.rewriting.host import bound
@@ -182,4 +183,5 @@ MOVE = SourceMove(
     archs=(90,),
     rewrite=rewrite,
     launch={"num_warps": 4},
+    cures=(Defect.COPY_WAIT,),
 )
