@@ -8,7 +8,7 @@ parent in turn gives one proposal. Nothing here is random.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from pgo_agent.agent import dispatch, incumbent, moves, ranking
+from pgo_agent.agent import citing, dispatch, incumbent, moves, ranking
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.store import Candidate
 from pgo_agent.sandbox.gate.verdict import Verdict
@@ -56,7 +56,8 @@ def _of(ctx: Context, parent: Parent) -> Iterator[moves.Proposal]:
     from pgo_agent.agent.moves import embedded
 
     first = parent.name == incumbent.name(ctx)
-    for p in embedded.propose(parent.source, parent.best, incumbent.known_configs(ctx), ctx.device):
+    asked = citing.asked(ctx, parent.name, parent.best)
+    for p in embedded.propose(parent.source, parent.best, incumbent.known_configs(ctx), ctx.device, asked):
         if isinstance(p, moves.Skipped):
             ctx.store.add_skipped(ctx.run.id, parent.name, p.move, p.reason)
         elif first or p.kind == "source":  # other configurations of what does not win can wait until it does

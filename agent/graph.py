@@ -1,4 +1,5 @@
-"""The loop, on one screen: baseline -> propose -> build -> judge -> record -> (propose again | finish).
+"""The loop, on one screen: baseline -> profile -> summarize -> propose -> build -> judge -> record, and from there to
+profile again where there is a new incumbent, else to propose; when nothing is proposed, it finishes.
 
 LangGraph with SQLite checkpoints after every node. The state is three plain values; what they stand for is in the
 store, where every step looks before it works. So a process killed anywhere goes on at the node where it died, and a
@@ -6,6 +7,7 @@ verdict that was recorded is never made again. A checkpoint that the store does 
 power loss may take the end of either file, and after a jump of the clock the newest checkpoint is not the last one.
 """
 
+import itertools
 import os
 from typing import Literal, TypedDict
 
@@ -17,7 +19,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 from pgo_agent.agent import baseline as baselines
-from pgo_agent.agent import incumbent, resuming, steps
+from pgo_agent.agent import incumbent, profiled, resuming, steps
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.finish import finish as finish_run
 
@@ -31,6 +33,15 @@ class State(TypedDict):
 def baseline(state: State, runtime: Runtime[Context]) -> None:
     if runtime.context.store.run(runtime.context.run.id).baseline is None:
         baselines.establish(runtime.context)
+
+
+def profile(state: State, runtime: Runtime[Context]) -> None:
+    if not runtime.context.store.candidates(runtime.context.run.id, state["generation"]):  # proposed by what was known
+        profiled.profile(runtime.context)
+
+
+def summarize(state: State, runtime: Runtime[Context]) -> None:
+    profiled.summarize(runtime.context)
 
 
 def propose(state: State, runtime: Runtime[Context]) -> Command[Literal["build", "finish"]]:
@@ -48,7 +59,7 @@ def judge(state: State, runtime: Runtime[Context]) -> None:
     steps.judge(runtime.context, state["generation"])
 
 
-def record(state: State, runtime: Runtime[Context]) -> State:
+def record(state: State, runtime: Runtime[Context]) -> Command[Literal["profile", "propose"]]:
     ctx, n = runtime.context, state["generation"]
     ctx.store.finish_generation(ctx.run.id, n)
     own = ctx.store.candidates(ctx.run.id, n)
@@ -59,7 +70,8 @@ def record(state: State, runtime: Runtime[Context]) -> State:
         incumbent=incumbent.name(ctx),
         judged=sum(c.verdict is not None for c in own),
     )
-    return {"generation": n + 1, "proposed": 0, "barren": 0 if won else state["barren"] + 1}
+    new: State = {"generation": n + 1, "proposed": 0, "barren": 0 if won else state["barren"] + 1}
+    return Command(goto="profile" if profiled.due(ctx) else "propose", update=new)
 
 
 def finish(state: State, runtime: Runtime[Context]) -> None:
@@ -70,12 +82,11 @@ def run(ctx: Context) -> None:
     """Runs the loop of `ctx.run`, from its beginning or from where it was interrupted."""
     resuming.mend(ctx)
     graph = StateGraph(State, context_schema=Context)
-    for node in (baseline, propose, build, judge, record, finish):
+    for node in (baseline, profile, summarize, propose, build, judge, record, finish):
         graph.add_node(node)
-    graph.add_edge(START, "baseline").add_edge("baseline", "propose").add_edge("build", "judge").add_edge(
-        "judge", "record"
-    )
-    graph.add_edge("record", "propose").add_edge("finish", END)
+    for one, then in itertools.pairwise((START, "baseline", "profile", "summarize", "propose")):
+        graph.add_edge(one, then)
+    graph.add_edge("build", "judge").add_edge("judge", "record").add_edge("finish", END)
     with resuming.checkpoints(ctx.store.root / "checkpoints.db") as db:
         loop = graph.compile(checkpointer=SqliteSaver(db))
         config: RunnableConfig = {"configurable": {"thread_id": ctx.run.id}, "recursion_limit": 10_000}

@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.agent import baseline, building
+from pgo_agent.agent import baseline, building, profiled
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.store import Candidate
 from pgo_agent.sandbox.errors import EnvironmentFault
@@ -31,7 +31,8 @@ def stands(ctx: Context) -> tuple[set[tuple[str, ...]], int, int]:
         if not finished:
             return {("record",)}, n, barren
         barren = 0 if any(c.verdict == Verdict.ACCEPTED for c in own) else barren + 1
-    return {("propose",), ("finish",)}, n + 1, barren
+    due = profiled.due(ctx)
+    return {(due,)} if due else {("propose",), ("finish",)}, n + 1, barren
 
 
 # the checkpoints ------------------------------------------------------------------------------------------------------

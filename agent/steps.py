@@ -36,6 +36,7 @@ def propose(ctx: Context, generation: int) -> int:
             kind=p["kind"],
             move=p["move"],
             rationale=p["rationale"],
+            cites=p["cites"],
         )
     return len(fresh)
 

@@ -1,0 +1,188 @@
+"""The loop's nodes `profile` and `summarize`: the incumbent, once for each public case, at its best configuration.
+
+What passes answer is kept on the shelf, and what they say in short in the record, so both steps can be repeated. A
+profile that cannot be taken never ends a run: the record says why, and moves then fire without it. Other parents of a
+generation are not profiled. Relies on `profiling.py` for the passes and on `roles/summarizer.py`; `citing.py` hands
+what comes of it to the moves.
+"""
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Literal
+
+from pgo_agent.agent import beam, incumbent, profile_record, profiling
+from pgo_agent.agent.context import Context
+from pgo_agent.agent.profile_record import Kept
+from pgo_agent.agent.profiling import CaseProfile, Wanted
+from pgo_agent.agent.roles.summarizer import summarize as in_short
+from pgo_agent.agent.source import Config, in_place, sites, with_configs
+from pgo_agent.sandbox.errors import EnvironmentFault
+from pgo_agent.sandbox.profile import passes
+from pgo_agent.sandbox.profile.backend import Workbench
+from pgo_agent.sandbox.profile.report import Problem
+from pgo_agent.sandbox.profile.whole import Missing, PassName
+
+WHY = "the best known of this run"
+
+
+def due(ctx: Context) -> Literal["profile", "summarize"] | None:
+    """The step that the incumbent still needs, by the record. A check proposes nothing of its own: it needs none."""
+    if ctx.settings.get("given"):
+        return None
+    kept = {k.case: k for k in profile_record.of(ctx.store, ctx.run.id, incumbent.name(ctx))}
+    if any(case not in kept for case in ctx.baseline()["cases"]):
+        return "profile"
+    return "summarize" if any(map(_waits, kept.values())) else None
+
+
+# profile --------------------------------------------------------------------------------------------------------------
+
+
+def profile(ctx: Context) -> None:
+    """Takes the passes of every case of the incumbent that has none in the record, side by side.
+
+    Raises EnvironmentFault for what a person must mend: a full disk, a process that is killed again and again.
+    """
+    if due(ctx) != "profile" or ctx.out_of_time():
+        return
+    which = incumbent.name(ctx)
+    known = {k.case for k in profile_record.of(ctx.store, ctx.run.id, which)}
+    waiting = [w for w in wanted(ctx, which) if w.case not in known]
+    cases = "1 case" if len(waiting) == 1 else f"{len(waiting)} cases"
+    ctx.emit("phase", phase="profile", doing=f"profiling {cases} of {_named(which)}")
+    for kept in passes.parallel([partial(_taken, ctx, which, w) for w in waiting], ctx.builder.cores):
+        profile_record.add(ctx.store, ctx.run.id, kept)
+        if not kept.taken:
+            _tell(ctx, kept)
+
+
+def _taken(ctx: Context, which: str, w: Wanted) -> Kept:
+    started = time.monotonic()
+    try:
+        found = _passes(_case(ctx, w))
+    except EnvironmentFault:
+        raise
+    except Exception as e:  # whatever a pass stumbles over: the run goes on without its answer
+        found = _lost(e)
+    return Kept(which, w.case, found, round(time.monotonic() - started, 3), None)
+
+
+def _case(ctx: Context, w: Wanted) -> CaseProfile:
+    """What the passes say: at once where they were taken before. Cases may be profiled side by side."""
+    cores = max(1, ctx.builder.cores // len(ctx.baseline()["cases"]))
+    return profiling.case_profile(Workbench(replace(ctx.builder, cores=cores)), w)
+
+
+def _passes(found: CaseProfile) -> dict[str, str]:
+    """Name of each pass -> why it is not there; empty where it is there of any kernel."""
+    told: dict[str, str] = {}
+    for name, answer in ((n, getattr(k, n)) for k in found.kernels for n in PassName):
+        why = answer.reason if isinstance(answer, Problem) else answer.why if isinstance(answer, Missing) else ""
+        told[name] = why and told.get(name, why)
+    return told
+
+
+def _lost(e: Exception) -> dict[str, str]:
+    return {PassName.STATIC: f"{type(e).__name__}: {e}".strip()[:500]}
+
+
+# summarize ------------------------------------------------------------------------------------------------------------
+
+
+def summarize(ctx: Context) -> None:
+    """Puts every recorded profile of the incumbent in short, and says what changed since what it replaced."""
+    if due(ctx) is None:
+        return
+    which = incumbent.name(ctx)
+    places, former = {w.case: w for w in wanted(ctx, which)}, _former(ctx, which)
+    for kept in profile_record.of(ctx.store, ctx.run.id, which):
+        if _waits(kept):
+            done = _in_short(ctx, kept, places[kept.case], former.get(kept.case))
+            profile_record.finish(ctx.store, ctx.run.id, done)
+            _tell(ctx, done)
+
+
+def _waits(kept: Kept) -> bool:
+    return bool(kept.taken) and kept.summary is None
+
+
+def _in_short(ctx: Context, kept: Kept, own: Wanted, former: Wanted | None) -> Kept:
+    try:
+        before = _case(ctx, former) if former is not None else None
+        return replace(kept, summary=in_short(_case(ctx, own), before))
+    except EnvironmentFault:
+        raise
+    except Exception as e:
+        return replace(kept, passes=_lost(e))
+
+
+def _former(ctx: Context, which: str) -> dict[str, Wanted]:
+    """What was profiled of the incumbent before, by case."""
+    before = None if which == incumbent.SHIPPED else ctx.store.candidate(ctx.run.id, which).against
+    if before is None:
+        return {}
+    known = {k.case for k in profile_record.of(ctx.store, ctx.run.id, before) if k.summary is not None}
+    return {w.case: w for w in wanted(ctx, before) if w.case in known}
+
+
+def _tell(ctx: Context, kept: Kept) -> None:
+    said = kept.summary
+    ctx.emit(
+        "profile.completed",
+        candidate=kept.candidate,
+        case=kept.case,
+        bound=said.bound if said else "",
+        bottleneck=said.bottlenecks[0].as_json() if said and said.bottlenecks else None,
+        passes=dict(kept.passes),
+        seconds=kept.seconds,
+    )
+
+
+def _named(which: str) -> str:
+    return "the kernel as shipped" if which == incumbent.SHIPPED else f"the incumbent {which[:8]}"
+
+
+# what is profiled -----------------------------------------------------------------------------------------------------
+
+
+def wanted(ctx: Context, which: str) -> list[Wanted]:
+    """What to profile of `shipped` or a candidate: each public case at its best known configuration."""
+    builds, foreign = _builds(ctx, which)
+    configs = {c: b.config for c, b in incumbent.best_known(ctx, which).items()}
+    return [
+        Wanted(text, *builds[case], WHY, foreign, tuple(cases))
+        for text, cases in texts(incumbent.python(ctx, which), configs).items()
+        for case in cases
+    ]
+
+
+def _builds(ctx: Context, which: str) -> tuple[dict[str, tuple[str, str, str]], bool]:
+    """Case -> bundle, case and label; and whether somebody else wrote it."""
+    if which == incumbent.SHIPPED:
+        return {c: (p["bundle"], c, p["choice"]) for c, p in ctx.baseline()["tuned"].items()}, False
+    candidate = ctx.store.candidate(ctx.run.id, which)
+    bundle, labels = (candidate.built or {})["bundle"], incumbent.chosen(ctx, candidate)
+    return {c: (bundle, c, labels[c]) for c in ctx.baseline()["cases"]}, candidate.author != beam.AUTHOR
+
+
+def texts(source: str, configs: Mapping[str, Config]) -> dict[str, list[str]]:
+    """Texts that hold few configurations beside the wanted ones, each with its cases: a trace takes all that they hold.
+
+    Lines stay where they were: they are told of the source.
+    """
+    found, made = sites(source), dict[str, list[str]]()
+    tuned = [s for s in found if s.autotuned]
+    for case, config in configs.items():
+        if len(tuned) == 1:
+            text = in_place(source, tuned[0], _unique(configs.values()))
+        else:
+            text = with_configs(source, found[0], [config]) if found and not tuned else source
+        made.setdefault(text, []).append(case)
+    return made
+
+
+def _unique(configs: Iterable[Config]) -> list[Config]:
+    listed = list(configs)
+    return [c for i, c in enumerate(listed) if c not in listed[:i]]
