@@ -112,6 +112,14 @@ class Progress:
     def _note(self, e: dict[str, Any]) -> None:
         self._say(f"  note: {escape(e['text'])}")
 
+    def _profile_completed(self, e: dict[str, Any]) -> None:
+        first = e["bottleneck"]["finding"]["told"] if e["bottleneck"] else "nothing stands out"
+        taken = " and ".join(name for name, why in e["passes"].items() if not why)
+        lost = "; ".join(why for why in e["passes"].values() if why)
+        self._say(
+            f"  profile of {escape(e['case'].split('/', 1)[1])}: {escape(f'{taken}: {first}' if taken else lost)}"
+        )
+
     def _candidate_verdict(self, e: dict[str, Any]) -> None:
         self.verdicts += 1
         if e["verdict"] == "accepted":

@@ -13,7 +13,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from pgo_agent.agent import incumbent, moves, static_rank
+from pgo_agent.agent import incumbent, moves, profile_record, static_rank
 from pgo_agent.agent.baseline import rate
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.parts import kernel_part
@@ -35,6 +35,7 @@ class Facts:
     statics: Sequence[Mapping[str, Any]]  # of the incumbent, by case: static profile and occupancy
     tried: Sequence[str]  # a line each, newest last
     allowed_ops: Sequence[str] = ()  # torch ops that the launcher may use
+    profile: Sequence[str] = ()  # the summaries of the incumbent's profile, a line each
     most_configs: int = moves.CARRIED
 
 
@@ -75,6 +76,7 @@ def gather(ctx: Context, remarks: Sequence[str] = ()) -> Facts:
         statics=[_static(ctx, case, best) for case, best in incumbent.best_known(ctx, incumbent.name(ctx)).items()],
         tried=[*tried, *(_line(r) for r in remarks)][-MOST_TRIED:],
         allowed_ops=base["allowed_ops"],
+        profile=_profile(ctx),
     )
 
 
@@ -93,6 +95,13 @@ def _static(ctx: Context, case: str, best: moves.Best) -> dict[str, Any]:
     fits = static_rank.occupancy(best.static, best.config.get("num_warps", 4), ctx.device)
     choice = " ".join(f"{k}={v}" for k, v in best.config.items())
     return {k: best.static[k] for k in kept} | asdict(fits) | {"case": case.split("/", 1)[1], "choice": choice}
+
+
+def _profile(ctx: Context) -> list[str]:
+    """Every public case in short: words of passes, and names that stand in the kernel."""
+    kept = profile_record.of(ctx.store, ctx.run.id, incumbent.name(ctx))
+    said = (f"{k.case.split('/', 1)[1]}: {k.summary.text}" for k in kept if k.summary is not None)
+    return [_line(line) for text in said for line in text.splitlines() if line.strip()]
 
 
 def _tried(c: Candidate, hidden: Collection[str]) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from pgo_agent.agent import baseline, display, static_rank
+from pgo_agent.agent import baseline, citing, display, profile_record, static_rank
+from pgo_agent.agent.profile_record import Kept
 from pgo_agent.agent.store import Candidate, Run, Store
 from rich.console import Console
 from rich.markup import escape
@@ -36,6 +37,7 @@ def run(store: Store, name: str, as_json: bool) -> None:
             json.dumps(
                 _outline(store, found)
                 | {"baseline": found.baseline, "summary": found.summary, "verdicts": [_line(c) for c in candidates]}
+                | {"profiles": [_profile(k) for k in profile_record.of(store, found.id)]}
             )
         )
         return
@@ -56,9 +58,11 @@ def run(store: Store, name: str, as_json: bool) -> None:
             c.verdict or "not judged",
             c.stage or "",
             speedup,
-            escape(c.reason or ""),
+            escape("\n".join(filter(None, (c.reason, _because(c))))),
         )
     out.print(table)
+    for k in profile_record.of(store, found.id):
+        out.print(escape(citing.told(k)), highlight=False)
     spent = store.spent(found.id)
     if spent["calls"]:
         tokens = f"{spent['prompt_tokens']:.0f} + {spent['completion_tokens']:.0f} tokens"
@@ -115,6 +119,8 @@ def candidate(store: Store, name: str, prefix: str, source: bool, as_json: bool)
         f"[bold]{c.id}[/bold]  generation {c.generation}, {c.kind}, by {escape(c.author)}: {escape(c.rationale)}",
         highlight=False,
     )
+    if c.cites:
+        out.print(escape(_because(c)), highlight=False)
     out.print(f"verdict: {c.verdict or 'not judged'} at {c.stage or '-'}: {escape(c.reason or '')}", highlight=False)
     before = _replaced(store, c) if c.kind == "ttgir" else found.source
     diff = "".join(difflib.unified_diff(before.splitlines(True), c.source.splitlines(True), "as shipped", "candidate"))
@@ -226,5 +232,14 @@ def _outline(store: Store, r: Run) -> dict[str, Any]:
 def _line(c: Candidate) -> dict[str, Any]:
     return {
         k: getattr(c, k)
-        for k in ("id", "generation", "move", "kind", "verdict", "stage", "reason", "speedup", "seconds")
+        for k in ("id", "generation", "move", "kind", "verdict", "stage", "reason", "speedup", "seconds", "cites")
     }
+
+
+def _because(c: Candidate) -> str:
+    """What in the profile led to a candidate; empty when nothing did."""
+    return f"because: {citing.because(c.cites)}" if c.cites else ""
+
+
+def _profile(k: Kept) -> dict[str, Any]:
+    return asdict(k) | {"summary": k.summary.as_json() if k.summary else None}
