@@ -248,7 +248,7 @@ def profile(
         wanted = profiling.passes_of(passes)
         wishes = Wishes(device, sandbox=sandbox, cases=tuple(case or ()), python=python)
         with shell.opened(store, create=True) as opened:
-            found = profiling.profile(file, wishes, configuration, backend, opened, passes=wanted, seconds=seconds)
+            found = profiling.profile(file, wishes, configuration, backend, opened, wanted, seconds)
             report.tell(found, file, outlets, opened.shelf)
 
 

@@ -12,19 +12,20 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal
 
-from pgo_agent.agent import beam, incumbent, profile_record, profiling
+from pgo_agent.agent import beam, incumbent, profile_record
+from pgo_agent.agent.case_profile import CaseProfile, Means, Wanted, case_profile
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.profile_record import Kept
-from pgo_agent.agent.profiling import CaseProfile, Wanted
 from pgo_agent.agent.roles.summarizer import summarize as in_short
 from pgo_agent.agent.source import Config, in_place, sites, with_configs
+from pgo_agent.agent.taking import NO_GPU, Gpu
 from pgo_agent.sandbox.errors import EnvironmentFault
 from pgo_agent.sandbox.profile import passes
-from pgo_agent.sandbox.profile.backend import Workbench
 from pgo_agent.sandbox.profile.report import Problem
 from pgo_agent.sandbox.profile.whole import Missing, PassName
 
 WHY = "the best known of this run"
+SHARE = 0.1  # of a run's minutes: what one incumbent's profile may take of the GPU
 
 
 def due(ctx: Context) -> Literal["profile", "summarize"] | None:
@@ -52,16 +53,18 @@ def profile(ctx: Context) -> None:
     waiting = [w for w in wanted(ctx, which) if w.case not in known]
     cases = "1 case" if len(waiting) == 1 else f"{len(waiting)} cases"
     ctx.emit("phase", phase="profile", doing=f"profiling {cases} of {_named(which)}")
-    for kept in passes.parallel([partial(_taken, ctx, which, w) for w in waiting], ctx.builder.cores):
+    gpu = Gpu(ctx.gpu, SHARE * 60 * ctx.settings["minutes"])
+    at_once = 1 if ctx.gpu else ctx.builder.cores
+    for kept in passes.parallel([partial(_taken, ctx, which, w, gpu, at_once) for w in waiting], at_once):
         profile_record.add(ctx.store, ctx.run.id, kept)
         if not kept.taken:
             _tell(ctx, kept)
 
 
-def _taken(ctx: Context, which: str, w: Wanted) -> Kept:
+def _taken(ctx: Context, which: str, w: Wanted, gpu: Gpu, at_once: int) -> Kept:
     started = time.monotonic()
     try:
-        found = _passes(_case(ctx, w))
+        found = _passes(_case(ctx, w, gpu, at_once))
     except EnvironmentFault:
         raise
     except Exception as e:  # whatever a pass stumbles over: the run goes on without its answer
@@ -69,10 +72,14 @@ def _taken(ctx: Context, which: str, w: Wanted) -> Kept:
     return Kept(which, w.case, found, round(time.monotonic() - started, 3), None)
 
 
-def _case(ctx: Context, w: Wanted) -> CaseProfile:
-    """What the passes say: at once where they were taken before. Cases may be profiled side by side."""
-    cores = max(1, ctx.builder.cores // len(ctx.baseline()["cases"]))
-    return profiling.case_profile(Workbench(replace(ctx.builder, cores=cores)), w)
+def _case(ctx: Context, w: Wanted, gpu: Gpu, at_once: int) -> CaseProfile:
+    """What the passes say, `at_once` cases side by side."""
+    return case_profile(Means(replace(ctx.builder, cores=max(1, ctx.builder.cores // at_once)), gpu), w)
+
+
+def _again(ctx: Context, w: Wanted) -> CaseProfile:
+    """What the passes said: those that were taken are kept, and no other is taken now."""
+    return _case(ctx, w, Gpu(None, 0.0, "it was not taken" if ctx.gpu else NO_GPU), 1)
 
 
 def _passes(found: CaseProfile) -> dict[str, str]:
@@ -110,8 +117,8 @@ def _waits(kept: Kept) -> bool:
 
 def _in_short(ctx: Context, kept: Kept, own: Wanted, former: Wanted | None) -> Kept:
     try:
-        before = _case(ctx, former) if former is not None else None
-        return replace(kept, summary=in_short(_case(ctx, own), before))
+        before = _again(ctx, former) if former is not None else None
+        return replace(kept, summary=in_short(_again(ctx, own), before))
     except EnvironmentFault:
         raise
     except Exception as e:

@@ -1,31 +1,25 @@
 """`profile`: what the kernels of a target cost and where, by passes over its builds. It judges and records nothing.
 
 A profile is made of passes (`sandbox/profile/`), whose answers are kept in the workspace: asked again, it is there at
-once. Without a GPU there is the static one. `views/` draws what this gathers.
+once. Without a GPU there is the static one, and what is kept. `case_profile.py` takes a case, `views/` draws it.
 """
 
-import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from pgo_agent.agent.findings import Finding, standing_out
-from pgo_agent.agent.session import DEFAULT_DEVICE, Wishes, locate
+from pgo_agent.agent.case_profile import CaseProfile, Means, Wanted, case_profile
+from pgo_agent.agent.session import Wishes, locate, where
 from pgo_agent.agent.store import Store
-from pgo_agent.sandbox import box, devices, target
+from pgo_agent.agent.taking import NO_GPU, Gpu
+from pgo_agent.sandbox import box, target
 from pgo_agent.sandbox.build import Builder
 from pgo_agent.sandbox.errors import EnvironmentFault, TargetFault, UsageFault
-from pgo_agent.sandbox.judge import pool
-from pgo_agent.sandbox.profile import passes, static
+from pgo_agent.sandbox.profile import passes
 from pgo_agent.sandbox.profile.backend import Workbench
 from pgo_agent.sandbox.profile.codec import Record
-from pgo_agent.sandbox.profile.pseudocode import pseudocode
-from pgo_agent.sandbox.profile.report import Problem, StaticProfile
-from pgo_agent.sandbox.profile.whole import KernelProfile, Launch, Missing, PassName, Roofline
-
-NO_GPU = "no GPU is visible here"
+from pgo_agent.sandbox.profile.whole import PassName
 
 
 @dataclass(frozen=True)
@@ -35,32 +29,6 @@ class Bundled(Record):
     bundle: str  # id; empty when nothing could be built
     configurations: dict[str, tuple[str, ...]]  # case -> labels, in the order of the file's list
     failures: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What to profile: one configuration of a case in a bundle."""
-
-    source: str  # the text that the bundle was built from
-    bundle: str  # id
-    case: str  # set and name
-    label: str
-    why: str  # this configuration
-    foreign: bool = False  # whether somebody else wrote the source
-    together: tuple[str, ...] = ()  # cases that one trace of the source is of; empty: this one
-
-
-@dataclass(frozen=True)
-class CaseProfile(Record):
-    """The kernels of one case at one configuration, each once, in the order that they are launched in."""
-
-    case: str
-    configuration: str
-    chosen: str  # why this one
-    kernels: tuple[KernelProfile, ...]
-    findings: dict[str, tuple[Finding, ...]]  # key of a kernel's build -> what stands out in it
-    code: dict[str, str]  # key of a kernel's build -> its TTGIR as pseudo-code; nothing for another architecture's
-    roofline: Roofline | Missing
 
 
 @dataclass(frozen=True)
@@ -92,29 +60,35 @@ def profile(
     configuration: str | None,
     backend: str,
     store: Store,
-    *,
-    passes: frozenset[PassName] | None = None,
+    wanted: frozenset[PassName] | None = None,
     seconds: float = 60.0,
 ) -> Profile:
     """The profile of a target at one configuration of each case.
 
-    `passes`: those that are wanted; None: all that this machine can take. `seconds`: of the GPU, at most.
+    `wanted`: passes; None leaves them to the profiler's role. `seconds`: of the GPU, for all that is not kept.
 
     Raises UsageFault for a file, case, configuration or backend that is none, TargetFault when nothing of the target
     builds, EnvironmentFault for the sandbox, the disk, and a GPU that is asked for and is not there.
     """
-    on_gpu = sorted((passes or frozenset()) - {PassName.STATIC})
-    if on_gpu and pool.visible_gpu() is None:
-        raise EnvironmentFault(f"{' and '.join(on_gpu)} cannot be taken: {NO_GPU}", "leave out --passes, or use a GPU")
     found = target.read(locate(file))
-    device = devices.find(wishes.device or DEFAULT_DEVICE)
+    judge, device = where(wishes)
+    if judge is not None:
+        judge.target = found
+    on_gpu = sorted((wanted or frozenset()) - {PassName.STATIC})
+    if on_gpu and judge is None:
+        raise EnvironmentFault(f"{' and '.join(on_gpu)} cannot be taken: {NO_GPU}", "leave out --passes, or use a GPU")
     cores = len(os.sched_getaffinity(0))
-    bench = Workbench(Builder(found, device, box.choose(wishes.sandbox, wishes.python), store.shelf, cores))
-    built = bundled(bench, found.source, found.contract, tuple(wishes.cases))
+    builder = Builder(found, device, box.choose(wishes.sandbox, wishes.python), store.shelf, cores)
+    built = bundled(Workbench(builder), found.source, found.contract, tuple(wishes.cases))
     _must_exist(built, wishes.cases)
-    tuned = _tuned(store, found)
-    cases = [_case(bench, found.source, built, case, configuration, tuned, backend) for case in built.configurations]
-    return Profile(found.name, device.key, built.bundle, tuple(cases), built.failures)
+    means, tuned = Means(builder, Gpu(judge, seconds), wanted), _tuned(store, found)
+    try:
+        chosen = [_chosen(found.source, built, case, configuration, tuned) for case in built.configurations]
+        cases = tuple(case_profile(means, w, backend) for w in chosen)
+    finally:
+        if judge is not None:
+            judge.close()
+    return Profile(found.name, device.key, built.bundle, cases, built.failures)
 
 
 @passes.cpu(version=1)
@@ -142,15 +116,7 @@ def _tuned(store: Store, found: target.Target) -> Mapping[str, str]:
     return {c: p["choice"] for c, p in (runs[-1].baseline or {})["tuned"].items()} if runs else {}
 
 
-def _case(
-    bench: Workbench,
-    source: str,
-    built: Bundled,
-    case: str,
-    wanted: str | None,
-    tuned: Mapping[str, str],
-    backend: str,
-) -> CaseProfile:
+def _chosen(source: str, built: Bundled, case: str, wanted: str | None, tuned: Mapping[str, str]) -> Wanted:
     labels = built.configurations[case]
     if wanted is not None and wanted not in labels:
         raise UsageFault(f"{case} has no configuration '{wanted}'", f"it has: {'; '.join(labels)}")
@@ -158,31 +124,4 @@ def _case(
     label, why = (wanted, "as asked") if wanted else (labels[0], "the first of the file's list")
     if wanted is None and best in labels:
         label, why = str(best), "the best of the last run"
-    return case_profile(bench, Wanted(source, built.bundle, case, label, why), backend)
-
-
-def case_profile(bench: Workbench, w: Wanted, backend: str = "nvidia") -> CaseProfile:
-    """What every pass says of a case. Raises what passes raise."""
-    where = (bench, w.source, w.bundle, w.case, w.label)
-    statics = static.profile_static(*where, backend, w.foreign, w.together)
-    launches = _launches(bench.shelf.manifest(w.bundle)["plans"][w.case][w.label]["steps"])
-    kernels = tuple(_whole(k, build, launches[build]) for build, k in statics.items())
-    found = {k.build: standing_out(k, bench.builder.device) for k in kernels}
-    subjects = static.subjects_of(*where, w.together) if backend == "nvidia" else ()
-    code = {s.build: pseudocode(bench, s) for s in subjects}
-    return CaseProfile(w.case, w.label, w.why, kernels, found, code, Missing("roofline", NO_GPU))
-
-
-def _whole(k: StaticProfile | Problem, build: str, launch: Launch) -> KernelProfile:
-    name = k.kernel if isinstance(k, StaticProfile) else build[:12]
-    missing = (Missing(n, NO_GPU) for n in ("timeline", "counters", "critical path", "ipc"))
-    return KernelProfile(build, name, launch, k, *missing)
-
-
-def _launches(steps: Sequence[Mapping[str, Any]]) -> dict[str, Launch]:
-    """By the key of the kernel's build."""
-    grids: dict[str, list[int]] = {}
-    for step in steps:
-        if "kernel" in step:
-            grids.setdefault(step["kernel"], []).append(math.prod(step["grid"]))
-    return {build: Launch(max(blocks), len(blocks)) for build, blocks in grids.items()}
+    return Wanted(source, built.bundle, case, label, why)

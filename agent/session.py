@@ -61,7 +61,7 @@ def start(file: Path, wishes: Wishes, store: Store, emit: Emit) -> Exit:
     found = target.read(file)
     settings = {f.name: getattr(wishes, f.name) for f in fields(wishes) if f.name not in OWN}
     settings["width"] = wishes.width or default_width(os.cpu_count() or 1)
-    gpu, device = _where(wishes)
+    gpu, device = where(wishes)
     run = f"{found.name}-{secrets.token_hex(3)}"
     model = _model(wishes.model, run, found, emit, wishes.wait)  # a missing key is said before there is a run
     settings["model"] = model.name if model else None
@@ -106,7 +106,7 @@ def resume(name: str, store: Store, emit: Emit, minutes: float | None = None, wa
     wishes = Wishes(
         run.device, sandbox=run.settings["sandbox"], judge=run.settings["judge"], python=run.settings["python"]
     )
-    gpu, device = _where(wishes)
+    gpu, device = where(wishes)
     asked = [c.prompt for c in store.calls(run.id)]
     model = _model(run.settings.get("model"), run.id, found, emit, wait, asked)
     with store.active(run.id):
@@ -166,7 +166,7 @@ def _go(
     return max((check_code(c.verdict) for c in store.candidates(run.id)), default=state) if given else state
 
 
-def _where(wishes: Wishes) -> tuple[Judge | None, Device]:
+def where(wishes: Wishes) -> tuple[Judge | None, Device]:
     """The judge of this machine's GPU, if it is to be used, and the device to compile for."""
     visible = visible_gpu() if wishes.judge != "cpu" else None
     if visible is None:

@@ -18,9 +18,9 @@ what could be won at most. An explanation is an inference, and the text says whi
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pgo_agent.agent.case_profile import CaseProfile
 from pgo_agent.agent.findings import EXPLAINS, Defect, Finding
 from pgo_agent.agent.findings.timeline import LEAST
-from pgo_agent.agent.profiling import CaseProfile
 from pgo_agent.agent.roles.summary import Bottleneck
 from pgo_agent.sandbox.profile.report import StaticProfile
 from pgo_agent.sandbox.profile.timeline.report import Timeline

@@ -5,8 +5,8 @@ Compared is what both profiles hold: a pass that only one of them has gives no s
 
 from collections.abc import Iterator, Mapping
 
+from pgo_agent.agent.case_profile import CaseProfile
 from pgo_agent.agent.findings import Finding
-from pgo_agent.agent.profiling import CaseProfile
 from pgo_agent.agent.roles.printing import percent
 from pgo_agent.sandbox.profile.report import StaticProfile
 from pgo_agent.sandbox.profile.whole import KernelProfile, Roofline

@@ -14,8 +14,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from pgo_agent.agent.case_profile import CaseProfile
 from pgo_agent.agent.findings.timeline import HOLDING, source_line
-from pgo_agent.agent.profiling import CaseProfile
 from pgo_agent.agent.roles.advice import ADVICE, NEAR_THE_ROOF
 from pgo_agent.agent.roles.bottlenecks import Ranked, leading, ranked
 from pgo_agent.agent.roles.changes import changed

@@ -10,7 +10,8 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from pgo_agent.agent.profiling import CaseProfile, Profile
+from pgo_agent.agent.case_profile import CaseProfile
+from pgo_agent.agent.profiling import Profile
 from pgo_agent.agent.roles.summary import Summary
 from pgo_agent.agent.views import counters, roof, terminal, words
 from pgo_agent.agent.views.lanes import Bar, Lane, lanes

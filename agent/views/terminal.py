@@ -6,8 +6,9 @@ What was not taken is one dim line with its reason. Nothing here writes a file.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from pgo_agent.agent.case_profile import CaseProfile
 from pgo_agent.agent.findings import Finding
-from pgo_agent.agent.profiling import CaseProfile, Profile
+from pgo_agent.agent.profiling import Profile
 from pgo_agent.agent.roles.summary import Summary
 from pgo_agent.agent.views import counters, timeline, words
 from pgo_agent.agent.views.timeline import fact

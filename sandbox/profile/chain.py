@@ -4,9 +4,12 @@ Puts together what `timeline/` has: scopes' P50, the graph of barriers and roles
 The chain is of a few turns of the loops, not of the whole kernel, and a lower bound; see `timeline/chains.py`.
 """
 
+from pgo_agent.sandbox.profile import passes
+from pgo_agent.sandbox.profile.backend import Workbench
 from pgo_agent.sandbox.profile.timeline import chains, critical
 from pgo_agent.sandbox.profile.timeline.report import Timeline
 from pgo_agent.sandbox.profile.whole import Chain, Missing
+from pgo_agent.sandbox.ttgir import reader
 from pgo_agent.sandbox.ttgir.tree import Module
 
 NAME = "critical path"
@@ -28,3 +31,10 @@ def chain(module: Module, timeline: Timeline, iterations: int = ITERATIONS) -> C
     path = critical.critical_path(graph.nodes, graph.edges)
     scopes = tuple(s for s in critical.by_scope(path, graph.nodes) if s.scope)
     return Chain(path.length, iterations, scopes)
+
+
+@passes.cpu(version=1)
+def of_build(bench: Workbench, build: str, timeline: Timeline) -> Chain | Missing:
+    """`chain` of a built kernel, by its key."""
+    files = (bench.shelf.build(build) or {})["kernel"]["files"]
+    return chain(reader.parse(bench.shelf.get(files["ttgir"], "ttgir").decode()), timeline)

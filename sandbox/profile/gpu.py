@@ -1,4 +1,4 @@
-"""The seat of passes that need a GPU, and the timeline as such a pass: its answer is kept like any other's.
+"""The seat of passes that need a GPU, and these passes: timeline, counters, and what the GPU reaches at best.
 
 What is measured depends on the machine, too: an answer is kept for a model of GPU and a Triton, and says itself which
 driver and torch it was taken with. Asked again it comes back without a judge process; `Pass.again` measures anew.
@@ -8,12 +8,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from pgo_agent.sandbox.judge.pool import Ended, Judge
-from pgo_agent.sandbox.profile import passes
-from pgo_agent.sandbox.profile.backend import Workbench
+from pgo_agent.sandbox.profile import passes, roofline, static
+from pgo_agent.sandbox.profile.backend import Subject, Workbench
+from pgo_agent.sandbox.profile.counters import take as counting
+from pgo_agent.sandbox.profile.counters.report import Counters
+from pgo_agent.sandbox.profile.report import StaticProfile
+from pgo_agent.sandbox.profile.roofline import Peaks
 from pgo_agent.sandbox.profile.timeline import twin
 from pgo_agent.sandbox.profile.timeline.report import Timeline
 from pgo_agent.sandbox.profile.timeline.take import take
 from pgo_agent.sandbox.profile.timeline.twin import Place
+from pgo_agent.sandbox.profile.whole import Missing
 
 MOST_ENTRIES = 1 << 15  # of a warp's records
 MACHINE = ("gpu", "driver", "torch")  # of the judge's environment, what a time depends on
@@ -44,8 +49,7 @@ def timeline(
         try:
             found = take(judge, stand.builder, place, per_pass, repeats, blocks, entries)
         except Ended as e:
-            how = "did not end" if e.timed_out else "crashed"
-            raise NotTaken(f"an instrumented launch {how}: {e.detail.strip()[-300:]}") from None
+            raise NotTaken(f"an instrumented launch {_how(e)}") from None
         if not found.passes:
             raise NotTaken("; ".join(r.told for r in found.refused) or "there is nothing to record in this kernel")
         if not _overwritten(found) or entries >= MOST_ENTRIES:
@@ -56,3 +60,32 @@ def timeline(
 
 def _overwritten(found: Timeline) -> bool:
     return any(p.timed.lost.overwritten for p in found.passes)
+
+
+def _how(e: Ended) -> str:
+    return f"{'did not end' if e.timed_out else 'crashed'}: {e.detail.strip()[-300:]}"
+
+
+@passes.gpu(version=1)
+def counters(stand: Stand, place: Place, contract: str, subject: Subject) -> Counters:
+    """What Nsight Compute counts in the first launch of a kernel. `subject`: the same kernel, for lines of its source.
+
+    Raises NotTaken where it is absent, old or forbidden, or counted nothing; what the compiler's box raises.
+    """
+    known = static.static(stand, subject, "nvidia")
+    found = counting.take(stand.judge(), stand.builder, place, known if isinstance(known, StaticProfile) else None)
+    if isinstance(found, Missing):
+        raise NotTaken(found.why)
+    return found
+
+
+@passes.gpu(version=1)
+def peaks(stand: Stand, case: str, contract: str) -> Peaks:
+    """What the GPU reaches with the types of a case. Raises NotTaken where it does not say."""
+    try:
+        found = roofline.peaks_of(stand.judge(), case)
+    except Ended as e:
+        raise NotTaken(f"the judge {_how(e)}") from None
+    if isinstance(found, Missing):
+        raise NotTaken(found.why)
+    return found

@@ -20,9 +20,7 @@ from pgo_agent.sandbox.profile import nvidia, passes, sass, stretch
 from pgo_agent.sandbox.profile.backend import CannotCompile, Instruction, Workbench
 from pgo_agent.sandbox.profile.codec import Record
 from pgo_agent.sandbox.profile.nvidia import Listing
-from pgo_agent.sandbox.profile.timeline import twin
 from pgo_agent.sandbox.profile.timeline.report import Pass, ScopeTime, Timeline
-from pgo_agent.sandbox.profile.timeline.twin import Place
 from pgo_agent.sandbox.profile.whole import Missing, ScopeIpc
 from pgo_agent.sandbox.ttgir import reader
 from pgo_agent.sandbox.ttgir.tree import Module
@@ -68,13 +66,9 @@ class _Recorded:
     end: int
 
 
-def counts(bench: Workbench, place: Place, per_pass: int = 8, entries: int = twin.USUAL) -> tuple[Counts, ...]:
-    """Of every build that times a kernel; `per_pass` and `entries` as `timeline.take` was given them.
-
-    Raises what the compiler's box raises: Killed, EnvironmentFault.
-    """
-    made, _ = twin.build(bench.builder, place, per_pass, entries=entries)
-    return passes.parallel([partial(instructions, bench, t.kernel) for t in made], bench.builder.cores)
+def counts(bench: Workbench, builds: Iterable[str]) -> tuple[Counts, ...]:
+    """Of instrumented builds, by their keys. Raises what the compiler's box raises: Killed, EnvironmentFault."""
+    return passes.parallel([partial(instructions, bench, b) for b in builds], bench.builder.cores)
 
 
 @passes.cpu(version=1)

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from pgo_agent.agent.case_profile import CaseProfile
 from pgo_agent.agent.findings import standing_out
-from pgo_agent.agent.profiling import CaseProfile
 from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.profile.backend import Occupancy, Resources
 from pgo_agent.sandbox.profile.counters.report import BankConflicts, Counters, LineCounters
@@ -50,7 +50,7 @@ def timeline(shares: Mapping[str, float], waves: Waves | None = EVEN) -> Timelin
 
 
 def of_scopes(*scopes: ScopeTime, waves: Waves | None = EVEN) -> Timeline:
-    done = Pass(Timed(scopes, Lost(), ()), 1.11, True, {}, (), 4096, 4, {})
+    done = Pass(Timed(scopes, Lost(), ()), 1.11, True, {}, (), 4096, 4, {}, "")
     return Timeline((done,), {"kernel": 22.0}, waves, (), (0.4,), {})
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pgo_agent.agent.profiling import CaseProfile
+from pgo_agent.agent.case_profile import CaseProfile
 from pgo_agent.agent.roles.numbers import unfounded
 from pgo_agent.agent.roles.printing import figure
 from pgo_agent.agent.roles.summarizer import summarize, tokens

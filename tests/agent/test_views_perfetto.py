@@ -45,7 +45,7 @@ def recorded(shelf: Shelf, blocks: int = 3) -> Timeline:
     kept = (Artefact.put(shelf, zlib.compress(raw), SUFFIX),)
     names = {str(i): s.name for i, s in numbers.items()}
     timed = replace(t.passes[0].timed, scopes=timelines.timed(found))
-    one = Pass(timed, 1.03, True, {}, kept, len(raw) // blocks, 2, names)
+    one = Pass(timed, 1.03, True, {}, kept, len(raw) // blocks, 2, names, "")
     return replace(t, passes=(one,))
 
 

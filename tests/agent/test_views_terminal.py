@@ -5,7 +5,8 @@ import re
 from dataclasses import replace
 
 import pytest
-from pgo_agent.agent.profiling import CaseProfile, Profile
+from pgo_agent.agent.case_profile import CaseProfile
+from pgo_agent.agent.profiling import Profile
 from pgo_agent.agent.roles.summary import Summary
 from pgo_agent.agent.views import terminal, timeline, words
 from pgo_agent.sandbox.profile.timeline.points import Kind

@@ -66,7 +66,7 @@ def timeline(found: tuple[Scope, ...], turns: float = TURNS) -> Timeline:
     builds = (roles, times[: len(times) // 2], times[len(times) // 2 :])
     names = {str(i): s.name for i, s in enumerate(found)}
     passes = tuple(
-        Pass(Timed(part, Lost(0, 2 * i), ()), 1.012 + 0.02 * i, True, {"registers": 232}, (), 4096, 8, names)
+        Pass(Timed(part, Lost(0, 2 * i), ()), 1.012 + 0.02 * i, True, {"registers": 232}, (), 4096, 8, names, "")
         for i, part in enumerate(builds)
     )
     costs = {role: 21.0 + i for i, role in enumerate(dict.fromkeys(s.role for s in found))}

@@ -35,7 +35,7 @@ def timed(name: str, p50: float, count: float = 1.0) -> ScopeTime:
 def passed(*found: ScopeTime, names: Sequence[str] = (), overhead: float = 1.0, lost: Lost | None = None) -> Pass:
     numbers = dict(enumerate(names or [s.scope.name for s in found]))
     return Pass(
-        Timed(found, lost or Lost(), ()), overhead, True, {}, (), 0, 4, {str(n): name for n, name in numbers.items()}
+        Timed(found, lost or Lost(), ()), overhead, True, {}, (), 0, 4, {str(n): x for n, x in numbers.items()}, ""
     )
 
 

@@ -28,7 +28,7 @@ def timeline(cycles: Mapping[str, float], of: Module) -> Timeline:
     timed = tuple(
         ScopeTime(s, Spread(c, c, c), 1.0, 0.0, None, 9) for s in scopes_of(of) if (c := cycles.get(s.name)) is not None
     )
-    one = Pass(Timed(timed, Lost(), ()), 1.0, True, {}, (), 0, 4, {})
+    one = Pass(Timed(timed, Lost(), ()), 1.0, True, {}, (), 0, 4, {}, "")
     return Timeline((one,), {}, None, (), (), {})
 
 

@@ -123,7 +123,7 @@ def test_a_timeline_is_the_same_after_a_trip_through_json() -> None:
     timed = summary.summarize([launched([[5, 6], [7, 8]])], NUMBERS, {"kernel": 2.0})
     found = waves([Block(0, 0, 100, 200)])
     whole = Timeline(
-        (Pass(timed, 1.02, True, {"registers": 40}, (), 4096, 4, {"0": "scope"}),),
+        (Pass(timed, 1.02, True, {"registers": 40}, (), 4096, 4, {"0": "scope"}, "b"),),
         {"kernel": 2.0},
         found,
         (Unsupported(Why.BUILD, "x"),),

@@ -33,7 +33,7 @@ def passed(shelf: Shelf, launches: list[list[Encoder]]) -> Pass:
     size, warps = len(raw[0][0]), launches[0][0].warps
     timed = summarize([decode(b"".join(r), size, warps) for r in raw], SCOPES, {})
     kept = tuple(Artefact.put(shelf, zlib.compress(b"".join(r)), SUFFIX) for r in raw)
-    return Pass(timed, 1.0, True, {}, kept, size, warps, {str(n): s.name for n, s in SCOPES.items()})
+    return Pass(timed, 1.0, True, {}, kept, size, warps, {str(n): s.name for n, s in SCOPES.items()}, "")
 
 
 def block_of(number: int, entries: dict[int, list[tuple[int, bool, int]]]) -> Encoder:

@@ -89,6 +89,7 @@ class Pass(Record):
     block_bytes: int  # of these records, for a block
     warps: int  # of a block
     numbers: dict[str, str]  # as the records name scopes -> name
+    build: str  # key of the instrumented build
 
 
 @dataclass(frozen=True)

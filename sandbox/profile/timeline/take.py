@@ -54,7 +54,7 @@ def take(
         ratio = summary.overhead(answer["plain_ms"], answer["instrumented_ms"])
         kept = tuple(Artefact(r["records"], SUFFIX) for r in answer["repeats"])
         layout = (answer["block_bytes"], answer["warps"], {str(n): s.name for n, s in one.numbers.items()})
-        passes.append(Pass(timed, ratio, bool(answer["same_outputs"]), one.static, kept, *layout))
+        passes.append(Pass(timed, ratio, bool(answer["same_outputs"]), one.static, kept, *layout, one.kernel))
         plain += answer["plain_ms"]
     return Timeline(tuple(passes), costs, seen, tuple(refused), tuple(plain), {})
 

@@ -1,0 +1,110 @@
+"""Takes the passes of a kernel, as `roles/profiler.py` asks for them: what is kept at once, the rest on this machine.
+
+The judge's process is started by the first pass that needs it. Where no GPU is, kept answers are still there.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
+
+from pgo_agent.sandbox.judge.pool import Judge
+from pgo_agent.sandbox.profile import gpu, static
+from pgo_agent.sandbox.profile.backend import Subject
+from pgo_agent.sandbox.profile.counters import tool
+from pgo_agent.sandbox.profile.counters.report import Counters
+from pgo_agent.sandbox.profile.gpu import NotTaken, Stand
+from pgo_agent.sandbox.profile.report import Problem, StaticProfile
+from pgo_agent.sandbox.profile.timeline import twin
+from pgo_agent.sandbox.profile.timeline.report import Timeline
+from pgo_agent.sandbox.profile.timeline.twin import Place
+from pgo_agent.sandbox.profile.whole import Missing, PassName
+
+NO_GPU = "no GPU is visible here"
+FIRST = {PassName.TIMELINE: 15.0, PassName.COUNTERS: 40.0}  # GPU seconds that are expected until one was taken: guesses
+T = TypeVar("T")
+
+
+@dataclass
+class Gpu:
+    """This machine's GPU, as far as it may be spent."""
+
+    judge: Judge | None
+    left: float  # GPU seconds
+    why: str = NO_GPU  # it cannot be used, where there is no judge
+    expected: dict[PassName, float] = field(default_factory=lambda: dict(FIRST))
+
+    def held(self) -> Judge:
+        """The judge. Raises NotTaken where there is none."""
+        if self.judge is None:
+            raise NotTaken(self.why)
+        return self.judge
+
+    def timed(self, name: PassName, take: Callable[[], T]) -> T:
+        """Takes a pass and books how long it held the GPU; the next one of its name is expected to take as long."""
+        began = time.monotonic()
+        try:
+            return take()
+        finally:
+            took = time.monotonic() - began
+            self.left, self.expected[name] = self.left - took, took
+
+
+@dataclass
+class Kernel:
+    """One kernel of a case: the `Passes` that the profiler's role asks."""
+
+    stand: Stand
+    gpu: Gpu
+    subject: Subject
+    place: Place
+    backend: str  # name
+
+    def cost(self, name: PassName) -> float:
+        return 0.0 if name is PassName.STATIC or self._kept(name) else self.gpu.expected[name]
+
+    def why_not(self, name: PassName) -> str:
+        if name is PassName.STATIC or self._kept(name):
+            return ""
+        if self.backend != "nvidia":
+            return "records and counters are NVIDIA's"
+        if self.gpu.judge is None:
+            return self.gpu.why
+        return _no_tool() if name is PassName.COUNTERS else ""
+
+    def static(self) -> StaticProfile | Problem:
+        return static.static(self.stand, self.subject, self.backend)
+
+    def timeline(self) -> Timeline | Missing:
+        if not self._kept(PassName.TIMELINE):
+            twin.build(self.stand.builder, self.place)  # while nobody waits for the GPU
+        return self._taken(PassName.TIMELINE, partial(gpu.timeline, self.stand, *self._what))
+
+    def counters(self) -> Counters | Missing:
+        return self._taken(PassName.COUNTERS, partial(gpu.counters, self.stand, *self._what, self.subject))
+
+    def _kept(self, name: PassName) -> bool:
+        if name is PassName.TIMELINE:
+            return gpu.timeline.known(self.stand, *self._what)
+        return gpu.counters.known(self.stand, *self._what, self.subject)
+
+    @property
+    def _what(self) -> tuple[Place, str]:
+        return self.place, self.stand.builder.target.contract
+
+    def _taken(self, name: PassName, take: Callable[[], T]) -> T | Missing:
+        if self._kept(name):
+            return take()
+        try:
+            return self.gpu.timed(name, take)
+        except NotTaken as e:
+            return Missing(name, str(e))
+
+
+def _no_tool() -> str:
+    try:
+        tool.find()
+    except tool.Absent as e:
+        return str(e)
+    return ""
