@@ -119,6 +119,18 @@ def test_per_cent_become_shares_and_bytes_are_added() -> None:
     assert Counters.from_json(c.as_json()) == c
 
 
+def test_where_there_is_no_throughput_of_device_memory_those_of_reads_and_writes_add_up_to_it() -> None:
+    parts = percent(
+        dram__bytes_read_DOT_sum_DOT_pct_of_peak_sustained_elapsed=50.0,
+        dram__bytes_write_DOT_sum_DOT_pct_of_peak_sustained_elapsed=12.5,
+    )
+    whole = percent(gpu__dram_throughput_DOT_avg_DOT_pct_of_peak_sustained_elapsed=75.0)
+    assert figures.counters(facts(parts), "ncu", Code()).speed_of_light == {"dram": 0.625}
+    assert figures.counters(facts(parts | whole), "ncu", Code()).speed_of_light == {"dram": 0.75}
+    half = dict(list(parts.items())[:1])
+    assert figures.counters(facts(half), "ncu", Code()).speed_of_light == {}
+
+
 def test_bank_conflicts_want_all_their_counters_and_no_shared_memory_has_no_conflicts() -> None:
     names = [f"{figures.CONFLICTS}{of}.sum" for of in ("_op_ld", "_op_st", "")] + [figures.PASSES]
 

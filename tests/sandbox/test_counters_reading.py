@@ -30,6 +30,8 @@ def test_every_figure_of_a_real_report_is_found_and_its_instructions_add_up(repo
     found = facts(report, tmp_path)
     c = figures.counters(found, "ncu", Code(unlined="nobody knows its lines"))
     assert c.dram_bytes == pytest.approx(found.metrics[figures.MOVED].value * c.duration_ns / 1e9)
+    peaks = [found.metrics[n + figures.OF_PEAK].value for n in (figures.READ, figures.WRITTEN)]
+    assert c.speed_of_light["dram"] == pytest.approx(sum(peaks) / 100, rel=1e-3)
     assert set(c.speed_of_light) == {"sm", "tensor", "l1", "l2", "dram"}
     shares = [*c.speed_of_light.values(), *c.stalls.values(), c.l1_hit, c.l2_hit, c.warps_active]
     assert all(s is not None and 0 <= s <= 1 for s in shares)

@@ -37,6 +37,7 @@ L1_HIT, L2_HIT = "l1tex__t_sector_hit_rate.pct", "lts__t_sector_hit_rate.pct"
 WARPS = "sm__warps_active.avg.pct_of_peak_sustained_active"
 CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared"
 PASSES = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
+OF_PEAK = ".pct_of_peak_sustained_elapsed"
 UNITS = frozenset({"ns", "nsecond", "byte", "byte/s", "byte/second", "inst", "%", ""})  # ones, and per cent
 NAMES_OTHERS = "ncu names other instructions than the build has"
 
@@ -88,7 +89,7 @@ def counters(facts: Facts, tool: str, code: Code) -> Counters:
         tool=tool,
         kernel=facts.kernel,
         duration_ns=duration,
-        speed_of_light={unit: s for unit, names in PEAKS.items() if (s := m.share(*names)) is not None},
+        speed_of_light=_speed_of_light(m),
         stalls=stalls(counted),
         executed=sum(c.executed for c in counted) or int(executed),
         lines=() if unlined else by_line(counted, lambda line: line),
@@ -167,6 +168,13 @@ def _conflicts(m: Metrics) -> BankConflicts | None:
     if loads is None or stores is None or all_of_them is None or passes is None:
         return None
     return BankConflicts(loads, stores, all_of_them / passes if passes else 0.0)
+
+
+def _speed_of_light(m: Metrics) -> dict[str, float]:
+    """Unit -> share of its peak. What is read and what is written are of one peak: together they are that of both."""
+    found = {unit: s for unit, names in PEAKS.items() if (s := m.share(*names)) is not None}
+    read, written = (None, None) if "dram" in found else (m.share(READ + OF_PEAK), m.share(WRITTEN + OF_PEAK))
+    return found if read is None or written is None else found | {"dram": read + written}
 
 
 def _moved(m: Metrics, nanoseconds: float) -> float | None:
