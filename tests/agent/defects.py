@@ -207,7 +207,7 @@ VARIANTS: Mapping[str, Variant] = {  # what a summary must call it
     "uncoalesced access": Variant(COLUMNS, (("WIDTH=64", "WIDTH=2"),), "x = tl.load"),
     "layout conversion": Variant(TURNED, (), "tl.trans"),
     "low occupancy": Variant(WIDE),
-    "tail wave": Variant(DOTS, (("BLOCKS = 2112", "BLOCKS = 280"),)),
+    "tail wave": Variant(DOTS, (("BLOCKS = 2112", "BLOCKS = 140"), ("STAGES=3", "STAGES=6"))),  # one block fits an SM
     "bank conflicts": Variant(CROSSED, (), "mem.load"),  # the lanes of a warp read a column: all of one bank
 }
 STATIC = frozenset(VARIANTS) - {"bank conflicts"}  # that need no GPU to be seen
