@@ -26,7 +26,7 @@ OPS = {
     Kind.LOAD: ("tt.load",),
     Kind.STORE: ("tt.store",),
 }
-EVEN = Waves(132, 264, 1, 100_000, 1_000, 1.01, 0.98, ())
+EVEN = Waves(132, 264, 1, 100_000, 1_000, 1.01, 0.98, (), ())
 NOTHING = Missing("timeline", "no GPU is visible here")
 DEPTHS = {Kind.STORE: 0}
 

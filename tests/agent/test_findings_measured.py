@@ -89,9 +89,9 @@ def test_scopes_without_a_share_and_those_that_hold_others_count_nothing() -> No
 @pytest.mark.parametrize(
     ("waves", "defect"),
     [
-        (Waves(132, 140, 1, 100_000, 47_000, 1.9, 0.53, ()), "tail wave"),
-        (Waves(132, 1320, 1, 100_000, 30_000, 1.4, 0.72, ()), "imbalance"),
-        (Waves(60, 60, 1, 100_000, 1_000, 1.0, 0.99, ()), "tail wave"),  # most SMs have no block at all
+        (Waves(132, 140, 1, 100_000, 47_000, 1.9, 0.53, (), ()), "tail wave"),
+        (Waves(132, 1320, 1, 100_000, 30_000, 1.4, 0.72, (), ()), "imbalance"),
+        (Waves(60, 60, 1, 100_000, 1_000, 1.0, 0.99, (), ()), "tail wave"),  # most SMs have no block at all
     ],
 )
 def test_sms_that_stand_still_are_a_tail_where_the_waves_are_not_full_and_an_imbalance_where_they_are(

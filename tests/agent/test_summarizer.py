@@ -17,7 +17,7 @@ from pgo_agent.sandbox.profile.whole import Missing
 from tests.agent import profiles
 from tests.agent.profiles import case, chain, counters, kernel, of_scopes, roof, scope, static, timed, timeline
 
-TAILED = Waves(132, 140, 1, 100_000, 47_000, 1.9, 0.53, ())
+TAILED = Waves(132, 140, 1, 100_000, 47_000, 1.9, 0.53, (), ())
 
 
 def named(of: CaseProfile) -> list[tuple[str, float | None]]:
@@ -79,7 +79,7 @@ def test_of_the_work_that_the_roof_is_made_of_only_what_exceeds_the_roof_counts(
 
 
 def test_a_kernel_that_takes_little_of_the_case_comes_behind_one_that_takes_much() -> None:
-    short, long = (Waves(132, 264, 1, ns, 100, 1.0, 0.99, ()) for ns in (5_000, 95_000))
+    short, long = (Waves(132, 264, 1, ns, 100, 1.0, 0.99, (), ()) for ns in (5_000, 95_000))
     first = kernel(static(kernel="_first"), timeline({"copy wait": 0.9}, short))
     second = kernel(static(kernel="_second"), timeline({"dot wait": 0.4}, long))
     assert [b.kernel for b in summarize(case(first, second)).bottlenecks] == ["_second", "_first"]
@@ -192,7 +192,7 @@ COUNTED = st.builds(
 WAVES = st.none() | st.builds(
     Waves,
     st.integers(1, 132), st.integers(1, 3000), st.integers(1, 4), st.integers(32, 10**7), st.integers(0, 10**6),
-    st.floats(1, 3), st.floats(0.01, 1), st.just(()),
+    st.floats(1, 3), st.floats(0.01, 1), st.just(()), st.just(()),
 )  # fmt: skip
 LOST = st.just(Missing("timeline", "it takes about 12.5 s of the GPU, and 3.0 s are left"))
 KERNELS = st.builds(
