@@ -239,6 +239,7 @@ def profile(
     both need a GPU. Asked again, the answer comes from the workspace.
     """
     from pgo_agent.agent import profiling
+    from pgo_agent.agent.roles.summarizer import summarize
     from pgo_agent.agent.session import Wishes
     from pgo_agent.agent.views import report
 
@@ -249,7 +250,7 @@ def profile(
         wishes = Wishes(device, sandbox=sandbox, cases=tuple(case or ()), python=python)
         with shell.opened(store, create=True) as opened:
             found = profiling.profile(file, wishes, configuration, backend, opened, wanted, seconds)
-            report.tell(found, file, outlets, opened.shelf)
+            report.tell(found, file, outlets, opened.shelf, {c.case: summarize(c) for c in found.cases})
 
 
 @app.command()

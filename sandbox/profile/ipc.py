@@ -7,26 +7,30 @@ the instrumented TTGIR, where each record stands on one of its own: what was mad
 beside it by its line and by what it can be. A few instructions have no line of their own and show the one before.
 
 A count is of the code, nothing is run for it: a scope that waits in a loop, branches or holds several loops has none.
-One with a single loop has one for each turn, and the records say how often it turns where a scope inside of it was
-recorded by the same build.
+One with a single loop has one for each turn, and the records say how often it turns: those of a scope inside of it, in
+the same build or, for a loop of the text, in another one.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import takewhile
 
 from pgo_agent.sandbox.profile import nvidia, passes, sass, stretch
 from pgo_agent.sandbox.profile.backend import CannotCompile, Instruction, Workbench
 from pgo_agent.sandbox.profile.codec import Record
 from pgo_agent.sandbox.profile.nvidia import Listing
+from pgo_agent.sandbox.profile.timeline.points import Kind
 from pgo_agent.sandbox.profile.timeline.report import Pass, ScopeTime, Timeline
+from pgo_agent.sandbox.profile.timeline.scopes import Scope
 from pgo_agent.sandbox.profile.whole import Missing, ScopeIpc
 from pgo_agent.sandbox.ttgir import reader
 from pgo_agent.sandbox.ttgir.tree import Module
 
 RECORDS = frozenset({"integer", "move", "spill"})  # kinds of what a record needs, beside its store
 STORES = frozenset({"STG", "STS"})
+TELLING = frozenset({"tensor", "special", "global"})  # kinds that stay in their scope, and no record has but its store
 OTHER_CODE = "with line information the compiler makes other code of it"
 
 
@@ -84,39 +88,61 @@ def instructions(bench: Workbench, build: str) -> Counts:
 
 
 def ipc(counted: Sequence[Counts], timeline: Timeline) -> tuple[ScopeIpc, ...] | Missing:
-    """Of one warp, for every scope that has a count and took time; the P50 is of the least disturbed such build.
+    """Of one warp, for every scope that executes something and has a count and a time; by the P50 of the least
+    disturbed build that tells both.
 
     Scopes that hold others are those of the build with its records. Counts belong to the pass whose scopes they name.
     """
+    every = {s.scope: s for c in counted for s in c.scopes}
     found: dict[str, ScopeIpc] = {}
     for one in sorted(timeline.passes, key=lambda p: p.overhead):
         names = set(one.numbers.values())
         of = next(({s.scope: s for s in c.scopes} for c in counted if {s.scope for s in c.scopes} == names), {})
-        rates = (_rate(of[s.scope.name], s, one) for s in one.timed.scopes if s.scope.name in of)
+        own = [(of[s.scope.name], s) for s in one.timed.scopes if s.scope.name in of]
+        rates = (_rate(count, s, _turns(count, s, one, every, timeline)) for count, s in own)
         found = {r.scope: r for r in rates if r} | found
     listed = tuple(found[s.scope.name] for s in timeline.scopes if s.scope.name in found)
     return listed or Missing("ipc", _why(counted, timeline))
 
 
-def _rate(count: Count, timed: ScopeTime, one: Pass) -> ScopeIpc | None:
-    """None where the count, the turns or the cycles are not known."""
-    turns = _turns(count, timed, one) if count.turn else 0.0
-    cycles = timed.cycles.p50
-    if count.why or turns is None or not cycles > 0:
+def _rate(count: Count, timed: ScopeTime, turns: float | None) -> ScopeIpc | None:
+    """None where the count, the turns or the cycles are not known, and for an empty scope."""
+    if count.why or turns is None:
         return None
-    executed = count.instructions(turns)
-    return ScopeIpc(count.scope, executed, cycles, executed / cycles)
+    executed, cycles = count.instructions(turns), timed.cycles.p50
+    return ScopeIpc(count.scope, executed, cycles, executed / cycles) if executed and cycles > 0 else None
 
 
-def _turns(count: Count, timed: ScopeTime, one: Pass) -> float | None:
+def _turns(count: Count, timed: ScopeTime, one: Pass, every: Mapping[str, Count], timeline: Timeline) -> float | None:
     """Of a scope's loop in one execution: a record inside of it is made in each. None where none was, or some are lost.
 
     Both numbers are those in the middle over blocks and warps, so of blocks that turn differently it is a middle, too.
     """
-    inner = [s.count for s in one.timed.scopes if s.scope.name in count.inside]
-    if not inner or one.timed.lost.overwritten or not timed.count:
+    if not count.turn:
+        return 0.0
+    inner = [s for s in one.timed.scopes if s.scope.name in count.inside]
+    passes_of = (one,) if inner else timeline.passes
+    inner = inner or _inside(count, timed.scope, every, timeline)
+    if not inner or not timed.count or any(p.timed.lost.overwritten for p in passes_of):
         return None
-    return max(inner) / timed.count
+    return max(s.count for s in inner) / timed.count
+
+
+def _inside(count: Count, loop: Scope, every: Mapping[str, Count], timeline: Timeline) -> list[ScopeTime]:
+    """The scopes right inside of a loop of the text, whichever build recorded them.
+
+    None unless the machine's loop has the tensor instructions, special functions and loads of these together: then it
+    was not unrolled, and its turns are the text's.
+    """
+    if loop.kind is not Kind.LOOP:
+        return []
+    later = (s for s in timeline.scopes if s.scope.role == loop.role and s.scope.first > loop.first)
+    inner = [s for s in takewhile(lambda s: s.scope.depth > loop.depth, later) if s.scope.depth == loop.depth + 1]
+    together = Counter[str]()
+    for s in inner:
+        together.update(every[s.scope.name].once if s.scope.name in every else {})
+    telling = {o for o in count.turn if sass.kind(o) in TELLING and o not in STORES}
+    return inner if telling and all(count.turn[o] == together[o] for o in telling) else []
 
 
 def _why(counted: Sequence[Counts], timeline: Timeline) -> str:

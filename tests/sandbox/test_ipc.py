@@ -14,6 +14,7 @@ from pgo_agent.sandbox.profile.backend import Workbench
 from pgo_agent.sandbox.profile.ipc import Count, Counts
 from pgo_agent.sandbox.profile.timeline import scopes, twin
 from pgo_agent.sandbox.profile.timeline.points import Kind
+from pgo_agent.sandbox.profile.timeline.report import Lost, Pass, ScopeTime, Spread, Timed, Timeline
 from pgo_agent.sandbox.profile.timeline.scopes import ScopeSet
 from pgo_agent.sandbox.profile.timeline.twin import Buffer, Place, Twin
 from pgo_agent.sandbox.ttgir import reader
@@ -119,6 +120,23 @@ def test_the_role_has_every_instruction_of_the_plain_build_that_no_record_has(ge
     plain = safe(look.opcodes(gemm.plain.instructions))
     for role in of_kind(gemm.counts, Kind.ROLE):
         assert Counter(safe(role.once)) + Counter(safe(role.turn)) == plain
+
+
+def test_a_loop_turns_as_often_as_scopes_inside_of_it_that_another_build_recorded(gemm: SimpleNamespace) -> None:
+    """With times and counts of executions that are chosen here, for every build that was made."""
+    made, _ = twin.build(gemm.bench.builder, gemm.place)
+    passed = []
+    for one in made:
+        times = [ScopeTime(s, Spread(9, 9, 9), 16.0 if s.depth else 1.0, 0, None, 9) for s in one.scopes.scopes]
+        numbers = {str(n): s.name for n, s in one.numbers.items()}
+        passed.append(Pass(Timed(tuple(times), Lost(), ()), 1.0, True, {}, (), 0, one.warps, numbers))
+    found = ipc.ipc(gemm.counts, Timeline(tuple(passed), {}, None, (), (), {}))
+    assert isinstance(found, tuple)
+    by_name = {s.scope: s.instructions for s in found}
+    (loop,) = of_kind(gemm.counts, Kind.LOOP)
+    assert by_name[loop.scope] == sum(loop.once.values()) + 16 * gemm.loop.total()
+    (empty,) = of_kind(gemm.counts, Kind.EMPTY)
+    assert by_name.keys() == {s.scope for c in gemm.counts for s in c.scopes} - {empty.scope}
 
 
 def test_scopes_inside_of_a_turn_are_those_of_the_loops_body(gemm: SimpleNamespace) -> None:

@@ -73,6 +73,31 @@ def test_a_loop_of_which_records_were_lost_has_no_figure() -> None:
     assert [s.scope for s in found if isinstance(s, ScopeIpc)] == ["kernel dot 3"]
 
 
+ALONE = Counts("c", (replace(LOOP, inside=()),), "")  # the loop in one build, what is inside of it in another
+INSIDE = Counts("d", (DOT, WAIT), "")
+
+
+def apart(turns: float, lost: Lost | None = None) -> Timeline:
+    inner = passed(timed("kernel dot 3", 40.0, turns), timed("kernel barrier wait 4", 9.0, turns), lost=lost)
+    return timeline(passed(timed("kernel loop 2", 700.0)), inner)
+
+
+def test_a_loops_turns_may_be_of_another_build_if_that_lost_no_records() -> None:
+    found = ipc.ipc([ALONE, INSIDE], apart(7.0))
+    assert isinstance(found, tuple)
+    assert found[0] == ScopeIpc("kernel loop 2", 145, 700, pytest.approx(145 / 700))
+    lossy = ipc.ipc([ALONE, INSIDE], apart(7.0, Lost(overwritten=3)))
+    assert [s.scope for s in lossy if isinstance(s, ScopeIpc)] == ["kernel dot 3"]
+
+
+@pytest.mark.parametrize("turn", [{"HGMMA": 8, "BRA": 32}, {"BRA": 16}, {"HGMMA": 4, "LDG": 1}])
+def test_a_loop_that_is_not_its_scopes_once_has_no_turns_of_another_build(turn: dict[str, int]) -> None:
+    """Unrolled, without anything that tells, or with loads that no scope has."""
+    other = replace(ALONE, scopes=(replace(ALONE.scopes[0], turn=turn),))
+    found = ipc.ipc([other, INSIDE], apart(7.0))
+    assert [s.scope for s in found if isinstance(s, ScopeIpc)] == ["kernel dot 3"]
+
+
 def test_scopes_that_took_no_time_or_have_no_count_are_left_out() -> None:
     names = [s.scope for s in BUILD.scopes]
     found = ipc.ipc(
