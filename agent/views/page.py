@@ -21,7 +21,7 @@ from pgo_agent.sandbox.profile.report import Problem, StaticProfile
 from pgo_agent.sandbox.profile.timeline.report import ScopeTime, Timeline, Waves
 from pgo_agent.sandbox.profile.whole import KernelProfile, Missing
 
-TALL = 40  # units of the curve of running blocks
+TALL = 40  # units of a curve
 Values = dict[str, Any]  # what the template may use
 
 
@@ -87,6 +87,7 @@ def _kernel(k: KernelProfile, case: CaseProfile, text: Sequence[str]) -> Values:
         "built": f"{s.target}, {s.instructions:,} instructions" if isinstance(s, StaticProfile) else "",
         "problem": s.reason if isinstance(s, Problem) else "",
         "facts": list(terminal.facts(s)) if isinstance(s, StaticProfile) else [],
+        "live": _live(s) if isinstance(s, StaticProfile) and s.peak else None,
         "findings": case.findings.get(k.build, ()),
         "same_code": not isinstance(s, StaticProfile) or s.same_code,
         "missing": list(words.gathered(k.missing)),
@@ -109,6 +110,19 @@ def _listed(title: str, name: str, rows: Sequence[terminal.Row]) -> list[Table]:
     head, *body = terminal.figures(rows)
     cells = tuple((row[0].strip(), row[1], *figures) for row, figures in zip(rows, body, strict=True))
     return [Table(title, (name, "", *head), cells, frozenset({1}))] if rows else []
+
+
+def _live(s: StaticProfile) -> Values:
+    """Registers that hold a value at each instruction, a unit across for each; loops as stretches of them."""
+    most = max((x or 0 for x in s.curve), default=0)
+    steps = (f"L{i} {TALL - TALL * (x or 0) / most:.2f}H{i + 1}" for i, x in enumerate(s.curve))
+    return {
+        "curve": f"M0 {TALL}{''.join(steps)}V{TALL}Z",
+        "across": len(s.curve),
+        "tall": TALL,
+        "most": most,
+        "loops": [(m.first, m.instructions) for m in s.loops if not m.waits],
+    }
 
 
 # timeline -------------------------------------------------------------------------------------------------------------
@@ -159,10 +173,10 @@ def _figures(s: ScopeTime | None) -> tuple[str, ...]:
 
 def _waves(w: Waves) -> Values:
     room = w.sms * w.resident
-    steps = [f"L{i} {TALL - TALL * v / room:.2f}L{i + 1} {TALL - TALL * v / room:.2f}" for i, v in enumerate(w.running)]
+    steps = (f"L{i} {TALL - TALL * v / room:.2f}H{i + 1}" for i, v in enumerate(w.running))
     return {
         "facts": list(words.filled(w)),
-        "curve": f"M0 {TALL}{''.join(steps)}L{len(w.running)} {TALL}Z" if w.running else "",
+        "curve": f"M0 {TALL}{''.join(steps)}V{TALL}Z" if w.running else "",
         "across": len(w.running),
         "tall": TALL,
         "room": words.number(room),

@@ -54,8 +54,8 @@ def basis(found: Profile) -> str:
     if not any(not isinstance(x, Missing) for k in kernels for x in (k.timeline, k.counters)):
         return "Counted from the code that the compiler made; nothing was run or timed."
     return (
-        "Instructions are counted from the code that the compiler made. Cycles are of instrumented builds on this GPU, "
-        "counters of replayed launches: they say where time goes, not how fast the kernel is."
+        "Instructions are counted from the code that the compiler made. Cycles are of instrumented builds, counters of "
+        "replayed launches: they say where time goes, not how fast the kernel is."
     )
 
 

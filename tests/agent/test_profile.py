@@ -1,12 +1,16 @@
 """`pgo-agent profile`: what a kernel costs, read off its build; asked again, it is there at once."""
 
 import json
+import re
 import time
+from html import unescape
 from pathlib import Path
 
 import pytest
 from pgo_agent.agent.profiling import Profile
+from pgo_agent.agent.views import page
 from pgo_agent.sandbox.profile.codec import decoded
+from pgo_agent.sandbox.profile.report import StaticProfile
 
 from tests.agent.cli import pgo
 
@@ -75,6 +79,29 @@ def test_a_page_is_written_beside_what_is_printed_with_the_folders_above_it(fold
     assert "page.html written" in done.err
     assert "<!doctype html>" in page.read_text() and "_add" in page.read_text()
     assert list(page.parent.iterdir()) == [page]
+
+
+def test_a_page_has_every_line_that_the_terminal_has_with_its_figures(profiled: str) -> None:
+    found = decoded(Profile, json.loads(profiled))
+    static = found.cases[0].kernels[0].static
+    assert isinstance(static, StaticProfile)
+    html = page.render(found, ADD.read_text(), {})
+    rows = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in re.findall(r"<tr.*?</tr>", html)]
+    for line in static.source:
+        if line.line:
+            (row,) = [r for r in rows if r[:1] == [str(line.line)]]
+            assert unescape(row[1]) == ADD.read_text().splitlines()[line.line - 1].strip()
+            assert row[2] == str(line.instructions) and row[-1] == str(line.live)
+
+
+def test_a_page_draws_the_live_registers_of_every_instruction(profiled: str) -> None:
+    found = decoded(Profile, json.loads(profiled))
+    static = found.cases[0].kernels[0].static
+    assert isinstance(static, StaticProfile)
+    curve = re.findall(r'<path class="running" d="([^"]*)"', page.render(found, ADD.read_text(), {}))[0]
+    heights = [float(y) for y in re.findall(r"L\d+ ([\d.]+)H", curve)]
+    most = max(x or 0 for x in static.curve)
+    assert heights == pytest.approx([40 - 40 * (x or 0) / most for x in static.curve], abs=0.01)
 
 
 def test_a_trace_without_a_timeline_is_refused_and_nothing_is_written(folder: Path, profiled: str) -> None:
