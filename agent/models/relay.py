@@ -72,7 +72,7 @@ class RelayModel:
         return text[: LONGEST + 1]  # a character more than the parser takes: it says that the reply is too long
 
     def _awaited(self, request: Path, reply: Path, role: str) -> dropped.Dropped:
-        told: list[str] = []
+        told: set[str] = set()
         while True:
             try:
                 return dropped.read(reply, 4 * (LONGEST + 1))
@@ -80,9 +80,10 @@ class RelayModel:
                 if not self.asker.wait:
                     raise Suspended(request, reply, str(e)) from None
                 if not told:
+                    told.add("is not there")
                     self.asker.tell("model.waiting", role=role, request=str(request), reply=str(reply))
                 if str(e) not in told:
-                    told.append(str(e))
+                    told.add(str(e))
                     self._note(reply, str(e))
             time.sleep(POLL)
 
@@ -114,11 +115,6 @@ class RelayModel:
             file.flush()
             os.fsync(file.fileno())
         part.rename(self.folder / f"{stem}-request.md")
-
-
-def prompt_of(request: str) -> str:
-    """The prompt in the text of a request, as it was asked."""
-    return request.partition(LINE)[2]
 
 
 def _unwritable(folder: Path, e: OSError) -> EnvironmentFault:

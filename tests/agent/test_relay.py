@@ -16,7 +16,7 @@ import pytest
 from pgo_agent.agent import replies
 from pgo_agent.agent.models import named
 from pgo_agent.agent.models.base import Asker, Reply, Suspended
-from pgo_agent.agent.models.relay import RelayModel, prompt_of
+from pgo_agent.agent.models.relay import LINE, RelayModel
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 
 from tests.agent import answering, loopback
@@ -51,6 +51,10 @@ class Folder:
     @property
     def notes(self) -> str:
         return "\n".join(e["text"] for e in self.events if e["type"] == "note")
+
+
+def prompt_of(request: str) -> str:
+    return request.partition(LINE)[2]
 
 
 @pytest.fixture
@@ -131,7 +135,7 @@ def test_a_reply_by_another_process_is_waited_for_and_read_whole(folder: Folder,
     with agent(folder.path, how, EDIT):
         assert model.complete(PROMPT).text == EDIT
     (waiting,) = (e for e in folder.events if e["type"] == "model.waiting")
-    assert Path(waiting["reply"]).read_text() == EDIT
+    assert Path(waiting["reply"]).read_text() == EDIT and "is not there" not in folder.notes
 
 
 def test_a_reply_that_grows_by_one_append_after_another_is_read_when_it_stands_still(folder: Folder) -> None:

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pgo_agent.agent.models.relay import prompt_of
 
 from tests.agent import answering
 from tests.agent.breaking import database
 from tests.agent.cli import Done, command, pgo, write
 from tests.agent.test_model_run import EDIT
+from tests.agent.test_relay import prompt_of
 
 ASK = ("optimize", "add.py", "--case", "1m", "--candidates", "1", "--width", "1", "--model", "relay:inbox")
 
@@ -53,6 +53,14 @@ class Suspended:
         )
         until(process, "model.waiting")
         return process
+
+    def before_the_generation(self) -> None:
+        """Takes back what the record got after the reply, as a kill a moment earlier would have left it."""
+        db = database(self.folder)
+        with db:
+            db.execute("DELETE FROM candidates")
+            db.execute("DELETE FROM generations")
+        db.close()
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         db = database(self.folder)
@@ -169,7 +177,8 @@ def test_a_run_that_is_killed_right_after_a_reply_does_not_ask_again(suspended: 
     until(waiting, "model.replied")
     waiting.kill()
     waiting.communicate()
-    assert suspended.resumed().code == 0
+    suspended.before_the_generation()
+    assert suspended.resumed("--no-wait").code == 0
     assert len(suspended.requests) == 1 and suspended.rows("SELECT reply FROM calls") == [(said,)]
 
 
