@@ -121,7 +121,7 @@ def kernel(
 
 def case(*kernels: KernelProfile, roofline: Roofline | Missing = NOTHING) -> CaseProfile:
     found = {k.build: standing_out(k, H200) for k in kernels}
-    return CaseProfile("CASES/it", "num_warps=4", "the first of the file's list", kernels, found, {}, roofline)
+    return CaseProfile("CASES/it", "num_warps=4", "the first of the file's list", kernels, found, {}, roofline, {})
 
 
 def roof(reached: float, compute: bool = True) -> Roofline:

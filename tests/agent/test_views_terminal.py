@@ -26,7 +26,9 @@ KERNELS = ("attention", "cp_async")
 
 def profiled(kernel: KernelProfile, roof: bool = True) -> Profile:
     why = Missing("roofline", "no GPU is visible here")
-    case = CaseProfile("CASES/one", "BLOCK=64", "as asked", (kernel,), {}, {}, timelines.roofline() if roof else why)
+    case = CaseProfile(
+        "CASES/one", "BLOCK=64", "as asked", (kernel,), {}, {}, timelines.roofline() if roof else why, {}
+    )
     return Profile("barriers", "h200", "b" * 64, (case,), ())
 
 
