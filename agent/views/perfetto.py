@@ -6,6 +6,7 @@ of one block, a thread for each warp, in cycles of its SM written as if there we
 """
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -48,7 +49,7 @@ def text(found: Profile, shelf: Shelf) -> str:
             "profile on a machine with an NVIDIA GPU, with the pass `timeline`; without one, leave out --perfetto",
         )
     other = {"target": found.target, "device": found.device, "bundle": found.bundle, "clocks": CLOCKS}
-    return json.dumps({"traceEvents": events, "displayTimeUnit": "ns", "otherData": other})
+    return json.dumps({"traceEvents": events, "otherData": other})  # a displayTimeUnit changes how Perfetto reads `ts`
 
 
 def _events(found: Profile, shelf: Shelf) -> Iterator[Event]:
@@ -64,10 +65,10 @@ def _of_kernel(name: str, t: Timeline, shelf: Shelf, numbers: "count[int]") -> I
     for i, one in enumerate(t.passes, 1):
         block, executions = _first_block(one, shelf)
         title = f"{name}: instrumented build {i}, block {block} ({100 * (one.overhead - 1):+.1f} % of time)"
-        yield from process(next(numbers), title, warps(executions, one))
+        yield from process(numbers, title, warps(executions, one))
     if t.passes:
         for sm, slices in blocks(_kept(t.passes[0], shelf)).items():
-            yield from process(next(numbers), f"{name}: SM {sm}, blocks whose records were kept", {"blocks": slices})
+            yield from process(numbers, f"{name}: SM {sm}, blocks whose records were kept", {"blocks": slices})
         yield from _running(next(numbers), name, t)
 
 
@@ -110,31 +111,45 @@ def blocks(kept: Iterable[Block]) -> dict[int, list[Slice]]:
 
 def _running(pid: int, name: str, t: Timeline) -> Iterator[Event]:
     if t.waves and t.waves.running:
-        yield _named(pid, 0, "process_name", f"{name}: the whole launch")
+        yield _named(pid, pid, "process_name", f"{name}: the whole launch")
         step = t.waves.span_ns / len(t.waves.running)
         for i, blocks in enumerate(t.waves.running):
-            args = {"blocks": round(blocks, 3)}
-            yield {"name": "blocks that ran", "ph": "C", "pid": pid, "tid": 0, "ts": i * step / 1000, "args": args}
+            at = {"pid": pid, "tid": pid, "ts": microseconds(round(i * step))}
+            yield {"name": "blocks", "ph": "C", **at, "args": {"running": round(blocks, 3)}}
 
 
 # events ---------------------------------------------------------------------------------------------------------------
 
 
-def process(pid: int, name: str, threads: Mapping[str, Sequence[Slice]]) -> Iterator[Event]:
-    """A process with its threads. Slices of a track must nest: what crosses another gets a track of its own."""
+def process(numbers: "count[int]", name: str, threads: Mapping[str, Sequence[Slice]]) -> Iterator[Event]:
+    """A process with its threads. Slices of a track must nest: what crosses another gets a track of its own.
+
+    `numbers`: Perfetto knows threads by their number alone, so no two of a trace may have the same.
+    """
     if not threads:
         return
-    yield _named(pid, 0, "process_name", name)
-    yield {"name": "process_sort_index", "ph": "M", "pid": pid, "tid": 0, "args": {"sort_index": pid}}
-    tids = count(1)
+    pid = next(numbers)
+    yield _named(pid, pid, "process_name", name)
+    yield {"name": "process_sort_index", "ph": "M", "pid": pid, "tid": pid, "args": {"sort_index": pid}}
     for thread, slices in threads.items():
         for i, track in enumerate(nested(slices)):
-            tid = next(tids)
-            yield _named(pid, tid, "thread_name", f"{thread} ({i + 1})" if i else thread)
-            yield {"name": "thread_sort_index", "ph": "M", "pid": pid, "tid": tid, "args": {"sort_index": tid}}
-            for s in track:
-                times = {"ts": s.begin / 1000, "dur": (s.end - s.begin) / 1000}
-                yield {"name": s.name, "cat": "pgo-agent", "ph": "X", "pid": pid, "tid": tid, **times, "args": s.args}
+            yield from _track(pid, next(numbers), f"{thread} ({i + 1})" if i else thread, track)
+
+
+def _track(pid: int, tid: int, name: str, slices: Iterable[Slice]) -> Iterator[Event]:
+    yield _named(pid, tid, "thread_name", name)
+    yield {"name": "thread_sort_index", "ph": "M", "pid": pid, "tid": tid, "args": {"sort_index": tid}}
+    for s in slices:
+        times = {"ts": microseconds(s.begin), "dur": microseconds(s.end - s.begin)}
+        yield {"name": s.name, "cat": "pgo-agent", "ph": "X", "pid": pid, "tid": tid, **times, "args": s.args}
+
+
+def microseconds(nanoseconds: int) -> float:
+    """So that times 1000, without its fraction, it is the same again: Perfetto reads it like that, and slices that end
+    where others begin would cross by one.
+    """
+    x = nanoseconds / 1000
+    return x if int(x * 1000) == nanoseconds else math.nextafter(x, math.inf)
 
 
 def nested(slices: Iterable[Slice]) -> list[list[Slice]]:

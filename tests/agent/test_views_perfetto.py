@@ -75,7 +75,12 @@ def by_track(events: list[dict[str, Any]]) -> dict[tuple[int, int], list[dict[st
     return found
 
 
-def crossing(spans: list[tuple[float, float]]) -> list[tuple[tuple[float, float], tuple[float, float]]]:
+def read(e: dict[str, Any]) -> tuple[int, int]:
+    """Begin and end as Perfetto reads them (json_utils.cc): in whole nanoseconds, fractions cut off."""
+    return int(e["ts"] * 1000), int(e["ts"] * 1000) + int(e["dur"] * 1000)
+
+
+def crossing(spans: list[tuple[int, int]]) -> list[tuple[tuple[int, int], tuple[int, int]]]:
     """Pairs of which one begins in the other and ends behind it."""
     return [(a, b) for a in spans for b in spans if a[0] < b[0] < a[1] < b[1]]
 
@@ -90,13 +95,14 @@ def test_every_event_has_what_the_format_requires_and_every_track_has_a_name(tmp
         assert e.get("dur", 0) >= 0 and e.get("ts", 0) >= 0
     threads = {(e["pid"], e["tid"]) for e in events if e["name"] == "thread_name"}
     assert threads == set(by_track(events))
+    assert len({tid for _, tid in threads}) == len(threads), "Perfetto would give one thread the name of another"
     assert {pid for pid, _ in threads} <= {e["pid"] for e in events if e["name"] == "process_name"}
 
 
 def test_slices_of_a_track_nest(tmp_path: Path) -> None:
     shelf = Shelf(tmp_path)
     for track in by_track(made(shelf, recorded(shelf))["traceEvents"]).values():
-        assert not crossing([(e["ts"], e["ts"] + e["dur"]) for e in track])
+        assert not crossing([read(e) for e in track])
 
 
 def test_executions_are_those_that_were_recorded_in_thousandths_for_each_cycle(tmp_path: Path) -> None:
@@ -104,9 +110,9 @@ def test_executions_are_those_that_were_recorded_in_thousandths_for_each_cycle(t
     t = recorded(shelf)
     events = made(shelf, t)["traceEvents"]
     build = next(e["pid"] for e in events if e["name"] == "process_name" and "instrumented build" in e["args"]["name"])
-    drawn = sorted((e["ts"] * 1000, e["args"]["cycles"]) for e in events if e["ph"] == "X" and e["pid"] == build)
-    expected = sorted((float(e.begin), e.end - e.begin) for e in traces(shelf, t.passes[0], 0))
-    assert [(pytest.approx(ts), cycles) for ts, cycles in drawn] == expected and len(expected) == 2 * 17
+    drawn = sorted(read(e) for e in events if e["ph"] == "X" and e["pid"] == build)
+    expected = sorted((e.begin, e.end) for e in traces(shelf, t.passes[0], 0))
+    assert drawn == expected and len(expected) == 2 * 17
     warps = {e["args"]["name"] for e in events if e["name"] == "thread_name" and e["pid"] == build}
     assert warps == {"warp 0 kernel", "warp 1 kernel"}
 
@@ -123,8 +129,16 @@ def test_blocks_whose_records_were_kept_stand_on_their_sms(tmp_path: Path) -> No
     shelf = Shelf(tmp_path)
     events = made(shelf, recorded(shelf, blocks=3))["traceEvents"]
     assert sorted(e["name"] for e in events if e["name"].startswith("block ")) == ["block 0", "block 1", "block 2"]
-    running = [e["args"]["blocks"] for e in events if e["ph"] == "C"]
+    running = [e["args"]["running"] for e in events if e["ph"] == "C"]
     assert running == [round(x, 3) for x in timelines.filled().running]
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.integers(0, 1 << 43))
+def test_a_time_is_the_same_again_when_a_thousandth_of_it_is_read_back(nanoseconds: int) -> None:
+    written = json.loads(json.dumps(perfetto.microseconds(nanoseconds)))
+    assert int(written * 1000) == nanoseconds
+    assert written == pytest.approx(nanoseconds / 1000)
 
 
 @settings(max_examples=300, deadline=None)
