@@ -158,6 +158,8 @@ def counted(c: Counters) -> Iterator[Said]:
         yield "device memory", scaled(c.dram_bytes, "B")
     if c.warps_active is not None:
         yield "warps active", f"{percent(c.warps_active)} of those that an SM holds"
+    if c.unlined:
+        yield "no lines", c.unlined
     yield "executed", f"{number(c.executed)} instructions, each counted once for a warp"
     yield "counted by", f"{c.tool} in {nanoseconds(c.duration_ns)}, which is no evidence of speed: it replays launches"
 

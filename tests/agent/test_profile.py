@@ -116,9 +116,11 @@ def test_a_pass_that_needs_a_gpu_is_not_left_out_in_silence(folder: Path) -> Non
     assert done.code == 3 and "counters and timeline cannot be taken: no GPU is visible here" in done.err
 
 
-def test_the_static_pass_alone_is_what_there_is_without_a_gpu(folder: Path, profiled: str) -> None:
+def test_the_static_pass_alone_says_the_same_and_that_nobody_asked_for_others(folder: Path, profiled: str) -> None:
     done = pgo("profile", str(ADD), "--case", "1m", "--json", "--passes", "static", cwd=folder)
-    assert done.out == profiled
+    alone, usual = (decoded(Profile, json.loads(text)).cases[0].kernels[0] for text in (done.out, profiled))
+    assert alone.static == usual.static
+    assert {m.why for m in alone.missing[:2]} == {"it was not asked for"}
 
 
 def test_a_page_that_cannot_be_written_is_no_fault_of_the_target(folder: Path, profiled: str) -> None:

@@ -9,6 +9,7 @@ from pgo_agent.agent.case_profile import CaseProfile
 from pgo_agent.agent.profiling import Profile
 from pgo_agent.agent.roles.summary import Summary
 from pgo_agent.agent.views import terminal, timeline, words
+from pgo_agent.sandbox.profile.counters.report import Counters
 from pgo_agent.sandbox.profile.timeline.points import Kind
 from pgo_agent.sandbox.profile.timeline.report import Timeline
 from pgo_agent.sandbox.profile.whole import KernelProfile, Missing
@@ -127,6 +128,13 @@ def test_records_that_change_results_are_no_footnote() -> None:
     one, *others = k.timeline.passes
     odd = replace(k.timeline, passes=(replace(one, same_outputs=False), *others))
     assert "do not trust its times" in drawn(profiled(replace(k, timeline=odd)))
+
+
+def test_why_counters_have_no_lines_is_said() -> None:
+    k = full("cp_async")
+    assert isinstance(k.counters, Counters)
+    told = drawn(profiled(replace(k, counters=replace(k.counters, source=(), lines=(), unlined="it is other code"))))
+    assert "it is other code" in told and "where warps were seen" not in told
 
 
 def test_a_summary_stands_before_everything_else_of_its_case() -> None:
