@@ -23,6 +23,13 @@ def test_every_package_folder_is_listed_for_the_build() -> None:
     assert {"pgo_agent." + ".".join(p.parts) for p in found} == listed
 
 
+def test_every_template_is_listed_for_the_build() -> None:
+    tops = PROJECT["tool"]["setuptools"]["package-dir"].values()
+    found = {p.parent.relative_to(ROOT) for top in tops for p in (ROOT / top).rglob("*.j2")}
+    data = PROJECT["tool"]["setuptools"]["package-data"]
+    assert {"pgo_agent." + ".".join(p.parts) for p in found} == {name for name, what in data.items() if "*.j2" in what}
+
+
 def test_kernels_and_results_are_found_from_the_installation() -> None:
     assert resources.files("pgo_agent.kernels").joinpath("fa_fwd.py").is_file()
     assert resources.files("pgo_agent.evals").joinpath("results").is_dir()
