@@ -160,6 +160,7 @@ def test_a_reply_is_told_with_its_writer_and_without_tokens(file: Path) -> None:
 # runs -----------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_replayed_run_has_the_same_candidates_and_verdicts_and_then_goes_on_alone(tmp_path: Path) -> None:
     write(tmp_path)
     with serving([completion(EDIT)]) as server:
