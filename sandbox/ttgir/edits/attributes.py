@@ -1,0 +1,205 @@
+"""The attributes of one op, changed in its text: in its dictionary, behind a word, or a number that stands alone.
+
+Nothing is added that the op might not know: an attribute that is not there must be one with a dialect in its name, or
+one of the few below that MLIR leaves out where they have their default.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pgo_agent.sandbox.ttgir.edits.working import Cell
+from pgo_agent.sandbox.ttgir.tokens import Token, Unreadable, tokens
+from pgo_agent.sandbox.ttgir.words import nesting
+
+# Written as bare numbers in an op's text (TritonNvidiaGPUOps.td of 3.6 to 3.9).
+NUMBERS = {
+    ("ttng.init_barrier", "count"),
+    ("ttng.barrier_expect", "size"),
+    ("ttng.arrive_barrier", "count"),
+}
+# Left out where they have their default; the first are written before the dictionary (TritonOps.td).
+_CACHED = ("tt.load", "tt.store", "ttg.async_copy_global_to_local")
+WORDS = {(op, name) for op in _CACHED for name in ("cacheModifier", "evictionPolicy")}
+OPTIONAL = {
+    ("tt.load", "isVolatile"),
+    ("ttng.warp_group_dot", "isAsync"),
+    ("ttg.async_copy_global_to_local", "isVolatile"),
+}
+
+
+class Unchanged(ValueError):
+    """Why an attribute cannot be set, and what can be written instead."""
+
+
+@dataclass(frozen=True)
+class _Piece:
+    token: Token
+    part: int  # of the op
+    begin: int
+    depth: int  # of brackets, before it
+
+    @property
+    def end(self) -> int:
+        return self.begin + len(self.token.text)
+
+
+def names(cell: Cell) -> list[str]:
+    """What can be set of an op as it stands."""
+    found = [name.strip('"') for name, _ in _entries(cell)]
+    found += [n for op, n in sorted(NUMBERS) if op == cell.name and _number(cell)]
+    return found + [n for op, n in sorted(OPTIONAL | WORDS) if op == cell.name and n not in found]
+
+
+def named(cell: Cell, name: str) -> str:
+    """The attribute of an op that a name means: `num_stages` is tt.num_stages where that is there. Empty for none."""
+    there = names(cell)
+    if name in there:
+        return name
+    same = [n for n in there if n.rpartition(".")[2].lower() == name.lower()]
+    return same[0] if len(same) == 1 else name if "." in name.strip(".") else ""
+
+
+def change(cell: Cell, name: str, value: str) -> None:
+    """Gives an attribute another value, with the type of the old one where it has none. Raises Unchanged."""
+    _checked(value)
+    entry = next((v for n, v in _entries(cell) if n.strip('"') == name), None)
+    if entry is not None:
+        if not entry:
+            raise Unchanged(f"{name} is there or not and has no value; replace the line to take it away")
+        _write(cell, entry, _typed(value, entry))
+    elif (cell.name, name) in NUMBERS:
+        _write(cell, _number(cell), value)
+    else:
+        _add(cell, name, value)
+
+
+def _checked(value: str) -> None:
+    """Raises Unchanged for what is no single value of MLIR."""
+    try:
+        listed = [t for t in tokens(value) if t.kind != "space"]
+    except Unreadable:
+        listed = []
+    depth = 0
+    for token in listed:
+        depth += nesting(token.text)
+        if depth < 0 or token.kind == "value" or (depth == 0 and token.text in (",", "=")):
+            listed = []
+            break
+    if not listed or depth or "\n" in value or "//" in value:
+        raise Unchanged(f"{value[:40]} is no value of an attribute; write one such as 2, true or array<i32: 1, 0>")
+
+
+def _pieces(cell: Cell) -> list[_Piece]:
+    """All words of an op's own text behind its results, without white space."""
+    found, depth = [], 0
+    for number, part in enumerate(cell.parts):
+        at = 0
+        for token in tokens(part) if isinstance(part, str) else ():
+            if token.kind != "space":
+                found.append(_Piece(token, number, at, depth))
+                depth += nesting(token.text)
+            at += len(token.text)
+    equals = next((i for i, p in enumerate(found) if p.token.text == "="), -1) if cell.results else -1
+    return found[equals + 1 :]
+
+
+def _entries(cell: Cell) -> Iterator[tuple[str, list[_Piece]]]:
+    """Attributes and the words of their values: `name = value` in dictionaries, and outside of brackets."""
+    found = _pieces(cell)
+    for i, piece in enumerate(found[:-1]):
+        opens = _dictionary(found, i)
+        if opens:
+            yield from _listed(found, i)
+        following = found[i + 1 : i + 3]
+        alone = piece.depth == 0 and piece.token.kind == "word" and following[0].token.text == "="
+        if alone and len(following) == 2 and following[1].token.kind in ("word", "number"):
+            yield piece.token.text, following[1:]
+
+
+def _dictionary(found: list[_Piece], i: int) -> bool:
+    """Whether an attribute dictionary opens here, not a region or what stands in brackets."""
+    piece, before = found[i], [p.token.text for p in found[max(i - 2, 0) : i]]
+    if piece.token.text != "{" or found[i + 1].part != piece.part:
+        return False
+    return piece.depth == 0 or (piece.depth == 1 and before[-1:] == ["<"] and before[:1] == [")"])
+
+
+def _listed(found: list[_Piece], opened: int) -> Iterator[tuple[str, list[_Piece]]]:
+    inside = found[opened].depth + 1
+    item = list[_Piece]()
+    for piece in found[opened + 1 :]:
+        closes = piece.token.text == "}" and piece.depth == inside
+        if closes or (piece.token.text == "," and piece.depth == inside):
+            if item:
+                yield item[0].token.text, item[2:] if len(item) > 1 and item[1].token.text == "=" else []
+            item = []
+        else:
+            item.append(piece)
+        if closes:
+            return
+
+
+def _number(cell: Cell) -> list[_Piece]:
+    """The only bare number of an op's operands."""
+    found = _pieces(cell)
+    colon = next((i for i, p in enumerate(found) if p.token.text == ":" and p.depth == 0), len(found))
+    numbers = [p for p in found[:colon] if p.token.kind == "number" and p.depth == 0]
+    return numbers if len(numbers) == 1 else []
+
+
+def _write(cell: Cell, words: list[_Piece], value: str) -> None:
+    if not words:
+        raise Unchanged("its text does not show it as one number; replace the line")
+    part = str(cell.parts[words[0].part])
+    cell.parts[words[0].part] = part[: words[0].begin] + value + part[words[-1].end :]
+
+
+def _typed(value: str, old: list[_Piece]) -> str:
+    """2 in place of 1 : i32 is 2 : i32; True is true."""
+    value = value.lower() if value in ("True", "False") else value
+    colon = next((i for i, p in enumerate(old) if p.token.text == ":" and p.depth == old[0].depth), None)
+    if colon is None or ":" in value:
+        return value
+    return f"{value} : {''.join(p.token.text for p in old[colon + 1 :])}"
+
+
+def _add(cell: Cell, name: str, value: str) -> None:
+    """Adds an attribute that the op's text leaves out."""
+    value = value.lower() if value in ("True", "False") else value
+    if (cell.name, name) in WORDS:
+        _insert(cell, f"{name} = {value} ", words=True)
+        return
+    typed = f"{value} : i32" if value.lstrip("-").isdigit() else value
+    closing = _closing(cell)
+    if closing is None:
+        _insert(cell, f"{{{name} = {typed}}} ", words=False)
+        return
+    part = str(cell.parts[closing.part])
+    cell.parts[closing.part] = f"{part[: closing.begin]}, {name} = {typed}{part[closing.begin :]}"
+
+
+def _closing(cell: Cell) -> _Piece | None:
+    """The brace that closes the op's dictionary."""
+    found = _pieces(cell)
+    for i in range(len(found) - 1):
+        if _dictionary(found, i) and found[i + 1].token.text != "}":
+            inside = found[i].depth + 1
+            return next((p for p in found[i:] if p.token.text == "}" and p.depth == inside), None)
+    return None
+
+
+def _insert(cell: Cell, said: str, words: bool) -> None:
+    """Writes words before the types of an op; before its dictionary where `words`."""
+    if cell.rooms:
+        part = str(cell.parts[-1]) if isinstance(cell.parts[-1], str) else ""
+        brace = part.find("}") + 1
+        if len(cell.rooms) != 1 or cell.name != "scf.for" or not brace:
+            raise Unchanged("nothing can be added to an op with blocks other than scf.for; replace the line")
+        cell.parts[-1] = f"{part[:brace]} {said.strip()}{part[brace:]}"
+        return
+    found = _pieces(cell)
+    stops = ("{", ":", "loc") if words else (":", "loc")
+    before = next((p for p in found if p.depth == 0 and p.token.text in stops), None)
+    at, where = (found[-1].end, found[-1].part) if before is None else (before.begin, before.part)
+    part = str(cell.parts[where])
+    cell.parts[where] = f"{part[:at]} {said.strip()}{part[at:]}" if before is None else part[:at] + said + part[at:]

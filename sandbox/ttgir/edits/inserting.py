@@ -1,0 +1,128 @@
+"""TTGIR ops of an edit -> ops in the edited tree: labels in them become values, new names are not those of others.
+
+`%$L31` is the result of the op that line L31 is of, `%$L31#1` its second. All other values are named as the text names
+them. A result whose name is taken gets another one, which only its own block sees.
+"""
+
+import re
+from collections.abc import Iterator
+from itertools import zip_longest
+
+from pgo_agent.sandbox.ttgir.edits import scopes, script, working
+from pgo_agent.sandbox.ttgir.edits.faults import BadEdit
+from pgo_agent.sandbox.ttgir.edits.places import Lines
+from pgo_agent.sandbox.ttgir.edits.script import Edit
+from pgo_agent.sandbox.ttgir.edits.working import Cell
+from pgo_agent.sandbox.ttgir.tokens import Unreadable, tokens
+from pgo_agent.sandbox.ttgir.tree import Argument, Op, Region
+
+_RESULT = re.compile(r"%\$([A-Za-z][0-9]+)(?:#([0-9]+))?")
+
+
+def cells(edit: Edit, block: str, lines: Lines, free: frozenset[str] = frozenset()) -> list[Cell]:
+    """The ops of a block, not yet in their place. `free`: names that may be given anew, for their ops go."""
+    read(edit, block)
+    text = _RESULT.sub(lambda m: _result(edit, lines, m), _indented(block))
+    named, scope = _Names(lines.cells[0], text, free), dict[str, str]()
+    renamed = "".join("".join(named.op(op, scope)) for op in read(edit, text))
+    found = read(edit, renamed.strip("\n"))
+    _aliases(edit, text, lines)
+    return [working.cell(op, None, None) for op in found]
+
+
+def read(edit: Edit, block: str) -> tuple[Op, ...]:
+    """The ops of a block as they are written. Raises BadEdit when there are none."""
+    try:
+        found = script.ops(block)
+    except Unreadable as e:
+        raise BadEdit(edit, f"its block cannot be read: {e}") from None
+    if not found:
+        raise BadEdit(edit, "its block holds no op; delete lines to take them away")
+    return found
+
+
+def _indented(block: str) -> str:
+    """A block without empty lines, each line as deep as the braces around it."""
+    found, depth = list[str](), 1
+    for line in filter(None, map(str.strip, block.splitlines())):
+        at = depth - line.startswith(("}", "^"))
+        found.append(working.STEP * max(at, 1) + line)
+        depth += line.endswith("{") - line.startswith("}")
+    return "\n".join(found)
+
+
+def _result(edit: Edit, lines: Lines, found: re.Match[str]) -> str:
+    """The name of a line's result as it is now."""
+    label = found[1].upper()
+    cell = lines.present(edit, lines.index(edit, label))
+    values = cell.results if cell is not None else []
+    if not values:
+        raise BadEdit(edit, f"{found[0]} is nothing: the op of {label} gives no result")
+    if len(values) > 1 and found[2] is None:
+        raise BadEdit(edit, f"{label} gives {len(values)} results; write %${label}#0 to %${label}#{len(values) - 1}")
+    if int(found[2] or 0) >= len(values):
+        raise BadEdit(edit, f"{found[0]} is nothing: {label} gives {len(values)} results, the first is #0")
+    return values[int(found[2] or 0)].said
+
+
+def _aliases(edit: Edit, text: str, lines: Lines) -> None:
+    """Raises BadEdit for a layout or location that the text does not define."""
+    used = {t.text for t in tokens(text) if t.kind == "alias" and "." not in t.text}
+    unknown = sorted(used - lines.aliases.keys())
+    if unknown:
+        there = ", ".join(sorted(a for a in lines.aliases if not a.startswith("#loc")))
+        raise BadEdit(
+            edit, f"there is no {unknown[0]}; there are {there}; write another layout out: #ttg.blocked<{{...}}>"
+        )
+
+
+class _Names:
+    """Gives values of a block names that nothing else in the text has."""
+
+    def __init__(self, root: Cell, text: str, free: frozenset[str]) -> None:
+        self.root, self.text = root, text
+        given = {v.name for cell in root.walk() for v in cell.results if not cell.gone}
+        given |= {v.name for cell in root.walk() for room in cell.rooms for v in room.arguments}
+        self.taken = given - free
+
+    def op(self, op: Op, scope: dict[str, str]) -> Iterator[str]:
+        """The text of an op under its new names. Adds its results to `scope`."""
+        results = self._fresh(r.partition("#")[0] for r in op.results)
+        known = scope | self._given(op.defined)
+        for i, (part, following) in enumerate(zip_longest(op.parts, op.parts[1:])):
+            if isinstance(part, Region):
+                yield from self._region(part, dict(known))
+            else:
+                entering = following.blocks[0].arguments if isinstance(following, Region) and following.blocks else ()
+                known |= self._given(entering if not op.defined else ())
+                given, rest = _at_equals(part) if results and i == 0 else ("", part)
+                yield working.renamed(given, results) + working.renamed(rest, known)
+        scope |= results
+
+    def _region(self, region: Region, known: dict[str, str]) -> Iterator[str]:
+        for block in region.blocks:
+            known |= {k: v for k, v in self._given(block.arguments).items() if k not in known}
+            yield working.renamed(block.head, known)
+            for op in block.ops:
+                yield from self.op(op, known)
+
+    def _given(self, arguments: tuple[Argument, ...]) -> dict[str, str]:
+        return self._fresh(a.name for a in arguments)
+
+    def _fresh(self, names: Iterator[str]) -> dict[str, str]:
+        new = {name: self._free(name) for name in names if name in self.taken}
+        self.taken |= set(new.values())
+        return new
+
+    def _free(self, name: str) -> str:
+        return scopes.fresh(self.root, name, f"{self.text}\n{' '.join(sorted(self.taken))}")
+
+
+def _at_equals(text: str) -> tuple[str, str]:
+    """What stands before the equals sign behind an op's results, and the rest: both may name one value."""
+    at = 0
+    for token in tokens(text):
+        if token.text == "=":
+            break
+        at += len(token.text)
+    return text[:at], text[at:]

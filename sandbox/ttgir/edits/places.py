@@ -1,0 +1,166 @@
+"""Labels of the readable view -> the ops they stand for, and the places that an edit names by them.
+
+A label stands for the op that its line is of. A line that opens a block (a loop, a branch, a role) stands for the op
+with all inside of it; `else:` and the roles have no op, only a place inside. Labels are those of the view that was
+given: what an edit put elsewhere is found where it is now.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pgo_agent.sandbox.ttgir.edits.faults import BadEdit
+from pgo_agent.sandbox.ttgir.edits.phrases import Place, Spans
+from pgo_agent.sandbox.ttgir.edits.script import Edit
+from pgo_agent.sandbox.ttgir.edits.working import Cell, Room
+from pgo_agent.sandbox.ttgir.readable.view import Readable
+
+
+@dataclass(frozen=True)
+class Spot:
+    """Between two ops of a block: before or behind one of them, or at its beginning where there is none."""
+
+    room: Room
+    beside: Cell | None
+    behind: bool
+
+    def at(self) -> int:
+        """The index in the block, as it is now."""
+        return self.room.cells.index(self.beside) + self.behind if self.beside is not None else 0
+
+
+class Lines:
+    """The lines of a view beside the ops of the tree that is edited."""
+
+    def __init__(self, view: Readable, cells: list[Cell], aliases: Mapping[str, str]) -> None:
+        self.lines, self.cells, self.aliases = view.lines, cells, aliases
+        self.at = {line.label: i for i, line in enumerate(view.lines)}
+        self.labels = {cells[p]: line.label for line in view.lines for p in line.places}
+        self.owned = {own for i in range(len(view.lines)) if (own := self.own(i))}
+        self.homes = {cell: cell.room for cell in cells if cell.room is not None}  # blocks that they were read in
+        self.last = {
+            cell: p + sum(1 for _ in cell.walk()) - 1 for p, cell in enumerate(cells)
+        }  # inside of it, by place
+
+    def index(self, edit: Edit, label: str) -> int:
+        if label in self.at:
+            return self.at[label]
+        last = dict[str, str]()
+        for line in self.lines:
+            last[line.label[0]] = line.label
+        raise BadEdit(
+            edit, f"there is no line {label}; the labels are {', '.join(f'{k}1..{v}' for k, v in last.items())}"
+        )
+
+    def own(self, i: int) -> Cell | None:
+        """The op that a line is of; None for `else:` and roles."""
+        line = self.lines[i]
+        found = self.cells[line.places[0]] if line.places else None
+        return None if found is None or (found.ends and self._opens(i)) else found
+
+    def told(self, i: int) -> list[Cell]:
+        """All ops that a line stands for, in the order of the text."""
+        return [self.cells[p] for p in sorted(self.lines[i].places)]
+
+    def name(self, cell: Cell) -> str:
+        """How a message names an op: by the line that shows it, if one does."""
+        label = next((self.labels[c] for c in cell.around() if c in self.labels), "")
+        if not label or cell.inserted:
+            return f"the inserted {cell.name}" if cell.inserted else cell.name
+        return f"{label} ({cell.name})" if cell in self.owned else f"{cell.name} of {label}"
+
+    def chosen(self, edit: Edit, spans: Spans) -> list[int]:
+        """The lines of ranges. Raises BadEdit for one that begins outside of a loop and ends inside of it."""
+        found = dict[int, None]()
+        for first, last in spans:
+            begin, end = self.index(edit, first), self.index(edit, last)
+            listed = range(begin, end + 1)
+            for i in listed:
+                inside = self.inside(i)
+                if begin < end and inside and i < end < inside[-1]:
+                    label, until = self.lines[i].label, self.lines[inside[-1]].label
+                    raise BadEdit(edit, f"the range ends inside of {label}, which goes on to {until}; end it there")
+            found |= dict.fromkeys(listed)
+        return sorted(found)
+
+    def outermost(self, edit: Edit, chosen: list[int]) -> list[Cell]:
+        """The ops of lines, without those that stand in another of them. Raises BadEdit where a line has none."""
+        owns = [(i, self.present(edit, i)) for i in chosen]
+        all_ = {cell for _, cell in owns if cell is not None}
+        for i, cell in owns:
+            if cell is None and not any(j < i and self.own(j) and i in self.inside(j) for j in chosen):
+                raise BadEdit(edit, f"{self.lines[i].label} stands for no op; name the lines inside of it")
+        return [c for _, c in owns if c is not None and not any(a in all_ for a in list(c.around())[1:])]
+
+    def present(self, edit: Edit, i: int) -> Cell | None:
+        """A line's op. Raises BadEdit when an edit took it away."""
+        cell = self.own(i)
+        lost = next((c for c in cell.around() if c.gone), None) if cell is not None else None
+        if lost is not None:
+            raise BadEdit(
+                edit, f"{self.lines[i].label} is already taken away by edit {lost.edit}; leave one of them out"
+            )
+        return cell
+
+    # places -----------------------------------------------------------------------------------------------------------
+
+    def spot(self, edit: Edit, place: Place) -> Spot:
+        """Where an edit puts something. Raises BadEdit for a place that there is not."""
+        i = self.index(edit, place.label)
+        cell = self.present(edit, i)
+        inner = self.inside(i)
+        if place.where in ("start", "end"):
+            return self._within(edit, i, place.where)
+        if cell is None or cell.name == "tt.func":
+            if place.where == "after" and inner:
+                return self._within(edit, i, "start")
+            raise BadEdit(edit, f"nothing can stand {place.where} {place.label}; {self._instead(i)}")
+        if place.where == "after" and inner:
+            raise BadEdit(edit, f"{place.label} opens a block, so 'after {place.label}' is unclear; {self._instead(i)}")
+        if cell.room is None:
+            raise BadEdit(edit, f"nothing can stand {place.where} {place.label}")
+        behind = place.where != "before"
+        if behind and cell.ends:
+            raise BadEdit(edit, f"{place.label} ends its block, nothing can follow it; write 'before {place.label}'")
+        return Spot(cell.room, cell, behind)
+
+    def _instead(self, i: int) -> str:
+        """What to write where `before` or `after` a line means nothing, or two things."""
+        label, inner = self.lines[i].label, self.inside(i)
+        if not inner:
+            return "name another line"
+        own = self.own(i)
+        past = f", or 'past {label}' for behind its end" if own is not None and own.name != "tt.func" else ""
+        return f"write 'at start of {label}' for before {self.lines[inner[0]].label}{past}"
+
+    def inside(self, i: int) -> range:
+        """The lines inside of a line, those of its `else:` too."""
+        own, end = self.own(i), i
+        first = self.lines[i].places[0] if own is not None else 0
+        for j in range(i + 1, len(self.lines)):
+            line = self.lines[j]
+            if own is None and line.depth <= self.lines[i].depth:
+                break
+            if own is None or (line.places and first < line.places[0] <= self.last[own]):
+                end = j
+        return range(i + 1, end + 1)
+
+    def _opens(self, i: int) -> bool:
+        return i + 1 < len(self.lines) and self.lines[i + 1].depth > self.lines[i].depth
+
+    def _within(self, edit: Edit, i: int, where: str) -> Spot:
+        """At the start or the end of the block that a line opens: before what ends it."""
+        direct = list[Cell]()
+        for line in self.lines[i + 1 :]:
+            if line.depth <= self.lines[i].depth:
+                break
+            direct += [self.cells[p] for p in line.places[:1] if line.depth == self.lines[i].depth + 1]
+        if not direct:
+            raise BadEdit(edit, f"no line stands inside of {self.lines[i].label}; name another line")
+        room = self.homes[direct[0 if where == "start" else -1]]
+        lost = next((c for c in room.owner.around() if c.gone), None)
+        if lost is not None:
+            raise BadEdit(
+                edit, f"{self.lines[i].label} is already taken away by edit {lost.edit}; leave one of them out"
+            )
+        last = room.cells[-1] if room.cells and where == "end" else None
+        return Spot(room, last, last is not None and not last.ends)
