@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from pgo_agent.sandbox.build import Builder, limits_of
 from pgo_agent.sandbox.built import Built
 from pgo_agent.sandbox.bundle import check
 from pgo_agent.sandbox.bundle.shelf import Shelf, canonical
+from pgo_agent.sandbox.ttgir import oracle
 
 Edits = dict[str, Any]  # dotted path that starts with bundle, kernel, plan or step -> new value; ...: take it away
 ADD = Path(__file__).parent.parent / "kernels" / "add.py"
@@ -157,3 +158,9 @@ def ttgir(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
             return barrier_kernels.ttgir_of(name)
 
     return of
+
+
+@pytest.fixture(scope="session")
+def ask(add_shelf: Shelf) -> Callable[[str], oracle.Answer]:
+    """Triton's parser and verifier, asked of a text for an H200."""
+    return partial(oracle.ask, box.choose(), add_shelf, 90)
