@@ -99,9 +99,12 @@ def _whole(stand: Stand, build: str, t: Taken, launch: Launch) -> KernelProfile:
     if isinstance(t.timeline, Missing):
         absent = (Missing(n, f"it needs the timeline: {t.timeline.why}") for n in (chain.NAME, "ipc"))
         return KernelProfile(build, name, launch, t.static, t.timeline, t.counters, *absent)
-    path = chain.of_build(stand, build, t.timeline)
-    rates = ipc.ipc(ipc.counts(stand, [p.build for p in t.timeline.passes]), t.timeline)
-    return KernelProfile(build, name, launch, t.static, t.timeline, t.counters, path, rates)
+    timeline = t.timeline
+    if isinstance(t.static, StaticProfile):
+        timeline = timeline.placed(t.static.file, t.static.sources)
+    path = chain.of_build(stand, build, timeline)
+    rates = ipc.ipc(ipc.counts(stand, [p.build for p in timeline.passes]), timeline)
+    return KernelProfile(build, name, launch, t.static, timeline, t.counters, path, rates)
 
 
 def _code(stand: Stand, subject: Subject, t: Taken) -> str:

@@ -41,6 +41,12 @@ def test_the_sandbox_does_not_import_the_agent() -> None:
     assert offenders == []
 
 
+def test_a_kept_profile_is_read_without_numpy_or_torch() -> None:
+    code = "import sys, pgo_agent.agent.profiling, pgo_agent.agent.roles.summarizer; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"numpy", "torch", "langgraph"} & set(done.stdout.split())
+
+
 def test_help_answers_before_a_person_wonders() -> None:
     command = [sys.executable, "-m", "pgo_agent.agent.cli", "--help"]
     took = []

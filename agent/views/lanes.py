@@ -5,7 +5,7 @@ P50: count x P50. A loop's body stands in it once, with the cycles of all turns.
 the parts of a role may add up to more than the role; where they add up to less, the rest is said to be in no scope.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -112,7 +112,7 @@ class _Lines:
     """Where scopes stand in the source: by the static profile, else as the TTGIR says, else a line of the TTGIR."""
 
     def __init__(self, scopes: Sequence[ScopeTime], static: StaticProfile | Problem) -> None:
-        self.known = _known(static) if isinstance(static, StaticProfile) else {}
+        self.known = static.sources if isinstance(static, StaticProfile) else {}
         self.one_file = len({s.scope.source.partition(":")[0] for s in scopes if s.scope.source}) == 1
 
     def of(self, s: ScopeTime) -> str:
@@ -123,9 +123,3 @@ class _Lines:
         if s.scope.source:
             return s.scope.source.rpartition(":")[2] if self.one_file else s.scope.source
         return f"TTGIR {s.scope.first}"
-
-
-def _known(static: StaticProfile) -> Mapping[int, int]:
-    """Line of the TTGIR -> line of the source."""
-    found = ((n.line, n.place.line(static.file)) for n in static.lines if n.place)
-    return {ttgir: source for ttgir, source in found if source}

@@ -16,7 +16,6 @@ from pgo_agent.sandbox.profile.report import StaticProfile
 from pgo_agent.sandbox.profile.roofline import Peaks
 from pgo_agent.sandbox.profile.timeline import twin
 from pgo_agent.sandbox.profile.timeline.report import Timeline
-from pgo_agent.sandbox.profile.timeline.take import take
 from pgo_agent.sandbox.profile.timeline.twin import Place
 from pgo_agent.sandbox.profile.whole import Missing
 
@@ -44,6 +43,8 @@ def timeline(
     `contract`: the target's text, whose inputs the kernel gets; part of the key. Raises NotTaken where nothing of the
     kernel could be recorded, or a launch hung or crashed; what the boxes raise.
     """
+    from pgo_agent.sandbox.profile.timeline.take import take  # numpy, which a kept answer does not need
+
     judge, entries = stand.judge(), twin.USUAL
     while True:
         try:

@@ -138,6 +138,12 @@ class StaticProfile(Record):
     accesses: tuple[Access, ...]
     unproven: tuple[str, ...]  # arguments of which the compiler does not know that 16 divides them
 
+    @property
+    def sources(self) -> dict[int, int]:
+        """Line of the TTGIR -> line of the kernel's file, of those that come from one."""
+        found = ((n.line, n.place.line(self.file)) for n in self.lines if n.place)
+        return {line: source for line, source in found if source}
+
 
 @dataclass(frozen=True)
 class Problem(Record):

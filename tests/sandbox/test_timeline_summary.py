@@ -132,3 +132,14 @@ def test_a_timeline_is_the_same_after_a_trip_through_json() -> None:
     )
     assert Timeline.from_json(json.loads(json.dumps(whole.as_json()))) == whole
     assert Timed.from_json(timed.as_json()) == timed
+
+
+def test_scopes_without_a_place_get_that_of_their_first_line_that_has_one() -> None:
+    timed = summary.summarize([launched([[5, 6], [7, 8]])], NUMBERS, {})
+    one = Pass(timed, 1.0, True, {}, (), 4096, 4, {}, "b")
+    told = {s.scope.name: s.scope.source for s in timed.scopes}
+    placed = Timeline((one,), {}, None, (), (), {}).placed("k.py", {s.scope.last: 7 for s in timed.scopes})
+    assert placed.scopes
+    for s in placed.scopes:
+        assert s.scope.source == (told[s.scope.name] or "k.py:7")
+    assert any(not told[s.scope.name] for s in placed.scopes)

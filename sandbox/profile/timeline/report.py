@@ -3,7 +3,8 @@
 `take.py` makes them, with `decode.py`, `summary.py` and `waves.py`. Needs no numpy: a kept profile is shown without it.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pgo_agent.sandbox.profile.codec import Record
@@ -107,3 +108,20 @@ class Timeline(Record):
         calmest = sorted(self.passes, key=lambda p: p.overhead)
         found = {s.scope.name: s for p in reversed(calmest) for s in p.timed.scopes}
         return tuple(sorted(found.values(), key=lambda s: (s.scope.first, -s.scope.last)))
+
+    def placed(self, file: str, sources: Mapping[int, int]) -> "Timeline":
+        """With the place in the kernel's file of every scope that its own text does not tell: timed builds carry none.
+
+        `sources`: line of the TTGIR -> line of the file.
+        """
+        passes = (
+            replace(p, timed=replace(p.timed, scopes=tuple(_placed(s, file, sources) for s in p.timed.scopes)))
+            for p in self.passes
+        )
+        return replace(self, passes=tuple(passes))
+
+
+def _placed(s: ScopeTime, file: str, sources: Mapping[int, int]) -> ScopeTime:
+    line = next((sources[n] for n in range(s.scope.first, s.scope.last + 1) if n in sources), 0)
+    known = s.scope.source or not line
+    return s if known else replace(s, scope=replace(s.scope, source=f"{file}:{line}"))
