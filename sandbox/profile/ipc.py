@@ -91,13 +91,12 @@ def ipc(counted: Sequence[Counts], timeline: Timeline) -> tuple[ScopeIpc, ...] |
     """Of one warp, for every scope that executes something and has a count and a time; by the P50 of the least
     disturbed build that tells both.
 
-    Scopes that hold others are those of the build with its records. Counts belong to the pass whose scopes they name.
+    Scopes that hold others are those of the build with its records. Counts belong to the pass of the same build.
     """
     every = {s.scope: s for c in counted for s in c.scopes}
     found: dict[str, ScopeIpc] = {}
     for one in sorted(timeline.passes, key=lambda p: p.overhead):
-        names = set(one.numbers.values())
-        of = next(({s.scope: s for s in c.scopes} for c in counted if {s.scope for s in c.scopes} == names), {})
+        of = {s.scope: s for c in counted if c.build == one.build for s in c.scopes}
         own = [(of[s.scope.name], s) for s in one.timed.scopes if s.scope.name in of]
         rates = (_rate(count, s, _turns(count, s, one, every, timeline)) for count, s in own)
         found = {r.scope: r for r in rates if r} | found

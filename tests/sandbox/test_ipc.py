@@ -20,7 +20,7 @@ from pgo_agent.sandbox.profile.timeline.twin import Buffer, Place, Twin
 from pgo_agent.sandbox.ttgir import reader
 
 from tests.sandbox import tracing
-from tests.sandbox.test_timeline_twin import BUILT, GEMM, SPECIALIZED, placed
+from tests.sandbox.test_timeline_twin import BUILT, FORWARD, GEMM, SPECIALIZED, placed
 
 NEVER_A_RECORDS = ("tensor", "float", "special", "convert", "exchange", "shared")  # kinds of instructions
 MOST_OF_A_RECORD = 11  # instructions between the reads of any empty scope that was seen, and one
@@ -129,7 +129,7 @@ def test_a_loop_turns_as_often_as_scopes_inside_of_it_that_another_build_recorde
     for one in made:
         times = [ScopeTime(s, Spread(9, 9, 9), 16.0 if s.depth else 1.0, 0, None, 9) for s in one.scopes.scopes]
         numbers = {str(n): s.name for n, s in one.numbers.items()}
-        passed.append(Pass(Timed(tuple(times), Lost(), ()), 1.0, True, {}, (), 0, one.warps, numbers))
+        passed.append(Pass(Timed(tuple(times), Lost(), ()), 1.0, True, {}, (), 0, one.warps, numbers, one.kernel))
     found = ipc.ipc(gemm.counts, Timeline(tuple(passed), {}, None, (), (), {}))
     assert isinstance(found, tuple)
     by_name = {s.scope: s.instructions for s in found}
@@ -204,6 +204,21 @@ def twice(x):
     _twice[(1,)](x, y, 7, 1024)
     return y
 """
+
+
+def test_arithmetic_that_shows_the_line_of_a_record_before_it_is_still_the_kernels(tmp_path: Path) -> None:
+    """In attention's epilogue dozens of instructions have no line of their own: the record's is the last told."""
+    builder, (place,) = placed(FORWARD, "d64-4k", Shelf(tmp_path))
+    bench = Workbench(builder)
+    made = one_twin(builder, place, planned(builder, place)[2])
+    listing = nvidia.listing(bench, made.kernel)
+    records = {op.line for op in reader.parse(listing.ttgir).walk() if op.name == "proton.record"}
+    lineless = look.opcodes(i for i in listing.instructions if i.line in records)
+    plain = look.opcodes(nvidia.listing(bench, place.kernel).instructions)
+    bodies = of_kind([ipc.instructions(bench, made.kernel)], Kind.BODY)
+    assert lineless["FSEL"] > 10
+    for opcode in ("FSEL", "F2FP"):
+        assert sum(s.once.get(opcode, 0) for s in bodies) == plain[opcode]
 
 
 def test_two_loops_and_a_branch_in_a_loop_are_refused_with_the_reason(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """The IPC of scopes follows from counts and records: which instructions, how many turns, whose cycles, or why not."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -32,11 +31,9 @@ def timed(name: str, p50: float, count: float = 1.0) -> ScopeTime:
     return ScopeTime(SCOPES[name], Spread(p50, p50, p50), count, 0.0, None, 5)
 
 
-def passed(*found: ScopeTime, names: Sequence[str] = (), overhead: float = 1.0, lost: Lost | None = None) -> Pass:
-    numbers = dict(enumerate(names or [s.scope.name for s in found]))
-    return Pass(
-        Timed(found, lost or Lost(), ()), overhead, True, {}, (), 0, 4, {str(n): x for n, x in numbers.items()}, ""
-    )
+def passed(*found: ScopeTime, build: str = BUILD.build, overhead: float = 1.0, lost: Lost | None = None) -> Pass:
+    numbers = {str(n): s.scope.name for n, s in enumerate(found)}
+    return Pass(Timed(found, lost or Lost(), ()), overhead, True, {}, (), 0, 4, numbers, build)
 
 
 def timeline(*found: Pass) -> Timeline:
@@ -62,7 +59,7 @@ def test_a_straight_scope_has_its_instructions_over_its_cycles() -> None:
 def test_a_loop_turns_as_often_as_the_scope_inside_of_it_was_recorded(turns: int, times: int, cycles: float) -> None:
     """The loop itself may be executed several times by a warp."""
     loop, dot = timed("kernel loop 2", cycles, times), timed("kernel dot 3", 40.0, turns * times)
-    found = ipc.ipc([BUILD], timeline(passed(loop, dot, names=[s.scope for s in BUILD.scopes])))
+    found = ipc.ipc([BUILD], timeline(passed(loop, dot)))
     assert isinstance(found, tuple)
     assert found[0].instructions == pytest.approx(5 + 20 * turns)
     assert found[0].ipc == pytest.approx((5 + 20 * turns) / cycles)
@@ -78,8 +75,10 @@ INSIDE = Counts("d", (DOT, WAIT), "")
 
 
 def apart(turns: float, lost: Lost | None = None) -> Timeline:
-    inner = passed(timed("kernel dot 3", 40.0, turns), timed("kernel barrier wait 4", 9.0, turns), lost=lost)
-    return timeline(passed(timed("kernel loop 2", 700.0)), inner)
+    inner = (timed("kernel dot 3", 40.0, turns), timed("kernel barrier wait 4", 9.0, turns))
+    return timeline(
+        passed(timed("kernel loop 2", 700.0), build=ALONE.build), passed(*inner, build=INSIDE.build, lost=lost)
+    )
 
 
 def test_a_loops_turns_may_be_of_another_build_if_that_lost_no_records() -> None:
@@ -99,10 +98,7 @@ def test_a_loop_that_is_not_its_scopes_once_has_no_turns_of_another_build(turn: 
 
 
 def test_scopes_that_took_no_time_or_have_no_count_are_left_out() -> None:
-    names = [s.scope for s in BUILD.scopes]
-    found = ipc.ipc(
-        [BUILD], timeline(passed(timed("kernel dot 3", 0.0), timed("kernel barrier wait 4", 5.0), names=names))
-    )
+    found = ipc.ipc([BUILD], timeline(passed(timed("kernel dot 3", 0.0), timed("kernel barrier wait 4", 5.0))))
     assert found == Missing("ipc", f"kernel barrier wait 4: {stretch.WAITS}")
 
 
@@ -112,10 +108,10 @@ def test_of_two_builds_the_least_disturbed_is_taken() -> None:
     assert found[0].cycles == 700.0
 
 
-def test_counts_of_other_scopes_than_those_of_the_pass_are_not_used() -> None:
-    assert ipc.ipc([replace(BUILD, scopes=(DOT,))], timeline(of_build())) == Missing(
-        "ipc", "no instrumented build of this timeline was disassembled"
-    )
+def test_counts_of_another_build_than_that_of_the_pass_are_not_used() -> None:
+    other = replace(BUILD, build="e", scopes=(DOT,))
+    why = "no instrumented build of this timeline was disassembled"
+    assert ipc.ipc([other], timeline(of_build())) == Missing("ipc", why)
 
 
 def test_nothing_timed_and_nothing_compiled_are_reasons() -> None:
