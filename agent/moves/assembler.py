@@ -88,7 +88,7 @@ FEWER_REGISTERS_MOVE = SourceMove(
     ),
     archs=(80, 86, 89, 90, 100, 103, 120),
     rewrite=fewer_registers,
-    cures=(Defect.SPILL,),
+    cures=(Defect.SPILL, Defect.OCCUPANCY),
 )
 LESS_OPTIMIZED_MOVE = SourceMove(
     name="ptxas: optimize less",

@@ -294,5 +294,12 @@ MOVE = SourceMove(
     ),
     archs=(90, 100, 120),
     rewrite=rewrite,
-    cures=(Defect.COPY_WAIT, Defect.SPILL, Defect.NARROW, Defect.UNCOALESCED),
+    cures=(
+        Defect.COPY_WAIT,
+        Defect.SPILL,  # addresses take registers
+        Defect.FEW_STAGES,
+        Defect.NARROW,
+        Defect.UNCOALESCED,
+        Defect.BANK_CONFLICTS,
+    ),
 )

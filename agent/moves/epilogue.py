@@ -248,5 +248,5 @@ MOVE = SourceMove(
     archs=(90,),
     rewrite=rewrite,
     launch={"num_stages": 4},
-    cures=(Defect.FEW_STAGES, Defect.COPY_WAIT),
+    cures=(Defect.FEW_STAGES, Defect.COPY_WAIT, Defect.EPILOGUE),
 )

@@ -40,15 +40,13 @@ class Evidence:
 
     @cached_property
     def order(self) -> list[Key]:
-        """Each defect of a kernel once: by the share of time that it takes over all cases; where nothing was timed, by
-        its place among the bottlenecks of a case.
-        """
+        """Each defect of a kernel once: by its best place in a case, and among equals by its share of time in all."""
         taken, place = dict[Key, float](), dict[Key, int]()
         for bottlenecks in (self.by_case or {}).values():
             for i, b in enumerate(bottlenecks):
                 taken[_key(b)] = taken.get(_key(b), 0.0) + _share(b)
                 place[_key(b)] = min(place.get(_key(b), i), i)
-        return sorted(taken, key=lambda k: (-taken[k], place[k]))
+        return sorted(taken, key=lambda k: (place[k], -taken[k]))
 
     @property
     def _all(self) -> list[tuple[str, Bottleneck]]:

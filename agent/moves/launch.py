@@ -19,6 +19,9 @@ from pgo_agent.sandbox.errors import TargetFault
 
 GRID_LIMIT = 256  # points of a launch grid
 _WARPS, _STAGES = (1, 2, 4, 8, 16), (1, 2, 3, 4, 5, 6)
+_LARGER_TILE = (Defect.COPY_WAIT, Defect.DOT_WAIT)
+_SMALLER_TILE = (Defect.SPILL, Defect.SERIALIZED, Defect.OCCUPANCY, Defect.TAIL)
+_MORE_WARPS = (Defect.SPILL, Defect.SERIALIZED, Defect.OCCUPANCY)
 
 
 def launch_grid(space: Mapping[str, Sequence[int]] | None, seen: Sequence[Config]) -> list[Config]:
@@ -201,8 +204,8 @@ def _blocks(b: Best, device: Device) -> Iterator[Step]:
     for name, value in b.config.items():
         if name not in LAUNCH_OPTIONS and not name.startswith("GROUP") and type(value) is int and _tile(value):
             for v, why, cures in (
-                (value * 2, "more work for each byte loaded", (Defect.COPY_WAIT,)),
-                (value // 2, "more blocks, fewer registers", (Defect.SPILL, Defect.OCCUPANCY, Defect.TAIL)),
+                (value * 2, "more work for each byte loaded", _LARGER_TILE),
+                (value // 2, "more blocks, fewer registers", _SMALLER_TILE),
             ):
                 if 16 <= v <= 256:
                     yield f"{name}={v}", why, b.config | {name: v}, cures
@@ -217,13 +220,13 @@ def _groups(b: Best, device: Device) -> Iterator[Step]:
         if name.startswith("GROUP") and type(value) is int:
             for v, why in ((value * 2, "more tiles share what the L2 holds"), (value // 2, "fewer tiles in a group")):
                 if 1 <= v <= 64:
-                    yield f"{name}={v}", why, b.config | {name: v}, ()
+                    yield f"{name}={v}", why, b.config | {name: v}, (Defect.MISSES,)
 
 
 def _warps(b: Best, device: Device) -> Iterator[Step]:
     now = b.config.get("num_warps", 4)
     for n, why, cures in (
-        (now * 2, "fewer registers for each thread", (Defect.SPILL, Defect.OCCUPANCY)),
+        (now * 2, "fewer registers for each thread", _MORE_WARPS),
         (now // 2, "more work for each warp", ()),
     ):
         if n in _WARPS:

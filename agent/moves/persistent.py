@@ -216,5 +216,5 @@ MOVE = SourceMove(
     ),
     archs=(80, 86, 89, 90, 100, 120),
     rewrite=rewrite,
-    cures=(Defect.TAIL, Defect.EPILOGUE, Defect.IMBALANCE),
+    cures=(Defect.TAIL, Defect.EPILOGUE, Defect.IMBALANCE, Defect.SERIALIZED),
 )

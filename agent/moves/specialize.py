@@ -183,5 +183,5 @@ MOVE = SourceMove(
     archs=(90,),
     rewrite=rewrite,
     launch={"num_warps": 4},
-    cures=(Defect.COPY_WAIT,),
+    cures=(Defect.COPY_WAIT, Defect.DOT_WAIT),
 )
