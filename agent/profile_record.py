@@ -3,6 +3,7 @@
 Relies on `store.py`. What the passes said in full is on the shelf, under their own keys: see `sandbox/profile/`.
 """
 
+import contextlib
 import json
 import sqlite3
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 
 from pgo_agent.agent.database import Database
 from pgo_agent.agent.roles.summary import Summary
+from pgo_agent.sandbox.profile.codec import Malformed
 
 
 @dataclass(frozen=True)
@@ -50,5 +52,7 @@ def of(db: Database, run: str, candidate: str | None = None) -> list[Kept]:
 
 
 def _kept(row: sqlite3.Row) -> Kept:
-    summary = Summary.from_json(json.loads(row["summary"])) if row["summary"] else None
+    summary = None
+    with contextlib.suppress(Malformed):  # of another version: it is made anew
+        summary = Summary.from_json(json.loads(row["summary"])) if row["summary"] else None
     return Kept(row["candidate"], row["case"], json.loads(row["passes"]), row["seconds"], summary)

@@ -19,6 +19,7 @@ from pgo_agent.agent.profile_record import Kept
 from pgo_agent.agent.roles.summarizer import summarize as in_short
 from pgo_agent.agent.source import Config, in_place, sites, with_configs
 from pgo_agent.agent.taking import NO_GPU, Gpu
+from pgo_agent.sandbox.bundle.shelf import room
 from pgo_agent.sandbox.errors import EnvironmentFault
 from pgo_agent.sandbox.profile import passes
 from pgo_agent.sandbox.profile.report import Problem
@@ -55,20 +56,21 @@ def profile(ctx: Context) -> None:
     ctx.emit("phase", phase="profile", doing=f"profiling {cases} of {_named(which)}")
     gpu = Gpu(ctx.gpu, SHARE * 60 * ctx.settings["minutes"])
     at_once = 1 if ctx.gpu else ctx.builder.cores
-    for kept in passes.parallel([partial(_taken, ctx, which, w, gpu, at_once) for w in waiting], at_once):
+    for kept in passes.parallel([partial(taken, ctx, which, w, gpu, at_once) for w in waiting], at_once):
         profile_record.add(ctx.store, ctx.run.id, kept)
         if not kept.taken:
             _tell(ctx, kept)
 
 
-def _taken(ctx: Context, which: str, w: Wanted, gpu: Gpu, at_once: int) -> Kept:
+def taken(ctx: Context, which: str, w: Wanted, gpu: Gpu, at_once: int) -> Kept:
+    """One case's passes, or why there are none. Raises as `profile`."""
     started = time.monotonic()
     try:
         found = _passes(_case(ctx, w, gpu, at_once))
     except EnvironmentFault:
         raise
     except Exception as e:  # whatever a pass stumbles over: the run goes on without its answer
-        found = _lost(e)
+        found = _lost(ctx, e)
     return Kept(which, w.case, found, round(time.monotonic() - started, 3), None)
 
 
@@ -91,7 +93,8 @@ def _passes(found: CaseProfile) -> dict[str, str]:
     return told
 
 
-def _lost(e: Exception) -> dict[str, str]:
+def _lost(ctx: Context, e: Exception) -> dict[str, str]:
+    room(ctx.store.root)  # what fails on a full disk says nothing
     return {PassName.STATIC: f"{type(e).__name__}: {e}".strip()[:500]}
 
 
@@ -122,7 +125,7 @@ def _in_short(ctx: Context, kept: Kept, own: Wanted, former: Wanted | None) -> K
     except EnvironmentFault:
         raise
     except Exception as e:
-        return replace(kept, passes=_lost(e))
+        return replace(kept, passes=_lost(ctx, e))
 
 
 def _former(ctx: Context, which: str) -> dict[str, Wanted]:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from pgo_agent.sandbox import boxed
+from pgo_agent.sandbox.bundle.shelf import room
 from pgo_agent.sandbox.errors import BadBundle, UsageFault
 from pgo_agent.sandbox.profile import look, passes, structure
 from pgo_agent.sandbox.profile.amd import Amd
@@ -90,6 +91,7 @@ def origins(bench: Workbench, source: str, contract: str, cases: tuple[str, ...]
         wanted.setdefault(kind, []).append(name)
     traced = boxed.trace(b.box, b.shelf, b.target, b.device, source, wanted, None, located=True)
     if "error" in traced:
+        room(b.shelf.root)
         raise CannotTrace(traced["error"]["message"])
     return tuple(_origin(bench, traced, key) for key in traced["kernels"])
 
