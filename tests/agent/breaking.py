@@ -196,7 +196,7 @@ def record(folder: Path) -> dict[str, Any]:
         ]
         told = ("id", "generation", "position", "parent", "kind", "move", "rationale", "author", "source")
         candidates = [
-            _row(r, *told, "verdict", "stage", "reason", "speedup") | {"built": _plain(r["built"])}
+            _row(r, *told, "verdict", "stage", "reason", "speedup") | {k: _plain(r[k]) for k in ("built", "cites")}
             for r in db.execute("SELECT * FROM candidates ORDER BY generation, position")
         ]
         return {
@@ -205,6 +205,10 @@ def record(folder: Path) -> dict[str, Any]:
             "generations": [_row(r, "n", "incumbent", "finished") for r in db.execute("SELECT * FROM generations")],
             "skipped": [
                 _row(r, "parent", "move", "reason") for r in db.execute("SELECT * FROM skipped ORDER BY rowid")
+            ],
+            "profiles": [
+                _row(r, "candidate", "case") | {k: _plain(r[k]) for k in ("passes", "summary")}
+                for r in db.execute("SELECT * FROM profiles ORDER BY rowid")
             ],
             "evidence": [_row(r, "candidate", "stage") for r in db.execute("SELECT * FROM evidence ORDER BY 2, 3")],
         }

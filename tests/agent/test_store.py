@@ -6,6 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from pgo_agent.agent import profile_record
+from pgo_agent.agent.profile_record import Kept
 from pgo_agent.agent.store import Store
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
@@ -64,6 +66,28 @@ def test_the_last_run_is_the_one_added_last_though_the_clock_went_back(store: St
     store.db.execute("UPDATE runs SET created = '2999-01-01T00:00:00+00:00' WHERE id = 'add-1'")
     assert store.run("last").id == "add-2"
     assert [r.id for r in store.runs()] == ["add-1", "add-2"]
+
+
+def test_a_record_from_before_profiles_is_brought_up_to_date(store: Store) -> None:
+    """Its candidates cite nothing and its runs have no profile; both can be added."""
+    store.db.execute("DROP TABLE profiles")
+    store.db.execute("ALTER TABLE candidates DROP COLUMN cites")
+    store.db.execute("DELETE FROM migrations WHERE name = 'm005_profiles'")
+    store.close()
+    again = Store(store.root)
+    assert again.candidate("add-1", "c1").cites is None and profile_record.of(again, "add-1") == []
+    kept = Kept("shipped", "CASES/x", {"static": "", "timeline": "no GPU"}, 1.5, None)
+    profile_record.add(again, "add-1", kept)
+    again.add_generation("add-1", 2, "shipped", [PROPOSAL | {"id": "c2", "cites": {"kernel": "k"}}])
+    assert profile_record.of(again, "add-1", "shipped") == [kept] and kept.taken == ("static",)
+    assert again.candidate("add-1", "c2").cites == {"kernel": "k"}
+
+
+def test_the_first_profile_of_a_case_stands(store: Store) -> None:
+    first = Kept("shipped", "CASES/x", {"static": "first"}, 1.0, None)
+    for kept in (first, Kept("shipped", "CASES/x", {"static": "second"}, 2.0, None)):
+        profile_record.add(store, "add-1", kept)
+    assert profile_record.of(store, "add-1") == [first]
 
 
 def test_a_second_process_cannot_hold_the_workspace(store: Store) -> None:

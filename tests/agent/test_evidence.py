@@ -1,0 +1,164 @@
+"""Moves in the order of what a profile asks for, each with the bottleneck that it answers."""
+
+from itertools import islice
+
+import pytest
+from pgo_agent.agent.findings import Defect, Finding
+from pgo_agent.agent.moves import Best, Proposal, Skipped, embedded, launch, persistent
+from pgo_agent.agent.moves.base import Subject
+from pgo_agent.agent.moves.evidence import HYPOTHESIS, Evidence
+from pgo_agent.agent.rewriting import DoesNotApply
+from pgo_agent.agent.roles.advice import ADVICE
+from pgo_agent.agent.roles.summary import Bottleneck
+from pgo_agent.agent.source import Config
+from pgo_agent.sandbox import devices
+
+from tests.conftest import FA_FWD, ROOT
+
+H200 = devices.find("h200")
+SOURCE = FA_FWD.read_text()
+LARGE, SMALL = ({"BLOCK_M": m, "BLOCK_N": 64, "num_warps": 4, "num_stages": 3} for m in (128, 64))
+
+
+def build(shared: int = 65536, registers: int = 255, spilled: int = 100) -> dict[str, object]:
+    return {
+        "name": "_fa_fwd",
+        "registers": registers,
+        "shared": shared,
+        "pipeline_depth": 3,
+        "spill_store_bytes": spilled,
+        "notes": [],
+        "dots": 2,
+        "sass": {"all": 1},
+        "loop_flops": 1,
+    }
+
+
+def best(config: Config, **figures: int) -> Best:
+    return Best(config, build(**figures), {"_fa_fwd": build(**figures)})
+
+
+def bottleneck(defect: Defect, kernel: str = "_fa_fwd", share: float | None = None) -> Bottleneck:
+    return Bottleneck(kernel, Finding(defect, 1.0, "of it", 40, f"{defect}, once"), share)
+
+
+def proposed(asked: Evidence, known: dict[str, Best] | None = None) -> list[Proposal]:
+    known = known or {"CASES/a": best(LARGE)}
+    return [p for p in embedded.propose(SOURCE, known, [], H200, asked) if isinstance(p, Proposal)]
+
+
+def names(found: list[Proposal]) -> list[str]:
+    return [p.move for p in found]
+
+
+# order ----------------------------------------------------------------------------------------------------------------
+
+
+def test_what_answers_a_bottleneck_comes_first_in_the_order_of_the_bottlenecks() -> None:
+    asked = Evidence({"CASES/a": (bottleneck(Defect.TAIL), bottleneck(Defect.ARITHMETIC))})
+    first = proposed(asked)[:5]
+    assert names(first) == ["persistent grid", "BLOCK_M=64", "BLOCK_N=32", *names(first)[3:]]
+    assert {str(p.cites.finding.defect) for p in first[3:] if p.cites} == {"arithmetic between dots"}
+
+
+def test_what_nothing_asks_for_comes_after_in_the_order_of_before_and_says_so() -> None:
+    before = names(proposed(Evidence(None)))
+    found = proposed(Evidence({"CASES/a": (bottleneck(Defect.SPILL),)}))
+    rest = [p for p in found if p.cites is None]
+    assert rest == found[-len(rest) :] and 0 < len(rest) < len(found)
+    assert names(rest) == [n for n in before if n in names(rest)]
+    assert all(HYPOTHESIS in p.rationale for p in rest if p.move != "best of the grid")
+
+
+def test_without_a_profile_the_order_and_the_words_are_those_of_the_catalogue() -> None:
+    found = proposed(Evidence(None))
+    assert names(found)[:3] == ["load through tensor descriptors", "carry the second dot", "persistent grid"]
+    assert not any(p.cites or HYPOTHESIS in p.rationale for p in found)
+
+
+def test_the_same_evidence_gives_the_same_proposals() -> None:
+    asked = Evidence({"CASES/a": tuple(map(bottleneck, Defect))})
+    assert proposed(asked) == proposed(asked)
+
+
+def test_evidence_of_another_kernel_moves_nothing() -> None:
+    other = Evidence({"CASES/a": (bottleneck(Defect.SPILL, "_other"),)})
+    assert names(proposed(other)) == names(proposed(Evidence(None)))
+
+
+def test_of_the_cases_that_show_a_bottleneck_the_one_where_it_takes_most_is_cited() -> None:
+    less, most = bottleneck(Defect.SPILL, share=0.1), bottleneck(Defect.SPILL, share=0.4)
+    assert Evidence({"CASES/a": (less,), "CASES/b": (most,)}).of("_fa_fwd", (Defect.SPILL,)) == most
+
+
+def test_a_step_answers_only_what_shows_in_the_cases_that_it_starts_from() -> None:
+    known = {"CASES/a": best(LARGE), "CASES/b": best(SMALL)}
+    found = proposed(Evidence({"CASES/b": (bottleneck(Defect.TAIL),)}), known)
+    cited = {p.rationale.partition("tries ")[2] for p in found if p.kind == "launch" and p.cites}
+    assert cited == {
+        "BLOCK_M=32 BLOCK_N=64 num_warps=4 num_stages=3",
+        "BLOCK_M=64 BLOCK_N=32 num_warps=4 num_stages=3",
+    }
+
+
+# what moves say that they cure ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("defect", Defect)
+def test_a_move_that_is_advised_against_a_defect_cures_it(defect: Defect) -> None:
+    advised = [m for m in embedded.SOURCE_MOVES if f"'{m.name}'" in ADVICE[defect]]
+    assert [m.name for m in advised if defect not in m.cures] == []
+
+
+def test_every_source_move_cures_something() -> None:
+    assert [m.name for m in embedded.SOURCE_MOVES if not m.cures] == []
+
+
+# what a build disproves -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("blocks", [1, 132])
+def test_a_persistent_grid_is_not_for_blocks_that_run_at_once_anyway(blocks: int) -> None:
+    with pytest.raises(DoesNotApply, match=f"its {blocks} blocks run at once: the device holds 132"):
+        persistent.rewrite(Subject(SOURCE, "_fa_fwd", H200, LARGE, build(shared=200_000), blocks))
+
+
+@pytest.mark.parametrize("blocks", [133, None])
+def test_a_persistent_grid_is_for_more_blocks_or_where_nobody_knows(blocks: int | None) -> None:
+    assert "tl.num_programs" in persistent.rewrite(
+        Subject(SOURCE, "_fa_fwd", H200, LARGE, build(shared=200_000), blocks)
+    )
+
+
+def shallower(known: dict[str, Best]) -> Proposal | Skipped:
+    found = launch.propose(SOURCE, known, [], H200, Evidence(None))
+    return next(p for p in found if p.move == "num_stages=2")
+
+
+def test_a_stage_less_is_not_tried_where_shared_memory_limits_nothing() -> None:
+    found = shallower({"CASES/a": best(LARGE, shared=10_000)})
+    told = "registers let 2 block(s) on an SM, its shared memory 21: less of it makes no room"
+    assert found == Skipped("num_stages=2", told)
+
+
+@pytest.mark.parametrize("shared", [110_000, 200_000])  # two blocks by either, one by shared memory
+def test_a_stage_less_is_tried_where_shared_memory_limits_the_blocks(shared: int) -> None:
+    assert isinstance(shallower({"CASES/a": best(LARGE, shared=shared)}), Proposal)
+
+
+def test_a_stage_less_is_tried_where_it_makes_room_in_one_case_of_a_configuration() -> None:
+    known = {"CASES/a": best(LARGE, shared=10_000), "CASES/b": best(LARGE, shared=200_000)}
+    assert isinstance(shallower(known), Proposal)
+
+
+# known wins -----------------------------------------------------------------------------------------------------------
+
+
+def test_what_won_on_an_h200_is_among_the_first_two_where_the_kernel_spills() -> None:
+    source = (ROOT / "kernels" / "fa_bwd.py").read_text()
+    config = {"BLOCK": 64, "STEP": 128, "num_warps": 4, "num_stages": 2}
+    static = build() | {"name": "_fa_bwd"}
+    known = {"CASES/a": Best(config, static, {"_fa_bwd": static})}
+    asked = Evidence({"CASES/a": (bottleneck(Defect.SPILL, "_fa_bwd"),)})
+    every = (p for p in embedded.propose(source, known, [], H200, asked) if isinstance(p, Proposal))
+    assert "ptxas: fewer registers in _fa_bwd" in names(list(islice(every, 2)))

@@ -1,0 +1,151 @@
+"""A run profiles its incumbent, at first and again after a win; what led to each candidate is in its record."""
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pgo_agent.agent import citing, incumbent, profile_record, profiled, prompting
+from pgo_agent.agent.context import Context
+from pgo_agent.agent.store import Store
+from pgo_agent.agent.taking import Gpu
+from pgo_agent.sandbox import box, devices, target
+from pgo_agent.sandbox.build import Builder
+from pgo_agent.sandbox.judge.pool import Judge
+
+from tests.agent.cli import pgo
+from tests.conftest import TARGETS
+
+SPILLING = (TARGETS / "spilling.py").read_text()
+LOOP = next(i for i, line in enumerate(SPILLING.splitlines(), 1) if "tl.store(" in line)  # where most registers live
+
+
+@dataclass(frozen=True)
+class Run:
+    folder: Path
+    events: list[dict[str, Any]]
+
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        return [e for e in self.events if e["type"] == kind]
+
+    def shown(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(pgo("show", "--json", cwd=self.folder).out)
+        return found
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """One generation of a kernel that spills."""
+    folder = tmp_path_factory.mktemp("spilling")
+    (folder / "spilling.py").write_text(SPILLING)
+    done = pgo("optimize", "spilling.py", "--candidates", "3", "--width", "3", "--json", cwd=folder)
+    assert done.code == 0, done.err
+    return Run(folder, done.events)
+
+
+@pytest.fixture
+def ctx(run: Run) -> Iterator[Context]:
+    """The run's context, on a copy of its record."""
+    store, found = Store(run.folder / ".pgo-agent"), target.read(run.folder / "spilling.py")
+    device, kept = devices.find("h200"), store.run("last")
+    builder = Builder(found, device, box.choose(), store.shelf)
+    yield Context(store, kept, found, device, builder, None, None, Judge(found, gpu=None), lambda e: None)
+    store.close()
+
+
+def test_every_source_candidate_cites_the_pass_and_the_figure_that_led_to_it(run: Run) -> None:
+    told = {e["move"]: e["cites"] for e in run.of("candidate.proposed") if e["kind"] == "source"}
+    assert list(told) == ["load through tensor descriptors", "ptxas: fewer registers", "ptxas: optimize less"]
+    for cites in told.values():
+        finding = cites["finding"]
+        assert (finding["defect"], finding["found_by"], finding["line"]) == ("spill", "static", LOOP)
+        assert f"{finding['figure']:.0f} B of registers spill" in finding["told"] and finding["figure"] > 500
+
+
+def test_the_figure_that_is_cited_is_that_of_the_build(run: Run) -> None:
+    (event,) = run.of("profile.completed")
+    (point,) = run.shown()["baseline"]["points"]
+    assert (event["candidate"], event["case"], event["passes"]["static"]) == ("shipped", "CASES/2k", "")
+    assert event["bottleneck"]["finding"]["figure"] == point["statics"][0]["spill_store_bytes"]
+
+
+def test_passes_that_were_not_taken_are_recorded_with_their_reason(run: Run) -> None:
+    (kept,) = run.shown()["profiles"]
+    assert kept["passes"]["timeline"] and kept["passes"]["counters"]
+
+
+def test_show_says_what_led_to_a_candidate(run: Run) -> None:
+    listed = " ".join(pgo("show", cwd=run.folder).out.split())
+    first = run.of("candidate.proposed")[0]
+    detail = pgo("show", "last", first["candidate"][:8], cwd=run.folder).out
+    assert "profile of shipped, 2k, by static" in listed
+    for told in ("because: static: ", f"(line {LOOP})"):
+        assert told in listed and told in detail
+    assert [v["cites"] for v in run.shown()["verdicts"]] == [e["cites"] for e in run.of("candidate.proposed")]
+
+
+def test_the_prompt_tells_the_summary_of_the_incumbent(ctx: Context) -> None:
+    (kept,) = profile_record.of(ctx.store, ctx.run.id, "shipped")
+    assert kept.summary is not None
+    first = next(line for line in kept.summary.text.splitlines() if "spill" in line)
+    assert first.strip() in prompting.render(prompting.gather(ctx))
+
+
+def won(folder: Path, candidate: str) -> None:
+    """What a judge on a GPU would have left when it was killed after its verdict: a win that no generation closes."""
+    with closing(sqlite3.connect(folder / ".pgo-agent" / "pgo.db")) as db, db:
+        verdict = "UPDATE candidates SET verdict = 'accepted', speedup = 1.1, against = 'shipped' WHERE id = ?"
+        assert db.execute(verdict, (candidate,)).rowcount == 1
+        db.execute("UPDATE generations SET finished = 0")
+        db.execute("UPDATE runs SET state = 'interrupted', summary = NULL")
+
+
+def test_the_incumbent_is_profiled_again_after_a_win(run: Run, tmp_path: Path) -> None:
+    shutil.copytree(run.folder, tmp_path, dirs_exist_ok=True)
+    winner = run.of("candidate.proposed")[1]["candidate"]
+    won(tmp_path, winner)
+    with closing(sqlite3.connect(tmp_path / ".pgo-agent" / "pgo.db")) as db, db:
+        db.execute("UPDATE runs SET target = ?", (str(tmp_path / "spilling.py"),))
+    again = pgo("resume", "--json", cwd=tmp_path)
+    assert again.code == 0, again.err
+    done = Run(tmp_path, again.events)
+    assert [e["type"] for e in done.events if e["type"] != "phase"] == [
+        "run.started",
+        "generation.completed",
+        "profile.completed",
+        "run.completed",
+    ]
+    assert [(e["candidate"], e["case"]) for e in done.of("profile.completed")] == [(winner, "CASES/2k")]
+    assert [p["candidate"] for p in done.shown()["profiles"]] == ["shipped", winner]
+
+
+def test_what_cannot_be_profiled_is_recorded_with_its_reason_and_moves_fire_without_it(ctx: Context) -> None:
+    (known,) = profiled.wanted(ctx, "shipped")
+    lost = profiled.taken(ctx, "nobody", replace(known, label="TILE=3"), Gpu(None, 0.0), 1)
+    assert lost.taken == () and "has no configuration 'TILE=3'" in lost.passes["static"]
+    profile_record.add(ctx.store, ctx.run.id, lost)
+    best = incumbent.best_known(ctx, "shipped")
+    assert citing.asked(ctx, "nobody", best).by_case is None
+    ctx.store.db.execute("DELETE FROM profiles WHERE candidate = 'nobody'")
+
+
+def test_a_parent_that_is_not_profiled_has_what_its_build_tells(ctx: Context) -> None:
+    first = ctx.store.candidates(ctx.run.id)[0]
+    asked = citing.asked(ctx, first.id, incumbent.best_known(ctx, first.id))
+    statics = (first.built or {})["statics"].values()
+    spilled = {float(s["spill_store_bytes"]) for s in statics if s["spill_store_bytes"]}
+    told = {b.finding.figure for found in (asked.by_case or {}).values() for b in found if b.finding.defect == "spill"}
+    assert told == spilled
+
+
+def test_a_summary_of_another_version_is_made_anew(ctx: Context) -> None:
+    (kept,) = profile_record.of(ctx.store, ctx.run.id, "shipped")
+    ctx.store.db.execute("UPDATE profiles SET summary = '{\"case\": 1}'")
+    assert profiled.due(ctx) == "summarize"
+    profiled.summarize(ctx)
+    assert profile_record.of(ctx.store, ctx.run.id, "shipped") == [kept]
