@@ -216,6 +216,23 @@ def test_an_op_that_is_not_known_shows_itself_with_its_operands_and_what_is_insi
     assert [line.depth for line in view.lines] == [0, 1, 2, 2, 1]
 
 
+def test_an_else_with_a_single_op_and_no_yield_is_an_else() -> None:
+    text = """module {
+  tt.func public @f(%p: !tt.ptr<f32>, %c: i1, %x: f32) {
+    scf.if %c {
+      tt.store %p, %x : !tt.ptr<f32>
+    } else {
+      tt.print "no" {hex = false, isSigned = array<i32: 0>} : %x : f32
+    }
+    tt.return
+  }
+}
+"""
+    lines = [line.text for line in _complete(reader.parse(text)).lines]
+    assert lines[1] == "if c:" or lines[1].startswith("if arg1")
+    assert lines[3] == "else:" and lines[4].startswith("print")
+
+
 def test_notes_stand_beside_their_lines_in_a_column_of_their_own() -> None:
     view = readable(_sample("specialized"))
     notes = {line.label: f"P50 {i} cycles" for i, line in enumerate(view.lines) if line.loops}

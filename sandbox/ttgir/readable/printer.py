@@ -69,7 +69,7 @@ class Printer:
 
     def node(self, node: Node, at: Where) -> None:
         """The lines of an op."""
-        if node in self.folding.inlined or (node.name in kinds.TERMINATORS and not _says(node)):
+        if not self._shown(node):
             return
         form = _STRUCTURED.get(node.name)
         if form is not None and node.bodies:
@@ -213,10 +213,14 @@ class Printer:
     def _if(self, node: Node, at: Where) -> None:
         line = self._emit(at, f"if {self.writing.operand(node, 0)}:", "", node)
         for i, body in enumerate(node.bodies):
-            if i and (any(n not in self.folding.inlined for n in body.nodes[:-1]) or self._assigned(departures(body))):
+            if i and (any(map(self._shown, body.nodes)) or self._assigned(departures(body))):
                 self.writing.values.used.clear()
                 line = self._emit(at, "else:", "")
             self._body(body, at.inside(), line)
+
+    def _shown(self, node: Node) -> bool:
+        """Whether an op has a line of its own. MLIR leaves out a yield of nothing, so a body may end with one."""
+        return node not in self.folding.inlined and (node.name not in kinds.TERMINATORS or _says(node))
 
     def _specialize(self, node: Node, at: Where) -> None:
         """A header for each role, with its warps and the registers that it asks for."""
