@@ -63,6 +63,7 @@ def test_what_does_not_build_for_a_held_out_case_is_refused_by_the_second_build(
     assert (refused.verdict, refused.reason) == (Verdict.BUILD_ERROR, "fails to build for a held-out case")
 
 
+@pytest.mark.slow
 def test_a_lost_bundle_of_both_builds_comes_out_as_it_was(ctx: Context) -> None:
     whole, _ = building.complete(
         ctx,

@@ -13,7 +13,7 @@ from pgo_agent.agent.store import Store
 from tests.agent.defects import COLUMNS, HEALTHY, STATIC, VARIANTS, Variant
 
 slow = pytest.mark.slow
-FAST = frozenset({"too few stages", "uncoalesced access", "dots"})
+FAST = frozenset({"too few stages", "dots"})
 NARROW = Variant(COLUMNS, (("STRIDE = tl.constexpr(1)", "STRIDE = tl.constexpr(64)"),), "x = tl.load")
 KNOWN = {**{name: VARIANTS[name] for name in sorted(STATIC)}, "narrow access": NARROW}
 

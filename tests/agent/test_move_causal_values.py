@@ -79,7 +79,7 @@ class _Integers:
     ("name", "text", "contract"),
     [
         ("_attention", attention.FORWARD, attention.FORWARD_CONTRACT),
-        ("_gradient", attention.GRADIENT, attention.GRADIENT_CONTRACT),
+        pytest.param("_gradient", attention.GRADIENT, attention.GRADIENT_CONTRACT, marks=pytest.mark.slow),
     ],
 )
 def test_split_attention_is_right_on_all_small_cases(tmp_path: Path, name: str, text: str, contract: str) -> None:

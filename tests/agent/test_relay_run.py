@@ -160,6 +160,7 @@ def test_an_interrupted_wait_costs_no_minutes_and_the_run_goes_on(suspended: Sus
     assert suspended.rows("SELECT state FROM runs") == [("interrupted",)]
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_while_it_waits_finds_the_reply_to_its_one_request(suspended: Suspended) -> None:
     waiting = suspended.waiting()
     waiting.kill()

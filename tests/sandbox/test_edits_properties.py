@@ -87,7 +87,7 @@ def _any(before: Kernel, random: Random) -> str:
 
 
 def test_moves_that_are_made_keep_every_op_and_are_read_by_triton(add_shelf: Shelf) -> None:
-    made = _made(150, _near)
+    made = _made(80, _near)
     assert len(made) > 20
     for before, text in made:
         assert Counter(map(_op, text.splitlines())) == Counter(map(_op, before.text.splitlines()))
@@ -100,7 +100,7 @@ def _op(line: str) -> str:
 
 
 def test_whatever_script_is_made_triton_reads(add_shelf: Shelf) -> None:
-    made = _made(250, _any)
+    made = _made(150, _any)
     assert len(made) > 40
     assert _refused(add_shelf, [text for _, text in made]) == []
 

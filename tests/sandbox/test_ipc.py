@@ -169,6 +169,7 @@ def test_a_build_that_is_not_there_is_a_problem(gemm: SimpleNamespace) -> None:
     assert (found.scopes, found.problem) == ((), "it is not on the shelf")
 
 
+@pytest.mark.slow
 def test_a_scope_that_waits_for_a_barrier_is_refused_and_the_dots_beside_it_are_not(tmp_path: Path) -> None:
     builder, (place,) = placed(SPECIALIZED, "d128-4k", Shelf(tmp_path))
     bench = Workbench(builder)
@@ -206,6 +207,7 @@ def twice(x):
 """
 
 
+@pytest.mark.slow
 def test_arithmetic_that_shows_the_line_of_a_record_before_it_is_still_the_kernels(tmp_path: Path) -> None:
     """In attention's epilogue dozens of instructions have no line of their own: the record's is the last told."""
     builder, (place,) = placed(FORWARD, "d64-4k", Shelf(tmp_path))
@@ -221,6 +223,7 @@ def test_arithmetic_that_shows_the_line_of_a_record_before_it_is_still_the_kerne
         assert sum(s.once.get(opcode, 0) for s in bodies) == plain[opcode]
 
 
+@pytest.mark.slow
 def test_two_loops_and_a_branch_in_a_loop_are_refused_with_the_reason(tmp_path: Path) -> None:
     made = tracing.build(tmp_path, ODD)
     assert made.ok and not made.failures, made.failures
