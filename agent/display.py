@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+from pathlib import Path
 from typing import Any, TextIO
 
 from rich.console import Console
@@ -83,7 +84,7 @@ class Progress:
             if e["gpu"]
             else f"compiled for {e['device']}; no GPU here, so nothing is measured"
         )
-        self._say(f"[bold]{escape(e['run'])}[/bold]  {escape(e['target'])}")
+        self._say(f"[bold]{escape(e['run'])}[/bold]  {escape(_near(e['target']))}")
         self._say(f"  {where}; sandbox: {e['sandbox']}")
 
     def _phase(self, e: dict[str, Any]) -> None:
@@ -223,3 +224,9 @@ def _ranked(summary: dict[str, Any], run: str, out: Console) -> None:
 
 def _rate(point: dict[str, Any]) -> str:
     return f"{'~' if point['how'] == 'estimate' else ''}{point['rate']:.0f} {point['unit']}"
+
+
+def _near(path: str) -> str:
+    """A path from here where it is below here, else as it is."""
+    inside = Path(path).is_relative_to(Path.cwd())
+    return str(Path(path).relative_to(Path.cwd())) if inside else path
