@@ -4,11 +4,9 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, product
 from random import Random
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from pgo_agent.sandbox import box
 from pgo_agent.sandbox.bundle.shelf import Shelf
 from pgo_agent.sandbox.ttgir import normal, oracle, reader
@@ -29,13 +27,11 @@ def _kernel(name: str) -> Kernel:
     return SMALL if name == "small" else kernel(oracle.bare(ttgir_samples.text(name)))
 
 
-def _made(examples: int, edit: Callable[[Kernel, Random], str]) -> list[tuple[Kernel, str]]:
-    """What random scripts make of the kernels, those that may be applied."""
+def _made(seeds: range, edit: Callable[[Kernel, Random], str]) -> list[tuple[Kernel, str]]:
+    """What random scripts make of the kernels, those that may be applied. The seeds are the same in every run, so
+    that how many may be applied is no matter of luck."""
     found: list[tuple[Kernel, str]] = []
-
-    @settings(max_examples=examples, deadline=None)
-    @given(st.sampled_from(NAMES), st.integers(0, 2**32))
-    def collect(name: str, seed: int) -> None:
+    for name, seed in product(NAMES, seeds):
         before, random = _kernel(name), Random(seed)
         try:
             text = before.apply("\n".join(edit(before, random) for _ in range(random.choice((1, 1, 2, 3)))))
@@ -43,8 +39,6 @@ def _made(examples: int, edit: Callable[[Kernel, Random], str]) -> list[tuple[Ke
             assert str(e)
         else:
             found.append((before, text))
-
-    collect()
     return found
 
 
@@ -87,7 +81,7 @@ def _any(before: Kernel, random: Random) -> str:
 
 
 def test_moves_that_are_made_keep_every_op_and_are_read_by_triton(add_shelf: Shelf) -> None:
-    made = _made(80, _near)
+    made = _made(range(24), _near)
     assert len(made) > 20
     for before, text in made:
         assert Counter(map(_op, text.splitlines())) == Counter(map(_op, before.text.splitlines()))
@@ -100,7 +94,7 @@ def _op(line: str) -> str:
 
 
 def test_whatever_script_is_made_triton_reads(add_shelf: Shelf) -> None:
-    made = _made(150, _any)
+    made = _made(range(40), _any)
     assert len(made) > 40
     assert _refused(add_shelf, [text for _, text in made]) == []
 
