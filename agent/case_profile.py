@@ -69,16 +69,12 @@ class Means:
         return Stand(self.builder, self.gpu.held)
 
 
-def without_gpu(builder: Builder) -> Means:
-    """Passes that need no GPU, and what is kept of others."""
-    return Means(builder, Gpu(None, 0.0))
-
-
 def case_profile(means: Means, w: Wanted, backend: str = "nvidia") -> CaseProfile:
     """What the passes say of a case. Raises what passes raise."""
     stand, where = means.stand, (w.source, w.bundle, w.case, w.label)
-    static.profile_static(stand, *where, backend, w.foreign, w.together)  # side by side; each is then asked for alone
+    stand.builder.box.admit(w.foreign)
     subjects = static.subjects_of(stand, *where, w.together)
+    static.of_subjects(stand, subjects, backend)  # side by side; each is then asked for alone
     launches = _launches(stand.shelf.manifest(w.bundle)["plans"][w.case][w.label]["steps"])
     taken = {s.build: _taken(means, w, s, backend) for s in subjects}
     kernels = tuple(_whole(stand, build, t, launches[build]) for build, t in taken.items())

@@ -2,7 +2,7 @@
 
 What passes answer is kept on the shelf, and what they say in short in the record, so both steps can be repeated. A
 profile that cannot be taken never ends a run: the record says why, and moves then fire without it. Other parents of a
-generation are not profiled. Relies on `profiling.py` for the passes and on `roles/summarizer.py`; `citing.py` hands
+generation are not profiled. Relies on `case_profile.py` for the passes and on `roles/summarizer.py`; `citing.py` hands
 what comes of it to the moves.
 """
 

@@ -6,7 +6,7 @@ The judge's process is started by the first pass that needs it. Where no GPU is,
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import TypeVar
 
 from pgo_agent.sandbox.judge.pool import Judge
@@ -62,10 +62,10 @@ class Kernel:
     backend: str  # name
 
     def cost(self, name: PassName) -> float:
-        return 0.0 if name is PassName.STATIC or self._kept(name) else self.gpu.expected[name]
+        return 0.0 if name is PassName.STATIC or name in self._kept else self.gpu.expected[name]
 
     def why_not(self, name: PassName) -> str:
-        if name is PassName.STATIC or self._kept(name):
+        if name is PassName.STATIC or name in self._kept:
             return ""
         if self.backend != "nvidia":
             return "records and counters are NVIDIA's"
@@ -77,24 +77,28 @@ class Kernel:
         return static.static(self.stand, self.subject, self.backend)
 
     def timeline(self) -> Timeline | Missing:
-        if not self._kept(PassName.TIMELINE):
+        if PassName.TIMELINE not in self._kept:
             twin.build(self.stand.builder, self.place)  # while nobody waits for the GPU
         return self._taken(PassName.TIMELINE, partial(gpu.timeline, self.stand, *self._what))
 
     def counters(self) -> Counters | Missing:
         return self._taken(PassName.COUNTERS, partial(gpu.counters, self.stand, *self._what, self.subject))
 
-    def _kept(self, name: PassName) -> bool:
-        if name is PassName.TIMELINE:
-            return gpu.timeline.known(self.stand, *self._what)
-        return gpu.counters.known(self.stand, *self._what, self.subject)
+    @cached_property
+    def _kept(self) -> frozenset[PassName]:
+        """The passes whose answers were there before: to see that reads all that they name."""
+        known = {
+            PassName.TIMELINE: gpu.timeline.known(self.stand, *self._what),
+            PassName.COUNTERS: gpu.counters.known(self.stand, *self._what, self.subject),
+        }
+        return frozenset(name for name, there in known.items() if there)
 
     @property
     def _what(self) -> tuple[Place, str]:
         return self.place, self.stand.builder.target.contract
 
     def _taken(self, name: PassName, take: Callable[[], T]) -> T | Missing:
-        if self._kept(name):
+        if name in self._kept:
             return take()
         try:
             return self.gpu.timed(name, take)

@@ -22,7 +22,7 @@ from pgo_agent.evals.record import RESULTS, commit_of
 from pgo_agent.sandbox.profile.codec import Record
 from pgo_agent.sandbox.profile.counters.report import Counters
 from pgo_agent.sandbox.profile.report import StaticProfile
-from pgo_agent.sandbox.profile.timeline.points import Kind
+from pgo_agent.sandbox.profile.timeline.points import HOLDING, Kind
 from pgo_agent.sandbox.profile.timeline.report import ScopeTime, Timeline
 from pgo_agent.sandbox.profile.whole import KernelProfile, Missing, PassName, Roofline
 
@@ -32,7 +32,6 @@ USUAL = (
     "kernels/gemm.py:8k",
     "evals/corpus/targets/attention_specialized.py:d128-4k",
 )
-HOLDING = frozenset({Kind.ROLE, Kind.LOOP, Kind.EMPTY})  # scopes that hold others, or nothing
 SECONDS = 120.0  # of the GPU for one case
 
 

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterator
 
 from pgo_agent.agent.findings.defect import Defect, Finding
+from pgo_agent.agent.static_rank import SERIALIZED
 from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.profile.report import StaticProfile
 from pgo_agent.sandbox.profile.whole import Launch
@@ -36,7 +37,7 @@ def _spills(k: StaticProfile) -> Iterator[Finding]:
 
 
 def _serialized(k: StaticProfile) -> Iterator[Finding]:
-    notes = [n for n in k.notes if n.startswith("C75")]
+    notes = [n for n in k.notes if n in SERIALIZED]
     if notes:
         told = f"ptxas serializes the tensor instructions ({', '.join(notes)}): none runs beside another"
         yield Finding(Defect.SERIALIZED, len(notes), "notes", 0, told)

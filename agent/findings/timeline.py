@@ -19,13 +19,12 @@ from dataclasses import dataclass
 
 from pgo_agent.agent.findings.defect import Defect, Finding
 from pgo_agent.sandbox.devices import Device
-from pgo_agent.sandbox.profile.timeline.points import Kind
+from pgo_agent.sandbox.profile.timeline.points import HOLDING, Kind
 from pgo_agent.sandbox.profile.timeline.report import ScopeTime, Timeline, Waves
 from pgo_agent.sandbox.profile.whole import PassName
 
 LEAST = 0.05  # of the cycles, below which a section is not worth a word
 STILL = 0.1  # of the SMs' time; the timer advances in steps of up to 1 us, so less of a short launch means nothing
-HOLDING = frozenset({Kind.ROLE, Kind.LOOP, Kind.EMPTY})  # scopes that hold others, or nothing
 COPIES = frozenset({Kind.COPY_WAIT, Kind.COPY, Kind.LOAD})
 DOTS = frozenset({Kind.DOT, Kind.DOT_WAIT})
 STAGING = frozenset({"ttg.local_alloc", "ttg.local_store"})

@@ -15,13 +15,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pgo_agent.agent.case_profile import CaseProfile
-from pgo_agent.agent.findings.timeline import HOLDING, source_line
+from pgo_agent.agent.findings.timeline import source_line
 from pgo_agent.agent.roles.advice import ADVICE, NEAR_THE_ROOF
 from pgo_agent.agent.roles.bottlenecks import Ranked, leading, ranked
 from pgo_agent.agent.roles.changes import changed
 from pgo_agent.agent.roles.printing import figure, percent, printed
 from pgo_agent.agent.roles.summary import Summary
 from pgo_agent.sandbox.profile.report import StaticProfile
+from pgo_agent.sandbox.profile.timeline.points import HOLDING
 from pgo_agent.sandbox.profile.timeline.report import ScopeTime, Timeline
 from pgo_agent.sandbox.profile.whole import Chain, KernelProfile, Missing, Roofline
 

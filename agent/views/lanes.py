@@ -60,8 +60,10 @@ class Lane:
 
 def lanes(timeline: Timeline, static: StaticProfile | Problem) -> tuple[Lane, ...]:
     """Of all roles, in the order of the text. `static` says which lines of the source they are."""
+    if isinstance(static, StaticProfile):
+        timeline = timeline.placed(static.file, static.sources)
     found = timeline.scopes
-    lines = _Lines(found, static)
+    lines = _Lines(found)
     roles = dict.fromkeys(s.scope.role for s in found)
     return tuple(_lane(role, [s for s in found if s.scope.role == role], lines) for role in roles)
 
@@ -109,17 +111,12 @@ def _inside(s: ScopeTime, after: Sequence[ScopeTime]) -> list[ScopeTime]:
 
 
 class _Lines:
-    """Where scopes stand in the source: by the static profile, else as the TTGIR says, else a line of the TTGIR."""
+    """Where scopes stand in the source; a line of the TTGIR where nobody knows."""
 
-    def __init__(self, scopes: Sequence[ScopeTime], static: StaticProfile | Problem) -> None:
-        self.known = static.sources if isinstance(static, StaticProfile) else {}
+    def __init__(self, scopes: Sequence[ScopeTime]) -> None:
         self.one_file = len({s.scope.source.partition(":")[0] for s in scopes if s.scope.source}) == 1
 
     def of(self, s: ScopeTime) -> str:
-        span = range(s.scope.first, s.scope.last + 1)
-        line = next((self.known[i] for i in span if i in self.known), 0)
-        if line:
-            return str(line)
         if s.scope.source:
             return s.scope.source.rpartition(":")[2] if self.one_file else s.scope.source
         return f"TTGIR {s.scope.first}"

@@ -6,6 +6,7 @@ driver and torch it was taken with. Asked again it comes back without a judge pr
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from pgo_agent.sandbox.judge.pool import Ended, Judge
 from pgo_agent.sandbox.profile import passes, roofline, static
@@ -19,6 +20,7 @@ from pgo_agent.sandbox.profile.timeline.report import Timeline
 from pgo_agent.sandbox.profile.timeline.twin import Place
 from pgo_agent.sandbox.profile.whole import Missing
 
+T = TypeVar("T")
 MOST_ENTRIES = 1 << 15  # of a warp's records
 MACHINE = ("gpu", "driver", "torch")  # of the judge's environment, what a time depends on
 
@@ -74,19 +76,21 @@ def counters(stand: Stand, place: Place, contract: str, subject: Subject) -> Cou
     Raises NotTaken where it is absent, old or forbidden, or counted nothing; what the compiler's box raises.
     """
     known = static.static(stand, subject, "nvidia")
-    found = counting.take(stand.judge(), stand.builder, place, known if isinstance(known, StaticProfile) else None)
-    if isinstance(found, Missing):
-        raise NotTaken(found.why)
-    return found
+    lines = known if isinstance(known, StaticProfile) else None
+    return _there(counting.take(stand.judge(), stand.builder, place, lines))
 
 
 @passes.gpu(version=1)
 def peaks(stand: Stand, case: str, contract: str) -> Peaks:
     """What the GPU reaches with the types of a case. Raises NotTaken where it does not say."""
     try:
-        found = roofline.peaks_of(stand.judge(), case)
+        return _there(roofline.peaks_of(stand.judge(), case))
     except Ended as e:
         raise NotTaken(f"the judge {_how(e)}") from None
+
+
+def _there(found: T | Missing) -> T:
+    """An answer. Raises NotTaken for none."""
     if isinstance(found, Missing):
         raise NotTaken(found.why)
     return found

@@ -3,7 +3,7 @@
 `static` is memoised by the kernel's build, `origins` by the source that it was traced from. Nothing here needs a GPU.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -45,11 +45,14 @@ def profile_static(
     EnvironmentFault where the bundle is not on the shelf, no sandbox works for foreign code, or the disk is full.
     """
     bench.builder.box.admit(foreign)
+    return of_subjects(bench, subjects_of(bench, source, bundle, case, label, together), backend)
+
+
+def of_subjects(bench: Workbench, subjects: Sequence[Subject], backend: str) -> dict[str, StaticProfile | Problem]:
+    """`static` of several kernels side by side, by the keys of their builds. Raises UsageFault for no such backend."""
     if backend not in BACKENDS:
         raise UsageFault(f"unknown backend '{backend}'", f"choose one of: {', '.join(BACKENDS)}")
-    subjects = subjects_of(bench, source, bundle, case, label, together)
-    calls = [partial(static, bench, subject, backend) for subject in subjects]
-    found = passes.parallel(calls, bench.builder.cores)
+    found = passes.parallel([partial(static, bench, s, backend) for s in subjects], bench.builder.cores)
     return {subject.build: profile for subject, profile in zip(subjects, found, strict=True)}
 
 

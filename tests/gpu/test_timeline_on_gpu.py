@@ -10,7 +10,7 @@ from pgo_agent.sandbox import box, devices, target
 from pgo_agent.sandbox.build import Builder
 from pgo_agent.sandbox.bundle.shelf import Shelf
 from pgo_agent.sandbox.judge.pool import Judge, visible_gpu
-from pgo_agent.sandbox.profile.timeline.points import Kind
+from pgo_agent.sandbox.profile.timeline.points import HOLDING, Kind
 from pgo_agent.sandbox.profile.timeline.report import Timeline
 from pgo_agent.sandbox.profile.timeline.take import take
 from pgo_agent.sandbox.profile.timeline.twin import Place
@@ -23,7 +23,7 @@ KERNELS = {
     "gemm": (ROOT / "kernels" / "gemm.py", "8k"),
     "specialized": (ROOT / "evals" / "corpus" / "targets" / "attention_specialized.py", "d128-4k"),
 }
-INSIDE = frozenset(Kind) - {Kind.ROLE, Kind.LOOP, Kind.EMPTY}  # scopes that do not hold each other
+INSIDE = frozenset(Kind) - HOLDING  # scopes that do not hold each other
 
 
 @pytest.fixture(scope="module", params=KERNELS)

@@ -94,4 +94,4 @@ def sources(static: StaticProfile | None, build: str) -> dict[int, int] | None:
     """Line of the TTGIR -> line of the kernel's file; None where the static profile of this build knows no file."""
     if static is None or static.build != build or not static.file:
         return None
-    return {line.line: line.place.line(static.file) for line in static.lines if line.place}
+    return static.sources

@@ -29,6 +29,9 @@ class Kind(StrEnum):
     EMPTY = "empty"  # nothing
 
 
+HOLDING = frozenset({Kind.ROLE, Kind.LOOP, Kind.EMPTY})  # scopes that hold others, or nothing
+
+
 @dataclass(frozen=True)
 class Part:
     kind: Kind
