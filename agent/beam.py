@@ -56,8 +56,8 @@ def _of(ctx: Context, parent: Parent) -> Iterator[moves.Proposal]:
     from pgo_agent.agent.moves import embedded
 
     first = parent.name == incumbent.name(ctx)
-    asked = citing.asked(ctx, parent.name, parent.best)
-    for p in embedded.propose(parent.source, parent.best, incumbent.known_configs(ctx), ctx.device, asked):
+    asked, seed = citing.asked(ctx, parent.name, parent.best), ctx.settings.get("seed", 0)
+    for p in embedded.propose(parent.source, parent.best, incumbent.known_configs(ctx), ctx.device, asked, seed):
         if isinstance(p, moves.Skipped):
             ctx.store.add_skipped(ctx.run.id, parent.name, p.move, p.reason)
         elif first or p.kind == "source":  # other configurations of what does not win can wait until it does

@@ -7,11 +7,12 @@ build tells by itself. Takes no pass and makes no order of moves: `moves/embedde
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pgo_agent.agent import profile_record
+from pgo_agent.agent import insight, profile_record
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.findings import Defect, Finding
+from pgo_agent.agent.insight import Insight
 from pgo_agent.agent.moves import Best
-from pgo_agent.agent.moves.evidence import Evidence
+from pgo_agent.agent.moves.evidence import NOBODY_LOOKED, Evidence
 from pgo_agent.agent.profile_record import Kept
 from pgo_agent.agent.roles.summary import Bottleneck
 from pgo_agent.agent.static_rank import SERIALIZED
@@ -19,10 +20,14 @@ from pgo_agent.agent.static_rank import SERIALIZED
 
 def asked(ctx: Context, which: str, best: Mapping[str, Best]) -> Evidence:
     """What moves may answer in `shipped` or a candidate."""
+    if insight.of(ctx) is Insight.NONE:
+        return NOBODY_LOOKED
     kept = profile_record.of(ctx.store, ctx.run.id, which)
     said = {k.case: k.summary.bottlenecks for k in kept if k.summary is not None}
     if said or kept:
         return Evidence(said or None)
+    if insight.of(ctx) is not Insight.ALL:
+        return NOBODY_LOOKED
     return Evidence({case: tuple(_of_builds(b)) for case, b in best.items()})
 
 

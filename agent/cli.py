@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 from pgo_agent.agent import shell
+from pgo_agent.agent.eval_commands import evals
 from pgo_agent.agent.options import (
     CHECK_EPILOG,
     EPILOG,
@@ -14,6 +15,7 @@ from pgo_agent.agent.options import (
     CaseOption,
     DeviceOption,
     HtmlOption,
+    InsightOption,
     JsonOption,
     JudgeOption,
     MinutesOption,
@@ -25,6 +27,7 @@ from pgo_agent.agent.options import (
     RunArgument,
     SandboxOption,
     SecondsOption,
+    SeedOption,
     StoreOption,
 )
 
@@ -52,6 +55,8 @@ def optimize(
     sandbox: SandboxOption = "auto",
     model: ModelOption = None,
     no_wait: NoWaitOption = False,
+    insight: InsightOption = "all",
+    seed: SeedOption = 0,
     python: PythonOption = sys.executable,
     store: StoreOption = WORKSPACE,
     json_lines: JsonOption = False,
@@ -60,7 +65,7 @@ def optimize(
     from pgo_agent.agent.session import Wishes, start
 
     wishes = Wishes(device, candidates, width, minutes, patience, sandbox, judge, tuple(case or ()), python, model)
-    wishes = replace(wishes, wait=not no_wait)
+    wishes = replace(wishes, wait=not no_wait, insight=insight, seed=seed)
     shell.run(json_lines, store, True, lambda opened, emit: start(file, wishes, opened, emit))
 
 
@@ -262,33 +267,7 @@ def doctor(json_lines: JsonOption = False) -> None:
         raise typer.Exit(examine(json_lines))
 
 
-evals = typer.Typer(no_args_is_help=True, help="Put the project itself to the test.")
 app.add_typer(evals, name="eval")
-
-
-@evals.command(
-    "gate",
-    epilog="Exit codes: 0 no bad candidate was admitted and no honest one refused, 1 one was, 2 usage, 3 environment.",
-)
-def eval_gate(
-    entries: Annotated[
-        str | None, typer.Argument(help="Only entries with this in their name, as cheats/, or of this target, as gemm.")
-    ] = None,
-    device: DeviceOption = None,
-    judge: JudgeOption = "auto",
-    sandbox: SandboxOption = "auto",
-    python: PythonOption = sys.executable,
-    json_lines: JsonOption = False,
-) -> None:
-    """Put the corpora through the gate: cheats, wrong kernels and races must be refused, honest variants must not.
-
-    What only a GPU can tell is said to be undecided where there is none. Nothing is recorded in a workspace.
-    """
-    from pgo_agent.agent.session import Wishes
-    from pgo_agent.evals import gate
-
-    with shell.faults():
-        raise typer.Exit(gate.main(entries, Wishes(device, sandbox=sandbox, judge=judge, python=python), json_lines))
 
 
 def main() -> None:

@@ -51,6 +51,11 @@ ModelOption = Annotated[
         "replies are files there), replay:FILE (a recording gives its replies again). embedded: none.",
     ),
 ]
+InsightOption = Annotated[
+    str,
+    typer.Option("--profile", help="What of profiles the optimizer is told: all, counters (Nsight Compute's) or none."),
+]
+SeedOption = Annotated[int, typer.Option(min=0, help="Order of source moves that the profile does not tell apart.")]
 NoWaitOption = Annotated[
     bool,
     typer.Option("--no-wait", help="Do not wait for a reply in relay:DIR: end with 5, and `resume` goes on with it."),

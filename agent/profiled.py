@@ -12,9 +12,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal
 
-from pgo_agent.agent import beam, incumbent, profile_record
+from pgo_agent.agent import beam, incumbent, insight, profile_record
 from pgo_agent.agent.case_profile import CaseProfile, Means, Wanted, case_profile
 from pgo_agent.agent.context import Context
+from pgo_agent.agent.insight import Insight
 from pgo_agent.agent.profile_record import Kept
 from pgo_agent.agent.roles.summarizer import summarize as in_short
 from pgo_agent.agent.source import Config, in_place, sites, with_configs
@@ -30,8 +31,8 @@ SHARE = 0.1  # of a run's minutes: what one incumbent's profile may take of the 
 
 
 def due(ctx: Context) -> Literal["profile", "summarize"] | None:
-    """The step that the incumbent still needs, by the record. A check proposes nothing of its own: it needs none."""
-    if ctx.settings.get("given"):
+    """The step that the incumbent still needs, by the record. Who proposes nothing, or is told nothing, needs none."""
+    if ctx.settings.get("given") or insight.of(ctx) is Insight.NONE:
         return None
     kept = {k.case: k for k in profile_record.of(ctx.store, ctx.run.id, incumbent.name(ctx))}
     if any(case not in kept for case in ctx.baseline()["cases"]):
@@ -76,7 +77,8 @@ def taken(ctx: Context, which: str, w: Wanted, gpu: Gpu, at_once: int) -> Kept:
 
 def _case(ctx: Context, w: Wanted, gpu: Gpu, at_once: int) -> CaseProfile:
     """What the passes say, `at_once` cases side by side."""
-    return case_profile(Means(replace(ctx.builder, cores=max(1, ctx.builder.cores // at_once)), gpu), w)
+    which, builder = insight.of(ctx), replace(ctx.builder, cores=max(1, ctx.builder.cores // at_once))
+    return insight.cut(case_profile(Means(builder, gpu, insight.passes(which)), w), which)
 
 
 def _again(ctx: Context, w: Wanted) -> CaseProfile:
@@ -86,11 +88,11 @@ def _again(ctx: Context, w: Wanted) -> CaseProfile:
 
 def _passes(found: CaseProfile) -> dict[str, str]:
     """Name of each pass -> why it is not there; empty where it is there of any kernel."""
-    told: dict[str, str] = {}
+    absent: dict[str, str] = {}
     for name, answer in ((n, getattr(k, n)) for k in found.kernels for n in PassName):
         why = answer.reason if isinstance(answer, Problem) else answer.why if isinstance(answer, Missing) else ""
-        told[name] = why and told.get(name, why)
-    return told
+        absent[name] = why and absent.get(name, why)
+    return absent
 
 
 def _lost(ctx: Context, e: Exception) -> dict[str, str]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 from importlib import resources
 from pathlib import Path
 
+from pgo_agent.agent import insight
 from pgo_agent.agent.context import Context, Emit
 from pgo_agent.agent.errors import Exit, check_code
 from pgo_agent.agent.models import named
@@ -47,6 +48,8 @@ class Wishes:
     second_assembler: bool = False  # try the results of another ptxas, too, on a GPU
     memcheck: bool = False  # run every kernel under compute-sanitizer, too, on a GPU
     interpreting: float | None = None  # deadline of Triton's interpreter for a candidate, s; None: the judge's own
+    seed: int = 0  # orders proposals that nothing else does; 0: as the catalogue has them
+    insight: str = "all"  # what of profiles the optimizer is told: see insight.py
     wait: bool = True  # for replies that are not there yet; if not, the run is suspended
 
 
@@ -58,6 +61,7 @@ def default_width(cores: int) -> int:
 def start(file: Path, wishes: Wishes, store: Store, emit: Emit) -> Exit:
     """A new run of a target. Raises Faults; KeyboardInterrupt leaves the run resumable."""
     file = locate(file)
+    insight.check(wishes.insight)
     found = target.read(file)
     settings = {f.name: getattr(wishes, f.name) for f in fields(wishes) if f.name not in OWN}
     settings["width"] = wishes.width or default_width(os.cpu_count() or 1)

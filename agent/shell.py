@@ -47,8 +47,19 @@ class opened:  # noqa: N801
         self.store.close()
 
 
-def run(json_lines: bool, store: Path, create: bool, go: Callable[[Any, Any], int]) -> None:
-    """Does what `go` says with the store and the feed of events, and exits with its code."""
+def run(
+    json_lines: bool,
+    store: Path,
+    create: bool,
+    go: Callable[[Any, Any], int],
+    tell: Callable[[], None] | None = None,
+    again: str = "pgo-agent resume {run}",
+) -> None:
+    """Does what `go` says with the store and the feed of events, and exits with its code.
+
+    `tell`: prints for a person what came of it; by default what came of the last run. `again`: the command that goes
+    on after Ctrl-C.
+    """
     from pgo_agent.agent.display import JsonLines, Progress
     from pgo_agent.agent.errors import Exit
 
@@ -65,11 +76,13 @@ def run(json_lines: bool, store: Path, create: bool, go: Callable[[Any, Any], in
         except KeyboardInterrupt:
             feed.close()
             name = last.get("run.started", {}).get("run", "last")
-            print(f"interrupted; nothing is lost. Go on with: pgo-agent resume {name}", file=sys.stderr, flush=True)
+            print(f"interrupted; nothing is lost. Go on with: {again.format(run=name)}", file=sys.stderr, flush=True)
             os._exit(Exit.INTERRUPTED)  # at once: boxed processes die with this one
         feed.close()
         done = last.get("run.completed")
-        if done and not json_lines:
+        if tell is not None and not json_lines:
+            tell()
+        elif done and not json_lines:
             from pgo_agent.agent import show as shown
 
             shown.outcome(record, done["run"])

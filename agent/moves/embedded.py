@@ -1,15 +1,16 @@
-"""The embedded optimizer: proposals in the order of what the profile asks for. No randomness, no model.
+"""The embedded optimizer: proposals in the order of what the profile asks for. No model, and no randomness.
 
 It is the default when there is no model, and the seed of the search when there is one. First the moves that answer a
 bottleneck, in the order of the bottlenecks, each citing it; then the others, which are hypotheses, and say so. Among
-equals source moves come first: they can beat the tuned baseline; launch moves follow. Moves address every kernel of a
-launcher by its name. Each source move
-brings the best known configurations with it, and one that needs less shared memory, because a rewrite may move the
-best point. A fault inside of a move is listed like a precondition that does not hold: it never ends a run. Relies on
-libcst and sympy, which take long to import: whoever needs only the words of `base.py` must not import this module.
+equals source moves come first: they can beat the tuned baseline; launch moves follow. A seed puts equal source moves
+into another order. Moves address every kernel of a launcher by its name. Each source move brings the best known
+configurations with it, and one that needs less shared memory, because a rewrite may move the best point. A fault inside
+of a move is listed like a precondition that does not hold: it never ends a run. Relies on libcst and sympy, which take
+long to import: whoever needs only the words of `base.py` must not import this module.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from random import Random
 
 from pgo_agent.agent.moves import (
     assembler,
@@ -53,13 +54,17 @@ def propose(
     measured: Sequence[Config],
     device: Device,
     asked: Evidence = NOBODY_LOOKED,
+    seed: int = 0,
 ) -> Iterator[Proposal | Skipped]:
-    """All proposals for a source, and the moves that do not apply to it. `asked`: what holds it back."""
+    """All proposals for a source, and the moves that do not apply to it.
+
+    `asked`: what holds it back. `seed`: shuffles source moves that it does not tell apart; 0 leaves them as they are.
+    """
     found = sites(source)
     kernels = list(dict.fromkeys(s.kernel for s in found))
     if not kernels:
         yield Skipped("every move", NO_LAUNCH)
-    pairs = [(move, kernel, asked.of(kernel, move.cures)) for move in SOURCE_MOVES for kernel in kernels]
+    pairs = [(move, kernel, asked.of(kernel, move.cures)) for move in _shuffled(seed) for kernel in kernels]
     launches = list(launch.propose(source, best, measured, device, asked))
     turns = [asked.place(cites) for *_, cites in pairs] + [asked.place(x.cites) for x in launches]
     for i in sorted(range(len(turns)), key=lambda i: turns[i]):  # stable: equals as they stand in the catalogue
@@ -69,6 +74,10 @@ def propose(
         move, kernel, cites = pairs[i]
         made = _rewritten(move, source, kernel, f" in {kernel}" if len(kernels) > 1 else "", best, device)
         yield made if isinstance(made, Skipped) else asked.told(made, cites)
+
+
+def _shuffled(seed: int) -> Sequence[SourceMove]:
+    return Random(seed).sample(SOURCE_MOVES, len(SOURCE_MOVES)) if seed else SOURCE_MOVES
 
 
 def _rewritten(

@@ -42,9 +42,9 @@ def bottleneck(defect: Defect, kernel: str = "_fa_fwd", share: float | None = No
     return Bottleneck(kernel, Finding(defect, 1.0, "of it", 40, f"{defect}, once"), share)
 
 
-def proposed(asked: Evidence, known: dict[str, Best] | None = None) -> list[Proposal]:
+def proposed(asked: Evidence, known: dict[str, Best] | None = None, seed: int = 0) -> list[Proposal]:
     known = known or {"CASES/a": best(LARGE)}
-    return [p for p in embedded.propose(SOURCE, known, [], H200, asked) if isinstance(p, Proposal)]
+    return [p for p in embedded.propose(SOURCE, known, [], H200, asked, seed) if isinstance(p, Proposal)]
 
 
 def names(found: list[Proposal]) -> list[str]:
@@ -79,6 +79,16 @@ def test_without_a_profile_the_order_and_the_words_are_those_of_the_catalogue() 
 def test_the_same_evidence_gives_the_same_proposals() -> None:
     asked = Evidence({"CASES/a": tuple(map(bottleneck, Defect))})
     assert proposed(asked) == proposed(asked)
+
+
+def test_a_seed_only_puts_source_moves_that_nothing_asks_for_into_another_order() -> None:
+    asked = Evidence({"CASES/a": (bottleneck(Defect.TAIL), bottleneck(Defect.ARITHMETIC))})
+    found = [proposed(asked, seed=seed) for seed in (0, 1, 2, 3)]
+    assert sorted(map(repr, found[0])) == sorted(map(repr, found[1])) and found[1] == proposed(asked, seed=1)
+    assert len({tuple(names(f)) for f in found}) > 1
+    for order in found:
+        assert [p.cites is None for p in order] == sorted(p.cites is None for p in order)
+        assert [p.kind for p in order if p.cites is None] == [p.kind for p in found[0] if p.cites is None]
 
 
 def test_evidence_of_another_kernel_moves_nothing() -> None:

@@ -143,6 +143,24 @@ def test_a_parent_that_is_not_profiled_has_what_its_build_tells(ctx: Context) ->
     assert told == spilled
 
 
+@pytest.mark.parametrize("told", ["none", "counters"])
+def test_who_is_told_no_profile_or_counters_alone_hears_of_no_spills(ctx: Context, told: str) -> None:
+    ctx.run.settings["insight"] = told
+    (kept,) = profile_record.of(ctx.store, ctx.run.id, "shipped")
+    ctx.store.db.execute("DELETE FROM profiles")
+    profiled.profile(ctx)
+    profiled.summarize(ctx)
+    assert kept.summary is not None and kept.summary.bottlenecks
+    assert [k.summary.bottlenecks for k in profile_record.of(ctx.store, ctx.run.id) if k.summary] == (
+        [] if told == "none" else [()]
+    )
+    best = incumbent.best_known(ctx, "shipped")
+    assert not citing.asked(ctx, "shipped", best).order
+    assert not citing.asked(ctx, ctx.store.candidates(ctx.run.id)[0].id, best).order
+    profile_record.add(ctx.store, ctx.run.id, kept)
+    profile_record.finish(ctx.store, ctx.run.id, kept)
+
+
 def test_a_summary_of_another_version_is_made_anew(ctx: Context) -> None:
     (kept,) = profile_record.of(ctx.store, ctx.run.id, "shipped")
     ctx.store.db.execute("UPDATE profiles SET summary = '{\"case\": 1}'")

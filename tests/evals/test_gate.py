@@ -59,7 +59,7 @@ def test_no_bad_entry_is_admitted_no_honest_one_refused_and_each_is_refused_wher
     *each, told = map(json.loads, done.stdout.splitlines())
     assert told["surprises"] == {} and len(each) == len(CORPUS)
     assert (done.returncode, told["bad"]["admitted"], told["honest"]["refused"]) == (0, 0, 0)
-    assert told["bad"]["entries"] + told["honest"]["entries"] == len(told["each"]) == len(CORPUS)
+    assert told["bad"]["entries"] + told["honest"]["entries"] == len(CORPUS)
 
 
 def test_without_a_sandbox_nothing_of_the_corpora_runs() -> None:

@@ -1,0 +1,57 @@
+"""Compares arms pair by pair: runs of one target and seed that differ in what the optimizer was told.
+
+The interval is a percentile bootstrap of the mean difference (Efron and Tibshirani, 1993), over 10,000 resamples with a
+fixed seed. Pairs are resampled within their target, each target weighs the same: three targets are no sample of all.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from pgo_agent.evals.ablation.plan import Arm, Plan, Wanted, pairs
+
+RESAMPLES = 10_000
+LEVEL = 0.95
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Of an arm's score and that of the arm it is compared with: the mean of targets' means, and its interval."""
+
+    base: Arm
+    arm: Arm
+    low: float
+    mid: float
+    high: float
+    targets: Mapping[str, float]  # mean difference of each
+    pairs: int
+
+
+def differences(plan: Plan, scores: Mapping[Wanted, float]) -> list[Difference]:
+    """One for each arm but the first of its model, as far as there are pairs of runs."""
+    arms = sorted(
+        {w.arm for w in plan.runs}, key=lambda a: (plan.models.index(a.model), plan.insights.index(a.insight))
+    )
+    found = ((base, arm, _paired(plan, scores, base, arm)) for base, arm in pairs(arms, plan.insights))
+    return [_difference(base, arm, by_target) for base, arm, by_target in found if by_target]
+
+
+def _paired(plan: Plan, scores: Mapping[Wanted, float], base: Arm, arm: Arm) -> dict[str, list[float]]:
+    """Target -> differences of its seeds."""
+    found: dict[str, list[float]] = {}
+    for target in plan.targets:
+        for seed in plan.seeds:
+            sides = [scores.get(Wanted(target, seed, side)) for side in (base, arm)]
+            if sides[0] is not None and sides[1] is not None:
+                found.setdefault(target, []).append(sides[1] - sides[0])
+    return found
+
+
+def _difference(base: Arm, arm: Arm, by_target: Mapping[str, Sequence[float]]) -> Difference:
+    rng = np.random.default_rng(20261122)
+    means = {t: float(np.mean(d)) for t, d in by_target.items()}
+    drawn = [np.asarray(d)[rng.integers(0, len(d), (RESAMPLES, len(d)))].mean(axis=1) for d in by_target.values()]
+    tail = (1 - LEVEL) / 2
+    low, high = np.quantile(np.mean(drawn, axis=0), [tail, 1 - tail])
+    count = sum(map(len, by_target.values()))
+    return Difference(base, arm, float(low), float(np.mean(list(means.values()))), float(high), means, count)

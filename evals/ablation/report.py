@@ -1,0 +1,66 @@
+"""What `pgo-agent eval ablation` prints: each arm's mean score, and the paired differences with their intervals."""
+
+import json
+import math
+import statistics
+from dataclasses import asdict
+from typing import Any
+
+from pgo_agent.agent import display
+from pgo_agent.agent.errors import Exit
+from pgo_agent.evals.ablation.comparing import Difference, differences
+from pgo_agent.evals.ablation.plan import Plan
+from pgo_agent.evals.ablation.running import Results
+from rich.table import Table
+
+
+def summary(results: Results) -> dict[str, Any]:
+    """Everything that is counted, as plain values."""
+    plan, scores = results.plan, results.scores()
+    arms = dict.fromkeys(w.arm for w in plan.runs)
+    means = {str(a): [s for w, s in scores.items() if w.arm == a] for a in arms}
+    ended = [line for w in plan.runs if (line := results.ended(w))]
+    return {
+        "metric": plan.metric,
+        "plan": plan.digest,
+        "arms": {a: {"runs": len(s), "mean": statistics.mean(s) if s else None} for a, s in means.items()},
+        "differences": [_told(d) for d in differences(plan, scores)],
+        "truncated": sum(bool(line["truncated"]) for line in ended),
+        "missing": len(plan.runs) - len(ended),
+    }
+
+
+def _told(d: Difference) -> dict[str, Any]:
+    return asdict(d) | {"base": str(d.base), "arm": str(d.arm)}
+
+
+def told(results: Results, json_lines: bool, code: Exit) -> Exit:
+    """Ends the feed of events with what was counted; gives the code."""
+    if json_lines:
+        print(json.dumps({"type": "ablation.completed"} | summary(results)), flush=True)
+    return code
+
+
+def show(results: Results) -> None:
+    out, counted, plan = display.output(), summary(results), results.plan
+    arms = Table("arm", "runs", f"mean {plan.metric}", title=f"Targets: {len(plan.targets)}, seeds: {len(plan.seeds)}")
+    for name, told in counted["arms"].items():
+        arms.add_row(name, str(told["runs"]), "" if told["mean"] is None else _value(plan, told["mean"]))
+    out.print(arms)
+    for d in differences(plan, results.scores()):
+        each = ", ".join(f"{t} {_difference(plan, x)}" for t, x in d.targets.items())
+        said = f"{_difference(plan, d.mid)} [{_difference(plan, d.low)}, {_difference(plan, d.high)}]"
+        out.print(f"{d.arm} against {d.base}: {said} ({d.pairs} pairs; {each})", markup=False, soft_wrap=True)
+    if counted["truncated"]:
+        out.print(f"{counted['truncated']} runs were ended by their minutes and are left out")
+    if counted["missing"]:
+        out.print(f"{counted['missing']} runs have no result yet: the same command goes on")
+    out.print(f"every run: {results.file}", markup=False, soft_wrap=True)
+
+
+def _value(plan: Plan, score: float) -> str:
+    return f"{score:.3f}" if plan.metric == "right" else f"{math.exp(score):.4f}x"
+
+
+def _difference(plan: Plan, difference: float) -> str:
+    return f"{difference:+.3f}" if plan.metric == "right" else f"{math.exp(difference):.4f}x"

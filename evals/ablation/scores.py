@@ -1,0 +1,56 @@
+"""What a run is worth, by the metric of its plan: one number, from verdicts in the record and from nothing else.
+
+- `anytime`: the mean over the budget's candidates of the best gain so far over the kernel as shipped, as a logarithm:
+  how soon a run finds what it finds. After its last candidate a run stays where it is. GPU only.
+- `final`: the logarithm of the winner's speedup over the tuned baseline in the run's last session; 0 without a winner,
+  for the tuned baseline was there before. GPU only.
+- `right`: the share of candidates with nothing wrong, of those that were judged. On a CPU the interpreter judges.
+"""
+
+import math
+from collections.abc import Sequence
+
+from pgo_agent.agent.errors import FAULTY
+from pgo_agent.agent.store import Candidate, Run, Store
+from pgo_agent.sandbox.errors import UsageFault
+from pgo_agent.sandbox.gate.verdict import Verdict
+
+
+def score(store: Store, run: Run, metric: str) -> float:
+    """Raises UsageFault for a metric of times where nothing was timed."""
+    candidates = store.candidates(run.id)
+    if metric == "right":
+        return right(candidates)
+    if not (run.summary or {}).get("environment"):
+        raise UsageFault(f"run {run.id} measured nothing, so it has no {metric}", "plan for `right`, or take a GPU")
+    return final(run) if metric == "final" else anytime(candidates, run.settings["candidates"])
+
+
+def right(candidates: Sequence[Candidate]) -> float:
+    """Between 0 and 1; 0 where nothing was judged."""
+    judged = [c for c in candidates if c.verdict is not None]
+    return sum(c.verdict not in FAULTY for c in judged) / len(judged) if judged else 0.0
+
+
+def final(run: Run) -> float:
+    against = (run.summary or {}).get("against", {}).get("tuned")
+    return math.log(against[1]) if against else 0.0
+
+
+def anytime(candidates: Sequence[Candidate], budget: int) -> float:
+    """Candidates in the order in which they were proposed."""
+    gains: dict[str | None, float] = {}
+    best, total = 0.0, 0.0
+    for n in range(budget):
+        if n < len(candidates):
+            best = max(best, _gained(candidates[n], gains))
+        total += best
+    return total / budget
+
+
+def _gained(c: Candidate, gains: dict[str | None, float]) -> float:
+    """Logarithm of an accepted candidate's gain over the kernel as shipped: its own and that of what it replaced."""
+    if c.verdict != Verdict.ACCEPTED or not c.speedup:
+        return 0.0
+    gains[c.id] = gains.get(c.against, 0.0) + math.log(c.speedup)
+    return gains[c.id]
