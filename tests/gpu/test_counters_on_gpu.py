@@ -9,18 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from pgo_agent.sandbox import box, devices, target
-from pgo_agent.sandbox.build import Builder
-from pgo_agent.sandbox.bundle.shelf import Shelf
-from pgo_agent.sandbox.judge.pool import Judge, on_shelf, visible_gpu
+from pgo_agent.sandbox import target
+from pgo_agent.sandbox.judge.pool import on_shelf
 from pgo_agent.sandbox.profile import static
 from pgo_agent.sandbox.profile.backend import Workbench
 from pgo_agent.sandbox.profile.counters import figures
 from pgo_agent.sandbox.profile.counters.report import Counters
 from pgo_agent.sandbox.profile.counters.take import take
 from pgo_agent.sandbox.profile.report import StaticProfile
-from pgo_agent.sandbox.profile.timeline.twin import Place
 from pgo_agent.sandbox.profile.whole import Missing
+
+from tests.gpu.placing import placed
 
 ROOT = Path(__file__).parents[2]
 ATTENTION, ADDITION = (ROOT / "kernels" / "fa_fwd.py", "d128-4k"), (ROOT / "tests" / "kernels" / "add.py", "64m")
@@ -51,26 +50,16 @@ def addition(tmp_path_factory: pytest.TempPathFactory) -> Taken:
 
 
 def taken(path: Path, name: str, folder: Path) -> Taken:
-    subject, shelf = target.read(path), Shelf(folder / "shelf")
-    judge = Judge(subject, gpu=visible_gpu() or "0")
-    try:
-        judge.ask("sweep", entries=[])  # starts the process, which says what GPU it has
-        device = devices.named(judge.environment["gpu"])
-        if device is None:
-            pytest.skip(f"sandbox/devices.py does not know {judge.environment['gpu']}")
-        builder = Builder(subject, device, box.choose(), shelf)
-        built = builder.build(subject.source, {"CASES": [name]}, 1)
-        assert built.ok, built.failures
-        ((case, (choice,)),) = built.choices.items()
-        place = Place(built.bundle, case, choice.label, choice.kernels[0])
-        entry = {"case": case, "bundle": on_shelf(shelf, built.bundle), "choice": choice.label}
-        (timed,) = judge.ask("sweep", entries=[entry])["entries"]
-    finally:
-        judge.close()  # two processes on one GPU would disturb each other
+    with placed(path, name, folder) as p:  # closed behind it: two processes on one GPU would disturb each other
+        bundle = on_shelf(p.builder.shelf, p.place.bundle)
+        entry = {"case": p.place.case, "bundle": bundle, "choice": p.place.choice}
+        (timed,) = p.judge.ask("sweep", entries=[entry])["entries"]
     assert not timed["problem"], timed
-    profile = static.profile_static(Workbench(builder), subject.source, place.bundle, case)[place.kernel]
+    profile = static.profile_static(Workbench(p.builder), p.builder.target.source, p.place.bundle, p.place.case)[
+        p.place.kernel
+    ]
     assert isinstance(profile, StaticProfile)
-    found = take(judge, builder, place, profile)
+    found = take(p.judge, p.builder, p.place, profile)
     if isinstance(found, Missing):
         assert any(u in found.why for u in UNREADABLE), found.why
         pytest.skip(found.why)

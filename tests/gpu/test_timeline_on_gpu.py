@@ -6,14 +6,11 @@ Three kernels: attention and GEMM as shipped, and a warp-specialized attention. 
 from pathlib import Path
 
 import pytest
-from pgo_agent.sandbox import box, devices, target
-from pgo_agent.sandbox.build import Builder
-from pgo_agent.sandbox.bundle.shelf import Shelf
-from pgo_agent.sandbox.judge.pool import Judge, visible_gpu
 from pgo_agent.sandbox.profile.timeline.points import HOLDING, Kind
 from pgo_agent.sandbox.profile.timeline.report import Timeline
 from pgo_agent.sandbox.profile.timeline.take import take
-from pgo_agent.sandbox.profile.timeline.twin import Place
+
+from tests.gpu.placing import placed
 
 ROOT = Path(__file__).parents[2]
 MOST_OVERHEAD = 1.5  # times as long as the plain build: above that the records time themselves
@@ -29,21 +26,8 @@ INSIDE = frozenset(Kind) - HOLDING  # scopes that do not hold each other
 @pytest.fixture(scope="module", params=KERNELS)
 def taken(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Timeline]:
     path, case = KERNELS[request.param]
-    subject, shelf = target.read(path), Shelf(tmp_path_factory.mktemp("shelf"))
-    judge = Judge(subject, gpu=visible_gpu() or "0")
-    try:
-        judge.ask("sweep", entries=[])  # starts the process, which says what GPU it has
-        device = devices.named(judge.environment["gpu"])
-        if device is None:
-            pytest.skip(f"sandbox/devices.py does not know {judge.environment['gpu']}")
-        builder = Builder(subject, device, box.choose(), shelf)
-        built = builder.build(subject.source, {"CASES": [case]}, 1)
-        assert built.ok, built.failures
-        ((name, (choice,)),) = built.choices.items()
-        place = Place(built.bundle, name, choice.label, choice.kernels[0])
-        return request.param, take(judge, builder, place, per_pass=8, repeats=3, blocks=32)
-    finally:
-        judge.close()
+    with placed(path, case, tmp_path_factory.mktemp("timeline")) as p:
+        return request.param, take(p.judge, p.builder, p.place, per_pass=8, repeats=3, blocks=32)
 
 
 @pytest.mark.gpu

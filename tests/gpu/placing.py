@@ -1,0 +1,39 @@
+"""A case of a target, built for this machine's GPU with its first configuration, and a judge that holds the GPU."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from pgo_agent.sandbox import box, devices, target
+from pgo_agent.sandbox.build import Builder
+from pgo_agent.sandbox.bundle.shelf import Shelf
+from pgo_agent.sandbox.judge.pool import Judge, visible_gpu
+from pgo_agent.sandbox.profile.timeline.twin import Place
+
+
+@dataclass(frozen=True)
+class Placed:
+    judge: Judge
+    builder: Builder
+    place: Place  # of the first kernel
+
+
+@contextmanager
+def placed(path: Path, case: str, folder: Path) -> Iterator[Placed]:
+    """Skips where `sandbox/devices.py` does not know the GPU. The judge is closed at the end."""
+    subject, shelf = target.read(path), Shelf(folder / "shelf")
+    judge = Judge(subject, gpu=visible_gpu() or "0")
+    try:
+        judge.ask("sweep", entries=[])  # starts the process, which says what GPU it has
+        device = devices.named(judge.environment["gpu"])
+        if device is None:
+            pytest.skip(f"sandbox/devices.py does not know {judge.environment['gpu']}")
+        builder = Builder(subject, device, box.choose(), shelf)
+        built = builder.build(subject.source, {"CASES": [case]}, 1)
+        assert built.ok, built.failures
+        ((name, (choice,)),) = built.choices.items()
+        yield Placed(judge, builder, Place(built.bundle, name, choice.label, choice.kernels[0]))
+    finally:
+        judge.close()
