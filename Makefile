@@ -3,20 +3,24 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 TRITON_3_9 := .venv-triton-3.9
+MODEL := .small-model
 
-.PHONY: optimize test test-slow test-triton-3.9 kills lint bench clean
+.PHONY: optimize test test-slow test-triton-3.9 test-model kills lint bench clean
 
 optimize: $(VENV)/ready  ## run the main job on the embedded default; ends well whether or not there is something to gain
 	$(BIN)/pgo-agent optimize kernels/fa_fwd.py; code=$$?; test $$code -le 1
 
 test: $(VENV)/ready lint  ## style, types and every test that takes seconds
-	$(BIN)/python -m pytest -n 2 --dist worksteal -q -m "not slow and not triton39"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -q -m "not slow and not triton39 and not model"
 
 test-slow: $(VENV)/ready  ## the tests that take longer: compilers on whole kernels, runs that are killed
-	$(BIN)/python -m pytest -n 2 --dist worksteal -q -m "slow and not triton39"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -q -m "slow and not triton39 and not model"
 
 test-triton-3.9: $(VENV)/ready $(TRITON_3_9)/ready  ## every shipped kernel traced and compiled by Triton 3.9
 	TRITON_39_PYTHON=$(TRITON_3_9)/bin/python $(BIN)/python -m pytest -m triton39 -q
+
+test-model: $(VENV)/ready $(MODEL)/ready  ## a whole run with a real model of 1.1 GB, which it fetches
+	$(BIN)/python -m pytest -m model -q -rP
 
 kills: $(VENV)/ready  ## a hundred processes killed at random moments, and records cut off at random lengths
 	KILLS=100 $(BIN)/python -m pytest -q tests/agent/test_breaking.py tests/agent/test_torn.py -k "hundred or transactions"
@@ -41,10 +45,17 @@ $(TRITON_3_9)/ready: constraints.txt
 		torch triton==3.9.0 numpy
 	touch $@
 
+# A model and its server, both from the package index.
+$(MODEL)/ready: tests/small_model/fetch.py
+	$(PYTHON) -m venv $(MODEL)/venv
+	$(MODEL)/venv/bin/pip install --quiet --disable-pip-version-check xllamacpp
+	$(PYTHON) tests/small_model/fetch.py $(MODEL)/model.gguf
+	touch $@
+
 # A link that lets type checkers and editors see the folders under the names they are installed by.
 build/types/pgo_agent:
 	mkdir -p build/types
 	ln -sfn ../.. $@
 
 clean:
-	rm -rf $(VENV) $(TRITON_3_9) build .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(TRITON_3_9) $(MODEL) build .mypy_cache .ruff_cache .pytest_cache

@@ -28,10 +28,10 @@ def command(*args: str | Path) -> list[str]:
     return [sys.executable, "-m", "pgo_agent.agent.cli", *map(str, args)]
 
 
-def pgo(*args: str | Path, cwd: Path, **env: str) -> Done:
+def pgo(*args: str | Path, cwd: Path, seconds: float = 300, **env: str) -> Done:
     """`pgo-agent ARGS` in `cwd`, to its end."""
     done = subprocess.run(
-        command(*args), cwd=cwd, env=os.environ | env, capture_output=True, text=True, check=False, timeout=300
+        command(*args), cwd=cwd, env=os.environ | env, capture_output=True, text=True, check=False, timeout=seconds
     )
     return Done(done.returncode, done.stdout, done.stderr)
 
