@@ -21,20 +21,6 @@ def _never(*_args: Any, **_options: Any) -> Any:
     raise NotImplementedError(f"a kernel of another language than Triton's is {_LACKING}")
 
 
-def _without_libdevice() -> None:
-    """Makes calls of libdevice errors; Triton's interpreter takes their empty stand-ins for functions."""
-    from triton.language.extra import libdevice
-
-    def stand_in(name: str) -> Any:
-        def raising(*_args: Any, **_options: Any) -> Any:
-            raise NotImplementedError(f"libdevice.{name} is {_LACKING}")
-
-        return raising
-
-    for name in [n for n in vars(libdevice) if callable(getattr(libdevice, n)) and not n.startswith("_")]:
-        setattr(libdevice, name, stand_in(name))
-
-
 def _blame(error: BaseException, candidate: Path) -> dict[str, Any]:
     lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(candidate)]
     said = f"{type(error).__name__}: {error}"[:2000]
@@ -42,7 +28,7 @@ def _blame(error: BaseException, candidate: Path) -> dict[str, Any]:
 
 
 def _unsupported(error: BaseException | None) -> bool:
-    """Whether it is the interpreter that lacks something (Gluon, inline assembly, libdevice), and not the kernel."""
+    """Whether it is the interpreter that lacks something (Gluon, assembly, some of libdevice), and not the kernel."""
     while error is not None and not isinstance(error, NotImplementedError):
         error = error.__cause__
     return _LACKING in str(error)
@@ -68,7 +54,7 @@ def main(folder: Path) -> None:
     with heavy():
         import torch
         from pgo_agent.sandbox import devices, target
-        from pgo_agent.sandbox.interpreter import facade, tensors
+        from pgo_agent.sandbox.interpreter import facade, libdevice, tensors
         from pgo_agent.sandbox.tracer import answers
         from triton.runtime import driver
         from triton.runtime.autotuner import Autotuner
@@ -81,7 +67,7 @@ def main(folder: Path) -> None:
     driver.set_active(answers.Driver(device, _never, _never))
     JITFunction.run = _never  # Gluon's compiler would not know the interpreted functions of Triton's library
     _convert_floats()
-    _without_libdevice()
+    libdevice.install()
     chosen = {"index": 0, "most": 1}
 
     def run(self: Autotuner, *args: Any, **kwargs: Any) -> Any:

@@ -1,0 +1,116 @@
+"""Functions of CUDA's libdevice for Triton's interpreter, which has none: computed by numpy and torch on the CPU.
+
+They differ from the GPU's by a few ulp, and fast ones (`fast_expf`) are as exact as the others; subnormal numbers are
+kept. A function that stands nowhere here raises, as inline assembly does. Relies on Triton's own table of names and
+types, so that a call with types that would not compile fails here, too.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+LACKING = "not supported in interpreter mode"  # Triton's own words for inline assembly
+Array = Any  # numpy array
+
+
+def _torch(function: Callable[..., Any]) -> Callable[..., Array]:
+    def on_arrays(*given: Array) -> Array:
+        return function(*(torch.from_numpy(np.ascontiguousarray(a, dtype=np.float64)) for a in given)).numpy()
+
+    return on_arrays
+
+
+def _fma(a: Array, b: Array, c: Array) -> Array:
+    return np.multiply(a, b, dtype=np.float64) + c
+
+
+FLOATS: dict[str, Callable[..., Array]] = {  # without `__nv_`, `fast_` and the `f` of single precision
+    **{
+        n: getattr(np, n)
+        for n in ("sqrt", "cbrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos")
+    },
+    **{
+        n: getattr(np, n)
+        for n in ("tan", "sinh", "cosh", "tanh", "floor", "ceil", "trunc", "rint", "hypot", "nextafter")
+    },
+    **{n: getattr(np, n) for n in ("fabs", "fmod", "ldexp", "copysign")},
+    **{n: getattr(np, f"arc{n[1:]}") for n in ("asin", "acos", "atan", "asinh", "acosh", "atanh", "atan2")},
+    **{n: _torch(getattr(torch.special, n)) for n in ("erf", "erfc", "erfinv", "erfcx")},
+    "lgamma": _torch(torch.lgamma),
+    "normcdf": _torch(torch.special.ndtr),
+    "normcdfinv": _torch(torch.special.ndtri),
+    "cyl_bessel_i0": _torch(torch.special.i0),
+    "cyl_bessel_i1": _torch(torch.special.i1),
+    "nearbyint": np.rint,
+    "round": lambda x: np.trunc(x + np.copysign(0.5, x)),
+    "pow": np.power,
+    "powi": np.power,
+    "exp10": lambda x: np.power(10.0, x),
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "rcbrt": lambda x: 1 / np.cbrt(x),
+    "fdim": lambda x, y: np.where(np.isnan(x) | np.isnan(y), np.nan, np.maximum(x - y, 0)),
+    "fma": _fma,
+    "fdivide": np.divide,
+    "saturate": lambda x: np.clip(np.nan_to_num(x, nan=0.0), 0, 1),
+    "sinpi": lambda x: np.sin(np.pi * np.fmod(x, 2)),
+    "cospi": lambda x: np.cos(np.pi * np.fmod(x, 2)),
+    "finite": np.isfinite,
+    **{f"{n}{d}": getattr(np, n) for n in ("isnan", "isinf", "isfinite", "signbit") for d in ("", "d")},
+}
+EXACT: dict[str, Callable[..., Array]] = {  # whole symbols: to the nearest, ties to even, as numpy rounds
+    **{f"__nv_{p}add_rn": np.add for p in "fd"},
+    **{f"__nv_{p}sub_rn": np.subtract for p in "fd"},
+    **{f"__nv_{p}mul_rn": np.multiply for p in "fd"},
+    **{f"__nv_{p}div_rn": np.divide for p in "fd"},
+    **{f"__nv_{p}sqrt_rn": np.sqrt for p in "fd"},
+    **{f"__nv_{p}rcp_rn": np.reciprocal for p in "fd"},
+    "__nv_frsqrt_rn": FLOATS["rsqrt"],
+    "__nv_fmaf_rn": _fma,
+    **{f"__nv_{n}": np.abs for n in ("abs", "llabs")},
+}
+
+
+def install() -> None:
+    """Puts the functions where kernels find them. Before a candidate is imported."""
+    from triton.language.extra import libdevice
+    from triton.language.extra.cuda import libdevice as typed
+    from triton.runtime import interpreter
+
+    interpreter.InterpreterBuilder.create_extern_elementwise = _elementwise
+    for name in [n for n in vars(libdevice) if callable(getattr(libdevice, n)) and not n.startswith("_")]:
+        found = _called(name, getattr(typed, name, None), interpreter.interpreter_semantic)
+        for module in (libdevice, typed):
+            setattr(module, name, found)
+
+
+def _called(name: str, typed: Any, semantic: Any) -> Callable[..., Any]:
+    """What a kernel calls: the typed function, which ends in `_elementwise`."""
+
+    def call(*given: Any, _semantic: Any = None, **named: Any) -> Any:
+        if typed is None:
+            raise NotImplementedError(f"libdevice.{name} is {LACKING}")
+        return typed(*given, **named, _semantic=semantic)
+
+    return call
+
+
+def function(symbol: str) -> Callable[..., Array]:
+    """What computes a function of libdevice. Raises NotImplementedError for one that nothing does."""
+    name = symbol.removeprefix("__nv_").removeprefix("fast_")
+    found = EXACT.get(symbol) or FLOATS.get(name) or FLOATS.get(name.removesuffix("f"))
+    if found is None:
+        raise NotImplementedError(f"libdevice's {symbol} is {LACKING}")
+    return found
+
+
+def _elementwise(
+    _builder: Any, _name: str, _path: str, symbol: str, given: list[Any], returns: Any, _pure: bool
+) -> Any:
+    from triton.runtime import interpreter
+
+    with np.errstate(all="ignore"):
+        value = function(symbol)(*(handle.data for handle in given))
+    scalar = returns.scalar
+    return interpreter.TensorHandle(np.asarray(value).astype(interpreter._get_np_dtype(scalar)), scalar)

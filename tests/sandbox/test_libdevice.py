@@ -1,0 +1,98 @@
+"""Functions of libdevice in the interpreter: their values are those of Python's own mathematics."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pgo_agent.sandbox.gate.verdict import Verdict
+from pgo_agent.sandbox.interpreter import libdevice
+from pgo_agent.sandbox.judge.pool import Judge
+
+SUM = "tl.load(x_ptr + at, mask=inside) + tl.load(y_ptr + at, mask=inside)"
+ONE: dict[str, Callable[[float], float]] = {
+    **{n: getattr(math, n) for n in ("exp", "exp2", "expm1", "sin", "cos", "tan", "sinh", "cosh", "tanh", "cbrt")},
+    **{n: getattr(math, n) for n in ("atan", "asinh", "erf", "erfc", "floor", "ceil", "trunc", "fabs")},
+    "exp10": lambda x: 10.0**x,
+    "rint": round,
+    "cospi": lambda x: math.cos(math.pi * x),
+    "normcdf": lambda x: math.erfc(-x / math.sqrt(2)) / 2,
+}
+POSITIVE: dict[str, Callable[[float], float]] = {
+    **{n: getattr(math, n) for n in ("sqrt", "log", "log2", "log10", "log1p", "lgamma")},
+    "rsqrt": lambda x: x**-0.5,
+    "rcbrt": lambda x: 1 / math.cbrt(x),
+    "acosh": lambda x: math.acosh(x + 1),
+}
+TWO: dict[str, Callable[[float, float], float]] = {
+    **{n: getattr(math, n) for n in ("atan2", "hypot", "copysign", "fmod", "nextafter")},
+    "fdim": lambda x, y: max(x - y, 0.0),
+}
+
+
+def close(symbol: str, said: object, wanted: float) -> None:
+    assert np.asarray(said).item() == pytest.approx(wanted, rel=1e-9, abs=1e-12), symbol
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.floats(-5, 5), st.floats(1e-3, 1e3))
+def test_values_are_those_of_pythons_own_mathematics(x: float, y: float) -> None:
+    for name, wanted in ONE.items():
+        close(name, libdevice.function(f"__nv_{name}")(np.float64(x)), wanted(x))
+    for name, wanted in POSITIVE.items():
+        close(name, libdevice.function(f"__nv_{name}")(np.float64(y + (name == "acosh"))), wanted(y))
+    for name, both in TWO.items():
+        close(name, libdevice.function(f"__nv_{name}")(np.float64(x), np.float64(y)), both(x, y))
+
+
+@pytest.mark.parametrize("name", [*ONE, *POSITIVE])
+def test_single_precision_stays_single(name: str) -> None:
+    found = libdevice.function(f"__nv_{name}f")(np.array([1.5], dtype=np.float32))
+    assert found.shape == (1,) and found.dtype in (np.float32, np.float64)
+
+
+def test_a_fast_function_is_the_usual_one() -> None:
+    assert libdevice.function("__nv_fast_expf") is libdevice.function("__nv_exp")
+    assert libdevice.function("__nv_fast_fdividef") is np.divide
+
+
+def test_rounding_away_from_even_is_libdevices_round() -> None:
+    assert libdevice.function("__nv_round")(np.array([0.5, -0.5, 2.5, 1.4])).tolist() == [1.0, -1.0, 3.0, 1.0]
+
+
+@pytest.mark.parametrize("symbol", ["__nv_j0", "__nv_fadd_rz", "__nv_popc", "__nv_"])
+def test_what_nothing_computes_is_said(symbol: str) -> None:
+    with pytest.raises(NotImplementedError, match="not supported in interpreter mode"):
+        libdevice.function(symbol)
+
+
+CALLS = {  # of integers they must give the very sum
+    "what Triton's libraries import": "tl.extra.libdevice.abs(S) * tl.extra.libdevice.copysign(1.0, S)",
+    "what CUDA's own module holds": "tl.extra.cuda.libdevice.fma(S, 0.5, S * 0.5)",
+    "fast functions": "tl.extra.libdevice.fast_dividef(S, 1.0)",
+}
+
+
+@pytest.fixture(scope="module")
+def addition() -> Judge:
+    from pgo_agent.sandbox import target
+
+    from tests.conftest import TARGETS
+
+    return Judge(target.read(TARGETS / "add.py"), gpu=None, device="h200")
+
+
+@pytest.mark.parametrize("what", CALLS)
+def test_a_kernel_that_calls_libdevice_is_right_or_wrong_by_what_it_computes(addition: Judge, what: str) -> None:
+    own = addition.target.source
+    assert SUM in own
+    right = own.replace(SUM, CALLS[what].replace("S", f"({SUM})")).replace("import triton\n", IMPORTS)
+    found = addition.verdict("check", source=right)
+    assert found.verdict == Verdict.CHECKED, found.reason
+    wrong = addition.verdict("check", source=right.replace("z_ptr + at, ", "z_ptr + at, 1.5 * "))
+    assert wrong.verdict == Verdict.WRONG
+
+
+IMPORTS = "import triton\nimport triton.language.extra.cuda.libdevice\nimport triton.language.extra.libdevice\n"
