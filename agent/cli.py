@@ -69,6 +69,42 @@ def optimize(
     shell.run(json_lines, store, True, lambda opened, emit: start(file, wishes, opened, emit))
 
 
+@app.command(epilog="Exit codes: 0 written, or sound, 1 something is missing or wrong, 2 usage, 3 environment.")
+def init(
+    file: Annotated[
+        str, typer.Argument(help="A file with Triton kernels, or an installed module: liger_kernel.ops.rope.")
+    ],
+    launcher: Annotated[
+        str | None, typer.Option(help="The function that launches; needed where there are several.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Default: NAME_target.py, here.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
+    check_: Annotated[bool, typer.Option("--check", help="FILE is a target: say what it lacks, then try it.")] = False,
+    judge: JudgeOption = "auto",
+    sandbox: SandboxOption = "auto",
+    python: PythonOption = sys.executable,
+    store: StoreOption = WORKSPACE,
+    json_lines: JsonOption = False,
+) -> None:
+    """Write the skeleton of a target for your kernel: what can be read off it, guesses marked, the rest for you.
+
+    The file is read and never run or changed. With --check a target is put through the gate as it is.
+    """
+    from pgo_agent.agent.init import command
+
+    with shell.faults():
+        if not check_:
+            command.tell(command.write(file, launcher, output, force))
+            raise typer.Exit
+        if not command.ready(Path(file)):
+            raise typer.Exit(1)
+    from pgo_agent.agent import check as checking
+    from pgo_agent.agent.session import Wishes
+
+    wishes = Wishes(None, 1, 1, sandbox=sandbox, judge=judge, python=python)
+    shell.run(json_lines, store, True, lambda o, emit: checking.start(Path(file), Path(file), wishes, o, emit))
+
+
 @app.command(epilog=CHECK_EPILOG)
 def check(
     candidate: Annotated[
