@@ -1,25 +1,23 @@
 """What a model is shown: the kernel part of the incumbent and the facts of a run, rendered from `prompts/optimizer.j2`.
 
-Relies on the store for the facts, and on Jinja2 with undefined names forbidden. Reference, held-out cases and
+Relies on the store for the facts, and on `templates.py`. Reference, held-out cases and
 tolerances stay out: `parts.py` hides them in the source, and the bounds and held-out cases that a verdict's reason may
 name are cut here. It asks no model and reads no reply.
 """
 
-import hashlib
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
-from importlib import resources
 from typing import Any
 
-from pgo_agent.agent import incumbent, moves, profile_record, static_rank
+from pgo_agent.agent import incumbent, moves, profile_record, static_rank, templates
 from pgo_agent.agent.baseline import rate
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.parts import kernel_part
 from pgo_agent.agent.store import Candidate
 from pgo_agent.sandbox.build import triton_version
 
+TEMPLATE = "optimizer"
 MOST_TRIED = 20  # lines on what was tried
 _BOUND = re.compile(r" above [\d.e+-]+")  # as `sandbox/judge/numerics.py` words it
 
@@ -41,23 +39,13 @@ class Facts:
 
 def render(facts: Facts) -> str:
     """The prompt."""
-    import jinja2
-
-    environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    # No text can hold a line with its own hash: what stands between two of them cannot pretend to be outside.
-    mark = f"--- kernel {hashlib.sha256(facts.kernel.encode()).hexdigest()[:12]} ---"
     values = {name: getattr(facts, name) for name in facts.__dataclass_fields__}
-    return environment.from_string(_template()).render(mark=mark, **values)
+    return templates.render(TEMPLATE, mark=templates.fenced("kernel", facts.kernel), **values)
 
 
 def prompt_hash() -> str:
     """SHA-256 of the template: which prompt a candidate came from."""
-    return hashlib.sha256(_template().encode()).hexdigest()
-
-
-@cache
-def _template() -> str:
-    return resources.files("pgo_agent.prompts").joinpath("optimizer.j2").read_text(encoding="utf-8")
+    return templates.digest(TEMPLATE)
 
 
 # the facts of a run ---------------------------------------------------------------------------------------------------
