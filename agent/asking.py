@@ -41,8 +41,8 @@ def ask(ctx: Context) -> Iterator[tuple[Proposal, str, str]]:
         seconds=reply.seconds,
     )
     author = f"'{reply.model}'" if reply.model in _TAKEN else reply.model
-    for source in found.sources:
-        yield Proposal(source, "source", _MOVE, replies.rationale(reply.text)), author, incumbent.name(ctx)
+    for c in found.candidates:
+        yield Proposal(c.source, c.kind, _MOVE, c.rationale), author, incumbent.name(ctx)
 
 
 def _recorded(ctx: Context, prompts: Collection[str]) -> tuple[Reply, replies.Parsed] | None:

@@ -2,15 +2,14 @@
 
 Relies on the store for the facts, and on `templates.py`. Reference, held-out cases and
 tolerances stay out: `parts.py` hides them in the source, and the bounds and held-out cases that a verdict's reason may
-name are cut here. It asks no model and reads no reply.
+name are cut (`hiding.py`). It asks no model and reads no reply.
 """
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from pgo_agent.agent import incumbent, moves, profile_record, static_rank, templates
+from pgo_agent.agent import hiding, incumbent, moves, profile_record, static_rank, templates
 from pgo_agent.agent.baseline import rate
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.parts import kernel_part
@@ -19,7 +18,6 @@ from pgo_agent.sandbox.build import triton_version
 
 TEMPLATE = "optimizer"
 MOST_TRIED = 20  # lines on what was tried
-_BOUND = re.compile(r" above [\d.e+-]+")  # as `sandbox/judge/numerics.py` words it
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,7 @@ def gather(ctx: Context, remarks: Sequence[str] = ()) -> Facts:
         kernel=kernel_part(incumbent.source(ctx)),
         cases=[_case(ctx, base, case) for case in base["cases"]],
         statics=[_static(ctx, case, best) for case, best in incumbent.best_known(ctx, incumbent.name(ctx)).items()],
-        tried=[*tried, *(_line(r) for r in remarks)][-MOST_TRIED:],
+        tried=[*tried, *map(hiding.line, remarks)][-MOST_TRIED:],
         allowed_ops=base["allowed_ops"],
         profile=_profile(ctx),
     )
@@ -89,18 +87,10 @@ def _profile(ctx: Context) -> list[str]:
     """Every public case in short: words of passes, and names that stand in the kernel."""
     kept = profile_record.of(ctx.store, ctx.run.id, incumbent.name(ctx))
     said = (f"{k.case.split('/', 1)[1]}: {k.summary.text}" for k in kept if k.summary is not None)
-    return [_line(line) for text in said for line in text.splitlines() if line.strip()]
+    return [hiding.line(line) for text in said for line in text.splitlines() if line.strip()]
 
 
 def _tried(c: Candidate, hidden: Collection[str]) -> str:
     """What came of a candidate. Of a failure on a held-out case no more than the stage is told."""
-    reason = c.reason or ""
-    words = set(re.findall(r"[\w.-]+", reason)) if c.stage != "interpreter" else set()  # it knows no held-out case
-    if re.search("held.?out", reason, re.I) or words & set(hidden):
-        reason = "fails on a case that is not shown"
-    return _line(f"{c.move} ({_line(c.rationale, 160)}): {c.verdict} in stage {c.stage}: {_BOUND.sub('', reason)}")
-
-
-def _line(text: str, most: int = 400) -> str:
-    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return line if len(line) <= most else line[: most - 3] + "..."
+    reason = hiding.reason(c.reason or "", c.stage, hidden)
+    return hiding.line(f"{c.move} ({hiding.line(c.rationale, 160)}): {c.verdict} in stage {c.stage}: {reason}")
