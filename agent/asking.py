@@ -24,8 +24,8 @@ def ask(ctx: Context) -> Iterator[tuple[Proposal, str, str]]:
     if ctx.model is None:
         return
     remarks = ctx.store.remarks(ctx.run.id)
-    prompt, before = (prompting.render(prompting.gather(ctx, known)) for known in (remarks, remarks[:-1]))
     try:
+        prompt, before = (prompting.render(prompting.gather(ctx, known)) for known in (remarks, remarks[:-1]))
         reply, found = _recorded(ctx, {prompt, before}) or _asked(ctx, ctx.model, prompt)
     except Exhausted as e:
         ctx.emit("model.exhausted", model=ctx.model.name, text=str(e))
@@ -56,6 +56,7 @@ def _recorded(ctx: Context, prompts: Collection[str]) -> tuple[Reply, replies.Pa
 
 def _asked(ctx: Context, model: Model, prompt: str) -> tuple[Reply, replies.Parsed]:
     ctx.emit("phase", phase="propose", doing=f"asking {model.name}")
+    ctx.emit("model.prompted", model=model.name, tokens=prompting.tokens(prompt), left_out=prompting.left_out(prompt))
     with nullcontext() if model.booked else ctx.unbooked():
         reply = model.complete(prompt)
     found = replies.parse(reply.text, incumbent.source(ctx))

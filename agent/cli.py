@@ -10,6 +10,7 @@ from pgo_agent.agent import shell
 from pgo_agent.agent.options import (
     CHECK_EPILOG,
     EPILOG,
+    PROMPT_TOKENS,
     WORKSPACE,
     CaseOption,
     DeviceOption,
@@ -21,6 +22,7 @@ from pgo_agent.agent.options import (
     NoWaitOption,
     PassesOption,
     PerfettoOption,
+    PromptTokensOption,
     PythonOption,
     RunArgument,
     SandboxOption,
@@ -52,6 +54,7 @@ def optimize(
     sandbox: SandboxOption = "auto",
     model: ModelOption = None,
     no_wait: NoWaitOption = False,
+    prompt_tokens: PromptTokensOption = PROMPT_TOKENS,
     python: PythonOption = sys.executable,
     store: StoreOption = WORKSPACE,
     json_lines: JsonOption = False,
@@ -60,7 +63,7 @@ def optimize(
     from pgo_agent.agent.session import Wishes, start
 
     wishes = Wishes(device, candidates, width, minutes, patience, sandbox, judge, tuple(case or ()), python, model)
-    wishes = replace(wishes, wait=not no_wait)
+    wishes = replace(wishes, wait=not no_wait, prompt_tokens=prompt_tokens)
     shell.run(json_lines, store, True, lambda opened, emit: start(file, wishes, opened, emit))
 
 

@@ -51,8 +51,12 @@ ModelOption = Annotated[
         "replies are files there), replay:FILE (a recording gives its replies again). embedded: none.",
     ),
 ]
+PromptTokensOption = Annotated[
+    int, typer.Option(min=1, help="Budget: tokens of a prompt, by estimate; what matters least is left out.")
+]
 NoWaitOption = Annotated[
     bool,
     typer.Option("--no-wait", help="Do not wait for a reply in relay:DIR: end with 5, and `resume` goes on with it."),
 ]
 WORKSPACE = Path(".pgo-agent")
+PROMPT_TOKENS = 16_000

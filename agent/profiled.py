@@ -79,7 +79,7 @@ def _case(ctx: Context, w: Wanted, gpu: Gpu, at_once: int) -> CaseProfile:
     return case_profile(Means(replace(ctx.builder, cores=max(1, ctx.builder.cores // at_once)), gpu), w)
 
 
-def _again(ctx: Context, w: Wanted) -> CaseProfile:
+def again(ctx: Context, w: Wanted) -> CaseProfile:
     """What the passes said: those that were taken are kept, and no other is taken now."""
     return _case(ctx, w, Gpu(None, 0.0, "it was not taken" if ctx.gpu else NO_GPU), 1)
 
@@ -120,8 +120,8 @@ def _waits(kept: Kept) -> bool:
 
 def _in_short(ctx: Context, kept: Kept, own: Wanted, former: Wanted | None) -> Kept:
     try:
-        before = _again(ctx, former) if former is not None else None
-        return replace(kept, summary=in_short(_again(ctx, own), before))
+        before = again(ctx, former) if former is not None else None
+        return replace(kept, summary=in_short(again(ctx, own), before))
     except EnvironmentFault:
         raise
     except Exception as e:

@@ -8,6 +8,7 @@ from typing import Any
 
 from pgo_agent.agent import baseline, citing, display, profile_record, static_rank
 from pgo_agent.agent.profile_record import Kept
+from pgo_agent.agent.prompting.sections import left_out
 from pgo_agent.agent.store import Candidate, Run, Store
 from rich.console import Console
 from rich.markup import escape
@@ -37,6 +38,7 @@ def run(store: Store, name: str, as_json: bool) -> None:
             json.dumps(
                 _outline(store, found)
                 | {"baseline": found.baseline, "summary": found.summary, "verdicts": [_line(c) for c in candidates]}
+                | {"left_out": [left_out(c.prompt) for c in store.calls(found.id)]}
                 | {"profiles": [_profile(k) for k in profile_record.of(store, found.id)]}
             )
         )
@@ -67,6 +69,8 @@ def run(store: Store, name: str, as_json: bool) -> None:
     if spent["calls"]:
         tokens = f"{spent['prompt_tokens']:.0f} + {spent['completion_tokens']:.0f} tokens"
         out.print(f"model: {spent['calls']:.0f} calls, {tokens}, {spent['seconds']:.0f} s", highlight=False)
+        if lacking := sorted({name for c in store.calls(found.id) for name in left_out(c.prompt)}):
+            out.print(f"left out of prompts for want of --prompt-tokens: {', '.join(lacking)}", highlight=False)
     for parent, move, reason in store.skipped(found.id):
         out.print(f"not applied to {parent[:8]}: {move}: {escape(reason)}", highlight=False)
     if found.summary:

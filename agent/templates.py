@@ -8,6 +8,8 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
+PARTS = {"optimizer": ("cards", "formats", "sections")}  # folders of templates that a prompt is put together from
+
 
 def render(name: str, **values: Any) -> str:
     """The text of `prompts/NAME.j2` with these values. Raises jinja2.UndefinedError for one that is missing."""
@@ -17,9 +19,13 @@ def render(name: str, **values: Any) -> str:
     return environment.from_string(_template(name)).render(**values)
 
 
+@cache
 def digest(name: str) -> str:
-    """SHA-256 of the template: which prompt a reply came from."""
-    return hashlib.sha256(_template(name).encode()).hexdigest()
+    """SHA-256 of the template, and of those that its prompt is put together from: which prompt a reply came from."""
+    root = resources.files("pgo_agent.prompts")
+    parts = [f"{folder}/{file.name}" for folder in PARTS.get(name, ()) for file in root.joinpath(folder).iterdir()]
+    texts = [_template(part.removesuffix(".j2")) for part in sorted(parts) if part.endswith(".j2")]
+    return hashlib.sha256("\0".join([_template(name), *texts]).encode()).hexdigest()
 
 
 def fenced(what: str, text: str) -> str:

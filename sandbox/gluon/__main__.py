@@ -20,7 +20,7 @@ LANGUAGE = (  # of the language's many names those that a tuned kernel is made o
     *("SwizzledSharedLayout", "allocate_shared_memory", "warp_specialize", "convert_layout", "arange", "full", "zeros"),
     *("load", "store", "expand_dims", "max", "sum", "maximum", "where", "exp2", "thread_barrier", "static_range"),
 )
-MEMORY = ("index", "slice", "permute", "reshape", "load", "store", "_reinterpret")  # of a piece of shared memory
+MEMORY = ("index", "slice", "permute", "reshape", "load", "store")  # of a piece of shared memory
 
 
 def listed(arch: int) -> list[str]:
@@ -61,7 +61,8 @@ def _line(name: str, thing: Any) -> str:
     called = f"{name}{_signature(thing)}"
     said = (inspect.getdoc(thing) or "").strip().split("\n")[0]
     told = said if said and not said.startswith(f"{name.rpartition('.')[2]}(") else ""
-    return (f"{called}  # {told}" if told and len(called) + len(told) + 4 <= LONGEST else called)[:LONGEST]
+    called = called if len(called) <= LONGEST else f"{called[: LONGEST - 5].rpartition(', ')[0]}, ...)"
+    return f"{called} # {told}" if told and len(called) + len(told) + 3 <= LONGEST else called
 
 
 def _signature(thing: Any) -> str:
