@@ -18,7 +18,13 @@ from pgo_agent.sandbox.ttgir.edits.checked import Ask
 
 _LAUNCH = ("launch", "json", "jsonc", "json5", "config", "configs")
 _TTGIR, _DIFF = ("ttgir", "mlir"), ("diff", "patch", "udiff")
-_KINDS = {"launch": "launch", "lines": "launch", "ttgir": "ttgir", SCRIPT: "ttgir"}  # of forms; others are source
+_KINDS = {
+    "launch": "launch",
+    "lines": "launch",
+    "ttgir": "ttgir",
+    "snippet": "ttgir",
+    SCRIPT: "ttgir",
+}  # of forms; others are source
 _NOTHING = "no code found: put edits, or the whole kernel part in one fenced block"
 
 Error = tuple[str, BadReply]  # with the kind of what it is about
@@ -141,7 +147,7 @@ class _Reading:
             text = text if form == "launch" else launches.within(text)
             for source in launches.sources(self.base.source, launches.read(text)):
                 yield source, "launch", []
-        elif form == "ttgir":
+        elif form in ("ttgir", "snippet"):
             yield ttgir.from_text(text, self.base.shown), "ttgir", []
         elif form == SCRIPT:
             yield ttgir.from_script(text, self.base.shown, self.base.ask), "ttgir", []
@@ -170,7 +176,7 @@ def _forms(text: str) -> list[tuple[str, str, bool]]:
         return [("blocks", text, True)]
     fenced = prose.fences(text)
     found = [(_form(f), f.code, f.closed) for f in fenced] if fenced else [(_bare(text), text, True)]
-    sure = [f for f in found if f[0] != "code"]
+    sure = [f for f in found if f[0] not in ("code", "snippet")]
     return sure or [max(found, key=lambda f: (whole.KERNEL.search(f[1]) is not None, len(f[1])))]
 
 
@@ -179,7 +185,7 @@ def _form(fence: Fence) -> str:
     if fence.info == SCRIPT:
         return SCRIPT
     if fence.info in _TTGIR or ttgir.is_text(code):
-        return "ttgir" if ttgir.is_text(code) else "code"
+        return "ttgir" if ttgir.is_text(code) else "snippet"
     if fence.info in _DIFF or (diffs.is_diff(code) and merging.problem(code)):
         return "diff"
     if whole.is_whole(code):
