@@ -152,8 +152,18 @@ PIECES = [
     "<think>",
     "</think>",
 ]
-PIECES += ["## Candidate 1", "**Option B**", "@@ -1 +1 @@", "insert after L4:", "replace L3 with:", "BLOCK=5", "\0"]
-PIECES += ["{", "[", "]", "}", "// replaces: abcdef", "module {", "tt.func public @f() {", "def kernel(x): return x"]
+PIECES += ["## Candidate 1", "**Option B**", "@@ -1 +1 @@", "insert after L4:", "replace L3 with:", "\0"]
+PIECES += [
+    "BLOCK=5",
+    "{",
+    "[",
+    "]",
+    "}",
+    "// replaces: abcdef",
+    "module {",
+    "tt.func public @f() {",
+    "def kernel(x): return x",
+]
 
 
 @settings(max_examples=300, deadline=None)
