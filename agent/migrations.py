@@ -112,3 +112,21 @@ def m005_profiles(db: sqlite3.Connection) -> None:
             summary TEXT,                   -- JSON: the case in short; NULL until it is made, and where no pass was
             PRIMARY KEY (run, candidate, "case")
         )""")
+
+
+@migration
+def m009_questions_and_mended(db: sqlite3.Connection) -> None:
+    db.execute("""
+        CREATE TABLE questions (
+            run TEXT NOT NULL, generation INTEGER NOT NULL,
+            about TEXT NOT NULL,            -- what is to be mended; empty: a fresh prompt
+            prompt TEXT NOT NULL,
+            PRIMARY KEY (run, generation, about)
+        )""")
+    db.execute("""
+        CREATE TABLE mended (
+            run TEXT NOT NULL, candidate TEXT NOT NULL,
+            failed TEXT NOT NULL,           -- what it mends: a candidate, or what could not be read
+            repairs INTEGER NOT NULL,       -- messages that led to it
+            PRIMARY KEY (run, candidate)
+        )""")

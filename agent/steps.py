@@ -1,6 +1,5 @@
 """What each node of the loop does. Every step can be repeated: what the store holds already is not done again."""
 
-import hashlib
 import itertools
 import time
 from collections.abc import Iterator, Sequence, Sized
@@ -11,7 +10,7 @@ from typing import Any
 
 from pgo_agent.agent import asking, beam, building, check, incumbent, judging, ranking, screening
 from pgo_agent.agent.context import Context
-from pgo_agent.agent.store import Candidate
+from pgo_agent.agent.store import Candidate, candidate_id
 from pgo_agent.sandbox import target as contract
 from pgo_agent.sandbox.gate.evidence import Evidence
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
@@ -50,10 +49,6 @@ def _fresh(ctx: Context) -> Iterator[dict[str, Any]]:
         if name not in seen and (p.kind == "ttgir" or contract.same_contract(p.source, ctx.target.source)):
             seen.add(name)
             yield asdict(p) | {"id": name, "author": author, "parent": parent}
-
-
-def candidate_id(source: str) -> str:
-    return hashlib.sha256(source.encode()).hexdigest()[:16]
 
 
 # build ----------------------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ the order in which they were added: the wall clock may jump. Relies on `database
 `profile_record.py`.
 """
 
+import hashlib
 import json
 import sqlite3
 from collections.abc import Mapping
@@ -66,6 +67,11 @@ class Call:
     prompt_tokens: int | None
     completion_tokens: int | None
     seconds: float
+
+
+def candidate_id(source: str) -> str:
+    """What a candidate is called: the same text is the same candidate, in every run."""
+    return hashlib.sha256(source.encode()).hexdigest()[:16]
 
 
 class Store(Database):

@@ -8,8 +8,10 @@ import ast
 from collections.abc import Collection, Iterable, Sequence
 
 from pgo_agent.agent.parts import Block, blocks, hidden, kernel_part, mentioned, used_by
-from pgo_agent.agent.replies.faults import TOO_DEEP, BadReply, short
+from pgo_agent.agent.replies.faults import TOO_DEEP, BadReply, Nothing, short
 from pgo_agent.sandbox.target import CONTRACT, same_contract
+
+MOST_STATEMENTS = 1000  # at the top level of a kernel part
 
 
 def candidate(kernel: str, source: str) -> tuple[str, list[str]]:
@@ -18,7 +20,7 @@ def candidate(kernel: str, source: str) -> tuple[str, list[str]]:
         whole, notes = _merged(source, kernel)
         unchanged, _ = _merged(source, kernel_part(source))
         if ast.dump(ast.parse(whole)) == ast.dump(ast.parse(unchanged)):
-            raise BadReply("the reply changes nothing")
+            raise Nothing("the reply changes nothing")
     except RecursionError:
         raise BadReply(TOO_DEEP) from None
     return whole, notes
@@ -33,6 +35,8 @@ def _merged(source: str, kernel: str) -> tuple[str, list[str]]:
     """The merged file, and a note on what was dropped. What the reply uses and leaves out comes from the source."""
     if said := problem(kernel):
         raise BadReply(said)
+    if len(ast.parse(kernel).body) > MOST_STATEMENTS:
+        raise BadReply(f"the code has more than {MOST_STATEMENTS} statements at its top level")
     own, given = blocks(source), blocks(kernel)
     secret = hidden(own)
     contract = [b for i, b in enumerate(own) if i in secret]

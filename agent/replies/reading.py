@@ -18,7 +18,16 @@ from pgo_agent.sandbox.ttgir.edits.checked import Ask
 
 _LAUNCH = ("launch", "json", "jsonc", "json5", "config", "configs")
 _TTGIR, _DIFF = ("ttgir", "mlir"), ("diff", "patch", "udiff")
+_KINDS = {
+    "launch": "launch",
+    "lines": "launch",
+    "ttgir": "ttgir",
+    "snippet": "ttgir",
+    SCRIPT: "ttgir",
+}  # of forms; others are source
 _NOTHING = "no code found: put edits, or the whole kernel part in one fenced block"
+
+Error = tuple[str, BadReply]  # with the kind of what it is about
 
 
 @dataclass(frozen=True)
@@ -34,7 +43,8 @@ class Unread:
 
     text: str  # as the reply has it
     error: str
-    mendable: bool  # whether it proposes something
+    form: str = "source"  # that it seems to be: launch, source or ttgir
+    mendable: bool = False  # whether it proposes something
 
 
 @dataclass(frozen=True)
@@ -72,7 +82,7 @@ def parse(text: str, source: str, shown: Shown | None = None, ask: Ask | None = 
         try:
             text = prose.plain(text)
         except BadReply as e:
-            return Parsed(unread=[Unread("", str(e), False)])
+            return Parsed(unread=[Unread("", str(e))])
         found = _Reading(Base(source, shown, ask))
         found.reply(text)
     return found.parsed
@@ -103,32 +113,33 @@ class _Reading:
         if not inner:
             self._take(piece, found, errors, notes)
 
-    def _take(self, piece: Piece, found: list[Proposed], errors: list[BadReply], notes: list[str]) -> None:
+    def _take(self, piece: Piece, found: list[Proposed], errors: list[Error], notes: list[str]) -> None:
         known = set(self.parsed.sources)
         self.parsed.candidates.extend(c for c in found[: candidates.MOST - len(known)] if c.source not in known)
         where = f"candidate {piece.number}: " if piece.number else ""
-        said = [f"{where}{e}" for e in errors]
         if found:
-            notes = [*said, *notes]
-        else:
-            mends = any(not isinstance(e, Nothing) for e in errors)
-            self.parsed.unread.extend(Unread(piece.text.strip("\n"), s, mends) for s in said[:1])
+            notes = [*(f"{where}{e}" for _, e in errors), *notes]
+        elif errors:
+            form, error = next(((f, e) for f, e in errors if not isinstance(e, Nothing)), errors[0])
+            mends = not isinstance(error, Nothing)
+            self.parsed.unread.append(Unread(piece.text.strip("\n"), f"{where}{error}", form, mends))
         self.parsed.notes.extend(n for n in notes if n not in self.parsed.notes)
 
-    def _found(self, piece: Piece) -> tuple[list[Proposed], list[BadReply], list[str]]:
+    def _found(self, piece: Piece) -> tuple[list[Proposed], list[Error], list[str]]:
         """The candidates of a piece, what is wrong with others in it, and notes."""
         found: dict[str, Proposed] = {}
-        errors, notes = list[BadReply](), list[str]()
+        errors, notes = list[Error](), list[str]()
         for form in _forms(piece.text):
             try:
                 for source, kind, more in self._read(*form):
                     found.setdefault(source, Proposed(source, kind, piece.rationale))
                     notes += more
             except BadReply as e:
-                errors.append(e)
+                errors.append((_KINDS.get(form[0], "source"), e))
             if len(found) >= candidates.MOST or len(errors) > candidates.MOST:
                 break
-        return list(found.values()), [] if found and all(isinstance(e, Nothing) for e in errors) else errors, notes
+        errors = [] if found and all(isinstance(e, Nothing) for _, e in errors) else errors
+        return list(found.values()), errors, notes
 
     def _read(self, form: str, text: str, closed: bool) -> Iterator[tuple[str, str, list[str]]]:
         """The candidates of one form: text, kind and notes of each. Raises BadReply."""
@@ -136,7 +147,7 @@ class _Reading:
             text = text if form == "launch" else launches.within(text)
             for source in launches.sources(self.base.source, launches.read(text)):
                 yield source, "launch", []
-        elif form == "ttgir":
+        elif form in ("ttgir", "snippet"):
             yield ttgir.from_text(text, self.base.shown), "ttgir", []
         elif form == SCRIPT:
             yield ttgir.from_script(text, self.base.shown, self.base.ask), "ttgir", []
@@ -165,7 +176,7 @@ def _forms(text: str) -> list[tuple[str, str, bool]]:
         return [("blocks", text, True)]
     fenced = prose.fences(text)
     found = [(_form(f), f.code, f.closed) for f in fenced] if fenced else [(_bare(text), text, True)]
-    sure = [f for f in found if f[0] != "code"]
+    sure = [f for f in found if f[0] not in ("code", "snippet")]
     return sure or [max(found, key=lambda f: (whole.KERNEL.search(f[1]) is not None, len(f[1])))]
 
 
@@ -174,7 +185,7 @@ def _form(fence: Fence) -> str:
     if fence.info == SCRIPT:
         return SCRIPT
     if fence.info in _TTGIR or ttgir.is_text(code):
-        return "ttgir" if ttgir.is_text(code) else "code"
+        return "ttgir" if ttgir.is_text(code) else "snippet"
     if fence.info in _DIFF or (diffs.is_diff(code) and merging.problem(code)):
         return "diff"
     if whole.is_whole(code):

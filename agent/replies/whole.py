@@ -7,7 +7,6 @@ from pgo_agent.agent.replies.faults import BadReply
 from pgo_agent.agent.replies.merging import problem
 
 GLUON = "triton.experimental.gluon"
-_TTGIR = re.compile(r"^\s*(?:%\S+ = )?(?:tt|ttg|ttng|scf|arith)\.\w+", re.M)
 KERNEL = re.compile(r"^(def kernel\b|kernel *=)", re.M)
 
 
@@ -18,8 +17,6 @@ def is_whole(code: str) -> bool:
 
 def refused(code: str, closed: bool) -> BadReply:
     """Why a fence holds no kernel part."""
-    if _TTGIR.search(code) and problem(code):
-        return BadReply("the TTGIR holds no tt.func: give the whole module, or an edit script in an ```edits block")
     said = problem(code) or "the code does not define kernel(): give the whole kernel part, or edits"
     return BadReply(said if closed else f"the code block is cut off: {said}")
 
