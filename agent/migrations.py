@@ -112,3 +112,13 @@ def m005_profiles(db: sqlite3.Connection) -> None:
             summary TEXT,                   -- JSON: the case in short; NULL until it is made, and where no pass was
             PRIMARY KEY (run, candidate, "case")
         )""")
+
+
+@migration
+def m007_proposers_and_lessons(db: sqlite3.Connection) -> None:
+    db.execute("ALTER TABLE candidates ADD COLUMN proposer TEXT")  # model, moves, memory or given: see mixing.py
+    db.execute("""
+        UPDATE candidates SET proposer = CASE author
+            WHEN 'embedded' THEN 'moves' WHEN 'given' THEN 'given' ELSE 'model' END""")
+    db.execute("ALTER TABLE runs ADD COLUMN contract TEXT")  # digest of what a target asks; NULL: from before
+    db.execute("ALTER TABLE runs ADD COLUMN knows INTEGER")  # the last verdict that was recorded when it began
