@@ -55,6 +55,7 @@ def optimize(
     model: ModelOption = None,
     no_wait: NoWaitOption = False,
     prompt_tokens: PromptTokensOption = PROMPT_TOKENS,
+    seed: Annotated[int, typer.Option(help="Orders what nothing tells apart; 0: as it is listed.")] = 0,
     python: PythonOption = sys.executable,
     store: StoreOption = WORKSPACE,
     json_lines: JsonOption = False,
@@ -63,7 +64,7 @@ def optimize(
     from pgo_agent.agent.session import Wishes, start
 
     wishes = Wishes(device, candidates, width, minutes, patience, sandbox, judge, tuple(case or ()), python, model)
-    wishes = replace(wishes, wait=not no_wait, prompt_tokens=prompt_tokens)
+    wishes = replace(wishes, wait=not no_wait, prompt_tokens=prompt_tokens, seed=seed)
     shell.run(json_lines, store, True, lambda opened, emit: start(file, wishes, opened, emit))
 
 
@@ -138,6 +139,18 @@ def recording(
     with shell.faults(), shell.opened(store) as opened:
         text = recorded.write(opened, run, output)
         print(f"{output} written" if output else text, end="\n" if output else "")
+
+
+@app.command(epilog="Exit codes: 0 shown, 2 usage, 3 environment.")
+def lessons(
+    file: Annotated[Path, typer.Argument(help="The target: a kernel file, or a kernel that ships: fa_fwd.")],
+    store: StoreOption = WORKSPACE,
+) -> None:
+    """Say what former runs of a target teach the next one: wins, near misses, failures; at most a screen of lines."""
+    from pgo_agent.agent import show as shown
+
+    with shell.faults(), shell.opened(store) as opened:
+        shown.lessons(opened, file)
 
 
 @app.command()

@@ -115,6 +115,16 @@ def m005_profiles(db: sqlite3.Connection) -> None:
 
 
 @migration
+def m007_proposers_and_lessons(db: sqlite3.Connection) -> None:
+    db.execute("ALTER TABLE candidates ADD COLUMN proposer TEXT")  # model, moves, memory or given: see mixing.py
+    db.execute("""
+        UPDATE candidates SET proposer = CASE author
+            WHEN 'embedded' THEN 'moves' WHEN 'given' THEN 'given' ELSE 'model' END""")
+    db.execute("ALTER TABLE runs ADD COLUMN contract TEXT")  # digest of what a target asks; NULL: from before
+    db.execute("ALTER TABLE runs ADD COLUMN knows INTEGER")  # the last verdict that was recorded when it began
+
+
+@migration
 def m009_questions_and_mended(db: sqlite3.Connection) -> None:
     db.execute("""
         CREATE TABLE questions (

@@ -174,7 +174,7 @@ def _builds(ctx: Context, which: str) -> tuple[dict[str, tuple[str, str, str]], 
         return {c: (p["bundle"], c, p["choice"]) for c, p in ctx.baseline()["tuned"].items()}, False
     candidate = ctx.store.candidate(ctx.run.id, which)
     bundle, labels = (candidate.built or {})["bundle"], incumbent.chosen(ctx, candidate)
-    return {c: (bundle, c, labels[c]) for c in ctx.baseline()["cases"]}, candidate.author != beam.AUTHOR
+    return {c: (bundle, c, labels[c]) for c in ctx.baseline()["cases"]}, beam.foreign(ctx, candidate)
 
 
 def texts(source: str, configs: Mapping[str, Config]) -> dict[str, list[str]]:

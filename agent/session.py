@@ -49,6 +49,7 @@ class Wishes:
     memcheck: bool = False  # run every kernel under compute-sanitizer, too, on a GPU
     interpreting: float | None = None  # deadline of Triton's interpreter for a candidate, s; None: the judge's own
     prompt_tokens: int = PROMPT_TOKENS  # of a prompt, by estimate
+    seed: int = 0  # picks the order of moves that nothing tells apart, and who proposes first; 0: as they are listed
     wait: bool = True  # for replies that are not there yet; if not, the run is suspended
 
 
@@ -63,6 +64,7 @@ def start(file: Path, wishes: Wishes, store: Store, emit: Emit) -> Exit:
     found = target.read(file)
     settings = {f.name: getattr(wishes, f.name) for f in fields(wishes) if f.name not in OWN}
     settings["width"] = wishes.width or default_width(os.cpu_count() or 1)
+    settings["triton"] = triton_version(wishes.python)  # says at once when the interpreter lacks it
     gpu, device = where(wishes)
     run = f"{found.name}-{secrets.token_hex(3)}"
     model = _model(wishes.model, run, found, emit, wishes.wait)  # a missing key is said before there is a run
@@ -72,7 +74,7 @@ def start(file: Path, wishes: Wishes, store: Store, emit: Emit) -> Exit:
 
         prompting.check(found.source, device, wishes.python, wishes.prompt_tokens)
     with store.active(run):
-        store.add_run(run, file.resolve(), found.digest, found.source, device.key, settings)
+        store.add_run(run, file.resolve(), found.digest, found.source, device.key, settings, found.asked)
         return _go(store.run(run), found, device, gpu, model, store, emit)
 
 

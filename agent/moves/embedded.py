@@ -1,4 +1,4 @@
-"""The embedded optimizer: proposals in the order of what the profile asks for. No randomness, no model.
+"""The embedded optimizer: proposals in the order of what the profile asks for, equals by a seed. No model.
 
 It is the default when there is no model, and the seed of the search when there is one. First the moves that answer a
 bottleneck, in the order of the bottlenecks, each citing it; then the others, which are hypotheses, and say so. Among
@@ -9,6 +9,7 @@ best point. A fault inside of a move is listed like a precondition that does not
 libcst and sympy, which take long to import: whoever needs only the words of `base.py` must not import this module.
 """
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 
 from pgo_agent.agent.moves import (
@@ -53,8 +54,12 @@ def propose(
     measured: Sequence[Config],
     device: Device,
     asked: Evidence = NOBODY_LOOKED,
+    seed: int = 0,
 ) -> Iterator[Proposal | Skipped]:
-    """All proposals for a source, and the moves that do not apply to it. `asked`: what holds it back."""
+    """All proposals for a source, and the moves that do not apply to it. `asked`: what holds it back.
+
+    Equals come as they stand in the catalogue; with a seed that is not 0, in an order that it picks.
+    """
     found = sites(source)
     kernels = list(dict.fromkeys(s.kernel for s in found))
     if not kernels:
@@ -62,13 +67,17 @@ def propose(
     pairs = [(move, kernel, asked.of(kernel, move.cures)) for move in SOURCE_MOVES for kernel in kernels]
     launches = list(launch.propose(source, best, measured, device, asked))
     turns = [asked.place(cites) for *_, cites in pairs] + [asked.place(x.cites) for x in launches]
-    for i in sorted(range(len(turns)), key=lambda i: turns[i]):  # stable: equals as they stand in the catalogue
+    for i in sorted(range(len(turns)), key=lambda i: (turns[i], _lot(seed, i))):
         if i >= len(pairs):
             yield launches[i - len(pairs)]
             continue
         move, kernel, cites = pairs[i]
         made = _rewritten(move, source, kernel, f" in {kernel}" if len(kernels) > 1 else "", best, device)
         yield made if isinstance(made, Skipped) else asked.told(made, cites)
+
+
+def _lot(seed: int, i: int) -> str:
+    return hashlib.sha256(f"{seed} {i}".encode()).hexdigest() if seed else f"{i:06}"
 
 
 def _rewritten(

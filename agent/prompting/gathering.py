@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from pgo_agent.agent import beam, hiding, incumbent, moves, profile_record, profiled, shown_ttgir, static_rank
+from pgo_agent.agent import beam, hiding, incumbent, lessons, moves, profile_record, profiled, shown_ttgir, static_rank
 from pgo_agent.agent.baseline import rate
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.findings import Defect
@@ -65,6 +65,7 @@ def gather(ctx: Context, remarks: Sequence[str] = ()) -> Facts:
         code=_code(ctx, which, kept),
         moves=apply,
         skipped=skipped,
+        lessons=lessons.lines(ctx),
         cards=cards.chosen(defects, statics, kernel_part(source), ctx.device.arch),
         gluon=api(Workbench(ctx.builder)) if gluon else (),
         launch=_launch(source, best),
