@@ -9,7 +9,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from pgo_agent.agent import beam, hiding, incumbent, lessons, moves, profile_record, profiled, shown_ttgir, static_rank
+from pgo_agent.agent import (
+    hiding,
+    incumbent,
+    lessons,
+    moves,
+    profile_record,
+    profiled,
+    recorded,
+    shown_ttgir,
+    static_rank,
+)
 from pgo_agent.agent.baseline import rate
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.findings import Defect
@@ -175,7 +185,5 @@ def _costs(ctx: Context, which: str, shown: Shown, kept: Sequence[Kept]) -> tupl
 def _attempts(ctx: Context, base: Mapping[str, Any]) -> list[tried.Attempt]:
     hidden = [c.split("/", 1)[1] for c in base["held_out"]]
     done = [c for c in ctx.store.candidates(ctx.run.id) if c.verdict is not None]
-    return [
-        tried.attempt(c, c.author == beam.AUTHOR, hidden, incumbent.gains(ctx.store.evidence(ctx.run.id, c.id)))
-        for c in done
-    ]
+    gains = {c.id: incumbent.gains(ctx.store.evidence(ctx.run.id, c.id)) for c in done}
+    return [tried.attempt(c, hidden, gains[c.id], recorded.judged(c.id, ctx.device.name)) for c in done]

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pgo_agent.agent import hiding
+from pgo_agent.agent import beam, hiding
 from pgo_agent.agent.store import Candidate
 
 MOST = 20  # lines
@@ -22,7 +22,7 @@ class Attempt:
     verdict: str
     stage: str
     reason: str  # without what must not be told
-    ratios: str  # how many times faster than its incumbent it ran, by case; empty: not measured
+    ratios: str  # how many times faster than its incumbent it ran, by case, or what is recorded; empty: not known
 
     @property
     def kind(self) -> tuple[str, str, str, str]:
@@ -43,10 +43,16 @@ def lines(attempts: Iterable[Attempt], remarks: Sequence[str] = (), most: int = 
     return [_counted([verdict for _, verdict in told[: 1 - most]]), *(text for text, _ in kept)]
 
 
-def attempt(c: Candidate, own: bool, hidden: Collection[str], gains: Mapping[str, float]) -> Attempt:
-    """`own`: an embedded move's, whose name says all. `hidden`: names of held-out cases. `gains`: case -> ratio."""
+def attempt(
+    c: Candidate, hidden: Collection[str], gains: Mapping[str, float], known: tuple[str, float | None] | None = None
+) -> Attempt:
+    """`hidden`: names of held-out cases. `gains`: case -> ratio, as measured in this run; `known`: what is recorded of
+    this very source on such a GPU, its verdict and ratio."""
+    own = c.author == beam.AUTHOR  # then the move's name says all
     what = c.move if own or not c.rationale else f"{c.move} ({hiding.line(c.rationale, 160)})"
     ratios = ", ".join(f"{case.split('/', 1)[-1]} {ratio:.3f}x" for case, ratio in gains.items())
+    if known and known[1] and not ratios:
+        ratios = f"recorded earlier on such a GPU: {known[0]}, {known[1]:.3f}x"
     return Attempt(what, c.verdict or "", c.stage or "", hiding.reason(c.reason or "", c.stage, hidden), ratios)
 
 

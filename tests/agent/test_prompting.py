@@ -18,7 +18,7 @@ from pgo_agent.agent.parts import kernel_part
 from pgo_agent.agent.prompting import composing, tried
 from pgo_agent.agent.prompting.facts import Facts
 from pgo_agent.agent.prompting.sections import Section, fitted, tokens
-from pgo_agent.agent.store import Store
+from pgo_agent.agent.store import Candidate, Store
 from pgo_agent.sandbox import box, devices, target
 from pgo_agent.sandbox.build import Builder
 from pgo_agent.sandbox.errors import UsageFault
@@ -232,6 +232,36 @@ def test_attempts_that_ended_alike_stand_in_one_line_at_the_place_of_the_last() 
 def test_other_endings_of_a_move_have_lines_of_their_own() -> None:
     told = tried.lines([attempted("a"), attempted("a", "race", "a slot is read"), attempted("a", "race", "a hang")])
     assert len(told) == 3
+
+
+def test_what_was_measured_stands_beside_an_attempt_and_else_what_is_recorded_of_it() -> None:
+    told = (
+        "r",
+        "c",
+        1,
+        0,
+        "shipped",
+        "source",
+        "carry",
+        "why",
+        "embedded",
+        "s",
+        None,
+        "slower",
+        "quick",
+        "0.9x",
+        0.9,
+        1.0,
+    )
+    c = Candidate(*told, against="shipped")
+    measured = tried.attempt(c, (), {"CASES/4k": 0.91234}, ("slower", 0.8))
+    known = tried.attempt(c, (), {}, ("slower", 0.8))
+    assert tried.lines([measured]) == ["carry: slower in stage quick: 0.9x [4k 0.912x]"]
+    assert tried.lines([known]) == [
+        "carry: slower in stage quick: 0.9x [recorded earlier on such a GPU: slower, 0.800x]"
+    ]
+    by_a_model = tried.attempt(replace(c, author="m"), (), {}, None)
+    assert tried.lines([by_a_model]) == ["carry (why): slower in stage quick: 0.9x"]
 
 
 def test_what_is_older_than_twenty_lines_is_counted() -> None:
