@@ -115,7 +115,7 @@ def _failing_line(c: Candidate) -> str:
     line = next((f["line"] for f in known if (c.reason or "")[:30] in f["message"]), 0)
     lines = c.source.split("\n")
     text = lines[line - 1].strip() if 0 < line <= len(lines) else ""
-    return text if text in {other.strip() for other in kernel_part(c.source).split("\n")} else ""
+    return text if text and text in {other.strip() for other in kernel_part(c.source).split("\n")} else ""
 
 
 def _found(c: Candidate) -> dict[str, Any]:
