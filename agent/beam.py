@@ -122,8 +122,10 @@ def start_for_model(ctx: Context, kinds: Collection[str] = ("source", "launch", 
 def runners_up(ctx: Context, kinds: Collection[str] = ("source",)) -> list[Candidate]:
     """What was found right and is not far behind, the best first: the incumbent is not among them."""
     current, known = incumbent.name(ctx), {c.id: c for c in ctx.store.candidates(ctx.run.id)}
-    found = [c for c in known.values() if c.id != current and c.kind in kinds and _promising(c, known)]
-    return sorted(found, key=lambda c: (_score(ctx, c), c.generation, c.position))
+    fit = [c for c in known.values() if c.id != current and c.kind in kinds and _fit(c, known)]
+    lags = {c.id: _gain(current, known) / _gain(c.id, known) for c in fit if c.speedup}  # behind the incumbent of now
+    found = [c for c in fit if lags.get(c.id, 1.0) <= 1 / WORTH]
+    return sorted(found, key=lambda c: (lags.get(c.id) or ranking.rank(ctx, c), c.generation, c.position))
 
 
 def _parent(ctx: Context, which: str) -> Parent:
@@ -160,11 +162,18 @@ def _configs(ctx: Context, which: str) -> list[Config]:
     return [o["config"] for options in built.get("choices", {}).values() for o in options]
 
 
-def _promising(c: Candidate, known: Mapping[str, Candidate]) -> bool:
-    fit = c.verdict in _RIGHT and bool((c.built or {}).get("bundle"))
-    if c.verdict == Verdict.NO_CHANGE and c.proposer == mixing.MODEL:
-        return False  # another text of what is a parent already
-    return fit and (c.speedup is None or c.speedup >= WORTH) and _depth(c, known) < DEPTH
+def _fit(c: Candidate, known: Mapping[str, Candidate]) -> bool:
+    """Whether moves may start from it: right, built, not made of too many; and no text of what is a parent already."""
+    same = c.verdict == Verdict.NO_CHANGE and c.proposer == mixing.MODEL
+    return c.verdict in _RIGHT and bool((c.built or {}).get("bundle")) and not same and _depth(c, known) < DEPTH
+
+
+def _gain(which: str, known: Mapping[str, Candidate]) -> float:
+    """How many times as fast as the kernel as shipped, by what was measured one against the other."""
+    gain, left = 1.0, dict(known)
+    while (c := left.pop(which, None)) is not None:
+        gain, which = gain * (c.speedup or 1.0), c.against or incumbent.SHIPPED
+    return gain
 
 
 def _depth(c: Candidate, known: Mapping[str, Candidate]) -> int:
@@ -173,8 +182,3 @@ def _depth(c: Candidate, known: Mapping[str, Candidate]) -> int:
     while at in known:
         depth, at = depth + 1, known[at].parent
     return depth
-
-
-def _score(ctx: Context, c: Candidate) -> float:
-    """Time over the incumbent's where it was measured, else over the tuned baseline's as far as it is known."""
-    return 1 / c.speedup if c.speedup else ranking.rank(ctx, c)

@@ -7,6 +7,7 @@ whatever other runs did in between. Relies on `store.py`. What follows from it i
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from pgo_agent.agent.store import Candidate, Run, Store
@@ -55,8 +56,18 @@ def of(run: Run) -> Subject:
     return Subject(run.digest, run.contract, run.id, run.knows or 0)
 
 
-def tried(store: Store, subject: Subject) -> list[Tried]:
+def tried(store: Store, subject: Subject) -> Sequence[Tried]:
     """Candidates with verdicts, newest first."""
+    return _read(store, subject) if subject.knows is None else _kept(store, subject)
+
+
+@lru_cache(maxsize=8)
+def _kept(store: Store, subject: Subject) -> Sequence[Tried]:
+    """What a run may know never changes while it goes on."""
+    return _read(store, subject)
+
+
+def _read(store: Store, subject: Subject) -> Sequence[Tried]:
     runs = {r["id"]: r for r in _runs(store, subject)}
     columns = "run, id, parent, kind, move, rationale, author, verdict, stage, reason, speedup, against, proposer"
     rows = [r for name in runs for r in _rows(store, subject, name, columns)]

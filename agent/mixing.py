@@ -58,8 +58,10 @@ def worth(verdict: str, speedup: float | None) -> float:
 
 
 def tallies(ctx: Context) -> dict[str, Tally]:
-    """What each proposer of the run came to. A remark on a reply counts as one that is broken."""
-    found = {MODEL: Tally(len(ctx.store.remarks(ctx.run.id))), MOVES: Tally()}
+    """What each proposer of the run came to. Replies do not count: one that is in hand when a run dies was not there
+    when its generation began.
+    """
+    found = {MODEL: Tally(), MOVES: Tally()}
     for c in ctx.store.candidates(ctx.run.id):
         if c.verdict is not None and c.proposer in found:
             t = found[c.proposer]

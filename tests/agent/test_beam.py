@@ -121,6 +121,16 @@ def test_a_start_from_a_runner_up_varies_its_launches_too(ctx: Context) -> None:
     assert "launch" not in before and "launch" in again
 
 
+def test_what_was_near_the_kernel_as_shipped_is_far_behind_a_large_win(ctx: Context) -> None:
+    """A runner-up is compared with the incumbent of now, not with the one that it was measured against."""
+    near = tried(ctx, Verdict.SLOWER, 0.99)
+    assert beam.runners_up(ctx) == [near]
+    won = tried(ctx, Verdict.ACCEPTED, 1.5)
+    assert beam.runners_up(ctx) == []
+    behind = tried(ctx, Verdict.SLOWER, 0.9, parent=won.id)
+    assert beam.runners_up(ctx) == [behind]
+
+
 def test_a_win_ends_the_start_from_runners_up(ctx: Context) -> None:
     for _ in range(2):
         tried(ctx, Verdict.SLOWER, 0.97)
