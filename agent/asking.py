@@ -1,63 +1,109 @@
-"""The model's part of a generation: one call, its reply read and recorded whole, its proposals.
+"""The model's part of a generation: first what failed of the last one, to be mended, then a fresh prompt.
 
-A reply that is of no use costs its tokens and nothing else: what was wrong with it goes into the next prompt. A prompt
-whose reply is in the record is not asked again: a killed run comes back to it.
+A reply is read and recorded whole, and what of it cannot be read goes back once or twice. One that is of no use costs
+its tokens and nothing else: what was wrong with it goes into the next prompt. A prompt is recorded before it is asked,
+and one whose reply is in the record is not asked again: a killed run comes back to it.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import nullcontext
+from functools import partial
 
-from pgo_agent.agent import beam, check, incumbent, prompting, replies
+from pgo_agent.agent import beam, check, prompting, question_record, repairing, replies, templates
 from pgo_agent.agent.context import Context
-from pgo_agent.agent.models.base import Exhausted, Model, Reply
+from pgo_agent.agent.models.base import Exhausted, Model, Reply, whole
 from pgo_agent.agent.moves import Proposal
+from pgo_agent.agent.repairing import Question
+from pgo_agent.agent.store import candidate_id
+from pgo_agent.sandbox.ttgir import oracle
 
-_MOVE = "model rewrite"
+MOVE, REPAIR = "model rewrite", "model repair"
 _TAKEN = (beam.AUTHOR, check.AUTHOR)  # names that say how far a candidate is trusted: no answer may sign with one
+Answer = tuple[Proposal, str, str]  # with its author, the model that answered, and its parent
 
 
-def ask(ctx: Context) -> Iterator[tuple[Proposal, str, str]]:
+def ask(ctx: Context) -> Iterator[Answer]:
     """Proposals with their author, the model that answered, and their parent; nothing without a model.
 
     Raises Suspended, and its client's faults. A model with nothing more to say is not asked again.
     """
     if ctx.model is None:
         return
-    remarks = ctx.store.remarks(ctx.run.id)
-    prompt, before = (prompting.render(prompting.gather(ctx, known)) for known in (remarks, remarks[:-1]))
     try:
-        reply, found = _recorded(ctx, {prompt, before}) or _asked(ctx, ctx.model, prompt)
+        for question in repairing.of_judged(ctx, (MOVE, REPAIR)):
+            yield from _answers(ctx, ctx.model, question)
+        yield from _answers(ctx, ctx.model, repairing.fresh(ctx))
     except Exhausted as e:
         ctx.emit("model.exhausted", model=ctx.model.name, text=str(e))
         ctx.model = None
+
+
+def _answers(ctx: Context, model: Model, question: Question) -> Iterator[Answer]:
+    """What a question brings, and what the messages bring about that of it which cannot be read."""
+    prompt = _prompt(ctx, question)
+    if prompt is None:
         return
+    reply, found = _recorded(ctx, question, prompt) or _asked(ctx, model, question, prompt)
+    _tell(ctx, question, reply, found)
+    author = f"'{reply.model}'" if reply.model in _TAKEN else reply.model
+    for c in found.candidates:
+        if question.about:
+            mends = (candidate_id(c.source), question.about, question.repairs)
+            question_record.add_mended(ctx.store, ctx.run.id, *mends)
+        move, rationale = REPAIR if question.about else MOVE, f"{question.mends}{c.rationale}"
+        yield Proposal(c.source, c.kind, move, rationale), author, question.parent
+    for unread in found.unread:
+        if (message := repairing.of_unread(question, unread)) is not None:
+            yield from _answers(ctx, model, message)
+
+
+def _prompt(ctx: Context, question: Question) -> str | None:
+    """The prompt as it was when it was first asked; None for a message more than a generation may take."""
+    run, generation = ctx.run.id, max(ctx.store.generations(ctx.run.id), default=0) + 1
+    known = question_record.prompt(ctx.store, run, generation, question.about)
+    if known is not None:
+        return known
+    messages = [about for about in question_record.asked(ctx.store, run, generation) if about]
+    if question.about and len(messages) >= repairing.A_GENERATION:
+        return None
+    prompt = whole(repairing.render(ctx, question))
+    question_record.keep(ctx.store, run, generation, question.about, prompt)
+    return prompt
+
+
+def _recorded(ctx: Context, question: Question, prompt: str) -> tuple[Reply, replies.Parsed] | None:
+    """The reply that a killed run was at."""
+    known = next((c for c in ctx.store.calls(ctx.run.id) if c.prompt == prompt), None)
+    if known is None:
+        return None
+    reply = Reply(known.reply, known.prompt_tokens, known.completion_tokens, known.seconds, known.model)
+    return reply, _read(ctx, question, reply)
+
+
+def _asked(ctx: Context, model: Model, question: Question, prompt: str) -> tuple[Reply, replies.Parsed]:
+    doing = f"asking {model.name}" + (f" to mend {question.about[:8]}" if question.about else "")
+    ctx.emit("phase", phase="propose", doing=doing)
+    ctx.emit("model.prompted", model=model.name, tokens=prompting.tokens(prompt), left_out=prompting.left_out(prompt))
+    with nullcontext() if model.booked else ctx.unbooked():
+        reply = model.complete(prompt)
+    found = _read(ctx, question, reply)
+    ctx.store.add_call(ctx.run.id, reply, templates.digest(question.template), prompt, "; ".join(found.errors))
+    return reply, found
+
+
+def _read(ctx: Context, question: Question, reply: Reply) -> replies.Parsed:
+    triton = partial(oracle.ask, ctx.builder.box, ctx.store.shelf, ctx.device.arch)
+    return replies.parse(reply.text, question.source, question.shown, triton)
+
+
+def _tell(ctx: Context, question: Question, reply: Reply, found: replies.Parsed) -> None:
     ctx.emit(
         "model.replied",
         model=reply.model,
         sources=len(found.sources),
         remark="; ".join(found.errors),
+        mends=question.about,
         prompt_tokens=reply.prompt_tokens,
         completion_tokens=reply.completion_tokens,
         seconds=reply.seconds,
     )
-    author = f"'{reply.model}'" if reply.model in _TAKEN else reply.model
-    for source in found.sources:
-        yield Proposal(source, "source", _MOVE, replies.rationale(reply.text)), author, incumbent.name(ctx)
-
-
-def _recorded(ctx: Context, prompts: Collection[str]) -> tuple[Reply, replies.Parsed] | None:
-    """The reply that a killed run was at: to the prompt as it is, or as it was before that reply was found useless."""
-    known = next((c for c in ctx.store.calls(ctx.run.id) if c.prompt in prompts), None)
-    if known is None:
-        return None
-    reply = Reply(known.reply, known.prompt_tokens, known.completion_tokens, known.seconds, known.model)
-    return reply, replies.parse(reply.text, incumbent.source(ctx))
-
-
-def _asked(ctx: Context, model: Model, prompt: str) -> tuple[Reply, replies.Parsed]:
-    ctx.emit("phase", phase="propose", doing=f"asking {model.name}")
-    with nullcontext() if model.booked else ctx.unbooked():
-        reply = model.complete(prompt)
-    found = replies.parse(reply.text, incumbent.source(ctx))
-    ctx.store.add_call(ctx.run.id, reply, prompting.prompt_hash(), prompt, "; ".join(found.errors))
-    return reply, found

@@ -54,7 +54,7 @@ def _told(ctx: Context, built: Built, whole: bool) -> dict[str, Any]:
 
 
 def _build(ctx: Context, candidate: Candidate, sections: Iterable[str], workers: int) -> Built:
-    foreign, given = candidate.author != beam.AUTHOR, candidate.author == check.AUTHOR
+    foreign, given = beam.foreign(ctx, candidate), candidate.author == check.AUTHOR
     text = candidate.source if candidate.kind == "ttgir" else ""
     source = _launcher(ctx, candidate) if text else candidate.source
     limit = None if given or text else moves.CARRIED

@@ -11,6 +11,7 @@ from pgo_agent.agent.eval_commands import evals
 from pgo_agent.agent.options import (
     CHECK_EPILOG,
     EPILOG,
+    PROMPT_TOKENS,
     WORKSPACE,
     CaseOption,
     DeviceOption,
@@ -23,6 +24,7 @@ from pgo_agent.agent.options import (
     NoWaitOption,
     PassesOption,
     PerfettoOption,
+    PromptTokensOption,
     PythonOption,
     RunArgument,
     SandboxOption,
@@ -57,6 +59,7 @@ def optimize(
     no_wait: NoWaitOption = False,
     insight: InsightOption = "all",
     seed: SeedOption = 0,
+    prompt_tokens: PromptTokensOption = PROMPT_TOKENS,
     python: PythonOption = sys.executable,
     store: StoreOption = WORKSPACE,
     json_lines: JsonOption = False,
@@ -65,7 +68,7 @@ def optimize(
     from pgo_agent.agent.session import Wishes, start
 
     wishes = Wishes(device, candidates, width, minutes, patience, sandbox, judge, tuple(case or ()), python, model)
-    wishes = replace(wishes, wait=not no_wait, insight=insight, seed=seed)
+    wishes = replace(wishes, wait=not no_wait, insight=insight, seed=seed, prompt_tokens=prompt_tokens)
     shell.run(json_lines, store, True, lambda opened, emit: start(file, wishes, opened, emit))
 
 
@@ -176,6 +179,18 @@ def recording(
     with shell.faults(), shell.opened(store) as opened:
         text = recorded.write(opened, run, output)
         print(f"{output} written" if output else text, end="\n" if output else "")
+
+
+@app.command(epilog="Exit codes: 0 shown, 2 usage, 3 environment.")
+def lessons(
+    file: Annotated[Path, typer.Argument(help="The target: a kernel file, or a kernel that ships: fa_fwd.")],
+    store: StoreOption = WORKSPACE,
+) -> None:
+    """Say what former runs of a target teach the next one: wins, near misses, failures; at most a screen of lines."""
+    from pgo_agent.agent import show as shown
+
+    with shell.faults(), shell.opened(store) as opened:
+        shown.lessons(opened, file)
 
 
 @app.command()

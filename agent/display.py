@@ -103,6 +103,13 @@ class Progress:
     def _model_exhausted(self, e: dict[str, Any]) -> None:
         self._say(f"  {escape(e['text'])}: the embedded moves go on alone")
 
+    def _places_shared(self, e: dict[str, Any]) -> None:
+        places = ", ".join(
+            f"{who} {n} (worth {e['worth'][who]:.2f})" if who in e["worth"] else f"{who} {n}"
+            for who, n in e["places"].items()
+        )
+        self._say(f"  generation {e['generation']} is shared by what paid so far: {places}")
+
     def _run_waiting(self, e: dict[str, Any]) -> None:
         self._say(f"  {escape(e['reply'])} {escape(e['why'])}; it is the answer to {escape(e['request'])}")
         self._say(f"  then go on with: pgo-agent resume {escape(e['run'])}")

@@ -29,7 +29,7 @@ _ON_REQUEST = {"memcheck": looks.memchecked, "second_assembler": looks.reassembl
 def in_interpreter(ctx: Context, candidate: Candidate) -> Outcome:
     if candidate.kind == "ttgir":
         return Judged(Verdict.BUILT, "interpreter", "it compiles; Triton's interpreter does not run TTGIR"), None
-    foreign, seconds = candidate.author != beam.AUTHOR, ctx.settings.get("interpreting")
+    foreign, seconds = beam.foreign(ctx, candidate), ctx.settings.get("interpreting")
     judged = ctx.cpu.verdict("check", source=candidate.source, foreign=foreign, seconds=seconds)
     refused = building.complete(ctx, candidate)[1] if judged.verdict not in FAULTY else None
     return refused or judged, None

@@ -112,3 +112,31 @@ def m005_profiles(db: sqlite3.Connection) -> None:
             summary TEXT,                   -- JSON: the case in short; NULL until it is made, and where no pass was
             PRIMARY KEY (run, candidate, "case")
         )""")
+
+
+@migration
+def m007_proposers_and_lessons(db: sqlite3.Connection) -> None:
+    db.execute("ALTER TABLE candidates ADD COLUMN proposer TEXT")  # model, moves, memory or given: see mixing.py
+    db.execute("""
+        UPDATE candidates SET proposer = CASE author
+            WHEN 'embedded' THEN 'moves' WHEN 'given' THEN 'given' ELSE 'model' END""")
+    db.execute("ALTER TABLE runs ADD COLUMN contract TEXT")  # digest of what a target asks; NULL: from before
+    db.execute("ALTER TABLE runs ADD COLUMN knows INTEGER")  # the last verdict that was recorded when it began
+
+
+@migration
+def m009_questions_and_mended(db: sqlite3.Connection) -> None:
+    db.execute("""
+        CREATE TABLE questions (
+            run TEXT NOT NULL, generation INTEGER NOT NULL,
+            about TEXT NOT NULL,            -- what is to be mended; empty: a fresh prompt
+            prompt TEXT NOT NULL,
+            PRIMARY KEY (run, generation, about)
+        )""")
+    db.execute("""
+        CREATE TABLE mended (
+            run TEXT NOT NULL, candidate TEXT NOT NULL,
+            failed TEXT NOT NULL,           -- what it mends: a candidate, or what could not be read
+            repairs INTEGER NOT NULL,       -- messages that led to it
+            PRIMARY KEY (run, candidate)
+        )""")

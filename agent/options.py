@@ -55,9 +55,15 @@ InsightOption = Annotated[
     str,
     typer.Option("--profile", help="What of profiles the optimizer is told: all, counters (Nsight Compute's) or none."),
 ]
-SeedOption = Annotated[int, typer.Option(min=0, help="Order of source moves that the profile does not tell apart.")]
+SeedOption = Annotated[
+    int, typer.Option(min=0, help="Orders what nothing tells apart: source moves, and who proposes first.")
+]
+PromptTokensOption = Annotated[
+    int, typer.Option(min=1, help="Budget: tokens of a prompt, by estimate; what matters least is left out.")
+]
 NoWaitOption = Annotated[
     bool,
     typer.Option("--no-wait", help="Do not wait for a reply in relay:DIR: end with 5, and `resume` goes on with it."),
 ]
 WORKSPACE = Path(".pgo-agent")
+PROMPT_TOKENS = 16_000

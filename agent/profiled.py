@@ -81,7 +81,7 @@ def _case(ctx: Context, w: Wanted, gpu: Gpu, at_once: int) -> CaseProfile:
     return insight.cut(case_profile(Means(builder, gpu, insight.passes(which)), w), which)
 
 
-def _again(ctx: Context, w: Wanted) -> CaseProfile:
+def again(ctx: Context, w: Wanted) -> CaseProfile:
     """What the passes said: those that were taken are kept, and no other is taken now."""
     return _case(ctx, w, Gpu(None, 0.0, "it was not taken" if ctx.gpu else NO_GPU), 1)
 
@@ -122,8 +122,8 @@ def _waits(kept: Kept) -> bool:
 
 def _in_short(ctx: Context, kept: Kept, own: Wanted, former: Wanted | None) -> Kept:
     try:
-        before = _again(ctx, former) if former is not None else None
-        return replace(kept, summary=in_short(_again(ctx, own), before))
+        before = again(ctx, former) if former is not None else None
+        return replace(kept, summary=in_short(again(ctx, own), before))
     except EnvironmentFault:
         raise
     except Exception as e:
@@ -176,7 +176,7 @@ def _builds(ctx: Context, which: str) -> tuple[dict[str, tuple[str, str, str]], 
         return {c: (p["bundle"], c, p["choice"]) for c, p in ctx.baseline()["tuned"].items()}, False
     candidate = ctx.store.candidate(ctx.run.id, which)
     bundle, labels = (candidate.built or {})["bundle"], incumbent.chosen(ctx, candidate)
-    return {c: (bundle, c, labels[c]) for c in ctx.baseline()["cases"]}, candidate.author != beam.AUTHOR
+    return {c: (bundle, c, labels[c]) for c in ctx.baseline()["cases"]}, beam.foreign(ctx, candidate)
 
 
 def texts(source: str, configs: Mapping[str, Config]) -> dict[str, list[str]]:

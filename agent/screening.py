@@ -1,15 +1,14 @@
 """Verdicts that need no GPU: builds that failed, the gate's stages on the CPU, known code, and what is plainly worse.
 
-Looks at builds and at the record only. What passes here goes to the judge.
+Looks at builds and at the record only; `novelty.py` says whose code is known. What passes here goes to the judge.
 """
 
 import statistics
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pgo_agent.agent import check, incumbent, static_rank
+from pgo_agent.agent import check, incumbent, novelty, static_rank
 from pgo_agent.agent.context import Context
-from pgo_agent.agent.errors import FAULTY
 from pgo_agent.agent.store import Candidate
 from pgo_agent.sandbox.built import Built
 from pgo_agent.sandbox.gate import inspect, screen
@@ -36,9 +35,10 @@ def verdict(ctx: Context, candidate: Candidate) -> Judged | None:
         return Judged(_FAILED.get(failure["kind"], Verdict.BUILD_ERROR), "build", reason)
     last = built["stages"][-1]
     refused = Judged(Verdict(last["verdict"]), last["stage"], last["reason"]) if last["verdict"] in _ENDS else None
-    if candidate.author == check.AUTHOR:
+    if refused or candidate.author == check.AUTHOR:
         return refused  # somebody asks whether it is right: slow or known code is no answer to that
-    return refused or known_code(ctx, built) or _twin(ctx, candidate) or _dominated(built, base)
+    known = known_code(ctx, built) or novelty.twin(ctx, candidate) or novelty.refused_before(ctx, candidate)
+    return known or _dominated(built, base)
 
 
 def stages(ctx: Context, built: Built) -> list[dict[str, Any]]:
@@ -59,7 +59,7 @@ def known_code(ctx: Context, built: Mapping[str, Any]) -> Judged | None:
     """Nothing new: all its code was in the baselines' grid, and what is known of it does not beat the incumbent."""
     base = ctx.baseline()
     known = {(p["case"], p["plan_id"]): p["ms"] for p in base["points"] if not p["problem"]}
-    brought = {case: [c["plan_id"] for c in built["choices"][case]] for case in base["cases"]}
+    brought = novelty.as_known(ctx, built)
     now = incumbent.plans(ctx)
     if not all((case, plan) in known for case in base["cases"] for plan in brought[case]):
         return None
@@ -75,24 +75,6 @@ def known_code(ctx: Context, built: Mapping[str, Any]) -> Judged | None:
     if gain > 1 + KNOWN_GAIN:
         return None
     return Judged(Verdict.NO_CHANGE, "build", "its code is that of configurations which are known and no faster")
-
-
-def _twin(ctx: Context, candidate: Candidate) -> Judged | None:
-    """Another text of the same code: an earlier candidate brought every plan of this one.
-
-    One in which something was wrong is no answer: that may have been in a case that is not built yet.
-    """
-    mine = _brought(candidate)
-    for c in ctx.store.candidates(ctx.run.id):
-        if c.id == candidate.id:
-            return None
-        if (c.built or {}).get("bundle") and c.verdict not in FAULTY and mine <= _brought(c):
-            return Judged(Verdict.NO_CHANGE, "build", f"its code is that of candidate {c.id[:8]}")
-    return None
-
-
-def _brought(c: Candidate) -> set[tuple[str, str]]:
-    return {(case, o["plan_id"]) for case, options in (c.built or {})["choices"].items() for o in options}
 
 
 def _dominated(built: Mapping[str, Any], base: Mapping[str, Any]) -> Judged | None:

@@ -18,6 +18,7 @@ from pgo_agent.agent.context import Context, Emit
 from pgo_agent.agent.errors import Exit, check_code
 from pgo_agent.agent.models import named
 from pgo_agent.agent.models.base import Asker, Model, Suspended
+from pgo_agent.agent.options import PROMPT_TOKENS
 from pgo_agent.agent.store import Run, Store
 from pgo_agent.sandbox import box, devices, target
 from pgo_agent.sandbox.build import Builder, triton_version
@@ -48,7 +49,8 @@ class Wishes:
     second_assembler: bool = False  # try the results of another ptxas, too, on a GPU
     memcheck: bool = False  # run every kernel under compute-sanitizer, too, on a GPU
     interpreting: float | None = None  # deadline of Triton's interpreter for a candidate, s; None: the judge's own
-    seed: int = 0  # orders proposals that nothing else does; 0: as the catalogue has them
+    prompt_tokens: int = PROMPT_TOKENS  # of a prompt, by estimate
+    seed: int = 0  # picks the order of moves that nothing tells apart, and who proposes first; 0: as they are listed
     insight: str = "all"  # what of profiles the optimizer is told: see insight.py
     wait: bool = True  # for replies that are not there yet; if not, the run is suspended
 
@@ -65,12 +67,17 @@ def start(file: Path, wishes: Wishes, store: Store, emit: Emit) -> Exit:
     found = target.read(file)
     settings = {f.name: getattr(wishes, f.name) for f in fields(wishes) if f.name not in OWN}
     settings["width"] = wishes.width or default_width(os.cpu_count() or 1)
+    settings["triton"] = triton_version(wishes.python)  # says at once when the interpreter lacks it
     gpu, device = where(wishes)
     run = f"{found.name}-{secrets.token_hex(3)}"
     model = _model(wishes.model, run, found, emit, wishes.wait)  # a missing key is said before there is a run
     settings["model"] = model.name if model else None
+    if model:
+        from pgo_agent.agent import prompting  # numpy, by way of what a run knows
+
+        prompting.check(found.source, device, wishes.python, wishes.prompt_tokens)
     with store.active(run):
-        store.add_run(run, file.resolve(), found.digest, found.source, device.key, settings)
+        store.add_run(run, file.resolve(), found.digest, found.source, device.key, settings, found.asked)
         return _go(store.run(run), found, device, gpu, model, store, emit)
 
 

@@ -1,14 +1,18 @@
-"""`runs` and `show`: what the record holds, for a person or as JSON."""
+"""`runs`, `show` and `lessons`: what the record holds, for a person or as JSON."""
 
 import difflib
 import json
 from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
-from pgo_agent.agent import baseline, citing, display, profile_record, static_rank
+from pgo_agent.agent import baseline, citing, display, former, profile_record, session, static_rank
+from pgo_agent.agent import lessons as learned
 from pgo_agent.agent.profile_record import Kept
+from pgo_agent.agent.prompting.sections import left_out
 from pgo_agent.agent.store import Candidate, Run, Store
+from pgo_agent.sandbox import target
 from rich.console import Console
 from rich.markup import escape
 from rich.syntax import Syntax
@@ -37,6 +41,7 @@ def run(store: Store, name: str, as_json: bool) -> None:
             json.dumps(
                 _outline(store, found)
                 | {"baseline": found.baseline, "summary": found.summary, "verdicts": [_line(c) for c in candidates]}
+                | {"left_out": [left_out(c.prompt) for c in store.calls(found.id)]}
                 | {"profiles": [_profile(k) for k in profile_record.of(store, found.id)]}
             )
         )
@@ -47,14 +52,15 @@ def run(store: Store, name: str, as_json: bool) -> None:
         highlight=False,
     )
     table = Table(title="candidates", title_justify="left")
-    for column in ("candidate", "gen", "move", "verdict", "stage", "speedup", "reason"):
+    for column in ("candidate", "gen", "by", "move", "verdict", "stage", "speedup", "reason"):
         table.add_column(column, overflow="fold", ratio=1 if column == "reason" else None)
     for c in candidates:
         speedup = f"{c.speedup:.3f}x" if c.speedup else ""
         table.add_row(
             c.id[:8],
             str(c.generation),
-            c.move,
+            escape(c.proposer or c.author),
+            escape(c.move),
             c.verdict or "not judged",
             c.stage or "",
             speedup,
@@ -67,6 +73,8 @@ def run(store: Store, name: str, as_json: bool) -> None:
     if spent["calls"]:
         tokens = f"{spent['prompt_tokens']:.0f} + {spent['completion_tokens']:.0f} tokens"
         out.print(f"model: {spent['calls']:.0f} calls, {tokens}, {spent['seconds']:.0f} s", highlight=False)
+        if lacking := sorted({name for c in store.calls(found.id) for name in left_out(c.prompt)}):
+            out.print(f"left out of prompts for want of --prompt-tokens: {', '.join(lacking)}", highlight=False)
     for parent, move, reason in store.skipped(found.id):
         out.print(f"not applied to {parent[:8]}: {move}: {escape(reason)}", highlight=False)
     if found.summary:
@@ -76,6 +84,14 @@ def run(store: Store, name: str, as_json: bool) -> None:
         out.print(f"waits for a reply in {escape(where)}: write it, then pgo-agent resume {found.id}", highlight=False)
     elif found.state in ("running", "interrupted"):
         out.print(f"not complete: pgo-agent resume {found.id}", highlight=False)
+
+
+def lessons(store: Store, file: Path) -> None:
+    """What a new run of a target would be told of former ones."""
+    found = target.read(session.locate(file))
+    lines = learned.told(former.tried(store, former.Subject(found.digest, found.asked)), ())
+    for line in lines or [f"no run of {file} in this workspace has come to a verdict"]:
+        display.output().print(escape(line), highlight=False)
 
 
 def outcome(store: Store, name: str, console: Console | None = None) -> None:
@@ -230,10 +246,9 @@ def _outline(store: Store, r: Run) -> dict[str, Any]:
 
 
 def _line(c: Candidate) -> dict[str, Any]:
-    return {
-        k: getattr(c, k)
-        for k in ("id", "generation", "move", "kind", "verdict", "stage", "reason", "speedup", "seconds", "cites")
-    }
+    told = ("id", "generation", "proposer", "author", "move", "kind")
+    came_to = ("verdict", "stage", "reason", "speedup", "seconds", "cites")
+    return {k: getattr(c, k) for k in (*told, *came_to)}
 
 
 def _because(c: Candidate) -> str:

@@ -1,20 +1,20 @@
 """What each node of the loop does. Every step can be repeated: what the store holds already is not done again."""
 
-import hashlib
-import itertools
 import time
-from collections.abc import Iterator, Sequence, Sized
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, replace
 from itertools import islice
 from typing import Any
 
-from pgo_agent.agent import asking, beam, building, check, incumbent, judging, ranking, screening
+from pgo_agent.agent import asking, beam, building, check, incumbent, judging, lessons, mixing, ranking, screening
 from pgo_agent.agent.context import Context
-from pgo_agent.agent.store import Candidate
+from pgo_agent.agent.store import Candidate, candidate_id
 from pgo_agent.sandbox import target as contract
 from pgo_agent.sandbox.gate.evidence import Evidence
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
+
+Fresh = dict[str, Any]  # a row of the record to be
 
 # propose --------------------------------------------------------------------------------------------------------------
 
@@ -25,35 +25,38 @@ def propose(ctx: Context, generation: int) -> int:
     if present:
         return len(present)
     room = ctx.settings["candidates"] - len(ctx.store.candidates(ctx.run.id))
-    fresh = list(islice(_fresh(ctx), max(0, min(ctx.settings["width"], room))))
+    fresh = list(islice(_fresh(ctx, generation), max(0, min(ctx.settings["width"], room))))
     if fresh:
         ctx.store.add_generation(ctx.run.id, generation, incumbent.name(ctx), fresh)
+        mixing.tell(ctx, generation)
     for p in fresh:
-        ctx.emit(
-            "candidate.proposed",
-            candidate=p["id"],
-            generation=generation,
-            kind=p["kind"],
-            move=p["move"],
-            rationale=p["rationale"],
-            cites=p["cites"],
-        )
+        told = {k: p[k] for k in ("kind", "move", "rationale", "cites", "proposer", "author")}
+        ctx.emit("candidate.proposed", candidate=p["id"], generation=generation, **told)
     return len(fresh)
 
 
-def _fresh(ctx: Context) -> Iterator[dict[str, Any]]:
-    """Proposals that this run has not seen yet: what was given to it, or else the model's, then the embedded moves'."""
-    given = check.proposals(ctx.settings)
-    seen = {c.id for c in ctx.store.candidates(ctx.run.id)} | (set() if given else {candidate_id(ctx.target.source)})
-    for p, author, parent in given or itertools.chain(asking.ask(ctx), beam.proposals(ctx)):
+def _fresh(ctx: Context, generation: int) -> Iterator[Fresh]:
+    """Proposals that this run has not seen yet: what was given to it; or else a former winner, then what the model and
+    the embedded moves propose, by turns."""
+    if given := check.proposals(ctx.settings):
+        yield from _novel(ctx, given, check.AUTHOR, {c.id for c in ctx.store.candidates(ctx.run.id)})
+        return
+    seen = {c.id for c in ctx.store.candidates(ctx.run.id)} | {candidate_id(ctx.target.source)}
+    yield from _novel(ctx, lessons.remembered(ctx), lessons.MEMORY, seen)
+    streams = {
+        mixing.MODEL: _novel(ctx, asking.ask(ctx), mixing.MODEL, seen),
+        mixing.MOVES: _novel(ctx, beam.proposals(ctx), mixing.MOVES, seen),
+    }
+    yield from mixing.mixed(streams, mixing.tallies(ctx), ctx.settings.get("seed", 0), generation)
+
+
+def _novel(ctx: Context, proposals: Iterable[beam.Proposed], proposer: str, seen: set[str]) -> Iterator[Fresh]:
+    """As rows of the record, those of the target's contract whose text is in nobody's `seen`, which grows."""
+    for p, author, parent in proposals:
         name = candidate_id(p.source)
         if name not in seen and (p.kind == "ttgir" or contract.same_contract(p.source, ctx.target.source)):
             seen.add(name)
-            yield asdict(p) | {"id": name, "author": author, "parent": parent}
-
-
-def candidate_id(source: str) -> str:
-    return hashlib.sha256(source.encode()).hexdigest()[:16]
+            yield asdict(p) | {"id": name, "author": author, "parent": parent, "proposer": proposer}
 
 
 # build ----------------------------------------------------------------------------------------------------------------

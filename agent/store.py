@@ -5,6 +5,7 @@ the order in which they were added: the wall clock may jump. Relies on `database
 `profile_record.py`.
 """
 
+import hashlib
 import json
 import sqlite3
 from collections.abc import Mapping
@@ -32,6 +33,8 @@ class Run:
     seconds: float
     summary: dict[str, Any] | None
     created: str
+    contract: str | None = None  # digest of what its target asks of a kernel; None: a run from before it was kept
+    knows: int | None = None  # the last verdict in the workspace when it began; None: it looks at no other run
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,12 @@ class Candidate:
     seconds: float | None
     against: str | None  # what it was measured against, the incumbent then: a candidate or `shipped`
     cites: dict[str, Any] | None = None  # the bottleneck that its move answers, as `roles/summary.py` writes it
+    proposer: str | None = None  # whose place in its generation it took: see mixing.py
+
+
+def candidate_id(source: str) -> str:
+    """What a candidate is called: the same text is the same candidate, in every run."""
+    return hashlib.sha256(source.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -74,14 +83,21 @@ class Store(Database):
     # runs -------------------------------------------------------------------------------------------------------------
 
     def add_run(
-        self, run: str, target: Path, digest: str, source: str, device: str, settings: Mapping[str, Any]
+        self,
+        run: str,
+        target: Path,
+        digest: str,
+        source: str,
+        device: str,
+        settings: Mapping[str, Any],
+        contract: str | None = None,
     ) -> None:
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        row = (run, str(target), digest, source, device, json.dumps(dict(settings)), now)
+        row = (run, str(target), digest, source, device, json.dumps(dict(settings)), now, contract)
         with self.transaction() as db:
             db.execute(
-                "INSERT INTO runs (id, target, digest, source, device, settings, state, created)"
-                " VALUES (?, ?, ?, ?, ?, ?, 'running', ?)",
+                "INSERT INTO runs (id, target, digest, source, device, settings, state, created, contract, knows)"
+                " VALUES (?, ?, ?, ?, ?, ?, 'running', ?, ?, (SELECT coalesce(max(rowid), 0) FROM evidence))",
                 row,
             )
 
@@ -123,11 +139,11 @@ class Store(Database):
                 "INSERT OR IGNORE INTO generations (run, n, incumbent) VALUES (?, ?, ?)", (run, n, incumbent)
             ).rowcount
             for position, p in enumerate(proposals if fresh else []):
-                told = (p["kind"], p["move"], p["rationale"], p["author"], p["source"])
+                told = (p["kind"], p["move"], p["rationale"], p["author"], p["source"], p.get("proposer"))
                 cites = json.dumps(p["cites"]) if p.get("cites") else None
                 db.execute(
                     "INSERT OR IGNORE INTO candidates (run, id, generation, position, parent, kind, move, rationale,"
-                    " author, source, cites) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    " author, source, proposer, cites) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                     (run, p["id"], n, position, p["parent"], *told, cites),
                 )
 

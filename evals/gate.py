@@ -20,8 +20,7 @@ from typing import Any
 from pgo_agent.agent import session
 from pgo_agent.agent.errors import FAULTY
 from pgo_agent.agent.session import Wishes
-from pgo_agent.agent.steps import candidate_id
-from pgo_agent.agent.store import Candidate, Store
+from pgo_agent.agent.store import Candidate, Store, candidate_id
 from pgo_agent.evals import entries as corpora
 from pgo_agent.evals import ttgir_edits
 from pgo_agent.evals.entries import CORPUS, Entry

@@ -50,6 +50,11 @@ class Target:
         """SHA-256 over kernel file and contract: what a judge elsewhere allows."""
         return hashlib.sha256(self.source.encode() + b"\0" + self.contract.encode()).hexdigest()
 
+    @property
+    def asked(self) -> str:
+        """SHA-256 over the contract's statements: what is asked of a kernel, whatever its own text."""
+        return hashlib.sha256("\0".join(_asked(self.contract)).encode()).hexdigest()
+
 
 def read(path: Path) -> Target:
     """The target at `path`. Raises UsageFault (no such file, not Python) or TargetFault (names missing)."""
@@ -118,11 +123,11 @@ def _check_names(target: Target) -> None:
 
 def same_contract(source: str, other: str) -> bool:
     """Whether two versions of a file define the contract names by the same statements."""
+    return _asked(source) == _asked(other)
 
-    def statements(text: str) -> list[str]:
-        return [ast.dump(n) for n in ast.parse(text).body if of_contract(n)]
 
-    return statements(source) == statements(other)
+def _asked(text: str) -> list[str]:
+    return [ast.dump(n) for n in ast.parse(text).body if of_contract(n)]
 
 
 def load(path: Path, name: str) -> ModuleType:

@@ -6,6 +6,7 @@ Needs no CUDA tool and trusts nothing: bounds are checked, and whatever does not
 
 import hashlib
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pgo_agent.sandbox.errors import BadBundle
@@ -122,15 +123,24 @@ def calls(image: bytes) -> set[str]:
     return found
 
 
-def code_id(image: bytes) -> str:
+def code_id(image: bytes, named: bool = True) -> str:
     """SHA-256 of what the GPU executes: equal for builds that differ in paths, line numbers and file times only.
 
-    Code, constants, relocations and kernel tables, with their headers, and where the kernel's symbol points.
+    Code, constants, relocations and kernel tables, with their headers, and where the kernel's symbol points. If it is
+    not to be `named`, it is equal for builds whose kernels have other names, too.
     """
     parts = sections(image)
+    called = {} if named else {f".{n}": f".{i}" for i, n in enumerate(entries(image))}
     digest = hashlib.sha256(image[4:24] + image[48:52])  # class, machine and e_flags
-    for s in sorted((s for s in parts if s.name.startswith(_EXECUTED)), key=lambda s: (s.name, s.data)):
-        digest.update(f"{s.name}\0{s.kind} {s.size} {s.flags} {s.info} {s.align}\0".encode() + s.data)
+    executed = [(_called(s.name, called), s) for s in parts if s.name.startswith(_EXECUTED)]
+    for name, s in sorted(executed, key=lambda e: (e[0], e[1].data)):
+        digest.update(f"{name}\0{s.kind} {s.size} {s.flags} {s.info} {s.align}\0".encode() + s.data)
     for s in (s for s in parts if s.name == ".symtab"):
         digest.update(b"".join(s.data[i + 4 : i + 24] for i in range(0, len(s.data) - 23, 24)))  # all but the names
     return digest.hexdigest()
+
+
+def _called(section: str, names: Mapping[str, str]) -> str:
+    """The section's name with another one for its kernel; the longest that fits, for one may end like another."""
+    fit = max((n for n in names if section.endswith(n)), key=len, default="")
+    return section.removesuffix(fit) + names.get(fit, "")

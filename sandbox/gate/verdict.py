@@ -32,7 +32,7 @@ class Judged:
     """The outcome for one candidate."""
 
     verdict: Verdict
-    stage: str  # build, screen, inspect, deadlock, static, interpreter, smoke, quick, numerics, time, race, confirm
+    stage: str  # build, screen, inspect, deadlock, known, static, interpreter; of a judge: smoke, ..., race, confirm
     reason: str  # one line that a person understands
     evidence: dict[str, Any] = field(default_factory=dict)  # plain JSON: errors per case, seeds, raw samples
 

@@ -194,7 +194,7 @@ def record(folder: Path) -> dict[str, Any]:
             _row(r, "device", "state") | {k: _plain(r[k]) for k in ("settings", "baseline", "summary")}
             for r in db.execute("SELECT * FROM runs")
         ]
-        told = ("id", "generation", "position", "parent", "kind", "move", "rationale", "author", "source")
+        told = ("id", "generation", "position", "parent", "kind", "move", "rationale", "author", "source", "proposer")
         candidates = [
             _row(r, *told, "verdict", "stage", "reason", "speedup") | {k: _plain(r[k]) for k in ("built", "cites")}
             for r in db.execute("SELECT * FROM candidates ORDER BY generation, position")

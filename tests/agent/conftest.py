@@ -3,11 +3,13 @@
 import fcntl
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pgo_agent.agent.store import Store
 
-from tests.agent import breaking
+from tests.agent import breaking, searching
 from tests.agent.breaking import Broken, Whole
 from tests.agent.cli import write
 
@@ -31,3 +33,19 @@ def _make(folder: Path) -> None:
     moments = [("generation.completed", 1, folder / "first"), ("candidate.verdict", 2, folder / "last")]
     Broken(folder).copied_when(moments)
     (folder / "made").touch()
+
+
+@pytest.fixture(scope="session")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace with a run whose baseline stands. Tests work on copies of it."""
+    folder = tmp_path_factory.mktemp("prepared") / "w"
+    searching.prepare(folder)
+    return folder
+
+
+@pytest.fixture
+def store(prepared: Path, tmp_path: Path) -> Iterator[Store]:
+    shutil.copytree(prepared, tmp_path / "w")
+    opened = Store(tmp_path / "w")
+    yield opened
+    opened.close()

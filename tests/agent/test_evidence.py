@@ -76,6 +76,21 @@ def test_without_a_profile_the_order_and_the_words_are_those_of_the_catalogue() 
     assert not any(p.cites or HYPOTHESIS in p.rationale for p in found)
 
 
+def test_a_seed_orders_what_nothing_tells_apart_and_nothing_else() -> None:
+    asked, known = Evidence({"CASES/a": (bottleneck(Defect.TAIL),)}), {"CASES/a": best(LARGE)}
+
+    def seeded_with(seed: int) -> list[Proposal]:
+        return [p for p in embedded.propose(SOURCE, known, [], H200, asked, seed) if isinstance(p, Proposal)]
+
+    found = {s: seeded_with(s) for s in (0, 1, 2)}
+    plain = names(found[0])
+    assert {frozenset(names(f)) for f in found.values()} == {frozenset(plain)}
+    for seeded in (found[1], found[2]):
+        cited = [p.cites is not None for p in seeded]
+        assert cited == sorted(cited, reverse=True) and names(seeded) != plain
+    assert found[1] == seeded_with(1) != found[2]
+
+
 def test_the_same_evidence_gives_the_same_proposals() -> None:
     asked = Evidence({"CASES/a": tuple(map(bottleneck, Defect))})
     assert proposed(asked) == proposed(asked)

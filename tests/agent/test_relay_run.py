@@ -184,14 +184,14 @@ def test_a_run_that_is_killed_right_after_a_reply_does_not_ask_again(suspended: 
 
 
 @pytest.mark.slow
-def test_an_agent_in_another_process_answers_every_generation_of_a_run_that_waits(tmp_path: Path) -> None:
+def test_an_agent_in_another_process_answers_whenever_it_is_asked_by_a_run_that_waits(tmp_path: Path) -> None:
     write(tmp_path)
     (tmp_path / "inbox").mkdir()
     (tmp_path / "said.md").write_text(f"---\nmodel: agent-9\n---\n{EDIT}")
     with subprocess.Popen(
         [sys.executable, answering.__file__, "inbox", "renamed", "said.md"], cwd=tmp_path, env=os.environ
     ) as agent:
-        done = pgo(*ASK, "--candidates", "2", "--json", cwd=tmp_path)
+        done = pgo(*ASK, "--candidates", "3", "--json", cwd=tmp_path)
         agent.kill()
     assert done.code == 0, done.err
     verdicts = [e for e in done.events if e["type"] == "candidate.verdict"]

@@ -170,11 +170,11 @@ def test_a_replayed_run_has_the_same_candidates_and_verdicts_and_then_goes_on_al
     assert written.code == 0 and pgo("recording", cwd=tmp_path).out == (tmp_path / "a.jsonl").read_text()
 
     (tmp_path / ".pgo-agent").rename(tmp_path / "before")
-    done = pgo(*SHORT[:-1], "replay:a.jsonl", "--candidates", "2", "--json", cwd=tmp_path)
+    done = pgo(*SHORT[:-1], "replay:a.jsonl", "--candidates", "3", "--json", cwd=tmp_path)
     assert done.code == 0, done.err
     played = record(tmp_path)
     assert played["candidates"][: len(asked["candidates"])] == asked["candidates"]
-    assert [c["author"] for c in played["candidates"]] == ["tiny-1", "embedded"]
+    assert [c["author"] for c in played["candidates"]] == ["tiny-1", "embedded", "embedded"]
     assert [e["type"] for e in done.events].count("model.exhausted") == 1
     assert not [e for e in done.events if e["type"] == "note"]
 

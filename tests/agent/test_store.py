@@ -83,6 +83,27 @@ def test_a_record_from_before_profiles_is_brought_up_to_date(store: Store) -> No
     assert again.candidate("add-1", "c2").cites == {"kernel": "k"}
 
 
+def test_a_record_from_before_lessons_is_brought_up_to_date(store: Store) -> None:
+    """Who proposed its candidates follows from who wrote them; its runs know of no others."""
+    names = {"c2": "tiny", "c3": "given"}
+    store.add_generation("add-1", 2, "shipped", [PROPOSAL | {"id": i, "author": a} for i, a in names.items()])
+    for table, column in (("candidates", "proposer"), ("runs", "contract"), ("runs", "knows")):
+        store.db.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+    store.db.execute("DELETE FROM migrations WHERE name = 'm007_proposers_and_lessons'")
+    store.close()
+    again = Store(store.root)
+    found = {c.id: c.proposer for c in again.candidates("add-1")}
+    assert found == {"c1": "moves", "c2": "model", "c3": "given"}
+    assert (again.run("add-1").contract, again.run("add-1").knows) == (None, None)
+
+
+def test_a_run_keeps_the_last_verdict_that_was_there_when_it_began(store: Store) -> None:
+    assert store.run("add-1").knows == 0
+    store.set_verdict("add-1", "c1", Judged(Verdict.WRONG, "smoke", "first"), None, 1.0)
+    store.add_run("add-2", Path("add.py"), "d", "", "h200", {})
+    assert store.run("add-2").knows == 1
+
+
 def test_the_first_profile_of_a_case_stands(store: Store) -> None:
     first = Kept("shipped", "CASES/x", {"static": "first"}, 1.0, None)
     for kept in (first, Kept("shipped", "CASES/x", {"static": "second"}, 2.0, None)):

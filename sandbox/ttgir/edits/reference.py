@@ -8,7 +8,7 @@ insert after L4:
 replace L5 with:
     tt.store %p, %a : !tt.ptr<f32>
 """
-_FORMAT = """\
+FORMAT = """\
 Edit the kernel by a script: one edit a line, by the labels of the lines above (they do not shift). Remarks go behind #.
   move L31 before L28          also: after L40; a range: move L31..L33 after L40
   set L31 pendings = 1         an attribute of the line's op; of another op in it: set L35 ttg.memdesc_trans order = ...
@@ -25,4 +25,4 @@ ends a block (next ..., return) can be replaced by its like, not moved or delete
 
 def reference() -> str:
     """The format of scripts in at most 25 lines, with an example."""
-    return f"{_FORMAT}{''.join(f'  {line}' for line in EXAMPLE.splitlines(keepends=True))}"
+    return f"{FORMAT}{''.join(f'  {line}' for line in EXAMPLE.splitlines(keepends=True))}"

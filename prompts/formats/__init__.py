@@ -1,0 +1,1 @@
+"""The forms that an answer may have, a template each with one example that the reader of replies understands."""

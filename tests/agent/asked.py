@@ -1,0 +1,79 @@
+"""Real runs in this process whose model is a real server on this machine, step by step: no loop drives them.
+
+All start from the baseline of one run of the `add` target, so that a test pays for what it asks alone.
+"""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pgo_agent.agent import steps
+from pgo_agent.agent.context import Context
+from pgo_agent.agent.models.server import ServerModel
+from pgo_agent.agent.store import Candidate, Store
+from pgo_agent.sandbox import box, devices, target
+from pgo_agent.sandbox.build import Builder
+from pgo_agent.sandbox.judge.pool import Judge
+
+from tests.agent.cli import pgo, write
+from tests.agent.loopback import Server, completion, serving
+
+_numbers = itertools.count(1)
+
+
+def established(folder: Path) -> Path:
+    """A folder with the target and a finished run that has its baseline and nothing else."""
+    write(folder)
+    done = pgo("optimize", "add.py", "--case", "1m", "--minutes", "0", cwd=folder)
+    assert done.code == 4, done.err
+    return folder
+
+
+@dataclass
+class Asked:
+    """A run, and the server that answers it."""
+
+    ctx: Context
+    server: Server
+    events: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def prompts(self) -> list[str]:
+        return [r["body"]["messages"][-1]["content"] for r in self.server.requests]
+
+    def propose(self) -> list[Candidate]:
+        """The next generation, proposed and not yet built."""
+        generation = max(self.ctx.store.generations(self.ctx.run.id), default=0) + 1
+        steps.propose(self.ctx, generation)
+        return self.ctx.store.candidates(self.ctx.run.id, generation)
+
+    def generation(self) -> list[Candidate]:
+        """The next generation, judged."""
+        (generation,) = {c.generation for c in self.propose()}
+        steps.build(self.ctx, generation)
+        steps.judge(self.ctx, generation)
+        return self.ctx.store.candidates(self.ctx.run.id, generation)
+
+
+@contextmanager
+def asking(folder: Path, replies: Sequence[str], width: int = 1) -> Iterator[Asked]:
+    """A new run on the baseline of `folder`, answered by these replies; the last one is repeated."""
+    with serving([completion(text) for text in replies]) as server:
+        store = Store(folder / ".pgo-agent")
+        old, found, device = store.run("last"), target.read(folder / "add.py"), devices.find("h200")
+        settings = old.settings | {"width": width, "candidates": 100, "minutes": 1000.0}
+        run = f"add-{next(_numbers):06}"
+        store.add_run(run, folder / "add.py", found.digest, found.source, device.key, settings)
+        store.set_baseline(run, old.baseline or {})
+        builder = Builder(found, device, box.choose("auto"), store.shelf)
+        model, events = ServerModel("tiny", server.url, "k"), list[dict[str, Any]]()
+        cpu = Judge(found, gpu=None)
+        ctx = Context(store, store.run(run), found, device, builder, None, model, cpu, events.append)
+        try:
+            yield Asked(ctx, server, events)
+        finally:
+            ctx.close()
+            store.close()

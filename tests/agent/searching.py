@@ -1,0 +1,134 @@
+"""Runs as a GPU would have left them, for tests of what the search makes of its record.
+
+The kernel is really built and its bundle is on the shelf; what a judge with a GPU would have said of the baseline and
+of candidates is written with the store's own methods. `begin` adds a run to a workspace, `propose` a generation,
+`tried` a candidate with its verdict, `built` a candidate with its real first build.
+"""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pgo_agent.agent import building
+from pgo_agent.agent.context import Context
+from pgo_agent.agent.store import Candidate, Store, candidate_id
+from pgo_agent.sandbox import box, devices, target
+from pgo_agent.sandbox.build import Builder, triton_version
+from pgo_agent.sandbox.gate.verdict import Judged, Verdict
+from pgo_agent.sandbox.judge.pool import Judge
+
+from tests.conftest import TARGETS
+
+ADD = TARGETS / "add.py"
+SOURCE = ADD.read_text()
+H200 = devices.find("h200")
+SETTINGS = {"cases": ["1m"], "width": 4, "candidates": 12, "patience": 3}
+ALONE = replace(box.choose(), kind="none")  # a machine without a sandbox
+_sum = "tl.load(x_ptr + at, mask=inside) + tl.load(y_ptr + at, mask=inside)"
+
+
+def prepare(root: Path) -> None:
+    """A workspace with one run, `first-1`, whose baseline is the kernel as shipped."""
+    store, subject = Store(root), target.read(ADD)
+    built = Builder(subject, H200, box.choose(), store.shelf, 2).build(SOURCE, {"CASES": ["1m"]}, None, 2)
+    (case, options), own = next(iter(built.choices.items())), built.statics
+    points = [
+        {"case": case, "bundle": built.bundle, "choice": o.label, "config": o.config, "plan_id": o.plan_id}
+        | {"ms": 1.0 + i, "how": "measured", "problem": "", "statics": [own[k] for k in o.kernels], "codes": []}
+        for i, o in enumerate(options)
+    ]
+    best = {case: {k: v for k, v in points[0].items() if k != "statics"}}
+    told = {"held_out": ["HELD_OUT/odd"], "nondeterministic": False, "allowed_ops": [], "weights": None}
+    told |= {"work": built.described["work"]}
+    baseline = told | {"cases": [case], "shipped": best, "tuned": best, "points": points}
+    store.add_run("first-1", ADD, subject.digest, SOURCE, H200.key, _settings(), subject.asked)
+    store.set_baseline("first-1", baseline | {"environment": {"gpu": H200.name}})
+    store.close()
+
+
+def _settings(**changes: Any) -> dict[str, Any]:
+    return SETTINGS | {"triton": triton_version(box.choose().python)} | changes
+
+
+def begin(store: Store, run: str, source: str = SOURCE, **settings: Any) -> Context:
+    """A new run in a prepared workspace, of `add` or of another text of it."""
+    subject = replace(target.read(ADD), source=source, contract=source)
+    store.add_run(run, ADD, subject.digest, source, H200.key, _settings(**settings), subject.asked)
+    store.set_baseline(run, store.run("first-1").baseline or {})
+    return context(store, run)
+
+
+def context(store: Store, run: str, **changes: Any) -> Context:
+    """What a process works with that goes on with a run."""
+    kept = store.run(run)
+    subject = replace(target.read(ADD), source=kept.source, contract=kept.source)
+    own = Builder(subject, H200, box.choose(), store.shelf, 2)
+    ready = Context(store, kept, subject, H200, own, None, None, Judge(subject, gpu=None), lambda event: None)
+    return replace(ready, **changes)
+
+
+def another(n: int = 0) -> str:
+    """A text of `add` that computes the same in other words: a candidate's, one for each number."""
+    return SOURCE.replace("    z = torch.empty_like(x)\n", f"    z = torch.empty_like(x)  # {n}\n")
+
+
+def adding(words: str) -> str:
+    """A text of `add` that stores something else."""
+    assert SOURCE.count(_sum) == 1
+    return SOURCE.replace(_sum, words)
+
+
+def propose(ctx: Context, *sources: str, finished: bool = False, **told: Any) -> list[Candidate]:
+    """The next generation of a run, as its moves would write it."""
+    n = max(ctx.store.generations(ctx.run.id), default=0) + 1
+    plain = {"kind": "source", "move": "m", "rationale": "r", "author": "embedded", "proposer": "moves"}
+    rows = [plain | {"parent": "shipped"} | told | {"id": candidate_id(s), "source": s} for s in sources]
+    ctx.store.add_generation(ctx.run.id, n, "shipped", rows)
+    if finished:
+        ctx.store.finish_generation(ctx.run.id, n)
+    return ctx.store.candidates(ctx.run.id, n)
+
+
+_numbers = itertools.count(1)
+
+
+def tried(ctx: Context, verdict: Verdict, speedup: float | None = None, source: str = "", **told: Any) -> Candidate:
+    """A finished generation of one candidate with its verdict; its build is the baseline's."""
+    reason, stage = told.pop("reason", "why"), told.pop("stage", "time")
+    (c,) = propose(ctx, source or another(next(_numbers)), finished=True, **told)
+    ctx.store.set_built(ctx.run.id, c.id, _as_shipped(ctx))
+    against = told.get("parent", "shipped")
+    judged = Judged(verdict, stage, reason, {"incumbent": against} if speedup else {})
+    ctx.store.set_verdict(ctx.run.id, c.id, judged, speedup, 1.0)
+    return ctx.store.candidate(ctx.run.id, c.id)
+
+
+def built(ctx: Context, source: str, **told: Any) -> Candidate:
+    """A candidate after its first build."""
+    (c,) = propose(ctx, source, **told)
+    ctx.store.set_built(ctx.run.id, c.id, building.first(ctx, c, 2))
+    return ctx.store.candidate(ctx.run.id, c.id)
+
+
+def judge(ctx: Context, c: Candidate, verdict: Verdict, stage: str, speedup: float | None = None) -> None:
+    ctx.store.set_verdict(ctx.run.id, c.id, Judged(verdict, stage, "why"), speedup, 1.0)
+
+
+def _as_shipped(ctx: Context) -> dict[str, Any]:
+    points: Sequence[dict[str, Any]] = ctx.baseline()["points"]
+    keys = {p["choice"]: f"k{i}" for i, p in enumerate(points)}
+    options = [
+        {"label": p["choice"], "config": p["config"], "kernels": [keys[p["choice"]]], "plan_id": p["plan_id"]}
+        for p in points
+    ]
+    statics = {keys[p["choice"]]: p["statics"][0] for p in points}
+    return {
+        "bundle": points[0]["bundle"],
+        "choices": {points[0]["case"]: options},
+        "statics": statics,
+        "codes": {},
+        "failures": [],
+        "stages": [],
+    }
