@@ -7,9 +7,9 @@ whose reply is in the record is not asked again: a killed run comes back to it.
 from collections.abc import Collection, Iterator
 from contextlib import nullcontext
 
-from pgo_agent.agent import beam, check, incumbent, prompting, replies
+from pgo_agent.agent import beam, check, consulting, incumbent, prompting, replies
 from pgo_agent.agent.context import Context
-from pgo_agent.agent.models.base import Exhausted, Model, Reply
+from pgo_agent.agent.models.base import OPTIMIZER, Exhausted, Model, Reply, remark
 from pgo_agent.agent.moves import Proposal
 
 _MOVE = "model rewrite"
@@ -28,14 +28,13 @@ def ask(ctx: Context) -> Iterator[tuple[Proposal, str, str]]:
     try:
         reply, found = _recorded(ctx, {prompt, before}) or _asked(ctx, ctx.model, prompt)
     except Exhausted as e:
-        ctx.emit("model.exhausted", model=ctx.model.name, text=str(e))
-        ctx.model = None
+        consulting.fall_back(ctx, OPTIMIZER, str(e))
         return
     ctx.emit(
         "model.replied",
         model=reply.model,
         sources=len(found.sources),
-        remark="; ".join(found.errors),
+        remark=remark(reply, *found.errors),
         prompt_tokens=reply.prompt_tokens,
         completion_tokens=reply.completion_tokens,
         seconds=reply.seconds,
@@ -47,7 +46,7 @@ def ask(ctx: Context) -> Iterator[tuple[Proposal, str, str]]:
 
 def _recorded(ctx: Context, prompts: Collection[str]) -> tuple[Reply, replies.Parsed] | None:
     """The reply that a killed run was at: to the prompt as it is, or as it was before that reply was found useless."""
-    known = next((c for c in ctx.store.calls(ctx.run.id) if c.prompt in prompts), None)
+    known = next((c for c in ctx.store.calls(ctx.run.id, OPTIMIZER) if c.prompt in prompts), None)
     if known is None:
         return None
     reply = Reply(known.reply, known.prompt_tokens, known.completion_tokens, known.seconds, known.model)
@@ -59,5 +58,5 @@ def _asked(ctx: Context, model: Model, prompt: str) -> tuple[Reply, replies.Pars
     with nullcontext() if model.booked else ctx.unbooked():
         reply = model.complete(prompt)
     found = replies.parse(reply.text, incumbent.source(ctx))
-    ctx.store.add_call(ctx.run.id, reply, prompting.prompt_hash(), prompt, "; ".join(found.errors))
+    ctx.store.add_call(ctx.run.id, reply, prompting.prompt_hash(), prompt, remark(reply, *found.errors))
     return reply, found

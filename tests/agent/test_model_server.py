@@ -269,7 +269,7 @@ def test_a_hang_is_tried_again() -> None:
         assert ask(server, timeout=1.0).text == "done"
 
 
-# what is told of the wanted reply ---------------------------------------------------------------------------------------
+# what is told of the wanted reply -------------------------------------------------------------------------------------
 
 OBJECT = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"], "additionalProperties": False}
 WANTED = Form(OBJECT)
