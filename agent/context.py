@@ -65,7 +65,7 @@ class Context:
 
     def out_of_time(self) -> bool:
         """Whether the run's minutes, or its seconds of the GPU, are spent."""
-        return self.spend() > 60 * float(self.settings["minutes"]) or self.gpu_left() <= 0
+        return self.spend() > 60 * float(self.settings["minutes"]) or self.gpu_left() <= 0.0
 
     def gpu_seconds(self) -> float:
         """How long the run held the GPU, over all resumptions."""
@@ -73,9 +73,9 @@ class Context:
         return round(self.store.run(self.run.id).gpu_seconds, 3)
 
     def gpu_left(self) -> float:
-        """Seconds of the GPU that the run may still take."""
+        """Seconds of the GPU that the run may still take: no limit where there is none."""
         most = self.settings.get("gpu_seconds")
-        return math.inf if most is None else float(most) - self.gpu_seconds()
+        return math.inf if most is None or self.gpu is None else float(most) - self.gpu_seconds()
 
     def model_of(self, role: str) -> Model | None:
         """None where the role is embedded."""
