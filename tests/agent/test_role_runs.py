@@ -96,6 +96,20 @@ def test_a_wrong_address_is_loud_at_the_first_call_of_a_role_whatever_the_others
         assert len(server.requests) == 1  # the summary is there
 
 
+@pytest.mark.slow
+def test_a_summary_that_is_not_there_yet_suspends_the_run_and_is_taken_from_its_file(tmp_path: Path) -> None:
+    write(tmp_path)
+    done = pgo(*SUMMARIZED[:-1], "summarizer=relay:inbox", "--no-wait", cwd=tmp_path)
+    assert done.code == 5, done.err
+    (request,) = (tmp_path / "inbox").glob("*-request.md")
+    assert "pgo-agent asks: summarizer of run" in request.read_text() and str(tmp_path / "inbox") in shown(tmp_path)[1]
+    text = json.loads(SUMMARY.body)["choices"][0]["message"]["content"]
+    request.with_name(request.name.replace("request", "reply")).write_text(f"---\nmodel: a person\n---\n{text}")
+    assert pgo("resume", "--no-wait", cwd=tmp_path).code == 0
+    found, _ = shown(tmp_path)
+    assert found["profiles"][0]["author"] == "a person" and found["state"] == "done"
+
+
 FAULTS = [
     failure(429, Retry_After="0.1"),
     failure(500),
