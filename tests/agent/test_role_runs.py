@@ -110,39 +110,32 @@ def test_a_summary_that_is_not_there_yet_suspends_the_run_and_is_taken_from_its_
     assert found["profiles"][0]["author"] == "a person" and found["state"] == "done"
 
 
+NOT_UTF8 = Answer(completion('{"cases": ["caf@"]}').body.replace(b"@", b"\xe9"))
 FAULTS = [
-    failure(429, Retry_After="0.1"),
-    failure(500),
-    Answer(resets=True),
-    Answer(completion(EDIT).body[:40], chunked=True),
-    Answer(b"{"),
-    completion(""),
-    ended(None, "stop", "I cannot help with that"),
-    ended(EDIT[: len(EDIT) // 2], "length"),
-    ended("", "content_filter"),
+    *(NOT_UTF8, ended('{"cases": [', "content_filter")),  # the summarizer's reply, and what it says to the repair
+    *(failure(429, Retry_After="0.1"), failure(500), Answer(completion(EDIT).body[:40], chunked=True), completion("")),
+    *(Answer(resets=True), Answer(b"{"), ended(None, "stop", "I cannot help with that")),
+    *(failure(503), ended(EDIT[: len(EDIT) // 2], "length")),
     completion("x = 1\n" * 33_000),
-    Answer(completion("caf@").body.replace(b"@", b"\xe9")),
-    completion('{"cases": ['),
-    failure(503),
+    completion(EDIT),
 ]
 
 
 @pytest.mark.slow
 def test_no_fault_of_a_server_loses_a_run(tmp_path: Path) -> None:
     """Each in a call of its own, or an attempt of it; at last it hangs up for good."""
-    lost = [Answer(resets=True)] * 4
-    with serving([SUMMARY, *FAULTS, completion(EDIT), *lost]) as server:
+    with serving([*FAULTS, Answer(resets=True)]) as server:
         budgets = ("--candidates", "12", "--patience", "12")
         done = ran(tmp_path, server, *SHORT, "--model", "summarizer=tiny", *budgets)
+        assert len(server.requests) >= len(FAULTS) + 4
     assert done.code == 0, done.err
     for told in (
-        "no code found",
+        "the server's filter withheld the reply",
         "the model refused: I cannot help with that",
         "the reply was cut off at its limit",
-        "the server's filter withheld the reply",
         "cannot be reached",
     ):
         assert told in done.err
     found, _ = shown(tmp_path)
     assert found["state"] == "done" and all(v["verdict"] for v in found["verdicts"])
-    assert [f["role"] for f in found["fallbacks"]] == ["optimizer"]
+    assert [(f["role"], bool(f["about"])) for f in found["fallbacks"]] == [("summarizer", True), ("optimizer", False)]
