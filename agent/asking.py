@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from functools import partial
 
-from pgo_agent.agent import beam, check, prompting, question_record, repairing, replies, templates
+from pgo_agent.agent import beam, check, consulting, prompting, question_record, repairing, replies, templates
 from pgo_agent.agent.context import Context
-from pgo_agent.agent.models.base import Exhausted, Model, Reply, whole
+from pgo_agent.agent.models.base import OPTIMIZER, Exhausted, Model, Reply, remark, whole
 from pgo_agent.agent.moves import Proposal
 from pgo_agent.agent.repairing import Question
 from pgo_agent.agent.store import candidate_id
@@ -34,8 +34,7 @@ def ask(ctx: Context) -> Iterator[Answer]:
             yield from _answers(ctx, ctx.model, question)
         yield from _answers(ctx, ctx.model, repairing.fresh(ctx))
     except Exhausted as e:
-        ctx.emit("model.exhausted", model=ctx.model.name, text=str(e))
-        ctx.model = None
+        consulting.fall_back(ctx, OPTIMIZER, str(e))
 
 
 def _answers(ctx: Context, model: Model, question: Question) -> Iterator[Answer]:
@@ -73,7 +72,7 @@ def _prompt(ctx: Context, question: Question) -> str | None:
 
 def _recorded(ctx: Context, question: Question, prompt: str) -> tuple[Reply, replies.Parsed] | None:
     """The reply that a killed run was at."""
-    known = next((c for c in ctx.store.calls(ctx.run.id) if c.prompt == prompt), None)
+    known = next((c for c in ctx.store.calls(ctx.run.id, OPTIMIZER) if c.prompt == prompt), None)
     if known is None:
         return None
     reply = Reply(known.reply, known.prompt_tokens, known.completion_tokens, known.seconds, known.model)
@@ -87,7 +86,7 @@ def _asked(ctx: Context, model: Model, question: Question, prompt: str) -> tuple
     with nullcontext() if model.booked else ctx.unbooked():
         reply = model.complete(prompt)
     found = _read(ctx, question, reply)
-    ctx.store.add_call(ctx.run.id, reply, templates.digest(question.template), prompt, "; ".join(found.errors))
+    ctx.store.add_call(ctx.run.id, reply, templates.digest(question.template), prompt, remark(reply, *found.errors))
     return reply, found
 
 
@@ -101,7 +100,7 @@ def _tell(ctx: Context, question: Question, reply: Reply, found: replies.Parsed)
         "model.replied",
         model=reply.model,
         sources=len(found.sources),
-        remark="; ".join(found.errors),
+        remark=remark(reply, *found.errors),
         mends=question.about,
         prompt_tokens=reply.prompt_tokens,
         completion_tokens=reply.completion_tokens,

@@ -36,8 +36,8 @@ def passes(which: Insight) -> frozenset[PassName] | None:
 
 
 def cut(case: CaseProfile, which: Insight) -> CaseProfile:
-    """A profile without the findings that are not to be told."""
+    """A profile without what is not to be told: findings of other passes, and costs beside lines of code."""
     if which is not Insight.COUNTERS:
         return case
     findings = {b: tuple(f for f in found if f.found_by is PassName.COUNTERS) for b, found in case.findings.items()}
-    return replace(case, findings=findings)
+    return replace(case, findings=findings, code={})

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.agent import baseline, citing, display, former, profile_record, session, static_rank
+from pgo_agent.agent import answering, baseline, citing, display, former, profile_record, session, static_rank
 from pgo_agent.agent import lessons as learned
 from pgo_agent.agent.profile_record import Kept
 from pgo_agent.agent.prompting.sections import left_out
@@ -43,6 +43,7 @@ def run(store: Store, name: str, as_json: bool) -> None:
                 | {"baseline": found.baseline, "summary": found.summary, "verdicts": [_line(c) for c in candidates]}
                 | {"left_out": [left_out(c.prompt) for c in store.calls(found.id)]}
                 | {"profiles": [_profile(k) for k in profile_record.of(store, found.id)]}
+                | answering.as_json(store, found)
             )
         )
         return
@@ -69,18 +70,16 @@ def run(store: Store, name: str, as_json: bool) -> None:
     out.print(table)
     for k in profile_record.of(store, found.id):
         out.print(escape(citing.told(k)), highlight=False)
-    spent = store.spent(found.id)
-    if spent["calls"]:
-        tokens = f"{spent['prompt_tokens']:.0f} + {spent['completion_tokens']:.0f} tokens"
-        out.print(f"model: {spent['calls']:.0f} calls, {tokens}, {spent['seconds']:.0f} s", highlight=False)
-        if lacking := sorted({name for c in store.calls(found.id) for name in left_out(c.prompt)}):
-            out.print(f"left out of prompts for want of --prompt-tokens: {', '.join(lacking)}", highlight=False)
+    for line in answering.told(store, found):
+        out.print(escape(line), highlight=False)
+    if lacking := sorted({name for c in store.calls(found.id) for name in left_out(c.prompt)}):
+        out.print(f"left out of prompts for want of --prompt-tokens: {', '.join(lacking)}", highlight=False)
     for parent, move, reason in store.skipped(found.id):
         out.print(f"not applied to {parent[:8]}: {move}: {escape(reason)}", highlight=False)
     if found.summary:
         outcome(store, found.id, out)
     elif found.state == "waiting":
-        where = found.settings["model"].partition(":")[2]
+        where = " or ".join(answering.folders(found))
         out.print(f"waits for a reply in {escape(where)}: write it, then pgo-agent resume {found.id}", highlight=False)
     elif found.state in ("running", "interrupted"):
         out.print(f"not complete: pgo-agent resume {found.id}", highlight=False)

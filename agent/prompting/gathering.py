@@ -12,6 +12,7 @@ from typing import Any
 from pgo_agent.agent import (
     hiding,
     incumbent,
+    insight,
     lessons,
     moves,
     profile_record,
@@ -23,6 +24,7 @@ from pgo_agent.agent import (
 from pgo_agent.agent.baseline import rate
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.findings import Defect
+from pgo_agent.agent.insight import Insight
 from pgo_agent.agent.moves import launch
 from pgo_agent.agent.options import PROMPT_TOKENS
 from pgo_agent.agent.parts import kernel_part
@@ -67,7 +69,7 @@ def gather(ctx: Context, remarks: Sequence[str] = ()) -> Facts:
         triton=triton_version(ctx.builder.box.python),
         kernel=kernel_part(source),
         cases=[_case(ctx, base, case) for case in base["cases"]],
-        statics=_statics(ctx, best),
+        statics=[] if insight.of(ctx) is Insight.NONE else _statics(ctx, best),
         tried=tried.lines(_attempts(ctx, base), remarks),
         allowed_ops=base["allowed_ops"],
         profile=profile,
@@ -166,10 +168,11 @@ def _code(ctx: Context, which: str, kept: Sequence[Kept]) -> Code | None:
 
 def _costs(ctx: Context, which: str, shown: Shown, kept: Sequence[Kept]) -> tuple[str, dict[str, float]]:
     """All lines with what the profile knows of their costs, and cycles by label where they were timed."""
-    if not any(k.case == shown.case and k.taken for k in kept):
+    own = next((k for k in kept if k.case == shown.case and k.taken), None)
+    if own is None:
         return shown.view.text(), {}
     wanted = next(w for w in profiled.wanted(ctx, which) if w.case == shown.case)
-    profile = profiled.again(ctx, wanted)
+    profile = profiled.again(ctx, wanted, own)
     text = profile.code.get(shown.build) or shown.view.text()
     timelines = [k.timeline for k in profile.kernels if k.build == shown.build and isinstance(k.timeline, Timeline)]
     labels, weights = shown.view.labels(), dict[str, float]()

@@ -2,7 +2,7 @@
 
 Every line is written when its run has ended, behind a line that says which run was begun for it: an ablation that is
 killed, or waits for a reply, goes on with the same command. Results of another plan are refused. All runs share a
-workspace, so that what is built for one arm is there for the others, and lessons of former runs are not told.
+workspace, so that what is built for one arm is there for the others; none learns from another.
 """
 
 import json
@@ -129,7 +129,7 @@ def _one(results: Results, wanted: Wanted, wishes: Wishes, store: Store, emit: E
 
 def _wishes(plan: Plan, wanted: Wanted, wishes: Wishes) -> Wishes:
     budget = replace(wishes, candidates=plan.candidates, patience=plan.patience, minutes=plan.minutes)
-    return replace(budget, model=wanted.arm.model, insight=wanted.arm.insight, seed=wanted.seed)
+    return replace(budget, models=(wanted.arm.model,), insight=wanted.arm.insight, seed=wanted.seed, alone=True)
 
 
 def _known(store: Store, name: str | None) -> Run | None:
@@ -147,7 +147,9 @@ def _told(plan: Plan, store: Store, run: Run) -> dict[str, Any]:
         "judged": len(judged),
         "accepted": [c.move for c in judged if c.verdict == "accepted"],
         "seconds": round(run.seconds, 1),
-        "tokens": [int(spent["prompt_tokens"]), int(spent["completion_tokens"])],
+        "tokens": int(spent["tokens"]),
+        "money": spent["money"],
+        "gpu_seconds": run.gpu_seconds,
         "environment": (run.summary or {}).get("environment"),
         "commit": commit_of(Path(__file__).parent),
     }
