@@ -7,7 +7,6 @@ value and raises BadBundle for anything else. Relies on `bundle/grammar.py`.
 
 import hashlib
 import json
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NoReturn
@@ -71,7 +70,8 @@ def request(data: bytes) -> Request:
     do = word(d["do"], "command")
     need(do in FIELDS, f"{do[:40]!r} is no command that may be asked")
     _fields(d["fields"], FIELDS[do], do)
-    need(all(_text(d[n], 400) is not None for n in ("run", "device", "process")), "names")
+    for name in ("run", "device", *(["process"] if d["process"] != "" else [])):
+        word(d[name], name)
     again, files = integer(d["again"], 0, 1 << 30, "again"), _list(_path)(d["files"])
     need({f"bundles/{b}.json" for b in bundles(d["fields"])} <= set(files), "a bundle is not among the files")
     return Request(d["run"], sha(d["target"]), d["device"], do, d["fields"], tuple(files), d["process"], again)
@@ -87,7 +87,7 @@ def answer(data: bytes, to: Request) -> Answer:
         "answer": lambda x: _answer(x, to.do),
         "ended": _object(stage=_text, timed_out=_flag, detail=_text),
         "fault": _object(type=_text, message=_text, hint=_text),
-        "refused": _object(message=_text, hint=_text),
+        "refused": _object(message=_line, hint=_line),
     }
     need(type(d["kind"]) is str and d["kind"] in forms, "kind of an answer")
     forms[d["kind"]](d["said"])
@@ -137,13 +137,18 @@ def _text(x: Any, most: int = LONGEST) -> str:
     return str(x)
 
 
+def _line(x: Any) -> str:
+    need(_text(x).isprintable(), "one printable line")
+    return str(x)
+
+
 def _flag(x: Any) -> bool:
     need(type(x) is bool, "true or false")
     return bool(x)
 
 
 def _number(x: Any) -> float:
-    need(type(x) in (int, float) and math.isfinite(x) and 0 <= x < 1e30, "a number")
+    need(type(x) in (int, float) and 0 <= x < 1e30, "a number")
     return float(x)
 
 
@@ -153,7 +158,7 @@ def _ms(x: Any) -> float:
 
 
 def _scalar(x: Any) -> None:
-    need(x is None or type(x) in (bool, int, float) or (type(x) is str and len(x) <= LONGEST), "a scalar")
+    need(x is None or type(x) in (bool, int, float) or (type(x) is str and _line(x) == x), "a scalar")
 
 
 def _case(x: Any) -> str:

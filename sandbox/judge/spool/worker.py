@@ -106,6 +106,8 @@ class Worker:
             return False
         with self.claims.claimed(asked.sha, self._has_answer) as ours:
             if not ours:
+                if not self._has_answer(asked.sha):
+                    waiting[asked.name] = "somebody is at it, or was killed a moment ago"
                 return False
             answer = self._refused(asked.sha, request) if isinstance(request, Refused) else self._answer(request)
             self.folder.give(asked.sha, answer.as_bytes())
