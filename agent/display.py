@@ -53,6 +53,7 @@ class Progress:
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(stderr=True)
         self.doing, self.verdicts, self.best, self.started = "starting", 0, "", time.monotonic()
+        self.told = False  # how a judge elsewhere answers
         self.live = (
             Live(get_renderable=self._line, console=self.console, refresh_per_second=4, transient=True)
             if self.console.is_terminal
@@ -81,6 +82,8 @@ class Progress:
     def _run_started(self, e: dict[str, Any]) -> None:
         where = (
             f"judged on this machine's {e['device']}"
+            if e["gpu"] and not e["judge"].startswith("spool:")
+            else f"judged on an {e['device']} elsewhere, by {escape(e['judge'])}"
             if e["gpu"]
             else f"compiled for {e['device']}; no GPU here, so nothing is measured"
         )
@@ -100,11 +103,20 @@ class Progress:
         self.doing = "waiting for a reply"
         self._say(f"  answer {escape(e['request'])} in {escape(e['reply'])}")
 
+    def _judge_waiting(self, e: dict[str, Any]) -> None:
+        self.doing = f"waiting for {e['requests']} answers in {e['folder']}"
+        if not self.told:
+            self.told = True
+            self._say(f"  waiting for a judge elsewhere, at {escape(e['folder'])}; it answers with:")
+            self._say(f"  {escape(e['how'])}")
+
     def _model_exhausted(self, e: dict[str, Any]) -> None:
         self._say(f"  {escape(e['text'])}: the embedded moves go on alone")
 
     def _run_waiting(self, e: dict[str, Any]) -> None:
         self._say(f"  {escape(e['reply'])} {escape(e['why'])}; it is the answer to {escape(e['request'])}")
+        if "how" in e:
+            self._say(f"  on the machine of the GPU: {escape(e['how'])}")
         self._say(f"  then go on with: pgo-agent resume {escape(e['run'])}")
 
     def _warning(self, e: dict[str, Any]) -> None:

@@ -72,8 +72,9 @@ def run(store: Store, name: str, as_json: bool) -> None:
     if found.summary:
         outcome(store, found.id, out)
     elif found.state == "waiting":
-        where = found.settings["model"].partition(":")[2]
-        out.print(f"waits for a reply in {escape(where)}: write it, then pgo-agent resume {found.id}", highlight=False)
+        asked = [found.settings.get(n) or "" for n in ("model", "judge")]
+        where = " or ".join(a.partition(":")[2] for a in asked if a.startswith(("relay:", "spool:")))
+        out.print(f"waits for an answer in {escape(where)}; then pgo-agent resume {found.id}", highlight=False)
     elif found.state in ("running", "interrupted"):
         out.print(f"not complete: pgo-agent resume {found.id}", highlight=False)
 

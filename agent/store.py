@@ -178,6 +178,11 @@ class Store(Database):
         rows = self.rows("SELECT n, finished FROM generations WHERE run = ? ORDER BY n", (run,))
         return {r["n"]: bool(r["finished"]) for r in rows}
 
+    def began_with(self, run: str, generation: int) -> str:
+        """The incumbent of the moment in which a generation was proposed."""
+        (row,) = self.rows("SELECT incumbent FROM generations WHERE run = ? AND n = ?", (run, generation))
+        return str(row["incumbent"])
+
     def candidates(self, run: str, generation: int | None = None) -> list[Candidate]:
         rows = self.rows(
             "SELECT * FROM candidates WHERE run = ? AND (? IS NULL OR generation = ?) ORDER BY generation, position",

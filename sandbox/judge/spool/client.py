@@ -12,13 +12,13 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.sandbox.bundle.shelf import Shelf
+from pgo_agent.sandbox.bundle.shelf import Shelf, canonical
 from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.errors import BadBundle, EnvironmentFault, Fault, TargetFault, UsageFault
 from pgo_agent.sandbox.gate.verdict import Judged, from_json
 from pgo_agent.sandbox.judge.base import Ended, of_ended
 from pgo_agent.sandbox.judge.spool import wire
-from pgo_agent.sandbox.judge.spool.folder import ANSWERS, REQUESTS, Folder, NotWhole
+from pgo_agent.sandbox.judge.spool.folder import ANSWERS, BUNDLES, REQUESTS, Folder, NotWhole
 from pgo_agent.sandbox.judge.spool.wire import Answer, Request
 from pgo_agent.sandbox.profile.timeline.report import SUFFIX
 from pgo_agent.sandbox.target import Target
@@ -112,8 +112,8 @@ class SpoolJudge:
         """Until one of the open requests is answered. Raises Unanswered where nobody is to wait."""
         if not self.patient:
             raise self._unanswered()
-        self._tell("judge.waiting", folder=str(self.folder.root), requests=len(self._open), how=self.how)
         with self._unbooked():
+            self._tell("judge.waiting", folder=str(self.folder.root), requests=len(self._open), how=self.how)
             while self._open and all(self._answer(r) is None for r in self._open.values()):
                 self._found(self._hello)  # the machine may have turned out to be no good
                 time.sleep(POLL)
@@ -150,9 +150,13 @@ class SpoolJudge:
 
     def _put(self, request: Request) -> None:
         for file in request.files:
-            folder, _, name = file.partition("/")
-            self.folder.put(file, (self.shelf.root / folder / name).read_bytes())
+            self.folder.put(file, self._data(file))
         self.folder.ask(request.as_bytes())
+
+    def _data(self, file: str) -> bytes:
+        """Raises EnvironmentFault for what the shelf lost."""
+        sha, _, suffix = file.partition("/")[2].partition(".")
+        return canonical(self.shelf.manifest(sha)) if file.startswith(BUNDLES) else self.shelf.get(sha, suffix)
 
     def _found(self, request: Request) -> Answer | None:
         """The answer; None where there is none: then it is asked. What was refused is asked once more, and raised."""
