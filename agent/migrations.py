@@ -112,3 +112,13 @@ def m005_profiles(db: sqlite3.Connection) -> None:
             summary TEXT,                   -- JSON: the case in short; NULL until it is made, and where no pass was
             PRIMARY KEY (run, candidate, "case")
         )""")
+
+
+@migration
+def m008_answers_elsewhere(db: sqlite3.Connection) -> None:
+    db.execute("""
+        CREATE TABLE answers (
+            run TEXT NOT NULL, request TEXT NOT NULL,  -- hash of what a judge elsewhere was asked
+            seconds REAL NOT NULL,          -- that its GPU was held
+            PRIMARY KEY (run, request)
+        )""")

@@ -10,6 +10,7 @@ import secrets
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from importlib import resources
 from pathlib import Path
 
@@ -156,7 +157,7 @@ def _go(
 
     try:
         if isinstance(gpu, SpoolJudge):
-            gpu.begin(run.id, store.shelf, ctx.emit, ctx.unbooked)
+            gpu.begin(run.id, store.shelf, partial(store.add_answer, run.id), ctx.emit, ctx.unbooked)
         graph.run(ctx)
     except UsageFault as e:
         store.set_state(run.id, "failed", {"error": str(e)})

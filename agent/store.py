@@ -169,6 +169,12 @@ class Store(Database):
         )
         return dict(row)
 
+    def add_answer(self, run: str, request: str, seconds: float) -> bool:
+        """Notes the answer of a judge elsewhere, once; whether it is a new one."""
+        with self.transaction() as db:
+            sql = "INSERT OR IGNORE INTO answers VALUES (?, ?, ?)"
+            return bool(db.execute(sql, (run, request, seconds)).rowcount)
+
     def finish_generation(self, run: str, n: int) -> None:
         with self.transaction() as db:
             db.execute("UPDATE generations SET finished = 1 WHERE run = ? AND n = ?", (run, n))

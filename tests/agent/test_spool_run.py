@@ -138,6 +138,14 @@ def test_a_run_by_hand_asks_a_whole_generation_at_a_time_and_everything_once(
     assert done.events[-1]["summary"]["environment"]["torch"] == "made up"
 
 
+def test_the_gpu_seconds_of_an_answer_are_the_runs_once_however_often_it_is_resumed(
+    finished: tuple[Run, Done, list[Counter[str]]],
+) -> None:
+    run, _, _ = finished
+    ((count, seconds),) = run.rows("SELECT count(*), sum(seconds) FROM answers")
+    assert (count, seconds) == (len(run.asked()), len(run.asked()) * made_up.SECONDS)
+
+
 def test_every_candidate_of_a_generation_is_measured_against_what_it_began_with(
     finished: tuple[Run, Done, list[Counter[str]]],
 ) -> None:

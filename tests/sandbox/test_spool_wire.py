@@ -202,7 +202,16 @@ class Both:
         self.judge = SpoolJudge(place / "spool", H200, subject, wait=False)
         self.shelf, self.scripted = Shelf(place / "shelf"), Scripted(told)
         self.worker = Worker(Folder(place / "spool"), {subject.digest: subject}, lambda _: self.scripted)
-        self.judge.begin("run-1", self.shelf)
+        self.known: set[str] = set()
+        self.begin()
+
+    def begin(self) -> None:
+        self.judge.begin("run-1", self.shelf, self._is_new)
+
+    def _is_new(self, request: str, _seconds: float) -> bool:
+        new = request not in self.known
+        self.known.add(request)
+        return new
 
     def answered(self) -> None:
         with closing(self.worker):
@@ -299,4 +308,4 @@ def test_an_answer_that_is_too_large_is_an_error(tmp_path: Path) -> None:
         with path.open("ab") as file:
             file.truncate(1 << 40)
     with pytest.raises(EnvironmentFault, match="larger than"):
-        both.judge.begin("run-1", both.shelf)
+        both.begin()

@@ -44,9 +44,8 @@ class SpoolJudge:
     def __init__(self, folder: Path, device: Device, target: Target, wait: bool = True) -> None:
         self.folder, self.device, self.target, self.patient = Folder(folder), device, target, wait
         self.environment: dict[str, Any] = {}
-        self.busy = 0.0  # GPU seconds that answers of this process took
+        self.busy = 0.0  # GPU seconds of the answers that were new to the run
         self.seconds = 0.0  # of those that were read since `together` began
-        self._counted: set[str] = set()  # answers that are in `busy`
         self._open: dict[str, Request] = {}  # asked, and not answered at the last look
         self._scope, self._process = "", 0
 
@@ -54,14 +53,16 @@ class SpoolJudge:
         self,
         run: str,
         shelf: Shelf,
+        is_new: Callable[[str, float], bool],
         tell: Callable[..., None] = lambda _kind, **_: None,
         unbooked: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         """For one run: says that it is there, so that a machine that is no good is known before anything is built.
 
-        `tell` is told of waiting; `unbooked` is around it. Raises UsageFault, EnvironmentFault.
+        `is_new`: whether the run did not know an answer, by its request and its GPU seconds. `tell` is told of waiting;
+        `unbooked` is around it. Raises UsageFault, EnvironmentFault.
         """
-        self.run, self.shelf, self._tell, self._unbooked = run, shelf, tell, unbooked
+        self.run, self.shelf, self._is_new, self._tell, self._unbooked = run, shelf, is_new, tell, unbooked
         self.folder.make()
         self._hello = self._request(wire.HELLO, {})
         self._found(self._hello)
@@ -177,8 +178,7 @@ class SpoolJudge:
     def _book(self, answer: Answer) -> None:
         self._open.pop(answer.request, None)
         self.seconds += answer.seconds
-        if answer.request not in self._counted:
-            self._counted.add(answer.request)
+        if self._is_new(answer.request, answer.seconds):
             self.busy += answer.seconds
 
     def _answer(self, request: Request) -> Answer | None:

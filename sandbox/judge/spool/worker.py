@@ -32,6 +32,7 @@ from pgo_agent.sandbox.target import Target
 
 POLL = 0.5  # seconds between looks
 NONE = "none"  # as a name of a GPU: to try a folder out; everything that needs a GPU is refused
+TAKEN = "somebody is at it, or was killed a moment ago"
 ALLOW = "start it there with `--target FILE`, the same text as the run's"
 
 
@@ -70,10 +71,12 @@ class Worker:
         while True:
             waiting: dict[str, str] = {}
             found = [asked for asked in self._open() if self._answered(asked, waiting, say)]
-            for name in waiting.keys() - told.keys():
-                say(f"{name[:15]} cannot be answered yet: {waiting[name]}")
+            over = once and not found
+            for name, why in sorted(waiting.items()):
+                if told.get(name) != why if why != TAKEN else over:
+                    say(f"{name[:15]} cannot be answered yet: {why}")
             told = waiting
-            if once and not found:
+            if over:
                 return
             if not found:
                 time.sleep(POLL)
@@ -107,7 +110,7 @@ class Worker:
         with self.claims.claimed(asked.sha, self._has_answer) as ours:
             if not ours:
                 if not self._has_answer(asked.sha):
-                    waiting[asked.name] = "somebody is at it, or was killed a moment ago"
+                    waiting[asked.name] = TAKEN
                 return False
             answer = self._refused(asked.sha, request) if isinstance(request, Refused) else self._answer(request)
             self.folder.give(asked.sha, answer.as_bytes())
