@@ -191,6 +191,7 @@ def test_an_interrupted_wait_costs_no_minutes_and_asks_nothing_new(suspended: Ru
     assert suspended.open() == before
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_while_it_waits_finds_its_answers(suspended: Run) -> None:
     process = waiting(suspended, "resume")
     process.kill()
@@ -217,6 +218,7 @@ def test_a_run_that_waits_comes_to_what_one_by_hand_comes_to(
     assert seconds == [len(other.asked()) * made_up.SECONDS]
 
 
+@pytest.mark.slow
 def test_a_folder_copied_there_and_back_by_hand_is_gone_on_with(suspended: Run, tmp_path: Path) -> None:
     there = Run(tmp_path)
     write(tmp_path)
@@ -240,6 +242,7 @@ def test_an_answer_of_no_known_form_ends_the_command_and_not_the_run(suspended: 
     assert suspended.rows("SELECT state FROM runs") == [("interrupted",)]
 
 
+@pytest.mark.slow
 def test_the_wrong_machine_is_an_error_that_names_the_device_and_the_right_one_goes_on(suspended: Run) -> None:
     subject = str(suspended.folder / "add.py")
     worker = ["-m", "pgo_agent.sandbox.judge", "--spool", str(suspended.box), "--target", subject]
