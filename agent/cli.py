@@ -139,6 +139,7 @@ def check(
     judge: JudgeOption = "auto",
     case: CaseOption = None,
     sandbox: SandboxOption = "auto",
+    no_wait: NoWaitOption = False,
     python: PythonOption = sys.executable,
     store: StoreOption = WORKSPACE,
     json_lines: JsonOption = False,
@@ -151,7 +152,7 @@ def check(
     from pgo_agent.agent.session import Wishes
 
     wishes = Wishes(device, 1, 1, minutes, 1, sandbox, judge, tuple(case or ()), python)
-    wishes = replace(wishes, second_assembler=second_assembler, memcheck=memcheck)
+    wishes = replace(wishes, second_assembler=second_assembler, memcheck=memcheck, wait=not no_wait)
     shell.run(json_lines, store, True, lambda opened, emit: checking.start(candidate, of, wishes, opened, emit))
 
 

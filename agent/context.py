@@ -11,6 +11,7 @@ from pgo_agent.agent.models.base import OPTIMIZER, Model
 from pgo_agent.agent.store import Run, Store
 from pgo_agent.sandbox.build import Builder
 from pgo_agent.sandbox.devices import Device
+from pgo_agent.sandbox.judge.base import AnyJudge
 from pgo_agent.sandbox.judge.pool import Judge
 from pgo_agent.sandbox.target import Target
 
@@ -24,7 +25,7 @@ class Context:
     target: Target
     device: Device
     builder: Builder
-    gpu: Judge | None  # None: nothing can be measured here
+    gpu: AnyJudge | None  # None: nothing can be measured
     model: Model | None  # the optimizer's: proposes beside the embedded moves; None: nobody does
     cpu: Judge  # Triton's interpreter
     emit_to: Emit
@@ -88,6 +89,6 @@ class Context:
         self.others.pop(role, None)
 
     def close(self) -> None:
-        for judge in (self.gpu, self.cpu):
-            if judge is not None:
-                judge.close()
+        self.cpu.close()
+        if self.gpu is not None:
+            self.gpu.close()

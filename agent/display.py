@@ -55,6 +55,7 @@ class Progress:
         self.console = console or Console(stderr=True)
         self.doing, self.verdicts, self.best, self.started = "starting", 0, "", time.monotonic()
         self.spent, self.held, self.of_gpu = "", "", None
+        self.told = False  # how a judge elsewhere answers
         self.live = (
             Live(get_renderable=self._line, console=self.console, refresh_per_second=4, transient=True)
             if self.console.is_terminal
@@ -84,6 +85,8 @@ class Progress:
     def _run_started(self, e: dict[str, Any]) -> None:
         where = (
             f"judged on this machine's {e['device']}"
+            if e["gpu"] and not e["judge"].startswith("spool:")
+            else f"judged on an {e['device']} elsewhere, by {escape(e['judge'])}"
             if e["gpu"]
             else f"compiled for {e['device']}; no GPU here, so nothing is measured"
         )
@@ -108,6 +111,13 @@ class Progress:
         said = f": {e['remark']}" if e["remark"] else ""
         self._say(f"  {escape(e['model'])} replied as {e['role']}{escape(said)}")
 
+    def _judge_waiting(self, e: dict[str, Any]) -> None:
+        self.doing = f"waiting for {e['requests']} answers in {e['folder']}"
+        if not self.told:
+            self.told = True
+            self._say(f"  waiting for a judge elsewhere, at {escape(e['folder'])}; it answers with:")
+            self._say(f"  {escape(e['how'])}")
+
     def _model_exhausted(self, e: dict[str, Any]) -> None:
         who = "embedded moves go on alone" if e["role"] == OPTIMIZER else f"embedded {e['role']} goes on"
         self._say(f"  [yellow]warning:[/yellow] {escape(e['text'])}: the {who}")
@@ -128,6 +138,8 @@ class Progress:
 
     def _run_waiting(self, e: dict[str, Any]) -> None:
         self._say(f"  {escape(e['reply'])} {escape(e['why'])}; it is the answer to {escape(e['request'])}")
+        if "how" in e:
+            self._say(f"  on the machine of the GPU: {escape(e['how'])}")
         self._say(f"  then go on with: pgo-agent resume {escape(e['run'])}")
 
     def _warning(self, e: dict[str, Any]) -> None:

@@ -25,7 +25,7 @@ class Exit(IntEnum):
     USAGE = 2  # the command line, the configuration or the target file is wrong
     ENVIRONMENT = 3  # the machine lacks something: a sandbox, disk space, a working GPU
     BUDGET = 4  # the budget was spent before anything was judged; of a check: its candidate could not be judged
-    WAITING = 5  # --no-wait: a model's reply is not there yet; the run can be resumed
+    WAITING = 5  # --no-wait: a model's reply or a verdict is not there yet; the run can be resumed
     INTERRUPTED = 130  # Ctrl-C; the run can be resumed
 
 

@@ -59,16 +59,19 @@ class Measured:
 
 
 def measured(ctx: Context, candidate: Candidate, compilers: Executor) -> Measured:
-    """The first look. What would be accepted, or was given to be checked and is not wrong, must be `proved`, too."""
-    gpu, sides = the_gpu(ctx), _sides(ctx)
-    if not building.is_whole(candidate):
-        looked = _told(ctx, gpu.verdict("look", candidate=_bundle(ctx, candidate), **sides))
+    """The first look, unless its answer would take as long as that to everything. What would be accepted, or was given
+    to be checked and is not wrong, must be `proved`, too.
+    """
+    gpu, base = the_gpu(ctx), _incumbent(ctx, candidate)
+    sides = _sides(ctx, base)
+    if not building.is_whole(candidate) and not gpu.by_hand:
+        looked = _told(base, gpu.verdict("look", candidate=_bundle(ctx, candidate), **sides))
         if looked.verdict != Verdict.CHECKED:
             return Measured(looked)
     candidate, refused = building.complete(ctx, candidate)
     if refused:
         return Measured(refused)
-    first = _told(ctx, gpu.verdict("judge", candidate=_bundle(ctx, candidate), **sides))
+    first = _told(base, gpu.verdict("judge", candidate=_bundle(ctx, candidate), **sides))
     given = candidate.author == check.AUTHOR
     if first.verdict != Verdict.ACCEPTED and not (given and first.verdict in _NOT_FASTER):
         return Measured(first)
@@ -126,10 +129,17 @@ def _confirmed(first: Judged, confirmed: Judged) -> Outcome:
     return Judged(Verdict.ACCEPTED, "confirm", confirmed.reason, evidence), _speedup(confirmed)
 
 
-def _sides(ctx: Context) -> dict[str, Any]:
+def _incumbent(ctx: Context, candidate: Candidate) -> str:
+    """What a candidate is measured against; elsewhere what its generation began with: all are asked about at once."""
+    if the_gpu(ctx).elsewhere:
+        return ctx.store.began_with(ctx.run.id, candidate.generation)
+    return incumbent.name(ctx)
+
+
+def _sides(ctx: Context, against: str) -> dict[str, Any]:
     base = ctx.baseline()
     return {
-        "incumbent": incumbent.side(ctx, incumbent.name(ctx)),
+        "incumbent": incumbent.side(ctx, against),
         "shipped": incumbent.side(ctx, incumbent.SHIPPED),
         "tuned": incumbent.side(ctx, "tuned"),
         "public": base["cases"],
@@ -142,9 +152,9 @@ def _bundle(ctx: Context, candidate: Candidate) -> dict[str, Any]:
     return {"bundle": on_shelf(ctx.store.shelf, bundle_of(candidate))}
 
 
-def _told(ctx: Context, judged: Judged) -> Judged:
+def _told(against: str, judged: Judged) -> Judged:
     """With what it was measured against."""
-    return replace(judged, evidence={**judged.evidence, "incumbent": incumbent.name(ctx)})
+    return replace(judged, evidence={**judged.evidence, "incumbent": against})
 
 
 def _stages(judged: Judged) -> list[dict[str, Any]]:

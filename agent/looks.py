@@ -19,7 +19,8 @@ from pgo_agent.sandbox import twins
 from pgo_agent.sandbox.gate.evidence import Evidence, kernels
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
 from pgo_agent.sandbox.judge import memcheck
-from pgo_agent.sandbox.judge.pool import Ended, Judge, on_shelf
+from pgo_agent.sandbox.judge.base import AnyJudge, Ended
+from pgo_agent.sandbox.judge.pool import Judge, on_shelf
 from pgo_agent.sandbox.twins import Twin
 
 TRAPPED = "an illegal instruction was encountered"  # what the driver says of a trap
@@ -94,10 +95,12 @@ def _needed(ctx: Context, candidate: Candidate, cases: Mapping[str, str]) -> Evi
 
 def memchecked(ctx: Context, candidate: Candidate, choices: Mapping[str, str]) -> Evidence:
     """One launch of every kernel under NVIDIA's compute-sanitizer, each tensor an allocation of its own."""
-    started, own = time.monotonic(), on_shelf(ctx.store.shelf, bundle_of(candidate))
+    started, own, gpu = time.monotonic(), on_shelf(ctx.store.shelf, bundle_of(candidate)), the_gpu(ctx)
+    if not isinstance(gpu, Judge):
+        return Evidence("memcheck", Verdict.UNDECIDED, "it runs on the GPU's own machine alone")
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
-        judge = replace(the_gpu(ctx), under=(*memcheck.command(), "--log-file", str(log)))
+        judge = replace(gpu, under=(*memcheck.command(), "--log-file", str(log)))
         try:
             for case, label in raced(ctx, candidate, choices).items():
                 said = {"case": case, "choice": label, "stress": False, "unguarded": True}
@@ -145,7 +148,7 @@ def hazard(judged: Judged) -> Evidence | None:
     return Evidence("race", verdict, f"Triton's concurrency sanitizer: {asserted[0]}")
 
 
-def the_gpu(ctx: Context) -> Judge:
+def the_gpu(ctx: Context) -> AnyJudge:
     if ctx.gpu is None:
         raise RuntimeError("nothing to judge with")
     return ctx.gpu

@@ -143,6 +143,16 @@ def m007_proposers_and_lessons(db: sqlite3.Connection) -> None:
 
 
 @migration
+def m008_answers_elsewhere(db: sqlite3.Connection) -> None:
+    db.execute("""
+        CREATE TABLE answers (
+            run TEXT NOT NULL, request TEXT NOT NULL,  -- hash of what a judge elsewhere was asked
+            seconds REAL NOT NULL,          -- that its GPU was held
+            PRIMARY KEY (run, request)
+        )""")
+
+
+@migration
 def m009_questions_and_mended(db: sqlite3.Connection) -> None:
     db.execute("""
         CREATE TABLE questions (

@@ -7,13 +7,13 @@ import typer
 
 EPILOG = (
     "Exit codes: 0 an accepted improvement (without a GPU: a completed ranking), 1 none found, 2 usage, 3 environment, "
-    "4 budget spent with nothing judged, 5 a reply is not there yet (--no-wait), 130 interrupted."
+    "4 budget spent with nothing judged, 5 a reply or a verdict is not there yet (--no-wait), 130 interrupted."
 )
 CHECK_EPILOG = (
     "Exit codes: 0 nothing wrong was found (accepted, slower, no_change, checked; or built: it compiles, and nothing "
     "here could tell more), 1 something is wrong with it (wrong, race, deadlock, timeout, crashed, build_error, "
     "rejected, cheating), 2 usage, also when it changes the contract, 3 environment, 4 it could not be judged "
-    "(undecided, or no time was left), 130 interrupted."
+    "(undecided, or no time was left), 5 a verdict is not there yet (--no-wait), 130 interrupted."
 )
 
 RunArgument = Annotated[str, typer.Argument(help="Id of the run, or the beginning of one, or 'last'.")]
@@ -26,7 +26,13 @@ DeviceOption = Annotated[
     typer.Option(help="Compile for: h200, h100, a100, b200, rtx4090, rtx5090. Default: the GPU here, else h200."),
 ]
 MinutesOption = Annotated[float, typer.Option(min=0.0, help="Budget: minutes of wall clock, over all resumptions.")]
-JudgeOption = Annotated[str, typer.Option(help="auto, gpu (fail without one) or cpu (Triton's interpreter).")]
+JudgeOption = Annotated[
+    str,
+    typer.Option(
+        help="auto, gpu (fail without one), cpu (Triton's interpreter), or spool:DIR: a GPU elsewhere, where `python "
+        "-m pgo_agent.sandbox.judge --spool DIR --target FILE` answers what is asked in that folder.",
+    ),
+]
 CaseOption = Annotated[list[str] | None, typer.Option(help="Use only this public case; may be repeated.")]
 SandboxOption = Annotated[str, typer.Option(envvar="PGO_AGENT_SANDBOX", help="auto, bubblewrap, landlock or none.")]
 PythonOption = Annotated[
@@ -75,7 +81,10 @@ GpuSecondsOption = Annotated[
 ]
 NoWaitOption = Annotated[
     bool,
-    typer.Option("--no-wait", help="Do not wait for a reply in relay:DIR: end with 5, and `resume` goes on with it."),
+    typer.Option(
+        "--no-wait",
+        help="Do not wait for answers in relay:DIR or spool:DIR: end with 5, and `resume` goes on with them.",
+    ),
 ]
 WORKSPACE = Path(".pgo-agent")
 PROMPT_TOKENS = 16_000

@@ -7,12 +7,12 @@ where a role is a model's; `citing.py` hands what comes of it to the moves.
 """
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Literal
 
-from pgo_agent.agent import advisers, beam, incumbent, insight, profile_record
+from pgo_agent.agent import advisers, beam, elsewhere, incumbent, insight, profile_record
 from pgo_agent.agent.case_profile import CaseProfile, Choosing, Means, Wanted, case_profile
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.insight import Insight
@@ -26,6 +26,7 @@ from pgo_agent.agent.source import Config, in_place, sites, with_configs
 from pgo_agent.agent.taking import NO_GPU, Gpu
 from pgo_agent.sandbox.bundle.shelf import room
 from pgo_agent.sandbox.errors import EnvironmentFault
+from pgo_agent.sandbox.judge.spool.client import SpoolJudge, Unanswered
 from pgo_agent.sandbox.profile import passes
 from pgo_agent.sandbox.profile.report import Problem
 from pgo_agent.sandbox.profile.whole import Missing, PassName
@@ -61,10 +62,16 @@ def profile(ctx: Context) -> None:
     ctx.emit("phase", phase="profile", doing=f"profiling {cases} of {_named(which)}")
     gpu = Gpu(ctx.gpu, min(SHARE * 60 * ctx.settings["minutes"], ctx.gpu_left()))
     at_once = 1 if ctx.gpu else ctx.builder.cores
-    for kept in passes.parallel([partial(taken, ctx, which, w, gpu, at_once) for w in waiting], at_once):
+    for kept in _side_by_side(ctx, {w.case: partial(taken, ctx, which, w, gpu, at_once) for w in waiting}, at_once):
         profile_record.add(ctx.store, ctx.run.id, kept)
         if not kept.taken:
             _tell(ctx, kept)
+
+
+def _side_by_side(ctx: Context, work: Mapping[str, Callable[[], Kept]], at_once: int) -> Iterable[Kept]:
+    if isinstance(ctx.gpu, SpoolJudge):
+        return (kept for _, kept in elsewhere.together(ctx.gpu, work))
+    return passes.parallel(work.values(), at_once)
 
 
 def taken(ctx: Context, which: str, w: Wanted, gpu: Gpu, at_once: int) -> Kept:
@@ -72,7 +79,7 @@ def taken(ctx: Context, which: str, w: Wanted, gpu: Gpu, at_once: int) -> Kept:
     started = time.monotonic()
     try:
         found = _passes(_case(ctx, w, gpu, at_once, partial(advisers.choose, ctx)))
-    except (EnvironmentFault, Suspended):
+    except (EnvironmentFault, Suspended, Unanswered):
         raise
     except Exception as e:  # whatever a pass stumbles over: the run goes on without its answer
         found = _lost(ctx, e)

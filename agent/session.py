@@ -10,6 +10,7 @@ import secrets
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -27,9 +28,11 @@ from pgo_agent.sandbox import box, devices, target
 from pgo_agent.sandbox.build import Builder, triton_version
 from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.errors import EnvironmentFault, TargetMoved, UsageFault
+from pgo_agent.sandbox.judge.base import AnyJudge
 from pgo_agent.sandbox.judge.pool import Judge, visible_gpu
+from pgo_agent.sandbox.judge.spool.client import SpoolJudge, Unanswered
 
-DEFAULT_DEVICE = "h200"
+DEFAULT_DEVICE, SPOOL = "h200", "spool:"
 OWN = ("device", "wait")  # wishes that are kept elsewhere, or hold for one command
 STATES = {"done": Exit.DONE, "none_found": Exit.NONE_FOUND, "budget": Exit.BUDGET}
 
@@ -44,7 +47,7 @@ class Wishes:
     minutes: float = 20.0
     patience: int = 3  # generations in a row without a win before a run ends
     sandbox: str = "auto"
-    judge: str = "auto"  # auto, gpu or cpu
+    judge: str = "auto"  # auto, gpu, cpu or spool:DIR
     cases: tuple[str, ...] = ()  # public cases to optimize; none given: all
     python: str = sys.executable  # runs tracer, compiler and judge
     models: tuple[str, ...] = ()  # of the roles, as `--model` takes them: see models/casting.py
@@ -59,7 +62,7 @@ class Wishes:
     seed: int = 0  # picks the order of moves that nothing tells apart, and who proposes first; 0: as they are listed
     insight: str = "all"  # what of profiles the optimizer is told: see insight.py
     alone: bool = False  # learn nothing from former runs of the target
-    wait: bool = True  # for replies that are not there yet; if not, the run is suspended
+    wait: bool = True  # for replies and verdicts that are not there yet; if not, the run is suspended
 
 
 def default_width(cores: int) -> int:
@@ -76,6 +79,8 @@ def start(file: Path, wishes: Wishes, store: Store, emit: Emit) -> Exit:
     settings["width"] = wishes.width or default_width(os.cpu_count() or 1)
     settings["triton"] = triton_version(wishes.python)  # says at once when the interpreter lacks it
     gpu, device = where(wishes)
+    if isinstance(gpu, SpoolJudge):
+        settings["judge"] = f"{SPOOL}{gpu.folder.root}"  # good in any folder
     run = f"{found.name}-{secrets.token_hex(3)}"
     settings["models"] = casting.roles(wishes.models)
     cast = _cast(settings, run, found, store, emit, wishes.wait)  # a missing key is said before there is a run
@@ -142,7 +147,11 @@ def resume(
     run.settings.update({name: most for name, most in (budgets or {}).items() if most is not None})
     run.settings.setdefault("models", casting.roles([run.settings.get("model") or EMBEDDED]))  # of an older run
     wishes = Wishes(
-        run.device, sandbox=run.settings["sandbox"], judge=run.settings["judge"], python=run.settings["python"]
+        run.device,
+        sandbox=run.settings["sandbox"],
+        judge=run.settings["judge"],
+        python=run.settings["python"],
+        wait=wait,
     )
     gpu, device = where(wishes)
     cast = _cast(run.settings, run.id, found, store, emit, wait)
@@ -153,7 +162,7 @@ def resume(
 
 
 def _go(
-    run: Run, found: target.Target, device: Device, gpu: Judge | None, cast: casting.Cast, store: Store, emit: Emit
+    run: Run, found: target.Target, device: Device, gpu: AnyJudge | None, cast: casting.Cast, store: Store, emit: Emit
 ) -> Exit:
     python = run.settings["python"]
     triton_version(python)  # says at once when the interpreter lacks it
@@ -172,6 +181,7 @@ def _go(
         target=run.target,
         device=device.name,
         gpu=gpu is not None,
+        judge=run.settings["judge"],
         sandbox=chosen.kind,
         settings=run.settings | {"given": [g["from"] for g in given]},
         workspace=str(store.root),
@@ -185,6 +195,8 @@ def _go(
     from pgo_agent.agent import graph  # takes long to import: what is refused is refused before
 
     try:
+        if isinstance(gpu, SpoolJudge):
+            gpu.begin(run.id, store.shelf, partial(store.add_answer, run.id), ctx.emit, ctx.unbooked)
         graph.run(ctx)
     except UsageFault as e:
         store.set_state(run.id, "failed", {"error": str(e)})
@@ -192,6 +204,10 @@ def _go(
     except Suspended as e:
         store.set_state(run.id, "waiting")
         ctx.emit("run.waiting", request=str(e.request), reply=str(e.reply), why=e.why)
+        return Exit.WAITING
+    except Unanswered as e:
+        store.set_state(run.id, "waiting")
+        ctx.emit("run.waiting", request=str(e.request), reply=str(e.reply), why=e.why, how=e.how)
         return Exit.WAITING
     except (KeyboardInterrupt, EnvironmentFault):
         with contextlib.suppress(EnvironmentFault):  # a full disk may refuse this, too; the run stays resumable
@@ -205,8 +221,12 @@ def _go(
     return max((check_code(c.verdict) for c in store.candidates(run.id)), default=state) if given else state
 
 
-def where(wishes: Wishes) -> tuple[Judge | None, Device]:
-    """The judge of this machine's GPU, if it is to be used, and the device to compile for."""
+def where(wishes: Wishes) -> tuple[AnyJudge | None, Device]:
+    """The judge of this machine's GPU, or of one elsewhere, if it is to be used, and the device to compile for."""
+    if wishes.judge.startswith(SPOOL):
+        return _elsewhere(wishes)
+    if wishes.judge not in ("auto", "gpu", "cpu"):
+        raise UsageFault(f"unknown judge '{wishes.judge}'", "choose one of: auto, gpu, cpu, spool:DIR")
     visible = visible_gpu() if wishes.judge != "cpu" else None
     if visible is None:
         if wishes.judge == "gpu":
@@ -221,6 +241,18 @@ def where(wishes: Wishes) -> tuple[Judge | None, Device]:
         return None, devices.find(wishes.device)
     spares = max(1, len(os.sched_getaffinity(0)) // 4)
     return Judge(target.Target(Path(), "", Path(), ""), wishes.python, visible, spares=spares), device
+
+
+def _elsewhere(wishes: Wishes) -> tuple[AnyJudge, Device]:
+    name = wishes.judge.removeprefix(SPOOL)
+    if not name:
+        raise UsageFault("--judge spool: names no folder", "give it as --judge spool:DIR")
+    if wishes.memcheck:
+        raise UsageFault("--memcheck runs on the GPU's own machine alone", "leave it out, or check there")
+    device = devices.find(wishes.device or DEFAULT_DEVICE)
+    judge = SpoolJudge(Path(name).absolute(), device, target.Target(Path(), "", Path(), ""), wishes.wait)
+    judge.folder.make()
+    return judge, device
 
 
 def _own_device(visible: str) -> Device:

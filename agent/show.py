@@ -79,8 +79,10 @@ def run(store: Store, name: str, as_json: bool) -> None:
     if found.summary:
         outcome(store, found.id, out)
     elif found.state == "waiting":
-        where = " or ".join(answering.folders(found))
-        out.print(f"waits for a reply in {escape(where)}: write it, then pgo-agent resume {found.id}", highlight=False)
+        judge = found.settings["judge"]
+        where = [*answering.folders(found), *([judge.partition(":")[2]] if judge.startswith("spool:") else [])]
+        told = escape(" or ".join(where))
+        out.print(f"waits for an answer in {told}; then pgo-agent resume {found.id}", highlight=False)
     elif found.state in ("running", "interrupted"):
         out.print(f"not complete: pgo-agent resume {found.id}", highlight=False)
 

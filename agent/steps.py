@@ -2,17 +2,31 @@
 
 import time
 from collections.abc import Iterable, Iterator, Sequence, Sized
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Executor, ThreadPoolExecutor, as_completed
 from dataclasses import asdict, replace
+from functools import partial
 from itertools import islice
 from typing import Any
 
-from pgo_agent.agent import asking, beam, building, check, incumbent, judging, lessons, mixing, ranking, screening
+from pgo_agent.agent import (
+    asking,
+    beam,
+    building,
+    check,
+    elsewhere,
+    incumbent,
+    judging,
+    lessons,
+    mixing,
+    ranking,
+    screening,
+)
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.store import Candidate, candidate_id
 from pgo_agent.sandbox import target as contract
 from pgo_agent.sandbox.gate.evidence import Evidence
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
+from pgo_agent.sandbox.judge.spool.client import SpoolJudge
 
 Fresh = dict[str, Any]  # a row of the record to be
 
@@ -86,9 +100,13 @@ def judge(ctx: Context, generation: int) -> None:
     """Judges what was built and has no verdict, best static rank first; each verdict is recorded before the next."""
     waiting = [c for c in ctx.store.candidates(ctx.run.id, generation) if c.built is not None and c.verdict is None]
     if waiting:
-        where = "on the GPU" if ctx.gpu else "in Triton's interpreter"
+        gpu = f"on a GPU elsewhere, by {ctx.gpu.folder.root}" if isinstance(ctx.gpu, SpoolJudge) else "on the GPU"
+        where = gpu if ctx.gpu else "in Triton's interpreter"
         ctx.emit("phase", phase="judge", doing=f"judging {_counted(waiting)} {where}")
     waiting.sort(key=lambda c: (ranking.rank(ctx, c), c.position))
+    if isinstance(ctx.gpu, SpoolJudge):
+        _measure_elsewhere(ctx, ctx.gpu, waiting)
+        return
     if ctx.gpu:
         _measure(ctx, waiting)
         return
@@ -113,6 +131,25 @@ def _measure(ctx: Context, waiting: Sequence[Candidate]) -> None:
                 _prove(ctx, *pending.pop())
         for found in pending:
             _prove(ctx, *found)
+
+
+def _measure_elsewhere(ctx: Context, gpu: SpoolJudge, waiting: Sequence[Candidate]) -> None:
+    """On a GPU elsewhere: all are asked about before one is waited for, and measured against the same incumbent."""
+    with ThreadPoolExecutor(max(1, ctx.builder.cores // 2)) as compilers:
+        work = {c.id: partial(_judged_elsewhere, ctx, gpu, c.id, compilers) for c in waiting}
+        for candidate, outcome in elsewhere.together(gpu, work):
+            _told(ctx, ctx.store.candidate(ctx.run.id, candidate), *outcome)
+            if ctx.out_of_time():
+                return
+
+
+def _judged_elsewhere(
+    ctx: Context, gpu: SpoolJudge, name: str, compilers: Executor
+) -> tuple[Judged, float | None, float]:
+    """The whole gate on one candidate, and the seconds of the GPU that it took."""
+    measured = judging.measured(ctx, ctx.store.candidate(ctx.run.id, name), compilers)
+    judged, speedup = judging.proved(ctx, ctx.store.candidate(ctx.run.id, name), measured)
+    return judged, speedup, gpu.seconds
 
 
 def _prove(ctx: Context, candidate: Candidate, measured: judging.Measured, seconds: float) -> None:

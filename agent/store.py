@@ -193,6 +193,12 @@ class Store(Database):
         (row,) = self.rows(sql, (run,))
         return dict(row)
 
+    def add_answer(self, run: str, request: str, seconds: float) -> bool:
+        """Notes the answer of a judge elsewhere, once; whether it is a new one."""
+        with self.transaction() as db:
+            sql = "INSERT OR IGNORE INTO answers VALUES (?, ?, ?)"
+            return bool(db.execute(sql, (run, request, seconds)).rowcount)
+
     def finish_generation(self, run: str, n: int) -> None:
         with self.transaction() as db:
             db.execute("UPDATE generations SET finished = 1 WHERE run = ? AND n = ?", (run, n))
@@ -201,6 +207,11 @@ class Store(Database):
         """Number of each generation, in order, and whether it is finished."""
         rows = self.rows("SELECT n, finished FROM generations WHERE run = ? ORDER BY n", (run,))
         return {r["n"]: bool(r["finished"]) for r in rows}
+
+    def began_with(self, run: str, generation: int) -> str:
+        """The incumbent of the moment in which a generation was proposed."""
+        (row,) = self.rows("SELECT incumbent FROM generations WHERE run = ? AND n = ?", (run, generation))
+        return str(row["incumbent"])
 
     def candidates(self, run: str, generation: int | None = None) -> list[Candidate]:
         rows = self.rows(

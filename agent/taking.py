@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TypeVar
 
-from pgo_agent.sandbox.judge.pool import Judge
+from pgo_agent.sandbox.judge.base import AnyJudge
 from pgo_agent.sandbox.profile import gpu, static
 from pgo_agent.sandbox.profile.backend import Subject
 from pgo_agent.sandbox.profile.counters import tool
@@ -28,14 +28,14 @@ T = TypeVar("T")
 
 @dataclass
 class Gpu:
-    """This machine's GPU, as far as it may be spent."""
+    """The GPU, as far as it may be spent."""
 
-    judge: Judge | None
+    judge: AnyJudge | None
     left: float  # GPU seconds
     why: str = NO_GPU  # it cannot be used, where there is no judge
     expected: dict[PassName, float] = field(default_factory=lambda: dict(FIRST))
 
-    def held(self) -> Judge:
+    def held(self) -> AnyJudge:
         """The judge. Raises NotTaken where there is none."""
         if self.judge is None:
             raise NotTaken(self.why)
@@ -43,12 +43,16 @@ class Gpu:
 
     def timed(self, name: PassName, take: Callable[[], T]) -> T:
         """Takes a pass and books how long it held the GPU; the next one of its name is expected to take as long."""
-        began = time.monotonic()
+        began = self._clock()
         try:
             return take()
         finally:
-            took = time.monotonic() - began
-            self.left, self.expected[name] = self.left - took, took
+            took = self._clock() - began
+            self.left, self.expected[name] = self.left - took, took or self.expected[name]
+
+    def _clock(self) -> float:
+        """Elsewhere it is not held while nobody answers."""
+        return self.judge.busy if self.judge is not None and self.judge.elsewhere else time.monotonic()
 
 
 @dataclass
@@ -71,7 +75,9 @@ class Kernel:
             return "records and counters are NVIDIA's"
         if self.gpu.judge is None:
             return self.gpu.why
-        return _no_tool() if name is PassName.COUNTERS else ""
+        if name is PassName.COUNTERS:
+            return gpu.ELSEWHERE if self.gpu.judge.elsewhere else _no_tool()
+        return ""
 
     def static(self) -> StaticProfile | Problem:
         return static.static(self.stand, self.subject, self.backend)

@@ -87,10 +87,13 @@ def _plans(x: Any) -> dict[str, dict[str, Plan]]:
 # files ----------------------------------------------------------------------------------------------------------------
 
 
-def read(path: Path, limit: int) -> bytes:
-    """A plain file's bytes: no symlink, no FIFO, no second name, not above the limit. Raises BadBundle."""
+def read(path: Path, limit: int, folder: int | None = None) -> bytes:
+    """A plain file's bytes: no symlink, no FIFO, no second name, not above the limit. Raises BadBundle.
+
+    `folder`: an open folder that `path` is in.
+    """
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     except OSError as e:
         raise BadBundle(f"cannot read {path.name}: {e.strerror}") from None
     try:

@@ -2,4 +2,5 @@
 
 `python -m pgo_agent.sandbox.judge` is the process that holds the GPU; it imports the user's original target file, and
 never a candidate, nor Triton. `pool.py` is the other end: it starts, feeds and, after a fault, replaces that process.
+`spool/` is for a GPU on another machine.
 """

@@ -1,5 +1,8 @@
 """`python -m pgo_agent.sandbox.judge`: serves one GPU, or (`--cpu`) Triton's interpreter, on standard input and output.
 
+With `--spool DIR --target FILE` it is the side of a folder that answers (`spool/worker.py`); else nobody calls it but
+`pool.py`.
+
 One JSON object a line. A reply has the fields of its command's answer under "answer", a fault of the machine or the
 target under "fault"; lines with "stage" announce what is about to run and for how many seconds at most.
 """
@@ -9,7 +12,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TextIO
 
 from pgo_agent.sandbox.imports import heavy
@@ -60,7 +63,15 @@ def serve(replies: TextIO, cpu: bool) -> None:
             os._exit(FAULTED)  # after a CUDA error nothing in this process can be trusted
 
 
+def spooling(arguments: Sequence[str]) -> int:
+    from pgo_agent.sandbox.judge.spool import worker
+
+    return worker.main(arguments)
+
+
 if __name__ == "__main__":
+    if len(sys.argv) > 1 and sys.argv[1:] != ["--cpu"]:
+        sys.exit(spooling(sys.argv[1:]))
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever the target prints must not look like a reply
     end_with(os.getppid())

@@ -1,9 +1,9 @@
 """What a judge process looks at beside the clock: an open target, its bundles, and runs of them that are never timed.
 
-Commands: open (target and device), race (a sanitized twin, or many launches of the plain build), idle (each launch left
-out), numerics (results alone), same_bits (of two plans), timeline (what an instrumented twin records), peaks (what this
-GPU reaches). `worker.py` adds those that take times. Every step that a kernel might never end is announced, so that the
-parent can kill this process.
+Commands: open (target and device), hello (nothing more), race (a sanitized twin, or many launches of the plain build),
+idle (each launch left out), numerics (results alone), same_bits (of two plans), timeline (what an instrumented twin
+records), peaks (what this GPU reaches). `worker.py` adds those that take times. Every step that a kernel might never
+end is announced, so that the parent can kill this process.
 """
 
 from dataclasses import replace
@@ -57,6 +57,10 @@ class Looks:
         found = peaks.known(device)
         self.bench = Bench(module, cases, device, timing.Timer(device), self.announce, found)
         return environment(properties) | {"tflops": round(found.flops / 1e12, 1), "gbps": round(found.moved / 1e9, 1)}
+
+    def hello(self, _request: dict[str, Any]) -> dict[str, Any]:
+        """Nothing: the target is open."""
+        return {}
 
     def race(self, request: dict[str, Any]) -> dict[str, Any]:
         """A sanitized twin (`sandbox/twins.py`) on fresh inputs; a hazard ends this process, which says which.

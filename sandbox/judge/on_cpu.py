@@ -54,7 +54,7 @@ class Trial:
 
 
 class CpuWorker:
-    """Commands `open`, `check` and `peaks`."""
+    """Commands `open`, `hello`, `check` and `peaks`."""
 
     def __init__(self, announce: Announce) -> None:
         self.announce = announce
@@ -76,6 +76,10 @@ class CpuWorker:
         self.device = request["device"]
         self.box = box.choose(request["sandbox"], request["python"])
         return {"gpu": None, "torch": torch.__version__}
+
+    def hello(self, _request: dict[str, Any]) -> dict[str, Any]:
+        """Nothing: the target is open."""
+        return {}
 
     def peaks(self, _request: dict[str, Any]) -> dict[str, Any]:
         """Nothing is timed here, so nobody knows what this machine reaches."""

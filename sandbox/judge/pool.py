@@ -11,24 +11,18 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from pgo_agent.sandbox.box import ATTEMPTS, killed
 from pgo_agent.sandbox.bundle.shelf import Shelf
 from pgo_agent.sandbox.errors import EnvironmentFault, Fault, Killed, TargetFault, UsageFault
-from pgo_agent.sandbox.gate.verdict import Judged, Verdict, from_json
+from pgo_agent.sandbox.gate.verdict import Judged, from_json
+from pgo_agent.sandbox.judge.base import Ended, of_ended
 from pgo_agent.sandbox.judge.process import Process
 from pgo_agent.sandbox.target import Target
 
 START_SECONDS = 120.0
-
-
-class Ended(Exception):
-    """The judge process ended or was ended while it worked on a command. `killed`: by somebody else's SIGKILL."""
-
-    def __init__(self, stage: str, timed_out: bool, detail: str, killed: bool = False) -> None:
-        super().__init__(detail)
-        self.stage, self.timed_out, self.detail, self.killed = stage, timed_out, detail, killed
+__all__ = ["Ended", "Judge", "on_shelf", "visible_gpu", "visible_gpus"]
 
 
 @dataclass
@@ -42,6 +36,8 @@ class Judge:
     device: str = "h200"  # what that interpreter says to launchers that ask
     under: tuple[str, ...] = ()  # a command that runs the process
     spares: int = 1  # processes to keep ready: each candidate of a batch uses three
+    elsewhere: ClassVar[bool] = False
+    by_hand: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         self._process: Process | None = None
@@ -77,10 +73,16 @@ class Judge:
             return from_json(self.ask(command, **fields))
         except Ended as e:
             self.replaced += 1
-            stage = e.stage.split()[0] if e.stage else command
-            if e.timed_out:
-                return Judged(Verdict.TIMEOUT, stage, f"did not end: stopped in '{e.stage}' at its deadline")
-            return Judged(Verdict.CRASHED, stage, e.detail[-1200:])
+            return of_ended(command, e)
+
+    def open(self) -> dict[str, Any]:
+        """The environment of a process that has the target open. Raises as `ask` does."""
+        if self._process is None:
+            self.ask("hello")
+        return self.environment
+
+    def queue(self, command: str, **fields: Any) -> None:
+        """It is asked soon enough."""
 
     def close(self) -> None:
         self._end()
@@ -171,8 +173,15 @@ def on_shelf(shelf: Shelf, bundle: str) -> dict[str, str]:
 
 def visible_gpu() -> str | None:
     """The first GPU that this process may use, as CUDA_VISIBLE_DEVICES names it; None when there is none."""
+    return next(iter(visible_gpus()), None)
+
+
+def visible_gpus() -> list[str]:
+    """Every GPU that this process may use, as CUDA_VISIBLE_DEVICES names it."""
     listed = os.environ.get("CUDA_VISIBLE_DEVICES")
     if listed is not None:
-        first = listed.split(",")[0].strip()
-        return first if first and first != "-1" and Path("/dev/nvidiactl").exists() else None
-    return "0" if Path("/dev/nvidiactl").exists() and any(Path("/dev").glob("nvidia[0-9]*")) else None
+        named = [name.strip() for name in listed.split(",")]
+        usable = named[: next((i for i, n in enumerate(named) if n in ("", "-1")), len(named))]
+        return usable if Path("/dev/nvidiactl").exists() else []
+    found = sorted(int(p.name[6:]) for p in Path("/dev").glob("nvidia[0-9]*") if p.name[6:].isdigit())
+    return [str(i) for i in range(len(found))] if Path("/dev/nvidiactl").exists() else []

@@ -15,7 +15,7 @@ from pgo_agent.sandbox.bundle.shelf import Shelf
 from pgo_agent.sandbox.judge import timing
 from pgo_agent.sandbox.judge.replay import NAN, Replay, synchronize
 from pgo_agent.sandbox.judge.stages import STEP_SECONDS, Bench, Pick
-from pgo_agent.sandbox.profile.timeline.decode import SUFFIX
+from pgo_agent.sandbox.profile.timeline.report import SUFFIX
 
 HEADER = 40  # bytes of a block that say where and when it ran
 WARM = 2  # launches before the first that counts

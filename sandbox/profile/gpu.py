@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from pgo_agent.sandbox.judge.pool import Ended, Judge
+from pgo_agent.sandbox.judge.base import AnyJudge, Ended
+from pgo_agent.sandbox.judge.pool import Judge
 from pgo_agent.sandbox.profile import passes, roofline, static
 from pgo_agent.sandbox.profile.backend import Subject, Workbench
 from pgo_agent.sandbox.profile.counters import take as counting
@@ -22,6 +23,7 @@ from pgo_agent.sandbox.profile.whole import Missing
 
 T = TypeVar("T")
 MOST_ENTRIES = 1 << 15  # of a warp's records
+ELSEWHERE = "the GPU is elsewhere, and Nsight Compute runs on its own machine alone"
 MACHINE = ("gpu", "driver", "torch")  # of the judge's environment, what a time depends on
 
 
@@ -33,7 +35,7 @@ class NotTaken(Exception):
 class Stand(Workbench):
     """A seat with a GPU. `judge` gives the process that holds it, when a pass has to be taken."""
 
-    judge: Callable[[], Judge]
+    judge: Callable[[], AnyJudge]
 
 
 @passes.gpu(version=1)
@@ -75,9 +77,12 @@ def counters(stand: Stand, place: Place, contract: str, subject: Subject) -> Cou
 
     Raises NotTaken where it is absent, old or forbidden, or counted nothing; what the compiler's box raises.
     """
+    judge = stand.judge()
+    if not isinstance(judge, Judge):
+        raise NotTaken(ELSEWHERE)
     known = static.static(stand, subject, "nvidia")
     lines = known if isinstance(known, StaticProfile) else None
-    return _there(counting.take(stand.judge(), stand.builder, place, lines))
+    return _there(counting.take(judge, stand.builder, place, lines))
 
 
 @passes.gpu(version=1)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pgo_agent.sandbox import boxed
-from pgo_agent.sandbox.judge.pool import Judge
+from pgo_agent.sandbox.judge.base import AnyJudge
 from pgo_agent.sandbox.profile import passes
 from pgo_agent.sandbox.profile.backend import Workbench
 from pgo_agent.sandbox.profile.codec import Malformed, Record
@@ -59,7 +59,7 @@ def of_case(work: Work | Missing, seconds: float, how: str, peaks: Peaks | Missi
     return roofline(work.flops, work.bytes, seconds, how, peaks)
 
 
-def peaks_of(judge: Judge, case: str) -> Peaks | Missing:
+def peaks_of(judge: AnyJudge, case: str) -> Peaks | Missing:
     """What the judge's GPU reaches with the types of a case ("CASES/8k").
 
     Raises what asking a judge raises: Ended, TargetFault, EnvironmentFault, Killed.

@@ -15,9 +15,8 @@ from pgo_agent.agent.views.perfetto import Slice
 from pgo_agent.sandbox.bundle.shelf import Shelf
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 from pgo_agent.sandbox.profile.passes import Artefact
-from pgo_agent.sandbox.profile.timeline.decode import SUFFIX
 from pgo_agent.sandbox.profile.timeline.points import Kind
-from pgo_agent.sandbox.profile.timeline.report import Pass, Timeline
+from pgo_agent.sandbox.profile.timeline.report import SUFFIX, Pass, Timeline
 from pgo_agent.sandbox.profile.timeline.traces import traces
 
 from tests.agent import timelines

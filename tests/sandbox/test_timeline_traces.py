@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from pgo_agent.sandbox.bundle.shelf import Shelf
 from pgo_agent.sandbox.errors import EnvironmentFault
 from pgo_agent.sandbox.profile.passes import Artefact
-from pgo_agent.sandbox.profile.timeline.decode import SUFFIX, decode
+from pgo_agent.sandbox.profile.timeline.decode import decode
 from pgo_agent.sandbox.profile.timeline.points import Kind
-from pgo_agent.sandbox.profile.timeline.report import Pass
+from pgo_agent.sandbox.profile.timeline.report import SUFFIX, Pass
 from pgo_agent.sandbox.profile.timeline.scopes import Scope
 from pgo_agent.sandbox.profile.timeline.summary import summarize
 from pgo_agent.sandbox.profile.timeline.traces import Execution, traces

@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pgo_agent.sandbox.profile.timeline.report import Lost
 
-SUFFIX = "records"  # of the artefacts on a shelf that hold such bytes, compressed by zlib
 MAGIC = 0xDEADBEEF
 FIXED = 10  # words of a block's header before the warps' counts
 TURN = 1 << 32  # cycles: builds read 32 bits of the clock (`sandbox/compiler/records.py`)

@@ -11,6 +11,8 @@ from pgo_agent.sandbox.profile.codec import Record
 from pgo_agent.sandbox.profile.passes import Artefact
 from pgo_agent.sandbox.profile.timeline.scopes import Scope, Unsupported
 
+SUFFIX = "records"  # of the artefacts on a shelf that hold what blocks recorded, compressed by zlib
+
 
 @dataclass(frozen=True)
 class Lost(Record):

@@ -10,18 +10,22 @@ from typing import Any
 
 from pgo_agent.sandbox.build import Builder
 from pgo_agent.sandbox.bundle.shelf import Shelf
-from pgo_agent.sandbox.judge.pool import Judge, on_shelf
+from pgo_agent.sandbox.errors import EnvironmentFault
+from pgo_agent.sandbox.judge.base import AnyJudge
+from pgo_agent.sandbox.judge.pool import on_shelf
 from pgo_agent.sandbox.profile.passes import Artefact
 from pgo_agent.sandbox.profile.timeline import summary, twin
-from pgo_agent.sandbox.profile.timeline.decode import SUFFIX, Decoded, decode, headers
-from pgo_agent.sandbox.profile.timeline.report import Pass, Timeline, Waves
+from pgo_agent.sandbox.profile.timeline.decode import Decoded, decode, headers
+from pgo_agent.sandbox.profile.timeline.report import SUFFIX, Pass, Timeline, Waves
 from pgo_agent.sandbox.profile.timeline.scopes import Unsupported, Why
 from pgo_agent.sandbox.profile.timeline.twin import Place, Twin
 from pgo_agent.sandbox.profile.timeline.waves import waves
 
+MOST = 1 << 30  # bytes of what one launch recorded
+
 
 def take(
-    judge: Judge,
+    judge: AnyJudge,
     builder: Builder,
     place: Place,
     per_pass: int = 8,
@@ -41,8 +45,11 @@ def take(
     costs: dict[str, float] = {}
     seen: Waves | None = None
     plain: list[float] = []
-    for one in made:
-        answer = launch(judge, builder.shelf, place, one, repeats, blocks)
+    wanted = [_wanted(builder.shelf, place, one, repeats, blocks) for one in made]
+    for fields in wanted:
+        judge.queue("timeline", **fields)
+    for one, fields in zip(made, wanted, strict=True):
+        answer = judge.ask("timeline", **fields)
         if "problem" in answer:
             refused.append(Unsupported(Why.LAUNCH, str(answer["problem"])))
             continue
@@ -59,19 +66,17 @@ def take(
     return Timeline(tuple(passes), costs, seen, tuple(refused), tuple(plain), {})
 
 
-def launch(judge: Judge, shelf: Shelf, place: Place, one: Twin, repeats: int, blocks: int) -> dict[str, Any]:
-    """What the judge's command `timeline` answers; see `sandbox/judge/recording.py`."""
+def _wanted(shelf: Shelf, place: Place, one: Twin, repeats: int, blocks: int) -> dict[str, Any]:
+    """What the judge's command `timeline` takes; `sandbox/judge/recording.py` says what it answers."""
     sides = {"instrumented": one.bundle, "plain": place.bundle}
-    given = {n: {"bundle": on_shelf(shelf, b), "choice": place.choice} for n, b in sides.items()}
-    return judge.ask(
-        "timeline",
-        case=place.case,
-        kernel=one.kernel,
-        repeats=repeats,
-        blocks=blocks,
-        shelf=str(shelf.root.resolve()),
-        **given,
-    )
+    return {
+        "case": place.case,
+        "kernel": one.kernel,
+        "repeats": repeats,
+        "blocks": blocks,
+        "shelf": str(shelf.root.resolve()),
+        **{n: {"bundle": on_shelf(shelf, b), "choice": place.choice} for n, b in sides.items()},
+    }
 
 
 def _decoded(shelf: Shelf, answer: Mapping[str, Any], repeat: Mapping[str, Any]) -> Decoded:
@@ -79,5 +84,9 @@ def _decoded(shelf: Shelf, answer: Mapping[str, Any], repeat: Mapping[str, Any])
 
 
 def fetched(shelf: Shelf, artefact: str) -> bytes:
-    """What the judge kept. Raises EnvironmentFault when it is not there, or damaged."""
-    return zlib.decompress(shelf.get(artefact, SUFFIX))
+    """What the judge kept. Raises EnvironmentFault when it is not there, damaged or too large."""
+    whole = zlib.decompressobj()
+    found = whole.decompress(shelf.get(artefact, SUFFIX), MOST)
+    if not whole.eof:
+        raise EnvironmentFault(f"artefact {artefact[:12]} is not whole, or larger than {MOST} bytes", "profile again")
+    return found

@@ -1,0 +1,120 @@
+"""A judge of made-up times behind the real worker of a spool: `python made_up.py DIR TARGET FASTER [--once]`.
+
+There is no GPU where most tests run. What a run asks through a folder, and what it does with answers, is tried with
+this: every bundle is read and checked as a GPU's judge process does, and nothing is launched. FASTER is how many times
+faster each candidate is said to be. Every command that it answers becomes a line of DIR.asked.
+"""
+
+import json
+import os
+import sys
+import time
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pgo_agent.sandbox import devices, target
+from pgo_agent.sandbox.build import limits_of
+from pgo_agent.sandbox.bundle import check
+from pgo_agent.sandbox.judge.spool.folder import Folder
+from pgo_agent.sandbox.judge.spool.worker import Worker
+
+DEVICE = devices.find("h200")
+SECONDS = 2.5  # that each command is said to have held the GPU
+ROUNDS = 12
+
+
+@dataclass
+class MadeUp:
+    """What stands in for the judge process of a GPU."""
+
+    faster: float
+    asked: Path
+    busy: float = 0.0
+    processes: int = 0
+
+    def open(self) -> dict[str, Any]:
+        return {"gpu": DEVICE.name, "driver": "made up", "torch": "made up", "triton": "made up"}
+
+    def fresh(self) -> None:
+        self.processes += 1
+
+    def close(self) -> None:
+        """There is nothing to end."""
+
+    def ask(self, command: str, **fields: Any) -> dict[str, Any]:
+        limits = replace(limits_of(DEVICE), variables=command == "race", records=command == "timeline")
+        for where in _bundles(fields):
+            found = check.load(Path(where["manifest"]), Path(where["artefacts"]), limits)
+            assert found.id == where["id"]
+        with self.asked.open("a") as file:
+            print(json.dumps({"do": command, "worker": os.getpid(), "process": self.processes}), file=file)
+        self.busy += SECONDS
+        return dict(getattr(self, f"_{command}")(fields))
+
+    def _hello(self, _: dict[str, Any]) -> dict[str, Any]:
+        return {}
+
+    def _sweep(self, given: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "entries": [
+                e | {"bundle": e["bundle"]["id"], "problem": "", "ms": [2.0 + i / 10] * 4, "finalist": i < 2}
+                for i, e in enumerate(given["entries"])
+            ]
+        }
+
+    def _judge(self, given: dict[str, Any]) -> dict[str, Any]:
+        where = given["candidate"]["bundle"]
+        plans = json.loads(Path(where["manifest"]).read_bytes())["plans"]
+        choices = {case: next(iter(plans[case])) for case in given["public"]}
+        return self._timed(given["public"], choices, "time")
+
+    def _look(self, given: dict[str, Any]) -> dict[str, Any]:
+        return {"verdict": "checked", "stage": "quick", "reason": "it may be faster", "evidence": {}}
+
+    def _confirm(self, given: dict[str, Any]) -> dict[str, Any]:
+        return self._timed(given["public"], {c: p["choice"] for c, p in given["candidate"].items()}, "confirm")
+
+    def _timed(self, cases: list[str], choices: dict[str, str], stage: str) -> dict[str, Any]:
+        times = {c: {"incumbent": [2.0] * ROUNDS, "candidate": [2.0 / self.faster] * ROUNDS} for c in cases}
+        reason = f"{self.faster:.3f}x by a judge of made-up times"
+        said = {"stage": stage, "verdict": "passed", "reason": reason, "seconds": 1.0, "found": {}}
+        evidence = {"choices": choices, "speedup": [self.faster] * 3, "time": times, "stages": [said]}
+        verdict = "accepted" if self.faster > 1 else "slower"
+        return {"verdict": verdict, "stage": stage, "reason": reason, "evidence": evidence}
+
+    def _race(self, _: dict[str, Any]) -> dict[str, Any]:
+        return {"verdict": "checked", "stage": "race", "reason": "no hazard was made up", "evidence": {}}
+
+    def _idle(self, _: dict[str, Any]) -> dict[str, Any]:
+        return {"idle": []}
+
+    def _peaks(self, _: dict[str, Any]) -> dict[str, Any]:
+        return {"flops": 8e14, "moved": 4e12}
+
+    def _timeline(self, _: dict[str, Any]) -> dict[str, Any]:
+        return {"problem": "a judge of made-up times records nothing"}
+
+    def _final(self, given: dict[str, Any]) -> dict[str, Any]:
+        sides = {n: [2.0 / self.faster if n == "winner" else 2.0] * ROUNDS for n in (*given["sides"], "A/A")}
+        return {"times": dict.fromkeys(given["cases"], sides)}
+
+
+def _bundles(fields: Any) -> list[dict[str, str]]:
+    if isinstance(fields, dict):
+        return [fields] if "manifest" in fields else [b for v in fields.values() for b in _bundles(v)]
+    return [b for v in fields for b in _bundles(v)] if isinstance(fields, list) else []
+
+
+def main(folder: Path, subject: Path, faster: float, once: bool) -> None:
+    while not folder.is_dir():
+        time.sleep(0.1)
+    found = target.read(subject)
+    asked = folder.with_name(f"{folder.name}.asked")
+    with closing(Worker(Folder(folder), {found.digest: found}, lambda _: MadeUp(faster, asked))) as worker:
+        worker.serve(once, lambda text: print(text, flush=True))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3]), "--once" in sys.argv)
