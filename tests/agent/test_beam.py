@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from pgo_agent.agent import beam, building, profiled
+from pgo_agent.agent import beam, building, profiled, steps
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.store import Store
 from pgo_agent.sandbox.box import Box
@@ -109,8 +109,12 @@ def test_the_search_starts_again_from_the_best_runner_up_whoever_wrote_it(ctx: C
     assert beam.restarts(ctx)
     assert [p.name for p in beam.parents(ctx)] == [theirs.id, ours.id, "shipped"]
     assert beam.start_for_model(ctx) == theirs.id
-    first = next(beam.proposals(ctx))
-    assert (first[1], first[2]) == ("embedded, onto tiny", theirs.id)
+    events = list[dict[str, Any]]()
+    steps.propose(replace(ctx, emit_to=events.append), 3)
+    first = ctx.store.candidates("now-1", 3)[0]
+    assert (first.author, first.parent) == ("embedded, onto tiny", theirs.id)
+    (told,) = (e["candidates"] for e in events if e["type"] == "search.restarted")
+    assert told == [theirs.id, ours.id]
 
 
 def test_a_start_from_a_runner_up_varies_its_launches_too(ctx: Context) -> None:
