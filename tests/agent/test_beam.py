@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from pgo_agent.agent import beam, building, profiled, steps
+from pgo_agent.agent import beam, building, judging, profiled, steps
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.store import Store
 from pgo_agent.sandbox.box import Box
@@ -78,6 +78,14 @@ def test_what_moves_make_of_foreign_code_is_refused_where_no_sandbox_works(ctx: 
     for refused in (onto, replace(onto, author=beam.AUTHOR)):
         with pytest.raises(EnvironmentFault, match="not your own code"):
             building.first(unboxed(ctx), refused, 1)
+
+
+def test_foreign_code_that_was_built_elsewhere_is_not_interpreted_where_no_sandbox_works(ctx: Context) -> None:
+    """A run may be resumed on another machine: what is built there is not run here without a box."""
+    (onto,) = searching.propose(ctx, searching.another(51), author="embedded, of before-1", proposer="memory")
+    ctx.store.set_built("now-1", onto.id, {"bundle": "b", "choices": {}, "failures": []})
+    with pytest.raises(EnvironmentFault, match="not your own code"):
+        judging.in_interpreter(unboxed(ctx), onto)
 
 
 def test_foreign_code_is_told_as_such_to_the_profiler_and_when_it_is_built_again(ctx: Context) -> None:
