@@ -35,7 +35,8 @@ _ONLY_HOPPER = {"tma", "warp_specialization", "wgmma_waits"}
 def chosen(defects: Sequence[Defect], statics: Iterable[Mapping[str, Any]], source: str, arch: int) -> tuple[str, ...]:
     """Names of cards. `defects`: what costs most first; `statics`: profiles of builds; `source`: the kernel."""
     exponential = "exp" in source
-    wanted = [name for d in defects for name in CARDS[d]] or list(_usual(_dots(statics), exponential))
+    turns = (CARDS[d][turn : turn + 1] for turn in (0, 1) for d in defects)  # the first of each defect, then the second
+    wanted = [name for turn in turns for name in turn] or list(_usual(_dots(statics), exponential))
     fit = [n for n in dict.fromkeys(wanted) if arch == HOPPER or n not in _ONLY_HOPPER]
     return tuple(n for n in fit if n != "softmax" or exponential)[:MOST]
 

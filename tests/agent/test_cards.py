@@ -30,6 +30,11 @@ def test_what_costs_most_comes_first() -> None:
     assert cards.chosen([Defect.SPILL, Defect.TAIL], DOTS, PLAIN, 90) == ("registers", "persistent")
 
 
+def test_the_first_card_of_each_defect_goes_before_the_second_of_any() -> None:
+    found = cards.chosen([Defect.FEW_STAGES, Defect.NARROW], DOTS, PLAIN, 90)
+    assert found == ("tma", "layouts", "epilogue")
+
+
 @given(st.lists(st.sampled_from(Defect), unique=True), st.booleans(), st.sampled_from([80, 90, 100]))
 def test_cards_are_few_and_each_stands_once(defects: Sequence[Defect], exponential: bool, arch: int) -> None:
     found = cards.chosen(defects, DOTS, SOFTMAX if exponential else PLAIN, arch)
