@@ -41,9 +41,11 @@ def chosen(defects: Sequence[Defect], statics: Iterable[Mapping[str, Any]], sour
     return tuple(n for n in fit if n != "softmax" or exponential)[:MOST]
 
 
-def asks_for_gluon(defects: Sequence[Defect], statics: Iterable[Mapping[str, Any]], arch: int) -> bool:
-    """Whether what costs most is out of the reach of launch parameters and source: how copies and dots wait."""
-    return arch == HOPPER and _dots(statics) and (not defects or bool(GLUON & set(defects[:MOST])))
+def asks_for_gluon(by_case: Iterable[Sequence[Defect]], statics: Iterable[Mapping[str, Any]], arch: int) -> bool:
+    """Whether what costs most in some case is out of the reach of launch parameters and source: how copies and dots
+    wait, or nothing that has a name."""
+    cases = list(by_case) or [()]
+    return arch == HOPPER and _dots(statics) and any(not found or GLUON & set(found[:MOST]) for found in cases)
 
 
 def _usual(dots: bool, exponential: bool) -> Iterator[str]:

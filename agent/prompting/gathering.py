@@ -61,10 +61,11 @@ def gather(ctx: Context, remarks: Sequence[str] = ()) -> Facts:
     base, which, given = ctx.baseline(), incumbent.name(ctx), dispatch.inputs(ctx)
     source, best = incumbent.source(ctx), incumbent.best_known(ctx, which)
     kept = profile_record.of(ctx.store, ctx.run.id, which)
-    profile, defects = _profile(kept), _defects(kept)
+    profile, by_case = _profile(kept), [_defects([k]) for k in kept if k.summary is not None]
+    defects = _defects(kept)
     statics = [s for b in best.values() for s in (b.profiles.values() or [b.static])]
     apply, skipped = applying.lines(ctx)
-    gluon = cards.asks_for_gluon(defects, statics, ctx.device.arch)
+    gluon = cards.asks_for_gluon(by_case, statics, ctx.device.arch)
     return Facts(
         device=asdict(ctx.device),
         triton=triton_version(ctx.builder.box.python),

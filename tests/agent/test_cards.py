@@ -49,8 +49,8 @@ def test_where_nothing_stands_out_the_kind_of_kernel_decides() -> None:
 
 
 def test_gluon_is_for_dots_and_copies_that_wait_on_hopper_alone() -> None:
-    assert cards.asks_for_gluon([], DOTS, 90)
-    assert cards.asks_for_gluon([Defect.TAIL, Defect.DOT_WAIT], DOTS, 90)
-    assert not cards.asks_for_gluon([Defect.TAIL, Defect.SPILL], DOTS, 90)
-    assert not cards.asks_for_gluon([Defect.DOT_WAIT], DOTS, 80)
-    assert not cards.asks_for_gluon([], NONE, 90)
+    assert cards.asks_for_gluon([], DOTS, 90) and cards.asks_for_gluon([[Defect.SPILL], []], DOTS, 90)
+    assert cards.asks_for_gluon([[Defect.TAIL, Defect.DOT_WAIT]], DOTS, 90)
+    assert not cards.asks_for_gluon([[Defect.TAIL, Defect.SPILL]], DOTS, 90)
+    assert not cards.asks_for_gluon([[Defect.DOT_WAIT]], DOTS, 80)
+    assert not cards.asks_for_gluon([[]], NONE, 90)
