@@ -59,7 +59,7 @@ def _answers(ctx: Context, model: Model, question: Question) -> Iterator[Answer]
 
 def _prompt(ctx: Context, question: Question) -> str | None:
     """The prompt as it was when it was first asked; None for a message more than a generation may take."""
-    run, generation = ctx.run.id, max(ctx.store.generations(ctx.run.id), default=0) + 1
+    run, generation = ctx.run.id, _generation(ctx)
     known = question_record.prompt(ctx.store, run, generation, question.about)
     if known is not None:
         return known
@@ -71,11 +71,18 @@ def _prompt(ctx: Context, question: Question) -> str | None:
     return prompt
 
 
+def _generation(ctx: Context) -> int:
+    """The one that is being proposed."""
+    return max(ctx.store.generations(ctx.run.id), default=0) + 1
+
+
 def _recorded(ctx: Context, question: Question, prompt: str) -> tuple[Reply, replies.Parsed] | None:
     """The reply that a killed run was at."""
-    known = next((c for c in ctx.store.calls(ctx.run.id) if c.prompt == prompt), None)
-    if known is None:
+    before = question_record.same_before(ctx.store, ctx.run.id, _generation(ctx), question.about)
+    told = [c for c in ctx.store.calls(ctx.run.id) if c.prompt == prompt][before:]
+    if not told:
         return None
+    known = told[0]
     reply = Reply(known.reply, known.prompt_tokens, known.completion_tokens, known.seconds, known.model)
     return reply, _read(ctx, question, reply)
 

@@ -18,6 +18,15 @@ def keep(db: Database, run: str, generation: int, about: str, prompt: str) -> No
         opened.execute("INSERT OR IGNORE INTO questions VALUES (?, ?, ?, ?)", (run, generation, about, prompt))
 
 
+def same_before(db: Database, run: str, generation: int, about: str) -> int:
+    """How many questions with the same prompt were asked before one: theirs are the first replies to it."""
+    sql = (
+        "SELECT count(*) AS n FROM questions AS q JOIN questions AS own ON q.run = own.run AND q.prompt = own.prompt"
+        " WHERE own.run = ? AND own.generation = ? AND own.about = ? AND q.rowid < own.rowid"
+    )
+    return int(db.rows(sql, (run, generation, about))[0]["n"])
+
+
 def asked(db: Database, run: str, generation: int) -> list[str]:
     """What was asked about in a generation, in order."""
     sql = "SELECT about FROM questions WHERE run = ? AND generation = ? ORDER BY rowid"

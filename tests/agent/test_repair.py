@@ -132,7 +132,8 @@ def test_messages_about_messages_count_among_the_four(folder: Path) -> None:
         four = "".join(f"## Candidate {n}\n{edit(f'not {n}', '')}\n" for n in range(1, 5))
         run.server.script[:] = [completion(four)]
         run.propose()
-        assert len(run.prompts) == 1 + repairing.MOST + 1 + repairing.A_GENERATION
+        asked = question_record.asked(run.ctx.store, run.ctx.run.id, 2)
+        assert asked[0] == "" and len(asked) == 1 + repairing.A_GENERATION
 
 
 # what could not be read -----------------------------------------------------------------------------------------------
