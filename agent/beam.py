@@ -92,9 +92,15 @@ def _in_turn(ctx: Context) -> Iterator[Proposed]:
 
 def parents(ctx: Context) -> list[Parent]:
     """The incumbent, then the most promising other rewrites; the other way round when patience nears its end."""
-    first, again = _parent(ctx, incumbent.name(ctx)), restarts(ctx)
-    others = [_parent(ctx, c.id) for c in runners_up(ctx)[: WIDTH if again else WIDTH - 1]]
-    return [*others, first] if again else [first, *others]
+    first = _parent(ctx, incumbent.name(ctx))
+    if again := again_from(ctx):
+        return [*(_parent(ctx, name) for name in again), first]
+    return [first, *(_parent(ctx, c.id) for c in runners_up(ctx)[: WIDTH - 1])]
+
+
+def again_from(ctx: Context) -> list[str]:
+    """The runners-up from which the search starts again; none while patience lasts."""
+    return [c.id for c in runners_up(ctx)[:WIDTH]] if restarts(ctx) else []
 
 
 def restarts(ctx: Context) -> bool:

@@ -110,6 +110,10 @@ class Progress:
         )
         self._say(f"  generation {e['generation']} is shared by what paid so far: {places}")
 
+    def _search_restarted(self, e: dict[str, Any]) -> None:
+        found = ", ".join(c[:8] for c in e["candidates"])
+        self._say(f"  patience nears its end: generation {e['generation']} starts from the runners-up: {found}")
+
     def _run_waiting(self, e: dict[str, Any]) -> None:
         self._say(f"  {escape(e['reply'])} {escape(e['why'])}; it is the answer to {escape(e['request'])}")
         self._say(f"  then go on with: pgo-agent resume {escape(e['run'])}")

@@ -30,6 +30,7 @@ def in_interpreter(ctx: Context, candidate: Candidate) -> Outcome:
     if candidate.kind == "ttgir":
         return Judged(Verdict.BUILT, "interpreter", "it compiles; Triton's interpreter does not run TTGIR"), None
     foreign, seconds = beam.foreign(ctx, candidate), ctx.settings.get("interpreting")
+    ctx.builder.box.admit(foreign)  # it may have been built where a sandbox works
     judged = ctx.cpu.verdict("check", source=candidate.source, foreign=foreign, seconds=seconds)
     refused = building.complete(ctx, candidate)[1] if judged.verdict not in FAULTY else None
     return refused or judged, None

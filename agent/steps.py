@@ -29,6 +29,8 @@ def propose(ctx: Context, generation: int) -> int:
     if fresh:
         ctx.store.add_generation(ctx.run.id, generation, incumbent.name(ctx), fresh)
         mixing.tell(ctx, generation)
+        if again := beam.again_from(ctx):
+            ctx.emit("search.restarted", generation=generation, candidates=again)
     for p in fresh:
         told = {k: p[k] for k in ("kind", "move", "rationale", "cites", "proposer", "author")}
         ctx.emit("candidate.proposed", candidate=p["id"], generation=generation, **told)

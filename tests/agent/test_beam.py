@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from pgo_agent.agent import beam, building, profiled
+from pgo_agent.agent import beam, building, judging, profiled, steps
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.store import Store
 from pgo_agent.sandbox.box import Box
@@ -80,6 +80,14 @@ def test_what_moves_make_of_foreign_code_is_refused_where_no_sandbox_works(ctx: 
             building.first(unboxed(ctx), refused, 1)
 
 
+def test_foreign_code_that_was_built_elsewhere_is_not_interpreted_where_no_sandbox_works(ctx: Context) -> None:
+    """A run may be resumed on another machine: what is built there is not run here without a box."""
+    (onto,) = searching.propose(ctx, searching.another(51), author="embedded, of before-1", proposer="memory")
+    ctx.store.set_built("now-1", onto.id, {"bundle": "b", "choices": {}, "failures": []})
+    with pytest.raises(EnvironmentFault, match="not your own code"):
+        judging.in_interpreter(unboxed(ctx), onto)
+
+
 def test_foreign_code_is_told_as_such_to_the_profiler_and_when_it_is_built_again(ctx: Context) -> None:
     theirs = tried(ctx, Verdict.ACCEPTED, 1.1, **THEIRS)
     onto = tried(ctx, Verdict.ACCEPTED, 1.1, parent=theirs.id)
@@ -109,8 +117,12 @@ def test_the_search_starts_again_from_the_best_runner_up_whoever_wrote_it(ctx: C
     assert beam.restarts(ctx)
     assert [p.name for p in beam.parents(ctx)] == [theirs.id, ours.id, "shipped"]
     assert beam.start_for_model(ctx) == theirs.id
-    first = next(beam.proposals(ctx))
-    assert (first[1], first[2]) == ("embedded, onto tiny", theirs.id)
+    events = list[dict[str, Any]]()
+    steps.propose(replace(ctx, emit_to=events.append), 3)
+    first = ctx.store.candidates("now-1", 3)[0]
+    assert (first.author, first.parent) == ("embedded, onto tiny", theirs.id)
+    (told,) = (e["candidates"] for e in events if e["type"] == "search.restarted")
+    assert told == [theirs.id, ours.id]
 
 
 def test_a_start_from_a_runner_up_varies_its_launches_too(ctx: Context) -> None:

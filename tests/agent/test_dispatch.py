@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pgo_agent.agent import dispatch, incumbent
+from pgo_agent.agent import beam, dispatch, incumbent
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.rewriting import DoesNotApply
 from pgo_agent.agent.rewriting.both import both
@@ -193,6 +193,20 @@ def test_what_won_as_a_whole_is_proposed_without_the_cases_that_it_lost(measured
     ((proposal, parent),) = dispatch.proposals(measured)
     assert (incumbent.name(measured), parent) == ("c1", "c1")
     assert {s.kernel for s in sites(proposal.source)} == {"_add", "_add_rewritten"}
+
+
+def test_a_file_that_holds_a_models_kernel_beside_our_own_is_the_models(measured: Context) -> None:
+    """The rewrite is ours, what it was measured against is not: the file with both is built as foreign code."""
+    judge(measured, {"CASES/1m": 1.1, "CASES/16m": 1.2}, Verdict.ACCEPTED)
+    measured.store.db.execute("UPDATE candidates SET author = 'tiny' WHERE id = 'c1'")
+    made = {"id": "c2", "kind": "source", "move": "m", "rationale": "r", "author": "embedded", "parent": "shipped"}
+    source = faster(measured.target.source).replace("2 * tl.load", "2.0 * tl.load")
+    measured.store.add_generation("add-1", 2, "c1", [made | {"source": source}])
+    quick = {c: {"incumbent": [r] * 6, "candidate": [1.0] * 6} for c, r in {"CASES/1m": 0.9, "CASES/16m": 1.2}.items()}
+    judged = Judged(Verdict.SLOWER, "quick", "r", {"quick": quick, "incumbent": "c1"})
+    measured.store.set_verdict("add-1", "c2", judged, 0.97, 1.0)
+    proposal, author, parent = next(beam.proposals(measured))
+    assert (proposal.move, author, parent) == ("dispatch: m", "embedded, onto tiny", "c2")
 
 
 def test_what_was_found_wrong_is_kept_nowhere(measured: Context) -> None:
