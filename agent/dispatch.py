@@ -78,8 +78,8 @@ def _mixed(ctx: Context) -> list[Mixed]:
 def _proposal(ctx: Context, mixed: Mixed) -> Proposal | Skipped:
     from pgo_agent.agent.rewriting.both import both
 
-    inputs, name = _inputs(ctx), f"{MOVE}: {mixed.candidate.move}"
-    test = condition([inputs[c] for c in mixed.wins], [inputs[c] for c in mixed.losses])
+    given, name = inputs(ctx), f"{MOVE}: {mixed.candidate.move}"
+    test = condition([given[c] for c in mixed.wins], [given[c] for c in mixed.losses])
     if test is None:
         return Skipped(name, "no one or two comparisons of its arguments tell the cases that it wins from the others")
     said = ", ".join(f"{c.split('/', 1)[1]} {mixed.ratios[c]:.3f}x" for c in (*mixed.wins, *mixed.losses))
@@ -92,7 +92,7 @@ def _proposal(ctx: Context, mixed: Mixed) -> Proposal | Skipped:
     return attempted(name, why, merged)
 
 
-def _inputs(ctx: Context) -> dict[str, Any]:
+def inputs(ctx: Context) -> dict[str, Any]:
     """What the launcher is given in each public case, as the plans of the kernel as shipped have it."""
     found = {}
     for case, point in ctx.baseline()["shipped"].items():

@@ -35,14 +35,17 @@ _ONLY_HOPPER = {"tma", "warp_specialization", "wgmma_waits"}
 def chosen(defects: Sequence[Defect], statics: Iterable[Mapping[str, Any]], source: str, arch: int) -> tuple[str, ...]:
     """Names of cards. `defects`: what costs most first; `statics`: profiles of builds; `source`: the kernel."""
     exponential = "exp" in source
-    wanted = [name for d in defects for name in CARDS[d]] or list(_usual(_dots(statics), exponential))
+    turns = (CARDS[d][turn : turn + 1] for turn in (0, 1) for d in defects)  # the first of each defect, then the second
+    wanted = [name for turn in turns for name in turn] or list(_usual(_dots(statics), exponential))
     fit = [n for n in dict.fromkeys(wanted) if arch == HOPPER or n not in _ONLY_HOPPER]
     return tuple(n for n in fit if n != "softmax" or exponential)[:MOST]
 
 
-def asks_for_gluon(defects: Sequence[Defect], statics: Iterable[Mapping[str, Any]], arch: int) -> bool:
-    """Whether what costs most is out of the reach of launch parameters and source: how copies and dots wait."""
-    return arch == HOPPER and _dots(statics) and (not defects or bool(GLUON & set(defects[:MOST])))
+def asks_for_gluon(by_case: Iterable[Sequence[Defect]], statics: Iterable[Mapping[str, Any]], arch: int) -> bool:
+    """Whether what costs most in some case is out of the reach of launch parameters and source: how copies and dots
+    wait, or nothing that has a name."""
+    cases = list(by_case) or [()]
+    return arch == HOPPER and _dots(statics) and any(not found or GLUON & set(found[:MOST]) for found in cases)
 
 
 def _usual(dots: bool, exponential: bool) -> Iterator[str]:

@@ -29,7 +29,7 @@ class Facts:
     device: Mapping[str, Any]  # fields of sandbox.devices.Device
     triton: str  # version
     kernel: str  # the kernel part
-    cases: Sequence[Mapping[str, Any]] = ()  # name; shipped and tuned: ms, rate, unit, choice, how
+    cases: Sequence[Mapping[str, Any]] = ()  # name, arguments; shipped and tuned: ms, rate, unit, choice, how
     statics: Sequence[Mapping[str, Any]] = ()  # of the incumbent: static profile and occupancy, and its cases
     tried: Sequence[str] = ()  # a line each, newest last
     allowed_ops: Sequence[str] = ()  # torch ops that the launcher may use

@@ -4,12 +4,14 @@ Passes and builds are on the shelf already, so nothing is worked out twice. The 
 """
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from pgo_agent.agent import (
+    dispatch,
     hiding,
     incumbent,
     insight,
@@ -35,6 +37,7 @@ from pgo_agent.agent.prompting.facts import Code, Facts
 from pgo_agent.agent.prompting.sections import TooLong
 from pgo_agent.agent.shown_ttgir import Shown
 from pgo_agent.agent.source import sites
+from pgo_agent.agent.telling import Inputs
 from pgo_agent.sandbox.build import triton_version
 from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.errors import UsageFault
@@ -57,18 +60,19 @@ def check(source: str, device: Device, python: str, budget: int) -> None:
 
 def gather(ctx: Context, remarks: Sequence[str] = ()) -> Facts:
     """The facts as the store holds them. `remarks`: why replies of late were of no use."""
-    base, which = ctx.baseline(), incumbent.name(ctx)
+    base, which, given = ctx.baseline(), incumbent.name(ctx), dispatch.inputs(ctx)
     source, best = incumbent.source(ctx), incumbent.best_known(ctx, which)
     kept = profile_record.of(ctx.store, ctx.run.id, which)
-    profile, defects = _profile(kept), _defects(kept)
+    profile, by_case = _profile(kept), [_defects([k]) for k in kept if k.summary is not None]
+    defects = _defects(kept)
     statics = [s for b in best.values() for s in (b.profiles.values() or [b.static])]
     apply, skipped = applying.lines(ctx)
-    gluon = cards.asks_for_gluon(defects, statics, ctx.device.arch)
+    gluon = cards.asks_for_gluon(by_case, statics, ctx.device.arch)
     return Facts(
         device=asdict(ctx.device),
         triton=triton_version(ctx.builder.box.python),
         kernel=kernel_part(source),
-        cases=[_case(ctx, base, case) for case in base["cases"]],
+        cases=[_case(ctx, base, case) | {"arguments": _arguments(given[case])} for case in base["cases"]],
         statics=[] if insight.of(ctx) is Insight.NONE else _statics(ctx, best),
         tried=tried.lines(_attempts(ctx, base), remarks),
         allowed_ops=base["allowed_ops"],
@@ -96,6 +100,18 @@ def _case(ctx: Context, base: Mapping[str, Any], case: str) -> dict[str, Any]:
         for side in ("shipped", "tuned")
     }
     return {"name": name, **sides}
+
+
+def _arguments(inputs: Inputs) -> str:
+    """What kernel() is given in a case: shapes and types, strides that are not a contiguous tensor's, plain values."""
+    return ", ".join(f"{name} {_tensor(x)}" if isinstance(x, Mapping) else f"{name}={x}" for name, x in inputs.items())
+
+
+def _tensor(x: Mapping[str, Any]) -> str:
+    size, stride = list(x.get("size", ())), list(x.get("stride", ()))
+    packed = [math.prod(size[i + 1 :]) for i in range(len(size))]
+    other = f" strides {stride}" if any(s != p for s, p, n in zip(stride, packed, size, strict=False) if n != 1) else ""
+    return f"{x.get('dtype', '')}{size}{other}"
 
 
 def _statics(ctx: Context, best: Mapping[str, moves.Best]) -> list[dict[str, Any]]:

@@ -30,6 +30,11 @@ def test_what_costs_most_comes_first() -> None:
     assert cards.chosen([Defect.SPILL, Defect.TAIL], DOTS, PLAIN, 90) == ("registers", "persistent")
 
 
+def test_the_first_card_of_each_defect_goes_before_the_second_of_any() -> None:
+    found = cards.chosen([Defect.FEW_STAGES, Defect.NARROW], DOTS, PLAIN, 90)
+    assert found == ("tma", "layouts", "epilogue")
+
+
 @given(st.lists(st.sampled_from(Defect), unique=True), st.booleans(), st.sampled_from([80, 90, 100]))
 def test_cards_are_few_and_each_stands_once(defects: Sequence[Defect], exponential: bool, arch: int) -> None:
     found = cards.chosen(defects, DOTS, SOFTMAX if exponential else PLAIN, arch)
@@ -44,8 +49,8 @@ def test_where_nothing_stands_out_the_kind_of_kernel_decides() -> None:
 
 
 def test_gluon_is_for_dots_and_copies_that_wait_on_hopper_alone() -> None:
-    assert cards.asks_for_gluon([], DOTS, 90)
-    assert cards.asks_for_gluon([Defect.TAIL, Defect.DOT_WAIT], DOTS, 90)
-    assert not cards.asks_for_gluon([Defect.TAIL, Defect.SPILL], DOTS, 90)
-    assert not cards.asks_for_gluon([Defect.DOT_WAIT], DOTS, 80)
-    assert not cards.asks_for_gluon([], NONE, 90)
+    assert cards.asks_for_gluon([], DOTS, 90) and cards.asks_for_gluon([[Defect.SPILL], []], DOTS, 90)
+    assert cards.asks_for_gluon([[Defect.TAIL, Defect.DOT_WAIT]], DOTS, 90)
+    assert not cards.asks_for_gluon([[Defect.TAIL, Defect.SPILL]], DOTS, 90)
+    assert not cards.asks_for_gluon([[Defect.DOT_WAIT]], DOTS, 80)
+    assert not cards.asks_for_gluon([[]], NONE, 90)

@@ -15,7 +15,7 @@ from pgo_agent.agent import prompting, templates
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.models.base import Exhausted
 from pgo_agent.agent.parts import kernel_part
-from pgo_agent.agent.prompting import composing, tried
+from pgo_agent.agent.prompting import composing, gathering, tried
 from pgo_agent.agent.prompting.facts import Facts
 from pgo_agent.agent.prompting.sections import Section, fitted, tokens
 from pgo_agent.agent.store import Candidate, Store
@@ -189,7 +189,7 @@ def test_names_and_words_of_a_run_cannot_break_out_of_their_lines(text: str) -> 
     shipped = FULL.cases[0]["shipped"] | {"choice": text, "unit": text, "how": text}
     facts = replace(
         FULL,
-        cases=[{"name": text, "shipped": shipped, "tuned": shipped}],
+        cases=[{"name": text, "arguments": text, "shipped": shipped, "tuned": shipped}],
         statics=[{**FULL.statics[0], "cases": [text], "choice": text, "limiter": text, "notes": [text]}],
         quoted=[(1, text)],
         allowed_ops=[text],
@@ -198,7 +198,7 @@ def test_names_and_words_of_a_run_cannot_break_out_of_their_lines(text: str) -> 
     )
     plain = replace(
         facts,
-        cases=[{"name": "x", "shipped": FULL.cases[0]["shipped"], "tuned": FULL.cases[0]["shipped"]}],
+        cases=[{"name": "x", "arguments": "x", "shipped": FULL.cases[0]["shipped"], "tuned": FULL.cases[0]["shipped"]}],
         statics=[{**FULL.statics[0], "cases": ["x"]}],
         quoted=[(1, "x")],
         allowed_ops=["x"],
@@ -312,6 +312,19 @@ def test_the_prompt_tells_the_facts_of_the_run(prompt: str) -> None:
     assert "64 warps" in prompt and kernel_part(ADD) in prompt
     assert "- m3 (r): wrong in stage interpreter: ragged: output 0: max error 0.5\n" in prompt
     assert "- m4 (r): wrong in stage build: line one [31mline two\n- the reply changes nothing\n" in prompt
+
+
+def test_it_tells_the_arguments_of_every_public_case(prompt: str) -> None:
+    assert "- 1m: x float32[1048576], y float32[1048576]\n" in prompt
+
+
+def test_strides_are_told_where_a_tensor_is_not_contiguous() -> None:
+    given = {
+        "a": {"dtype": "float16", "size": [2, 1, 8], "stride": [8, 99, 1]},
+        "b": {"dtype": "bfloat16", "size": [4, 8], "stride": [1, 4]},
+        "causal": True,
+    }
+    assert gathering._arguments(given) == "a float16[2, 1, 8], b bfloat16[4, 8] strides [1, 4], causal=True"
 
 
 def test_it_shows_what_the_compiler_made_of_the_kernel_and_how_to_edit_that(prompt: str) -> None:
