@@ -238,9 +238,15 @@ def _one(gpu: str, folder: Folder, targets: Mapping[str, Target], args: argparse
         from pgo_agent.sandbox.judge.__main__ import end_with
 
         end_with(os.getppid())
+
+    def say(text: str) -> None:
+        print(f"gpu {gpu}: {text}", file=sys.stderr, flush=True)
+
     worker = Worker(folder, targets, lambda found: Judge(found, gpu=None if gpu == NONE else gpu))
+    if not args.once:
+        say(f"answers in {folder.root} for {', '.join(t.name for t in targets.values())}; Ctrl-C ends it")
     with closing(worker):
-        worker.serve(args.once, lambda text: print(f"gpu {gpu}: {text}", file=sys.stderr, flush=True))
+        worker.serve(args.once, say)
     return 0
 
 
