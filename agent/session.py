@@ -114,7 +114,8 @@ def _cast(
         return Spent(int(found["tokens"]), found["money"])
 
     wanted: dict[str, str] = settings["models"]
-    known = prices.read() | {name: Price(*p) for name, p in settings.get("prices", {}).items()}
+    asked = any(name != EMBEDDED for name in wanted.values())
+    known = (prices.read() if asked else {}) | {name: Price(*p) for name, p in settings.get("prices", {}).items()}
     priced = casting.prices_of(wanted, known, settings.get("money"))
     replies = {role: tuple(c.prompt for c in store.calls(run, role)) for role in wanted}
     askers = {role: Asker(run, found.digest, tell, wait, replies[role], role) for role in wanted}

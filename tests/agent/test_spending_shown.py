@@ -8,7 +8,7 @@ from rich.console import Console
 
 STARTED = {
     "type": "run.started", "run": "add-1", "target": "add.py", "device": "NVIDIA H200", "gpu": True,
-    "sandbox": "bubblewrap", "settings": {"gpu_seconds": 90.0},
+    "judge": "auto", "sandbox": "bubblewrap", "settings": {"gpu_seconds": 90.0},
 }  # fmt: skip
 SPENT = {"type": "model.spent", "role": "optimizer", "tokens": 1410, "of_tokens": 5000, "money": None, "of_money": None}
 GONE = {"type": "model.exhausted", "model": "tiny", "text": "the server refused the key"}
