@@ -45,7 +45,12 @@ def test_a_wrong_kernel_goes_back_with_the_size_of_its_error_and_what_mends_it_s
         assert wrong.verdict == Verdict.WRONG
         (mended,) = run.generation()
         prompt = run.prompts[1]
-        assert "wrong in stage interpreter" in prompt and "max error" in prompt and MINUS in prompt
+        assert (
+            "to do: Less to add.\n" in prompt
+            and "wrong in stage interpreter" in prompt
+            and "max error" in prompt
+            and MINUS in prompt
+        )
         assert not [s for s in SECRETS if s in prompt]
         assert (mended.verdict, mended.kind, mended.move) == (Verdict.CHECKED, "source", agent_asking.REPAIR)
         assert mended.rationale == f"repairs {wrong.id[:8]}: It must add." and mended.parent == wrong.parent
