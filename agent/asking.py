@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from functools import partial
 
-from pgo_agent.agent import beam, check, question_record, repairing, replies, templates
+from pgo_agent.agent import beam, check, consulting, question_record, repairing, replies, templates
 from pgo_agent.agent.context import Context
-from pgo_agent.agent.models.base import Exhausted, Model, Reply, whole
+from pgo_agent.agent.models.base import OPTIMIZER, Exhausted, Model, Reply, remark, whole
 from pgo_agent.agent.moves import Proposal
 from pgo_agent.agent.repairing import Question
 from pgo_agent.agent.store import candidate_id
@@ -27,15 +27,15 @@ def ask(ctx: Context) -> Iterator[Answer]:
 
     Raises Suspended, and its client's faults. A model with nothing more to say is not asked again.
     """
-    if ctx.model is None:
+    model = ctx.model
+    if model is None:
         return
     try:
         for question in repairing.of_judged(ctx, (MOVE, REPAIR)):
-            yield from _answers(ctx, ctx.model, question)
-        yield from _answers(ctx, ctx.model, repairing.fresh(ctx))
+            yield from _answers(ctx, model, question)
+        yield from _answers(ctx, model, repairing.fresh(ctx))
     except Exhausted as e:
-        ctx.emit("model.exhausted", model=ctx.model.name, text=str(e))
-        ctx.model = None
+        consulting.fall_back(ctx, OPTIMIZER, str(e))
 
 
 def _answers(ctx: Context, model: Model, question: Question) -> Iterator[Answer]:
@@ -79,7 +79,7 @@ def _generation(ctx: Context) -> int:
 def _recorded(ctx: Context, question: Question, prompt: str) -> tuple[Reply, replies.Parsed] | None:
     """The reply that a killed run was at."""
     before = question_record.same_before(ctx.store, ctx.run.id, _generation(ctx), question.about)
-    told = [c for c in ctx.store.calls(ctx.run.id) if c.prompt == prompt][before:]
+    told = [c for c in ctx.store.calls(ctx.run.id, OPTIMIZER) if c.prompt == prompt][before:]
     if not told:
         return None
     known = told[0]
@@ -93,7 +93,7 @@ def _asked(ctx: Context, model: Model, question: Question, prompt: str) -> tuple
     with nullcontext() if model.booked else ctx.unbooked():
         reply = model.complete(prompt)
     found = _read(ctx, question, reply)
-    ctx.store.add_call(ctx.run.id, reply, templates.digest(question.template), prompt, "; ".join(found.errors))
+    ctx.store.add_call(ctx.run.id, reply, templates.digest(question.template), prompt, remark(reply, *found.errors))
     return reply, found
 
 
@@ -107,7 +107,7 @@ def _tell(ctx: Context, question: Question, reply: Reply, found: replies.Parsed)
         "model.replied",
         model=reply.model,
         sources=len(found.sources),
-        remark="; ".join(found.errors),
+        remark=remark(reply, *found.errors),
         mends=question.about,
         prompt_tokens=reply.prompt_tokens,
         completion_tokens=reply.completion_tokens,

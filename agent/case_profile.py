@@ -6,13 +6,14 @@ between those of a timeline. It is no evidence of speed, which only the gate giv
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from pgo_agent.agent.findings import Finding, standing_out
 from pgo_agent.agent.roles import profiler
-from pgo_agent.agent.roles.profiler import Decision, Taken
+from pgo_agent.agent.roles.profiler import Choice, Decision, Situation, Taken
 from pgo_agent.agent.taking import NO_GPU, Gpu, Kernel
 from pgo_agent.sandbox.build import Builder
 from pgo_agent.sandbox.profile import chain, gpu, ipc, roofline, static
@@ -26,6 +27,7 @@ from pgo_agent.sandbox.profile.timeline.report import Timeline
 from pgo_agent.sandbox.profile.timeline.twin import Place
 from pgo_agent.sandbox.profile.whole import KernelProfile, Launch, Missing, PassName, Roofline
 
+Choosing = Callable[[str, Situation], Choice | None]  # of a case
 HOW = "calls of the launcher between recorded ones"
 
 
@@ -63,6 +65,7 @@ class Means:
     builder: Builder
     gpu: Gpu
     passes: frozenset[PassName] | None = None  # those that are wanted; None leaves it to the profiler
+    choose: Choosing | None = None  # who is asked before the rules
 
     @property
     def stand(self) -> Stand:
@@ -87,7 +90,8 @@ def case_profile(means: Means, w: Wanted, backend: str = "nvidia") -> CaseProfil
 def _taken(means: Means, w: Wanted, subject: Subject, backend: str) -> Taken:
     place = Place(w.bundle, w.case, w.label, subject.build)
     kernel = Kernel(means.stand, means.gpu, subject, place, backend)
-    return profiler.take(kernel, means.gpu.left, means.passes)
+    choose = partial(means.choose, w.case) if means.choose else None
+    return profiler.take(kernel, means.gpu.left, means.passes, choose)
 
 
 def _whole(stand: Stand, build: str, t: Taken, launch: Launch) -> KernelProfile:

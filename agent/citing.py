@@ -56,4 +56,5 @@ def told(kept: Kept) -> str:
     if kept.summary is None:
         return f"{of}: none: {'; '.join(why for why in kept.passes.values() if why) or 'not summarized'}"
     first = next((b.as_json() for b in kept.summary.bottlenecks), None)
-    return f"{of}, by {' and '.join(kept.taken)}: {kept.summary.bound}; first: {because(first) or 'nothing stands out'}"
+    passes = " and ".join(kept.taken) + (f", in short by {kept.author}" if kept.author else "")
+    return f"{of}, by {passes}: {kept.summary.bound}; first: {because(first) or 'nothing stands out'}"

@@ -13,11 +13,13 @@ from pgo_agent.agent.options import (
     WORKSPACE,
     CaseOption,
     DeviceOption,
+    GpuSecondsOption,
     HtmlOption,
     JsonOption,
     JudgeOption,
     MinutesOption,
     ModelOption,
+    MoneyOption,
     NoWaitOption,
     PassesOption,
     PerfettoOption,
@@ -26,6 +28,7 @@ from pgo_agent.agent.options import (
     SandboxOption,
     SecondsOption,
     StoreOption,
+    TokensOption,
 )
 
 app = typer.Typer(
@@ -51,6 +54,9 @@ def optimize(
     case: CaseOption = None,
     sandbox: SandboxOption = "auto",
     model: ModelOption = None,
+    tokens: TokensOption = None,
+    money: MoneyOption = None,
+    gpu_seconds: GpuSecondsOption = None,
     no_wait: NoWaitOption = False,
     python: PythonOption = sys.executable,
     store: StoreOption = WORKSPACE,
@@ -59,8 +65,9 @@ def optimize(
     """Optimize a kernel: both baselines, then candidates that are built, checked and, on a GPU, measured."""
     from pgo_agent.agent.session import Wishes, start
 
-    wishes = Wishes(device, candidates, width, minutes, patience, sandbox, judge, tuple(case or ()), python, model)
-    wishes = replace(wishes, wait=not no_wait)
+    wishes = Wishes(device, candidates, width, minutes, patience, sandbox, judge, tuple(case or ()), python)
+    wishes = replace(wishes, models=tuple(model or ()), wait=not no_wait)
+    wishes = replace(wishes, tokens=tokens, money=money, gpu_seconds=gpu_seconds)
     shell.run(json_lines, store, True, lambda opened, emit: start(file, wishes, opened, emit))
 
 
@@ -110,17 +117,21 @@ def resume(
     minutes: Annotated[
         float | None, typer.Option(min=0.0, help="A new budget of wall clock, over all resumptions.")
     ] = None,
+    tokens: TokensOption = None,
+    money: MoneyOption = None,
+    gpu_seconds: GpuSecondsOption = None,
     no_wait: NoWaitOption = False,
     store: StoreOption = WORKSPACE,
     json_lines: JsonOption = False,
 ) -> None:
     """Go on with an interrupted or waiting run: nothing that was recorded is lost or done twice.
 
-    A check ends as `check` says.
+    Budgets that are given replace those of the run. A check ends as `check` says.
     """
     from pgo_agent.agent import session
 
-    shell.run(json_lines, store, False, lambda opened, emit: session.resume(run, opened, emit, minutes, not no_wait))
+    budgets = {"minutes": minutes, "tokens": tokens, "money": money, "gpu_seconds": gpu_seconds}
+    shell.run(json_lines, store, False, lambda opened, emit: session.resume(run, opened, emit, budgets, not no_wait))
 
 
 @app.command(epilog="Exit codes: 0 written, 2 usage, 3 environment.")

@@ -1,12 +1,13 @@
 """What a run works with: store, builder, judges, budget, and the one feed of events. Never checkpointed."""
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from pgo_agent.agent.models.base import Model
+from pgo_agent.agent.models.base import OPTIMIZER, Model
 from pgo_agent.agent.store import Run, Store
 from pgo_agent.sandbox.build import Builder
 from pgo_agent.sandbox.devices import Device
@@ -24,10 +25,12 @@ class Context:
     device: Device
     builder: Builder
     gpu: Judge | None  # None: nothing can be measured here
-    model: Model | None  # proposes beside the embedded moves; None: nobody does
+    model: Model | None  # the optimizer's: proposes beside the embedded moves; None: nobody does
     cpu: Judge  # Triton's interpreter
     emit_to: Emit
+    others: dict[str, Model] = field(default_factory=dict)  # of the other roles; one that is not there is embedded
     _mark: float = field(default_factory=time.monotonic)
+    _held: float = 0.0  # seconds of the GPU that were booked
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -46,9 +49,9 @@ class Context:
 
     def spend(self) -> float:
         """Books the time since the last call to the run; gives the seconds spent over all resumptions."""
-        now = time.monotonic()
-        self.store.add_seconds(self.run.id, now - self._mark)
-        self._mark = now
+        now, held = time.monotonic(), self.gpu.busy if self.gpu is not None else 0.0
+        self.store.add_seconds(self.run.id, now - self._mark, held - self._held)
+        self._mark, self._held = now, held
         return self.store.run(self.run.id).seconds
 
     @contextmanager
@@ -61,11 +64,28 @@ class Context:
             self._mark = time.monotonic()
 
     def out_of_time(self) -> bool:
-        return self.spend() > 60 * float(self.settings["minutes"])
+        """Whether the run's minutes, or its seconds of the GPU, are spent."""
+        return self.spend() > 60 * float(self.settings["minutes"]) or self.gpu_left() <= 0.0
 
     def gpu_seconds(self) -> float:
-        """How long the GPU was held by this process's part of the run."""
-        return round(self.gpu.busy, 3) if self.gpu is not None else 0.0
+        """How long the run held the GPU, over all resumptions."""
+        self.spend()
+        return round(self.store.run(self.run.id).gpu_seconds, 3)
+
+    def gpu_left(self) -> float:
+        """Seconds of the GPU that the run may still take: no limit where there is none."""
+        most = self.settings.get("gpu_seconds")
+        return math.inf if most is None or self.gpu is None else float(most) - self.gpu_seconds()
+
+    def model_of(self, role: str) -> Model | None:
+        """None where the role is embedded."""
+        return self.model if role == OPTIMIZER else self.others.get(role)
+
+    def dismiss(self, role: str) -> None:
+        """From here on the role is embedded."""
+        if role == OPTIMIZER:
+            self.model = None
+        self.others.pop(role, None)
 
     def close(self) -> None:
         for judge in (self.gpu, self.cpu):

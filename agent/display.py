@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import Any, TextIO
 
+from pgo_agent.agent.models.base import OPTIMIZER
 from rich.console import Console
 from rich.live import Live
 from rich.markup import escape
@@ -53,6 +54,7 @@ class Progress:
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(stderr=True)
         self.doing, self.verdicts, self.best, self.started = "starting", 0, "", time.monotonic()
+        self.spent, self.held, self.of_gpu = "", "", None
         self.live = (
             Live(get_renderable=self._line, console=self.console, refresh_per_second=4, transient=True)
             if self.console.is_terminal
@@ -73,7 +75,8 @@ class Progress:
     def _line(self) -> Spinner:
         seconds = time.monotonic() - self.started
         best = f"  best {self.best}" if self.best else ""
-        return Spinner("dots", Text(f" {self.doing}  {seconds:.0f} s  {self.verdicts} verdicts{best}"))
+        spent = f"{self.spent}{self.held}"
+        return Spinner("dots", Text(f" {self.doing}  {seconds:.0f} s  {self.verdicts} verdicts{spent}{best}"))
 
     def _say(self, markup: str) -> None:
         self.console.print(markup, highlight=False, soft_wrap=True)
@@ -84,6 +87,7 @@ class Progress:
             if e["gpu"]
             else f"compiled for {e['device']}; no GPU here, so nothing is measured"
         )
+        self.of_gpu = e["settings"].get("gpu_seconds")
         self._say(f"[bold]{escape(e['run'])}[/bold]  {escape(_near(e['target']))}")
         self._say(f"  {where}; sandbox: {e['sandbox']}")
 
@@ -100,8 +104,20 @@ class Progress:
         self.doing = "waiting for a reply"
         self._say(f"  answer {escape(e['request'])} in {escape(e['reply'])}")
 
+    def _role_replied(self, e: dict[str, Any]) -> None:
+        said = f": {e['remark']}" if e["remark"] else ""
+        self._say(f"  {escape(e['model'])} replied as {e['role']}{escape(said)}")
+
     def _model_exhausted(self, e: dict[str, Any]) -> None:
-        self._say(f"  {escape(e['text'])}: the embedded moves go on alone")
+        who = "embedded moves go on alone" if e["role"] == OPTIMIZER else f"embedded {e['role']} goes on"
+        self._say(f"  [yellow]warning:[/yellow] {escape(e['text'])}: the {who}")
+
+    def _role_fallback(self, e: dict[str, Any]) -> None:
+        self._say(f"  note: the embedded {e['role']} did {escape(e['about'])}: {escape(e['text'])}")
+
+    def _model_spent(self, e: dict[str, Any]) -> None:
+        money = f", {_of(e['money'], e['of_money'])} in money" if e["money"] is not None else ""
+        self.spent = f"  {_of(e['tokens'], e['of_tokens'])} tokens{money}"
 
     def _run_waiting(self, e: dict[str, Any]) -> None:
         self._say(f"  {escape(e['reply'])} {escape(e['why'])}; it is the answer to {escape(e['request'])}")
@@ -123,6 +139,7 @@ class Progress:
 
     def _candidate_verdict(self, e: dict[str, Any]) -> None:
         self.verdicts += 1
+        self.held = f"  {_of(e['gpu_seconds'], self.of_gpu)} s of the GPU" if e["gpu_seconds"] else ""
         if e["verdict"] == "accepted":
             self.best = f"{e['speedup']:.3f}x"
         style = _STYLE.get(e["verdict"], "red")
@@ -130,6 +147,12 @@ class Progress:
             f"  [dim]{e['candidate'][:8]}[/dim] [{style}]{e['verdict']:<11}[/{style}] "
             f"{escape(e['move'])}: {escape(e['reason'])}"
         )
+
+
+def _of(spent: float, most: float | None) -> str:
+    """What was spent of a budget, if there is one."""
+    told = f"{spent:.4g}" if spent < 1000 else f"{spent:.0f}"
+    return told if most is None else f"{told} of {most:g}"
 
 
 def output() -> Console:
@@ -158,7 +181,7 @@ def result(summary: dict[str, Any], run: str, state: str, console: Console | Non
     else:
         _ranked(summary, run, out)
     if state == "budget":
-        out.print("The budget was spent before anything was judged: give it more --minutes.")
+        out.print("The budget was spent before anything was judged: give it more --minutes, or --gpu-seconds.")
 
 
 def _measured(summary: dict[str, Any], run: str, out: Console) -> None:

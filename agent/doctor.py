@@ -8,9 +8,11 @@ import subprocess
 from dataclasses import asdict, dataclass
 
 from pgo_agent.agent.errors import Exit
+from pgo_agent.agent.models import EMBEDDED, casting, prices
+from pgo_agent.agent.models.server import ServerModel
 from pgo_agent.sandbox import box, devices
 from pgo_agent.sandbox.compiler import assembler
-from pgo_agent.sandbox.errors import BadBundle
+from pgo_agent.sandbox.errors import BadBundle, UsageFault
 from pgo_agent.sandbox.judge.pool import visible_gpu
 from rich.console import Console
 from rich.markup import escape
@@ -26,7 +28,7 @@ class Finding:
 
 def examine(as_json: bool) -> Exit:
     """Prints the findings. ENVIRONMENT when something that everything needs is missing."""
-    findings = [*_versions(), *_sandboxes(), _gpu(), _assembler(), _disk()]
+    findings = [*_versions(), *_sandboxes(), _gpu(), _assembler(), _model(), _prices(), _disk()]
     if as_json:
         print(json.dumps([asdict(f) for f in findings]))
     else:
@@ -80,6 +82,26 @@ def _assembler() -> Finding:
     except BadBundle:
         wanted = "`check --second-assembler` needs one: pip install 'pgo-agent[assembler]'"
         return Finding("assembler", False, wanted)
+
+
+def _model() -> Finding:
+    """Where `--model NAME` would ask. Nobody is asked."""
+    try:
+        server = ServerModel("any")
+    except UsageFault as e:
+        return Finding("model", False, f"`--model NAME`: {e.message}; {e.hint}. relay: and replay: need none")
+    cast = {role: name for role, name in casting.roles([]).items() if name != EMBEDDED}
+    roles = ", ".join(f"{role} {name}" for role, name in cast.items()) or "none unless --model names one"
+    return Finding("model", True, f"`--model NAME` asks {server.url}; by the environment: {roles}")
+
+
+def _prices() -> Finding:
+    try:
+        known = prices.read()
+    except UsageFault as e:
+        return Finding("prices", False, f"{e.message}; {e.hint}")
+    told = f"of {', '.join(known)}" if known else f"none known: --money needs them in {prices.file()}"
+    return Finding("prices", bool(known), told)
 
 
 def _disk() -> Finding:

@@ -115,6 +115,24 @@ def m005_profiles(db: sqlite3.Connection) -> None:
 
 
 @migration
+def m006_roles_and_budgets(db: sqlite3.Connection) -> None:
+    db.execute("ALTER TABLE calls ADD COLUMN role TEXT NOT NULL DEFAULT 'optimizer'")
+    db.execute("ALTER TABLE calls ADD COLUMN attempts INTEGER NOT NULL DEFAULT 1")
+    db.execute("ALTER TABLE calls ADD COLUMN counted INTEGER NOT NULL DEFAULT 0")  # tokens, as budgets count them
+    db.execute("ALTER TABLE calls ADD COLUMN cost REAL")  # money; NULL where no price is known
+    db.execute("UPDATE calls SET counted = coalesce(prompt_tokens, 0) + coalesce(completion_tokens, 0)")
+    db.execute("ALTER TABLE runs ADD COLUMN gpu_seconds REAL NOT NULL DEFAULT 0")  # over all resumptions
+    db.execute("ALTER TABLE profiles ADD COLUMN author TEXT")  # of the summary; NULL: embedded
+    db.execute("""
+        CREATE TABLE fallbacks (
+            run TEXT NOT NULL, role TEXT NOT NULL,
+            about TEXT NOT NULL,            -- what its embedded form did instead of a model; empty: all from there on
+            why TEXT NOT NULL,
+            PRIMARY KEY (run, role, about)
+        )""")
+
+
+@migration
 def m009_questions_and_mended(db: sqlite3.Connection) -> None:
     db.execute("""
         CREATE TABLE questions (

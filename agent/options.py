@@ -44,12 +44,24 @@ PerfettoOption = Annotated[
     Path | None, typer.Option("--perfetto", help="Write its timeline as a trace for ui.perfetto.dev, too (GPU).")
 ]
 ModelOption = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
-        envvar="PGO_AGENT_MODEL",
+        metavar="[ROLE=]NAME",
         help="Let a model propose, too: its NAME on a server (OPENAI_BASE_URL, OPENAI_API_KEY), relay:DIR (prompts and "
-        "replies are files there), replay:FILE (a recording gives its replies again). embedded: none.",
+        "replies are files there), replay:FILE (a recording gives its replies again). embedded: none. May be repeated, "
+        "as profiler=NAME and summarizer=NAME. Default: PGO_AGENT_MODEL, PGO_AGENT_PROFILER_MODEL, "
+        "PGO_AGENT_SUMMARIZER_MODEL.",
     ),
+]
+TokensOption = Annotated[
+    int | None, typer.Option(min=0, help="Budget: tokens of all models, prompts and replies. Default: no limit.")
+]
+MoneyOption = Annotated[
+    float | None,
+    typer.Option(min=0.0, help="Budget: money for models, by the prices in ~/.config/pgo-agent/prices.toml."),
+]
+GpuSecondsOption = Annotated[
+    float | None, typer.Option("--gpu-seconds", min=0.0, help="Budget: seconds of the GPU. Default: no limit.")
 ]
 NoWaitOption = Annotated[
     bool,

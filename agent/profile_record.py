@@ -23,6 +23,7 @@ class Kept:
     passes: Mapping[str, str]  # name -> why it is not there; empty: it is
     seconds: float
     summary: Summary | None  # None until it is made, and where no pass was
+    author: str | None = None  # the model that wrote the summary; None: it is embedded
 
     @property
     def taken(self) -> tuple[str, ...]:
@@ -34,15 +35,15 @@ def add(db: Database, run: str, kept: Kept) -> None:
     """A profile, or why there is none. One that is there already stays."""
     with db.transaction() as open_:
         values = (run, kept.candidate, kept.case, json.dumps(dict(kept.passes)), kept.seconds)
-        open_.execute("INSERT OR IGNORE INTO profiles VALUES (?, ?, ?, ?, ?, NULL)", values)
+        open_.execute("INSERT OR IGNORE INTO profiles VALUES (?, ?, ?, ?, ?, NULL, NULL)", values)
 
 
 def finish(db: Database, run: str, kept: Kept) -> None:
     """What a recorded profile says in short; or that it is lost."""
     summary = json.dumps(kept.summary.as_json()) if kept.summary else None
     with db.transaction() as open_:
-        sql = 'UPDATE profiles SET passes = ?, summary = ? WHERE run = ? AND candidate = ? AND "case" = ?'
-        open_.execute(sql, (json.dumps(dict(kept.passes)), summary, run, kept.candidate, kept.case))
+        sql = 'UPDATE profiles SET passes = ?, summary = ?, author = ? WHERE run = ? AND candidate = ? AND "case" = ?'
+        open_.execute(sql, (json.dumps(dict(kept.passes)), summary, kept.author, run, kept.candidate, kept.case))
 
 
 def of(db: Database, run: str, candidate: str | None = None) -> list[Kept]:
@@ -55,4 +56,4 @@ def _kept(row: sqlite3.Row) -> Kept:
     summary = None
     with contextlib.suppress(Malformed):  # of another version: it is made anew
         summary = Summary.from_json(json.loads(row["summary"])) if row["summary"] else None
-    return Kept(row["candidate"], row["case"], json.loads(row["passes"]), row["seconds"], summary)
+    return Kept(row["candidate"], row["case"], json.loads(row["passes"]), row["seconds"], summary, row["author"])

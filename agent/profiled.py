@@ -2,8 +2,8 @@
 
 What passes answer is kept on the shelf, and what they say in short in the record, so both steps can be repeated. A
 profile that cannot be taken never ends a run: the record says why, and moves then fire without it. Other parents of a
-generation are not profiled. Relies on `case_profile.py` for the passes and on `roles/summarizer.py`; `citing.py` hands
-what comes of it to the moves.
+generation are not profiled. Relies on `case_profile.py` for the passes, on `roles/summarizer.py`, and on `advisers.py`
+where a role is a model's; `citing.py` hands what comes of it to the moves.
 """
 
 import time
@@ -12,11 +12,15 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal
 
-from pgo_agent.agent import beam, incumbent, profile_record
-from pgo_agent.agent.case_profile import CaseProfile, Means, Wanted, case_profile
+from pgo_agent.agent import advisers, beam, incumbent, profile_record
+from pgo_agent.agent.case_profile import CaseProfile, Choosing, Means, Wanted, case_profile
 from pgo_agent.agent.context import Context
+from pgo_agent.agent.models.base import Suspended
 from pgo_agent.agent.profile_record import Kept
+from pgo_agent.agent.roles.profiler import EMBEDDED, Choice, Situation
 from pgo_agent.agent.roles.summarizer import summarize as in_short
+from pgo_agent.agent.roles.summary import Summary
+from pgo_agent.agent.roles.writing import Short
 from pgo_agent.agent.source import Config, in_place, sites, with_configs
 from pgo_agent.agent.taking import NO_GPU, Gpu
 from pgo_agent.sandbox.bundle.shelf import room
@@ -54,7 +58,7 @@ def profile(ctx: Context) -> None:
     waiting = [w for w in wanted(ctx, which) if w.case not in known]
     cases = "1 case" if len(waiting) == 1 else f"{len(waiting)} cases"
     ctx.emit("phase", phase="profile", doing=f"profiling {cases} of {_named(which)}")
-    gpu = Gpu(ctx.gpu, SHARE * 60 * ctx.settings["minutes"])
+    gpu = Gpu(ctx.gpu, min(SHARE * 60 * ctx.settings["minutes"], ctx.gpu_left()))
     at_once = 1 if ctx.gpu else ctx.builder.cores
     for kept in passes.parallel([partial(taken, ctx, which, w, gpu, at_once) for w in waiting], at_once):
         profile_record.add(ctx.store, ctx.run.id, kept)
@@ -66,22 +70,27 @@ def taken(ctx: Context, which: str, w: Wanted, gpu: Gpu, at_once: int) -> Kept:
     """One case's passes, or why there are none. Raises as `profile`."""
     started = time.monotonic()
     try:
-        found = _passes(_case(ctx, w, gpu, at_once))
-    except EnvironmentFault:
+        found = _passes(_case(ctx, w, gpu, at_once, partial(advisers.choose, ctx)))
+    except (EnvironmentFault, Suspended):
         raise
     except Exception as e:  # whatever a pass stumbles over: the run goes on without its answer
         found = _lost(ctx, e)
     return Kept(which, w.case, found, round(time.monotonic() - started, 3), None)
 
 
-def _case(ctx: Context, w: Wanted, gpu: Gpu, at_once: int) -> CaseProfile:
+def _case(ctx: Context, w: Wanted, gpu: Gpu, at_once: int, choose: Choosing) -> CaseProfile:
     """What the passes say, `at_once` cases side by side."""
-    return case_profile(Means(replace(ctx.builder, cores=max(1, ctx.builder.cores // at_once)), gpu), w)
+    means = Means(replace(ctx.builder, cores=max(1, ctx.builder.cores // at_once)), gpu, choose=choose)
+    return case_profile(means, w)
 
 
-def _again(ctx: Context, w: Wanted) -> CaseProfile:
+def _again(ctx: Context, w: Wanted, kept: Kept) -> CaseProfile:
     """What the passes said: those that were taken are kept, and no other is taken now."""
-    return _case(ctx, w, Gpu(None, 0.0, "it was not taken" if ctx.gpu else NO_GPU), 1)
+
+    def choose(_case: str, s: Situation) -> Choice:
+        return Choice(tuple(n for n in s.offered if n in kept.taken), "it was left out", EMBEDDED)
+
+    return _case(ctx, w, Gpu(None, 0.0, "it was not taken" if ctx.gpu else NO_GPU), 1, choose)
 
 
 def _passes(found: CaseProfile) -> dict[str, str]:
@@ -106,35 +115,47 @@ def summarize(ctx: Context) -> None:
     if due(ctx) is None:
         return
     which = incumbent.name(ctx)
-    places, former = {w.case: w for w in wanted(ctx, which)}, _former(ctx, which)
-    for kept in profile_record.of(ctx.store, ctx.run.id, which):
-        if _waits(kept):
-            done = _in_short(ctx, kept, places[kept.case], former.get(kept.case))
-            profile_record.finish(ctx.store, ctx.run.id, done)
-            _tell(ctx, done)
+    listed = [k for k in profile_record.of(ctx.store, ctx.run.id, which) if k.taken]
+    places, former = _places(ctx, which), _former(ctx, which)
+    found = {k.case: _in_short(ctx, k, places[k.case], former.get(k.case)) for k in listed}
+    shorts = [s for s in found.values() if isinstance(s, Short)]
+    written, author = advisers.summaries(ctx, shorts, _named(which))
+    for kept in filter(_waits, listed):
+        done = _finished(kept, found[kept.case], written.get(kept.case), author)
+        profile_record.finish(ctx.store, ctx.run.id, done)
+        _tell(ctx, done)
 
 
 def _waits(kept: Kept) -> bool:
     return bool(kept.taken) and kept.summary is None
 
 
-def _in_short(ctx: Context, kept: Kept, own: Wanted, former: Wanted | None) -> Kept:
+def _finished(kept: Kept, found: Short | dict[str, str], written: Summary | None, author: str) -> Kept:
+    """With its summary, a model's where there is one; or with why it is lost."""
+    if not isinstance(found, Short):
+        return replace(kept, passes=found)
+    return replace(kept, summary=written or found.summary, author=author if written else None)
+
+
+def _in_short(ctx: Context, kept: Kept, own: Wanted, former: tuple[Wanted, Kept] | None) -> Short | dict[str, str]:
+    """What the rules make of a profile; or, by its passes, why it is lost."""
     try:
-        before = _again(ctx, former) if former is not None else None
-        return replace(kept, summary=in_short(_again(ctx, own), before))
+        before = _again(ctx, *former) if former is not None else None
+        profile = _again(ctx, own, kept)
+        return Short(profile, before, in_short(profile, before))
     except EnvironmentFault:
         raise
     except Exception as e:
-        return replace(kept, passes=_lost(ctx, e))
+        return _lost(ctx, e)
 
 
-def _former(ctx: Context, which: str) -> dict[str, Wanted]:
+def _former(ctx: Context, which: str) -> dict[str, tuple[Wanted, Kept]]:
     """What was profiled of the incumbent before, by case."""
     before = None if which == incumbent.SHIPPED else ctx.store.candidate(ctx.run.id, which).against
     if before is None:
         return {}
-    known = {k.case for k in profile_record.of(ctx.store, ctx.run.id, before) if k.summary is not None}
-    return {w.case: w for w in wanted(ctx, before) if w.case in known}
+    known = {k.case: k for k in profile_record.of(ctx.store, ctx.run.id, before) if k.summary is not None}
+    return {case: (w, known[case]) for case, w in _places(ctx, before).items() if case in known}
 
 
 def _tell(ctx: Context, kept: Kept) -> None:
@@ -147,6 +168,7 @@ def _tell(ctx: Context, kept: Kept) -> None:
         bottleneck=said.bottlenecks[0].as_json() if said and said.bottlenecks else None,
         passes=dict(kept.passes),
         seconds=kept.seconds,
+        author=kept.author or EMBEDDED,
     )
 
 
@@ -155,6 +177,10 @@ def _named(which: str) -> str:
 
 
 # what is profiled -----------------------------------------------------------------------------------------------------
+
+
+def _places(ctx: Context, which: str) -> dict[str, Wanted]:
+    return {w.case: w for w in wanted(ctx, which)}
 
 
 def wanted(ctx: Context, which: str) -> list[Wanted]:

@@ -8,15 +8,18 @@ import contextlib
 import os
 import secrets
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from pgo_agent.agent.context import Context, Emit
 from pgo_agent.agent.errors import Exit, check_code
-from pgo_agent.agent.models import named
-from pgo_agent.agent.models.base import Asker, Model, Suspended
+from pgo_agent.agent.models import EMBEDDED, casting, prices
+from pgo_agent.agent.models.base import OPTIMIZER, Asker, Suspended
+from pgo_agent.agent.models.guarded import Purse, Spent
+from pgo_agent.agent.models.prices import Price
 from pgo_agent.agent.store import Run, Store
 from pgo_agent.sandbox import box, devices, target
 from pgo_agent.sandbox.build import Builder, triton_version
@@ -42,7 +45,10 @@ class Wishes:
     judge: str = "auto"  # auto, gpu or cpu
     cases: tuple[str, ...] = ()  # public cases to optimize; none given: all
     python: str = sys.executable  # runs tracer, compiler and judge
-    model: str | None = None  # a model that proposes, too: see models/
+    models: tuple[str, ...] = ()  # of the roles, as `--model` takes them: see models/casting.py
+    tokens: int | None = None  # of all models; None: no limit, as for what follows
+    money: float | None = None
+    gpu_seconds: float | None = None
     given: tuple[Mapping[str, str], ...] = ()  # candidates to judge, and no others: see check.py
     second_assembler: bool = False  # try the results of another ptxas, too, on a GPU
     memcheck: bool = False  # run every kernel under compute-sanitizer, too, on a GPU
@@ -63,11 +69,11 @@ def start(file: Path, wishes: Wishes, store: Store, emit: Emit) -> Exit:
     settings["width"] = wishes.width or default_width(os.cpu_count() or 1)
     gpu, device = where(wishes)
     run = f"{found.name}-{secrets.token_hex(3)}"
-    model = _model(wishes.model, run, found, emit, wishes.wait)  # a missing key is said before there is a run
-    settings["model"] = model.name if model else None
+    settings["models"] = casting.roles(wishes.models)
+    cast = _cast(settings, run, found, store, emit, wishes.wait)  # a missing key is said before there is a run
     with store.active(run):
         store.add_run(run, file.resolve(), found.digest, found.source, device.key, settings)
-        return _go(store.run(run), found, device, gpu, model, store, emit)
+        return _go(store.run(run), found, device, gpu, cast, store, emit)
 
 
 def locate(file: Path) -> Path:
@@ -78,17 +84,38 @@ def locate(file: Path) -> Path:
     return shipped if shipped.is_file() else file
 
 
-def _model(
-    name: str | None, run: str, found: target.Target, emit: Emit, wait: bool, asked: Sequence[str] = ()
-) -> Model | None:
+def _cast(
+    settings: dict[str, Any], run: str, found: target.Target, store: Store, emit: Emit, wait: bool
+) -> casting.Cast:
+    """The models of a run by their roles; the settings get their names, good in any folder, and their prices."""
+
     def tell(kind: str, **fields: object) -> None:
         emit({"type": kind, "run": run, **fields})
 
-    return named(name or "", Asker(run, found.digest, tell, wait, tuple(asked)))
+    def spent() -> Spent:
+        found = store.spent(run)
+        return Spent(int(found["tokens"]), found["money"])
+
+    wanted: dict[str, str] = settings["models"]
+    asked = any(name != EMBEDDED for name in wanted.values())
+    known = (prices.read() if asked else {}) | {name: Price(*p) for name, p in settings.get("prices", {}).items()}
+    priced = casting.prices_of(wanted, known, settings.get("money"))
+    replies = {role: tuple(c.prompt for c in store.calls(run, role)) for role in wanted}
+    askers = {role: Asker(run, found.digest, tell, wait, replies[role], role) for role in wanted}
+    purse = Purse(settings.get("tokens"), settings.get("money"), spent)
+    cast = casting.opened(wanted, askers, purse, priced)
+    settings["models"] = {role: cast[role].name if role in cast else EMBEDDED for role in wanted}
+    settings["prices"] = {name: [p.prompt, p.completion] for name, p in priced.items()}
+    return cast
 
 
-def resume(name: str, store: Store, emit: Emit, minutes: float | None = None, wait: bool = True) -> Exit:
-    """Goes on with an interrupted or suspended run, here and now. Raises TargetMoved when its file changed."""
+def resume(
+    name: str, store: Store, emit: Emit, budgets: Mapping[str, float | None] | None = None, wait: bool = True
+) -> Exit:
+    """Goes on with an interrupted or suspended run, here and now. `budgets`: in place of those that it has.
+
+    Raises TargetMoved when its file changed.
+    """
     run = store.run(name)
     if run.state == "failed":
         raise UsageFault(
@@ -101,33 +128,34 @@ def resume(name: str, store: Store, emit: Emit, minutes: float | None = None, wa
     found = target.read(Path(run.target))
     if found.digest != run.digest:
         raise TargetMoved(f"{run.target} changed since run {run.id} began", "start a new run, or restore the file")
-    if minutes is not None:
-        run.settings["minutes"] = minutes
+    run.settings.update({name: most for name, most in (budgets or {}).items() if most is not None})
+    run.settings.setdefault("models", casting.roles([run.settings.get("model") or EMBEDDED]))  # of an older run
     wishes = Wishes(
         run.device, sandbox=run.settings["sandbox"], judge=run.settings["judge"], python=run.settings["python"]
     )
     gpu, device = where(wishes)
-    asked = [c.prompt for c in store.calls(run.id)]
-    model = _model(run.settings.get("model"), run.id, found, emit, wait, asked)
+    cast = _cast(run.settings, run.id, found, store, emit, wait)
     with store.active(run.id):
+        store.set_settings(run.id, run.settings)
         store.set_state(run.id, "running")
-        return _go(run, found, device, gpu, model, store, emit)
+        return _go(run, found, device, gpu, cast, store, emit)
 
 
 def _go(
-    run: Run, found: target.Target, device: Device, gpu: Judge | None, model: Model | None, store: Store, emit: Emit
+    run: Run, found: target.Target, device: Device, gpu: Judge | None, cast: casting.Cast, store: Store, emit: Emit
 ) -> Exit:
     python = run.settings["python"]
     triton_version(python)  # says at once when the interpreter lacks it
     chosen = box.choose(run.settings["sandbox"], python)
     builder = Builder(found, device, chosen, store.shelf, len(os.sched_getaffinity(0)))
     given = run.settings.get("given") or ()
+    model = cast.pop(OPTIMIZER, None)
     if model is not None or given:
         chosen.admit(foreign=True)
     if gpu is not None:
         gpu.target = found
     cpu = Judge(found, python, None, run.settings["sandbox"], device.key)
-    ctx = Context(store, run, found, device, builder, gpu, model, cpu, emit)
+    ctx = Context(store, run, found, device, builder, gpu, model, cpu, emit, cast)
     ctx.emit(
         "run.started",
         target=run.target,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from pgo_agent.agent import baseline, citing, display, profile_record, static_rank
+from pgo_agent.agent import answering, baseline, citing, display, profile_record, static_rank
 from pgo_agent.agent.profile_record import Kept
 from pgo_agent.agent.store import Candidate, Run, Store
 from rich.console import Console
@@ -38,6 +38,7 @@ def run(store: Store, name: str, as_json: bool) -> None:
                 _outline(store, found)
                 | {"baseline": found.baseline, "summary": found.summary, "verdicts": [_line(c) for c in candidates]}
                 | {"profiles": [_profile(k) for k in profile_record.of(store, found.id)]}
+                | answering.as_json(store, found)
             )
         )
         return
@@ -63,16 +64,14 @@ def run(store: Store, name: str, as_json: bool) -> None:
     out.print(table)
     for k in profile_record.of(store, found.id):
         out.print(escape(citing.told(k)), highlight=False)
-    spent = store.spent(found.id)
-    if spent["calls"]:
-        tokens = f"{spent['prompt_tokens']:.0f} + {spent['completion_tokens']:.0f} tokens"
-        out.print(f"model: {spent['calls']:.0f} calls, {tokens}, {spent['seconds']:.0f} s", highlight=False)
+    for line in answering.told(store, found):
+        out.print(escape(line), highlight=False)
     for parent, move, reason in store.skipped(found.id):
         out.print(f"not applied to {parent[:8]}: {move}: {escape(reason)}", highlight=False)
     if found.summary:
         outcome(store, found.id, out)
     elif found.state == "waiting":
-        where = found.settings["model"].partition(":")[2]
+        where = " or ".join(answering.folders(found))
         out.print(f"waits for a reply in {escape(where)}: write it, then pgo-agent resume {found.id}", highlight=False)
     elif found.state in ("running", "interrupted"):
         out.print(f"not complete: pgo-agent resume {found.id}", highlight=False)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pgo_agent.agent.database import Database
-from pgo_agent.agent.models.base import Reply
+from pgo_agent.agent.models.base import OPTIMIZER, Reply
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.gate.verdict import Judged
 
@@ -33,6 +33,7 @@ class Run:
     seconds: float
     summary: dict[str, Any] | None
     created: str
+    gpu_seconds: float = 0.0  # spent, over all resumptions
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,8 @@ class Call:
     prompt_tokens: int | None
     completion_tokens: int | None
     seconds: float
+    role: str = OPTIMIZER
+    cost: float | None = None  # money; None where no price is known
 
 
 def candidate_id(source: str) -> str:
@@ -110,15 +113,20 @@ class Store(Database):
         with self.transaction() as db:
             db.execute("UPDATE runs SET baseline = ? WHERE id = ?", (json.dumps(baseline), run))
 
+    def set_settings(self, run: str, settings: Mapping[str, Any]) -> None:
+        with self.transaction() as db:
+            db.execute("UPDATE runs SET settings = ? WHERE id = ?", (json.dumps(dict(settings)), run))
+
     def set_state(self, run: str, state: str, summary: Mapping[str, Any] | None = None) -> None:
         with self.transaction() as db:
             db.execute("UPDATE runs SET state = ? WHERE id = ?", (state, run))
             if summary is not None:
                 db.execute("UPDATE runs SET summary = ? WHERE id = ?", (json.dumps(summary), run))
 
-    def add_seconds(self, run: str, seconds: float) -> None:
+    def add_seconds(self, run: str, seconds: float, gpu_seconds: float = 0.0) -> None:
         with self.transaction() as db:
-            db.execute("UPDATE runs SET seconds = seconds + ? WHERE id = ?", (seconds, run))
+            sql = "UPDATE runs SET seconds = seconds + ?, gpu_seconds = gpu_seconds + ? WHERE id = ?"
+            db.execute(sql, (seconds, gpu_seconds, run))
 
     # generations and candidates ---------------------------------------------------------------------------------------
 
@@ -147,32 +155,32 @@ class Store(Database):
         rows = self.rows("SELECT parent, move, reason FROM skipped WHERE run = ? ORDER BY rowid", (run,))
         return [(r["parent"], r["move"], r["reason"]) for r in rows]
 
-    def add_call(self, run: str, reply: Reply, prompt_hash: str, prompt: str, remark: str) -> None:
+    def add_call(
+        self, run: str, reply: Reply, prompt_hash: str, prompt: str, remark: str, role: str = OPTIMIZER
+    ) -> None:
         """One call of a model: prompt and reply whole, and what they cost."""
-        tokens = (reply.prompt_tokens, reply.completion_tokens, reply.seconds)
+        cost = (reply.prompt_tokens, reply.completion_tokens, reply.seconds, role, reply.attempts, reply.counted)
         with self.transaction() as db:
             (n,) = db.execute("SELECT count(*) FROM calls WHERE run = ?", (run,)).fetchone()
-            values = (run, n + 1, reply.model, prompt_hash, prompt, reply.text, remark, *tokens)
-            db.execute("INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+            values = (run, n + 1, reply.model, prompt_hash, prompt, reply.text, remark, *cost, reply.cost)
+            db.execute("INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
 
-    def calls(self, run: str) -> list[Call]:
-        """What the run's models were asked and answered, in order."""
-        names = ", ".join(f.name for f in fields(Call))
-        return [Call(**dict(r)) for r in self.rows(f"SELECT {names} FROM calls WHERE run = ? ORDER BY n", (run,))]
+    def calls(self, run: str, role: str | None = None) -> list[Call]:
+        """What the run's models were asked and answered, in order; those of one role, if it is given."""
+        sql = (
+            f"SELECT {', '.join(f.name for f in fields(Call))} FROM calls WHERE run = ? AND ? IN (role, '') ORDER BY n"
+        )
+        return [Call(**dict(r)) for r in self.rows(sql, (run, role or ""))]
 
     def remarks(self, run: str) -> list[str]:
-        """What was wrong with the model's replies so far."""
-        rows = self.rows("SELECT remark FROM calls WHERE run = ? AND remark != '' ORDER BY n", (run,))
-        return [r["remark"] for r in rows]
+        """What was wrong with the optimizer's replies so far."""
+        sql = "SELECT remark FROM calls WHERE run = ? AND role = ? AND remark != '' ORDER BY n"
+        return [r["remark"] for r in self.rows(sql, (run, OPTIMIZER))]
 
     def spent(self, run: str) -> dict[str, float]:
-        """Calls, tokens and seconds of the run's models."""
-        (row,) = self.rows(
-            "SELECT count(*) AS calls, coalesce(sum(prompt_tokens), 0) AS prompt_tokens,"
-            " coalesce(sum(completion_tokens), 0) AS completion_tokens, coalesce(sum(seconds), 0) AS seconds"
-            " FROM calls WHERE run = ?",
-            (run,),
-        )
+        """Tokens, as budgets count them, and money of the run's models."""
+        sql = "SELECT coalesce(sum(counted), 0) AS tokens, coalesce(sum(cost), 0.0) AS money FROM calls WHERE run = ?"
+        (row,) = self.rows(sql, (run,))
         return dict(row)
 
     def finish_generation(self, run: str, n: int) -> None:

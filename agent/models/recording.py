@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.agent.models.base import OPTIMIZER, count, sha256, signed, whole
+from pgo_agent.agent.models.base import count, sha256, signed, whole
 from pgo_agent.agent.store import Store
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 
@@ -67,7 +67,7 @@ def _lines(store: Store, name: str) -> Iterator[dict[str, Any]]:
     yield asdict(Head(LAYOUT, Path(run.target).stem, run.digest, run.device, models))
     for c in calls:
         tokens = (c.prompt_tokens, c.completion_tokens)
-        yield asdict(Call(OPTIMIZER, sha256(c.prompt), c.prompt, c.reply, c.model, *tokens))
+        yield asdict(Call(c.role, sha256(c.prompt), c.prompt, c.reply, c.model, *tokens))
 
 
 # reading --------------------------------------------------------------------------------------------------------------

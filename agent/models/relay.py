@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from pgo_agent.agent.models import dropped
-from pgo_agent.agent.models.base import OPTIMIZER, Asker, Reply, Suspended, count, signed, whole
+from pgo_agent.agent.models.base import FREE, OPTIMIZER, Asker, Form, Reply, Suspended, count, signed, whole
 from pgo_agent.agent.replies import LONGEST
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 
@@ -40,7 +40,7 @@ tokens: 1200 300
 class RelayModel:
     """Makes `folder` if need be. Raises UsageFault when it is none, EnvironmentFault when it cannot be made."""
 
-    booked = False  # a person thinks as long as it takes
+    booked, paid = False, True  # a person thinks as long as it takes
 
     def __init__(self, folder: Path, asker: Asker) -> None:
         self.folder, self.asker, self.name = folder, asker, f"relay:{folder}"
@@ -51,7 +51,7 @@ class RelayModel:
         except OSError as e:
             raise _unwritable(folder, e) from None
 
-    def complete(self, prompt: str, role: str = OPTIMIZER) -> Reply:
+    def complete(self, prompt: str, role: str = OPTIMIZER, form: Form = FREE) -> Reply:
         """Asks, and waits for the file, unless the asker does not.
 
         Raises Suspended, and EnvironmentFault for a folder that cannot be written or a reply that is no plain file.

@@ -7,14 +7,14 @@ resumed run goes on where it was. Nothing is spent, so no tokens are told; a rep
 from pathlib import Path
 
 from pgo_agent.agent.models import recording
-from pgo_agent.agent.models.base import OPTIMIZER, Asker, Exhausted, Reply, sha256
+from pgo_agent.agent.models.base import FREE, OPTIMIZER, Asker, Exhausted, Form, Reply, sha256
 from pgo_agent.sandbox.errors import UsageFault
 
 
 class ReplayModel:
     """Reads all of `file` at once. Raises UsageFault when it is damaged, or of another target."""
 
-    booked = True
+    booked, paid = True, False
 
     def __init__(self, file: Path, asker: Asker) -> None:
         self.file, self.asker, self.name = file, asker, f"replay:{file}"
@@ -22,9 +22,9 @@ class ReplayModel:
         _of_target(self.file, found.head, asker)
         self._left = list(found.calls)
         for prompt in asker.asked:
-            self._taken(prompt, OPTIMIZER)
+            self._taken(prompt, asker.role)
 
-    def complete(self, prompt: str, role: str = OPTIMIZER) -> Reply:
+    def complete(self, prompt: str, role: str = OPTIMIZER, form: Form = FREE) -> Reply:
         """The recorded reply, at once. Raises Exhausted after the last one."""
         call = self._taken(prompt, role)
         if call is None:

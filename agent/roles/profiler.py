@@ -10,13 +10,16 @@ It knows the passes by the Protocol below, and decides by these rules, in this o
   access or goes through shared memory, and no static defect explains it. One section that names its cause, by itself or
   by a static defect, and holds more than MOST of the cycles ends the search.
 
+Where somebody is there to `choose`, he is asked first, as long as there is a pass that can be had within the budget.
+What he does not decide is decided by these rules.
+
 No pass is taken that cannot be, or that would exceed the budget; neither is one that was not `wanted`, where somebody
 said which. Seconds are those expected before a pass is taken: whoever takes it must see to its deadline.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from pgo_agent.agent.findings import EXPLAINS, Defect
 from pgo_agent.agent.findings.static import of_code
@@ -32,6 +35,8 @@ UNSEEN = 0.3  # of the cycles: more than that in no scope may hide a section
 MOST = 0.7  # of the cycles: one understood section that holds more leaves no other cause to look for
 CAUSELESS = frozenset({Defect.COPY_WAIT, Defect.EPILOGUE, Defect.IMBALANCE})  # sections that name no cause themselves
 WAITING = CAUSELESS | {Defect.DOT_WAIT}  # of dots there may be too many, or something else in their way
+EMBEDDED = "embedded"
+Rule = Callable[[], tuple[bool, str]]  # whether a pass is needed, and why, or why not
 T = TypeVar("T")
 
 
@@ -62,6 +67,29 @@ class Decision(Record):
     taken: bool
     why: str  # one sentence
     seconds: float  # GPU seconds that were expected of it; 0 where it was not taken
+    by: str = EMBEDDED  # who decided
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What to take next, of what was offered; nothing: no more passes of this kernel."""
+
+    passes: tuple[PassName, ...]
+    why: str  # one sentence
+    by: str
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What there is to decide by, and about."""
+
+    static: StaticProfile | Problem
+    answers: Mapping[PassName, "Timeline | Counters | Missing"]  # of passes that were decided about
+    offered: Mapping[PassName, float]  # passes that can be taken -> GPU seconds that are expected of each
+    left: float  # GPU seconds
+
+
+Choose = Callable[[Situation], Choice | None]  # None: by the rules
 
 
 @dataclass(frozen=True)
@@ -74,34 +102,69 @@ class Taken(Record):
     decisions: tuple[Decision, ...]
 
 
-def take(passes: Passes, seconds: float, wanted: frozenset[PassName] | None = None) -> Taken:
+def take(
+    passes: Passes, seconds: float, wanted: frozenset[PassName] | None = None, choose: Choose | None = None
+) -> Taken:
     """`seconds`: of the GPU, for all passes of this kernel. `wanted`: exactly these beside the static one, as far as
-    they can be had within the budget; None leaves it to the rules. Raises what the passes raise.
+    they can be had within the budget; None leaves it to `choose`, and to the rules. Raises what the passes raise.
     """
     role = _Role(passes, seconds, wanted)
     static = passes.static()
     role.decisions.append(Decision(PassName.STATIC, True, "it needs no GPU, and says where to look", 0.0))
-    timeline = role.ask(PassName.TIMELINE, *_timeline_needed(static), passes.timeline)
-    counters = role.ask(PassName.COUNTERS, *_counters_needed(static, timeline), passes.counters)
+    if choose is not None and wanted is None:
+        role.choose(static, choose)
+    timeline = role.ask(PassName.TIMELINE, lambda: _timeline_needed(static), passes.timeline)
+    counters = role.ask(PassName.COUNTERS, lambda: _counters_needed(static, timeline), passes.counters)
     return Taken(static, timeline, counters, tuple(role.decisions))
 
 
 class _Role:
-    """What was decided, and what is left of the budget."""
+    """What was decided and answered, and what is left of the budget."""
 
     def __init__(self, passes: Passes, seconds: float, wanted: frozenset[PassName] | None) -> None:
         self.passes, self.left, self.wanted = passes, seconds, wanted
         self.decisions: list[Decision] = []
+        self.answers: dict[PassName, Any] = {}
 
-    def ask(self, name: PassName, needed: bool, why: str, pass_: Callable[[], T | Missing]) -> T | Missing:
-        """Its answer, or why it was not taken. `why` it is `needed`, or not."""
+    def choose(self, static: StaticProfile | Problem, choose: Choose) -> None:
+        """Takes and leaves out what is chosen, until nothing is left to decide, or to be asked about."""
+        take = {PassName.TIMELINE: self.passes.timeline, PassName.COUNTERS: self.passes.counters}
+        while offered := self._offered(tuple(take)):
+            choice = choose(Situation(static, dict(self.answers), offered, self.left))
+            if choice is None:
+                return
+            for name in (chosen := [n for n in choice.passes if n in offered]):
+                if self.passes.cost(name) <= self.left:
+                    self._take(name, choice.why, choice.by, take[name])
+            for name in () if chosen else offered:
+                self._leave(name, choice.why, choice.by)
+
+    def ask(
+        self, name: PassName, rule: Callable[[], tuple[bool, str]], pass_: Callable[[], T | Missing]
+    ) -> T | Missing:
+        """Its answer, or why it was not taken: as was chosen, else by the rule."""
+        if name not in self.answers:
+            needed, why = rule()
+            if refusal := self._refusal(name, needed, why, self.passes.cost(name)):
+                self._leave(name, refusal, EMBEDDED)
+            else:
+                self._take(name, "it was asked for" if self.wanted else why, EMBEDDED, pass_)
+        found: T | Missing = self.answers[name]
+        return found
+
+    def _offered(self, names: Sequence[PassName]) -> dict[PassName, float]:
+        costs = {n: self.passes.cost(n) for n in names if n not in self.answers and not self.passes.why_not(n)}
+        return {n: cost for n, cost in costs.items() if cost <= self.left}
+
+    def _take(self, name: PassName, why: str, by: str, pass_: Callable[[], object]) -> None:
         cost = self.passes.cost(name)
-        if refusal := self._refusal(name, needed, why, cost):
-            self.decisions.append(Decision(name, False, refusal, 0.0))
-            return Missing(name, refusal)
         self.left -= cost
-        self.decisions.append(Decision(name, True, "it was asked for" if self.wanted else why, cost))
-        return pass_()
+        self.decisions.append(Decision(name, True, why, cost, by))
+        self.answers[name] = pass_()
+
+    def _leave(self, name: PassName, why: str, by: str) -> None:
+        self.decisions.append(Decision(name, False, why, 0.0, by))
+        self.answers[name] = Missing(name, why)
 
     def _refusal(self, name: PassName, needed: bool, why: str, cost: float) -> str:
         if self.wanted is not None and name not in self.wanted:

@@ -26,6 +26,7 @@ class Answer:
     hangs: bool = False  # says nothing at all
     trickles: bool = False  # sends a byte now and then, for ever
     resets: bool = False  # drops the connection without a word
+    chunked: bool = False  # sends the body as one piece of a stream whose end never comes
 
 
 def completion(text: str | None = "done", **more: Any) -> Answer:
@@ -35,6 +36,12 @@ def completion(text: str | None = "done", **more: Any) -> Answer:
     choices = [{"index": 0, "message": message, "finish_reason": "stop"}]
     fields = {"id": "1", "object": "chat.completion", "created": 1, "model": "tiny-1", "choices": choices}
     return Answer(json.dumps(fields | {"usage": usage} | more).encode())
+
+
+def ended(text: str | None, reason: str, refusal: str | None = None) -> Answer:
+    """An answer that is not all that the model would have said, and why."""
+    message = {"role": "assistant", "content": text} | ({"refusal": refusal} if refusal else {})
+    return completion(choices=[{"index": 0, "message": message, "finish_reason": reason}])
 
 
 def failure(status: int, message: str = "no", **headers: str) -> Answer:
@@ -76,6 +83,7 @@ def serving(script: Sequence[Answer]) -> Iterator[Server]:
 
 class _Handler(BaseHTTPRequestHandler):
     plays: Server
+    protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -94,11 +102,12 @@ class _Handler(BaseHTTPRequestHandler):
     def _send(self, answer: Answer) -> None:
         self.send_response(answer.status)
         length = len(answer.body) if answer.promised is None else answer.promised
-        fields = {"Content-Type": "application/json", "Content-Length": str(length), "Connection": "close"}
+        size = {"Transfer-Encoding": "chunked"} if answer.chunked else {"Content-Length": str(length)}
+        fields = {"Content-Type": "application/json", "Connection": "close"} | size
         for name, value in (fields | answer.headers).items():
             self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(answer.body)
+        self.wfile.write(b"%x\r\n%b\r\n" % (len(answer.body), answer.body) if answer.chunked else answer.body)
         while answer.trickles and not self.plays.closing.wait(0.1):
             self.wfile.write(b" ")
 

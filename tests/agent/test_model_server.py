@@ -10,11 +10,11 @@ import traceback
 from pathlib import Path
 
 import pytest
-from pgo_agent.agent.models.base import Reply
-from pgo_agent.agent.models.server import ServerModel
+from pgo_agent.agent.models.base import FREE, Form, Gone, Reply
+from pgo_agent.agent.models.server import MOST_BYTES, ServerModel
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 
-from tests.agent.loopback import Answer, Server, completion, failure, serving, unused_url
+from tests.agent.loopback import Answer, Server, completion, ended, failure, serving, unused_url
 
 KEY = "sk-very-secret-0123456789"
 
@@ -25,13 +25,13 @@ def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
 
 
-def ask(server: Server, prompt: str = "hello", timeout: float = 20.0, attempts: int = 3) -> Reply:
-    return ServerModel("tiny", server.url, KEY, timeout, attempts).complete(prompt)
+def ask(server: Server, prompt: str = "hello", timeout: float = 20.0, attempts: int = 3, form: Form = FREE) -> Reply:
+    return ServerModel("tiny", server.url, KEY, timeout, attempts).complete(prompt, form=form)
 
 
 def fault(server: Server, timeout: float = 20.0, attempts: int = 2) -> str:
     """The message of the EnvironmentFault that asking ends with. Never with the key in it, nor in the traceback."""
-    with pytest.raises(EnvironmentFault) as caught:
+    with pytest.raises(Gone) as caught:
         ask(server, timeout=timeout, attempts=attempts)
     assert KEY not in "".join(traceback.format_exception(caught.value))
     return str(caught.value)
@@ -98,6 +98,32 @@ def test_a_reply_without_words_is_an_empty_text_and_no_exception(answer: Answer)
         assert len(server.requests) == 1
 
 
+@pytest.mark.parametrize(
+    ("answer", "text", "told"),
+    [
+        (
+            ended(None, "stop", "I cannot\nhelp\x1b[31m with that"),
+            "",
+            "the model refused: I cannot help [31m with that",
+        ),
+        (ended("I wo", "content_filter"), "I wo", "the server's filter withheld the reply"),
+        (ended("def kern", "length"), "def kern", "the reply was cut off at its limit"),
+        (ended("done", "stop"), "done", ""),
+        (ended("done", "of its own accord"), "done", ""),
+        (completion(choices=[{"message": {"content": "done"}, "finish_reason": ["length"]}]), "done", ""),
+    ],
+)
+def test_a_reply_that_is_not_whole_says_why(answer: Answer, text: str, told: str) -> None:
+    with serving([answer]) as server:
+        reply = ask(server)
+    assert (reply.text, reply.ended) == (text, told)
+
+
+def test_a_reply_says_how_many_attempts_it_took() -> None:
+    with serving([failure(500), completion(), completion()]) as server:
+        assert ask(server).attempts == 2 and ask(server).attempts == 1
+
+
 def test_content_in_parts_is_joined() -> None:
     parts = [{"type": "text", "text": "a"}, {"type": "image"}, {"type": "text", "text": "b"}]
     with serving([completion(choices=[{"message": {"content": parts}}])]) as server:
@@ -140,6 +166,9 @@ def test_half_a_character_in_the_prompt_is_replaced() -> None:
         pytest.param(Answer(resets=True), id="connection reset"),
         pytest.param(Answer(completion().body[:40], promised=400), id="fewer bytes than promised"),
         pytest.param(Answer(completion().body[:40]), id="body cut off in the middle of the JSON"),
+        pytest.param(Answer(completion().body[:40], chunked=True), id="a stream that is cut off"),
+        pytest.param(Answer(completion().body, chunked=True), id="a stream without its end"),
+        pytest.param(Answer(b" " * (MOST_BYTES + 1) + completion().body), id="more bytes than any reply has"),
         pytest.param(Answer(b"<html>502 Bad Gateway</html>", headers={"Content-Type": "text/html"}), id="a web page"),
         pytest.param(Answer(b"\xff\xfe\x00"), id="bytes that are no text"),
         pytest.param(Answer(b"[" * 100_000), id="JSON nested without end"),
@@ -238,6 +267,79 @@ def test_a_hang_ends_at_the_deadline(answer: Answer) -> None:
 def test_a_hang_is_tried_again() -> None:
     with serving([Answer(hangs=True), completion()]) as server:
         assert ask(server, timeout=1.0).text == "done"
+
+
+# what is told of the wanted reply -------------------------------------------------------------------------------------
+
+OBJECT = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"], "additionalProperties": False}
+WANTED = Form(OBJECT)
+
+
+def fields(server: Server) -> list[list[str]]:
+    """Of each request, beside model and messages."""
+    return [sorted(r["body"].keys() - {"model", "messages"}) for r in server.requests]
+
+
+def test_a_server_is_told_the_schema_of_the_reply_and_its_limit() -> None:
+    with serving([completion("{}")]) as server:
+        ask(server, form=Form(OBJECT, 500))
+    body = server.requests[0]["body"]
+    assert body["max_tokens"] == 500
+    assert body["response_format"]["type"] == "json_schema"
+    assert body["response_format"]["json_schema"] == {"name": "reply", "strict": True, "schema": OBJECT}
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        failure(400, "Unknown field: response_format"),
+        failure(400, "'response_format.type' must be 'text' or 'json_object'"),
+        failure(422, "extra fields not permitted"),
+        failure(400, "bad request"),
+        failure(500, "[{'type': 'literal_error', 'loc': ('body', 'response_format', 'type')}]"),
+        failure(501, "not implemented"),
+        Answer(b"<html>no</html>", 400),
+    ],
+)
+def test_a_server_that_refuses_the_schema_is_asked_once_without_it_and_never_so_again(refusal: Answer) -> None:
+    with serving([refusal, completion("{}"), completion("{}")]) as server:
+        began = time.monotonic()
+        assert ask(server, form=WANTED, attempts=1).text == "{}"
+        assert time.monotonic() - began < 20
+        assert ask(server, form=WANTED, attempts=1).text == "{}"
+    assert fields(server) == [["response_format"], [], []]
+
+
+def test_a_request_that_is_bad_without_the_schema_too_is_refused_and_nothing_is_learnt_of_it() -> None:
+    with serving(
+        [failure(400, "the prompt is too long"), failure(400, "the prompt is too long"), completion()]
+    ) as server:
+        with pytest.raises(Gone, match="answered 400 for 'tiny': the prompt is too long"):
+            ask(server, form=WANTED)
+        ask(server, form=WANTED)
+    assert fields(server) == [["response_format"], [], ["response_format"]]
+
+
+def test_a_server_that_names_the_limit_otherwise_is_told_it_by_its_own_name() -> None:
+    said = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
+    with serving([failure(400, said), completion(), completion()]) as server:
+        for _ in range(2):
+            ask(server, form=Form(OBJECT, 500), attempts=1)
+    late = ["max_completion_tokens", "response_format"]
+    assert fields(server) == [["max_tokens", "response_format"], late, late]
+
+
+def test_a_server_that_refuses_every_limit_is_not_asked_without_one() -> None:
+    with serving([failure(400, "no max_tokens"), failure(400, "no max_completion_tokens")]) as server:
+        with pytest.raises(Gone, match="no max_completion_tokens"):
+            ask(server, form=Form(None, 500))
+        assert len(server.requests) == 2
+
+
+def test_an_error_of_the_server_is_tried_again_with_the_schema() -> None:
+    with serving([failure(500, "out of memory"), completion()]) as server:
+        ask(server, form=WANTED)
+    assert fields(server) == [["response_format"], ["response_format"]]
 
 
 # settings -------------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from pgo_agent.agent import profile_record
+from pgo_agent.agent.models.base import Reply
 from pgo_agent.agent.profile_record import Kept
 from pgo_agent.agent.store import Store
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
@@ -68,19 +69,43 @@ def test_the_last_run_is_the_one_added_last_though_the_clock_went_back(store: St
     assert [r.id for r in store.runs()] == ["add-1", "add-2"]
 
 
+UNDONE = {  # what a migration made
+    "m006_roles_and_budgets": [
+        *(f"ALTER TABLE calls DROP COLUMN {name}" for name in ("role", "attempts", "counted", "cost")),
+        "ALTER TABLE runs DROP COLUMN gpu_seconds",
+        "ALTER TABLE profiles DROP COLUMN author",
+        "DROP TABLE fallbacks",
+    ],
+    "m005_profiles": ["DROP TABLE profiles", "ALTER TABLE candidates DROP COLUMN cites"],
+}
+
+
+def older(store: Store, *migrations: str) -> Store:
+    """Opened again after it was taken back to before these."""
+    for name in migrations:
+        for sql in (*UNDONE[name], f"DELETE FROM migrations WHERE name = '{name}'"):
+            store.db.execute(sql)
+    store.close()
+    return Store(store.root)
+
+
 def test_a_record_from_before_profiles_is_brought_up_to_date(store: Store) -> None:
     """Its candidates cite nothing and its runs have no profile; both can be added."""
-    store.db.execute("DROP TABLE profiles")
-    store.db.execute("ALTER TABLE candidates DROP COLUMN cites")
-    store.db.execute("DELETE FROM migrations WHERE name = 'm005_profiles'")
-    store.close()
-    again = Store(store.root)
+    again = older(store, *UNDONE)
     assert again.candidate("add-1", "c1").cites is None and profile_record.of(again, "add-1") == []
     kept = Kept("shipped", "CASES/x", {"static": "", "timeline": "no GPU"}, 1.5, None)
     profile_record.add(again, "add-1", kept)
     again.add_generation("add-1", 2, "shipped", [PROPOSAL | {"id": "c2", "cites": {"kernel": "k"}}])
     assert profile_record.of(again, "add-1", "shipped") == [kept] and kept.taken == ("static",)
     assert again.candidate("add-1", "c2").cites == {"kernel": "k"}
+
+
+def test_calls_from_before_roles_are_the_optimizers_and_count_as_they_were_told(store: Store) -> None:
+    store.add_call("add-1", Reply("said", 7, 3, 0.5, "tiny"), "hash", "asked", "of no use")
+    again = older(store, "m006_roles_and_budgets")
+    (call,) = again.calls("add-1", "optimizer")
+    assert (call.role, call.cost, again.remarks("add-1")) == ("optimizer", None, ["of no use"])
+    assert again.spent("add-1") == {"tokens": 10, "money": 0.0} and again.run("add-1").gpu_seconds == 0.0
 
 
 def test_the_first_profile_of_a_case_stands(store: Store) -> None:

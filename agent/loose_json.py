@@ -1,0 +1,65 @@
+"""Finds the JSON object in what a model wrote: around it may be thoughts, chatter and fences, in it trailing commas and
+line breaks in strings. Nothing else is mended, nothing is guessed. Whether the object is what was
+asked for is its reader's to say.
+"""
+
+import json
+import re
+from typing import Any
+
+LONGEST = 200_000  # characters that are read
+DEEPEST = 12  # levels of an object
+STARTS = 32  # braces that are tried
+_COMMA = re.compile(r'("(?:[^"\\]|\\.)*+")|,(?=\s*+[}\]])', re.S)
+_DECODER = json.JSONDecoder(strict=False, parse_constant=lambda name: float(name))
+
+
+class NoObject(ValueError):
+    """In one short line: what is wrong with a text."""
+
+
+def found(text: str) -> dict[str, Any]:
+    """The longest object that is not part of another. Raises NoObject."""
+    if len(text) > LONGEST:
+        raise NoObject(f"it is longer than {LONGEST} characters")
+    said = text.rpartition("</think>")[2]
+    objects = _objects(said)
+    if not objects:
+        raise NoObject("its JSON does not parse, or is cut off" if "{" in said else "it holds no JSON object")
+    best = max(objects, key=lambda o: o[0])[1]
+    if not _shallow(best, DEEPEST):
+        raise NoObject(f"its JSON is nested more than {DEEPEST} deep")
+    return best
+
+
+def _objects(text: str) -> list[tuple[int, dict[str, Any]]]:
+    """The objects in a text with their lengths."""
+    objects, at = [], 0
+    for _ in range(STARTS):
+        at = text.find("{", at)
+        if at < 0:
+            break
+        parsed = _parsed(text[at:])
+        if parsed is None:
+            at += 1
+        else:
+            objects.append(parsed)
+            at += parsed[0]
+    return objects
+
+
+def _parsed(text: str) -> tuple[int, dict[str, Any]] | None:
+    """The object that a text begins with, and how long it is."""
+    for tried in (text, _COMMA.sub(lambda m: m[1] or " ", text)):  # a comma becomes a space: lengths stay
+        try:
+            value, end = _DECODER.raw_decode(tried)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(value, dict):
+            return end, value
+    return None
+
+
+def _shallow(value: Any, levels: int) -> bool:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return inner is None or (levels > 0 and all(_shallow(v, levels - 1) for v in inner))
