@@ -5,13 +5,13 @@ its tokens and nothing else: what was wrong with it goes into the next prompt. A
 and one whose reply is in the record is not asked again: a killed run comes back to it.
 """
 
-from collections.abc import Iterator
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext, suppress
 from functools import partial
 
 from pgo_agent.agent import beam, check, consulting, prompting, question_record, repairing, replies, templates
 from pgo_agent.agent.context import Context
-from pgo_agent.agent.models.base import OPTIMIZER, Exhausted, Model, Reply, remark, whole
+from pgo_agent.agent.models.base import OPTIMIZER, Exhausted, Model, Reply, Suspended, remark, whole
 from pgo_agent.agent.moves import Proposal
 from pgo_agent.agent.repairing import Question
 from pgo_agent.agent.store import candidate_id
@@ -20,6 +20,7 @@ from pgo_agent.sandbox.ttgir import oracle
 MOVE, REPAIR = "model rewrite", "model repair"
 _TAKEN = (beam.AUTHOR, check.AUTHOR)  # names that say how far a candidate is trusted: no answer may sign with one
 Answer = tuple[Proposal, str, str]  # with its author, the model that answered, and its parent
+Answered = tuple[Question, Reply, replies.Parsed]
 
 
 def ask(ctx: Context) -> Iterator[Answer]:
@@ -27,23 +28,41 @@ def ask(ctx: Context) -> Iterator[Answer]:
 
     Raises Suspended, and its client's faults. A model with nothing more to say is not asked again.
     """
-    if ctx.model is None:
+    model = ctx.model
+    if model is None:
         return
+    questions = [*repairing.of_judged(ctx, (MOVE, REPAIR)), repairing.fresh(ctx)]
     try:
-        for question in repairing.of_judged(ctx, (MOVE, REPAIR)):
-            yield from _answers(ctx, ctx.model, question)
-        yield from _answers(ctx, ctx.model, repairing.fresh(ctx))
+        for n, question in enumerate(questions):
+            for answered in _or_all_asked(ctx, model, question, questions[n + 1 :]):
+                yield from _proposed(ctx, model, *answered)
     except Exhausted as e:
         consulting.fall_back(ctx, OPTIMIZER, str(e))
 
 
-def _answers(ctx: Context, model: Model, question: Question) -> Iterator[Answer]:
-    """What a question brings, and what the messages bring about that of it which cannot be read."""
+def _or_all_asked(ctx: Context, model: Model, question: Question, others: Sequence[Question]) -> list[Answered]:
+    """The answer to a question. Where nobody waits for it, the others of the generation are asked, too."""
+    try:
+        return _answered(ctx, model, question)
+    except Suspended:
+        for other in others:
+            with suppress(Suspended):
+                _answered(ctx, model, other)
+        raise
+
+
+def _answered(ctx: Context, model: Model, question: Question) -> list[Answered]:
+    """The reply to a question, and what it says; nothing for a message more than a generation may take."""
     prompt = _prompt(ctx, question)
     if prompt is None:
-        return
+        return []
     reply, found = _recorded(ctx, question, prompt) or _asked(ctx, model, question, prompt)
     _tell(ctx, question, reply, found)
+    return [(question, reply, found)]
+
+
+def _proposed(ctx: Context, model: Model, question: Question, reply: Reply, found: replies.Parsed) -> Iterator[Answer]:
+    """What a reply proposes, and what the messages bring about that of it which cannot be read."""
     author = f"'{reply.model}'" if reply.model in _TAKEN else reply.model
     for c in found.candidates:
         if question.about:
@@ -51,9 +70,10 @@ def _answers(ctx: Context, model: Model, question: Question) -> Iterator[Answer]
             question_record.add_mended(ctx.store, ctx.run.id, *mends)
         move, rationale = REPAIR if question.about else MOVE, f"{question.mends}{c.rationale}"
         yield Proposal(c.source, c.kind, move, rationale), author, question.parent
-    for unread in found.unread:
-        if (message := repairing.of_unread(question, unread)) is not None:
-            yield from _answers(ctx, model, message)
+    messages = [m for unread in found.unread if (m := repairing.of_unread(question, unread)) is not None]
+    for message in messages:
+        for answered in _answered(ctx, model, message):
+            yield from _proposed(ctx, model, *answered)
 
 
 def _prompt(ctx: Context, question: Question) -> str | None:

@@ -95,7 +95,7 @@ def _of_failed(ctx: Context, c: Candidate, repairs: int) -> Question:
     else:
         source, shown = c.source, None
         values = _values(c.kind, failure, "", source, None)
-    return Question(c.id, c.parent, source, shown, TEMPLATE, values, repairs)
+    return Question(c.id, c.parent, source, shown, TEMPLATE, values | {"idea": hiding.line(c.rationale)}, repairs)
 
 
 def failures(ctx: Context, c: Candidate) -> list[str]:
@@ -157,6 +157,7 @@ def _values(form: str, failure: Sequence[str], wrote: str, source: str, shown: S
         told, text = "The kernel", "" if form == "launch" and wrote else kernel_part(source)
     return {
         "form": form,
+        "idea": "",
         "failure": [hiding.line(line) for line in failure],
         "wrote": wrote.strip("\n"),
         "wrote_mark": templates.fenced("yours", wrote),

@@ -14,13 +14,13 @@ from pgo_agent.agent.moves import CARRIED
 from pgo_agent.agent.replies.faults import BadReply, Nothing, short
 from pgo_agent.agent.source import LAUNCH_OPTIONS, Config, Site, sites, with_configs
 
-LARGEST = 20_000  # characters of a launch change
+LARGEST, WIDEST = 20_000, 500  # characters of a launch change, of a line of one
 _RANGES = {"num_warps": (1, 32), "num_stages": (0, 16), "num_ctas": (1, 16), "maxnreg": (24, 255)}
 _RANGE = (0, 65_536)  # of every other parameter
 _POWERS = ("num_warps", "num_ctas")
 _LISTS = ("configs", "configurations", "launch", "launches")
 _NESTED = ("kwargs", "meta", "constexprs")
-_LINE = re.compile(r"(?:[-*+][ \t]+|\d+[.)][ \t]+)?(?:(\w+)[ \t]*:[ \t]*)?(\w+[ \t]*=[ \t]*[^\s,=]+(?:[\s,;]+|$))+")
+_LINE = re.compile(r"(?:[-*+][ \t]+|\d+[.)][ \t]+)?(?:(\w+)[ \t]*:[ \t]*)?(\w+[ \t]*=[ \t]*[^\s,;=]+(?:[\s,;]+|$))+")
 _PAIR = re.compile(r"(\w+)[ \t]*=[ \t]*([^\s,;=]+)")
 _REMARK = re.compile(r"(?://|#)[^\n]*")
 _COMMA = re.compile(r",(\s*[\]}])")
@@ -32,13 +32,12 @@ Named = list[tuple[str, Any]]  # name of a kernel, empty where none is said, and
 def is_launch(text: str) -> bool:
     """Whether a text that nobody called a launch change is one: every line of it."""
     told = [line.strip() for line in text.split("\n") if line.strip()]
-    return bool(told) and len(text) <= LARGEST and all(_LINE.fullmatch(line) for line in told)
+    return bool(told) and len(text) <= LARGEST and all(map(_matched, told))
 
 
 def within(text: str) -> str:
     """The lines of a text that are configurations."""
-    told = (line for line in text.split("\n") if len(line) < 500 and _LINE.fullmatch(line.strip()))
-    return "\n".join(told)
+    return "\n".join(filter(_matched, text.split("\n")))
 
 
 def read(text: str) -> Named:
@@ -127,10 +126,15 @@ def _flat(found: Mapping[Any, Any]) -> dict[Any, Any]:
 
 
 def _of_line(line: str) -> Named:
-    found = _LINE.fullmatch(line.strip()) if len(line) < 500 else None
+    found = _matched(line)
     if found is None:
         raise BadReply(f"'{short(line, 60)}' is no configuration: write it like BLOCK=128 num_warps=8")
     return [(found[1] or "", {k: _number(v) for k, v in _PAIR.findall(line)})]
+
+
+def _matched(line: str) -> re.Match[str] | None:
+    """A line that is a configuration."""
+    return _LINE.fullmatch(line.strip()) if len(line) <= WIDEST else None
 
 
 def _number(text: str) -> Any:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pgo_agent.agent.parts import kernel_part
 from pgo_agent.agent.replies import candidates, diffs, edits, launches, merging, prose, ttgir, whole
 from pgo_agent.agent.replies.candidates import Piece
-from pgo_agent.agent.replies.faults import BadReply, Nothing
+from pgo_agent.agent.replies.faults import TOO_DEEP, BadReply, Nothing
 from pgo_agent.agent.replies.prose import SCRIPT, Fence
 from pgo_agent.agent.shown_ttgir import Shown
 from pgo_agent.sandbox.ttgir.edits.checked import Ask
@@ -136,6 +136,8 @@ class _Reading:
                     notes += more
             except BadReply as e:
                 errors.append((_KINDS.get(form[0], "source"), e))
+            except RecursionError:
+                errors.append((_KINDS.get(form[0], "source"), BadReply(TOO_DEEP)))
             if len(found) >= candidates.MOST or len(errors) > candidates.MOST:
                 break
         errors = [] if found and all(isinstance(e, Nothing) for _, e in errors) else errors

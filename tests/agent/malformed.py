@@ -105,6 +105,8 @@ MALFORMED: dict[str, Kind] = {
     "Python in place of JSON": ("```json\n[{'BLOCK': 256, 'num_warps': 8},]\n```\n", 1),
     "JSON that is cut off": ('```json\n[{"BLOCK": 256, "num_wa', "no JSON"),
     "JSON nested without end": ("```json\n" + "[" * 9000 + "\n```", "no JSON"),
+    "JSON nested 900 deep": ("```json\n" + "[" * 900 + "]" * 900 + "\n```", 0),
+    "a line of semicolons": ("```launch\nBLOCK=" + ";" * 19_000 + "!\n```\n", "is no configuration"),
     "JSON of something else": ('```json\n{"thought": "more warps", "answer": ["yes"]}\n```\n', "is no configuration"),
     "an expression as a value": ('```json\n[{"BLOCK": 2 ** 40}]\n```\n', "no JSON"),
     "a parameter that there is not": ("```launch\nBLOCK_M=64\n```\n", "it has BLOCK, num_warps"),

@@ -1,12 +1,14 @@
 """What a model wrote and what failed goes back to it: shortly, twice at most, with no word that it may not see."""
 
 import ast
+import os
 from pathlib import Path
 
 import pytest
 from pgo_agent.agent import asking as agent_asking
 from pgo_agent.agent import question_record, repairing, shown_ttgir
-from pgo_agent.agent.models.base import Reply
+from pgo_agent.agent.models.base import Asker, Reply, Suspended
+from pgo_agent.agent.models.relay import RelayModel
 from pgo_agent.agent.parts import kernel_part
 from pgo_agent.agent.store import Candidate
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
@@ -45,7 +47,12 @@ def test_a_wrong_kernel_goes_back_with_the_size_of_its_error_and_what_mends_it_s
         assert wrong.verdict == Verdict.WRONG
         (mended,) = run.generation()
         prompt = run.prompts[1]
-        assert "wrong in stage interpreter" in prompt and "max error" in prompt and MINUS in prompt
+        assert (
+            "to do: Less to add.\n" in prompt
+            and "wrong in stage interpreter" in prompt
+            and "max error" in prompt
+            and MINUS in prompt
+        )
         assert not [s for s in SECRETS if s in prompt]
         assert (mended.verdict, mended.kind, mended.move) == (Verdict.CHECKED, "source", agent_asking.REPAIR)
         assert mended.rationale == f"repairs {wrong.id[:8]}: It must add." and mended.parent == wrong.parent
@@ -191,6 +198,22 @@ def test_a_run_that_is_killed_before_the_reply_asks_the_very_prompt_again(folder
         assert repairing.render(run.ctx, repairing.fresh(run.ctx)) != prompt
         run.propose()
         assert run.prompts == [prompt]
+
+
+def test_where_nobody_waits_all_that_a_generation_asks_is_asked_before_the_run_is_suspended(folder: Path) -> None:
+    with asking(folder, [WRONG]) as run:
+        judged(run, Verdict.WRONG, "interpreter", "even: output 0: max error 3")
+        relay = folder / run.ctx.run.id
+        run.ctx.model = RelayModel(relay, Asker(run.ctx.run.id, run.ctx.run.digest, run.ctx.emit, wait=False))
+        with pytest.raises(Suspended):
+            run.propose()
+        message, fresh = sorted(relay.glob("*-request.md"))
+        assert "failed" in message.read_text() and kernel_part(ADD) in fresh.read_text()
+        for request, text in ((message, MENDED), (fresh, "No.")):
+            reply = request.with_name(request.name.replace("request", "reply"))
+            reply.write_text(text)
+            os.utime(reply, (1e9, 1e9))  # it stands still
+        assert [c.move for c in run.propose()] == [agent_asking.REPAIR]
 
 
 # gluon ----------------------------------------------------------------------------------------------------------------
