@@ -1,8 +1,9 @@
 """The model's part of a generation: first what failed of the last one, to be mended, then a fresh prompt.
 
 A reply is read and recorded whole, and what of it cannot be read goes back once or twice. One that is of no use costs
-its tokens and nothing else: what was wrong with it goes into the next prompt. A prompt is recorded before it is asked,
-and one whose reply is in the record is not asked again: a killed run comes back to it.
+its tokens and nothing else: what was wrong with it goes into the next prompt. What it proposes beyond the places of its
+generation comes before anybody is asked again. A prompt is recorded before it is asked, and one whose reply is in the
+record is not asked again: a killed run comes back to it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,19 +24,33 @@ Answer = tuple[Proposal, str, str]  # with its author, the model that answered, 
 Answered = tuple[Question, Reply, replies.Parsed]
 
 
-def ask(ctx: Context) -> Iterator[Answer]:
-    """Proposals with their author, the model that answered, and their parent; nothing without a model.
+def mend(ctx: Context) -> Iterator[Answer]:
+    """What becomes of the model's candidates that failed in the last generation, with author and parent.
 
     Raises Suspended, and its client's faults. A model with nothing more to say is not asked again.
     """
+    messages = list(repairing.of_judged(ctx, (MOVE, REPAIR))) if ctx.model else []
+    for n, message in enumerate(messages):
+        yield from _asked_for(ctx, message, [*messages[n + 1 :], repairing.fresh(ctx)])
+
+
+def ask(ctx: Context) -> Iterator[Answer]:
+    """Fresh proposals with their author, the model that answered, and their parent. Nothing without a model; raises as
+    `mend`.
+    """
+    if ctx.model is not None:
+        question = repairing.fresh(ctx)
+        yield from _left_over(ctx, question)
+        yield from _asked_for(ctx, question, ())
+
+
+def _asked_for(ctx: Context, question: Question, others: Sequence[Question]) -> Iterator[Answer]:
     model = ctx.model
     if model is None:
         return
-    questions = [*repairing.of_judged(ctx, (MOVE, REPAIR)), repairing.fresh(ctx)]
     try:
-        for n, question in enumerate(questions):
-            for answered in _or_all_asked(ctx, model, question, questions[n + 1 :]):
-                yield from _proposed(ctx, model, *answered)
+        for answered in _or_all_asked(ctx, model, question, others):
+            yield from _proposed(ctx, model, *answered)
     except Exhausted as e:
         consulting.fall_back(ctx, OPTIMIZER, str(e))
 
@@ -56,24 +71,41 @@ def _answered(ctx: Context, model: Model, question: Question) -> list[Answered]:
     prompt = _prompt(ctx, question)
     if prompt is None:
         return []
-    reply, found = _recorded(ctx, question, prompt) or _asked(ctx, model, question, prompt)
+    reply, found = _recorded(ctx, question, prompt, _generation(ctx)) or _asked(ctx, model, question, prompt)
     _tell(ctx, question, reply, found)
     return [(question, reply, found)]
 
 
 def _proposed(ctx: Context, model: Model, question: Question, reply: Reply, found: replies.Parsed) -> Iterator[Answer]:
     """What a reply proposes, and what the messages bring about that of it which cannot be read."""
-    author = f"'{reply.model}'" if reply.model in _TAKEN else reply.model
-    for c in found.candidates:
-        if question.about:
-            mends = (candidate_id(c.source), question.about, question.repairs)
-            question_record.add_mended(ctx.store, ctx.run.id, *mends)
-        move, rationale = REPAIR if question.about else MOVE, f"{question.mends}{c.rationale}"
-        yield Proposal(c.source, c.kind, move, rationale), author, question.parent
+    for c in found.candidates if question.about else ():
+        mends = (candidate_id(c.source), question.about, question.repairs)
+        question_record.add_mended(ctx.store, ctx.run.id, *mends)
+    yield from _candidates(question, reply, found)
     messages = [m for unread in found.unread if (m := repairing.of_unread(question, unread)) is not None]
     for message in messages:
         for answered in _answered(ctx, model, message):
             yield from _proposed(ctx, model, *answered)
+
+
+def _candidates(question: Question, reply: Reply, found: replies.Parsed) -> Iterator[Answer]:
+    author = f"'{reply.model}'" if reply.model in _TAKEN else reply.model
+    for c in found.candidates:
+        move, rationale = REPAIR if question.about else MOVE, f"{question.mends}{c.rationale}"
+        yield Proposal(c.source, c.kind, move, rationale), author, question.parent
+
+
+def _left_over(ctx: Context, question: Question) -> Iterator[Answer]:
+    """What the last fresh reply proposed beyond its places, which is paid for, while what it starts from stands.
+
+    Whoever shares the places passes over candidates that the run has already.
+    """
+    last = question_record.last_fresh(ctx.store, ctx.run.id, _generation(ctx))
+    if last is None or ctx.store.began_with(ctx.run.id, last[0]) != question.parent:
+        return
+    known = _recorded(ctx, question, last[1], last[0])
+    if known is not None:
+        yield from _candidates(question, *known)
 
 
 def _prompt(ctx: Context, question: Question) -> str | None:
@@ -95,9 +127,9 @@ def _generation(ctx: Context) -> int:
     return max(ctx.store.generations(ctx.run.id), default=0) + 1
 
 
-def _recorded(ctx: Context, question: Question, prompt: str) -> tuple[Reply, replies.Parsed] | None:
-    """The reply that a killed run was at."""
-    before = question_record.same_before(ctx.store, ctx.run.id, _generation(ctx), question.about)
+def _recorded(ctx: Context, question: Question, prompt: str, generation: int) -> tuple[Reply, replies.Parsed] | None:
+    """The reply that a generation had: of this one, where a killed run was at it."""
+    before = question_record.same_before(ctx.store, ctx.run.id, generation, question.about)
     told = [c for c in ctx.store.calls(ctx.run.id, OPTIMIZER) if c.prompt == prompt][before:]
     if not told:
         return None

@@ -99,8 +99,7 @@ def shares(ctx: Context, generation: int) -> dict[str, int]:
 
 def tell(ctx: Context, generation: int) -> None:
     """Says how the places of a generation are shared, where there is a choice and it is not as it was before."""
-    now = shares(ctx, generation)
-    asked = ctx.model is not None or MODEL in now
-    if asked and now != shares(ctx, generation - 1):
+    now, before = shares(ctx, generation), shares(ctx, generation - 1)
+    if (ctx.model is not None or MODEL in now or MODEL in before) and now != before:
         means = {name: round(t.mean, 3) for name, t in tallies(ctx).items()}
         ctx.emit("places.shared", generation=generation, places=now, worth=means)

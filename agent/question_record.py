@@ -18,6 +18,13 @@ def keep(db: Database, run: str, generation: int, about: str, prompt: str) -> No
         opened.execute("INSERT OR IGNORE INTO questions VALUES (?, ?, ?, ?)", (run, generation, about, prompt))
 
 
+def last_fresh(db: Database, run: str, before: int) -> tuple[int, str] | None:
+    """The newest generation before one that has a fresh prompt, and that prompt."""
+    sql = "SELECT generation, prompt FROM questions WHERE run = ? AND about = '' AND generation < ? ORDER BY generation"
+    rows = db.rows(sql, (run, before))
+    return (int(rows[-1]["generation"]), str(rows[-1]["prompt"])) if rows else None
+
+
 def same_before(db: Database, run: str, generation: int, about: str) -> int:
     """How many questions with the same prompt were asked before one: theirs are the first replies to it."""
     sql = (

@@ -52,13 +52,15 @@ def propose(ctx: Context, generation: int) -> int:
 
 
 def _fresh(ctx: Context, generation: int) -> Iterator[Fresh]:
-    """Proposals that this run has not seen yet: what was given to it; or else a former winner, then what the model and
-    the embedded moves propose, by turns."""
+    """Proposals that this run has not seen yet: what was given to it; or else a former winner, what the model makes of
+    its candidates that failed, then what the model and the embedded moves propose, by turns."""
     if given := check.proposals(ctx.settings):
         yield from _novel(ctx, given, check.AUTHOR, {c.id for c in ctx.store.candidates(ctx.run.id)})
         return
     seen = {c.id for c in ctx.store.candidates(ctx.run.id)} | {candidate_id(ctx.target.source)}
     yield from _novel(ctx, lessons.remembered(ctx), lessons.MEMORY, seen)
+    mended = _novel(ctx, asking.mend(ctx), mixing.MODEL, seen)
+    yield from islice(mended, max(1, ctx.settings["width"] - 1))  # nearly right is worth a place, but not all of them
     streams = {
         mixing.MODEL: _novel(ctx, asking.ask(ctx), mixing.MODEL, seen),
         mixing.MOVES: _novel(ctx, beam.proposals(ctx), mixing.MOVES, seen),

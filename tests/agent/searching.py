@@ -116,6 +116,14 @@ def judge(ctx: Context, c: Candidate, verdict: Verdict, stage: str, speedup: flo
     ctx.store.set_verdict(ctx.run.id, c.id, Judged(verdict, stage, "why"), speedup, 1.0)
 
 
+def accept(ctx: Context, c: Candidate, speedup: float) -> None:
+    """A win over the kernel as shipped; its build is the baseline's."""
+    ctx.store.set_built(ctx.run.id, c.id, _as_shipped(ctx))
+    ctx.store.set_verdict(
+        ctx.run.id, c.id, Judged(Verdict.ACCEPTED, "confirm", "why", {"incumbent": "shipped"}), speedup, 1.0
+    )
+
+
 def _as_shipped(ctx: Context) -> dict[str, Any]:
     points: Sequence[dict[str, Any]] = ctx.baseline()["points"]
     keys = {p["choice"]: f"k{i}" for i, p in enumerate(points)}

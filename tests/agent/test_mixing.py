@@ -186,7 +186,41 @@ def test_a_run_that_dies_with_a_reply_in_hand_proposes_the_same_generation(store
     assert store.candidates("now-2") == [] and len(store.calls("now-2")) == 1
     steps.propose(played(searching.context(store, "now-2"), file), 1)
     assert outline(store.candidates("now-2")) == [c for c in undisturbed if c[0] == 1]
-    assert len(store.calls("now-2")) == 1
+    asked = [c.prompt for c in store.calls("now-2")]  # the first prompt, and the message on its reply
+    assert len(asked) == len(set(asked)) == 2
+
+
+def several(*operations: str) -> str:
+    """One reply with a candidate for each."""
+    return "\n".join(f"## Candidate {n}: try {n}\n{text}" for n, text in enumerate(replies(*operations), 1))
+
+
+def test_what_a_reply_proposes_beyond_its_places_comes_before_the_model_is_asked_again(
+    store: Store, tmp_path: Path
+) -> None:
+    file = recorded(store, tmp_path, several("-", "*", "/"), *replies("%"))
+    ctx, calls = searching.begin(store, "now-1", width=2), []
+    for n in (1, 2, 3, 4):
+        steps.propose(played(searching.context(store, "now-1"), file), n)
+        for c in store.candidates("now-1", n):
+            searching.judge(ctx, c, Verdict.CHECKED, "interpreter")
+        store.finish_generation("now-1", n)
+        calls.append(len(store.calls("now-1")))
+    assert calls == [1, 1, 1, 2]
+    texts = [c.source for c in store.candidates("now-1") if c.proposer == MODEL]
+    assert [LAST.replace("+", op) in text for op, text in zip("-*/%", texts, strict=True)] == [True] * 4
+
+
+def test_what_is_left_of_a_reply_goes_with_what_it_started_from(store: Store, tmp_path: Path) -> None:
+    """A candidate that was written for the kernel as shipped says nothing of the one that won."""
+    file = recorded(store, tmp_path, several("-", "*"), *replies("%"))
+    ctx = searching.begin(store, "now-1", width=2)
+    steps.propose(played(searching.context(store, "now-1"), file), 1)
+    first = next(c for c in store.candidates("now-1", 1) if c.proposer == MODEL)
+    searching.accept(ctx, first, 1.1)
+    store.finish_generation("now-1", 1)
+    steps.propose(played(searching.context(store, "now-1"), file), 2)
+    assert len(store.calls("now-1")) == 2
 
 
 def test_a_generation_says_how_it_is_shared_when_that_changes(store: Store, tmp_path: Path) -> None:
