@@ -14,8 +14,8 @@ from pgo_agent.sandbox.ttgir.edits import applying, checked, script
 from pgo_agent.sandbox.ttgir.edits.checked import Ask
 from pgo_agent.sandbox.ttgir.edits.faults import BadEdit
 
-LARGEST, LARGEST_SCRIPT, MOST_EDITS = 500_000, 100_000, 200  # characters of a text, of a script; edits in it
-_FUNCTION = re.compile(r"^\s*tt\.func\b", re.M)
+LARGEST, LARGEST_SCRIPT, MOST_EDITS = 500_000, 40_000, 200  # characters of a text, of a script; edits in it
+_FUNCTION = re.compile(r"^[ \t]*tt\.func\b", re.M)
 _BEGIN = re.compile(r"^(?:// replaces: |#\w+ = #|module\b)", re.M)
 _HEAD = re.compile(r"^// (?:replaces|at):.*\n?", re.M)
 _EDIT = re.compile(
@@ -40,12 +40,13 @@ def from_text(code: str, shown: Shown | None) -> str:
         raise BadReply(f"a TTGIR text of {len(code)} characters is too long")
     if "\0" in code or not _encodes(code):
         raise BadReply("the TTGIR holds a character that no text has")
-    if not is_text(code):
+    function = _FUNCTION.search(code)
+    if function is None:
         raise BadReply("the TTGIR holds no tt.func: give the whole module, or an edit script in an ```edits block")
     key = override.named(code)
     if shown is None and not key:
         raise BadReply(_NOT_SHOWN)
-    begin = _BEGIN.search(code)
+    begin = _BEGIN.search(code, 0, function.start())  # behind prose
     code = f"{code[begin.start() :] if begin else code}".rstrip() + "\n"
     if shown is None or (key and not shown.replaces.startswith(key)):
         return code

@@ -80,6 +80,8 @@ MALFORMED: dict[str, Kind] = {
     "200 kB of edits": (EDIT * 1300, "more than 100 edits"),
     "200 kB of TTGIR": (f"```ttgir\n{TEXT + '// x' * 50_000}\n```\n", 1),
     "200 kB on one line of configurations": ("```json\n[" + '{"BLOCK": 64}, ' * 14_000 + "]\n```", "too long"),
+    "400 kB of line ends in TTGIR": (f"```ttgir\n{chr(10) * 400_000}tt.func\n```\n", 1),
+    "40 kB of insertions": ("```edits\n" + "insert after L4:\n %a = math.absf %v : f32\n" * 900 + "```", "200 edits"),
     "longer than a reply may be": ("x" * 1_000_001, "longer than"),
     # edits
     "markers of a merge": (EDIT.replace("SEARCH", "HEAD").replace("REPLACE", "theirs"), "no code found"),

@@ -4,7 +4,7 @@ import ast
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pgo_agent.agent.replies import Parsed, candidates, parse
 from pgo_agent.sandbox import target
@@ -168,6 +168,7 @@ PIECES += [
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.sampled_from(PIECES) | st.text(max_size=30), max_size=12).map("\n".join))
+@example("tt.func public @f() {\n// replaces: abcdef")
 def test_no_text_of_any_form_makes_the_parser_raise(text: str) -> None:
     assert sound(parse(text, SOURCE, SHOWN))
 
