@@ -1,6 +1,7 @@
 """Real runs in this process whose model is a real server on this machine, step by step: no loop drives them.
 
-All start from the baseline of one run of the `add` target, so that a test pays for what it asks alone.
+All start from the baseline of one run of the `add` target, so that a test pays for what it asks alone. The moves have
+as many places as the model, and what they propose is taken out again: it is built and judged by nobody.
 """
 
 import itertools
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.agent import steps
+from pgo_agent.agent import mixing, steps
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.models.server import ServerModel
 from pgo_agent.agent.store import Candidate, Store
@@ -45,9 +46,11 @@ class Asked:
         return [r["body"]["messages"][-1]["content"] for r in self.server.requests]
 
     def propose(self) -> list[Candidate]:
-        """The next generation, proposed and not yet built."""
+        """The model's part of the next generation, proposed and not yet built."""
         generation = max(self.ctx.store.generations(self.ctx.run.id), default=0) + 1
         steps.propose(self.ctx, generation)
+        with self.ctx.store.transaction() as db:
+            db.execute("DELETE FROM candidates WHERE run = ? AND proposer = ?", (self.ctx.run.id, mixing.MOVES))
         return self.ctx.store.candidates(self.ctx.run.id, generation)
 
     def generation(self) -> list[Candidate]:
@@ -60,11 +63,11 @@ class Asked:
 
 @contextmanager
 def asking(folder: Path, replies: Sequence[str], width: int = 1) -> Iterator[Asked]:
-    """A new run on the baseline of `folder`, answered by these replies; the last one is repeated."""
+    """A new run on the baseline of `folder`, answered by these replies; the last is repeated. `width`: the model's."""
     with serving([completion(text) for text in replies]) as server:
         store = Store(folder / ".pgo-agent")
         old, found, device = store.run("last"), target.read(folder / "add.py"), devices.find("h200")
-        settings = old.settings | {"width": width, "candidates": 100, "minutes": 1000.0}
+        settings = old.settings | {"width": 2 * width, "candidates": 100, "minutes": 1000.0}
         run = f"add-{next(_numbers):06}"
         store.add_run(run, folder / "add.py", found.digest, found.source, device.key, settings)
         store.set_baseline(run, old.baseline or {})
