@@ -57,7 +57,8 @@ def _awaited(url: str, process: subprocess.Popen[bytes]) -> None:
 @pytest.mark.skipif(bool(NONE), reason=NONE)
 def test_a_real_model_drives_a_whole_run(server: str, tmp_path: Path) -> None:
     write(tmp_path)
-    run = ("optimize", "add.py", "--case", "1m", "--candidates", "4", "--patience", "4", "--model", NAME, "--json")
+    run = ("optimize", "add.py", "--case", "1m", "--candidates", "4", "--width", "2", "--patience", "4", "--json")
+    run += ("--model", NAME, "--prompt-tokens", "4000")  # it reads some 90 a second
     done = pgo(*run, cwd=tmp_path, seconds=1500, OPENAI_BASE_URL=server)
     assert done.code == 0, done.err
     assert done.events[-1]["type"] == "run.completed"
