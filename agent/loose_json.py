@@ -1,6 +1,6 @@
 """Finds the JSON object in what a model wrote: around it may be thoughts, chatter and fences, in it trailing commas and
-line breaks in strings. Nothing else is mended, nothing is guessed. Whether the object is what was
-asked for is its reader's to say.
+line breaks in strings. Nothing else is mended, nothing is guessed. Whether the object is what was asked for is its
+reader's to say.
 """
 
 import json
@@ -10,6 +10,7 @@ from typing import Any
 LONGEST = 200_000  # characters that are read
 DEEPEST = 12  # levels of an object
 STARTS = 32  # braces that are tried
+THOUGHT = "</think>"  # what a model thought before it answered ends with it
 _COMMA = re.compile(r'("(?:[^"\\]|\\.)*+")|,(?=\s*+[}\]])', re.S)
 _DECODER = json.JSONDecoder(strict=False, parse_constant=lambda name: float(name))
 
@@ -22,8 +23,8 @@ def found(text: str) -> dict[str, Any]:
     """The longest object that is not part of another. Raises NoObject."""
     if len(text) > LONGEST:
         raise NoObject(f"it is longer than {LONGEST} characters")
-    said = text.rpartition("</think>")[2]
-    objects = _objects(said)
+    said = text.rpartition(THOUGHT)[2]
+    objects = _objects(said) or [o for o in _objects(text) if THOUGHT in json.dumps(o[1])]  # in a string, it ends none
     if not objects:
         raise NoObject("its JSON does not parse, or is cut off" if "{" in said else "it holds no JSON object")
     best = max(objects, key=lambda o: o[0])[1]
