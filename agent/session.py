@@ -76,7 +76,7 @@ def start(file: Path, wishes: Wishes, store: Store, emit: Emit) -> Exit:
     insight.check(wishes.insight)
     found = target.read(file)
     settings = {f.name: getattr(wishes, f.name) for f in fields(wishes) if f.name not in OWN}
-    settings["width"] = wishes.width or default_width(os.cpu_count() or 1)
+    settings["width"] = wishes.width or default_width(len(os.sched_getaffinity(0)))
     settings["triton"] = triton_version(wishes.python)  # says at once when the interpreter lacks it
     gpu, device = where(wishes)
     if isinstance(gpu, SpoolJudge):
