@@ -40,7 +40,7 @@ class Stand(Workbench):
 
 @passes.gpu(version=1)
 def timeline(
-    stand: Stand, place: Place, contract: str, per_pass: int = 8, repeats: int = 5, blocks: int = 64
+    stand: Stand, place: Place, contract: str, per_pass: int = 8, repeats: int = 3, blocks: int = 24
 ) -> Timeline:
     """A kernel's timeline. Where records were overwritten it is taken again with room for four times as many.
 

@@ -28,9 +28,9 @@ def take(
     judge: AnyJudge,
     builder: Builder,
     place: Place,
-    per_pass: int = 8,
-    repeats: int = 5,
-    blocks: int = 64,
+    per_pass: int,
+    repeats: int,
+    blocks: int,
     entries: int = twin.USUAL,
 ) -> Timeline:
     """Times every scope of a kernel in `repeats` launches of each build, by the records of up to `blocks` blocks each.
