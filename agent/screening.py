@@ -18,6 +18,7 @@ from pgo_agent.sandbox.gate.verdict import Judged, Verdict
 
 KNOWN_GAIN = 0.003  # a known gain below it is not worth judging: the judge would not call it one
 STAGES = (screen.stage, inspect.stage, deadlock.stage)  # on the CPU, in this order, of what was built
+SAID = 400  # characters of a reason
 _ENDS = frozenset({Verdict.REJECTED, Verdict.NO_CHANGE, Verdict.DEADLOCK, Verdict.RACE})
 _FAILED = {"timeout": Verdict.TIMEOUT, "rejected": Verdict.REJECTED, "killed": Verdict.UNDECIDED}
 
@@ -92,7 +93,11 @@ def _dominated(built: Mapping[str, Any], base: Mapping[str, Any]) -> Judged | No
 
 
 def _first_line(text: str) -> str:
+    """The first line that tells of an error; of Triton's, which say where, show code above a caret, and what: all three."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     first = next((line for line in lines if "error" in line.lower()), lines[0] if lines else "")
-    more = f" {lines[-1]}" if first.endswith(":") and lines[-1] != first else ""  # Triton's says where, code, what
-    return (first + more)[:300]
+    if not first.endswith(":") or lines[-1] == first:
+        return first[:SAID]
+    caret = next((n for n, line in enumerate(lines) if line == "^"), 0)
+    code = [f"`{line}`" for line in lines[max(caret - 1, 1) : caret]]
+    return " ".join([first, *code, *lines[caret + 1 :][-1:]])[:SAID]
