@@ -93,7 +93,7 @@ def _dominated(built: Mapping[str, Any], base: Mapping[str, Any]) -> Judged | No
 
 
 def _first_line(text: str) -> str:
-    """The first line that tells of an error; of Triton's, which say where, show code above a caret, and what: all three."""
+    """The first line that tells of an error; of Triton's, which show code above a caret, that, too."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     first = next((line for line in lines if "error" in line.lower()), lines[0] if lines else "")
     if not first.endswith(":") or lines[-1] == first:

@@ -1,4 +1,4 @@
-"""What an exception says in words: of Triton's compiler, what is wrong, and the line of the candidate where it came about.
+"""What an exception says in words: of Triton's compiler, what is wrong, and at which line of the candidate.
 
 Triton raises one exception for each call on the way out. The outer ones quote the calls and say nothing of what is
 wrong; the innermost may stand in a function of its library. Relies on its exceptions having `src` (the function's
