@@ -154,3 +154,26 @@ def eval_nightly(
         lambda: report.show(night),
         "this very command",
     )
+
+
+@evals.command(
+    "compare", epilog="Exit codes: 0 nothing became slower, 1 something did, or fails now, 2 usage, 3 environment."
+)
+def eval_compare(
+    before: Annotated[Path, typer.Argument(help="Rows, as `eval nightly` writes them.")],
+    after: Annotated[Path, typer.Argument(help="Later rows.")],
+    effect: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="Least part by which something must be slower, to count.")
+    ] = 0.02,
+    everything: Annotated[bool, typer.Option("--all", help="Show cases without a difference, too.")] = False,
+    json_lines: JsonOption = False,
+) -> None:
+    """Find what became slower between two files of rows.
+
+    Code that did not change is not tested. Of the rest, raw samples are compared by Mann and Whitney's test, each round
+    divided by a side whose code is the same in both, with Holm's correction for all that is tested.
+    """
+    from pgo_agent.evals.regressions import report
+
+    with shell.faults():
+        raise typer.Exit(report.main(before, after, effect, everything, json_lines))

@@ -210,9 +210,12 @@ def unproven(row: Row) -> str:
         return "a failure with a winner" if row.winner else ""
     if not row.cases:
         return "a row without samples, that says of no failure"
+    own = (*NEEDED, *([WINNER] if row.winner else []))
     for name, c in row.cases.items():
-        if missing := [s for s in (*NEEDED, *([WINNER] if row.winner else [])) if not c.ms.get(s)]:
+        if missing := [s for s in own if not c.ms.get(s)]:
             return f"a row without samples of {', '.join(missing)} in {name}"
+        if missing := [s for s in own if not c.plans.get(s, {}).get("plan_id")]:
+            return f"{name}: nothing names the code of {', '.join(missing)}"
         if len({len(ms) for ms in c.ms.values()}) != 1:
             return f"{name}: sides that were not timed in the same rounds"
         if not all(math.isfinite(x) and x > 0 for ms in c.ms.values() for x in ms):

@@ -9,7 +9,7 @@ from pgo_agent.agent import show, templates
 from pgo_agent.agent.models.base import OPTIMIZER, sha256
 from pgo_agent.agent.store import Candidate, Run, Store
 from pgo_agent.evals.nightly.plan import Plan, Wanted
-from pgo_agent.evals.nightly.row import AGAIN, SHIPPED, Case, Row, Tried, Winner
+from pgo_agent.evals.nightly.row import AGAIN, SHIPPED, WINNER, Case, Row, Tried, Winner
 from pgo_agent.evals.record import commit_of
 from pgo_agent.sandbox import devices
 
@@ -57,11 +57,12 @@ def _environment(run: Run) -> dict[str, Any]:
 
 def _cases(run: Run) -> dict[str, Case]:
     base, summary = run.baseline or {}, run.summary or {}
+    sides, of = summary["sides"], {AGAIN: SHIPPED, WINNER: summary["winner"]}
     found = {}
     for case, ms in summary["times"].items():
         kind, name = case.split("/", 1)
         work, weight = base["work"][kind][name], (base["weights"] or {}).get(case, 1.0)
-        plans = {side: p[case] for side in ms if (p := summary["sides"].get(SHIPPED if side == AGAIN else side))}
+        plans = {side: sides[name][case] for side in ms if (name := of.get(side, side)) in sides}
         found[case] = Case(int(work["flops"]), int(work["bytes"]), float(weight), ms, plans)
     return found
 
