@@ -28,10 +28,9 @@ class Axis:
         return round(100 * (x - self.low) / (self.high - self.low), 3)
 
     def labels(self, unit: str = "") -> tuple[Tick, ...]:
+        """With as many digits as tell neighbours apart."""
         step = self.ticks[1] - self.ticks[0] if len(self.ticks) > 1 else 1.0
-        digits = max(0, -math.floor(math.log10(step) + 1e-9)) + (
-            round(step * 10 ** (-math.floor(math.log10(step))), 6) == 2.5
-        )
+        digits = next(d for d in range(12) if abs(round(step, d) - step) < step / 100)
         return tuple(Tick(self.at(t), f"{t:.{digits}f}{unit}") for t in self.ticks)
 
 

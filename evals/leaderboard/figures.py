@@ -9,7 +9,7 @@ from pgo_agent.evals.ablation.scores import bests
 from pgo_agent.evals.leaderboard import charts
 from pgo_agent.evals.leaderboard.charts import Axis, Chart, Series, Span, Tick
 from pgo_agent.evals.leaderboard.standing import Board
-from pgo_agent.evals.nightly.report import interval, mean
+from pgo_agent.evals.nightly.report import mean
 from pgo_agent.evals.nightly.row import TUNED, Row
 from pgo_agent.sandbox.judge.stats import Interval
 
@@ -18,38 +18,31 @@ Colors = Mapping[str, int]  # of optimizers
 
 
 @dataclass(frozen=True)
-class Bar:
-    """An interval in a list of them."""
+class Beside:
+    """An interval that is to be drawn beside others."""
 
     label: str
     note: str
     color: int
-    span: Span
+    found: Interval
     said: str
     link: str = ""
 
 
 @dataclass(frozen=True)
 class Bars:
-    bars: tuple[Bar, ...]
+    bars: tuple[tuple[Beside, Span], ...]
     ticks: tuple[Tick, ...]
     one: float
 
 
-def named(label: str, note: str, color: int, found: Interval, link: str = "") -> tuple[str, str, int, Interval, str]:
-    return label, note, color, found, link
-
-
-def bars(listed: Sequence[tuple[str, str, int, Interval, str]]) -> Bars | None:
+def bars(listed: Sequence[Beside]) -> Bars | None:
     """Intervals on one axis, which shows 1. None of nothing."""
     if not listed:
         return None
-    x = charts.axis([1.0, *(v for _, _, _, i, _ in listed for v in (i.low, i.high))], most=4)
-    drawn = (
-        Bar(label, note, color, Span(x.at(i.low), x.at(i.mid), x.at(i.high)), interval(i), link)
-        for label, note, color, i, link in listed
-    )
-    return Bars(tuple(drawn), x.labels(), x.at(1.0))
+    x = charts.axis([1.0, *(v for b in listed for v in (b.found.low, b.found.high))], most=4)
+    spans = (Span(x.at(b.found.low), x.at(b.found.mid), x.at(b.found.high)) for b in listed)
+    return Bars(tuple(zip(listed, spans, strict=True)), x.labels(), x.at(1.0))
 
 
 def trend(board: Board, colors: Colors) -> Chart | None:
@@ -58,7 +51,7 @@ def trend(board: Board, colors: Colors) -> Chart | None:
     if len(nights) < 2:
         return None
     x = Axis(-0.5, len(nights) - 0.5, tuple(range(len(nights))))
-    y = charts.axis([1.0, *(r.ratio(TUNED).mid for _, rows in nights for r in rows)])
+    y = charts.axis([1.0, *(r.middle(TUNED) for _, rows in nights for r in rows)])
     every = max(1, math.ceil(len(nights) / LABELS))
     across = tuple(Tick(x.at(n), label) for n, (label, _) in enumerate(nights) if n % every == 0)
     told = f"{board.kernels[0]}: times faster than tuned, night by night"
@@ -69,13 +62,13 @@ def trend(board: Board, colors: Colors) -> Chart | None:
 def _trend(optimizer: str, color: int, nights: Sequence[tuple[str, list[Row]]], x: Axis, y: Axis) -> Series:
     own = [(n, label, [r for r in rows if r.optimizer == optimizer]) for n, (label, rows) in enumerate(nights)]
     means = [(n, m) for n, _, rows in own if (m := mean(rows, TUNED)) is not None]
-    dots = (charts.spot(x, y, n, r.ratio(TUNED).mid, _dot(label, r)) for n, label, rows in own for r in rows)
+    dots = (charts.spot(x, y, n, r.middle(TUNED), _dot(label, r)) for n, label, rows in own for r in rows)
     return Series(optimizer, color, charts.line(means, x, y), tuple(dots))
 
 
 def _dot(label: str, r: Row) -> str:
     seed = "" if r.seed is None else f", seed {r.seed}"
-    return f"{label}{seed}: {'failed' if r.failed else interval(r.ratio(TUNED))}"
+    return f"{label}{seed}: {'failed' if r.failed else f'{r.middle(TUNED):.3f}x'}"
 
 
 def by_candidates(rows: Sequence[Row], colors: Colors) -> Chart | None:

@@ -19,13 +19,17 @@ def rates(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     groups = {g: _group(g, entries) for g in GROUPS}
     bad = [e for e in entries if not _is(e, HONEST)]
     stages = by_stage(e.get("stages", {}) for e in entries)
+    refusals = Counter(e["stage"] for e in bad if e["standing"] == "refused")
+    medians = {s: statistics.median(taken) for s, taken in stages.items()}
     return {
         "environment": entries[0]["environment"],
         "groups": {g: counted for g, counted in groups.items() if counted["entries"]},
         "bad": _counted(bad),
         "honest": _counted([e for e in entries if _is(e, HONEST)]),
-        "refused_by": dict(Counter(e["stage"] for e in bad if e["standing"] == "refused").most_common()),
-        "seconds": {s: statistics.median(taken) for s, taken in stages.items()},
+        "refused_by": dict(refusals.most_common()),
+        "most_refused": max(refusals.values(), default=1),
+        "seconds": medians,
+        "slowest": max(medians.values(), default=1.0),
         "per_minute": _pace([line for line in lines if line["what"] == "gate batch"]),
     }
 

@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pgo_agent.evals.leaderboard import figures, standing
-from pgo_agent.evals.leaderboard.figures import Bars, Colors
+from pgo_agent.evals.leaderboard.figures import Bars, Beside, Colors
 from pgo_agent.evals.leaderboard.standing import Board, Cell
+from pgo_agent.evals.nightly import recorded
 from pgo_agent.evals.nightly.report import interval, mean
 from pgo_agent.evals.nightly.row import BASES, SHIPPED, TUNED, WINNER, Case, Row
 from pgo_agent.sandbox import devices
@@ -49,6 +50,7 @@ def board(found: Board, tones: Colors) -> Values:
         "standings": [_standing(found, o, tones) for o in found.optimizers],
         "bars": _runs(found, tones),
         "cards": [_card(found, k) for k in found.kernels],
+        "unnamed": any(r.optimizer == recorded.OPTIMIZER for r in last),
         "failures": [r for r in last if r.failed],
         "noise": standing.noise(last),
         "aa": against_itself(last, tones),
@@ -80,7 +82,7 @@ def _cell(cell: Cell | None) -> Values | None:
         return None
     low, high = cell.span
     count = len(cell.rows)
-    told = f"{cell.won} of {count} runs found a winner" if count > 1 else "" if cell.won else "no winner"
+    told = f"{cell.won} of {count} won" if count > 1 else "" if cell.won else "no winner"
     return {
         "mid": f"{cell.tuned:.3f}",
         "span": f"{low:.3f} to {high:.3f}" if cell.won else "",
@@ -92,9 +94,13 @@ def _cell(cell: Cell | None) -> Values | None:
 def _runs(found: Board, tones: Colors) -> Bars | None:
     """Every last row against the tuned baseline."""
     ordered = sorted(found.last, key=lambda r: (r.kernel, r.optimizer, r.seed or 0))
-    return figures.bars(
-        [(r.kernel, _who(r), tones[r.optimizer], r.ratio(TUNED), page(found, r.kernel)) for r in ordered]
-    )
+    return figures.bars([_run(found, r, tones) for r in ordered])
+
+
+def _run(found: Board, r: Row, tones: Colors) -> Beside:
+    own, seed = r.ratio(TUNED), "" if r.seed is None else f", seed {r.seed}"
+    said = "failed: 1" if r.failed else interval(own) if r.winner else "no winner: 1"
+    return Beside(r.kernel, f"{r.optimizer}{seed}", tones[r.optimizer], own, said, page(found, r.kernel))
 
 
 def _who(r: Row) -> str:
@@ -104,12 +110,13 @@ def _who(r: Row) -> str:
 
 
 def _card(found: Board, kernel: str) -> Values:
-    best = found.best(kernel)
+    best, count = found.best(kernel), sum(r.kernel == kernel for r in found.last)
     return {
         "kernel": kernel,
+        "of": f"of tuned, the best of {count} runs" if count > 1 else "of tuned",
         "page": page(found, kernel),
         "interval": interval(best.ratio(TUNED)).partition(" ")[2],
-        "mid": f"{best.ratio(TUNED).mid:.3f}",
+        "mid": f"{best.middle(TUNED):.3f}",
         "moves": list(best.winner.moves) if best.winner else [],
         "judged": len(best.candidates),
         "library": _range([c.reached(c.delivered, best.environment)["of_library"] for c in best.cases.values()]),
@@ -127,8 +134,8 @@ def _range(shares: Sequence[float | None]) -> str:
 
 def against_itself(rows: Sequence[Row], tones: Colors) -> Bars | None:
     """The shipped kernel timed twice in one session, as two sides: how far the timer is off."""
-    listed = [(r.kernel, _case_name(n), tones[r.optimizer], c.noise, "") for r in rows for n, c in r.cases.items()]
-    return figures.bars(listed)
+    found = ((r, n, c.noise) for r in rows for n, c in r.cases.items())
+    return figures.bars([Beside(_case_name(n), _who(r), tones[r.optimizer], i, interval(i)) for r, n, i in found])
 
 
 def _case_name(case: str) -> str:
@@ -232,8 +239,8 @@ def _peaks(environment: Mapping[str, Any]) -> list[str]:
 def _by_case(r: Row, tones: Colors) -> Bars | None:
     if r.winner is None:
         return None
-    listed = [(_case_name(n), f"of {b}", tones[r.optimizer], c.ratio(b), "") for n, c in r.cases.items() for b in BASES]
-    return figures.bars(listed)
+    found = ((n, b, c.ratio(b)) for n, c in r.cases.items() for b in BASES)
+    return figures.bars([Beside(_case_name(n), f"of {b}", tones[r.optimizer], i, interval(i)) for n, b, i in found])
 
 
 def _tried(r: Row) -> Values:

@@ -31,7 +31,7 @@ class Cell:
         if len(self.rows) == 1:
             own = self.rows[0].ratio(TUNED)
             return own.low, own.high
-        found = [r.ratio(TUNED).mid for r in self.rows]
+        found = [r.middle(TUNED) for r in self.rows]
         return min(found), max(found)
 
     @property
@@ -44,7 +44,7 @@ class Cell:
 
     @property
     def best(self) -> Row:
-        return max(self.rows, key=lambda r: (not r.failed, r.ratio(TUNED).mid))
+        return max(self.rows, key=lambda r: (not r.failed, r.middle(TUNED)))
 
 
 @dataclass(frozen=True)

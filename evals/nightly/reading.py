@@ -76,10 +76,12 @@ def _lines(path: Path) -> tuple[list[Line], tuple[str, ...]]:
 
 def _nightly(path: Path, lines: Sequence[Line]) -> Iterator[tuple[int, Row]]:
     for n, line in lines:
-        if why := row.problem(line):
-            raise UsageFault(f"{path}, line {n}: {why}", HINT)
-        if line["what"] == ENDED:
-            yield n, row.parse(line, path.name)
+        try:
+            found = row.read(line, path.name)
+        except ValueError as e:
+            raise UsageFault(f"{path}, line {n}: {e}", HINT) from None
+        if found:
+            yield n, found
 
 
 def _once(path: Path, rows: Iterator[tuple[int, Row]]) -> Iterator[Row]:

@@ -18,7 +18,7 @@ def mean(rows: Iterable[Row], base: str) -> float | None:
     """Geometric mean of rows, a kernel weighing the same however many of its rows there are; None of no rows."""
     by_kernel: dict[str, list[float]] = {}
     for r in rows:
-        by_kernel.setdefault(r.kernel, []).append(math.log(r.ratio(base).mid))
+        by_kernel.setdefault(r.kernel, []).append(math.log(r.middle(base)))
     each = [sum(logs) / len(logs) for logs in by_kernel.values()]
     return math.exp(sum(each) / len(each)) if each else None
 

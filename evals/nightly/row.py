@@ -48,7 +48,7 @@ class Case:
         """How many times faster than `base` what is delivered is."""
         return stats.ratio(self.ms[base], self.ms[WINNER]) if WINNER in self.ms else NONE
 
-    @property
+    @cached_property
     def noise(self) -> Interval:
         """The shipped kernel against itself, in the same session."""
         return stats.ratio(self.ms[SHIPPED], self.ms[AGAIN])
@@ -142,6 +142,14 @@ class Row:
         weights = {n: c.weight for n, c in self.cases.items()}
         return {b: stats.geomean({n: (c.ms[b], c.ms[WINNER]) for n, c in self.cases.items()}, weights) for b in BASES}
 
+    def middle(self, base: str) -> float:
+        """`ratio` without its interval, which takes a thousand times as long."""
+        if self.winner is None or self.failed:
+            return 1.0
+        weight = sum(c.weight for c in self.cases.values())
+        logs = (c.weight * math.log(stats.middle(c.ms[base], c.ms[WINNER])) for c in self.cases.values())
+        return math.exp(sum(logs) / weight)
+
     @property
     def verdicts(self) -> Counter[str]:
         return Counter(t.verdict for t in self.candidates)
@@ -190,16 +198,27 @@ def _samples(told: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
 
 def problem(line: Mapping[str, Any]) -> str:
     """Why a line is no row; empty where it is one, or says that it is something else."""
-    if line["what"] != ENDED:
-        return ""
     try:
-        row = parse(line)
-        told = {b: float(line["ratio"][b][1]) for b in BASES}
-        return unproven(row) or _boasts(row, told)
+        read(line)
+    except ValueError as e:
+        return str(e)
+    return ""
+
+
+def read(line: Mapping[str, Any], file: str = "") -> Row | None:
+    """The row of a line; None where it says that it is something else. Raises ValueError in words for one that lies."""
+    if line["what"] != ENDED:
+        return None
+    try:
+        row = parse(line, file)
+        why = unproven(row) or _boasts(row, {b: float(line["ratio"][b][1]) for b in BASES})
     except KeyError as e:
-        return f"a row that says nothing of {e.args[0]}"
-    except (AttributeError, IndexError, TypeError, ValueError) as e:
-        return f"it is no row: {e}"
+        raise ValueError(f"a row that says nothing of {e.args[0]}") from None
+    except (AttributeError, IndexError, OverflowError, TypeError, ValueError) as e:
+        raise ValueError(f"it is no row: {e}") from None
+    if why:
+        raise ValueError(why)
+    return row
 
 
 def unproven(row: Row) -> str:
@@ -228,7 +247,7 @@ def unproven(row: Row) -> str:
 def _boasts(row: Row, told: Mapping[str, float]) -> str:
     """What a line says that its samples do not."""
     for base in BASES:
-        shown = row.ratio(base).mid
+        shown = row.middle(base)
         if abs(told[base] - shown) > CLOSE:
             return f"it says {told[base]:.4f}x of {base}, its samples say {shown:.4f}x"
     return ""
