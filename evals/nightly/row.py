@@ -10,10 +10,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
-from typing import Any
+from types import NoneType, UnionType
+from typing import Any, TypeVar, get_args, get_origin
 
 from pgo_agent.evals.planned.results import ENDED
 from pgo_agent.sandbox import devices
+from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.judge import stats
 from pgo_agent.sandbox.judge.stats import Interval
 
@@ -176,20 +178,39 @@ class Row:
 
 def parse(line: Mapping[str, Any], file: str = "") -> Row:
     """The row that a line tells. Raises KeyError, TypeError, ValueError for one that is none."""
-    own = {f.name: line[f.name] for f in fields(Row) if f.name != "file"}
     cases = {
         str(n): Case(int(c["flops"]), int(c["bytes"]), float(c["weight"]), _samples(c["ms"]), dict(c["plans"]))
         for n, c in line["cases"].items()
     }
-    winner = line["winner"]
-    return Row(**(own | {
+    own = {f.name: line[f.name] for f in fields(Row) if f.name != "file"} | {
         "environment": dict(line["environment"]),
         "cases": cases,
-        "candidates": tuple(Tried(**t) for t in line["candidates"]),
-        "winner": winner and Winner(**(winner | {k: tuple(winner[k]) for k in ("moves", "stages")})),
-        **{name: tuple(line[name]) for name in ("models", "prompts")},
+        "candidates": tuple(_made(Tried, t) for t in line["candidates"]),
+        "winner": None if line["winner"] is None else _made(Winner, line["winner"]),
         "file": file,
-    }))  # fmt: skip
+    }
+    return _made(Row, own)
+
+
+T = TypeVar("T", Row, Tried, Winner)
+
+
+def _made(kind: type[T], told: Mapping[str, Any]) -> T:
+    """Of plain JSON, whose lists become tuples. Raises TypeError for a value that is none of its field's."""
+    own: dict[str, Any] = {f.name: told[f.name] for f in fields(kind)}
+    own |= {f.name: tuple(own[f.name]) for f in fields(kind) if get_origin(f.type) is tuple}
+    for f in fields(kind):
+        value, fits = own[f.name], _fits(f.type)
+        if fits and not all(isinstance(v, fits) for v in (value if isinstance(value, tuple) else (value,))):
+            raise TypeError(f"{f.name} is no {getattr(f.type, '__name__', f.type)}")
+    return kind(**own)
+
+
+def _fits(kind: Any) -> tuple[type, ...]:
+    """What a field may hold, or each of its tuple; of classes of this module nothing is said."""
+    own = [k for k in (get_args(kind) if get_origin(kind) in (tuple, UnionType) else (kind,)) if k is not ...]
+    plain = tuple(k for k in own if k in (str, int, float, bool, NoneType))
+    return (*plain, int) if float in plain else plain if len(plain) == len(own) else ()
 
 
 def _samples(told: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
@@ -227,6 +248,9 @@ def unproven(row: Row) -> str:
         return "a row that names no GPU"
     if row.failed:
         return "a failure with a winner" if row.winner else ""
+    accepted = {t.id for t in row.candidates if t.verdict == Verdict.ACCEPTED}
+    if row.winner and row.winner.id not in accepted:
+        return "a winner that is no accepted candidate"
     if not row.cases:
         return "a row without samples, that says of no failure"
     own = (*NEEDED, *([WINNER] if row.winner else []))
