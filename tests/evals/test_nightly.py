@@ -4,6 +4,8 @@ The GPU is `made_up.py`: the real worker of a spool, whose judge reads every bun
 """
 
 import json
+import os
+import re
 import signal
 import subprocess
 import sys
@@ -236,3 +238,38 @@ def test_a_night_that_is_killed_goes_on_with_the_run_that_it_was_at(tmp_path: Pa
     lines = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
     begun, ended = ([line["run"] for line in lines if line["what"] == what] for what in ("begun", "run"))
     assert done.code == 0 and begun == ended and len(ended) == 2 and done.events[-1]["missing"] == 0
+
+
+# every night ----------------------------------------------------------------------------------------------------------
+
+
+def script(folder: Path, name: str, *args: str) -> "subprocess.CompletedProcess[str]":
+    """`evals/nightly.sh` on the folder's plan."""
+    command = [ROOT / "evals" / "nightly.sh", folder / "nights", name, *args]
+    settings = os.environ | {"PLAN": str(folder / "plan.toml"), "PYTHON": sys.executable}
+    return subprocess.run(command, cwd=folder, env=settings, capture_output=True, text=True, check=False, timeout=600)
+
+
+def test_the_script_of_a_night_ends_as_the_nightly_does(tmp_path: Path) -> None:
+    planned(tmp_path, ("add.py", str(tmp_path / "add.py")))
+    done = script(tmp_path, "one", "--judge", "cpu")
+    assert done.returncode == 3 and "nothing would be measured" in done.stderr, done.stderr
+    assert list((tmp_path / "nights").rglob("*.*")) == []
+
+
+@pytest.mark.slow
+def test_the_script_draws_all_nights_and_compares_the_last_two(tmp_path: Path) -> None:
+    planned(tmp_path, ("add.py", str(tmp_path / "add.py")))
+    with judged(tmp_path):
+        first, second = (script(tmp_path, name, "--judge", f"spool:{tmp_path / 'box'}") for name in ("9", "10"))
+    assert first.returncode == 0 and "regression" not in first.stdout, first.stderr
+    assert second.returncode == 0 and "1 same code (of 1)" in second.stdout, second.stderr
+    assert "Night by night" in (tmp_path / "nights" / "site" / "add-h200.html").read_text()
+
+
+def test_the_page_about_nights_names_commands_and_files_that_exist(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "nightly.md").read_text()
+    known = pgo("eval", "--help", cwd=tmp_path, COLUMNS="200").out
+    assert {"nightly", "site", "compare"} <= set(re.findall(r"pgo-agent eval (\w+)", text))
+    assert all(f" {name} " in known for name in re.findall(r"pgo-agent eval (\w+)", text))
+    assert all((ROOT / name).is_file() for name in re.findall(r"(?:evals|\.github)/[\w/]+\.\w+", text))
