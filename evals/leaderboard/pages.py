@@ -13,7 +13,7 @@ from pgo_agent.evals.leaderboard.figures import Bars, Beside, Colors
 from pgo_agent.evals.leaderboard.standing import Board, Cell
 from pgo_agent.evals.nightly import recorded
 from pgo_agent.evals.nightly.report import interval, mean
-from pgo_agent.evals.nightly.row import BASES, SHIPPED, TUNED, WINNER, Case, Row
+from pgo_agent.evals.nightly.row import BASES, PEAKS, SHIPPED, TUNED, WINNER, Case, Row
 from pgo_agent.sandbox import devices
 
 VERSIONS = ("driver", "torch", "triton")
@@ -232,8 +232,7 @@ def _percent(share: float | None) -> str:
 
 
 def _peaks(environment: Mapping[str, Any]) -> list[str]:
-    names = (("tflops", "TFLOP/s"), ("gbps", "GB/s"))
-    return [f"{environment[key]:,.0f} {unit}" for key, unit in names if environment.get(key)]
+    return [f"{environment[name]:,.0f} {unit}" for unit, name in PEAKS.items() if environment.get(name)]
 
 
 def _by_case(r: Row, tones: Colors) -> Bars | None:

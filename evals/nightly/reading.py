@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pgo_agent.evals.gate_report import STANDINGS
 from pgo_agent.evals.nightly import recorded, row
 from pgo_agent.evals.nightly.row import Row
 from pgo_agent.evals.planned.results import BEGUN, ENDED, PLAN, parsed
@@ -16,6 +17,7 @@ from pgo_agent.sandbox.errors import UsageFault
 
 HINT = "give files of `pgo-agent eval nightly`, or those in evals/results"
 GATE = ("gate", "gate batch")
+
 Line = tuple[int, dict[str, Any]]  # with its number
 
 
@@ -112,8 +114,22 @@ def _read(path: Path, make: Callable[[], list[Row]]) -> list[Row]:
 
 
 def _gate(path: Path, lines: Sequence[Line]) -> Iterator[dict[str, Any]]:
-    needed = {"gate": ("entry", "standing", "stage", "environment", "commit"), "gate batch": ("entries", "wall")}
     for n, line in lines:
-        if missing := [name for name in needed[line["what"]] if name not in line]:
-            raise UsageFault(f"{path}, line {n}: it says nothing of {', '.join(missing)}", HINT)
+        try:
+            fine = _batch(line) if line["what"] == GATE[1] else _entry(line)
+        except (AttributeError, KeyError, TypeError):
+            fine = False
+        if not fine:
+            raise UsageFault(f"{path}, line {n}: it does not say what the gate says", HINT)
         yield line
+
+
+def _batch(line: dict[str, Any]) -> bool:
+    return all(isinstance(line[name], float | int) for name in ("entries", "wall")) and line["wall"] > 0
+
+
+def _entry(line: dict[str, Any]) -> bool:
+    texts = (line["entry"], line["stage"], *(line["environment"][name] for name in ("gpu", "driver", "torch")))
+    seconds = line.get("stages", {}).values()
+    fine = all(isinstance(t, str) for t in texts) and all(isinstance(s, float | int) for s in seconds)
+    return fine and line["standing"] in STANDINGS

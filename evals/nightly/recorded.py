@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pgo_agent.agent import session
+from pgo_agent.evals.nightly import row
 from pgo_agent.evals.nightly.row import SHIPPED, WINNER, Case, Row, Tried, Winner
 from pgo_agent.evals.nightly.writing import diff
 from pgo_agent.sandbox import target
@@ -26,7 +27,12 @@ def rows(lines: Iterable[Mapping[str, Any]], file: str) -> list[Row]:
     runs: dict[str, list[Mapping[str, Any]]] = {}
     for line in lines:
         runs.setdefault(line["run"], []).append(line)
-    return [_row(found, file) for found in runs.values()]
+    found = [_row(of_one, file) for of_one in runs.values()]
+    for r in found:
+        parts: tuple[Row | Tried | Winner, ...] = (r, *r.candidates, *([r.winner] if r.winner else []))
+        for part in parts:
+            row.typed(part)
+    return found
 
 
 def _row(lines: Sequence[Mapping[str, Any]], file: str) -> Row:

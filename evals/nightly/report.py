@@ -50,10 +50,10 @@ def told(rows: Rows, json_lines: bool, code: Exit) -> Exit:
 def show(rows: Rows) -> None:
     out, counted, found = display.output(), summary(rows), rows.rows()
     table = Table(title=f"{found[0].gpu}, commit {found[0].commit[:10]}" if found else None, title_justify="left")
-    for column in ("kernel", "optimizer", "seed", "of tuned", "of shipped", "judged", "GPU s"):
+    for column in ("kernel", "optimizer", "seed", "of tuned", "shipped", "judged", "GPU s"):
         table.add_column(column, justify="left" if column in ("kernel", "optimizer") else "right")
     for r in found:
-        sides = ["failed", "1.000"] if r.failed else [interval(r.ratio(b)) for b in (TUNED, SHIPPED)]
+        sides = (_came_to(r), f"{r.middle(SHIPPED):.3f}")
         spent = f"{r.gpu_seconds or 0.0:.0f}"
         table.add_row(r.kernel, escape(r.optimizer), str(r.seed), *sides, str(len(r.candidates)), spent)
     out.print(table)
@@ -65,8 +65,12 @@ def show(rows: Rows) -> None:
         if r.failed:
             out.print(f"failed: {r.kernel}, {r.optimizer}, seed {r.seed}: {r.failed}", markup=False, soft_wrap=True)
     if counted["missing"]:
-        out.print(f"{counted['missing']} runs have no row yet: the same command goes on")
+        out.print(f"runs without a row yet: {counted['missing']}; the same command goes on")
     out.print(f"every row: {rows.file}", markup=False, soft_wrap=True)
+
+
+def _came_to(r: Row) -> str:
+    return "failed: 1" if r.failed else interval(r.ratio(TUNED)) if r.winner else "no winner: 1"
 
 
 def interval(x: Interval) -> str:

@@ -23,6 +23,8 @@ SHIPPED, TUNED, WINNER, AGAIN = "shipped", "tuned", "winner", "A/A"
 BASES = (SHIPPED, TUNED)
 NEEDED = (*BASES, AGAIN)  # sides that every measured case has
 NONE = Interval(1.0, 1.0, 1.0)  # of a run without a winner: what was there before is there still
+PEAKS = {"TFLOP/s": "tflops", "GB/s": "gbps"}  # unit -> what an environment calls the measured peak in it
+STAGE = {"stage", "verdict", "reason", "seconds"}  # what each stage of the gate says of a winner
 CLOSE = 1e-4  # by so much may a ratio that a line tells differ from that of its samples
 
 
@@ -59,7 +61,7 @@ class Case:
         """Rate of a side, and its shares of the fastest library and of the measured peak; None where there is none."""
         device = devices.named(environment["gpu"])
         rate, unit = device.rate(self.flops, self.bytes, self.median(side)) if device else (None, "")
-        peak = environment.get("tflops" if unit == "TFLOP/s" else "gbps")
+        peak = environment.get(PEAKS.get(unit, ""))
         best = min(self.libraries, key=self.median, default=None)
         share = stats.middle(self.ms[best], self.ms[side]) if best else None
         return {
@@ -196,14 +198,20 @@ T = TypeVar("T", Row, Tried, Winner)
 
 
 def _made(kind: type[T], told: Mapping[str, Any]) -> T:
-    """Of plain JSON, whose lists become tuples. Raises TypeError for a value that is none of its field's."""
+    """Of plain JSON, whose lists become tuples."""
     own: dict[str, Any] = {f.name: told[f.name] for f in fields(kind)}
     own |= {f.name: tuple(own[f.name]) for f in fields(kind) if get_origin(f.type) is tuple}
-    for f in fields(kind):
-        value, fits = own[f.name], _fits(f.type)
+    made = kind(**own)
+    typed(made)
+    return made
+
+
+def typed(made: Row | Tried | Winner) -> None:
+    """Raises TypeError for a value that is none of its field's."""
+    for f in fields(made):
+        value, fits = getattr(made, f.name), _fits(f.type)
         if fits and not all(isinstance(v, fits) for v in (value if isinstance(value, tuple) else (value,))):
             raise TypeError(f"{f.name} is no {getattr(f.type, '__name__', f.type)}")
-    return kind(**own)
 
 
 def _fits(kind: Any) -> tuple[type, ...]:
@@ -235,7 +243,7 @@ def read(line: Mapping[str, Any], file: str = "") -> Row | None:
         why = unproven(row) or _boasts(row, {b: float(line["ratio"][b][1]) for b in BASES})
     except KeyError as e:
         raise ValueError(f"a row that says nothing of {e.args[0]}") from None
-    except (AttributeError, IndexError, OverflowError, TypeError, ValueError) as e:
+    except (ArithmeticError, AttributeError, IndexError, TypeError, ValueError) as e:
         raise ValueError(f"it is no row: {e}") from None
     if why:
         raise ValueError(why)
@@ -246,6 +254,10 @@ def unproven(row: Row) -> str:
     """What a row lacks of the evidence for what it says; empty where it is all there."""
     if not isinstance(row.environment.get("gpu"), str):
         return "a row that names no GPU"
+    if not all(isinstance(row.environment.get(peak, 0.0), float | int) for peak in PEAKS.values()):
+        return "a row whose peak is no number"
+    if row.winner and not all(s.keys() >= STAGE for s in row.winner.stages):
+        return "a winner with a stage that does not say what it said"
     if row.failed:
         return "a failure with a winner" if row.winner else ""
     accepted = {t.id for t in row.candidates if t.verdict == Verdict.ACCEPTED}

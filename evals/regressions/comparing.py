@@ -79,7 +79,7 @@ def compare(before: Sequence[Row], after: Sequence[Row], effect: float = EFFECT,
     for key in (k for k in earlier if k in later):
         one, other = earlier[key], later[key]
         if why := _unlike(one, other):
-            notes.append(f"{_named(one)} was not compared: {why}")
+            notes.append(f"{named((*one.key, ''))} was not compared: {why}")
         else:
             pairs.append((one, other))
     if not pairs:
@@ -90,7 +90,7 @@ def compare(before: Sequence[Row], after: Sequence[Row], effect: float = EFFECT,
 
 def _alone(earlier: Mapping[Key, Row], later: Mapping[Key, Row]) -> Iterator[str]:
     for own, other, which in ((earlier, later, "the first"), (later, earlier, "the second")):
-        yield from (f"{_named(r)} is in {which} file alone" for key, r in own.items() if key not in other)
+        yield from (f"{named((*r.key, ''))} is in {which} file alone" for key, r in own.items() if key not in other)
 
 
 def _unlike(one: Row, other: Row) -> str:
@@ -137,7 +137,7 @@ def _cases(one: Row, other: Row, effect: float) -> Iterator[tuple[Place, Compare
     for name in (n for n in one.cases if n in other.cases):
         place, was, now = (*one.key, name), one.cases[name], other.cases[name]
         if plan(was, was.delivered) == plan(now, now.delivered) != "":
-            yield place, Compared(place, Standing.SAME, why=f"plan {plan(was, was.delivered)[:12]} in both")
+            yield place, Compared(place, Standing.SAME)
         else:
             yield place, _test(was, now, one.environment.get("torch") == other.environment.get("torch"), effect)
 
@@ -180,6 +180,7 @@ def _decided(place: Place, t: _Tested, slower: float, faster: float, chance: flo
     return found
 
 
-def _named(r: Row) -> str:
-    seed = "" if r.seed is None else f", seed {r.seed}"
-    return f"{r.kernel} by {r.optimizer}{seed}"
+def named(place: Place) -> str:
+    kernel, optimizer, seed, case = place
+    told = f"{kernel} by {optimizer}" + ("" if seed is None else f", seed {seed}")
+    return f"{told}, {case.split('/', 1)[-1]}" if case else told

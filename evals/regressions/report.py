@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pgo_agent.agent import display
 from pgo_agent.evals.nightly import reading
-from pgo_agent.evals.regressions.comparing import CHANCE, REGRESSIONS, Compared, Comparison, Standing, compare
+from pgo_agent.evals.regressions.comparing import CHANCE, REGRESSIONS, Compared, Comparison, Standing, compare, named
 from rich.markup import escape
 from rich.table import Table
 
@@ -32,29 +32,30 @@ def _show(found: Comparison, notes: tuple[str, ...], everything: bool) -> None:
     shown = [c for c in found.cases if everything or c.standing not in (Standing.SAME, Standing.EQUAL)]
     if shown:
         out.print(_table(shown))
+    for c in (c for c in shown if c.why):
+        out.print(f"{c.standing}: {named(c.place)}: {c.why}", markup=False, highlight=False, soft_wrap=True)
     for note in notes:
-        out.print(f"note: {note}", markup=False, soft_wrap=True)
+        out.print(f"note: {note}", markup=False, highlight=False, soft_wrap=True)
     counted = Counter(c.standing for c in found.cases)
     out.print(", ".join(f"{counted[s]} {s}" for s in Standing if counted[s]) + f" (of {len(found.cases)})")
     slow = len(found.regressions)
     told = f"{slow} regression{'' if slow == 1 else 's'}" if slow else "no regression"
-    out.print(f"{told}: chance of any false one at most {CHANCE:.0%}, over all cases that were tested")
+    out.print(f"{told}; the chance of any false one is below {CHANCE:.0%}", highlight=False)
 
 
 def _table(shown: list[Compared]) -> Table:
     table = Table("kernel", "optimizer", "seed", "case")
-    for column in ("time, later / earlier", "must exceed", "by chance"):
-        table.add_column(column, justify="right")
+    for column in ("time", "limit", "chance"):
+        table.add_column(column, justify="right", no_wrap=True)
     table.add_column("came to")
     for c in sorted(shown, key=lambda c: (c.standing not in REGRESSIONS, -(c.change or 0.0))):
         kernel, optimizer, seed, case = c.place
-        change = f"{c.change:.3f}" if c.change else ""
-        figures = (
-            change,
-            f"{c.threshold:.3f}" if c.threshold else "",
-            f"{c.chance:.2g}" if c.chance is not None else "",
-        )
-        told = f"{c.standing}: {c.why}" if c.why else str(c.standing)
+        figures = (_part(c.change), _part(c.threshold), f"{c.chance:.2g}" if c.chance is not None else "")
         where = (kernel, escape(optimizer), "-" if seed is None else str(seed), case.split("/", 1)[-1])
-        table.add_row(*where, *figures, escape(told))
+        table.add_row(*where, *figures, str(c.standing), style="red" if c.standing in REGRESSIONS else None)
     return table
+
+
+def _part(times: float | None) -> str:
+    """How much longer, in percent."""
+    return "" if times is None else f"{100 * (times - 1):+.1f} %"

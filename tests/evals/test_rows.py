@@ -54,6 +54,9 @@ def of_case(line: dict[str, Any]) -> dict[str, Any]:
         (lambda line: line.update(when=5), "when is no str"),
         (lambda line: line.update(tokens="many"), "tokens is no int | None"),
         (lambda line: line["winner"].update(moves=[1]), "moves is no tuple"),
+        (lambda line: line["winner"].update(stages=[{}]), "a stage that does not say what it said"),
+        (lambda line: line["environment"].update(tflops="many"), "whose peak is no number"),
+        (lambda line: of_case(line).update(weight=0), "it is no row"),
     ],
 )
 def test_a_row_without_its_evidence_is_none(change: Spoil, problem: str) -> None:
@@ -129,7 +132,8 @@ def test_a_last_line_that_was_cut_off_is_left_out_and_said(tmp_path: Path) -> No
         ("[1]\n", "line 1: it is no row"),
         ('{"what": "else"}\n', "lines of else side by side"),
         ('{"what": "final"}\n', "a record that says nothing of run"),
-        ('{"what": "gate"}\n', "line 1: it says nothing of entry"),
+        ('{"what": "gate"}\n', "line 1: it does not say what the gate says"),
+        ('{"what": "gate batch", "entries": 1, "wall": 0}\n', "line 1: it does not say what the gate says"),
         ('{"what": "run"}\n', "line 1: a row that says nothing of"),
     ],
 )
