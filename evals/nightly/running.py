@@ -1,8 +1,8 @@
 """`pgo-agent eval nightly`: makes the runs of a plan on a GPU, and writes a row of each as it ends.
 
 Relies on `planned/` for the runs and their file. A night is of one commit, and of a GPU: without one nothing would be
-measured, so nothing is begun. A run that its target or its model let fail has its row, too; what only the machine is
-at fault for ends the night, and the same command goes on.
+measured, so nothing is begun. A run whose target fails has its row, too; what the machine or a server of models is at
+fault for ends the night, and the same command goes on.
 """
 
 from dataclasses import dataclass
@@ -74,7 +74,7 @@ def _one_commit(rows: Rows) -> None:
 def run(rows: Rows, wishes: Wishes, store: Store, emit: Emit) -> Exit:
     """Makes every run that has no row yet. Gives WAITING when a reply or a verdict is not there yet, else DONE.
 
-    Raises what runs raise, but for what a target or a model is at fault for.
+    Raises what runs raise, but for what a target is at fault for.
     """
 
     def told(opened: Store, found: Run, wanted: Wanted) -> dict[str, Any]:

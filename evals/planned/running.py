@@ -14,17 +14,17 @@ from pgo_agent.agent.errors import Exit
 from pgo_agent.agent.session import Wishes
 from pgo_agent.agent.store import Run, Store
 from pgo_agent.evals.planned.results import BEGUN, ENDED, Results, Wanted
-from pgo_agent.sandbox.errors import TargetMoved, UsageFault
+from pgo_agent.sandbox.errors import TargetFault
 
 W = TypeVar("W", bound=Wanted)
-FAILED = "failed"  # a state of a run: its target or its models were at fault
+FAILED = "failed"  # a state of a run: its target was at fault, or what it was asked
 Tell = Callable[[Store, Run, W], dict[str, Any]]  # what a result says of a run that has ended
 
 
 def run(results: Results[W], wishes: Wishes, store: Store, emit: Emit, told: Tell[W], failures: bool = False) -> Exit:
     """Makes every run that has no result yet. Gives WAITING when a reply or a verdict is not there yet, else DONE.
 
-    `failures`: a run that its target or its model let fail has a result, too. Raises what runs raise.
+    `failures`: a run whose target is at fault has a result, too. Raises what runs raise.
     """
     for wanted in results.plan.runs:
         if results.ended(wanted) is not None:
@@ -47,13 +47,11 @@ def _made(results: Results[W], wanted: W, wishes: Wishes, store: Store, emit: Em
 
     known = _known(store, results.begun(wanted))
     try:
-        if known is None:
+        if known is None or known.state == FAILED:  # what was at fault may be mended
             session.start(Path(wanted.target), results.plan.wishes(wanted, wishes), store, heard)
-        elif known.state not in (*session.STATES, *([FAILED] if failures else [])):
+        elif known.state not in session.STATES:
             session.resume(known.id, store, heard, wait=wishes.wait)
-    except TargetMoved:
-        raise
-    except UsageFault:
+    except TargetFault:
         ours = _known(store, results.begun(wanted))
         if not failures or ours is None or ours.state != FAILED:
             raise
