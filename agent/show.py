@@ -139,7 +139,7 @@ def candidate(store: Store, name: str, prefix: str, source: bool, as_json: bool)
     if c.cites:
         out.print(escape(_because(c)), highlight=False)
     out.print(f"verdict: {c.verdict or 'not judged'} at {c.stage or '-'}: {escape(c.reason or '')}", highlight=False)
-    before = _replaced(store, c) if c.kind == "ttgir" else found.source
+    before = replaced(store, c) if c.kind == "ttgir" else found.source
     diff = "".join(difflib.unified_diff(before.splitlines(True), c.source.splitlines(True), "as shipped", "candidate"))
     out.print(Syntax(diff, "diff", background_color="default") if out.is_terminal else escape(diff))
     _stages(out, evidence)
@@ -148,7 +148,7 @@ def candidate(store: Store, name: str, prefix: str, source: bool, as_json: bool)
     _against(out, evidence)
 
 
-def _replaced(store: Store, c: Candidate) -> str:
+def replaced(store: Store, c: Candidate) -> str:
     """The TTGIR that a candidate's own stands in for; empty when it was not built."""
     digest = (c.built or {}).get("replaced", {}).get("ttgir")
     return store.shelf.get(digest, "ttgir").decode() if digest else ""
