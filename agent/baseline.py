@@ -266,21 +266,22 @@ def _time(ctx: Context, points: list[Point], held_out: list[Point], own: set[str
 
 
 def _swept(ctx: Context, gpu: AnyJudge, entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What the sweep says of them: all of a case on one GPU, and the cases side by side."""
-    cases: dict[str, list[dict[str, Any]]] = {}
+    """What the sweep says of them: all of a case on one GPU, and the cases side by side. Elsewhere it is one request:
+    a refusal is then told once."""
+    parts: dict[str, list[dict[str, Any]]] = {}
     for entry in entries:
-        cases.setdefault(entry["case"], []).append(entry)
-    found = gpu.together({case: partial(_sweep, ctx, gpu, case, own) for case, own in cases.items()})
+        parts.setdefault("" if gpu.elsewhere else entry["case"], []).append(entry)
+    found = gpu.together({name: partial(_sweep, ctx, gpu, own) for name, own in parts.items()})
     return [e for _, answer in found for e in answer]
 
 
-def _sweep(ctx: Context, gpu: AnyJudge, case: str, entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _sweep(ctx: Context, gpu: AnyJudge, entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     try:
         answer = gpu.ask("sweep", entries=entries)["entries"]
     except Ended as e:
+        told = of_ended("sweep", e)
         raise TargetFault(
-            f"{ctx.target.path}: a launch of the kernel as it stands, on {case.split('/', 1)[1]}, "
-            f"{of_ended('sweep', e).reason}",
+            f"{ctx.target.path}: the kernel as it stands {told.verdict} when it is measured: {told.reason}",
             "mend the kernel, or leave that point out of its launch grid",
         ) from None
     return [e | {"taken_on": looks.taken_on(gpu)} for e in answer]

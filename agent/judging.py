@@ -42,7 +42,7 @@ def in_interpreter(ctx: Context, candidate: Candidate) -> Outcome:
 
 def told_apart(ctx: Context, candidate: Candidate, judged: Judged) -> Judged:
     """Says of a given candidate with nothing wrong when it is no other kernel than the target."""
-    known = screening.known_code(ctx, candidate.built or {})
+    known = screening.known_code(ctx, candidate)
     if candidate.kind != "ttgir" and check.same(candidate.source, ctx.target.source):
         known = Judged(Verdict.NO_CHANGE, "", "it holds the same statements as the target")
     if known is None or known.verdict != Verdict.NO_CHANGE or judged.verdict not in _FINE:

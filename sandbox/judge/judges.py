@@ -80,6 +80,9 @@ class Judges:
                     self._mine.judge = None
                     self._mine.judge = self._take()
                     self._mine.judge.fresh()  # it may have been asked in a process of its own
+                except Exception:
+                    self._must_be_open()  # whatever a process that is being ended looks like
+                    raise
 
     def verdict(self, command: str, **fields: Any) -> Judged:
         try:

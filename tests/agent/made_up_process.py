@@ -1,9 +1,9 @@
 """A judge process of made-up times: what `pool.py` talks to where a GPU would be, as a real process with real pipes.
 
-`python made_up_process.py FOLDER ...` reads FOLDER/control.json before each command: `hangs` (GPU -> commands that never
-end there; `open` is the known computation, too), `seconds` (that a command takes) and `deadline` (that is announced). A
-candidate's speedup follows from the hash of its bundle, whatever GPU it is asked of. Each command becomes a line of
-FOLDER/asked with its GPU, its process, and when it began and ended.
+`python made_up_process.py FOLDER ...` reads FOLDER/control.json before each command: `hangs` (GPU -> commands that
+never end there; `open` is the known computation, too), `seconds` (that a command takes) and `deadline` (that is
+announced). A candidate's speedup follows from the hash of its bundle, whatever GPU it is asked of. Each command becomes
+a line of FOLDER/asked with its GPU, its process, and when it began and ended.
 """
 
 import json
@@ -29,9 +29,6 @@ class OnGpu(MadeUp):
         if command in ("judge", "look", "confirm"):
             self.faster = faster(_of(fields["candidate"]))
         return super().ask(command, **fields)
-
-    def _idle(self, _: dict[str, Any]) -> dict[str, Any]:
-        return {"idle": []}
 
     def _look(self, given: dict[str, Any]) -> dict[str, Any]:
         if self.faster > 1:

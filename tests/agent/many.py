@@ -4,6 +4,7 @@ All is real but the judge processes (`made_up_process.py`): the pool, its locks,
 theirs; `Machine` writes it, and reads what was asked there.
 """
 
+import itertools
 import json
 import os
 import sys
@@ -57,9 +58,7 @@ class Machine:
 def overlapping(asked: Iterable[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Commands that were on the same GPU at the same time."""
     listed = sorted(asked, key=lambda a: (a["gpu"], a["began"]))
-    return [
-        (a, b) for a, b in zip(listed, listed[1:], strict=False) if a["gpu"] == b["gpu"] and b["began"] < a["ended"]
-    ]
+    return [(a, b) for a, b in itertools.pairwise(listed) if a["gpu"] == b["gpu"] and b["began"] < a["ended"]]
 
 
 if __name__ == "__main__":
