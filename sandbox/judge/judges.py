@@ -52,7 +52,7 @@ class Judges:
         self._changed = threading.Condition()
         self._mine = _Mine()
         self._latest: dict[str, Any] = {}
-        self._closed = False
+        self._closed, self._why = False, ""  # why the last one was quarantined
         self._pieces = self._waiting = 0  # threads that work, and those of them that wait for a GPU
         self._stuck: float | None = None  # since when nothing goes on
         self._waited = 0.0
@@ -141,6 +141,7 @@ class Judges:
         with self._changed:
             self._must_be_open()  # a judge that is being closed answers nobody
             self._left.remove(judge)
+            self._why = why
             self._give(judge)
             left = len(self._left)
         if gpu := judge.lock.gpu if judge.lock else None:
@@ -202,7 +203,8 @@ class Judges:
         self._must_be_open()
         if not self._left:
             raise EnvironmentFault(
-                f"no GPU is left: {len(self.all)} quarantined in this run, each after {HANGS} hangs or failed starts",
+                f"no GPU is left: {len(self.all)} quarantined in this run, each after {HANGS} hangs or failed starts"
+                f"; the last: {self._why}",
                 "see nvidia-smi and `pgo-agent show`; reset them or choose others with --gpus, then `pgo-agent resume`",
             )
         free = [j for j in self._left if j not in self._taken]
