@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,10 @@ from pgo_agent.sandbox.errors import EnvironmentFault
 from pgo_agent.sandbox.judge import lock as locks
 from pgo_agent.sandbox.judge.gpus import Gpu
 from pgo_agent.sandbox.judge.lock import GpuLock
+from pgo_agent.sandbox.judge.spool import wire, worker
+from pgo_agent.sandbox.judge.spool.folder import Folder
+from pgo_agent.sandbox.judge.spool.wire import Request
+from pgo_agent.sandbox.judge.spool.worker import Worker
 
 from tests.sandbox.test_pool import wait_for
 
@@ -138,3 +143,21 @@ def test_a_lock_that_is_a_link_is_refused(place: Path) -> None:
 def test_a_runtime_folder_that_is_not_there_is_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", "/nonexistent")
     assert locks.folder() == Path(f"/tmp/pgo-agent-{os.getuid()}")
+
+
+def test_a_worker_of_a_spool_claims_nothing_while_another_process_has_its_gpu(
+    holder: "subprocess.Popen[str]", place: Path
+) -> None:
+    folder, said = Folder(place / "spool"), list[str]()
+    folder.make()
+    folder.ask(Request("run-1", "0" * 64, "NVIDIA H200", wire.HELLO, {}, ()).as_bytes())
+    turns = worker.turns(GpuLock(GPU), said.append)
+    answering = Worker(folder, {}, lambda _: pytest.fail("the target is not allowed"), turns)
+    thread = threading.Thread(target=answering.serve, args=(True, said.append))
+    thread.start()
+    assert wait_for(lambda: bool(said), 10)
+    assert said == [f"waits: process {holder.pid} uses it"]
+    assert list((place / "spool" / "claims").iterdir()) == [] == list((place / "spool" / "answers").iterdir())
+    holder.kill()
+    thread.join(10)
+    assert len(list((place / "spool" / "answers").iterdir())) == 1

@@ -261,9 +261,9 @@ def _one(gpu: Gpu | None, folder: Folder, targets: Mapping[str, Target], args: a
         print(f"gpu {gpu.index if gpu else NONE}: {text}", file=sys.stderr, flush=True)
 
     lock = GpuLock(gpu) if gpu else None
-    turns = _turns(lock, say) if lock else nullcontext
+    alone = turns(lock, say) if lock else nullcontext
     uuid = gpu.uuid if gpu else None
-    worker = Worker(folder, targets, lambda found: Judge(found, gpu=uuid, lock=lock), turns)
+    worker = Worker(folder, targets, lambda found: Judge(found, gpu=uuid, lock=lock), alone)
     if not args.once:
         say(f"answers in {folder.root} for {', '.join(t.name for t in targets.values())}; Ctrl-C ends it")
     with closing(worker):
@@ -271,7 +271,7 @@ def _one(gpu: Gpu | None, folder: Folder, targets: Mapping[str, Target], args: a
     return 0
 
 
-def _turns(lock: GpuLock, say: Callable[[str], None]) -> Turn:
+def turns(lock: GpuLock, say: Callable[[str], None]) -> Turn:
     """The turns of a worker; whom it waits for is said once for each holder."""
     told = set[str]()
 
