@@ -56,6 +56,7 @@ class Progress:
         self.doing, self.verdicts, self.best, self.started = "starting", 0, "", time.monotonic()
         self.spent, self.held, self.of_gpu = "", "", None
         self.told = False  # how a judge elsewhere answers
+        self.waited = set[tuple[str, str]]()  # GPUs that were waited for, and for whom
         self.live = (
             Live(get_renderable=self._line, console=self.console, refresh_per_second=4, transient=True)
             if self.console.is_terminal
@@ -84,7 +85,7 @@ class Progress:
 
     def _run_started(self, e: dict[str, Any]) -> None:
         where = (
-            f"judged on this machine's {e['device']}"
+            f"judged on this machine's {e['device']}{_which(e['gpus'])}"
             if e["gpu"] and not e["judge"].startswith("spool:")
             else f"judged on an {e['device']} elsewhere, by {escape(e['judge'])}"
             if e["gpu"]
@@ -117,6 +118,17 @@ class Progress:
             self.told = True
             self._say(f"  waiting for a judge elsewhere, at {escape(e['folder'])}; it answers with:")
             self._say(f"  {escape(e['how'])}")
+
+    def _gpu_waiting(self, e: dict[str, Any]) -> None:
+        if (e["uuid"], e["holder"]) not in self.waited:
+            self.waited.add((e["uuid"], e["holder"]))
+            self._say(f"  GPU {e['index']} is in use: it is waited for until {escape(e['holder'])} lets go of it")
+
+    def _gpu_quarantined(self, e: dict[str, Any]) -> None:
+        left = f"{e['left']} go on" if e["left"] != 1 else "1 goes on"
+        self._say(
+            f"  [yellow]warning:[/yellow] GPU {e['index']} ({e['uuid']}) is quarantined, {left}: {escape(e['why'])}"
+        )
 
     def _model_exhausted(self, e: dict[str, Any]) -> None:
         who = "embedded moves go on alone" if e["role"] == OPTIMIZER else f"embedded {e['role']} goes on"
@@ -176,6 +188,11 @@ def _of(spent: float, most: float | None) -> str:
     """What was spent of a budget, if there is one."""
     told = f"{spent:.4g}" if spent < 1000 else f"{spent:.0f}"
     return told if most is None else f"{told} of {most:g}"
+
+
+def _which(gpus: list[dict[str, str]]) -> str:
+    """Where there are several."""
+    return f", {len(gpus)} of them: GPUs {', '.join(g['index'] for g in gpus)}" if len(gpus) > 1 else ""
 
 
 def output() -> Console:

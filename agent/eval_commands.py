@@ -9,6 +9,7 @@ from pgo_agent.agent import shell
 from pgo_agent.agent.options import (
     WORKSPACE,
     DeviceOption,
+    GpusOption,
     JsonOption,
     JudgeOption,
     NoWaitOption,
@@ -72,6 +73,7 @@ def eval_gate(
     ] = None,
     device: DeviceOption = None,
     judge: JudgeOption = "auto",
+    gpus: GpusOption = None,
     sandbox: SandboxOption = "auto",
     python: PythonOption = sys.executable,
     json_lines: JsonOption = False,
@@ -84,7 +86,8 @@ def eval_gate(
     from pgo_agent.evals import gate
 
     with shell.faults():
-        raise typer.Exit(gate.main(entries, Wishes(device, sandbox=sandbox, judge=judge, python=python), json_lines))
+        wishes = Wishes(device, sandbox=sandbox, judge=judge, python=python, gpus=gpus)
+        raise typer.Exit(gate.main(entries, wishes, json_lines))
 
 
 @evals.command("ablation", epilog=A_PLAN)
@@ -93,6 +96,7 @@ def eval_ablation(
     results: Annotated[Path, typer.Option("--output", "-o", help="Where each run's result goes, as JSON lines.")],
     device: DeviceOption = None,
     judge: JudgeOption = "auto",
+    gpus: GpusOption = None,
     no_wait: NoWaitOption = False,
     sandbox: SandboxOption = "auto",
     python: PythonOption = sys.executable,
@@ -107,7 +111,7 @@ def eval_ablation(
     from pgo_agent.evals.ablation import report, running
     from pgo_agent.evals.ablation.plan import read
 
-    wishes = Wishes(device, sandbox=sandbox, judge=judge, python=python, wait=not no_wait)
+    wishes = Wishes(device, sandbox=sandbox, judge=judge, python=python, gpus=gpus, wait=not no_wait)
     with shell.faults():
         written = running.Results(results, read(plan))
         running.check(written, wishes)

@@ -117,10 +117,10 @@ def gains(evidence: Mapping[str, Any]) -> dict[str, float]:
     return {case: stats.middle(t["incumbent"], t["candidate"]) for case, t in times.items()}
 
 
-def plans(ctx: Context) -> dict[str, set[str]]:
-    """The plans that the incumbent brings for each case."""
-    base, current = ctx.baseline(), name(ctx)
-    if current == SHIPPED:
+def plans(ctx: Context, which: str) -> dict[str, set[str]]:
+    """The plans that `shipped` or a candidate brings for each case."""
+    base = ctx.baseline()
+    if which == SHIPPED:
         return {case: {base["shipped"][case]["plan_id"]} for case in base["cases"]}
-    options = (ctx.store.candidate(ctx.run.id, current).built or {})["choices"]
+    options = (ctx.store.candidate(ctx.run.id, which).built or {})["choices"]
     return {case: {o["plan_id"] for o in options[case]} for case in base["cases"]}

@@ -168,3 +168,14 @@ def m009_questions_and_mended(db: sqlite3.Connection) -> None:
             repairs INTEGER NOT NULL,       -- messages that led to it
             PRIMARY KEY (run, candidate)
         )""")
+
+
+@migration
+def m010_quarantined_gpus(db: sqlite3.Connection) -> None:
+    db.execute("""
+        CREATE TABLE quarantined (
+            run TEXT NOT NULL, gpu TEXT NOT NULL,  -- UUID
+            name TEXT NOT NULL,             -- its index then
+            why TEXT NOT NULL,
+            PRIMARY KEY (run, gpu)
+        )""")

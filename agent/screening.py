@@ -38,7 +38,7 @@ def verdict(ctx: Context, candidate: Candidate) -> Judged | None:
     refused = Judged(Verdict(last["verdict"]), last["stage"], last["reason"]) if last["verdict"] in _ENDS else None
     if refused or candidate.author == check.AUTHOR:
         return refused  # somebody asks whether it is right: slow or known code is no answer to that
-    known = known_code(ctx, built) or novelty.twin(ctx, candidate) or novelty.refused_before(ctx, candidate)
+    known = known_code(ctx, candidate) or novelty.twin(ctx, candidate) or novelty.refused_before(ctx, candidate)
     return known or _dominated(built, base)
 
 
@@ -56,12 +56,13 @@ def stages(ctx: Context, built: Built) -> list[dict[str, Any]]:
     return [e.as_json() for e in (first, *examine(STAGES, ours, original))]
 
 
-def known_code(ctx: Context, built: Mapping[str, Any]) -> Judged | None:
-    """Nothing new: all its code was in the baselines' grid, and what is known of it does not beat the incumbent."""
-    base = ctx.baseline()
+def known_code(ctx: Context, candidate: Candidate) -> Judged | None:
+    """Nothing new: all its code was in the baselines' grid, and what is known of it does not beat the incumbent with
+    which its generation began."""
+    base, built = ctx.baseline(), candidate.built or {}
     known = {(p["case"], p["plan_id"]): p["ms"] for p in base["points"] if not p["problem"]}
     brought = novelty.as_known(ctx, built)
-    now = incumbent.plans(ctx)
+    now = incumbent.plans(ctx, ctx.store.began_with(ctx.run.id, candidate.generation))
     if not all((case, plan) in known for case in base["cases"] for plan in brought[case]):
         return None
     if built["failures"]:

@@ -35,13 +35,14 @@ def runs(store: Store, as_json: bool) -> None:
 
 def run(store: Store, name: str, as_json: bool) -> None:
     found = store.run(name)
-    candidates = store.candidates(found.id)
+    candidates, hung = store.candidates(found.id), store.quarantined(found.id)
     if as_json:
         print(
             json.dumps(
                 _outline(store, found)
                 | {"baseline": found.baseline, "summary": found.summary, "verdicts": [_line(c) for c in candidates]}
                 | {"left_out": [left_out(c.prompt) for c in store.calls(found.id)]}
+                | {"quarantined": [{"uuid": u, "index": i, "why": w} for u, (i, w) in hung.items()]}
                 | {"profiles": [_profile(k) for k in profile_record.of(store, found.id)]}
                 | answering.as_json(store, found)
             )
@@ -72,6 +73,8 @@ def run(store: Store, name: str, as_json: bool) -> None:
         out.print(escape(citing.told(k)), highlight=False)
     for line in answering.told(store, found):
         out.print(escape(line), highlight=False)
+    for uuid, (index, why) in hung.items():
+        out.print(f"quarantined: GPU {index} ({uuid}): {escape(why)}", highlight=False)
     if lacking := sorted({name for c in store.calls(found.id) for name in left_out(c.prompt)}):
         out.print(f"left out of prompts for want of --prompt-tokens: {', '.join(lacking)}", highlight=False)
     for parent, move, reason in store.skipped(found.id):
@@ -227,6 +230,9 @@ def _compared(body: Any) -> Iterator[tuple[int, dict[str, float], list[float], d
 
 def _against(out: Console, evidence: dict[str, Any]) -> None:
     for stage, body in evidence.items():
+        for which, said in (("", body), (" again", body.get("again", {}))) if isinstance(body, dict) else ():
+            if on := said.get("taken_on"):
+                out.print(f"{stage}: measured{which} on GPU {on['index']} ({on['uuid']})", highlight=False)
         if isinstance(body, dict) and "against" in body:
             against = ", ".join(f"{n} {x[1]:.3f}x [{x[0]:.3f}, {x[2]:.3f}]" for n, x in body["against"].items())
             out.print(f"{stage}: {against}", highlight=False)

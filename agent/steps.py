@@ -13,7 +13,6 @@ from pgo_agent.agent import (
     beam,
     building,
     check,
-    elsewhere,
     incumbent,
     judging,
     lessons,
@@ -26,9 +25,12 @@ from pgo_agent.agent.store import Candidate, candidate_id
 from pgo_agent.sandbox import target as contract
 from pgo_agent.sandbox.gate.evidence import Evidence
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
+from pgo_agent.sandbox.judge.base import AnyJudge
+from pgo_agent.sandbox.judge.judges import Judges
 from pgo_agent.sandbox.judge.spool.client import SpoolJudge
 
 Fresh = dict[str, Any]  # a row of the record to be
+AT_ONCE, GIVEN_AT_ONCE = 2, 4  # candidates for each GPU
 
 # propose --------------------------------------------------------------------------------------------------------------
 
@@ -101,18 +103,13 @@ def build(ctx: Context, generation: int) -> None:
 
 
 def judge(ctx: Context, generation: int) -> None:
-    """Judges what was built and has no verdict, best static rank first; each verdict is recorded before the next."""
+    """Judges what was built and has no verdict, best static rank first; each verdict is recorded as it comes."""
     waiting = [c for c in ctx.store.candidates(ctx.run.id, generation) if c.built is not None and c.verdict is None]
     if waiting:
-        gpu = f"on a GPU elsewhere, by {ctx.gpu.folder.root}" if isinstance(ctx.gpu, SpoolJudge) else "on the GPU"
-        where = gpu if ctx.gpu else "in Triton's interpreter"
-        ctx.emit("phase", phase="judge", doing=f"judging {_counted(waiting)} {where}")
+        ctx.emit("phase", phase="judge", doing=f"judging {_counted(waiting)} {_where(ctx.gpu)}")
     waiting.sort(key=lambda c: (ranking.rank(ctx, c), c.position))
-    if isinstance(ctx.gpu, SpoolJudge):
-        _measure_elsewhere(ctx, ctx.gpu, waiting)
-        return
     if ctx.gpu:
-        _measure(ctx, waiting)
+        _measure(ctx, ctx.gpu, waiting)
         return
     for candidate in waiting:
         if ctx.out_of_time():
@@ -122,44 +119,28 @@ def judge(ctx: Context, generation: int) -> None:
         _told(ctx, ctx.store.candidate(ctx.run.id, candidate.id), judged, None, time.monotonic() - started)
 
 
-def _measure(ctx: Context, waiting: Sequence[Candidate]) -> None:
-    """On the GPU. Given candidates are all measured before the first is proved: twins compile in the meantime."""
-    pending: list[tuple[Candidate, judging.Measured, float]] = []
-    with ThreadPoolExecutor(max(1, ctx.builder.cores // 2)) as compilers:
-        for candidate in waiting:
-            if ctx.out_of_time():
-                break
-            started = time.monotonic()
-            pending.append((candidate, judging.measured(ctx, candidate, compilers), time.monotonic() - started))
-            if candidate.author != check.AUTHOR or pending[-1][1].twin is None:
-                _prove(ctx, *pending.pop())
-        for found in pending:
-            _prove(ctx, *found)
+def _where(gpu: AnyJudge | None) -> str:
+    if isinstance(gpu, SpoolJudge):
+        return f"on a GPU elsewhere, by {gpu.folder.root}"
+    several = len(gpu.all) if isinstance(gpu, Judges) else 1
+    return "in Triton's interpreter" if gpu is None else f"on {several} GPUs" if several > 1 else "on the GPU"
 
 
-def _measure_elsewhere(ctx: Context, gpu: SpoolJudge, waiting: Sequence[Candidate]) -> None:
-    """On a GPU elsewhere: all are asked about before one is waited for, and measured against the same incumbent."""
+def _measure(ctx: Context, gpu: AnyJudge, waiting: Sequence[Candidate]) -> None:
+    """On GPUs, one for each candidate: while one is measured, others of the same GPU are built whole, or their twins
+    compile. What was given is nothing but judged, so that more of it is begun."""
+    each = GIVEN_AT_ONCE if any(c.author == check.AUTHOR for c in waiting) else AT_ONCE
     with ThreadPoolExecutor(max(1, ctx.builder.cores // 2)) as compilers:
-        work = {c.id: partial(_judged_elsewhere, ctx, gpu, c.id, compilers) for c in waiting}
-        for candidate, outcome in elsewhere.together(gpu, work):
+        work = {c.id: partial(_judged, ctx, gpu, c.id, compilers) for c in waiting}
+        for candidate, outcome in gpu.together(work, lambda: not ctx.out_of_time(), each):
             _told(ctx, ctx.store.candidate(ctx.run.id, candidate), *outcome)
-            if ctx.out_of_time():
-                return
 
 
-def _judged_elsewhere(
-    ctx: Context, gpu: SpoolJudge, name: str, compilers: Executor
-) -> tuple[Judged, float | None, float]:
+def _judged(ctx: Context, gpu: AnyJudge, name: str, compilers: Executor) -> tuple[Judged, float | None, float]:
     """The whole gate on one candidate, and the seconds of the GPU that it took."""
     measured = judging.measured(ctx, ctx.store.candidate(ctx.run.id, name), compilers)
     judged, speedup = judging.proved(ctx, ctx.store.candidate(ctx.run.id, name), measured)
     return judged, speedup, gpu.seconds
-
-
-def _prove(ctx: Context, candidate: Candidate, measured: judging.Measured, seconds: float) -> None:
-    started, candidate = time.monotonic(), ctx.store.candidate(ctx.run.id, candidate.id)
-    judged, speedup = judging.proved(ctx, candidate, measured)
-    _told(ctx, candidate, judged, speedup, seconds + time.monotonic() - started)
 
 
 def _told(ctx: Context, candidate: Candidate, judged: Judged, speedup: float | None, seconds: float) -> None:
