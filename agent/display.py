@@ -149,6 +149,9 @@ class Progress:
     def _warning(self, e: dict[str, Any]) -> None:
         self._say(f"  [yellow]warning:[/yellow] {escape(e['text'])}")
 
+    def _steer_taken(self, e: dict[str, Any]) -> None:
+        self._say(f"  [bold]you:[/bold] {escape(e['outcome'])}")
+
     def _note(self, e: dict[str, Any]) -> None:
         self._say(f"  note: {escape(e['text'])}")
 

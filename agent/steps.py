@@ -20,6 +20,7 @@ from pgo_agent.agent import (
     mixing,
     ranking,
     screening,
+    steering,
 )
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.store import Candidate, candidate_id
@@ -38,8 +39,13 @@ def propose(ctx: Context, generation: int) -> int:
     present = ctx.store.candidates(ctx.run.id, generation)
     if present:
         return len(present)
-    room = ctx.settings["candidates"] - len(ctx.store.candidates(ctx.run.id))
-    fresh = list(islice(_fresh(ctx, generation), max(0, min(ctx.settings["width"], room))))
+    steering.begin(ctx, generation)
+    before = ctx.store.candidates(ctx.run.id)
+    known, counted = {c.id for c in before}, sum(c.proposer != steering.AUTHOR for c in before)
+    own = list(_novel(ctx, steering.submitted(ctx, generation), steering.AUTHOR, known))  # beyond the budget
+    room = min(ctx.settings["width"], ctx.settings["candidates"] - counted)
+    others = (p for p in _fresh(ctx, generation) if p["id"] not in known)
+    fresh = [*own, *islice(others, max(0, room))]
     if fresh:
         ctx.store.add_generation(ctx.run.id, generation, incumbent.name(ctx), fresh)
         mixing.tell(ctx, generation)
@@ -82,6 +88,7 @@ def _novel(ctx: Context, proposals: Iterable[beam.Proposed], proposer: str, seen
 
 def build(ctx: Context, generation: int) -> None:
     """Traces and compiles the generation's candidates side by side; those that fail get their verdict here."""
+    steered(ctx)
     undecided = [c for c in ctx.store.candidates(ctx.run.id, generation) if c.verdict is None]
     waiting = [c for c in undecided if c.built is None]
     if waiting:
@@ -91,6 +98,7 @@ def build(ctx: Context, generation: int) -> None:
         tasks = {pool.submit(building.first, ctx, c, workers): c for c in waiting}
         for task in as_completed(tasks):
             ctx.store.set_built(ctx.run.id, tasks[task].id, task.result())
+    steered(ctx)
     for c in ctx.store.candidates(ctx.run.id, generation):
         judged = screening.verdict(ctx, c) if c.verdict is None else None
         if judged is not None:
@@ -102,6 +110,7 @@ def build(ctx: Context, generation: int) -> None:
 
 def judge(ctx: Context, generation: int) -> None:
     """Judges what was built and has no verdict, best static rank first; each verdict is recorded before the next."""
+    steered(ctx)
     waiting = [c for c in ctx.store.candidates(ctx.run.id, generation) if c.built is not None and c.verdict is None]
     if waiting:
         gpu = f"on a GPU elsewhere, by {ctx.gpu.folder.root}" if isinstance(ctx.gpu, SpoolJudge) else "on the GPU"
@@ -114,21 +123,27 @@ def judge(ctx: Context, generation: int) -> None:
     if ctx.gpu:
         _measure(ctx, waiting)
         return
-    for candidate in waiting:
-        if ctx.out_of_time():
-            return
+    for candidate in _wanted(ctx, waiting):
         started = time.monotonic()
         judged, _ = judging.in_interpreter(ctx, candidate)
         _told(ctx, ctx.store.candidate(ctx.run.id, candidate.id), judged, None, time.monotonic() - started)
+
+
+def _wanted(ctx: Context, waiting: Sequence[Candidate]) -> Iterator[Candidate]:
+    """Each in turn, while there is time, without what a person vetoed meanwhile."""
+    for candidate in waiting:
+        steered(ctx)
+        if ctx.out_of_time():
+            return
+        if ctx.store.candidate(ctx.run.id, candidate.id).verdict is None:
+            yield candidate
 
 
 def _measure(ctx: Context, waiting: Sequence[Candidate]) -> None:
     """On the GPU. Given candidates are all measured before the first is proved: twins compile in the meantime."""
     pending: list[tuple[Candidate, judging.Measured, float]] = []
     with ThreadPoolExecutor(max(1, ctx.builder.cores // 2)) as compilers:
-        for candidate in waiting:
-            if ctx.out_of_time():
-                break
+        for candidate in _wanted(ctx, waiting):
             started = time.monotonic()
             pending.append((candidate, judging.measured(ctx, candidate, compilers), time.monotonic() - started))
             if candidate.author != check.AUTHOR or pending[-1][1].twin is None:
@@ -157,7 +172,10 @@ def _judged_elsewhere(
 
 
 def _prove(ctx: Context, candidate: Candidate, measured: judging.Measured, seconds: float) -> None:
+    steered(ctx)
     started, candidate = time.monotonic(), ctx.store.candidate(ctx.run.id, candidate.id)
+    if candidate.verdict is not None:
+        return
     judged, speedup = judging.proved(ctx, candidate, measured)
     _told(ctx, candidate, judged, speedup, seconds + time.monotonic() - started)
 
@@ -165,6 +183,13 @@ def _prove(ctx: Context, candidate: Candidate, measured: judging.Measured, secon
 def _told(ctx: Context, candidate: Candidate, judged: Judged, speedup: float | None, seconds: float) -> None:
     given = candidate.author == check.AUTHOR
     settle(ctx, candidate, judging.told_apart(ctx, candidate, judged) if given else judged, speedup, seconds)
+
+
+def steered(ctx: Context) -> None:
+    """Takes what a person asked for meanwhile, where that need not wait for a generation: see steering.py."""
+    for request, candidate, judged in steering.look(ctx):
+        settle(ctx, candidate, judged, None, 0.0)
+        steering.vetoed(ctx, request)
 
 
 def settle(ctx: Context, candidate: Candidate, judged: Judged, speedup: float | None, seconds: float) -> None:
