@@ -71,6 +71,7 @@ def run(
         feed(event)
 
     with faults(feed, json_lines), opened(store, create) as record:
+        feed.look_at(record)
         try:
             code = go(record, emit)
         except KeyboardInterrupt:
