@@ -61,15 +61,16 @@ class JsonLines:
 class Progress:
     """A line for every verdict, and on a terminal a live line with the phase below them."""
 
-    def __init__(self, console: Console | None = None) -> None:
+    def __init__(self, console: Console | None = None, live: bool = True) -> None:
         self.console = console or Console(stderr=True)
         self.doing, self.verdicts, self.best, self.started = "starting", 0, "", time.monotonic()
         self.spent, self.held, self.of_gpu = "", "", None
         self.told = False  # how a judge elsewhere answers
         self.watch: Watch | None = None
+        self.phases = not (live and self.console.is_terminal)  # a line for each; else the live line tells it
         self.live = (
             Live(get_renderable=self._block, console=self.console, refresh_per_second=4, transient=True)
-            if self.console.is_terminal
+            if live and self.console.is_terminal
             else None
         )
         if self.live:
@@ -124,7 +125,7 @@ class Progress:
 
     def _phase(self, e: dict[str, Any]) -> None:
         self.doing = e["doing"]
-        if not self.live:
+        if self.phases:
             self._say(f"  {escape(e['doing'])}")
 
     def _model_replied(self, e: dict[str, Any]) -> None:

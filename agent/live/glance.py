@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pgo_agent.agent import citing, display, hiding, incumbent, profile_record, recorded
+from pgo_agent.agent import citing, display, hiding, incumbent, profile_record, recorded, steer_record
 from pgo_agent.agent.profile_record import Kept
 from pgo_agent.agent.store import Candidate, Run, Store
 from pgo_agent.sandbox import devices
@@ -45,6 +45,7 @@ class Glance:
     incumbent: str
     best: str  # of the incumbent, against both baselines
     profile: str  # what holds the incumbent back
+    asked: int  # requests of a person that the loop did not take yet
     timeline: str  # why there is none; empty: there is one, or nobody knows yet
 
     @property
@@ -76,6 +77,7 @@ def take(store: Store, name: str) -> Glance:
         incumbent=current,
         best=_best(store, run, current),
         profile=_profile(kept),
+        asked=len(steer_record.waiting(store, run.id)),
         timeline=next((k.passes[TIMELINE] for k in kept if k.passes.get(TIMELINE)), ""),
     )
 
@@ -95,8 +97,8 @@ def _best(store: Store, run: Run, current: str) -> str:
         return "nothing is measured without a GPU"
     if current == incumbent.SHIPPED:
         return "the kernel as shipped: nothing was accepted yet"
-    evidence = store.evidence(run.id, current)
-    against = next((b["against"] for b in evidence.values() if isinstance(b, dict) and b.get("against")), {})
+    found = [b["against"] for b in store.evidence(run.id, current).values() if isinstance(b, dict) and "against" in b]
+    against: dict[str, list[float]] = found[0] if found else {}
     names = {"shipped": "as shipped", "tuned": "tuned"}
     told = [f"{x[1]:.3f}x [{x[0]:.3f}, {x[2]:.3f}] of {names[n]}" for n, x in against.items() if n in names]
     return f"{current[:8]}: {', '.join(told) or 'accepted'}"

@@ -71,7 +71,7 @@ class Watch:
         self._known = found
 
     def _take_strips(self) -> None:
-        from pgo_agent.agent.live import strips
+        from pgo_agent.agent.live import looking
 
         with suppress(Exception):  # a drawing is no reason to end a run
-            self._strips = strips.strips(self.store, self.run, min(STRIPS, self._width - block.LABEL))
+            self._strips = looking.strips(self.store, self.run, min(STRIPS, self._width - block.LABEL))

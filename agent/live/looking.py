@@ -1,4 +1,4 @@
-"""The incumbent's timeline and profile, taken from the shelf: nothing is measured or built here.
+"""What is kept of a run on the shelf: its incumbent's timeline and profile, readable TTGIR. Nothing is measured here.
 
 A timeline needs a GPU; where none was taken there are no strips, and the record says why. Relies on `profiled.py`.
 """
@@ -6,7 +6,7 @@ A timeline needs a GPU; where none was taken there are no strips, and the record
 import os
 from pathlib import Path
 
-from pgo_agent.agent import incumbent, profile_record, profiled
+from pgo_agent.agent import incumbent, profile_record, profiled, shown_ttgir
 from pgo_agent.agent.case_profile import CaseProfile
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.profile_record import Kept
@@ -47,6 +47,21 @@ def profiles(store: Store, name: str, case: str = "") -> list[tuple[Kept, CasePr
             f"no profile of {case or which[:8]} is there", f"there are: {known}" if known else "wait for it"
         )
     return [(kept[w.case], profiled.again(ctx, w, kept[w.case])) for w in wanted]
+
+
+def ttgir(store: Store, name: str, which: str) -> str:
+    """The kernel that does the work of `shipped` or a candidate, as pseudo-code. Raises UsageFault for what is not
+    built, and for what our reader refuses.
+    """
+    ctx = context(store, name)
+    if which != incumbent.SHIPPED and not (store.candidate(ctx.run.id, which).built or {}).get("bundle"):
+        raise UsageFault(f"{which[:8]} is not built", "wait until it is, or see /evidence for what went wrong")
+    if store.run(name).baseline is None:
+        raise UsageFault("nothing is built yet", "wait for the baselines, then ask again")
+    found = shown_ttgir.shown(ctx, which)
+    if found is None:
+        raise UsageFault("our reader does not understand its TTGIR", f"`pgo-agent show {name} {which[:8]} --ttgir DIR`")
+    return f"{found.name} in {found.case.split('/', 1)[1]}\n{found.view.text()}"
 
 
 def strips(store: Store, name: str, width: int) -> list[Text]:
