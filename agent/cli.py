@@ -104,6 +104,8 @@ def session(
 
     Ctrl-C pauses and loses nothing. A run that is continued keeps its options: /budget changes its budgets.
     """
+    with shell.faults():
+        shell.must_be_a_terminal(f"without one: pgo-agent optimize {what}")
     from pgo_agent.agent.live import command
     from pgo_agent.agent.session import Wishes
 

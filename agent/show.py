@@ -157,7 +157,8 @@ def changes(store: Store, run: Run, c: Candidate, out: Console) -> None:
     """The diff against the kernel as shipped; of TTGIR against what it replaces."""
     before = _replaced(store, c) if c.kind == "ttgir" else run.source
     diff = "".join(difflib.unified_diff(before.splitlines(True), c.source.splitlines(True), "as shipped", "candidate"))
-    out.print(Syntax(hiding.visible(diff), "diff", background_color="default") if out.is_terminal else escape(diff))
+    coloured = Syntax(hiding.visible(diff), "diff", background_color="default", word_wrap=True)
+    out.print(coloured if out.is_terminal else escape(diff))
 
 
 def findings(store: Store, c: Candidate, out: Console) -> None:

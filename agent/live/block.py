@@ -26,7 +26,8 @@ def lines(
     """At most `height` lines of at most `width` columns. `strips`: the incumbent's timeline, a lane each. `seconds`:
     since the record was told how many the run took.
     """
-    found = list(_lines(g, strips, width, min(height, TALLEST), seconds))[: max(0, height)]
+    height = min(height, TALLEST) if width > 0 else 0
+    found = list(_lines(g, strips, width, height, seconds))[: max(0, height)]
     for line in found:
         if ascii_only:
             line.plain = line.plain.translate(_ASCII)

@@ -1,6 +1,5 @@
 """`session`: opens a run or begins one, and reads what is typed until the person leaves or nothing can begin."""
 
-import sys
 from dataclasses import asdict
 from pathlib import Path
 
@@ -18,8 +17,6 @@ def start(what: str, wishes: Wishes | None, store: Store) -> int:
 
     Raises Faults before anything is begun, and what kept a run from beginning.
     """
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise UsageFault("a session needs a terminal", f"without one: pgo-agent optimize {what}")
     file = locate(Path(what))
     run = None if file.is_file() else _run(store, what)
     wished = asdict(wishes or Wishes())

@@ -191,7 +191,7 @@ def _apply(c: Conductor, asked: Asked, confirm: Confirm) -> None:
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-def _ask(c: Conductor, kind: Kind, **body: object) -> None:
+def _ask(c: Conductor, kind: Kind, /, **body: object) -> None:
     steer_record.add(c.store, c.run.id, kind, body)
 
 

@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
-PATIENCE = 10.0  # seconds that a paused process may take to end when the session does
+PATIENCE = 5.0  # seconds that a process may take to end what it is at: it is killed then, which loses as little
 _INTERRUPTED = (Exit.INTERRUPTED, -2)  # -2: while it was still starting
 
 
@@ -73,8 +73,8 @@ class Conductor:
         """How it stands, in one line."""
         doing = self.watch.doing if self.stand is Stand.RUNNING else HINTS.get(self.stand, "")
         known = self.watch.glance()
-        few = known.asked if known else 0
-        asked = f"{few} request{'s wait' if few > 1 else ' waits'}; " if few and self.stand is not Stand.COMPLETE else ""
+        few = known.asked if known and self.stand is not Stand.COMPLETE else 0
+        asked = f"{few} request{'s wait' if few > 1 else ' waits'}; " if few else ""
         return Text.assemble((f"{self.stand:<10}", "bold"), (asked, "yellow"), hiding.line(doing or "starting"))
 
     def hold(self) -> None:
@@ -120,7 +120,7 @@ class Conductor:
         if self.stand is not Stand.RUNNING or self._process is None:
             raise UsageFault(f"nothing runs: it is {self.stand}", HINTS.get(self.stand, ""))
         self.stand = Stand.PAUSING
-        self._process.pause()
+        self._process.pause(PATIENCE)
 
     def interrupt(self) -> None:
         """Ctrl-C: pauses what runs; the next one leaves."""
@@ -141,12 +141,10 @@ class Conductor:
         try:
             if self.stand is Stand.RUNNING:
                 self.pause()
-            if self._process.wait(PATIENCE):
-                return
+            self._process.wait(2 * PATIENCE)
         except KeyboardInterrupt:
-            pass
-        self._process.kill()
-        self._process.wait(PATIENCE)
+            self._process.kill()
+            self._process.wait(PATIENCE)
 
     def _ended(self, code: int, said: str) -> None:
         self.release()
@@ -156,10 +154,10 @@ class Conductor:
         elif self._fault:
             self._refused(run, code)
         else:
-            self.stand = Stand.PAUSED
+            asked, self.stand = self.stand is Stand.PAUSING, Stand.PAUSED
             if run is not None and run.state == "running":
                 self.store.set_state(run.id, "interrupted")
-            self.say(_stopped(code, said))
+            self.say(_stopped(int(Exit.INTERRUPTED) if asked else code, said))
         self.wake()
 
     def _complete(self, run: Run, code: int) -> None:

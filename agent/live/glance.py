@@ -107,5 +107,9 @@ def _best(store: Store, run: Run, current: str) -> str:
 def _profile(kept: Sequence[Kept]) -> str:
     """The case with a bottleneck, or any."""
     told = sorted(kept, key=lambda k: not (k.summary and k.summary.bottlenecks))
-    return hiding.line(citing.told(told[0]).removeprefix("profile of ")) if told else ""
+    if not told or told[0].summary is None:
+        return hiding.line(citing.told(told[0]).removeprefix("profile of ")) if told else ""
+    first = next((b.as_json() for b in told[0].summary.bottlenecks), None)
+    why = citing.because(first) or f"{' and '.join(told[0].taken)}: nothing stands out"
+    return hiding.line(f"{told[0].case.split('/', 1)[1]}, {why}")
 

@@ -37,9 +37,12 @@ class Running:
     def pid(self) -> int:
         return self._process.pid
 
-    def pause(self) -> None:
-        """As Ctrl-C does; it takes as long as what is being built or judged."""
+    def pause(self, seconds: float) -> None:
+        """As Ctrl-C does; what is being built or judged may take so many seconds more."""
         self._process.send_signal(signal.SIGINT)
+        late = threading.Timer(seconds, self.kill)
+        late.daemon = True
+        late.start()
 
     def kill(self) -> None:
         """At once. What was recorded is safe, and boxed processes die with it."""

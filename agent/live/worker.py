@@ -16,7 +16,7 @@ import typer
 from pgo_agent.agent import session, shell
 from pgo_agent.agent.errors import Exit
 
-GRACE = 30.0  # seconds in which an interrupted run ends by itself
+GRACE = 10.0  # seconds in which an interrupted run ends by itself
 
 
 def job(store: Path, file: Path | None, wishes: dict[str, Any], run: str) -> str:
