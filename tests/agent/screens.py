@@ -43,6 +43,11 @@ class Screen:
         return done.stdout
 
     @property
+    def pid(self) -> int:
+        """Of the shell that everything in this terminal is below."""
+        return int(self._tmux("display-message", "-p", "#{pane_pid}"))
+
+    @property
     def text(self) -> str:
         """What is on the screen now."""
         return self._tmux("capture-pane", "-p")

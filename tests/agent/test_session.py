@@ -81,9 +81,8 @@ def test_a_killed_session_takes_the_loop_with_it_and_the_request_it_wrote_holds(
         screen.until("building")
         screen.type("/budget candidates 1")
         screen.until("candidates: 1")
-        (agent,) = (p for p in _sessions(tmp_path) if alive(p))
-        (loop,) = (p for p in processes(agent) if p != agent and "worker" in _words(p))
-        os.kill(agent, signal.SIGKILL)
+        session, loop = _one(screen, "agent.cli session"), _one(screen, "live.worker")
+        os.kill(session, signal.SIGKILL)
         end = time.monotonic() + 60
         while alive(loop):
             assert time.monotonic() < end, "the loop outlives its session"
@@ -98,9 +97,7 @@ def test_a_loop_that_dies_is_told_and_goes_on_when_it_is_asked_to(tmp_path: Path
     write(tmp_path)
     with Screen("session", "add.py", *SHORT, "--candidates", "1", cwd=tmp_path) as screen:
         screen.until("building")
-        (agent,) = (p for p in _sessions(tmp_path) if alive(p))
-        (loop,) = (p for p in processes(agent) if p != agent and "worker" in _words(p))
-        os.kill(loop, signal.SIGKILL)
+        os.kill(_one(screen, "live.worker"), signal.SIGKILL)
         screen.until("was ended by signal 9")
         screen.type("/resume")
         screen.until("complete  /show")
@@ -135,9 +132,11 @@ def test_a_dumb_terminal_gets_lines_and_no_escapes(tmp_path: Path) -> None:
     assert b"\x1b" not in said and b"best      nothing is measured without a GPU" in said and b"checked" in said
 
 
-def _sessions(folder: Path) -> list[int]:
-    found = [p for p in map(int, filter(str.isdigit, os.listdir("/proc"))) if "session" in _words(p)]
-    return [p for p in found if _cwd(p) == folder and "pgo_agent.agent.cli" in _words(p) and "-c" not in _words(p)]
+def _one(screen: Screen, words: str) -> int:
+    """The process below a terminal whose command line holds these words."""
+    found = [p for p in processes(screen.pid) if p != screen.pid and words in _words(p)]
+    assert len(found) == 1, found
+    return found[0]
 
 
 def _words(pid: int) -> str:
@@ -145,13 +144,6 @@ def _words(pid: int) -> str:
         return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").replace("\0", " ")
     except OSError:
         return ""
-
-
-def _cwd(pid: int) -> Path | None:
-    try:
-        return Path(f"/proc/{pid}/cwd").readlink()
-    except OSError:
-        return None
 
 
 # bad input ------------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What a person asks of a run reaches its loop by way of the record: once, in time or not at all, and after a kill, too."""
+"""What a person asks of a run reaches its loop by way of the record: once, in time or not at all, also after a kill."""
 
 from dataclasses import replace
 from pathlib import Path
