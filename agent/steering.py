@@ -145,7 +145,12 @@ def guidance(ctx: Context) -> list[str]:
 
 def pinned(ctx: Context, generation: int | None = None) -> str:
     """What the person wants generations to start from, in this one or now; empty: nothing."""
-    taken = [s for s in steer_record.of(ctx.store, ctx.run.id, Kind.PIN) if s.generation is not None]
+    return pin_of(ctx.store, ctx.run.id, generation)
+
+
+def pin_of(store: Store, run: str, generation: int | None = None) -> str:
+    """The same by the record alone."""
+    taken = [s for s in steer_record.of(store, run, Kind.PIN) if s.generation is not None]
     held = [s for s in taken if generation is None or (s.generation or 0) <= generation]
     return str(held[-1].body["candidate"]) if held else ""
 

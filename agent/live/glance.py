@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pgo_agent.agent import citing, display, hiding, incumbent, profile_record, recorded, steer_record
+from pgo_agent.agent import citing, display, hiding, incumbent, profile_record, recorded, steer_record, steering
 from pgo_agent.agent.profile_record import Kept
 from pgo_agent.agent.store import Candidate, Run, Store
 from pgo_agent.sandbox import devices
@@ -43,7 +43,7 @@ class Glance:
     generation: int
     rows: Sequence[Row]
     incumbent: str
-    best: str  # of the incumbent, against both baselines
+    best: str  # of the incumbent, against both baselines; and what is pinned
     profile: str  # what holds the incumbent back
     asked: int  # requests of a person that the loop did not take yet
     timeline: str  # why there is none; empty: there is one, or nobody knows yet
@@ -58,7 +58,7 @@ def take(store: Store, name: str) -> Glance:
     """Raises UsageFault when there is no such run, EnvironmentFault for the disk."""
     run, found = store.run(name), store.candidates(name)
     device, spent = devices.find(run.device).name, store.spent(run.id)
-    current = incumbent.among(found)
+    current, pin = incumbent.among(found), steering.pin_of(store, run.id)
     kept = profile_record.of(store, run.id, current)
     environment = (run.baseline or {}).get("environment")
     return Glance(
@@ -75,7 +75,7 @@ def take(store: Store, name: str) -> Glance:
         generation=max((c.generation for c in found), default=0),
         rows=[_row(c, device) for c in found],
         incumbent=current,
-        best=_best(store, run, current),
+        best=_best(store, run, current) + (f"; pinned: {pin[:8]}" if pin else ""),
         profile=_profile(kept),
         asked=len(steer_record.waiting(store, run.id)),
         timeline=next((k.passes[TIMELINE] for k in kept if k.passes.get(TIMELINE)), ""),

@@ -24,7 +24,7 @@ ROWS = [
 GLANCE = Glance(
     run="fa_fwd-1", target="kernels/fa_fwd.py", device="NVIDIA H200", measured=True, state="running",
     settings={"minutes": 20.0, "candidates": 40, "tokens": 5000}, seconds=90.0, gpu_seconds=12.5, tokens=1410,
-    money=0.0, generation=3, rows=ROWS, incumbent="a" * 16, best="aaaaaaaa: 1.033x of as shipped", profile="d: it spills",
+    money=0.0, generation=3, rows=ROWS, incumbent="a" * 16, best="aaaaaaaa: 1.033x of as shipped", profile="spills",
     asked=0, timeline="",
 )  # fmt: skip
 STRIPS = [Text("loop ████▓▓▓···"), Text("█ dots  ▓ arithmetic")]

@@ -46,17 +46,16 @@ def editor(tmp_path: Path) -> Iterator[str]:
 def test_a_person_watches_vetoes_edits_leaves_and_comes_back(tmp_path: Path, editor: str) -> None:
     write(tmp_path)
     with Screen("session", "add.py", *SHORT, cwd=tmp_path, EDITOR=editor) as screen:
-        screen.until("tracing and compiling")
         screen.until(lambda _: "candidate gen by" in screen.text)
         vetoed = candidates(tmp_path)[-1]
         screen.type(f"/veto {vetoed.id[:8]} not today")
         screen.until(f"{vetoed.id[:8]} is vetoed, and will not be judged")
-        assert f"{vetoed.id[:8]}  " in screen.text and "vetoed" in screen.text
+        screen.until(lambda _: f"{vetoed.id[:8]}    1 moves vetoed" in screen.text)
         screen.type("/edit shipped")
         screen.until("is yours, in the next generation")
         screen.press("C-c")
         screen.until("paused; nothing that was recorded is lost")
-        assert "paused    /resume goes on" in screen.text
+        screen.until(lambda _: "/resume goes on, /quit leaves" in screen.text)
         screen.press("C-c")
         assert screen.ended() == 130
         assert "Go on with: pgo-agent session add-" in screen.all
