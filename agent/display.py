@@ -67,10 +67,11 @@ class Progress:
         self.spent, self.held, self.of_gpu = "", "", None
         self.told = False  # how a judge elsewhere answers
         self.watch: Watch | None = None
-        self.phases = not (live and self.console.is_terminal)  # a line for each; else the live line tells it
+        drawn = live and self.console.is_terminal and not self.console.is_dumb_terminal
+        self.phases = not drawn  # a line for each; else the live line tells it
         self.live = (
             Live(get_renderable=self._block, console=self.console, refresh_per_second=4, transient=True)
-            if live and self.console.is_terminal
+            if drawn
             else None
         )
         if self.live:
@@ -108,8 +109,9 @@ class Progress:
         told = f" {self.doing}  {seconds:.0f} s  {self.verdicts} verdicts{spent}{best}"
         return Spinner("dots", Text(told, no_wrap=True, overflow="ellipsis"))
 
-    def _say(self, markup: str) -> None:
-        self.console.print(markup, highlight=False, soft_wrap=True)
+    def _say(self, markup: str, prose: bool = False) -> None:
+        """`prose`: a terminal gets it broken between words; what is to be copied stays in one line."""
+        self.console.print(markup, highlight=False, soft_wrap=not (prose and self.console.is_terminal))
 
     def _run_started(self, e: dict[str, Any]) -> None:
         where = (
@@ -121,7 +123,7 @@ class Progress:
         )
         self.of_gpu = e["settings"].get("gpu_seconds")
         self._say(f"[bold]{escape(e['run'])}[/bold]  {escape(near(e['target']))}")
-        self._say(f"  {where}; sandbox: {e['sandbox']}")
+        self._say(f"  {where}; sandbox: {e['sandbox']}", prose=True)
 
     def _phase(self, e: dict[str, Any]) -> None:
         self.doing = e["doing"]
@@ -179,7 +181,7 @@ class Progress:
         self._say(f"  [yellow]warning:[/yellow] {escape(e['text'])}")
 
     def _steer_taken(self, e: dict[str, Any]) -> None:
-        self._say(f"  [bold]you:[/bold] {escape(e['outcome'])}")
+        self._say(f"  [bold]you:[/bold] {escape(e['outcome'])}", prose=True)
 
     def _note(self, e: dict[str, Any]) -> None:
         self._say(f"  note: {escape(e['text'])}")
@@ -189,7 +191,8 @@ class Progress:
         taken = " and ".join(name for name, why in e["passes"].items() if not why)
         lost = "; ".join(why for why in e["passes"].values() if why)
         self._say(
-            f"  profile of {escape(e['case'].split('/', 1)[1])}: {escape(f'{taken}: {first}' if taken else lost)}"
+            f"  profile of {escape(e['case'].split('/', 1)[1])}: {escape(f'{taken}: {first}' if taken else lost)}",
+            prose=True,
         )
 
     def _candidate_verdict(self, e: dict[str, Any]) -> None:
@@ -200,7 +203,8 @@ class Progress:
         style = STYLE.get(e["verdict"], "red")
         self._say(
             f"  [dim]{e['candidate'][:8]}[/dim] [{style}]{e['verdict']:<11}[/{style}] "
-            f"{escape(e['move'])}: {escape(e['reason'])}"
+            f"{escape(e['move'])}: {escape(e['reason'])}",
+            prose=True,
         )
 
 

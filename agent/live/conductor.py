@@ -63,7 +63,7 @@ class Conductor:
         return self.store.run(self.watch.run)
 
     def say(self, text: str) -> None:
-        Console().print(Text(text))
+        Console().print(Text(hiding.visible(text)))
 
     def tell_phases(self, wanted: bool) -> None:
         """A line for each phase, where no block tells it."""

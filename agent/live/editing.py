@@ -5,7 +5,10 @@ The editor gets the terminal. What was written stays in the workspace's `edits` 
 
 import os
 import shlex
+import signal
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from pgo_agent.agent import check, incumbent
@@ -33,7 +36,8 @@ def edited(store: Store, run: Run, which: str) -> Path:
     except OSError as e:
         raise EnvironmentFault(f"cannot write {path}: {e.strerror}", "free some space") from None
     try:
-        code = subprocess.run([*command, str(path)], check=False).returncode
+        with _deaf():
+            code = subprocess.run([*command, str(path)], check=False).returncode
     except OSError as e:
         raise EnvironmentFault(f"{command[0]} does not start: {e.strerror}", "set EDITOR to one that does") from None
     if code:
@@ -59,6 +63,16 @@ def submission(store: Store, run: Run, path: Path, which: str) -> dict[str, str]
         told = f"candidate {name[:8]}, {known.verdict or 'not judged yet'}" if known else "the kernel as shipped"
         raise UsageFault(f"that text is known: {told}", "change something in it")
     return {"source": given["source"], "kind": given["kind"], "parent": parent, "of": which}
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """Ctrl-C is the editor's in here."""
+    before = signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _editor() -> list[str]:

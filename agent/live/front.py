@@ -87,7 +87,6 @@ class Rich:
     def __init__(self, c: Conductor) -> None:
         from prompt_toolkit import PromptSession
         from prompt_toolkit.formatted_text import ANSI
-        from prompt_toolkit.history import FileHistory
         from prompt_toolkit.output import ColorDepth
         from prompt_toolkit.shortcuts import CompleteStyle
 
@@ -96,7 +95,7 @@ class Rich:
         self._console = Console(force_terminal=True, no_color=plain, file=io.StringIO(), legacy_windows=False)
         self._ascii = not (sys.stdout.encoding or "").lower().startswith("utf")
         self._prompt: Any = PromptSession(
-            history=FileHistory(str(c.store.root / "session_history")),
+            history=_history(c),
             completer=_completer(c),
             complete_while_typing=False,
             complete_style=CompleteStyle.READLINE_LIKE,
@@ -158,6 +157,23 @@ class Rich:
         app = self._prompt.app
         if self.c.leaving and app.is_running and app.loop is not None:
             app.loop.call_soon_threadsafe(lambda: app.is_running and not app.is_done and app.exit(result=None))
+
+
+def _history(c: Conductor) -> Any:
+    from prompt_toolkit.history import FileHistory
+
+    class Kept(FileHistory):
+        """A file of the workspace; one that cannot be read or written costs the session nothing."""
+
+        def load_history_strings(self) -> Any:
+            with contextlib.suppress(OSError):
+                yield from super().load_history_strings()
+
+        def store_string(self, string: str) -> None:
+            with contextlib.suppress(OSError):
+                super().store_string(string)
+
+    return Kept(str(c.store.root / "session_history"))
 
 
 def _completer(c: Conductor) -> Any:

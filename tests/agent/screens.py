@@ -6,8 +6,8 @@ Each has a tmux server of its own, which ends with it. Keys are sent, and screen
 import os
 import shutil
 import subprocess
+import tempfile
 import time
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 from shlex import join
@@ -25,7 +25,7 @@ class Screen:
     """`pgo-agent ARGS` in `cwd`, in a terminal of so many columns and rows; its end stays on the screen."""
 
     def __init__(self, *args: str | Path, cwd: Path, size: tuple[int, int] = (80, 24), **env: str) -> None:
-        self._socket = f"pgo-{uuid.uuid4().hex[:8]}"
+        self._folder = Path(tempfile.mkdtemp(prefix="screen"))
         told = [f"{k}={v}" for k, v in ({"PYTHONPATH": os.environ.get("PYTHONPATH", "")} | env).items()]
         shell = f"env {join(told)} {join(command(*args))}; echo {ENDED} $?; sleep 600"
         width, height = map(str, size)
@@ -37,10 +37,11 @@ class Screen:
 
     def __exit__(self, *_: object) -> None:
         self._tmux("kill-server")
+        shutil.rmtree(self._folder)
 
     def _tmux(self, *args: str) -> str:
-        done = subprocess.run(["tmux", "-L", self._socket, *args], capture_output=True, text=True, check=True)
-        return done.stdout
+        socket = str(self._folder / "s")
+        return subprocess.run(["tmux", "-S", socket, *args], capture_output=True, text=True, check=True).stdout
 
     @property
     def pid(self) -> int:
