@@ -10,11 +10,13 @@ from pgo_agent.agent.live import block
 from pgo_agent.agent.live.glance import Glance, Row
 from pgo_agent.agent.live.watch import Watch
 from pgo_agent.agent.store import Store
+from pgo_agent.agent.views import timeline
 from pgo_agent.sandbox.gate.verdict import Verdict
+from pgo_agent.sandbox.profile.whole import Missing
 from rich.console import Console
 from rich.text import Text
 
-from tests.agent import searching
+from tests.agent import searching, timelines
 
 ROWS = [
     Row("a" * 16, 1, "moves", "load through tensor descriptors", "accepted", "1.033x", "faster"),
@@ -82,3 +84,11 @@ def test_a_run_is_read_off_its_record(store: Store, tmp_path: Path) -> None:
     text = out.getvalue()
     assert "\x1b" not in text and f"{won.id[:8]} *" in text and "1.050x" in text and "proposed" in text
     assert watch.glance() is not None and "2 of 12 candidates" in text
+
+
+def test_a_timeline_takes_a_row_for_each_role_and_one_for_what_they_mean() -> None:
+    k = timelines.everything(timelines.bare("attention"), timelines.scopes("attention"), range(100, 130))
+    assert not isinstance(k.timeline, Missing)
+    rows = timeline.strips(k, k.timeline, 90)
+    assert len(rows) == len({s.scope.role for s in k.timeline.scopes}) + 1
+    assert all(row.cell_len <= 90 for row in rows) and rows[-1].plain.strip() == timeline.LEGEND
