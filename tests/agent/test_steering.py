@@ -184,3 +184,12 @@ def test_a_pinned_parent_comes_first_until_it_is_let_go(ctx: Context) -> None:
 def test_what_is_broken_cannot_be_pinned(ctx: Context, verdict: Verdict) -> None:
     with pytest.raises(UsageFault, match="nothing is made of it"):
         steering.may_pin(searching.tried(ctx, verdict))
+
+
+def test_a_candidate_of_ones_own_may_bring_a_longer_list_of_configurations_than_a_proposal(ctx: Context) -> None:
+    one = 'triton.Config({{"BLOCK": 1024}}, num_warps={}, num_stages={})'
+    six = ", ".join(one.format(n, s) for n in (1, 2, 4) for s in (1, 2))
+    own = 'triton.Config({"BLOCK": 1024}, num_warps=4), triton.Config({"BLOCK": 2048}, num_warps=8)'
+    assert own in searching.SOURCE
+    c = searching.built(ctx, searching.SOURCE.replace(own, six), author=steering.AUTHOR, proposer=steering.AUTHOR)
+    assert c.built and not c.built["failures"] and {len(o) for o in c.built["choices"].values()} == {3}
