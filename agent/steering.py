@@ -168,7 +168,12 @@ def started_from(ctx: Context, generation: int) -> str:
 def submitted(ctx: Context, generation: int) -> list[tuple[Proposal, str, str]]:
     """The person's own candidates of a generation, with author and parent."""
     mine = [s.body for s in steer_record.of(ctx.store, ctx.run.id, Kind.SUBMIT) if s.generation == generation]
-    return [(Proposal(b["source"], b["kind"], MOVE, f"edited from {b['of'][:8]}"), AUTHOR, b["parent"]) for b in mine]
+    return [(_proposal(b), AUTHOR, b["parent"]) for b in mine]
+
+
+def _proposal(body: Mapping[str, Any]) -> Proposal:
+    of = str(body["of"])[:8]
+    return Proposal(body["source"], body["kind"], f"{MOVE} of {of}", f"a person's own, edited from {of}")
 
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from pgo_agent.agent.live import asking, block
 from pgo_agent.agent.live.conductor import Conductor, mark
 from pgo_agent.agent.steering import BUDGETS
 from rich.console import Console
+from rich.text import Text
 
 PROMPT = "> "
 BELOW = 3  # rows of a terminal that the block leaves: the line how it stands, what is typed, one above
@@ -135,7 +136,8 @@ class Rich:
         if time.monotonic() - self._at > _DRAWN:
             size = os.get_terminal_size()
             self._console.file, self._console.size = io.StringIO(), size
-            rows = [] if block.room(*size) else self.c.watch.lines(size[0], size[1] - BELOW, self._ascii)
+            why = block.room(*size)
+            rows = [Text(why, "dim")] if why else self.c.watch.lines(size[0], size[1] - BELOW, self._ascii)
             for row in (*rows, self.c.line()):
                 self._console.print(row, no_wrap=True, overflow="ellipsis", crop=True)
             self._drawn, self._at = self._console.file.getvalue(), time.monotonic()

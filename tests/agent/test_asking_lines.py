@@ -1,10 +1,14 @@
 """What is typed in a session: commands, words for the model, and everything else that hands come up with."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pgo_agent.agent.live.asking import COMMANDS, GUIDE, read
 from pgo_agent.sandbox.errors import UsageFault
+
+from tests.conftest import ROOT
 
 
 @pytest.mark.parametrize("line", ["quit", "/quit", "  /quit  "])
@@ -51,3 +55,8 @@ def test_any_line_is_a_command_or_guidance_or_a_clear_fault(line: str) -> None:
         return
     assert (asked is None) == (not line.strip())
     assert asked is None or asked.name in COMMANDS
+
+
+def test_the_page_for_users_names_every_command_and_no_other() -> None:
+    page = (ROOT / "docs" / "session.md").read_text()
+    assert set(re.findall(r"`/([a-z]+)", page)) | {GUIDE} == set(COMMANDS)
