@@ -52,6 +52,8 @@ class Conductor:
         self._fault: Event = {}
         self._begun = False  # whether any process came as far as the run itself
         self._held: list[Event] | None = None  # while an editor has the terminal
+        self._free = threading.Event()  # nothing has
+        self._free.set()
 
     # what is told -----------------------------------------------------------------------------------------------------
 
@@ -79,6 +81,7 @@ class Conductor:
 
     def hold(self) -> None:
         """Tells nothing from here on."""
+        self._free.clear()
         with self._one:
             self._held = []
 
@@ -88,6 +91,7 @@ class Conductor:
             held, self._held = self._held or [], None
         for event in held:
             self._tell(event)
+        self._free.set()
 
     def _event(self, event: Event) -> None:
         self.watch(event)
@@ -128,6 +132,8 @@ class Conductor:
             self.pause()
             self.say("pausing; Ctrl-C again leaves")
             return
+        if self.stand is Stand.PAUSING and self._process is not None:
+            self._process.kill()
         self.leave()
 
     def leave(self) -> None:
@@ -147,7 +153,7 @@ class Conductor:
             self._process.wait(PATIENCE)
 
     def _ended(self, code: int, said: str) -> None:
-        self.release()
+        self._free.wait()
         run = self.store.run(self.watch.run) if self.watch.run else None
         if run is not None and run.state in STATES:
             self._complete(run, code)
