@@ -163,7 +163,8 @@ class Conductor:
             asked, self.stand = self.stand is Stand.PAUSING, Stand.PAUSED
             if run is not None and run.state == "running":
                 self.store.set_state(run.id, "interrupted")
-            self.say(_stopped(int(Exit.INTERRUPTED) if asked else code, said))
+            if not self.leaving:
+                self.say(_stopped(int(Exit.INTERRUPTED) if asked else code, said))
         self.wake()
 
     def _complete(self, run: Run, code: int) -> None:
