@@ -36,6 +36,7 @@ from pgo_agent.agent.options import (
     StoreOption,
     TokensOption,
 )
+from pgo_agent.agent.session_command import session
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -80,6 +81,9 @@ def optimize(
     wishes = replace(wishes, tokens=tokens, money=money, gpu_seconds=gpu_seconds, prompt_tokens=prompt_tokens)
     wishes = replace(wishes, gpus=gpus)
     shell.run(json_lines, store, True, lambda opened, emit: start(file, wishes, opened, emit))
+
+
+app.command(epilog=EPILOG)(session)
 
 
 @app.command(epilog="Exit codes: 0 written, or sound, 1 something is missing or wrong, 2 usage, 3 environment.")

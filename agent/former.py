@@ -1,8 +1,8 @@
 """What former runs of a target came to: their candidates with verdicts, as the record of a workspace holds them.
 
 A run sees what was recorded when it began, and nothing that came later: so it decides the same after it was killed,
-whatever other runs did in between. Relies on `store.py`. What follows from it is in `lessons.py` and `novelty.py`.
-"""
+whatever other runs did in between. What a person vetoed teaches nothing: nobody looked at it. Relies on `store.py`.
+What follows from it is in `lessons.py` and `novelty.py`. """
 
 import json
 from collections.abc import Iterator, Sequence
@@ -98,8 +98,8 @@ def _runs(store: Store, subject: Subject) -> Sequence[Any]:
 def _rows(store: Store, subject: Subject, run: str, columns: str) -> Sequence[Any]:
     sql = (
         f"SELECT {columns}, (SELECT max(e.rowid) FROM evidence e WHERE e.run = c.run AND e.candidate = c.id) AS at"
-        " FROM candidates c WHERE run = ? AND verdict IS NOT NULL AND at IS NOT NULL AND (? IS NULL OR at <= ?)"
-        " ORDER BY generation DESC, position DESC"
+        " FROM candidates c WHERE run = ? AND verdict IS NOT NULL AND verdict != 'vetoed'"
+        " AND at IS NOT NULL AND (? IS NULL OR at <= ?) ORDER BY generation DESC, position DESC"
     )
     return store.rows(sql, (run, subject.knows, subject.knows))
 

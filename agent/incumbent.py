@@ -1,7 +1,7 @@
 """What the loop measures against: the kernel as shipped, or the last candidate that was accepted."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pgo_agent.agent import moves
@@ -16,11 +16,16 @@ SHIPPED = "shipped"
 
 
 def name(ctx: Context) -> str:
-    """Id of the accepted candidate that no accepted one was measured against, or `shipped`.
+    """Id of the accepted candidate that no accepted one was measured against, or `shipped`."""
+    return among(ctx.store.candidates(ctx.run.id))
+
+
+def among(candidates: Iterable[Candidate]) -> str:
+    """The same of a run's candidates.
 
     Several were measured against the same when they were given side by side: then the fastest.
     """
-    accepted = [c for c in ctx.store.candidates(ctx.run.id) if c.verdict == Verdict.ACCEPTED]
+    accepted = [c for c in candidates if c.verdict == Verdict.ACCEPTED]
     beaten = {c.against for c in accepted}
     last = [c for c in accepted if c.id not in beaten]
     return max(last, key=lambda c: (c.generation, c.speedup or 0.0)).id if last else SHIPPED

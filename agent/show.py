@@ -7,7 +7,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.agent import answering, baseline, citing, display, former, profile_record, session, static_rank
+from pgo_agent.agent import (
+    answering,
+    baseline,
+    citing,
+    display,
+    former,
+    hiding,
+    profile_record,
+    session,
+    static_rank,
+)
 from pgo_agent.agent import lessons as learned
 from pgo_agent.agent.profile_record import Kept
 from pgo_agent.agent.prompting.sections import left_out
@@ -142,9 +152,21 @@ def candidate(store: Store, name: str, prefix: str, source: bool, as_json: bool)
     if c.cites:
         out.print(escape(_because(c)), highlight=False)
     out.print(f"verdict: {c.verdict or 'not judged'} at {c.stage or '-'}: {escape(c.reason or '')}", highlight=False)
-    before = replaced(store, c) if c.kind == "ttgir" else found.source
+    changes(store, found, c, out)
+    findings(store, c, out)
+
+
+def changes(store: Store, run: Run, c: Candidate, out: Console) -> None:
+    """The diff against the kernel as shipped; of TTGIR against what it replaces."""
+    before = replaced(store, c) if c.kind == "ttgir" else run.source
     diff = "".join(difflib.unified_diff(before.splitlines(True), c.source.splitlines(True), "as shipped", "candidate"))
-    out.print(Syntax(diff, "diff", background_color="default") if out.is_terminal else escape(diff))
+    coloured = Syntax(hiding.visible(diff), "diff", background_color="default", word_wrap=True)
+    out.print(coloured if out.is_terminal else escape(diff))
+
+
+def findings(store: Store, c: Candidate, out: Console) -> None:
+    """What the stages, the builds and the clock said of a candidate."""
+    evidence = store.evidence(c.run, c.id)
     _stages(out, evidence)
     _builds(out, c)
     _errors(out, evidence)
