@@ -22,6 +22,7 @@ from pgo_agent.agent import (
     templates,
 )
 from pgo_agent.agent.context import Context
+from pgo_agent.agent.models import guarded
 from pgo_agent.agent.models.base import OPTIMIZER, Exhausted, Model, Reply, Suspended, remark, whole
 from pgo_agent.agent.moves import Proposal
 from pgo_agent.agent.repairing import Question
@@ -152,7 +153,7 @@ def _recorded(ctx: Context, question: Question, prompt: str, generation: int) ->
 def _asked(ctx: Context, model: Model, question: Question, prompt: str) -> tuple[Reply, replies.Parsed]:
     doing = f"asking {model.name}" + (f" to mend {question.about[:8]}" if question.about else "")
     ctx.emit("phase", phase="propose", doing=doing)
-    ctx.emit("model.prompted", model=model.name, tokens=prompting.tokens(prompt), left_out=prompting.left_out(prompt))
+    ctx.emit("model.prompted", model=model.name, tokens=guarded.estimate(prompt), left_out=prompting.left_out(prompt))
     with nullcontext() if model.booked else ctx.unbooked():
         reply = model.complete(prompt)
     found = _read(ctx, question, reply)

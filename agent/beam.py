@@ -121,13 +121,6 @@ def barren(ctx: Context) -> int:
     return sum(n > max(won, default=0) for n in finished)
 
 
-def start_for_model(ctx: Context, kinds: Collection[str] = ("source", "launch", "gluon")) -> str:
-    """What to show a model to start from: the incumbent; when the search starts again, the best runner-up of such a
-    kind, if there is one. Gives a candidate's id, or `shipped`."""
-    found = runners_up(ctx, kinds) if restarts(ctx) else []
-    return found[0].id if found else incumbent.name(ctx)
-
-
 def runners_up(ctx: Context, kinds: Collection[str] = ("source",)) -> list[Candidate]:
     """What was found right and is not far behind, the best first: the incumbent is not among them."""
     current, known = incumbent.name(ctx), {c.id: c for c in ctx.store.candidates(ctx.run.id)}

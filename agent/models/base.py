@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from pgo_agent.agent import hiding
 from pgo_agent.sandbox.errors import EnvironmentFault
 
 OPTIMIZER = "optimizer"  # the role that asks when nobody says otherwise
@@ -85,12 +86,7 @@ def whole(text: str) -> str:
 
 def signed(said: object, otherwise: str) -> str:
     """What an answer says that it is from, as one short printable line; `otherwise` when it says nothing."""
-    return (line(said) if isinstance(said, str) else "")[:LONGEST_NAME] or otherwise
-
-
-def line(text: str) -> str:
-    """Any text as one printable line."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return (hiding.line(said, LONGEST_NAME) if isinstance(said, str) else "") or otherwise
 
 
 def remark(reply: Reply, *problems: str) -> str:

@@ -11,7 +11,7 @@ reply. Reference, held-out cases and tolerances stay out: `parts.py` hides them 
 from pgo_agent.agent.prompting.composing import TEMPLATE, prompt, prompt_hash, render
 from pgo_agent.agent.prompting.facts import Code, Facts
 from pgo_agent.agent.prompting.gathering import check, gather
-from pgo_agent.agent.prompting.sections import Prompt, TooLong, left_out, tokens
+from pgo_agent.agent.prompting.sections import Prompt, TooLong, left_out
 
 __all__ = [
     "TEMPLATE",
@@ -25,5 +25,4 @@ __all__ = [
     "prompt",
     "prompt_hash",
     "render",
-    "tokens",
 ]

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pgo_agent.agent.models.base import Exhausted
+from pgo_agent.agent.models.guarded import estimate
 
-BYTES = 3  # of a token: an estimate for code and figures, on the safe side, for which no tokenizer is needed
 _LACKS = "Left out, as the prompt would be too long: "
 _LEFT_OUT = re.compile(rf"^\({_LACKS}([^()\n]+)\.\)\n\Z", re.M)
 
@@ -41,21 +41,16 @@ class Prompt:
 
     @property
     def tokens(self) -> int:
-        return tokens(self.text)
-
-
-def tokens(text: str) -> int:
-    """About as many as a model's tokenizer makes of a text, rather more than fewer."""
-    return -(-len(text.encode("utf-8", "replace")) // BYTES)
+        return estimate(self.text)
 
 
 def fitted(sections: Sequence[Section], budget: int) -> Prompt:
     """The sections that fit, and a last line that names the others. Raises TooLong where those that stay do not fit."""
     kept, dropped = list(sections), list[str]()
-    while tokens(text := _text(kept, dropped)) > budget:
+    while estimate(text := _text(kept, dropped)) > budget:
         last = max(kept, key=lambda s: (s.rank, kept.index(s)))
         if not last.rank:
-            raise TooLong(tokens(text), budget)
+            raise TooLong(estimate(text), budget)
         gone = _with_those_that_need(last, kept)
         kept = [s for s in kept if s not in gone]
         dropped += [s.name for s in gone]

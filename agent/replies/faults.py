@@ -1,5 +1,7 @@
 """What is wrong with a reply, in one short printable line, and how far one is read."""
 
+from pgo_agent.agent import hiding
+
 LONGEST = 1_000_000  # characters of a reply
 TOO_DEEP = "the code is nested too deeply"
 
@@ -13,5 +15,4 @@ class Nothing(BadReply):
 
 
 def short(text: str, most: int = 100) -> str:
-    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return line if len(line) <= most else line[: most - 3] + "..."
+    return hiding.line(text, most)

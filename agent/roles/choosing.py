@@ -8,7 +8,7 @@ from typing import Any
 
 from pgo_agent.agent.findings.static import of_code
 from pgo_agent.agent.findings.timeline import sections
-from pgo_agent.agent.models.base import line
+from pgo_agent.agent.hiding import line
 from pgo_agent.agent.roles.printing import percent
 from pgo_agent.agent.roles.profiler import Choice, Situation
 from pgo_agent.sandbox.profile.counters.report import Counters

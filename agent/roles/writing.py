@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pgo_agent.agent.case_profile import CaseProfile
-from pgo_agent.agent.models.base import line
+from pgo_agent.agent.hiding import line
 from pgo_agent.agent.roles.numbers import unfounded
 from pgo_agent.agent.roles.printing import percent, printed
 from pgo_agent.agent.roles.summarizer import BUDGET, tokens

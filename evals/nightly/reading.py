@@ -17,6 +17,7 @@ from pgo_agent.sandbox.errors import UsageFault
 
 HINT = "give files of `pgo-agent eval nightly`, or those in evals/results"
 GATE = ("gate", "gate batch")
+BESIDE = {"profile", "time to a result"}  # records of `evals/profiles.py` and `evals/time_to_result.py`: no rows
 
 Line = tuple[int, dict[str, Any]]  # with its number
 
@@ -55,6 +56,8 @@ def file(path: Path) -> Found:
         return Found(tuple(_recorded(path, [line for _, line in lines])), notes=notes)
     if kinds and kinds <= set(GATE):
         return Found(gate=tuple(_gate(path, lines)), notes=notes)
+    if kinds and kinds <= BESIDE:
+        return Found(notes=(*notes, f"{path.name} holds no rows, but records of {' and '.join(sorted(kinds))}"))
     said = f"holds lines of {', '.join(sorted(kinds))} side by side" if kinds else "holds no line"
     raise UsageFault(f"{path} {said}: it is no file of rows", HINT)
 

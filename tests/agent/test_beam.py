@@ -109,14 +109,12 @@ def test_a_models_candidate_that_is_right_and_near_is_a_parent(ctx: Context) -> 
 def test_the_incumbent_goes_first_until_patience_nears_its_end(ctx: Context) -> None:
     tried(ctx, Verdict.SLOWER, 0.97)
     assert not beam.restarts(ctx) and beam.parents(ctx)[0].name == "shipped"
-    assert beam.start_for_model(ctx) == "shipped"
 
 
 def test_the_search_starts_again_from_the_best_runner_up_whoever_wrote_it(ctx: Context) -> None:
     ours, theirs = tried(ctx, Verdict.SLOWER, 0.97), tried(ctx, Verdict.SLOWER, 0.99, **THEIRS)
     assert beam.restarts(ctx)
     assert [p.name for p in beam.parents(ctx)] == [theirs.id, ours.id, "shipped"]
-    assert beam.start_for_model(ctx) == theirs.id
     events = list[dict[str, Any]]()
     steps.propose(replace(ctx, emit_to=events.append), 3)
     first = ctx.store.candidates("now-1", 3)[0]
@@ -147,13 +145,12 @@ def test_a_win_ends_the_start_from_runners_up(ctx: Context) -> None:
     for _ in range(2):
         tried(ctx, Verdict.SLOWER, 0.97)
     won = tried(ctx, Verdict.ACCEPTED, 1.1)
-    assert not beam.restarts(ctx) and beam.parents(ctx)[0].name == won.id == beam.start_for_model(ctx)
+    assert not beam.restarts(ctx) and beam.parents(ctx)[0].name == won.id
 
 
-def test_ttgir_is_a_start_for_a_model_that_asks_for_it_and_no_parent_of_moves(ctx: Context) -> None:
-    text = tried(ctx, Verdict.SLOWER, 0.99, kind="ttgir", **THEIRS)
+def test_ttgir_is_no_parent_of_moves(ctx: Context) -> None:
+    tried(ctx, Verdict.SLOWER, 0.99, kind="ttgir", **THEIRS)
     tried(ctx, Verdict.WRONG)
-    assert beam.start_for_model(ctx) == "shipped" and beam.start_for_model(ctx, ("source", "ttgir")) == text.id
     assert [p.name for p in beam.parents(ctx)] == ["shipped"]
 
 

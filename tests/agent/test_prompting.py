@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from pgo_agent.agent import prompting, templates
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.models.base import Exhausted
+from pgo_agent.agent.models.guarded import estimate
 from pgo_agent.agent.parts import kernel_part
 from pgo_agent.agent.prompting import composing, gathering, tried
 from pgo_agent.agent.prompting.facts import Facts
-from pgo_agent.agent.prompting.sections import Section, fitted, tokens
+from pgo_agent.agent.prompting.sections import Section, fitted
 from pgo_agent.agent.store import Candidate, Store
 from pgo_agent.sandbox import box, devices, target
 from pgo_agent.sandbox.build import Builder
@@ -111,7 +112,7 @@ def test_what_says_nothing_alone_goes_with_what_it_needs() -> None:
 
 
 def test_the_estimate_counts_bytes() -> None:
-    assert tokens("") == 0 and tokens("abcd") == 2 and tokens("ü" * 3) == 2 and tokens("\ud800") == 1
+    assert estimate("") == 0 and estimate("abcd") == 2 and estimate("ü" * 3) == 2 and estimate("\ud800") == 1
 
 
 def test_only_the_last_line_says_what_is_left_out() -> None:
