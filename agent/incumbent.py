@@ -1,7 +1,7 @@
 """What the loop measures against: the kernel as shipped, or the last candidate that was accepted."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pgo_agent.agent import moves
@@ -20,7 +20,12 @@ def name(ctx: Context) -> str:
 
     Several were measured against the same when they were given side by side: then the fastest.
     """
-    accepted = [c for c in ctx.store.candidates(ctx.run.id) if c.verdict == Verdict.ACCEPTED]
+    return standing(ctx.store.candidates(ctx.run.id))
+
+
+def standing(candidates: Iterable[Candidate]) -> str:
+    """`name`, by a run's candidates."""
+    accepted = [c for c in candidates if c.verdict == Verdict.ACCEPTED]
     beaten = {c.against for c in accepted}
     last = [c for c in accepted if c.id not in beaten]
     return max(last, key=lambda c: (c.generation, c.speedup or 0.0)).id if last else SHIPPED
