@@ -96,7 +96,7 @@ def pairs(left: Launched, right: Launched) -> Iterator[tuple[str, Kernel | None,
         yield name, left.kernels.get(name), right.kernels.get(name)
 
 
-def ttgir(shelf: Shelf, a: Kernel | None, b: Kernel | None, names: Sequence[str], around: int = 1) -> list[str]:
+def ttgir(shelf: Shelf, a: Kernel | None, b: Kernel | None, names: tuple[str, str], around: int = 1) -> list[str]:
     """A unified diff of normalised TTGIR; empty when both are the same program."""
     before, after = (k.ttgir(shelf) if k else [] for k in (a, b))
     return list(difflib.unified_diff(before, after, *names, n=around))

@@ -4,7 +4,7 @@ A run may have died half-way, have measured nothing, or be of another version; e
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -93,11 +93,13 @@ class _Parts:
 def report(store: Store, name: str) -> Report:
     """Raises UsageFault for a run that is not there."""
     run, parts = store.run(name), _Parts()
-    all_tried = parts.take("candidates", lambda: steps.tried(store, run), ())
+    nobody: tuple[Tried, ...] = ()
+    all_tried = parts.take("candidates", lambda: steps.tried(store, run), nobody)
     chosen = parts.take("winner", lambda: steps.chosen(store, run), None)
     winner = next((t for t in all_tried if chosen is not None and t.id == chosen.id), None)
     session = parts.take("timing", lambda: measured.session(run), None)
-    gains = session.gains if session else parts.take("gains", lambda: _last_gains(store, run, chosen), ())
+    nothing: tuple[Ratio, ...] = ()
+    gains = session.gains if session else parts.take("gains", lambda: _last_gains(store, run, chosen), nothing)
     outcome = _outcome(run, session, winner)
     found = Report(
         run,
@@ -120,13 +122,7 @@ def report(store: Store, name: str) -> Report:
         parts.take("commands", lambda: tuple(again.commands(run, chosen)), ()),
         (),
     )
-    return _with_absent(found, [*_lacking(found), *parts.absent])
-
-
-def _with_absent(found: Report, told: list[str]) -> Report:
-    from dataclasses import replace
-
-    return replace(found, absent=tuple(dict.fromkeys(told)))
+    return replace(found, absent=tuple(dict.fromkeys([*_lacking(found), *parts.absent])))
 
 
 def _outcome(run: Run, session: Session | None, winner: Tried | None) -> str:
@@ -186,8 +182,8 @@ def _device(run: Run) -> str:
 def _against(g: Ratio) -> str:
     i = g.interval
     said = "faster than" if i.low > 1 else "slower than" if i.high < 1 else "not told apart from"
-    on = f"{g.cases} case{'s' * (g.cases != 1)}"
-    return f"{times(i)}: {said} {g.of} (geometric mean of {on})."
+    on = f"geometric mean of {g.cases} cases" if g.cases > 1 else "1 case"
+    return f"{times(i)}: {said} {g.of} ({on})."
 
 
 def times(i: Interval) -> str:

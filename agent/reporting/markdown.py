@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pgo_agent.agent.reporting import page
+from pgo_agent.agent.reporting import wording
 from pgo_agent.agent.reporting.facts import Report, times
 from pgo_agent.agent.reporting.visible import visible
 from pgo_agent.agent.views.markup import template
@@ -47,11 +47,11 @@ def _rendered(report: Report, room: Room) -> str:
     values = {
         "report": report,
         "room": room,
-        "table": page.table(report.session) if report.session else None,
-        "known": page.known(report),
-        "proofs": [(p, page.told(p)) for p in report.proofs],
+        "table": wording.table(report.session) if report.session else None,
+        "known": wording.known(report),
+        "proofs": [(p, wording.told(p)) for p in report.proofs],
         "source": report.comparison.source if report.comparison else (),
-        "occupancy": page.occupancy,
+        "occupancy": wording.occupancy,
         "times": times,
         "code": code,
         "tag": tag,

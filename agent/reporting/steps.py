@@ -61,7 +61,7 @@ def tried(store: Store, run: Run) -> tuple[Tried, ...]:
 
 
 def _tried(c: Candidate, evidence: Mapping[str, Any], names: Mapping[str, str]) -> Tried:
-    known = {incumbent.SHIPPED: "as shipped"} | names
+    known = {incumbent.SHIPPED: "as shipped", **names}
     bodies = [b for b in evidence.values() if isinstance(b, dict)]
     return Tried(
         c.id,

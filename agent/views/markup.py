@@ -3,20 +3,20 @@
 Names are paths below `agent/`: "views/page.html.j2". What a template is given is its caller's.
 """
 
+from collections.abc import Callable
 from functools import cache
 from importlib import resources
 from typing import Any
 
 
 @cache
-def template(name: str) -> Any:
-    return environment().get_template(name)
-
-
-@cache
-def environment() -> Any:
-    """Its filters are added by who needs them, before the first template of theirs is read."""
+def template(name: str, shown: Callable[[str], str] | None = None) -> Any:
+    """`shown`: what every text goes through before it is escaped."""
     import jinja2
+    from markupsafe import Markup
+
+    def finalized(x: Any) -> Any:
+        return shown(x) if shown and isinstance(x, str) and not isinstance(x, Markup) else x
 
     return jinja2.Environment(
         loader=jinja2.FunctionLoader(_text),
@@ -24,7 +24,8 @@ def environment() -> Any:
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
-    )
+        finalize=finalized,
+    ).get_template(name)
 
 
 def _text(name: str) -> str:
