@@ -36,8 +36,9 @@ def environment(run: Run) -> Iterator[tuple[str, str]]:
     yield "pgo-agent", _ours(run)
     yield "kernel file", f"{Path(run.target).name}, SHA-256 of its text and contract {run.digest}"
     yield "run", f"{run.id}, begun {run.created}; {run.seconds:.0f} s, of these {run.gpu_seconds:.0f} s of the GPU"
-    yield "judge", str(run.settings.get("judge", UNTOLD))
-    yield "who proposed", ", ".join(f"{role}: {name}" for role, name in (run.settings.get("models") or {}).items())
+    yield "judge", _near(str(run.settings.get("judge", UNTOLD)))
+    if models := run.settings.get("models"):
+        yield "models", ", ".join(f"{role}: {_near(name)}" for role, name in models.items())
 
 
 def _gpu(run: Run, measured: Mapping[str, Any]) -> str:
@@ -83,6 +84,12 @@ def commands(run: Run, chosen: Candidate | None) -> Iterator[tuple[str, str]]:
         yield "go on with the run", f"pgo-agent resume {name}"
 
 
+def _near(name: str) -> str:
+    """A judge or a model, without the folders of the machine that the run was on."""
+    kind, colon, place = name.partition(":")
+    return f"{kind}:{Path(place).name}" if colon and place.startswith("/") else name
+
+
 def _cases(run: Run) -> str:
     return "".join(f" --case {shlex.quote(c)}" for c in run.settings.get("cases") or ())
 
@@ -95,5 +102,5 @@ def _options(run: Run) -> str:
             told.append(f" {option} {shlex.quote(format(value, 'g') if isinstance(value, float) else str(value))}")
     for role, model in (run.settings.get("models") or {}).items():
         if model != "embedded":
-            told.append(f" --model {shlex.quote(f'{role}={model}')}")
+            told.append(f" --model {shlex.quote(f'{role}={_near(model)}')}")
     return "".join(told) + _cases(run)

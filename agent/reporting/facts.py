@@ -94,13 +94,13 @@ def report(store: Store, name: str) -> Report:
     """Raises UsageFault for a run that is not there."""
     run, parts = store.run(name), _Parts()
     nobody: tuple[Tried, ...] = ()
-    all_tried = parts.take("candidates", lambda: steps.tried(store, run), nobody)
+    all_tried = parts.take("candidates", lambda: steps.tried(store, run, parts.take), nobody)
     chosen = parts.take("winner", lambda: steps.chosen(store, run), None)
     winner = next((t for t in all_tried if chosen is not None and t.id == chosen.id), None)
     session = parts.take("timing", lambda: measured.session(run), None)
     nothing: tuple[Ratio, ...] = ()
     gains = session.gains if session else parts.take("gains", lambda: _last_gains(store, run, chosen), nothing)
-    outcome = _outcome(run, session, winner)
+    outcome = _outcome(run, session, chosen)
     found = Report(
         run,
         Path(run.target).stem,
@@ -125,7 +125,7 @@ def report(store: Store, name: str) -> Report:
     return replace(found, absent=tuple(dict.fromkeys([*_lacking(found), *parts.absent])))
 
 
-def _outcome(run: Run, session: Session | None, winner: Tried | None) -> str:
+def _outcome(run: Run, session: Session | None, chosen: Candidate | None) -> str:
     summary = run.summary
     if run.state == "failed":
         return "failed"
@@ -133,7 +133,7 @@ def _outcome(run: Run, session: Session | None, winner: Tried | None) -> str:
         return "unfinished"
     if session is None:
         return "unmeasured"
-    return "gained" if winner is not None else "none"
+    return "gained" if chosen is not None else "none"
 
 
 # the headline ---------------------------------------------------------------------------------------------------------

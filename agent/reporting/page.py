@@ -15,7 +15,7 @@ from pgo_agent.agent.reporting.correct import Proof
 from pgo_agent.agent.reporting.facts import Report, times
 from pgo_agent.agent.reporting.measured import LABELS, SHIPPED, TUNED, Case
 from pgo_agent.agent.reporting.plots import Forest
-from pgo_agent.agent.reporting.profiles import Profiled
+from pgo_agent.agent.reporting.profiles import AFTER, BEFORE, Profiled
 from pgo_agent.agent.reporting.steps import Tried
 from pgo_agent.agent.reporting.visible import visible
 from pgo_agent.agent.views import page, words
@@ -25,6 +25,7 @@ from pgo_agent.sandbox.profile.timeline.report import Timeline
 from pgo_agent.sandbox.profile.whole import KernelProfile, Missing
 
 MOST_LINES = 2500  # of one diff; the command that prints the rest is told
+LONG = 120  # lines of a diff that is folded at first
 Values = dict[str, Any]
 
 
@@ -113,7 +114,7 @@ def _resources(k: Kernels) -> Values:
          r.limiter, r.notes or "-", f"{r.instructions:,}" if r.instructions else "-")
         for r in k.sides
     )  # fmt: skip
-    head = ("", "configuration", "registers", "shared B", "spills B", "pipeline", "blocks (warps) of an SM",
+    head = ("", "configuration", "registers", "shared B", "spills B", "pipeline", "resident on an SM",
             "limited by", "ptxas", "instructions")  # fmt: skip
     return {"case": k.case, "table": page.Table(k.kernel, head, tuple(rows), frozenset({0, 1, 7, 8}))}
 
@@ -127,8 +128,8 @@ def _ttgir(found: Comparison) -> list[Values]:
 
 def _diff(lines: Sequence[str]) -> Values:
     kept = [(_kind(i, line), line.rstrip("\n")) for i, line in enumerate(lines[:MOST_LINES])]
-    return {"lines": kept, "more": max(0, len(lines) - MOST_LINES), "added": _count(lines, "+"),
-            "removed": _count(lines, "-")}  # fmt: skip
+    more, added, removed = max(0, len(lines) - MOST_LINES), _count(lines, "+"), _count(lines, "-")
+    return {"long": len(lines) > LONG, "lines": kept, "more": more, "added": added, "removed": removed}
 
 
 def _kind(i: int, line: str) -> str:
@@ -148,7 +149,7 @@ def _profile(p: Profiled) -> Values:
     kernels = []
     for name, *sides in p.kernels:
         longest = max((page.cycles(k) for k in sides if k), default=0.0)
-        pairs = zip(("as it began", "winner"), (p.before, p.after), sides, strict=True)
+        pairs = zip((BEFORE, AFTER), (p.before, p.after), sides, strict=True)
         drawn = [_side(title, case, k, longest) for title, case, k in pairs if case and k]
         kernels.append({"name": name, "sides": drawn})
     return {"case": p.case, "kernels": kernels, "reasons": p.reasons}
@@ -170,10 +171,8 @@ def _facts(case: CaseProfile, k: KernelProfile) -> Iterator[tuple[str, str]]:
         yield "roof", words.roof(case.roofline)
     if isinstance(k.static, StaticProfile):
         s = k.static
-        yield (
-            "code",
-            f"{s.instructions:,} instructions, {s.resources.registers} registers, {s.occupancy.blocks} blocks of an SM",
-        )
+        room = f"{s.resources.registers} registers, {wording.blocks(s.occupancy.blocks)} an SM"
+        yield "code", f"{s.instructions:,} instructions, {room}"
     if not isinstance(k.counters, Missing):
         light = sorted(k.counters.speed_of_light.items(), key=lambda x: -x[1])[:3]
         yield "busiest", ", ".join(f"{name} {words.percent(x)}" for name, x in light)

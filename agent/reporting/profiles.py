@@ -120,8 +120,8 @@ def _side(ctx: Context, which: str) -> dict[str, Found]:
     known = {k.case: k for k in profile_record.of(ctx.store, ctx.run.id, which)}
     try:
         places = {w.case: w for w in profiled.wanted(ctx, which)} if known else {}
-    except (EnvironmentFault, KeyError, StopIteration) as e:
-        return dict.fromkeys(known, (None, (f"its build cannot be read: {e}",)))
+    except Exception as e:  # the record of its builds may be of another version, too
+        return dict.fromkeys(known, (None, (f"its build cannot be read ({type(e).__name__}: {e})",)))
     return {case: _read(ctx, places[case], k) for case, k in known.items() if case in places}
 
 

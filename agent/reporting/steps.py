@@ -1,8 +1,9 @@
 """Every candidate of a run with what it came to, and those that led to the winner, each with why it was tried."""
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from pgo_agent.agent import citing, incumbent, profile_record
@@ -53,11 +54,18 @@ class Step:
     changed: Mapping[str, tuple[str, ...]]  # case -> what its own profile says that changed
 
 
-def tried(store: Store, run: Run) -> tuple[Tried, ...]:
-    """In the order of proposal."""
+def tried(store: Store, run: Run, take: Callable[[str, Callable[[], Tried], Tried], Tried]) -> tuple[Tried, ...]:
+    """In the order of proposal. `take`: gives what is gathered, or without the evidence where that cannot be read."""
     candidates = store.candidates(run.id)
     names = {c.id: f"{c.move} {c.id[:8]}" for c in candidates}
-    return tuple(_tried(c, store.evidence(run.id, c.id), names) for c in candidates)
+    return tuple(
+        take(
+            f"evidence of {c.id[:8]}",
+            partial(_tried, c, store.evidence(run.id, c.id), names),
+            _tried(replace(c, cites=None), {}, names),
+        )
+        for c in candidates
+    )
 
 
 def _tried(c: Candidate, evidence: Mapping[str, Any], names: Mapping[str, str]) -> Tried:
