@@ -181,9 +181,9 @@ def _device(run: Run) -> str:
 
 def _against(g: Ratio) -> str:
     i = g.interval
-    said = "faster than" if i.low > 1 else "slower than" if i.high < 1 else "not told apart from"
+    said = "faster" if i.low > 1 else "slower" if i.high < 1 else "not told apart"
     on = f"geometric mean of {g.cases} cases" if g.cases > 1 else "1 case"
-    return f"{times(i)}: {said} {g.of} ({on})."
+    return f"{times(i)} of {g.of}: {said} ({on})."
 
 
 def times(i: Interval) -> str:

@@ -7,6 +7,7 @@ says what stands where. The samples are drawn in the page alone.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from pgo_agent.agent.reporting import wording
@@ -15,8 +16,9 @@ from pgo_agent.agent.reporting.visible import visible
 from pgo_agent.agent.views.markup import template
 
 LIMIT = 60_000  # bytes; a pull request's body may have 65,536 characters
-# Text that Markdown, and what a forge makes of references, leaves as it is: the rest is put in code.
-_PLAIN = re.compile(r"(?!.*(\]\(|\]:|://|www\.|GH-))[A-Za-z0-9 .,;:()%/\[\]~'-]*", re.S)
+# A word that Markdown, and what a forge makes of references and addresses, leaves as it is: others are put in code.
+_WORD = re.compile(r"(?!.*(\]\(|www\.|GH-))[A-Za-z0-9.,;()%/\[\]'-]+:?")
+_FIRST = re.compile(r"(?!\d+[.)]$)[A-Za-z0-9(]")  # what begins with it begins no list and no table
 _SPAN = re.compile(r"[^`|\\<>&]+")  # what stands in a code span, and in a table's cell, as it is
 
 
@@ -84,10 +86,15 @@ def tag(text: object) -> Any:
 
 
 def plain(text: str) -> Any:
-    """As it is where nothing in it means anything, else as code."""
+    """Words that mean nothing as they are, others as code."""
     from markupsafe import Markup
 
-    return Markup(text) if _PLAIN.fullmatch(text) else code(text)
+    listed = visible(text).split()
+    grouped = groupby(
+        enumerate(listed), lambda x: bool(_WORD.fullmatch(x[1])) and (x[0] > 0 or bool(_FIRST.match(x[1])))
+    )
+    told = ((harmless, " ".join(word for _, word in group)) for harmless, group in grouped)
+    return Markup(" ".join(words if harmless else code(words) for harmless, words in told))
 
 
 def cut(text: str, letters: int) -> str:

@@ -1,6 +1,5 @@
 """`pgo-agent report` on runs without a GPU, on half of one, and on what is no run at all."""
 
-import os
 import re
 import shutil
 from contextlib import closing
@@ -110,7 +109,7 @@ def test_a_file_that_cannot_be_written_is_said_and_leaves_nothing(store: Store, 
     (tmp_path / "file").write_text("mine")
     with pytest.raises(EnvironmentFault, match="cannot write"):
         write(store, "add-1", Places(markdown=tmp_path / "file" / "a.md"))
-    assert sorted(os.listdir(tmp_path)) == ["file", "w"] and (tmp_path / "file").read_text() == "mine"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "w"] and (tmp_path / "file").read_text() == "mine"
 
 
 @pytest.mark.parametrize(
