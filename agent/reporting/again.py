@@ -65,7 +65,7 @@ def commands(run: Run, chosen: Candidate | None) -> Iterator[tuple[str, str]]:
     """What a command is for, and the command."""
     name, file = run.id, shlex.quote(Path(run.target).name)
     if run.settings.get("given"):
-        yield "check the same file again", f"pgo-agent check CANDIDATE --target {file}{_cases(run)}"
+        yield "check the same file again", f"pgo-agent check {shlex.quote(given(run))} --target {file}{_cases(run)}"
     else:
         yield "make the run again", f"pgo-agent optimize {file}{_options(run)}"
     if chosen is not None:
@@ -88,6 +88,11 @@ def _near(name: str) -> str:
     """A judge or a model, without the folders of the machine that the run was on."""
     kind, colon, place = name.partition(":")
     return f"{kind}:{Path(place).name}" if colon and place.startswith("/") else name
+
+
+def given(run: Run) -> str:
+    """The name of the file that a check was given."""
+    return Path(str(run.settings["given"][0]["from"])).name
 
 
 def _cases(run: Run) -> str:

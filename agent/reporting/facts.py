@@ -3,10 +3,10 @@
 A run may have died half-way, have measured nothing, or be of another version; each part stands without the others.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pgo_agent.agent import display
 from pgo_agent.agent.errors import FAULTY
@@ -53,7 +53,7 @@ class Report:
     outcome: str  # gained, none, unmeasured, unfinished or failed
     title: str
     sentences: tuple[str, ...]
-    gains: tuple[Ratio, ...]  # of the winner; where the run did not end, those of its last measurement
+    gains: tuple[Ratio, ...]  # of the session
     session: Session | None
     tried: tuple[Tried, ...]
     winner: Tried | None
@@ -97,9 +97,8 @@ def report(store: Store, name: str) -> Report:
     all_tried = parts.take("candidates", lambda: steps.tried(store, run, parts.take), nobody)
     chosen = parts.take("winner", lambda: steps.chosen(store, run), None)
     winner = next((t for t in all_tried if chosen is not None and t.id == chosen.id), None)
-    session = parts.take("timing", lambda: measured.session(run), None)
-    nothing: tuple[Ratio, ...] = ()
-    gains = session.gains if session else parts.take("gains", lambda: _last_gains(store, run, chosen), nothing)
+    session = parts.take("timing", lambda: _session(store, run, chosen), None)
+    gains = session.gains if session else ()
     outcome = _outcome(run, session, chosen)
     found = Report(
         run,
@@ -140,9 +139,9 @@ def _outcome(run: Run, session: Session | None, chosen: Candidate | None) -> str
 
 
 def _title(run: Run, outcome: str, gains: tuple[Ratio, ...], session: Session | None, tried: tuple[Tried, ...]) -> str:
-    given = run.settings.get("given") or ()
-    if given and tried:
-        return f"{Path(str(given[0]['from'])).name} {display.meaning(tried[0].verdict)}"
+    if (run.settings.get("given") or ()) and tried:
+        judged = tried[0].verdict != steps.NOT_JUDGED
+        return f"{again.given(run)} {display.meaning(tried[0].verdict) if judged else 'was not judged'}"
     own = [g for g in gains if g.of in (measured.TUNED, measured.LABELS[measured.SHIPPED])]
     if outcome == "gained":
         return ", ".join(f"{g.interval.mid:.3f}x of {g.of}" for g in own)
@@ -163,10 +162,10 @@ def _sentences(run: Run, outcome: str, gains: tuple[Ratio, ...], session: Sessio
         why = STATES["budget"].capitalize() + "." if run.state == "budget" else where
         return [why, "No figure in here is a time of this run."]
     told = [_against(g) for g in gains]
+    if session and not session.last:
+        told.append("The second look at what was accepted last: the last session was not reached.")
     if session:
         told.append(_how(session, run))
-    elif gains:
-        told.append("These are of the second look at the last accepted candidate; the last session was not reached.")
     if outcome == "unfinished":
         told.append(f"The run is {STATES.get(run.state, run.state)}.")
     return told
@@ -192,7 +191,8 @@ def times(i: Interval) -> str:
 
 
 def _how(s: Session, run: Run) -> str:
-    gpu = ((run.summary or {}).get("environment") or {}).get("gpu", "a GPU")
+    told = (run.summary or {}).get("environment") or (run.baseline or {}).get("environment") or {}
+    gpu = told.get("gpu", "a GPU")
     weights = ", ".join(f"{c} {w:g}" for c, w in s.weights.items())
     weighed = f"; cases are weighted: {weights}" if weights else ""
     noise = f"; as shipped against itself: {times(s.noise)}" if s.noise else ""
@@ -202,19 +202,12 @@ def _how(s: Session, run: Run) -> str:
     )
 
 
-def _last_gains(store: Store, run: Run, chosen: Candidate | None) -> tuple[Ratio, ...]:
-    """What the last accepted candidate gained over the baselines when it was looked at for the second time."""
-    if chosen is None:
-        return ()
-    bodies = [b for b in store.evidence(run.id, chosen.id).values() if isinstance(b, dict)]
-    looks = [x for b in bodies for x in (b.get("again") or {}, b) if x.get("against")]
-    told: Mapping[str, Any] = looks[0]["against"] if looks else {}
-    names = (measured.TUNED, measured.SHIPPED)
-    cases = len((run.baseline or {}).get("cases") or ())
-    return tuple(Ratio(measured.LABELS.get(n, n), measured.interval(told[n]), cases) for n in names if n in told)
-
-
 # the rest -------------------------------------------------------------------------------------------------------------
+
+
+def _session(store: Store, run: Run, chosen: Candidate | None) -> Session | None:
+    evidence = store.evidence(run.id, chosen.id) if chosen else {}
+    return measured.session(run, evidence, chosen.against if chosen else None)
 
 
 def _proofs(store: Store, run: Run, winner: Tried | None, tried: tuple[Tried, ...]) -> tuple[Proof, ...]:
@@ -239,9 +232,11 @@ def _lacking(r: Report) -> list[str]:
     told = []
     if r.session is None:
         told.append(f"times: {'there was no GPU' if r.outcome == 'unmeasured' else 'the last session was not reached'}")
+    elif not r.session.last:
+        told.append("times of libraries, and those of all sides together: the last session was not reached")
     if not r.tried:
         told.append("candidates: none was proposed")
-    if waiting := sum(t.verdict == "not judged" for t in r.tried):
+    if waiting := sum(t.verdict == steps.NOT_JUDGED for t in r.tried):
         told.append(f"verdicts: {waiting} of {len(r.tried)} candidates were not judged")
     if r.winner is None and r.tried:
         told.append("a comparison of builds: no candidate was accepted")

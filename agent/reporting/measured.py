@@ -1,4 +1,4 @@
-"""What a run's last session measured: raw samples, medians and ratios of every side, with bootstrap intervals.
+"""What a session of a run measured: raw samples, medians and ratios of every side, with bootstrap intervals.
 
 All figures come from the samples of one session. Intervals are those of `judge/stats.py`; where the run's summary has
 an interval of the same, it is taken from there.
@@ -6,6 +6,7 @@ an interval of the same, it is taken from there.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pgo_agent.agent.store import Run
 from pgo_agent.sandbox import devices
@@ -14,6 +15,7 @@ from pgo_agent.sandbox.judge.stats import Interval
 
 SHIPPED, TUNED, WINNER, AGAIN = "shipped", "tuned", "winner", "A/A"
 OWN = (WINNER, TUNED, SHIPPED)
+Times = dict[str, dict[str, list[float]]]  # case -> side -> ms
 LABELS = {SHIPPED: "as shipped", AGAIN: "as shipped, again"}
 
 
@@ -56,6 +58,7 @@ class Case:
 @dataclass(frozen=True)
 class Session:
     subject: str  # `winner`; without one `tuned`
+    last: bool  # whether it is the run's last session
     gains: tuple[Ratio, ...]  # of the subject: geometric means over the cases; baselines first, then libraries
     cases: tuple[Case, ...]
     rounds: int
@@ -63,22 +66,38 @@ class Session:
     weights: Mapping[str, float]  # of cases; empty: all count alike
 
 
-def session(run: Run) -> Session | None:
-    """None where nothing was measured. Raises KeyError, TypeError, ValueError for what no session left."""
+def session(run: Run, evidence: Mapping[str, Any], against: str | None) -> Session | None:
+    """The last one of a run; where that was not reached, the second look at the candidate that was accepted last.
+
+    `evidence`: that candidate's, `against`: what it was measured against. None where nothing was measured. Raises
+    KeyError, TypeError, ValueError for what no session left.
+    """
     summary = run.summary or {}
-    times: dict[str, dict[str, list[float]]] = summary.get("times") or {}
+    times: Times = summary.get("times") or {}
+    last = bool(times)
+    times = times or _second_look(evidence, against)
     if not times:
         return None
     subject = WINNER if all(WINNER in sides for sides in times.values()) else TUNED
     weights = (run.baseline or {}).get("weights") or {}
     return Session(
         subject,
+        last,
         tuple(_gains(times, subject, weights, summary.get("against") or {})),
         tuple(_case(run, name, sides, subject) for name, sides in times.items()),
         max(len(ms) for sides in times.values() for ms in sides.values()),
         _geomean(times, SHIPPED, AGAIN, weights),
         {short(c): float(w) for c, w in weights.items()},
     )
+
+
+def _second_look(evidence: Mapping[str, Any], against: str | None) -> Times:
+    """Its samples by the names of a last session. The incumbent's second side is as shipped only where that was it."""
+    looks = [b.get("again") for b in evidence.values() if isinstance(b, dict)]
+    found: Times = next((x["time"] for x in looks if x and x.get("time")), {})
+    found = found or evidence.get("samples", {}).get("time", {})
+    kept = {SHIPPED: SHIPPED, TUNED: TUNED, "candidate": WINNER} | ({AGAIN: AGAIN} if against == SHIPPED else {})
+    return {c: {kept[n]: ms for n, ms in sides.items() if n in kept} for c, sides in found.items()}
 
 
 def short(case: str) -> str:
@@ -144,4 +163,5 @@ def _side(run: Run, case: str, key: str, ms: Sequence[float], work: Mapping[str,
 def _choice(run: Run, case: str, key: str) -> str:
     summary = run.summary or {}
     name = str(summary.get("winner")) if key == WINNER else SHIPPED if key == AGAIN else key
-    return str(summary.get("sides", {}).get(name, {}).get(case, {}).get("choice", ""))
+    known = summary.get("sides", {}).get(name) or (run.baseline or {}).get(name) or {}
+    return str(known.get(case, {}).get("choice", ""))

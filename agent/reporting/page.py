@@ -16,7 +16,7 @@ from pgo_agent.agent.reporting.facts import Report, times
 from pgo_agent.agent.reporting.measured import LABELS, SHIPPED, TUNED, Case
 from pgo_agent.agent.reporting.plots import Forest
 from pgo_agent.agent.reporting.profiles import AFTER, BEFORE, Profiled
-from pgo_agent.agent.reporting.steps import Tried
+from pgo_agent.agent.reporting.steps import NOT_JUDGED, Tried
 from pgo_agent.agent.reporting.visible import visible
 from pgo_agent.agent.views import page, words
 from pgo_agent.agent.views.markup import template
@@ -102,7 +102,7 @@ def _tried(report: Report) -> list[Values]:
 def _look(t: Tried) -> str:
     """Which colour its verdict has."""
     fine = {"accepted": "good", "checked": "fine", "built": "fine", "slower": "slow", "undecided": "slow"}
-    return fine.get(t.verdict, "none" if t.verdict in ("no_change", "not judged") else "bad")
+    return fine.get(t.verdict, "none" if t.verdict in ("no_change", NOT_JUDGED) else "bad")
 
 
 # builds ---------------------------------------------------------------------------------------------------------------

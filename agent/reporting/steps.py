@@ -11,6 +11,8 @@ from pgo_agent.agent.reporting.measured import interval, short
 from pgo_agent.agent.store import Candidate, Run, Store
 from pgo_agent.sandbox.judge.stats import Interval
 
+NOT_JUDGED = "not judged"
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -35,7 +37,7 @@ class Tried:
     author: str
     rationale: str
     because: str  # the bottleneck that led to it; empty where none did
-    verdict: str  # or `not judged`
+    verdict: str  # or NOT_JUDGED
     stage: str
     reason: str
     ratio: float | None  # how many times faster than its incumbent it ran
@@ -81,7 +83,7 @@ def _tried(c: Candidate, evidence: Mapping[str, Any], names: Mapping[str, str]) 
         c.author,
         c.rationale,
         citing.because(c.cites),
-        c.verdict or "not judged",
+        c.verdict or NOT_JUDGED,
         c.stage or "",
         c.reason or "",
         c.speedup,

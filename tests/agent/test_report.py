@@ -310,7 +310,8 @@ def test_a_run_that_died_after_its_win_tells_what_its_last_look_said(state: str,
     found = made.report()
     told = said(page.render, found)
     assert found.outcome == "unfinished" and "not complete; at its last look 1.05" in told
-    assert "the last session was not reached" in told and "Raw samples" not in told
+    assert "the last session was not reached" in told and "cuLibrary" not in told
+    assert page.render(found).count('-side sample"') == 4 * 24  # of the second look
     assert "pgo-agent resume made-1" in told and found.comparison is not None
 
 

@@ -11,6 +11,7 @@ from pgo_agent.agent.reporting.command import Places, write
 from pgo_agent.agent.reporting.facts import Report
 from pgo_agent.agent.store import Store
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
+from pgo_agent.sandbox.gate.verdict import Judged, Verdict
 
 from tests.agent.breaking import Whole
 from tests.agent.cli import pgo
@@ -138,3 +139,23 @@ def test_no_command_of_a_report_names_an_option_that_is_not_there(whole: Whole) 
         for line in command.splitlines():
             name, options = line.split()[1], set(re.findall(r" (--[\w-]+)", line))
             assert options <= set(re.findall(r"--[\w-]+", pgo(name, "--help", cwd=whole.folder, COLUMNS="200").out))
+
+
+def checked(store: Store, verdict: Verdict | None) -> Report:
+    """A run of `check` on a file `new.py`."""
+    store.add_run("check-1", Path("/x/add.py"), "d", "pass\n", "h200", {"given": [{"from": "/x/new.py"}]})
+    told = {"kind": "source", "move": "given", "rationale": "given", "author": "given", "parent": "shipped"}
+    store.add_generation("check-1", 1, "shipped", [told | {"id": "c1", "source": "pass\n"}])
+    if verdict:
+        store.set_verdict("check-1", "c1", Judged(verdict, "smoke", "why"), None, 1.0)
+    return facts.report(store, "check-1")
+
+
+def test_a_check_says_what_became_of_the_file(store: Store) -> None:
+    found = checked(store, Verdict.WRONG)
+    assert found.title == "new.py gives wrong results"
+    assert ("check the same file again", "pgo-agent check new.py --target add.py") in found.commands
+
+
+def test_a_check_that_was_not_judged_says_that(store: Store) -> None:
+    assert checked(store, None).title == "new.py was not judged"
