@@ -3,12 +3,12 @@
 A run may have died half-way, have measured nothing, or be of another version; each part stands without the others.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from pgo_agent.agent import display
+from pgo_agent.agent import display, incumbent
 from pgo_agent.agent.errors import FAULTY
 from pgo_agent.agent.reporting import again, compared, correct, measured, profiles, steps
 from pgo_agent.agent.reporting.compared import Comparison
@@ -58,6 +58,7 @@ class Report:
     tried: tuple[Tried, ...]
     winner: Tried | None
     steps: tuple[Step, ...]  # from as shipped to the winner
+    said: Mapping[str, str]  # case -> what the profile of the kernel as shipped said
     comparison: Comparison | None
     profiles: tuple[Profiled, ...]
     proofs: tuple[Proof, ...]
@@ -112,6 +113,7 @@ def report(store: Store, name: str) -> Report:
         all_tried,
         winner,
         parts.take("steps", lambda: steps.steps(store, run, all_tried), ()),
+        parts.take("profile of the kernel as shipped", lambda: steps.said(store, run, incumbent.SHIPPED), {}),
         parts.take("builds", lambda: compared.comparison(store, run, chosen), None) if chosen else None,
         parts.take("profiles", lambda: profiles.profiles(store, run, chosen.id if chosen else None), ()),
         parts.take("evidence", lambda: _proofs(store, run, winner, all_tried), ()),

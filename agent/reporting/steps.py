@@ -116,13 +116,14 @@ def steps(store: Store, run: Run, all_tried: Iterable[Tried]) -> tuple[Step, ...
     known, found = {t.id: t for t in all_tried}, list[Step]()
     winner = chosen(store, run)
     while winner is not None and winner.id in known:
-        found.append(Step(known.pop(winner.id), _first(store, run, winner.against), _changed(store, run, winner.id)))
+        found.append(Step(known.pop(winner.id), said(store, run, winner.against), _changed(store, run, winner.id)))
         before = winner.against
         winner = store.candidate(run.id, before) if before in known else None
     return tuple(reversed(found))
 
 
-def _first(store: Store, run: Run, which: str | None) -> dict[str, str]:
+def said(store: Store, run: Run, which: str | None) -> dict[str, str]:
+    """Case -> what the profile of a candidate, or of `shipped`, said in short."""
     kept = profile_record.of(store, run.id, which) if which else []
     return {short(k.case): k.summary.text for k in kept if k.summary is not None}
 

@@ -3,6 +3,7 @@
 import re
 import shutil
 from contextlib import closing
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,9 @@ def test_without_a_gpu_every_candidate_and_what_was_compared_is_there(whole: Who
     assert found.tried and found.proofs and all(t.id[:8] in html and t.verdict in html for t in found.tried)
     assert all(c.share <= 1 for p in found.proofs for c in p.comparisons)
     assert "outputs against the float64 reference" in html
+    assert (
+        "What its profile said" in html and found.said and all(text in unescape(html) for text in found.said.values())
+    )
 
 
 @pytest.mark.parametrize("which", ["first", "last"])
