@@ -242,6 +242,8 @@ def _lacking(r: Report) -> list[str]:
         told.append(f"verdicts: {waiting} of {len(r.tried)} candidates were not judged")
     if r.winner is None and r.tried:
         told.append("a comparison of builds: no candidate was accepted")
+    reasons: dict[str, list[str]] = {}  # why -> cases
     for case in r.profiles:
-        told += [f"profile of {case.case}, {why}" for why in case.reasons]
-    return told
+        for why in case.reasons:
+            reasons.setdefault(why, []).append(case.case)
+    return told + [f"profile of {', '.join(cases)}, {why}" for why, cases in reasons.items()]
