@@ -24,11 +24,11 @@ from pgo_agent.sandbox.judge.pool import Judge
 from pgo_agent.sandbox.profile.gpu import Stand
 from pgo_agent.sandbox.profile.timeline.report import SUFFIX as RECORDS
 from pgo_agent.sandbox.profile.timeline.report import Timeline
-from pgo_agent.sandbox.profile.whole import KernelProfile, PassName
+from pgo_agent.sandbox.profile.whole import KernelProfile, Missing, PassName
 from pgo_agent.sandbox.target import Target
 
 BEFORE, AFTER = "as it began", "winner"
-GONE = "what it answered is not in the workspace any more, or was kept by another version of pgo-agent"
+GONE = "it was not taken, its answer is not in the workspace any more, or another version of pgo-agent kept it"
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,8 @@ def _read(ctx: Context, w: Wanted, kept: Kept) -> Found:
         return None, (f"no profile: {e.message}", *absent)
     except Exception as e:  # an answer of another version may break anything that reads it
         return None, (f"no profile: {GONE} ({type(e).__name__}: {e})", *absent)
-    lost = (m for k in found.kernels for m in k.missing if m.why == GONE)
+    there = {name for k in found.kernels for name in PassName if not isinstance(getattr(k, name), Missing)}
+    lost = (m for k in found.kernels for m in k.missing if m.why == GONE and m.name not in there)
     return found, tuple(dict.fromkeys([*(f"no {m.name}: {m.why}" for m in lost), *absent]))
 
 
