@@ -10,7 +10,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
 
-from pgo_agent.agent import beam, check, consulting, prompting, question_record, repairing, replies, templates
+from pgo_agent.agent import (
+    beam,
+    check,
+    consulting,
+    prompting,
+    question_record,
+    repairing,
+    replies,
+    steering,
+    templates,
+)
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.models.base import OPTIMIZER, Exhausted, Model, Reply, Suspended, remark, whole
 from pgo_agent.agent.moves import Proposal
@@ -19,7 +29,8 @@ from pgo_agent.agent.store import candidate_id
 from pgo_agent.sandbox.ttgir import oracle
 
 MOVE, REPAIR = "model rewrite", "model repair"
-_TAKEN = (beam.AUTHOR, check.AUTHOR)  # names that say how far a candidate is trusted: no answer may sign with one
+# names that say how far a candidate is trusted: no answer may sign with one
+_TAKEN = (beam.AUTHOR, check.AUTHOR, steering.AUTHOR)
 Answer = tuple[Proposal, str, str]  # with its author, the model that answered, and its parent
 Answered = tuple[Question, Reply, replies.Parsed]
 
@@ -101,7 +112,7 @@ def _left_over(ctx: Context, question: Question) -> Iterator[Answer]:
     Whoever shares the places passes over candidates that the run has already.
     """
     last = question_record.last_fresh(ctx.store, ctx.run.id, _generation(ctx))
-    if last is None or ctx.store.began_with(ctx.run.id, last[0]) != question.parent:
+    if last is None or steering.started_from(ctx, last[0]) != question.parent:
         return
     known = _recorded(ctx, question, last[1], last[0])
     if known is not None:

@@ -8,9 +8,10 @@ import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
-from pgo_agent.agent import moves, recorded, static_rank
+from pgo_agent.agent import looks, moves, recorded, static_rank
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.moves import launch
 from pgo_agent.agent.source import Config, Site, sites
@@ -18,6 +19,7 @@ from pgo_agent.sandbox.built import Built
 from pgo_agent.sandbox.errors import TargetFault, UsageFault
 from pgo_agent.sandbox.gate import screen
 from pgo_agent.sandbox.gate.verdict import Verdict
+from pgo_agent.sandbox.judge.base import AnyJudge, Ended, of_ended
 from pgo_agent.sandbox.judge.pool import on_shelf
 
 HELD_OUT_SHARE = 4  # one in so many cores builds the held-out cases, while all work on the launch grid
@@ -247,13 +249,12 @@ def _time(ctx: Context, points: list[Point], held_out: list[Point], own: set[str
         }
         for p in (*points, *held_out)
     ]
-    answer = ctx.gpu.ask("sweep", entries=entries)["entries"]
-    measured = {(e["bundle"], e["case"], e["choice"]): e for e in answer}
+    measured = {(e["bundle"], e["case"], e["choice"]): e for e in _swept(ctx, ctx.gpu, entries)}
     for p in (*points, *held_out):
         e = measured[p["bundle"], p["case"], p["choice"]]
         ms = statistics.median(e["ms"]) if e["ms"] else None
         p |= {"ms": ms, "samples": e["ms"], "how": "measured", "problem": e["problem"], "check": e.get("check")}
-        p["finalist"] = e.get("finalist", False)
+        p |= {"finalist": e.get("finalist", False), "taken_on": e["taken_on"]}
     for case in dict.fromkeys(p["case"] for p in (*points, *held_out)):
         listed = [p for p in (*points, *held_out) if p["case"] == case]
         if all(p["problem"] for p in listed):
@@ -262,6 +263,28 @@ def _time(ctx: Context, points: list[Point], held_out: list[Point], own: set[str
                 f"{ctx.target.path}: the kernel as it stands is wrong on {shown}: {listed[0]['problem']}",
                 "mend kernel() or reference(); nothing can be optimized against a wrong baseline",
             )
+
+
+def _swept(ctx: Context, gpu: AnyJudge, entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What the sweep says of them: all of a case on one GPU, and the cases side by side. Elsewhere it is one request:
+    a refusal is then told once."""
+    parts: dict[str, list[dict[str, Any]]] = {}
+    for entry in entries:
+        parts.setdefault("" if gpu.elsewhere else entry["case"], []).append(entry)
+    found = gpu.together({name: partial(_sweep, ctx, gpu, own) for name, own in parts.items()})
+    return [e for _, answer in found for e in answer]
+
+
+def _sweep(ctx: Context, gpu: AnyJudge, entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    try:
+        answer = gpu.ask("sweep", entries=entries)["entries"]
+    except Ended as e:
+        told = of_ended("sweep", e)
+        raise TargetFault(
+            f"{ctx.target.path}: the kernel as it stands {told.verdict} when it is measured: {told.reason}",
+            "mend the kernel, or leave that point out of its launch grid",
+        ) from None
+    return [e | {"taken_on": looks.taken_on(gpu)} for e in answer]
 
 
 def _best(points: Sequence[Point], cases: Sequence[str], own: set[str] | None) -> dict[str, Point]:

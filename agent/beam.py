@@ -1,10 +1,10 @@
 """What the embedded moves propose next: from the incumbent, and from the few most promising candidates beside it.
 
-A rewrite that wins nothing by itself may be what the next one needs: descriptors come before warp specialization. So a
-generation works on a small beam of parents: the incumbent, then the best source rewrites that were found right, whoever
-wrote them. Each parent in turn gives one proposal; what failed in a former run comes after all others. When patience
-nears its end, the runners-up go first, and their launches are varied, too. The run's seed orders equals; else nothing
-here is random.
+A rewrite that wins nothing by itself may be what the next one needs: descriptors come before warp specialization. So
+a generation works on a small beam of parents: the incumbent, then the best source rewrites that were found right,
+whoever wrote them. Each parent in turn gives one proposal, after what a person pinned, which gives all of its own
+first; what failed in a former run comes after all others. When patience nears its end, the runners-up go first, and
+their launches are varied, too. The run's seed orders equals; else nothing here is random.
 
 What a move makes of somebody else's code is somebody else's code: `author` says so, and `foreign` looks at all that a
 candidate was made of.
@@ -13,7 +13,7 @@ candidate was made of.
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from pgo_agent.agent import citing, dispatch, incumbent, lessons, mixing, moves, ranking
+from pgo_agent.agent import citing, dispatch, incumbent, lessons, mixing, moves, ranking, steering
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.source import Config
 from pgo_agent.agent.store import Candidate
@@ -81,7 +81,10 @@ def _in_turn(ctx: Context) -> Iterator[Proposed]:
     for mixed, of in dispatch.proposals(ctx):  # which holds the text of what it was measured against, too
         other = ctx.store.candidate(ctx.run.id, of).against or incumbent.SHIPPED
         yield mixed, author(ctx, of, other), of
-    waiting = [(p, _of(ctx, p)) for p in parents(ctx)]
+    if which := steering.pinned(ctx):
+        alone = _parent(ctx, which)
+        yield from ((p, author(ctx, which), which) for p in _of(ctx, alone))
+    waiting = [(p, _of(ctx, p)) for p in parents(ctx) if p.name != which]
     while waiting:
         parent, found = waiting.pop(0)
         proposal = next(found, None)
@@ -140,7 +143,7 @@ def _parent(ctx: Context, which: str) -> Parent:
 
 def _of(ctx: Context, parent: Parent) -> Iterator[moves.Proposal]:
     first = parent.name == incumbent.name(ctx)
-    again = not first and restarts(ctx)
+    again = not first and (restarts(ctx) or parent.name == steering.pinned(ctx))
     tried = _configs(ctx, parent.name) if again else incumbent.known_configs(ctx)
     for p in _moved(ctx, parent, tried):
         if isinstance(p, moves.Skipped):
@@ -164,6 +167,8 @@ def _moved(ctx: Context, parent: Parent, tried: list[Config]) -> Iterator[moves.
 
 def _configs(ctx: Context, which: str) -> list[Config]:
     """The configurations that a candidate was built with: those of other texts say nothing of it."""
+    if which == incumbent.SHIPPED:
+        return [p["config"] for p in ctx.baseline()["points"]]
     built = ctx.store.candidate(ctx.run.id, which).built or {}
     return [o["config"] for options in built.get("choices", {}).values() for o in options]
 

@@ -1,25 +1,26 @@
 """Builds candidates: the public cases first, the held-out ones of what the first look leaves.
 
-Held-out cases are most of a build, and most candidates are slower or wrong at the first look. What somebody gives to be
-checked is built whole at once, and so is TTGIR: it takes the place of a kernel that some cases may not launch.
+Held-out cases are most of a build, and most candidates are slower or wrong at the first look. What a person
+gives is built whole at once, and so is TTGIR: it takes the place of a kernel that some cases may not launch.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from pgo_agent.agent import beam, check, incumbent, ir, moves, screening
+from pgo_agent.agent import beam, check, incumbent, ir, moves, screening, steering
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.store import Candidate
 from pgo_agent.sandbox.built import Built, joined
 from pgo_agent.sandbox.gate.verdict import Judged
 
+_GIVEN = (check.AUTHOR, steering.AUTHOR)  # a person's file brings its whole list of configurations
 _SECTIONS = {"CASES": "cases", "HELD_OUT": "held_out"}  # of a target -> of the baseline
 
 
 def first(ctx: Context, candidate: Candidate, workers: int) -> dict[str, Any]:
     """The first build of a candidate, as the store keeps it, with what the gate says of it."""
-    whole = candidate.author == check.AUTHOR or candidate.kind == "ttgir"
+    whole = candidate.author in _GIVEN or candidate.kind == "ttgir"
     built = _build(ctx, candidate, _SECTIONS if whole else ["CASES"], workers)
     return _told(ctx, built, whole or not built.ok)
 
@@ -54,7 +55,7 @@ def _told(ctx: Context, built: Built, whole: bool) -> dict[str, Any]:
 
 
 def _build(ctx: Context, candidate: Candidate, sections: Iterable[str], workers: int) -> Built:
-    foreign, given = beam.foreign(ctx, candidate), candidate.author == check.AUTHOR
+    foreign, given = beam.foreign(ctx, candidate), candidate.author in _GIVEN
     text = candidate.source if candidate.kind == "ttgir" else ""
     source = _launcher(ctx, candidate) if text else candidate.source
     limit = None if given or text else moves.CARRIED

@@ -16,6 +16,7 @@ from pgo_agent.agent.options import (
     CaseOption,
     DeviceOption,
     GpuSecondsOption,
+    GpusOption,
     HtmlOption,
     InsightOption,
     JsonOption,
@@ -36,6 +37,7 @@ from pgo_agent.agent.options import (
     StoreOption,
     TokensOption,
 )
+from pgo_agent.agent.session_command import session
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -57,6 +59,7 @@ def optimize(
     ] = None,
     patience: Annotated[int, typer.Option(min=1, help="Generations without a win before the run ends.")] = 3,
     judge: JudgeOption = "auto",
+    gpus: GpusOption = None,
     case: CaseOption = None,
     sandbox: SandboxOption = "auto",
     model: ModelOption = None,
@@ -77,7 +80,11 @@ def optimize(
     wishes = Wishes(device, candidates, width, minutes, patience, sandbox, judge, tuple(case or ()), python)
     wishes = replace(wishes, models=tuple(model or ()), wait=not no_wait, insight=insight, seed=seed)
     wishes = replace(wishes, tokens=tokens, money=money, gpu_seconds=gpu_seconds, prompt_tokens=prompt_tokens)
+    wishes = replace(wishes, gpus=gpus)
     shell.run(json_lines, store, True, lambda opened, emit: start(file, wishes, opened, emit))
+
+
+app.command(epilog=EPILOG)(session)
 
 
 @app.command(epilog="Exit codes: 0 written, or sound, 1 something is missing or wrong, 2 usage, 3 environment.")
@@ -138,6 +145,7 @@ def check(
     device: DeviceOption = None,
     minutes: MinutesOption = 20.0,
     judge: JudgeOption = "auto",
+    gpus: GpusOption = None,
     case: CaseOption = None,
     sandbox: SandboxOption = "auto",
     no_wait: NoWaitOption = False,
@@ -153,7 +161,7 @@ def check(
     from pgo_agent.agent.session import Wishes
 
     wishes = Wishes(device, 1, 1, minutes, 1, sandbox, judge, tuple(case or ()), python)
-    wishes = replace(wishes, second_assembler=second_assembler, memcheck=memcheck, wait=not no_wait)
+    wishes = replace(wishes, second_assembler=second_assembler, memcheck=memcheck, wait=not no_wait, gpus=gpus)
     shell.run(json_lines, store, True, lambda opened, emit: checking.start(candidate, of, wishes, opened, emit))
 
 
@@ -166,18 +174,21 @@ def resume(
     tokens: TokensOption = None,
     money: MoneyOption = None,
     gpu_seconds: GpuSecondsOption = None,
+    gpus: GpusOption = None,
     no_wait: NoWaitOption = False,
     store: StoreOption = WORKSPACE,
     json_lines: JsonOption = False,
 ) -> None:
     """Go on with an interrupted or waiting run: nothing that was recorded is lost or done twice.
 
-    Budgets that are given replace those of the run. A check ends as `check` says.
+    Budgets and GPUs that are given replace those of the run. A check ends as `check` says.
     """
     from pgo_agent.agent import session
 
     budgets = {"minutes": minutes, "tokens": tokens, "money": money, "gpu_seconds": gpu_seconds}
-    shell.run(json_lines, store, False, lambda opened, emit: session.resume(run, opened, emit, budgets, not no_wait))
+    shell.run(
+        json_lines, store, False, lambda opened, emit: session.resume(run, opened, emit, budgets, not no_wait, gpus)
+    )
 
 
 @app.command(epilog="Exit codes: 0 written, 2 usage, 3 environment.")
@@ -313,6 +324,7 @@ def profile(
     html: HtmlOption = None,
     perfetto: PerfettoOption = None,
     device: DeviceOption = None,
+    gpus: GpusOption = None,
     sandbox: SandboxOption = "auto",
     python: PythonOption = sys.executable,
     store: StoreOption = WORKSPACE,
@@ -333,7 +345,7 @@ def profile(
         outlets = report.Outlets(json_lines, code, html, perfetto)
         outlets.check()
         wanted = profiling.passes_of(passes)
-        wishes = Wishes(device, sandbox=sandbox, cases=tuple(case or ()), python=python)
+        wishes = Wishes(device, sandbox=sandbox, cases=tuple(case or ()), python=python, gpus=gpus)
         with shell.opened(store, create=True) as opened:
             found = profiling.profile(file, wishes, configuration, backend, opened, wanted, seconds)
             report.tell(found, file, outlets, opened.shelf, {c.case: summarize(c) for c in found.cases})

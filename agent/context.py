@@ -1,6 +1,10 @@
-"""What a run works with: store, builder, judges, budget, and the one feed of events. Never checkpointed."""
+"""What a run works with: store, builder, judges, budget, and the one feed of events. Never checkpointed.
+
+Threads share it: what they tell comes out one event after another, and time is booked once.
+"""
 
 import math
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -32,6 +36,8 @@ class Context:
     others: dict[str, Model] = field(default_factory=dict)  # of the other roles; one that is not there is embedded
     _mark: float = field(default_factory=time.monotonic)
     _held: float = 0.0  # seconds of the GPU that were booked
+    _waited: float = 0.0  # seconds in which it waited for somebody else's GPU, that were left out
+    _one: threading.RLock = field(default_factory=threading.RLock)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -39,7 +45,8 @@ class Context:
 
     def emit(self, kind: str, /, **fields: Any) -> None:
         """One event: `--json`, the progress display and tests all read this feed."""
-        self.emit_to({"type": kind, "run": self.run.id, **fields})
+        with self._one:
+            self.emit_to({"type": kind, "run": self.run.id, **fields})
 
     def baseline(self) -> dict[str, Any]:
         """The baseline of the run. It stands before anything else happens."""
@@ -50,10 +57,12 @@ class Context:
 
     def spend(self) -> float:
         """Books the time since the last call to the run; gives the seconds spent over all resumptions."""
-        now, held = time.monotonic(), self.gpu.busy if self.gpu is not None else 0.0
-        self.store.add_seconds(self.run.id, now - self._mark, held - self._held)
-        self._mark, self._held = now, held
-        return self.store.run(self.run.id).seconds
+        with self._one:
+            now, held = time.monotonic(), self.gpu.busy if self.gpu is not None else 0.0
+            waited = self.gpu.waited if self.gpu is not None else 0.0
+            self.store.add_seconds(self.run.id, now - self._mark - (waited - self._waited), held - self._held)
+            self._mark, self._held, self._waited = now, held, waited
+            return self.store.run(self.run.id).seconds
 
     @contextmanager
     def unbooked(self) -> Iterator[None]:

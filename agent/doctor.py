@@ -4,7 +4,6 @@ import importlib.metadata
 import json
 import platform
 import shutil
-import subprocess
 from dataclasses import asdict, dataclass
 
 from pgo_agent.agent.errors import Exit
@@ -12,8 +11,8 @@ from pgo_agent.agent.models import EMBEDDED, casting, prices
 from pgo_agent.agent.models.server import ServerModel
 from pgo_agent.sandbox import box, devices
 from pgo_agent.sandbox.compiler import assembler
-from pgo_agent.sandbox.errors import BadBundle, UsageFault
-from pgo_agent.sandbox.judge.pool import visible_gpu
+from pgo_agent.sandbox.errors import BadBundle, EnvironmentFault, UsageFault
+from pgo_agent.sandbox.judge import gpus
 from rich.console import Console
 from rich.markup import escape
 
@@ -62,18 +61,18 @@ def _sandboxes() -> list[Finding]:
 
 
 def _gpu() -> Finding:
-    visible = visible_gpu()
-    if visible is None:
+    try:
+        found = gpus.usable()
+    except EnvironmentFault as e:
+        return Finding("gpu", False, e.message)
+    if not found:
         return Finding(
             "gpu", False, "none here: kernels are compiled, checked in Triton's interpreter and ranked, not measured"
         )
-    query = ["nvidia-smi", f"--id={visible}", "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    try:
-        text = subprocess.run(query, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
-    except (OSError, subprocess.SubprocessError) as e:
-        return Finding("gpu", False, f"nvidia-smi does not answer: {e}")
-    known = devices.named(text.split(",")[0].strip())
-    return Finding("gpu", known is not None, text if known else f"{text}: not in the device table; use --judge cpu")
+    models = {m: [g.index for g in found if g.model == m] for m in dict.fromkeys(g.model for g in found)}
+    told = "; ".join(f"{m} ({', '.join(indices)})" for m, indices in models.items())
+    known = devices.named(found[0].model)
+    return Finding("gpu", known is not None, told if known else f"{told}: not in the device table; use --judge cpu")
 
 
 def _assembler() -> Finding:

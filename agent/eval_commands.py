@@ -9,6 +9,7 @@ from pgo_agent.agent import shell
 from pgo_agent.agent.options import (
     WORKSPACE,
     DeviceOption,
+    GpusOption,
     JsonOption,
     JudgeOption,
     NoWaitOption,
@@ -39,6 +40,26 @@ A plan, say plan.toml:
 Exit codes: 0 every run has its result, 2 usage, 3 environment, 5 a reply is not there yet (--no-wait), 130 interrupted.
 """
 
+A_NIGHTLY = """
+A plan, as evals/nightly.toml is one:
+
+    targets = ["fa_fwd", "gemm"]  # kernel files, or kernels that ship
+
+    optimizers = ["embedded"]     # or as --model takes them: NAME, relay:DIR, replay:{kernel}.jsonl
+
+    seeds = [1, 2, 3]
+
+    candidates = 16               # of a run, as all that follows
+
+    patience = 4
+
+    minutes = 40
+
+    gpu_seconds = 1200            # and, for models: tokens, money
+
+Exit codes: 0 every run has its row, 2 usage, 3 environment (also: no GPU), 5 a reply is missing, 130 interrupted.
+"""
+
 evals = typer.Typer(no_args_is_help=True, help="Put the project itself to the test.")
 
 
@@ -52,6 +73,7 @@ def eval_gate(
     ] = None,
     device: DeviceOption = None,
     judge: JudgeOption = "auto",
+    gpus: GpusOption = None,
     sandbox: SandboxOption = "auto",
     python: PythonOption = sys.executable,
     json_lines: JsonOption = False,
@@ -64,7 +86,8 @@ def eval_gate(
     from pgo_agent.evals import gate
 
     with shell.faults():
-        raise typer.Exit(gate.main(entries, Wishes(device, sandbox=sandbox, judge=judge, python=python), json_lines))
+        wishes = Wishes(device, sandbox=sandbox, judge=judge, python=python, gpus=gpus)
+        raise typer.Exit(gate.main(entries, wishes, json_lines))
 
 
 @evals.command("ablation", epilog=A_PLAN)
@@ -73,6 +96,7 @@ def eval_ablation(
     results: Annotated[Path, typer.Option("--output", "-o", help="Where each run's result goes, as JSON lines.")],
     device: DeviceOption = None,
     judge: JudgeOption = "auto",
+    gpus: GpusOption = None,
     no_wait: NoWaitOption = False,
     sandbox: SandboxOption = "auto",
     python: PythonOption = sys.executable,
@@ -87,7 +111,7 @@ def eval_ablation(
     from pgo_agent.evals.ablation import report, running
     from pgo_agent.evals.ablation.plan import read
 
-    wishes = Wishes(device, sandbox=sandbox, judge=judge, python=python, wait=not no_wait)
+    wishes = Wishes(device, sandbox=sandbox, judge=judge, python=python, gpus=gpus, wait=not no_wait)
     with shell.faults():
         written = running.Results(results, read(plan))
         running.check(written, wishes)
@@ -99,3 +123,77 @@ def eval_ablation(
         lambda: report.show(written),
         "this very command",
     )
+
+
+@evals.command("nightly", epilog=A_NIGHTLY)
+def eval_nightly(
+    plan: Annotated[Path, typer.Argument(help="A TOML file: targets, optimizers, seeds and budget.")],
+    rows: Annotated[Path, typer.Option("--output", "-o", help="Where each run's row goes, as JSON lines.")],
+    device: DeviceOption = None,
+    judge: JudgeOption = "auto",
+    no_wait: NoWaitOption = False,
+    sandbox: SandboxOption = "auto",
+    python: PythonOption = sys.executable,
+    store: StoreOption = WORKSPACE,
+    json_lines: JsonOption = False,
+) -> None:
+    """Measure what the optimizer comes to: every target by every optimizer and seed, under one budget, on a GPU.
+
+    A row holds its raw samples and what made them; a run that fails has its row, and counts as 1. The same command goes
+    on where it was ended. `eval site` shows rows, `eval compare` finds what became slower.
+    """
+    from pgo_agent.agent.session import Wishes
+    from pgo_agent.evals.nightly import report, running
+    from pgo_agent.evals.nightly.plan import read
+
+    wishes = Wishes(device, sandbox=sandbox, judge=judge, python=python, wait=not no_wait)
+    with shell.faults():
+        night = running.opened(rows, read(plan))
+        running.check(night, wishes)
+    shell.run(
+        json_lines,
+        store,
+        True,
+        lambda opened, emit: report.told(night, json_lines, running.run(night, wishes, opened, emit)),
+        lambda: report.show(night),
+        "this very command",
+    )
+
+
+@evals.command(
+    "compare", epilog="Exit codes: 0 nothing became slower, 1 something did, or fails now, 2 usage, 3 environment."
+)
+def eval_compare(
+    before: Annotated[Path, typer.Argument(help="Rows, as `eval nightly` writes them.")],
+    after: Annotated[Path, typer.Argument(help="Later rows.")],
+    effect: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="Least part by which something must be slower, to count.")
+    ] = 0.02,
+    everything: Annotated[bool, typer.Option("--all", help="Show cases without a difference, too.")] = False,
+    json_lines: JsonOption = False,
+) -> None:
+    """Find what became slower between two files of rows.
+
+    Code that did not change is not tested. Of the rest, raw samples are compared by Mann and Whitney's test, each round
+    divided by a side whose code is the same in both, with Holm's correction for all that is tested.
+    """
+    from pgo_agent.evals.regressions import report
+
+    with shell.faults():
+        raise typer.Exit(report.main(before, after, effect, everything, json_lines))
+
+
+@evals.command("site", epilog="Exit codes: 0 written, 2 usage, 3 environment.")
+def eval_site(
+    rows: Annotated[list[Path], typer.Argument(help="Files of rows: of `eval nightly`, or those in evals/results.")],
+    folder: Annotated[Path, typer.Option("--output", "-o", help="Where the pages and results.json go.")],
+) -> None:
+    """Write the leaderboard of rows as pages that open from a file: no server, no scripts, nothing loaded.
+
+    An overview, a page for each kernel with its trend, searches, winner and evidence, the gate's rates, and the timer
+    against itself; results.json beside them has the same figures for programs.
+    """
+    from pgo_agent.evals.leaderboard import site
+
+    with shell.faults():
+        raise typer.Exit(site.main(rows, folder))

@@ -1,8 +1,8 @@
 """What former runs of a target came to: their candidates with verdicts, as the record of a workspace holds them.
 
 A run sees what was recorded when it began, and nothing that came later: so it decides the same after it was killed,
-whatever other runs did in between. Relies on `store.py`. What follows from it is in `lessons.py` and `novelty.py`.
-"""
+whatever other runs did in between. What a person vetoed teaches nothing: nobody looked at it. Relies on `store.py`.
+What follows from it is in `lessons.py` and `novelty.py`."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -57,7 +57,7 @@ def of(run: Run) -> Subject:
 
 
 def tried(store: Store, subject: Subject) -> Sequence[Tried]:
-    """Candidates with verdicts, newest first."""
+    """Candidates with verdicts: of the newest run first, and of a run those that were proposed last."""
     return _read(store, subject) if subject.knows is None else _kept(store, subject)
 
 
@@ -71,12 +71,11 @@ def _read(store: Store, subject: Subject) -> Sequence[Tried]:
     runs = {r["id"]: r for r in _runs(store, subject)}
     columns = "run, id, parent, kind, move, rationale, author, verdict, stage, reason, speedup, against, proposer"
     rows = [r for name in runs for r in _rows(store, subject, name, columns)]
-    rows.sort(key=lambda r: -int(r["at"]))
     return [Tried(*(r[c] for c in columns.split(", ")), **_where(runs[r["run"]], subject)) for r in rows]
 
 
 def refused(store: Store, run: Run) -> Iterator[Candidate]:
-    """What a GPU found wrong or racy of the same text for the same device, newest first."""
+    """What a GPU found wrong or racy of the same text for the same device, as `tried`."""
     for t in tried(store, of(run)):
         if t.same_text and t.device == run.device and t.verdict in REFUSED and t.stage not in _NO_GPU:
             yield store.candidate(t.run, t.id)
@@ -99,7 +98,8 @@ def _runs(store: Store, subject: Subject) -> Sequence[Any]:
 def _rows(store: Store, subject: Subject, run: str, columns: str) -> Sequence[Any]:
     sql = (
         f"SELECT {columns}, (SELECT max(e.rowid) FROM evidence e WHERE e.run = c.run AND e.candidate = c.id) AS at"
-        " FROM candidates c WHERE run = ? AND verdict IS NOT NULL AND at IS NOT NULL AND (? IS NULL OR at <= ?)"
+        " FROM candidates c WHERE run = ? AND verdict IS NOT NULL AND verdict != 'vetoed'"
+        " AND at IS NOT NULL AND (? IS NULL OR at <= ?) ORDER BY generation DESC, position DESC"
     )
     return store.rows(sql, (run, subject.knows, subject.knows))
 

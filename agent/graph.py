@@ -19,7 +19,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 from pgo_agent.agent import baseline as baselines
-from pgo_agent.agent import incumbent, profiled, resuming, steps
+from pgo_agent.agent import incumbent, profiled, resuming, steering, steps
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.finish import finish as finish_run
 
@@ -46,8 +46,9 @@ def summarize(state: State, runtime: Runtime[Context]) -> None:
 
 def propose(state: State, runtime: Runtime[Context]) -> Command[Literal["build", "finish"]]:
     ctx = runtime.context
-    over = ctx.out_of_time() or state["barren"] >= ctx.settings["patience"]
-    proposed = 0 if over else steps.propose(ctx, state["generation"])
+    steps.steered(ctx)
+    barren = state["barren"] >= ctx.settings["patience"] and not steering.wants_a_generation(ctx)
+    proposed = 0 if ctx.out_of_time() or barren else steps.propose(ctx, state["generation"])
     return Command(goto="build" if proposed else "finish", update={"proposed": proposed})
 
 

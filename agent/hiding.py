@@ -23,6 +23,11 @@ def mentions(text: str, names: Collection[str]) -> bool:
     return not set(re.findall(r"[\w.-]+", text)).isdisjoint(names)
 
 
+def visible(text: str) -> str:
+    """The text with nothing in it that a terminal would obey: such characters are written out."""
+    return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
+
+
 def line(text: str, most: int = 400) -> str:
     """The text as one printable line of at most so many characters."""
     one = " ".join("".join(c if c.isprintable() else " " for c in text).split())

@@ -16,15 +16,15 @@ SHIPPED = "shipped"
 
 
 def name(ctx: Context) -> str:
-    """Id of the accepted candidate that no accepted one was measured against, or `shipped`.
+    """Id of the accepted candidate that no accepted one was measured against, or `shipped`."""
+    return among(ctx.store.candidates(ctx.run.id))
+
+
+def among(candidates: Iterable[Candidate]) -> str:
+    """The same of a run's candidates.
 
     Several were measured against the same when they were given side by side: then the fastest.
     """
-    return standing(ctx.store.candidates(ctx.run.id))
-
-
-def standing(candidates: Iterable[Candidate]) -> str:
-    """`name`, by a run's candidates."""
     accepted = [c for c in candidates if c.verdict == Verdict.ACCEPTED]
     beaten = {c.against for c in accepted}
     last = [c for c in accepted if c.id not in beaten]
@@ -122,10 +122,10 @@ def gains(evidence: Mapping[str, Any]) -> dict[str, float]:
     return {case: stats.middle(t["incumbent"], t["candidate"]) for case, t in times.items()}
 
 
-def plans(ctx: Context) -> dict[str, set[str]]:
-    """The plans that the incumbent brings for each case."""
-    base, current = ctx.baseline(), name(ctx)
-    if current == SHIPPED:
+def plans(ctx: Context, which: str) -> dict[str, set[str]]:
+    """The plans that `shipped` or a candidate brings for each case."""
+    base = ctx.baseline()
+    if which == SHIPPED:
         return {case: {base["shipped"][case]["plan_id"]} for case in base["cases"]}
-    options = (ctx.store.candidate(ctx.run.id, current).built or {})["choices"]
+    options = (ctx.store.candidate(ctx.run.id, which).built or {})["choices"]
     return {case: {o["plan_id"] for o in options[case]} for case in base["cases"]}

@@ -1,9 +1,12 @@
 """What a candidate is put through once it is built: the stages on the GPU, or Triton's interpreter without one.
 
 On the GPU a candidate that may be recorded as faster goes through three processes: one that measures it, one that runs
-its sanitized twin, one that knows nothing of the first and confirms it.
+its sanitized twin, one that knows nothing of the first and confirms it. All of a generation are measured against the
+incumbent that it began with, so that their order does not matter, nor how many GPUs there are: each comparison is made
+on one, and says on which.
 """
 
+from concurrent import futures
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,6 +19,7 @@ from pgo_agent.agent.store import Candidate
 from pgo_agent.sandbox import twins
 from pgo_agent.sandbox.gate import inspect
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
+from pgo_agent.sandbox.judge.base import AnyJudge
 from pgo_agent.sandbox.judge.pool import on_shelf
 from pgo_agent.sandbox.twins import Twin
 
@@ -38,7 +42,7 @@ def in_interpreter(ctx: Context, candidate: Candidate) -> Outcome:
 
 def told_apart(ctx: Context, candidate: Candidate, judged: Judged) -> Judged:
     """Says of a given candidate with nothing wrong when it is no other kernel than the target."""
-    known = screening.known_code(ctx, candidate.built or {})
+    known = screening.known_code(ctx, candidate)
     if candidate.kind != "ttgir" and check.same(candidate.source, ctx.target.source):
         known = Judged(Verdict.NO_CHANGE, "", "it holds the same statements as the target")
     if known is None or known.verdict != Verdict.NO_CHANGE or judged.verdict not in _FINE:
@@ -63,16 +67,16 @@ def measured(ctx: Context, candidate: Candidate, compilers: Executor) -> Measure
     """The first look, unless its answer would take as long as that to everything. What would be accepted, or was given
     to be checked and is not wrong, must be `proved`, too.
     """
-    gpu, base = the_gpu(ctx), _incumbent(ctx, candidate)
+    gpu, base = the_gpu(ctx), ctx.store.began_with(ctx.run.id, candidate.generation)
     sides = _sides(ctx, base)
     if not building.is_whole(candidate) and not gpu.by_hand:
-        looked = _told(base, gpu.verdict("look", candidate=_bundle(ctx, candidate), **sides))
+        looked = _told(gpu, base, gpu.verdict("look", candidate=_bundle(ctx, candidate), **sides))
         if looked.verdict != Verdict.CHECKED:
             return Measured(looked)
     candidate, refused = building.complete(ctx, candidate)
     if refused:
         return Measured(refused)
-    first = _told(base, gpu.verdict("judge", candidate=_bundle(ctx, candidate), **sides))
+    first = _told(gpu, base, gpu.verdict("judge", candidate=_bundle(ctx, candidate), **sides))
     given = candidate.author == check.AUTHOR
     if first.verdict != Verdict.ACCEPTED and not (given and first.verdict in _NOT_FASTER):
         return Measured(first)
@@ -85,10 +89,16 @@ def measured(ctx: Context, candidate: Candidate, compilers: Executor) -> Measure
 
 def proved(ctx: Context, candidate: Candidate, measured: Measured) -> Outcome:
     """Races what was measured, and confirms it. What needs neither is answered at once."""
-    first = measured.judged
     if measured.twin is None:
-        return first, _speedup(first)
-    raced = looks.race(ctx, candidate, measured.raced, measured.twin)
+        return measured.judged, _speedup(measured.judged)
+    futures.wait([measured.twin])  # before a GPU is held
+    with the_gpu(ctx).turn():
+        return _proved(ctx, candidate, measured, measured.twin)
+
+
+def _proved(ctx: Context, candidate: Candidate, measured: Measured, twin: Future[Twin]) -> Outcome:
+    first = measured.judged
+    raced = looks.race(ctx, candidate, measured.raced, twin)
     first = _with(first, [*_stages(first), raced.as_json()])
     if raced.ends:
         return Judged(raced.verdict or Verdict.RACE, raced.stage, raced.reason, first.evidence), _speedup(first)
@@ -102,7 +112,8 @@ def proved(ctx: Context, candidate: Candidate, measured: Measured) -> Outcome:
     bundle = _bundle(ctx, candidate)
     again = {c: bundle | {"choice": label} for c, label in first.evidence["choices"].items()}
     # in a new process: it never saw the first run
-    return _confirmed(first, the_gpu(ctx).verdict("confirm", candidate=again, **measured.sides))
+    confirmed = the_gpu(ctx).verdict("confirm", candidate=again, **measured.sides)
+    return _confirmed(first, _on(the_gpu(ctx), confirmed))
 
 
 def _other_bits(ctx: Context, candidate: Candidate, choices: dict[str, str]) -> str:
@@ -130,13 +141,6 @@ def _confirmed(first: Judged, confirmed: Judged) -> Outcome:
     return Judged(Verdict.ACCEPTED, "confirm", confirmed.reason, evidence), _speedup(confirmed)
 
 
-def _incumbent(ctx: Context, candidate: Candidate) -> str:
-    """What a candidate is measured against; elsewhere what its generation began with: all are asked about at once."""
-    if the_gpu(ctx).elsewhere:
-        return ctx.store.began_with(ctx.run.id, candidate.generation)
-    return incumbent.name(ctx)
-
-
 def _sides(ctx: Context, against: str) -> dict[str, Any]:
     base = ctx.baseline()
     return {
@@ -153,9 +157,15 @@ def _bundle(ctx: Context, candidate: Candidate) -> dict[str, Any]:
     return {"bundle": on_shelf(ctx.store.shelf, bundle_of(candidate))}
 
 
-def _told(against: str, judged: Judged) -> Judged:
-    """With what it was measured against."""
-    return replace(judged, evidence={**judged.evidence, "incumbent": against})
+def _told(gpu: AnyJudge, against: str, judged: Judged) -> Judged:
+    """With what it was measured against, and where."""
+    return _on(gpu, replace(judged, evidence={**judged.evidence, "incumbent": against}))
+
+
+def _on(gpu: AnyJudge, judged: Judged) -> Judged:
+    """With the GPU that answered this thread last; a judge may not tell."""
+    found = looks.taken_on(gpu)
+    return replace(judged, evidence={**judged.evidence, "taken_on": found}) if found else judged
 
 
 def _stages(judged: Judged) -> list[dict[str, Any]]:

@@ -95,10 +95,10 @@ def _needed(ctx: Context, candidate: Candidate, cases: Mapping[str, str]) -> Evi
 
 def memchecked(ctx: Context, candidate: Candidate, choices: Mapping[str, str]) -> Evidence:
     """One launch of every kernel under NVIDIA's compute-sanitizer, each tensor an allocation of its own."""
-    started, own, gpu = time.monotonic(), on_shelf(ctx.store.shelf, bundle_of(candidate)), the_gpu(ctx)
-    if not isinstance(gpu, Judge):
-        return Evidence("memcheck", Verdict.UNDECIDED, "it runs on the GPU's own machine alone")
-    with tempfile.TemporaryDirectory() as folder:
+    started, own = time.monotonic(), on_shelf(ctx.store.shelf, bundle_of(candidate))
+    with the_gpu(ctx).turn() as gpu, tempfile.TemporaryDirectory() as folder:
+        if not isinstance(gpu, Judge):
+            return Evidence("memcheck", Verdict.UNDECIDED, "it runs on the GPU's own machine alone")
         log = Path(folder) / "log"
         judge = replace(gpu, under=(*memcheck.command(), "--log-file", str(log)))
         try:
@@ -146,6 +146,11 @@ def hazard(judged: Judged) -> Evidence | None:
         return None
     verdict = Verdict.DEADLOCK if "deadlock" in asserted[0].lower() else Verdict.RACE
     return Evidence("race", verdict, f"Triton's concurrency sanitizer: {asserted[0]}")
+
+
+def taken_on(gpu: AnyJudge) -> dict[str, str]:
+    """UUID and index of the GPU that answered this thread last, as far as its judge tells."""
+    return {k: str(gpu.environment[k]) for k in ("uuid", "index") if gpu.environment.get(k)}
 
 
 def the_gpu(ctx: Context) -> AnyJudge:

@@ -168,3 +168,27 @@ def m009_questions_and_mended(db: sqlite3.Connection) -> None:
             repairs INTEGER NOT NULL,       -- messages that led to it
             PRIMARY KEY (run, candidate)
         )""")
+
+
+@migration
+def m010_quarantined_gpus(db: sqlite3.Connection) -> None:
+    db.execute("""
+        CREATE TABLE quarantined (
+            run TEXT NOT NULL, gpu TEXT NOT NULL,  -- UUID
+            name TEXT NOT NULL,             -- its index then
+            why TEXT NOT NULL,
+            PRIMARY KEY (run, gpu)
+        )""")
+
+
+@migration
+def m010_steering(db: sqlite3.Connection) -> None:
+    db.execute("""
+        CREATE TABLE steers (
+            run TEXT NOT NULL REFERENCES runs, n INTEGER NOT NULL,
+            kind TEXT NOT NULL,             -- guide, veto, submit, pin or budget
+            body TEXT NOT NULL,             -- JSON: what it says, by its kind
+            generation INTEGER,             -- the first that it holds for; NULL until the loop took it
+            outcome TEXT,                   -- what came of it, in words; NULL until the loop took it
+            PRIMARY KEY (run, n)
+        )""")

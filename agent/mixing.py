@@ -63,9 +63,9 @@ def tallies(ctx: Context) -> dict[str, Tally]:
     """
     found = {MODEL: Tally(), MOVES: Tally()}
     for c in ctx.store.candidates(ctx.run.id):
-        if c.verdict is not None and c.proposer in found:
+        if c.verdict not in (None, Verdict.VETOED) and c.proposer in found:
             t = found[c.proposer]
-            found[c.proposer] = Tally(t.judged + 1, t.worth + worth(c.verdict, c.speedup))
+            found[c.proposer] = Tally(t.judged + 1, t.worth + worth(str(c.verdict), c.speedup))
     return found
 
 

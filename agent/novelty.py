@@ -33,7 +33,7 @@ def twin(ctx: Context, candidate: Candidate) -> Judged | None:
     for c in ctx.store.candidates(ctx.run.id):
         if c.id == candidate.id:
             return None
-        if not (c.built or {}).get("bundle") or c.verdict in FAULTY:
+        if not (c.built or {}).get("bundle") or c.verdict in (*FAULTY, Verdict.VETOED):
             continue
         if brought <= _brought(c) or (mine and mine <= _launched(ctx.store.shelf, c)):
             return Judged(Verdict.NO_CHANGE, "build", f"its code is that of candidate {c.id[:8]}")

@@ -33,6 +33,12 @@ JudgeOption = Annotated[
         "-m pgo_agent.sandbox.judge --spool DIR --target FILE` answers what is asked in that folder.",
     ),
 ]
+GpusOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="0,1", help="GPUs of this machine, by index or UUID, as nvidia-smi lists them. Default: all visible."
+    ),
+]
 CaseOption = Annotated[list[str] | None, typer.Option(help="Use only this public case; may be repeated.")]
 SandboxOption = Annotated[str, typer.Option(envvar="PGO_AGENT_SANDBOX", help="auto, bubblewrap, landlock or none.")]
 PythonOption = Annotated[

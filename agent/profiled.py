@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal
 
-from pgo_agent.agent import advisers, beam, elsewhere, incumbent, insight, profile_record
+from pgo_agent.agent import advisers, beam, incumbent, insight, profile_record
 from pgo_agent.agent.case_profile import CaseProfile, Choosing, Means, Wanted, case_profile
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.insight import Insight
@@ -70,7 +70,7 @@ def profile(ctx: Context) -> None:
 
 def _side_by_side(ctx: Context, work: Mapping[str, Callable[[], Kept]], at_once: int) -> Iterable[Kept]:
     if isinstance(ctx.gpu, SpoolJudge):
-        return (kept for _, kept in elsewhere.together(ctx.gpu, work))
+        return (kept for _, kept in ctx.gpu.together(work))
     return passes.parallel(work.values(), at_once)
 
 

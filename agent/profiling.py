@@ -5,9 +5,11 @@ once. Without a GPU there is the static one, and what is kept. `case_profile.py`
 """
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pgo_agent.agent.case_profile import CaseProfile, Means, Wanted, case_profile
 from pgo_agent.agent.session import Wishes, locate, where
@@ -16,6 +18,7 @@ from pgo_agent.agent.taking import NO_GPU, Gpu
 from pgo_agent.sandbox import box, target
 from pgo_agent.sandbox.build import Builder
 from pgo_agent.sandbox.errors import EnvironmentFault, TargetFault, UsageFault
+from pgo_agent.sandbox.judge.judges import Judges
 from pgo_agent.sandbox.profile import passes
 from pgo_agent.sandbox.profile.backend import Workbench
 from pgo_agent.sandbox.profile.codec import Record
@@ -74,6 +77,8 @@ def profile(
     judge, device = where(wishes)
     if judge is not None:
         judge.target = found
+    if isinstance(judge, Judges):
+        judge.begin(_tell, lambda _gpu, _why: None, ())
     on_gpu = sorted((wanted or frozenset()) - {PassName.STATIC})
     if on_gpu and judge is None:
         raise EnvironmentFault(f"{' and '.join(on_gpu)} cannot be taken: {NO_GPU}", "leave out --passes, or use a GPU")
@@ -89,6 +94,12 @@ def profile(
         if judge is not None:
             judge.close()
     return Profile(found.name, device.key, built.bundle, cases, built.failures)
+
+
+def _tell(kind: str, **told: Any) -> None:
+    """What the GPUs tell of, for a person."""
+    what = f"is in use by {told['holder']}: waiting" if kind == "gpu.waiting" else f"is left out: {told['why']}"
+    print(f"GPU {told['index']} {what}", file=sys.stderr, flush=True)
 
 
 @passes.cpu(version=1)

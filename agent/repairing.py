@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pgo_agent.agent import hiding, incumbent, moves, prompting, question_record, shown_ttgir, templates
+from pgo_agent.agent import hiding, incumbent, moves, prompting, question_record, shown_ttgir, steering, templates
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.parts import kernel_part
 from pgo_agent.agent.replies import Unread
@@ -53,8 +53,8 @@ class Question:
 
 def fresh(ctx: Context) -> Question:
     """The question that every generation asks."""
-    which = incumbent.name(ctx)
-    return Question("", which, incumbent.source(ctx), shown_ttgir.shown(ctx, which), prompting.TEMPLATE)
+    which = steering.start(ctx)
+    return Question("", which, incumbent.python(ctx, which), shown_ttgir.shown(ctx, which), prompting.TEMPLATE)
 
 
 def render(ctx: Context, question: Question) -> str:

@@ -18,6 +18,7 @@ from pgo_agent.sandbox.gate.verdict import Judged, Verdict
 
 KNOWN_GAIN = 0.003  # a known gain below it is not worth judging: the judge would not call it one
 STAGES = (screen.stage, inspect.stage, deadlock.stage)  # on the CPU, in this order, of what was built
+SAID = 400  # characters of a reason
 _ENDS = frozenset({Verdict.REJECTED, Verdict.NO_CHANGE, Verdict.DEADLOCK, Verdict.RACE})
 _FAILED = {"timeout": Verdict.TIMEOUT, "rejected": Verdict.REJECTED, "killed": Verdict.UNDECIDED}
 
@@ -37,7 +38,7 @@ def verdict(ctx: Context, candidate: Candidate) -> Judged | None:
     refused = Judged(Verdict(last["verdict"]), last["stage"], last["reason"]) if last["verdict"] in _ENDS else None
     if refused or candidate.author == check.AUTHOR:
         return refused  # somebody asks whether it is right: slow or known code is no answer to that
-    known = known_code(ctx, built) or novelty.twin(ctx, candidate) or novelty.refused_before(ctx, candidate)
+    known = known_code(ctx, candidate) or novelty.twin(ctx, candidate) or novelty.refused_before(ctx, candidate)
     return known or _dominated(built, base)
 
 
@@ -55,12 +56,13 @@ def stages(ctx: Context, built: Built) -> list[dict[str, Any]]:
     return [e.as_json() for e in (first, *examine(STAGES, ours, original))]
 
 
-def known_code(ctx: Context, built: Mapping[str, Any]) -> Judged | None:
-    """Nothing new: all its code was in the baselines' grid, and what is known of it does not beat the incumbent."""
-    base = ctx.baseline()
+def known_code(ctx: Context, candidate: Candidate) -> Judged | None:
+    """Nothing new: all its code was in the baselines' grid, and what is known of it does not beat the incumbent with
+    which its generation began."""
+    base, built = ctx.baseline(), candidate.built or {}
     known = {(p["case"], p["plan_id"]): p["ms"] for p in base["points"] if not p["problem"]}
     brought = novelty.as_known(ctx, built)
-    now = incumbent.plans(ctx)
+    now = incumbent.plans(ctx, ctx.store.began_with(ctx.run.id, candidate.generation))
     if not all((case, plan) in known for case in base["cases"] for plan in brought[case]):
         return None
     if built["failures"]:
@@ -92,7 +94,11 @@ def _dominated(built: Mapping[str, Any], base: Mapping[str, Any]) -> Judged | No
 
 
 def _first_line(text: str) -> str:
+    """The first line that tells of an error; of Triton's, which show code above a caret, that, too."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     first = next((line for line in lines if "error" in line.lower()), lines[0] if lines else "")
-    more = f" {lines[-1]}" if first.endswith(":") and lines[-1] != first else ""  # Triton's says where, code, what
-    return (first + more)[:300]
+    if not first.endswith(":") or lines[-1] == first:
+        return first[:SAID]
+    caret = next((n for n, line in enumerate(lines) if line == "^"), 0)
+    code = [f"`{line}`" for line in lines[max(caret - 1, 1) : caret]]
+    return " ".join([first, *code, *lines[caret + 1 :][-1:]])[:SAID]

@@ -8,8 +8,8 @@ import contextlib
 import os
 import secrets
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from functools import partial
 from importlib import resources
 from pathlib import Path
@@ -28,8 +28,12 @@ from pgo_agent.sandbox import box, devices, target
 from pgo_agent.sandbox.build import Builder, triton_version
 from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.errors import EnvironmentFault, TargetMoved, UsageFault
+from pgo_agent.sandbox.judge import gpus
 from pgo_agent.sandbox.judge.base import AnyJudge
-from pgo_agent.sandbox.judge.pool import Judge, visible_gpu
+from pgo_agent.sandbox.judge.gpus import Gpu
+from pgo_agent.sandbox.judge.judges import Judges
+from pgo_agent.sandbox.judge.lock import GpuLock
+from pgo_agent.sandbox.judge.pool import Judge
 from pgo_agent.sandbox.judge.spool.client import SpoolJudge, Unanswered
 
 DEFAULT_DEVICE, SPOOL = "h200", "spool:"
@@ -62,6 +66,7 @@ class Wishes:
     seed: int = 0  # picks the order of moves that nothing tells apart, and who proposes first; 0: as they are listed
     insight: str = "all"  # what of profiles the optimizer is told: see insight.py
     alone: bool = False  # learn nothing from former runs of the target
+    gpus: str | None = None  # of this machine, as `0,1`; None: all that are visible
     wait: bool = True  # for replies and verdicts that are not there yet; if not, the run is suspended
 
 
@@ -128,9 +133,14 @@ def _cast(
 
 
 def resume(
-    name: str, store: Store, emit: Emit, budgets: Mapping[str, float | None] | None = None, wait: bool = True
+    name: str,
+    store: Store,
+    emit: Emit,
+    budgets: Mapping[str, float | None] | None = None,
+    wait: bool = True,
+    gpus: str | None = None,
 ) -> Exit:
-    """Goes on with an interrupted or suspended run, here and now. `budgets`: in place of those that it has.
+    """Goes on with an interrupted or suspended run, here and now. `budgets`, `gpus`: in place of those that it has.
 
     Raises TargetMoved when its file changed.
     """
@@ -146,13 +156,15 @@ def resume(
     found = target.read(Path(run.target))
     if found.digest != run.digest:
         raise TargetMoved(f"{run.target} changed since run {run.id} began", "start a new run, or restore the file")
-    run.settings.update({name: most for name, most in (budgets or {}).items() if most is not None})
+    own = dict(budgets or {}) | {"gpus": gpus}
+    run.settings.update({name: wished for name, wished in own.items() if wished is not None})
     run.settings.setdefault("models", casting.roles([run.settings.get("model") or EMBEDDED]))  # of an older run
     wishes = Wishes(
         run.device,
         sandbox=run.settings["sandbox"],
         judge=run.settings["judge"],
         python=run.settings["python"],
+        gpus=run.settings.get("gpus"),
         wait=wait,
     )
     gpu, device = where(wishes)
@@ -183,6 +195,7 @@ def _go(
         target=run.target,
         device=device.name,
         gpu=gpu is not None,
+        gpus=[asdict(g) for g in _of_here(gpu)],
         judge=run.settings["judge"],
         sandbox=chosen.kind,
         settings=run.settings | {"given": [g["from"] for g in given]},
@@ -199,6 +212,8 @@ def _go(
     try:
         if isinstance(gpu, SpoolJudge):
             gpu.begin(run.id, store.shelf, partial(store.add_answer, run.id), ctx.emit, ctx.unbooked)
+        if isinstance(gpu, Judges):
+            gpu.begin(ctx.emit, partial(store.add_quarantined, run.id), store.quarantined(run.id))
         graph.run(ctx)
     except UsageFault as e:
         store.set_state(run.id, "failed", {"error": str(e)})
@@ -224,54 +239,54 @@ def _go(
 
 
 def where(wishes: Wishes) -> tuple[AnyJudge | None, Device]:
-    """The judge of this machine's GPU, or of one elsewhere, if it is to be used, and the device to compile for."""
+    """The judges of this machine's GPUs, or of one elsewhere, if it is to be used, and the device to compile for."""
     if wishes.judge.startswith(SPOOL):
         return _elsewhere(wishes)
     if wishes.judge not in ("auto", "gpu", "cpu"):
         raise UsageFault(f"unknown judge '{wishes.judge}'", "choose one of: auto, gpu, cpu, spool:DIR")
-    visible = visible_gpu() if wishes.judge != "cpu" else None
-    if visible is None:
-        if wishes.judge == "gpu":
-            raise EnvironmentFault("--judge gpu: no GPU is visible here", "check nvidia-smi and CUDA_VISIBLE_DEVICES")
+    if wishes.judge == "cpu" and wishes.gpus is not None:
+        raise UsageFault("--gpus names GPUs, and --judge cpu uses none", "leave one of them out")
+    found = gpus.usable(wishes.gpus) if wishes.judge != "cpu" else []
+    if not found:
+        if wishes.judge == "gpu" or wishes.gpus is not None:
+            wish = f"--gpus {wishes.gpus}" if wishes.gpus is not None else "--judge gpu"
+            raise EnvironmentFault(f"{wish}: no GPU is visible here", "check nvidia-smi and CUDA_VISIBLE_DEVICES")
         return None, devices.find(wishes.device or DEFAULT_DEVICE)
-    device = _own_device(visible)
-    if wishes.device is not None and devices.find(wishes.device).key != device.key:
+    return _here(found, wishes)
+
+
+def _here(found: Sequence[Gpu], wishes: Wishes) -> tuple[AnyJudge | None, Device]:
+    """A run is for one model of GPU: the wished one, or that of the first GPU."""
+    model = devices.find(wishes.device).name if wishes.device is not None else found[0].model
+    fit = [g for g in found if g.model == model]
+    if not fit:
         if wishes.judge == "gpu":
-            raise UsageFault(
-                f"--device {wishes.device}, but this machine's GPU is an {device.name}", "leave --device out"
-            )
-        return None, devices.find(wishes.device)
-    spares = max(1, len(os.sched_getaffinity(0)) // 4)
-    return Judge(target.Target(Path(), "", Path(), ""), wishes.python, visible, spares=spares), device
+            there = ", ".join(dict.fromkeys(g.model for g in found))
+            raise UsageFault(f"--device {wishes.device}, but this machine has {there}", "leave --device out")
+        return None, devices.find(wishes.device or DEFAULT_DEVICE)
+    device = devices.named(model)
+    if device is None:
+        known = ", ".join(d.name for d in devices.DEVICES.values())
+        raise EnvironmentFault(
+            f"the GPU '{model}' is not in the device table", f"known are: {known}; use --judge cpu to go on without it"
+        )
+    spares, none = max(1, len(os.sched_getaffinity(0)) // (4 * len(fit))), target.Target(Path(), "", Path(), "")
+    return Judges([Judge(none, wishes.python, g.uuid, spares=spares, lock=GpuLock(g)) for g in fit]), device
+
+
+def _of_here(gpu: AnyJudge | None) -> list[Gpu]:
+    return [j.lock.gpu for j in gpu.all if j.lock] if isinstance(gpu, Judges) else []
 
 
 def _elsewhere(wishes: Wishes) -> tuple[AnyJudge, Device]:
     name = wishes.judge.removeprefix(SPOOL)
     if not name:
         raise UsageFault("--judge spool: names no folder", "give it as --judge spool:DIR")
+    if wishes.gpus is not None:
+        raise UsageFault("--gpus names GPUs of this machine", "give it to the side that answers")
     if wishes.memcheck:
         raise UsageFault("--memcheck runs on the GPU's own machine alone", "leave it out, or check there")
     device = devices.find(wishes.device or DEFAULT_DEVICE)
     judge = SpoolJudge(Path(name).absolute(), device, target.Target(Path(), "", Path(), ""), wishes.wait)
     judge.folder.make()
     return judge, device
-
-
-def _own_device(visible: str) -> Device:
-    """The table's entry for the visible GPU. Raises EnvironmentFault for one that is not in the table."""
-    import subprocess
-
-    query = ["nvidia-smi", f"--id={visible}", "--query-gpu=name", "--format=csv,noheader"]
-    try:
-        name = subprocess.run(query, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
-    except (OSError, subprocess.SubprocessError) as e:
-        raise EnvironmentFault(
-            f"cannot ask nvidia-smi for the GPU's name: {e}", "use --judge cpu to go on without it"
-        ) from None
-    found = devices.named(name)
-    if found is None:
-        known = ", ".join(d.name for d in devices.DEVICES.values())
-        raise EnvironmentFault(
-            f"the GPU '{name}' is not in the device table", f"known are: {known}; use --judge cpu to go on without it"
-        )
-    return found

@@ -31,6 +31,14 @@ class faults:  # noqa: N801 (used as a context manager)
             raise typer.Exit(int(exit_code(error))) from None
 
 
+def must_be_a_terminal(hint: str) -> None:
+    """Raises UsageFault where nobody can type, or nobody reads."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        from pgo_agent.sandbox.errors import UsageFault
+
+        raise UsageFault("a session needs a terminal", hint)
+
+
 class opened:  # noqa: N801
     """The store of a workspace, closed afterwards."""
 
@@ -71,6 +79,7 @@ def run(
         feed(event)
 
     with faults(feed, json_lines), opened(store, create) as record:
+        feed.look_at(record)
         try:
             code = go(record, emit)
         except KeyboardInterrupt:

@@ -7,7 +7,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.agent import answering, baseline, citing, display, former, profile_record, session, static_rank
+from pgo_agent.agent import (
+    answering,
+    baseline,
+    citing,
+    display,
+    former,
+    hiding,
+    profile_record,
+    session,
+    static_rank,
+)
 from pgo_agent.agent import lessons as learned
 from pgo_agent.agent.profile_record import Kept
 from pgo_agent.agent.prompting.sections import left_out
@@ -35,13 +45,14 @@ def runs(store: Store, as_json: bool) -> None:
 
 def run(store: Store, name: str, as_json: bool) -> None:
     found = store.run(name)
-    candidates = store.candidates(found.id)
+    candidates, hung = store.candidates(found.id), store.quarantined(found.id)
     if as_json:
         print(
             json.dumps(
                 _outline(store, found)
                 | {"baseline": found.baseline, "summary": found.summary, "verdicts": [_line(c) for c in candidates]}
                 | {"left_out": [left_out(c.prompt) for c in store.calls(found.id)]}
+                | {"quarantined": [{"uuid": u, "index": i, "why": w} for u, (i, w) in hung.items()]}
                 | {"profiles": [_profile(k) for k in profile_record.of(store, found.id)]}
                 | answering.as_json(store, found)
             )
@@ -72,6 +83,8 @@ def run(store: Store, name: str, as_json: bool) -> None:
         out.print(escape(citing.told(k)), highlight=False)
     for line in answering.told(store, found):
         out.print(escape(line), highlight=False)
+    for uuid, (index, why) in hung.items():
+        out.print(f"quarantined: GPU {index} ({uuid}): {escape(why)}", highlight=False)
     if lacking := sorted({name for c in store.calls(found.id) for name in left_out(c.prompt)}):
         out.print(f"left out of prompts for want of --prompt-tokens: {', '.join(lacking)}", highlight=False)
     for parent, move, reason in store.skipped(found.id):
@@ -139,16 +152,28 @@ def candidate(store: Store, name: str, prefix: str, source: bool, as_json: bool)
     if c.cites:
         out.print(escape(_because(c)), highlight=False)
     out.print(f"verdict: {c.verdict or 'not judged'} at {c.stage or '-'}: {escape(c.reason or '')}", highlight=False)
-    before = _replaced(store, c) if c.kind == "ttgir" else found.source
+    changes(store, found, c, out)
+    findings(store, c, out)
+
+
+def changes(store: Store, run: Run, c: Candidate, out: Console) -> None:
+    """The diff against the kernel as shipped; of TTGIR against what it replaces."""
+    before = replaced(store, c) if c.kind == "ttgir" else run.source
     diff = "".join(difflib.unified_diff(before.splitlines(True), c.source.splitlines(True), "as shipped", "candidate"))
-    out.print(Syntax(diff, "diff", background_color="default") if out.is_terminal else escape(diff))
+    coloured = Syntax(hiding.visible(diff), "diff", background_color="default", word_wrap=True)
+    out.print(coloured if out.is_terminal else escape(diff))
+
+
+def findings(store: Store, c: Candidate, out: Console) -> None:
+    """What the stages, the builds and the clock said of a candidate."""
+    evidence = store.evidence(c.run, c.id)
     _stages(out, evidence)
     _builds(out, c)
     _errors(out, evidence)
     _against(out, evidence)
 
 
-def _replaced(store: Store, c: Candidate) -> str:
+def replaced(store: Store, c: Candidate) -> str:
     """The TTGIR that a candidate's own stands in for; empty when it was not built."""
     digest = (c.built or {}).get("replaced", {}).get("ttgir")
     return store.shelf.get(digest, "ttgir").decode() if digest else ""
@@ -227,6 +252,9 @@ def _compared(body: Any) -> Iterator[tuple[int, dict[str, float], list[float], d
 
 def _against(out: Console, evidence: dict[str, Any]) -> None:
     for stage, body in evidence.items():
+        for which, said in (("", body), (" again", body.get("again", {}))) if isinstance(body, dict) else ():
+            if on := said.get("taken_on"):
+                out.print(f"{stage}: measured{which} on GPU {on['index']} ({on['uuid']})", highlight=False)
         if isinstance(body, dict) and "against" in body:
             against = ", ".join(f"{n} {x[1]:.3f}x [{x[0]:.3f}, {x[2]:.3f}]" for n, x in body["against"].items())
             out.print(f"{stage}: {against}", highlight=False)

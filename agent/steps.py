@@ -13,22 +13,25 @@ from pgo_agent.agent import (
     beam,
     building,
     check,
-    elsewhere,
     incumbent,
     judging,
     lessons,
     mixing,
     ranking,
     screening,
+    steering,
 )
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.store import Candidate, candidate_id
 from pgo_agent.sandbox import target as contract
 from pgo_agent.sandbox.gate.evidence import Evidence
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
+from pgo_agent.sandbox.judge.base import AnyJudge
+from pgo_agent.sandbox.judge.judges import Judges
 from pgo_agent.sandbox.judge.spool.client import SpoolJudge
 
 Fresh = dict[str, Any]  # a row of the record to be
+AT_ONCE, GIVEN_AT_ONCE = 2, 4  # candidates for each GPU
 
 # propose --------------------------------------------------------------------------------------------------------------
 
@@ -38,8 +41,13 @@ def propose(ctx: Context, generation: int) -> int:
     present = ctx.store.candidates(ctx.run.id, generation)
     if present:
         return len(present)
-    room = ctx.settings["candidates"] - len(ctx.store.candidates(ctx.run.id))
-    fresh = list(islice(_fresh(ctx, generation), max(0, min(ctx.settings["width"], room))))
+    steering.begin(ctx, generation)
+    before = ctx.store.candidates(ctx.run.id)
+    known, counted = {c.id for c in before}, sum(c.proposer != steering.AUTHOR for c in before)
+    own = list(_novel(ctx, steering.submitted(ctx, generation), steering.AUTHOR, known))  # beyond the budget
+    room = min(ctx.settings["width"], ctx.settings["candidates"] - counted)
+    others = (p for p in _fresh(ctx, generation) if p["id"] not in known)
+    fresh = [*own, *islice(others, max(0, room))]
     if fresh:
         ctx.store.add_generation(ctx.run.id, generation, incumbent.name(ctx), fresh)
         mixing.tell(ctx, generation)
@@ -82,6 +90,7 @@ def _novel(ctx: Context, proposals: Iterable[beam.Proposed], proposer: str, seen
 
 def build(ctx: Context, generation: int) -> None:
     """Traces and compiles the generation's candidates side by side; those that fail get their verdict here."""
+    steered(ctx)
     undecided = [c for c in ctx.store.candidates(ctx.run.id, generation) if c.verdict is None]
     waiting = [c for c in undecided if c.built is None]
     if waiting:
@@ -91,6 +100,7 @@ def build(ctx: Context, generation: int) -> None:
         tasks = {pool.submit(building.first, ctx, c, workers): c for c in waiting}
         for task in as_completed(tasks):
             ctx.store.set_built(ctx.run.id, tasks[task].id, task.result())
+    steered(ctx)
     for c in ctx.store.candidates(ctx.run.id, generation):
         judged = screening.verdict(ctx, c) if c.verdict is None else None
         if judged is not None:
@@ -101,70 +111,74 @@ def build(ctx: Context, generation: int) -> None:
 
 
 def judge(ctx: Context, generation: int) -> None:
-    """Judges what was built and has no verdict, best static rank first; each verdict is recorded before the next."""
+    """Judges what was built and has no verdict, best static rank first; each verdict is recorded as it comes."""
+    steered(ctx)
     waiting = [c for c in ctx.store.candidates(ctx.run.id, generation) if c.built is not None and c.verdict is None]
     if waiting:
-        gpu = f"on a GPU elsewhere, by {ctx.gpu.folder.root}" if isinstance(ctx.gpu, SpoolJudge) else "on the GPU"
-        where = gpu if ctx.gpu else "in Triton's interpreter"
-        ctx.emit("phase", phase="judge", doing=f"judging {_counted(waiting)} {where}")
+        ctx.emit("phase", phase="judge", doing=f"judging {_counted(waiting)} {_where(ctx.gpu)}")
     waiting.sort(key=lambda c: (ranking.rank(ctx, c), c.position))
-    if isinstance(ctx.gpu, SpoolJudge):
-        _measure_elsewhere(ctx, ctx.gpu, waiting)
-        return
     if ctx.gpu:
-        _measure(ctx, waiting)
+        _measure(ctx, ctx.gpu, waiting)
         return
-    for candidate in waiting:
-        if ctx.out_of_time():
-            return
+    for candidate in _wanted(ctx, waiting):
         started = time.monotonic()
         judged, _ = judging.in_interpreter(ctx, candidate)
         _told(ctx, ctx.store.candidate(ctx.run.id, candidate.id), judged, None, time.monotonic() - started)
 
 
-def _measure(ctx: Context, waiting: Sequence[Candidate]) -> None:
-    """On the GPU. Given candidates are all measured before the first is proved: twins compile in the meantime."""
-    pending: list[tuple[Candidate, judging.Measured, float]] = []
+def _where(gpu: AnyJudge | None) -> str:
+    if isinstance(gpu, SpoolJudge):
+        return f"on a GPU elsewhere, by {gpu.folder.root}"
+    several = len(gpu.all) if isinstance(gpu, Judges) else 1
+    return "in Triton's interpreter" if gpu is None else f"on {several} GPUs" if several > 1 else "on the GPU"
+
+
+def _wanted(ctx: Context, waiting: Sequence[Candidate]) -> Iterator[Candidate]:
+    """Each in turn, while there is time, without what a person vetoed meanwhile."""
+    for candidate in waiting:
+        if not _goes_on(ctx):
+            return
+        if ctx.store.candidate(ctx.run.id, candidate.id).verdict is None:
+            yield candidate
+
+
+def _measure(ctx: Context, gpu: AnyJudge, waiting: Sequence[Candidate]) -> None:
+    """On GPUs, one for each candidate: while one is measured, others of the same GPU are built whole, or their twins
+    compile. What was given is nothing but judged, so that more of it is begun."""
+    each = GIVEN_AT_ONCE if any(c.author == check.AUTHOR for c in waiting) else AT_ONCE
     with ThreadPoolExecutor(max(1, ctx.builder.cores // 2)) as compilers:
-        for candidate in waiting:
-            if ctx.out_of_time():
-                break
-            started = time.monotonic()
-            pending.append((candidate, judging.measured(ctx, candidate, compilers), time.monotonic() - started))
-            if candidate.author != check.AUTHOR or pending[-1][1].twin is None:
-                _prove(ctx, *pending.pop())
-        for found in pending:
-            _prove(ctx, *found)
+        work = {c.id: partial(_judged, ctx, gpu, c.id, compilers) for c in waiting}
+        for name, outcome in gpu.together(work, partial(_goes_on, ctx), each):
+            candidate = ctx.store.candidate(ctx.run.id, name)
+            if outcome is not None and candidate.verdict is None:
+                _told(ctx, candidate, *outcome)
 
 
-def _measure_elsewhere(ctx: Context, gpu: SpoolJudge, waiting: Sequence[Candidate]) -> None:
-    """On a GPU elsewhere: all are asked about before one is waited for, and measured against the same incumbent."""
-    with ThreadPoolExecutor(max(1, ctx.builder.cores // 2)) as compilers:
-        work = {c.id: partial(_judged_elsewhere, ctx, gpu, c.id, compilers) for c in waiting}
-        for candidate, outcome in elsewhere.together(gpu, work):
-            _told(ctx, ctx.store.candidate(ctx.run.id, candidate), *outcome)
-            if ctx.out_of_time():
-                return
+def _goes_on(ctx: Context) -> bool:
+    """Whether there is time for another one; what a person asked for meanwhile is taken first."""
+    steered(ctx)
+    return not ctx.out_of_time()
 
 
-def _judged_elsewhere(
-    ctx: Context, gpu: SpoolJudge, name: str, compilers: Executor
-) -> tuple[Judged, float | None, float]:
-    """The whole gate on one candidate, and the seconds of the GPU that it took."""
+def _judged(ctx: Context, gpu: AnyJudge, name: str, compilers: Executor) -> tuple[Judged, float | None, float] | None:
+    """The whole gate on one candidate, and the seconds of the GPU that it took; None for one that was vetoed."""
+    if ctx.store.candidate(ctx.run.id, name).verdict is not None:
+        return None
     measured = judging.measured(ctx, ctx.store.candidate(ctx.run.id, name), compilers)
     judged, speedup = judging.proved(ctx, ctx.store.candidate(ctx.run.id, name), measured)
     return judged, speedup, gpu.seconds
 
 
-def _prove(ctx: Context, candidate: Candidate, measured: judging.Measured, seconds: float) -> None:
-    started, candidate = time.monotonic(), ctx.store.candidate(ctx.run.id, candidate.id)
-    judged, speedup = judging.proved(ctx, candidate, measured)
-    _told(ctx, candidate, judged, speedup, seconds + time.monotonic() - started)
-
-
 def _told(ctx: Context, candidate: Candidate, judged: Judged, speedup: float | None, seconds: float) -> None:
     given = candidate.author == check.AUTHOR
     settle(ctx, candidate, judging.told_apart(ctx, candidate, judged) if given else judged, speedup, seconds)
+
+
+def steered(ctx: Context) -> None:
+    """Takes what a person asked for meanwhile, where that need not wait for a generation: see steering.py."""
+    for request, candidate, judged in steering.look(ctx):
+        settle(ctx, candidate, judged, None, 0.0)
+        steering.vetoed(ctx, request)
 
 
 def settle(ctx: Context, candidate: Candidate, judged: Judged, speedup: float | None, seconds: float) -> None:

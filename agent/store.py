@@ -18,6 +18,7 @@ from pgo_agent.agent.database import Database
 from pgo_agent.agent.models.base import OPTIMIZER, Reply
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.gate.verdict import Judged
+from pgo_agent.sandbox.judge.gpus import Gpu
 
 
 @dataclass(frozen=True)
@@ -198,6 +199,16 @@ class Store(Database):
         with self.transaction() as db:
             sql = "INSERT OR IGNORE INTO answers VALUES (?, ?, ?)"
             return bool(db.execute(sql, (run, request, seconds)).rowcount)
+
+    def add_quarantined(self, run: str, gpu: Gpu, why: str) -> None:
+        """A GPU that the run uses no more."""
+        with self.transaction() as db:
+            db.execute("INSERT OR REPLACE INTO quarantined VALUES (?, ?, ?, ?)", (run, gpu.uuid, gpu.index, why))
+
+    def quarantined(self, run: str) -> dict[str, tuple[str, str]]:
+        """UUID of each such GPU -> its index then, and why."""
+        rows = self.rows("SELECT gpu, name, why FROM quarantined WHERE run = ? ORDER BY rowid", (run,))
+        return {r["gpu"]: (r["name"], r["why"]) for r in rows}
 
     def finish_generation(self, run: str, n: int) -> None:
         with self.transaction() as db:

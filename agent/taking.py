@@ -51,8 +51,10 @@ class Gpu:
             self.left, self.expected[name] = self.left - took, took or self.expected[name]
 
     def _clock(self) -> float:
-        """Elsewhere it is not held while nobody answers."""
-        return self.judge.busy if self.judge is not None and self.judge.elsewhere else time.monotonic()
+        """It is not held while it is waited for; elsewhere, while nobody answers."""
+        if self.judge is not None and self.judge.elsewhere:
+            return self.judge.busy
+        return time.monotonic() - (self.judge.waited if self.judge is not None else 0.0)
 
 
 @dataclass

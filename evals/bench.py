@@ -58,9 +58,10 @@ def _interpreter(found: target.Target) -> float:
 
 def _judge(found: target.Target, bundle: str, choices: dict[str, Any], shelf: Shelf) -> float | None:
     """Seconds for a candidate that is the incumbent itself, so that every stage but the confirmation runs."""
-    if visible_gpu() is None:
+    gpu = visible_gpu()
+    if gpu is None:
         return None
-    judge = Judge(found)
+    judge = Judge(found, gpu=gpu)
     side = {c: {"bundle": on_shelf(shelf, bundle), "choice": o[0].label} for c, o in choices.items()}
     fields = {
         "incumbent": side,

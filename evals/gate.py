@@ -1,8 +1,9 @@
 """`pgo-agent eval gate`: puts the corpora through the gate, and says who was refused, where, and in how many seconds.
 
 Each target's entries are one run with all of them as given candidates: the very path of `pgo-agent check`, in the
-sandbox or not at all, on the GPU where there is one and in Triton's interpreter where there is none. What only a GPU
-can tell is never counted as refused without one. Relies on `entries.py`; `gate_report.py` counts and prints.
+sandbox or not at all, on GPUs where there are some and in Triton's interpreter where there is none. One run takes all
+GPUs by itself; without, there is a run on each core. What only a GPU can tell is never counted as refused without one.
+Relies on `entries.py`; `gate_report.py` counts and prints.
 """
 
 import os

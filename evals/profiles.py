@@ -33,6 +33,7 @@ USUAL = (
     "kernels/gemm.py:8k",
     "evals/corpus/targets/attention_specialized.py:d128-4k",
 )
+WHOLE = "kernel"  # the role of all warps
 SECONDS = 120.0  # of the GPU for one case
 
 
@@ -40,6 +41,7 @@ def lines(found: CaseProfile, target: str, commit: str) -> Iterator[dict[str, An
     """A line for each kernel of a case that was timed."""
     roof = found.roofline
     common = {
+        "what": "profile",
         "target": target,
         "case": found.case,
         "configuration": found.configuration,
@@ -95,8 +97,10 @@ def _rates(kernel: KernelProfile, timeline: Timeline) -> Iterator[dict[str, Any]
 
 
 def _executed(kernel: KernelProfile, timed: ScopeTime, warps: int) -> float | None:
-    """None without counters, and where not every warp executes the scope as often."""
+    """None without counters, and where only some warps execute the scope: Nsight Compute counts those of all roles."""
     if not isinstance(kernel.counters, Counters) or not kernel.counters.lines or not warps or not timed.count:
+        return None
+    if timed.scope.role != WHOLE:
         return None
     span = range(timed.scope.first, timed.scope.last + 1)
     return sum(n.executed for n in kernel.counters.lines if n.line in span) / warps / timed.count

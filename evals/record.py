@@ -35,6 +35,7 @@ def lines(store: Store, run: Run, commit: str) -> Iterator[dict[str, Any]]:
         if p["samples"] and not p["problem"]:
             yield common | {
                 "what": "sweep",
+                "environment": common["environment"] | p.get("taken_on", {}),
                 "case": p["case"],
                 "choice": p["choice"],
                 "plan_id": p["plan_id"],

@@ -17,11 +17,17 @@ from pgo_agent.agent.recorded import rows
 from pgo_agent.evals.entries import GROUPS
 from pgo_agent.evals.gate_report import STANDINGS, by_stage
 from pgo_agent.evals.record import RESULTS
+from pgo_agent.evals.time_to_result import WORTH
 from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.judge import stats
 
 OWN = ("shipped", "tuned", "winner")
 TRIED = "candidates.md"  # beside the records
+_MEANT = """*Scopes / role*: P50 times executions of all scopes, over the cycles of their role: the rest lies between
+scopes, or hid behind the records. *As counted*: scopes whose instructions of a warp and execution are within 5 % of
+what Nsight Compute counts; where blocks turn differently (causal), a middle is compared with a mean.
+"""
+_RULE = "|---|---:|---|---|---:|---|"
 _HEAD = """Figures are how many times faster
 than its incumbent a candidate ran, in one session: of all cases the geometric mean, then each. A candidate that was
 slower at the quick look was timed no further.
@@ -146,6 +152,57 @@ def _stages(found: list[dict[str, Any]]) -> str:
     return ", ".join(f"{stage} {statistics.median(taken):.2g}" for stage, taken in seconds.items())
 
 
+def profiles() -> str:
+    """What records cost and how far scopes add up, of each recorded profile: a Markdown table."""
+    found = [r for r in rows() if r["what"] == "profile"]
+    if not found:
+        return "Not recorded on a GPU yet.\n"
+    lines = ["| kernel | builds | slower than without records | scopes / role | roof | as counted |", _RULE]
+    for r in found:
+        slower = [100 * (o - 1) for o in r["overheads"]]
+        shares = [f"{s['of_scopes'] / s['cycles']:.2f}" for s in r["roles"] if s["of_scopes"]]
+        cells = [
+            f"`{r['kernel'].lstrip('_')}` {r['case'].split('/', 1)[1]}",
+            str(len(slower)),
+            f"{max(min(slower), 0):.0f} to {max(slower):.0f} %, half of them below {statistics.median(slower):.1f} %",
+            ", ".join(shares),
+            f"{100 * r['roofline']['reached']:.0f} %" if r["roofline"] else "-",
+            _agree(r["ipc"]),
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    machine = found[0]["machine"]
+    where = f"{machine['gpu']}, driver {machine['driver']}, torch {machine['torch']}, commit {found[0]['commit'][:10]}"
+    return "\n".join(lines) + f"\n\n{_MEANT}{where}.\n"
+
+
+def _agree(rates: Sequence[dict[str, Any]]) -> str:
+    """Of how many scopes of all warps the instructions are those that Nsight Compute counted, to 5 %."""
+    counted = [r for r in rates if r["by_counters"] and r["scope"].startswith("kernel ")]
+    if not counted:
+        return "-"
+    same = sum(abs(r["instructions"] / r["by_counters"] - 1) <= 0.05 for r in counted)
+    return f"{same} of {len(counted)} scopes"
+
+
+def races() -> str:
+    """Seconds to a result, beside exhaustive autotune's: a Markdown table."""
+    found = [r for r in rows() if r["what"] == "time to a result"]
+    if not found:
+        return "Not recorded on a GPU yet.\n"
+    lines = ["| | tuned baseline known | result known |", "|---|---:|---:|"]
+    for r in found:
+        ours, theirs = r["ours"], r["triton.autotune"]
+        marks = [ours.get(m) for m in ("tuned baseline, checked", f"{WORTH}x", "end of the run")]
+        known, won, end = (f"{m['wall']:.0f} s ({m['gpu']:.0f} of GPU)" if m else "" for m in marks)
+        result = f"{WORTH}x: {won}" if won else f"no {WORTH}x among {r['candidates']} candidates: {end}"
+        ended = f"{theirs['seconds']:.0f} s" if theirs["ended"] else f"not within {r['limit']:.0f} s"
+        lines.append(f"| `{r['target']}`, pgo-agent, everything checked | {known} | {result} |")
+        lines.append(
+            f"| `{r['target']}`, `triton.autotune` over the same grid, nothing checked | {ended} | no rewrites |"
+        )
+    return "\n".join(lines) + f"\n\n{_where(found[0])}; {found[0]['cores']} cores, one after the other, empty caches.\n"
+
+
 def moves() -> str:
     """A Markdown table of the source moves: the symptom that each answers, and what is known of its gain."""
     head = "| source move | symptom | known of its gain | sm |\n|---|---|---|---|\n"
@@ -164,7 +221,9 @@ def between(text: str, marker: str, content: Iterable[str] | str) -> str:
 def main() -> None:
     path = Path(sys.argv[1])
     text = between(between(path.read_text(), "results", tables()), "gate", gate())
-    path.write_text(between(text, "moves", moves()))
+    for marker, content in (("moves", moves()), ("profiles", profiles()), ("races", races())):
+        text = between(text, marker, content)
+    path.write_text(text)
     (RESULTS / TRIED).write_text(tried())
 
 

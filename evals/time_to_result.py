@@ -18,6 +18,8 @@ from typing import Any
 
 from pgo_agent.agent.moves import launch
 from pgo_agent.agent.source import sites
+from pgo_agent.agent.store import Run, Store
+from pgo_agent.agent.version import commit_of
 from pgo_agent.sandbox import target
 from pgo_agent.sandbox.errors import UsageFault
 
@@ -110,6 +112,20 @@ def _mark(event: dict[str, Any], marks: dict[str, Any]) -> str:
     return "end of the run" if event["type"] == "run.completed" else ""
 
 
+def _recorded(args: argparse.Namespace, run: Run) -> dict[str, Any]:
+    """What was raced, and on which machine."""
+    return {
+        "what": "time to a result",
+        "target": args.file.stem,
+        "candidates": args.candidates,
+        "limit": args.limit,
+        "cores": len(os.sched_getaffinity(0)),
+        "environment": (run.summary or {}).get("environment"),
+        "commit": commit_of(Path(__file__).parent),
+        "when": run.created,
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("file", type=Path)
@@ -117,6 +133,9 @@ def main() -> None:
     parser.add_argument("--candidates", type=int, default=12, help="budget of our run")
     parser.add_argument("--limit", type=float, default=3600.0, help="seconds for the autotuner")
     parser.add_argument("--store", type=Path, default=None, help="keep our run in this workspace")
+    parser.add_argument(
+        "--out", type=Path, default=None, help="write the line here, too: evals/results/races-h200.jsonl"
+    )
     args = parser.parse_args()
     if args.autotune:
         _autotune(args.file)
@@ -125,8 +144,12 @@ def main() -> None:
         store = args.store or Path(folder)
         if (store / "pgo.db").exists():
             raise UsageFault(f"{store} holds runs already", "give an empty --store: builds on it would cost nothing")
-        print(json.dumps({"ours": ours(args.file, store, args.candidates)}), flush=True)
-        print(json.dumps({"triton.autotune": exhaustive(args.file, args.limit)}))
+        found = {"ours": ours(args.file, store, args.candidates), "triton.autotune": exhaustive(args.file, args.limit)}
+        line = json.dumps(_recorded(args, Store(store).run("last")) | found)
+    print(line)
+    if args.out:
+        with args.out.open("a") as out:
+            out.write(line + os.linesep)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ def bubblewrap(python: str, folder: Path, *filters: int) -> list[str]:
     links = [m for p in ("/bin", "/lib", "/lib64", "/sbin") for m in _link_or_bind(Path(p))]
     drop = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--no-new-privs", "--"]
     return [
-        "bwrap",
+        shutil.which("bwrap") or "bwrap",  # a box has a PATH of its own
         "--unshare-pid",
         "--unshare-net",
         "--unshare-ipc",
@@ -99,9 +99,9 @@ def _prefixes(python: str) -> tuple[str, ...]:
 
 
 def extra_paths() -> list[Path]:
-    """Folders that PYTHONPATH adds and that hold torch, triton or numpy; never our own checkout."""
+    """Folders that PYTHONPATH adds and that hold torch, triton, numpy or an assembler; never our own checkout."""
     given = [Path(p).resolve() for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
-    return [p for p in given if any((p / n).is_dir() for n in ("torch", "triton", "numpy"))]
+    return [p for p in given if any((p / n).is_dir() for n in ("torch", "triton", "numpy", "nvidia"))]
 
 
 def _parents(path: Path) -> list[str]:

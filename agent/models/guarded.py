@@ -25,9 +25,9 @@ class Spent:
     money: float = 0.0
 
 
-@dataclass(frozen=True)
+@dataclass
 class Purse:
-    """What the models of a run may spend together. None: no such limit."""
+    """What the models of a run may spend together, which a person may change. None: no such limit."""
 
     tokens: int | None = None
     money: float | None = None

@@ -6,7 +6,7 @@ write is not shown, for they propose it themselves.
 
 from collections.abc import Mapping
 
-from pgo_agent.agent import citing, hiding, incumbent
+from pgo_agent.agent import citing, hiding, incumbent, steering
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.moves import Proposal, Skipped
 from pgo_agent.agent.moves.evidence import HYPOTHESIS
@@ -20,11 +20,11 @@ def lines(ctx: Context) -> tuple[list[str], list[str]]:
     """Of the moves that apply: launch steps in one line, as their names say all. Of those that do not."""
     from pgo_agent.agent.moves import embedded  # libcst and sympy take long to import
 
-    which = incumbent.name(ctx)
+    which = steering.start(ctx)
     best = incumbent.best_known(ctx, which)
     known = {c.source: c for c in ctx.store.candidates(ctx.run.id)}
     asked = citing.asked(ctx, which, best)
-    found = list(embedded.propose(incumbent.source(ctx), best, incumbent.known_configs(ctx), ctx.device, asked))
+    found = list(embedded.propose(incumbent.python(ctx, which), best, incumbent.known_configs(ctx), ctx.device, asked))
     proposals = [p for p in found if isinstance(p, Proposal)]
     told = [_told(p, known) for p in proposals if p.kind != "launch"]
     steps = [p.move for p in proposals if p.kind == "launch"]

@@ -4,7 +4,7 @@ A section is a template in `prompts/`: rendered alone and put together as text, 
 read as a template, and cannot change another. The task, the kernel, the rules and the forms of an answer always stay.
 Of the others these are dropped first: moves that do not apply, all cards but the first, Gluon with its form, TTGIR of
 the hot loop, the first card, lessons, the static profile, moves that apply, the pseudo-code with the form of edits,
-times, what was tried, the profile.
+times, what was tried, the profile, what the person who runs it said.
 """
 
 from collections.abc import Iterator
@@ -20,11 +20,11 @@ TEMPLATE = "optimizer"
 LONGEST = 600  # characters of a line
 _LINES = (
     *("cases", "statics", "tried", "allowed_ops", "profile", "quoted", "moves", "skipped", "lessons", "gluon"),
-    "launch",
+    *("launch", "guidance"),
 )
 LAST = (  # what is dropped last, first
-    *("profile", "tried", "times", "code", "moves", "static", "lessons", "card", "excerpt", "gluon", "cards"),
-    "skipped",
+    *("guidance", "profile", "tried", "times", "code", "moves", "static", "lessons", "card", "excerpt", "gluon"),
+    *("cards", "skipped"),
 )
 
 
@@ -59,6 +59,8 @@ def _sections(facts: Facts) -> Iterator[Section]:
     yield from _code(facts)
     yield from _told(facts)
     yield from _cards(facts)
+    if facts.guidance:
+        yield _section("guidance", "sections/guidance", lines=facts.guidance)
     yield _section("rules", "sections/rules", ops=facts.allowed_ops, most_configs=facts.most_configs)
     yield from _forms(facts)
 

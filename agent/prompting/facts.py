@@ -39,6 +39,7 @@ class Facts:
     moves: Sequence[str] = ()  # rewrites that are tried without a model, with what in the profile asks for each
     skipped: Sequence[str] = ()  # rewrites that do not apply, and why
     lessons: Sequence[str] = ()  # of former runs, a line each
+    guidance: Sequence[str] = ()  # what the person who runs it said, newest last: it may instruct
     cards: Sequence[str] = ()  # names of templates in prompts/cards, what matters most first
     gluon: Sequence[str] = ()  # what the installed Gluon offers, a line each; empty: no Gluon is asked for
     launch: str = ""  # a configuration in the form of a reply, with the names that this kernel takes

@@ -22,6 +22,7 @@ from pgo_agent.agent import (
     recorded,
     shown_ttgir,
     static_rank,
+    steering,
 )
 from pgo_agent.agent.baseline import rate
 from pgo_agent.agent.context import Context
@@ -60,8 +61,8 @@ def check(source: str, device: Device, python: str, budget: int) -> None:
 
 def gather(ctx: Context, remarks: Sequence[str] = ()) -> Facts:
     """The facts as the store holds them. `remarks`: why replies of late were of no use."""
-    base, which, given = ctx.baseline(), incumbent.name(ctx), dispatch.inputs(ctx)
-    source, best = incumbent.source(ctx), incumbent.best_known(ctx, which)
+    base, which, given = ctx.baseline(), steering.start(ctx), dispatch.inputs(ctx)
+    source, best = incumbent.python(ctx, which), incumbent.best_known(ctx, which)
     kept = profile_record.of(ctx.store, ctx.run.id, which)
     profile, by_case = _profile(kept), [_defects([k]) for k in kept if k.summary is not None]
     defects = _defects(kept)
@@ -82,6 +83,7 @@ def gather(ctx: Context, remarks: Sequence[str] = ()) -> Facts:
         moves=apply,
         skipped=skipped,
         lessons=lessons.lines(ctx),
+        guidance=steering.guidance(ctx),
         cards=cards.chosen(defects, statics, kernel_part(source), ctx.device.arch),
         gluon=api(Workbench(ctx.builder)) if gluon else (),
         launch=_launch(source, best),

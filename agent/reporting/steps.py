@@ -107,7 +107,7 @@ def _stage(s: Mapping[str, Any]) -> Stage:
 
 def chosen(store: Store, run: Run) -> Candidate | None:
     """What the report is about: the winner, or what was accepted last when the run ended before; None without one."""
-    winner = (run.summary or {}).get("winner") or incumbent.standing(store.candidates(run.id))
+    winner = (run.summary or {}).get("winner") or incumbent.among(store.candidates(run.id))
     return None if winner == incumbent.SHIPPED else store.candidate(run.id, winner)
 
 

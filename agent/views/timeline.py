@@ -47,6 +47,13 @@ def draw(k: KernelProfile, t: Timeline, out: Console) -> None:
         fact(name, said, out)
 
 
+def strips(k: KernelProfile, t: Timeline, width: int) -> list[Text]:
+    """Its roles in one row each, and a last one that says what their looks mean."""
+    found = lanes(t, k.static)
+    longest = max((lane.cycles for lane in found), default=0.0)
+    return list(_strips(found, longest, width)) if longest else []
+
+
 def fact(name: str, said: str, out: Console) -> None:
     """A name, and what is said under it in a column of its own, however long."""
     grid = Table.grid(padding=(0, 0))

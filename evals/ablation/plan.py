@@ -1,22 +1,21 @@
 """The plan of an ablation: a TOML file that is fixed before the first run. Its hash stands in every result.
 
-Relies on nothing but the file. What it leaves out has no default: whoever reads a result finds all of it in one place.
+Relies on `planned/plan_file.py`, which reads it. What it leaves out has no default: whoever reads a result finds all of
+it in one place.
 """
 
-import hashlib
-import json
-import tomllib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from pgo_agent.agent.insight import Insight
-from pgo_agent.sandbox.errors import UsageFault
+from pgo_agent.agent.session import Wishes
+from pgo_agent.evals.planned import plan_file
+from pgo_agent.evals.planned.plan_file import SEEDS, TEXTS, Shape, different, number, whole
 
 METRICS = ("anytime", "final", "right")  # see scores.py
-MOST = 1e6
 HINT = "mend the plan; `pgo-agent eval ablation --help` shows one"
 
 
@@ -39,6 +38,10 @@ class Wanted:
     seed: int
     arm: Arm
 
+    @property
+    def named(self) -> dict[str, Any]:
+        return {"target": self.target, "seed": self.seed, "model": self.arm.model, "insight": str(self.arm.insight)}
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -53,8 +56,7 @@ class Plan:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of what the plan says, whatever its file looks like."""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
+        return plan_file.digest(self)
 
     @property
     def runs(self) -> list[Wanted]:
@@ -67,63 +69,31 @@ class Plan:
             for arm in (*arms[n % len(arms) :], *arms[: n % len(arms)])
         ]
 
+    def wishes(self, wanted: Wanted, wishes: Wishes) -> Wishes:
+        budget = replace(wishes, candidates=self.candidates, patience=self.patience, minutes=self.minutes)
+        return replace(budget, models=(wanted.arm.model,), insight=wanted.arm.insight, seed=wanted.seed, alone=True)
+
 
 def read(file: Path) -> Plan:
     """The plan in a file. Raises UsageFault with what is wrong with it."""
-    try:
-        said = tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as e:
-        raise UsageFault(f"cannot read the plan {file}: {e.strerror}", HINT) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
-        raise UsageFault(f"{file} is no TOML: {e}", HINT) from None
-    if missing := [name for name in SHAPE if name not in said]:
-        raise _wrong(file, f"it says nothing of {', '.join(missing)}")
-    if unknown := sorted(said.keys() - SHAPE.keys()):
-        raise _wrong(file, f"it may not say anything of {', '.join(unknown)}")
-    for name, problem in SHAPE.items():
-        if why := problem(said[name]):
-            raise _wrong(file, f"{name} {why}")
-    kept: dict[str, Any] = {name: tuple(x) if isinstance(x, list) else x for name, x in said.items()}
-    kept |= {"insights": tuple(map(Insight, said["insights"])), "minutes": float(said["minutes"])}
-    return Plan(**kept)
+    said = plan_file.read(file, SHAPE, HINT)
+    return Plan(**(said | {"insights": tuple(map(Insight, said["insights"])), "minutes": float(said["minutes"])}))
 
 
 def _metric(said: object) -> str:
     return "" if said in METRICS else f"is none of {', '.join(METRICS)}"
 
 
-def _number(said: object) -> str:
-    return "" if type(said) in (int, float) and 0 < cast(float, said) < MOST else "is no number above 0"
-
-
-def _whole(said: object) -> str:
-    return _number(said) if isinstance(said, int) else "is no whole number"
-
-
-def _different(what: str, fits: Callable[[Any], bool]) -> Callable[[object], str]:
-    """A list of at least one, each another one."""
-
-    def problem(said: object) -> str:
-        fine = isinstance(said, list) and said and all(map(fits, said)) and len(set(said)) == len(said)
-        return "" if fine else f"is no list of different {what}"
-
-    return problem
-
-
-SHAPE: Mapping[str, Callable[[object], str]] = {  # of the file: what is wrong with a value; empty where nothing is
+SHAPE: Shape = {
     "metric": _metric,
-    "targets": _different("texts", lambda x: isinstance(x, str) and bool(x)),
-    "insights": _different(f"ones of {', '.join(Insight)}", lambda x: x in list(Insight)),
-    "models": _different("texts", lambda x: isinstance(x, str) and bool(x)),
-    "seeds": _different("numbers from 0", lambda x: type(x) is int and x >= 0),
-    "candidates": _whole,
-    "patience": _whole,
-    "minutes": _number,
+    "targets": TEXTS,
+    "insights": different(f"ones of {', '.join(Insight)}", lambda x: x in list(Insight)),
+    "models": TEXTS,
+    "seeds": SEEDS,
+    "candidates": whole,
+    "patience": whole,
+    "minutes": number,
 }
-
-
-def _wrong(file: Path, why: str) -> UsageFault:
-    return UsageFault(f"{file}: {why}", HINT)
 
 
 def pairs(arms: Sequence[Arm], insights: Sequence[Insight]) -> list[tuple[Arm, Arm]]:

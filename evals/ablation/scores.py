@@ -9,11 +9,29 @@
 
 import math
 from collections.abc import Sequence
+from typing import Protocol
 
 from pgo_agent.agent.errors import FAULTY
 from pgo_agent.agent.store import Candidate, Run, Store
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.gate.verdict import Verdict
+
+
+class Judged(Protocol):
+    """A candidate, as far as gains go."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def verdict(self) -> str | None: ...
+
+    @property
+    def speedup(self) -> float | None: ...
+
+    @property
+    def against(self) -> str | None:
+        """What it was measured against: a candidate or `shipped`."""
 
 
 def score(store: Store, run: Run, metric: str) -> float:
@@ -37,18 +55,23 @@ def final(run: Run) -> float:
     return math.log(against[1]) if against else 0.0
 
 
-def anytime(candidates: Sequence[Candidate], budget: int) -> float:
+def anytime(candidates: Sequence[Judged], budget: int) -> float:
     """Candidates in the order in which they were proposed."""
+    found = bests(candidates[:budget])
+    return sum(found + found[-1:] * (budget - len(found))) / budget
+
+
+def bests(candidates: Sequence[Judged]) -> list[float]:
+    """After each candidate the best gain so far over the kernel as shipped, as a logarithm."""
     gains: dict[str | None, float] = {}
-    best, total = 0.0, 0.0
-    for n in range(budget):
-        if n < len(candidates):
-            best = max(best, _gained(candidates[n], gains))
-        total += best
-    return total / budget
+    best, found = 0.0, []
+    for c in candidates:
+        best = max(best, _gained(c, gains))
+        found.append(best)
+    return found
 
 
-def _gained(c: Candidate, gains: dict[str | None, float]) -> float:
+def _gained(c: Judged, gains: dict[str | None, float]) -> float:
     """Logarithm of an accepted candidate's gain over the kernel as shipped: its own and that of what it replaced."""
     if c.verdict != Verdict.ACCEPTED or not c.speedup:
         return 0.0

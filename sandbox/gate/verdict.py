@@ -20,6 +20,7 @@ class Verdict(StrEnum):
     BUILD_ERROR = "build_error"  # does not trace or does not compile
     REJECTED = "rejected"  # breaks a rule of bundles, or does what a candidate may not
     CHEATING = "cheating"  # caught gaming the measurement
+    VETOED = "vetoed"  # a person did not want it judged: nothing is known of it
 
 
 def shown(case: str) -> str:

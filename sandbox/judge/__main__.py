@@ -55,7 +55,9 @@ def serve(replies: TextIO, cpu: bool) -> None:
     for line in sys.stdin:
         request = json.loads(line)
         try:
-            say({"answer": getattr(worker, request["do"])(request)})
+            answer = getattr(worker, request["do"])(request)
+            worker.rest()
+            say({"answer": answer})
         except Fault as e:
             say({"fault": {"type": type(e).__name__, "message": e.message, "hint": e.hint}})
         except Exception as e:

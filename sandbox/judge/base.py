@@ -1,18 +1,42 @@
-"""What every judge is to those who ask: on this machine (`pool.py`), or elsewhere (`spool/client.py`).
+"""What every judge is to those who ask: on this machine (`judges.py`; `pool.py` is one GPU), or elsewhere
+(`spool/client.py`).
 
 Relies on nothing that takes long to import. Commands and their answers are those of `looks.py` and `worker.py`.
 """
 
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, TypeVar
 
+from pgo_agent.sandbox.errors import EnvironmentFault
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
 from pgo_agent.sandbox.target import Target
+
+T = TypeVar("T")
+
+
+def always() -> bool:
+    return True
 
 
 class AnyJudge(Protocol):
     target: Target
-    environment: dict[str, Any]  # of the machine that judged last; empty before
-    busy: float  # seconds in which it held its machine
+
+    @property
+    def environment(self) -> dict[str, Any]:
+        """Of the machine and the GPU that judged last, for this thread; empty before."""
+
+    @property
+    def busy(self) -> float:
+        """Seconds in which it held GPUs, of all together."""
+
+    @property
+    def seconds(self) -> float:
+        """As `busy`, since the piece of work of `together` that asks was begun."""
+
+    @property
+    def waited(self) -> float:
+        """Seconds in which nothing went on, for another process held the GPUs."""
 
     @property
     def elsewhere(self) -> bool:
@@ -37,6 +61,18 @@ class AnyJudge(Protocol):
     def prepare(self, processes: int) -> None:
         """Has so many more processes ready."""
 
+    def turn(self) -> AbstractContextManager["AnyJudge"]:
+        """Within, the commands of this thread go to the same GPU, and no others go there. Gives that GPU's judge."""
+
+    def together(
+        self, work: Mapping[str, Callable[[], T]], more: Callable[[], bool] = always, each: int = 1
+    ) -> Iterator[tuple[str, T]]:
+        """What each piece of work comes to, by its name, in the order in which they end. Each is on one GPU at a time.
+
+        `more`: asked before another piece is begun; what was begun is ended. `each`: pieces at once for each GPU, so
+        that one is on it while others do what needs none.
+        """
+
     def close(self) -> None:
         """Ends what it started."""
 
@@ -47,6 +83,10 @@ class Ended(Exception):
     def __init__(self, stage: str, timed_out: bool, detail: str, killed: bool = False) -> None:
         super().__init__(detail)
         self.stage, self.timed_out, self.detail, self.killed = stage, timed_out, detail, killed
+
+
+class NoStart(EnvironmentFault):
+    """A judge process did not come as far as a known computation on its GPU."""
 
 
 def of_ended(command: str, e: Ended) -> Judged:

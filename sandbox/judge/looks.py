@@ -58,6 +58,10 @@ class Looks:
         self.bench = Bench(module, cases, device, timing.Timer(device), self.announce, found)
         return environment(properties) | {"tflops": round(found.flops / 1e12, 1), "gbps": round(found.moved / 1e9, 1)}
 
+    def rest(self) -> None:
+        """Leaves the GPU's memory to others until the next command."""
+        torch.cuda.empty_cache()
+
     def hello(self, _request: dict[str, Any]) -> dict[str, Any]:
         """Nothing: the target is open."""
         return {}

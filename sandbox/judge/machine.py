@@ -25,6 +25,7 @@ def environment(properties: Any) -> dict[str, Any]:
         triton = None
     return {
         "gpu": properties.name,
+        "cuda_uuid": str(properties.uuid),  # as CUDA tells it; `uuid` is what the process was given
         "arch": properties.major * 10 + properties.minor,
         "sms": properties.multi_processor_count,
         "memory": properties.total_memory,

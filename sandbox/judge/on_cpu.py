@@ -77,6 +77,9 @@ class CpuWorker:
         self.box = box.choose(request["sandbox"], request["python"])
         return {"gpu": None, "torch": torch.__version__}
 
+    def rest(self) -> None:
+        """It holds no GPU."""
+
     def hello(self, _request: dict[str, Any]) -> dict[str, Any]:
         """Nothing: the target is open."""
         return {}

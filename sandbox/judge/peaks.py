@@ -6,6 +6,7 @@ written is no fault: it is measured again. Who is about to accuse a kernel of be
 """
 
 import contextlib
+import fcntl
 import json
 import os
 import tempfile
@@ -57,13 +58,19 @@ def measured(device: Any, seen: Peaks | None = None) -> Peaks:
     flops = max(_product(n, device) for n in SIZES)
     moved = _memory(device)
     best = Peaks(max(flops, seen.flops if seen else 0.0), max(moved, seen.moved if seen else 0.0))
-    path = _cache()
     with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f"{path.name}.{os.getpid()}")
-        part.write_text(json.dumps(kept(path) | {_key(device): asdict(best)}))
-        part.replace(path)
+        keep(_cache(), _key(device), best)
     return best
+
+
+def keep(path: Path, key: str, best: Peaks) -> None:
+    """Puts it into the file; what other GPUs' processes put there at the same moment stays. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.with_name(f"{path.name}.lock").open("w") as alone:
+        fcntl.flock(alone, fcntl.LOCK_EX)
+        part = path.with_name(f"{path.name}.{os.getpid()}")
+        part.write_text(json.dumps(kept(path) | {key: asdict(best)}))
+        part.replace(path)
 
 
 def _product(n: int, device: Any) -> float:

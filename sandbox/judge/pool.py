@@ -1,41 +1,48 @@
 """The parent's end of a judge process: starts it, feeds it, ends it at a deadline, replaces it after a fault.
 
 A hang costs the deadline of the step it hung in; the process group is killed, and the next process proves the GPU
-healthy with a known computation before it judges again.
+healthy with a known computation before it judges again. While a command runs, the GPU is this one's alone (`lock.py`).
+This is one GPU; several are `judges.py`.
 """
 
 import json
-import os
 import signal
 import sys
 import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from pgo_agent.sandbox.box import ATTEMPTS, killed
 from pgo_agent.sandbox.bundle.shelf import Shelf
 from pgo_agent.sandbox.errors import EnvironmentFault, Fault, Killed, TargetFault, UsageFault
 from pgo_agent.sandbox.gate.verdict import Judged, from_json
-from pgo_agent.sandbox.judge.base import Ended, of_ended
+from pgo_agent.sandbox.judge import gpus
+from pgo_agent.sandbox.judge.base import Ended, NoStart, always, of_ended
+from pgo_agent.sandbox.judge.gpus import Gpu, visible_gpu, visible_gpus
+from pgo_agent.sandbox.judge.lock import GpuLock
 from pgo_agent.sandbox.judge.process import Process
 from pgo_agent.sandbox.target import Target
 
 START_SECONDS = 120.0
-__all__ = ["Ended", "Judge", "on_shelf", "visible_gpu", "visible_gpus"]
+IMPORTING = "import the target"  # the step of `open` that is not ours
+T = TypeVar("T")
+__all__ = ["Ended", "Judge", "NoStart", "on_shelf", "visible_gpu", "visible_gpus"]
 
 
-@dataclass
+@dataclass(eq=False)
 class Judge:
     """One judge process for one target; started when it is first needed."""
 
     target: Target
     python: str = sys.executable
-    gpu: str | None = "0"  # CUDA_VISIBLE_DEVICES of the process; None: the CPU judge
+    gpu: str | None = "0"  # CUDA_VISIBLE_DEVICES of the process, a UUID once it was used; None: the CPU judge
     sandbox: str = "auto"  # for the CPU judge's interpreter
     device: str = "h200"  # what that interpreter says to launchers that ask
     under: tuple[str, ...] = ()  # a command that runs the process
     spares: int = 1  # processes to keep ready: each candidate of a batch uses three
+    lock: GpuLock | None = None  # of that GPU; None: found when it is first needed
     elsewhere: ClassVar[bool] = False
     by_hand: ClassVar[bool] = False
 
@@ -44,7 +51,10 @@ class Judge:
         self._spare: list[Process] = []
         self.environment: dict[str, Any] = {}
         self.replaced = 0
-        self.busy = 0.0  # seconds in which it started or worked
+        self.busy = self._began = 0.0  # seconds in which it started or worked; those before the piece of work
+        self.waited = 0.0  # seconds in which another process held the GPU
+        self.told: Callable[[Gpu, str], None] = lambda _gpu, _holder: None  # of such
+        self._closed = False
 
     # commands ---------------------------------------------------------------------------------------------------------
 
@@ -53,18 +63,19 @@ class Judge:
 
         Raises Ended, TargetFault or EnvironmentFault; Killed when that happens again and again.
         """
-        for _ in range(ATTEMPTS):
-            started = time.monotonic()
-            try:
-                if self._process is None:
-                    self._start()
-                return self._send({"do": command, **fields})
-            except Ended as e:
-                if not e.killed:
-                    raise
-                self.replaced += 1
-            finally:
-                self.busy += time.monotonic() - started
+        with self.turn():
+            for _ in range(ATTEMPTS):
+                started = time.monotonic()
+                try:
+                    if self._process is None:
+                        self._start()
+                    return self._send({"do": command, **fields})
+                except Ended as e:
+                    if not e.killed:
+                        raise
+                    self.replaced += 1
+                finally:
+                    self.busy += time.monotonic() - started
         raise killed("judge")
 
     def verdict(self, command: str, **fields: Any) -> Judged:
@@ -77,14 +88,45 @@ class Judge:
 
     def open(self) -> dict[str, Any]:
         """The environment of a process that has the target open. Raises as `ask` does."""
-        if self._process is None:
+        if not self.started:
             self.ask("hello")
         return self.environment
+
+    @contextmanager
+    def turn(self) -> Iterator["Judge"]:
+        """Holds the GPU for several commands; within, no other process uses it. Waits for one that does."""
+        lock = self._lock()
+        if lock is None:
+            yield self
+            return
+        with lock.turn(self.told) as waited:
+            self.waited += waited
+            yield self
+
+    def together(
+        self, work: Mapping[str, Callable[[], T]], more: Callable[[], bool] = always, each: int = 1
+    ) -> Iterator[tuple[str, T]]:
+        """One after another."""
+        for name, do in work.items():
+            if not more():
+                return
+            self._began = self.busy
+            yield name, do()
+
+    @property
+    def seconds(self) -> float:
+        return self.busy - self._began
+
+    @property
+    def started(self) -> bool:
+        """Whether it has a process."""
+        return self._process is not None
 
     def queue(self, command: str, **fields: Any) -> None:
         """It is asked soon enough."""
 
     def close(self) -> None:
+        self._closed = True
         self._end()
         while self._spare:
             self._spare.pop().end()
@@ -95,13 +137,25 @@ class Judge:
 
     def prepare(self, processes: int) -> None:
         """Has so many more processes ready, that a fresh one need not import torch while the GPU waits."""
-        while len(self._spare) < processes:
-            self._spare.append(Process(self.python, self.gpu, self.under))
+        while len(self._spare) < processes and not self._closed:
+            self._spare.append(self._new())
 
     # the process ------------------------------------------------------------------------------------------------------
 
+    def _lock(self) -> GpuLock | None:
+        if self.lock is None and self.gpu is not None:
+            found = gpus.named(self.gpu)
+            self.gpu, self.lock = found.uuid, GpuLock(found)
+        return self.lock
+
+    def _new(self) -> Process:
+        lock = self._lock()
+        return Process(self.python, self.gpu, self.under, [lock.fd] if lock else [])
+
     def _start(self) -> None:
-        self._process = self._spare.pop(0) if self._spare else Process(self.python, self.gpu, self.under)
+        if self._closed:
+            raise NoStart("the judge was closed")
+        self._process = self._spare.pop(0) if self._spare else self._new()
         if self.gpu is not None and not self.under:
             self.prepare(self.spares)
         try:
@@ -115,15 +169,16 @@ class Judge:
                     "device": self.device,
                 }
             )
+            self.environment |= {"uuid": self.lock.gpu.uuid, "index": self.lock.gpu.index} if self.lock else {}
         except Fault:
             self._end()
             raise
         except Ended as e:
             if e.killed:
                 raise
-            raise EnvironmentFault(
-                f"the judge process did not start: {e.detail[-600:]}", "see `pgo-agent doctor`"
-            ) from None
+            if e.stage == IMPORTING and e.timed_out:
+                raise TargetFault(f"{self.target.contract_path}: its import does not end", "mend it") from None
+            raise NoStart(f"the judge process did not start: {e.detail[-600:]}", "see `pgo-agent doctor`") from None
 
     def _send(self, message: dict[str, Any]) -> dict[str, Any]:
         process = self._process
@@ -169,19 +224,3 @@ def _fault(x: dict[str, str]) -> Exception:
 def on_shelf(shelf: Shelf, bundle: str) -> dict[str, str]:
     """How a command names a bundle of a workspace."""
     return {"id": bundle, "manifest": str(shelf.bundle(bundle).resolve()), "artefacts": str(shelf.artefacts.resolve())}
-
-
-def visible_gpu() -> str | None:
-    """The first GPU that this process may use, as CUDA_VISIBLE_DEVICES names it; None when there is none."""
-    return next(iter(visible_gpus()), None)
-
-
-def visible_gpus() -> list[str]:
-    """Every GPU that this process may use, as CUDA_VISIBLE_DEVICES names it."""
-    listed = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if listed is not None:
-        named = [name.strip() for name in listed.split(",")]
-        usable = named[: next((i for i, n in enumerate(named) if n in ("", "-1")), len(named))]
-        return usable if Path("/dev/nvidiactl").exists() else []
-    found = sorted(int(p.name[6:]) for p in Path("/dev").glob("nvidia[0-9]*") if p.name[6:].isdigit())
-    return [str(i) for i in range(len(found))] if Path("/dev/nvidiactl").exists() else []

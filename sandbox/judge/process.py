@@ -23,9 +23,10 @@ class Process:
     """Starts one at once, in a session of its own. `gpu`: its CUDA_VISIBLE_DEVICES; None: the CPU judge.
 
     `under`: a command that runs it, such as a checker of memory; every tensor then is an allocation of its own.
+    `keeps`: open files that it inherits.
     """
 
-    def __init__(self, python: str, gpu: str | None, under: Sequence[str] = ()) -> None:
+    def __init__(self, python: str, gpu: str | None, under: Sequence[str] = (), keeps: Sequence[int] = ()) -> None:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `end`)
         self._popen = subprocess.Popen(
             [*under, python, "-B", "-m", "pgo_agent.sandbox.judge", *([] if gpu is not None else ["--cpu"])],
@@ -34,6 +35,7 @@ class Process:
             stdout=subprocess.PIPE,
             stderr=self._log,
             bufsize=0,
+            pass_fds=keeps,
             start_new_session=True,
         )
 

@@ -40,7 +40,7 @@ class Stand(Workbench):
 
 @passes.gpu(version=1)
 def timeline(
-    stand: Stand, place: Place, contract: str, per_pass: int = 8, repeats: int = 5, blocks: int = 64
+    stand: Stand, place: Place, contract: str, per_pass: int = 8, repeats: int = 3, blocks: int = 24
 ) -> Timeline:
     """A kernel's timeline. Where records were overwritten it is taken again with room for four times as many.
 
@@ -50,17 +50,18 @@ def timeline(
     from pgo_agent.sandbox.profile.timeline.take import take  # numpy, which a kept answer does not need
 
     judge, entries = stand.judge(), twin.USUAL
-    while True:
-        try:
-            found = take(judge, stand.builder, place, per_pass, repeats, blocks, entries)
-        except Ended as e:
-            raise NotTaken(f"an instrumented launch {_how(e)}") from None
-        if not found.passes:
-            raise NotTaken("; ".join(r.told for r in found.refused) or "there is nothing to record in this kernel")
-        if not _overwritten(found) or entries >= MOST_ENTRIES:
-            break
-        entries *= 4
-    return replace(found, machine={k: str(judge.environment.get(k, "")) for k in MACHINE})
+    with judge.turn():  # all of it on one GPU
+        while True:
+            try:
+                found = take(judge, stand.builder, place, per_pass, repeats, blocks, entries)
+            except Ended as e:
+                raise NotTaken(f"an instrumented launch {_how(e)}") from None
+            if not found.passes:
+                raise NotTaken("; ".join(r.told for r in found.refused) or "there is nothing to record in this kernel")
+            if not _overwritten(found) or entries >= MOST_ENTRIES:
+                break
+            entries *= 4
+        return replace(found, machine={k: str(judge.environment.get(k, "")) for k in MACHINE})
 
 
 def _overwritten(found: Timeline) -> bool:
@@ -77,12 +78,12 @@ def counters(stand: Stand, place: Place, contract: str, subject: Subject) -> Cou
 
     Raises NotTaken where it is absent, old or forbidden, or counted nothing; what the compiler's box raises.
     """
-    judge = stand.judge()
-    if not isinstance(judge, Judge):
-        raise NotTaken(ELSEWHERE)
     known = static.static(stand, subject, "nvidia")
     lines = known if isinstance(known, StaticProfile) else None
-    return _there(counting.take(judge, stand.builder, place, lines))
+    with stand.judge().turn() as judge:
+        if not isinstance(judge, Judge):
+            raise NotTaken(ELSEWHERE)
+        return _there(counting.take(judge, stand.builder, place, lines))
 
 
 @passes.gpu(version=1)

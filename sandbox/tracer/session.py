@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pgo_agent.sandbox import devices, target, tools
-from pgo_agent.sandbox.tracer import answers, autotune, standin
+from pgo_agent.sandbox.tracer import answers, autotune, causes, standin
 from pgo_agent.sandbox.tracer.capture import Capture
 from pgo_agent.sandbox.tracer.recorder import Recorder
 
@@ -28,6 +28,7 @@ class Session:
         self.capture.install()
         self.sites.install()
         self.mode = standin.FakeMode(allow_non_fake_inputs=True)
+        self.source = candidate.read_text()
         with self.mode:
             self.target = target.load(contract, "pgo_target")
             self.kernel = target.load(candidate, "pgo_candidate").kernel
@@ -101,11 +102,11 @@ class Session:
         """What went wrong, with the candidate's line, as plain values."""
         lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == self.refusals.file]
         kind = "refused" if isinstance(error, answers.Refused) or self.refusals.first else "raised"
-        text = self.refusals.first or str(error) or type(error).__name__
+        text = self.refusals.first or causes.said(error, self.source)
         return {
             "kind": kind,
             "type": type(error).__name__,
-            "message": text[:4000],
+            "message": text,
             "line": self.refusals.line or (lines[-1] if lines else None),
         }
 

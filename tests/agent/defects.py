@@ -200,9 +200,19 @@ class Variant:
         return text
 
 
+SHARED = (  # sixteen blocks read each tile, so that dots take longer than device memory
+    ("(tl.program_id(0) * TILE + i)[:, None] * K + k", "(tl.program_id(0) // 16 * TILE + i)[:, None] * K + k"),
+    ("k[:, None] + i[None, :] * K", "k[:, None] + (tl.program_id(0) % 16 * TILE + i)[None, :] * K"),
+    (
+        "return x.to(torch.float32) @ x[:128].to(torch.float32).T",
+        "x = x.to(torch.float32).reshape(BLOCKS, 128, -1)\n"
+        "    return (x[: BLOCKS // 16, None] @ x[:16].transpose(1, 2)).reshape(-1, 128)",
+    ),
+    ("return (2 * PART + 4 * 128 * 128)", "return (2 * PART // 16 + 4 * 128 * 128)"),
+)
 VARIANTS: Mapping[str, Variant] = {  # what a summary must call it
     "spill": Variant(DOTS, (("num_warps=4", "num_warps=4, maxnreg=96"),), "tl.dot"),
-    "serialized dots": Variant(DOTS, (("num_warps=4", "num_warps=8"),)),
+    "serialized dots": Variant(DOTS, (("num_warps=4", "num_warps=8"), *SHARED)),
     "too few stages": Variant(DOTS, (("STAGES=3", "STAGES=1"),)),
     "uncoalesced access": Variant(COLUMNS, (("WIDTH=64", "WIDTH=2"),), "x = tl.load"),
     "layout conversion": Variant(TURNED, (), "tl.trans"),

@@ -69,6 +69,7 @@ FULL = Facts(
     moves=["persistent grid: the last wave leaves SMs idle; judged on an H200 0.73 to 1.18x"],
     skipped=["specialize warps: no loop with a dot"],
     lessons=["accepted 1.033x its incumbent on NVIDIA H200: load through tensor descriptors"],
+    guidance=["try a larger BLOCK first", "leave the launcher as it is"],
     cards=["wgmma_waits", "registers"],
     gluon=GLUON,
     launch='[{"BLOCK": 512, "num_warps": 4}]',

@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from pgo_agent.sandbox.judge.gpus import visible_gpu
 
 from tests.agent.cli import pgo, write
 
@@ -153,3 +154,16 @@ def test_a_damaged_artefact_of_the_workspace_is_found_and_made_again(tmp_path: P
     shutil.rmtree(tmp_path / ".pgo-agent" / "bundles")
     assert pgo(*run, cwd=tmp_path).code == 0
     assert {p.name: p.read_bytes() for p in artefacts.iterdir()} == whole
+
+
+@pytest.mark.skipif(visible_gpu() is not None, reason="there is a GPU here")
+def test_gpus_that_are_not_there_are_asked_for_in_vain(tmp_path: Path) -> None:
+    write(tmp_path)
+    done = pgo("optimize", "add.py", "--gpus", "0,1", cwd=tmp_path)
+    assert done.code == 3 and "--gpus 0,1: no GPU is visible here" in done.err and "nvidia-smi" in done.err
+
+
+def test_gpus_for_the_interpreter_are_a_contradiction(tmp_path: Path) -> None:
+    write(tmp_path)
+    done = pgo("optimize", "add.py", "--gpus", "0", "--judge", "cpu", cwd=tmp_path)
+    assert done.code == 2 and "--gpus names GPUs, and --judge cpu uses none" in done.err

@@ -73,7 +73,7 @@ def test_the_prompt_is_known_by_the_hash_of_all_that_it_is_made_of() -> None:
 
 STAYS = ["task", "kernel", "rules", "answer", "form source", "form launch", "form several"]
 GOES = ["skipped", "card registers", "gluon", "form gluon", "excerpt", "card wgmma_waits", "lessons", "static", "moves"]
-GOES += ["code", "form edits", "times", "tried", "profile"]
+GOES += ["code", "form edits", "times", "tried", "profile", "guidance"]
 
 
 def least() -> int:

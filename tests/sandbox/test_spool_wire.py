@@ -243,11 +243,11 @@ def test_a_fault_of_the_target_elsewhere_is_the_targets_fault_here(tmp_path: Pat
 def test_what_is_asked_before_anything_was_judged_shares_a_process_and_what_follows_does_not(tmp_path: Path) -> None:
     both = Both(tmp_path, peaks={"flops": 1.0, "moved": 1.0})
     for candidate in ("a", "b"):
-        with both.judge.together(candidate), pytest.raises(Unanswered):
+        with both.judge.scope(candidate), pytest.raises(Unanswered):
             both.judge.ask("peaks", case=candidate)
     both.answered()
     for candidate in ("a", "b"):
-        with both.judge.together(candidate):
+        with both.judge.scope(candidate):
             both.judge.fresh()
             with pytest.raises(Unanswered):
                 both.judge.ask("peaks", case=candidate)
@@ -259,7 +259,7 @@ def test_the_seconds_of_an_answer_count_once_however_often_it_is_read(tmp_path: 
     both = Both(tmp_path, peaks={"flops": 1.0, "moved": 1.0})
     both.asked("peaks", case="CASES/one")
     busy = both.judge.busy
-    with both.judge.together("a"):
+    with both.judge.scope("a"):
         both.judge.ask("peaks", case="CASES/one")
         assert (both.judge.busy, both.judge.seconds) == (busy, 2.0)
 

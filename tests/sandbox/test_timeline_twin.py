@@ -68,6 +68,20 @@ def test_a_twin_launches_what_the_plain_bundle_does_and_passes_for_no_candidate(
         check.load(builder.shelf.bundle(whole.bundle), builder.shelf.artefacts, limits_of(builder.device))
 
 
+def test_a_twin_that_disturbs_is_divided_into_two_that_share_its_scopes_out(gemm: tuple[Builder, Place]) -> None:
+    builder, place = gemm
+    (_, whole), _ = twin.build(builder, place, per_pass=32)
+    halves, refused = twin.divided(builder, place, [whole])
+    assert not refused and len(halves) == 2
+    roles, inner = (
+        [{s.name for s in h.scopes.scopes if (s.kind is Kind.ROLE) == role} for h in (*halves, whole)]
+        for role in (True, False)
+    )
+    assert roles[0] == roles[1] == roles[2]
+    assert inner[0] | inner[1] == inner[2] and not inner[0] & inner[1] and all(inner)
+    assert twin.divided(builder, place, []) == ([], [])
+
+
 def test_an_instrumented_kernel_reads_the_clock_twice_for_each_scope_and_writes_the_header_that_is_decoded(
     gemm: tuple[Builder, Place],
 ) -> None:

@@ -7,16 +7,16 @@ shelf that it is given.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pgo_agent.sandbox.bundle.shelf import Shelf, canonical
 from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.errors import BadBundle, EnvironmentFault, Fault, TargetFault, UsageFault
 from pgo_agent.sandbox.gate.verdict import Judged, from_json
-from pgo_agent.sandbox.judge.base import Ended, of_ended
+from pgo_agent.sandbox.judge.base import Ended, always, of_ended
 from pgo_agent.sandbox.judge.spool import wire
 from pgo_agent.sandbox.judge.spool.folder import ANSWERS, BUNDLES, REQUESTS, Folder, NotWhole
 from pgo_agent.sandbox.judge.spool.wire import Answer, Request
@@ -26,6 +26,7 @@ from pgo_agent.sandbox.target import Target
 POLL = 0.5  # seconds between looks
 TAKEN = {"cubin"}  # of what a build left, what a judge reads
 _AGAIN = "`pgo-agent resume` asks again"
+T = TypeVar("T")
 
 
 class Unanswered(Exception):
@@ -44,8 +45,8 @@ class SpoolJudge:
     def __init__(self, folder: Path, device: Device, target: Target, wait: bool = True) -> None:
         self.folder, self.device, self.target, self.patient = Folder(folder), device, target, wait
         self.environment: dict[str, Any] = {}
-        self.busy = 0.0  # GPU seconds of the answers that were new to the run
-        self.seconds = 0.0  # of those that were read since `together` began
+        self.busy = self.waited = 0.0  # GPU seconds of the answers that were new to the run; `wait` is unbooked
+        self.seconds = 0.0  # of those that were read since `scope` began
         self._open: dict[str, Request] = {}  # asked, and not answered at the last look
         self._scope, self._process = "", 0
 
@@ -70,7 +71,7 @@ class SpoolJudge:
     # asking -----------------------------------------------------------------------------------------------------------
 
     def ask(self, command: str, **fields: Any) -> dict[str, Any]:
-        """As AnyJudge.ask. In `together` it raises Unanswered at once; else it waits, if it may."""
+        """As AnyJudge.ask. In a `scope` it raises Unanswered at once; else it waits, if it may."""
         request = self._request(command, fields)
         while (answer := self._found(request)) is None:
             if self._scope:
@@ -96,8 +97,38 @@ class SpoolJudge:
     def close(self) -> None:
         """There is nothing to end."""
 
+    def turn(self) -> AbstractContextManager["SpoolJudge"]:
+        """Which of its GPUs it takes is the answering side's to say."""
+        return nullcontext(self)
+
+    def together(
+        self, work: Mapping[str, Callable[[], T]], more: Callable[[], bool] = always, each: int = 1
+    ) -> Iterator[tuple[str, T]]:
+        """As AnyJudge.together; everything is asked before anybody waits for one answer.
+
+        A piece of work that lacks an answer is begun again once one is there, and finds what was answered before: it
+        must look into the store before it works, as every step of the loop does. Raises Unanswered when all that is
+        left waits and nobody is to wait.
+        """
+        left, begun = dict(work), set[str]()
+        while left:
+            for name, do in list(left.items()):
+                if name not in begun and not more():
+                    del left[name]
+                    continue
+                begun.add(name)
+                try:
+                    with self.scope(name):
+                        found = do()
+                except Unanswered:
+                    continue
+                del left[name]
+                yield name, found
+            if left:
+                self.wait()
+
     @contextmanager
-    def together(self, scope: str) -> Iterator[None]:
+    def scope(self, scope: str) -> Iterator[None]:
         """What is asked in here does not wait, so that more can be asked before anybody does.
 
         The same scope begun again asks the same: it finds what was answered meanwhile. Processes are its own.

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,7 +22,10 @@ from typing import Any, Protocol
 from pgo_agent.sandbox import target
 from pgo_agent.sandbox.bundle.shelf import Shelf
 from pgo_agent.sandbox.errors import BadBundle, EnvironmentFault, Fault, UsageFault
-from pgo_agent.sandbox.judge.pool import Ended, Judge, on_shelf, visible_gpus
+from pgo_agent.sandbox.judge import gpus
+from pgo_agent.sandbox.judge.gpus import Gpu
+from pgo_agent.sandbox.judge.lock import GpuLock
+from pgo_agent.sandbox.judge.pool import Ended, Judge, on_shelf
 from pgo_agent.sandbox.judge.spool import wire
 from pgo_agent.sandbox.judge.spool.claims import Claims
 from pgo_agent.sandbox.judge.spool.folder import Asked, Folder, NotWhole
@@ -32,6 +35,7 @@ from pgo_agent.sandbox.target import Target
 
 POLL = 0.5  # seconds between looks
 NONE = "none"  # as a name of a GPU: to try a folder out; everything that needs a GPU is refused
+Turn = Callable[[], AbstractContextManager[Any]]  # around a request: nobody else uses the GPU
 TAKEN = "somebody is at it, or was killed a moment ago"
 ALLOW = "start it there with `--target FILE`, the same text as the run's"
 
@@ -58,8 +62,10 @@ class Refused:
 class Worker:
     """Answers for one GPU. `judge`: makes the judge of a target."""
 
-    def __init__(self, folder: Folder, targets: Mapping[str, Target], judge: Callable[[Target], Held]) -> None:
-        self.folder, self.targets, self._make = folder, targets, judge
+    def __init__(
+        self, folder: Folder, targets: Mapping[str, Target], judge: Callable[[Target], Held], turn: Turn = nullcontext
+    ) -> None:
+        self.folder, self.targets, self._make, self._turn = folder, targets, judge, turn
         self.claims = Claims(folder)
         self._held: tuple[str, Held] | None = None  # digest of the target, and its judge
         self._process: tuple[str, ...] = ()  # whose requests its process answered
@@ -70,7 +76,7 @@ class Worker:
         told: dict[str, str] = {}
         while True:
             waiting: dict[str, str] = {}
-            found = [asked for asked in self._open() if self._answered(asked, waiting, say)]
+            found = [asked for asked in self._open() if self._in_turn(asked, waiting, say)]
             over = once and not found
             for name, why in sorted(waiting.items()):
                 if told.get(name) != why if why != TAKEN else over:
@@ -99,6 +105,11 @@ class Worker:
         except BadBundle:
             return True  # somebody put it there: it is not for us to replace
         return True
+
+    def _in_turn(self, asked: Asked, waiting: dict[str, str], say: Callable[[str], None]) -> bool:
+        """`_answered`, with the GPU: what is claimed before waits for it, though another one may be free."""
+        with self._turn():
+            return not self._has_answer(asked.sha) and self._answered(asked, waiting, say)
 
     def _answered(self, asked: Asked, waiting: dict[str, str], say: Callable[[str], None]) -> bool:
         """Whether it was this one who answered; or why it cannot be yet."""
@@ -205,15 +216,22 @@ def main(arguments: Sequence[str]) -> int:
     try:
         folder, targets = Folder(args.spool), {t.digest: t for t in map(target.read, args.target)}
         folder.make()
-        gpus = args.gpus.split(",") if args.gpus else visible_gpus()
-        if not gpus:
-            raise EnvironmentFault("no GPU is visible here", f"check nvidia-smi; --gpus {NONE} tries out the folder")
-        return _each(gpus, arguments) if len(gpus) > 1 else _one(gpus[0], folder, targets, args)
+        found = _wanted(args.gpus)
+        return _each(found, arguments) if len(found) > 1 else _one(found[0], folder, targets, args)
     except Fault as e:
         print(f"error: {e}", file=sys.stderr, flush=True)
         return 2 if isinstance(e, UsageFault) else 3
     except KeyboardInterrupt:
         return 130
+
+
+def _wanted(names: str | None) -> list[Gpu | None]:
+    """At least one. Raises UsageFault, EnvironmentFault."""
+    listed = (names or "").split(",")
+    found: list[Gpu | None] = [*gpus.usable(names)] if set(listed) != {NONE} else [None for _ in listed]
+    if not found:
+        raise EnvironmentFault("no GPU is visible here", f"check nvidia-smi; --gpus {NONE} tries out the folder")
+    return found
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -227,22 +245,25 @@ def _parser() -> argparse.ArgumentParser:
     allowed = "A target that may be judged here, of the very text that the run has. May be repeated."
     parser.add_argument("--target", type=Path, required=True, action="append", metavar="FILE", help=allowed)
     parser.add_argument("--once", action="store_true", help="Answer what is there, and end.")
-    named = f"As CUDA_VISIBLE_DEVICES names them; default: all that are visible. {NONE}: refuse what needs one."
+    named = f"By index or UUID, as nvidia-smi lists them. Default: all visible. {NONE}: refuse what needs one."
     parser.add_argument("--gpus", metavar="0,1", help=named)
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     return parser
 
 
-def _one(gpu: str, folder: Folder, targets: Mapping[str, Target], args: argparse.Namespace) -> int:
+def _one(gpu: Gpu | None, folder: Folder, targets: Mapping[str, Target], args: argparse.Namespace) -> int:
     if args.child:
         from pgo_agent.sandbox.judge.__main__ import end_with
 
         end_with(os.getppid())
 
     def say(text: str) -> None:
-        print(f"gpu {gpu}: {text}", file=sys.stderr, flush=True)
+        print(f"gpu {gpu.index if gpu else NONE}: {text}", file=sys.stderr, flush=True)
 
-    worker = Worker(folder, targets, lambda found: Judge(found, gpu=None if gpu == NONE else gpu))
+    lock = GpuLock(gpu) if gpu else None
+    alone = turns(lock, say) if lock else nullcontext
+    uuid = gpu.uuid if gpu else None
+    worker = Worker(folder, targets, lambda found: Judge(found, gpu=uuid, lock=lock), alone)
     if not args.once:
         say(f"answers in {folder.root} for {', '.join(t.name for t in targets.values())}; Ctrl-C ends it")
     with closing(worker):
@@ -250,10 +271,22 @@ def _one(gpu: str, folder: Folder, targets: Mapping[str, Target], args: argparse
     return 0
 
 
-def _each(gpus: Sequence[str], arguments: Sequence[str]) -> int:
+def turns(lock: GpuLock, say: Callable[[str], None]) -> Turn:
+    """The turns of a worker; whom it waits for is said once for each holder."""
+    told = set[str]()
+
+    def tell(_: Gpu, holder: str) -> None:
+        if holder not in told:
+            told.add(holder)
+            say(f"waits: {holder} uses it")
+
+    return lambda: lock.turn(tell)
+
+
+def _each(found: Sequence[Gpu | None], arguments: Sequence[str]) -> int:
     """A process for each GPU, all with this one's arguments; the worst of how they end."""
     command = [sys.executable, "-B", "-m", "pgo_agent.sandbox.judge", *arguments, "--child", "--gpus"]
-    running = [subprocess.Popen([*command, gpu]) for gpu in gpus]
+    running = [subprocess.Popen([*command, gpu.uuid if gpu else NONE]) for gpu in found]
     try:
         return max(process.wait() for process in running)
     finally:

@@ -1,11 +1,12 @@
 """The timeline pass as a whole: builds the twins of a kernel, has a judge launch them, and sums up what they recorded.
 
 Needs a GPU for the middle part only. Every build holds few scopes, so the times of two scopes are of two builds unless
-they are in one set; each build says by how much it disturbs.
+they are in one set; each build says by how much it disturbs, and one that disturbs much is taken as two in its place.
 """
 
 import zlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from pgo_agent.sandbox.build import Builder
@@ -22,15 +23,17 @@ from pgo_agent.sandbox.profile.timeline.twin import Place, Twin
 from pgo_agent.sandbox.profile.timeline.waves import waves
 
 MOST = 1 << 30  # bytes of what one launch recorded
+DISTURBED = 1.08  # times as long as the plain build: KPerfIR reports 8.2 % (arXiv 2505.21661); above, a set is divided
+DIVISIONS = 2  # at most: a set of eight scopes may end as four of two
 
 
 def take(
     judge: AnyJudge,
     builder: Builder,
     place: Place,
-    per_pass: int = 8,
-    repeats: int = 5,
-    blocks: int = 64,
+    per_pass: int,
+    repeats: int,
+    blocks: int,
     entries: int = twin.USUAL,
 ) -> Timeline:
     """Times every scope of a kernel in `repeats` launches of each build, by the records of up to `blocks` blocks each.
@@ -41,29 +44,54 @@ def take(
     crashes.
     """
     made, refused = twin.build(builder, place, per_pass, entries=entries)
-    passes: list[Pass] = []
-    costs: dict[str, float] = {}
-    seen: Waves | None = None
-    plain: list[float] = []
-    wanted = [_wanted(builder.shelf, place, one, repeats, blocks) for one in made]
-    for fields in wanted:
-        judge.queue("timeline", **fields)
-    for one, fields in zip(made, wanted, strict=True):
-        answer = judge.ask("timeline", **fields)
-        if "problem" in answer:
-            refused.append(Unsupported(Why.LAUNCH, str(answer["problem"])))
-            continue
-        decoded = [_decoded(builder.shelf, answer, r) for r in answer["repeats"]]
+    found = _Found([], {}, None, [])
+    for last in (False,) * DIVISIONS + (True,):
+        wanted = [_wanted(builder.shelf, place, one, repeats, blocks) for one in made]
+        for fields in wanted:
+            judge.queue("timeline", **fields)
+        loud: list[Twin] = []
+        for one, fields in zip(made, wanted, strict=True):
+            answer = judge.ask("timeline", **fields)
+            if "problem" in answer:
+                refused.append(Unsupported(Why.LAUNCH, str(answer["problem"])))
+            elif not last and _divides(one, answer):
+                loud.append(one)
+            else:
+                found.add(builder.shelf, one, answer)
+        made, more = twin.divided(builder, place, loud, entries)
+        refused += more
+    return Timeline(tuple(found.passes), found.costs, found.waves, tuple(refused), tuple(found.plain), {})
+
+
+@dataclass
+class _Found:
+    """What the builds told so far."""
+
+    passes: list[Pass]
+    costs: dict[str, float]
+    waves: Waves | None
+    plain: list[float]
+
+    def add(self, shelf: Shelf, one: Twin, answer: Mapping[str, Any]) -> None:
+        decoded = [_decoded(shelf, answer, r) for r in answer["repeats"]]
         if one.scopes.calibrates:
-            costs = summary.calibration(decoded, one.numbers)
-            seen = waves(headers(fetched(builder.shelf, answer["repeats"][-1]["headers"])))
-        timed = summary.summarize(decoded, one.numbers, costs)
-        ratio = summary.overhead(answer["plain_ms"], answer["instrumented_ms"])
+            self.costs = summary.calibration(decoded, one.numbers)
+            self.waves = waves(headers(fetched(shelf, answer["repeats"][-1]["headers"])))
+        timed = summary.summarize(decoded, one.numbers, self.costs)
         kept = tuple(Artefact(r["records"], SUFFIX) for r in answer["repeats"])
         layout = (answer["block_bytes"], answer["warps"], {str(n): s.name for n, s in one.numbers.items()})
-        passes.append(Pass(timed, ratio, bool(answer["same_outputs"]), one.static, kept, *layout, one.kernel))
-        plain += answer["plain_ms"]
-    return Timeline(tuple(passes), costs, seen, tuple(refused), tuple(plain), {})
+        same = bool(answer["same_outputs"])
+        self.passes.append(Pass(timed, _overhead(answer), same, one.static, kept, *layout, one.kernel))
+        self.plain += answer["plain_ms"]
+
+
+def _divides(one: Twin, answer: Mapping[str, Any]) -> bool:
+    """Whether two builds in place of this one would disturb less. The calibrating one has nothing to do without."""
+    return _overhead(answer) > DISTURBED and not one.scopes.calibrates and bool(one.scopes.halves())
+
+
+def _overhead(answer: Mapping[str, Any]) -> float:
+    return summary.overhead(answer["plain_ms"], answer["instrumented_ms"])
 
 
 def _wanted(shelf: Shelf, place: Place, one: Twin, repeats: int, blocks: int) -> dict[str, Any]:

@@ -4,7 +4,7 @@ What does not fit is tried again with the records in global memory, then in two 
 Whatever cannot be recorded in the end is told with its reason. Relies on `twins.recorded`; nothing here runs a kernel.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
@@ -61,17 +61,39 @@ def build(
     `entries`: of each warp in global memory, a power of two; two for each execution of a scope. Fewer where the grid
     leaves no room for them. Raises what the compiler's box raises: Killed, EnvironmentFault.
     """
+    module = _module(builder, place)
+    if isinstance(module, Unsupported):
+        return [], [module]
+    return _built(builder, place, module, [(s, buffer) for s in scopes.plan_scopes(module, per_pass)], entries)
+
+
+def divided(
+    builder: Builder, place: Place, whole: Iterable[Twin], entries: int = USUAL
+) -> tuple[list[Twin], list[Unsupported]]:
+    """Two twins in place of each, with half of its scopes; none of one that has a single scope. As `build`."""
+    module = _module(builder, place)
+    if isinstance(module, Unsupported):
+        return [], [module]
+    return _built(builder, place, module, [(h, t.buffer) for t in whole for h in t.scopes.halves()], entries)
+
+
+def _module(builder: Builder, place: Place) -> Module | Unsupported:
+    """The kernel's final TTGIR, or why nothing of it can be recorded."""
     manifest = builder.shelf.manifest(place.bundle)
     text = builder.shelf.get(manifest["kernels"][place.kernel]["files"]["ttgir"], "ttgir").decode()
     try:
         module = reader.parse(text)
     except Unreadable as e:
-        return [], [Unsupported(Why.BUILD, str(e))]
-    if problem := scopes.obstacle(module):
-        return [], [problem]
+        return Unsupported(Why.BUILD, str(e))
+    return scopes.obstacle(module) or module
+
+
+def _built(
+    builder: Builder, place: Place, module: Module, waiting: list[tuple[ScopeSet, Buffer]], entries: int
+) -> tuple[list[Twin], list[Unsupported]]:
+    """The calibrating one first."""
     made: list[Twin] = []
     refused: list[Unsupported] = []
-    waiting = [(s, buffer) for s in scopes.plan_scopes(module, per_pass)]
     while waiting:
         with ThreadPoolExecutor(builder.cores) as pool:
             found = list(pool.map(lambda w: one(builder, place, module, w[0], w[1], entries), waiting))

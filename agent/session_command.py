@@ -1,0 +1,62 @@
+"""The command `session`. Heavy imports wait until there is a terminal."""
+
+import sys
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+from pgo_agent.agent import shell
+from pgo_agent.agent.options import (
+    PROMPT_TOKENS,
+    WORKSPACE,
+    CaseOption,
+    DeviceOption,
+    GpuSecondsOption,
+    InsightOption,
+    JudgeOption,
+    ModelOption,
+    MoneyOption,
+    PromptTokensOption,
+    PythonOption,
+    SandboxOption,
+    SeedOption,
+    StoreOption,
+    TokensOption,
+)
+
+
+def session(
+    what: Annotated[str, typer.Argument(metavar="FILE|RUN", help="A target, or a run to go on with, or 'last'.")],
+    device: DeviceOption = None,
+    candidates: Annotated[int | None, typer.Option(min=1, help="Budget: candidates. Default: 12.")] = None,
+    minutes: Annotated[float | None, typer.Option(min=0.0, help="Budget: minutes of wall clock. Default: 20.")] = None,
+    width: Annotated[int | None, typer.Option(min=1, help="Candidates of one generation.")] = None,
+    patience: Annotated[int, typer.Option(min=1, help="Generations without a win before the run ends.")] = 3,
+    judge: JudgeOption = "auto",
+    case: CaseOption = None,
+    sandbox: SandboxOption = "auto",
+    model: ModelOption = None,
+    tokens: TokensOption = None,
+    money: MoneyOption = None,
+    gpu_seconds: GpuSecondsOption = None,
+    insight: InsightOption = "all",
+    seed: SeedOption = 0,
+    prompt_tokens: PromptTokensOption = PROMPT_TOKENS,
+    python: PythonOption = sys.executable,
+    store: StoreOption = WORKSPACE,
+) -> None:
+    """Optimize at the terminal: watch a run live, and steer it.
+
+    Ctrl-C pauses and loses nothing. A run that is continued keeps its options: /budget changes its budgets.
+    """
+    with shell.faults():
+        shell.must_be_a_terminal(f"without one: pgo-agent optimize {what}")
+    from pgo_agent.agent.live import command
+    from pgo_agent.agent.session import Wishes
+
+    wishes = Wishes(device, candidates or 12, width, 20.0 if minutes is None else minutes, patience, sandbox, judge)
+    wishes = replace(wishes, cases=tuple(case or ()), python=python, models=tuple(model or ()), insight=insight)
+    wishes = replace(wishes, tokens=tokens, money=money, gpu_seconds=gpu_seconds, seed=seed)
+    wishes = replace(wishes, prompt_tokens=prompt_tokens)
+    with shell.faults(), shell.opened(store, create=True) as opened:
+        raise typer.Exit(command.start(what, wishes, opened))

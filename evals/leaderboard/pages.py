@@ -1,0 +1,257 @@
+"""Plain values for the templates: what stands on the first page, and on that of a kernel.
+
+Names, reasons and diffs are hostile: templates escape all of them, and file names are made of letters and figures.
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pgo_agent.evals.leaderboard import figures, standing
+from pgo_agent.evals.leaderboard.figures import Bars, Beside, Colors
+from pgo_agent.evals.leaderboard.standing import Board, Cell
+from pgo_agent.evals.nightly import recorded
+from pgo_agent.evals.nightly.report import interval, mean
+from pgo_agent.evals.nightly.row import BASES, PEAKS, SHIPPED, TUNED, WINNER, Case, Row
+from pgo_agent.sandbox import devices
+
+VERSIONS = ("driver", "torch", "triton")
+COLORS = 6  # series that the page tells apart; more of them share
+Values = dict[str, Any]
+
+
+def colors(boards: Sequence[Board]) -> Colors:
+    """Of each optimizer the same on every page."""
+    names = sorted({r.optimizer for b in boards for r in b.rows})
+    return {name: n % COLORS for n, name in enumerate(names)}
+
+
+def page(board: Board, kernel: str) -> str:
+    """The file of a kernel on a GPU."""
+    device = devices.named(board.gpu)
+    name = f"{kernel}-{device.key if device else board.gpu}"
+    safe = re.sub(r"[^A-Za-z0-9_-]", "_", name)[:80]
+    mark = "" if safe == name else "-" + hashlib.sha256(name.encode()).hexdigest()[:8]
+    return f"{safe}{mark}.html"
+
+
+# the first page -------------------------------------------------------------------------------------------------------
+
+
+def board(found: Board, tones: Colors) -> Values:
+    last = found.last
+    return {
+        "gpu": found.gpu,
+        "versions": _versions(last),
+        "nights": len(found.nights),
+        "between": [found.rows[0].when[:10], found.rows[-1].when[:10]],
+        "kernels": [(k, page(found, k)) for k in found.kernels],
+        "standings": [_standing(found, o, tones) for o in found.optimizers],
+        "bars": _runs(found, tones),
+        "cards": [_card(found, k) for k in found.kernels],
+        "unnamed": any(r.optimizer == recorded.OPTIMIZER for r in last),
+        "failures": [r for r in last if r.failed],
+        "noise": standing.noise(last),
+        "aa": against_itself(last, tones),
+    }
+
+
+def _standing(found: Board, optimizer: str, tones: Colors) -> Values:
+    own = [r for r in found.last if r.optimizer == optimizer]
+    return {
+        "optimizer": optimizer,
+        "color": tones[optimizer],
+        "means": {b: f"{mean(own, b) or 1.0:.3f}" for b in BASES},
+        "cells": [_cell(found.cell(k, optimizer)) for k in found.kernels],
+        "seeds": len({r.seed for r in own}),
+        "gpu_seconds": _sum([r.gpu_seconds for r in own], "{:,.0f} s"),
+        "tokens": _sum([r.tokens for r in own], "{:,}"),
+        "money": _sum([r.money for r in own], "{:.2f}"),
+    }
+
+
+def _sum(values: Sequence[float | None], form: str) -> str:
+    """Empty where one is not recorded."""
+    known = [v for v in values if v is not None]
+    return form.format(sum(known)) if len(known) == len(values) else ""
+
+
+def _cell(cell: Cell | None) -> Values | None:
+    if cell is None:
+        return None
+    low, high = cell.span
+    count = len(cell.rows)
+    told = f"{cell.won} of {count} won" if count > 1 else "" if cell.won else "no winner"
+    return {
+        "mid": f"{cell.tuned:.3f}",
+        "span": f"{low:.3f} to {high:.3f}" if cell.won else "",
+        "note": ", ".join(filter(None, (told, f"{cell.failed} failed" if cell.failed else ""))),
+        "won": bool(cell.won),
+    }
+
+
+def _runs(found: Board, tones: Colors) -> Bars | None:
+    """Every last row against the tuned baseline."""
+    ordered = sorted(found.last, key=lambda r: (r.kernel, r.optimizer, r.seed or 0))
+    return figures.bars([_run(found, r, tones) for r in ordered])
+
+
+def _run(found: Board, r: Row, tones: Colors) -> Beside:
+    own, seed = r.ratio(TUNED), "" if r.seed is None else f", seed {r.seed}"
+    said = "failed: 1" if r.failed else interval(own) if r.winner else "no winner: 1"
+    return Beside(r.kernel, f"{r.optimizer}{seed}", tones[r.optimizer], own, said, page(found, r.kernel))
+
+
+def _who(r: Row) -> str:
+    seed = "" if r.seed is None else f", seed {r.seed}"
+    said = "failed" if r.failed else "" if r.winner else "no winner"
+    return f"{r.optimizer}{seed}" + (f": {said}" if said else "")
+
+
+def _card(found: Board, kernel: str) -> Values:
+    best, count = found.best(kernel), sum(r.kernel == kernel for r in found.last)
+    return {
+        "kernel": kernel,
+        "of": f"of tuned, the best of {count} runs" if count > 1 else "of tuned",
+        "page": page(found, kernel),
+        "interval": interval(best.ratio(TUNED)).partition(" ")[2],
+        "mid": f"{best.middle(TUNED):.3f}",
+        "moves": list(best.winner.moves) if best.winner else [],
+        "judged": len(best.candidates),
+        "library": _range([c.reached(c.delivered, best.environment)["of_library"] for c in best.cases.values()]),
+        "peak": _range([c.reached(c.delivered, best.environment)["of_peak"] for c in best.cases.values()]),
+    }
+
+
+def _range(shares: Sequence[float | None]) -> str:
+    known = [s for s in shares if s is not None]
+    if not known:
+        return ""
+    low, high = f"{100 * min(known):.0f}", f"{100 * max(known):.0f}"
+    return f"{low} %" if low == high else f"{low} to {high} %"
+
+
+def against_itself(rows: Sequence[Row], tones: Colors) -> Bars | None:
+    """The shipped kernel timed twice in one session, as two sides: how far the timer is off."""
+    found = ((r, n, c.noise) for r in rows for n, c in r.cases.items())
+    return figures.bars([Beside(_case_name(n), _who(r), tones[r.optimizer], i, interval(i)) for r, n, i in found])
+
+
+def _case_name(case: str) -> str:
+    return case.split("/", 1)[-1]
+
+
+def _versions(rows: Sequence[Row]) -> str:
+    each = [(name, sorted({str(r.environment[name]) for r in rows if r.environment.get(name)})) for name in VERSIONS]
+    commits = sorted({r.commit[:10] for r in rows})
+    told = [f"{name} {' and '.join(found)}" for name, found in (*each, ("commit", commits)) if found]
+    return ", ".join(told)
+
+
+# a kernel's page ------------------------------------------------------------------------------------------------------
+
+
+def kernel(found: Board, name: str, tones: Colors) -> Values:
+    own = found.of(name)
+    last, best = own.last, own.best(name)
+    return {
+        "kernel": name,
+        "gpu": found.gpu,
+        "versions": _versions(last),
+        "best": _card(found, name),
+        "winner": best.winner,
+        "who": _who(best),
+        "diff": _diff(best.winner.diff) if best.winner else [],
+        "runs": [_row(r, tones) for r in last],
+        "legend": [(o, tones[o]) for o in own.optimizers],
+        "trend": figures.trend(own, tones),
+        "searches": [chart for chart in (figures.by_candidates(last, tones), figures.by_seconds(last, tones)) if chart],
+        "cases": _cases(best),
+        "by_case": _by_case(best, tones),
+        "tried": [_tried(r) for r in last if r.candidates],
+        "aa": against_itself(last, tones),
+    }
+
+
+def _row(r: Row, tones: Colors) -> Values:
+    counted = ", ".join(f"{n} {v}" for v, n in r.verdicts.most_common())
+    spent = (
+        f"{r.gpu_seconds:,.0f} s" if r.gpu_seconds is not None else "",
+        "" if r.tokens is None else f"{r.tokens:,}",
+    )
+    money = "" if r.money is None else f"{r.money:.2f}"
+    return {
+        "optimizer": r.optimizer,
+        "color": tones[r.optimizer],
+        "seed": "" if r.seed is None else str(r.seed),
+        "failed": r.failed,
+        "ratios": ["1" if r.failed or not r.winner else interval(r.ratio(b)) for b in (TUNED, SHIPPED)],
+        "counted": counted,
+        "spent": [*spent, money],
+        "models": ", ".join(r.models),
+        "prompts": len(r.prompts),
+        "templates": r.templates[:12] if r.prompts else "",
+        "run": r.run,
+        "when": r.when[:16].replace("T", " "),
+        "commit": r.commit[:10],
+        "file": r.file,
+    }
+
+
+def _cases(r: Row) -> Values:
+    """Rates of every side, case by case, and what is delivered as a part of the fastest library and the peak."""
+    libraries = sorted({side for c in r.cases.values() for side in c.libraries})
+    sides = [SHIPPED, TUNED, *([WINNER] if r.winner else []), *libraries]
+    return {
+        "sides": sides,
+        "rows": [_case(n, c, sides, r.environment) for n, c in r.cases.items()],
+        "peaks": ", ".join(_peaks(r.environment)),
+    }
+
+
+def _case(name: str, c: Case, sides: Sequence[str], environment: Mapping[str, Any]) -> Values:
+    told = {s: c.reached(s, environment) for s in c.ms}
+    own = told[c.delivered]
+    rates = [f"{told[s]['rate']:,.0f}" if s in told and told[s]["rate"] is not None else "-" for s in sides]
+    plan = c.plans.get(c.delivered, {})
+    return {
+        "name": _case_name(name),
+        "unit": own["unit"],
+        "rates": rates,
+        "library": _percent(own["of_library"]),
+        "peak": _percent(own["of_peak"]),
+        "choice": plan.get("choice", ""),
+        "plan": str(plan.get("plan_id") or "")[:12],
+        "rounds": len(c.ms[c.delivered]),
+    }
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.0f} %"
+
+
+def _peaks(environment: Mapping[str, Any]) -> list[str]:
+    return [f"{environment[name]:,.0f} {unit}" for unit, name in PEAKS.items() if environment.get(name)]
+
+
+def _by_case(r: Row, tones: Colors) -> Bars | None:
+    if r.winner is None:
+        return None
+    found = ((n, b, c.ratio(b)) for n, c in r.cases.items() for b in BASES)
+    return figures.bars([Beside(_case_name(n), f"of {b}", tones[r.optimizer], i, interval(i)) for n, b, i in found])
+
+
+def _tried(r: Row) -> Values:
+    rows = [
+        (t.move, t.verdict, t.stage, f"{t.speedup:.3f}" if t.speedup else "-", f"{t.seconds:.1f}", t.reason)
+        for t in r.candidates
+    ]
+    return {"who": _who(r), "count": len(rows), "rows": rows}
+
+
+def _diff(text: str) -> list[tuple[str, str]]:
+    """Lines with what each is: added, taken, a place, or as before."""
+    kinds = {"+": "added", "-": "taken", "@": "place"}
+    lines = text.splitlines()
+    return [("head" if n < 2 else kinds.get(line[:1], "same"), line) for n, line in enumerate(lines)]

@@ -1,0 +1,98 @@
+"""`pgo-agent eval site`: writes the pages of rows into a folder, and `results.json` with the same figures beside them.
+
+The pages load nothing, run nothing and open from a file. What is in the folder is replaced file by file, each whole.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from pgo_agent.agent.views.report import put
+from pgo_agent.evals.leaderboard import gate, pages, standing
+from pgo_agent.evals.nightly import reading
+from pgo_agent.evals.nightly.reading import Found
+from pgo_agent.evals.nightly.report import mean
+from pgo_agent.evals.nightly.row import BASES, Row
+from pgo_agent.sandbox.errors import UsageFault
+
+INDEX, DATA = "index.html", "results.json"
+HEAVY = ("ms",)  # of a case: raw samples stay in the files of rows, which results.json names
+
+
+def main(files: Sequence[Path], folder: Path) -> int:
+    """Raises UsageFault for files that hold nothing to show, EnvironmentFault where nothing can be written."""
+    found = reading.files(files)
+    if not found.rows and not found.gate:
+        raise UsageFault("these files hold no row: no run has ended yet", "go on with `pgo-agent eval nightly`")
+    if folder.exists() and not folder.is_dir():
+        raise UsageFault(f"{folder} is no folder", "name another with -o")
+    for name, text in site(found, [f.name for f in files]):
+        put(folder / name, text)
+    return 0
+
+
+def site(found: Found, files: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """File name and text of everything."""
+    boards = standing.boards(found.rows)
+    tones = pages.colors(boards)
+    first = {
+        "boards": [pages.board(b, tones) for b in boards],
+        "gate": gate.rates(found.gate),
+        "files": files,
+        "notes": found.notes,
+    }
+    yield INDEX, _render("index.html.j2", **first)
+    for b in boards:
+        for name in b.kernels:
+            yield pages.page(b, name), _render("kernel.html.j2", **pages.kernel(b, name, tones))
+    yield DATA, json.dumps(data(found, files), indent=1, sort_keys=True) + "\n"
+
+
+def data(found: Found, files: Sequence[str]) -> dict[str, Any]:
+    """What the site shows, for programs."""
+    boards = standing.boards(found.rows)
+    return {
+        "files": list(files),
+        "gate": gate.rates(found.gate),
+        "gpus": {b.gpu: _board(b) for b in boards},
+    }
+
+
+def _board(board: standing.Board) -> dict[str, Any]:
+    by = {o: [r for r in board.last if r.optimizer == o] for o in board.optimizers}
+    return {
+        "mean": {o: {b: mean(rows, b) for b in BASES} for o, rows in by.items()},
+        "noise": standing.noise(board.last),
+        "last": [_row(r) for r in board.last],
+        "nights": [
+            {"file": rows[0].file, "when": label, "runs": [r.run for r in rows]} for label, rows in board.nights
+        ],
+    }
+
+
+def _row(r: Row) -> dict[str, Any]:
+    told = r.as_json() | {"file": r.file}
+    told["cases"] = {n: {k: v for k, v in c.items() if k not in HEAVY} for n, c in told["cases"].items()}
+    return told
+
+
+def _render(name: str, **values: Any) -> str:
+    return str(_environment().get_template(name).render(**values))
+
+
+@cache
+def _environment() -> Any:
+    import jinja2
+
+    folder = resources.files("pgo_agent.evals.leaderboard")
+    texts = {f.name: f.read_text(encoding="utf-8") for f in folder.iterdir() if f.name.endswith(".j2")}
+    return jinja2.Environment(
+        loader=jinja2.DictLoader(texts),
+        undefined=jinja2.StrictUndefined,
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )

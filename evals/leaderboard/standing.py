@@ -1,0 +1,106 @@
+"""Who stands where: the last row of each kernel, optimizer and seed on a GPU, and means over them.
+
+A row without a winner counts as 1, and so does one that failed. Times of different GPUs are never put together.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pgo_agent.evals.nightly.report import mean
+from pgo_agent.evals.nightly.row import SHIPPED, TUNED, Row
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A kernel by an optimizer: its last row of each seed."""
+
+    rows: tuple[Row, ...]
+
+    @property
+    def tuned(self) -> float:
+        return mean(self.rows, TUNED) or 1.0
+
+    @property
+    def shipped(self) -> float:
+        return mean(self.rows, SHIPPED) or 1.0
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """Of several seeds the lowest and the highest; of one its 95 % interval."""
+        if len(self.rows) == 1:
+            own = self.rows[0].ratio(TUNED)
+            return own.low, own.high
+        found = [r.middle(TUNED) for r in self.rows]
+        return min(found), max(found)
+
+    @property
+    def won(self) -> int:
+        return sum(r.winner is not None for r in self.rows)
+
+    @property
+    def failed(self) -> int:
+        return sum(bool(r.failed) for r in self.rows)
+
+    @property
+    def best(self) -> Row:
+        return max(self.rows, key=lambda r: (not r.failed, r.middle(TUNED)))
+
+
+@dataclass(frozen=True)
+class Board:
+    """All that was measured on one GPU."""
+
+    gpu: str
+    rows: tuple[Row, ...]  # every one, oldest first
+
+    @property
+    def last(self) -> list[Row]:
+        """The last row of each kernel, optimizer and seed."""
+        return list({r.key: r for r in self.rows}.values())
+
+    @property
+    def kernels(self) -> list[str]:
+        return sorted({r.kernel for r in self.rows})
+
+    @property
+    def optimizers(self) -> list[str]:
+        """By their mean, best first; of equals by name."""
+        found = sorted({r.optimizer for r in self.rows})
+        return sorted(found, key=lambda o: -(mean((r for r in self.last if r.optimizer == o), TUNED) or 1.0))
+
+    def cell(self, kernel: str, optimizer: str) -> Cell | None:
+        own = tuple(r for r in self.last if (r.kernel, r.optimizer) == (kernel, optimizer))
+        return Cell(own) if own else None
+
+    def best(self, kernel: str) -> Row:
+        return Cell(tuple(r for r in self.last if r.kernel == kernel)).best
+
+    def of(self, kernel: str) -> "Board":
+        return Board(self.gpu, tuple(r for r in self.rows if r.kernel == kernel))
+
+    @property
+    def nights(self) -> list[tuple[str, list[Row]]]:
+        """Label and rows of each file, in the order in which they were begun."""
+        by_file: dict[str, list[Row]] = {}
+        for r in self.rows:
+            by_file.setdefault(r.file, []).append(r)
+        return [(rows[0].when[:10], rows) for rows in by_file.values()]
+
+
+def boards(rows: Iterable[Row]) -> list[Board]:
+    """One for each GPU, by name."""
+    found: dict[str, list[Row]] = {}
+    for r in sorted(rows, key=lambda r: r.when):
+        found.setdefault(r.gpu, []).append(r)
+    return [Board(gpu, tuple(own)) for gpu, own in sorted(found.items())]
+
+
+def noise(rows: Sequence[Row]) -> Mapping[str, float]:
+    """Of the timer against itself, over every case of every row: how far it was off, in percent, and how often."""
+    found = [c.noise for r in rows for c in r.cases.values()]
+    off = sorted(100 * abs(math.expm1(math.log(i.mid))) for i in found)
+    if not off:
+        return {}
+    holds = sum(i.low <= 1 <= i.high for i in found)
+    return {"cases": len(off), "median": off[len(off) // 2], "most": off[-1], "holds": holds}

@@ -1,0 +1,94 @@
+"""The plan of a nightly: a TOML file, fixed before the first run. Its hash stands in the file of rows.
+
+Relies on `planned/plan_file.py`, which reads it. Budgets of models may be left out, for where none is asked; all else
+has no default: whoever reads a row finds all of it in one place.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pgo_agent.agent.models import EMBEDDED
+from pgo_agent.agent.models.base import OPTIMIZER, ROLES
+from pgo_agent.agent.session import Wishes
+from pgo_agent.evals.planned import plan_file
+from pgo_agent.evals.planned.plan_file import SEEDS, TEXTS, Shape, number, whole
+from pgo_agent.sandbox.errors import UsageFault
+
+HINT = "mend the plan; `pgo-agent eval nightly --help` shows one"
+OF_MODELS = ("tokens", "money")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """One run."""
+
+    target: str
+    optimizer: str  # as the plan names it
+    seed: int
+
+    @property
+    def named(self) -> dict[str, Any]:
+        return {"target": self.target, "optimizer": self.optimizer, "seed": self.seed}
+
+
+@dataclass(frozen=True)
+class Plan:
+    targets: tuple[str, ...]  # kernel files, or names of kernels that ship
+    optimizers: tuple[str, ...]  # as `--model` takes them; `{kernel}` in one stands for the target's name
+    seeds: tuple[int, ...]
+    candidates: int  # of a run, as all that follows
+    patience: int  # generations without a win before it ends
+    minutes: float
+    gpu_seconds: float
+    tokens: int | None = None  # of models; None: no limit
+    money: float | None = None
+
+    @property
+    def digest(self) -> str:
+        return plan_file.digest(self)
+
+    @property
+    def budget(self) -> dict[str, float | None]:
+        names = ("candidates", "patience", "minutes", "gpu_seconds", *OF_MODELS)
+        return {name: getattr(self, name) for name in names}
+
+    @property
+    def runs(self) -> Sequence[Wanted]:
+        """Seed by seed: a night that is cut short has something of every target and optimizer."""
+        return [Wanted(t, o, s) for s in self.seeds for t in self.targets for o in self.optimizers]
+
+    def wishes(self, wanted: Wanted, wishes: Wishes) -> Wishes:
+        """None learns from another run; roles that the plan names no model for are embedded, whatever variables say."""
+        named = dict.fromkeys(ROLES, EMBEDDED) | {OPTIMIZER: model(wanted.optimizer, wanted.target)}
+        models = tuple(f"{role}={name}" for role, name in named.items())
+        budget: dict[str, Any] = self.budget
+        return replace(wishes, **budget, models=models, seed=wanted.seed, alone=True)
+
+
+def model(optimizer: str, target: str) -> str:
+    """What `--model` takes for an optimizer of the plan and a target: a recording is of one kernel alone."""
+    return optimizer.replace("{kernel}", Path(target).stem)
+
+
+def read(file: Path) -> Plan:
+    """The plan in a file. Raises UsageFault with what is wrong with it."""
+    said = plan_file.read(file, SHAPE, HINT, OF_MODELS)
+    names = [Path(t).stem for t in said["targets"]]
+    if twice := sorted({n for n in names if names.count(n) > 1}):
+        raise UsageFault(f"{file}: two targets are called {', '.join(twice)}", "rows are told apart by that name")
+    return Plan(**said)
+
+
+SHAPE: Shape = {
+    "targets": TEXTS,
+    "optimizers": TEXTS,
+    "seeds": SEEDS,
+    "candidates": whole,
+    "patience": whole,
+    "minutes": number,
+    "gpu_seconds": number,
+    "tokens": whole,
+    "money": number,
+}

@@ -1,0 +1,77 @@
+"""What `pgo-agent eval nightly` prints: a line for each row, failures among them, and each optimizer's mean."""
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pgo_agent.agent import display
+from pgo_agent.agent.errors import Exit
+from pgo_agent.evals.nightly.row import BASES, SHIPPED, TUNED, Row
+from pgo_agent.evals.nightly.running import Rows
+from pgo_agent.sandbox.judge.stats import Interval
+from rich.markup import escape
+from rich.table import Table
+
+
+def mean(rows: Iterable[Row], base: str) -> float | None:
+    """Geometric mean of rows, a kernel weighing the same however many of its rows there are; None of no rows."""
+    by_kernel: dict[str, list[float]] = {}
+    for r in rows:
+        by_kernel.setdefault(r.kernel, []).append(math.log(r.middle(base)))
+    each = [sum(logs) / len(logs) for logs in by_kernel.values()]
+    return math.exp(sum(each) / len(each)) if each else None
+
+
+def summary(rows: Rows) -> dict[str, Any]:
+    """Everything that is counted, as plain values."""
+    found = rows.rows()
+    return {
+        "plan": rows.plan.digest,
+        "rows": len(found),
+        "failed": sum(bool(r.failed) for r in found),
+        "missing": len(rows.plan.runs) - len(found),
+        "mean": {o: {b: mean(_of(found, o), b) for b in BASES} for o in rows.plan.optimizers},
+        "gpu_seconds": round(sum(r.gpu_seconds or 0.0 for r in found), 1),
+    }
+
+
+def _of(rows: Sequence[Row], optimizer: str) -> list[Row]:
+    return [r for r in rows if r.optimizer == optimizer]
+
+
+def told(rows: Rows, json_lines: bool, code: Exit) -> Exit:
+    """Ends the feed of events with what was counted; gives the code."""
+    if json_lines:
+        print(json.dumps({"type": "nightly.completed"} | summary(rows)), flush=True)
+    return code
+
+
+def show(rows: Rows) -> None:
+    out, counted, found = display.output(), summary(rows), rows.rows()
+    table = Table(title=f"{found[0].gpu}, commit {found[0].commit[:10]}" if found else None, title_justify="left")
+    for column in ("kernel", "optimizer", "seed", "of tuned", "shipped", "judged", "GPU s"):
+        table.add_column(column, justify="left" if column in ("kernel", "optimizer") else "right")
+    for r in found:
+        sides = (_came_to(r), f"{r.middle(SHIPPED):.3f}")
+        spent = f"{r.gpu_seconds or 0.0:.0f}"
+        table.add_row(r.kernel, escape(r.optimizer), str(r.seed), *sides, str(len(r.candidates)), spent)
+    out.print(table)
+    for optimizer, means in counted["mean"].items():
+        if means[TUNED] is not None:
+            said = f"{optimizer}: {means[TUNED]:.4f}x of tuned, {means[SHIPPED]:.4f}x of shipped"
+            out.print(f"{said} (geometric mean of kernels; a failure counts as 1)", markup=False, soft_wrap=True)
+    for r in found:
+        if r.failed:
+            out.print(f"failed: {r.kernel}, {r.optimizer}, seed {r.seed}: {r.failed}", markup=False, soft_wrap=True)
+    if counted["missing"]:
+        out.print(f"runs without a row yet: {counted['missing']}; the same command goes on")
+    out.print(f"every row: {rows.file}", markup=False, soft_wrap=True)
+
+
+def _came_to(r: Row) -> str:
+    return "failed: 1" if r.failed else interval(r.ratio(TUNED)) if r.winner else "no winner: 1"
+
+
+def interval(x: Interval) -> str:
+    return f"{x.mid:.3f} [{x.low:.3f}, {x.high:.3f}]"

@@ -1,0 +1,289 @@
+"""A row: what one run of a target, an optimizer and a seed came to, with the samples that say so.
+
+Figures that follow from samples are computed from them and never believed: a line whose ratios are not those of its own
+samples is refused, and so is one that measured nothing and does not say why. Relies on `sandbox/judge/stats.py`.
+"""
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
+from types import NoneType, UnionType
+from typing import Any, TypeVar, get_args, get_origin
+
+from pgo_agent.evals.planned.results import ENDED
+from pgo_agent.sandbox import devices
+from pgo_agent.sandbox.gate.verdict import Verdict
+from pgo_agent.sandbox.judge import stats
+from pgo_agent.sandbox.judge.stats import Interval
+
+SHIPPED, TUNED, WINNER, AGAIN = "shipped", "tuned", "winner", "A/A"
+BASES = (SHIPPED, TUNED)
+NEEDED = (*BASES, AGAIN)  # sides that every measured case has
+NONE = Interval(1.0, 1.0, 1.0)  # of a run without a winner: what was there before is there still
+PEAKS = {"TFLOP/s": "tflops", "GB/s": "gbps"}  # unit -> what an environment calls the measured peak in it
+STAGE = {"stage", "verdict", "reason", "seconds"}  # what each stage of the gate says of a winner
+CLOSE = 1e-4  # by so much may a ratio that a line tells differ from that of its samples
+
+
+@dataclass(frozen=True)
+class Case:
+    flops: int
+    bytes: int
+    weight: float
+    ms: Mapping[str, Sequence[float]]  # side -> raw samples of the last session, round by round
+    plans: Mapping[str, Mapping[str, Any]]  # side -> choice, plan_id, codes
+
+    @property
+    def delivered(self) -> str:
+        """The side that a user has in the end: the winner, or else the tuned baseline."""
+        return WINNER if WINNER in self.ms else TUNED
+
+    @property
+    def libraries(self) -> list[str]:
+        return sorted(self.ms.keys() - {*NEEDED, WINNER})
+
+    def median(self, side: str) -> float:
+        return statistics.median(self.ms[side])
+
+    def ratio(self, base: str) -> Interval:
+        """How many times faster than `base` what is delivered is."""
+        return stats.ratio(self.ms[base], self.ms[WINNER]) if WINNER in self.ms else NONE
+
+    @cached_property
+    def noise(self) -> Interval:
+        """The shipped kernel against itself, in the same session."""
+        return stats.ratio(self.ms[SHIPPED], self.ms[AGAIN])
+
+    def reached(self, side: str, environment: Mapping[str, Any]) -> dict[str, Any]:
+        """Rate of a side, and its shares of the fastest library and of the measured peak; None where there is none."""
+        device = devices.named(environment["gpu"])
+        rate, unit = device.rate(self.flops, self.bytes, self.median(side)) if device else (None, "")
+        peak = environment.get(PEAKS.get(unit, ""))
+        best = min(self.libraries, key=self.median, default=None)
+        share = stats.middle(self.ms[best], self.ms[side]) if best else None
+        return {
+            "rate": rate,
+            "unit": unit,
+            "of_peak": rate / peak if rate and peak else None,
+            "of_library": share,
+            "library": best,
+        }
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A candidate that was judged."""
+
+    id: str
+    move: str
+    kind: str
+    author: str
+    verdict: str
+    stage: str
+    reason: str
+    speedup: float | None
+    against: str | None
+    seconds: float  # of the GPU, that judging it took
+
+
+@dataclass(frozen=True)
+class Winner:
+    id: str
+    moves: tuple[str, ...]  # from the kernel as shipped to it
+    kind: str
+    author: str
+    reason: str
+    diff: str  # unified, from the kernel as shipped; of TTGIR from the text that it replaces
+    stages: tuple[Mapping[str, Any], ...]  # what each stage of the gate said: stage, verdict, reason, seconds
+
+
+@dataclass(frozen=True)
+class Row:
+    kernel: str
+    target: str
+    optimizer: str
+    seed: int | None  # None: not recorded, as of all that may be None here
+    run: str
+    when: str  # it began
+    commit: str
+    digest: str  # of the target
+    environment: Mapping[str, Any]
+    budget: Mapping[str, Any] | None
+    state: str
+    failed: str  # why there is nothing to measure; empty: the last session was held
+    truncated: bool  # ended by its budget of time
+    cases: Mapping[str, Case]
+    candidates: tuple[Tried, ...]
+    winner: Winner | None
+    seconds: float | None
+    gpu_seconds: float | None
+    tokens: int | None
+    money: float | None
+    models: tuple[str, ...] = ()  # that answered, by their own word
+    prompts: tuple[str, ...] = ()  # SHA-256 of each that was asked
+    templates: str = ""  # SHA-256 of what the optimizer's prompts are made from
+    file: str = field(default="", compare=False)  # that it was read from
+
+    @property
+    def key(self) -> tuple[str, str, int | None]:
+        return (self.kernel, self.optimizer, self.seed)
+
+    @property
+    def gpu(self) -> str:
+        return str(self.environment["gpu"])
+
+    def ratio(self, base: str) -> Interval:
+        """Geometric mean over cases of how many times faster than a baseline; exactly 1 of a run without a winner."""
+        return self._ratios[base]
+
+    @cached_property
+    def _ratios(self) -> dict[str, Interval]:
+        if self.winner is None or self.failed:
+            return dict.fromkeys(BASES, NONE)
+        weights = {n: c.weight for n, c in self.cases.items()}
+        return {b: stats.geomean({n: (c.ms[b], c.ms[WINNER]) for n, c in self.cases.items()}, weights) for b in BASES}
+
+    def middle(self, base: str) -> float:
+        """`ratio` without its interval, which takes a thousand times as long."""
+        if self.winner is None or self.failed:
+            return 1.0
+        weight = sum(c.weight for c in self.cases.values())
+        logs = (c.weight * math.log(stats.middle(c.ms[base], c.ms[WINNER])) for c in self.cases.values())
+        return math.exp(sum(logs) / weight)
+
+    @property
+    def verdicts(self) -> Counter[str]:
+        return Counter(t.verdict for t in self.candidates)
+
+    def as_json(self) -> dict[str, Any]:
+        """A line: everything, and what follows from it for whoever reads it without this project."""
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("cases", "file")}
+        told = own | {
+            "winner": asdict(self.winner) if self.winner else None,
+            "candidates": [asdict(t) for t in self.candidates],
+            "verdicts": dict(self.verdicts),
+            "ratio": {b: self.ratio(b).as_json() for b in BASES},
+            "cases": {n: self._case(c) for n, c in self.cases.items()},
+        }
+        return {"what": ENDED} | told
+
+    def _case(self, c: Case) -> dict[str, Any]:
+        return asdict(c) | {
+            "ratio": {b: c.ratio(b).as_json() for b in BASES},
+            "noise": c.noise.as_json(),
+            "reached": {side: c.reached(side, self.environment) for side in c.ms},
+        }
+
+
+def parse(line: Mapping[str, Any], file: str = "") -> Row:
+    """The row that a line tells. Raises KeyError, TypeError, ValueError for one that is none."""
+    cases = {
+        str(n): Case(int(c["flops"]), int(c["bytes"]), float(c["weight"]), _samples(c["ms"]), dict(c["plans"]))
+        for n, c in line["cases"].items()
+    }
+    own = {f.name: line[f.name] for f in fields(Row) if f.name != "file"} | {
+        "environment": dict(line["environment"]),
+        "cases": cases,
+        "candidates": tuple(_made(Tried, t) for t in line["candidates"]),
+        "winner": None if line["winner"] is None else _made(Winner, line["winner"]),
+        "file": file,
+    }
+    return _made(Row, own)
+
+
+T = TypeVar("T", Row, Tried, Winner)
+
+
+def _made(kind: type[T], told: Mapping[str, Any]) -> T:
+    """Of plain JSON, whose lists become tuples."""
+    own: dict[str, Any] = {f.name: told[f.name] for f in fields(kind)}
+    own |= {f.name: tuple(own[f.name]) for f in fields(kind) if get_origin(f.type) is tuple}
+    made = kind(**own)
+    typed(made)
+    return made
+
+
+def typed(made: Row | Tried | Winner) -> None:
+    """Raises TypeError for a value that is none of its field's."""
+    for f in fields(made):
+        value, fits = getattr(made, f.name), _fits(f.type)
+        if fits and not all(isinstance(v, fits) for v in (value if isinstance(value, tuple) else (value,))):
+            raise TypeError(f"{f.name} is no {getattr(f.type, '__name__', f.type)}")
+
+
+def _fits(kind: Any) -> tuple[type, ...]:
+    """What a field may hold, or each of its tuple; of classes of this module nothing is said."""
+    own = [k for k in (get_args(kind) if get_origin(kind) in (tuple, UnionType) else (kind,)) if k is not ...]
+    plain = tuple(k for k in own if k in (str, int, float, bool, NoneType))
+    return (*plain, int) if float in plain else plain if len(plain) == len(own) else ()
+
+
+def _samples(told: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
+    return {side: [float(x) for x in ms] for side, ms in told.items()}
+
+
+def problem(line: Mapping[str, Any]) -> str:
+    """Why a line is no row; empty where it is one, or says that it is something else."""
+    try:
+        read(line)
+    except ValueError as e:
+        return str(e)
+    return ""
+
+
+def read(line: Mapping[str, Any], file: str = "") -> Row | None:
+    """The row of a line; None where it says that it is something else. Raises ValueError in words for one that lies."""
+    if line["what"] != ENDED:
+        return None
+    try:
+        row = parse(line, file)
+        why = unproven(row) or _boasts(row, {b: float(line["ratio"][b][1]) for b in BASES})
+    except KeyError as e:
+        raise ValueError(f"a row that says nothing of {e.args[0]}") from None
+    except (ArithmeticError, AttributeError, IndexError, TypeError, ValueError) as e:
+        raise ValueError(f"it is no row: {e}") from None
+    if why:
+        raise ValueError(why)
+    return row
+
+
+def unproven(row: Row) -> str:
+    """What a row lacks of the evidence for what it says; empty where it is all there."""
+    if not isinstance(row.environment.get("gpu"), str):
+        return "a row that names no GPU"
+    if not all(isinstance(row.environment.get(peak, 0.0), float | int) for peak in PEAKS.values()):
+        return "a row whose peak is no number"
+    if row.winner and not all(s.keys() >= STAGE for s in row.winner.stages):
+        return "a winner with a stage that does not say what it said"
+    if row.failed:
+        return "a failure with a winner" if row.winner else ""
+    accepted = {t.id for t in row.candidates if t.verdict == Verdict.ACCEPTED}
+    if row.winner and row.winner.id not in accepted:
+        return "a winner that is no accepted candidate"
+    if not row.cases:
+        return "a row without samples, that says of no failure"
+    own = (*NEEDED, *([WINNER] if row.winner else []))
+    for name, c in row.cases.items():
+        if missing := [s for s in own if not c.ms.get(s)]:
+            return f"a row without samples of {', '.join(missing)} in {name}"
+        if missing := [s for s in own if not c.plans.get(s, {}).get("plan_id")]:
+            return f"{name}: nothing names the code of {', '.join(missing)}"
+        if len({len(ms) for ms in c.ms.values()}) != 1:
+            return f"{name}: sides that were not timed in the same rounds"
+        if not all(math.isfinite(x) and x > 0 for ms in c.ms.values() for x in ms):
+            return f"{name}: samples that are no times"
+        if WINNER in c.ms and row.winner is None:
+            return f"{name}: times of a winner that the row does not have"
+    return ""
+
+
+def _boasts(row: Row, told: Mapping[str, float]) -> str:
+    """What a line says that its samples do not."""
+    for base in BASES:
+        shown = row.middle(base)
+        if abs(told[base] - shown) > CLOSE:
+            return f"it says {told[base]:.4f}x of {base}, its samples say {shown:.4f}x"
+    return ""

@@ -1,0 +1,69 @@
+"""Reads a plan: a TOML file whose every entry is looked at, and refused by what is wrong with it.
+
+What an evaluation asks for is its `Shape`; this knows of no evaluation.
+"""
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from pgo_agent.sandbox.errors import UsageFault
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+MOST = 1e6
+Problem = Callable[[object], str]  # what is wrong with a value; empty where nothing is
+Shape = Mapping[str, Problem]
+
+
+def read(file: Path, shape: Shape, hint: str, optional: Collection[str] = ()) -> dict[str, Any]:
+    """What the plan says, its lists as tuples. Raises UsageFault with what is wrong with it."""
+    try:
+        said = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as e:
+        raise UsageFault(f"cannot read the plan {file}: {e.strerror}", hint) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
+        raise UsageFault(f"{file} is no TOML: {e}", hint) from None
+    if missing := [name for name in shape if name not in said and name not in optional]:
+        raise UsageFault(f"{file}: it says nothing of {', '.join(missing)}", hint)
+    if unknown := sorted(said.keys() - shape.keys()):
+        raise UsageFault(f"{file}: it may not say anything of {', '.join(unknown)}", hint)
+    for name in (n for n in shape if n in said):
+        if why := shape[name](said[name]):
+            raise UsageFault(f"{file}: {name} {why}", hint)
+    return {name: tuple(x) if isinstance(x, list) else x for name, x in said.items()}
+
+
+def digest(plan: "DataclassInstance") -> str:
+    """SHA-256 of what a plan says, whatever its file looks like."""
+    return hashlib.sha256(json.dumps(asdict(plan), sort_keys=True).encode()).hexdigest()
+
+
+# shapes of values -----------------------------------------------------------------------------------------------------
+
+
+def number(said: object) -> str:
+    return "" if type(said) in (int, float) and 0 < cast(float, said) < MOST else "is no number above 0"
+
+
+def whole(said: object) -> str:
+    return number(said) if isinstance(said, int) else "is no whole number"
+
+
+def different(what: str, fits: Callable[[Any], bool]) -> Problem:
+    """A list of at least one, each another one."""
+
+    def problem(said: object) -> str:
+        fine = isinstance(said, list) and said and all(map(fits, said)) and len(set(said)) == len(said)
+        return "" if fine else f"is no list of different {what}"
+
+    return problem
+
+
+TEXTS = different("texts", lambda x: isinstance(x, str) and bool(x))
+SEEDS = different("numbers from 0", lambda x: type(x) is int and x >= 0)

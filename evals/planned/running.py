@@ -1,0 +1,62 @@
+"""Makes the runs of a plan that have no result yet, one after another, through `agent/session.py`.
+
+What is killed, or waits for a reply, goes on with the same command: the file of results says which run was begun. All
+runs share a workspace, so that what is built for one is there for the others; plans say that none learns from another.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pgo_agent.agent import session
+from pgo_agent.agent.context import Emit
+from pgo_agent.agent.errors import Exit
+from pgo_agent.agent.session import Wishes
+from pgo_agent.agent.store import Run, Store
+from pgo_agent.evals.planned.results import BEGUN, ENDED, Results, Wanted
+from pgo_agent.sandbox.errors import TargetFault
+
+W = TypeVar("W", bound=Wanted)
+FAILED = "failed"  # a state of a run: its target was at fault, or what it was asked
+Tell = Callable[[Store, Run, W], dict[str, Any]]  # what a result says of a run that has ended
+
+
+def run(results: Results[W], wishes: Wishes, store: Store, emit: Emit, told: Tell[W], failures: bool = False) -> Exit:
+    """Makes every run that has no result yet. Gives WAITING when a reply or a verdict is not there yet, else DONE.
+
+    `failures`: a run whose target is at fault has a result, too. Raises what runs raise.
+    """
+    for wanted in results.plan.runs:
+        if results.ended(wanted) is not None:
+            continue
+        _made(results, wanted, wishes, store, emit, failures)
+        found = store.run(results.begun(wanted) or "last")
+        if found.state not in (*session.STATES, *([FAILED] if failures else [])):
+            return Exit.WAITING
+        results.add(ENDED, run=found.id, **wanted.named, **told(store, found, wanted))
+    return Exit.DONE
+
+
+def _made(results: Results[W], wanted: W, wishes: Wishes, store: Store, emit: Emit, failures: bool) -> None:
+    """One run, from its beginning or from where it was."""
+
+    def heard(event: dict[str, Any]) -> None:
+        if event["type"] == "run.started" and results.begun(wanted) != event["run"]:
+            results.add(BEGUN, run=event["run"], **wanted.named)
+        emit(event)
+
+    known = _known(store, results.begun(wanted))
+    try:
+        if known is None or known.state == FAILED:  # what was at fault may be mended
+            session.start(Path(wanted.target), results.plan.wishes(wanted, wishes), store, heard)
+        elif known.state not in session.STATES:
+            session.resume(known.id, store, heard, wait=wishes.wait)
+    except TargetFault:
+        ours = _known(store, results.begun(wanted))
+        if not failures or ours is None or ours.state != FAILED:
+            raise
+
+
+def _known(store: Store, name: str | None) -> Run | None:
+    """A run that was begun, if this workspace holds it."""
+    return next((r for r in store.runs() if r.id == name), None)

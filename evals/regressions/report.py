@@ -1,0 +1,61 @@
+"""What `pgo-agent eval compare` prints: a line for each case, what was not compared, and the word."""
+
+import json
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+
+from pgo_agent.agent import display
+from pgo_agent.evals.nightly import reading
+from pgo_agent.evals.regressions.comparing import CHANCE, REGRESSIONS, Compared, Comparison, Standing, compare, named
+from rich.markup import escape
+from rich.table import Table
+
+
+def main(before: Path, after: Path, effect: float, everything: bool, json_lines: bool) -> int:
+    """1 when something became slower, else 0. Raises UsageFault for files that cannot be compared."""
+    one, other = reading.file(before), reading.file(after)
+    found = compare(one.rows, other.rows, effect)
+    notes = (*one.notes, *other.notes, *found.notes)
+    if json_lines:
+        for c in found.cases:
+            print(json.dumps({"type": "case.compared"} | asdict(c)))
+        counted = Counter(str(c.standing) for c in found.cases)
+        print(json.dumps({"type": "compare.completed", "standings": counted, "notes": notes}))
+    else:
+        _show(found, notes, everything)
+    return int(bool(found.regressions))
+
+
+def _show(found: Comparison, notes: tuple[str, ...], everything: bool) -> None:
+    out = display.output()
+    shown = [c for c in found.cases if everything or c.standing not in (Standing.SAME, Standing.EQUAL)]
+    if shown:
+        out.print(_table(shown))
+    for c in (c for c in shown if c.why):
+        out.print(f"{c.standing}: {named(c.place)}: {c.why}", markup=False, highlight=False, soft_wrap=True)
+    for note in notes:
+        out.print(f"note: {note}", markup=False, highlight=False, soft_wrap=True)
+    counted = Counter(c.standing for c in found.cases)
+    out.print(", ".join(f"{counted[s]} {s}" for s in Standing if counted[s]) + f" (of {len(found.cases)})")
+    slow = len(found.regressions)
+    told = f"{slow} regression{'' if slow == 1 else 's'}" if slow else "no regression"
+    out.print(f"{told}; the chance of any false one is below {CHANCE:.0%}", highlight=False)
+
+
+def _table(shown: list[Compared]) -> Table:
+    table = Table("kernel", "optimizer", "seed", "case")
+    for column in ("time", "limit", "chance"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("came to")
+    for c in sorted(shown, key=lambda c: (c.standing not in REGRESSIONS, -(c.change or 0.0))):
+        kernel, optimizer, seed, case = c.place
+        figures = (_part(c.change), _part(c.threshold), f"{c.chance:.2g}" if c.chance is not None else "")
+        where = (kernel, escape(optimizer), "-" if seed is None else str(seed), case.split("/", 1)[-1])
+        table.add_row(*where, *figures, str(c.standing), style="red" if c.standing in REGRESSIONS else None)
+    return table
+
+
+def _part(times: float | None) -> str:
+    """How much longer, in percent."""
+    return "" if times is None else f"{100 * (times - 1):+.1f} %"

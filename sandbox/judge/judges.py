@@ -1,0 +1,305 @@
+"""The judges of several GPUs of this machine, as one to a run: each thread asks the GPU that it has at the time.
+
+A thread has a GPU for one command, or for all within its `turn`; other runs and workers keep off meanwhile (`lock.py`).
+Waiting for them is counted where nothing of this run goes on.
+
+A hang is blamed on what was asked, if a fresh process then proves the GPU healthy; such a candidate is not tried on
+another one, for it may hang only now and then. Where that process does not come up either the GPU hung twice: it is
+quarantined, and what it was asked moves to the others. Relies on commands being the same in any fresh process.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from typing import Any, ClassVar, TypeVar
+
+from pgo_agent.sandbox.errors import EnvironmentFault
+from pgo_agent.sandbox.gate.verdict import Judged, from_json
+from pgo_agent.sandbox.judge.base import Ended, NoStart, always, of_ended
+from pgo_agent.sandbox.judge.gpus import Gpu
+from pgo_agent.sandbox.judge.lock import POLL
+from pgo_agent.sandbox.judge.pool import Judge
+from pgo_agent.sandbox.target import Target
+
+HANGS = 2  # of a GPU in a row, after which it is quarantined
+T = TypeVar("T")
+
+
+class Sick(Exception):
+    """A GPU hung or failed again and again; the text says how."""
+
+
+class _Mine(threading.local):
+    """What a thread has and had."""
+
+    judge: Judge | None = None  # that it may ask now
+    last: Judge | None = None
+    seconds = 0.0  # of its GPUs since its piece of work began
+
+
+class Judges:
+    """AnyJudge on the GPUs of `judges`."""
+
+    elsewhere: ClassVar[bool] = False
+    by_hand: ClassVar[bool] = False
+
+    def __init__(self, judges: Sequence[Judge]) -> None:
+        self.all = tuple(judges)
+        self._left = list(judges)  # that are not quarantined
+        self._taken: set[Judge] = set()
+        self._changed = threading.Condition()
+        self._mine = _Mine()
+        self._latest: dict[str, Any] = {}
+        self._closed, self._why = False, ""  # why the last one was quarantined
+        self._pieces = self._waiting = 0  # threads that work, and those of them that wait for a GPU
+        self._stuck: float | None = None  # since when nothing goes on
+        self._waited = 0.0
+        self._tell: Callable[..., None] = lambda _kind, **_: None
+        self._keep: Callable[[Gpu, str], None] = lambda _gpu, _why: None
+
+    def begin(self, tell: Callable[..., None], keep: Callable[[Gpu, str], None], quarantined: Container[str]) -> None:
+        """For one run. `keep` is told of each GPU that is quarantined; those that were (by UUID) are left out, as long
+        as there are others."""
+        self._tell, self._keep = tell, keep
+        fit = [j for j in self._left if j.lock is None or j.lock.gpu.uuid not in quarantined]
+        self._left = fit or self._left
+
+    # commands ---------------------------------------------------------------------------------------------------------
+
+    def ask(self, command: str, **fields: Any) -> dict[str, Any]:
+        """As AnyJudge.ask, on the GPU that this thread has, or else any. Raises EnvironmentFault when none is left."""
+        with self.turn():
+            while True:
+                judge = self._own()
+                try:
+                    return self._answer(judge, command, fields)
+                except Sick as e:
+                    self._quarantine(judge, str(e))
+                    self._mine.judge = None
+                    self._mine.judge = self._take()
+                    self._mine.judge.fresh()  # it may have been asked in a process of its own
+                except Exception:
+                    self._must_be_open()  # whatever a process that is being ended looks like
+                    raise
+
+    def verdict(self, command: str, **fields: Any) -> Judged:
+        try:
+            return from_json(self.ask(command, **fields))
+        except Ended as e:
+            return of_ended(command, e)
+
+    def queue(self, command: str, **fields: Any) -> None:
+        """It is asked soon enough."""
+
+    def fresh(self) -> None:
+        """The next command of this turn gets a new process."""
+        if self._mine.judge:
+            self._mine.judge.fresh()
+
+    def prepare(self, processes: int) -> None:
+        """On the GPU that this thread had last, which it is given again if it is free."""
+        if self._mine.last:
+            self._mine.last.prepare(processes)
+
+    def close(self) -> None:
+        self._closed = True
+        with self._changed:
+            self._changed.notify_all()
+        for judge in self.all:
+            judge.close()
+
+    def _answer(self, judge: Judge, command: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Raises Sick when it is the GPU that does not answer; Ended when it is what was asked."""
+        hangs, began = 0, judge.busy
+        try:
+            while True:
+                try:
+                    judge.open()
+                    return judge.ask(command, **fields)
+                except NoStart as e:
+                    hangs += 1
+                    if hangs == HANGS:
+                        raise Sick(e.message) from None
+                except Ended as e:
+                    if e.timed_out:
+                        self._prove(judge, e)
+                    raise
+        finally:
+            self._mine.seconds += judge.busy - began
+            self._latest = judge.environment or self._latest
+
+    def _prove(self, judge: Judge, hang: Ended) -> None:
+        """A known computation in a fresh process, after a hang. Raises Sick when that does not come to an end, too."""
+        try:
+            judge.open()
+        except NoStart as e:
+            raise Sick(f"stopped in '{hang.stage}' at its deadline; then {e.message}") from None
+
+    def _quarantine(self, judge: Judge, why: str) -> None:
+        with self._changed:
+            self._must_be_open()  # a judge that is being closed answers nobody
+            self._left.remove(judge)
+            self._why = why
+            self._give(judge)
+            left = len(self._left)
+        if gpu := judge.lock.gpu if judge.lock else None:
+            self._keep(gpu, why)
+            self._tell("gpu.quarantined", index=gpu.index, uuid=gpu.uuid, why=why, left=left)
+        judge.close()
+
+    # GPUs -------------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def turn(self) -> Iterator[Judge]:
+        """Raises EnvironmentFault when no GPU is left."""
+        if self._mine.judge:
+            yield self._mine.judge
+            return
+        self._mine.judge = self._take()
+        try:
+            yield self._own()
+        finally:
+            judge, self._mine.judge = self._mine.judge, None
+            if judge:
+                with self._changed:
+                    self._give(judge)
+
+    def _own(self) -> Judge:
+        if self._mine.judge is None:
+            raise RuntimeError("this thread has no GPU")
+        return self._mine.judge
+
+    def _take(self) -> Judge:
+        """A GPU that nobody has, with its lock; the one that this thread had last, or one whose process is warm, if
+        there is a choice."""
+        told = False
+        with self._changed:
+            self._waiting += 1
+            try:
+                while True:
+                    free = self._free()
+                    for judge in free:
+                        if judge.lock is None or judge.lock.taken():
+                            self._taken.add(judge)
+                            self._mine.last = judge
+                            return judge
+                    told = told or self._told(free)
+                    self._note()
+                    self._changed.wait(POLL if free else None)
+            finally:
+                self._waiting -= 1
+                for lock in [j.lock for j in self._left if j not in self._taken and j.lock]:
+                    lock.left()
+                self._note()
+
+    def _must_be_open(self) -> None:
+        if self._closed:
+            raise EnvironmentFault("the run was ended while a GPU was asked", "`pgo-agent resume` goes on")
+
+    def _free(self) -> list[Judge]:
+        """Raises EnvironmentFault when there is none that could become free."""
+        self._must_be_open()
+        if not self._left:
+            raise EnvironmentFault(
+                f"no GPU is left: {len(self.all)} quarantined in this run, each after {HANGS} hangs or failed starts"
+                f"; the last: {self._why}",
+                "see nvidia-smi and `pgo-agent show`; reset them or choose others with --gpus, then `pgo-agent resume`",
+            )
+        free = [j for j in self._left if j not in self._taken]
+        return sorted(free, key=lambda j: (j is not self._mine.last, not j.started))
+
+    def _told(self, free: Sequence[Judge]) -> bool:
+        """Whether there is somebody to wait for, who then is told of."""
+        locks = [j.lock for j in free if j.lock]
+        for lock in locks:
+            self._tell("gpu.waiting", index=lock.gpu.index, uuid=lock.gpu.uuid, holder=lock.holder)
+        return bool(locks)
+
+    def _give(self, judge: Judge) -> None:
+        if judge in self._taken:
+            self._taken.remove(judge)
+            if judge.lock:
+                judge.lock.free()
+        self._note()
+        self._changed.notify_all()
+
+    def _note(self) -> None:
+        """Counts the time in which all that is to be done waits for somebody else's GPU."""
+        stuck = self._waiting > 0 and not self._taken and self._waiting >= self._pieces
+        now = time.monotonic()
+        if self._stuck is not None and not stuck:
+            self._waited += now - self._stuck
+        self._stuck = (self._stuck or now) if stuck else None
+
+    # work -------------------------------------------------------------------------------------------------------------
+
+    def together(
+        self, work: Mapping[str, Callable[[], T]], more: Callable[[], bool] = always, each: int = 1
+    ) -> Iterator[tuple[str, T]]:
+        """As AnyJudge.together, each piece in a thread. Raises what the first failing piece raised, after the others
+        that were begun."""
+        with self._changed:
+            self._free()  # nobody would say that none is left
+        waiting, running = list(work.items()), dict[Future[T], str]()
+        failed: BaseException | None = None
+        threads = ThreadPoolExecutor(max(1, each * len(self._left)))
+        try:
+            while True:
+                while waiting and not failed and len(running) < each * len(self._left) and more():
+                    name, do = waiting.pop(0)
+                    running[threads.submit(self._piece, do)] = name
+                if not running:
+                    break
+                done, _ = wait(running, return_when=FIRST_COMPLETED)
+                for future in [f for f in running if f in done]:
+                    name, error = running.pop(future), future.exception()
+                    failed = failed or error
+                    if error is None:
+                        yield name, future.result()
+        finally:
+            threads.shutdown(wait=False, cancel_futures=True)  # Ctrl-C waits for nobody
+        if failed:
+            raise failed
+
+    def _piece(self, do: Callable[[], T]) -> T:
+        self._mine.seconds = 0.0
+        self._count(1)
+        try:
+            return do()
+        finally:
+            self._count(-1)
+
+    def _count(self, pieces: int) -> None:
+        with self._changed:
+            self._pieces += pieces
+            self._note()
+
+    # what it is -------------------------------------------------------------------------------------------------------
+
+    @property
+    def target(self) -> Target:
+        return self.all[0].target
+
+    @target.setter
+    def target(self, target: Target) -> None:
+        for judge in self.all:
+            judge.target = target
+
+    @property
+    def environment(self) -> dict[str, Any]:
+        return (self._mine.last.environment if self._mine.last else {}) or self._latest
+
+    @property
+    def busy(self) -> float:
+        return sum(j.busy for j in self.all)
+
+    @property
+    def seconds(self) -> float:
+        return self._mine.seconds
+
+    @property
+    def waited(self) -> float:
+        with self._changed:
+            return self._waited + (time.monotonic() - self._stuck if self._stuck is not None else 0.0)

@@ -1,0 +1,42 @@
+"""What an exception says in words: of Triton's compiler, what is wrong, and at which line of the candidate.
+
+Triton raises one exception for each call on the way out. The outer ones quote the calls and say nothing of what is
+wrong; the innermost may stand in a function of its library. Relies on its exceptions having `src` (the function's
+text) and `error_message` (None where all is in `__cause__`).
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+MOST = 4000  # characters
+
+
+def said(error: BaseException, source: str) -> str:
+    """The text of the exception. `source`: the candidate's file; places are those of its functions."""
+    chain = list(_chain(error))
+    own = [e for e in chain if getattr(e, "src", None) and e.src in source]
+    if not own:
+        return (str(error) or type(error).__name__)[:MOST]
+    place, _, shown = _shown(own[-1]).partition(":\n")
+    called = "".join(f", called {_shown(e).splitlines()[0].rstrip(':')}" for e in reversed(own[:-1]))
+    return f"{place}{called}:\n{shown}\n{_what(chain[-1])}"[:MOST]
+
+
+def _chain(error: BaseException) -> Iterator[Any]:
+    """The exception and those behind it, as long as they are of Triton's compiler."""
+    while hasattr(error, "error_message"):
+        yield error
+        if error.__cause__ is None:
+            return
+        error = error.__cause__
+
+
+def _shown(error: Any) -> str:
+    """Where it was, and the code there: `at 3:4:`, lines, and one with a caret."""
+    text = str(error)
+    said = f"\n{error.error_message}" if error.error_message else ""
+    return text.removesuffix(said)
+
+
+def _what(error: Any) -> str:
+    return str(error.error_message or "") or (repr(error.__cause__) if error.__cause__ else type(error).__name__)

@@ -1,0 +1,72 @@
+"""A judge process of made-up times: what `pool.py` talks to where a GPU would be, as a real process with real pipes.
+
+`python made_up_process.py FOLDER ...` reads FOLDER/control.json before each command: `hangs` (GPU -> commands that
+never end there; `open` is the known computation, too), `seconds` (that a command takes) and `deadline` (that is
+announced). A candidate's speedup follows from the hash of its bundle, whatever GPU it is asked of. Each command becomes
+a line of FOLDER/asked with its GPU, its process, and when it began and ended.
+"""
+
+import json
+import os
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.agent.made_up import MadeUp
+
+ENTERING = "start CUDA"
+
+
+@dataclass
+class OnGpu(MadeUp):
+    """What one process does."""
+
+    gpu: str = ""
+
+    def ask(self, command: str, **fields: Any) -> dict[str, Any]:
+        if command in ("judge", "look", "confirm"):
+            self.faster = faster(_of(fields["candidate"]))
+        return super().ask(command, **fields)
+
+    def _look(self, given: dict[str, Any]) -> dict[str, Any]:
+        if self.faster > 1:
+            return super()._look(given)
+        return {"verdict": "slower", "stage": "quick", "reason": f"{self.faster:.3f}x", "evidence": {}}
+
+
+def faster(bundle: str) -> float:
+    """How many times faster the candidate of a bundle is said to be."""
+    return 0.95 + int(bundle[:4], 16) % 40 / 100
+
+
+def _of(candidate: dict[str, Any]) -> str:
+    where = candidate if "bundle" in candidate else next(iter(candidate.values()))
+    return str(where["bundle"]["id"])
+
+
+def say(message: dict[str, Any]) -> None:
+    print(json.dumps(message), flush=True)
+
+
+def serve(folder: Path, gpu: str) -> None:
+    judge = OnGpu(1.0, folder / "made_up.asked", gpu=gpu)
+    for line in sys.stdin:
+        request = json.loads(line)
+        control = json.loads((folder / "control.json").read_text())
+        command, began = request.pop("do"), time.time()
+        say({"stage": ENTERING if command == "open" else command, "seconds": control.get("deadline", 60.0)})
+        if command in control.get("hangs", {}).get(gpu, ()):
+            time.sleep(600)
+        time.sleep(control.get("seconds", 0.0))
+        answer = judge.open() if command == "open" else judge.ask(command, **request)
+        told = {"do": command, "gpu": gpu, "process": os.getpid(), "began": began, "ended": time.time()}
+        told["candidate"] = _of(request["candidate"]) if "candidate" in request else ""
+        with (folder / "asked").open("a") as file:
+            file.write(json.dumps(told) + "\n")
+        say({"answer": answer})
+
+
+if __name__ == "__main__":
+    serve(Path(sys.argv[1]), os.environ["CUDA_VISIBLE_DEVICES"])

@@ -1,0 +1,160 @@
+"""Rows: what has no evidence is neither written nor read, and figures are those of the samples."""
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pgo_agent.evals.nightly import reading
+from pgo_agent.evals.nightly import row as rows
+from pgo_agent.evals.nightly.report import mean
+from pgo_agent.evals.table import tables
+from pgo_agent.sandbox.errors import UsageFault
+
+from tests.evals.rows import FA_FWD, RECORDED, case, failed, night, row
+
+Spoil = Callable[[dict[str, Any]], object]
+
+
+def told(change: Spoil) -> str:
+    """The problem of a row's line after a change of it."""
+    line = json.loads(json.dumps(row().as_json()))
+    assert rows.problem(line) == ""
+    change(line)
+    return rows.problem(line)
+
+
+def of_case(line: dict[str, Any]) -> dict[str, Any]:
+    return line["cases"]["CASES/1m"]  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda line: line.update(cases={}), "without samples"),
+        (lambda line: of_case(line)["ms"].pop("tuned"), "without samples of tuned"),
+        (lambda line: of_case(line)["ms"].update({"A/A": []}), "without samples of A/A"),
+        (lambda line: of_case(line)["ms"]["winner"].pop(), "not timed in the same rounds"),
+        (lambda line: of_case(line)["ms"].update(winner=[0.0] * 30), "samples that are no times"),
+        (lambda line: of_case(line)["ms"].update(winner=[math.nan] * 30), "samples that are no times"),
+        (lambda line: of_case(line)["plans"].pop("winner"), "nothing names the code of winner"),
+        (lambda line: line.update(winner=None), "times of a winner that the row does not have"),
+        (lambda line: line.update(failed="it fell over"), "a failure with a winner"),
+        (lambda line: line["ratio"].update(tuned=[1.4, 1.5, 1.6]), "it says 1.5000x of tuned, its samples say 1."),
+        (lambda line: line.update(environment={}), "names no GPU"),
+        (lambda line: line.pop("commit"), "says nothing of commit"),
+        (lambda line: line.update(candidates=[{"id": "x"}]), "says nothing of move"),
+        (lambda line: line.update(cases=[1]), "it is no row"),
+        (lambda line: line.update(candidates=[]), "a winner that is no accepted candidate"),
+        (lambda line: line.update(when=5), "when is no str"),
+        (lambda line: line.update(tokens="many"), "tokens is no int | None"),
+        (lambda line: line["winner"].update(moves=[1]), "moves is no tuple"),
+        (lambda line: line["winner"].update(stages=[{}]), "a stage that does not say what it said"),
+        (lambda line: line["environment"].update(tflops="many"), "whose peak is no number"),
+        (lambda line: of_case(line).update(weight=0), "it is no row"),
+    ],
+)
+def test_a_row_without_its_evidence_is_none(change: Spoil, problem: str) -> None:
+    assert problem in told(change)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.floats() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)
+    )
+)
+def test_whatever_stands_in_a_line_is_refused_in_words(value: Any) -> None:
+    line = row().as_json()
+    for name in ("cases", "environment", "candidates", "ratio"):
+        assert rows.problem(json.loads(json.dumps(line)) | {name: value})
+
+
+def test_a_row_is_read_as_it_was_written(tmp_path: Path) -> None:
+    written = (row(), row(seed=2, run="add-2"), failed(seed=3, run="add-3"))
+    assert reading.file(night(tmp_path / "a.jsonl", written)).rows == written
+
+
+def test_a_failure_and_a_run_without_a_winner_count_as_one() -> None:
+    none = row({"CASES/1m": case(0)})
+    for r in (failed(), none):
+        assert (r.ratio("tuned").low, r.ratio("tuned").mid, r.middle("shipped")) == (1.0, 1.0, 1.0)
+    assert mean([row(), failed(seed=2)], "tuned") == pytest.approx(math.sqrt(1.1), rel=0.01)
+
+
+def test_every_kernel_weighs_the_same_however_many_rows_it_has() -> None:
+    found = [row(seed=1), row(seed=2), row(seed=3), row({"CASES/1m": case(0)}, kernel="other")]
+    assert mean(found, "tuned") == pytest.approx(math.sqrt(1.1), rel=0.01)
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.lists(st.floats(0.5, 2.0), min_size=1, max_size=4))
+def test_the_quick_ratio_is_the_middle_of_the_slow_one(ratios: list[float]) -> None:
+    r = row({f"CASES/{n}": replace(case(x), weight=1.0 + n) for n, x in enumerate(ratios)})
+    assert r.middle("tuned") == pytest.approx(r.ratio("tuned").mid)
+
+
+def test_shares_are_of_the_fastest_library_and_of_the_measured_peak() -> None:
+    c = case()
+    with_libraries = replace(c, ms={**c.ms, "slow": [9.0] * 30, "fast": [1.0] * 30})
+    found = row({"CASES/1m": with_libraries}).as_json()["cases"]["CASES/1m"]["reached"]["winner"]
+    assert found["library"] == "fast" and found["of_library"] == pytest.approx(1.1 / 2, rel=0.01)
+    assert found["of_peak"] == pytest.approx(found["rate"] / 800.0)
+    assert c.reached("winner", {"gpu": "NVIDIA H200"})["of_peak"] is None
+
+
+# files ----------------------------------------------------------------------------------------------------------------
+
+
+def test_recorded_runs_are_rows_with_the_ratios_of_the_readme() -> None:
+    found = reading.files(RECORDED)
+    assert {r.kernel for r in found.rows} == {"fa_fwd", "fa_bwd", "gemm"} and found.gate
+    for r in (r for r in found.rows if r.winner):
+        assert f"Geometric mean {r.ratio('tuned').mid:.3f} [" in tables()
+        assert r.winner and r.winner.diff.startswith("--- as shipped\n+++ winner\n")
+
+
+def test_a_last_line_that_was_cut_off_is_left_out_and_said(tmp_path: Path) -> None:
+    found = reading.file(night(tmp_path / "a.jsonl", [row()], '{"what": "run", "ker'))
+    assert len(found.rows) == 1 and found.notes == ("a.jsonl: its last line was cut off, and is left out",)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "holds no line"),
+        ("nonsense\n", "line 1: it is no row"),
+        ("[1]\n", "line 1: it is no row"),
+        ('{"what": "else"}\n', "lines of else side by side"),
+        ('{"what": "final"}\n', "a record that says nothing of run"),
+        ('{"what": "gate"}\n', "line 1: it does not say what the gate says"),
+        ('{"what": "gate batch", "entries": 1, "wall": 0}\n', "line 1: it does not say what the gate says"),
+        ('{"what": "run"}\n', "line 1: a row that says nothing of"),
+    ],
+)
+def test_a_file_that_is_none_of_rows_is_refused(tmp_path: Path, text: str, problem: str) -> None:
+    (tmp_path / "a.jsonl").write_text(text)
+    with pytest.raises(UsageFault, match=problem):
+        reading.file(tmp_path / "a.jsonl")
+
+
+def test_two_rows_of_one_key_are_refused_by_their_lines(tmp_path: Path) -> None:
+    with pytest.raises(UsageFault, match="line 3: line 2 is a row of add, embedded, seed 1, too"):
+        reading.file(night(tmp_path / "a.jsonl", [row(), row(run="add-2")]))
+
+
+def test_a_file_that_is_given_twice_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageFault, match="both hold run fa_fwd"):
+        reading.files([FA_FWD, FA_FWD])
+
+
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\n")
+    for name, problem in (("none", "cannot read"), ("binary", "is no text"), (".", "cannot read")):
+        with pytest.raises(UsageFault, match=problem):
+            reading.file(tmp_path / name)

@@ -1,0 +1,171 @@
+"""The leaderboard: pages that load nothing and run nothing, whatever rows say, with the figures of the rows."""
+
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pgo_agent.evals.leaderboard import charts, gate, pages, site, standing
+from pgo_agent.evals.nightly import reading
+from pgo_agent.evals.nightly.reading import Found
+from pgo_agent.evals.nightly.row import Row
+
+from tests.agent.cli import pgo
+from tests.evals.rows import H200, RECORDED, WON, case, failed, row
+
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'&{{ 7*7 }}"
+ALONE = {"meta", "img", "br", "link", "input"}  # elements that have no end
+
+
+class Page(HTMLParser):
+    """What a page is made of; raises where an element is not closed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.links: list[str] = []
+        self.attributes: set[str] = set()
+        self.text = ""
+        self._open: list[str] = []
+        self.feed(text)
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+        self.links += [value or "" for name, value in attrs if name in ("href", "src")]
+        if tag not in ALONE:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Of a drawing: it is closed already."""
+        self.tags.add(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def made(*rows: Row) -> dict[str, str]:
+    return dict(site.site(Found(rows), ["a.jsonl"]))
+
+
+@pytest.fixture(scope="module")
+def recorded() -> dict[str, str]:
+    """Of the real runs that ship."""
+    return dict(site.site(reading.files(RECORDED), [f.name for f in RECORDED]))
+
+
+def test_the_recorded_runs_have_a_page_each_and_the_gate_its_rates(recorded: dict[str, str]) -> None:
+    names = {"index.html", "results.json", *(f"{k}-h200.html" for k in ("fa_fwd", "fa_bwd", "gemm"))}
+    first = Page(recorded["index.html"])
+    assert set(recorded) == names and set(first.links) <= names
+    lines = reading.files(RECORDED).gate
+    bad = [line for line in lines if line["what"] == "gate" and not line["entry"].startswith("honest/")]
+    assert f"of {len(bad)} bad ones admitted" in first.text
+    assert Page(recorded["fa_fwd-h200.html"]).text.count("@triton.jit") >= 1
+
+
+def test_no_page_loads_or_runs_anything(recorded: dict[str, str]) -> None:
+    for name, text in recorded.items():
+        if name.endswith(".html"):
+            page = Page(text)
+            assert not page.tags & {"script", "img", "link", "iframe", "object", "video", "form"}
+            assert not [a for a in page.attributes if a.startswith("on")]
+            assert all(link in recorded for link in page.links)
+            assert "url(" not in text and "@import" not in text and "default-src 'none'" in text
+
+
+def test_results_json_has_the_figures_of_the_rows(recorded: dict[str, str]) -> None:
+    told = json.loads(recorded["results.json"])["gpus"]["NVIDIA H200"]
+    for r in reading.files(RECORDED).rows:
+        (own,) = [line for line in told["last"] if line["run"] == r.run]
+        assert own["ratio"]["tuned"] == r.ratio("tuned").as_json()
+        assert f"{r.ratio('tuned').mid:.3f}x" in recorded["index.html"]
+
+
+def test_hostile_words_stay_words() -> None:
+    winner = replace(WON, moves=(HOSTILE,), reason=HOSTILE, diff=f"--- a\n+++ b\n+{HOSTILE}\n", author=HOSTILE)
+    winner = replace(winner, stages=({"stage": HOSTILE, "verdict": HOSTILE, "seconds": 1, "reason": HOSTILE},))
+    named = {"kernel": HOSTILE, "optimizer": HOSTILE, "run": HOSTILE, "commit": HOSTILE, "when": HOSTILE}
+    tried = replace(row().candidates[0], move=HOSTILE, reason=HOSTILE, verdict="accepted")
+    bad = row({HOSTILE: case()}, winner=winner, candidates=(tried,), models=(HOSTILE,), **named)
+    for name, text in made(bad, failed(kernel=HOSTILE, optimizer="x", failed=HOSTILE)).items():
+        assert re.fullmatch(r"[\w-]+\.(html|json)", name)
+        if name.endswith(".html"):
+            page = Page(text)
+            assert not page.tags & {"script", "img"} and "49" not in page.text.replace("{{ 7*7 }}", "")
+
+
+def test_two_names_that_would_be_one_file_are_two() -> None:
+    found = standing.boards([row(kernel="a/b"), row(kernel="a.b", run="2")])[0]
+    assert len({pages.page(found, k) for k in found.kernels}) == 2
+
+
+def test_a_failure_is_shown_with_its_reason_and_counts_as_one() -> None:
+    first = Page(made(row(), failed(kernel="broken"))["index.html"])
+    assert "the kernel does not compile" in first.text and "failed: 1" in first.text
+    assert "1 failed" in first.text
+
+
+def test_times_of_two_gpus_are_never_put_together() -> None:
+    other = row({"CASES/1m": case(1.3)}, environment=H200 | {"gpu": "NVIDIA B200"}, run="2")
+    found = standing.boards([row(), other])
+    assert [b.gpu for b in found] == ["NVIDIA B200", "NVIDIA H200"]
+    assert {"add-h200.html", "add-b200.html"} <= set(made(row(), other))
+
+
+def test_the_last_row_of_a_key_stands_and_the_trend_has_every_night() -> None:
+    nights = [
+        row({"CASES/1m": case(1 + n / 10)}, run=f"r{n}", when=f"2026-11-2{n}T00:00", file=f"{n}.jsonl")
+        for n in range(4)
+    ]
+    (board,) = standing.boards(reversed(nights))
+    assert [r.run for r in board.last] == ["r3"] and board.nights[0][0] == "2026-11-20"
+    assert "Night by night" in made(*nights)["add-h200.html"]
+    assert "Night by night" not in made(nights[0])["add-h200.html"]
+
+
+def test_a_table_of_seeds_says_the_lowest_and_the_highest() -> None:
+    found = [row({"CASES/1m": case(1 + n / 10)}, seed=n, run=f"r{n}") for n in (1, 2, 3)]
+    cell = standing.boards(found)[0].cell("add", "embedded")
+    assert cell and cell.won == 3 and cell.span == pytest.approx((1.1, 1.3), rel=0.01)
+
+
+def test_without_entries_there_is_no_gate() -> None:
+    assert gate.rates([]) is None and "The gate" not in Page(made(row())["index.html"]).text
+
+
+# drawings -------------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=8))
+def test_an_axis_holds_its_values_and_has_few_ticks_on_it(values: list[float]) -> None:
+    found = charts.axis(values)
+    assert all(-1e-6 <= found.at(v) <= 100 + 1e-6 for v in values)
+    assert len(found.ticks) <= 12 and all(-1e-6 <= found.at(t) <= 100 + 1e-6 for t in found.ticks)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.floats(0.5, 2), st.floats(0.001, 3))
+def test_labels_of_an_axis_tell_its_ticks_apart(low: float, wide: float) -> None:
+    labels = [t.label for t in charts.axis([low, low + wide]).labels()]
+    assert labels and len(set(labels)) == len(labels)
+
+
+# the command ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_command_writes_a_site_and_refuses_what_it_cannot(tmp_path: Path) -> None:
+    done = pgo("eval", "site", *RECORDED, "-o", "site", cwd=tmp_path)
+    assert done.code == 0, done.err
+    assert sorted(f.name for f in (tmp_path / "site").glob("*.json")) == ["results.json"]
+    (tmp_path / "file").touch()
+    assert "is no folder" in pgo("eval", "site", RECORDED[0], "-o", "file", cwd=tmp_path).err

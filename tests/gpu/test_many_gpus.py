@@ -1,0 +1,93 @@
+"""All GPUs of a machine in one run: each judge process is on the GPU that it names, and what is measured says where.
+
+Needs two GPUs of one model that sandbox/devices.py knows. Some five minutes.
+"""
+
+import json
+import signal
+import subprocess
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pgo_agent.evals import scaling
+from pgo_agent.sandbox import target
+from pgo_agent.sandbox.judge import gpus
+from pgo_agent.sandbox.judge.judges import Judges
+from pgo_agent.sandbox.judge.lock import GpuLock
+from pgo_agent.sandbox.judge.pool import Judge
+
+from tests.agent import breaking
+from tests.agent.cli import command, pgo, write
+from tests.conftest import FA_FWD
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(len(gpus.visible_gpus()) < 2, reason="fewer than two NVIDIA GPUs are visible here"),
+]
+OPTIMIZE = ("optimize", "add.py", "--judge", "gpu", "--candidates", "8", "--width", "4", "--json")
+ATTENTION = ("optimize", str(FA_FWD), "--judge", "gpu", "--case", "d128-4k", "--case", "d64-4k", "--candidates", "8")
+
+
+def ran(folder: Path, *args: str) -> list[dict[str, Any]]:
+    done = pgo(*args, cwd=folder, seconds=1800)
+    assert done.code in (0, 1), done.err
+    return done.events
+
+
+def test_each_judge_process_is_on_the_gpu_that_evidence_names() -> None:
+    found = gpus.usable()
+    judges = Judges([Judge(target.read(FA_FWD), gpu=g.uuid, lock=GpuLock(g)) for g in found])
+
+    def asked() -> dict[str, Any]:
+        judges.ask("peaks", case="CASES/d128-4k")
+        return dict(judges.environment)
+
+    try:
+        told = [e for _, e in judges.together({str(i): asked for i in range(2 * len(found))})]
+    finally:
+        judges.close()
+    assert {(e["uuid"], e["index"]) for e in told} == {(g.uuid, g.index) for g in found}
+    assert all(e["uuid"] == f"GPU-{e['cuda_uuid']}" for e in told)
+
+
+def test_a_run_spreads_over_the_gpus_and_says_where_each_case_and_candidate_was_measured(tmp_path: Path) -> None:
+    write(tmp_path)
+    events = ran(tmp_path, *OPTIMIZE)
+    known = {g["uuid"] for g in events[0]["gpus"]}
+    shown = json.loads(pgo("show", "--json", cwd=tmp_path).out)
+    of_case = {(p["case"], p["taken_on"]["uuid"]) for p in shown["baseline"]["points"]}
+    assert len(known) >= 2 and {uuid for _, uuid in of_case} <= known
+    assert max(Counter(case for case, _ in of_case).values()) == 1  # times of a case are of one GPU
+    db = breaking.database(tmp_path)
+    bodies = [json.loads(b) for (b,) in db.execute("SELECT body FROM evidence WHERE stage IN ('quick', 'time')")]
+    db.close()
+    assert bodies and all(b["taken_on"]["uuid"] in known for b in bodies)
+
+
+def test_a_killed_run_judges_nothing_twice(tmp_path: Path) -> None:
+    write(tmp_path)
+    events = []
+    with subprocess.Popen(command(*OPTIMIZE), cwd=tmp_path, stdout=subprocess.PIPE, text=True) as agent:
+        assert agent.stdout is not None
+        for line in agent.stdout:
+            events.append(json.loads(line))
+            if sum(e["type"] == "candidate.verdict" for e in events) == 2:
+                break
+        agent.send_signal(signal.SIGKILL)
+    breaking.judged_once([*events, *ran(tmp_path, "resume", "--json")], tmp_path)
+
+
+def test_one_gpu_of_several_can_be_chosen(tmp_path: Path) -> None:
+    write(tmp_path)
+    last = gpus.usable()[-1]
+    (chosen,) = ran(tmp_path, *OPTIMIZE, "--case", "1m", "--gpus", last.index)[0]["gpus"]
+    assert chosen["uuid"] == last.uuid
+
+
+@pytest.mark.slow
+def test_the_winners_are_the_same_on_one_gpu_and_on_all(tmp_path: Path) -> None:
+    ran(tmp_path, *ATTENTION, "--json")
+    counts = f"1,{len(gpus.usable())}"
+    assert scaling.main(["--store", str(tmp_path / ".pgo-agent"), "--counts", counts]) == 0
