@@ -44,6 +44,7 @@ class Bench:
     """What stands in for a judge: the answer of a last session."""
 
     elsewhere = by_hand = False
+    waited = 0.0
 
     def __init__(self, found: target.Target, final: Callable[[Sequence[str], Sequence[str]], Times]) -> None:
         self.target, self.environment, self.busy, self.final = found, dict(MADE_UP), 0.0, final
