@@ -21,6 +21,7 @@ from pgo_agent.agent.options import (
     InsightOption,
     JsonOption,
     JudgeOption,
+    MarkdownOption,
     MinutesOption,
     ModelOption,
     MoneyOption,
@@ -250,6 +251,23 @@ def show(
             shown.run(opened, run, json_lines)
         else:
             shown.candidate(opened, run, candidate, source, json_lines)
+
+
+@app.command(epilog="Exit codes: 0 written, 2 usage, 3 environment.")
+def report(
+    run: RunArgument = "last",
+    html: HtmlOption = None,
+    markdown: MarkdownOption = None,
+    store: StoreOption = WORKSPACE,
+) -> None:
+    """Write what a run gained and why, with its evidence: a page that loads nothing, and Markdown for a pull request.
+
+    With neither --html nor --markdown it writes both here: RUN-report.html and RUN-report.md.
+    """
+    from pgo_agent.agent.reporting import command
+
+    with shell.faults(), shell.opened(store) as opened:
+        command.write(opened, run, command.Places(html, markdown))
 
 
 @app.command()

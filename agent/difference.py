@@ -1,83 +1,139 @@
-"""`diff A B`: what differs between two candidates of a run: source, resources, SASS mix, and normalised TTGIR."""
+"""`diff A B`: what differs between two candidates of a run: source, resources, SASS mix, and normalised TTGIR.
+
+`side` says what a candidate, or a baseline, launches in each case; reports compare sides as well.
+"""
 
 import difflib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pgo_agent.agent.store import Run, Store
+from pgo_agent.agent.store import Candidate, Run, Store
+from pgo_agent.sandbox.bundle.shelf import Shelf
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.ttgir import normal, reader
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+BASELINES = ("shipped", "tuned")
 _RESOURCES = ("registers", "spill_store_bytes", "shared", "pipeline_depth", "dots", "notes")
 
 
 @dataclass(frozen=True)
+class Kernel:
+    """One that a case launches."""
+
+    name: str  # of several builds of one function, all but the first with their number
+    build: str  # key
+    static: dict[str, Any]
+    digest: str  # of its TTGIR
+
+    def ttgir(self, shelf: Shelf) -> list[str]:
+        """Its normal form. Raises EnvironmentFault where the text is not on the shelf."""
+        return normal.text(reader.parse(shelf.get(self.digest, "ttgir").decode())).splitlines(True)
+
+
+@dataclass(frozen=True)
+class Launched:
+    """What a case launches."""
+
+    choice: str  # its configuration
+    kernels: dict[str, Kernel]  # by name, in the order of their first launch
+
+
+@dataclass(frozen=True)
 class Side:
-    """One candidate, or the kernel as shipped."""
+    """One candidate, or a baseline."""
 
     name: str
     source: str
-    builds: dict[str, tuple[str, dict[str, Any], str]]  # case -> configuration, static profile, TTGIR
-
-    def ttgir(self, case: str) -> list[str]:
-        return normal.text(reader.parse(self.builds[case][2])).splitlines(True)
+    cases: dict[str, Launched]
 
 
 def side(store: Store, run: Run, name: str) -> Side:
-    """`shipped`, or a candidate by the beginning of its id. Raises UsageFault when it was not built."""
-    if name == "shipped":
+    """`shipped`, `tuned`, or a candidate by the beginning of its id, at the configurations that a judge chose.
+
+    Raises UsageFault when it was not built, EnvironmentFault where its bundle is not on the shelf.
+    """
+    if name in BASELINES:
         if run.baseline is None:
             raise UsageFault(f"run {run.id} has no baseline yet", f"pgo-agent resume {run.id}")
-        points = {p["plan_id"]: p for p in run.baseline["points"]}
-        best = {c: points[p["plan_id"]] for c, p in run.baseline["shipped"].items()}
-        builds = {
-            c: (p["choice"], p["statics"][0], _ttgir(store, p["bundle"], c, p["choice"])) for c, p in best.items()
-        }
-        return Side("shipped", run.source, builds)
+        places = {c: (p["bundle"], p["choice"]) for c, p in run.baseline[name].items()}
+        return Side(name, run.source, {c: _launched(store.shelf, *where, c) for c, where in places.items()})
     candidate = store.candidate(run.id, name)
     built = candidate.built or {}
     if not built.get("bundle"):
         raise UsageFault(f"candidate {candidate.id} was not built: {candidate.reason}", "choose another")
-    builds = {
-        c: (o[0]["label"], built["statics"][o[0]["kernels"][0]], _ttgir(store, built["bundle"], c, o[0]["label"]))
-        for c, o in built["choices"].items()
-    }
-    return Side(candidate.id[:8], candidate.source if candidate.kind != "ttgir" else run.source, builds)
+    labels = _chosen(store, candidate)
+    cases = {c: _launched(store.shelf, built["bundle"], labels[c], c) for c in built["choices"]}
+    return Side(candidate.id[:8], candidate.source if candidate.kind != "ttgir" else run.source, cases)
 
 
-def _ttgir(store: Store, bundle: str, case: str, choice: str) -> str:
-    manifest = store.shelf.manifest(bundle)
-    key = next(s["kernel"] for s in manifest["plans"][case][choice]["steps"] if "kernel" in s)
-    return store.shelf.get(manifest["kernels"][key]["files"]["ttgir"], "ttgir").decode()
+def _chosen(store: Store, candidate: Candidate) -> dict[str, str]:
+    """The configuration of each case that a judge chose; without one, the first."""
+    bodies = [b for b in store.evidence(candidate.run, candidate.id).values() if isinstance(b, dict)]
+    judged: Mapping[str, str] = next((b["choices"] for b in bodies if "choices" in b), {})
+    built = (candidate.built or {})["choices"]
+    return {case: judged.get(case, options[0]["label"]) for case, options in built.items()}
 
 
-def show(store: Store, run_name: str, a: str, b: str, ttgir: bool, out: Console) -> None:
+def _launched(shelf: Shelf, bundle: str, label: str, case: str) -> Launched:
+    manifest = shelf.manifest(bundle)
+    found: dict[str, Kernel] = {}
+    for key in dict.fromkeys(s["kernel"] for s in manifest["plans"][case][label]["steps"] if "kernel" in s):
+        kernel = manifest["kernels"][key]
+        same = sum(k.static["name"] == kernel["name"] for k in found.values())
+        name = f"{kernel['name']} ({same + 1})" if same else str(kernel["name"])
+        static = (shelf.build(key) or {}).get("static", {}) | {"name": kernel["name"]}
+        found[name] = Kernel(name, key, static, kernel["files"]["ttgir"])
+    return Launched(label, found)
+
+
+def pairs(left: Launched, right: Launched) -> Iterator[tuple[str, Kernel | None, Kernel | None]]:
+    """Kernels by name, with None where only the other side launches it."""
+    for name in dict.fromkeys([*left.kernels, *right.kernels]):
+        yield name, left.kernels.get(name), right.kernels.get(name)
+
+
+def ttgir(shelf: Shelf, a: Kernel | None, b: Kernel | None, names: tuple[str, str], around: int = 1) -> list[str]:
+    """A unified diff of normalised TTGIR; empty when both are the same program."""
+    before, after = (k.ttgir(shelf) if k else [] for k in (a, b))
+    return list(difflib.unified_diff(before, after, *names, n=around))
+
+
+def show(store: Store, run_name: str, a: str, b: str, whole: bool, out: Console) -> None:
+    """`whole`: the TTGIR diff itself, not only how long it is."""
     run = store.run(run_name)
     left, right = side(store, run, a), side(store, run, b)
     lines = difflib.unified_diff(left.source.splitlines(True), right.source.splitlines(True), left.name, right.name)
     out.print(escape("".join(lines)) or "the same source", highlight=False)
-    for case in (c for c in left.builds if c in right.builds):
-        out.print(_resources(case, left, right))
-        changed = list(difflib.unified_diff(left.ttgir(case), right.ttgir(case), left.name, right.name, n=1))
-        if ttgir:
-            out.print(escape("".join(changed)) or "the same TTGIR", highlight=False)
-        else:
-            count = sum(line[0] in "+-" for line in changed[2:])
-            out.print(f"TTGIR: {count} lines differ" if count else "TTGIR: the same", highlight=False)
+    for case in (c for c in left.cases if c in right.cases):
+        for name, ours, theirs in pairs(left.cases[case], right.cases[case]):
+            out.print(_resources(f"{case}  {name}", (left, right), case, ours, theirs))
+            changed = ttgir(store.shelf, ours, theirs, (left.name, right.name))
+            if whole:
+                out.print(escape("".join(changed)) or "the same TTGIR", highlight=False)
+            else:
+                out.print(told(changed), highlight=False)
 
 
-def _resources(case: str, left: Side, right: Side) -> Table:
-    table = Table(title=case, title_justify="left")
-    for column in ("", left.name, right.name):
+def told(changed: Sequence[str]) -> str:
+    """How long a TTGIR diff is."""
+    count = sum(line[0] in "+-" for line in changed[2:])
+    return f"TTGIR: {count} lines differ" if count else "TTGIR: the same"
+
+
+def _resources(title: str, sides: tuple[Side, Side], case: str, one: Kernel | None, two: Kernel | None) -> Table:
+    table = Table(title=escape(title), title_justify="left")
+    for column in ("", *(s.name for s in sides)):
         table.add_column(column)
-    (one, ours, _), (two, theirs, _) = left.builds[case], right.builds[case]
-    table.add_row("configuration", one, two)
+    table.add_row("configuration", *(escape(s.cases[case].choice) for s in sides))
+    ours, theirs = (k.static if k else {} for k in (one, two))
     for name in _RESOURCES:
-        table.add_row(name, str(ours[name]), str(theirs[name]))
-    for op in sorted({*ours["sass"], *theirs["sass"]} - {"loop"}):
-        if ours["sass"].get(op) != theirs["sass"].get(op):
-            table.add_row(f"SASS {op}", str(ours["sass"].get(op, 0)), str(theirs["sass"].get(op, 0)))
+        table.add_row(name, *(str(s.get(name, "-")) for s in (ours, theirs)))
+    mixes = [s.get("sass", {}) for s in (ours, theirs)]
+    for op in sorted({*mixes[0], *mixes[1]} - {"loop"}):
+        if mixes[0].get(op) != mixes[1].get(op):
+            table.add_row(f"SASS {op}", *(str(mix.get(op, 0)) for mix in mixes))
     return table

@@ -236,12 +236,16 @@ def output() -> Console:
     return Console() if sys.stdout.isatty() else Console(width=PIPED_WIDTH)
 
 
+def meaning(verdict: str) -> str:
+    """What a verdict says of a given file."""
+    return _MEANING.get(verdict, "has no verdict that is known")
+
+
 def verdict(name: str, of: str, verdict: str, stage: str, reason: str, out: Console) -> None:
     """What a check came to, in one line."""
     style = STYLE.get(verdict, "red")
-    said = _MEANING.get(verdict, "no verdict that is known")
     out.print(
-        f"[{style}]{verdict}[/{style}]: {escape(name)} {said} (stage {stage}: {escape(reason)})",
+        f"[{style}]{verdict}[/{style}]: {escape(name)} {meaning(verdict)} (stage {stage}: {escape(reason)})",
         highlight=False,
         soft_wrap=True,
     )

@@ -2,7 +2,7 @@
 
 A run sees what was recorded when it began, and nothing that came later: so it decides the same after it was killed,
 whatever other runs did in between. What a person vetoed teaches nothing: nobody looked at it. Relies on `store.py`.
-What follows from it is in `lessons.py` and `novelty.py`. """
+What follows from it is in `lessons.py` and `novelty.py`."""
 
 import json
 from collections.abc import Iterator, Sequence

@@ -52,6 +52,7 @@ SecondsOption = Annotated[float, typer.Option(min=0.0, help="Budget: seconds of 
 HtmlOption = Annotated[
     Path | None, typer.Option("--html", help="Write it as a page, too: one file that loads nothing.")
 ]
+MarkdownOption = Annotated[Path | None, typer.Option("--markdown", help="Write it as Markdown, too; - prints it.")]
 PerfettoOption = Annotated[
     Path | None, typer.Option("--perfetto", help="Write its timeline as a trace for ui.perfetto.dev, too (GPU).")
 ]

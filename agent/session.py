@@ -15,7 +15,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.agent import insight
+from pgo_agent.agent import insight, version
 from pgo_agent.agent.context import Context, Emit
 from pgo_agent.agent.errors import Exit, check_code
 from pgo_agent.agent.models import EMBEDDED, casting, prices
@@ -83,6 +83,7 @@ def start(file: Path, wishes: Wishes, store: Store, emit: Emit) -> Exit:
     settings = {f.name: getattr(wishes, f.name) for f in fields(wishes) if f.name not in OWN}
     settings["width"] = wishes.width or default_width(len(os.sched_getaffinity(0)))
     settings["triton"] = triton_version(wishes.python)  # says at once when the interpreter lacks it
+    settings["pgo_agent"] = version.ours()
     gpu, device = where(wishes)
     if isinstance(gpu, SpoolJudge):
         settings["judge"] = f"{SPOOL}{gpu.folder.root}"  # good in any folder

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from pgo_agent.agent import display
+from pgo_agent.agent.version import commit_of
 from pgo_agent.evals.entries import GROUPS
 from pgo_agent.evals.gate import Outcome
-from pgo_agent.evals.record import commit_of
 from rich.table import Table
 
 STANDINGS = ("refused", "admitted", "undecided")

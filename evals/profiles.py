@@ -18,7 +18,8 @@ from pgo_agent.agent.case_profile import CaseProfile
 from pgo_agent.agent.roles.summarizer import summarize
 from pgo_agent.agent.session import Wishes
 from pgo_agent.agent.store import Store
-from pgo_agent.evals.record import RESULTS, commit_of
+from pgo_agent.agent.version import commit_of
+from pgo_agent.evals.record import RESULTS
 from pgo_agent.sandbox.profile.codec import Record
 from pgo_agent.sandbox.profile.counters.report import Counters
 from pgo_agent.sandbox.profile.report import StaticProfile

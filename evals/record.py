@@ -6,15 +6,13 @@ its name, so that ratios are only ever taken within one session. A line without 
 
 import argparse
 import json
-import os
-import subprocess
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from pgo_agent.agent.incumbent import gains
 from pgo_agent.agent.store import Run, Store
+from pgo_agent.agent.version import commit_of
 from pgo_agent.sandbox.errors import UsageFault
 
 RESULTS = Path(__file__).parent / "results"
@@ -82,15 +80,6 @@ def _plan(run: Run, side: str, case: str) -> dict[str, Any]:
     sides = (run.summary or {})["sides"]
     name = (run.summary or {})["winner"] if side == "winner" else "shipped" if side == "A/A" else side
     return dict(sides[name][case]) if name in sides else {"plan_id": None, "choice": side, "codes": []}
-
-
-@cache
-def commit_of(folder: Path) -> str:
-    """The commit that is checked out, or what PGO_AGENT_COMMIT says where there is no git."""
-    if os.environ.get("PGO_AGENT_COMMIT"):
-        return os.environ["PGO_AGENT_COMMIT"]
-    done = subprocess.run(["git", "-C", str(folder), "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    return done.stdout.strip() if done.returncode == 0 else "unknown"
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ from typing import Any
 from pgo_agent.agent.moves import launch
 from pgo_agent.agent.source import sites
 from pgo_agent.agent.store import Run, Store
-from pgo_agent.evals.record import commit_of
+from pgo_agent.agent.version import commit_of
 from pgo_agent.sandbox import target
 from pgo_agent.sandbox.errors import UsageFault
 

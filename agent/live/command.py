@@ -83,4 +83,3 @@ def _read(c: Conductor, terminal: Front) -> None:
             c.say(f"error: {e}")
         except KeyboardInterrupt:
             c.interrupt()
-

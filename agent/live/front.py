@@ -194,7 +194,6 @@ def _completer(c: Conductor) -> Any:
     return Names()
 
 
-
 def _names(c: Conductor, text: str) -> list[str]:
     """What may stand at the end of a text."""
     command, space, rest = text.partition(" ")

@@ -112,4 +112,3 @@ def _profile(kept: Sequence[Kept]) -> str:
     first = next((b.as_json() for b in told[0].summary.bottlenecks), None)
     why = citing.because(first) or f"{' and '.join(told[0].taken)}: nothing stands out"
     return hiding.line(f"{told[0].case.split('/', 1)[1]}, {why}")
-

@@ -1,13 +1,11 @@
 """A profile as one page that loads nothing: no scripts, no fonts, no network; styles and drawings stand in it.
 
-`page.html.j2` says what stands where; this makes plain values for it. Names and sources are hostile: the template
-escapes all of them, and the page's policy lets a browser load nothing even so.
+`page.html.j2` says what stands where; this makes plain values for it. Names and sources are hostile: templates
+escape all of them, and the page's policy lets a browser load nothing even so.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib import resources
 from typing import Any
 
 from pgo_agent.agent.case_profile import CaseProfile
@@ -15,6 +13,7 @@ from pgo_agent.agent.profiling import Profile
 from pgo_agent.agent.roles.summary import Summary
 from pgo_agent.agent.views import counters, roof, terminal, words
 from pgo_agent.agent.views.lanes import Bar, Lane, lanes
+from pgo_agent.agent.views.markup import template
 from pgo_agent.agent.views.timeline import names
 from pgo_agent.sandbox.profile.counters.report import Counters
 from pgo_agent.sandbox.profile.report import Problem, StaticProfile
@@ -52,18 +51,7 @@ def render(found: Profile, source: str, summaries: Mapping[str, Summary]) -> str
     """`source`: the target's text, whose lines the profile names. `summaries`: by case."""
     text = source.splitlines()
     cases = [_case(case, text, summaries.get(case.case)) for case in found.cases]
-    return str(_template().render(profile=found, cases=cases, basis=terminal.basis(found)))
-
-
-@cache
-def _template() -> Any:
-    import jinja2
-
-    text = resources.files("pgo_agent.agent.views").joinpath("page.html.j2").read_text(encoding="utf-8")
-    environment = jinja2.Environment(
-        undefined=jinja2.StrictUndefined, autoescape=True, trim_blocks=True, lstrip_blocks=True
-    )
-    return environment.from_string(text)
+    return str(template("views/page.html.j2").render(profile=found, cases=cases, basis=terminal.basis(found)))
 
 
 def _case(case: CaseProfile, text: Sequence[str], summary: Summary | None) -> Values:
@@ -91,7 +79,7 @@ def _kernel(k: KernelProfile, case: CaseProfile, text: Sequence[str]) -> Values:
         "findings": case.findings.get(k.build, ()),
         "same_code": not isinstance(s, StaticProfile) or s.same_code,
         "missing": list(words.gathered(k.missing)),
-        "timeline": None if isinstance(t, Missing) else _timeline(k, t),
+        "timeline": None if isinstance(t, Missing) else timeline(k, t),
         "counters": None if isinstance(c, Missing) else _counters(c, text),
         "code": case.code.get(k.build, ""),
         "tables": _static(s, text) if isinstance(s, StaticProfile) else [],
@@ -128,9 +116,10 @@ def _live(s: StaticProfile) -> Values:
 # timeline -------------------------------------------------------------------------------------------------------------
 
 
-def _timeline(k: KernelProfile, t: Timeline) -> Values:
+def timeline(k: KernelProfile, t: Timeline, longest: float | None = None) -> Values:
+    """What `lanes` of `parts.html.j2` draws. `longest`: cycles of the widest lane, where several share a scale."""
     found = lanes(t, k.static)
-    longest = max((lane.cycles for lane in found), default=0.0)
+    longest = cycles(k) if longest is None else longest
     return {
         "lanes": [_lane(lane, longest) for lane in found] if longest else [],
         "scopes": _scopes(k, found),
@@ -138,6 +127,12 @@ def _timeline(k: KernelProfile, t: Timeline) -> Values:
         "waves": _waves(t.waves) if t.waves else None,
         "disturbance": list(words.disturbance(t)),
     }
+
+
+def cycles(k: KernelProfile) -> float:
+    """Of the longest lane of its timeline; 0 where there is none."""
+    found = () if isinstance(k.timeline, Missing) else lanes(k.timeline, k.static)
+    return max((lane.cycles for lane in found), default=0.0)
 
 
 def _lane(lane: Lane, longest: float) -> Values:

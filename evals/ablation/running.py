@@ -12,11 +12,11 @@ from pgo_agent.agent.context import Emit
 from pgo_agent.agent.errors import Exit
 from pgo_agent.agent.session import Wishes
 from pgo_agent.agent.store import Run, Store
+from pgo_agent.agent.version import commit_of
 from pgo_agent.evals.ablation.plan import Plan, Wanted
 from pgo_agent.evals.ablation.scores import score
 from pgo_agent.evals.planned import results as planned
 from pgo_agent.evals.planned import running
-from pgo_agent.evals.record import commit_of
 from pgo_agent.sandbox.errors import UsageFault
 
 

@@ -16,11 +16,11 @@ from pgo_agent.agent.models import named
 from pgo_agent.agent.models.base import Asker
 from pgo_agent.agent.session import Wishes
 from pgo_agent.agent.store import Run, Store
+from pgo_agent.agent.version import commit_of
 from pgo_agent.evals.nightly import row, writing
 from pgo_agent.evals.nightly.plan import Plan, Wanted, model
 from pgo_agent.evals.planned import results as planned
 from pgo_agent.evals.planned import running
-from pgo_agent.evals.record import commit_of
 from pgo_agent.sandbox import target
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 

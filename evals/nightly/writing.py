@@ -8,9 +8,9 @@ from typing import Any
 from pgo_agent.agent import show, templates
 from pgo_agent.agent.models.base import OPTIMIZER, sha256
 from pgo_agent.agent.store import Candidate, Run, Store
+from pgo_agent.agent.version import commit_of
 from pgo_agent.evals.nightly.plan import Plan, Wanted
 from pgo_agent.evals.nightly.row import AGAIN, SHIPPED, WINNER, Case, Row, Tried, Winner
-from pgo_agent.evals.record import commit_of
 from pgo_agent.sandbox import devices
 
 

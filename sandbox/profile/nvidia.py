@@ -48,7 +48,7 @@ class Nvidia:
             name=build["kernel"]["name"],
             ttgir=listed.ttgir,
             located=located,
-            resources=_resources(build),
+            resources=resources_of(build),
             instructions=listed.instructions,
             notes=tuple(build["static"]["notes"]),
             same_code=listed.same_code,
@@ -124,7 +124,8 @@ def _lined(bench: Workbench, key: str, build: dict[str, Any]) -> dict[str, Any]:
     return _build(bench.shelf, twin)
 
 
-def _resources(build: dict[str, Any]) -> Resources:
+def resources_of(build: dict[str, Any]) -> Resources:
+    """What one block of a build on the shelf takes."""
     kernel, found = build["kernel"], build["static"]
     return Resources(
         registers=found["registers"],

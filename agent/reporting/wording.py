@@ -1,0 +1,92 @@
+"""What the page and the Markdown say in the same words: tables of rates, what is known without a GPU, the evidence."""
+
+from collections.abc import Iterator
+
+from pgo_agent.agent.reporting.compared import Resources
+from pgo_agent.agent.reporting.correct import Proof
+from pgo_agent.agent.reporting.facts import Report, times
+from pgo_agent.agent.reporting.measured import LABELS, SHIPPED, TUNED, Session
+from pgo_agent.agent.reporting.profiles import AFTER, BEFORE, Profiled
+from pgo_agent.agent.views import words
+from pgo_agent.agent.views.lanes import lanes
+from pgo_agent.agent.views.page import Table
+from pgo_agent.agent.views.timeline import names
+from pgo_agent.sandbox.profile.timeline.report import Timeline
+from pgo_agent.sandbox.profile.whole import Missing
+
+
+def table(s: Session) -> Table:
+    """Rates of every side in every case, and ratios to the baselines."""
+    keys = [x for x in dict.fromkeys(side.key for c in s.cases for side in c.sides) if x != "A/A"]
+    ordered = [k for k in (SHIPPED, TUNED, "winner") if k in keys] + [
+        k for k in keys if k not in (*LABELS, TUNED, "winner")
+    ]
+    own = (TUNED, LABELS[SHIPPED])
+    ratios = list(dict.fromkeys(r.of for c in s.cases for r in c.ratios if r.of in own))
+    head = ("case", "", *(LABELS.get(k, k) for k in ordered), *(f"{s.subject} / {of}" for of in ratios))
+    rows = []
+    for c in s.cases:
+        rates = (words.short(x.rate) if (x := c.side(k)) else "-" for k in ordered)
+        told = {r.of: times(r.interval) for r in c.ratios}
+        rows.append((c.name, c.unit, *rates, *(told.get(of, "-") for of in ratios)))
+    return Table("Rates and ratios", head, tuple(rows), frozenset({0, 1}))
+
+
+def known(report: Report) -> Table | None:
+    if not report.known:
+        return None
+    rows = ((k.candidate[:8], k.move, k.verdict, _relative(k.relative, k.how), k.how) for k in report.known)
+    head = ("candidate", "move", "verdict", "relative time", "known from")
+    return Table("", head, tuple(rows), frozenset({0, 1, 2, 4}))
+
+
+def _relative(x: float | None, how: str) -> str:
+    mark = "~" if "estimate" in how or "partly" in how else ""
+    return "-" if x is None else f"{mark}{x:.3f}"
+
+
+def occupancy(r: Resources) -> str:
+    """Blocks that an SM holds at a time, and their warps of those that it could."""
+    return "-" if r.blocks is None else f"{blocks(r.blocks)}, {r.warps} of {r.most_warps} warps"
+
+
+def blocks(n: int) -> str:
+    return f"{n} block{'s' * (n != 1)}"
+
+
+def paths(p: Profiled) -> Iterator[tuple[str, str, str, str]]:
+    """Of each timed kernel of a case, before and after: its name, the side, its cycles and its critical path."""
+    for name, *sides in p.kernels:
+        for title, k in zip((BEFORE, AFTER), sides, strict=True):
+            if k is not None and isinstance(k.timeline, Timeline):
+                found = lanes(k.timeline, k.static)
+                whole = ", ".join(f"{lane.role} {words.whole(lane.whole)}" for lane in found)
+                path = k.chain.why if isinstance(k.chain, Missing) else words.path(k.chain, names(found))
+                yield name, title, whole, path
+
+
+def told(p: Proof) -> list[tuple[str, str]]:
+    """The evidence in short: a name, and what is said under it."""
+    found = [("comparisons", _compared(p))] if p.comparisons else []
+    if p.dropped:
+        found.append(("strains left out", "; ".join(f"{s} on {c}: {why}" for c, s, why in p.dropped)))
+    found += [(s.name, s.reason) for s in p.stages if s.name in ("race", "launches", "memcheck", "assembler")]
+    if confirm := p.stage("confirm"):
+        found.append(("confirmed", f"in a fresh process with new seeds: {confirm.reason}"))
+    if p.noise:
+        found.append(("noise", f"the incumbent against itself in the same session: {p.noise}"))
+    if p.disturbed:
+        found.append(("thrown away", f"{len(p.disturbed)} lots of samples: {'; '.join(p.disturbed)}"))
+    return found
+
+
+def _compared(p: Proof) -> str:
+    worst = p.worst
+    most = ""
+    if worst:
+        where = f"{worst.case} with {worst.strain}" if worst.strain else worst.case
+        most = f"; the largest error is {words.percent(worst.share)} of its bound ({where}, output {worst.output})"
+    strains = f", under {p.strained} strains too" if p.strained > 1 else ", under a strain too" if p.strained else ""
+    return (
+        f"{len(p.comparisons)} outputs against the float64 reference: {p.cases} cases, {p.seeds} seeds{strains}{most}"
+    )
