@@ -28,7 +28,7 @@ def visible(text: str) -> str:
     return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
 
 
-def line(text: str, most: int = 400) -> str:
-    """The text as one printable line of at most so many characters."""
+def line(text: str, most: int | None = 400) -> str:
+    """The text as one printable line of at most so many characters; None: of all that it has."""
     one = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return one if len(one) <= most else one[: most - 3] + "..."
+    return one if most is None or len(one) <= most else one[: most - 3] + "..."

@@ -58,7 +58,7 @@ class Chosen:
         cost = sum(self.situation.offered[n] for n in passes)
         if cost > self.situation.left:
             return f"they take about {cost:.1f} s of the GPU, and {self.situation.left:.1f} s are left"
-        self.valid, self.passes, self.why = True, passes, line(reason)[:LONGEST]
+        self.valid, self.passes, self.why = True, passes, line(reason, LONGEST)
         return ""
 
     def choice(self, by: str) -> Choice | None:

@@ -99,7 +99,7 @@ def _wrong(short: Short, text: object, order: object) -> str:
 
 def _plain(text: str) -> str:
     """Its lines, without what cannot be printed."""
-    return "\n".join(filter(None, map(line, text.splitlines())))
+    return "\n".join(filter(None, (line(t, None) for t in text.splitlines())))
 
 
 def _object(properties: Mapping[str, Any]) -> dict[str, Any]:
