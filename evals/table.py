@@ -1,4 +1,4 @@
-"""`python -m pgo_agent.evals.table README.md`: writes the README's tables anew, and results/candidates.md.
+"""`python -m pgo_agent.evals.table README.md docs/*.md`: writes their tables anew, and results/candidates.md.
 
 Results are made of recorded evidence and nothing else, moves of what they say of themselves. Ratios are taken within
 one session on one GPU; each table names its GPU, versions and commit. A target whose run found no improvement says so:
@@ -8,7 +8,7 @@ its winner column stays empty.
 import statistics
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +59,10 @@ def tried() -> str:
     for row in rows():
         if row["what"] == "verdict":
             runs.setdefault(f"{row['target']}, {row['environment']['gpu']}", []).append(row)
-    head = "# Every candidate of the recorded runs\n\nWritten by `python -m pgo_agent.evals.table README.md`. " + _HEAD
+    head = (
+        "# Every candidate of the recorded runs\n\nWritten by `python -m pgo_agent.evals.table README.md docs/*.md`. "
+        + _HEAD
+    )
     return head + "".join(f"\n## {name}\n\n{_verdicts(found)}" for name, found in sorted(runs.items()))
 
 
@@ -218,12 +221,22 @@ def between(text: str, marker: str, content: Iterable[str] | str) -> str:
     return head + start + "".join(content) + end + rest.split(end, 1)[1]
 
 
+TABLES: Mapping[str, Callable[[], str]] = {
+    "results": tables,
+    "gate": gate,
+    "moves": moves,
+    "profiles": profiles,
+    "races": races,
+}
+
+
 def main() -> None:
-    path = Path(sys.argv[1])
-    text = between(between(path.read_text(), "results", tables()), "gate", gate())
-    for marker, content in (("moves", moves()), ("profiles", profiles()), ("races", races())):
-        text = between(text, marker, content)
-    path.write_text(text)
+    for path in map(Path, sys.argv[1:]):
+        text = path.read_text()
+        for marker, content in TABLES.items():
+            if f"<!-- {marker} -->" in text:
+                text = between(text, marker, content())
+        path.write_text(text)
     (RESULTS / TRIED).write_text(tried())
 
 

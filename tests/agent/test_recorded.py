@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from pgo_agent.agent import recorded
 from pgo_agent.evals import table
 from pgo_agent.sandbox import box, devices, target
@@ -34,19 +35,13 @@ def test_no_recorded_time_is_below_the_physical_floor() -> None:
         assert min(r["ms"]) > floor
 
 
-def test_the_readmes_results_are_those_of_the_evidence() -> None:
-    text = (ROOT / "README.md").read_text()
-    assert table.between(text, "results", table.tables()) == text
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 
 
-def test_the_readmes_figures_of_the_gate_are_those_of_the_evidence() -> None:
-    text = (ROOT / "README.md").read_text()
-    assert table.between(text, "gate", table.gate()) == text
-
-
-def test_the_readmes_moves_are_those_that_there_are() -> None:
-    text = (ROOT / "README.md").read_text()
-    assert table.between(text, "moves", table.moves()) == text
+@pytest.mark.parametrize("marker", table.TABLES)
+def test_every_table_stands_on_one_page_and_is_that_of_the_evidence(marker: str) -> None:
+    (page,) = (p for p in PAGES if f"<!-- {marker} -->" in p.read_text())
+    assert table.between(page.read_text(), marker, table.TABLES[marker]()) == page.read_text()
 
 
 def test_a_build_made_here_is_recognized_as_the_code_that_was_measured(tmp_path: Path) -> None:
