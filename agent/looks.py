@@ -24,6 +24,8 @@ from pgo_agent.sandbox.judge.pool import Judge, on_shelf
 from pgo_agent.sandbox.twins import Twin
 
 TRAPPED = "an illegal instruction was encountered"  # what the driver says of a trap
+WORDLESS = "stopped the kernel, and could not say why"
+MISCOUNTED = "this sanitizer takes each copy for an arrival, and here several complete on one barrier (triton #9046)"
 _ASSERTION = re.compile(r"Assertion `(.+?)` failed")
 
 
@@ -59,9 +61,20 @@ def _sanitized(ctx: Context, twin: Twin, cases: Mapping[str, str]) -> Evidence:
     for case, label in cases.items():
         judged = gpu.verdict("race", bundle=bundle, case=case, choice=label, stress=False, sanitized=True)
         if judged.verdict != Verdict.CHECKED:
-            return hazard(judged) or Evidence("race", Verdict.UNDECIDED, judged.reason)
+            return _told(ctx, twin, judged)
     named = ", ".join(c.removeprefix("CASES/") for c in cases)
     return Evidence("race", None, f"Triton's concurrency sanitizer saw no hazard ({named})")
+
+
+def _told(ctx: Context, twin: Twin, judged: Judged) -> Evidence:
+    """What a sanitized run that did not end well says of the candidate."""
+    found = hazard(judged)
+    if found is None:
+        return Evidence("race", Verdict.UNDECIDED, judged.reason)
+    doubtful = found.verdict == Verdict.DEADLOCK or WORDLESS in found.reason
+    if doubtful and twins.miscounts(ctx.store.shelf, twin):
+        return Evidence("race", Verdict.UNDECIDED, MISCOUNTED)
+    return found
 
 
 def _stressed(ctx: Context, candidate: Candidate, cases: Mapping[str, str], problem: str) -> Evidence:
@@ -139,9 +152,7 @@ def hazard(judged: Judged) -> Evidence | None:
     """
     asserted = list(dict.fromkeys(_ASSERTION.findall(judged.reason)))
     if judged.verdict == Verdict.CRASHED and not asserted and TRAPPED in judged.reason:
-        return Evidence(
-            "race", Verdict.RACE, "Triton's concurrency sanitizer stopped the kernel, and could not say why"
-        )
+        return Evidence("race", Verdict.RACE, f"Triton's concurrency sanitizer {WORDLESS}")
     if judged.verdict != Verdict.CRASHED or not asserted:
         return None
     verdict = Verdict.DEADLOCK if "deadlock" in asserted[0].lower() else Verdict.RACE

@@ -8,6 +8,7 @@ operands in registers. `recorded` stores clock reads that were put into the text
 (`sandbox/profile/timeline/`). What does not compile is told, and proves nothing.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,8 +16,12 @@ from typing import Any
 from pgo_agent.sandbox import boxed
 from pgo_agent.sandbox.build import Builder, limits_of
 from pgo_agent.sandbox.bundle import check
+from pgo_agent.sandbox.bundle.shelf import Shelf
 from pgo_agent.sandbox.errors import BadBundle
 
+_BARRIERS = re.compile(
+    r"(?P<U>__triton_consan_update_barrier_state)|(?P<A>mbarrier\.arrive)|(?P<C>cp\.async\.bulk\.tensor\S*shared::\S*global)"
+)
 Labels = Mapping[str, str]  # case -> the configuration of it
 
 
@@ -29,6 +34,17 @@ class Twin:
 def sanitized(builder: Builder, bundle: str, labels: Labels) -> Twin:
     """Its messages stand in device variables, which no other bundle may have. Raises what the compiler's box raises."""
     return _twin(builder, bundle, labels, "sanitize")
+
+
+def miscounts(shelf: Shelf, twin: Twin) -> bool:
+    """Whether the sanitizer took every copy for an arrival where several complete on one barrier.
+
+    Then its picture of that barrier turns twice while the barrier turns once, and that all threads wait for good in it
+    proves nothing. So does triton 3.6.0; triton-lang/triton#9046 mends it. Told by the twin's own PTX: one copy, an
+    update of the picture, and the next copy with no arrival between them.
+    """
+    texts = (shelf.get(k["files"]["ptx"], "ptx").decode() for k in shelf.manifest(twin.bundle)["kernels"].values())
+    return any("CUC" in "".join(m.lastgroup or "" for m in _BARRIERS.finditer(t)) for t in texts)
 
 
 def reassembled(builder: Builder, bundle: str, labels: Labels) -> Twin:

@@ -3,6 +3,7 @@
 import contextlib
 import re
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,63 @@ def test_a_warp_specialized_kernel_gets_a_twin_that_asserts_and_needs_scratch(tm
     with pytest.raises(BadBundle, match="device variables"):
         check.load(shelf.bundle(found.bundle), shelf.artefacts, limits_of(builder.device))
     assert twin.plans[case][choice.label].launches[0].grid == (2, 2, 1)
+    assert twins.miscounts(shelf, found) == (version("triton") == "3.6.0")  # both halves of Q have one barrier
+
+
+SHARED = """
+import torch
+import triton
+import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+
+@triton.jit
+def _product(a, b, C, K, N: tl.constexpr):
+    i, acc = tl.arange(0, N), tl.zeros([N, N], tl.float32)
+    for k in tl.range(0, K, 64, num_stages=3):
+        acc = tl.dot(a.load([0, k]), b.load([0, k]).T, acc)
+    tl.store(C + i[:, None] * N + i[None, :], acc)
+
+
+def kernel(a, b):
+    c = torch.empty((128, 128), device=a.device, dtype=torch.float32)
+    _product[(1,)](*(TensorDescriptor.from_tensor(t, [128, 64]) for t in (a, b)), c, a.shape[1], N=128, num_warps=8)
+    return c
+
+
+def reference(a, b):
+    return a.to(torch.float32) @ b.to(torch.float32).T
+
+
+def inputs(case, generator):
+    return {n: torch.randn((128, 512), generator=generator, device=generator.device).half() for n in "ab"}
+
+
+def flops(case):
+    return 2 * 128 * 128 * 512
+
+
+def bytes_moved(case):
+    return 2 * 128 * 512 * 2 + 4 * 128 * 128
+
+
+CASES = SMALL = HELD_OUT = {"it": {}}
+"""
+
+
+@pytest.mark.slow
+def test_a_sanitizer_that_takes_copies_for_arrivals_is_known_by_its_build(tmp_path: Path) -> None:
+    """Triton 3.6.0 does: both tiles of a turn complete on one barrier, and its picture of that turns twice."""
+    path = tmp_path / "shared.py"
+    path.write_text(SHARED)
+    shelf, subject = Shelf(tmp_path / "shelf"), target.read(path)
+    builder = Builder(subject, devices.find("h200"), box.choose(), shelf)
+    built = builder.build(subject.source, {"CASES": None}, 1)
+    assert built.ok, built.failures
+    ((case, (choice,)),) = built.choices.items()
+    found = twins.sanitized(builder, built.bundle, {case: choice.label})
+    assert not found.problem
+    assert twins.miscounts(shelf, found) == (version("triton") == "3.6.0")
 
 
 def test_a_twin_that_does_not_compile_says_why(add_shelf: Shelf) -> None:
