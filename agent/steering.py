@@ -7,7 +7,7 @@ already keeps what it was asked with. So a killed run that is resumed decides as
 Requests come from `live/`. Guidance is the words of the person at the terminal: unlike kernel text it may instruct.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from pgo_agent.agent import hiding, incumbent, question_record, steer_record
@@ -76,8 +76,11 @@ def budget_of(name: str, text: str, settings: Mapping[str, Any]) -> dict[str, An
 # what the loop takes at once ------------------------------------------------------------------------------------------
 
 
-def look(ctx: Context) -> list[Vetoed]:
-    """Takes budgets; gives the vetoes, whose verdicts the caller settles and then says `vetoed`."""
+def look(ctx: Context, begun: Collection[str] = ()) -> list[Vetoed]:
+    """Takes budgets; gives the vetoes, whose verdicts the caller settles and then says `vetoed`.
+
+    A veto of what is begun waits for its verdict, and then came too late.
+    """
     found = list[Vetoed]()
     for s in steer_record.waiting(ctx.store, ctx.run.id, *AT_ONCE):
         if s.kind is Kind.BUDGET:
@@ -86,6 +89,8 @@ def look(ctx: Context) -> list[Vetoed]:
         c = ctx.store.candidate(ctx.run.id, s.body["candidate"])
         if c.verdict == Verdict.VETOED:  # and then the process was killed
             vetoed(ctx, s)
+        elif c.verdict is None and c.id in begun:
+            continue
         elif c.verdict is not None:
             _taken(ctx, s, f"the veto of {c.id[:8]} came too late: it is {c.verdict}")
         else:

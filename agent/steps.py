@@ -1,7 +1,7 @@
 """What each node of the loop does. Every step can be repeated: what the store holds already is not done again."""
 
 import time
-from collections.abc import Iterable, Iterator, Sequence, Sized
+from collections.abc import Collection, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import Executor, ThreadPoolExecutor, as_completed
 from dataclasses import asdict, replace
 from functools import partial
@@ -146,22 +146,26 @@ def _measure(ctx: Context, gpu: AnyJudge, waiting: Sequence[Candidate]) -> None:
     """On GPUs, one for each candidate: while one is measured, others of the same GPU are built whole, or their twins
     compile. What was given is nothing but judged, so that more of it is begun."""
     each = GIVEN_AT_ONCE if any(c.author == check.AUTHOR for c in waiting) else AT_ONCE
+    begun = set[str]()
     with ThreadPoolExecutor(max(1, ctx.builder.cores // 2)) as compilers:
-        work = {c.id: partial(_judged, ctx, gpu, c.id, compilers) for c in waiting}
-        for name, outcome in gpu.together(work, partial(_goes_on, ctx), each):
+        work = {c.id: partial(_judged, ctx, gpu, c.id, compilers, begun) for c in waiting}
+        for name, outcome in gpu.together(work, partial(_goes_on, ctx, begun), each):
             candidate = ctx.store.candidate(ctx.run.id, name)
             if outcome is not None and candidate.verdict is None:
                 _told(ctx, candidate, *outcome)
 
 
-def _goes_on(ctx: Context) -> bool:
+def _goes_on(ctx: Context, begun: Collection[str] = ()) -> bool:
     """Whether there is time for another one; what a person asked for meanwhile is taken first."""
-    steered(ctx)
+    steered(ctx, begun)
     return not ctx.out_of_time()
 
 
-def _judged(ctx: Context, gpu: AnyJudge, name: str, compilers: Executor) -> tuple[Judged, float | None, float] | None:
+def _judged(
+    ctx: Context, gpu: AnyJudge, name: str, compilers: Executor, begun: set[str]
+) -> tuple[Judged, float | None, float] | None:
     """The whole gate on one candidate, and the seconds of the GPU that it took; None for one that was vetoed."""
+    begun.add(name)  # before it is looked at: from here on a veto comes too late
     if ctx.store.candidate(ctx.run.id, name).verdict is not None:
         return None
     measured = judging.measured(ctx, ctx.store.candidate(ctx.run.id, name), compilers)
@@ -174,9 +178,12 @@ def _told(ctx: Context, candidate: Candidate, judged: Judged, speedup: float | N
     settle(ctx, candidate, judging.told_apart(ctx, candidate, judged) if given else judged, speedup, seconds)
 
 
-def steered(ctx: Context) -> None:
-    """Takes what a person asked for meanwhile, where that need not wait for a generation: see steering.py."""
-    for request, candidate, judged in steering.look(ctx):
+def steered(ctx: Context, begun: Collection[str] = ()) -> None:
+    """Takes what a person asked for meanwhile, where that need not wait for a generation: see steering.py.
+
+    `begun`: candidates that are being judged, whose verdict will be theirs.
+    """
+    for request, candidate, judged in steering.look(ctx, begun):
         settle(ctx, candidate, judged, None, 0.0)
         steering.vetoed(ctx, request)
 
