@@ -8,6 +8,7 @@ not timed is not written.
 import argparse
 import json
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +21,7 @@ from pgo_agent.agent.session import Wishes
 from pgo_agent.agent.store import Store
 from pgo_agent.agent.version import commit_of
 from pgo_agent.evals.record import RESULTS
+from pgo_agent.sandbox.build import triton_version
 from pgo_agent.sandbox.profile.codec import Record
 from pgo_agent.sandbox.profile.counters.report import Counters
 from pgo_agent.sandbox.profile.report import StaticProfile
@@ -62,7 +64,7 @@ def _decisions(found: CaseProfile, kernel: KernelProfile) -> list[dict[str, Any]
 def _kernel(kernel: KernelProfile, timeline: Timeline) -> dict[str, Any]:
     return {
         "kernel": kernel.kernel,
-        "machine": timeline.machine,
+        "environment": timeline.machine | {"triton": triton_version(sys.executable)},
         "resources": kernel.static.resources.as_json() if isinstance(kernel.static, StaticProfile) else None,
         "overheads": [round(p.overhead, 4) for p in timeline.passes],
         "same_outputs": all(p.same_outputs for p in timeline.passes),

@@ -173,9 +173,7 @@ def profiles() -> str:
             _agree(r["ipc"]),
         ]
         lines.append("| " + " | ".join(cells) + " |")
-    machine = found[0]["machine"]
-    where = f"{machine['gpu']}, driver {machine['driver']}, torch {machine['torch']}, commit {found[0]['commit'][:10]}"
-    return "\n".join(lines) + f"\n\n{_MEANT}{where}.\n"
+    return "\n".join(lines) + f"\n\n{_MEANT}{_where(found[0])}.\n"
 
 
 def _agree(rates: Sequence[dict[str, Any]]) -> str:

@@ -86,7 +86,7 @@ def whole(text: str) -> str:
 
 def signed(said: object, otherwise: str) -> str:
     """What an answer says that it is from, as one short printable line; `otherwise` when it says nothing."""
-    return (hiding.line(said, LONGEST_NAME) if isinstance(said, str) else "") or otherwise
+    return (hiding.line(said, None)[:LONGEST_NAME] if isinstance(said, str) else "") or otherwise
 
 
 def remark(reply: Reply, *problems: str) -> str:

@@ -7,7 +7,7 @@ from pgo_agent.agent.display import Progress
 from rich.console import Console
 
 STARTED = {
-    "type": "run.started", "run": "add-1", "target": "add.py", "device": "NVIDIA H200", "gpu": True,
+    "type": "run.started", "run": "add-1", "target": "add.py", "device": "NVIDIA H200", "gpu": True, "gpus": [],
     "judge": "auto", "sandbox": "bubblewrap", "settings": {"gpu_seconds": 90.0},
 }  # fmt: skip
 SPENT = {"type": "model.spent", "role": "optimizer", "tokens": 1410, "of_tokens": 5000, "money": None, "of_money": None}
