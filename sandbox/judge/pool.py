@@ -126,10 +126,10 @@ class Judge:
         """It is asked soon enough."""
 
     def close(self) -> None:
+        """Ends all its processes; a command that waits for one, in another thread, is answered by Ended or NoStart."""
         self._closed = True
         self._end()
-        while self._spare:
-            self._spare.pop().end()
+        self._end_spares()
 
     def fresh(self) -> None:
         """Ends the process: the next command gets a new one."""
@@ -139,6 +139,8 @@ class Judge:
         """Has so many more processes ready, that a fresh one need not import torch while the GPU waits."""
         while len(self._spare) < processes and not self._closed:
             self._spare.append(self._new())
+        if self._closed:  # while one of them was started
+            self._end_spares()
 
     # the process ------------------------------------------------------------------------------------------------------
 
@@ -153,11 +155,12 @@ class Judge:
         return Process(self.python, self.gpu, self.under, [lock.fd] if lock else [])
 
     def _start(self) -> None:
-        if self._closed:
-            raise NoStart("the judge was closed")
         self._process = self._spare.pop(0) if self._spare else self._new()
         if self.gpu is not None and not self.under:
             self.prepare(self.spares)
+        if self._closed:  # before, or while it was started
+            self._end()
+            raise NoStart("the judge was closed")
         try:
             self.environment = self._send(
                 {
@@ -214,6 +217,10 @@ class Judge:
         process, self._process = self._process, None
         if process is not None:
             process.end()
+
+    def _end_spares(self) -> None:
+        while self._spare:
+            self._spare.pop().end()
 
 
 def _fault(x: dict[str, str]) -> Exception:

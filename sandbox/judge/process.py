@@ -10,6 +10,7 @@ import selectors
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -27,6 +28,7 @@ class Process:
     """
 
     def __init__(self, python: str, gpu: str | None, under: Sequence[str] = (), keeps: Sequence[int] = ()) -> None:
+        self._reading = threading.Lock()  # who waits for a file that is closed may sleep on, or read another's
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `end`)
         self._popen = subprocess.Popen(
             [*under, python, "-B", "-m", "pgo_agent.sandbox.judge", *([] if gpu is not None else ["--cpu"])],
@@ -41,18 +43,22 @@ class Process:
 
     def say(self, message: dict[str, Any]) -> None:
         """Raises BrokenPipeError when the process is gone."""
-        if self._popen.stdin is not None:
-            self._popen.stdin.write(json.dumps(message).encode() + b"\n")
-            self._popen.stdin.flush()
+        stream: Any = self._popen.stdin
+        try:
+            stream.write(json.dumps(message).encode() + b"\n")
+        except ValueError:
+            raise BrokenPipeError from None  # closed by `end`, in another thread
 
     def line(self, deadline: float) -> bytes | None:
         """The next line; None when the deadline passes first; without a newline when the process ended in it."""
         stream: Any = self._popen.stdout
-        with selectors.DefaultSelector() as selector:
+        with self._reading, selectors.DefaultSelector() as selector:
+            if stream.closed:
+                return b""
             selector.register(stream, selectors.EVENT_READ)
             if not selector.select(max(0.0, deadline - time.monotonic())):
                 return None
-        return bytes(stream.readline())
+            return bytes(stream.readline())
 
     def status(self) -> int | None:
         """How it ended by itself, given a moment to do so; None when it did not."""
@@ -61,15 +67,24 @@ class Process:
         return None
 
     def printed(self) -> str:
-        """The last of what it printed."""
-        self._log.seek(0, os.SEEK_END)
-        self._log.seek(max(0, self._log.tell() - 2000))
-        return self._log.read().decode(errors="replace").strip()
+        """The last of what it printed; nothing once it was ended by `end`."""
+        with self._reading:
+            if self._log.closed:
+                return ""
+            self._log.seek(0, os.SEEK_END)
+            self._log.seek(max(0, self._log.tell() - 2000))
+            return self._log.read().decode(errors="replace").strip()
 
     def end(self) -> None:
+        """Kills it. A thread that waits for its next line is answered as by any process that ended."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._popen.pid, signal.SIGKILL)
         self._popen.wait()
+        if self._reading.acquire(timeout=ENDING_SECONDS):
+            self._close()
+            self._reading.release()
+
+    def _close(self) -> None:
         for stream in (self._popen.stdin, self._popen.stdout, self._log):
             with contextlib.suppress(OSError):
                 if stream is not None:
