@@ -12,6 +12,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from pgo_agent.agent.display import interval
 from pgo_agent.agent.store import Candidate, Run, Store
 from pgo_agent.sandbox import target
 from pgo_agent.sandbox.errors import EnvironmentFault, TargetMoved, UsageFault
@@ -145,10 +146,8 @@ def _message(run: Run, c: Candidate) -> str:
     summary = run.summary or {}
     env = summary.get("environment") or {}
     lines = [f"{Path(run.target).stem}: {c.move}", "", c.rationale, ""]
-    for name, (low, mid, high) in (summary.get("against") or {}).items():
-        lines.append(
-            f"{mid:.3f}x [{low:.3f}, {high:.3f}] of {name} (geometric mean of {len(summary['cases'])} cases, 95 %)"
-        )
+    for name, found in (summary.get("against") or {}).items():
+        lines.append(f"{interval(found)} of {name} (geometric mean of {len(summary['cases'])} cases, 95 %)")
     lines += [f"{c.verdict} at {c.stage}: {c.reason}", f"run {run.id}, candidate {c.id}"]
     if env:
         lines.append(f"{env['gpu']}, driver {env['driver']}, torch {env['torch']}")

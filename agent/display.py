@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -275,13 +276,13 @@ def _measured(summary: dict[str, Any], run: str, out: Console) -> None:
         table.add_column(column, justify="left" if column in ("case", "") else "right")
     for case, row in summary["cases"].items():
         cells = [f"{row['sides'][s]['rate']:.0f}" if s in row["sides"] else "-" for s in sides]
-        last = [_interval(row["ratio"]["tuned"])] if summary["winner"] else []
+        last = [interval(row["ratio"]["tuned"])] if summary["winner"] else []
         table.add_row(case.split("/", 1)[1], row["sides"]["shipped"]["unit"], *cells, *last)
     out.print(table)
     if summary["winner"]:
         against = summary["against"]
         out.print(
-            f"accepted: {_interval(against['shipped'])} of as shipped, {_interval(against['tuned'])} of tuned "
+            f"accepted: {interval(against['shipped'])} of as shipped, {interval(against['tuned'])} of tuned "
             "(geometric mean, 95 %)"
         )
         out.print(f"evidence: pgo-agent show {run} {summary['winner']}", highlight=False)
@@ -289,7 +290,8 @@ def _measured(summary: dict[str, Any], run: str, out: Console) -> None:
         out.print("no candidate was faster than the kernel as shipped beyond the noise.")
 
 
-def _interval(x: list[float]) -> str:
+def interval(x: Sequence[float]) -> str:
+    """How many times faster, with its interval: low, middle, high."""
     return f"{x[1]:.3f}x [{x[0]:.3f}, {x[2]:.3f}]"
 
 

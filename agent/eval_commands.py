@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from pgo_agent.agent import shell
@@ -17,6 +17,9 @@ from pgo_agent.agent.options import (
     SandboxOption,
     StoreOption,
 )
+
+if TYPE_CHECKING:
+    from pgo_agent.agent.session import Wishes
 
 A_PLAN = """
 A plan, say plan.toml:
@@ -114,15 +117,7 @@ def eval_ablation(
     wishes = Wishes(device, sandbox=sandbox, judge=judge, python=python, gpus=gpus, wait=not no_wait)
     with shell.faults():
         written = running.Results(results, read(plan))
-        running.check(written, wishes)
-    shell.run(
-        json_lines,
-        store,
-        True,
-        lambda opened, emit: report.told(written, json_lines, running.run(written, wishes, opened, emit)),
-        lambda: report.show(written),
-        "this very command",
-    )
+    _make(running, report, written, wishes, store, json_lines)
 
 
 @evals.command("nightly", epilog=A_NIGHTLY)
@@ -131,6 +126,7 @@ def eval_nightly(
     rows: Annotated[Path, typer.Option("--output", "-o", help="Where each run's row goes, as JSON lines.")],
     device: DeviceOption = None,
     judge: JudgeOption = "auto",
+    gpus: GpusOption = None,
     no_wait: NoWaitOption = False,
     sandbox: SandboxOption = "auto",
     python: PythonOption = sys.executable,
@@ -146,16 +142,22 @@ def eval_nightly(
     from pgo_agent.evals.nightly import report, running
     from pgo_agent.evals.nightly.plan import read
 
-    wishes = Wishes(device, sandbox=sandbox, judge=judge, python=python, wait=not no_wait)
+    wishes = Wishes(device, sandbox=sandbox, judge=judge, python=python, gpus=gpus, wait=not no_wait)
     with shell.faults():
         night = running.opened(rows, read(plan))
-        running.check(night, wishes)
+    _make(running, report, night, wishes, store, json_lines)
+
+
+def _make(running: Any, report: Any, results: Any, wishes: "Wishes", store: Path, json_lines: bool) -> None:
+    """Makes the runs of a plan: `running` and `report` are the modules of its evaluation."""
+    with shell.faults():
+        running.check(results, wishes)
     shell.run(
         json_lines,
         store,
         True,
-        lambda opened, emit: report.told(night, json_lines, running.run(night, wishes, opened, emit)),
-        lambda: report.show(night),
+        lambda opened, emit: report.told(results, json_lines, running.run(results, wishes, opened, emit)),
+        lambda: report.show(results),
         "this very command",
     )
 

@@ -153,9 +153,7 @@ def resume(
         raise UsageFault(
             f"run {run.id} is complete", f"`pgo-agent show {run.id}` shows it; start another with `pgo-agent optimize`"
         )
-    found = target.read(Path(run.target))
-    if found.digest != run.digest:
-        raise TargetMoved(f"{run.target} changed since run {run.id} began", "start a new run, or restore the file")
+    found = unmoved(run)
     own = dict(budgets or {}) | {"gpus": gpus}
     run.settings.update({name: wished for name, wished in own.items() if wished is not None})
     run.settings.setdefault("models", casting.roles([run.settings.get("model") or EMBEDDED]))  # of an older run
@@ -173,6 +171,14 @@ def resume(
         store.set_settings(run.id, run.settings)
         store.set_state(run.id, "running")
         return _go(run, found, device, gpu, cast, store, emit)
+
+
+def unmoved(run: Run) -> target.Target:
+    """A run's target as it stands. Raises TargetMoved where it is not what the run began with."""
+    found = target.read(Path(run.target))
+    if found.digest != run.digest:
+        raise TargetMoved(f"{run.target} changed since run {run.id} began", "start a new run, or restore the file")
+    return found
 
 
 def _go(

@@ -12,6 +12,7 @@ from pgo_agent.agent.options import (
     CaseOption,
     DeviceOption,
     GpuSecondsOption,
+    GpusOption,
     InsightOption,
     JudgeOption,
     ModelOption,
@@ -33,6 +34,7 @@ def session(
     width: Annotated[int | None, typer.Option(min=1, help="Candidates of one generation.")] = None,
     patience: Annotated[int, typer.Option(min=1, help="Generations without a win before the run ends.")] = 3,
     judge: JudgeOption = "auto",
+    gpus: GpusOption = None,
     case: CaseOption = None,
     sandbox: SandboxOption = "auto",
     model: ModelOption = None,
@@ -57,6 +59,6 @@ def session(
     wishes = Wishes(device, candidates or 12, width, 20.0 if minutes is None else minutes, patience, sandbox, judge)
     wishes = replace(wishes, cases=tuple(case or ()), python=python, models=tuple(model or ()), insight=insight)
     wishes = replace(wishes, tokens=tokens, money=money, gpu_seconds=gpu_seconds, seed=seed)
-    wishes = replace(wishes, prompt_tokens=prompt_tokens)
+    wishes = replace(wishes, prompt_tokens=prompt_tokens, gpus=gpus)
     with shell.faults(), shell.opened(store, create=True) as opened:
         raise typer.Exit(command.start(what, wishes, opened))

@@ -158,7 +158,7 @@ def candidate(store: Store, name: str, prefix: str, source: bool, as_json: bool)
 
 def changes(store: Store, run: Run, c: Candidate, out: Console) -> None:
     """The diff against the kernel as shipped; of TTGIR against what it replaces."""
-    before = replaced(store, c) if c.kind == "ttgir" else run.source
+    before = replaced(store, run, c)
     diff = "".join(difflib.unified_diff(before.splitlines(True), c.source.splitlines(True), "as shipped", "candidate"))
     coloured = Syntax(hiding.visible(diff), "diff", background_color="default", word_wrap=True)
     out.print(coloured if out.is_terminal else escape(diff))
@@ -173,8 +173,10 @@ def findings(store: Store, c: Candidate, out: Console) -> None:
     _against(out, evidence)
 
 
-def replaced(store: Store, c: Candidate) -> str:
-    """The TTGIR that a candidate's own stands in for; empty when it was not built."""
+def replaced(store: Store, run: Run, c: Candidate) -> str:
+    """The text that a candidate's own stands in for: the kernel as shipped; of TTGIR, that of a build, or none."""
+    if c.kind != "ttgir":
+        return run.source
     digest = (c.built or {}).get("replaced", {}).get("ttgir")
     return store.shelf.get(digest, "ttgir").decode() if digest else ""
 
@@ -256,7 +258,7 @@ def _against(out: Console, evidence: dict[str, Any]) -> None:
             if on := said.get("taken_on"):
                 out.print(f"{stage}: measured{which} on GPU {on['index']} ({on['uuid']})", highlight=False)
         if isinstance(body, dict) and "against" in body:
-            against = ", ".join(f"{n} {x[1]:.3f}x [{x[0]:.3f}, {x[2]:.3f}]" for n, x in body["against"].items())
+            against = ", ".join(f"{n} {display.interval(x)}" for n, x in body["against"].items())
             out.print(f"{stage}: {against}", highlight=False)
 
 

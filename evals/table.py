@@ -16,6 +16,7 @@ from pgo_agent.agent.moves.embedded import SOURCE_MOVES
 from pgo_agent.agent.recorded import rows
 from pgo_agent.evals.entries import GROUPS
 from pgo_agent.evals.gate_report import STANDINGS, by_stage
+from pgo_agent.evals.nightly.report import interval
 from pgo_agent.evals.record import RESULTS
 from pgo_agent.evals.time_to_result import WORTH
 from pgo_agent.sandbox import devices
@@ -113,7 +114,7 @@ def _where(row: dict[str, Any]) -> str:
 
 
 def _said(i: stats.Interval | None) -> str:
-    return f"{i.mid:.3f} [{i.low:.3f}, {i.high:.3f}]" if i else "-"
+    return interval(i) if i else "-"
 
 
 def _reached(row: dict[str, Any]) -> tuple[float, str]:

@@ -56,7 +56,7 @@ def read(line: str) -> Asked | None:
         return _checked(name, rest.strip()) if bare else Asked(GUIDE, (), line)
     name, _, rest = line[1:].partition(" ")
     if name not in COMMANDS:
-        raise _unknown(name)
+        raise unknown(name)
     return _checked(name, rest.strip())
 
 
@@ -77,7 +77,8 @@ def _checked(name: str, rest: str) -> Asked:
     return Asked(name, words, rest)
 
 
-def _unknown(name: str) -> UsageFault:
+def unknown(name: str) -> UsageFault:
+    """What is said of a command that there is not: the nearest names."""
     near = difflib.get_close_matches(name, COMMANDS, n=3, cutoff=0.5) or [c for c in COMMANDS if c[:1] == name[:1]]
     told = ", ".join(f"/{n}" for n in near)
     hint = f"did you mean {told}?  /help lists all" if told else "/help lists all"

@@ -38,7 +38,7 @@ def do(c: Conductor, asked: Asked, confirm: Confirm) -> None:
 def _help(c: Conductor, asked: Asked) -> None:
     name = asked.words[0].lstrip("/") if asked.words else ""
     if name and name not in COMMANDS:
-        raise UsageFault(f"there is no command /{hiding.line(name, 40)}", "/help lists all")
+        raise asking.unknown(name)
     table = Table.grid(padding=(0, 2))
     for one in [name] if name else COMMANDS:
         table.add_row(Text(asking.usage(one), "bold"), Text(COMMANDS[one][1]))

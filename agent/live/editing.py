@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pgo_agent.agent import check, incumbent
+from pgo_agent.agent import check, incumbent, session
 from pgo_agent.agent.store import Run, Store, candidate_id
-from pgo_agent.sandbox import box, target
-from pgo_agent.sandbox.errors import EnvironmentFault, TargetMoved, UsageFault
+from pgo_agent.sandbox import box
+from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 
 
 def text_of(store: Store, run: Run, which: str) -> tuple[str, str, str]:
@@ -51,9 +51,7 @@ def edited(store: Store, run: Run, which: str) -> Path:
 
 def submission(store: Store, run: Run, path: Path, which: str) -> dict[str, str]:
     """What a request says of a file. Raises UsageFault where `check` would, and for a text that the run has already."""
-    found = target.read(Path(run.target))
-    if found.digest != run.digest:
-        raise TargetMoved(f"{run.target} changed since run {run.id} began", "restore the file, or start a new run")
+    found = session.unmoved(run)
     given = check.read(path, found)
     box.choose(run.settings["sandbox"], run.settings["python"]).admit(foreign=True)
     parent = text_of(store, run, which)[2]

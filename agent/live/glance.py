@@ -100,7 +100,7 @@ def _best(store: Store, run: Run, current: str) -> str:
     found = [b["against"] for b in store.evidence(run.id, current).values() if isinstance(b, dict) and "against" in b]
     against: dict[str, list[float]] = found[0] if found else {}
     names = {"shipped": "as shipped", "tuned": "tuned"}
-    told = [f"{x[1]:.3f}x [{x[0]:.3f}, {x[2]:.3f}] of {names[n]}" for n, x in against.items() if n in names]
+    told = [f"{display.interval(x)} of {names[n]}" for n, x in against.items() if n in names]
     return f"{current[:8]}: {', '.join(told) or 'accepted'}"
 
 

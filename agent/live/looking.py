@@ -4,17 +4,16 @@ A timeline needs a GPU; where none was taken there are no strips, and the record
 """
 
 import os
-from pathlib import Path
 
-from pgo_agent.agent import incumbent, profile_record, profiled, shown_ttgir
+from pgo_agent.agent import incumbent, profile_record, profiled, session, shown_ttgir
 from pgo_agent.agent.case_profile import CaseProfile
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.profile_record import Kept
 from pgo_agent.agent.store import Store
 from pgo_agent.agent.views import timeline
-from pgo_agent.sandbox import box, devices, target
+from pgo_agent.sandbox import box, devices
 from pgo_agent.sandbox.build import Builder
-from pgo_agent.sandbox.errors import TargetMoved, UsageFault
+from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.judge.pool import Judge
 from pgo_agent.sandbox.profile.whole import Missing
 from rich.text import Text
@@ -23,9 +22,7 @@ from rich.text import Text
 def context(store: Store, name: str) -> Context:
     """What reads a run as the loop does, without a GPU, a model and a listener. Raises TargetMoved."""
     run = store.run(name)
-    found = target.read(Path(run.target))
-    if found.digest != run.digest:
-        raise TargetMoved(f"{run.target} changed since run {run.id} began", "restore the file")
+    found = session.unmoved(run)
     python, sandbox = run.settings["python"], run.settings["sandbox"]
     device = devices.find(run.device)
     builder = Builder(found, device, box.choose(sandbox, python), store.shelf, len(os.sched_getaffinity(0)))

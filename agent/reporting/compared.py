@@ -7,7 +7,7 @@ import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from pgo_agent.agent import difference
+from pgo_agent.agent import difference, show
 from pgo_agent.agent.difference import Kernel, Side
 from pgo_agent.agent.reporting.measured import LABELS, short
 from pgo_agent.agent.store import Candidate, Run, Store
@@ -75,10 +75,8 @@ def comparison(store: Store, run: Run, winner: Candidate) -> Comparison:
 
 def source(store: Store, run: Run, c: Candidate) -> list[str]:
     """A unified diff; of a candidate that is TTGIR, of the text that it takes the place of."""
-    before, after, names = run.source, c.source, ("as shipped", f"candidate {c.id[:8]}")
-    if c.kind == "ttgir":
-        digest = (c.built or {}).get("replaced", {}).get("ttgir")
-        before = store.shelf.get(digest, "ttgir").decode() if digest else ""
+    before, after = show.replaced(store, run, c), c.source
+    names = "as shipped", f"candidate {c.id[:8]}"
     return list(difflib.unified_diff(before.splitlines(True), after.splitlines(True), *names, n=AROUND))
 
 

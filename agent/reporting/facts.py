@@ -189,7 +189,7 @@ def _against(g: Ratio) -> str:
 
 def times(i: Interval) -> str:
     """A ratio with its interval."""
-    return f"{i.mid:.3f}x [{i.low:.3f}, {i.high:.3f}]"
+    return display.interval((i.low, i.mid, i.high))
 
 
 def _how(s: Session, run: Run) -> str:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+from pgo_agent.agent.hiding import visible
 from pgo_agent.agent.reporting import wording
 from pgo_agent.agent.reporting.facts import Report, times
-from pgo_agent.agent.reporting.visible import visible
 from pgo_agent.agent.views.markup import template
 
 LIMIT = 60_000  # bytes; a pull request's body may have 65,536 characters

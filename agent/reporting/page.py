@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from pgo_agent.agent.case_profile import CaseProfile
+from pgo_agent.agent.hiding import visible
 from pgo_agent.agent.reporting import plots, wording
 from pgo_agent.agent.reporting.compared import Comparison, Kernels
 from pgo_agent.agent.reporting.correct import Proof
@@ -17,7 +18,6 @@ from pgo_agent.agent.reporting.measured import LABELS, SHIPPED, TUNED, Case
 from pgo_agent.agent.reporting.plots import Forest
 from pgo_agent.agent.reporting.profiles import AFTER, BEFORE, Profiled
 from pgo_agent.agent.reporting.steps import NOT_JUDGED, Tried
-from pgo_agent.agent.reporting.visible import visible
 from pgo_agent.agent.views import page, words
 from pgo_agent.agent.views.markup import template
 from pgo_agent.sandbox.profile.report import StaticProfile

@@ -5,11 +5,10 @@ The pages load nothing, run nothing and open from a file. What is in the folder 
 
 import json
 from collections.abc import Iterator, Sequence
-from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from pgo_agent.agent.views.markup import template
 from pgo_agent.agent.views.report import put
 from pgo_agent.evals.leaderboard import gate, pages, standing
 from pgo_agent.evals.nightly import reading
@@ -80,19 +79,4 @@ def _row(r: Row) -> dict[str, Any]:
 
 
 def _render(name: str, **values: Any) -> str:
-    return str(_environment().get_template(name).render(**values))
-
-
-@cache
-def _environment() -> Any:
-    import jinja2
-
-    folder = resources.files("pgo_agent.evals.leaderboard")
-    texts = {f.name: f.read_text(encoding="utf-8") for f in folder.iterdir() if f.name.endswith(".j2")}
-    return jinja2.Environment(
-        loader=jinja2.DictLoader(texts),
-        undefined=jinja2.StrictUndefined,
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    return str(template(name, package="pgo_agent.evals.leaderboard").render(**values))

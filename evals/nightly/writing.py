@@ -79,10 +79,9 @@ def _winner(store: Store, run: Run) -> Winner | None:
     if name is None:
         return None
     c = store.candidate(run.id, name)
-    before = show.replaced(store, c) if c.kind == "ttgir" else run.source
     moves = tuple(x.move for x in _line(store, c))
     stages = tuple({k: v for k, v in s.items() if k != "found"} for s in _stages(store, c))
-    return Winner(c.id, moves, c.kind, c.author, c.reason or "", diff(before, c.source), stages)
+    return Winner(c.id, moves, c.kind, c.author, c.reason or "", diff(show.replaced(store, run, c), c.source), stages)
 
 
 def diff(before: str, after: str) -> str:

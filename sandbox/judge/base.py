@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
 from pgo_agent.sandbox.errors import EnvironmentFault
-from pgo_agent.sandbox.gate.verdict import Judged, Verdict
+from pgo_agent.sandbox.gate.verdict import Judged, Verdict, from_json
 from pgo_agent.sandbox.target import Target
 
 T = TypeVar("T")
@@ -17,6 +17,20 @@ T = TypeVar("T")
 
 def always() -> bool:
     return True
+
+
+class Verdicts:
+    """What every judge makes of `ask`."""
+
+    def ask(self, command: str, **fields: Any) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def verdict(self, command: str, **fields: Any) -> Judged:
+        """As AnyJudge.verdict."""
+        try:
+            return from_json(self.ask(command, **fields))
+        except Ended as e:
+            return of_ended(command, e)
 
 
 class AnyJudge(Protocol):

@@ -16,8 +16,7 @@ from contextlib import contextmanager
 from typing import Any, ClassVar, TypeVar
 
 from pgo_agent.sandbox.errors import EnvironmentFault
-from pgo_agent.sandbox.gate.verdict import Judged, from_json
-from pgo_agent.sandbox.judge.base import Ended, NoStart, always, of_ended
+from pgo_agent.sandbox.judge.base import Ended, NoStart, Verdicts, always
 from pgo_agent.sandbox.judge.gpus import Gpu
 from pgo_agent.sandbox.judge.lock import POLL
 from pgo_agent.sandbox.judge.pool import Judge
@@ -39,7 +38,7 @@ class _Mine(threading.local):
     seconds = 0.0  # of its GPUs since its piece of work began
 
 
-class Judges:
+class Judges(Verdicts):
     """AnyJudge on the GPUs of `judges`."""
 
     elsewhere: ClassVar[bool] = False
@@ -83,12 +82,6 @@ class Judges:
                 except Exception:
                     self._must_be_open()  # whatever a process that is being ended looks like
                     raise
-
-    def verdict(self, command: str, **fields: Any) -> Judged:
-        try:
-            return from_json(self.ask(command, **fields))
-        except Ended as e:
-            return of_ended(command, e)
 
     def queue(self, command: str, **fields: Any) -> None:
         """It is asked soon enough."""

@@ -15,8 +15,7 @@ from typing import Any, TypeVar
 from pgo_agent.sandbox.bundle.shelf import Shelf, canonical
 from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.errors import BadBundle, EnvironmentFault, Fault, TargetFault, UsageFault
-from pgo_agent.sandbox.gate.verdict import Judged, from_json
-from pgo_agent.sandbox.judge.base import Ended, always, of_ended
+from pgo_agent.sandbox.judge.base import Ended, Verdicts, always
 from pgo_agent.sandbox.judge.spool import wire
 from pgo_agent.sandbox.judge.spool.folder import ANSWERS, BUNDLES, REQUESTS, Folder, NotWhole
 from pgo_agent.sandbox.judge.spool.wire import Answer, Request
@@ -37,7 +36,7 @@ class Unanswered(Exception):
         self.request, self.reply, self.why, self.how = request, answer, why, how
 
 
-class SpoolJudge:
+class SpoolJudge(Verdicts):
     """Asks through `folder`. `wait`: for answers; if not, Unanswered is raised."""
 
     elsewhere = True
@@ -78,12 +77,6 @@ class SpoolJudge:
                 raise self._unanswered()
             self.wait()
         return self._read(answer)
-
-    def verdict(self, command: str, **fields: Any) -> Judged:
-        try:
-            return from_json(self.ask(command, **fields))
-        except Ended as e:
-            return of_ended(command, e)
 
     def queue(self, command: str, **fields: Any) -> None:
         self._found(self._request(command, fields))

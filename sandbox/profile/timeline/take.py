@@ -58,6 +58,8 @@ def take(
                 loud.append(one)
             else:
                 found.add(builder.shelf, one, answer)
+        if not loud:
+            break
         made, more = twin.divided(builder, place, loud, entries)
         refused += more
     return Timeline(tuple(found.passes), found.costs, found.waves, tuple(refused), tuple(found.plain), {})
