@@ -25,7 +25,9 @@ from pgo_agent.sandbox.ttgir.edits.reference import reference
 TEMPLATE = "repair"
 MOST = 2  # messages that lead to one candidate
 A_GENERATION = 4  # messages while one generation is proposed
-FAILED = frozenset({Verdict.BUILD_ERROR, Verdict.WRONG, Verdict.RACE, Verdict.DEADLOCK, Verdict.REJECTED})
+FAILED = frozenset(
+    {Verdict.BUILD_ERROR, Verdict.WRONG, Verdict.RACE, Verdict.DEADLOCK, Verdict.REJECTED, Verdict.CRASHED}
+)
 WRITTEN = 12_000  # characters of what was written that a message quotes
 EXCERPTS = 24  # lines of the view whose TTGIR a message shows
 LINES, TRACE = 4, 4  # quoted of a text, and of how a hang comes about
@@ -83,8 +85,13 @@ def of_judged(ctx: Context, move: Sequence[str]) -> Iterator[Question]:
     last = max(ctx.store.generations(ctx.run.id), default=0)
     for c in ctx.store.candidates(ctx.run.id, last):
         repairs = question_record.repairs(ctx.store, ctx.run.id, c.id)
-        if c.move in move and c.verdict in FAILED and repairs < MOST:
+        if c.move in move and _failed(c) and repairs < MOST:
             yield _of_failed(ctx, c, repairs + 1)
+
+
+def _failed(c: Candidate) -> bool:
+    """A kernel that hangs is at fault; one that Triton's interpreter took too long for need not be."""
+    return c.verdict in FAILED or (c.verdict == Verdict.TIMEOUT and c.stage != "interpreter")
 
 
 def _of_failed(ctx: Context, c: Candidate, repairs: int) -> Question:

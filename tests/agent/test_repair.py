@@ -82,13 +82,28 @@ def test_ttgir_that_triton_refuses_goes_back_with_its_line(folder: Path) -> None
         assert question.shown is not None and question.shown.text == shown.text
 
 
-@pytest.mark.parametrize(
-    "verdict", [Verdict.SLOWER, Verdict.NO_CHANGE, Verdict.UNDECIDED, Verdict.CHECKED, Verdict.TIMEOUT]
-)
+@pytest.mark.parametrize("verdict", [Verdict.SLOWER, Verdict.NO_CHANGE, Verdict.UNDECIDED, Verdict.CHECKED])
 def test_what_is_only_slow_or_not_decided_does_not_go_back(folder: Path, verdict: Verdict) -> None:
     with asking(folder, [WRONG, edit(LINE, SWAPPED)]) as run:
         judged(run, verdict, "time", "0.98x of the incumbent")
         assert [c.move for c in run.propose()] == [agent_asking.MOVE]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "stage", "move"),
+    [
+        (Verdict.CRASHED, "smoke", agent_asking.REPAIR),
+        (Verdict.TIMEOUT, "smoke", agent_asking.REPAIR),
+        (Verdict.TIMEOUT, "interpreter", agent_asking.MOVE),
+    ],
+)
+def test_a_kernel_that_crashes_or_hangs_goes_back_and_one_that_interprets_slowly_does_not(
+    folder: Path, verdict: Verdict, stage: str, move: str
+) -> None:
+    with asking(folder, [WRONG, MENDED if move == agent_asking.REPAIR else edit(LINE, SWAPPED)]) as run:
+        judged(run, verdict, stage, "CUDA error: an illegal memory access was encountered")
+        assert [c.move for c in run.propose()] == [move]
+        assert (f"{verdict} in stage smoke: CUDA error" in run.prompts[1]) == (move == agent_asking.REPAIR)
 
 
 @pytest.mark.parametrize(
