@@ -16,55 +16,23 @@ As root, bubblewrap sets up the mounts and `setpriv` then drops to uid 65534: li
 """
 
 import contextlib
-import ctypes
 import os
-import resource
 import shutil
 import signal
-import subprocess
 import sys
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache, partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
-from pgo_agent.sandbox import mounts, seccomp
-from pgo_agent.sandbox.bundle.shelf import cannot_write, remove, room
+from pgo_agent.sandbox import mounts, running, warm
+from pgo_agent.sandbox.bundle.shelf import room
 from pgo_agent.sandbox.errors import EnvironmentFault, Killed, UsageFault
+from pgo_agent.sandbox.running import Ran
 
 KINDS = ("bubblewrap", "landlock", "none")
 ATTEMPTS = 3  # for a process that was killed from outside
-_libc = ctypes.CDLL(None)
-_PR_SET_PDEATHSIG = 1
-POLL_SECONDS = 0.1  # a disk takes some 0.2 GB in that time
-LEAST_FREE = 1 << 30  # bytes that a boxed process must leave on the disk; half of what was free, where that is less
-GRACE_SECONDS = 12.0  # for `landlock.py` to end what it keeps
-SETTLE_SECONDS = 3.0  # for the kernel to give back the space of files that nobody has open any more
-OUTPUT_LIMIT = 1 << 20  # bytes of what a boxed process prints that are kept
-LIMITS = {
-    resource.RLIMIT_CORE: 0,
-    resource.RLIMIT_FSIZE: 1 << 30,
-    resource.RLIMIT_NPROC: 4096,
-    resource.RLIMIT_NOFILE: 4096,
-    resource.RLIMIT_AS: 48 << 30,
-    resource.RLIMIT_DATA: max(4 << 30, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2),
-    resource.RLIMIT_CPU: 1800,  # ends even a process that nobody waits for any more
-}
-
-
-@dataclass(frozen=True)
-class Ran:
-    code: int  # exit status; negative: the signal that ended it
-    output: str  # stdout and stderr together, the last OUTPUT_LIMIT bytes
-    timed_out: bool  # ended at its deadline
-    seconds: float  # wall clock
-    filled: bool = False  # ended because it filled the disk
-
-    @property
-    def killed(self) -> bool:
-        """Whether somebody else's SIGKILL ended it (bubblewrap passes that on as 137)."""
-        return not self.timed_out and not self.filled and self.code in (-signal.SIGKILL, 128 + signal.SIGKILL)
+__all__ = ["ATTEMPTS", "KINDS", "Box", "Ran", "choose", "killed", "problem_with"]
 
 
 @dataclass(frozen=True)
@@ -73,6 +41,7 @@ class Box:
 
     kind: str
     python: str = sys.executable
+    forks: bool = field(default=True, kw_only=True)  # from a process that has what it imports, where that works
 
     @property
     def isolates(self) -> bool:
@@ -96,11 +65,17 @@ class Box:
         folder = folder.resolve()
         _hand_over(folder)
         inside = Path("/box") if self.kind == "bubblewrap" else folder
-        command = [self.python, "-B", "-m", module, str(inside), *args]
-        with _log(folder) as log, _filter(self.kind) as filters:
-            wrapped = self._wrapped(command, folder, *filters)
+        words = [*self._program(module), str(inside), *args]
+        with running.place(self.kind, folder, self._environment(inside, env or {}), seconds) as at:
+            if self.kind == "bubblewrap" and self.forks and module in warm.LIBRARIES:
+                with contextlib.suppress(warm.Cold):
+                    return running.forked(self.python, warm.LIBRARIES[module], words, at)
             ends_by = signal.SIGTERM if self.kind == "landlock" else signal.SIGKILL
-            return _run(wrapped, self._environment(inside, env or {}), folder, log, seconds, filters, ends_by)
+            return running.anew(self._wrapped([self.python, "-B", *words], folder, *at.filters), at, ends_by)
+
+    def _program(self, module: str) -> list[str]:
+        """How Python is told what to run."""
+        return ["-m", module]
 
     def _wrapped(self, command: list[str], folder: Path, *filters: int) -> list[str]:
         if self.kind == "bubblewrap":
@@ -170,117 +145,6 @@ def killed(what: str) -> Killed:
     """The fault of a process that was killed ATTEMPTS times in a row."""
     hint = "free some memory if it ran out (`dmesg` says so), then `pgo-agent resume`"
     return Killed(f"the {what} process was killed {ATTEMPTS} times in a row (SIGKILL)", hint)
-
-
-# how a process is started and ended -----------------------------------------------------------------------------------
-
-
-def _run(
-    command: list[str],
-    env: Mapping[str, str],
-    folder: Path,
-    log: int,
-    seconds: float,
-    inherited: Sequence[int],
-    ends_by: signal.Signals,
-) -> Ran:
-    started, least = time.monotonic(), min(LEAST_FREE, _free(folder) // 2)
-    process = subprocess.Popen(
-        command,
-        env=dict(env),
-        stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=log,
-        cwd="/",
-        start_new_session=True,
-        pass_fds=inherited,
-        preexec_fn=partial(_limit, os.getpid(), ends_by),
-    )
-    try:
-        why = _ending(process, folder, started + seconds, least)
-    finally:
-        if process.poll() is None:
-            process.send_signal(ends_by)  # SIGTERM: `landlock.py` ends what it keeps, in other process groups as well
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(GRACE_SECONDS)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        code = process.wait()
-    if why == "disk":
-        _blame_for_the_disk(folder, least)
-    os.lseek(log, max(0, os.fstat(log).st_size - OUTPUT_LIMIT), os.SEEK_SET)
-    text = os.read(log, OUTPUT_LIMIT).decode(errors="replace")
-    text += f"\nended: it left less than {least >> 20} MiB free on the disk" if why == "disk" else ""
-    return Ran(-signal.SIGKILL if why else code, text, why == "time", time.monotonic() - started, why == "disk")
-
-
-def _ending(process: "subprocess.Popen[bytes]", folder: Path, deadline: float, least: int) -> str:
-    """Waits for the process: empty when it ended by itself, 'time' at the deadline, 'disk' when that is nearly full."""
-    while True:
-        left = deadline - time.monotonic()
-        try:
-            process.wait(min(POLL_SECONDS, max(0.0, left)))
-            return ""
-        except subprocess.TimeoutExpired:
-            if left <= 0:
-                return "time"
-            if _free(folder) < least:
-                return "disk"
-
-
-def _free(folder: Path) -> int:
-    disk = os.statvfs(folder)
-    return disk.f_bavail * disk.f_frsize
-
-
-def _blame_for_the_disk(folder: Path, least: int) -> None:
-    """Takes away what the process wrote. Raises EnvironmentFault when the disk stays full: somebody else filled it."""
-    for name in ("out", "tmp"):
-        remove(folder / name)
-        (folder / name).mkdir()
-    end = time.monotonic() + SETTLE_SECONDS  # bubblewrap may return a moment before its last process lets go of a file
-    while _free(folder) < least and time.monotonic() < end:
-        time.sleep(POLL_SECONDS)
-    if _free(folder) < least:
-        raise cannot_write(folder, f"the disk has less than {least >> 20} MiB free")
-
-
-def _limit(parent: int, ends_by: int) -> None:
-    _libc.prctl(_PR_SET_PDEATHSIG, ends_by, 0, 0, 0)  # it ends with the thread that waits for it
-    if os.getppid() != parent:
-        os._exit(1)  # which was killed before it could be said
-    for what, most in LIMITS.items():
-        _, hard = resource.getrlimit(what)
-        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(what, (most, hard if what == resource.RLIMIT_NOFILE else most))
-    with contextlib.suppress(OSError), Path("/proc/self/oom_score_adj").open("w") as file:
-        file.write("1000")  # short of memory, the kernel ends it before anything of the user's
-
-
-@contextlib.contextmanager
-def _filter(kind: str) -> Iterator[tuple[int, ...]]:
-    """The seccomp filter as an open file for bubblewrap, which installs it last. (`landlock.py` installs its own.)"""
-    if kind != "bubblewrap":
-        yield ()
-        return
-    fd = os.memfd_create("filter")
-    try:
-        os.write(fd, seccomp.program(attributes=False))
-        os.lseek(fd, 0, os.SEEK_SET)
-        yield (fd,)
-    finally:
-        os.close(fd)
-
-
-@contextlib.contextmanager
-def _log(folder: Path) -> Iterator[int]:
-    path = folder / "process.log"
-    path.unlink(missing_ok=True)
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    try:
-        yield fd
-    finally:
-        os.close(fd)
 
 
 def _hand_over(folder: Path) -> None:

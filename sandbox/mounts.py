@@ -15,8 +15,8 @@ NOBODY = 65534
 PACKAGE = Path(__file__).parent
 
 
-def bubblewrap(python: str, folder: Path, *filters: int) -> list[str]:
-    """bubblewrap's command line. `filters`: open files with seccomp filters."""
+def bubblewrap(python: str, folder: Path, *filters: int, info: int | None = None) -> list[str]:
+    """bubblewrap's command line. `filters`: open files with seccomp filters; `info`: one that it tells of itself."""
     root = os.geteuid() == 0
     mounts = [m for p in readable(python) for m in (*_parents(p), "--ro-bind", str(p), str(p))]
     links = [m for p in ("/bin", "/lib", "/lib64", "/sbin") for m in _link_or_bind(Path(p))]
@@ -36,6 +36,7 @@ def bubblewrap(python: str, folder: Path, *filters: int) -> list[str]:
         "--die-with-parent",
         "--new-session",
         *(a for fd in filters for a in ("--seccomp", str(fd))),
+        *(["--info-fd", str(info)] if info is not None else []),
         "--proc",
         "/proc",
         "--dev",

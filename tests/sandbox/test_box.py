@@ -9,7 +9,7 @@ import sys
 import tempfile
 import textwrap
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -27,15 +27,14 @@ box = Path(sys.argv[1])
 
 @dataclass(frozen=True)
 class Attack(Box):
-    folder: Path = Path()
+    folder: Path = field(kw_only=True)
     code: str = ""
 
-    def _wrapped(self, command: list[str], folder: Path, *filters: int) -> list[str]:
-        inside = command[command.index("-m") + 2]
-        return super()._wrapped([self.python, "-B", "-c", PRELUDE + self.code, inside], folder, *filters)
+    def _program(self, module: str) -> list[str]:
+        return ["-c", PRELUDE + self.code]
 
     def ran(self, code: str, seconds: float = 30.0) -> Ran:
-        return replace(self, code=textwrap.dedent(code)).run("replaced", self.folder, seconds)
+        return replace(self, code=textwrap.dedent(code)).run("pgo_agent.sandbox.compiler", self.folder, seconds)
 
     def refused(self, code: str) -> bool:
         """Whether the operating system refused it; fails when anything else happened."""
@@ -45,21 +44,23 @@ class Attack(Box):
         return output.startswith("refused")
 
 
-BUBBLEWRAP = pytest.param("bubblewrap", marks=pytest.mark.bwrap)
-bubblewrap_only = pytest.mark.parametrize("attack", [BUBBLEWRAP], indirect=True)
+FORKED = "bubblewrap, forked"
+BUBBLEWRAP = [pytest.param(k, marks=pytest.mark.bwrap) for k in ("bubblewrap", FORKED)]
+bubblewrap_only = pytest.mark.parametrize("attack", BUBBLEWRAP, indirect=True)
 
 
-@pytest.fixture(params=[BUBBLEWRAP, "landlock"])
+@pytest.fixture(params=[*BUBBLEWRAP, "landlock"])
 def attack(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Attack]:
     """As root, Landlock's box is uid 65534: it needs an interpreter and a folder that everybody may reach."""
+    kind = request.param.split(",")[0]
     system = Path("/usr/bin/python3")
-    public = request.param == "landlock" and os.geteuid() == 0 and system.exists()
+    public = kind == "landlock" and os.geteuid() == 0 and system.exists()
     python = str(system) if public else sys.executable
-    problem = box.problem_with(request.param, python)
+    problem = box.problem_with(kind, python)
     if problem:
-        pytest.skip(f"{request.param} does not work here: {problem.splitlines()[0]}")
+        pytest.skip(f"{kind} does not work here: {problem.splitlines()[0]}")
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
-        yield Attack(request.param, python, Path(name) if public else tmp_path)
+        yield Attack(kind, python, folder=Path(name) if public else tmp_path, forks=request.param == FORKED)
 
 
 def test_it_may_write_to_out_and_tmp_and_read_its_folder(attack: Attack) -> None:

@@ -6,7 +6,6 @@ folder for results. The product reads what it leaves exactly as it reads what th
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from pgo_agent.sandbox import boxed
@@ -22,9 +21,8 @@ PRELUDE = "import json, os, sys\nfrom pathlib import Path\nOUT = Path(sys.argv[1
 class Forger(Box):
     code: str = ""
 
-    def _wrapped(self, command: list[str], folder: Path, *filters: int) -> list[str]:
-        inside = command[command.index("-m") + 2]
-        return super()._wrapped([self.python, "-B", "-c", PRELUDE + self.code, inside], folder, *filters)
+    def _program(self, module: str) -> list[str]:
+        return ["-c", PRELUDE + self.code]
 
 
 @dataclass(frozen=True)

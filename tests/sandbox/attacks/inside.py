@@ -111,10 +111,8 @@ def _prepare(folder: Path, role: str, attack: str) -> None:
 class Taken(Box):
     """A box in whose process the attack runs in place of the module."""
 
-    def _wrapped(self, command: list[str], folder: Path, *filters: int) -> list[str]:
-        inside = command[command.index("-m") + 2]
-        start = "import sys; from pathlib import Path; exec(Path(sys.argv[1], 'attack').read_text())"
-        return super()._wrapped([self.python, "-B", "-c", start, inside], folder, *filters)
+    def _program(self, module: str) -> list[str]:
+        return ["-c", "import sys; from pathlib import Path; exec(Path(sys.argv[1], 'attack').read_text())"]
 
 
 def _become(uid: int) -> None:

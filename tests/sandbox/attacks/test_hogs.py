@@ -7,13 +7,14 @@ than that, what is tested is that it stands, and that asking for more than it al
 import json
 import mmap
 import os
+import resource
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pgo_agent.sandbox import box
+from pgo_agent.sandbox import limits, running
 
 from attacks.conftest import Attack
 from attacks.inside import Seat
@@ -66,12 +67,12 @@ except (OSError, MemoryError) as e:
 
 def test_more_memory_than_half_the_machines_is_refused(attack: Attack) -> None:
     """Nothing is touched: this is about address space that could be."""
-    _, folder = attack(MAP, size=box.LIMITS[box.resource.RLIMIT_DATA] + mmap.PAGESIZE)
+    _, folder = attack(MAP, size=limits.LIMITS[resource.RLIMIT_DATA] + mmap.PAGESIZE)
     assert (folder / "out" / "said").read_text().startswith("refused: [Errno 12]")
 
 
 def test_outside_of_a_box_it_can_be_had() -> None:
-    size = box.LIMITS[box.resource.RLIMIT_DATA] + mmap.PAGESIZE
+    size = limits.LIMITS[resource.RLIMIT_DATA] + mmap.PAGESIZE
     mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000).close()  # MAP_NORESERVE
 
 
@@ -166,7 +167,7 @@ def test_a_disk_that_somebody_else_fills_is_not_held_against_the_process(disk: P
 def test_a_flood_of_output_is_kept_to_its_end(attack: Attack) -> None:
     code = "import os\nfor i in range(64): os.write(1, b'x' * (1 << 20))\nos.write(1, b'the end')\nos._exit(0)"
     ran, folder = attack(code)
-    assert len(ran.output) == box.OUTPUT_LIMIT
+    assert len(ran.output) == running.OUTPUT_LIMIT
     assert ran.output.endswith("the end")
     assert (folder / "process.log").stat().st_size > 64 << 20
 
