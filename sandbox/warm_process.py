@@ -108,7 +108,6 @@ def _run(request: dict[str, Any], log: int, outside: set[Path]) -> NoReturn:
 def _settle(log: int) -> None:
     """Nothing of its parents stays open, and what it prints goes to the log."""
     os.setsid()
-    _libc.prctl(_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     null = os.open("/dev/null", os.O_RDWR)
     for fd, of in ((0, null), (1, log), (2, log)):
         os.dup2(of, fd)
@@ -134,6 +133,7 @@ def _give_up() -> None:
     _ok(_libc.syscall(_CAPSET[os.uname().machine], header, none))
     _ok(_libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0))
     _ok(_libc.prctl(_DUMPABLE, 1, 0, 0, 0))  # as after an exec: /proc/self is its own
+    _ok(_libc.prctl(_PDEATHSIG, signal.SIGKILL, 0, 0, 0))  # another user's would be forgotten
     seccomp.install(attributes=False)
 
 

@@ -128,6 +128,27 @@ def test_nothing_that_one_does_is_there_for_the_next(forked: Told) -> None:
     assert ran.output == "3 False True\n"  # the folder is this test's, and the same for both
 
 
+def test_importing_ahead_opens_nothing_of_the_users_nor_of_a_place_where_others_write(tmp_path: Path) -> None:
+    code = f"""
+import importlib, sys
+opened = []
+sys.addaudithook(lambda event, of: opened.append(str(of[0])) if event in ("open", "os.listdir", "os.mkdir") else None)
+for name in {sorted({n for names in warm.LIBRARIES.values() for n in names})!r}:
+    importlib.import_module(name)
+print([path for path in opened if path.startswith({str(tmp_path)!r})])
+"""
+    env = {
+        "HOME": str(tmp_path),
+        "TMPDIR": str(tmp_path),
+        "TRITON_CACHE_DIR": str(tmp_path / "triton"),
+        "PATH": "/usr/bin",
+    }
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", code], env=env, capture_output=True, text=True, cwd="/", check=True
+    )
+    assert done.stdout == "[]\n"
+
+
 def test_several_at_a_time_do_not_see_one_another(tmp_path: Path) -> None:
     boxes = [Told("bubblewrap", folder=tmp_path / str(n)) for n in range(4)]
     for box in boxes:
