@@ -5,15 +5,22 @@ BIN := $(VENV)/bin
 TRITON_3_9 := .venv-triton-3.9
 MODEL := .small-model
 
+# Every process of a run would otherwise compile our sources anew, and one in a box always does.
+unexport PYTHONDONTWRITEBYTECODE
+COMPILE = $(BIN)/python -m compileall -q agent sandbox evals
+
 .PHONY: optimize test test-slow test-triton-3.9 test-model kills lint bench clean
 
 optimize: $(VENV)/ready  ## run the main job on the embedded default; ends well whether or not there is something to gain
+	$(COMPILE)
 	$(BIN)/pgo-agent optimize kernels/fa_fwd.py; code=$$?; test $$code -le 1
 
 test: $(VENV)/ready lint  ## style, types and every test that takes seconds
+	$(COMPILE)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -q -m "not slow and not triton39 and not model"
 
 test-slow: $(VENV)/ready  ## the tests that take longer: compilers on whole kernels, runs that are killed
+	$(COMPILE)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -q -m "slow and not triton39 and not model"
 
 test-triton-3.9: $(VENV)/ready $(TRITON_3_9)/ready  ## every shipped kernel traced and compiled by Triton 3.9

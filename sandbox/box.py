@@ -69,7 +69,7 @@ class Box:
         with running.place(self.kind, folder, self._environment(inside, env or {}), seconds) as at:
             if self.kind == "bubblewrap" and self.forks and module in warm.LIBRARIES:
                 with contextlib.suppress(warm.Cold):
-                    return running.forked(self.python, warm.LIBRARIES[module], words, at)
+                    return running.forked(self.python, module, words, at)
             ends_by = signal.SIGTERM if self.kind == "landlock" else signal.SIGKILL
             return running.anew(self._wrapped([self.python, "-B", *words], folder, *at.filters), at, ends_by)
 

@@ -74,8 +74,8 @@ def anew(command: list[str], at: Place, ends_by: signal.Signals) -> Ran:
     return _ran(at, why, code, started, least)
 
 
-def forked(python: str, libraries: Sequence[str], words: Sequence[str], at: Place) -> Ran:
-    """Runs Python with these words in a box of bubblewrap's, forked from a process that has the libraries.
+def forked(python: str, module: str, words: Sequence[str], at: Place) -> Ran:
+    """Runs Python with these words in a box of bubblewrap's, forked from a process that has what the module imports.
 
     Raises warm.Cold where that cannot be, before anything ran; EnvironmentFault as `anew` does.
     """
@@ -84,7 +84,7 @@ def forked(python: str, libraries: Sequence[str], words: Sequence[str], at: Plac
         if box is None:
             return _ran(at, "", _end(holder, signal.SIGKILL), started, least)
         env = {**at.env, "PWD": "/box"}  # as bubblewrap has it
-        with warm.entered(python, libraries, env, box, at.log, words) as process:
+        with warm.entered(python, module, env, box, at.log, words) as process:
             why = _ending(process.wait, at, started, least)
             code = process.code
     return _ran(at, why, code, started, least)

@@ -39,6 +39,7 @@ class Cold(Exception):
 @dataclass(frozen=True)
 class _Kind:
     python: str
+    module: str
     libraries: tuple[str, ...]
     env: tuple[tuple[str, str], ...]
 
@@ -71,7 +72,7 @@ class Warm:
         self.ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._popen = subprocess.Popen(
-                [kind.python, "-B", str(PROCESS), *kind.libraries],
+                [kind.python, "-B", str(PROCESS), kind.module, *kind.libraries],
                 env=dict(kind.env),
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
@@ -151,10 +152,13 @@ class _Kept:
 
 @contextlib.contextmanager
 def entered(
-    python: str, libraries: Sequence[str], env: Mapping[str, str], box: int, log: int, words: Sequence[str]
+    python: str, module: str, env: Mapping[str, str], box: int, log: int, words: Sequence[str]
 ) -> Iterator[Entered]:
-    """Runs Python with these words in the box of a process (pidfd). Raises Cold, now or in `wait`."""
-    kind, kept = _Kind(python, tuple(libraries), tuple(sorted(env.items()))), _kept()
+    """Runs Python with these words, and what that module imports, in the box of a process (pidfd).
+
+    Raises Cold, now or in `wait`.
+    """
+    kind, kept = _Kind(python, module, LIBRARIES[module], tuple(sorted(env.items()))), _kept()
     told = kept.enter(kind, box, log, words)
     try:
         yield Entered(told)

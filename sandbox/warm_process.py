@@ -1,4 +1,4 @@
-"""`python warm_process.py LIBRARY...`: imports these, then becomes one boxed process after another.
+"""`python warm_process.py MODULE LIBRARY...`: imports libraries, then becomes one boxed process after another.
 
 Most of what a boxed process costs is the import of torch and triton. This one has them, waits on a socket (its standard
 input), and forks a child for each request. A request comes with three open files: a process of a box that bubblewrap
@@ -154,4 +154,4 @@ def _ok(result: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(sys.argv[2:])  # the module's name is for those who look at the machine's processes

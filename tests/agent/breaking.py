@@ -23,9 +23,9 @@ from tests.agent.cli import command
 SHORT = ("optimize", "add.py", "--case", "1m", "--candidates", "2", "--width", "1", "--json")
 LONG = ("optimize", "add.py", "--case", "1m", "--candidates", "4", "--width", "2", "--json")
 RESUME = ("resume", "--json")
-KINDS = ("agent", "box", "tracer", "compiler", "compiler's child", "tool", "judge", "interpreter")
+KINDS = ("agent", "box", "forker", "tracer", "compiler", "compiler's child", "tool", "judge", "interpreter")
 SESSION_SECONDS = 300.0
-_MODULES = {"tracer": "tracer", "compiler": "compiler", "judge": "judge", "interpreter": "interpreter"}
+_MODULES = {"tracer", "compiler", "judge", "interpreter"}
 
 
 # processes ------------------------------------------------------------------------------------------------------------
@@ -63,7 +63,11 @@ def _kind(words: list[str], parent: str) -> str:
     if name in ("ptxas", "nvdisasm", "cuobjdump"):
         return "tool"
     module = next((m for m in _MODULES if f"pgo_agent.sandbox.{m}" in words), "other")
-    return "compiler's child" if module == "compiler" and parent.startswith("compiler") else module
+    if module == "compiler" and parent.startswith("compiler"):
+        return "compiler's child"
+    if not any(w.endswith("warm_process.py") for w in words):
+        return module
+    return {"forker": "between", "between": module}.get(parent, "other" if parent in _MODULES - {"judge"} else "forker")
 
 
 def kill_one(agent: int, hit: Counter[str], moments: random.Random) -> str:

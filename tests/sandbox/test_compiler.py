@@ -188,16 +188,21 @@ def victims() -> dict[str, list[int]]:
     def ours(pid: int) -> bool:
         return pid == os.getpid() or (pid in parents and ours(parents[pid]))
 
-    def compiles(pid: int) -> bool:
+    def named(pid: int) -> int:
+        """How many of the processes from this one up have the compiler's name."""
         said = words.get(pid, [b""])
-        return b"pgo_agent.sandbox.compiler" in said and b"python" in said[0]
+        return 1 + named(parents[pid]) if b"pgo_agent.sandbox.compiler" in said and b"python" in said[0] else 0
+
+    def kind(pid: int) -> str:
+        forked = any(word.endswith(b"warm_process.py") for word in words.get(pid, ()))
+        return {1: "compiler", 2: "child"}.get(
+            named(pid) - 2 * forked, ""
+        )  # the one it is forked from, and one between
 
     found: dict[str, list[int]] = {}
     for pid in filter(ours, words):
-        name = Path(words[pid][0].decode(errors="replace")).name
-        if compiles(pid):
-            found.setdefault("child" if compiles(parents[pid]) else "compiler", []).append(pid)
-        elif compiles(parents[pid]):
+        tool = Path(words[pid][0].decode(errors="replace")).name if kind(parents[pid]) == "child" else ""
+        if name := kind(pid) or tool:
             found.setdefault(name, []).append(pid)
     return found
 

@@ -170,8 +170,7 @@ def test_an_exit_a_traceback_and_a_signal_are_told_as_ever(forked: Told) -> None
 def test_what_it_leaves_behind_ends_with_it(forked: Told) -> None:
     code = "import os, time\nif not os.fork():\n    os.setsid()\n    if not os.fork():\n        time.sleep(600)\n"
     assert forked.ran(code).code == 0
-    (forks,) = forkers()
-    assert gone(below(forks))
+    assert gone([pid for forks in forkers() for pid in below(forks)])
 
 
 def test_it_ends_at_its_deadline(forked: Told) -> None:
@@ -208,7 +207,7 @@ def test_where_a_box_may_not_be_joined_a_process_is_begun_anew(forked: Told, mon
 def test_a_box_that_is_gone_before_it_is_joined_was_killed(forked: Told) -> None:
     with subprocess.Popen(["true"]) as process:
         box = os.pidfd_open(process.pid)
-    with warm.entered(sys.executable, (), {"PATH": "/usr/bin"}, box, 2, ["-c", ""]) as entered:
+    with warm.entered(sys.executable, MODULE, {"PATH": "/usr/bin"}, box, 2, ["-c", ""]) as entered:
         entered.wait(60)
         assert entered.code == warm.KILLED
 
@@ -218,7 +217,7 @@ def test_outside_of_a_box_nothing_is_run(tmp_path: Path) -> None:
         pytest.skip("only root may join its own namespaces again")
     log = os.open(tmp_path / "log", os.O_CREAT | os.O_RDWR)
     words = ["-c", f"open({str(tmp_path / 'ran')!r}, 'w')"]
-    with warm.entered(sys.executable, (), {"PATH": "/usr/bin"}, os.pidfd_open(os.getpid()), log, words) as entered:
+    with warm.entered(sys.executable, MODULE, {"PATH": "/usr/bin"}, os.pidfd_open(os.getpid()), log, words) as entered:
         entered.wait(60)
         assert entered.code == 1
     assert "this is no box" in (tmp_path / "log").read_text() and not (tmp_path / "ran").exists()
