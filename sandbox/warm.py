@@ -22,12 +22,11 @@ from pathlib import Path
 PROCESS = Path(__file__).with_name("warm_process.py")
 WAIT = ("/bin/sh", "-c", "echo; read line")  # what holds a box: it says that all is set up, and ends with its input
 START_SECONDS = 120.0  # torch on a machine that does much else
-_TORCH = ("torch", "torch._library.triton", "torch._subclasses.fake_tensor", "torch.fx.experimental.symbolic_shapes")
-_TRITON = ("triton", "triton.compiler", "triton.language", "triton.testing", "triton.backends.nvidia.compiler")
-LIBRARIES = {
-    "pgo_agent.sandbox.tracer": ("numpy", *_TORCH, *_TRITON),
-    "pgo_agent.sandbox.interpreter": ("numpy", *_TORCH, *_TRITON, "triton.runtime.interpreter"),
-    "pgo_agent.sandbox.compiler": _TRITON[:1] + _TRITON[-1:],
+_TRITON = ("triton", "triton.backends.nvidia.compiler")
+LIBRARIES = {  # what a module is sure to import, from which all else of torch and triton follows
+    "pgo_agent.sandbox.tracer": ("torch", "torch.fx.experimental.symbolic_shapes", *_TRITON, "triton.testing"),
+    "pgo_agent.sandbox.interpreter": ("torch", *_TRITON, "triton.testing", "triton.runtime.interpreter"),
+    "pgo_agent.sandbox.compiler": _TRITON,
 }
 KILLED = 128 + signal.SIGKILL  # as bubblewrap tells of a SIGKILL
 

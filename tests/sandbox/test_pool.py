@@ -124,8 +124,15 @@ def wait_for(happens: Callable[[], bool], seconds: float) -> bool:
 
 def spinning(pid: int) -> bool:
     """Whether the interpreter process of a judge runs: itself, not a sandbox that is still being set up for it."""
-    processes, itself = alive(), f"{sys.executable} -B -m pgo_agent.sandbox.interpreter"
-    return any(processes[p][1].startswith(itself) for p in below(pid) & processes.keys())
+    processes = alive()
+
+    def named(p: int) -> int:
+        """How many of the processes from this one up have the interpreter's name."""
+        parent, command = processes.get(p, (0, ""))
+        return 1 + named(parent) if command.startswith(sys.executable) and "sandbox.interpreter" in command else 0
+
+    forked = {p for p in processes if "warm_process.py" in processes[p][1]}  # from one, and by one between
+    return any(named(p) == (3 if p in forked else 1) for p in below(pid))
 
 
 def own_judge() -> int:

@@ -30,7 +30,7 @@ SEEN = """
 import json, os, resource, sys
 from pathlib import Path
 status = dict(line.split(":\\t", 1) for line in Path("/proc/self/status").read_text().splitlines() if ":\\t" in line)
-same = ["Umask", "TracerPid", "Uid", "Gid", "Groups", "SigIgn", "SigBlk", "CapPrm", "CapEff", "CapAmb",
+same = ["Umask", "TracerPid", "Uid", "Gid", "Groups", "SigBlk", "CapPrm", "CapEff", "CapAmb",
         "NoNewPrivs", "Seccomp", "Speculation_Store_Bypass", "Cpus_allowed_list"]
 limits = [n for n in dir(resource) if n.startswith("RLIMIT_")]
 print(json.dumps({
@@ -79,16 +79,6 @@ def forkers() -> list[int]:
             continue
         if str(warm.PROCESS).encode() in words and parent == os.getpid():
             found.append(int(entry.name))
-    return found
-
-
-def below(pid: int) -> list[int]:
-    """Processes with the command line of that one: those that it forked, and what they left."""
-    words, found = Path(f"/proc/{pid}/cmdline").read_bytes(), []
-    for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if int(entry.name) != pid and (entry / "cmdline").read_bytes() == words:
-                found.append(int(entry.name))
     return found
 
 
@@ -168,9 +158,34 @@ def test_an_exit_a_traceback_and_a_signal_are_told_as_ever(forked: Told) -> None
 
 
 def test_what_it_leaves_behind_ends_with_it(forked: Told) -> None:
-    code = "import os, time\nif not os.fork():\n    os.setsid()\n    if not os.fork():\n        time.sleep(600)\n"
-    assert forked.ran(code).code == 0
-    assert gone([pid for forks in forkers() for pid in below(forks)])
+    name = f"left-{os.getpid()}"
+    code = f"""
+import ctypes, os, time
+ctypes.CDLL(None).prctl(15, b"{name}")
+if not os.fork():
+    os.setsid()
+    if not os.fork():
+        time.sleep(600)
+time.sleep(0.5)
+"""
+    with ThreadPoolExecutor(1) as pool:
+        ran = pool.submit(forked.ran, code)
+        left = set[int]()
+        while not ran.done():
+            left |= set(called(name))
+            time.sleep(0.01)
+        assert ran.result().code == 0 and len(left) > 1
+    assert gone(sorted(left))
+
+
+def called(name: str) -> list[int]:
+    """Processes of that name (PR_SET_NAME, which a fork keeps)."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if (entry / "comm").read_text().strip() == name:
+                found.append(int(entry.name))
+    return found
 
 
 def test_it_ends_at_its_deadline(forked: Told) -> None:
