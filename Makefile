@@ -7,7 +7,7 @@ MODEL := .small-model
 
 # Every process of a run would otherwise compile our sources anew, and one in a box always does.
 unexport PYTHONDONTWRITEBYTECODE
-COMPILE = $(BIN)/python -m compileall -q agent sandbox evals
+COMPILE = @$(BIN)/python -m compileall -q agent sandbox evals
 
 .PHONY: optimize test test-slow test-triton-3.9 test-model kills lint bench clean
 
