@@ -5,9 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from pgo_agent.agent.views.axes import Axis, Tick, axis
 from pgo_agent.evals.ablation.scores import bests
 from pgo_agent.evals.leaderboard import charts
-from pgo_agent.evals.leaderboard.charts import Axis, Chart, Series, Span, Tick
+from pgo_agent.evals.leaderboard.charts import Chart, Series, Span
 from pgo_agent.evals.leaderboard.standing import Board
 from pgo_agent.evals.nightly.report import mean
 from pgo_agent.evals.nightly.row import TUNED, Row
@@ -40,7 +41,7 @@ def bars(listed: Sequence[Beside]) -> Bars | None:
     """Intervals on one axis, which shows 1. None of nothing."""
     if not listed:
         return None
-    x = charts.axis([1.0, *(v for b in listed for v in (b.found.low, b.found.high))], most=4)
+    x = axis([1.0, *(v for b in listed for v in (b.found.low, b.found.high))], most=4)
     spans = (Span(x.at(b.found.low), x.at(b.found.mid), x.at(b.found.high)) for b in listed)
     return Bars(tuple(zip(listed, spans, strict=True)), x.labels(), x.at(1.0))
 
@@ -51,7 +52,7 @@ def trend(board: Board, colors: Colors) -> Chart | None:
     if len(nights) < 2:
         return None
     x = Axis(-0.5, len(nights) - 0.5, tuple(range(len(nights))))
-    y = charts.axis([1.0, *(r.middle(TUNED) for _, rows in nights for r in rows)])
+    y = axis([1.0, *(r.middle(TUNED) for _, rows in nights for r in rows)])
     every = max(1, math.ceil(len(nights) / LABELS))
     across = tuple(Tick(x.at(n), label) for n, (label, _) in enumerate(nights) if n % every == 0)
     told = f"{board.kernels[0]}: times faster than tuned, night by night"
@@ -85,8 +86,8 @@ def _search(rows: Sequence[Row], colors: Colors, spent: Sequence[Sequence[float]
     found = [(r, list(zip(at, _gains(r), strict=True))) for r, at in zip(rows, spent, strict=True) if r.candidates]
     if not found:
         return None
-    x = charts.axis([0.0, *(a for _, points in found for a, _ in points)], whole=True, bare=True)
-    y = charts.axis([1.0, *(g for _, points in found for _, g in points)])
+    x = axis([0.0, *(a for _, points in found for a, _ in points)], whole=True, bare=True)
+    y = axis([1.0, *(g for _, points in found for _, g in points)])
     series = tuple(_line(r, points, colors[r.optimizer], x, y) for r, points in found)
     told = f"{rows[0].kernel}: best gain so far over the kernel as shipped, by {below}"
     return Chart(told, x.labels(), charts.upward(y, "x"), charts.one(y), series, below)

@@ -40,17 +40,6 @@ def test_what_takes_longer_is_further_to_the_right(a: float, b: float) -> None:
     assert (one < two) == (a < b) or math.isclose(a, b, rel_tol=1e-6)
 
 
-@settings(max_examples=200, deadline=None)
-@given(MS, MS)
-def test_ticks_are_round_numbers_at_their_places_and_there_are_a_few(a: float, b: float) -> None:
-    scale = plots.scale([a, b])
-    assert scale is not None
-    places = [at for at, _ in scale.ticks]
-    assert 3 <= len(places) <= 9 and places == sorted(places) and all(0 <= at <= 100 for at in places)
-    for at, label in scale.ticks:
-        assert abs(scale.at(float(label)) - at) < 0.01
-
-
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.lists(st.floats(0.2, 5.0), min_size=3, max_size=3).map(sorted), min_size=1, max_size=8))
 def test_an_interval_holds_its_middle_and_says_on_which_side_of_one_it_is(rows: list[list[float]]) -> None:

@@ -7,9 +7,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from pgo_agent.evals.leaderboard import charts, gate, pages, site, standing
+from pgo_agent.evals.leaderboard import gate, pages, site, standing
 from pgo_agent.evals.nightly import reading
 from pgo_agent.evals.nightly.reading import Found
 from pgo_agent.evals.nightly.row import Row
@@ -140,24 +138,6 @@ def test_a_table_of_seeds_says_the_lowest_and_the_highest() -> None:
 
 def test_without_entries_there_is_no_gate() -> None:
     assert gate.rates([]) is None and "The gate" not in Page(made(row())["index.html"]).text
-
-
-# drawings -------------------------------------------------------------------------------------------------------------
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=8))
-def test_an_axis_holds_its_values_and_has_few_ticks_on_it(values: list[float]) -> None:
-    found = charts.axis(values)
-    assert all(-1e-6 <= found.at(v) <= 100 + 1e-6 for v in values)
-    assert len(found.ticks) <= 12 and all(-1e-6 <= found.at(t) <= 100 + 1e-6 for t in found.ticks)
-
-
-@settings(max_examples=50, deadline=None)
-@given(st.floats(0.5, 2), st.floats(0.001, 3))
-def test_labels_of_an_axis_tell_its_ticks_apart(low: float, wide: float) -> None:
-    labels = [t.label for t in charts.axis([low, low + wide]).labels()]
-    assert labels and len(set(labels)) == len(labels)
 
 
 # the command ----------------------------------------------------------------------------------------------------------

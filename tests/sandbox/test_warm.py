@@ -166,7 +166,7 @@ if not os.fork():
     os.setsid()
     if not os.fork():
         time.sleep(600)
-time.sleep(0.5)
+time.sleep(1)
 """
     with ThreadPoolExecutor(1) as pool:
         ran = pool.submit(forked.ran, code)
