@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pgo_agent.agent.replies import edits
-from pgo_agent.agent.replies.prose import lines, sentence
+from pgo_agent.agent.replies.prose import idea, lines
 
 MOST = 4  # candidates of a reply
 _NAMES = r"(?:candidate|proposal|option|variant)"
@@ -29,8 +29,8 @@ class Piece:
 
     @property
     def rationale(self) -> str:
-        said = sentence(self.text)
-        return f"{self.title}: {said}"[:200] if self.title and said else self.title or said
+        said = idea(self.text)
+        return f"{self.title}: {said}" if self.title and said else self.title or said
 
 
 def cut(text: str) -> list[Piece]:

@@ -14,5 +14,5 @@ class Nothing(BadReply):
     """It proposes nothing at all: there is nothing to mend in it."""
 
 
-def short(text: str, most: int = 100) -> str:
+def short(text: str, most: int | None = 100) -> str:
     return hiding.line(text, most)

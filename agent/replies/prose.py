@@ -1,4 +1,4 @@
-"""A reply as plain text: what surrounds the code in it, the fences around the code, and its first sentence."""
+"""A reply as plain text: what surrounds the code in it, the fences around the code, and what it says first."""
 
 import re
 import textwrap
@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 from pgo_agent.agent.replies.faults import LONGEST, BadReply, short
 
+IDEA = 320  # characters of what a candidate is for
 SCRIPT = "edits"  # the word behind the mark of a fence that holds an edit script
 _THOUGHT = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.S)
 _LIKE_CODE = re.compile(r"(@|def |class |import |from \w+ import |\w+ = )")
+_SENTENCE = re.compile(r"[^.!?;:]{12}[.!?;](?= )")  # not an abbreviation
 _FORM = re.compile(r"^[ \t]*(?:```|~~~|<{5,})", re.M)  # how what is proposed begins
 _AROUND = ("markdown", "md")  # a fence around a whole reply is none
 
@@ -86,11 +88,26 @@ def _word(info: str) -> str:
 
 
 def rationale(text: str) -> str:
-    """The first line of prose in a reply, in short; empty when there is none."""
-    return sentence(plain(text[:LONGEST]))
+    """What a reply says first, in short; empty when it says nothing."""
+    return idea(plain(text[:LONGEST]))
 
 
-def sentence(text: str) -> str:
-    """The first line of prose in a plain text."""
-    told = (line.strip(" \t#*>-") for line in _FORM.split(text, maxsplit=1)[0].split("\n"))
-    return short(next((line for line in told if line and not _LIKE_CODE.match(line)), ""), 200)
+def idea(text: str) -> str:
+    """The first paragraph of prose in a plain text, at most IDEA characters in whole sentences if it has such."""
+    told = (line.strip() for line in _FORM.split(text, maxsplit=1)[0].split("\n"))
+    paragraph: list[str] = []
+    for line in told:
+        said = line.strip(" \t#*>-")
+        if paragraph and (not said or line[:1] in "#*>-" or _LIKE_CODE.match(said)):
+            break
+        if said and not _LIKE_CODE.match(said):
+            paragraph.append(said)
+    return _whole_sentences(" ".join(paragraph))
+
+
+def _whole_sentences(said: str) -> str:
+    one = short(said, None)
+    if len(one) <= IDEA:
+        return one
+    ends = [m.end() for m in _SENTENCE.finditer(one[:IDEA])]
+    return one[: ends[-1]].strip() if ends else short(one, IDEA)

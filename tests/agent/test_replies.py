@@ -84,10 +84,14 @@ def test_no_text_makes_the_parser_raise(text: str) -> None:
         (f"**The store waits.**\n{EDIT}", "The store waits."),
         (f"<think>hm</think>\n\n# Plan\n{code()}", "Plan"),
         (code() + "That is all.", ""),
-        ("x" * 300, "x" * 197 + "..."),
+        (f"Two warpgroups take turns:\none has its softmax\nwhile the other's dots run.\n\nMore.\n{EDIT}",
+         "Two warpgroups take turns: one has its softmax while the other's dots run."),
+        (f"It waits less.\n- for K\n- for V\n{EDIT}", "It waits less."),
+        ("x" * 400, "x" * 317 + "..."),
+        ("One thing is done here. " * 20, ("One thing is done here. " * 13).strip()),
     ],
-)
-def test_the_first_line_of_prose_before_the_code_is_the_rationale(reply: str, said: str) -> None:
+)  # fmt: skip
+def test_the_first_paragraph_of_prose_before_the_code_is_the_rationale(reply: str, said: str) -> None:
     assert replies.rationale(reply) == said
 
 
