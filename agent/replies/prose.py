@@ -10,7 +10,9 @@ from pgo_agent.agent.replies.faults import LONGEST, BadReply, short
 IDEA = 320  # characters of what a candidate is for
 SCRIPT = "edits"  # the word behind the mark of a fence that holds an edit script
 _THOUGHT = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.S)
-_LIKE_CODE = re.compile(r"(@|def |class |import |from \w+ import |\w+ = )")
+_LIKE_CODE = re.compile(
+    r"(@|def |class |import |from \w+ import |\w+ = |module\b.*\{$|%|[}#]|(tt|ttg|ttng|arith|scf|gpu|nvgpu|cf|math)\.)"
+)
 _SENTENCE = re.compile(r"[^.!?;:]{12}[.!?;](?= )")  # not an abbreviation
 _FORM = re.compile(r"^[ \t]*(?:```|~~~|<{5,})", re.M)  # how what is proposed begins
 _AROUND = ("markdown", "md")  # a fence around a whole reply is none

@@ -18,7 +18,7 @@ def sound(found: Parsed) -> bool:
     """Whether all that was found can be built or told."""
     for c in found.candidates:
         fine = "tt.func" in c.source if c.kind == "ttgir" else target.same_contract(c.source, SOURCE)
-        if not fine or not c.source.encode() or not c.rationale.isprintable() or len(c.rationale) > 200:
+        if not fine or not c.source.encode() or not c.rationale.isprintable() or len(c.rationale) > 640:
             return False
     return all(e.isprintable() and len(e) <= 520 for e in found.errors) and bool(found.candidates or found.errors)
 
