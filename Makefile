@@ -5,22 +5,17 @@ BIN := $(VENV)/bin
 TRITON_3_9 := .venv-triton-3.9
 MODEL := .small-model
 
-# Every process of a run would otherwise compile our sources anew, and one in a box always does.
 unexport PYTHONDONTWRITEBYTECODE
-COMPILE = @$(BIN)/python -m compileall -q agent sandbox evals
 
-.PHONY: optimize test test-slow test-triton-3.9 test-model kills lint bench clean
+.PHONY: optimize test test-slow test-triton-3.9 test-model kills lint bench compiled clean
 
-optimize: $(VENV)/ready  ## run the main job on the embedded default; ends well whether or not there is something to gain
-	$(COMPILE)
+optimize: compiled  ## run the main job on the embedded default; ends well whether or not there is something to gain
 	$(BIN)/pgo-agent optimize kernels/fa_fwd.py; code=$$?; test $$code -le 1
 
-test: $(VENV)/ready lint  ## style, types and every test that takes seconds
-	$(COMPILE)
+test: compiled lint  ## style, types and every test that takes seconds
 	$(BIN)/python -m pytest -n 2 --dist worksteal -q -m "not slow and not triton39 and not model"
 
-test-slow: $(VENV)/ready  ## the tests that take longer: compilers on whole kernels, runs that are killed
-	$(COMPILE)
+test-slow: compiled  ## the tests that take longer: compilers on whole kernels, runs that are killed
 	$(BIN)/python -m pytest -n 2 --dist worksteal -q -m "slow and not triton39 and not model"
 
 test-triton-3.9: $(VENV)/ready $(TRITON_3_9)/ready  ## every shipped kernel traced and compiled by Triton 3.9
@@ -43,6 +38,10 @@ $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
 	touch $@
+
+# Every process would otherwise compile our sources anew, and one in a box, where nothing can be written, always does.
+compiled: $(VENV)/ready
+	@$(BIN)/python -m compileall -q agent sandbox evals
 
 # Triton 3.9 beside the pinned one: only tracer, compiler and judge run in it.
 $(TRITON_3_9)/ready: constraints.txt

@@ -120,7 +120,7 @@ def _popen(
     command: list[str], at: Place, ends_by: signal.Signals, more: tuple[int, ...] = (), piped: int | None = None
 ) -> "subprocess.Popen[bytes]":
     for fd in at.filters:
-        os.lseek(fd, 0, os.SEEK_SET)  # it may have been read before
+        os.lseek(fd, 0, os.SEEK_SET)  # it was written, or read by a bubblewrap before
     return subprocess.Popen(
         command,
         env=dict(at.env),
@@ -206,7 +206,6 @@ def _filter(kind: str) -> Iterator[tuple[int, ...]]:
     fd = os.memfd_create("filter")
     try:
         os.write(fd, seccomp.program(attributes=False))
-        os.lseek(fd, 0, os.SEEK_SET)
         yield (fd,)
     finally:
         os.close(fd)

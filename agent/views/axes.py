@@ -11,7 +11,7 @@ EQUAL = 1e-9  # of the larger of two values: closer ones are drawn as one
 
 @dataclass(frozen=True)
 class Tick:
-    at: float  # percent
+    at: float  # in what its drawing counts: percent for an Axis
     label: str
 
 

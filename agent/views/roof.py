@@ -4,17 +4,12 @@ import math
 from dataclasses import dataclass
 
 from pgo_agent.agent.views import words
+from pgo_agent.agent.views.axes import Tick
 from pgo_agent.sandbox.profile.whole import Roofline
 
 WIDTH, HEIGHT = 560, 300
 LEFT, RIGHT, TOP, BOTTOM = 78, 16, 14, 40  # margins
 AIR = 3.0  # times as far as the outermost of what is shown
-
-
-@dataclass(frozen=True)
-class Tick:
-    at: float  # pixels
-    label: str
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@
 Relies on nothing that takes long to import. Commands and their answers are those of `looks.py` and `worker.py`.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
@@ -19,11 +20,12 @@ def always() -> bool:
     return True
 
 
-class Verdicts:
+class Verdicts(ABC):
     """What every judge makes of `ask`."""
 
+    @abstractmethod
     def ask(self, command: str, **fields: Any) -> dict[str, Any]:
-        raise NotImplementedError
+        """As AnyJudge.ask."""
 
     def verdict(self, command: str, **fields: Any) -> Judged:
         """As AnyJudge.verdict."""

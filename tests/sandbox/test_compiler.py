@@ -19,6 +19,8 @@ from pgo_agent.sandbox.bundle.shelf import Shelf
 from pgo_agent.sandbox.errors import Killed
 from tracing import builder, write
 
+from tests.sandbox.processes import alive, below, depth
+
 ADD = Path(__file__).parents[1] / "kernels" / "add.py"
 SNIPPET = """
 @triton.jit
@@ -177,32 +179,18 @@ def test_a_kernel_that_ptxas_refuses_is_a_failure_with_its_diagnostic(product: M
 
 def victims() -> dict[str, list[int]]:
     """What compiles now among the descendants of this process: compiler, child, ptxas, nvdisasm -> pids."""
-    parents, words = {}, {}
-    for entry in Path("/proc").iterdir():
-        try:
-            parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            words[int(entry.name)] = (entry / "cmdline").read_bytes().split(b"\0")
-        except (ValueError, OSError):
-            continue
+    processes = alive()
 
-    def ours(pid: int) -> bool:
-        return pid == os.getpid() or (pid in parents and ours(parents[pid]))
-
-    def named(pid: int) -> int:
-        """How many of the processes from this one up have the compiler's name."""
-        said = words.get(pid, [b""])
-        return 1 + named(parents[pid]) if b"pgo_agent.sandbox.compiler" in said and b"python" in said[0] else 0
-
-    def kind(pid: int) -> str:
-        forked = any(word.endswith(b"warm_process.py") for word in words.get(pid, ()))
-        return {1: "compiler", 2: "child"}.get(
-            named(pid) - 2 * forked, ""
-        )  # the one it is forked from, and one between
+    def compiles(pid: int) -> str:
+        return (
+            {1: "compiler", 2: "child"}.get(depth(pid, "sandbox.compiler", processes), "") if pid in processes else ""
+        )
 
     found: dict[str, list[int]] = {}
-    for pid in filter(ours, words):
-        tool = Path(words[pid][0].decode(errors="replace")).name if kind(parents[pid]) == "child" else ""
-        if name := kind(pid) or tool:
+    for pid in below(os.getpid(), processes):
+        parent, command = processes[pid]
+        tool = Path(command.split(" ")[0]).name if compiles(parent) == "child" else ""
+        if name := compiles(pid) or tool:
             found.setdefault(name, []).append(pid)
     return found
 

@@ -18,6 +18,8 @@ from pgo_agent.sandbox.errors import Killed, TargetFault
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
 from pgo_agent.sandbox.judge.pool import Judge
 
+from tests.sandbox.processes import alive, below, depth
+
 QUICK = """
 import torch
 print('{"answer": {"verdict": "accepted"}}')
@@ -83,29 +85,6 @@ def check(judge: Judge, source: str | None = None) -> Judged:
 # processes ------------------------------------------------------------------------------------------------------------
 
 
-def alive() -> dict[int, tuple[int, str]]:
-    """Process -> its parent and command line, for those that have not ended."""
-    found = {}
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            state, parent = (entry / "stat").read_text().rsplit(")", 1)[1].split()[:2]
-            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue
-        if state not in "ZX":
-            found[int(entry.name)] = int(parent), command
-    return found
-
-
-def below(pid: int) -> set[int]:
-    """The living descendants of a process."""
-    processes, found, new = alive(), set[int](), {pid}
-    while new:
-        new = {p for p, (parent, _) in processes.items() if parent in new}
-        found |= new
-    return found
-
-
 def judges(parent: int) -> set[int]:
     """The judge processes among the children of a process, but for those of other tests."""
     found = {p for p, (of, command) in alive().items() if of == parent and "-m pgo_agent.sandbox.judge" in command}
@@ -125,14 +104,7 @@ def wait_for(happens: Callable[[], bool], seconds: float) -> bool:
 def spinning(pid: int) -> bool:
     """Whether the interpreter process of a judge runs: itself, not a sandbox that is still being set up for it."""
     processes = alive()
-
-    def named(p: int) -> int:
-        """How many of the processes from this one up have the interpreter's name."""
-        parent, command = processes.get(p, (0, ""))
-        return 1 + named(parent) if command.startswith(sys.executable) and "sandbox.interpreter" in command else 0
-
-    forked = {p for p in processes if "warm_process.py" in processes[p][1]}  # from one, and by one between
-    return any(named(p) == (3 if p in forked else 1) for p in below(pid))
+    return any(depth(p, "sandbox.interpreter", processes) == 1 for p in below(pid, processes))
 
 
 def own_judge() -> int:

@@ -35,7 +35,8 @@ from pgo_agent.sandbox.judge.spool.folder import (
 )
 from pgo_agent.sandbox.judge.spool.wire import Answer, Request
 
-from tests.sandbox.test_pool import QUICK, alive, below, end, wait_for, write
+from tests.sandbox.processes import alive, below
+from tests.sandbox.test_pool import QUICK, end, wait_for, write
 
 H200 = devices.find("h200")
 SLOW = f"{QUICK}\nimport time\ntime.sleep(SECONDS)\n"
