@@ -175,20 +175,20 @@ def resume(
     money: MoneyOption = None,
     gpu_seconds: GpuSecondsOption = None,
     gpus: GpusOption = None,
+    python: Annotated[str | None, typer.Option(help="Another interpreter, where the run's own is not here.")] = None,
     no_wait: NoWaitOption = False,
     store: StoreOption = WORKSPACE,
     json_lines: JsonOption = False,
 ) -> None:
     """Go on with an interrupted or waiting run: nothing that was recorded is lost or done twice.
 
-    Budgets and GPUs that are given replace those of the run. A check ends as `check` says.
+    Budgets, GPUs and an interpreter that are given replace those of the run. A check ends as `check` says.
     """
     from pgo_agent.agent import session
 
     budgets = {"minutes": minutes, "tokens": tokens, "money": money, "gpu_seconds": gpu_seconds}
-    shell.run(
-        json_lines, store, False, lambda opened, emit: session.resume(run, opened, emit, budgets, not no_wait, gpus)
-    )
+    instead = budgets | {"gpus": gpus, "python": python}
+    shell.run(json_lines, store, False, lambda opened, emit: session.resume(run, opened, emit, instead, not no_wait))
 
 
 @app.command(epilog="Exit codes: 0 written, 2 usage, 3 environment.")

@@ -101,4 +101,4 @@ def _first_line(text: str) -> str:
         return first[:SAID]
     caret = next((n for n, line in enumerate(lines) if line == "^"), 0)
     code = [f"`{line}`" for line in lines[max(caret - 1, 1) : caret]]
-    return " ".join([first, *code, *lines[caret + 1 :][-1:]])[:SAID]
+    return " ".join([first, *code, *lines[caret + 1 :]])[:SAID]

@@ -136,11 +136,10 @@ def resume(
     name: str,
     store: Store,
     emit: Emit,
-    budgets: Mapping[str, float | None] | None = None,
+    instead: Mapping[str, float | str | None] | None = None,
     wait: bool = True,
-    gpus: str | None = None,
 ) -> Exit:
-    """Goes on with an interrupted or suspended run, here and now. `budgets`, `gpus`: in place of those that it has.
+    """Goes on with an interrupted or suspended run, here and now. `instead`: budgets, gpus, python in place of its own.
 
     Raises TargetMoved when its file changed.
     """
@@ -154,8 +153,7 @@ def resume(
             f"run {run.id} is complete", f"`pgo-agent show {run.id}` shows it; start another with `pgo-agent optimize`"
         )
     found = unmoved(run)
-    own = dict(budgets or {}) | {"gpus": gpus}
-    run.settings.update({name: wished for name, wished in own.items() if wished is not None})
+    run.settings.update({name: wished for name, wished in (instead or {}).items() if wished is not None})
     run.settings.setdefault("models", casting.roles([run.settings.get("model") or EMBEDDED]))  # of an older run
     wishes = Wishes(
         run.device,

@@ -256,7 +256,10 @@ def triton_version(python: str) -> str:
     if python == sys.executable:
         return importlib.metadata.version("triton")
     code = "import importlib.metadata as m; print(m.version('triton'))"
-    done = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    try:
+        done = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    except OSError as e:
+        raise EnvironmentFault(f"{python} cannot be run ({e.strerror})", "give the interpreter's path: --python") from e
     if done.returncode:
         raise EnvironmentFault(f"{python} has no triton", "install triton there, or give another --python")
     return done.stdout.strip()

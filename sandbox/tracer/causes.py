@@ -5,21 +5,28 @@ wrong; the innermost may stand in a function of its library. Relies on its excep
 text) and `error_message` (None where all is in `__cause__`).
 """
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 MOST = 4000  # characters
+_ADDRESS = re.compile(r"( object)? at 0x[0-9a-f]+(?=>)")  # differs from run to run
 
 
 def said(error: BaseException, source: str) -> str:
     """The text of the exception. `source`: the candidate's file; places are those of its functions."""
+    return _ADDRESS.sub("", _said(error, source))[:MOST]
+
+
+def _said(error: BaseException, source: str) -> str:
     chain = list(_chain(error))
     own = [e for e in chain if getattr(e, "src", None) and e.src in source]
     if not own:
-        return (str(error) or type(error).__name__)[:MOST]
+        return str(error) or type(error).__name__
     place, _, shown = _shown(own[-1]).partition(":\n")
-    called = "".join(f", called {_shown(e).splitlines()[0].rstrip(':')}" for e in reversed(own[:-1]))
-    return f"{place}{called}:\n{shown}\n{_what(chain[-1])}"[:MOST]
+    calls = dict.fromkeys(_shown(e).splitlines()[0].rstrip(":") for e in reversed(own[:-1]))  # one raises two at times
+    called = "".join(f", called {call}" for call in calls)
+    return f"{place}{called}:\n{shown}\n{_what(chain[-1])}"
 
 
 def _chain(error: BaseException) -> Iterator[Any]:

@@ -210,9 +210,19 @@ SHARED = (  # sixteen blocks read each tile, so that dots take longer than devic
     ),
     ("return (2 * PART + 4 * 128 * 128)", "return (2 * PART // 16 + 4 * 128 * 128)"),
 )
+REPEATED = (  # four dots of each tile, so that they take longer than to copy it from the L2
+    (
+        "        acc = tl.dot(tl.load(x_ptrs + at), tl.load(y_ptrs + at), acc)\n",
+        "        x, y = tl.load(x_ptrs + at), tl.load(y_ptrs + at)\n"
+        "        for _ in tl.static_range(4):\n"
+        "            acc = tl.dot(x, y, acc)\n",
+    ),
+    ("return (x[: BLOCKS // 16, None]", "return (4 * x[: BLOCKS // 16, None]"),
+    ("return 2 * 128 * PART * BLOCKS", "return 4 * 2 * 128 * PART * BLOCKS"),
+)
 VARIANTS: Mapping[str, Variant] = {  # what a summary must call it
     "spill": Variant(DOTS, (("num_warps=4", "num_warps=4, maxnreg=96"),), "tl.dot"),
-    "serialized dots": Variant(DOTS, (("num_warps=4", "num_warps=8"), *SHARED)),
+    "serialized dots": Variant(DOTS, (("num_warps=4", "num_warps=8"), *SHARED, *REPEATED)),
     "too few stages": Variant(DOTS, (("STAGES=3", "STAGES=1"),)),
     "uncoalesced access": Variant(COLUMNS, (("WIDTH=64", "WIDTH=2"),), "x = tl.load"),
     "layout conversion": Variant(TURNED, (), "tl.trans"),

@@ -1,7 +1,10 @@
 """What a person can get wrong, each with the exit code and a message that says what to do next."""
 
+import json
 import shutil
+import sqlite3
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -140,6 +143,18 @@ def test_resuming_after_the_target_changed_is_refused(tmp_path: Path) -> None:
     done = pgo("resume", "other", cwd=tmp_path)
     assert done.code == 2 and "failed" in done.err and "torch.cuda.Stream" in done.err
     path.unlink()
+
+
+def test_a_run_from_another_machine_asks_for_an_interpreter_of_this_one(tmp_path: Path) -> None:
+    write(tmp_path)
+    assert pgo("optimize", "add.py", "--minutes", "0", cwd=tmp_path).code == 4
+    with sqlite3.connect(tmp_path / ".pgo-agent" / "pgo.db") as db:
+        ((settings,),) = db.execute("select settings from runs")
+        moved = json.loads(settings) | {"python": "/elsewhere/python"}
+        db.execute("update runs set state = 'interrupted', settings = ?", (json.dumps(moved),))
+    done = pgo("resume", cwd=tmp_path)
+    assert done.code == 3 and "/elsewhere/python cannot be run" in done.err and "--python" in done.err
+    assert pgo("resume", "--python", sys.executable, cwd=tmp_path).code == 4
 
 
 @pytest.mark.slow

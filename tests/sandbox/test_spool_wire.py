@@ -198,10 +198,9 @@ class Both:
     """The side that asks and the side that answers, in one process."""
 
     def __init__(self, place: Path, **told: Any) -> None:
-        subject = target.read(write(place))
-        self.judge = SpoolJudge(place / "spool", H200, subject, wait=False)
+        self.subject = target.read(write(place))
+        self.judge = SpoolJudge(place / "spool", H200, self.subject, wait=False)
         self.shelf, self.scripted = Shelf(place / "shelf"), Scripted(told)
-        self.worker = Worker(Folder(place / "spool"), {subject.digest: subject}, lambda _: self.scripted)
         self.known: set[str] = set()
         self.begin()
 
@@ -214,8 +213,9 @@ class Both:
         return new
 
     def answered(self) -> None:
-        with closing(self.worker):
-            self.worker.serve(True, lambda _: None)
+        worker = Worker(Folder(self.judge.folder.root), {self.subject.digest: self.subject}, lambda _: self.scripted)
+        with closing(worker):
+            worker.serve(True, lambda _: None)
 
     def asked(self, command: str, **fields: Any) -> dict[str, Any]:
         with pytest.raises(Unanswered):
@@ -299,6 +299,18 @@ def test_an_answer_waits_for_the_artefacts_that_it_names(tmp_path: Path) -> None
         both.judge.ask("timeline", **timeline(both))
     path.write_bytes(whole)
     assert both.judge.ask("timeline", **timeline(both))["warps"] == 4
+
+
+def test_an_answer_whose_artefacts_were_lost_is_given_again(tmp_path: Path) -> None:
+    both = Both(tmp_path, timeline=recorded)
+    with pytest.raises(Unanswered):
+        both.judge.ask("timeline", **timeline(both))
+    both.answered()
+    for path in (tmp_path / "spool" / ARTEFACTS).iterdir():
+        path.unlink()
+    both.answered()
+    assert both.judge.ask("timeline", **timeline(both))["warps"] == 4
+    assert both.scripted.seen.count(("timeline", 0)) == 2
 
 
 def test_an_answer_that_is_too_large_is_an_error(tmp_path: Path) -> None:

@@ -96,6 +96,14 @@ def answer(data: bytes, to: Request) -> Answer:
     return Answer(d["request"], d["kind"], d["said"], d["environment"], seconds, tuple(artefacts))
 
 
+def artefacts(data: bytes) -> list[str]:
+    """The files that an answer names, to whatever it is one. Raises BadBundle."""
+    found = _json(data)
+    need(isinstance(found, dict) and "artefacts" in found, "an answer without its artefacts")
+    named: list[str] = _list(_path)(found["artefacts"])
+    return named
+
+
 def bundles(fields: Any) -> Iterator[str]:
     """Every bundle that a request's fields name."""
     if isinstance(fields, dict):

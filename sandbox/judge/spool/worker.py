@@ -98,8 +98,10 @@ class Worker:
         return [a for a in self.folder.requests() if a.sha not in self._whole]
 
     def _has_answer(self, sha: str) -> bool:
+        """With every file that it names: one that lost some is given again, or who asked would wait forever."""
         try:
-            self.folder.answer(sha)
+            for file in wire.artefacts(self.folder.answer(sha)):
+                self.folder.whole(file)
         except NotWhole:
             return False
         except BadBundle:
