@@ -16,13 +16,11 @@ from pgo_agent.sandbox.profile.counters import take as counting
 from pgo_agent.sandbox.profile.counters.report import Counters
 from pgo_agent.sandbox.profile.report import StaticProfile
 from pgo_agent.sandbox.profile.roofline import Peaks
-from pgo_agent.sandbox.profile.timeline import twin
 from pgo_agent.sandbox.profile.timeline.report import Timeline
 from pgo_agent.sandbox.profile.timeline.twin import Place
 from pgo_agent.sandbox.profile.whole import Missing
 
 T = TypeVar("T")
-MOST_ENTRIES = 1 << 15  # of a warp's records
 ELSEWHERE = "the GPU is elsewhere, and Nsight Compute runs on its own machine alone"
 MACHINE = ("gpu", "driver", "torch")  # of the judge's environment, what a time depends on
 
@@ -42,30 +40,22 @@ class Stand(Workbench):
 def timeline(
     stand: Stand, place: Place, contract: str, per_pass: int = 8, repeats: int = 3, blocks: int = 24
 ) -> Timeline:
-    """A kernel's timeline. Where records were overwritten it is taken again with room for four times as many.
+    """A kernel's timeline.
 
     `contract`: the target's text, whose inputs the kernel gets; part of the key. Raises NotTaken where nothing of the
     kernel could be recorded, or a launch hung or crashed; what the boxes raise.
     """
     from pgo_agent.sandbox.profile.timeline.take import take  # numpy, which a kept answer does not need
 
-    judge, entries = stand.judge(), twin.USUAL
+    judge = stand.judge()
     with judge.turn():  # all of it on one GPU
-        while True:
-            try:
-                found = take(judge, stand.builder, place, per_pass, repeats, blocks, entries)
-            except Ended as e:
-                raise NotTaken(f"an instrumented launch {_how(e)}") from None
-            if not found.passes:
-                raise NotTaken("; ".join(r.told for r in found.refused) or "there is nothing to record in this kernel")
-            if not _overwritten(found) or entries >= MOST_ENTRIES:
-                break
-            entries *= 4
-        return replace(found, machine={k: str(judge.environment.get(k, "")) for k in MACHINE})
-
-
-def _overwritten(found: Timeline) -> bool:
-    return any(p.timed.lost.overwritten for p in found.passes)
+        try:
+            found = take(judge, stand.builder, place, per_pass, repeats, blocks)
+        except Ended as e:
+            raise NotTaken(f"an instrumented launch {_how(e)}") from None
+    if not found.passes:
+        raise NotTaken("; ".join(r.told for r in found.refused) or "there is nothing to record in this kernel")
+    return replace(found, machine={k: str(judge.environment.get(k, "")) for k in MACHINE})
 
 
 def _how(e: Ended) -> str:

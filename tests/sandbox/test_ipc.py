@@ -16,7 +16,7 @@ from pgo_agent.sandbox.profile.timeline import scopes, twin
 from pgo_agent.sandbox.profile.timeline.points import Kind
 from pgo_agent.sandbox.profile.timeline.report import Lost, Pass, ScopeTime, Spread, Timed, Timeline
 from pgo_agent.sandbox.profile.timeline.scopes import ScopeSet
-from pgo_agent.sandbox.profile.timeline.twin import Buffer, Place, Twin
+from pgo_agent.sandbox.profile.timeline.twin import Place, Plan, Twin
 from pgo_agent.sandbox.ttgir import reader
 
 from tests.sandbox import tracing
@@ -60,7 +60,7 @@ def safe(opcodes: Mapping[str, int]) -> dict[str, int]:
 def one_twin(builder: Builder, place: Place, wanted: ScopeSet) -> Twin:
     manifest = builder.shelf.manifest(place.bundle)["kernels"][place.kernel]
     module = reader.parse(builder.shelf.get(manifest["files"]["ttgir"], "ttgir").decode())
-    made = twin.one(builder, place, module, wanted, Buffer.GLOBAL)
+    made = twin.one(builder, place, module, Plan(wanted))
     assert isinstance(made, Twin), made
     return made
 
@@ -77,7 +77,7 @@ def test_every_scope_of_every_build_is_counted_under_its_name(gemm: SimpleNamesp
     made, _ = twin.build(gemm.bench.builder, gemm.place)
     assert [c.build for c in gemm.counts] == [t.kernel for t in made]
     for counted, one in zip(gemm.counts, made, strict=True):
-        assert {s.scope for s in counted.scopes} == one.scopes.named.keys()
+        assert {s.scope for s in counted.scopes} == one.plan.scopes.named.keys()
         assert not counted.problem and not any(s.why for s in counted.scopes)
 
 
@@ -127,7 +127,7 @@ def test_a_loop_turns_as_often_as_scopes_inside_of_it_that_another_build_recorde
     made, _ = twin.build(gemm.bench.builder, gemm.place)
     passed = []
     for one in made:
-        times = [ScopeTime(s, Spread(9, 9, 9), 16.0 if s.depth else 1.0, 0, None, 9) for s in one.scopes.scopes]
+        times = [ScopeTime(s, Spread(9, 9, 9), 16.0 if s.depth else 1.0, 0, None, 9) for s in one.plan.scopes.scopes]
         numbers = {str(n): s.name for n, s in one.numbers.items()}
         passed.append(Pass(Timed(tuple(times), Lost(), ()), 1.0, True, {}, (), 0, one.warps, numbers, one.kernel))
     found = ipc.ipc(gemm.counts, Timeline(tuple(passed), {}, None, (), (), {}))
@@ -178,7 +178,7 @@ def test_a_scope_that_waits_for_a_barrier_is_refused_and_the_dots_beside_it_are_
     empties = [s for s in every.values() if s.kind is Kind.EMPTY]
     made = one_twin(builder, place, ScopeSet((*chosen, *empties)))
     counted = {s.scope: s for s in ipc.instructions(bench, made.kernel).scopes}
-    assert counted.keys() == made.scopes.named.keys()
+    assert counted.keys() == made.plan.scopes.named.keys()
     for s in chosen:
         if s.kind is Kind.DOT:
             assert (counted[s.name].once["HGMMA"], counted[s.name].why) == (8, "")  # 64 x 128 x 128 of a warpgroup

@@ -59,7 +59,7 @@ def test_a_twin_launches_what_the_plain_bundle_does_and_passes_for_no_candidate(
     assert not refused
     calibrating, whole = made
     assert {s.kind for s in calibrating.numbers.values()} == {Kind.ROLE, Kind.EMPTY}
-    assert set(whole.numbers.values()) == set(whole.scopes.scopes)
+    assert set(whole.numbers.values()) == set(whole.plan.scopes.scopes)
     bundle = accepted(builder, whole)
     plain = check.load(builder.shelf.bundle(place.bundle), builder.shelf.artefacts, limits_of(builder.device))
     (ours,), (theirs,) = (b.plans[place.case][place.choice].launches for b in (bundle, plain))
@@ -71,15 +71,15 @@ def test_a_twin_launches_what_the_plain_bundle_does_and_passes_for_no_candidate(
 def test_a_twin_that_disturbs_is_divided_into_two_that_share_its_scopes_out(gemm: tuple[Builder, Place]) -> None:
     builder, place = gemm
     (_, whole), _ = twin.build(builder, place, per_pass=32)
-    halves, refused = twin.divided(builder, place, [whole])
+    halves, refused = twin.planned(builder, place, twin.halves(whole.plan))
     assert not refused and len(halves) == 2
     roles, inner = (
-        [{s.name for s in h.scopes.scopes if (s.kind is Kind.ROLE) == role} for h in (*halves, whole)]
+        [{s.name for s in h.plan.scopes.scopes if (s.kind is Kind.ROLE) == role} for h in (*halves, whole)]
         for role in (True, False)
     )
     assert roles[0] == roles[1] == roles[2]
     assert inner[0] | inner[1] == inner[2] and not inner[0] & inner[1] and all(inner)
-    assert twin.divided(builder, place, []) == ([], [])
+    assert twin.planned(builder, place, []) == ([], [])
 
 
 def test_an_instrumented_kernel_reads_the_clock_twice_for_each_scope_and_writes_the_header_that_is_decoded(
@@ -88,7 +88,7 @@ def test_an_instrumented_kernel_reads_the_clock_twice_for_each_scope_and_writes_
     builder, place = gemm
     (_, whole), _ = twin.build(builder, place, per_pass=32)
     ptx = builder.shelf.get(accepted(builder, whole).kernels[whole.kernel].files["ptx"], "ptx").decode()
-    assert len(re.findall(r"%clock;", ptx)) == 2 * len(whole.scopes.scopes)
+    assert len(re.findall(r"%clock;", ptx)) == 2 * len(whole.plan.scopes.scopes)
     stored = {m[2]: int(m[1] or 0) for m in re.finditer(r"st\.global\.b32 \t\[%rd\d+(?:\+(\d+))?\], (\S+);", ptx)}
     assert stored[str(0xDEADBEEF - (1 << 32))] == 0
     assert stored[str(whole.warps * twin.USUAL * twin.ENTRY)] == 12
@@ -98,12 +98,12 @@ def test_an_instrumented_kernel_reads_the_clock_twice_for_each_scope_and_writes_
 def test_records_go_to_global_memory_where_no_shared_memory_is_left(gemm: tuple[Builder, Place]) -> None:
     builder, place = gemm
     roomy, refused = twin.build(builder, place, per_pass=32, buffer=Buffer.SHARED)
-    assert not refused and {t.buffer for t in roomy} == {Buffer.SHARED}
+    assert not refused and {t.plan.buffer for t in roomy} == {Buffer.SHARED}
     taken = builder.shelf.manifest(place.bundle)["kernels"][place.kernel]["shared"]
     assert all(t.static["shared"] > taken for t in roomy)
     full = replace(builder, device=replace(builder.device, smem_block=taken))
     moved, refused = twin.build(full, place, per_pass=32, buffer=Buffer.SHARED)
-    assert not refused and {t.buffer for t in moved} == {Buffer.GLOBAL}
+    assert not refused and {t.plan.buffer for t in moved} == {Buffer.GLOBAL}
     assert all(t.static["shared"] == taken for t in moved)
 
 
@@ -128,9 +128,9 @@ def test_scopes_that_do_not_compile_together_are_recorded_by_two_builds(gemm: tu
     made, refused = twin.build(builder, place, per_pass=32, entries=512)
     assert not refused
     _, first, second = made
-    frames = first.scopes.named.keys() & second.scopes.named.keys()
+    frames = first.plan.scopes.named.keys() & second.plan.scopes.named.keys()
     assert {whole.named[n].kind for n in frames} == {Kind.ROLE}
-    assert {**first.scopes.named, **second.scopes.named} == whole.named
+    assert {**first.plan.scopes.named, **second.plan.scopes.named} == whole.named
 
 
 ODD = """
@@ -195,7 +195,7 @@ def test_every_scope_of_a_shipped_kernel_is_recorded_by_some_twin_without_many_s
         plain = (builder.shelf.build(place.kernel) or {})["static"]
         for one in made:
             accepted(builder, one)
-            assert set(one.numbers.values()) == set(one.scopes.scopes)
+            assert set(one.numbers.values()) == set(one.plan.scopes.scopes)
             assert one.static["spill_store_bytes"] <= plain["spill_store_bytes"] + STACK
             assert one.static["shared"] == plain["shared"]
 
@@ -205,8 +205,8 @@ def test_every_role_of_a_warp_specialized_kernel_reads_the_clock(tmp_path: Path)
     builder, (place,) = placed(SPECIALIZED, "d128-4k", Shelf(tmp_path))
     made, _ = twin.build(builder, place)
     roles = {"kernel", "default", "partition0", "partition1"}
-    assert all({s.role for s in t.scopes.scopes if s.kind is Kind.ROLE} == roles for t in made)
+    assert all({s.role for s in t.plan.scopes.scopes if s.kind is Kind.ROLE} == roles for t in made)
     for one in made:
         assert one.warps == 12
         ptx = builder.shelf.get(accepted(builder, one).kernels[one.kernel].files["ptx"], "ptx").decode()
-        assert len(re.findall(r"%clock;", ptx)) >= 2 * len(one.scopes.scopes)
+        assert len(re.findall(r"%clock;", ptx)) >= 2 * len(one.plan.scopes.scopes)

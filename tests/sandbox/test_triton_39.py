@@ -53,7 +53,7 @@ def test_a_kernel_that_records_its_parts_compiles(path: Path, python: str, tmp_p
     for kernel in choice.kernels:
         made, refused = twin.build(builder, twin.Place(built.bundle, case, choice.label, kernel))
         assert made and not refused
-        assert all(set(t.numbers.values()) == set(t.scopes.scopes) for t in made)
+        assert all(set(t.numbers.values()) == set(t.plan.scopes.scopes) for t in made)
 
 
 @every_kernel

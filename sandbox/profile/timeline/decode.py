@@ -93,6 +93,16 @@ def headers(raw: bytes) -> tuple[Block, ...]:
     return tuple(h for one in words if (h := _header(one)))
 
 
+def recorded(raw: bytes, block_bytes: int, warps: int) -> int:
+    """Entries that the warp of whole blocks recorded which recorded most, lost ones counted; 0 where nothing fits."""
+    if block_bytes <= 0 or block_bytes % 4 or warps <= 0 or FIXED + warps > block_bytes // 4:
+        return 0
+    whole = len(raw) // block_bytes
+    words = np.frombuffer(raw, "<u4", whole * block_bytes // 4).reshape(whole, block_bytes // 4)
+    counts = words[words[:, 0] == MAGIC, FIXED : FIXED + warps]
+    return int(counts.max(initial=0)) // 2
+
+
 def _header(one: Words) -> Block | None:
     if int(one[0]) != MAGIC:
         return None

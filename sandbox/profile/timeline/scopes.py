@@ -68,6 +68,11 @@ class ScopeSet(Record):
     def named(self) -> dict[str, Scope]:
         return {s.name: s for s in self.scopes}
 
+    @property
+    def inner(self) -> int:
+        """How many it holds beside the roles."""
+        return sum(s.kind is not Kind.ROLE for s in self.scopes)
+
     def halves(self) -> tuple["ScopeSet", ...]:
         """The same scopes in two builds, each with the roles; none where there is nothing to divide."""
         frames = tuple(s for s in self.scopes if s.kind is Kind.ROLE)

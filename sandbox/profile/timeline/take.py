@@ -5,8 +5,8 @@ they are in one set; each build says by how much it disturbs, and one that distu
 """
 
 import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pgo_agent.sandbox.build import Builder
@@ -16,52 +16,79 @@ from pgo_agent.sandbox.judge.base import AnyJudge
 from pgo_agent.sandbox.judge.pool import on_shelf
 from pgo_agent.sandbox.profile.passes import Artefact
 from pgo_agent.sandbox.profile.timeline import summary, twin
-from pgo_agent.sandbox.profile.timeline.decode import Decoded, decode, headers
+from pgo_agent.sandbox.profile.timeline.decode import Decoded, decode, headers, recorded
 from pgo_agent.sandbox.profile.timeline.report import SUFFIX, Pass, Timeline, Waves
 from pgo_agent.sandbox.profile.timeline.scopes import Unsupported, Why
-from pgo_agent.sandbox.profile.timeline.twin import Place, Twin
+from pgo_agent.sandbox.profile.timeline.twin import Place, Plan, Twin
 from pgo_agent.sandbox.profile.timeline.waves import waves
 
 MOST = 1 << 30  # bytes of what one launch recorded
 DISTURBED = 1.08  # times as long as the plain build: KPerfIR reports 8.2 % (arXiv 2505.21661); above, a set is divided
 DIVISIONS = 2  # at most: a set of eight scopes may end as four of two
+ROUNDS = DIVISIONS + 1  # of builds in place of others: each division, and one with more room
+FEWEST = 4  # blocks whose records are worth having; those of a long block are many
 
 
-def take(
-    judge: AnyJudge,
-    builder: Builder,
-    place: Place,
-    per_pass: int,
-    repeats: int,
-    blocks: int,
-    entries: int = twin.USUAL,
-) -> Timeline:
+def take(judge: AnyJudge, builder: Builder, place: Place, per_pass: int, repeats: int, blocks: int) -> Timeline:
     """Times every scope of a kernel in `repeats` launches of each build, by the records of up to `blocks` blocks each.
 
-    A pass whose `timed.lost` counts overwritten entries wants more `entries` for each warp, or fewer scopes.
+    Of a pass whose `timed.lost` counts overwritten entries no build has room for all of them. Nothing is decoded before
+    all is answered: a judge elsewhere has this begun again with each answer.
 
     Raises Killed and EnvironmentFault as the judge and the compiler's box do, and `pool.Ended` when a launch hangs or
     crashes.
     """
-    made, refused = twin.build(builder, place, per_pass, entries=entries)
-    found = _Found([], {}, None, [])
-    for last in (False,) * DIVISIONS + (True,):
+    made, refused = twin.build(builder, place, per_pass)
+    heard: list[tuple[Twin, dict[str, Any]]] = []
+    for last in (False,) * ROUNDS + (True,):
         wanted = [_wanted(builder.shelf, place, one, repeats, blocks) for one in made]
         for fields in wanted:
             judge.queue("timeline", **fields)
-        loud: list[Twin] = []
+        instead: list[Plan] = []
         for one, fields in zip(made, wanted, strict=True):
             answer = judge.ask("timeline", **fields)
             if "problem" in answer:
                 refused.append(Unsupported(Why.LAUNCH, str(answer["problem"])))
-            elif not last and _divides(one, answer):
-                loud.append(one)
+            elif not last and (better := _better(builder.shelf, one, answer, per_pass >> DIVISIONS)):
+                instead += better
             else:
-                found.add(builder.shelf, one, answer)
-        if not loud:
+                heard.append((one, answer))
+        if not instead:
             break
-        made, more = twin.divided(builder, place, loud, entries)
+        made, more = twin.planned(builder, place, instead)
         refused += more
+    return _timeline(builder.shelf, heard, refused)
+
+
+def _better(shelf: Shelf, one: Twin, answer: Mapping[str, Any], fewest: int) -> list[Plan]:
+    """What to build in its place: sets of half as many scopes, `fewest` at least, where it disturbs, and in any case
+    with room for all that it recorded. [] where it is fine, or nothing is better. The calibrating one is not divided.
+    """
+    room = _room(shelf, one, answer)
+    divides = _overhead(answer) > DISTURBED and not one.plan.scopes.calibrates and one.plan.scopes.inner > fewest
+    if divides and (parts := twin.halves(one.plan)):
+        return [replace(part, entries=room) for part in parts]
+    return [replace(one.plan, entries=room)] if room > one.plan.entries else []
+
+
+def _room(shelf: Shelf, one: Twin, answer: Mapping[str, Any]) -> int:
+    """Entries that each warp needs, as a power of two: no fewer than were planned, and no more where those had no room.
+
+    By the last launch; the others recorded as much.
+    """
+    planned = one.plan.entries
+    if one.block_bytes < one.warps * planned * twin.ENTRY:
+        return planned
+    most = recorded(fetched(shelf, answer["repeats"][-1]["records"]), one.block_bytes, one.warps)
+    return max(planned, min(twin.MOST, 1 << max(0, most - 1).bit_length()))
+
+
+def _timeline(
+    shelf: Shelf, heard: Iterable[tuple[Twin, Mapping[str, Any]]], refused: Iterable[Unsupported]
+) -> Timeline:
+    found = _Found([], {}, None, [])
+    for one, answer in sorted(heard, key=lambda h: not h[0].plan.scopes.calibrates):
+        found.add(shelf, one, answer)
     return Timeline(tuple(found.passes), found.costs, found.waves, tuple(refused), tuple(found.plain), {})
 
 
@@ -76,7 +103,7 @@ class _Found:
 
     def add(self, shelf: Shelf, one: Twin, answer: Mapping[str, Any]) -> None:
         decoded = [_decoded(shelf, answer, r) for r in answer["repeats"]]
-        if one.scopes.calibrates:
+        if one.plan.scopes.calibrates:
             self.costs = summary.calibration(decoded, one.numbers)
             self.waves = waves(headers(fetched(shelf, answer["repeats"][-1]["headers"])))
         timed = summary.summarize(decoded, one.numbers, self.costs)
@@ -85,11 +112,6 @@ class _Found:
         same = bool(answer["same_outputs"])
         self.passes.append(Pass(timed, _overhead(answer), same, one.static, kept, *layout, one.kernel))
         self.plain += answer["plain_ms"]
-
-
-def _divides(one: Twin, answer: Mapping[str, Any]) -> bool:
-    """Whether two builds in place of this one would disturb less. The calibrating one has nothing to do without."""
-    return _overhead(answer) > DISTURBED and not one.scopes.calibrates and bool(one.scopes.halves())
 
 
 def _overhead(answer: Mapping[str, Any]) -> float:
@@ -103,7 +125,7 @@ def _wanted(shelf: Shelf, place: Place, one: Twin, repeats: int, blocks: int) ->
         "case": place.case,
         "kernel": one.kernel,
         "repeats": repeats,
-        "blocks": blocks,
+        "blocks": max(FEWEST, blocks * twin.USUAL // max(twin.USUAL, one.plan.entries)),
         "shelf": str(shelf.root.resolve()),
         **{n: {"bundle": on_shelf(shelf, b), "choice": place.choice} for n, b in sides.items()},
     }

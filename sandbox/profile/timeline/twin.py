@@ -4,10 +4,11 @@ What does not fit is tried again with the records in global memory, then in two 
 Whatever cannot be recorded in the end is told with its reason. Relies on `twins.recorded`; nothing here runs a kernel.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from pgo_agent.sandbox import twins
@@ -19,7 +20,8 @@ from pgo_agent.sandbox.ttgir import reader
 from pgo_agent.sandbox.ttgir.tokens import Unreadable
 from pgo_agent.sandbox.ttgir.tree import Module
 
-ENTRY, LEAST, USUAL = 8, 32, 2048  # bytes of an entry; entries of a warp: fewest worth having, Proton's own choice
+ENTRY = 8  # bytes of an entry
+LEAST, USUAL, MOST = 32, 2048, 1 << 15  # entries of a warp: fewest worth having, Proton's own choice, and at most
 HEADER = 256  # bytes before the entries of a block, at most: 40, 4 for each of 32 warps, and what aligns to 128
 ADDRESSED = (1 << 31) - 1  # bytes of scratch for all blocks: Proton's arithmetic has 32 bits
 
@@ -30,14 +32,22 @@ class Buffer(StrEnum):
 
 
 @dataclass(frozen=True)
+class Plan:
+    """What a build is to record, and where."""
+
+    scopes: ScopeSet
+    buffer: Buffer = Buffer.GLOBAL
+    entries: int = USUAL  # of each warp in global memory, a power of two; two for each execution of a scope
+
+
+@dataclass(frozen=True)
 class Twin:
     """A bundle in which one kernel records a set of scopes."""
 
     bundle: str  # id, on the builder's shelf
     kernel: str  # key of the instrumented build
-    scopes: ScopeSet
+    plan: Plan
     numbers: dict[int, Scope]  # as the records name them
-    buffer: Buffer
     warps: int  # of a block
     block_bytes: int  # of profile scratch
     static: dict[str, Any]  # registers, spills and shared memory of the instrumented build
@@ -58,23 +68,21 @@ def build(
 ) -> tuple[list[Twin], list[Unsupported]]:
     """Twins that together record every scope of a kernel, the calibrating one first; and what could not be recorded.
 
-    `entries`: of each warp in global memory, a power of two; two for each execution of a scope. Fewer where the grid
-    leaves no room for them. Raises what the compiler's box raises: Killed, EnvironmentFault.
+    Fewer `entries` where the grid leaves no room for them. Raises what the compiler's box raises: Killed,
+    EnvironmentFault.
     """
     module = _module(builder, place)
     if isinstance(module, Unsupported):
         return [], [module]
-    return _built(builder, place, module, [(s, buffer) for s in scopes.plan_scopes(module, per_pass)], entries)
+    return _built(builder, place, module, [Plan(s, buffer, entries) for s in scopes.plan_scopes(module, per_pass)])
 
 
-def divided(
-    builder: Builder, place: Place, whole: Iterable[Twin], entries: int = USUAL
-) -> tuple[list[Twin], list[Unsupported]]:
-    """Two twins in place of each, with half of its scopes; none of one that has a single scope. As `build`."""
+def planned(builder: Builder, place: Place, plans: Sequence[Plan]) -> tuple[list[Twin], list[Unsupported]]:
+    """Twins that record what is planned. As `build`."""
     module = _module(builder, place)
     if isinstance(module, Unsupported):
         return [], [module]
-    return _built(builder, place, module, [(h, t.buffer) for t in whole for h in t.scopes.halves()], entries)
+    return _built(builder, place, module, list(plans))
 
 
 def _module(builder: Builder, place: Place) -> Module | Unsupported:
@@ -88,41 +96,42 @@ def _module(builder: Builder, place: Place) -> Module | Unsupported:
     return scopes.obstacle(module) or module
 
 
-def _built(
-    builder: Builder, place: Place, module: Module, waiting: list[tuple[ScopeSet, Buffer]], entries: int
-) -> tuple[list[Twin], list[Unsupported]]:
+def _built(builder: Builder, place: Place, module: Module, waiting: list[Plan]) -> tuple[list[Twin], list[Unsupported]]:
     """The calibrating one first."""
     made: list[Twin] = []
     refused: list[Unsupported] = []
     while waiting:
         with ThreadPoolExecutor(builder.cores) as pool:
-            found = list(pool.map(lambda w: one(builder, place, module, w[0], w[1], entries), waiting))
+            found = list(pool.map(partial(one, builder, place, module), waiting))
         made += [t for t in found if isinstance(t, Twin)]
-        again = [_again(*w, f) for w, f in zip(waiting, found, strict=True) if isinstance(f, Unsupported)]
+        again = [_again(p, f) for p, f in zip(waiting, found, strict=True) if isinstance(f, Unsupported)]
         refused += [f for f, a in zip((f for f in found if isinstance(f, Unsupported)), again, strict=True) if not a]
-        waiting = [w for a in again for w in a]
-    return sorted(made, key=lambda t: not t.scopes.calibrates), refused
+        waiting = [p for a in again for p in a]
+    return sorted(made, key=lambda t: not t.plan.scopes.calibrates), refused
 
 
-def _again(wanted: ScopeSet, buffer: Buffer, problem: Unsupported) -> list[tuple[ScopeSet, Buffer]]:
+def _again(plan: Plan, problem: Unsupported) -> list[Plan]:
     """What to build in place of what did not build."""
-    if buffer is Buffer.SHARED and problem.why in (Why.SHARED, Why.BUILD):
-        return [(wanted, Buffer.GLOBAL)]
-    return [(half, buffer) for half in wanted.halves()] if problem.why in (Why.BUILD, Why.SCOPES) else []
+    if plan.buffer is Buffer.SHARED and problem.why in (Why.SHARED, Why.BUILD):
+        return [replace(plan, buffer=Buffer.GLOBAL)]
+    return halves(plan) if problem.why in (Why.BUILD, Why.SCOPES) else []
 
 
-def one(
-    builder: Builder, place: Place, module: Module, wanted: ScopeSet, buffer: Buffer, entries: int = USUAL
-) -> Twin | Unsupported:
+def halves(plan: Plan) -> list[Plan]:
+    """Two plans with half of the scopes each; none where there is one alone."""
+    return [replace(plan, scopes=half) for half in plan.scopes.halves()]
+
+
+def one(builder: Builder, place: Place, module: Module, plan: Plan) -> Twin | Unsupported:
     """The twin that records one set of scopes, or why there is none. Raises Killed, EnvironmentFault."""
-    text = instrument(module, wanted)
+    text = instrument(module, plan.scopes)
     if isinstance(text, Unsupported):
         return text
     manifest = builder.shelf.manifest(place.bundle)
-    size = 0 if buffer is Buffer.SHARED else _room(manifest, place, builder, entries)
+    size = 0 if plan.buffer is Buffer.SHARED else _room(manifest, place, builder, plan.entries)
     if size is None:
         return Unsupported(Why.SCRATCH, f"a grid of {_blocks(manifest, place)} blocks leaves a warp less than {LEAST}")
-    told = {"buffer": str(buffer), "size": size, "shared": builder.device.smem_block}
+    told = {"buffer": str(plan.buffer), "size": size, "shared": builder.device.smem_block}
     twin = twins.recorded(builder, place.bundle, {place.case: place.choice}, place.kernel, text, told)
     if twin.problem:
         full = "shared memory" in twin.problem
@@ -130,11 +139,11 @@ def one(
     kernels = builder.shelf.manifest(twin.bundle)["kernels"]
     (key,) = set(kernels) - set(manifest["kernels"])
     static = (builder.shelf.build(key) or {})["static"]
-    named = wanted.named
+    named = plan.scopes.named
     numbers = {int(n): named[name] for n, name in static["scopes"]}
     kernel = kernels[key]
     warps, size = kernel["num_warps"], kernel["profile_scratch_size"]
-    return Twin(twin.bundle, key, wanted, numbers, buffer, warps, size, static)
+    return Twin(twin.bundle, key, plan, numbers, warps, size, static)
 
 
 def _room(manifest: dict[str, Any], place: Place, builder: Builder, entries: int) -> int | None:
