@@ -6,6 +6,8 @@ incumbent that it began with, so that their order does not matter, nor how many 
 on one, and says on which.
 """
 
+import threading
+from collections.abc import Mapping
 from concurrent import futures
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
@@ -19,7 +21,7 @@ from pgo_agent.agent.store import Candidate
 from pgo_agent.sandbox import twins
 from pgo_agent.sandbox.gate import inspect
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
-from pgo_agent.sandbox.judge.base import AnyJudge
+from pgo_agent.sandbox.judge.base import AnyJudge, Busy
 from pgo_agent.sandbox.judge.pool import on_shelf
 from pgo_agent.sandbox.twins import Twin
 
@@ -63,7 +65,22 @@ class Measured:
     twin: Future[Twin] | None = None  # being compiled; None: `judged` is the outcome
 
 
-def measured(ctx: Context, candidate: Candidate, compilers: Executor) -> Measured:
+class Compiling:
+    """Sanitized twins, each compiled once, however often a judge elsewhere has their candidates' judging begun."""
+
+    def __init__(self, compilers: Executor) -> None:
+        self._compilers, self._lock = compilers, threading.Lock()
+        self._twins: dict[tuple[str, frozenset[tuple[str, str]]], Future[Twin]] = {}
+
+    def twin(self, ctx: Context, bundle: str, labels: Mapping[str, str]) -> Future[Twin]:
+        with self._lock:
+            key = bundle, frozenset(labels.items())
+            if key not in self._twins:
+                self._twins[key] = self._compilers.submit(twins.sanitized, ctx.builder, bundle, labels)
+            return self._twins[key]
+
+
+def measured(ctx: Context, candidate: Candidate, compiling: Compiling) -> Measured:
     """The first look, unless its answer would take as long as that to everything. What would be accepted, or was given
     to be checked and is not wrong, must be `proved`, too.
     """
@@ -84,13 +101,18 @@ def measured(ctx: Context, candidate: Candidate, compilers: Executor) -> Measure
         return Measured(Judged(Verdict.WRONG, "numerics", differs, first.evidence))
     gpu.prepare(PROCESSES)
     raced = looks.raced(ctx, candidate, first.evidence["choices"])
-    return Measured(first, sides, raced, compilers.submit(twins.sanitized, ctx.builder, bundle_of(candidate), raced))
+    return Measured(first, sides, raced, compiling.twin(ctx, bundle_of(candidate), raced))
 
 
 def proved(ctx: Context, candidate: Candidate, measured: Measured) -> Outcome:
-    """Races what was measured, and confirms it. What needs neither is answered at once."""
+    """Races what was measured, and confirms it. What needs neither is answered at once.
+
+    Raises Busy where all candidates are judged by one thread, and the twin of this one is not compiled yet.
+    """
     if measured.twin is None:
         return measured.judged, _speedup(measured.judged)
+    if the_gpu(ctx).elsewhere and not measured.twin.done():
+        raise Busy
     futures.wait([measured.twin])  # before a GPU is held
     with the_gpu(ctx).turn():
         return _proved(ctx, candidate, measured, measured.twin)

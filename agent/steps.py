@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence, Sized
-from concurrent.futures import Executor, ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, replace
 from functools import partial
 from itertools import islice
@@ -148,7 +148,8 @@ def _measure(ctx: Context, gpu: AnyJudge, waiting: Sequence[Candidate]) -> None:
     each = GIVEN_AT_ONCE if any(c.author == check.AUTHOR for c in waiting) else AT_ONCE
     begun = set[str]()
     with ThreadPoolExecutor(max(1, ctx.builder.cores // 2)) as compilers:
-        work = {c.id: partial(_judged, ctx, gpu, c.id, compilers, begun) for c in waiting}
+        compiling = judging.Compiling(compilers)
+        work = {c.id: partial(_judged, ctx, gpu, c.id, compiling, begun) for c in waiting}
         for name, outcome in gpu.together(work, partial(_goes_on, ctx, begun), each):
             candidate = ctx.store.candidate(ctx.run.id, name)
             if outcome is not None and candidate.verdict is None:
@@ -162,13 +163,13 @@ def _goes_on(ctx: Context, begun: Collection[str] = ()) -> bool:
 
 
 def _judged(
-    ctx: Context, gpu: AnyJudge, name: str, compilers: Executor, begun: set[str]
+    ctx: Context, gpu: AnyJudge, name: str, compiling: judging.Compiling, begun: set[str]
 ) -> tuple[Judged, float | None, float] | None:
     """The whole gate on one candidate, and the seconds of the GPU that it took; None for one that was vetoed."""
     begun.add(name)  # before it is looked at: from here on a veto comes too late
     if ctx.store.candidate(ctx.run.id, name).verdict is not None:
         return None
-    measured = judging.measured(ctx, ctx.store.candidate(ctx.run.id, name), compilers)
+    measured = judging.measured(ctx, ctx.store.candidate(ctx.run.id, name), compiling)
     judged, speedup = judging.proved(ctx, ctx.store.candidate(ctx.run.id, name), measured)
     return judged, speedup, gpu.seconds
 

@@ -20,6 +20,10 @@ def always() -> bool:
     return True
 
 
+class Busy(Exception):
+    """A piece of work waits for this machine, and others need not wait with it: `together` begins it again."""
+
+
 class Verdicts(ABC):
     """What every judge makes of `ask`."""
 

@@ -14,7 +14,7 @@ from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.bundle.shelf import Shelf
 from pgo_agent.sandbox.errors import BadBundle, EnvironmentFault, TargetFault
 from pgo_agent.sandbox.gate.verdict import Verdict
-from pgo_agent.sandbox.judge.base import Ended
+from pgo_agent.sandbox.judge.base import Busy, Ended
 from pgo_agent.sandbox.judge.spool import wire
 from pgo_agent.sandbox.judge.spool.client import SpoolJudge, Unanswered
 from pgo_agent.sandbox.judge.spool.folder import ANSWERS, ARTEFACTS, Folder
@@ -253,6 +253,22 @@ def test_what_is_asked_before_anything_was_judged_shares_a_process_and_what_foll
                 both.judge.ask("peaks", case=candidate)
     both.answered()
     assert both.scripted.seen[1:] == [("peaks", 0), ("peaks", 0), ("peaks", 1), ("peaks", 2)]
+
+
+def test_work_that_waits_for_this_machine_does_not_keep_others_waiting(tmp_path: Path) -> None:
+    both = Both(tmp_path, peaks={"flops": 1.0, "moved": 1.0})
+    compiled: list[str] = []
+
+    def compiling() -> str:
+        if not compiled:
+            raise Busy
+        return "raced"
+
+    def other() -> str:
+        compiled.append("both")
+        return "judged"
+
+    assert list(both.judge.together({"a": compiling, "b": other})) == [("b", "judged"), ("a", "raced")]
 
 
 def test_the_seconds_of_an_answer_count_once_however_often_it_is_read(tmp_path: Path) -> None:

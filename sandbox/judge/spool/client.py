@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from pgo_agent.sandbox.bundle.shelf import Shelf, canonical
 from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.errors import BadBundle, EnvironmentFault, Fault, TargetFault, UsageFault
-from pgo_agent.sandbox.judge.base import Ended, Verdicts, always
+from pgo_agent.sandbox.judge.base import Busy, Ended, Verdicts, always
 from pgo_agent.sandbox.judge.spool import wire
 from pgo_agent.sandbox.judge.spool.folder import ANSWERS, BUNDLES, REQUESTS, Folder, NotWhole
 from pgo_agent.sandbox.judge.spool.wire import Answer, Request
@@ -100,11 +100,12 @@ class SpoolJudge(Verdicts):
         """As AnyJudge.together; everything is asked before anybody waits for one answer.
 
         A piece of work that lacks an answer is begun again once one is there, and finds what was answered before: it
-        must look into the store before it works, as every step of the loop does. Raises Unanswered when all that is
-        left waits and nobody is to wait.
+        must look into the store before it works, as every step of the loop does; one that raises Busy, soon. Raises
+        Unanswered when all that is left waits for answers and nobody is to wait.
         """
         left, begun = dict(work), set[str]()
         while left:
+            busy = False
             for name, do in list(left.items()):
                 if name not in begun and not more():
                     del left[name]
@@ -113,11 +114,14 @@ class SpoolJudge(Verdicts):
                 try:
                     with self.scope(name):
                         found = do()
-                except Unanswered:
+                except (Unanswered, Busy) as e:
+                    busy |= isinstance(e, Busy)
                     continue
                 del left[name]
                 yield name, found
-            if left:
+            if busy:
+                time.sleep(POLL)
+            elif left:
                 self.wait()
 
     @contextmanager

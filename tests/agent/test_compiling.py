@@ -1,0 +1,38 @@
+"""Sanitized twins compile side by side, each once, however often judging is begun."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from pgo_agent.agent import judging
+from pgo_agent.agent.context import Context
+from pgo_agent.sandbox import twins
+from pgo_agent.sandbox.twins import Twin
+
+CTX = cast(Context, SimpleNamespace(builder=None))
+
+
+def test_twins_of_two_candidates_compile_side_by_side_and_each_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    together, made = threading.Barrier(2, timeout=30), list[str]()
+
+    def sanitized(_builder: Any, bundle: str, _labels: Any) -> Twin:
+        made.append(bundle)
+        together.wait()  # breaks where one waits for the other
+        return Twin(bundle, "")
+
+    monkeypatch.setattr(twins, "sanitized", sanitized)
+    with ThreadPoolExecutor(2) as pool:
+        compiling = judging.Compiling(pool)
+        asked = [compiling.twin(CTX, bundle, {"CASES/one": "a"}) for bundle in ("x", "y", "x", "y")]
+        assert [f.result().bundle for f in asked] == ["x", "y", "x", "y"]
+    assert sorted(made) == ["x", "y"]
+
+
+def test_another_configuration_is_another_twin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(twins, "sanitized", lambda _builder, bundle, labels: Twin(bundle + labels["CASES/one"], ""))
+    with ThreadPoolExecutor(1) as pool:
+        compiling = judging.Compiling(pool)
+        found = [compiling.twin(CTX, "x", {"CASES/one": label}).result().bundle for label in "ab"]
+    assert found == ["xa", "xb"]
