@@ -31,6 +31,7 @@ class Site:
     parameters: frozenset[str] = frozenset()  # of the jit function
     tied: dict[str, int] = field(default_factory=dict)  # plain launch: numbers that its grid holds, too
     comma: str = ", "  # plain launch: what goes before an argument that is added
+    by_hand: bool = False  # in Gluon: its layouts are of so many warps, and its pipeline is its text's
 
 
 def sites(source: str) -> list[Site]:
@@ -113,7 +114,9 @@ def _autotuned(tree: ast.Module, offsets: _Offsets) -> Iterator[Site]:
                     prefix = ast.unparse(decorator.func).removesuffix("autotune")
                     name = f"{prefix}Config" if prefix or _imports(tree, "Config") else "triton.Config"
                     hook, taken = _pre_hook(tree, given[0]), _parameters(function)
-                    yield Site(function.name, True, offsets.of(given[0]), {}, {}, hook, name, taken)
+                    yield Site(
+                        function.name, True, offsets.of(given[0]), {}, {}, hook, name, taken, by_hand=_gluon(function)
+                    )
 
 
 def _plain(tree: ast.Module, offsets: _Offsets) -> Iterator[Site]:
@@ -144,7 +147,8 @@ def _plain_site(
             else:
                 values[keyword.arg], spans[keyword.arg] = value, offsets.of(literal)
     end = offsets.of(call)[1] - 1
-    return Site(kernel.name, False, (end, end), values, spans, "", "", _parameters(kernel), tied, offsets.comma(call))
+    takes, comma = _parameters(kernel), offsets.comma(call)
+    return Site(kernel.name, False, (end, end), values, spans, "", "", takes, tied, comma, _gluon(kernel))
 
 
 def _numbers(call: ast.Call, function: ast.FunctionDef, tree: ast.Module) -> set[int]:
@@ -187,6 +191,10 @@ def _pre_hook(tree: ast.Module, configs: ast.expr) -> str:
 def _parameters(function: ast.FunctionDef) -> frozenset[str]:
     a = function.args
     return frozenset(x.arg for x in (*a.posonlyargs, *a.args, *a.kwonlyargs))
+
+
+def _gluon(function: ast.FunctionDef) -> bool:
+    return any("gluon" in ast.unparse(d).split("(")[0].split(".") for d in function.decorator_list)
 
 
 def _called(call: ast.Call) -> str:

@@ -64,6 +64,10 @@ def propose(
     kernels = list(dict.fromkeys(s.kernel for s in found))
     if not kernels:
         yield Skipped("every move", NO_LAUNCH)
+    several, timed = len(kernels) > 1, {k for b in best.values() for k in b.profiles}
+    for idle in [k for k in kernels if timed and k not in timed]:
+        yield Skipped(f"every move in {idle}", "no case that is timed launches it")
+        kernels.remove(idle)
     pairs = [(move, kernel, asked.of(kernel, move.cures)) for move in _shuffled(seed) for kernel in kernels]
     launches = list(launch.propose(source, best, measured, device, asked))
     turns = [asked.place(cites) for *_, cites in pairs] + [asked.place(x.cites) for x in launches]
@@ -72,7 +76,7 @@ def propose(
             yield launches[i - len(pairs)]
             continue
         move, kernel, cites = pairs[i]
-        made = _rewritten(move, source, kernel, f" in {kernel}" if len(kernels) > 1 else "", best, device)
+        made = _rewritten(move, source, kernel, f" in {kernel}" if several else "", best, device)
         yield made if isinstance(made, Skipped) else asked.told(made, cites)
 
 

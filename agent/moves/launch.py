@@ -88,7 +88,7 @@ def propose(
         yield from _best_of_the_grid(source, site, bases, where)
         known = [config_of(site, found, c) for c in measured]
         every = {c: b for c, x in best.items() for b in bases_of(site, found, [x])}
-        for base, name, why, config, cures in _steps(bases, known, device):
+        for base, name, why, config, cures in _steps(bases, known, device, site.by_hand):
             alike = {c: b for c, b in every.items() if b.config == base}
             if refuted := _refuted(alike.values(), config, device):
                 yield Skipped(name + where, refuted)
@@ -147,15 +147,16 @@ Step = tuple[str, str, Config, tuple[Defect, ...]]  # name, symptom, configurati
 
 
 def _steps(
-    best: Sequence[Best], measured: Sequence[Config | None], device: Device
+    best: Sequence[Best], measured: Sequence[Config | None], device: Device, by_hand: bool
 ) -> Iterator[tuple[Config, str, str, Config, tuple[Defect, ...]]]:
     """Points one parameter away from the best ones that nobody has measured: each lever in turn. First what each steps
-    away from.
+    away from. `by_hand`: warps and stages are of the kernel's text.
     """
-    every = [(base, lever) for lever in (_stages, _registers, _blocks, _groups, _warps) for base in best]
-    levers = [[(base.config, *step) for step in lever(base, device)] for base, lever in every]
+    levers = (_blocks, _groups) if by_hand else (_stages, _registers, _blocks, _groups, _warps)
+    every = [(base, lever) for lever in levers for base in best]
+    steps = [[(base.config, *step) for step in lever(base, device)] for base, lever in every]
     seen = [*measured]
-    for step in itertools.chain.from_iterable(itertools.zip_longest(*levers)):
+    for step in itertools.chain.from_iterable(itertools.zip_longest(*steps)):
         if step is not None and step[3] not in seen:
             seen.append(step[3])
             yield step

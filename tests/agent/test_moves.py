@@ -92,3 +92,27 @@ def test_a_move_for_another_architecture_is_listed_as_skipped(tmp_path: Path) ->
     found = list(embedded.propose(FA_FWD.read_text(), best, [], devices.find("a100")))
     assert Skipped("carry the second dot", "not for sm_80") in found
     assert not [p for p in found if isinstance(p, Proposal) and p.move == "carry the second dot"]
+
+
+STATIC = {"registers": 128, "shared": 65536, "pipeline_depth": 3, "sass": {"all": 1}, "loop_flops": 1}
+
+
+def test_a_kernel_that_no_timed_case_launches_is_left_alone() -> None:
+    second = "\n\n@triton.jit\ndef _rare(x):\n    tl.store(x, 0.0)\n\n\ndef rarely(x):\n    _rare[(1,)](x)\n"
+    best = {"CASES/x": Best({"BLOCK_M": 64, "num_warps": 4, "num_stages": 3}, STATIC, {"_fa_fwd": STATIC})}
+    found = list(embedded.propose(FA_FWD.read_text() + second, best, [], H200))
+    assert Skipped("every move in _rare", "no case that is timed launches it") in found
+    moves = [x.move for x in found]
+    assert [m for m in moves if m.endswith("_rare")] == ["every move in _rare"]
+    assert any(m.endswith("_fa_fwd") for m in moves)
+
+
+def test_warps_and_stages_of_a_gluon_kernel_are_its_texts_and_not_varied() -> None:
+    path = ROOT / "evals" / "corpus" / "targets" / "attention_specialized.py"
+    config = {"D": 128, "M": 128, "N": 64, "num_warps": 4}
+    best = {"CASES/x": Best(config, STATIC, {"_attention": STATIC})}
+    launches = [p.move for p in embedded.propose(path.read_text(), best, [], H200) if isinstance(p, Proposal)]
+    assert not [m for m in launches if m.startswith(("num_", "maxnreg"))]
+    plain = path.read_text().replace("@gluon.jit", "@triton.jit")
+    also = [p.move for p in embedded.propose(plain, best, [], H200) if isinstance(p, Proposal)]
+    assert [m for m in also if m.startswith("num_")]
