@@ -6,6 +6,7 @@ text) and `error_message` (None where all is in `__cause__`).
 """
 
 import re
+import traceback
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,9 +14,12 @@ MOST = 4000  # characters
 _ADDRESS = re.compile(r"( object)? at 0x[0-9a-f]+(?=>)")  # differs from run to run
 
 
-def said(error: BaseException, source: str) -> str:
-    """The text of the exception. `source`: the candidate's file; places are those of its functions."""
-    return _ADDRESS.sub("", _said(error, source))[:MOST]
+def said(error: BaseException, source: str, printed: str = "") -> str:
+    """The text of the exception. `source`: the candidate's file; places are those of its functions. `printed`: what
+    the compiler wrote of it.
+    """
+    text = _ADDRESS.sub("", _said(error, source))
+    return (f"{text}: {printed}" if printed and printed not in text else text)[:MOST]
 
 
 def _said(error: BaseException, source: str) -> str:
@@ -46,4 +50,10 @@ def _shown(error: Any) -> str:
 
 
 def _what(error: Any) -> str:
-    return str(error.error_message or "") or (repr(error.__cause__) if error.__cause__ else type(error).__name__)
+    return str(error.error_message or "") or (_bare(error.__cause__) if error.__cause__ else type(error).__name__)
+
+
+def _bare(error: BaseException) -> str:
+    """An exception of no words by the statement that raised it."""
+    last = traceback.extract_tb(error.__traceback__)[-1:]
+    return f"{type(error).__name__} at `{last[0].line}`" if last and not str(error) else repr(error)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pgo_agent.sandbox import devices, target, tools
-from pgo_agent.sandbox.tracer import answers, autotune, causes, standin
+from pgo_agent.sandbox.tracer import answers, autotune, causes, diagnostics, standin
 from pgo_agent.sandbox.tracer.capture import Capture
 from pgo_agent.sandbox.tracer.recorder import Recorder
 
@@ -67,10 +67,11 @@ class Session:
         return entries
 
     def _entry(self, case: dict[str, Any]) -> dict[str, Any]:
-        try:
-            plan = self._plan(case)
-        except (Exception, SystemExit) as e:
-            return {"error": self._blame(e), "configs": self._configs()}
+        with diagnostics.caught() as printed:
+            try:
+                plan = self._plan(case)
+            except (Exception, SystemExit) as e:
+                return {"error": self._blame(e, printed()), "configs": self._configs()}
         return {"plan": plan, "configs": self._configs()}
 
     def _configs(self) -> dict[str, Any]:
@@ -98,11 +99,11 @@ class Session:
         key = self.capture.kernel(handle)["key"]
         self.recorder.add({"kernel": key, "grid": [int(g) for g in grid], "signature": signature, "args": values})
 
-    def _blame(self, error: BaseException) -> dict[str, Any]:
+    def _blame(self, error: BaseException, printed: str) -> dict[str, Any]:
         """What went wrong, with the candidate's line, as plain values."""
         lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == self.refusals.file]
         kind = "refused" if isinstance(error, answers.Refused) or self.refusals.first else "raised"
-        text = self.refusals.first or causes.said(error, self.source)
+        text = self.refusals.first or causes.said(error, self.source, printed)
         return {
             "kind": kind,
             "type": type(error).__name__,

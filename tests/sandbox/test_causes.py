@@ -1,11 +1,15 @@
-"""What the tracer says of a mistake that Triton's compiler finds in a function that another one calls."""
+"""What the tracer says of a mistake that Triton's compiler finds: in a function that another one calls, and where its
+exception says nothing."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from pgo_agent.sandbox import box, devices, target
 from pgo_agent.sandbox.build import Builder
 from pgo_agent.sandbox.bundle.shelf import Shelf
+from pgo_agent.sandbox.tracer import diagnostics
 
 ADD = Path(__file__).parents[1] / "kernels" / "add.py"
 STORE = "tl.store("
@@ -47,3 +51,42 @@ def test_the_innermost_line_and_what_is_wrong_there_are_told_with_the_calls(tmp_
     assert first.startswith("CompilationError: at ") and first.count(", called at ") >= 2
     assert f"return x.{mistake}" in message
     assert MISTAKES[mistake] in shown[-1] and "^" in message
+
+
+SPECIALIZED = Path(__file__).parents[2] / "evals" / "corpus" / "targets" / "attention_specialized.py"
+MLIR = """\
+"k.py":57:4: error: 'ttg.local_load' op result must be a tensor
+"k.py":57:4: note: see current operation: %0 = "ttg.local_load"()
+loc("k.py":60:8): error: Operand 0 has an invalid layout
+error: a third
+"""
+
+
+def test_what_mlir_prints_of_a_layout_is_told_beside_an_assertion_without_words(tmp_path: Path) -> None:
+    subject = target.read(SPECIALIZED)
+    builder = Builder(subject, devices.find("h200"), box.choose(), Shelf(tmp_path))
+    source = subject.source.replace("N=N, num_warps=4)", "N=N, num_warps=8)")
+    assert source != subject.source
+    (failure, *_) = builder.build(source, {"CASES": ["d128-4k"]}, 1).failures
+    assert "AssertionError at `assert reduce_op.verify()`" in failure.message
+    assert "has an invalid layout" in failure.message
+
+
+def test_the_first_errors_that_a_compiler_printed_are_quoted_with_their_lines() -> None:
+    first, second = "'ttg.local_load' op result must be a tensor", "Operand 0 has an invalid layout"
+    assert diagnostics.errors(MLIR) == f"{first} (line 57 of the file); {second} (line 60 of the file)"
+    assert diagnostics.errors("error: " + "x" * 9000) == "x" * diagnostics.LONGEST
+    assert diagnostics.errors("no errors here\nnothing: error-free") == ""
+
+
+def test_what_is_caught_is_passed_on_and_standard_error_is_as_before() -> None:
+    code = (
+        "import os\n"
+        "from pgo_agent.sandbox.tracer import diagnostics\n"
+        "with diagnostics.caught() as printed:\n"
+        "    os.write(2, b'error: inside\\n')\n"
+        "    told = printed()\n"
+        "os.write(2, b'behind ' + told.encode())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == "error: inside\nbehind inside"
