@@ -65,11 +65,10 @@ class Decoded:
 
 def decode(raw: bytes, block_bytes: int, warps: int) -> Decoded:
     """The records of whole blocks of `block_bytes` bytes with `warps` warps each. Never raises: problems are told."""
-    if block_bytes <= 0 or block_bytes % 4 or warps <= 0 or FIXED + warps > block_bytes // 4:
+    words = _blocks(raw, block_bytes, warps)
+    if words is None:
         return Decoded((), _columns([]), Lost(), (f"no block of {warps} warps fits {block_bytes} bytes",))
-    whole = len(raw) // block_bytes
     problems = [f"{len(raw) % block_bytes} bytes behind the last block"] if len(raw) % block_bytes else []
-    words = np.frombuffer(raw, "<u4", whole * block_bytes // 4).reshape(whole, block_bytes // 4)
     blocks: list[Block] = []
     rows: list[Numbers] = []
     lost = Lost()
@@ -95,12 +94,19 @@ def headers(raw: bytes) -> tuple[Block, ...]:
 
 def recorded(raw: bytes, block_bytes: int, warps: int) -> int:
     """Entries that the warp of whole blocks recorded which recorded most, lost ones counted; 0 where nothing fits."""
-    if block_bytes <= 0 or block_bytes % 4 or warps <= 0 or FIXED + warps > block_bytes // 4:
+    words = _blocks(raw, block_bytes, warps)
+    if words is None:
         return 0
-    whole = len(raw) // block_bytes
-    words = np.frombuffer(raw, "<u4", whole * block_bytes // 4).reshape(whole, block_bytes // 4)
     counts = words[words[:, 0] == MAGIC, FIXED : FIXED + warps]
     return int(counts.max(initial=0)) // 2
+
+
+def _blocks(raw: bytes, block_bytes: int, warps: int) -> Words | None:
+    """A row of words for each whole block; None where a block of so many warps does not fit so many bytes."""
+    if block_bytes <= 0 or block_bytes % 4 or warps <= 0 or FIXED + warps > block_bytes // 4:
+        return None
+    whole = len(raw) // block_bytes
+    return np.frombuffer(raw, "<u4", whole * block_bytes // 4).reshape(whole, block_bytes // 4)
 
 
 def _header(one: Words) -> Block | None:

@@ -125,7 +125,7 @@ def _wanted(shelf: Shelf, place: Place, one: Twin, repeats: int, blocks: int) ->
         "case": place.case,
         "kernel": one.kernel,
         "repeats": repeats,
-        "blocks": max(FEWEST, blocks * twin.USUAL // max(twin.USUAL, one.plan.entries)),
+        "blocks": min(blocks, max(FEWEST, blocks * twin.USUAL // one.plan.entries)),
         "shelf": str(shelf.root.resolve()),
         **{n: {"bundle": on_shelf(shelf, b), "choice": place.choice} for n, b in sides.items()},
     }
