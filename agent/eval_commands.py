@@ -109,6 +109,7 @@ def eval_ablation(
     """Ask what profiles are worth: the same targets, budget and seeds, with the optimizer told more or less of them.
 
     The plan is fixed before the runs: results of another one are refused. The same command goes on where it was ended.
+    Several of them at once, each with its own --store, share the runs.
     """
     from pgo_agent.agent.session import Wishes
     from pgo_agent.evals.ablation import report, running
@@ -136,7 +137,8 @@ def eval_nightly(
     """Measure what the optimizer comes to: every target by every optimizer and seed, under one budget, on a GPU.
 
     A row holds its raw samples and what made them; a run that fails has its row, and counts as 1. The same command goes
-    on where it was ended. `eval site` shows rows, `eval compare` finds what became slower.
+    on where it was ended; several of them at once, each with its own --store, share the runs. `eval site` shows rows,
+    `eval compare` finds what became slower.
     """
     from pgo_agent.agent.session import Wishes
     from pgo_agent.evals.nightly import report, running

@@ -1,19 +1,21 @@
 """The file of a plan's results: JSON lines, each written when its run has ended, behind one that says which run began.
 
 The first line names the plan: results of another one are refused. A last line that was cut off counts as none. What
-an evaluation demands of a result is its `problem`: a line that has one is neither written nor read.
+an evaluation demands of a result is its `problem`: a line that has one is neither written nor read. Several processes
+may write one file: each claims the run that it makes.
 """
 
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from pgo_agent.agent.session import Wishes
+from pgo_agent.evals.planned.sharing import held
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 
 if TYPE_CHECKING:
@@ -66,6 +68,12 @@ class Results(Generic[W]):
     @cached_property
     def lines(self) -> list[dict[str, Any]]:
         """What was written before. Raises UsageFault for another plan's, and for a line that is none of them."""
+        if not self.file.exists():
+            return []
+        with self._alone():
+            return self._all()
+
+    def _all(self) -> list[dict[str, Any]]:
         found = list(self._read())
         if found and found[0].get("digest") != self.plan.digest:
             raise UsageFault(
@@ -73,6 +81,20 @@ class Results(Generic[W]):
                 f"{OTHER_FILE}: a plan is fixed before its runs",
             )
         return found
+
+    @contextmanager
+    def claimed(self, wanted: W, wait: bool) -> Iterator[bool]:
+        """Whether this run is for this block to make: while it lasts no other process gets that. `wait`: until it is.
+
+        What others wrote meanwhile is read. Raises EnvironmentFault where the file cannot be written.
+        """
+        with ExitStack() as stack:
+            try:
+                ours = stack.enter_context(held(self.file, 1 + self.plan.runs.index(wanted), wait))
+            except OSError as e:
+                raise self._unwritable(e) from None
+            self.__dict__.pop("lines", None)
+            yield ours
 
     def begun(self, wanted: W) -> str | None:
         """The run that was begun last for what is wanted."""
@@ -89,16 +111,26 @@ class Results(Generic[W]):
         new = {"what": what} | fields
         if why := self.problem(new):
             raise UsageFault(f"{self.kind} cannot write a result: {why}", "`pgo-agent show` says what the run came to")
-        lines = [new] if self.lines else [self._first(), new]
         try:
-            with self.file.open("a", encoding="utf-8") as out:
+            with self._alone(), self.file.open("a", encoding="utf-8") as out:
+                known = self._all()
+                lines = [new] if known else [self._first(), new]
                 out.write("".join(json.dumps(line) + "\n" for line in lines))
                 out.flush()
                 os.fsync(out.fileno())
         except OSError as e:
-            raise EnvironmentFault(f"cannot write {self.file}: {e.strerror}", OTHER_FILE) from None
-        self.lines.extend(lines)
+            raise self._unwritable(e) from None
+        self.__dict__["lines"] = known + lines
         return new
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """No other process reads or writes meanwhile."""
+        with held(self.file, 0):
+            yield
+
+    def _unwritable(self, e: OSError) -> EnvironmentFault:
+        return EnvironmentFault(f"cannot write {self.file}: {e.strerror}", OTHER_FILE)
 
     def _first(self) -> dict[str, Any]:
         plan: DataclassInstance = self.plan  # type: ignore[assignment]  # every plan is a dataclass

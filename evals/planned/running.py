@@ -2,9 +2,10 @@
 
 What is killed, or waits for a reply, goes on with the same command: the file of results says which run was begun. All
 runs share a workspace, so that what is built for one is there for the others; plans say that none learns from another.
+Several of these commands, each with a workspace of its own, share the runs of a plan: each makes what no other is at.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,17 +25,28 @@ Tell = Callable[[Store, Run, W], dict[str, Any]]  # what a result says of a run 
 def run(results: Results[W], wishes: Wishes, store: Store, emit: Emit, told: Tell[W], failures: bool = False) -> Exit:
     """Makes every run that has no result yet. Gives WAITING when a reply or a verdict is not there yet, else DONE.
 
+    Runs that other processes are at are waited for in the end, and made where their process was killed.
     `failures`: a run whose target is at fault has a result, too. Raises what runs raise.
     """
-    for wanted in results.plan.runs:
-        if results.ended(wanted) is not None:
-            continue
+    ended = (*session.STATES, *([FAILED] if failures else []))
+    for wanted in _open(results, emit):
         _made(results, wanted, wishes, store, emit, failures)
         found = store.run(results.begun(wanted) or "last")
-        if found.state not in (*session.STATES, *([FAILED] if failures else [])):
+        if found.state not in ended:
             return Exit.WAITING
         results.add(ENDED, run=found.id, **wanted.named, **told(store, found, wanted))
     return Exit.DONE
+
+
+def _open(results: Results[W], emit: Emit) -> Iterator[W]:
+    """Runs without a result, each claimed until the next is asked for."""
+    for wait in (False, True):
+        for wanted in results.plan.runs:
+            if wait and results.ended(wanted) is None:
+                emit({"type": "phase", "doing": f"waiting for other processes that make runs of {results.file}"})
+            with results.claimed(wanted, wait) as ours:
+                if ours and results.ended(wanted) is None:
+                    yield wanted
 
 
 def _made(results: Results[W], wanted: W, wishes: Wishes, store: Store, emit: Emit, failures: bool) -> None:

@@ -1,0 +1,131 @@
+"""Several processes may make the runs of one plan: none is made twice, and none is lost."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from pgo_agent.agent.session import Wishes
+from pgo_agent.evals.planned.results import BEGUN, ENDED, Results
+from pgo_agent.evals.planned.sharing import held
+from pgo_agent.sandbox.errors import EnvironmentFault
+
+from tests.agent.cli import command
+from tests.evals.test_ablation import lines, planned
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from pgo_agent.evals.planned.sharing import held
+with held(Path(sys.argv[1]), int(sys.argv[2])):
+    print("held", flush=True)
+    time.sleep(600)
+"""
+READER = """
+import sys
+from pathlib import Path
+from tests.evals.test_planned import of
+print(len(of(Path(sys.argv[1])).lines))
+"""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    target: str
+
+    @property
+    def named(self) -> dict[str, str]:
+        return {"target": self.target}
+
+
+@dataclass(frozen=True)
+class Plan:
+    targets: tuple[str, ...] = ("a", "b")
+    digest: str = "0"
+
+    @property
+    def runs(self) -> Sequence[Wanted]:
+        return [Wanted(t) for t in self.targets]
+
+    def wishes(self, wanted: Wanted, wishes: Wishes) -> Wishes:
+        return wishes
+
+
+A, B = Plan().runs
+
+
+def of(folder: Path) -> Results[Wanted]:
+    return Results(folder / "out.jsonl", Plan(), "a test")
+
+
+def test_a_run_is_claimed_by_one_at_a_time_and_others_are_free(tmp_path: Path) -> None:
+    one, other = of(tmp_path), of(tmp_path)
+    with one.claimed(A, wait=False) as ours:
+        with other.claimed(A, wait=False) as theirs, other.claimed(B, wait=False) as another:
+            assert (ours, theirs, another) == (True, False, True)
+        one.add(BEGUN, run="1", target="a")  # the file is opened and closed meanwhile
+        with other.claimed(A, wait=False) as theirs:
+            assert not theirs
+    with other.claimed(A, wait=False) as theirs:
+        assert theirs
+
+
+def test_who_claims_a_run_knows_what_others_wrote_and_writes_the_plan_once(tmp_path: Path) -> None:
+    one, other = of(tmp_path), of(tmp_path)
+    assert one.lines == other.lines == []
+    one.add(ENDED, run="1", target="a")
+    other.add(ENDED, run="2", target="b")
+    with one.claimed(B, wait=False):
+        assert one.ended(B) == {"what": ENDED, "run": "2", "target": "b"}
+    assert [line["what"] for line in of(tmp_path).lines] == ["plan", ENDED, ENDED]
+
+
+def test_a_line_is_not_read_before_it_is_whole(tmp_path: Path) -> None:
+    results = of(tmp_path)
+    results.add(BEGUN, run="1", target="a")
+    with held(results.file, 0), results.file.open("a") as out:
+        out.write('{"what": "run", "run": ')
+        out.flush()
+        reader = subprocess.Popen([sys.executable, "-c", READER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+        with pytest.raises(subprocess.TimeoutExpired):
+            reader.wait(4)
+        out.write('"1", "target": "a"}\n')
+        out.flush()
+    assert reader.communicate(timeout=60)[0] == "3\n"
+
+
+def test_what_a_killed_process_claimed_is_free(tmp_path: Path) -> None:
+    results = of(tmp_path)
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(results.file), "1"], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout is not None and holder.stdout.readline() == "held\n"
+    with results.claimed(A, wait=False) as ours:
+        assert not ours
+    holder.send_signal(signal.SIGKILL)
+    holder.communicate()
+    with results.claimed(A, wait=True) as ours:
+        assert ours
+
+
+def test_a_file_that_cannot_be_written_is_said_before_anything_is_run(tmp_path: Path) -> None:
+    with (
+        pytest.raises(EnvironmentFault, match="cannot write"),
+        Results(tmp_path / "no" / "out.jsonl", Plan(), "a test").claimed(A, wait=False),
+    ):
+        raise AssertionError
+
+
+@pytest.mark.slow
+def test_two_commands_share_the_runs_of_a_plan(tmp_path: Path) -> None:
+    own = (*planned(tmp_path, ("seeds = [1]", "seeds = [1, 2]")), "--judge", "cpu", "--json")
+    both = [
+        subprocess.Popen(command(*own, "--store", f"store{n}"), cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+        for n in (1, 2)
+    ]
+    said = [p.communicate()[0] for p in both]
+    begun, ended = lines(tmp_path, BEGUN), lines(tmp_path, ENDED)
+    assert [p.returncode for p in both] == [0, 0] and len(begun) == len(ended) == 4
+    assert all('"missing": 0' in text.splitlines()[-1] for text in said)
+    assert all(text.count('"type": "run.started"') in (1, 2, 3) for text in said)
