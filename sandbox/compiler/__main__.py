@@ -16,11 +16,12 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from pgo_agent.sandbox.compiler import failure
+
 os.environ["TRITON_DISABLE_LINE_INFO"] = "1"
 os.environ["TRITON_DUMP_PTXAS_LOG"] = "1"
 
-KERNEL_SECONDS = 120.0  # one kernel; attention takes 1 s, the slowest seen 12 s (30 s with the sanitizer)
-LOG_LIMIT = 65536  # characters of a diagnostic
+KERNEL_SECONDS = 120.0  # one kernel; attention takes 1 s, the slowest seen 12 s (60 s with the sanitizer)
 
 
 def main(folder: Path) -> None:
@@ -109,21 +110,13 @@ def _reap(folder: Path, running: dict[int, tuple[dict[str, Any], float]]) -> Non
         if status == signal.SIGKILL and time.monotonic() - since < KERNEL_SECONDS:
             os._exit(128 + signal.SIGKILL)  # somebody killed it: the whole process is started again
         if status:
-            _answer(folder, kernel["key"], {"error": _failure(folder, kernel["key"], status)})
+            log = (folder / "out" / f"{kernel['key']}.log").read_text(errors="replace")
+            _answer(folder, kernel["key"], {"error": failure.told(log, status, KERNEL_SECONDS)})
         return
     for pid, (_kernel, since) in running.items():
         if time.monotonic() - since > KERNEL_SECONDS:
             os.killpg(pid, signal.SIGKILL)
     time.sleep(0.005)
-
-
-def _failure(folder: Path, key: str, status: int) -> str:
-    log = (folder / "out" / f"{key}.log").read_text(errors="replace")[:LOG_LIMIT].strip()
-    if os.WIFSIGNALED(status):
-        how = signal.Signals(os.WTERMSIG(status)).name
-        reason = f"over {KERNEL_SECONDS:.0f} s" if how == "SIGKILL" else "a crash of the compiler"
-        return f"the compiler died of {how} ({reason})\n{log}".strip()
-    return log
 
 
 def _answer(folder: Path, key: str, answer: dict[str, Any]) -> None:

@@ -16,6 +16,7 @@ from pgo_agent.sandbox import box, boxed, devices
 from pgo_agent.sandbox.build import Builder
 from pgo_agent.sandbox.built import Built
 from pgo_agent.sandbox.bundle.shelf import Shelf
+from pgo_agent.sandbox.compiler import failure
 from pgo_agent.sandbox.errors import Killed
 from tracing import builder, write
 
@@ -172,6 +173,23 @@ def test_a_kernel_that_ptxas_refuses_is_a_failure_with_its_diagnostic(product: M
     assert "maxnreg=24" in failure.message.splitlines()[0]
     assert "C7602" in failure.message
     assert len(built.choices["CASES/hungry"]) == 1
+
+
+def test_a_crash_of_ptxas_is_told_as_what_it_is() -> None:
+    log, ended = "PTXAS error: Internal Triton PTX codegen error\n`ptxas` stderr:\n\n", 1 << 8
+    assert failure.told(log, ended, 120.0).startswith("PTXAS error")
+    died = failure.told(log + "triton.runtime.errors.PTXASError: `ptxas` failed with error code -11", ended, 120.0)
+    assert died.startswith("error: ptxas died of SIGSEGV: a fault of its own")
+
+
+def test_a_sanitized_build_is_assembled_alike_whatever_a_candidate_asks_of_ptxas(product: Made, tmp_path: Path) -> None:
+    def code(flags: str) -> str:
+        shelf = Shelf(tmp_path / str(len(flags)))
+        options = {"sanitize": True, "ptx_options": flags}
+        boxed.compile_missing(box.choose(), shelf, devices.find("h200"), {"k": product.ttgir}, {"k": options}, 1)
+        return str((shelf.build("k") or {})["code_id"])
+
+    assert code("") == code("--opt-level=2 --register-usage-level=1")
 
 
 # a compiler that somebody kills ---------------------------------------------------------------------------------------
