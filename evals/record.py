@@ -29,6 +29,8 @@ def lines(store: Store, run: Run, commit: str) -> Iterator[dict[str, Any]]:
         "commit": commit,
         "run": run.id,
         "when": run.created,
+        "models": list(dict.fromkeys(c.model for c in store.calls(run.id))),
+        "winner": run.summary["winner"],
     }
     work = {f"{s}/{n}": w for s, cases in run.baseline["work"].items() for n, w in cases.items()}
     for p in run.baseline["points"]:
@@ -65,7 +67,10 @@ def lines(store: Store, run: Run, commit: str) -> Iterator[dict[str, Any]]:
                 "candidate": c.id,
                 "kind": c.kind,
                 "move": c.move,
+                "author": c.author,
+                "idea": c.rationale,
                 "on": moves.get(c.parent, c.parent),
+                "against": c.against,
                 "ratios": {case: round(r, 4) for case, r in gains(store.evidence(run.id, c.id)).items()},
                 "verdict": c.verdict,
                 "stage": c.stage,

@@ -16,6 +16,7 @@ from pgo_agent.agent.moves.embedded import SOURCE_MOVES
 from pgo_agent.agent.recorded import rows
 from pgo_agent.evals.entries import GROUPS
 from pgo_agent.evals.gate_report import STANDINGS, by_stage
+from pgo_agent.evals.nightly.recorded import descent
 from pgo_agent.evals.nightly.report import interval
 from pgo_agent.evals.record import RESULTS
 from pgo_agent.evals.time_to_result import WORTH
@@ -41,17 +42,29 @@ def tables() -> str:
     for row in rows():
         if row["what"] == "final":
             sessions.setdefault(row["run"], []).append(row)
-    ordered = sorted(sessions.items(), key=lambda s: str(s[1][0]["target"]))
+    ordered = sorted(sessions.items(), key=lambda s: (str(s[1][0]["target"]), by(s[1][0])))
     return "\n".join(f"{_table(session)}{_won(run)}\n" for run, session in ordered)
+
+
+def by(row: Mapping[str, Any]) -> str:
+    """Who proposed the candidates of a row's run."""
+    return " and ".join(["moves", *row.get("models", [])])
 
 
 def _won(run: str) -> str:
     """Who won, among how many."""
     verdicts = [r for r in rows() if r["what"] == "verdict" and r["run"] == run]
-    won = [r for r in verdicts if r["verdict"] == "accepted"]
-    names = ", then ".join(f"{r['move']} ({r['speedup']:.3f}x of the incumbent)" for r in won)
+    won = descent(verdicts)
+    names = ", then ".join(f"{_named(r)} ({r['speedup']:.3f}x of the incumbent)" for r in won)
     each = f"Each with its ratios: `evals/results/{TRIED}`."
     return f"{len(verdicts)} candidates judged; accepted: {names or 'none'}. {each}\n"
+
+
+def _named(verdict: Mapping[str, Any]) -> str:
+    """A move by its name, what a model wrote by the first words that it gave it."""
+    if verdict.get("author", "embedded").startswith("embedded"):
+        return str(verdict["move"])
+    return f"{verdict['author']}'s {verdict['idea'].partition(':')[0].splitlines()[0]}"
 
 
 def tried() -> str:
@@ -59,7 +72,7 @@ def tried() -> str:
     runs: dict[str, list[dict[str, Any]]] = {}
     for row in rows():
         if row["what"] == "verdict":
-            runs.setdefault(f"{row['target']}, {row['environment']['gpu']}", []).append(row)
+            runs.setdefault(f"{row['target']} by {by(row)}, {row['environment']['gpu']}", []).append(row)
     head = (
         "# Every candidate of the recorded runs\n\nWritten by `python -m pgo_agent.evals.table README.md docs/*.md`. "
         + _HEAD
@@ -74,7 +87,7 @@ def _verdicts(found: Sequence[dict[str, Any]]) -> str:
     for r in found:
         each = [f"{r['ratios'][c]:.3f}" if c in r["ratios"] else "-" for c in cases]
         total = f"{r['speedup']:.3f}" if r["speedup"] else "-"
-        lines.append("| " + " | ".join([r["move"], r["on"], r["verdict"], r["stage"], total, *each]) + " |")
+        lines.append("| " + " | ".join([_named(r), r["on"], r["verdict"], r["stage"], total, *each]) + " |")
     return "\n".join(lines) + "\n"
 
 
@@ -82,7 +95,7 @@ def _table(session: list[dict[str, Any]]) -> str:
     libraries = sorted({r["side"] for r in session} - {*OWN, "A/A"})
     first = session[0]
     won = any(r["side"] == "winner" for r in session)
-    columns = [f"`{first['target']}`", "as shipped", "tuned", "winner", "winner / tuned", *libraries]
+    columns = [f"`{first['target']}` by {by(first)}", "as shipped", "tuned", "winner", "winner / tuned", *libraries]
     lines = ["| " + " | ".join(columns) + " |", "|---|" + "---:|" * (len(columns) - 1)]
     pairs = {}
     for case in dict.fromkeys(r["case"] for r in session):

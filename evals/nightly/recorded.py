@@ -1,11 +1,11 @@
 """Rows of `evals/record.py`'s lines: runs that were recorded on a GPU before there was a nightly.
 
-Those lines name no optimizer, seed or budget; a row says so, by `None`, and is told apart by that. What a record calls
-its winner is the last candidate that was accepted. Its diff needs the kernel file as it was: the one that ships, while
-its digest is the record's; else there is none.
+Those lines name no seed or budget; a row says so, by `None`, and is told apart by that. Its optimizer is who answered,
+or what stands for the moves alone. Older lines name no winner: theirs is the last candidate that was accepted. Its diff
+needs the kernel file as it was: the one that ships, while its digest is the record's; else there is none.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from pgo_agent.sandbox import target
 from pgo_agent.sandbox.gate.verdict import Verdict
 
 KINDS = ("sweep", "final", "verdict")
-OPTIMIZER = "recorded"  # in place of the one that such a line does not name
+OPTIMIZER = "recorded"  # of runs by the moves alone
 PLAN = ("choice", "plan_id", "codes")
 
 
@@ -43,7 +43,7 @@ def _row(lines: Sequence[Mapping[str, Any]], file: str) -> Row:
     return Row(
         kernel=first["target"],
         target=first["target"],
-        optimizer=OPTIMIZER,
+        optimizer=", ".join((OPTIMIZER, *first.get("models", []))),
         seed=None,
         run=first["run"],
         when=first["when"],
@@ -72,21 +72,38 @@ def _case(sides: Sequence[Mapping[str, Any]]) -> Case:
 
 
 def _tried(verdicts: Iterable[Mapping[str, Any]]) -> Iterable[Tried]:
-    """What was accepted was measured against what had been accepted before it."""
+    for v, incumbent in _measured(verdicts):
+        told = (v["verdict"], v["stage"], v["reason"], v["speedup"], incumbent, v["seconds"] or 0.0)
+        yield Tried(v["candidate"], v["move"], v["kind"], v.get("author", ""), *told)
+
+
+def _measured(verdicts: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], str]]:
+    """Each with what it was measured against. In older lines that is what had been accepted before."""
     incumbent = SHIPPED
     for v in verdicts:
-        told = (v["verdict"], v["stage"], v["reason"], v["speedup"], incumbent, v["seconds"] or 0.0)
-        yield Tried(v["candidate"], v["move"], v["kind"], "", *told)
+        yield v, v.get("against") or incumbent
         incumbent = v["candidate"] if v["verdict"] == Verdict.ACCEPTED else incumbent
 
 
+def descent(verdicts: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The accepted candidates that led to a run's winner, each measured against the one before; it comes last."""
+    accepted = {v["candidate"]: (v, before) for v, before in _measured(verdicts) if v["verdict"] == Verdict.ACCEPTED}
+    name = (verdicts[0].get("winner") if verdicts else None) or next(reversed(accepted), None)
+    found = []
+    while name in accepted:
+        v, name = accepted[name]
+        found.append(v)
+    return found[::-1]
+
+
 def _winner(verdicts: Sequence[Mapping[str, Any]], kernel: str, digest: str) -> Winner:
-    accepted = [v for v in verdicts if v["verdict"] == Verdict.ACCEPTED]
+    accepted = descent(verdicts)
     if not accepted:
         raise ValueError("times of a winner, and no candidate that was accepted")
     last, before = accepted[-1], _shipped(kernel, digest)
     changed = diff(before, last["source"]) if before and last["source"] else ""
-    return Winner(last["candidate"], tuple(v["move"] for v in accepted), last["kind"], "", last["reason"], changed, ())
+    told = (last["kind"], last.get("author", ""), last["reason"], changed, ())
+    return Winner(last["candidate"], tuple(v["move"] for v in accepted), *told)
 
 
 @cache
