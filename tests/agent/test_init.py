@@ -173,7 +173,7 @@ SECTIONS = {section.split("\n")[0]: section for section in PAGE.split("\n## ")[1
 
 
 def _fences(section: str, kind: str = "") -> list[str]:
-    return re.findall(rf"^```{kind}\n(.*?)^```$", section, re.M | re.S)
+    return [text for told, text in re.findall(r"^```(\w*)\n(.*?)^```$", section, re.M | re.S) if told == kind]
 
 
 def _changed(text: str, diff: str) -> str:
