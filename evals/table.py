@@ -64,7 +64,7 @@ def _named(verdict: Mapping[str, Any]) -> str:
     """A move by its name, what a model wrote by the first words that it gave it."""
     if verdict.get("author", "embedded").startswith("embedded"):
         return str(verdict["move"])
-    return f"\"{verdict['idea'].partition(':')[0].splitlines()[0]}\" by {verdict['author']}"
+    return f'"{verdict["idea"].partition(":")[0].splitlines()[0]}" by {verdict["author"]}'
 
 
 def tried() -> str:

@@ -67,11 +67,16 @@ class Results(Generic[W]):
 
     @cached_property
     def lines(self) -> list[dict[str, Any]]:
-        """What was written before. Raises UsageFault for another plan's, and for a line that is none of them."""
+        """What was written before. Raises UsageFault for another plan's, and for a line that is none of them, and
+        EnvironmentFault where the file is not for this user to write.
+        """
         if not self.file.exists():
             return []
-        with self._alone():
-            return self._all()
+        try:
+            with self._alone():
+                return self._all()
+        except OSError as e:
+            raise self._unwritable(e) from None
 
     def _all(self) -> list[dict[str, Any]]:
         found = list(self._read())

@@ -117,6 +117,12 @@ def test_a_file_that_cannot_be_written_is_said_before_anything_is_run(tmp_path: 
         raise AssertionError
 
 
+def test_a_folder_in_place_of_the_file_is_said_as_what_it_is(tmp_path: Path) -> None:
+    (tmp_path / "out.jsonl").mkdir()
+    with pytest.raises(EnvironmentFault, match="Is a directory"):
+        _ = of(tmp_path).lines
+
+
 @pytest.mark.slow
 def test_two_commands_share_the_runs_of_a_plan(tmp_path: Path) -> None:
     own = (*planned(tmp_path, ("seeds = [1]", "seeds = [1, 2]")), "--judge", "cpu", "--json")
