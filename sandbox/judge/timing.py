@@ -1,10 +1,10 @@
 """Times several sides against one another on one GPU, so that only the code differs.
 
 Each round visits every side twice, in mirrored order. Before each launch the side's outputs are poisoned and the L2 is
-flushed by writes of twice its size, several, so that the launch is queued before the GPU gets to it: a call of a library
-takes long to come from a busy host. CUDA events then enclose the launch alone. After each launch a checksum of the
-outputs is taken on the GPU: every timed launch must have produced the very outputs that were verified. Each side has
-inputs of its own seed and buffers of its own. Instrumented builds never come here.
+flushed by writes of twice its size, several, so that the launch is queued before the GPU gets to it: from a busy host a
+library's call comes late. CUDA events then enclose the launch alone. After each launch a checksum of the outputs is
+taken on the GPU: every timed launch must have produced the very outputs that were verified. Each side has inputs of its
+own seed and buffers of its own. Instrumented builds never come here.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,8 +16,8 @@ import torch
 from pgo_agent.sandbox.judge.replay import NAN, Replay
 
 WARMUP = 3  # launches of each side before the first round
-# Writes of the flush: some 150 us on an H200. With one, cuBLAS's 46 us were timed as 49 from an idle host, and as 71 from
-# one that compiled on every core.
+# Writes of the flush: some 150 us on an H200. With one, cuBLAS's 47 us were timed as 49 from an idle host, and as 71
+# from one that compiled on every core.
 FLUSHES = 4
 PIECE = 1 << 22  # words of a checksum taken at a time
 
