@@ -183,6 +183,11 @@ class Store(Database):
         )
         return [Call(**dict(r)) for r in self.rows(sql, (run, role or ""))]
 
+    def answered(self, run: str) -> tuple[str, ...]:
+        """The run's models by their own word, each once, in the order in which they first answered."""
+        rows = self.rows("SELECT model FROM calls WHERE run = ? GROUP BY model ORDER BY min(n)", (run,))
+        return tuple(r["model"] for r in rows)
+
     def remarks(self, run: str) -> list[str]:
         """What was wrong with the optimizer's replies so far."""
         sql = "SELECT remark FROM calls WHERE run = ? AND role = ? AND remark != '' ORDER BY n"

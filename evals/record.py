@@ -29,7 +29,7 @@ def lines(store: Store, run: Run, commit: str) -> Iterator[dict[str, Any]]:
         "commit": commit,
         "run": run.id,
         "when": run.created,
-        "models": list(dict.fromkeys(c.model for c in store.calls(run.id))),
+        "models": store.answered(run.id),
         "winner": run.summary["winner"],
     }
     work = {f"{s}/{n}": w for s, cases in run.baseline["work"].items() for n, w in cases.items()}

@@ -63,8 +63,7 @@ def _lines(store: Store, name: str) -> Iterator[dict[str, Any]]:
     calls = store.calls(run.id)
     if not calls:
         raise UsageFault(f"run {run.id} asked no model", "start one with `pgo-agent optimize FILE --model NAME`")
-    models = tuple(dict.fromkeys(c.model for c in calls))
-    yield asdict(Head(LAYOUT, Path(run.target).stem, run.digest, run.device, models))
+    yield asdict(Head(LAYOUT, Path(run.target).stem, run.digest, run.device, store.answered(run.id)))
     for c in calls:
         tokens = (c.prompt_tokens, c.completion_tokens)
         yield asdict(Call(c.role, sha256(c.prompt), c.prompt, c.reply, c.model, *tokens))

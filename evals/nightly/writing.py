@@ -36,7 +36,7 @@ def of(store: Store, run: Run, plan: Plan, wanted: Wanted) -> Row:
         gpu_seconds=round(run.gpu_seconds, 3),
         tokens=int(spent["tokens"]),
         money=spent["money"],
-        models=tuple(dict.fromkeys(c.model for c in calls)),
+        models=store.answered(run.id),
         prompts=tuple(sha256(c.prompt) for c in calls),
         templates=templates.digest(OPTIMIZER),
     )

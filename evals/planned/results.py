@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 BEGUN, ENDED, PLAN = "begun", "run", "plan"
 OTHER_FILE = "name another file with -o"
+LINES = 0  # the part of the file that who reads or writes lines holds; those after it belong to the plan's runs
 
 
 class Wanted(Protocol):
@@ -72,11 +73,8 @@ class Results(Generic[W]):
         """
         if not self.file.exists():
             return []
-        try:
-            with self._alone():
-                return self._all()
-        except OSError as e:
-            raise self._unwritable(e) from None
+        with self._held(LINES):
+            return self._all()
 
     def _all(self) -> list[dict[str, Any]]:
         found = list(self._read())
@@ -93,11 +91,7 @@ class Results(Generic[W]):
 
         What others wrote meanwhile is read. Raises EnvironmentFault where the file cannot be written.
         """
-        with ExitStack() as stack:
-            try:
-                ours = stack.enter_context(held(self.file, 1 + self.plan.runs.index(wanted), wait))
-            except OSError as e:
-                raise self._unwritable(e) from None
+        with self._held(LINES + 1 + self.plan.runs.index(wanted), wait) as ours:
             self.__dict__.pop("lines", None)
             yield ours
 
@@ -117,7 +111,7 @@ class Results(Generic[W]):
         if why := self.problem(new):
             raise UsageFault(f"{self.kind} cannot write a result: {why}", "`pgo-agent show` says what the run came to")
         try:
-            with self._alone(), self.file.open("a", encoding="utf-8") as out:
+            with self._held(LINES), self.file.open("a", encoding="utf-8") as out:
                 known = self._all()
                 lines = [new] if known else [self._first(), new]
                 out.write("".join(json.dumps(line) + "\n" for line in lines))
@@ -129,10 +123,14 @@ class Results(Generic[W]):
         return new
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """No other process reads or writes meanwhile."""
-        with held(self.file, 0):
-            yield
+    def _held(self, part: int, wait: bool = True) -> Iterator[bool]:
+        """Whether this part of the file is this block's alone. Raises EnvironmentFault where it cannot be opened."""
+        with ExitStack() as stack:
+            try:
+                ours = stack.enter_context(held(self.file, part, wait))
+            except OSError as e:
+                raise self._unwritable(e) from None
+            yield ours
 
     def _unwritable(self, e: OSError) -> EnvironmentFault:
         return EnvironmentFault(f"cannot write {self.file}: {e.strerror}", OTHER_FILE)

@@ -42,7 +42,9 @@ def _open(results: Results[W], emit: Emit) -> Iterator[W]:
     """Runs without a result, each claimed until the next is asked for."""
     for wait in (False, True):
         for wanted in results.plan.runs:
-            if wait and results.ended(wanted) is None:
+            if results.ended(wanted) is not None:
+                continue
+            if wait:
                 emit({"type": "phase", "doing": f"waiting for other processes that make runs of {results.file}"})
             with results.claimed(wanted, wait) as ours:
                 if ours and results.ended(wanted) is None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from pgo_agent.agent.session import Wishes
-from pgo_agent.evals.planned.results import BEGUN, ENDED, Results
+from pgo_agent.evals.planned.results import BEGUN, ENDED, LINES, Results
 from pgo_agent.evals.planned.sharing import held
 from pgo_agent.sandbox.errors import EnvironmentFault
 
@@ -86,7 +86,7 @@ def test_who_claims_a_run_knows_what_others_wrote_and_writes_the_plan_once(tmp_p
 def test_a_line_is_not_read_before_it_is_whole(tmp_path: Path) -> None:
     results = of(tmp_path)
     results.add(BEGUN, run="1", target="a")
-    with held(results.file, 0), results.file.open("a") as out:
+    with held(results.file, LINES), results.file.open("a") as out:
         out.write('{"what": "run", "run": ')
         out.flush()
         reader = subprocess.Popen([sys.executable, "-c", READER, str(tmp_path)], stdout=subprocess.PIPE, text=True)

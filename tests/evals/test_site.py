@@ -10,6 +10,7 @@ import pytest
 from pgo_agent.evals.leaderboard import gate, pages, site, standing
 from pgo_agent.evals.nightly import reading
 from pgo_agent.evals.nightly.reading import Found
+from pgo_agent.evals.nightly.report import interval
 from pgo_agent.evals.nightly.row import Row
 
 from tests.agent.cli import pgo
@@ -85,7 +86,7 @@ def test_results_json_has_the_figures_of_the_rows(recorded: dict[str, str]) -> N
     for r in reading.files(RECORDED).rows:
         (own,) = [line for line in told["last"] if line["run"] == r.run]
         assert own["ratio"]["tuned"] == r.ratio("tuned").as_json()
-        assert f"{r.ratio('tuned').mid:.3f}" in recorded["index.html"]
+        assert interval(r.ratio("tuned")) in recorded["index.html"]
 
 
 def test_hostile_words_stay_words() -> None:

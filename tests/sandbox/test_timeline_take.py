@@ -7,12 +7,12 @@ import zlib
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, cast
-from unittest.mock import patch
 
 import pytest
 from pgo_agent.sandbox.bundle.shelf import Shelf
 from pgo_agent.sandbox.judge.base import AnyJudge
 from pgo_agent.sandbox.profile.timeline import take as taking
+from pgo_agent.sandbox.profile.timeline.decode import Decoded
 from pgo_agent.sandbox.profile.timeline.report import SUFFIX, Timeline
 from pgo_agent.sandbox.profile.timeline.take import take
 from pgo_agent.sandbox.profile.timeline.twin import USUAL
@@ -115,16 +115,21 @@ def test_a_build_that_disturbs_and_has_no_room_is_divided_with_room(place: Any) 
     assert max(inner(timeline)) <= 2 and all(p.timed.lost.overwritten == 0 for p in timeline.passes)
 
 
-def test_nothing_is_decoded_before_all_is_answered(place: Any) -> None:
+def test_nothing_is_decoded_before_all_is_answered(place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     builder, found = place
-    recorder, tries = Recorder(builder.shelf, patient=False), 0
-    with patch.object(taking, "decode", wraps=taking.decode) as decode:
-        while True:
-            tries += 1
-            try:
-                timeline = take(cast(AnyJudge, recorder), builder, found, PER_PASS, 1, 24)
-                break
-            except Later:
-                assert not decode.called
-    assert tries > 2 and decode.call_count == len(timeline.passes)
+    recorder, decoded, decode, tries = Recorder(builder.shelf, patient=False), list[int](), taking.decode, 0
+
+    def noted(raw: bytes, block_bytes: int, warps: int) -> Decoded:
+        decoded.append(len(raw))
+        return decode(raw, block_bytes, warps)
+
+    monkeypatch.setattr(taking, "decode", noted)
+    while True:
+        tries += 1
+        try:
+            timeline = take(cast(AnyJudge, recorder), builder, found, PER_PASS, 1, 24)
+            break
+        except Later:
+            assert not decoded
+    assert tries > 2 and len(decoded) == len(timeline.passes)
     assert {s.scope.name for s in timeline.scopes} == {s.scope.name for s in timed(place)[0].scopes}
