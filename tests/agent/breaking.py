@@ -146,10 +146,11 @@ class Broken:
         assert self.session(disturb) == 0
 
     def through(self, kills: int, moments: random.Random) -> None:
-        """The run to its end, with up to `kills` processes killed on the way."""
+        """The run to its end, with up to `kills` more processes killed on the way."""
+        most = self.hit.total() + kills
 
         def disturb(agent: int) -> None:
-            while self.hit.total() < kills and alive(agent):
+            while self.hit.total() < most and alive(agent):
                 if kill_one(agent, self.hit, moments) == "agent":
                     return
 
