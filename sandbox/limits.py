@@ -1,4 +1,7 @@
-"""The limits of a boxed process, which it sets on itself before any foreign code runs."""
+"""The limits of a boxed process, which it sets on itself before any foreign code runs.
+
+Others go first: compilers take every core that there is, and a judge that waits for one holds a GPU meanwhile.
+"""
 
 import contextlib
 import os
@@ -14,6 +17,7 @@ LIMITS = {
     resource.RLIMIT_DATA: max(4 << 30, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2),
     resource.RLIMIT_CPU: 1800,  # ends even a process that nobody waits for any more
 }
+NICE = 10  # of the scheduler's 0 to 19
 
 
 def apply() -> None:
@@ -22,5 +26,11 @@ def apply() -> None:
         _, hard = resource.getrlimit(what)
         most = most if hard == resource.RLIM_INFINITY else min(most, hard)
         resource.setrlimit(what, (most, hard if what == resource.RLIMIT_NOFILE else most))
-    with contextlib.suppress(OSError), Path("/proc/self/oom_score_adj").open("w") as file:
-        file.write("1000")  # short of memory, the kernel ends it before anything of the user's
+    os.setpriority(os.PRIO_PROCESS, 0, max(NICE, os.getpriority(os.PRIO_PROCESS, 0)))
+    _say("autogroup", str(NICE))  # where the kernel schedules sessions, and processes within them
+    _say("oom_score_adj", "1000")  # short of memory, the kernel ends it before anything of the user's
+
+
+def _say(name: str, what: str) -> None:
+    with contextlib.suppress(OSError), Path(f"/proc/self/{name}").open("w") as file:
+        file.write(what)

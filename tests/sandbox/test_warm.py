@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 import tracing
-from pgo_agent.sandbox import boxed, devices, warm
+from pgo_agent.sandbox import boxed, devices, limits, warm
 from pgo_agent.sandbox.box import Box, Ran
 from pgo_agent.sandbox.bundle.shelf import Shelf
 
@@ -101,6 +101,13 @@ def test_it_has_the_libraries_and_none_of_our_modules_but_those_of_its_box(forke
     ran = forked.ran("import sys; print('triton' in sys.modules, [m for m in sys.modules if 'warm' in m])")
     assert ran.output.split(maxsplit=1) == ["True", "[]\n"]
     assert "/pgo/" in forked.ran("import pgo_agent.sandbox as s; print(s.__file__)").output
+
+
+@pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="this kernel does not schedule sessions")
+@pytest.mark.skipif(os.geteuid() != 0, reason="the kernel lets users say it some times a second only")
+def test_its_session_lets_others_go_first(forked: Told) -> None:
+    said = forked.ran("print(open('/proc/self/autogroup').read())").output
+    assert said.split()[1:] == ["nice", str(limits.NICE)]
 
 
 def test_it_could_gain_no_capability(forked: Told) -> None:

@@ -39,6 +39,7 @@ over), in bubblewrap and in Landlock, started by root and by an ordinary user; t
 | memory hog | test_hogs.py::test_more_memory_than_half_the_machines_is_refused | RLIMIT_DATA |
 | memory hog | test_hogs.py::test_a_hog_of_memory_ends_with_an_error_of_its_own | RLIMIT_DATA: an error in its own process |
 | memory hog | test_hogs.py::test_it_is_the_first_that_the_kernel_ends_when_memory_runs_out | oom_score_adj |
+| hog of processors | test_hogs.py::test_a_hog_of_processors_lets_others_go_first | the scheduler's nice value |
 | disk filler | test_hogs.py::test_a_disk_is_never_filled | ended when the disk has less than LEAST_FREE |
 | disk filler | test_hogs.py::test_a_disk_that_somebody_else_fills_is_not_held_against_the_process | as above |
 | stdout flood | test_hogs.py::test_a_flood_of_output_is_kept_to_its_end | OUTPUT_LIMIT |

@@ -100,6 +100,25 @@ def test_it_is_the_first_that_the_kernel_ends_when_memory_runs_out(attack: Attac
     assert int(Path("/proc/self/oom_score_adj").read_text()) < 1000
 
 
+# processors -----------------------------------------------------------------------------------------------------------
+
+URGENT = """
+import os
+try:
+    os.setpriority(os.PRIO_PROCESS, 0, os.getpriority(os.PRIO_PROCESS, 0) - 1)
+    said = "it may be more urgent"
+except PermissionError:
+    said = str(os.getpriority(os.PRIO_PROCESS, 0))
+(OUT / "said").write_text(said)
+"""
+
+
+def test_a_hog_of_processors_lets_others_go_first(attack: Attack) -> None:
+    _, folder = attack(URGENT)
+    assert (folder / "out" / "said").read_text() == str(max(limits.NICE, os.nice(0)))
+    assert limits.NICE > 0
+
+
 # disk -----------------------------------------------------------------------------------------------------------------
 
 FILL = """
