@@ -3,7 +3,6 @@
 The judge's process is started by the first pass that needs it. Where no GPU is, kept answers are still there.
 """
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -51,10 +50,8 @@ class Gpu:
             self.left, self.expected[name] = self.left - took, took or self.expected[name]
 
     def _clock(self) -> float:
-        """It is not held while it is waited for; elsewhere, while nobody answers."""
-        if self.judge is not None and self.judge.elsewhere:
-            return self.judge.busy
-        return time.monotonic() - (self.judge.waited if self.judge is not None else 0.0)
+        """It is not held while it is waited for, nor while this machine's processors work for a pass."""
+        return self.judge.busy if self.judge is not None else 0.0
 
 
 @dataclass

@@ -281,6 +281,10 @@ class Judges(Verdicts):
             judge.target = target
 
     @property
+    def python(self) -> str:
+        return self.all[0].python
+
+    @property
     def environment(self) -> dict[str, Any]:
         return (self._mine.last.environment if self._mine.last else {}) or self._latest
 

@@ -51,7 +51,7 @@ class Judge:
         self._spare: list[Process] = []
         self.environment: dict[str, Any] = {}
         self.replaced = 0
-        self.busy = self._began = 0.0  # seconds in which it started or worked; those before the piece of work
+        self.busy = self._began = 0.0  # seconds in which the GPU worked for it; those before the piece of work
         self.waited = 0.0  # seconds in which another process held the GPU
         self.told: Callable[[Gpu, str], None] = lambda _gpu, _holder: None  # of such
         self._closed = False
@@ -65,17 +65,15 @@ class Judge:
         """
         with self.turn():
             for _ in range(ATTEMPTS):
-                started = time.monotonic()
                 try:
-                    if self._process is None:
-                        self._start()
-                    return self._send({"do": command, **fields})
+                    with self.occupied():
+                        if self._process is None:
+                            self._start()
+                        return self._send({"do": command, **fields})
                 except Ended as e:
                     if not e.killed:
                         raise
                     self.replaced += 1
-                finally:
-                    self.busy += time.monotonic() - started
         raise killed("judge")
 
     def verdict(self, command: str, **fields: Any) -> Judged:
@@ -102,6 +100,15 @@ class Judge:
         with lock.turn(self.told) as waited:
             self.waited += waited
             yield self
+
+    @contextmanager
+    def occupied(self) -> Iterator[None]:
+        """Counts the time in which something beside its process works on the GPU."""
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self.busy += time.monotonic() - started
 
     def together(
         self, work: Mapping[str, Callable[[], T]], more: Callable[[], bool] = always, each: int = 1

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from pgo_agent.sandbox.judge.base import AnyJudge, Ended
+from pgo_agent.sandbox.judge.judges import Judges
 from pgo_agent.sandbox.judge.pool import Judge
 from pgo_agent.sandbox.profile import passes, roofline, static
 from pgo_agent.sandbox.profile.backend import Subject, Workbench
@@ -70,10 +71,10 @@ def counters(stand: Stand, place: Place, contract: str, subject: Subject) -> Cou
     """
     known = static.static(stand, subject, "nvidia")
     lines = known if isinstance(known, StaticProfile) else None
-    with stand.judge().turn() as judge:
-        if not isinstance(judge, Judge):
-            raise NotTaken(ELSEWHERE)
-        return _there(counting.take(judge, stand.builder, place, lines))
+    judge = stand.judge()
+    if not isinstance(judge, Judge | Judges):
+        raise NotTaken(ELSEWHERE)
+    return _there(counting.take(judge, stand.builder, place, lines))
 
 
 @passes.gpu(version=1)

@@ -17,7 +17,7 @@ A_RUN = 20  # kills of one run, when there are many
 
 
 def killed(folder: Path, args: tuple[str, ...], kills: int, seed: int, hit: Counter[str]) -> Broken:
-    """A run through so many kills, which go first to the kinds of process that were `hit` least, and are added to it."""
+    """A run through so many kills: of the kinds of process that were `hit` least, to which they are added."""
     folder.mkdir()
     write(folder)
     run = Broken(folder, args, hit)

@@ -30,6 +30,9 @@ from tests.sandbox.ncu_samples import needs_reader
 from tests.sandbox.test_counters_tool import BANNER, FORBIDDEN
 
 Taken = Callable[..., Missing]
+# As the launcher says that it waits.
+WAITS = 'while [ "$1" != -m ]; do shift; done; folder=$(dirname "$3"); touch $folder/ready'
+GPU = "GPU-00000000-1111-2222-3333-444444444444"
 
 
 @pytest.fixture
@@ -50,14 +53,17 @@ def taken(add_shelf: Shelf, add_built: Built) -> Taken:
 
 @pytest.fixture
 def ncu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Has a program called ncu on PATH that tells a version and otherwise does this."""
+    """Has a program called ncu on PATH that tells a version and otherwise does this; and one that lists a GPU."""
+    version = BANNER.format("2025.3.1.0 (build 36398880) (public-release)")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
 
     def install(does: str) -> None:
-        program = tmp_path / "ncu"
-        version = BANNER.format("2025.3.1.0 (build 36398880) (public-release)")
-        program.write_text(f"#!/bin/sh\nif [ \"$1\" = --version ]; then printf '{version}'; exit; fi\n{does}\n")
-        program.chmod(0o755)
-        monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+        write("ncu", f"if [ \"$1\" = --version ]; then printf '{version}'; exit; fi\n{does}")
+        write("nvidia-smi", f"echo 'GPU 0: NVIDIA H200 (UUID: {GPU})'")
+
+    def write(name: str, does: str) -> None:
+        (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
+        (tmp_path / name).chmod(0o755)
 
     return install
 
@@ -83,10 +89,23 @@ def test_a_user_who_may_not_read_counters_is_told_what_to_do(taken: Taken, ncu: 
 
 @needs_reader
 def test_a_profile_that_does_not_end_is_ended_at_its_deadline(taken: Taken, ncu: Callable[[str], None]) -> None:
-    ncu("sleep 600")
     started = time.monotonic()
+    ncu("sleep 600")
+    assert taken(seconds=1.0).why == "the launcher was not ready in 1 s"
+    ncu(f"{WAITS}; sleep 600")
     assert taken(seconds=1.0).why == "the launch was not profiled in 1 s"
     assert time.monotonic() - started < 20
+
+
+@needs_reader
+def test_the_gpu_is_held_for_the_launch_alone(
+    taken: Taken, ncu: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    lock = f"{tmp_path}/pgo-agent/gpu-{GPU}.lock"
+    free = f"if [ ! -e {lock} ] || flock -n {lock} true; then echo free; else echo held; fi"
+    ncu(f'before=$({free}); {WAITS}; read gpu < $folder/gpu; echo "$before while it starts, $({free}) for $gpu"')
+    assert taken().why == f"ncu profiled no kernel: free while it starts, held for {GPU}"
 
 
 @needs_reader

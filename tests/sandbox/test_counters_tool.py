@@ -6,12 +6,12 @@ The programs called ncu here refuse, in the words that the real one was seen to 
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 from pgo_agent.sandbox.profile.counters import tool
-from pgo_agent.sandbox.profile.counters.tool import Absent, Tool
+from pgo_agent.sandbox.profile.counters.tool import Absent, Program, Tool
 
 BANNER = "NVIDIA (R) Nsight Compute Command Line Profiler\\nCopyright (c) 2018-2024 NVIDIA Corporation\\nVersion {}\\n"
 FORBIDDEN = (
@@ -91,17 +91,23 @@ def test_what_the_target_prints_is_no_refusal() -> None:
     assert tool.refusal("my kernel handles ERR_NVGPUCTRPERM\n") == ""
 
 
-def test_at_the_deadline_everything_that_was_started_ends(tmp_path: Path) -> None:
+def test_whatever_a_program_started_ends_with_it(tmp_path: Path) -> None:
     script = f"sleep 600 & echo $! > {tmp_path}/child; echo started; wait"
-    started = time.monotonic()
-    ran = tool.run(["sh", "-c", script], os.environ, 1.0, tmp_path / "log")
-    assert (ran.timed_out, ran.output) == (True, "started\n")
-    assert time.monotonic() - started < 10
+    with Program(["sh", "-c", script], os.environ, tmp_path / "log") as program:
+        assert program.within(60, lambda: program.output == "started\n")
+        assert not program.within(0.1, lambda: False)
+        assert not program.ended()
+    assert program.ended()
     child = Path("/proc") / (tmp_path / "child").read_text().strip()
     until = time.monotonic() + 10
     while child.exists() and "Z" not in (child / "stat").read_text().split()[2] and time.monotonic() < until:
         time.sleep(0.05)
     assert not child.exists() or "Z" in (child / "stat").read_text().split()[2]
+
+
+def test_a_program_that_ends_is_not_waited_for_any_longer(tmp_path: Path) -> None:
+    with Program(["true"], os.environ, tmp_path / "log") as program:
+        assert program.within(60, lambda: False)
 
 
 @pytest.mark.skipif(shutil.which("ncu") is None, reason="Nsight Compute is not installed here")
@@ -110,8 +116,14 @@ def test_the_real_ncu_knows_every_option_and_section_that_it_is_given(tmp_path: 
     real = tool.find()
     command = real.command(tmp_path / "report.ncu-rep", ["/bin/true"])
     complaints = ("unrecognised option", "unknown option", "did not match any section", "Invalid option", "invalid")
-    said = tool.run(command, os.environ, 120, tmp_path / "log").output
+    said = printed(command, tmp_path / "log")
     assert not any(c in said for c in complaints), said
     for wrong in (["--no-such-option"], ["--section", "NoSuchSection"]):
-        said = tool.run([real.path, *wrong, *command[1:]], os.environ, 120, tmp_path / "log").output
+        said = printed([real.path, *wrong, *command[1:]], tmp_path / "log")
         assert any(c in said for c in complaints), said
+
+
+def printed(command: Sequence[str], log: Path) -> str:
+    with Program(command, os.environ, log) as program:
+        assert program.within(120, lambda: False)
+        return program.output

@@ -1,8 +1,9 @@
 """`python -m pgo_agent.sandbox.profile.counters.launcher REQUEST`: what ncu runs. Launches one kernel of a plan once.
 
-Relies on the judge's half: torch, numpy, what the target imports, and the CUDA driver. The launch that is to be looked
-at stands alone between the start and the stop of CUDA's profiler, so that no name has to tell it from others. A problem
-is left in one line beside the request. It measures nothing, and checks no result.
+Relies on the judge's half: torch, numpy, what the target imports, and the CUDA driver, which it leaves alone until it
+is told its GPU (`handover.py`). The launch that is to be looked at stands alone between the start and the stop of
+CUDA's profiler, so that no name has to tell it from others. A problem is left in one line beside the request. It
+measures nothing, and checks no result.
 """
 
 import json
@@ -17,10 +18,11 @@ from pgo_agent.sandbox.bundle.schema import Launch, Plan
 from pgo_agent.sandbox.errors import BadBundle
 from pgo_agent.sandbox.judge.looks import Looks
 from pgo_agent.sandbox.judge.replay import NAN, synchronize
+from pgo_agent.sandbox.profile.counters.handover import awaited
 from pgo_agent.sandbox.profile.counters.tool import PROBLEM
 
 WARM = 2  # whole plans before the launch that counts
-LATE = 72  # exit status: the parent was to end this long ago, and is gone
+LATE = 72  # exit status: whoever asked is gone
 
 
 class Once(Looks):
@@ -54,6 +56,10 @@ def first(plan: Plan, kernel: str) -> int:
 
 
 def main(path: Path) -> int:
+    gpu = awaited(path.parent)
+    if not gpu:
+        return LATE
+    os.environ["CUDA_VISIBLE_DEVICES"] = gpu  # which CUDA reads when it is first used
     request = json.loads(path.read_text())
     timer = threading.Timer(request["seconds"], os._exit, (LATE,))
     timer.daemon = True

@@ -1,7 +1,8 @@
 """The counters pass as a whole: has Nsight Compute profile one launch of a kernel, and reads what it counted.
 
 Needs a GPU whose counters this user may read, ncu and ncu-report. Whatever is missing is an answer of one line, and no
-fault. ncu replays the launch some 20 to 40 times, in a process beside the judge's, so nothing may be timed meanwhile.
+fault. ncu replays the launch some 20 to 40 times, in a process beside the judge's, so nothing may be timed meanwhile:
+the GPU is held for that, and not while torch is imported, the kernel is built with lines, or the report is read.
 """
 
 import json
@@ -9,51 +10,61 @@ import tempfile
 from pathlib import Path
 
 from pgo_agent.sandbox.build import Builder
+from pgo_agent.sandbox.judge.judges import Judges
 from pgo_agent.sandbox.judge.pool import Judge, on_shelf
 from pgo_agent.sandbox.judge.process import environment
 from pgo_agent.sandbox.profile.backend import CannotCompile, Subject, Workbench
 from pgo_agent.sandbox.profile.counters import figures, read, tool
 from pgo_agent.sandbox.profile.counters.figures import Code
+from pgo_agent.sandbox.profile.counters.handover import Handover
 from pgo_agent.sandbox.profile.counters.report import Counters
-from pgo_agent.sandbox.profile.counters.tool import PROBLEM, Absent, Tool
+from pgo_agent.sandbox.profile.counters.tool import PROBLEM, Absent, Program, Tool
 from pgo_agent.sandbox.profile.nvidia import Nvidia
 from pgo_agent.sandbox.profile.report import StaticProfile
 from pgo_agent.sandbox.profile.timeline.twin import Place
 from pgo_agent.sandbox.profile.whole import Missing, PassName
 
 LAUNCHER = "pgo_agent.sandbox.profile.counters.launcher"
-SECONDS = 300.0  # torch and the target are imported, a launch is replayed some 40 times
+SECONDS = 300.0  # for torch, and again for the target and a launch that is replayed some 40 times
 GRACE_SECONDS = 5.0  # behind the deadline, before the launcher ends itself
 OTHER_CODE = "with line information the assembler makes other code of this kernel"
 
 
 def take(
-    judge: Judge, builder: Builder, place: Place, static: StaticProfile | None = None, seconds: float = SECONDS
+    judge: Judge | Judges,
+    builder: Builder,
+    place: Place,
+    static: StaticProfile | None = None,
+    seconds: float = SECONDS,
 ) -> Counters | Missing:
     """What one launch of a kernel cost by the GPU's own counters: its first in one call of the launcher.
 
     `judge`: whose target, interpreter and GPU are used; its process is not. `static`: the kernel's, which knows the
-    lines of the source; without it there are those of the TTGIR alone. Raises what the compiler's box raises: Killed,
-    EnvironmentFault.
+    lines of the source; without it there are those of the TTGIR alone. `seconds`: until the launcher waits for a GPU,
+    and again for what it does there. Raises what the compiler's box raises: Killed, EnvironmentFault.
     """
     try:
         found = tool.find()
-        if judge.gpu is None:
+        if isinstance(judge, Judge) and judge.gpu is None:
             raise Absent("there is no GPU")
         reader = tool.own_reader(found)
         read.readable(reader)
-        with tempfile.TemporaryDirectory(prefix="pgo-counters-") as folder:
-            facts = read.facts(profiled(found, judge, builder, place, Path(folder), seconds), reader)
+        with tempfile.TemporaryDirectory(prefix="pgo-counters-") as name:
+            folder = Path(name)
+            _ask(folder, judge, builder, place, seconds)
+            with Handover(folder) as handover, _started(found, judge.python, folder) as launcher:
+                lines = code(builder, place, static)
+                report = _launched(launcher, handover, judge, folder, seconds)
+            facts = read.facts(report, reader)
         wanted = builder.shelf.manifest(place.bundle)["kernels"][place.kernel]["name"]
         if facts.kernel != wanted:
             raise Absent(f"ncu profiled {facts.kernel} in place of {wanted}")
-        return figures.counters(facts, found.name, code(builder, place, static))
+        return figures.counters(facts, found.name, lines)
     except Absent as e:
         return Missing(PassName.COUNTERS, str(e))
 
 
-def profiled(found: Tool, judge: Judge, builder: Builder, place: Place, folder: Path, seconds: float) -> Path:
-    """The report of one launch, in this folder. Raises Absent where there is none."""
+def _ask(folder: Path, judge: Judge | Judges, builder: Builder, place: Place, seconds: float) -> None:
     request = {
         "contract": str(judge.target.contract_path.resolve()),
         "case": place.case,
@@ -62,14 +73,30 @@ def profiled(found: Tool, judge: Judge, builder: Builder, place: Place, folder: 
         "seconds": seconds + GRACE_SECONDS,
     }
     (folder / "request.json").write_text(json.dumps(request))
-    launcher = [judge.python, "-B", "-m", LAUNCHER, str(folder / "request.json")]
-    report = folder / "report.ncu-rep"
-    ran = tool.run(found.command(report, launcher), environment(judge.gpu), seconds, folder / "log")
-    if ran.timed_out:
-        raise Absent(f"the launch was not profiled in {seconds:.0f} s")
-    if not report.is_file():
-        raise Absent(why_none(ran.output, folder / PROBLEM))
-    return report
+
+
+def _started(found: Tool, python: str, folder: Path) -> Program:
+    """ncu, with a launcher that imports torch, and then waits for its GPU: until then it sees none."""
+    launcher = [python, "-B", "-m", LAUNCHER, str(folder / "request.json")]
+    return Program(found.command(_report(folder), launcher), environment(None), folder / "log")
+
+
+def _launched(launcher: Program, handover: Handover, judge: Judge | Judges, folder: Path, seconds: float) -> Path:
+    """The report of one launch. Raises Absent where there is none."""
+    if not launcher.within(seconds, handover.ready):
+        raise Absent(f"the launcher was not ready in {seconds:.0f} s")
+    if not launcher.ended():
+        with judge.turn() as held, held.occupied():
+            handover.give(str(held.gpu))
+            if not launcher.within(seconds, lambda: False):
+                raise Absent(f"the launch was not profiled in {seconds:.0f} s")
+    if not _report(folder).is_file():
+        raise Absent(why_none(launcher.output, folder / PROBLEM))
+    return _report(folder)
+
+
+def _report(folder: Path) -> Path:
+    return folder / "report.ncu-rep"
 
 
 def why_none(output: str, problem: Path) -> str:

@@ -10,9 +10,11 @@ import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 OLDEST = (2022, 3)  # the first that knows compute capability 9.0; it came with CUDA 11.8
 ASKED_SECONDS = 60.0  # for `ncu --version`, which unpacks itself when it is first started
@@ -35,6 +37,7 @@ PERMISSION = (
     "this user may not read the GPU's counters (ERR_NVGPUCTRPERM): be root, or have the driver loaded with"
     " NVreg_RestrictProfilingToAdminUsers=0; see https://developer.nvidia.com/ERR_NVGPUCTRPERM"
 )
+POLL = 0.02  # seconds between looks at a program
 PROBLEM = "problem"  # the launcher's file beside the request: why it launched nothing
 _VERSION = re.compile(r"^Version (\d+)\.(\d+)\.(\d+)", re.M)
 _ERROR = re.compile(r"==ERROR==[ \t]*(\S.*)")
@@ -61,12 +64,6 @@ class Tool:
         one = ["--profile-from-start", "off", "--launch-count", "1", "--replay-mode", "kernel"]
         steady = ["--cache-control", "all", "--clock-control", "none"]
         return [self.path, *kept, *one, *steady, *sections, *launcher]
-
-
-@dataclass(frozen=True)
-class Ran:
-    output: str  # both streams
-    timed_out: bool
 
 
 def find(path: str | None = None, places: Sequence[str] = PLACES) -> Tool:
@@ -118,22 +115,37 @@ def own_reader(tool: Tool) -> Path | None:
     return next((Path(f) for f in folders if (Path(f) / "ncu_report.py").is_file()), None)
 
 
-def run(command: Sequence[str], env: Mapping[str, str], seconds: float, log: Path) -> Ran:
-    """Runs it in a session of its own, which ends at the deadline."""
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            command, env=dict(env), stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
-        )
-    try:
-        process.wait(seconds)
-        timed_out = False
-    except subprocess.TimeoutExpired:
-        timed_out = True
-    finally:
+class Program:
+    """Runs in a session of its own, which ends with it. `log`: the file that gets both its streams."""
+
+    def __init__(self, command: Sequence[str], env: Mapping[str, str], log: Path) -> None:
+        self._log = log
+        with log.open("wb") as out:
+            self._popen = subprocess.Popen(
+                command, env=dict(env), stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+            )
+
+    def ended(self) -> bool:
+        return self._popen.poll() is not None
+
+    def within(self, seconds: float, done: Callable[[], bool]) -> bool:
+        """Whether it ended within these seconds, or was `done`."""
+        until = time.monotonic() + seconds
+        while not (found := self.ended() or done()) and time.monotonic() < until:
+            time.sleep(POLL)
+        return found
+
+    @property
+    def output(self) -> str:
+        return self._log.read_text(errors="replace")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    return Ran(log.read_text(errors="replace"), timed_out)
+            os.killpg(self._popen.pid, signal.SIGKILL)
+        self._popen.wait()
 
 
 def refusal(output: str) -> str:

@@ -1,0 +1,41 @@
+"""How a launcher that has imported all it needs is told its GPU: a pipe with a name, in the folder of its request.
+
+Relies on pipes of Linux, which may be opened for both: whoever waits then reads the end of it as soon as the process
+that would have told it is gone. It knows neither ncu nor what is launched.
+"""
+
+import os
+from pathlib import Path
+from typing import Self
+
+PIPE, READY = "gpu", "ready"
+
+
+class Handover:
+    """The side that has the GPU to give. Within, a launcher can wait."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        os.mkfifo(folder / PIPE, 0o600)
+        self._pipe = os.open(folder / PIPE, os.O_RDWR | os.O_CLOEXEC)
+
+    def ready(self) -> bool:
+        """Whether somebody waits."""
+        return (self._folder / READY).exists()
+
+    def give(self, gpu: str) -> None:
+        """Tells whoever waits, as CUDA_VISIBLE_DEVICES names it."""
+        os.write(self._pipe, f"{gpu}\n".encode())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._pipe)
+
+
+def awaited(folder: Path) -> str:
+    """The GPU that is given; empty when nobody is left who could give one."""
+    with (folder / PIPE).open() as pipe:
+        (folder / READY).touch()
+        return pipe.readline().strip()
