@@ -1,7 +1,8 @@
 """Proposes to keep a rewrite where it pays: both kernels in one file, and a launcher that chooses by its arguments.
 
 A rewrite is often faster in some cases and slower in others: as a whole no gain, or a smaller one. Only what was
-measured on a GPU is asked; the condition comes from the inputs of the public cases (`telling.py`).
+measured on a GPU is asked; the condition comes from the inputs of the public cases (`telling.py`). An incumbent that
+beat the kernel step by step may still lose a case to that kernel, tuned: then those two are put together.
 """
 
 import math
@@ -31,7 +32,7 @@ class Mixed:
 
     candidate: Candidate
     other: str  # what it was measured against: `shipped` or an accepted candidate
-    ratios: Mapping[str, float]  # case -> times faster than the incumbent
+    ratios: Mapping[str, float]  # case -> times faster than that; than `shipped` as tuned, where that was timed
 
     @property
     def wins(self) -> list[str]:
@@ -62,17 +63,27 @@ def _proposals(ctx: Context) -> Iterator[tuple[Proposal, str]]:
 
 
 def _mixed(ctx: Context) -> list[Mixed]:
-    """What wins some cases and loses others, and was not proposed before: the incumbent of now against the one before
-    it, and rewrites against the incumbent of now."""
+    """What wins some cases and loses others, and was not proposed before: the incumbent of now against the tuned
+    baseline, or else against the one before it, and rewrites against the incumbent of now."""
     known, current = ctx.store.candidates(ctx.run.id), incumbent.name(ctx)
     done = {c.parent for c in known if c.move.startswith(MOVE)}
-    found = [
-        Mixed(c, c.against, incumbent.gains(ctx.store.evidence(ctx.run.id, c.id)))
+    found = {
+        c.id: mixed
         for c in known
         if c.kind == "source" and c.verdict in _RIGHT and c.against and c.id not in done
         if current in (c.id, c.against)
-    ]
-    return [m for m in found if m.wins and m.losses]
+        for mixed in _against(ctx, c, c.id == current)
+    }
+    return list(found.values())
+
+
+def _against(ctx: Context, c: Candidate, current: bool) -> Iterator[Mixed]:
+    """Against what it was measured against, and as the incumbent of now against the tuned baseline as well."""
+    evidence = ctx.store.evidence(ctx.run.id, c.id)
+    ratios, tuned = {c.against or incumbent.SHIPPED: incumbent.gains(evidence)}, incumbent.gains(evidence, "tuned")
+    if tuned and (current or incumbent.SHIPPED in ratios):
+        ratios[incumbent.SHIPPED] = tuned
+    yield from (m for other, r in ratios.items() if (m := Mixed(c, other, r)).wins and m.losses)
 
 
 def _proposal(ctx: Context, mixed: Mixed) -> Proposal | Skipped:

@@ -115,11 +115,14 @@ def known_configs(ctx: Context) -> list[Config]:
     return points + tried
 
 
-def gains(evidence: Mapping[str, Any]) -> dict[str, float]:
-    """Case -> how many times faster than its incumbent a candidate ran, by the last stage that timed it."""
+def gains(evidence: Mapping[str, Any], over: str = "incumbent") -> dict[str, float]:
+    """Case -> how many times faster than its incumbent a candidate ran, by the last stage that timed it.
+
+    `over`: another side that was timed beside it; nothing where that stage did not.
+    """
     samples = evidence.get("samples", {})
     times = samples.get("time") or samples.get("quick") or {}
-    return {case: stats.middle(t["incumbent"], t["candidate"]) for case, t in times.items()}
+    return {case: stats.middle(t[over], t["candidate"]) for case, t in times.items() if over in t}
 
 
 def plans(ctx: Context, which: str) -> dict[str, set[str]]:

@@ -195,6 +195,40 @@ def test_what_won_as_a_whole_is_proposed_without_the_cases_that_it_lost(measured
     assert {s.kernel for s in sites(proposal.source)} == {"_add", "_add_rewritten"}
 
 
+def timed(ctx: Context, name: str, against: str, ratios: dict[str, dict[str, float]]) -> None:
+    """Records that a rewrite was accepted: case -> side -> how many times as fast it ran."""
+    generation = len(ctx.store.candidates("add-1")) + 1
+    text = faster(ctx.target.source).replace("2 * tl.load", f"{generation + 1}.0 * tl.load")
+    made = {"id": name, "kind": "source", "move": name, "rationale": "r", "author": "embedded", "parent": against}
+    ctx.store.add_generation("add-1", generation, against, [made | {"source": text}])
+    bundle = ctx.builder.build(text, {"CASES": None}, 1)
+    ctx.store.set_built("add-1", name, asdict(bundle))
+    times = {c: {side: [r] * 6 for side, r in sides.items()} | {"candidate": [1.0] * 6} for c, sides in ratios.items()}
+    choices = {c: o[0].label for c, o in bundle.choices.items()}
+    judged = Judged(Verdict.ACCEPTED, "confirm", "r", {"time": times, "incumbent": against, "choices": choices})
+    ctx.store.set_verdict("add-1", name, judged, 1.1, 1.0)
+
+
+def test_an_incumbent_that_loses_a_case_to_the_tuned_kernel_alone_is_put_beside_it(measured: Context) -> None:
+    first = {"CASES/1m": {"incumbent": 1.0, "tuned": 0.95}, "CASES/16m": {"incumbent": 1.2, "tuned": 1.1}}
+    timed(measured, "c1", "shipped", first)
+    both_win = {"CASES/1m": {"incumbent": 1.03, "tuned": 0.98}, "CASES/16m": {"incumbent": 1.1, "tuned": 1.2}}
+    timed(measured, "c2", "c1", both_win)
+    ((proposal, parent),) = dispatch.proposals(measured)
+    assert (incumbent.name(measured), parent, proposal.move) == ("c2", "c2", "dispatch: c2")
+    assert "(16m 1.200x, 1m 0.980x)" in proposal.rationale
+    assert "3.0 * tl.load" in proposal.source and "2.0 * tl.load" not in proposal.source
+    assert {s.kernel for s in sites(proposal.source)} == {"_add", "_add_rewritten"}
+
+
+def test_what_beats_the_kernel_as_shipped_everywhere_is_measured_by_what_stands_beside_it(measured: Context) -> None:
+    """The file with both has the tuned kernel in it: a case that is lost to that one alone is worth a choice."""
+    ratios = {"CASES/1m": {"incumbent": 1.01, "tuned": 0.97}, "CASES/16m": {"incumbent": 1.2, "tuned": 1.1}}
+    timed(measured, "c1", "shipped", ratios)
+    ((proposal, _),) = dispatch.proposals(measured)
+    assert "(16m 1.100x, 1m 0.970x)" in proposal.rationale
+
+
 def test_a_file_that_holds_a_models_kernel_beside_our_own_is_the_models(measured: Context) -> None:
     """The rewrite is ours, what it was measured against is not: the file with both is built as foreign code."""
     judge(measured, {"CASES/1m": 1.1, "CASES/16m": 1.2}, Verdict.ACCEPTED)
