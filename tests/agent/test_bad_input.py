@@ -162,13 +162,15 @@ def test_a_damaged_artefact_of_the_workspace_is_found_and_made_again(tmp_path: P
     write(tmp_path)
     run = ("optimize", "add.py", "--candidates", "1", "--case", "1m")
     assert pgo(*run, cwd=tmp_path).code == 0
-    artefacts = tmp_path / ".pgo-agent" / "artefacts"
+    artefacts, bundles = (tmp_path / ".pgo-agent" / name for name in ("artefacts", "bundles"))
     whole = {p.name: p.read_bytes() for p in artefacts.iterdir()}
     for cubin in artefacts.glob("*.cubin"):
         cubin.write_bytes(cubin.read_bytes()[:-1] + b"X")
-    shutil.rmtree(tmp_path / ".pgo-agent" / "bundles")
+    shutil.rmtree(bundles)
     assert pgo(*run, cwd=tmp_path).code == 0
-    assert {p.name: p.read_bytes() for p in artefacts.iterdir()} == whole
+    manifests = [json.loads(p.read_text()) for p in bundles.rglob("*.json")]
+    used = {f"{k['files']['cubin']}.cubin" for m in manifests for k in m["kernels"].values()}
+    assert used and all((artefacts / name).read_bytes() == whole[name] for name in used)
 
 
 @pytest.mark.skipif(visible_gpu() is not None, reason="there is a GPU here")
