@@ -7,6 +7,7 @@ where `low` is the reference run in the inputs' own precision, `floor` is twice 
 does to the reference in the output's type, and `rounding` is half a unit in the last place of the reference's mean
 magnitude in that type. NaN and infinities must stand where the reference has them. The expected result is kept in host
 memory while a candidate's kernels run. Strained inputs come from `strains.py`; who asks for them gives looser ratios.
+Of an output of few elements one seed says little: `spread.py` takes more.
 """
 
 from collections.abc import Iterator, Mapping

@@ -27,10 +27,12 @@ from pgo_agent.sandbox.errors import BadBundle, Fault, Killed, TargetFault
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
 from pgo_agent.sandbox.interpreter import tensors
 from pgo_agent.sandbox.judge import numerics
+from pgo_agent.sandbox.judge.spread import Spread
 from pgo_agent.sandbox.judge.stages import Announce
 from pgo_agent.sandbox.judge.strains import LOOSER, OWN_RATIO, SCALED, STRAINS, Strain
 from pgo_agent.sandbox.judge.strains import tensors as tensors_of
 
+CPU = torch.device("cpu")
 SECONDS = 120.0  # for one candidate on all small cases, unless a request says otherwise
 CONFIGS = 3  # configurations of a candidate that are tried (with strained inputs the first alone)
 PLACES = 2  # cases on which a strain is tried with the target's own kernel; the first that it bears is a candidate's
@@ -63,6 +65,7 @@ class CpuWorker:
         self.dropped: list[dict[str, str]] = []  # the other strains: case, strain, why
         self.usual: dict[str, numerics.Expected] = {}  # what the last candidate's plain trials must give, by case
         self.module: ModuleType | None = None
+        self.spread: Spread
 
     def open(self, request: dict[str, Any]) -> dict[str, Any]:
         self.announce("import the target", 120.0)
@@ -73,6 +76,7 @@ class CpuWorker:
             raise TargetFault(
                 f"{self.target.contract_path} cannot be imported: {type(e).__name__}: {e}", "mend it"
             ) from e
+        self.spread = Spread(self.module, CPU)
         self.device = request["device"]
         self.box = box.choose(request["sandbox"], request["python"])
         return {"gpu": None, "torch": torch.__version__}
@@ -142,9 +146,7 @@ class CpuWorker:
         seed = secrets.randbits(48)
         if strain:  # a candidate gets the very inputs that the own kernel bore: on others it might not have
             seed = self.seeds.setdefault((name, strain), seed)
-        return Trial(
-            name, seed, numerics.make_inputs(module, module.SMALL[name], seed, torch.device("cpu"), strain), strain
-        )
+        return Trial(name, seed, numerics.make_inputs(module, module.SMALL[name], seed, CPU, strain), strain)
 
     def _drop(self, case: str, strain: Strain, why: str) -> None:
         self.dropped.append({"case": case, "strain": strain.name, "why": why})
@@ -213,15 +215,13 @@ class CpuWorker:
     def _expected(self, module: ModuleType, trial: Trial) -> numerics.Expected | None:
         """What a trial must give; None for a strained one that breaks the reference itself."""
         case = module.SMALL[trial.case]
-        try:
-            found = numerics.expect(module, trial.case, case, trial.seed, torch.device("cpu"), trial.strain)
-        except TargetFault:
-            if trial.strain:
-                return None
-            raise
         if not trial.strain:
-            self.usual[trial.case] = found
-            return found
+            self.usual[trial.case] = self.spread.expect(trial.case, case, trial.seed)
+            return self.usual[trial.case]
+        try:
+            found = numerics.expect(module, trial.case, case, trial.seed, CPU, trial.strain)
+        except TargetFault:
+            return None
         return numerics.forgiving(found, self.usual[trial.case]) if found.reliable else None
 
 

@@ -20,6 +20,7 @@ from pgo_agent.sandbox.judge import numerics, timing
 from pgo_agent.sandbox.judge.numerics import Comparison, Expected
 from pgo_agent.sandbox.judge.peaks import Peaks
 from pgo_agent.sandbox.judge.replay import LARGE, NAN, Replay, paired, synchronize
+from pgo_agent.sandbox.judge.spread import Spread
 from pgo_agent.sandbox.judge.strains import LOOSER, OWN_RATIO, STRAINS, Strain
 
 Announce = Callable[[str, float], None]
@@ -46,6 +47,10 @@ class Bench:
     verified: dict[tuple[str, str, str], int] = field(default_factory=dict)  # (bundle, case, choice) -> checksum
     narrow: dict[str, bool] = field(default_factory=dict)  # case -> what `is_narrow` said
     strained: dict[tuple[str, str], Expected | str] = field(default_factory=dict)  # (case, strain) -> or why it is none
+    spread: Spread = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.spread = Spread(self.target, self.device)
 
     @property
     def deterministic(self) -> bool:
@@ -64,7 +69,7 @@ class Bench:
         key = case, self.seeds[case]
         if key not in self.expected:
             self.announce(f"reference {case}", REFERENCE_SECONDS)
-            self.expected[key] = numerics.expect(self.target, case, self.cases[case], key[1], self.device)
+            self.expected[key] = self.spread.expect(case, self.cases[case], key[1])
         return self.expected[key]
 
     def replay(self, pick: Pick, case: str, seed: int, strain: Strain | None = None) -> Replay:
