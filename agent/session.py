@@ -218,6 +218,7 @@ def _go(
             gpu.begin(run.id, store.shelf, partial(store.add_answer, run.id), ctx.emit, ctx.unbooked)
         if isinstance(gpu, Judges):
             gpu.begin(ctx.emit, partial(store.add_quarantined, run.id), store.quarantined(run.id))
+            gpu.prepare(1)  # which imports torch while the kernel is built, and not while a GPU is held
         graph.run(ctx)
     except UsageFault as e:
         store.set_state(run.id, "failed", {"error": str(e)})

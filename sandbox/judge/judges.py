@@ -92,9 +92,9 @@ class Judges(Verdicts):
             self._mine.judge.fresh()
 
     def prepare(self, processes: int) -> None:
-        """On the GPU that this thread had last, which it is given again if it is free."""
-        if self._mine.last:
-            self._mine.last.prepare(processes)
+        """On the GPU that this thread had last, which it is given again if it is free; on all before it had one."""
+        for judge in [self._mine.last] if self._mine.last else self._left:
+            judge.prepare(processes)
 
     def close(self) -> None:
         self._closed = True

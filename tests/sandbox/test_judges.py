@@ -3,6 +3,7 @@
 The processes are those of `tests/agent/made_up_process.py`: where a GPU is, they hang as they are told.
 """
 
+import os
 import subprocess
 import sys
 import threading
@@ -89,6 +90,15 @@ def test_what_is_asked_within_a_turn_is_asked_of_one_process(pool: Callable[...,
     asked = sorted((a for a in machine.asked() if a["do"] == "hello"), key=lambda a: a["began"])
     of_gpu = [[a["process"] for a in asked if a["gpu"] == f"GPU-{i}"] for i in range(2)]
     assert overlapping(asked) == [] and all(len(set(processes)) == 1 for processes in of_gpu)
+
+
+def test_processes_that_were_made_ready_on_every_gpu_are_those_that_answer(pool: Callable[..., Any]) -> None:
+    judges, machine, _ = pool(2, seconds=BUSY)
+    judges.prepare(1)
+    ready = {int(p) for p in subprocess.run(["pgrep", "-P", str(os.getpid())], capture_output=True).stdout.split()}
+    list(judges.together({str(i): lambda: hello(judges) for i in range(2)}))
+    asked = machine.asked()
+    assert {a["gpu"] for a in asked} == {"GPU-0", "GPU-1"} and {a["process"] for a in asked} <= ready
 
 
 def test_no_piece_is_begun_any_more_when_there_is_to_be_none(pool: Callable[..., Any]) -> None:
