@@ -103,12 +103,21 @@ def _held(python: str, at: Place) -> Iterator[tuple["subprocess.Popen[bytes]", i
             box = os.pidfd_open(json.loads(os.read(read, 4096))["child-pid"])
         yield holder, box
     finally:
-        for fd in (read, *([] if box is None else [box])):
-            os.close(fd)
         _end(holder, signal.SIGKILL)
+        if box is not None:
+            _gone(box)
+        os.close(read)
         for stream in (holder.stdin, holder.stdout):
             if stream:
                 stream.close()
+
+
+def _gone(box: int) -> None:
+    """Waits for the first process of a box, which ends when all others in it have: bubblewrap's end comes before."""
+    ended = select.poll()
+    ended.register(box, select.POLLIN)
+    ended.poll(1000 * GRACE_SECONDS)
+    os.close(box)
 
 
 def _ready(holder: "subprocess.Popen[bytes]", seconds: float) -> bool:

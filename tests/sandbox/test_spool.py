@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -278,6 +278,22 @@ def claim_of_another_machine(spool: Spool, request: Request, age: float) -> Path
     path.write_text(json.dumps({"host": "other", "pid": 1, "boot": "another boot", "began": "1", "token": "t"}))
     os.utime(path, (time.time() - age,) * 2)
     return path
+
+
+def test_what_is_answered_while_another_looks_at_it_is_not_answered_again(spool: Spool) -> None:
+    request, done = spool.stranger(), list[bool]()
+    with ExitStack() as working:
+        working.enter_context(Claims(spool.folder).claimed(request.sha, lambda _: False))
+
+        def answered(_: str) -> bool:
+            """As it was when the question was put: the other one gives its answer, and lets go, a moment after."""
+            before = bool(done)
+            done.append(True)
+            working.close()
+            return before
+
+        with Claims(spool.folder).claimed(request.sha, answered) as ours:
+            assert not ours
 
 
 def test_who_works_on_another_machine_is_not_disturbed(spool: Spool) -> None:

@@ -32,8 +32,8 @@ class Claims:
     def claimed(self, sha: str, answered: Callable[[str], bool]) -> Iterator[bool]:
         """Holds a request, if it is free: neither claimed nor answered meanwhile."""
         name = f"{sha}.json"
-        with self._alone():
-            free = not answered(sha) and not self.held(sha)
+        with self._alone():  # who holds it lets go without this lock, once it is answered: hence in this order
+            free = not self.held(sha) and not answered(sha)
             if free:
                 self.folder.write(CLAIMS, name, json.dumps(self._me).encode())
         if not free:
