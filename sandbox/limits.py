@@ -17,7 +17,7 @@ LIMITS = {
     resource.RLIMIT_DATA: max(4 << 30, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2),
     resource.RLIMIT_CPU: 1800,  # ends even a process that nobody waits for any more
 }
-NICE = 10  # of the scheduler's 0 to 19
+NICE = 5  # of the scheduler's 0 to 19
 
 
 def apply() -> None:

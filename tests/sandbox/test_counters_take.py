@@ -93,8 +93,8 @@ def test_a_profile_that_does_not_end_is_ended_at_its_deadline(taken: Taken, ncu:
     ncu("sleep 600")
     assert taken(seconds=1.0).why == "the launcher was not ready in 1 s"
     ncu(f"{WAITS}; sleep 600")
-    assert taken(seconds=1.0).why == "the launch was not profiled in 1 s"
-    assert time.monotonic() - started < 20
+    assert taken(seconds=5.0).why == "the launch was not profiled in 5 s"
+    assert time.monotonic() - started < 30
 
 
 @needs_reader
