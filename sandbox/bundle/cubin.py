@@ -49,6 +49,11 @@ def sections(image: bytes) -> list[Section]:
         raise BadBundle(f"not a cubin: damaged ELF ({e})") from None
 
 
+def code(image: bytes) -> list[bytes]:
+    """The instructions, section by section. Raises BadBundle as `sections` does."""
+    return [s.data for s in sections(image) if s.name.startswith(".text")]
+
+
 def _sections(image: bytes) -> list[Section]:
     (start,) = struct.unpack_from("<Q", image, 0x28)
     entry, count, names = struct.unpack_from("<HHH", image, 0x3A)

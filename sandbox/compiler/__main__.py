@@ -4,7 +4,8 @@ Runs in the box. For each kernel it leaves out/KEY.json and, if it compiled, .cu
 also .sass, the code with the lines of the TTGIR that it comes from, and .live, how many registers hold a value at each
 instruction. With `"only": "read"` MLIR parses and verifies the text and prints it as .ttgir, and nothing is compiled;
 with `"only": "amdgcn"` in/KEY.ttir is compiled for AMD's `target`, which leaves .ttgir, .located and .amdgcn. Each
-kernel gets a forked child with a deadline; what MLIR and ptxas print is caught and handed on as the diagnostic.
+kernel gets a forked child with a deadline; what MLIR and ptxas print is caught and handed on as the diagnostic. What
+the SASS of finished kernels is made of is then said by a child for many of them.
 """
 
 import json
@@ -13,6 +14,9 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,35 +25,73 @@ from pgo_agent.sandbox.compiler import failure
 os.environ["TRITON_DISABLE_LINE_INFO"] = "1"
 os.environ["TRITON_DUMP_PTXAS_LOG"] = "1"
 
+GROUP = 16  # kernels that are listed at a time
+DONE, UNLISTED = "json", "unlisted"  # suffixes of a kernel's answer, and of one that lacks its SASS
 KERNEL_SECONDS = 120.0  # one kernel; attention takes 1 s, the slowest seen 12 s (60 s with the sanitizer)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a child does for these kernels."""
+
+    keys: tuple[str, ...]
+    work: Callable[[], None]
+    lists: bool = False  # the SASS of kernels that are compiled
+
+    @property
+    def log(self) -> str:
+        return f"{self.keys[0]}{'.sass' if self.lists else ''}.log"
+
+
+Running = dict[int, tuple[Job, float]]  # by process: what it does, and since when
+Listing = Callable[[Sequence[str]], Job]
 
 
 def main(folder: Path) -> None:
     request = json.loads((folder / "request.json").read_text())
     from pgo_agent.sandbox import tools
-    from pgo_agent.sandbox.compiler import finish, static  # noqa: F401 (imported once, before the children are forked)
+    from pgo_agent.sandbox.compiler import finish, sass_mix, static  # noqa: F401 (imported once, before forking)
 
     tools.find(request["arch"], "nvdisasm")
 
-    waiting, running = list(request["kernels"]), dict[int, tuple[dict[str, Any], float]]()
-    while waiting or running:
-        while waiting and len(running) < request["jobs"]:
-            kernel = waiting.pop(0)
-            running[_child(folder, kernel, request["arch"])] = (kernel, time.monotonic())
-        _reap(folder, running)
+    running, unlisted = Running(), list[str]()
+    waiting = [_job(folder, kernel, request["arch"]) for kernel in request["kernels"]]
+    listing = partial(_listing, folder, request["arch"])
+    while waiting or running or unlisted:
+        while len(running) < request["jobs"] and (job := _next(waiting, unlisted, running, listing)):
+            running[_child(folder, job)] = (job, time.monotonic())
+        unlisted += _reap(folder, running, waiting, listing)
 
 
-def _child(folder: Path, kernel: dict[str, Any], arch: int) -> int:
+def _job(folder: Path, kernel: dict[str, Any], arch: int) -> Job:
+    work = {"read": _read, "amdgcn": _assemble}.get(kernel.get("only", ""), _compile)
+    return Job((kernel["key"],), partial(work, folder, kernel, arch))
+
+
+def _listing(folder: Path, arch: int, keys: Sequence[str]) -> Job:
+    return Job(tuple(keys), partial(_list, folder, keys, arch), lists=True)
+
+
+def _next(waiting: list[Job], unlisted: list[str], running: Running, listing: Listing) -> Job | None:
+    compiling = waiting or any(not job.lists for job, _ in running.values())
+    if len(unlisted) >= GROUP or (unlisted and not compiling):
+        group = unlisted[:GROUP]
+        del unlisted[:GROUP]
+        return listing(group)
+    return waiting.pop(0) if waiting else None
+
+
+def _child(folder: Path, job: Job) -> int:
     pid = os.fork()
     if pid:
         return pid
     os.setsid()  # so that a deadline takes ptxas with it
-    log = os.open(folder / "out" / f"{kernel['key']}.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    log = os.open(folder / "out" / job.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     os.dup2(log, 1)
     os.dup2(log, 2)
     code = 1
     try:
-        {"read": _read, "amdgcn": _assemble}.get(kernel.get("only", ""), _compile)(folder, kernel, arch)
+        job.work()
         code = 0
     except BaseException as e:
         print("".join(traceback.format_exception_only(e)), flush=True)
@@ -83,7 +125,8 @@ def _compile(folder: Path, kernel: dict[str, Any], arch: int) -> None:
 
     started, key, out = time.monotonic(), kernel["key"], folder / "out"
     source = folder / "in" / f"{key}.ttgir"
-    lines = bool(kernel["options"].get("lines"))
+    lines, records, sanitized = (bool(kernel["options"].get(name)) for name in ("lines", "records", "sanitize"))
+    plain = not lines and not records and not sanitized  # of the others nobody asks what their code is made of
     knobs.compilation.disable_line_info = not lines
     built = finish.finish(source, arch, kernel["options"])
     sys.stdout.flush()
@@ -94,35 +137,54 @@ def _compile(folder: Path, kernel: dict[str, Any], arch: int) -> None:
         for suffix, text in listing.listings(out / f"{key}.cubin", knobs.nvidia.nvdisasm.path).items():
             (out / f"{key}.{suffix}").write_text(text)
     found = static.from_log(log) | {"shared": built.metadata["shared"]}
-    if kernel["options"].get("records"):
+    if records:
         found |= {"scopes": built.scopes}
-    elif not kernel["options"].get("sanitize"):  # long to disassemble, and no news
+    elif plain:
         found |= static.from_ttgir(source.read_text())
-        found |= {"sass": static.from_sass(out / f"{key}.cubin", knobs.nvidia.nvdisasm.path)}
     seconds = round(time.monotonic() - started, 3)
-    _answer(folder, key, {"metadata": built.metadata, "static": found, "seconds": seconds})
+    _answer(folder, key, {"metadata": built.metadata, "static": found, "seconds": seconds}, UNLISTED if plain else DONE)
 
 
-def _reap(folder: Path, running: dict[int, tuple[dict[str, Any], float]]) -> None:
+def _list(folder: Path, keys: Sequence[str], arch: int) -> None:
+    from pgo_agent.sandbox.compiler import sass_mix
+    from triton import knobs
+
+    mixes = sass_mix.mixes([folder / "out" / f"{k}.cubin" for k in keys], arch, knobs.nvidia.nvdisasm.path)
+    for key, mix in zip(keys, mixes, strict=True):
+        answer = json.loads((folder / "out" / f"{key}.{UNLISTED}").read_text())
+        answer["static"] |= {"sass": mix}
+        _answer(folder, key, answer)
+
+
+def _reap(folder: Path, running: Running, waiting: list[Job], listing: Listing) -> list[str]:
+    """Takes note of a child that has ended, and ends one that takes too long. Gives what is to be listed now.
+
+    Kernels that could not be listed together wait to be listed one by one: a failure stays with its kernel.
+    """
     pid, status = os.waitpid(-1, os.WNOHANG)
     if pid in running:
-        kernel, since = running.pop(pid)
+        job, since = running.pop(pid)
         if status == signal.SIGKILL and time.monotonic() - since < KERNEL_SECONDS:
             os._exit(128 + signal.SIGKILL)  # somebody killed it: the whole process is started again
+        if status and len(job.keys) > 1:
+            waiting += [listing([key]) for key in job.keys]
+            return []
         if status:
-            log = (folder / "out" / f"{kernel['key']}.log").read_text(errors="replace")
-            _answer(folder, kernel["key"], {"error": failure.told(log, status, KERNEL_SECONDS)})
-        return
-    for pid, (_kernel, since) in running.items():
+            log = (folder / "out" / job.log).read_text(errors="replace")
+            _answer(folder, job.keys[0], {"error": failure.told(log, status, KERNEL_SECONDS)})
+            return []
+        return [] if job.lists else [k for k in job.keys if (folder / "out" / f"{k}.{UNLISTED}").exists()]
+    for pid, (_job, since) in running.items():
         if time.monotonic() - since > KERNEL_SECONDS:
             os.killpg(pid, signal.SIGKILL)
     time.sleep(0.005)
+    return []
 
 
-def _answer(folder: Path, key: str, answer: dict[str, Any]) -> None:
-    part = folder / "out" / f"{key}.json.part"
+def _answer(folder: Path, key: str, answer: dict[str, Any], suffix: str = DONE) -> None:
+    part = folder / "out" / f"{key}.{suffix}.part"
     part.write_text(json.dumps(answer))
-    part.rename(folder / "out" / f"{key}.json")
+    part.rename(folder / "out" / f"{key}.{suffix}")
 
 
 if __name__ == "__main__":

@@ -1,17 +1,14 @@
-"""What a finished build says about itself without a GPU: the compiler's log, the TTGIR's pipeline, the SASS mix.
+"""What a finished build says about itself without a GPU: the compiler's log, and the TTGIR's pipeline.
 
-Codes are ptxas's own: C7510 to C7516 say that wgmma was serialized, C7602 that registers did not suffice. Counts of
-SASS opcodes come from nvdisasm of the same Triton wheel. Nothing here is a measurement of time.
+Codes are ptxas's own: C7510 to C7516 say that wgmma was serialized, C7602 that registers did not suffice. Its code is
+`sass_mix.py`'s. Nothing here is a measurement of time.
 """
 
 import math
 import re
-from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from pgo_agent.sandbox import tools
 from pgo_agent.sandbox.gate.deadlock import simulate
 from pgo_agent.sandbox.ttgir import reader, types
 from pgo_agent.sandbox.ttgir.tree import Op
@@ -19,37 +16,8 @@ from pgo_agent.sandbox.ttgir.tree import Op
 _SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _REGS = re.compile(r"Used (\d+) registers")
 _NOTE = re.compile(r"\b(C7[56]\d\d)\b")
-_OPCODE = re.compile(r"^\s*/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_]*)", re.M)
-_LABEL = re.compile(r"(\.L_\w+):")
-_BRANCH = re.compile(r"\bBRA\b.*`\((\.L_\w+)\)")
-_GROUP_MMA = re.compile(r"\b[HQ]GMMA\.(\d+)x(\d+)x(\d+)\b")  # of a warpgroup
-_WARP_MMA = re.compile(r"\bHMMA\.(16)(8)(8|16)\b")  # of a warp
 DOTS = ("ttng.warp_group_dot", "ttng.tc_gen5_mma", "tt.dot")
 COPIES = ("ttg.async_copy_global_to_local", "ttng.async_tma_copy_global_to_local")
-OPCODES = (
-    "HGMMA",
-    "QGMMA",
-    "HMMA",
-    "MUFU",
-    "FFMA",
-    "FMUL",
-    "FADD",
-    "LDGSTS",
-    "UTMALDG",
-    "UTMASTG",
-    "LDG",
-    "STG",
-    "LDS",
-    "STS",
-    "LDSM",
-    "STSM",
-    "LDL",
-    "STL",
-    "BAR",
-    "WARPGROUP",
-    "SYNCS",
-    "SHFL",
-)
 
 
 def from_log(log: str) -> dict[str, Any]:
@@ -122,38 +90,3 @@ def _significand(text: str, tf32: bool) -> int:
     found = types.shaped(text)
     element = found.element if found else text
     return 11 if tf32 and element == "f32" else types.significand(element)
-
-
-def from_sass(cubin: Path, nvdisasm: str) -> dict[str, Any]:
-    """How often each opcode of interest stands in the SASS, the number of instructions, and the hottest loop."""
-    sass = tools.output([nvdisasm, "-c", str(cubin)])
-    count = Counter(_OPCODE.findall(sass))
-    return {op: count[op] for op in OPCODES if count[op]} | {"all": sum(count.values()), "loop": hot_loop(sass)}
-
-
-def hot_loop(sass: str) -> dict[str, int]:
-    """The loop that does most tensor work for each instruction issued, of one warp (or warpgroup, for HGMMA).
-
-    Loops are backward branches. Gives instructions, tensor flops, MUFU and barriers of one iteration; {} without loop.
-    """
-    lines = sass.splitlines()
-    labels = {m[1]: i for i, line in enumerate(lines) if (m := _LABEL.match(line))}
-    loops = [
-        lines[labels[m[1]] : i + 1]
-        for i, line in enumerate(lines)
-        if (m := _BRANCH.search(line)) and labels.get(m[1], i) < i - 1
-    ]
-    profiles = [_profile("\n".join(body)) for body in loops]
-    return max(profiles, key=lambda p: (p["tensor_flops"] / p["all"], p["all"]), default={})
-
-
-def _profile(sass: str) -> dict[str, int]:
-    count = Counter(_OPCODE.findall(sass))
-    flops = sum(2 * int(m) * int(n) * int(k) for m, n, k in _GROUP_MMA.findall(sass))
-    flops += sum(2 * int(m) * int(n) * int(k) for m, n, k in _WARP_MMA.findall(sass))
-    return {
-        "all": max(sum(count.values()), 1),
-        "tensor_flops": flops,
-        "mufu": count["MUFU"],
-        "barriers": count["BAR"] + count["SYNCS"],
-    }

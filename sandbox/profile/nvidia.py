@@ -103,7 +103,7 @@ def listing(bench: Workbench, key: str) -> Listing:
     build = _build(bench.shelf, key)
     text = {s: bench.shelf.get(d, s) for s, d in _lined(bench, key, build)["kernel"]["files"].items()}
     own = bench.shelf.get(build["kernel"]["files"]["cubin"], "cubin")
-    same = _code(own) == _code(text["cubin"])
+    same = cubin.code(own) == cubin.code(text["cubin"])
     return Listing(text["ttgir"].decode(), text["sass"].decode(), _instructions(text), same)
 
 
@@ -144,7 +144,3 @@ def _instructions(text: dict[str, bytes]) -> tuple[Instruction, ...]:
     module = reader.parse(text["ttgir"].decode())
     dots = {op.line for op in module.walk() if op.name in static.DOTS}
     return sass.settled(sass.instructions(text["sass"].decode(), text["live"].decode()), dots)
-
-
-def _code(image: bytes) -> list[bytes]:
-    return [s.data for s in cubin.sections(image) if s.name.startswith(".text")]

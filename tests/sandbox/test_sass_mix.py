@@ -1,0 +1,102 @@
+"""The SASS of several kernels is read in one run of nvdisasm, and each is said to hold what it holds by itself."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pgo_agent.sandbox.bundle import cubin
+from pgo_agent.sandbox.compiler import sass_mix
+from triton import knobs
+
+STRAIGHT = "mov.u64 %rd2, %rd1; st.global.u32 [%rd2], 7;"
+LOOP = """
+    mov.u32 %r1, 0;
+again:
+    ld.volatile.global.f32 %f1, [%rd1];
+    ex2.approx.f32 %f1, %f1;
+    st.volatile.global.f32 [%rd1], %f1;
+    bar.sync 0;
+    add.u32 %r1, %r1, 1;
+    setp.lt.u32 %p1, %r1, 1000;
+    @%p1 bra again;
+"""
+ENTRY = """
+.visible .entry kernel(.param .u64 p)
+{{
+    .reg .pred %p<2>; .reg .b32 %r<2>; .reg .f32 %f<2>; .reg .b64 %rd<3>;
+    ld.param.u64 %rd1, [p];
+    {body}
+    ret;
+}}
+"""
+Assemble = Callable[[str], bytes]
+
+
+@pytest.fixture
+def cubins(tmp_path: Path, ptxas: Assemble) -> list[Path]:
+    files = [tmp_path / f"{n}.cubin" for n in range(3)]
+    for file, body in zip(files, (STRAIGHT, LOOP, STRAIGHT + LOOP), strict=True):
+        file.write_bytes(ptxas(ENTRY.format(body=body)))
+    return files
+
+
+def mixes(files: list[Path]) -> list[dict[str, object]]:
+    return sass_mix.mixes(files, 90, knobs.nvidia.nvdisasm.path)
+
+
+def test_several_kernels_at_once_hold_what_each_holds_by_itself(cubins: list[Path]) -> None:
+    assert mixes(cubins) == [mix for file in cubins for mix in mixes([file])]
+
+
+def test_a_loop_has_its_instructions_and_straight_code_has_none(cubins: list[Path]) -> None:
+    straight, loop, _ = mixes(cubins)
+    assert straight["loop"] == {} and straight["STG"] == 1
+    found = loop["loop"]
+    assert isinstance(found, dict) and found["mufu"] == found["barriers"] > 0 == found["tensor_flops"]
+    assert found["all"] < int(str(loop["all"]))
+
+
+def test_code_that_nvdisasm_refuses_takes_nothing_from_what_follows_it(cubins: list[Path]) -> None:
+    whole, image = mixes(cubins), bytearray(cubins[1].read_bytes())
+    code = next(s.data for s in cubin.sections(bytes(image)) if s.name.startswith(".text."))
+    at = image.index(code)
+    image[at : at + len(code)] = bytes([0xFF]) * len(code)
+    cubins[1].write_bytes(image)
+    refused = mixes(cubins)
+    assert refused[0] == whole[0] and refused[1]["all"] == 0 and refused[2] == whole[2]
+
+
+def test_of_no_kernels_nothing_is_said() -> None:
+    assert mixes([]) == []
+
+
+TOGETHER = """
+import json, sys
+from functools import partial
+from pathlib import Path
+from pgo_agent.sandbox.compiler import __main__ as compiler
+folder = Path(sys.argv[1])
+listing, waiting, running = partial(compiler._listing, folder, 90), [], {}
+unlisted = ["0", "1", "2"]
+while waiting or running or unlisted:
+    while len(running) < 2 and (job := compiler._next(waiting, unlisted, running, listing)):
+        running[compiler._child(folder, job)] = (job, compiler.time.monotonic())
+    unlisted += compiler._reap(folder, running, waiting, listing)
+print(json.dumps([json.loads((folder / "out" / f"{k}.json").read_text()) for k in "012"]))
+"""
+
+
+def test_a_kernel_that_cannot_be_listed_fails_alone(cubins: list[Path], tmp_path: Path) -> None:
+    whole = mixes(cubins)
+    (tmp_path / "out").mkdir()
+    for n, file in enumerate(cubins):
+        file.rename(tmp_path / "out" / file.name)
+        (tmp_path / "out" / f"{n}.unlisted").write_text('{"static": {}}')
+    (tmp_path / "out" / "1.cubin").write_bytes(b"no cubin")
+    done = subprocess.run([sys.executable, "-c", TOGETHER, tmp_path], capture_output=True, text=True, check=True)
+    first, refused, last = json.loads(done.stdout)
+    assert (first, last) == ({"static": {"sass": whole[0]}}, {"static": {"sass": whole[2]}})
+    assert "not a cubin" in refused["error"]
