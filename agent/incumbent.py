@@ -13,6 +13,7 @@ from pgo_agent.sandbox.judge import stats
 from pgo_agent.sandbox.judge.pool import on_shelf
 
 SHIPPED = "shipped"
+NEAR = 0.005  # of the best time: an H200's sessions measured a kernel against itself up to 0.6 % apart
 
 
 def name(ctx: Context) -> str:
@@ -73,7 +74,13 @@ def best_known(ctx: Context, which: str) -> dict[str, moves.Best]:
         statics = {p["plan_id"]: p["statics"] for p in base["points"]}
         tuned = base["tuned"].items()
         return {
-            c: _best(p["config"], statics[p["plan_id"]], _blocks(ctx, p["bundle"], c, p["choice"])) for c, p in tuned
+            c: _best(
+                p["config"],
+                statics[p["plan_id"]],
+                _blocks(ctx, p["bundle"], c, p["choice"]),
+                near(base["points"], p),
+            )
+            for c, p in tuned
         }
     candidate = ctx.store.candidate(ctx.run.id, which)
     labels, built = chosen(ctx, candidate), candidate.built or {}
@@ -84,8 +91,19 @@ def best_known(ctx: Context, which: str) -> dict[str, moves.Best]:
     }
 
 
-def _best(config: Config, statics: Sequence[dict[str, Any]], blocks: Mapping[str, int]) -> moves.Best:
-    return moves.Best(config, main_static(statics), {s["name"]: s for s in statics}, blocks)
+def near(points: Sequence[Mapping[str, Any]], best: Mapping[str, Any]) -> tuple[Config, ...]:
+    """Configurations of a sweep that were timed beside the best one of their case and are not told from it."""
+    if best["how"] == "estimate" or not best.get("finalist", True):
+        return ()
+    rivals = (p for p in points if p["case"] == best["case"] and p["how"] == best["how"] and p.get("finalist", True))
+    tied = [p for p in rivals if not p["problem"] and p["ms"] and p["ms"] <= best["ms"] * (1 + NEAR)]
+    return tuple(p["config"] for p in sorted(tied, key=lambda p: p["ms"]) if p["plan_id"] != best["plan_id"])
+
+
+def _best(
+    config: Config, statics: Sequence[dict[str, Any]], blocks: Mapping[str, int], tied: tuple[Config, ...] = ()
+) -> moves.Best:
+    return moves.Best(config, main_static(statics), {s["name"]: s for s in statics}, blocks, tied)
 
 
 def _blocks(ctx: Context, bundle: str, case: str, label: str) -> dict[str, int]:

@@ -26,6 +26,7 @@ class Best:
     static: Mapping[str, Any]  # of the kernel that does the work
     profiles: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # kernel name -> static profile, of all
     blocks: Mapping[str, int] = field(default_factory=dict)  # kernel name -> blocks of its largest grid
+    near: tuple[Config, ...] = ()  # others that ran as fast, as far as a sweep tells
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@ It is the default when there is no model, and the seed of the search when there 
 bottleneck, in the order of the bottlenecks, each citing it; then the others, which are hypotheses, and say so. Among
 equals source moves come first: they can beat the tuned baseline; launch moves follow. A seed puts equal source moves
 into another order. Moves address every kernel of a launcher by its name. Each source move brings the best known
-configurations with it, and one that needs less shared memory, because a rewrite may move the best point. A fault inside
+configurations with it, those that a sweep does not tell from them, and one that needs less shared memory: a rewrite may
+move the best point, and of equals it may suit one alone. A fault inside
 of a move is listed like a precondition that does not hold: it never ends a run. Relies on libcst and sympy, which take
 long to import: whoever needs only the words of `base.py` must not import this module.
 """
@@ -119,7 +120,7 @@ def _subject(source: str, kernel: str, best: Mapping[str, Best], device: Device)
 
 
 def _with_neighbours(source: str, kernel: str, best: Mapping[str, Best], needed: Config) -> str:
-    """The rewritten file at the best known configurations and one that is a stage shallower.
+    """The rewritten file at the best known configurations, those as fast, and one that is a stage shallower.
 
     Where the rewrite needs certain launch parameters, these; and last the best ones as they were, for cases whose
     launches the rewrite leaves alone.
@@ -133,10 +134,11 @@ def _with_neighbours(source: str, kernel: str, best: Mapping[str, Best], needed:
     bases = [b.config for b in launch.bases_of(site, found, best.values())]
     if not bases:
         return source
-    configs = _unique([c | needed for c in bases])
+    near = [launch.config_of(site, found, c, b.profiles.keys() or None) for b in best.values() for c in b.near]
+    configs = _unique([c | needed for c in (*bases, *near) if c is not None])
     if needed:
         return with_configs(source, site, _unique([*configs[: CARRIED - 1], *bases])[:CARRIED])
-    deepest = max(configs, key=lambda c: (c.get("num_stages", 3), c.get("num_warps", 4)))
+    deepest = max(bases, key=lambda c: (c.get("num_stages", 3), c.get("num_warps", 4)))
     shallower = deepest | {"num_stages": max(deepest.get("num_stages", 3) - 1, 1)}
     kept = [*configs[: CARRIED - 1], shallower] if shallower not in configs[:CARRIED] else configs[:CARRIED]
     return with_configs(source, site, kept)

@@ -150,8 +150,10 @@ def measured(tmp_path: Path) -> Context:
     store.add_run("add-1", ADD, subject.digest, subject.source, device.key, {})
     builder = Builder(subject, device, box.choose(), store.shelf)
     built = builder.build(subject.source, {"CASES": None}, 1)
+    timed = {"ms": 1.0, "how": "measured", "problem": "", "finalist": True}
     points = {
-        c: {"bundle": built.bundle, "choice": o[0].label, "config": o[0].config, "plan_id": o[0].plan_id}
+        c: timed
+        | {"case": c, "bundle": built.bundle, "choice": o[0].label, "config": o[0].config, "plan_id": o[0].plan_id}
         for c, o in built.choices.items()
     }
     known = [p | {"statics": [built.statics[k] for k in built.choices[c][0].kernels]} for c, p in points.items()]

@@ -1,8 +1,10 @@
 """Source moves: they fire where they can prove that no value changes, and say why they do not elsewhere."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pgo_agent.agent import incumbent
 from pgo_agent.agent.moves import Best, Proposal, Skipped, carry, embedded
 from pgo_agent.agent.moves.base import Subject
 from pgo_agent.sandbox import devices
@@ -105,6 +107,42 @@ def test_a_kernel_that_no_timed_case_launches_is_left_alone() -> None:
     moves = [x.move for x in found]
     assert [m for m in moves if m.endswith("_rare")] == ["every move in _rare"]
     assert any(m.endswith("_fa_fwd") for m in moves)
+
+
+def brought(fastest: int, tied: int) -> str:
+    """The configurations of a rewrite that finds the first of two in front."""
+    first, other = ({"BLOCK_M": 64, "BLOCK_N": n, "num_warps": 4, "num_stages": 3} for n in (fastest, tied))
+    static = STATIC | {"spill_store_bytes": 0, "notes": [], "dots": 2}
+    best = {"CASES/x": Best(first, static, {"_fa_fwd": static}, near=(other,))}
+    made = embedded.propose(FA_FWD.read_text(), best, [], H200)
+    text = next(p.source for p in made if isinstance(p, Proposal) and p.move == "carry the second dot")
+    return text.split("@triton.autotune(")[1].split("key=")[0]
+
+
+def test_a_rewrite_brings_all_that_tie_whichever_of_them_was_in_front() -> None:
+    for listed in (brought(32, 64), brought(64, 32)):
+        for n in (32, 64):
+            assert f'{{"BLOCK_M": 64, "BLOCK_N": {n}}}, num_warps=4, num_stages=3' in listed
+
+
+def test_what_ties_was_timed_beside_the_best_and_is_right() -> None:
+    def point(n: int, ms: float, case: str = "CASES/x", **more: Any) -> dict[str, Any]:
+        told = {"case": case, "plan_id": f"{n}", "ms": ms, "how": "measured", "problem": "", "finalist": True}
+        return told | {"config": {"BLOCK": n}} | more
+
+    best = point(1, 1.0)
+    others = [
+        point(2, 1.004),
+        point(3, 1.001),
+        point(4, 1.006),
+        point(5, 1.0, case="CASES/y"),
+        point(6, 1.0, problem="wrong"),
+        point(7, 1.0, finalist=False),
+        point(8, 1.0, how="estimate"),
+        point(9, 1.0) | {"ms": None},
+    ]
+    assert incumbent.near([best, *others], best) == ({"BLOCK": 3}, {"BLOCK": 2})
+    assert incumbent.near([best, *others], best | {"how": "estimate"}) == ()
 
 
 def test_warps_and_stages_of_a_gluon_kernel_are_its_texts_and_not_varied() -> None:
