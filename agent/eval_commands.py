@@ -108,8 +108,9 @@ def eval_ablation(
 ) -> None:
     """Ask what profiles are worth: the same targets, budget and seeds, with the optimizer told more or less of them.
 
-    The plan is fixed before the runs: results of another one are refused. The same command goes on where it was ended.
-    Several of them at once, each with its own --store, share the runs.
+    The plan is fixed before the runs: results of another one are refused. The same command goes on where it was ended,
+    and shows what came of it once all runs have ended, with a GPU or without. Several of them at once, each with its
+    own --store, share the runs.
     """
     from pgo_agent.agent.session import Wishes
     from pgo_agent.evals.ablation import report, running
@@ -151,9 +152,13 @@ def eval_nightly(
 
 
 def _make(running: Any, report: Any, results: Any, wishes: "Wishes", store: Path, json_lines: bool) -> None:
-    """Makes the runs of a plan: `running` and `report` are the modules of its evaluation."""
+    """Makes the runs of a plan: `running` and `report` are the modules of its evaluation.
+
+    Where every run has its result, they are shown on any machine.
+    """
     with shell.faults():
-        running.check(results, wishes)
+        if results.missing:
+            running.check(results, wishes)
     shell.run(
         json_lines,
         store,

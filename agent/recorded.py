@@ -50,11 +50,11 @@ def _verdicts() -> dict[tuple[str, str], tuple[str, float | None]]:
 
 
 def rows() -> Iterable[dict[str, Any]]:
-    """Every recorded line, file by file in order of name."""
+    """Every line of recorded runs, file by file in order of name; not those of evaluations, which begin with a plan."""
     folder = resources.files("pgo_agent.evals").joinpath("results")
     if not folder.is_dir():
         return
     for file in sorted(folder.iterdir(), key=lambda f: f.name):
         if file.name.endswith(".jsonl"):
-            for line in file.read_text().splitlines():
-                yield json.loads(line)
+            lines = [json.loads(line) for line in file.read_text().splitlines()]
+            yield from lines if lines and lines[0]["what"] != "plan" else ()

@@ -26,7 +26,7 @@ def summary(results: Results) -> dict[str, Any]:
         "arms": {a: {"runs": len(s), "mean": statistics.mean(s) if s else None} for a, s in means.items()},
         "differences": [_told(d) for d in differences(plan, scores)],
         "truncated": sum(bool(line["truncated"]) for line in ended),
-        "missing": len(plan.runs) - len(ended),
+        "missing": len(results.missing),
     }
 
 

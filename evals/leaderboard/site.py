@@ -25,7 +25,8 @@ def main(files: Sequence[Path], folder: Path) -> int:
     """Raises UsageFault for files that hold nothing to show, EnvironmentFault where nothing can be written."""
     found = reading.files(files)
     if not found.rows and not found.gate:
-        raise UsageFault("these files hold no row: no run has ended yet", "go on with `pgo-agent eval nightly`")
+        why = "; ".join(found.notes) or "no run has ended yet"
+        raise UsageFault(f"these files hold no row: {why}", "go on with `pgo-agent eval nightly`")
     if folder.exists() and not folder.is_dir():
         raise UsageFault(f"{folder} is no folder", "name another with -o")
     for name, text in site(found, [f.name for f in files]):

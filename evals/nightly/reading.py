@@ -50,6 +50,8 @@ def file(path: Path) -> Found:
     """What one file holds. Raises UsageFault."""
     lines, notes = _lines(path)
     kinds = {line["what"] for _, line in lines}
+    if _of_an_ablation(lines):
+        return Found(notes=(*notes, f"{path.name} holds no rows, but runs that `pgo-agent eval ablation` compares"))
     if kinds and kinds <= {PLAN, BEGUN, ENDED}:
         return Found(tuple(_once(path, _nightly(path, lines))), notes=notes)
     if kinds and kinds <= set(recorded.KINDS):
@@ -60,6 +62,11 @@ def file(path: Path) -> Found:
         return Found(notes=(*notes, f"{path.name} holds no rows, but records of {' and '.join(sorted(kinds))}"))
     said = f"holds lines of {', '.join(sorted(kinds))} side by side" if kinds else "holds no line"
     raise UsageFault(f"{path} {said}: it is no file of rows", HINT)
+
+
+def _of_an_ablation(lines: Sequence[Line]) -> bool:
+    plan = lines[0][1].get("plan") if lines else None
+    return isinstance(plan, dict) and "insights" in plan
 
 
 def _lines(path: Path) -> tuple[list[Line], tuple[str, ...]]:

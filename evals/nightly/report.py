@@ -30,7 +30,7 @@ def summary(rows: Rows) -> dict[str, Any]:
         "plan": rows.plan.digest,
         "rows": len(found),
         "failed": sum(bool(r.failed) for r in found),
-        "missing": len(rows.plan.runs) - len(found),
+        "missing": len(rows.missing),
         "mean": {o: {b: mean(_of(found, o), b) for b in BASES} for o in rows.plan.optimizers},
         "gpu_seconds": round(sum(r.gpu_seconds or 0.0 for r in found), 1),
     }

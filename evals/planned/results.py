@@ -100,6 +100,11 @@ class Results(Generic[W]):
         named = [line["run"] for line in self.lines if line["what"] == BEGUN and _is(line, wanted)]
         return named[-1] if named else None
 
+    @property
+    def missing(self) -> list[W]:
+        """Runs of the plan that have no result yet. Raises as `lines` does."""
+        return [w for w in self.plan.runs if self.ended(w) is None]
+
     def ended(self, wanted: W) -> dict[str, Any] | None:
         return next((line for line in self.lines if line["what"] == ENDED and _is(line, wanted)), None)
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pgo_agent.agent.insight import Insight
 from pgo_agent.agent.store import Candidate
 from pgo_agent.evals.ablation import plan as plans
-from pgo_agent.evals.ablation import scores
+from pgo_agent.evals.ablation import running, scores
 from pgo_agent.evals.ablation.comparing import differences
 from pgo_agent.evals.ablation.plan import Arm, Plan, Wanted
 from pgo_agent.sandbox.errors import UsageFault
@@ -157,6 +157,17 @@ def lines(folder: Path, what: str) -> list[dict[str, object]]:
 def test_times_are_not_compared_where_nothing_is_timed(tmp_path: Path) -> None:
     done = pgo(*planned(tmp_path, ('"right"', '"final"')), "--judge", "cpu", cwd=tmp_path)
     assert done.code == 2 and "needs a GPU" in done.err and not (tmp_path / "out.jsonl").exists()
+
+
+def test_results_of_a_gpu_are_shown_where_there_is_none_once_they_are_whole(tmp_path: Path) -> None:
+    own = (*planned(tmp_path, ('"right"', '"final"')), "--judge", "cpu")
+    written = running.Results(tmp_path / "out.jsonl", plans.read(tmp_path / "plan.toml"))
+    base, arm = written.plan.runs
+    written.add("run", run="a", **base.named, score=0.0, truncated=False)
+    assert pgo(*own, cwd=tmp_path).code == 2
+    written.add("run", run="b", **arm.named, score=math.log(1.25), truncated=False)
+    done = pgo(*own, cwd=tmp_path)
+    assert done.code == 0 and "against embedded, told none: 1.2500x" in done.out
 
 
 def test_a_run_has_its_result_and_another_plan_none_beside_it(tmp_path: Path) -> None:

@@ -119,6 +119,12 @@ def test_recorded_runs_are_rows_with_the_ratios_of_the_readme() -> None:
         assert r.winner and r.winner.diff.startswith("--- as shipped\n+++ winner\n")
 
 
+def test_an_ablation_holds_no_rows_and_is_none_of_a_nights_faults() -> None:
+    found = reading.files(RECORDED)
+    assert "ablation-h200.jsonl holds no rows, but runs that `pgo-agent eval ablation` compares" in found.notes
+    assert not any(r.file == "ablation-h200.jsonl" for r in found.rows)
+
+
 def test_a_last_line_that_was_cut_off_is_left_out_and_said(tmp_path: Path) -> None:
     found = reading.file(night(tmp_path / "a.jsonl", [row()], '{"what": "run", "ker'))
     assert len(found.rows) == 1 and found.notes == ("a.jsonl: its last line was cut off, and is left out",)

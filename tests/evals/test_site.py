@@ -14,7 +14,7 @@ from pgo_agent.evals.nightly.report import interval
 from pgo_agent.evals.nightly.row import Row
 
 from tests.agent.cli import pgo
-from tests.evals.rows import H200, RECORDED, WON, case, failed, row
+from tests.evals.rows import FA_FWD, H200, RECORDED, WON, case, failed, row
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'&{{ 7*7 }}"
 ALONE = {"meta", "img", "br", "link", "input"}  # elements that have no end
@@ -149,4 +149,4 @@ def test_the_command_writes_a_site_and_refuses_what_it_cannot(tmp_path: Path) ->
     assert done.code == 0, done.err
     assert sorted(f.name for f in (tmp_path / "site").glob("*.json")) == ["results.json"]
     (tmp_path / "file").touch()
-    assert "is no folder" in pgo("eval", "site", RECORDED[0], "-o", "file", cwd=tmp_path).err
+    assert "is no folder" in pgo("eval", "site", FA_FWD, "-o", "file", cwd=tmp_path).err
