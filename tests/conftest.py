@@ -2,6 +2,7 @@
 
 import os
 import random
+import signal
 import sys
 import zlib
 from pathlib import Path
@@ -11,6 +12,12 @@ import pytest
 ROOT = Path(__file__).parent.parent
 FA_FWD = ROOT / "kernels" / "fa_fwd.py"
 TARGETS = Path(__file__).parent / "kernels"
+
+
+def pytest_configure() -> None:
+    """A shell ignores SIGINT for what it starts in the background, and so would all processes that tests interrupt."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
