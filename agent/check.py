@@ -20,7 +20,7 @@ from pgo_agent.agent.moves import Proposal
 from pgo_agent.agent.parts import blocks, hidden
 from pgo_agent.agent.replies import TOO_DEEP, BadReply, merge
 from pgo_agent.agent.store import Store
-from pgo_agent.sandbox import box, target
+from pgo_agent.sandbox import box, parsing, target
 from pgo_agent.sandbox.built import Built, Choice
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.target import CONTRACT, Target
@@ -63,7 +63,7 @@ def read(file: Path, found: Target) -> dict[str, str]:
 def same(source: str, other: str) -> bool:
     """Whether two files hold the same statements."""
     try:
-        return ast.dump(ast.parse(source)) == ast.dump(ast.parse(other))
+        return ast.dump(parsing.module(source)) == ast.dump(parsing.module(other))
     except RecursionError:
         return source == other
 

@@ -8,6 +8,7 @@ import ast
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from pgo_agent.sandbox import parsing
 from pgo_agent.sandbox.target import CONTRACT, names_of
 
 
@@ -36,7 +37,7 @@ def blocks(text: str) -> list[Block]:
     """A file cut into blocks. Comments belong to the statement below them. Raises what `ast.parse` raises."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     lines = [line + "\n" for line in text.split("\n")]
-    found, begin, spans = [], 0, _spans(ast.parse(text))
+    found, begin, spans = [], 0, _spans(parsing.module(text))
     for i, (_, last, nodes) in enumerate(spans):
         after = spans[i + 1][0] - 1 if i + 1 < len(spans) else len(lines)
         tail = [j for j in range(last, after) if lines[j].strip() and lines[j][0] in " \t"]  # comments of its body

@@ -12,6 +12,8 @@ import tokenize
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from pgo_agent.sandbox import parsing
+
 LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 Config = dict[str, int]
 Span = tuple[int, int]  # offsets into the text
@@ -36,7 +38,7 @@ class Site:
 
 def sites(source: str) -> list[Site]:
     """The launch sites of a file, in order. Raises SyntaxError when it is not Python."""
-    tree = ast.parse(source)
+    tree = parsing.module(source)
     offsets = _Offsets(source)
     return [*_autotuned(tree, offsets), *_plain(tree, offsets)]
 

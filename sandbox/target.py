@@ -1,6 +1,6 @@
 """The contract of a target file: which names it must define, read from its text without running it.
 
-Relies on `ast` alone, so that the agent can look at a target without importing it. `load` does import it: only the
+Relies on `parsing` alone, so that the agent can look at a target without importing it. `load` does import it: only the
 tracer (in its box) and the judge (for a file that the person at the machine allowed) may call that.
 """
 
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
+from pgo_agent.sandbox import parsing
 from pgo_agent.sandbox.errors import TargetFault, UsageFault
 
 REQUIRED = {
@@ -84,7 +85,7 @@ def text(path: Path) -> str:
 def parse(source: str, name: str) -> ast.Module:
     """The syntax tree of `source`. Raises UsageFault with file and line."""
     try:
-        return ast.parse(source, name)
+        return parsing.module(source, name)
     except (SyntaxError, ValueError, MemoryError, RecursionError) as e:
         line = getattr(e, "lineno", None)
         where = f"{name}:{line}" if line else name
@@ -127,7 +128,7 @@ def same_contract(source: str, other: str) -> bool:
 
 
 def _asked(text: str) -> list[str]:
-    return [ast.dump(n) for n in ast.parse(text).body if of_contract(n)]
+    return [ast.dump(n) for n in parsing.module(text).body if of_contract(n)]
 
 
 def load(path: Path, name: str) -> ModuleType:

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from pgo_agent.agent.parts import Block, blocks, used_by
-from pgo_agent.sandbox import target
+from pgo_agent.sandbox import parsing, target
 from pgo_agent.sandbox.errors import UsageFault
 
 
@@ -37,7 +37,7 @@ class Found:
 
     @cached_property
     def functions(self) -> dict[str, ast.FunctionDef]:
-        return functions(ast.parse(self.text))
+        return functions(parsing.module(self.text))
 
     @cached_property
     def kept(self) -> list[Block]:

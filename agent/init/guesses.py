@@ -14,6 +14,7 @@ from pgo_agent.agent.init.found import Found
 from pgo_agent.agent.init.shapes import Shapes
 from pgo_agent.agent.rewriting import syntax
 from pgo_agent.agent.rewriting.written import written
+from pgo_agent.sandbox import parsing
 
 MADE = re.compile(r"(?:torch\.|\w+\.new_)(?:empty|zeros|ones|full|empty_like|zeros_like|empty_strided)\b")
 INDEX = re.compile(r"(?:^|_)(?:ids?|idx|index|indices|labels?|targets?|lengths?|seqlens?)$", re.I)
@@ -136,7 +137,7 @@ def _like(text: str, parameters: list[str]) -> str:
 
 def _allocated(text: str) -> tuple[str, ...]:
     """The dimensions in `torch.empty((M, N), ...)` or `torch.empty(n, ...)`, where they are names."""
-    call = ast.parse(text, mode="eval").body
+    call = parsing.expression(text)
     given = call.args[0] if isinstance(call, ast.Call) and call.args else None
     listed = given.elts if isinstance(given, ast.Tuple | ast.List) else [given] if given else []
     names = tuple(e.id for e in listed if isinstance(e, ast.Name))

@@ -178,7 +178,7 @@ def _shaped(node: ast.AST, attributes: tuple[str, ...]) -> str:
 
 def _number(node: ast.AST) -> int | None:
     try:
-        found = ast.literal_eval(ast.unparse(node))
+        found = ast.literal_eval(node)
     except (ValueError, SyntaxError):
         return None
     return found if type(found) is int and -8 <= found < 8 else None

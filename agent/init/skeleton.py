@@ -13,6 +13,7 @@ from typing import Any
 
 from pgo_agent.agent.init.found import Found
 from pgo_agent.agent.init.guesses import Guesses, Output
+from pgo_agent.sandbox import parsing
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.target import CONTRACT
 
@@ -142,7 +143,7 @@ def kernel_part(found: Found) -> str:
 def _absolute(path: Path, text: str) -> str:
     """Relative imports by the package that the file lies in; as they are where it lies in none."""
     package = _package(path)
-    for node in ast.parse(text).body:
+    for node in parsing.module(text).body:
         if isinstance(node, ast.ImportFrom) and node.level and len(package) >= node.level:
             base = ".".join([*package[: len(package) - node.level + 1], *([node.module] if node.module else [])])
             text = re.sub(

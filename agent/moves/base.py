@@ -3,7 +3,6 @@
 A move that cannot prove its precondition raises DoesNotApply with the reason: it is listed, never skipped in silence.
 """
 
-import ast
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +11,7 @@ from pgo_agent.agent.findings import Defect
 from pgo_agent.agent.rewriting import DoesNotApply
 from pgo_agent.agent.roles.summary import Bottleneck
 from pgo_agent.agent.source import Config
+from pgo_agent.sandbox import parsing
 from pgo_agent.sandbox.devices import Device
 
 NO_LAUNCH = "the launcher launches no kernel that is defined in this file"
@@ -79,7 +79,7 @@ def attempted(name: str, rationale: str, rewrite: Callable[[], str]) -> Proposal
     """What a rewrite gives. Its own faults are listed like a precondition that does not hold: they never end a run."""
     try:
         changed = rewrite()
-        ast.parse(changed)
+        parsing.module(changed)
     except DoesNotApply as e:
         return Skipped(name, str(e))
     except SyntaxError as e:

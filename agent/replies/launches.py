@@ -13,6 +13,7 @@ from typing import Any
 from pgo_agent.agent.moves import CARRIED
 from pgo_agent.agent.replies.faults import BadReply, Nothing, short
 from pgo_agent.agent.source import LAUNCH_OPTIONS, Config, Site, sites, with_configs
+from pgo_agent.sandbox import parsing
 
 LARGEST, WIDEST = 20_000, 500  # characters of a launch change, of a line of one
 _RANGES = {"num_warps": (1, 32), "num_stages": (0, 16), "num_ctas": (1, 16), "maxnreg": (24, 255)}
@@ -93,7 +94,7 @@ def _value(text: str) -> Any:
     except (ValueError, RecursionError):
         pass
     try:
-        return ast.literal_eval(bare.strip())
+        return parsing.literal(bare.strip())
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         raise BadReply(f"the launch change is no JSON: write it like {_FORM}") from None
 
@@ -166,7 +167,7 @@ def _parameters(source: str, site: Site) -> list[str]:
 
 
 def _free(source: str, site: Site) -> list[str]:
-    tree = ast.parse(source)
+    tree = parsing.module(source)
     function = next(n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == site.kernel)
     ordered = [a.arg for a in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
     passed = set[str]()

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from pgo_agent.agent.parts import Block, blocks, hidden, kernel_part, mentioned, used_by
 from pgo_agent.agent.replies.faults import TOO_DEEP, BadReply, Nothing, short
+from pgo_agent.sandbox import parsing
 from pgo_agent.sandbox.target import CONTRACT, same_contract
 
 MOST_STATEMENTS = 1000  # at the top level of a kernel part
@@ -19,7 +20,7 @@ def candidate(kernel: str, source: str) -> tuple[str, list[str]]:
     try:
         whole, notes = _merged(source, kernel)
         unchanged, _ = _merged(source, kernel_part(source))
-        if ast.dump(ast.parse(whole)) == ast.dump(ast.parse(unchanged)):
+        if ast.dump(parsing.module(whole)) == ast.dump(parsing.module(unchanged)):
             raise Nothing("the reply changes nothing")
     except RecursionError:
         raise BadReply(TOO_DEEP) from None
@@ -35,7 +36,7 @@ def _merged(source: str, kernel: str) -> tuple[str, list[str]]:
     """The merged file, and a note on what was dropped. What the reply uses and leaves out comes from the source."""
     if said := problem(kernel):
         raise BadReply(said)
-    if len(ast.parse(kernel).body) > MOST_STATEMENTS:
+    if len(parsing.module(kernel).body) > MOST_STATEMENTS:
         raise BadReply(f"the code has more than {MOST_STATEMENTS} statements at its top level")
     own, given = blocks(source), blocks(kernel)
     secret = hidden(own)
@@ -83,7 +84,7 @@ def _is_text(node: ast.stmt) -> bool:
 def problem(code: str) -> str:
     """Why a text is not Python, with the line; empty when it is."""
     try:
-        ast.parse(code)
+        parsing.module(code)
         return ""
     except (SyntaxError, ValueError) as e:
         line = getattr(e, "lineno", None) or 0

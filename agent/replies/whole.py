@@ -5,6 +5,7 @@ import re
 
 from pgo_agent.agent.replies.faults import BadReply
 from pgo_agent.agent.replies.merging import problem
+from pgo_agent.sandbox import parsing
 
 GLUON = "triton.experimental.gluon"
 KERNEL = re.compile(r"^(def kernel\b|kernel *=)", re.M)
@@ -23,6 +24,6 @@ def refused(code: str, closed: bool) -> BadReply:
 
 def kind(part: str) -> str:
     """`gluon` for a kernel part that imports Gluon, else `source`."""
-    imported = [n for n in ast.walk(ast.parse(part)) if isinstance(n, ast.Import | ast.ImportFrom)]
+    imported = [n for n in ast.walk(parsing.module(part)) if isinstance(n, ast.Import | ast.ImportFrom)]
     names = [f"{getattr(n, 'module', None) or ''}.{a.name}".strip(".") for n in imported for a in n.names]
     return "gluon" if any(f"{name}.".startswith(f"{GLUON}.") for name in names) else "source"

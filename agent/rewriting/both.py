@@ -9,6 +9,7 @@ import ast
 import libcst as cst
 from pgo_agent.agent.parts import Block, blocks
 from pgo_agent.agent.rewriting import DoesNotApply, syntax
+from pgo_agent.sandbox import parsing
 from pgo_agent.sandbox.target import CONTRACT
 
 LAUNCHER = "kernel"
@@ -57,7 +58,7 @@ def _renamed(text: str, names: set[str], suffix: str) -> str:
 
 def _routed(text: str, condition: str, other: str) -> str:
     """The launcher's text with a first statement that goes the other way."""
-    tree = ast.parse(text)
+    tree = parsing.module(text)
     function = next((n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == LAUNCHER), None)
     if function is None:
         raise DoesNotApply(f"{LAUNCHER} is not written as a function of its own")

@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 
 import sympy
+from pgo_agent.sandbox import parsing
 
 Poly = Any  # sympy.Expr; sympy carries no types
 HINTS = ("multiple_of", "max_contiguous", "max_constancy")  # same value
@@ -84,7 +85,7 @@ def evaluate(text: str, env: Env) -> Value:
 
 def parse(text: str) -> ast.expr:
     """An expression as it may stand between brackets: over several lines, with comments."""
-    return ast.parse(f"({text}\n)", mode="eval").body
+    return parsing.expression(f"({text}\n)")
 
 
 def shifted(mask: Mask, rank: int) -> Mask:

@@ -1,0 +1,29 @@
+"""Python text -> syntax tree, in one thread at a time: nothing else here calls `ast.parse`.
+
+CPython before 3.11.8 counts the depth of a tree that it makes where all threads see it (its issue 106905). When the
+garbage collector lets another thread in that parses as well, one of the two ends with a SystemError. Relies on nothing.
+"""
+
+import ast
+from threading import Lock
+from typing import Any
+
+_ALONE = Lock()
+
+
+def module(text: str, name: str = "<unknown>") -> ast.Module:
+    """Raises what `ast.parse` raises: SyntaxError, ValueError, MemoryError, RecursionError."""
+    with _ALONE:
+        return ast.parse(text, name)
+
+
+def expression(text: str) -> ast.expr:
+    """Raises what `ast.parse` raises."""
+    with _ALONE:
+        return ast.parse(text, mode="eval").body
+
+
+def literal(text: str) -> Any:
+    """The value of a constant, or of a list, tuple, dict or set of such. Raises what `ast.literal_eval` raises."""
+    with _ALONE:
+        return ast.literal_eval(text)
