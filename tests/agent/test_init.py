@@ -194,6 +194,7 @@ def test_the_page_is_about_three_operators() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.bwrap
 @pytest.mark.parametrize("operator", SECTIONS)
 def test_the_commands_of_the_page_make_an_operator_of_liger_kernel_a_sound_target(
     tmp_path: Path, operator: str
