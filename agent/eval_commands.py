@@ -8,6 +8,7 @@ import typer
 from pgo_agent.agent import shell
 from pgo_agent.agent.options import (
     WORKSPACE,
+    AtOnceOption,
     DeviceOption,
     GpusOption,
     JsonOption,
@@ -101,6 +102,7 @@ def eval_ablation(
     judge: JudgeOption = "auto",
     gpus: GpusOption = None,
     no_wait: NoWaitOption = False,
+    at_once: AtOnceOption = 1,
     sandbox: SandboxOption = "auto",
     python: PythonOption = sys.executable,
     store: StoreOption = WORKSPACE,
@@ -109,8 +111,7 @@ def eval_ablation(
     """Ask what profiles are worth: the same targets, budget and seeds, with the optimizer told more or less of them.
 
     The plan is fixed before the runs: results of another one are refused. The same command goes on where it was ended,
-    and shows what came of it once all runs have ended, with a GPU or without. Several of them at once, each with its
-    own --store, share the runs.
+    and shows what came of it once all runs have ended, with a GPU or without.
     """
     from pgo_agent.agent.session import Wishes
     from pgo_agent.evals.ablation import report, running
@@ -119,7 +120,7 @@ def eval_ablation(
     wishes = Wishes(device, sandbox=sandbox, judge=judge, python=python, gpus=gpus, wait=not no_wait)
     with shell.faults():
         written = running.Results(results, read(plan))
-    _make(running, report, written, wishes, store, json_lines)
+    _make(running, report, written, wishes, store, json_lines, at_once)
 
 
 @evals.command("nightly", epilog=A_NIGHTLY)
@@ -130,6 +131,7 @@ def eval_nightly(
     judge: JudgeOption = "auto",
     gpus: GpusOption = None,
     no_wait: NoWaitOption = False,
+    at_once: AtOnceOption = 1,
     sandbox: SandboxOption = "auto",
     python: PythonOption = sys.executable,
     store: StoreOption = WORKSPACE,
@@ -138,8 +140,7 @@ def eval_nightly(
     """Measure what the optimizer comes to: every target by every optimizer and seed, under one budget, on a GPU.
 
     A row holds its raw samples and what made them; a run that fails has its row, and counts as 1. The same command goes
-    on where it was ended; several of them at once, each with its own --store, share the runs. `eval site` shows rows,
-    `eval compare` finds what became slower.
+    on where it was ended. `eval site` shows rows, `eval compare` finds what became slower.
     """
     from pgo_agent.agent.session import Wishes
     from pgo_agent.evals.nightly import report, running
@@ -148,22 +149,34 @@ def eval_nightly(
     wishes = Wishes(device, sandbox=sandbox, judge=judge, python=python, gpus=gpus, wait=not no_wait)
     with shell.faults():
         night = running.opened(rows, read(plan))
-    _make(running, report, night, wishes, store, json_lines)
+    _make(running, report, night, wishes, store, json_lines, at_once)
 
 
-def _make(running: Any, report: Any, results: Any, wishes: "Wishes", store: Path, json_lines: bool) -> None:
+def _make(
+    running: Any, report: Any, results: Any, wishes: "Wishes", store: Path, json_lines: bool, at_once: int
+) -> None:
     """Makes the runs of a plan: `running` and `report` are the modules of its evaluation.
 
     Where every run has its result, they are shown on any machine.
     """
+    from pgo_agent.evals.planned import side_by_side
+
     with shell.faults():
         if results.missing:
             running.check(results, wishes)
+
+    def go(opened: Any, emit: Any) -> int:
+        if at_once > 1 and len(results.missing) > 1:
+            code = side_by_side.run(at_once, results, opened, emit, json_lines)
+        else:
+            code = running.run(results, wishes, opened, emit)
+        return int(report.told(results, json_lines, code))
+
     shell.run(
         json_lines,
         store,
         True,
-        lambda opened, emit: report.told(results, json_lines, running.run(results, wishes, opened, emit)),
+        go,
         lambda: report.show(results),
         "this very command",
     )

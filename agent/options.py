@@ -93,5 +93,14 @@ NoWaitOption = Annotated[
         help="Do not wait for answers in relay:DIR or spool:DIR: end with 5, and `resume` goes on with them.",
     ),
 ]
+AtOnceOption = Annotated[
+    int,
+    typer.Option(
+        "--at-once",
+        min=1,
+        help="Make so many runs at a time, each by a process with a workspace of its own in --store; they share builds "
+        "and GPUs.",
+    ),
+]
 WORKSPACE = Path(".pgo-agent")
 PROMPT_TOKENS = 16_000

@@ -1,22 +1,16 @@
 """The process in which the loop of a session runs: `python -m pgo_agent.agent.live.worker JOB`, events on stdout.
 
-Its stdin is a lifeline: when the session is gone, however it died, the run is interrupted as by Ctrl-C, and can be
-resumed. It takes no commands there: what a person wants goes through the record.
+It ends with the session (`lifeline.py`): its run can be resumed. What a person wants comes to it through the record.
 """
 
 import json
-import os
-import signal
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
 import typer
-from pgo_agent.agent import session, shell
+from pgo_agent.agent import lifeline, session, shell
 from pgo_agent.agent.errors import Exit
-
-GRACE = 10.0  # seconds in which an interrupted run ends by itself
 
 
 def job(store: Path, file: Path | None, wishes: dict[str, Any], run: str) -> str:
@@ -26,7 +20,7 @@ def job(store: Path, file: Path | None, wishes: dict[str, Any], run: str) -> str
 
 def main(text: str) -> int:
     told = json.loads(text)
-    threading.Thread(target=_lifeline, daemon=True).start()
+    lifeline.hold()
 
     def go(store: Any, emit: Any) -> int:
         if told["run"]:
@@ -38,14 +32,6 @@ def main(text: str) -> int:
     except typer.Exit as e:
         return e.exit_code
     return Exit.DONE
-
-
-def _lifeline() -> None:
-    while os.read(0, 4096):
-        pass
-    os.kill(os.getpid(), signal.SIGINT)
-    threading.Event().wait(GRACE)
-    os._exit(Exit.INTERRUPTED)
 
 
 if __name__ == "__main__":

@@ -92,8 +92,12 @@ class Results(Generic[W]):
         What others wrote meanwhile is read. Raises EnvironmentFault where the file cannot be written.
         """
         with self._held(LINES + 1 + self.plan.runs.index(wanted), wait) as ours:
-            self.__dict__.pop("lines", None)
+            self.read_again()
             yield ours
+
+    def read_again(self) -> None:
+        """What others wrote meanwhile counts from here on."""
+        self.__dict__.pop("lines", None)
 
     def begun(self, wanted: W) -> str | None:
         """The run that was begun last for what is wanted."""

@@ -2,7 +2,8 @@
 
 What is killed, or waits for a reply, goes on with the same command: the file of results says which run was begun. All
 runs share a workspace, so that what is built for one is there for the others; plans say that none learns from another.
-Several of these commands, each with a workspace of its own, share the runs of a plan: each makes what no other is at.
+Several of these commands, each with a workspace of its own, share the runs of a plan: each makes what no other is at
+(`side_by_side.py`).
 """
 
 from collections.abc import Callable, Iterator
@@ -29,7 +30,7 @@ def run(results: Results[W], wishes: Wishes, store: Store, emit: Emit, told: Tel
     `failures`: a run whose target is at fault has a result, too. Raises what runs raise.
     """
     ended = (*session.STATES, *([FAILED] if failures else []))
-    for wanted in _open(results, emit):
+    for wanted in _open(results, store, emit):
         _made(results, wanted, wishes, store, emit, failures)
         found = store.run(results.begun(wanted) or "last")
         if found.state not in ended:
@@ -38,10 +39,11 @@ def run(results: Results[W], wishes: Wishes, store: Store, emit: Emit, told: Tel
     return Exit.DONE
 
 
-def _open(results: Results[W], emit: Emit) -> Iterator[W]:
-    """Runs without a result, each claimed until the next is asked for."""
+def _open(results: Results[W], store: Store, emit: Emit) -> Iterator[W]:
+    """Runs without a result, each claimed until the next is asked for; first those that this workspace has begun."""
+    runs = sorted(results.plan.runs, key=lambda w: _known(store, results.begun(w)) is None)
     for wait in (False, True):
-        for wanted in results.plan.runs:
+        for wanted in runs:
             if results.ended(wanted) is not None:
                 continue
             if wait:

@@ -22,6 +22,7 @@ from pgo_agent.sandbox.errors import EnvironmentFault
 
 ROOM = 64 << 20  # bytes that a disk must have free for a failure on it to mean anything
 PASSES = "passes"  # folder of what the profiler's passes gave
+KEPT = ("artefacts", "bundles", "builds", PASSES)  # folders whose files are there for good
 _FREE = "free some space or make the folder writable, then `pgo-agent resume`"
 _REFUSES = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO}
 
@@ -101,9 +102,24 @@ class Shelf:
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
 
+    def lend(self, workspace: Path) -> None:
+        """Lets another workspace keep here what it builds, unless it has something of its own. Both move together.
+
+        Raises EnvironmentFault when the disk refuses.
+        """
+        for name in KEPT:
+            own, theirs = self.root / name, workspace / name
+            self._folder(own)
+            self._folder(workspace)
+            try:
+                with contextlib.suppress(FileExistsError):
+                    theirs.symlink_to(os.path.relpath(own, workspace))
+            except OSError as e:
+                raise _disk(theirs, e) from None
+
     def sweep(self) -> None:
-        """Removes what killed processes left. Only for who holds the workspace alone."""
-        for folder in (self.artefacts, *(self.root / name for name in ("bundles", "builds", PASSES))):
+        """Removes what killed processes left. Only for who holds the workspace alone, and in what is its own."""
+        for folder in (f for name in KEPT if not (f := self.root / name).is_symlink()):
             for part in folder.glob(".*"):
                 part.unlink(missing_ok=True)
         if (self.root / "tmp").exists():

@@ -84,3 +84,27 @@ def test_sweeping_takes_what_killed_processes_left_and_nothing_else(shelf: Shelf
     shelf.sweep()
     assert sorted(p for p in shelf.root.rglob("*") if p.is_file()) == kept
     assert shelf.whole(bundle)
+
+
+def test_what_one_workspace_builds_is_there_for_one_that_it_lends_to_wherever_both_move(shelf: Shelf) -> None:
+    other = Shelf(shelf.root / "at-once" / "1")
+    shelf.lend(other.root)
+    _, bundle = _kept(other)
+    assert shelf.whole(bundle) and shelf.build("key") == other.build("key") is not None
+    moved = shelf.root.rename(shelf.root.with_name("moved"))
+    assert Shelf(moved / "at-once" / "1").whole(bundle)
+
+
+def test_sweeping_leaves_alone_what_another_workspace_may_be_writing(shelf: Shelf, tmp_path: Path) -> None:
+    shelf.lend(tmp_path / "other")
+    part = shelf.artefacts / f".{'0' * 64}.cubin.5eed"
+    part.write_bytes(b"half")
+    Shelf(tmp_path / "other").sweep()
+    assert part.exists()
+
+
+def test_a_workspace_keeps_what_it_has_of_its_own(shelf: Shelf, tmp_path: Path) -> None:
+    other = Shelf(tmp_path / "other")
+    _, bundle = _kept(other)
+    shelf.lend(other.root)
+    assert other.whole(bundle) and not shelf.bundle(bundle).exists()
