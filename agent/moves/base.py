@@ -48,6 +48,7 @@ class Subject:
     config: Config = field(default_factory=dict)  # its best known configuration; empty: unknown
     static: Mapping[str, Any] = field(default_factory=dict)  # static profile of that build; empty: unknown
     blocks: int | None = None  # of its largest grid in any case; None: unknown
+    statics: Sequence[Mapping[str, Any]] = ()  # of its best builds in all cases; empty: unknown
 
 
 @dataclass(frozen=True)

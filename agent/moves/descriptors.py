@@ -76,7 +76,7 @@ def rewrite(subject: Subject) -> str:
     module = cst.parse_module(inline.inline(subject.source, subject.kernel))
     function = functions(module)[subject.kernel]
     flow = Flow(function)
-    plans, reasons = _plans(flow, written(module, function))
+    plans, reasons = planned(flow, written(module, function))
     if not plans:
         raise DoesNotApply(next(iter([*reasons, *flow.refused]), "no loop with a dot loads its tiles through pointers"))
     writer = _Writer(plans, names(function) | set(flow.parameters))
@@ -88,7 +88,7 @@ def rewrite(subject: Subject) -> str:
     return before_launch(module, subject.kernel, "triton.set_allocator(_descriptor_memory)").code
 
 
-def _plans(flow: Flow, targets: set[str]) -> tuple[dict[int, Plan], list[str]]:
+def planned(flow: Flow, targets: set[str]) -> tuple[dict[int, Plan], list[str]]:
     """The outermost loops outside of which all their descriptors can be made, and why other loads stay."""
     plans, reasons = dict[int, Plan](), list[str]()
     multiplied = _multiplied(flow.function)

@@ -5,15 +5,16 @@ bottleneck, in the order of the bottlenecks, each citing it; then the others, wh
 equals source moves come first: they can beat the tuned baseline; launch moves follow. A seed puts equal source moves
 into another order. Moves address every kernel of a launcher by its name. Each source move brings the best known
 configurations with it, those that a sweep does not tell from them, and one that needs less shared memory: a rewrite may
-move the best point, and of equals it may suit one alone. A fault inside
-of a move is listed like a precondition that does not hold: it never ends a run. Relies on libcst and sympy, which take
-long to import: whoever needs only the words of `base.py` must not import this module.
+move the best point, and of equals it may suit one alone. A fault inside of a move is listed like a precondition that
+does not hold: it never ends a run. Relies on libcst and sympy, which take long to import: whoever needs only the words
+of `base.py` must not import this module.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 
 from pgo_agent.agent.moves import (
+    aligned,
     assembler,
     carry,
     causal,
@@ -34,6 +35,7 @@ from pgo_agent.sandbox.devices import Device
 
 SOURCE_MOVES: tuple[SourceMove, ...] = (
     descriptors.MOVE,
+    aligned.MOVE,
     specialize.MOVE,
     guard.MOVE,
     causal.MOVE,
@@ -116,7 +118,8 @@ def _subject(source: str, kernel: str, best: Mapping[str, Best], device: Device)
     ailing = max(known, key=lambda b: len(symptoms(b.static)))  # the first of those with most to cure
     grids = [b.blocks.get(kernel) for b in best.values()]
     blocks = max((n for n in grids if n is not None), default=None) if None not in grids else None
-    return Subject(source, kernel, device, ailing.config, ailing.static, blocks)
+    statics = [b.profiles[kernel] for b in known if kernel in b.profiles]
+    return Subject(source, kernel, device, ailing.config, ailing.static, blocks, statics)
 
 
 def _with_neighbours(source: str, kernel: str, best: Mapping[str, Best], needed: Config) -> str:

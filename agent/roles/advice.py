@@ -20,7 +20,10 @@ ADVICE: Mapping[Defect, str] = {
         "Let neighbouring lanes read neighbouring elements: another order of the tile's dimensions, "
         "or 'load through tensor descriptors'."
     ),
-    Defect.NARROW: "Let a thread move more at a time: aligned bases and strides that the compiler can prove.",
+    Defect.NARROW: (
+        "Let a thread move more at a time: aligned bases and strides that the compiler can prove, "
+        "or 'align rows, load through tensor descriptors'."
+    ),
     Defect.CONVERSION: "Keep one layout through the loop: transpose outside of it, or transpose the other operand.",
     Defect.BANK_CONFLICTS: (
         "Change how the tile lies in shared memory: a swizzled or padded layout, another tile shape, "

@@ -1,0 +1,225 @@
+"""Rows that TMA cannot read are copied to ones that it can: the same values, found by the same strides, or no rewrite.
+
+Inputs are small whole numbers: their sums are exact in any order.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pgo_agent.agent.moves import aligned
+from pgo_agent.agent.moves.base import Subject
+from pgo_agent.sandbox import box, devices, target
+from pgo_agent.sandbox.build import Builder
+from pgo_agent.sandbox.bundle.shelf import Shelf
+from pgo_agent.sandbox.gate.verdict import Verdict
+
+from tests.agent.composing import HEADER, checked, outputs, reason, same_bits, taken
+from tests.conftest import ROOT
+
+H200 = devices.find("h200")
+GEMM = ROOT / "kernels" / "gemm.py"
+LAUNCH = "    _gemm[grid](a, b, c, M, N, K, *a.stride(), *b.stride(), c.stride(0))\n"
+TAKEN = """
+
+_fits, _answers, _kernel = _descriptor_fits, [], kernel
+
+
+def _descriptor_fits(*given):
+    _answers.append(_fits(*given))
+    return _answers[-1]
+
+
+def kernel(**given):
+    _answers.clear()
+    return _kernel(**given), torch.tensor([float(all(_answers))])
+"""
+ROWS = """
+
+def kernel(x):
+    y = _rows_aligned(x)
+    return y, torch.tensor([y is x, y.data_ptr() % 16, *y.stride()], dtype=torch.int64)
+"""
+
+
+def rewritten(*changes: tuple[str, str], statics: tuple[dict[str, Any], ...] = ()) -> str:
+    source = GEMM.read_text()
+    for old, new in changes:
+        assert old in source
+        source = source.replace(old, new)
+    return aligned.rewrite(Subject(source, "_gemm", H200, statics=statics))
+
+
+def numbers(rows: int, columns: int, dtype: torch.dtype = torch.float16) -> torch.Tensor:
+    drawn = torch.randint(-4, 5, (rows, columns), generator=torch.Generator().manual_seed(rows + columns))
+    return drawn.to(dtype)
+
+
+def operands(rows: int, inner: int, columns: int) -> list[dict[str, torch.Tensor]]:
+    """A product in both layouts of both operands, and of views that start anywhere."""
+    a, b, memory = numbers(rows, inner), numbers(inner, columns), numbers(300, 300)
+    turned = dict(a=numbers(inner, rows).T, b=numbers(columns, inner).T)
+    return [
+        dict(a=a, b=b),
+        turned,
+        dict(a=memory[3 : 3 + rows, 1 : 1 + inner], b=memory[5 : 5 + inner, 7 : 7 + columns]),
+    ]
+
+
+# values ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_product_of_any_rows_is_the_same_and_goes_through_descriptors() -> None:
+    calls = [*operands(65, 97, 83), *operands(64, 96, 128), *operands(1, 33, 9)]
+    before, after = outputs(GEMM.read_text(), *calls), outputs(rewritten() + TAKEN, *calls)
+    assert same_bits(before, [found[:1] for found in after])
+    assert all(took.item() for _, took in after), "a launch did not take the descriptors"
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.int8])
+def test_rows_are_copied_where_they_must_be_and_only_there(dtype: torch.dtype) -> None:
+    helpers = rewritten().partition("@triton.jit(do_not_specialize")
+    file = HEADER + "".join(helpers[1:]).partition("@triton.autotune")[0] + ROWS
+    memory, step = numbers(70, 96, dtype), 16 // dtype.itemsize
+    views = {
+        "aligned": memory,
+        "some columns": memory[:, :5],
+        "from a column on": memory[:, 1:60],
+        "odd": numbers(9, 1031, dtype),
+        "turned": memory.T,
+        "turned and odd": numbers(9, 7, dtype).T,
+        "one row": memory[3:4, 2:9],
+        "one column": memory[:, 4:5],
+        "every other column": memory[:, ::2],
+        "none": memory[:0, :7],
+        "a vector": memory[0],
+        "three dimensions": memory[None],
+    }
+    found = dict(zip(views, outputs(file, *(dict(x=x) for x in views.values())), strict=True))
+    for name, (y, (same, start, *strides)) in found.items():
+        x = views[name]
+        assert torch.equal(x, y), name
+        as_it_was = x.dim() != 2 or 1 not in x.stride() or not x.numel()
+        outer = [s for s in strides if s != 1] or [1]
+        assert same if as_it_was else start == 0 and outer[0] % step == 0, (name, strides)
+    assert all(found[name][1][0] for name in ("aligned", "some columns", "turned"))
+    assert not any(found[name][1][0] for name in ("from a column on", "odd", "turned and odd", "one row"))
+
+
+@pytest.mark.slow
+def test_the_rewritten_kernel_is_right_on_all_small_cases() -> None:
+    found = checked(GEMM, rewritten())
+    assert found.verdict == Verdict.CHECKED, found.reason
+
+
+def test_a_kernel_that_the_move_has_never_seen_computes_the_same() -> None:
+    source = (
+        taken("liger_kernel.ops.mhc", "_mhc_mm_norm_fwd_kernel")
+        + """
+
+def kernel(x, phi):
+    x = x.to(torch.float16)
+    N, K, M = *x.shape, phi.shape[1]
+    mix = torch.empty((N, M), device=x.device, dtype=torch.float32)
+    inverse = torch.empty_like(x[:, 0], dtype=torch.float32)
+    _mhc_mm_norm_fwd_kernel[(triton.cdiv(N, 16), triton.cdiv(M, 16))](
+        x, phi, mix, inverse, N, K, M, *x.stride(), *phi.stride(), *mix.stride(), eps=1e-6,
+        BLOCK_N=16, BLOCK_K=32, BLOCK_M=16, CAST_FP32=False,
+    )
+    return mix, inverse
+"""
+    )
+    why = reason(aligned.rewrite, Subject(source, "_mhc_mm_norm_fwd_kernel", H200))
+    assert why == "something else of the launcher may hang on where x lies"
+    source = source.replace("torch.empty_like(x[:, 0], dtype=torch.float32)", "torch.empty(N, dtype=torch.float32)")
+    changed = aligned.rewrite(Subject(source, "_mhc_mm_norm_fwd_kernel", H200))
+    calls = [dict(x=numbers(40, 97), phi=numbers(97, 23)), dict(x=numbers(97, 40).T, phi=numbers(23, 97).T)]
+    assert same_bits(outputs(source, *calls), outputs(changed, *calls))
+
+
+# builds ---------------------------------------------------------------------------------------------------------------
+
+
+def test_loads_of_odd_rows_become_copies_that_run_ahead(tmp_path: Path) -> None:
+    gemm, shelf = target.read(GEMM), Shelf(tmp_path)
+    made: dict[str, list[dict[str, Any]]] = {}
+    for name, source in (("shipped", gemm.source), ("rewritten", rewritten())):
+        built = Builder(gemm, H200, box.choose(), shelf).build(source, {"CASES": ["ragged"]}, 1)
+        assert built.ok, built.failures
+        made[name] = [built.statics[k] for k in built.choices["CASES/ragged"][0].kernels]
+    (slow,) = made["shipped"]
+    *copies, fast = made["rewritten"]
+    assert not slow["async_copies"] and fast["async_copies"] and fast["sass"]["UTMALDG"]
+    assert len(copies) in (1, 2) and not any(c["spill_store_bytes"] or c["dots"] for c in copies)
+
+
+# what it does not do --------------------------------------------------------------------------------------------------
+
+
+def moved(new: str, *more: tuple[str, str]) -> tuple[tuple[str, str], ...]:
+    return ((LAUNCH, new), *more)
+
+
+PASSED = "_gemm[grid](a, b, c, M, N, K, {}, *b.stride(), c.stride(0))\n"
+SEED = "    seed = tl.load(A + tl.arange(0, 16))\n"
+REFUSED: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
+    "strides that were taken before": (
+        "does not pass a stride of a as such",
+        moved("    first, second = a.stride()\n    " + PASSED.format("first, second")),
+    ),
+    "another name for a tensor": (
+        "something else of the launcher may hang on where a lies",
+        moved("    again = a\n" + LAUNCH),
+    ),
+    "a launcher that gives a tensor back": (
+        "a is used after the launch",
+        (("    return c\n\n\n#", "    return c, a\n\n\n#"),),
+    ),
+    "a launch in a loop": ("launched in a loop", moved("    for _ in range(2):\n    " + LAUNCH)),
+    "rows that are found by the shape": (
+        "does not pass a stride of a as such",
+        moved("    " + PASSED.format("a.shape[1], a.stride(1)")),
+    ),
+    "rows that are found by another tensor's strides": (
+        "does not pass a stride of a as such",
+        moved("    " + PASSED.format("*b.stride()")),
+    ),
+    "one stride for both dimensions": (
+        "not found by the strides of the tensor",
+        moved("    " + PASSED.format("a.stride(0), a.stride(0)")),
+    ),
+    "strides in a tuple": ("arguments that are not followed", moved("    s = (1, 1)\n    " + PASSED.format("*s"))),
+    "too few arguments": ("arguments that are not followed", moved("    " + PASSED.format("a.stride(0)"))),
+    "a tensor that is no name": ("does not pass a stride of", moved(LAUNCH.replace("(a, b, c", "(a[0:], b, c"))),
+    "a second launch": ("launched in 2 places", moved(LAUNCH + LAUNCH)),
+    "a tensor of the file": (
+        "A0 is no variable of the launcher",
+        moved(LAUNCH.replace("(a,", "(A0,").replace("a.str", "A0.str"), ("CONFIGS = [", "A0 = None\nCONFIGS = [")),
+    ),
+    "loads that are not followed": (
+        "reads in ways that are not followed",
+        (("    tiles_m = tl.cdiv", f"{SEED}    tiles_m = tl.cdiv"),),
+    ),
+    "helpers of that name": ("the name _rows_aligned is taken", (("CONFIGS = [", "_rows_aligned = 1\nCONFIGS = ["),)),
+}
+
+
+@pytest.mark.parametrize("form", REFUSED)
+def test_nothing_is_rewritten_where_it_may_not_mean_the_same(form: str) -> None:
+    why, changes = REFUSED[form]
+    assert why in reason(rewritten, *changes)
+
+
+def test_a_launcher_may_make_its_tensor_contiguous_and_look_at_its_shape_before() -> None:
+    before = "    a = a.contiguous()\n    assert a.dim() == 2 and a.dtype == b.dtype\n    d = torch.empty_like(b)\n"
+    text = rewritten(*moved(before + LAUNCH))
+    assert text.index("a = a.contiguous()") < text.index(
+        "    a = _rows_aligned(a)\n    b = _rows_aligned(b)\n    _gemm["
+    )
+
+
+def test_rows_are_left_alone_where_copies_run_ahead_in_every_case() -> None:
+    ahead, waits = {"dots": 1, "async_copies": 4}, {"dots": 1, "async_copies": 0}
+    assert "rows are aligned" in reason(rewritten, statics=(ahead, ahead))
+    assert "_rows_aligned" in rewritten(statics=(ahead, waits))
