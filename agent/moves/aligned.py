@@ -193,5 +193,5 @@ MOVE = SourceMove(
     ),
     archs=(90, 100, 120),
     rewrite=rewrite,
-    cures=(Defect.NARROW, Defect.FEW_STAGES),
+    cures=(Defect.NARROW, Defect.FEW_STAGES, Defect.SPILL),  # narrow loads need many registers
 )

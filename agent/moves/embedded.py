@@ -118,7 +118,7 @@ def _subject(source: str, kernel: str, best: Mapping[str, Best], device: Device)
     ailing = max(known, key=lambda b: len(symptoms(b.static)))  # the first of those with most to cure
     grids = [b.blocks.get(kernel) for b in best.values()]
     blocks = max((n for n in grids if n is not None), default=None) if None not in grids else None
-    statics = [b.profiles[kernel] for b in known if kernel in b.profiles]
+    statics = [b.profiles[kernel] for b in best.values() if kernel in b.profiles]  # cases share configurations
     return Subject(source, kernel, device, ailing.config, ailing.static, blocks, statics)
 
 

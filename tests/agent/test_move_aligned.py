@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from pgo_agent.agent.moves import aligned
+from pgo_agent.agent.moves import Best, Proposal, Skipped, aligned, embedded
 from pgo_agent.agent.moves.base import Subject
 from pgo_agent.sandbox import box, devices, target
 from pgo_agent.sandbox.build import Builder
@@ -223,3 +223,15 @@ def test_rows_are_left_alone_where_copies_run_ahead_in_every_case() -> None:
     ahead, waits = {"dots": 1, "async_copies": 4}, {"dots": 1, "async_copies": 0}
     assert "rows are aligned" in reason(rewritten, statics=(ahead, ahead))
     assert "_rows_aligned" in rewritten(statics=(ahead, waits))
+
+
+def test_one_case_that_waits_is_enough_though_others_run_the_same_configuration() -> None:
+    config = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "GROUP_M": 8, "num_warps": 4, "num_stages": 4}
+    rest = {"registers": 128, "spill_store_bytes": 0, "notes": [], "pipeline_depth": 4, "dots": 1, "sass": {}}
+    ahead, waits = (rest | {"async_copies": n, "shared": 1024} for n in (4, 0))
+    best = {c: Best(config, s, {"_gemm": s}) for c, s in (("CASES/8k", ahead), ("CASES/ragged", waits))}
+    made = {m.move: m for m in embedded.propose(GEMM.read_text(), best, [], H200)}
+    assert isinstance(made[aligned.MOVE.name], Proposal)
+    del best["CASES/ragged"]
+    made = {m.move: m for m in embedded.propose(GEMM.read_text(), best, [], H200)}
+    assert isinstance(made[aligned.MOVE.name], Skipped)
