@@ -7,6 +7,7 @@ that only they use, and the comments above them; everything else is the kernel p
 import ast
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from pgo_agent.sandbox import parsing
 from pgo_agent.sandbox.target import CONTRACT, names_of
@@ -35,9 +36,15 @@ def kernel_part(source: str) -> str:
 
 def blocks(text: str) -> list[Block]:
     """A file cut into blocks. Comments belong to the statement below them. Raises what `ast.parse` raises."""
+    return list(_cut(text))
+
+
+@lru_cache(maxsize=8)
+def _cut(text: str) -> tuple[Block, ...]:
+    """Kept, for every reply is put together with the same target."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     lines = [line + "\n" for line in text.split("\n")]
-    found, begin, spans = [], 0, _spans(parsing.module(text))
+    found, begin, spans = list[Block](), 0, _spans(parsing.module(text))
     for i, (_, last, nodes) in enumerate(spans):
         after = spans[i + 1][0] - 1 if i + 1 < len(spans) else len(lines)
         tail = [j for j in range(last, after) if lines[j].strip() and lines[j][0] in " \t"]  # comments of its body
@@ -45,7 +52,7 @@ def blocks(text: str) -> list[Block]:
         names = frozenset[str]().union(*map(_names, nodes))
         found.append(Block("".join(lines[begin:end]), tuple(nodes), names, frozenset(mentioned(nodes))))
         begin = end
-    return found
+    return tuple(found)
 
 
 def _spans(tree: ast.Module) -> list[tuple[int, int, list[ast.stmt]]]:

@@ -68,8 +68,9 @@ def rewrite(subject: Subject) -> str:
     """Raises DoesNotApply where no row that is out of line slows a loop, or where the launcher hides what it passes."""
     if subject.statics and not any(_waits(s) for s in subject.statics):
         raise DoesNotApply("copies run ahead of the dots in every case: its rows are aligned")
+    tensors = _tensors(subject)
     changed = cst.parse_module(descriptors.rewrite(subject))
-    for name in _tensors(subject):
+    for name in tensors:
         changed = before_launch(changed, subject.kernel, f"{name} = _rows_aligned({name})")
     return add_function(add_function(changed, subject.kernel, _COPY), subject.kernel, _ROWS).code
 

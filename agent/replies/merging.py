@@ -6,6 +6,7 @@ file that it is a part of.
 
 import ast
 from collections.abc import Collection, Iterable, Sequence
+from functools import lru_cache
 
 from pgo_agent.agent.parts import Block, blocks, hidden, kernel_part, mentioned, used_by
 from pgo_agent.agent.replies.faults import TOO_DEEP, BadReply, Nothing, short
@@ -19,12 +20,17 @@ def candidate(kernel: str, source: str) -> tuple[str, list[str]]:
     """A candidate's file and notes on what was dropped. Raises BadReply."""
     try:
         whole, notes = _merged(source, kernel)
-        unchanged, _ = _merged(source, kernel_part(source))
-        if ast.dump(parsing.module(whole)) == ast.dump(parsing.module(unchanged)):
+        if ast.dump(parsing.module(whole)) == _unchanged(source):
             raise Nothing("the reply changes nothing")
     except RecursionError:
         raise BadReply(TOO_DEEP) from None
     return whole, notes
+
+
+@lru_cache(maxsize=8)
+def _unchanged(source: str) -> str:
+    """What a reply comes to that gives the kernel part back as it is."""
+    return ast.dump(parsing.module(_merged(source, kernel_part(source))[0]))
 
 
 def merge(source: str, kernel: str) -> str:
