@@ -25,10 +25,10 @@ Process = subprocess.Popen[str]
 
 
 def run(count: int, results: Results[Any], store: Store, emit: Emit, json_lines: bool) -> Exit:
-    """Makes every run that has no result yet, by at most `count` processes. Gives the first code of theirs but 0.
+    """Makes every run that has no result yet, by at most `count` processes. Gives DONE, or why a run has none.
 
-    What they print is passed on as it comes: events with their workspace, or lines behind its name. Raises
-    EnvironmentFault where a run is active in the workspace.
+    What they print is passed on as it comes: events with their workspace, or lines behind its name. What a process
+    leaves that is killed, the others make. Raises EnvironmentFault where a run is active in the workspace.
     """
     names = [str(n + 1) for n in range(min(count, len(results.missing)))]
     emit({"type": "phase", "phase": "runs", "doing": f"{len(names)} processes make the runs of {results.file}"})
@@ -38,7 +38,9 @@ def run(count: int, results: Results[Any], store: Store, emit: Emit, json_lines:
     ):
         codes = _heard(dict(zip(names, processes, strict=True)), _telling(emit, json_lines))
     results.read_again()
-    return Exit(next((c for c in codes if c), Exit.DONE))
+    if not results.missing:
+        return Exit.DONE
+    return next((Exit(c) for c in codes if c in [*Exit] and c), Exit.ENVIRONMENT)  # no code at all: it was killed
 
 
 def _workspace(store: Store, name: str) -> Path:
@@ -71,6 +73,7 @@ def _begun(workspace: Path, json_lines: bool) -> Process:
         stdout=subprocess.PIPE if json_lines else subprocess.DEVNULL,
         stderr=None if json_lines else subprocess.PIPE,
         text=True,
+        errors="replace",
         start_new_session=True,
     )
 
