@@ -4,33 +4,31 @@ Neither the copy engine nor asynchronous copies can read such rows: every load i
 waited for. A copy reads and writes the matrix once, the tiles of a product read it many times. This is
 `descriptors.py`'s rewrite, and in the launcher, before the launch, `a = _rows_aligned(a)`, which gives back what is
 aligned as it is. For that the kernel must find its operand by the strides of `a` alone, as the launch passes them, and
-nothing else of the launcher may hang on where `a` lies.
+use these for addresses alone; and nothing else of the launcher may hang on where `a` lies (`passing.py`).
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import libcst as cst
-import libcst.matchers as m
 from pgo_agent.agent.findings import Defect
 from pgo_agent.agent.moves import descriptors
 from pgo_agent.agent.moves.base import SourceMove, Subject
 from pgo_agent.agent.rewriting import DoesNotApply, inline
 from pgo_agent.agent.rewriting.flow import Flow
-from pgo_agent.agent.rewriting.host import add_function, before_launch, launches
+from pgo_agent.agent.rewriting.host import add_function, before_launch
 from pgo_agent.agent.rewriting.operands import Operand
+from pgo_agent.agent.rewriting.passing import Launch, check_replaceable, launch_of
 from pgo_agent.agent.rewriting.syntax import (
     called,
     code,
-    constexprs,
     contains,
     functions,
-    keywords,
     names,
     nodes,
-    parameters,
     parts,
     reachable,
+    visited,
     writes,
 )
 from pgo_agent.agent.rewriting.tiles import mentions
@@ -39,7 +37,7 @@ from pgo_agent.agent.rewriting.written import written
 _ROWS = '''
 def _rows_aligned(x):
     """The matrix with every row at a multiple of 16 bytes: x itself where it is like that, else a copy."""
-    if x.dim() != 2 or 1 not in x.stride():
+    if not isinstance(x, torch.Tensor) or x.dim() != 2 or 1 not in x.stride():
         return x
     inner = 1 if x.stride(1) == 1 else 0
     rows, columns, step = x.shape[1 - inner], x.shape[inner], 16 // x.element_size()
@@ -60,12 +58,11 @@ def _copy_rows(source, to, columns, stride, stride_to, BLOCK: tl.constexpr):
         tl.store(to + row * stride_to + offs, values, mask=offs < columns)
 """
 _PARAMETER = re.compile(r'args\["(\w+)"\]')
-_LIKE = {"empty_like", "zeros_like"}  # give something new
-_OF_SHAPE = {"shape", "size", "dtype", "device", "dim", "ndim", "numel", "element_size", "is_cuda", "new_empty"}
+_HARMLESS = {"load", "to", "cast", "multiple_of", "max_contiguous", "assume"}  # calls that strides may be given to
 
 
 def rewrite(subject: Subject) -> str:
-    """Raises DoesNotApply where no row that is out of line slows a loop, or where the launcher hides what it passes."""
+    """Raises DoesNotApply where no row out of line slows a loop, or where the values cannot be shown to stay."""
     if subject.statics and not any(_waits(s) for s in subject.statics):
         raise DoesNotApply("copies run ahead of the dots in every case: its rows are aligned")
     tensors = _tensors(subject)
@@ -80,109 +77,113 @@ def _waits(static: Mapping[str, object]) -> bool:
 
 
 def _tensors(subject: Subject) -> list[str]:
-    """The launcher's names for the matrices that descriptors read."""
-    module = cst.parse_module(subject.source)
-    kernel = functions(module)[subject.kernel]
-    launcher, call = _launch(module, subject.kernel)
-    passed = _passed(kernel, call)
-    found = [_tensor(o, passed) for o in _operands(subject)]
-    for name in dict.fromkeys(found):
-        _check_uses(launcher, call, name)
-    return list(dict.fromkeys(found))
+    """The launcher's names for the matrices that descriptors read, each of which another of its values may replace."""
+    launch = launch_of(cst.parse_module(subject.source), subject.kernel)
+    kernel = _Kernel(subject)
+    found = list(dict.fromkeys(_tensor(o, launch) for o in kernel.operands))
+    for name in found:
+        check_replaceable(launch, name)
+        if not {p for p, text in launch.passed.items() if text == name} <= {o.pointer for o in kernel.operands}:
+            raise DoesNotApply(f"{name} is read in ways that are not followed, too")
+    kernel.check_strides({p for name in found for p in launch.strides(name)})
+    return found
 
 
-def _operands(subject: Subject) -> list[Operand]:
-    """What the kernel reads by descriptors. Raises DoesNotApply where something of it is read in another way, too."""
-    module = cst.parse_module(inline.inline(subject.source, subject.kernel))
-    kernel = functions(module)[subject.kernel]
-    flow = Flow(kernel)
-    plans, _ = descriptors.planned(flow, written(module, kernel))
-    found = {i: o for p in plans.values() for q in (p, *p.inner) for i, o in q.operands.items()}
-    pointers = {o.pointer for o in found.values()}
-    others = [x for x in flow.loads if id(x.call) not in found and mentions(x.pointer) & pointers]
-    hidden = any(contains(functions(module)[n], "make_block_ptr") for n in reachable(module, subject.kernel))
-    if others or hidden or flow.refused:
-        raise DoesNotApply("the kernel reads in ways that are not followed, too")
-    return list(found.values())
-
-
-def _launch(module: cst.Module, kernel: str) -> tuple[cst.FunctionDef, cst.Call]:
-    found = [(f, call) for f in functions(module).values() for call in launches(f, kernel)]
-    if len(found) != 1:
-        raise DoesNotApply(f"{kernel} is launched in {len(found)} places")
-    return found[0]
-
-
-def _passed(kernel: cst.FunctionDef, call: cst.Call) -> dict[str, str]:
-    """Parameter -> text of what the launch passes. `*x.stride()` counts as two: x is a matrix, or stays as it is."""
-    named, constant = keywords(call), constexprs(kernel)
-    open_places = [p for p in parameters(kernel) if p not in named]
-    texts = [text for a in call.args if a.keyword is None for text in _texts(a)]
-    places = open_places[: len(texts)]
-    plain = [p for p in open_places if p not in constant]  # others the launch may leave to a configuration
-    if len(texts) > len(open_places) or places not in (plain, open_places):
-        raise DoesNotApply("the launch passes arguments that are not followed")
-    return dict(zip(places, texts, strict=True)) | {n: code(v) for n, v in named.items()}
-
-
-def _texts(a: cst.Arg) -> list[str]:
-    strides = m.Call(func=m.Attribute(value=m.Name(), attr=m.Name("stride")), args=[])
-    if a.star == "*" and m.matches(a.value, strides):
-        return [f"{code(a.value).removesuffix('()')}({n})" for n in (0, 1)]
-    if a.star:
-        raise DoesNotApply("the launch passes arguments that are not followed")
-    return [code(a.value)]
-
-
-def _tensor(o: Operand, passed: Mapping[str, str]) -> str:
-    """The launcher's name of an operand, whose strides the launch passes as that tensor has them."""
-    name = passed[o.pointer]
-    dimensions = [_dimension(s, name, passed) for s in o.strides]
-    known = [d for d in dimensions if d is not None]
-    if not name.isidentifier() or len(set(known)) != len(known) or not known:
+def _tensor(o: Operand, launch: Launch) -> str:
+    """The launcher's name of an operand that is found by that tensor's strides, which the launch passes as they are."""
+    name = launch.passed[o.pointer]
+    own = launch.strides(name)
+    strides = [_PARAMETER.sub(r"\1", s) for s in o.strides if s != "1"]  # the contiguous one is 1 in the copy, too
+    if not name.isidentifier() or not strides or len({own.get(s, s) for s in strides}) != len(strides):
         raise DoesNotApply(f"{o.pointer} is not found by the strides of the tensor that is passed as such")
+    if unknown := [s for s in strides if s not in own]:
+        raise DoesNotApply(f"the launch does not pass a stride of {name} as such: {unknown[0]}")
     return name
 
 
-def _dimension(stride: str, tensor: str, passed: Mapping[str, str]) -> int | None:
-    """Of which dimension a stride is; None for 1, which the contiguous one has in the copy, too."""
-    if stride == "1":
-        return None
-    parameter = _PARAMETER.fullmatch(stride)
-    given = passed.get(parameter[1], "") if parameter else ""
-    if not (found := re.fullmatch(rf"{re.escape(tensor)}\.stride\((-[12]|[01])\)", given)):
-        raise DoesNotApply(f"the launch does not pass a stride of {tensor} as such")
-    return int(found[1]) % 2
+class _Kernel:
+    """What a kernel reads by descriptors, and what its strides are used for."""
+
+    def __init__(self, subject: Subject) -> None:
+        module = cst.parse_module(inline.inline(subject.source, subject.kernel))
+        self.function = functions(module)[subject.kernel]
+        self.flow = Flow(self.function)
+        plans, _ = descriptors.planned(self.flow, written(module, self.function))
+        self.found = {i: o for p in plans.values() for q in (p, *p.inner) for i, o in q.operands.items()}
+        self.operands = list(self.found.values())
+        below = list(nodes(self.function.body))
+        calls = [n for n in below if isinstance(n, cst.Call) and called(n) == "load"]
+        helpers = [functions(module)[n] for n in reachable(module, subject.kernel)[1:]]
+        followed = {id(x.call) for x in self.flow.loads}
+        if self.flow.refused or {id(c) for c in calls} != followed or any(contains(f, "load") for f in helpers):
+            raise DoesNotApply("the kernel reads in ways that are not followed, too")
+        if any(contains(f, "make_block_ptr") for f in (self.function, *helpers)):
+            raise DoesNotApply("the kernel makes block pointers, too")
+        self._check_others({o.pointer for o in self.operands})
+
+    def _check_others(self, given: set[str]) -> None:
+        others = [x for x in self.flow.loads if id(x.call) not in self.found]
+        if any(mentions(x.pointer) & given for x in others):
+            raise DoesNotApply("the kernel reads in ways that are not followed, too")
+
+    def check_strides(self, strides: set[str]) -> None:
+        """Raises DoesNotApply unless they serve to find the operands, and nothing else hangs on them."""
+        self._check_others(strides)
+        told = "".join(code(d) for d in self.function.decorators)
+        if any(f'"{s}"' in told or f"'{s}'" in told for s in strides):
+            raise DoesNotApply("the launch decides something by a stride")
+        for o in self.operands:
+            own = set(re.findall(r"\w+", " ".join(o.strides)))
+            if set(re.findall(r"\w+", " ".join((o.base, *(d.offset for d in o.dimensions))))) & strides - own:
+                raise DoesNotApply(f"{o.pointer} is found by another tensor's strides, too")
+        body = _without_signs(self.function.body, strides)
+        derived = _derived(body, strides)
+        if any(_computed_from(deciding) & derived for n in nodes(body) for deciding in _deciding(n)):
+            raise DoesNotApply("the kernel uses a stride for more than addresses")
 
 
-def _check_uses(launcher: cst.FunctionDef, call: cst.Call, name: str) -> None:
-    """Raises DoesNotApply where something but the launch sees where a tensor lies, or that it is another one now."""
-    if name not in parameters(launcher) and name not in writes(launcher.body):
-        raise DoesNotApply(f"{name} is no variable of the launcher")
-    ordered = list(nodes(launcher.body))
-    statement = next(s for s in ordered if isinstance(s, cst.SimpleStatementLine) and call in list(nodes(s)))
-    if any(isinstance(n, cst.For | cst.While | cst.FunctionDef) and statement in list(nodes(n)) for n in ordered):
-        raise DoesNotApply("it is launched in a loop, or by an inner function")
-    begin = ordered.index(statement)
-    before, after = ordered[:begin], ordered[begin + len(list(nodes(statement))) :]
-    if any(isinstance(n, cst.Name) and n.value == name for n in after):
-        raise DoesNotApply(f"{name} is used after the launch, too")
-    harmless = {id(n) for node in before for n in _harmless(node, name)}
-    if any(isinstance(n, cst.Name) and n.value == name and id(n) not in harmless for n in before):
-        raise DoesNotApply(f"something else of the launcher may hang on where {name} lies")
+def _derived(body: cst.CSTNode, strides: set[str]) -> set[str]:
+    """Strides, and the names of what is computed from them, but for what is loaded from there."""
+    found, grown = set[str](), set(strides)
+    assigned = [n for n in nodes(body) if isinstance(n, cst.Assign | cst.AugAssign | cst.AnnAssign) and n.value]
+    while grown != found:
+        found = grown
+        grown = found.union(*(writes(a) for a in assigned if a.value and _computed_from(a.value) & found))
+    return found
 
 
-def _harmless(node: cst.CSTNode, name: str) -> Iterator[cst.CSTNode]:
-    """Mentions in a node that leave nothing behind but a shape, a type, or the name itself."""
+def _computed_from(value: cst.CSTNode) -> set[str]:
+    if isinstance(value, cst.Call) and called(value) == "load":
+        return set()
+    return names(value) if isinstance(value, cst.Name) else set[str]().union(*map(_computed_from, parts(value)))
+
+
+def _deciding(node: cst.CSTNode) -> list[cst.BaseExpression]:
+    """Expressions in a node whose value decides what is computed, or how often, or is a result."""
     match node:
-        case cst.Attribute(value=cst.Name(value=found) as mention, attr=cst.Name(value=of)) if found == name:
-            yield from [mention] if of in _OF_SHAPE else []
-        case cst.Attribute(attr=mention) | cst.Arg(keyword=cst.Name() as mention):
-            yield mention
-        case cst.Assign(targets=[cst.AssignTarget(target=cst.Name(value=found))]) if found == name:
-            yield from nodes(node)
-        case cst.Call() if called(node) in _LIKE:
-            yield from (a.value for a in node.args if names(a.value) == {name} and not parts(a.value))
+        case cst.If() | cst.While() | cst.IfExp():
+            return [node.test]
+        case cst.Comparison():
+            return [node]
+        case cst.Call() if called(node) not in _HARMLESS:
+            return [node]
+        case _:
+            return []
+
+
+def _without_signs(body: cst.BaseSuite, strides: set[str]) -> cst.CSTNode:
+    """The body without what it says of a stride that holds for any: that it is not negative."""
+    forms = {f"{s} {sign} 0" for s in strides for sign in (">", ">=")}
+    return visited(body, _Signs(forms))
+
+
+class _Signs(cst.CSTTransformer):
+    def __init__(self, forms: set[str]) -> None:
+        self.forms = forms
+
+    def leave_Comparison(self, original_node: cst.Comparison, updated_node: cst.Comparison) -> cst.BaseExpression:
+        plain = code(original_node.with_changes(lpar=[], rpar=[]))
+        return cst.Name("True") if plain in self.forms else updated_node
 
 
 MOVE = SourceMove(

@@ -191,7 +191,37 @@ REFUSED: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
     ),
     "strides in a tuple": ("arguments that are not followed", moved("    s = (1, 1)\n    " + PASSED.format("*s"))),
     "too few arguments": ("arguments that are not followed", moved("    " + PASSED.format("a.stride(0)"))),
-    "a tensor that is no name": ("does not pass a stride of", moved(LAUNCH.replace("(a, b, c", "(a[0:], b, c"))),
+    "a tensor that is no name": (
+        "not found by the strides of the tensor",
+        moved(LAUNCH.replace("(a, b, c", "(a[0:], b, c")),
+    ),
+    "a stride that is passed as a size": (
+        "decides something by a stride",
+        moved(LAUNCH.replace("N, K", "N, a.stride(0)")),
+    ),
+    "columns that are counted by a stride": ("more than addresses", (("offs_k < K - k", "offs_k < stride_am - k"),)),
+    "a loop that is as long as a stride": ("more than addresses", (("range(0, K, ", "range(0, stride_am, "),)),
+    "a branch by a stride": ("more than addresses", (("        if EVEN_K:", "        if EVEN_K and stride_am:"),)),
+    "a bound that is computed from a stride": (
+        "more than addresses",
+        (("    tiles_m =", "    end = 2 * stride_am\n    tiles_m ="), ("offs_k < K - k", "offs_k < end - k")),
+    ),
+    "a stride that decides at the launch": (
+        "decides something by a stride",
+        (('a["K"] % a["BLOCK_K"]', 'a["stride_am"] % a["BLOCK_K"]'),),
+    ),
+    "an argument that a stride decides": (
+        "something else of the launcher may hang on where a lies",
+        moved(LAUNCH.replace("N, K", "N, K * (a.stride(0) % 2)")),
+    ),
+    "a step by another tensor's stride": (
+        "found by another tensor's strides, too",
+        (("a_ptrs = A + ", "a_ptrs = A + tile_n * stride_bn + "),),
+    ),
+    "a load in a loop of another kind": (
+        "reads in ways that are not followed",
+        (("    tiles_m =", "    while M < 0:\n        seed = tl.load(A)\n    tiles_m ="),),
+    ),
     "a second launch": ("launched in 2 places", moved(LAUNCH + LAUNCH)),
     "a tensor of the file": (
         "A0 is no variable of the launcher",
@@ -217,6 +247,11 @@ def test_a_launcher_may_make_its_tensor_contiguous_and_look_at_its_shape_before(
     assert text.index("a = a.contiguous()") < text.index(
         "    a = _rows_aligned(a)\n    b = _rows_aligned(b)\n    _gemm["
     )
+
+
+def test_a_kernel_may_be_told_that_strides_are_not_negative() -> None:
+    told = "    tl.assume(stride_am >= 0)\n    tl.assume(stride_bk > 0)\n    tiles_m ="
+    assert "a = _rows_aligned(a)" in rewritten(("    tiles_m =", told))
 
 
 def test_rows_are_left_alone_where_copies_run_ahead_in_every_case() -> None:
