@@ -27,6 +27,7 @@ from pgo_agent.agent.rewriting.syntax import (
 _UNKNOWN = "the launch passes arguments that are not followed"
 _LIKE = {"empty_like", "zeros_like"}  # give something new
 _OF_SHAPE = {"shape", "size", "dtype", "device", "dim", "ndim", "numel", "element_size", "is_cuda", "new_empty"}
+_RAISES = m.IndentedBlock(body=[m.SimpleStatementLine(body=[m.Raise()])])
 _STRIDES = m.Call(func=m.Attribute(value=m.Name(), attr=m.Name("stride")), args=[])
 
 
@@ -107,8 +108,12 @@ def _given(call: cst.Call, tensor: str) -> set[int]:
 
 
 def _harmless(node: cst.CSTNode, name: str) -> Iterator[cst.CSTNode]:
-    """Mentions in a node that leave nothing behind but a shape, a type, or the name itself."""
+    """Mentions in a node that leave nothing behind but a shape, a type, the name itself, or an error."""
     match node:
+        case cst.Assert():
+            yield from nodes(node)
+        case cst.If(orelse=None) if m.matches(node.body, _RAISES):
+            yield from nodes(node)
         case cst.Attribute(value=cst.Name(value=found) as mention, attr=cst.Name(value=of)) if found == name:
             yield from [mention] if of in _OF_SHAPE else []
         case cst.Attribute(attr=mention) | cst.Arg(keyword=cst.Name() as mention):

@@ -241,8 +241,11 @@ def test_nothing_is_rewritten_where_it_may_not_mean_the_same(form: str) -> None:
     assert why in reason(rewritten, *changes)
 
 
-def test_a_launcher_may_make_its_tensor_contiguous_and_look_at_its_shape_before() -> None:
-    before = "    a = a.contiguous()\n    assert a.dim() == 2 and a.dtype == b.dtype\n    d = torch.empty_like(b)\n"
+def test_a_launcher_may_make_its_tensor_contiguous_and_refuse_others_before() -> None:
+    before = (
+        "    a = a.contiguous()\n    assert a.is_contiguous(), a.stride()\n    d = torch.empty_like(b)\n"
+        "    if b.stride(1) != 1:\n        raise ValueError(b.stride())\n"
+    )
     text = rewritten(*moved(before + LAUNCH))
     assert text.index("a = a.contiguous()") < text.index(
         "    a = _rows_aligned(a)\n    b = _rows_aligned(b)\n    _gemm["
