@@ -14,7 +14,7 @@ import libcst as cst
 from pgo_agent.agent.findings import Defect
 from pgo_agent.agent.moves import descriptors
 from pgo_agent.agent.moves.base import SourceMove, Subject
-from pgo_agent.agent.rewriting import DoesNotApply, inline
+from pgo_agent.agent.rewriting import DoesNotApply
 from pgo_agent.agent.rewriting.flow import Flow
 from pgo_agent.agent.rewriting.host import add_function, before_launch
 from pgo_agent.agent.rewriting.operands import Operand
@@ -105,7 +105,7 @@ class _Kernel:
     """What a kernel reads by descriptors, and what its strides are used for."""
 
     def __init__(self, subject: Subject) -> None:
-        module = cst.parse_module(inline.inline(subject.source, subject.kernel))
+        module = descriptors.prepared(subject)
         self.function = functions(module)[subject.kernel]
         self.flow = Flow(self.function)
         plans, _ = descriptors.planned(self.flow, written(module, self.function))

@@ -4,8 +4,9 @@ For loops with a `tl.dot` whose operands are loaded through pointers. Every two-
 read an affine tile becomes a load of a device-side descriptor; whether the strides and alignments of a launch allow it
 is checked by a heuristic, and the original loop stays for launches that they do not. Reads the same values: a mask
 becomes a bound of the descriptor's shape, and without a mask nothing is cut off. Where compile-time constants decide
-whether a load is masked, they decide the bound. Helpers are inlined first. Tiles that are loaded before the loop and
-that its dots read become descriptor loads, too: warp specialization asks for that.
+whether a load is masked, they decide the bound. Helpers are inlined first, and rows that wrap around (`wrap.py`) become
+masked. Tiles that are loaded before the loop and that its dots read become descriptor loads, too: warp specialization
+asks for that.
 """
 
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from textwrap import indent
 import libcst as cst
 from pgo_agent.agent.findings import Defect
 from pgo_agent.agent.moves.base import SourceMove, Subject
-from pgo_agent.agent.rewriting import DoesNotApply, inline, prune
+from pgo_agent.agent.rewriting import DoesNotApply, inline, prune, wrap
 from pgo_agent.agent.rewriting.bounds import merged
 from pgo_agent.agent.rewriting.flow import Flow
 from pgo_agent.agent.rewriting.host import add_function, add_heuristics, add_parameters, before_launch, check_names
@@ -73,7 +74,7 @@ def rewrite(subject: Subject) -> str:
     if any(contains(functions(before)[n], "make_tensor_descriptor") for n in reachable(before, subject.kernel)):
         raise DoesNotApply("it uses descriptors already")
     check_names(before, subject.kernel)
-    module = cst.parse_module(inline.inline(subject.source, subject.kernel))
+    module = prepared(subject)
     function = functions(module)[subject.kernel]
     flow = Flow(function)
     plans, reasons = planned(flow, written(module, function))
@@ -86,6 +87,12 @@ def rewrite(subject: Subject) -> str:
     module = change(module, {subject.kernel: add_parameters(changed, list(switches))})
     module = add_heuristics(module, subject.kernel, switches)
     return before_launch(module, subject.kernel, "triton.set_allocator(_descriptor_memory)").code
+
+
+def prepared(subject: Subject) -> cst.Module:
+    """The file with helpers inside of the kernel, and with masks where rows past the end wrapped around."""
+    module = cst.parse_module(inline.inline(subject.source, subject.kernel))
+    return change(module, {subject.kernel: wrap.unwrapped(functions(module)[subject.kernel])})
 
 
 def planned(flow: Flow, targets: set[str]) -> tuple[dict[int, Plan], list[str]]:

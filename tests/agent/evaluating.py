@@ -130,6 +130,8 @@ def _language(programs: Sequence[int], stores: Stores) -> Any:
         "maximum": max,
         "cast": lambda x, dtype: x,
         "multiple_of": lambda x, _by: x,
+        "max_contiguous": lambda x, _by: x,
+        "where": np.where,
         "range": counted,
         "static_range": counted,
         "make_tensor_descriptor": _Descriptor,
