@@ -18,7 +18,7 @@ from pgo_agent.agent.rewriting import DoesNotApply
 from pgo_agent.agent.rewriting.flow import Flow
 from pgo_agent.agent.rewriting.host import add_function, before_launch
 from pgo_agent.agent.rewriting.operands import Operand
-from pgo_agent.agent.rewriting.passing import Launch, check_replaceable, launch_of
+from pgo_agent.agent.rewriting.passing import Launch, check_fresh, check_replaceable, launch_of
 from pgo_agent.agent.rewriting.syntax import (
     called,
     code,
@@ -85,6 +85,10 @@ def _tensors(subject: Subject) -> list[str]:
         check_replaceable(launch, name)
         if not {p for p, text in launch.passed.items() if text == name} <= {o.pointer for o in kernel.operands}:
             raise DoesNotApply(f"{name} is read in ways that are not followed, too")
+    for parameter in kernel.written & launch.passed.keys():
+        check_fresh(launch, parameter)
+    if "pre_hook" in subject.source:
+        raise DoesNotApply("a function that runs before the kernel may see its arguments")
     kernel.check_strides({p for name in found for p in launch.strides(name)})
     return found
 
@@ -108,7 +112,9 @@ class _Kernel:
         module = descriptors.prepared(subject)
         self.function = functions(module)[subject.kernel]
         self.flow = Flow(self.function)
-        plans, _ = descriptors.planned(self.flow, written(module, self.function))
+        targets = written(module, self.function)
+        self.written = targets - self.flow.numbers  # pointers, and not what they are stepped by
+        plans, _ = descriptors.planned(self.flow, targets)
         self.found = {i: o for p in plans.values() for q in (p, *p.inner) for i, o in q.operands.items()}
         self.operands = list(self.found.values())
         below = list(nodes(self.function.body))

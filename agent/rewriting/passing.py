@@ -28,6 +28,12 @@ _UNKNOWN = "the launch passes arguments that are not followed"
 _LIKE = {"empty_like", "zeros_like"}  # give something new
 _OF_SHAPE = {"shape", "size", "dtype", "device", "dim", "ndim", "numel", "element_size", "is_cuda", "new_empty"}
 _RAISES = m.IndentedBlock(body=[m.SimpleStatementLine(body=[m.Raise()])])
+_NEW = m.Call(
+    func=m.Attribute(
+        value=m.Name("torch"),
+        attr=m.OneOf(*map(m.Name, ("empty", "zeros", "ones", "full", "empty_like", "zeros_like"))),
+    )
+)
 _STRIDES = m.Call(func=m.Attribute(value=m.Name(), attr=m.Name("stride")), args=[])
 
 
@@ -81,8 +87,13 @@ def check_replaceable(launch: Launch, tensor: str) -> None:
     In the launch it may stand by itself, by its strides, and by what any tensor of that shape and type has.
     """
     launcher = launch.launcher
-    if tensor not in parameters(launcher) and tensor not in writes(launcher.body):
-        raise DoesNotApply(f"{tensor} is no variable of the launcher")
+    if tensor not in parameters(launcher):
+        raise DoesNotApply(f"{tensor} is no parameter of the launcher")
+    given = [n for n in nodes(launcher.body) if isinstance(n, cst.Assign) and tensor in writes(n)]
+    if any(names(n.value) - {tensor, "torch"} for n in given) or any(
+        isinstance(n, cst.NamedExpr) for n in nodes(launcher)
+    ):
+        raise DoesNotApply(f"{tensor} may be a part of another tensor")
     ordered = list(nodes(launcher.body))
     statement = next(s for s in ordered if isinstance(s, cst.SimpleStatementLine) and launch.call in list(nodes(s)))
     if any(isinstance(n, cst.For | cst.While | cst.FunctionDef) and statement in list(nodes(n)) for n in ordered):
@@ -94,6 +105,14 @@ def check_replaceable(launch: Launch, tensor: str) -> None:
     harmless = {id(n) for node in ordered[:end] for n in _harmless(node, tensor)} | _given(launch.call, tensor)
     if any(_is(n, tensor) and id(n) not in harmless for n in ordered[:end]):
         raise DoesNotApply(f"something else of the launcher may hang on where {tensor} lies")
+
+
+def check_fresh(launch: Launch, parameter: str) -> None:
+    """Raises DoesNotApply unless the launcher itself makes what a parameter is given: no other tensor lies there."""
+    name = launch.passed.get(parameter, "")
+    made = [n.value for n in nodes(launch.launcher.body) if isinstance(n, cst.Assign) and name in writes(n)]
+    if len(made) != 1 or not m.matches(made[0], _NEW):
+        raise DoesNotApply(f"{parameter} may lie where an operand does")
 
 
 def _is(node: cst.CSTNode, name: str) -> bool:

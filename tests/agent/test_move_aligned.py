@@ -222,9 +222,19 @@ REFUSED: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
         "reads in ways that are not followed",
         (("    tiles_m =", "    while M < 0:\n        seed = tl.load(A)\n    tiles_m ="),),
     ),
+    "a result that may lie in an operand": (
+        "C may lie where an operand does",
+        (("    c = torch.empty((M, N), device=a.device, dtype=a.dtype)\n", "    c = RESULT\n"),),
+    ),
+    "an operand that is a part of another tensor": ("may be a part of another", moved("    a = c[:M]\n" + LAUNCH)),
+    "a name that is given in an assertion": ("may be a part", moved("    assert (keep := a) is not None\n" + LAUNCH)),
+    "a hook before the kernel": (
+        "runs before the kernel",
+        (("num_warps=8, num_stages=3)", "num_warps=8, pre_hook=print)"),),
+    ),
     "a second launch": ("launched in 2 places", moved(LAUNCH + LAUNCH)),
     "a tensor of the file": (
-        "A0 is no variable of the launcher",
+        "A0 is no parameter of the launcher",
         moved(LAUNCH.replace("(a,", "(A0,").replace("a.str", "A0.str"), ("CONFIGS = [", "A0 = None\nCONFIGS = [")),
     ),
     "loads that are not followed": (
