@@ -47,15 +47,16 @@ def _rows_aligned(x):
     _copy_rows[(rows,)](x, whole, columns, x.stride(1 - inner), whole.stride(0), BLOCK=1024)
     return whole[:, :columns] if inner == 1 else whole[:, :columns].T
 '''
-# What the compiler knows of strides would make it give a thread several elements: rows of x allow one at a time.
+# What the compiler knows of strides would make it give a thread several elements: rows of x allow one at a time. Behind
+# each row are zeros: a kernel that masks one operand of two multiplies what it reads there by zero.
 _COPY = """
 @triton.jit(do_not_specialize=["stride", "stride_to"])
 def _copy_rows(source, to, columns, stride, stride_to, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
-    for first in range(0, columns, BLOCK):
+    for first in range(0, stride_to, BLOCK):
         offs = first + tl.arange(0, BLOCK)
-        values = tl.load(source + row * stride + offs, mask=offs < columns)
-        tl.store(to + row * stride_to + offs, values, mask=offs < columns)
+        values = tl.load(source + row * stride + offs, mask=offs < columns, other=0)
+        tl.store(to + row * stride_to + offs, values, mask=offs < stride_to)
 """
 _PARAMETER = re.compile(r'args\["(\w+)"\]')
 _HARMLESS = {"load", "to", "cast", "multiple_of", "max_contiguous", "assume"}  # calls that strides may be given to
