@@ -22,12 +22,14 @@ from pgo_agent.agent.rewriting.passing import Launch, check_fresh, check_replace
 from pgo_agent.agent.rewriting.syntax import (
     called,
     code,
+    constexprs,
     contains,
     functions,
     names,
     nodes,
     parts,
     reachable,
+    strings,
     visited,
     writes,
 )
@@ -36,12 +38,15 @@ from pgo_agent.agent.rewriting.written import written
 
 _ROWS = '''
 def _rows_aligned(x):
-    """The matrix with every row at a multiple of 16 bytes: x itself where it is like that, else a copy."""
+    """The matrix with every row at a multiple of 16 bytes: a copy, or x itself where it is like that already, or where
+    something may lie beside or between its rows that a kernel reads, too."""
     if not isinstance(x, torch.Tensor) or x.dim() != 2 or 1 not in x.stride():
         return x
     inner = 1 if x.stride(1) == 1 else 0
     rows, columns, step = x.shape[1 - inner], x.shape[inner], 16 // x.element_size()
-    if rows * columns == 0 or (x.data_ptr() % 16 == 0 and x.stride(1 - inner) % step == 0):
+    dense = rows == 1 or x.stride(1 - inner) == columns
+    alone = dense and x.untyped_storage().nbytes() == rows * columns * x.element_size()
+    if not alone or rows == 0 or columns % step == 0 or rows * (columns + step) >= 2**31:
         return x
     whole = torch.empty((rows, triton.cdiv(columns, step) * step), device=x.device, dtype=x.dtype)
     _copy_rows[(rows,)](x, whole, columns, x.stride(1 - inner), whole.stride(0), BLOCK=1024)
@@ -90,7 +95,10 @@ def _tensors(subject: Subject) -> list[str]:
         check_fresh(launch, parameter)
     if "pre_hook" in subject.source:
         raise DoesNotApply("a function that runs before the kernel may see its arguments")
-    kernel.check_strides({p for name in found for p in launch.strides(name)})
+    strides = {p for name in found for p in launch.strides(name)}
+    kernel.check(strides)
+    if strings(launch.launcher) & {*strides, *launch.passed}:
+        raise DoesNotApply("the launcher looks at arguments of the launch")
     return found
 
 
@@ -114,7 +122,7 @@ class _Kernel:
         self.function = functions(module)[subject.kernel]
         self.flow = Flow(self.function)
         targets = written(module, self.function)
-        self.written = targets - self.flow.numbers  # pointers, and not what they are stepped by
+        self.written = targets - _stepping(self.function) - set(constexprs(self.function))  # pointers, no numbers
         plans, _ = descriptors.planned(self.flow, targets)
         self.found = {i: o for p in plans.values() for q in (p, *p.inner) for i, o in q.operands.items()}
         self.operands = list(self.found.values())
@@ -124,33 +132,78 @@ class _Kernel:
         followed = {id(x.call) for x in self.flow.loads}
         if self.flow.refused or {id(c) for c in calls} != followed or any(contains(f, "load") for f in helpers):
             raise DoesNotApply("the kernel reads in ways that are not followed, too")
-        if any(contains(f, "make_block_ptr") for f in (self.function, *helpers)):
-            raise DoesNotApply("the kernel makes block pointers, too")
-        self._check_others({o.pointer for o in self.operands})
+        if any(contains(f, "make_block_ptr") or contains(f, "pointer_type") for f in (self.function, *helpers)):
+            raise DoesNotApply("the kernel makes pointers of its own, too")
 
     def _check_others(self, given: set[str]) -> None:
         others = [x for x in self.flow.loads if id(x.call) not in self.found]
         if any(mentions(x.pointer) & given for x in others):
             raise DoesNotApply("the kernel reads in ways that are not followed, too")
 
-    def check_strides(self, strides: set[str]) -> None:
-        """Raises DoesNotApply unless they serve to find the operands, and nothing else hangs on them."""
-        self._check_others(strides)
-        told = "".join(code(d) for d in self.function.decorators)
-        if any(f'"{s}"' in told or f"'{s}'" in told for s in strides):
-            raise DoesNotApply("the launch decides something by a stride")
+    def check(self, strides: set[str]) -> None:
+        """Raises DoesNotApply unless pointers and strides serve to find operands, and nothing else hangs on them."""
+        pointers = {o.pointer for o in self.operands}
+        derived = _derived(self.function.body, strides)
+        self._check_others(pointers | derived)
+        if not all(_plain_heuristics(d, strides | pointers) for d in self.function.decorators):
+            raise DoesNotApply("the launch decides something by a stride, or in a way that is not followed")
         for o in self.operands:
-            own = set(re.findall(r"\w+", " ".join(o.strides)))
-            if set(re.findall(r"\w+", " ".join((o.base, *(d.offset for d in o.dimensions))))) & strides - own:
+            own = _words(*o.strides)
+            if _words(o.base, *(d.offset for d in o.dimensions)) & derived - own:
                 raise DoesNotApply(f"{o.pointer} is found by another tensor's strides, too")
+            if re.search(r"-|//|%", o.base):
+                raise DoesNotApply(f"{o.pointer} is found by more than whole rows and columns")
         body = _without_signs(self.function.body, strides)
-        derived = _derived(body, strides)
+        derived = _derived(body, strides | pointers)
         if any(_computed_from(deciding) & derived for n in nodes(body) for deciding in _deciding(n)):
-            raise DoesNotApply("the kernel uses a stride for more than addresses")
+            raise DoesNotApply("the kernel uses a stride or a pointer for more than addresses")
+
+
+def _words(*texts: str) -> set[str]:
+    return set(re.findall(r"\w+", " ".join(texts)))
+
+
+def _stepping(function: cst.FunctionDef) -> set[str]:
+    """Names that are multiplied or divided: no pointer is."""
+    operators = cst.Multiply | cst.FloorDivide | cst.Modulo | cst.Divide
+    found = [
+        n for n in nodes(function.body) if isinstance(n, cst.BinaryOperation) and isinstance(n.operator, operators)
+    ]
+    return {side.value for n in found for side in (n.left, n.right) if isinstance(side, cst.Name)}
+
+
+def _plain_heuristics(decorator: cst.Decorator, hidden: set[str]) -> bool:
+    """Whether a decorator computes nothing from these arguments of a launch: all that it looks at is written out."""
+    call = decorator.decorator
+    name = called(call) if isinstance(call, cst.Call) else code(call).rpartition(".")[2]
+    if name != "heuristics" or not isinstance(call, cst.Call):
+        return name in ("jit", "autotune") and not strings(decorator) & hidden
+    if len(call.args) != 1 or not isinstance(call.args[0].value, cst.Dict):
+        return False
+    return all(_plain_lambda(e.value, hidden) for e in call.args[0].value.elements)
+
+
+def _plain_lambda(value: cst.BaseExpression, hidden: set[str]) -> bool:
+    """Whether it is `lambda args: ...` that uses its argument as `args["name"]` alone, and none of these names."""
+    if not isinstance(value, cst.Lambda) or len(value.params.params) != 1:
+        return False
+    own = value.params.params[0].name.value
+    used = [n for n in nodes(value.body) if isinstance(n, cst.Subscript) and code(n.value) == own]
+    looked = [_looked_up(n) for n in used]
+    mentions = sum(isinstance(n, cst.Name) and n.value == own for n in nodes(value.body))
+    return mentions == len(used) and None not in looked and not hidden & set(looked)
+
+
+def _looked_up(subscript: cst.Subscript) -> str | None:
+    """The name in `args["name"]`."""
+    match subscript.slice:
+        case [cst.SubscriptElement(slice=cst.Index(value=cst.SimpleString() as name))]:
+            return str(name.evaluated_value)
+    return None
 
 
 def _derived(body: cst.CSTNode, strides: set[str]) -> set[str]:
-    """Strides, and the names of what is computed from them, but for what is loaded from there."""
+    """Strides or pointers, and the names of what is computed from them, but for what is loaded from there."""
     found, grown = set[str](), set(strides)
     assigned = [n for n in nodes(body) if isinstance(n, cst.Assign | cst.AugAssign | cst.AnnAssign) and n.value]
     while grown != found:
@@ -160,7 +213,8 @@ def _derived(body: cst.CSTNode, strides: set[str]) -> set[str]:
 
 
 def _computed_from(value: cst.CSTNode) -> set[str]:
-    if isinstance(value, cst.Call) and called(value) == "load":
+    loaded = isinstance(value, cst.Call) and called(value) == "load"
+    if loaded or (isinstance(value, cst.Attribute) and value.attr.value in ("dtype", "type")):
         return set()
     return names(value) if isinstance(value, cst.Name) else set[str]().union(*map(_computed_from, parts(value)))
 
@@ -172,7 +226,7 @@ def _deciding(node: cst.CSTNode) -> list[cst.BaseExpression]:
             return [node.test]
         case cst.Comparison():
             return [node]
-        case cst.Call() if called(node) not in _HARMLESS:
+        case cst.Call() if called(node) not in _HARMLESS or not isinstance(node.func, cst.Attribute):
             return [node]
         case _:
             return []

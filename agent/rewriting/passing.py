@@ -1,6 +1,7 @@
 """What a launcher passes to a kernel, and whether another tensor of the same values may be passed in a tensor's place.
 
-Relies on libcst. Followed are launchers with one launch of the kernel, in a statement of its own.
+Relies on libcst. Followed are launchers with the file's one launch of the kernel, in a statement of its own that no
+loop or inner function holds, whose arguments and grid are numbers, sizes and strides beside the tensors.
 """
 
 import re
@@ -20,6 +21,7 @@ from pgo_agent.agent.rewriting.syntax import (
     names,
     nodes,
     parameters,
+    parents,
     parts,
     writes,
 )
@@ -28,13 +30,11 @@ _UNKNOWN = "the launch passes arguments that are not followed"
 _LIKE = {"empty_like", "zeros_like"}  # give something new
 _OF_SHAPE = {"shape", "size", "dtype", "device", "dim", "ndim", "numel", "element_size", "is_cuda", "new_empty"}
 _RAISES = m.IndentedBlock(body=[m.SimpleStatementLine(body=[m.Raise()])])
-_NEW = m.Call(
-    func=m.Attribute(
-        value=m.Name("torch"),
-        attr=m.OneOf(*map(m.Name, ("empty", "zeros", "ones", "full", "empty_like", "zeros_like"))),
-    )
-)
+_NEW = {"torch.empty", "torch.zeros", "torch.ones", "torch.full", "torch.empty_like", "torch.zeros_like"}
+_NUMBERS = {"cdiv", "next_power_of_2", "min", "max", "len", "int", "float", "bool", "sqrt"}
+_NUMBERS |= {"stride", "size", "element_size", "numel", "dim"}
 _STRIDES = m.Call(func=m.Attribute(value=m.Name(), attr=m.Name("stride")), args=[])
+_HOLDERS = (cst.If, cst.Else, cst.With, cst.Try, cst.IndentedBlock)  # that run a statement once, if at all
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,9 @@ class Launch:
 def launch_of(module: cst.Module, kernel: str) -> Launch:
     """Raises DoesNotApply where it is not the only one, or does not tell what it passes."""
     found = [(f, call) for f in functions(module).values() for call in launches(f, kernel)]
-    if len(found) != 1:
-        raise DoesNotApply(f"{kernel} is launched in {len(found)} places")
+    count = len(launches(module, kernel))
+    if len(found) != 1 or count != 1:
+        raise DoesNotApply(f"{kernel} is launched in {count} places")
     launcher, call = found[0]
     return Launch(launcher, call, _passed(functions(module)[kernel], call))
 
@@ -95,34 +96,71 @@ def check_replaceable(launch: Launch, tensor: str) -> None:
     ):
         raise DoesNotApply(f"{tensor} may be a part of another tensor")
     ordered = list(nodes(launcher.body))
-    statement = next(s for s in ordered if isinstance(s, cst.SimpleStatementLine) and launch.call in list(nodes(s)))
-    if any(isinstance(n, cst.For | cst.While | cst.FunctionDef) and statement in list(nodes(n)) for n in ordered):
-        raise DoesNotApply("it is launched in a loop, or by an inner function")
+    statement = _statement(launch)
     begin = ordered.index(statement)
     end = begin + len(list(nodes(statement)))
     if any(_is(n, tensor) for n in ordered[end:]):
         raise DoesNotApply(f"{tensor} is used after the launch, too")
-    harmless = {id(n) for node in ordered[:end] for n in _harmless(node, tensor)} | _given(launch.call, tensor)
+    harmless = {id(n) for node in ordered[:end] for n in _harmless(node, tensor)} | _given(launch, tensor)
     if any(_is(n, tensor) and id(n) not in harmless for n in ordered[:end]):
         raise DoesNotApply(f"something else of the launcher may hang on where {tensor} lies")
+
+
+def _statement(launch: Launch) -> cst.SimpleStatementLine:
+    """The line that launches, and does nothing else. Raises DoesNotApply."""
+    above, holders = parents(launch.launcher), list[cst.CSTNode]()
+    node: cst.CSTNode = launch.call
+    while node is not launch.launcher:
+        node = above[id(node)]
+        holders.append(node)
+    line = next((n for n in holders if isinstance(n, cst.SimpleStatementLine)), None)
+    outside = holders[holders.index(line) + 1 : -1] if line is not None else []
+    if line is None or len(line.body) != 1 or not all(isinstance(n, _HOLDERS) for n in outside):
+        raise DoesNotApply("it is launched in a loop, by an inner function, or not in a line of its own")
+    lambdas = [n for n in nodes(launch.launcher) if isinstance(n, cst.Lambda)]
+    calls = [n for part in (line, *lambdas) for n in nodes(part) if isinstance(n, cst.Call)]
+    if any(n in lambdas for n in holders) or any(called(n) not in _NUMBERS for n in calls if n is not launch.call):
+        raise DoesNotApply("something may happen while it is launched")
+    return line
 
 
 def check_fresh(launch: Launch, parameter: str) -> None:
     """Raises DoesNotApply unless the launcher itself makes what a parameter is given: no other tensor lies there."""
     name = launch.passed.get(parameter, "")
-    made = [n.value for n in nodes(launch.launcher.body) if isinstance(n, cst.Assign) and name in writes(n)]
-    if len(made) != 1 or not m.matches(made[0], _NEW):
+    bound = [n for n in nodes(launch.launcher) if name in _binds(n)]
+    made = bound[0] if len(bound) == 1 and isinstance(bound[0], cst.Assign) else None
+    own = [n for f in nodes(launch.launcher.body) if isinstance(f, cst.FunctionDef | cst.Lambda) for n in nodes(f)]
+    if made is None or any(n is made for n in own) or not _is_new(made.value):
         raise DoesNotApply(f"{parameter} may lie where an operand does")
+
+
+def _binds(node: cst.CSTNode) -> set[str]:
+    """The names that a node itself gives a meaning, not those below it."""
+    match node:
+        case cst.Assign():
+            return set[str]().union(*(names(t.target) for t in node.targets))
+        case cst.AugAssign() | cst.AnnAssign() | cst.NamedExpr() | cst.For() | cst.CompFor():
+            return names(node.target)
+        case cst.Param() | cst.FunctionDef() | cst.ClassDef() | cst.AsName() | cst.ImportAlias() | cst.NameItem():
+            return names(node.name)
+        case cst.Del():
+            return names(node.target)
+    return set()
+
+
+def _is_new(value: cst.BaseExpression) -> bool:
+    """Whether it is a call of torch that gives a tensor which lies where no other does."""
+    return isinstance(value, cst.Call) and code(value.func) in _NEW and "out" not in keywords(value)
 
 
 def _is(node: cst.CSTNode, name: str) -> bool:
     return isinstance(node, cst.Name) and node.value == name
 
 
-def _given(call: cst.Call, tensor: str) -> set[int]:
+def _given(launch: Launch, tensor: str) -> set[int]:
     """Where a launch is given the tensor itself, or its strides as such."""
-    strides = m.Call(func=m.Attribute(value=m.Name(tensor), attr=m.Name("stride")))
-    values = [a.value for a in call.args if _is(a.value, tensor) or m.matches(a.value, strides)]
+    told = {tensor, *(launch.passed[p] for p in launch.strides(tensor))}
+    values = [a.value for a in launch.call.args if set(_texts(a)) <= told]
     return {id(n) for v in values for n in nodes(v) if _is(n, tensor)}
 
 

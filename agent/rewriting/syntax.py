@@ -233,6 +233,12 @@ def parents(node: cst.CSTNode) -> dict[int, cst.CSTNode]:
     return found
 
 
+def strings(node: cst.CSTNode) -> set[str]:
+    """What is written as a string in a node, but for those that are formatted."""
+    found = (n.evaluated_value for n in nodes(node) if isinstance(n, cst.SimpleString | cst.ConcatenatedString))
+    return {text for text in found if isinstance(text, str)}
+
+
 def repeatable(e: cst.BaseExpression) -> bool:
     """Whether an expression can be evaluated twice in a row and give the same: arithmetic that reads no memory."""
     calls = (called(cst.ensure_type(c, cst.Call)) for c in m.findall(e, m.Call()))

@@ -12,7 +12,17 @@ from dataclasses import dataclass
 
 import libcst as cst
 import libcst.matchers as m
-from pgo_agent.agent.rewriting.syntax import code, expression, keywords, names, nodes, parameters, visited
+from pgo_agent.agent.rewriting.syntax import (
+    called,
+    code,
+    expression,
+    keywords,
+    names,
+    nodes,
+    parameters,
+    visited,
+    writes,
+)
 from pgo_agent.agent.rewriting.uses import Uses, assignments, plain, target
 
 _OF_LOAD = {"pointer", "mask", "other", "eviction_policy", "cache_modifier"}
@@ -24,6 +34,7 @@ _ELEMENTWISE = {
     for name in ("cast", "where", "exp", "exp2", "log", "log2", "sqrt", "rsqrt", "abs", "maximum", "minimum", "sigmoid")
 }
 _PLACES = {"[:, None]": 0, "[None, :]": 1}
+_NUMBERS = {"program_id", "num_programs", "cdiv", "minimum", "maximum", "min", "max", "to", "cast", "load", "swizzle2d"}
 
 
 class _Seen(Exception):
@@ -52,15 +63,33 @@ def unwrapped(function: cst.FunctionDef) -> cst.FunctionDef:
 def _all(function: cst.FunctionDef) -> Iterator[_Wrapped]:
     """Wrapped indices at the top of a kernel, whose size the launch passes."""
     given, count = set(parameters(function)), assignments(function)
-    for line in function.body.body:
-        if m.matches(line, m.SimpleStatementLine(body=[m.Assign(targets=[m.AssignTarget(target=m.Name())])])):
-            assign = cst.ensure_type(cst.ensure_type(line, cst.SimpleStatementLine).body[0], cst.Assign)
-            name, value = cst.ensure_type(assign.targets[0].target, cst.Name).value, plain(assign.value)
-            match value:
-                case cst.BinaryOperation(operator=cst.Modulo(), right=cst.Name(value=size), left=index):
-                    fixed = all(count[n] <= (n not in given) for n in names(index) | {size})
-                    if size in given and fixed and count[name] == 1 and "arange" in code(index):
-                        yield _Wrapped(name, index, size)
+    numbers = {n for n in given if not count[n]}  # names that stand for one number, from here on
+    lines = (line for line in function.body.body if isinstance(line, cst.SimpleStatementLine))
+    for small in (small for line in lines for small in line.body):
+        assigned = writes(small)
+        if not isinstance(small, cst.Assign) or any(count[n] != 1 or n in given for n in assigned):
+            continue
+        match target(small), plain(small.value):
+            case str(name), cst.BinaryOperation(operator=cst.Modulo(), right=cst.Name(value=size), left=index):
+                if size in given & numbers and _of_rows(index, numbers):
+                    yield _Wrapped(name, index, size)
+        if _is_made_of(small.value, numbers, _NUMBERS):
+            numbers |= assigned
+
+
+def _of_rows(index: cst.BaseExpression, numbers: set[str]) -> bool:
+    """Whether an index has one dimension, and is never negative, as far as its text tells."""
+    below = list(nodes(index))
+    ranges = [n for n in below if isinstance(n, cst.Call) and code(n.func) == "tl.arange"]
+    steps = (cst.Add, cst.Multiply)
+    sums = all(isinstance(n.operator, steps) for n in below if isinstance(n, cst.BinaryOperation))
+    others = any(isinstance(n, cst.Subscript | cst.UnaryOperation | cst.Comparison | cst.IfExp) for n in below)
+    return len(ranges) == 1 and sums and not others and _is_made_of(index, numbers, {"arange", "program_id", "to"})
+
+
+def _is_made_of(value: cst.BaseExpression, known: set[str], calls: set[str]) -> bool:
+    made = names(value) <= {*known, "tl", "min", "max"}
+    return made and all(called(n) in calls for n in nodes(value) if isinstance(n, cst.Call))
 
 
 class _Unwrap(Uses):
@@ -131,7 +160,19 @@ class _Unwrap(Uses):
         value, given = target(self.above[id(load)]), _arguments(load)
         if value is None or set(given) - _OF_LOAD or code(given.get("other", cst.Integer("0"))) not in _ZEROS:
             raise _Seen
+        if (mask := given.get("mask")) is not None and code(mask) != "None" and not self._is_condition(mask):
+            raise _Seen
         return {self._of_dot(n) for n in self.reads(value)} - {value}
+
+    def _is_condition(self, mask: cst.BaseExpression) -> bool:
+        """Whether a mask is one on every path: `None` would not go together with another one."""
+        match self.known(mask):
+            case cst.BinaryOperation(operator=cst.BitAnd() | cst.BitOr(), left=left, right=right):
+                return self._is_condition(left) and self._is_condition(right)
+            case cst.Subscript(value=value):
+                return self._is_condition(value)
+            case found:
+                return isinstance(found, cst.Comparison) or code(found) == "True"
 
     def _of_dot(self, n: cst.Name) -> str:
         """The name of the result of a dot whose operand this is; or its own, of its cast."""

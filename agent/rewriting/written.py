@@ -20,7 +20,7 @@ def written(module: cst.Module, function: cst.FunctionDef) -> set[str]:
     for call in (n for n in below if isinstance(n, cst.Call)):
         if called(call) == "store" or called(call).startswith("atomic_"):
             own_value = call.func.value if isinstance(call.func, cst.Attribute) else call.func
-            found |= _roots(own_value) if _method(call) else set[str]().union(*map(_roots, _first(call)))
+            found |= _roots(own_value) if _method(call, own) else set[str]().union(*map(_roots, _first(call)))
         elif _elsewhere(call, own) or (isinstance(call.func, cst.Name) and _writes(module, call.func.value)):
             found |= set[str]().union(*(_roots(a.value) for a in call.args))
     while True:
@@ -35,9 +35,12 @@ def _first(call: cst.Call) -> list[cst.BaseExpression]:
     return given[:1]
 
 
-def _method(call: cst.Call) -> bool:
-    """Whether a call is a method of a value, such as a descriptor's `store`."""
-    return isinstance(call.func, cst.Attribute) and code(call.func.value) not in ("tl", "triton.language")
+def _method(call: cst.Call, own: set[str]) -> bool:
+    """Whether a call is a method of a value, such as a descriptor's `store`, and not a function of a module."""
+    if not isinstance(call.func, cst.Attribute):
+        return False
+    base = code(call.func.value)
+    return not base.replace(".", "").isidentifier() or base.split(".")[0] in own
 
 
 def _elsewhere(call: cst.Call, own: set[str]) -> bool:

@@ -22,7 +22,8 @@ ROWS, COLUMNS = "(pid_m * BM + tl.arange(0, BM)) % M", "(pid_n * BN + tl.arange(
 IN_M = "(offs_m[:, None] < M)"
 MASK = f"{IN_M} & (offs_n[None, :] < N)"
 STORE = f"tl.store(C + offs_m[:, None] * N + offs_n[None, :], acc, mask={MASK})"
-LOAD_A = "    a = tl.load(a_ptrs, mask=k + offs_k[None, :] < K, other=0.0)\n"
+IN_K = "k + offs_k[None, :] < K"
+LOAD_A = f"    a = tl.load(a_ptrs, mask={IN_K}, other=0.0)\n"
 WRAPPED = (
     ("a_ptrs = A + offs_m", f"rows = {ROWS}\ncolumns = {COLUMNS}\na_ptrs = A + rows"),
     ("* sbk + offs_n[None, :]", "* sbk + columns[None, :]"),
@@ -76,6 +77,17 @@ SEEN: dict[str, Changes] = {
     ),
     "a mask that was a parameter": (
         (STORE, STORE.replace(IN_M, "FLAG[:, None]").replace("tl.store", "FLAG = offs_m < M\ntl.store")),
+    ),
+    "a mask that may be none": ((LOAD_A, LOAD_A.replace("mask=", "mask=None if FLAG else ")),),
+    "a mask whose name may stand for none": (
+        (LOAD_A, f"    keep = None\n    if FLAG:\n        keep = {IN_K}\n{LOAD_A.replace(IN_K, 'keep')}"),
+    ),
+    "an index that may be negative": ((ROWS, ROWS.replace(") % M", " - X) % M")),),
+    "an index of two dimensions": ((ROWS, ROWS.replace("tl.arange(0, BM)", "tl.arange(0, BM)[None, :]")),),
+    "an index that was read": ((ROWS, ROWS.replace("pid_m * BM + tl", "tl.load(A) + tl")),),
+    "an index whose name gets its value later": (
+        (ROWS, ROWS.replace("pid_m * BM", "first")),
+        ("acc = tl.zeros", "first = pid_m * BM\nacc = tl.zeros"),
     ),
     "a branch by the result": ((STORE, f"if tl.max(acc) > 0:\n    {STORE}"),),
     "an index in a loop": (("acc = tl.zeros", "for pid_m in range(0, 1):\n    pass\nacc = tl.zeros"),),
