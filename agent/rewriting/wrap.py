@@ -8,22 +8,18 @@ as it is. Relies on libcst; helpers must have been inlined before.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import libcst as cst
 import libcst.matchers as m
 from pgo_agent.agent.rewriting.syntax import (
-    called,
     code,
     expression,
     keywords,
-    names,
     nodes,
-    parameters,
     visited,
-    writes,
 )
-from pgo_agent.agent.rewriting.uses import Uses, assignments, plain, target
+from pgo_agent.agent.rewriting.uses import Uses, target
+from pgo_agent.agent.rewriting.wrapped import Wrapped, wrapped_indices
 
 _OF_LOAD = {"pointer", "mask", "other", "eviction_policy", "cache_modifier"}
 _OF_DOT = ("input", "other", "acc")
@@ -34,25 +30,15 @@ _ELEMENTWISE = {
     for name in ("cast", "where", "exp", "exp2", "log", "log2", "sqrt", "rsqrt", "abs", "maximum", "minimum", "sigmoid")
 }
 _PLACES = {"[:, None]": 0, "[None, :]": 1}
-_NUMBERS = {"program_id", "num_programs", "cdiv", "minimum", "maximum", "min", "max", "to", "cast", "load", "swizzle2d"}
 
 
 class _Seen(Exception):
     """Somebody may see a row past the end."""
 
 
-@dataclass(frozen=True)
-class _Wrapped:
-    """`name = index % size`."""
-
-    name: str
-    index: cst.BaseExpression
-    size: str
-
-
 def unwrapped(function: cst.FunctionDef) -> cst.FunctionDef:
     """The kernel without the wrapped indices of which that can be shown."""
-    for wrapped in list(_all(function)):
+    for wrapped in list(wrapped_indices(function)):
         try:
             function = _Unwrap(function, wrapped).result()
         except _Seen:
@@ -60,42 +46,10 @@ def unwrapped(function: cst.FunctionDef) -> cst.FunctionDef:
     return function
 
 
-def _all(function: cst.FunctionDef) -> Iterator[_Wrapped]:
-    """Wrapped indices at the top of a kernel, whose size the launch passes."""
-    given, count = set(parameters(function)), assignments(function)
-    numbers = {n for n in given if not count[n]}  # names that stand for one number, from here on
-    lines = (line for line in function.body.body if isinstance(line, cst.SimpleStatementLine))
-    for small in (small for line in lines for small in line.body):
-        assigned = writes(small)
-        if not isinstance(small, cst.Assign) or any(count[n] != 1 or n in given for n in assigned):
-            continue
-        match target(small), plain(small.value):
-            case str(name), cst.BinaryOperation(operator=cst.Modulo(), right=cst.Name(value=size), left=index):
-                if size in given & numbers and _of_rows(index, numbers):
-                    yield _Wrapped(name, index, size)
-        if _is_made_of(small.value, numbers, _NUMBERS):
-            numbers |= assigned
-
-
-def _of_rows(index: cst.BaseExpression, numbers: set[str]) -> bool:
-    """Whether an index has one dimension, and is never negative, as far as its text tells."""
-    below = list(nodes(index))
-    ranges = [n for n in below if isinstance(n, cst.Call) and code(n.func) == "tl.arange"]
-    steps = (cst.Add, cst.Multiply)
-    sums = all(isinstance(n.operator, steps) for n in below if isinstance(n, cst.BinaryOperation))
-    others = any(isinstance(n, cst.Subscript | cst.UnaryOperation | cst.Comparison | cst.IfExp) for n in below)
-    return len(ranges) == 1 and sums and not others and _is_made_of(index, numbers, {"arange", "program_id", "to"})
-
-
-def _is_made_of(value: cst.BaseExpression, known: set[str], calls: set[str]) -> bool:
-    made = names(value) <= {*known, "tl", "min", "max"}
-    return made and all(called(n) in calls for n in nodes(value) if isinstance(n, cst.Call))
-
-
 class _Unwrap(Uses):
     """One wrapped index of a kernel. Raises _Seen where a row past the end may be seen."""
 
-    def __init__(self, function: cst.FunctionDef, wrapped: _Wrapped) -> None:
+    def __init__(self, function: cst.FunctionDef, wrapped: Wrapped) -> None:
         super().__init__(function)
         self.wrapped, self.stored = wrapped, False
         self.places = set[str]()  # how the index stands in addresses: [:, None] or [None, :]
@@ -296,7 +250,7 @@ def _text(x: cst.BaseExpression) -> str:
 class _Masks(cst.CSTTransformer):
     """Writes the index without its modulo, and the masks of its loads."""
 
-    def __init__(self, wrapped: _Wrapped, place: str, loads: set[int]) -> None:
+    def __init__(self, wrapped: Wrapped, place: str, loads: set[int]) -> None:
         self.wrapped, self.loads = wrapped, loads
         self.condition = f"({wrapped.name}{place} < {wrapped.size})"
 
