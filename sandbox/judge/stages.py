@@ -265,13 +265,14 @@ def time_sides(
     rounds: int,
     stage: str,
     extra: Mapping[str, Callable[..., object]] | None = None,
+    control: bool = True,
 ) -> dict[str, timing.Side]:
-    """Times the sides (and library calls in `extra`) in one session. The first side runs a second time, as 'A/A'.
+    """Times the sides (and library calls in `extra`) in one session. `control`: the first one runs again, as 'A/A'.
 
     The side called 'candidate' gets the inputs that its results were verified on; all others get seeds of their own.
     Raises Inconsistent when a timed launch gave other outputs than it should.
     """
-    picks = dict(sides) | {"A/A": next(iter(sides.values()))}
+    picks = dict(sides) | ({"A/A": next(iter(sides.values()))} if control else {})
     seeds = {n: bench.seeds[case] if n == "candidate" else secrets.randbits(48) for n in picks}
     bench.announce(f"{stage} {case}", STEP_SECONDS + 2.0 * rounds)
     opened = [timing.side(n, bench.replay(p, case, seeds[n]), bench.deterministic) for n, p in picks.items()]

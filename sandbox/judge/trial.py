@@ -61,7 +61,8 @@ def _alone(
         for case, found in bursts.items():
             for _ in range(BURSTS):
                 for name, ms in found.items():
-                    ms.append(statistics.median(_samples(bench, {name: sides[name]}, case, BURST)[name]))
+                    one = {name: sides[name]}
+                    ms.append(statistics.median(_samples(bench, one, case, BURST, control=False)[name]))
         problem, sure, told = decision.alone(bursts, "incumbent", gain, weights, ALONE)
         if sure:
             break
@@ -91,8 +92,10 @@ def _lot(bench: Bench, sides: Mapping[str, Pick], cases: list[str], rounds: int,
             return None
 
 
-def _samples(bench: Bench, sides: Mapping[str, Pick], case: str, rounds: int) -> dict[str, list[float]]:
-    return timing.rounded(stages.time_sides(bench, sides, case, rounds, "time"))
+def _samples(
+    bench: Bench, sides: Mapping[str, Pick], case: str, rounds: int, control: bool = True
+) -> dict[str, list[float]]:
+    return timing.rounded(stages.time_sides(bench, sides, case, rounds, "time", control=control))
 
 
 def _against(times: Times, sides: Mapping[str, Pick], weights: Mapping[str, float] | None) -> dict[str, list[float]]:

@@ -58,7 +58,7 @@ class Worker(Looks):
             return {"problem": str(e), "ms": []}
         if verdict is not None:
             return {"problem": f"{verdict}: {found.problem}", "ms": [], "check": found.as_json()}
-        timed = stages.time_sides(bench, {"it": pick}, case, SWEEP_ROUNDS, "sweep")
+        timed = stages.time_sides(bench, {"it": pick}, case, SWEEP_ROUNDS, "sweep", control=False)
         return {"problem": "", "ms": timing.rounded(timed)["it"], "check": found.as_json()}
 
     def _finalists(self, case: str, best: list[dict[str, Any]]) -> None:
@@ -66,7 +66,7 @@ class Worker(Looks):
         if not best:
             return
         sides: dict[str, Pick] = {str(i): {case: (self._load(e["bundle"]), e["choice"])} for i, e in enumerate(best)}
-        timed = timing.rounded(stages.time_sides(self._bench(), sides, case, FINALIST_ROUNDS, "sweep"))
+        timed = timing.rounded(stages.time_sides(self._bench(), sides, case, FINALIST_ROUNDS, "sweep", control=False))
         for i, entry in enumerate(best):
             entry |= {"ms": timed[str(i)], "finalist": True}
 
@@ -158,7 +158,7 @@ class Worker(Looks):
             labels = list(bundle.plans[case])
             if len(labels) > 1:
                 sides: dict[str, Pick] = {c: {case: (bundle, c)} for c in labels}
-                timed = stages.time_sides(bench, sides, case, stages.QUICK_ROUNDS, "choose")
+                timed = stages.time_sides(bench, sides, case, stages.QUICK_ROUNDS, "choose", control=False)
                 labels.sort(key=lambda c: statistics.median(timed[c].samples))
             chosen[case] = (bundle, labels[0])
         return chosen
