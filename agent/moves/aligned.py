@@ -251,8 +251,8 @@ MOVE = SourceMove(
     name="align rows, load through tensor descriptors",
     symptom="rows that do not start at multiples of 16 bytes are read a few bytes at a time, and waited for",
     gain=(
-        "not judged yet; a model's rewrite of that kind: 4.58x on an H200 for a GEMM whose rows have an odd number of "
-        "elements; it takes the memory of a copy"
+        "judged on an H200: 1.34x over four GEMM cases, 3.4x in the one whose rows have an odd number of elements and "
+        "0.97 to 1.05x in the others; it takes the memory of a copy"
     ),
     archs=(90, 100, 120),
     rewrite=rewrite,
