@@ -19,6 +19,7 @@ from pgo_agent.agent.rewriting.flow import Flow
 from pgo_agent.agent.rewriting.host import add_function, before_launch
 from pgo_agent.agent.rewriting.operands import Operand
 from pgo_agent.agent.rewriting.passing import Launch, check_fresh, check_replaceable, launch_of
+from pgo_agent.agent.rewriting.plans import planned
 from pgo_agent.agent.rewriting.syntax import (
     called,
     code,
@@ -123,7 +124,7 @@ class _Kernel:
         self.flow = Flow(self.function)
         targets = written(module, self.function)
         self.written = targets - _stepping(self.function) - set(constexprs(self.function))  # pointers, no numbers
-        plans, _ = descriptors.planned(self.flow, targets)
+        plans, _ = planned(self.flow, targets)
         self.found = {i: o for p in plans.values() for q in (p, *p.inner) for i, o in q.operands.items()}
         self.operands = list(self.found.values())
         below = list(nodes(self.function.body))

@@ -9,21 +9,18 @@ masked. Tiles that are loaded before the loop and that its dots read become desc
 asks for that.
 """
 
-from dataclasses import dataclass, field
 from textwrap import indent
 
 import libcst as cst
 from pgo_agent.agent.findings import Defect
 from pgo_agent.agent.moves.base import SourceMove, Subject
 from pgo_agent.agent.rewriting import DoesNotApply, inline, prune, wrap
-from pgo_agent.agent.rewriting.bounds import merged
 from pgo_agent.agent.rewriting.flow import Flow
 from pgo_agent.agent.rewriting.host import add_function, add_heuristics, add_parameters, before_launch, check_names
-from pgo_agent.agent.rewriting.loads import Load
-from pgo_agent.agent.rewriting.operands import UNBOUNDED, Operand, operand
+from pgo_agent.agent.rewriting.operands import UNBOUNDED, Operand
+from pgo_agent.agent.rewriting.plans import Plan, planned
 from pgo_agent.agent.rewriting.syntax import (
     Statement,
-    called,
     change,
     contains,
     expression,
@@ -31,10 +28,8 @@ from pgo_agent.agent.rewriting.syntax import (
     functions,
     lines,
     names,
-    nodes,
     reachable,
     visited,
-    writes,
 )
 from pgo_agent.agent.rewriting.texts import in_kernel
 from pgo_agent.agent.rewriting.written import written
@@ -57,15 +52,6 @@ def _descriptor_memory(size, alignment, stream):
     """Device memory for the descriptors that a kernel makes."""
     return torch.empty(size, device="cuda", dtype=torch.int8)
 '''
-
-
-@dataclass
-class Plan:
-    """What becomes of one outermost loop, or of one statement before the loops."""
-
-    node: cst.For | cst.SimpleStatementLine
-    operands: dict[int, Operand] = field(default_factory=dict)  # id of a load's call -> its operand
-    inner: list["Plan"] = field(default_factory=list)  # loops inside of it with descriptors of their own
 
 
 def rewrite(subject: Subject) -> str:
@@ -93,71 +79,6 @@ def prepared(subject: Subject) -> cst.Module:
     """The file with helpers inside of the kernel, and with masks where rows past the end wrapped around."""
     module = cst.parse_module(inline.inline(subject.source, subject.kernel))
     return change(module, {subject.kernel: wrap.unwrapped(functions(module)[subject.kernel])})
-
-
-def planned(flow: Flow, targets: set[str]) -> tuple[dict[int, Plan], list[str]]:
-    """The outermost loops outside of which all their descriptors can be made, and why other loads stay."""
-    plans, reasons = dict[int, Plan](), list[str]()
-    multiplied = _multiplied(flow.function)
-    for load in flow.loads:
-        if load.pointer.rank < 2 or not (_for_dots(load) or _before(load, multiplied)):
-            continue
-        try:
-            found = operand(load, flow)
-            if found.pointer in targets:
-                raise DoesNotApply(f"the kernel writes through {found.pointer}, too")
-            node = _outside(load, found)
-            plans.setdefault(id(node), Plan(node)).operands[id(load.call)] = found
-        except DoesNotApply as e:
-            reasons.append(str(e))
-    if not any(isinstance(p.node, cst.For) for p in plans.values()):
-        return {}, reasons
-    for plan in plans.values():
-        plan.operands = merged(plan.operands, {id(x.call): x.path for x in flow.loads})
-    return _outermost({i: p for i, p in plans.items() if _whole(p)}), reasons
-
-
-def _outermost(plans: dict[int, Plan]) -> dict[int, Plan]:
-    """The plans that stand in no other one; these take in those that stand in them."""
-    below = {i: {id(n) for n in nodes(p.node) if n is not p.node} & set(plans) for i, p in plans.items()}
-    nested = set[int]().union(*below.values())
-    for i, plan in plans.items():
-        plan.inner = [p for n, p in plans.items() if n in below[i] and i not in nested]
-    return {i: p for i, p in plans.items() if i not in nested}
-
-
-def _whole(plan: Plan) -> bool:
-    """A loop, or a statement of which every load becomes one of a descriptor."""
-    return isinstance(plan.node, cst.For) or _all_loads(plan.node) <= set(plan.operands)
-
-
-def _all_loads(line: cst.CSTNode) -> set[int]:
-    return {id(c) for c in nodes(line) if isinstance(c, cst.Call) and called(c) == "load"}
-
-
-def _multiplied(function: cst.FunctionDef) -> set[str]:
-    """Names that the operands of the dots mention."""
-    dots = (c for c in nodes(function) if isinstance(c, cst.Call) and called(c) == "dot")
-    return set[str]().union(*map(names, dots))
-
-
-def _for_dots(load: Load) -> bool:
-    return any(contains(loop, "dot") for loop in load.loops)
-
-
-def _before(load: Load, multiplied: set[str]) -> bool:
-    """Whether a load outside of loops gives an operand of a dot."""
-    return not load.loops and load.line is not None and bool(writes(load.line) & multiplied)
-
-
-def _outside(load: Load, found: Operand) -> cst.For | cst.SimpleStatementLine:
-    """The outermost loop around a load, with a dot in it, that leaves alone what the descriptor is made of."""
-    if not load.loops and load.line is not None:
-        return load.line
-    for loop in load.loops:
-        if contains(loop, "dot") and not writes(loop) & found.constant:
-            return loop
-    raise DoesNotApply("its base or its bound changes in the loop")
 
 
 class _Writer(cst.CSTTransformer):

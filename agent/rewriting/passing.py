@@ -28,9 +28,10 @@ from pgo_agent.agent.rewriting.syntax import (
 
 _UNKNOWN = "the launch passes arguments that are not followed"
 _LIKE = {"empty_like", "zeros_like"}  # give something new
-_OF_SHAPE = {"shape", "size", "dtype", "device", "dim", "ndim", "numel", "element_size", "is_cuda", "new_empty"}
 _RAISES = m.IndentedBlock(body=[m.SimpleStatementLine(body=[m.Raise()])])
 _NEW = {"torch.empty", "torch.zeros", "torch.ones", "torch.full", "torch.empty_like", "torch.zeros_like"}
+_NEW_LIKE = {"new_empty", "new_zeros", "new_ones", "new_full"}  # methods of a tensor
+_OF_SHAPE = {"shape", "size", "dtype", "device", "dim", "ndim", "numel", "element_size", "is_cuda", *_NEW_LIKE}
 _NUMBERS = {"cdiv", "next_power_of_2", "min", "max", "len", "int", "float", "bool", "sqrt"}
 _NUMBERS |= {"stride", "size", "element_size", "numel", "dim"}
 _STRIDES = m.Call(func=m.Attribute(value=m.Name(), attr=m.Name("stride")), args=[])
@@ -150,7 +151,9 @@ def _binds(node: cst.CSTNode) -> set[str]:
 
 def _is_new(value: cst.BaseExpression) -> bool:
     """Whether it is a call of torch that gives a tensor which lies where no other does."""
-    return isinstance(value, cst.Call) and code(value.func) in _NEW and "out" not in keywords(value)
+    if not isinstance(value, cst.Call) or "out" in keywords(value):
+        return False
+    return code(value.func) in _NEW or (isinstance(value.func, cst.Attribute) and called(value) in _NEW_LIKE)
 
 
 def _is(node: cst.CSTNode, name: str) -> bool:

@@ -16,7 +16,7 @@ from pgo_agent.sandbox.bundle.shelf import Shelf
 from pgo_agent.sandbox.gate.verdict import Verdict
 
 from tests.agent.composing import HEADER, checked, outputs, reason, same_bits, taken
-from tests.agent.unalignable import LAUNCH, REFUSED, moved
+from tests.agent.unalignable import LAUNCH, MADE, REFUSED, moved
 from tests.conftest import ROOT
 
 H200 = devices.find("h200")
@@ -178,6 +178,11 @@ def test_a_launcher_may_make_its_tensor_contiguous_and_refuse_others_before() ->
     assert text.index("a = a.contiguous()") < text.index(
         "    a = _rows_aligned(a)\n    b = _rows_aligned(b)\n    _gemm["
     )
+
+
+@pytest.mark.parametrize("made", ["a.new_empty((M, N))", "torch.zeros((M, N), device=a.device, dtype=a.dtype)"])
+def test_a_launcher_may_make_its_result_in_many_ways(made: str) -> None:
+    assert "a = _rows_aligned(a)" in rewritten((MADE, f"    c = {made}\n"))
 
 
 def test_a_kernel_may_be_told_that_strides_are_not_negative() -> None:
