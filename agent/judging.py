@@ -10,7 +10,7 @@ import threading
 from collections.abc import Mapping
 from concurrent import futures
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pgo_agent.agent import beam, building, check, incumbent, looks, screening
@@ -20,6 +20,7 @@ from pgo_agent.agent.looks import bundle_of, the_gpu
 from pgo_agent.agent.store import Candidate
 from pgo_agent.sandbox import twins
 from pgo_agent.sandbox.gate import inspect
+from pgo_agent.sandbox.gate.evidence import Evidence
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
 from pgo_agent.sandbox.judge.base import AnyJudge, Busy
 from pgo_agent.sandbox.judge.pool import on_shelf
@@ -56,13 +57,11 @@ def told_apart(ctx: Context, candidate: Candidate, judged: Judged) -> Judged:
 
 
 @dataclass(frozen=True)
-class Measured:
-    """A candidate after its first process: what that said, and what else it must pass."""
+class First:
+    """What the first process said of a candidate."""
 
     judged: Judged
-    sides: dict[str, Any] = field(default_factory=dict)  # what it was measured against
-    raced: dict[str, str] = field(default_factory=dict)  # the cases that its twin is for, with their configurations
-    twin: Future[Twin] | None = None  # being compiled; None: `judged` is the outcome
+    stands: bool = True  # if not, it is to be `proved`
 
 
 class Compiling:
@@ -80,62 +79,78 @@ class Compiling:
             return self._twins[key]
 
 
-def measured(ctx: Context, candidate: Candidate, compiling: Compiling) -> Measured:
-    """The first look, unless its answer would take as long as that to everything. What would be accepted, or was given
-    to be checked and is not wrong, must be `proved`, too.
+def first(ctx: Context, candidate: Candidate) -> First:
+    """The first look, unless its answer would take as long as that to everything, and the first process. What would be
+    accepted, or was given to be checked and is not wrong, does not stand yet.
     """
     gpu, base = the_gpu(ctx), ctx.store.began_with(ctx.run.id, candidate.generation)
     sides = _sides(ctx, base)
     if not building.is_whole(candidate) and not gpu.by_hand:
         looked = _told(gpu, base, gpu.verdict("look", candidate=_bundle(ctx, candidate), **sides))
         if looked.verdict != Verdict.CHECKED:
-            return Measured(looked)
+            return First(looked)
     candidate, refused = building.complete(ctx, candidate)
     if refused:
-        return Measured(refused)
-    first = _told(gpu, base, gpu.verdict("judge", candidate=_bundle(ctx, candidate), **sides))
+        return First(refused)
+    found = _told(gpu, base, gpu.verdict("judge", candidate=_bundle(ctx, candidate), **sides))
     given = candidate.author == check.AUTHOR
-    if first.verdict != Verdict.ACCEPTED and not (given and first.verdict in _NOT_FASTER):
-        return Measured(first)
-    if differs := _other_bits(ctx, candidate, first.evidence["choices"]):
-        return Measured(Judged(Verdict.WRONG, "numerics", differs, first.evidence))
-    gpu.prepare(PROCESSES)
-    raced = looks.raced(ctx, candidate, first.evidence["choices"])
-    return Measured(first, sides, raced, compiling.twin(ctx, bundle_of(candidate), raced))
+    if found.verdict != Verdict.ACCEPTED and not (given and found.verdict in _NOT_FASTER):
+        return First(found)
+    if differs := _other_bits(ctx, candidate, found.evidence["choices"]):
+        return First(Judged(Verdict.WRONG, "numerics", differs, found.evidence))
+    return First(found, stands=False)
 
 
-def proved(ctx: Context, candidate: Candidate, measured: Measured) -> Outcome:
-    """Races what was measured, and confirms it. What needs neither is answered at once.
+def prepare(ctx: Context, candidate: Candidate, first: Judged, compiling: Compiling) -> None:
+    """Has what the proof of a candidate needs begun: its processes, and its twin."""
+    the_gpu(ctx).prepare(PROCESSES)
+    _twin(ctx, candidate, first, compiling)
+
+
+def _twin(ctx: Context, candidate: Candidate, first: Judged, compiling: Compiling) -> Future[Twin]:
+    return compiling.twin(ctx, bundle_of(candidate), looks.raced(ctx, candidate, first.evidence["choices"]))
+
+
+def proved(ctx: Context, candidate: Candidate, first: Judged, compiling: Compiling) -> Outcome:
+    """Races what does not stand yet, and confirms it.
 
     Raises Busy where all candidates are judged by one thread, and the twin of this one is not compiled yet.
     """
-    if measured.twin is None:
-        return measured.judged, _speedup(measured.judged)
-    if the_gpu(ctx).elsewhere and not measured.twin.done():
+    twin = _twin(ctx, candidate, first, compiling)
+    if the_gpu(ctx).elsewhere and not twin.done():
         raise Busy
-    futures.wait([measured.twin])  # before a GPU is held
+    futures.wait([twin])  # before a GPU is held
     with the_gpu(ctx).turn():
-        return _proved(ctx, candidate, measured, measured.twin)
+        the_gpu(ctx).prepare(PROCESSES)  # of this GPU, which may be another one than measured it
+        return _proved(ctx, candidate, first, twin)
 
 
-def _proved(ctx: Context, candidate: Candidate, measured: Measured, twin: Future[Twin]) -> Outcome:
-    first = measured.judged
-    raced = looks.race(ctx, candidate, measured.raced, twin)
+def _proved(ctx: Context, candidate: Candidate, first: Judged, twin: Future[Twin]) -> Outcome:
+    choices = first.evidence["choices"]
+    raced = looks.race(ctx, candidate, looks.raced(ctx, candidate, choices), twin)
     first = _with(first, [*_stages(first), raced.as_json()])
     if raced.ends:
-        return Judged(raced.verdict or Verdict.RACE, raced.stage, raced.reason, first.evidence), _speedup(first)
+        return Judged(raced.verdict or Verdict.RACE, raced.stage, raced.reason, first.evidence), speedup(first)
     for name, look in _ON_REQUEST.items():
         if not ctx.settings.get(name):
             continue
-        said = look(ctx, candidate, first.evidence["choices"])
+        said = look(ctx, candidate, choices)
         first = _with(first, [*_stages(first), said.as_json()])
         if said.ends:
-            return Judged(said.verdict or Verdict.WRONG, said.stage, said.reason, first.evidence), _speedup(first)
+            return Judged(said.verdict or Verdict.WRONG, said.stage, said.reason, first.evidence), speedup(first)
     bundle = _bundle(ctx, candidate)
-    again = {c: bundle | {"choice": label} for c, label in first.evidence["choices"].items()}
+    again = {c: bundle | {"choice": label} for c, label in choices.items()}
     # in a new process: it never saw the first run
-    confirmed = the_gpu(ctx).verdict("confirm", candidate=again, **measured.sides)
+    sides = _sides(ctx, ctx.store.began_with(ctx.run.id, candidate.generation))
+    confirmed = the_gpu(ctx).verdict("confirm", candidate=again, **sides)
     return _confirmed(first, _on(the_gpu(ctx), confirmed))
+
+
+def passed_over(first: Judged, why: str) -> Judged:
+    """What is said of a candidate that was measured, and is not proved."""
+    reason = f"{first.reason}; neither raced nor confirmed: {why}"
+    said = Evidence("confirm", Verdict.UNDECIDED, reason).as_json()
+    return replace(_with(first, [*_stages(first), said]), verdict=Verdict.UNDECIDED, stage="confirm", reason=reason)
 
 
 def _other_bits(ctx: Context, candidate: Candidate, choices: dict[str, str]) -> str:
@@ -157,10 +172,10 @@ def _confirmed(first: Judged, confirmed: Judged) -> Outcome:
     stages = [*_stages(first), *_stages(confirmed)]
     evidence = {**first.evidence, "again": confirmed.evidence, "stages": stages}
     if first.verdict in _NOT_FASTER and confirmed.verdict in {Verdict.ACCEPTED, *_NOT_FASTER}:
-        return replace(first, evidence=evidence), _speedup(first)  # right, and not faster at the first look
+        return replace(first, evidence=evidence), speedup(first)  # right, and not faster at the first look
     if confirmed.verdict != Verdict.ACCEPTED:
         return Judged(confirmed.verdict, "confirm", f"not confirmed: {confirmed.reason}", evidence), None
-    return Judged(Verdict.ACCEPTED, "confirm", confirmed.reason, evidence), _speedup(confirmed)
+    return Judged(Verdict.ACCEPTED, "confirm", confirmed.reason, evidence), speedup(confirmed)
 
 
 def _sides(ctx: Context, against: str) -> dict[str, Any]:
@@ -198,6 +213,7 @@ def _with(judged: Judged, stages: list[dict[str, Any]]) -> Judged:
     return replace(judged, evidence={**judged.evidence, "stages": stages})
 
 
-def _speedup(judged: Judged) -> float | None:
+def speedup(judged: Judged) -> float | None:
+    """Over what it was measured against; None where nothing was."""
     found = judged.evidence.get("speedup")
     return float(found[1]) if found else None

@@ -192,3 +192,14 @@ def m010_steering(db: sqlite3.Connection) -> None:
             outcome TEXT,                   -- what came of it, in words; NULL until the loop took it
             PRIMARY KEY (run, n)
         )""")
+
+
+@migration
+def m011_measured(db: sqlite3.Connection) -> None:
+    db.execute("""
+        CREATE TABLE measured (
+            run TEXT NOT NULL, candidate TEXT NOT NULL,
+            judged TEXT NOT NULL,           -- JSON: what the first process said, with its samples
+            speedup REAL NOT NULL, seconds REAL NOT NULL,
+            PRIMARY KEY (run, candidate)
+        )""")

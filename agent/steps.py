@@ -17,6 +17,7 @@ from pgo_agent.agent import (
     judging,
     lessons,
     mixing,
+    proving,
     ranking,
     screening,
     steering,
@@ -31,7 +32,6 @@ from pgo_agent.sandbox.judge.judges import Judges
 from pgo_agent.sandbox.judge.spool.client import SpoolJudge
 
 Fresh = dict[str, Any]  # a row of the record to be
-AT_ONCE, GIVEN_AT_ONCE = 2, 4  # candidates for each GPU
 
 # propose --------------------------------------------------------------------------------------------------------------
 
@@ -118,7 +118,7 @@ def judge(ctx: Context, generation: int) -> None:
         ctx.emit("phase", phase="judge", doing=f"judging {_counted(waiting)} {_where(ctx.gpu)}")
     waiting.sort(key=lambda c: (ranking.rank(ctx, c), c.position))
     if ctx.gpu:
-        _measure(ctx, ctx.gpu, waiting)
+        _on_gpus(ctx, ctx.gpu, waiting)
         return
     for candidate in _wanted(ctx, waiting):
         started = time.monotonic()
@@ -142,36 +142,18 @@ def _wanted(ctx: Context, waiting: Sequence[Candidate]) -> Iterator[Candidate]:
             yield candidate
 
 
-def _measure(ctx: Context, gpu: AnyJudge, waiting: Sequence[Candidate]) -> None:
-    """On GPUs, one for each candidate: while one is measured, others of the same GPU are built whole, or their twins
-    compile. What was given is nothing but judged, so that more of it is begun."""
-    each = GIVEN_AT_ONCE if any(c.author == check.AUTHOR for c in waiting) else AT_ONCE
+def _on_gpus(ctx: Context, gpu: AnyJudge, waiting: Sequence[Candidate]) -> None:
     begun = set[str]()
-    with ThreadPoolExecutor(max(1, ctx.builder.cores // 2)) as compilers:
-        compiling = judging.Compiling(compilers)
-        work = {c.id: partial(_judged, ctx, gpu, c.id, compiling, begun) for c in waiting}
-        for name, outcome in gpu.together(work, partial(_goes_on, ctx, begun), each):
-            candidate = ctx.store.candidate(ctx.run.id, name)
-            if outcome is not None and candidate.verdict is None:
-                _told(ctx, candidate, *outcome)
+    for name, outcome in proving.outcomes(ctx, gpu, waiting, partial(_goes_on, ctx, begun), begun):
+        candidate = ctx.store.candidate(ctx.run.id, name)
+        if candidate.verdict is None:
+            _told(ctx, candidate, *outcome)
 
 
 def _goes_on(ctx: Context, begun: Collection[str] = ()) -> bool:
     """Whether there is time for another one; what a person asked for meanwhile is taken first."""
     steered(ctx, begun)
     return not ctx.out_of_time()
-
-
-def _judged(
-    ctx: Context, gpu: AnyJudge, name: str, compiling: judging.Compiling, begun: set[str]
-) -> tuple[Judged, float | None, float] | None:
-    """The whole gate on one candidate, and the seconds of the GPU that it took; None for one that was vetoed."""
-    begun.add(name)  # before it is looked at: from here on a veto comes too late
-    if ctx.store.candidate(ctx.run.id, name).verdict is not None:
-        return None
-    measured = judging.measured(ctx, ctx.store.candidate(ctx.run.id, name), compiling)
-    judged, speedup = judging.proved(ctx, ctx.store.candidate(ctx.run.id, name), measured)
-    return judged, speedup, gpu.seconds
 
 
 def _told(ctx: Context, candidate: Candidate, judged: Judged, speedup: float | None, seconds: float) -> None:

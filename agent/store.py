@@ -263,6 +263,7 @@ class Store(Database):
                 values,
             ).rowcount
             if fresh:
+                db.execute("DELETE FROM measured WHERE run = ? AND candidate = ?", (run, candidate))
                 db.execute(
                     "INSERT OR REPLACE INTO evidence VALUES (?, ?, ?, ?)",
                     (run, candidate, judged.stage, json.dumps(body)),

@@ -7,7 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pgo_agent.agent import citing, display, hiding, incumbent, profile_record, recorded, steer_record, steering
+from pgo_agent.agent import (
+    citing,
+    display,
+    hiding,
+    incumbent,
+    measured_record,
+    profile_record,
+    recorded,
+    steer_record,
+    steering,
+)
 from pgo_agent.agent.profile_record import Kept
 from pgo_agent.agent.store import Candidate, Run, Store
 from pgo_agent.sandbox import devices
@@ -23,7 +33,7 @@ class Row:
     generation: int
     by: str
     move: str
-    verdict: str  # or how far it is: proposed, built
+    verdict: str  # or how far it is: proposed, built, measured
     ratio: str  # of its incumbent's time, as measured here; in brackets: recorded earlier; empty: not known
     reason: str
 
@@ -59,7 +69,7 @@ def take(store: Store, name: str) -> Glance:
     run, found = store.run(name), store.candidates(name)
     device, spent = devices.find(run.device).name, store.spent(run.id)
     current, pin = incumbent.among(found), steering.pin_of(store, run.id)
-    kept = profile_record.of(store, run.id, current)
+    kept, speedups = profile_record.of(store, run.id, current), measured_record.speedups(store, run.id)
     environment = (run.baseline or {}).get("environment")
     return Glance(
         run=run.id,
@@ -73,7 +83,7 @@ def take(store: Store, name: str) -> Glance:
         tokens=int(spent["tokens"]),
         money=spent["money"],
         generation=max((c.generation for c in found), default=0),
-        rows=[_row(c, device) for c in found],
+        rows=[_row(c, device, speedups.get(c.id)) for c in found],
         incumbent=current,
         best=_best(store, run, current) + (f"; pinned: {pin[:8]}" if pin else ""),
         profile=_profile(kept),
@@ -82,10 +92,10 @@ def take(store: Store, name: str) -> Glance:
     )
 
 
-def _row(c: Candidate, device: str) -> Row:
-    known = recorded.judged(c.id, device)
-    told = f"{c.speedup:.3f}x" if c.speedup else f"[{known[1]:.3f}x]" if known and known[1] else ""
-    verdict = c.verdict or ("built" if c.built is not None else "proposed")
+def _row(c: Candidate, device: str, measured: float | None) -> Row:
+    known, speedup = recorded.judged(c.id, device), c.speedup or measured
+    told = f"{speedup:.3f}x" if speedup else f"[{known[1]:.3f}x]" if known and known[1] else ""
+    verdict = c.verdict or ("measured" if measured else "built" if c.built is not None else "proposed")
     by, move, reason = (hiding.line(x) for x in (c.proposer or c.author, c.move, c.reason or ""))
     return Row(c.id, c.generation, by, move, verdict, told, reason)
 

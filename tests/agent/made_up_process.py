@@ -1,12 +1,14 @@
 """A judge process of made-up times: what `pool.py` talks to where a GPU would be, as a real process with real pipes.
 
 `python made_up_process.py FOLDER ...` reads FOLDER/control.json before each command: `hangs` (GPU -> commands that
-never end there; `open` is the known computation, too), `seconds` (that a command takes) and `deadline` (that is
-announced). A candidate's speedup follows from the hash of its bundle, whatever GPU it is asked of. Each command becomes
-a line of FOLDER/asked with its GPU, its process, and when it began and ended.
+never end there; `open` is the known computation, too), `seconds` (that a command takes), `deadline` (that is announced)
+and `doubts` (from how many times faster on a candidate is not confirmed). A candidate's speedup follows from the hash
+of its bundle, whatever GPU it is asked of. Each command becomes a line of FOLDER/asked with its GPU, its process, and
+when it began and ended.
 """
 
 import json
+import math
 import os
 import sys
 import time
@@ -61,6 +63,8 @@ def serve(folder: Path, gpu: str) -> None:
             time.sleep(600)
         time.sleep(control.get("seconds", 0.0))
         answer = judge.open() if command == "open" else judge.ask(command, **request)
+        if command == "confirm" and judge.faster >= control.get("doubts", math.inf):
+            answer |= {"verdict": "undecided", "reason": "the samples do not tell"}
         told = {"do": command, "gpu": gpu, "process": os.getpid(), "began": began, "ended": time.time()}
         told["candidate"] = _of(request["candidate"]) if "candidate" in request else ""
         with (folder / "asked").open("a") as file:
