@@ -2,12 +2,12 @@
 
 It is the default when there is no model, and the seed of the search when there is one. First the moves that answer a
 bottleneck, in the order of the bottlenecks, each citing it; then the others, which are hypotheses, and say so. Among
-equals source moves come first: they can beat the tuned baseline; launch moves follow. A seed puts equal source moves
-into another order. Moves address every kernel of a launcher by its name. Each source move brings the best known
-configurations with it, those that a sweep does not tell from them, and one that needs less shared memory: a rewrite may
-move the best point, and of equals it may suit one alone. A fault inside of a move is listed like a precondition that
-does not hold: it never ends a run. Relies on libcst and sympy, which take long to import: whoever needs only the words
-of `base.py` must not import this module.
+equals source moves come first: they can beat the tuned baseline; launch moves follow, and source moves of kernels that
+only prepare for another one. A seed puts equal source moves into another order. Moves address every kernel of a
+launcher by its name. Each source move brings the best known configurations with it, those that a sweep does not tell
+from them, and one that needs less shared memory: a rewrite may move the best point, and of equals it may suit one
+alone. A fault inside of a move is listed like a precondition that does not hold: it never ends a run. Relies on libcst
+and sympy, which take long to import: whoever needs only the words of `base.py` must not import this module.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -73,7 +73,9 @@ def propose(
         kernels.remove(idle)
     pairs = [(move, kernel, asked.of(kernel, move.cures)) for move in _shuffled(seed) for kernel in kernels]
     launches = list(launch.propose(source, best, measured, device, asked))
-    turns = [asked.place(cites) for *_, cites in pairs] + [asked.place(x.cites) for x in launches]
+    aside = _aside(kernels, best)
+    turns = [(asked.place(cites), k in aside) for _, k, cites in pairs]
+    turns += [(asked.place(x.cites), False) for x in launches]
     for i in sorted(range(len(turns)), key=lambda i: turns[i]):  # stable: equals as they stand in the catalogue
         if i >= len(pairs):
             yield launches[i - len(pairs)]
@@ -81,6 +83,12 @@ def propose(
         move, kernel, cites = pairs[i]
         made = _rewritten(move, source, kernel, f" in {kernel}" if several else "", best, device)
         yield made if isinstance(made, Skipped) else asked.told(made, cites)
+
+
+def _aside(kernels: Sequence[str], best: Mapping[str, Best]) -> set[str]:
+    """Kernels without a dot, where another one has some: there is less to gain from what prepares for it."""
+    dots = {k for b in best.values() for k, static in b.profiles.items() if static.get("dots")}
+    return set(kernels) - dots if dots else set()
 
 
 def _shuffled(seed: int) -> Sequence[SourceMove]:

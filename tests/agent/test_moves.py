@@ -109,6 +109,16 @@ def test_a_kernel_that_no_timed_case_launches_is_left_alone() -> None:
     assert any(m.endswith("_fa_fwd") for m in moves)
 
 
+def test_what_only_prepares_for_another_kernel_has_its_turn_last() -> None:
+    first = "\n\n@triton.jit\ndef _first(x):\n    tl.store(x, 0.0)\n\n\ndef before(x):\n    _first[(64,)](x)\n"
+    both = {"_fa_fwd": STATIC | {"dots": 2}, "_first": STATIC | {"dots": 0}}
+    best = {"CASES/x": Best({"BLOCK_M": 64, "num_warps": 4, "num_stages": 3}, both["_fa_fwd"], both)}
+    found = list(embedded.propose(FA_FWD.read_text() + first, best, [], H200))
+    source_moves = [x.move for x in found if not isinstance(x, Proposal) or x.kind == "source"]
+    own = [m.endswith("_first") for m in source_moves if m.endswith(("_first", "_fa_fwd"))]
+    assert own == sorted(own) and {True, False} <= set(own)
+
+
 def brought(fastest: int, tied: int) -> str:
     """The configurations of a rewrite that finds the first of two in front."""
     first, other = ({"BLOCK_M": 64, "BLOCK_N": n, "num_warps": 4, "num_stages": 3} for n in (fastest, tied))
