@@ -78,8 +78,7 @@ def proposals(ctx: Context) -> Iterator[Proposed]:
 
 
 def _in_turn(ctx: Context) -> Iterator[Proposed]:
-    for mixed, of in dispatch.proposals(ctx):  # which holds the text of what it was measured against, too
-        other = ctx.store.candidate(ctx.run.id, of).against or incumbent.SHIPPED
+    for mixed, of, other in dispatch.proposals(ctx):  # which holds the text of the other, too
         yield mixed, author(ctx, of, other), of
     if which := steering.pinned(ctx):
         alone = _parent(ctx, which)

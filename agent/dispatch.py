@@ -2,7 +2,8 @@
 
 A rewrite is often faster in some cases and slower in others: as a whole no gain, or a smaller one. Only what was
 measured on a GPU is asked; the condition comes from the inputs of the public cases (`telling.py`). An incumbent that
-beat the kernel step by step may still lose a case to that kernel, tuned: then those two are put together.
+beat the kernel step by step may still lose a case to that kernel, tuned, or to one that was measured beside it against
+the same and gained less as a whole: then those two are put together.
 """
 
 import math
@@ -48,42 +49,56 @@ class Mixed:
         return math.prod(max(1.0, ratio) for ratio in self.ratios.values())
 
 
-def proposals(ctx: Context) -> Iterator[tuple[Proposal, str]]:
-    """Proposals, each with the candidate that it is made of; what cannot be told apart is recorded with its reason."""
+def proposals(ctx: Context) -> Iterator[tuple[Proposal, str, str]]:
+    """Proposals, each with the candidate that it is made of, and what stands beside that; what cannot be told apart is
+    recorded with its reason."""
     return islice(_proposals(ctx), MOST)
 
 
-def _proposals(ctx: Context) -> Iterator[tuple[Proposal, str]]:
+def _proposals(ctx: Context) -> Iterator[tuple[Proposal, str, str]]:
     for mixed in sorted(_mixed(ctx), key=lambda x: -x.promise):
         found = _proposal(ctx, mixed)
         if isinstance(found, Skipped):
             ctx.store.add_skipped(ctx.run.id, mixed.candidate.id, found.move, found.reason)
         else:
-            yield found, mixed.candidate.id
+            yield found, mixed.candidate.id, mixed.other
 
 
 def _mixed(ctx: Context) -> list[Mixed]:
     """What wins some cases and loses others, and was not proposed before: the incumbent of now against the tuned
-    baseline, or else against the one before it, and rewrites against the incumbent of now."""
+    baseline, or else against the one before it; rewrites against the incumbent of now, and those beside it."""
     known, current = ctx.store.candidates(ctx.run.id), incumbent.name(ctx)
     done = {c.parent for c in known if c.move.startswith(MOVE)}
-    found = {
-        c.id: mixed
-        for c in known
-        if c.kind == "source" and c.verdict in _RIGHT and c.against and c.id not in done
-        if current in (c.id, c.against)
-        for mixed in _against(ctx, c, c.id == current)
-    }
+    won = next((c for c in known if c.id == current), None)
+    fit = [c for c in known if c.kind == "source" and c.verdict in _RIGHT and c.against and c.id not in done]
+    found: dict[str, Mixed] = {}
+    for c in fit:
+        ratios = _beside(ctx, c, won) if won and current not in (c.id, c.against) else _against(ctx, c, current)
+        mixed = [Mixed(c, other, r) for other, r in ratios.items()]
+        found |= {m.candidate.id: m for m in mixed if m.wins and m.losses}
     return list(found.values())
 
 
-def _against(ctx: Context, c: Candidate, current: bool) -> Iterator[Mixed]:
+Ratios = dict[str, dict[str, float]]  # what a candidate is compared with -> case -> times faster than that
+
+
+def _against(ctx: Context, c: Candidate, current: str) -> Ratios:
     """Against what it was measured against, and as the incumbent of now against the tuned baseline as well."""
+    if current not in (c.id, c.against):
+        return {}
     evidence = ctx.store.evidence(ctx.run.id, c.id)
     ratios, tuned = {c.against or incumbent.SHIPPED: incumbent.gains(evidence)}, incumbent.gains(evidence, "tuned")
-    if tuned and (current or incumbent.SHIPPED in ratios):
+    if tuned and (current == c.id or incumbent.SHIPPED in ratios):
         ratios[incumbent.SHIPPED] = tuned
-    yield from (m for other, r in ratios.items() if (m := Mixed(c, other, r)).wins and m.losses)
+    return ratios
+
+
+def _beside(ctx: Context, c: Candidate, won: Candidate) -> Ratios:
+    """Of what was measured against the same as the incumbent of now: against that incumbent, by what both gained."""
+    if c.against != won.against or won.kind != "source":
+        return {}
+    ours, theirs = (incumbent.gains(ctx.store.evidence(ctx.run.id, x.id)) for x in (c, won))
+    return {won.id: {case: ours[case] / theirs[case] for case in ours.keys() & theirs.keys()}}
 
 
 def _proposal(ctx: Context, mixed: Mixed) -> Proposal | Skipped:

@@ -178,7 +178,7 @@ def judge(ctx: Context, ratios: dict[str, float], verdict: Verdict = Verdict.SLO
 
 def test_a_rewrite_that_wins_one_case_and_loses_another_is_proposed_for_the_one(measured: Context) -> None:
     judge(measured, {"CASES/1m": 0.9, "CASES/16m": 1.2})
-    ((proposal, parent),) = dispatch.proposals(measured)
+    ((proposal, parent, _),) = dispatch.proposals(measured)
     assert (proposal.move, parent) == ("dispatch: m", "c1")
     assert "if x.shape[0] >= 4194304:" in proposal.source
     assert "wins some cases and loses others (16m 1.200x, 1m 0.900x)" in proposal.rationale
@@ -192,7 +192,7 @@ def test_a_rewrite_that_wins_everywhere_or_nowhere_needs_no_choice(measured: Con
 
 def test_what_won_as_a_whole_is_proposed_without_the_cases_that_it_lost(measured: Context) -> None:
     judge(measured, {"CASES/1m": 0.98, "CASES/16m": 1.2}, Verdict.ACCEPTED)
-    ((proposal, parent),) = dispatch.proposals(measured)
+    ((proposal, parent, _),) = dispatch.proposals(measured)
     assert (incumbent.name(measured), parent) == ("c1", "c1")
     assert {s.kernel for s in sites(proposal.source)} == {"_add", "_add_rewritten"}
 
@@ -216,18 +216,50 @@ def test_an_incumbent_that_loses_a_case_to_the_tuned_kernel_alone_is_put_beside_
     timed(measured, "c1", "shipped", first)
     both_win = {"CASES/1m": {"incumbent": 1.03, "tuned": 0.98}, "CASES/16m": {"incumbent": 1.1, "tuned": 1.2}}
     timed(measured, "c2", "c1", both_win)
-    ((proposal, parent),) = dispatch.proposals(measured)
+    ((proposal, parent, _),) = dispatch.proposals(measured)
     assert (incumbent.name(measured), parent, proposal.move) == ("c2", "c2", "dispatch: c2")
     assert "(16m 1.200x, 1m 0.980x)" in proposal.rationale
     assert "3.0 * tl.load" in proposal.source and "2.0 * tl.load" not in proposal.source
     assert {s.kernel for s in sites(proposal.source)} == {"_add", "_add_rewritten"}
 
 
+def passed_over(ctx: Context, against: str, ratios: dict[str, float]) -> None:
+    """Records a rewrite that was measured against the same as another one, and gained less as a whole."""
+    text = faster(ctx.target.source).replace("2 * tl.load", "9.0 * tl.load")
+    made = {"id": "beside", "kind": "source", "move": "beside", "rationale": "r", "author": "embedded"}
+    ctx.store.add_generation("add-1", 9, against, [made | {"source": text, "parent": against}])
+    times = {c: {"incumbent": [r] * 6, "candidate": [1.0] * 6} for c, r in ratios.items()}
+    judged = Judged(Verdict.UNDECIDED, "confirm", "r", {"time": times, "incumbent": against})
+    ctx.store.set_verdict("add-1", "beside", judged, 1.05, 1.0)
+
+
+def test_an_incumbent_that_loses_a_case_to_what_was_measured_beside_it_is_put_beside_that(measured: Context) -> None:
+    timed(measured, "c1", "shipped", {"CASES/1m": {"incumbent": 1.3}, "CASES/16m": {"incumbent": 1.1}})
+    passed_over(measured, "shipped", {"CASES/1m": 1.0, "CASES/16m": 1.21})
+    ((proposal, parent, other),) = dispatch.proposals(measured)
+    assert (parent, other, proposal.move) == ("beside", "c1", "dispatch: beside")
+    assert "(16m 1.100x, 1m 0.769x)" in proposal.rationale
+    assert "2.0 * tl.load" in proposal.source and "9.0 * tl.load" in proposal.source
+
+
+def test_what_gained_less_in_every_case_is_not_put_beside_the_incumbent(measured: Context) -> None:
+    timed(measured, "c1", "shipped", {"CASES/1m": {"incumbent": 1.3}, "CASES/16m": {"incumbent": 1.1}})
+    passed_over(measured, "shipped", {"CASES/1m": 1.2, "CASES/16m": 1.08})
+    assert list(dispatch.proposals(measured)) == []
+
+
+def test_what_was_measured_against_another_incumbent_says_nothing_of_this_one(measured: Context) -> None:
+    timed(measured, "c1", "shipped", {"CASES/1m": {"incumbent": 1.3}, "CASES/16m": {"incumbent": 1.1}})
+    timed(measured, "c2", "c1", {"CASES/1m": {"incumbent": 1.1}, "CASES/16m": {"incumbent": 1.1}})
+    passed_over(measured, "shipped", {"CASES/1m": 1.0, "CASES/16m": 1.21})
+    assert list(dispatch.proposals(measured)) == []
+
+
 def test_what_beats_the_kernel_as_shipped_everywhere_is_measured_by_what_stands_beside_it(measured: Context) -> None:
     """The file with both has the tuned kernel in it: a case that is lost to that one alone is worth a choice."""
     ratios = {"CASES/1m": {"incumbent": 1.01, "tuned": 0.97}, "CASES/16m": {"incumbent": 1.2, "tuned": 1.1}}
     timed(measured, "c1", "shipped", ratios)
-    ((proposal, _),) = dispatch.proposals(measured)
+    ((proposal, _, _),) = dispatch.proposals(measured)
     assert "(16m 1.100x, 1m 0.970x)" in proposal.rationale
 
 
@@ -252,7 +284,7 @@ def test_what_was_found_wrong_is_kept_nowhere(measured: Context) -> None:
 
 def test_what_was_proposed_before_makes_room_for_others(measured: Context) -> None:
     judge(measured, {"CASES/1m": 0.9, "CASES/16m": 1.2})
-    ((proposal, parent),) = dispatch.proposals(measured)
+    ((proposal, parent, _),) = dispatch.proposals(measured)
     made = {
         "id": "c2",
         "kind": "source",
