@@ -95,7 +95,7 @@ def _against(ctx: Context, c: Candidate, current: str) -> Ratios:
 
 def _beside(ctx: Context, c: Candidate, won: Candidate) -> Ratios:
     """Of what was measured against the same as the incumbent of now: against that incumbent, by what both gained."""
-    if c.against != won.against or won.kind != "source":
+    if c.against != won.against or won.kind == "ttgir":
         return {}
     ours, theirs = (incumbent.gains(ctx.store.evidence(ctx.run.id, x.id)) for x in (c, won))
     return {won.id: {case: ours[case] / theirs[case] for case in ours.keys() & theirs.keys()}}

@@ -233,8 +233,12 @@ def passed_over(ctx: Context, against: str, ratios: dict[str, float]) -> None:
     ctx.store.set_verdict("add-1", "beside", judged, 1.05, 1.0)
 
 
-def test_an_incumbent_that_loses_a_case_to_what_was_measured_beside_it_is_put_beside_that(measured: Context) -> None:
+@pytest.mark.parametrize("kind", ["source", "launch"])
+def test_an_incumbent_that_loses_a_case_to_what_was_measured_beside_it_is_put_beside_that(
+    measured: Context, kind: str
+) -> None:
     timed(measured, "c1", "shipped", {"CASES/1m": {"incumbent": 1.3}, "CASES/16m": {"incumbent": 1.1}})
+    measured.store.db.execute("UPDATE candidates SET kind = ? WHERE id = 'c1'", (kind,))
     passed_over(measured, "shipped", {"CASES/1m": 1.0, "CASES/16m": 1.21})
     ((proposal, parent, other),) = dispatch.proposals(measured)
     assert (parent, other, proposal.move) == ("beside", "c1", "dispatch: beside")
