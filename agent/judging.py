@@ -80,19 +80,28 @@ class Compiling:
 
 
 def first(ctx: Context, candidate: Candidate) -> First:
-    """The first look, unless its answer would take as long as that to everything, and the first process. What would be
-    accepted, or was given to be checked and is not wrong, does not stand yet.
-    """
+    """`look`, unless its answer would take as long as that to everything, then `measured`."""
+    looked = None if the_gpu(ctx).by_hand else look(ctx, candidate)
+    if looked is None or looked.verdict == Verdict.CHECKED:
+        return measured(ctx, candidate)
+    return First(looked)
+
+
+def look(ctx: Context, candidate: Candidate) -> Judged | None:
+    """What a few rounds of the public cases say: `checked` may be faster. None for what is built whole at once."""
+    if building.is_whole(candidate):
+        return None
     gpu, base = the_gpu(ctx), ctx.store.began_with(ctx.run.id, candidate.generation)
-    sides = _sides(ctx, base)
-    if not building.is_whole(candidate) and not gpu.by_hand:
-        looked = _told(gpu, base, gpu.verdict("look", candidate=_bundle(ctx, candidate), **sides))
-        if looked.verdict != Verdict.CHECKED:
-            return First(looked)
+    return _told(gpu, base, gpu.verdict("look", candidate=_bundle(ctx, candidate), **_sides(ctx, base)))
+
+
+def measured(ctx: Context, candidate: Candidate) -> First:
+    """The first process. What would be accepted, or was given to be checked and is not wrong, does not stand yet."""
+    gpu, base = the_gpu(ctx), ctx.store.began_with(ctx.run.id, candidate.generation)
     candidate, refused = building.complete(ctx, candidate)
     if refused:
         return First(refused)
-    found = _told(gpu, base, gpu.verdict("judge", candidate=_bundle(ctx, candidate), **sides))
+    found = _told(gpu, base, gpu.verdict("judge", candidate=_bundle(ctx, candidate), **_sides(ctx, base)))
     given = candidate.author == check.AUTHOR
     if found.verdict != Verdict.ACCEPTED and not (given and found.verdict in _NOT_FASTER):
         return First(found)
@@ -146,11 +155,13 @@ def _proved(ctx: Context, candidate: Candidate, first: Judged, twin: Future[Twin
     return _confirmed(first, _on(the_gpu(ctx), confirmed))
 
 
-def passed_over(first: Judged, why: str) -> Judged:
-    """What is said of a candidate that was measured, and is not proved."""
-    reason = f"{first.reason}; neither raced nor confirmed: {why}"
-    said = Evidence("confirm", Verdict.UNDECIDED, reason).as_json()
-    return replace(_with(first, [*_stages(first), said]), verdict=Verdict.UNDECIDED, stage="confirm", reason=reason)
+def passed_over(judged: Judged, why: str) -> Judged:
+    """What is said of a candidate that was looked at, or measured, and is not proved."""
+    looked = judged.verdict == Verdict.CHECKED
+    stage, said = ("time", " at a first look; not measured") if looked else ("confirm", "; neither raced nor confirmed")
+    reason = f"{judged.reason}{said}: {why}"
+    told = Evidence(stage, Verdict.UNDECIDED, reason).as_json()
+    return replace(_with(judged, [*_stages(judged), told]), verdict=Verdict.UNDECIDED, stage=stage, reason=reason)
 
 
 def _other_bits(ctx: Context, candidate: Candidate, choices: dict[str, str]) -> str:

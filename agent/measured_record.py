@@ -1,4 +1,4 @@
-"""Candidates that were measured and wait for their proof, in the record of a run: see `proving.py`.
+"""Candidates that were looked at or measured and wait for more, in the record of a run: see `proving.py`.
 
 A row is gone as soon as its candidate has a verdict (`store.py` sees to that), whose evidence then holds all of it.
 """
@@ -7,17 +7,24 @@ import json
 from dataclasses import dataclass
 
 from pgo_agent.agent.database import Database
-from pgo_agent.sandbox.gate.verdict import Judged, from_json
+from pgo_agent.sandbox.gate.verdict import Judged, Verdict, from_json
+
+LOOKED, MEASURED = "looked at", "measured"
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """What the first process said of a candidate."""
+    """What was said of a candidate so far."""
 
     candidate: str
     judged: Judged
     speedup: float  # over the incumbent that its generation began with
     seconds: float  # of the GPU
+
+    @property
+    def measured(self) -> bool:
+        """Whether it waits for its proof; or else, after a first look, for all else."""
+        return self.judged.verdict != Verdict.CHECKED
 
 
 def add(db: Database, run: str, waiting: Waiting) -> None:
@@ -33,7 +40,11 @@ def of(db: Database, run: str) -> dict[str, Waiting]:
     return {w.candidate: w for w in found}
 
 
-def speedups(db: Database, run: str) -> dict[str, float]:
-    """The same without what was said."""
-    rows = db.rows("SELECT candidate, speedup FROM measured WHERE run = ?", (run,))
-    return {r["candidate"]: r["speedup"] for r in rows}
+def told(db: Database, run: str) -> dict[str, tuple[str, float]]:
+    """By candidate, how far it is, and the speedup."""
+    sql = "SELECT candidate, speedup, json_extract(judged, '$.verdict') AS verdict FROM measured WHERE run = ?"
+    return {r["candidate"]: (_far(r["verdict"]), r["speedup"]) for r in db.rows(sql, (run,))}
+
+
+def _far(verdict: str) -> str:
+    return LOOKED if verdict == Verdict.CHECKED else MEASURED

@@ -1,22 +1,23 @@
-"""In which order the candidates of a generation are judged on GPUs, and which of them are proved.
+"""In which order the candidates of a generation are judged on GPUs, and which of them are measured and proved.
 
-All are measured first, side by side. What would be accepted is then proved, which takes longer: raced, and confirmed by
-a process that knows nothing of the first; the fastest first, one at a time, until one is accepted. The rest was slower,
-so nothing would start from it; it stays undecided, with its ratio. So the number of GPUs does not decide. What waits
-for its proof is in the record: a run that is killed, or out of time, measures nothing again.
+All get a first look, side by side. Those that may be faster are then measured, one after another, what promises most
+first, as long as the next one promises more than the fastest was measured at. What would be accepted is proved: raced,
+and confirmed by a process that knows nothing of the first; the fastest first, until one is accepted. Nothing would
+start from the rest, which stays undecided, with its ratio. So the number of GPUs does not decide. What waits for more
+is in the record: a run that is killed, or out of time, measures nothing again.
 
 Candidates that were given to be checked, and all where an answer may take days, are judged whole, each by itself.
 What a candidate is put through says `judging.py`; verdicts are settled by whoever asks for outcomes.
 """
 
 import math
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
-from pgo_agent.agent import check, judging, measured_record
+from pgo_agent.agent import building, check, judging, measured_record
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.measured_record import Waiting
 from pgo_agent.agent.store import Candidate
@@ -34,20 +35,22 @@ class _Batch:
 
     ctx: Context
     gpu: AnyJudge
-    compiling: judging.Compiling
+    compilers: Executor
     begun: set[str]  # what is being judged: a veto comes too late
-    fastest: float = 0.0  # that was measured
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    compiling: judging.Compiling = field(init=False)
+    whole: dict[str, Future[Any]] = field(default_factory=dict)  # builds of held-out cases
 
-    def leads(self, speedup: float) -> bool:
-        """Whether none that was measured so far is as fast."""
-        with self.lock:
-            leads = speedup > self.fastest
-            self.fastest = max(speedup, self.fastest)
-        return leads
+    def __post_init__(self) -> None:
+        self.compiling = judging.Compiling(self.compilers)
 
     def candidate(self, name: str) -> Candidate:
         return self.ctx.store.candidate(self.ctx.run.id, name)
+
+    def build(self, name: str) -> Future[Any]:
+        """Has a candidate built whole before a GPU is asked; by the thread that reads verdicts alone."""
+        if name not in self.whole:
+            self.whole[name] = self.compilers.submit(building.complete, self.ctx, self.candidate(name))
+        return self.whole[name]
 
 
 def outcomes(
@@ -59,12 +62,12 @@ def outcomes(
     """
     given = any(c.author == check.AUTHOR for c in waiting)
     with ThreadPoolExecutor(max(1, ctx.builder.cores // 2)) as compilers:
-        batch = _Batch(ctx, gpu, judging.Compiling(compilers), begun)
+        batch = _Batch(ctx, gpu, compilers, begun)
         if given or gpu.by_hand:
             yield from _whole(batch, waiting, more, GIVEN_AT_ONCE if given else AT_ONCE)
             return
-        yield from _measured(batch, waiting, more)
-        yield from _proved(batch, waiting, more)
+        yield from _looked(batch, waiting, more)
+        yield from _by_promise(batch, waiting, more)
 
 
 def _whole(
@@ -80,66 +83,81 @@ def _whole(
 
 def _judge(batch: _Batch, name: str) -> Outcome | None:
     """The whole gate on one candidate; None for one that was vetoed."""
-    found = _measure(batch, name)
+    if not _wanted(batch, name):
+        return None
+    found = _waiting(batch, name, judging.first(batch.ctx, batch.candidate(name)))
     if not isinstance(found, Waiting):
         return found
     judging.prepare(batch.ctx, batch.candidate(name), found.judged, batch.compiling)
     return _prove(batch, found)
 
 
-# the fastest first ----------------------------------------------------------------------------------------------------
+# what promises most first ---------------------------------------------------------------------------------------------
+
+
+def _looked(batch: _Batch, waiting: Sequence[Candidate], more: Callable[[], bool]) -> Iterator[tuple[str, Outcome]]:
+    """The verdicts that stand after a first look; of all else it is put into the record what it promises."""
+    known, most = measured_record.of(batch.ctx.store, batch.ctx.run.id), 0.0
+    work = {c.id: partial(_look, batch, c.id) for c in waiting if c.id not in known and not building.is_whole(c)}
+    for name, found in batch.gpu.together(work, more, AT_ONCE):
+        yield from _kept(batch, name, found)
+        if isinstance(found, Waiting) and found.speedup > most:
+            most = found.speedup
+            batch.build(name)
+
+
+def _by_promise(batch: _Batch, waiting: Sequence[Candidate], more: Callable[[], bool]) -> Iterator[tuple[str, Outcome]]:
+    """Measures and proves by turns until one is accepted. The first proof is begun whether or not there is time."""
+    winner, proofs = _winner(batch, waiting), 0
+    while not winner:
+        yield from _measured(batch, waiting, more)
+        left = _in_order(batch, waiting)
+        if not left or (proofs and not more()):
+            break
+        proofs += 1
+        _tell(batch, left[0], len(left))
+        yield from _one(batch, left[0].candidate, partial(_proof, batch, left[0]))
+        winner = _winner(batch, waiting)
+    why = f"{winner[:8]} was faster" if winner else "the time was over"
+    for one in _in_order(batch, waiting, measured=None):
+        yield one.candidate, (judging.passed_over(one.judged, why), one.speedup, one.seconds)
 
 
 def _measured(batch: _Batch, waiting: Sequence[Candidate], more: Callable[[], bool]) -> Iterator[tuple[str, Outcome]]:
-    """The verdicts that stand when a candidate is measured; what does not is put into the record."""
-    known = measured_record.speedups(batch.ctx.store, batch.ctx.run.id)
-    work = {c.id: partial(_leading, batch, c.id) for c in waiting if c.id not in known}
-    for name, found in batch.gpu.together(work, more, AT_ONCE):
-        if isinstance(found, Waiting):
-            measured_record.add(batch.ctx.store, batch.ctx.run.id, found)
-        elif found is not None:
-            yield name, found
-        batch.begun.discard(name)  # it may be vetoed until its proof is begun
+    """Those that promise more than the fastest that waits for its proof; while one is measured, the next is built."""
+    promises = _promises(batch, waiting)
+    for n, name in enumerate(promises):
+        fastest = next((w.speedup for w in _in_order(batch, waiting)), -math.inf)
+        if promises[name] <= fastest or not more():
+            return
+        for soon in list(promises)[n : n + 2]:
+            batch.build(soon)
+        yield from _one(batch, name, partial(_measure, batch, name))
 
 
-def _leading(batch: _Batch, name: str) -> Found:
-    """Measures a candidate; of the fastest so far the proof is made ready."""
-    found = _measure(batch, name)
-    if isinstance(found, Waiting) and batch.leads(found.speedup):
-        judging.prepare(batch.ctx, batch.candidate(name), found.judged, batch.compiling)
-    return found
+def _promises(batch: _Batch, waiting: Sequence[Candidate]) -> dict[str, float]:
+    """Speedups at a first look of what was not measured, the most first; infinite for what had none."""
+    looked = {w.candidate: w.speedup for w in _in_order(batch, waiting, measured=False)}
+    known = measured_record.told(batch.ctx.store, batch.ctx.run.id)
+    unseen = (c.id for c in waiting if building.is_whole(c) and c.id not in known and _open(batch, c.id))
+    return dict.fromkeys(unseen, math.inf) | looked
 
 
-def _proved(batch: _Batch, waiting: Sequence[Candidate], more: Callable[[], bool]) -> Iterator[tuple[str, Outcome]]:
-    """The first proof is begun whether or not there is time for one."""
-    left, begun = _in_order(batch, waiting), 0
-    winner, beaten = _winner(batch, waiting)
-    for n, one in enumerate(left):
-        faster = f"{winner[:8]} was faster" if one.speedup <= beaten else ""
-        why = faster or ("" if more() or not begun else "the time was over")
-        if batch.candidate(one.candidate).verdict is not None:  # it was vetoed
-            continue
-        if why:
-            yield one.candidate, (judging.passed_over(one.judged, why), one.speedup, one.seconds)
-            continue
-        begun += 1
-        _tell(batch, one, len(left) - n)
-        yield from batch.gpu.together({one.candidate: partial(_proof, batch, one)})
-        if batch.candidate(one.candidate).verdict == Verdict.ACCEPTED:
-            winner, beaten = one.candidate, math.inf
-
-
-def _in_order(batch: _Batch, waiting: Sequence[Candidate]) -> list[Waiting]:
+def _in_order(batch: _Batch, waiting: Sequence[Candidate], measured: bool | None = True) -> list[Waiting]:
+    """What waits for its proof, or else was only looked at; both for None. The fastest first."""
     found, place = measured_record.of(batch.ctx.store, batch.ctx.run.id), {c.id: c.position for c in waiting}
-    return sorted((found[name] for name in place if name in found), key=lambda w: (-w.speedup, place[w.candidate]))
+    fit = (w for n, w in found.items() if n in place and measured in (None, w.measured) and _open(batch, n))
+    return sorted(fit, key=lambda w: (-w.speedup, place[w.candidate]))
 
 
-def _winner(batch: _Batch, waiting: Sequence[Candidate]) -> tuple[str, float]:
-    """What was accepted of the generation before this process was begun, and its speedup."""
+def _open(batch: _Batch, name: str) -> bool:
+    return batch.candidate(name).verdict is None
+
+
+def _winner(batch: _Batch, waiting: Sequence[Candidate]) -> str:
+    """What was accepted of the generation, by this process or one before it."""
     own = batch.ctx.store.candidates(batch.ctx.run.id, waiting[0].generation) if waiting else []
-    won = [(c.speedup or 0.0, c.id) for c in own if c.verdict == Verdict.ACCEPTED]
-    speedup, name = max(won, default=(0.0, ""))
-    return name, speedup
+    return max(((c.speedup or 0.0, c.id) for c in own if c.verdict == Verdict.ACCEPTED), default=(0.0, ""))[1]
 
 
 def _tell(batch: _Batch, one: Waiting, left: int) -> None:
@@ -148,18 +166,51 @@ def _tell(batch: _Batch, one: Waiting, left: int) -> None:
     batch.ctx.emit("phase", phase="judge", doing=doing)
 
 
+def _one(batch: _Batch, name: str, do: Callable[[], Found]) -> Iterator[tuple[str, Outcome]]:
+    for _, found in batch.gpu.together({name: do}):
+        yield from _kept(batch, name, found)
+
+
+def _kept(batch: _Batch, name: str, found: Found) -> Iterator[tuple[str, Outcome]]:
+    """A verdict that stands; what does not is put into the record, and may be vetoed until more of it is begun."""
+    if isinstance(found, Waiting):
+        measured_record.add(batch.ctx.store, batch.ctx.run.id, found)
+    elif found is not None:
+        yield name, found
+    batch.begun.discard(name)
+
+
 # one candidate --------------------------------------------------------------------------------------------------------
 
 
+def _wanted(batch: _Batch, name: str) -> bool:
+    """Whether nobody vetoed it; from here on a veto comes too late."""
+    batch.begun.add(name)
+    return _open(batch, name)
+
+
+def _look(batch: _Batch, name: str) -> Found:
+    looked = judging.look(batch.ctx, batch.candidate(name)) if _wanted(batch, name) else None
+    return _waiting(batch, name, judging.First(looked, looked.verdict != Verdict.CHECKED)) if looked else None
+
+
 def _measure(batch: _Batch, name: str) -> Found:
-    batch.begun.add(name)  # before it is looked at: from here on a veto comes too late
-    if batch.candidate(name).verdict is not None:
+    if not _wanted(batch, name):
         return None
-    first = judging.first(batch.ctx, batch.candidate(name))
-    speedup = judging.speedup(first.judged)
+    batch.whole[name].result()  # before a GPU is held
+    looked = measured_record.of(batch.ctx.store, batch.ctx.run.id).get(name)
+    first = judging.measured(batch.ctx, batch.candidate(name))
+    if not first.stands:
+        judging.prepare(batch.ctx, batch.candidate(name), first.judged, batch.compiling)
+    return _waiting(batch, name, first, looked.seconds if looked else 0.0)
+
+
+def _waiting(batch: _Batch, name: str, first: judging.First, before: float = 0.0) -> Outcome | Waiting:
+    """A verdict, or what waits for more; `before`: seconds of the GPU before this piece of work."""
+    speedup, seconds = judging.speedup(first.judged), before + batch.gpu.seconds
     if first.stands:
-        return first.judged, speedup, batch.gpu.seconds
-    return Waiting(name, first.judged, speedup or 0.0, batch.gpu.seconds)
+        return first.judged, speedup, seconds
+    return Waiting(name, first.judged, speedup or 0.0, seconds)
 
 
 def _prove(batch: _Batch, one: Waiting) -> Outcome:
@@ -167,8 +218,9 @@ def _prove(batch: _Batch, one: Waiting) -> Outcome:
     return judged, speedup, batch.gpu.seconds
 
 
-def _proof(batch: _Batch, one: Waiting) -> Outcome:
+def _proof(batch: _Batch, one: Waiting) -> Outcome | None:
     """As `_prove`, where the seconds of the measurement are those of another piece of work."""
-    batch.begun.add(one.candidate)
+    if not _wanted(batch, one.candidate):
+        return None
     judged, speedup, seconds = _prove(batch, one)
     return judged, speedup, one.seconds + seconds

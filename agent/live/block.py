@@ -16,7 +16,7 @@ LABEL = 10  # columns
 TALLEST = 20  # rows, wherever there is room for more
 WIDE = 110  # columns from which on reasons are shown, too
 FEWEST = 3  # rows of candidates, before a timeline takes theirs
-CALM = {"proposed": "", "measured": "", "undecided": "yellow"}
+CALM = {"proposed": "", "looked at": "", "measured": "", "undecided": "yellow"}
 _ASCII = str.maketrans({"─": "-", "█": "#", "▓": "=", "▒": "+", "·": ".", "░": ":", "…": "~"})
 
 

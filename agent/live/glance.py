@@ -33,7 +33,7 @@ class Row:
     generation: int
     by: str
     move: str
-    verdict: str  # or how far it is: proposed, built, measured
+    verdict: str  # or how far it is: proposed, built, looked at, measured
     ratio: str  # of its incumbent's time, as measured here; in brackets: recorded earlier; empty: not known
     reason: str
 
@@ -69,7 +69,7 @@ def take(store: Store, name: str) -> Glance:
     run, found = store.run(name), store.candidates(name)
     device, spent = devices.find(run.device).name, store.spent(run.id)
     current, pin = incumbent.among(found), steering.pin_of(store, run.id)
-    kept, speedups = profile_record.of(store, run.id, current), measured_record.speedups(store, run.id)
+    kept, waiting = profile_record.of(store, run.id, current), measured_record.told(store, run.id)
     environment = (run.baseline or {}).get("environment")
     return Glance(
         run=run.id,
@@ -83,7 +83,7 @@ def take(store: Store, name: str) -> Glance:
         tokens=int(spent["tokens"]),
         money=spent["money"],
         generation=max((c.generation for c in found), default=0),
-        rows=[_row(c, device, speedups.get(c.id)) for c in found],
+        rows=[_row(c, device, waiting.get(c.id)) for c in found],
         incumbent=current,
         best=_best(store, run, current) + (f"; pinned: {pin[:8]}" if pin else ""),
         profile=_profile(kept),
@@ -92,10 +92,10 @@ def take(store: Store, name: str) -> Glance:
     )
 
 
-def _row(c: Candidate, device: str, measured: float | None) -> Row:
-    known, speedup = recorded.judged(c.id, device), c.speedup or measured
+def _row(c: Candidate, device: str, waiting: tuple[str, float] | None) -> Row:
+    known, speedup = recorded.judged(c.id, device), c.speedup or (waiting and waiting[1])
     told = f"{speedup:.3f}x" if speedup else f"[{known[1]:.3f}x]" if known and known[1] else ""
-    verdict = c.verdict or ("measured" if measured else "built" if c.built is not None else "proposed")
+    verdict = c.verdict or (waiting[0] if waiting else "built" if c.built is not None else "proposed")
     by, move, reason = (hiding.line(x) for x in (c.proposer or c.author, c.move, c.reason or ""))
     return Row(c.id, c.generation, by, move, verdict, told, reason)
 

@@ -40,10 +40,13 @@ def run(results: Results[W], wishes: Wishes, store: Store, emit: Emit, told: Tel
 
 
 def _open(results: Results[W], store: Store, emit: Emit) -> Iterator[W]:
-    """Runs without a result, each claimed until the next is asked for; first those that this workspace has begun."""
-    runs = sorted(results.plan.runs, key=lambda w: _known(store, results.begun(w)) is None)
+    """Runs without a result, each claimed until the next is asked for; first those that this workspace has begun, then
+    those of targets that it knows: their profiles are there."""
     for wait in (False, True):
-        for wanted in runs:
+        left = list(results.plan.runs)
+        while left:
+            wanted = min(left, key=lambda w: _nearness(results, store, w))
+            left.remove(wanted)
             if results.ended(wanted) is not None:
                 continue
             if wait:
@@ -51,6 +54,16 @@ def _open(results: Results[W], store: Store, emit: Emit) -> Iterator[W]:
             with results.claimed(wanted, wait) as ours:
                 if ours and results.ended(wanted) is None:
                     yield wanted
+
+
+def _nearness(results: Results[W], store: Store, wanted: W) -> int:
+    """The less, the sooner this workspace should make that run."""
+    own = [w for w in results.plan.runs if _known(store, results.begun(w))]
+    if wanted in own:
+        return 0
+    if any(w.target == wanted.target for w in own):
+        return 1
+    return 3 if any(w.target == wanted.target and results.begun(w) for w in results.plan.runs) else 2
 
 
 def _made(results: Results[W], wanted: W, wishes: Wishes, store: Store, emit: Emit, failures: bool) -> None:

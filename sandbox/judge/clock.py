@@ -20,6 +20,10 @@ class Clock:
 
     def ends(self, judged: Judged) -> Judged:
         self._add(judged.stage, judged.verdict, judged.reason)
+        return self.told(judged)
+
+    def told(self, judged: Judged) -> Judged:
+        """With what every stage so far said."""
         return replace(judged, evidence={**judged.evidence, "stages": self.stages})
 
     def _add(self, stage: str, verdict: Verdict | None, reason: str) -> None:

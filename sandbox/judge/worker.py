@@ -94,7 +94,8 @@ class Worker(Looks):
             return Judged(e.verdict, "time", str(e)).as_json()
 
     def _look(self, bench: Bench, candidate: Bundle, request: dict[str, Any]) -> Judged:
-        return self._first(bench, candidate, request, request["public"], Clock())[1]
+        clock = Clock()
+        return clock.told(self._first(bench, candidate, request, request["public"], clock)[1])
 
     def _judge(self, bench: Bench, candidate: Bundle, request: dict[str, Any]) -> Judged:
         clock = Clock()

@@ -1,12 +1,13 @@
 """A judge process of made-up times: what `pool.py` talks to where a GPU would be, as a real process with real pipes.
 
 `python made_up_process.py FOLDER ...` reads FOLDER/control.json before each command: `hangs` (GPU -> commands that
-never end there; `open` is the known computation, too), `seconds` (that a command takes), `deadline` (that is announced)
-and `doubts` (from how many times faster on a candidate is not confirmed). A candidate's speedup follows from the hash
-of its bundle, whatever GPU it is asked of. Each command becomes a line of FOLDER/asked with its GPU, its process, and
-when it began and ended.
+never end there; `open` is the known computation, too), `seconds` (that a command takes), `deadline` (it announces),
+`doubts` (from how many times faster on a candidate is not confirmed) and `flatters` (by how much more a first look says
+of what is faster). A candidate's speedup follows from the hash of its first case's plan, whatever GPU it is asked of.
+Each command becomes a line of FOLDER/asked with its GPU, its process, and when it began and ended.
 """
 
+import hashlib
 import json
 import math
 import os
@@ -26,26 +27,32 @@ class OnGpu(MadeUp):
     """What one process does."""
 
     gpu: str = ""
+    flatters: float = 0.0
 
     def ask(self, command: str, **fields: Any) -> dict[str, Any]:
         if command in ("judge", "look", "confirm"):
-            self.faster = faster(_of(fields["candidate"]))
+            self.faster = _faster(_of(fields["candidate"]))
         return super().ask(command, **fields)
 
     def _look(self, given: dict[str, Any]) -> dict[str, Any]:
-        if self.faster > 1:
-            return super()._look(given)
-        return {"verdict": "slower", "stage": "quick", "reason": f"{self.faster:.3f}x", "evidence": {}}
+        said = self.faster + (self.flatters if self.faster > 1 else 0.0)
+        verdict = "checked" if said > 1 else "slower"
+        evidence = {"speedup": [said] * 3}
+        return {"verdict": verdict, "stage": "quick", "reason": f"{said:.3f}x", "evidence": evidence}
 
 
-def faster(bundle: str) -> float:
-    """How many times faster the candidate of a bundle is said to be."""
-    return 0.95 + int(bundle[:4], 16) % 40 / 100
+def _faster(bundle: dict[str, str]) -> float:
+    """How many times faster the candidate of a bundle is said to be, at a first look as later."""
+    manifest = json.loads(Path(bundle["manifest"]).read_bytes())
+    plan = next(iter(manifest["plans"][min(manifest["plans"])].values()))
+    kernels = [manifest["kernels"][s["kernel"]] for s in plan["steps"] if "kernel" in s]
+    told = hashlib.sha256(json.dumps([plan, kernels], sort_keys=True).encode()).hexdigest()
+    return 0.95 + int(told[4:8], 16) % 40 / 100
 
 
-def _of(candidate: dict[str, Any]) -> str:
+def _of(candidate: dict[str, Any]) -> dict[str, str]:
     where = candidate if "bundle" in candidate else next(iter(candidate.values()))
-    return str(where["bundle"]["id"])
+    return dict(where["bundle"])
 
 
 def say(message: dict[str, Any]) -> None:
@@ -62,11 +69,12 @@ def serve(folder: Path, gpu: str) -> None:
         if command in control.get("hangs", {}).get(gpu, ()):
             time.sleep(600)
         time.sleep(control.get("seconds", 0.0))
+        judge.flatters = control.get("flatters", 0.0)
         answer = judge.open() if command == "open" else judge.ask(command, **request)
         if command == "confirm" and judge.faster >= control.get("doubts", math.inf):
             answer |= {"verdict": "undecided", "reason": "the samples do not tell"}
         told = {"do": command, "gpu": gpu, "process": os.getpid(), "began": began, "ended": time.time()}
-        told["candidate"] = _of(request["candidate"]) if "candidate" in request else ""
+        told["candidate"] = _of(request["candidate"])["id"] if "candidate" in request else ""
         with (folder / "asked").open("a") as file:
             file.write(json.dumps(told) + "\n")
         say({"answer": answer})

@@ -1,7 +1,6 @@
-"""What of a generation is proved: the fastest first, until one is accepted. Runs on made-up GPUs (`many_runs.py`).
+"""What of a generation is measured and proved: what promises most, until one is accepted. Runs on made-up GPUs.
 
-Two candidates are measured to be faster, `FAST` and `SLOWER`: which they are, and how much faster, follows from the
-hashes of their bundles.
+Two candidates are faster than the incumbent; how much follows from the hashes of their plans (`made_up_process.py`).
 """
 
 from contextlib import closing
@@ -36,16 +35,31 @@ def asked(run: Run, *commands: str) -> list[str]:
     return [a["candidate"] for a in run.machine.asked() if a["do"] in commands]
 
 
-def test_the_fastest_is_proved_alone_and_the_rest_says_of_whom_it_was_passed_over(whole: tuple[Run, Done]) -> None:
+def test_what_promises_most_is_measured_and_proved_alone(whole: tuple[Run, Done]) -> None:
     run, done = whole
     assert done.code == 0, done.err
     (fast, (verdict, _, x)), (_, (other, reason, y)) = verdicts(run).items()
     assert verdict == "accepted" and x > y > 1
-    assert other == "undecided" and f"neither raced nor confirmed: {fast[:8]} was faster" in reason
+    assert (other, reason) == ("undecided", f"{y:.3f}x at a first look; not measured: {fast[:8]} was faster")
+    assert len(asked(run, "look")) == 2 and asked(run, "judge", "confirm") == [run.bundles()[fast]] * 2
+
+
+def test_what_promises_more_than_the_fastest_was_measured_at_is_measured_too(
+    whole: tuple[Run, Done], tmp_path: Path
+) -> None:
+    first, _ = whole
+    x, y = (v[2] for v in verdicts(first).values())
+    run = on(tmp_path / "run", 3, first.folder, flatters=x - y + 0.01)
+    assert run.command(*OPTIMIZE).code == 0
+    (fast, (verdict, _, _)), (_, (other, reason, measured)) = verdicts(run).items()
+    assert verdict == "accepted" and (other, measured) == ("undecided", y)
+    assert reason.endswith(f"neither raced nor confirmed: {fast[:8]} was faster")
     assert len(asked(run, "judge")) == 2 and asked(run, "confirm") == [run.bundles()[fast]]
 
 
-def test_where_the_fastest_is_not_confirmed_the_next_one_is_proved(whole: tuple[Run, Done], tmp_path: Path) -> None:
+def test_where_the_fastest_is_not_confirmed_the_next_one_is_measured_and_proved(
+    whole: tuple[Run, Done], tmp_path: Path
+) -> None:
     first, _ = whole
     x, y = (v[2] for v in verdicts(first).values())
     run = on(tmp_path / "run", 3, first.folder, doubts=(x + y) / 2)
@@ -53,7 +67,7 @@ def test_where_the_fastest_is_not_confirmed_the_next_one_is_proved(whole: tuple[
     found = {t[0]: t for t in run.told()}
     fast, slower = (found[name] for name in verdicts(first))
     assert fast[3] == "undecided" and fast[5] == "not confirmed: the samples do not tell"
-    assert slower[3] == "accepted" and len(asked(run, "confirm")) == 2
+    assert slower[3] == "accepted" and len(asked(run, "judge")) == len(asked(run, "confirm")) == 2
 
 
 def test_a_run_that_is_killed_before_a_proof_measures_nothing_again(whole: tuple[Run, Done], tmp_path: Path) -> None:
@@ -66,7 +80,7 @@ def test_a_run_that_is_killed_before_a_proof_measures_nothing_again(whole: tuple
     assert len(asked(run, "look", "judge")) == before and run.told() == first.told()
 
 
-def test_what_waits_for_its_proof_can_be_vetoed(whole: tuple[Run, Done], tmp_path: Path) -> None:
+def test_what_waits_for_a_verdict_can_be_vetoed(whole: tuple[Run, Done], tmp_path: Path) -> None:
     first, _ = whole
     x, y = (v[2] for v in verdicts(first).values())
     run, (fast, slower) = on(tmp_path / "run", 1, first.folder, seconds=0.3, doubts=(x + y) / 2), verdicts(first)
@@ -79,16 +93,22 @@ def test_what_waits_for_its_proof_can_be_vetoed(whole: tuple[Run, Done], tmp_pat
 
 
 @pytest.mark.slow
-def test_when_the_time_is_over_one_proof_is_begun_and_no_other(whole: tuple[Run, Done], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("flatters", "seconds", "told"),
+    [(0.0, "6.5", "at a first look; not measured"), (0.5, "7.5", "neither raced nor confirmed")],
+)
+def test_when_the_time_is_over_one_proof_is_begun_and_no_other(
+    whole: tuple[Run, Done], tmp_path: Path, flatters: float, seconds: str, told: str
+) -> None:
     first, _ = whole
     x, y = (v[2] for v in verdicts(first).values())
-    run = on(tmp_path / "run", 1, first.folder, seconds=1.0, doubts=(x + y) / 2)
-    run.command(*OPTIMIZE, "--gpu-seconds", "7")  # four commands are the baseline, four measure the two
+    run = on(tmp_path / "run", 1, first.folder, seconds=1.0, doubts=(x + y) / 2, flatters=flatters)
+    run.command(*OPTIMIZE, "--gpu-seconds", seconds)  # four commands are the baseline, two the looks
     found = {t[0]: t for t in run.told()}
     fast, slower = (found[name] for name in verdicts(first))
     assert fast[3] == "undecided" and fast[5].startswith("not confirmed")
-    assert slower[3] == "undecided" and slower[5].endswith("neither raced nor confirmed: the time was over")
-    assert len(asked(run, "judge")) == 2 and len(asked(run, "confirm")) == 1
+    assert slower[3] == "undecided" and slower[5].endswith(f"{told}: the time was over")
+    assert len(asked(run, "confirm")) == 1
 
 
 def _veto(run: Run, name: str, candidate: str) -> None:

@@ -4,11 +4,15 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pgo_agent.agent.session import Wishes
+from pgo_agent.agent.store import Store
+from pgo_agent.evals.planned import running
 from pgo_agent.evals.planned.results import BEGUN, ENDED, LINES, Results
 from pgo_agent.evals.planned.sharing import held
 from pgo_agent.sandbox.errors import EnvironmentFault
@@ -35,20 +39,22 @@ print(len(of(Path(sys.argv[1])).lines))
 @dataclass(frozen=True)
 class Wanted:
     target: str
+    seed: int = 1
 
     @property
-    def named(self) -> dict[str, str]:
-        return {"target": self.target}
+    def named(self) -> dict[str, Any]:
+        return {"target": self.target, "seed": self.seed}
 
 
 @dataclass(frozen=True)
 class Plan:
     targets: tuple[str, ...] = ("a", "b")
     digest: str = "0"
+    seeds: tuple[int, ...] = (1,)
 
     @property
     def runs(self) -> Sequence[Wanted]:
-        return [Wanted(t) for t in self.targets]
+        return [Wanted(t, seed) for seed in self.seeds for t in self.targets]
 
     def wishes(self, wanted: Wanted, wishes: Wishes) -> Wishes:
         return wishes
@@ -66,7 +72,7 @@ def test_a_run_is_claimed_by_one_at_a_time_and_others_are_free(tmp_path: Path) -
     with one.claimed(A, wait=False) as ours:
         with other.claimed(A, wait=False) as theirs, other.claimed(B, wait=False) as another:
             assert (ours, theirs, another) == (True, False, True)
-        one.add(BEGUN, run="1", target="a")  # the file is opened and closed meanwhile
+        one.add(BEGUN, run="1", **A.named)  # the file is opened and closed meanwhile
         with other.claimed(A, wait=False) as theirs:
             assert not theirs
     with other.claimed(A, wait=False) as theirs:
@@ -76,16 +82,32 @@ def test_a_run_is_claimed_by_one_at_a_time_and_others_are_free(tmp_path: Path) -
 def test_who_claims_a_run_knows_what_others_wrote_and_writes_the_plan_once(tmp_path: Path) -> None:
     one, other = of(tmp_path), of(tmp_path)
     assert one.lines == other.lines == []
-    one.add(ENDED, run="1", target="a")
-    other.add(ENDED, run="2", target="b")
+    one.add(ENDED, run="1", **A.named)
+    other.add(ENDED, run="2", **B.named)
     with one.claimed(B, wait=False):
-        assert one.ended(B) == {"what": ENDED, "run": "2", "target": "b"}
+        assert one.ended(B) == {"what": ENDED, "run": "2", **B.named}
     assert [line["what"] for line in of(tmp_path).lines] == ["plan", ENDED, ENDED]
+
+
+def test_a_process_keeps_to_the_targets_that_it_knows_and_then_takes_those_that_nobody_began(tmp_path: Path) -> None:
+    results = Results(tmp_path / "out.jsonl", Plan(seeds=(1, 2, 3)), "a test")
+    others = Results(results.file, results.plan, "a test")
+    others.add(BEGUN, run="theirs", target="a", seed=1)
+    made: list[tuple[str, int]] = []
+    with closing(Store(tmp_path / ".pgo-agent")) as store, others.claimed(A, wait=False):
+        for wanted in running._open(results, store, lambda _: None):
+            store.add_run(f"{wanted.target}-{wanted.seed}", Path("/x/add.py"), "d", "pass\n", "h200", {})
+            results.add(BEGUN, run=f"{wanted.target}-{wanted.seed}", **wanted.named)
+            results.add(ENDED, run=f"{wanted.target}-{wanted.seed}", **wanted.named)
+            made.append((wanted.target, wanted.seed))
+            if len(made) == 5:
+                break
+    assert made == [("b", 1), ("b", 2), ("b", 3), ("a", 2), ("a", 3)]
 
 
 def test_a_line_is_not_read_before_it_is_whole(tmp_path: Path) -> None:
     results = of(tmp_path)
-    results.add(BEGUN, run="1", target="a")
+    results.add(BEGUN, run="1", **A.named)
     with held(results.file, LINES), results.file.open("a") as out:
         out.write('{"what": "run", "run": ')
         out.flush()
