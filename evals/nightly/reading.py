@@ -34,16 +34,29 @@ class Found:
 def files(paths: Sequence[Path]) -> Found:
     """All that several files hold. Raises UsageFault for a line that is nothing of this, and for a run told twice."""
     each = [file(p) for p in paths]
+    rows, notes = _told_once([r for found in each for r in found.rows])
     seen: dict[str, str] = {}
-    for r in (r for found in each for r in found.rows):
+    for r in rows:
         if r.run in seen:
             raise UsageFault(f"{r.file} and {seen[r.run]} both hold run {r.run}", "give each file once")
         seen[r.run] = r.file
     return Found(
-        tuple(r for f in each for r in f.rows),
+        tuple(rows),
         tuple(line for f in each for line in f.gate),
-        tuple(note for f in each for note in f.notes),
+        (*(note for f in each for note in f.notes), *notes),
     )
+
+
+def _told_once(rows: Sequence[Row]) -> tuple[list[Row], list[str]]:
+    """Without records of runs that a night has a row of, by the same samples; with what is to be said of them."""
+    nights = {r.run: r for r in rows if r.seed is not None}
+    again = [r for r in rows if r.seed is None and r.run in nights and _samples(r) == _samples(nights[r.run])]
+    notes = [f"{r.file} records run {r.run}: taken from {nights[r.run].file}, which says more of it" for r in again]
+    return [r for r in rows if r not in again], notes
+
+
+def _samples(r: Row) -> dict[str, Any]:
+    return {name: case.ms for name, case in r.cases.items()}
 
 
 def file(path: Path) -> Found:

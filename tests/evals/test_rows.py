@@ -16,7 +16,9 @@ from pgo_agent.evals.nightly.report import mean
 from pgo_agent.evals.table import tables
 from pgo_agent.sandbox.errors import UsageFault
 
-from tests.evals.rows import FA_FWD, RECORDED, case, failed, night, row
+from tests.evals.rows import FA_FWD, RECORDED, RESULTS, case, failed, night, row
+
+NIGHTLY = RESULTS / "nightly-h200.jsonl"
 
 Spoil = Callable[[dict[str, Any]], object]
 
@@ -112,7 +114,7 @@ def test_shares_are_of_the_fastest_library_and_of_the_measured_peak() -> None:
 
 
 def test_recorded_runs_are_rows_with_the_ratios_of_the_readme() -> None:
-    found = reading.files(RECORDED)
+    found = reading.files([f for f in RECORDED if f != NIGHTLY])
     assert {r.kernel for r in found.rows} == {"fa_fwd", "fa_bwd", "gemm"} and found.gate
     for r in (r for r in found.rows if r.winner):
         assert f"Geometric mean {r.ratio('tuned').mid:.3f} [" in tables()
@@ -157,6 +159,25 @@ def test_two_rows_of_one_key_are_refused_by_their_lines(tmp_path: Path) -> None:
 def test_a_file_that_is_given_twice_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageFault, match="both hold run fa_fwd"):
         reading.files([FA_FWD, FA_FWD])
+
+
+def test_a_record_of_a_run_that_a_night_has_a_row_of_is_left_out_and_said() -> None:
+    both = reading.files([FA_FWD, NIGHTLY])
+    assert both.rows == reading.file(NIGHTLY).rows
+    (row_of,) = (r for r in both.rows if r.kernel == "fa_fwd" and r.seed == 1)
+    assert (
+        f"fa_fwd-h200.jsonl records run {row_of.run}: taken from nightly-h200.jsonl, which says more of it"
+        in both.notes
+    )
+
+
+def test_a_record_that_tells_other_samples_than_the_row_of_its_run_is_refused(tmp_path: Path) -> None:
+    lines = [json.loads(line) for line in FA_FWD.read_text().splitlines()]
+    last = next(line for line in lines if line["what"] == "final")
+    last["ms"] = [x * 2 for x in last["ms"]]
+    (tmp_path / "other.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with pytest.raises(UsageFault, match="both hold run fa_fwd"):
+        reading.files([tmp_path / "other.jsonl", NIGHTLY])
 
 
 def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
