@@ -16,14 +16,14 @@ from pgo_agent.agent import advisers, beam, incumbent, insight, profile_record
 from pgo_agent.agent.case_profile import CaseProfile, Choosing, Means, Wanted, case_profile
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.insight import Insight
-from pgo_agent.agent.models.base import Suspended
+from pgo_agent.agent.models.base import PROFILER, Suspended
 from pgo_agent.agent.profile_record import Kept
 from pgo_agent.agent.roles.profiler import EMBEDDED, Choice, Situation
 from pgo_agent.agent.roles.summarizer import summarize as in_short
 from pgo_agent.agent.roles.summary import Summary
 from pgo_agent.agent.roles.writing import Short
 from pgo_agent.agent.source import Config, in_place, sites, with_configs
-from pgo_agent.agent.taking import NO_GPU, Gpu
+from pgo_agent.agent.taking import AT_ONCE, NO_GPU, Gpu
 from pgo_agent.sandbox.bundle.shelf import room
 from pgo_agent.sandbox.errors import EnvironmentFault
 from pgo_agent.sandbox.judge.spool.client import SpoolJudge, Unanswered
@@ -61,16 +61,24 @@ def profile(ctx: Context) -> None:
     cases = "1 case" if len(waiting) == 1 else f"{len(waiting)} cases"
     ctx.emit("phase", phase="profile", doing=f"profiling {cases} of {_named(which)}")
     gpu = Gpu(ctx.gpu, min(SHARE * 60 * ctx.settings["minutes"], ctx.gpu_left()))
-    at_once = 1 if ctx.gpu else ctx.builder.cores
+    at_once = _at_once(ctx)
     for kept in _side_by_side(ctx, {w.case: partial(taken, ctx, which, w, gpu, at_once) for w in waiting}, at_once):
         profile_record.add(ctx.store, ctx.run.id, kept)
         if not kept.taken:
             _tell(ctx, kept)
 
 
+def _at_once(ctx: Context) -> int:
+    """Cases whose passes are taken side by side: where one holds a GPU, others are compiled for, or decoded. A model is
+    asked of one case after another."""
+    if ctx.gpu is None:
+        return ctx.builder.cores
+    return 1 if ctx.model_of(PROFILER) else max(1, min(AT_ONCE, ctx.builder.cores // 2))
+
+
 def _side_by_side(ctx: Context, work: Mapping[str, Callable[[], Kept]], at_once: int) -> Iterable[Kept]:
-    if isinstance(ctx.gpu, SpoolJudge):
-        return (kept for _, kept in ctx.gpu.together(work))
+    if isinstance(ctx.gpu, SpoolJudge) or (ctx.gpu and at_once > 1):
+        return (kept for _, kept in ctx.gpu.together(work, each=at_once))
     return passes.parallel(work.values(), at_once)
 
 

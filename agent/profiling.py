@@ -7,14 +7,15 @@ once. Without a GPU there is the static one, and what is kept. `case_profile.py`
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pgo_agent.agent.case_profile import CaseProfile, Means, Wanted, case_profile
 from pgo_agent.agent.session import Wishes, locate, where
 from pgo_agent.agent.store import Store
-from pgo_agent.agent.taking import NO_GPU, Gpu
+from pgo_agent.agent.taking import AT_ONCE, NO_GPU, Gpu
 from pgo_agent.sandbox import box, target
 from pgo_agent.sandbox.build import Builder
 from pgo_agent.sandbox.errors import EnvironmentFault, TargetFault, UsageFault
@@ -86,14 +87,25 @@ def profile(
     builder = Builder(found, device, box.choose(wishes.sandbox, wishes.python), store.shelf, cores)
     built = bundled(Workbench(builder), found.source, found.contract, tuple(wishes.cases))
     _must_exist(built, wishes.cases)
-    means, tuned = Means(builder, Gpu(judge, seconds), wanted), _tuned(store, found)
+    tuned = _tuned(store, found)
     try:
         chosen = [_chosen(found.source, built, case, configuration, tuned) for case in built.configurations]
-        cases = tuple(case_profile(means, w, backend) for w in chosen)
+        cases = _taken(builder, Gpu(judge, seconds), wanted, chosen, backend)
     finally:
         if judge is not None:
             judge.close()
     return Profile(found.name, device.key, built.bundle, cases, built.failures)
+
+
+def _taken(
+    builder: Builder, gpu: Gpu, wanted: frozenset[PassName] | None, chosen: Sequence[Wanted], backend: str
+) -> tuple[CaseProfile, ...]:
+    """The profile of each case, in this order; with a GPU side by side."""
+    at_once = AT_ONCE if gpu.judge else 1
+    means = Means(replace(builder, cores=max(1, builder.cores // at_once)), gpu, wanted)
+    work = {w.case: partial(case_profile, means, w, backend) for w in chosen}
+    found = dict(gpu.judge.together(work, each=at_once)) if gpu.judge else {c: take() for c, take in work.items()}
+    return tuple(found[w.case] for w in chosen)
 
 
 def _tell(kind: str, **told: Any) -> None:

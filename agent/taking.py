@@ -3,6 +3,7 @@
 The judge's process is started by the first pass that needs it. Where no GPU is, kept answers are still there.
 """
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -21,24 +22,33 @@ from pgo_agent.sandbox.profile.timeline.twin import Place
 from pgo_agent.sandbox.profile.whole import Missing, PassName
 
 NO_GPU = "no GPU is visible here"
+AT_ONCE = (
+    4  # cases for each GPU: on an H200 a case of attention holds it for a quarter of the time that its passes take
+)
 FIRST = {PassName.TIMELINE: 15.0, PassName.COUNTERS: 40.0}  # GPU seconds that are expected until one was taken: guesses
 T = TypeVar("T")
 
 
 @dataclass
 class Gpu:
-    """The GPU, as far as it may be spent."""
+    """The GPU, as far as it may be spent; threads may share it."""
 
     judge: AnyJudge | None
     left: float  # GPU seconds
     why: str = NO_GPU  # it cannot be used, where there is no judge
     expected: dict[PassName, float] = field(default_factory=lambda: dict(FIRST))
+    _one: threading.Lock = field(default_factory=threading.Lock)
 
     def held(self) -> AnyJudge:
         """The judge. Raises NotTaken where there is none."""
         if self.judge is None:
             raise NotTaken(self.why)
         return self.judge
+
+    def short_of(self, name: PassName) -> str:
+        """Why a pass is not to be begun: other threads' passes took the time; empty where there is enough."""
+        needed, left = self.expected[name], self.left
+        return f"it takes about {needed:.1f} s of the GPU, and {left:.1f} s are left" if needed > left else ""
 
     def timed(self, name: PassName, take: Callable[[], T]) -> T:
         """Takes a pass and books how long it held the GPU; the next one of its name is expected to take as long."""
@@ -47,11 +57,12 @@ class Gpu:
             return take()
         finally:
             took = self._clock() - began
-            self.left, self.expected[name] = self.left - took, took or self.expected[name]
+            with self._one:
+                self.left, self.expected[name] = self.left - took, took or self.expected[name]
 
     def _clock(self) -> float:
-        """It is not held while it is waited for, nor while this machine's processors work for a pass."""
-        return self.judge.busy if self.judge is not None else 0.0
+        """Of this thread: what it waits for a GPU does not count, nor what this machine's processors do for a pass."""
+        return self.judge.seconds if self.judge is not None else 0.0
 
 
 @dataclass
@@ -74,9 +85,8 @@ class Kernel:
             return "records and counters are NVIDIA's"
         if self.gpu.judge is None:
             return self.gpu.why
-        if name is PassName.COUNTERS:
-            return gpu.ELSEWHERE if self.gpu.judge.elsewhere else _no_tool()
-        return ""
+        absent = name is PassName.COUNTERS and (gpu.ELSEWHERE if self.gpu.judge.elsewhere else _no_tool())
+        return absent or self.gpu.short_of(name)
 
     def static(self) -> StaticProfile | Problem:
         return static.static(self.stand, self.subject, self.backend)

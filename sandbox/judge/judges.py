@@ -83,6 +83,17 @@ class Judges(Verdicts):
                     self._must_be_open()  # whatever a process that is being ended looks like
                     raise
 
+    @contextmanager
+    def occupied(self) -> Iterator[None]:
+        """Counts the time in which something beside the process of this turn's GPU works on it."""
+        judge = self._own()
+        began = judge.busy
+        try:
+            with judge.occupied():
+                yield
+        finally:
+            self._mine.seconds += judge.busy - began
+
     def queue(self, command: str, **fields: Any) -> None:
         """It is asked soon enough."""
 

@@ -49,11 +49,10 @@ def timeline(
     from pgo_agent.sandbox.profile.timeline.take import take  # numpy, which a kept answer does not need
 
     judge = stand.judge()
-    with judge.turn():  # all of it on one GPU
-        try:
-            found = take(judge, stand.builder, place, per_pass, repeats, blocks)
-        except Ended as e:
-            raise NotTaken(f"an instrumented launch {_how(e)}") from None
+    try:
+        found = take(judge, stand.builder, place, per_pass, repeats, blocks)
+    except Ended as e:
+        raise NotTaken(f"an instrumented launch {_how(e)}") from None
     if not found.passes:
         raise NotTaken("; ".join(r.told for r in found.refused) or "there is nothing to record in this kernel")
     return replace(found, machine={k: str(judge.environment.get(k, "")) for k in MACHINE})

@@ -14,7 +14,7 @@ import inspect
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeVar, get_type_hints
@@ -68,7 +68,7 @@ class Pass(Generic[S, P, R]):
     function: Callable[Concatenate[S, P], R]
     name: str
     version: int
-    machine: Machine  # what it needs: one gpu pass runs at a time in a process
+    machine: Machine  # what it needs
     _locks: dict[str, threading.Lock] = field(default_factory=dict, repr=False)
 
     def __call__(self, seat: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -118,13 +118,9 @@ class Pass(Generic[S, P, R]):
         return (answer,)
 
     def _work(self, seat: S, key: str, *args: P.args, **kwargs: P.kwargs) -> R:
-        with _GPU if self.machine == "gpu" else nullcontext():
-            answer = self.function(seat, *args, **kwargs)
+        answer = self.function(seat, *args, **kwargs)
         seat.shelf.put_record(PASSES, key, {"pass": self.name, "answer": codec.as_json(answer)})
         return answer
-
-
-_GPU = threading.RLock()  # re-entrant: a gpu pass may call another
 
 
 def cpu(version: int) -> "Callable[[Callable[Concatenate[S, P], R]], Pass[S, P, R]]":
@@ -133,7 +129,7 @@ def cpu(version: int) -> "Callable[[Callable[Concatenate[S, P], R]], Pass[S, P, 
 
 
 def gpu(version: int) -> "Callable[[Callable[Concatenate[S, P], R]], Pass[S, P, R]]":
-    """Makes a function a pass that has the GPU to itself, among the passes of this process."""
+    """Makes a function a pass that needs a GPU, and holds one by the judge's `turn` while it does."""
     return lambda function: _made(function, version, "gpu")
 
 

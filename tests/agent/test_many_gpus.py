@@ -58,6 +58,28 @@ def test_a_killed_run_goes_on_and_judges_nothing_twice(alone: tuple[Run, Done], 
     assert recorded and not again & {bundle for name, bundle in run.bundles().items() if name in recorded}
 
 
+def test_cases_are_profiled_side_by_side_each_on_one_gpu(alone: tuple[Run, Done], tmp_path: Path) -> None:
+    first, _ = alone
+    runs = [on(tmp_path / str(gpus), gpus, first.folder, seconds=0.3) for gpus in (1, 2)]
+    told = [json.loads(r.command("profile", "add.py", "--passes", "static,timeline", "--json").out) for r in runs]
+    assert told[0]["cases"] == told[1]["cases"] and len(told[0]["cases"]) == 2
+    for run in runs:
+        asked = run.machine.asked()
+        assert overlapping(asked) == [] and len({a["gpu"] for a in asked if a["do"] == "timeline"}) == run.gpus
+
+
+@pytest.mark.slow
+def test_a_run_that_profiles_comes_to_the_same_on_several_gpus(alone: tuple[Run, Done], tmp_path: Path) -> None:
+    first, _ = alone
+    wanted = [a for a in OPTIMIZE if a not in ("--case", "1m", "--profile", "none")]
+    runs = [on(tmp_path / str(gpus), gpus, first.folder, seconds=0.1) for gpus in (1, 3)]
+    done = [r.command(*wanted) for r in runs]
+    assert [d.code for d in done] == [0, 0], done[0].err + done[1].err
+    profiled = [{(e["candidate"], e["case"]): e["passes"] for e in d.events if "passes" in e} for d in done]
+    assert profiled[0] == profiled[1] and len(profiled[0]) >= 2
+    assert runs[0].told() == runs[1].told()
+
+
 @pytest.mark.slow
 def test_a_gpu_that_hangs_is_left_out_and_show_says_so(alone: tuple[Run, Done], tmp_path: Path) -> None:
     first, _ = alone

@@ -3,11 +3,12 @@
 import json
 import shutil
 import sqlite3
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pgo_agent.agent import citing, incumbent, profile_record, profiled, prompting
@@ -16,7 +17,9 @@ from pgo_agent.agent.store import Store
 from pgo_agent.agent.taking import Gpu
 from pgo_agent.sandbox import box, devices, target
 from pgo_agent.sandbox.build import Builder
+from pgo_agent.sandbox.judge.base import AnyJudge
 from pgo_agent.sandbox.judge.pool import Judge
+from pgo_agent.sandbox.profile.whole import PassName
 
 from tests.agent.cli import pgo
 from tests.conftest import TARGETS
@@ -122,6 +125,27 @@ def test_the_incumbent_is_profiled_again_after_a_win(run: Run, tmp_path: Path) -
     ]
     assert [(e["candidate"], e["case"]) for e in done.of("profile.completed")] == [(winner, "CASES/2k")]
     assert [p["candidate"] for p in done.shown()["profiles"]] == ["shipped", winner]
+
+
+def test_cases_that_are_profiled_side_by_side_share_what_the_gpu_may_be_held() -> None:
+    held = threading.local()
+
+    class Held:
+        @property
+        def seconds(self) -> float:
+            return float(getattr(held, "seconds", 0.0))
+
+    def take(seconds: float) -> None:
+        gpu.timed(PassName.TIMELINE, lambda: setattr(held, "seconds", seconds))
+
+    gpu = Gpu(cast(AnyJudge, Held()), 60.0)
+    assert gpu.short_of(PassName.TIMELINE) == ""
+    threads = [threading.Thread(target=take, args=(s,)) for s in (20.0, 21.0, 15.0)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert gpu.left == 4.0 and gpu.short_of(PassName.TIMELINE).endswith("and 4.0 s are left")
 
 
 def test_what_cannot_be_profiled_is_recorded_with_its_reason_and_moves_fire_without_it(ctx: Context) -> None:

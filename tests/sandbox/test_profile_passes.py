@@ -166,21 +166,6 @@ def test_one_thread_works_while_the_others_wait_for_its_answer(seat: Seat) -> No
     assert worked == ["slow"]
 
 
-def test_gpu_passes_run_one_at_a_time(seat: Seat) -> None:
-    inside = threading.Semaphore(1)
-
-    @passes.gpu(version=1)
-    def alone(seat: Seat, n: int) -> bool:
-        free = inside.acquire(blocking=False)
-        time.sleep(0.01)
-        if free:
-            inside.release()
-        return free
-
-    calls = [lambda n=n: alone(seat, n) for n in range(8)]
-    assert all(passes.parallel(calls, 8))
-
-
 def test_a_failing_call_ends_the_others_that_have_not_begun(seat: Seat) -> None:
     def fails() -> int:
         raise ValueError("the first")

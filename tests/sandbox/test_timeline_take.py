@@ -5,6 +5,8 @@ Builds are real, of the GEMM; what a GPU would answer is written by `Encoder`, i
 
 import zlib
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -38,11 +40,21 @@ class Recorder:
     asked: Counter[str] = field(default_factory=Counter)  # by build
     sizes: dict[str, tuple[int, int]] = field(default_factory=dict)  # build -> entries of a warp, blocks wanted
     ready: set[str] = field(default_factory=set)
+    held: bool = False
+
+    @contextmanager
+    def turn(self) -> Iterator["Recorder"]:
+        self.held = True
+        try:
+            yield self
+        finally:
+            self.held = False
 
     def queue(self, _command: str, **fields: Any) -> None:
         """What was asked before is answered now."""
 
     def ask(self, _command: str, **fields: Any) -> dict[str, Any]:
+        assert self.held
         build = fields["kernel"]
         if not self.patient and build not in self.ready:
             self.ready.add(build)
@@ -115,11 +127,14 @@ def test_a_build_that_disturbs_and_has_no_room_is_divided_with_room(place: Any) 
     assert max(inner(timeline)) <= 2 and all(p.timed.lost.overwritten == 0 for p in timeline.passes)
 
 
-def test_nothing_is_decoded_before_all_is_answered(place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_decoded_before_all_is_answered_nor_while_a_gpu_is_held(
+    place: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     builder, found = place
     recorder, decoded, decode, tries = Recorder(builder.shelf, patient=False), list[int](), taking.decode, 0
 
     def noted(raw: bytes, block_bytes: int, warps: int) -> Decoded:
+        assert not recorder.held
         decoded.append(len(raw))
         return decode(raw, block_bytes, warps)
 

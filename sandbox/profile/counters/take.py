@@ -86,7 +86,7 @@ def _launched(launcher: Program, handover: Handover, judge: Judge | Judges, fold
     if not launcher.within(seconds, handover.ready):
         raise Absent(f"the launcher was not ready in {seconds:.0f} s")
     if not launcher.ended():
-        with judge.turn() as held, held.occupied():
+        with judge.turn() as held, judge.occupied():
             handover.give(str(held.gpu))
             if not launcher.within(seconds, lambda: False):
                 raise Absent(f"the launch was not profiled in {seconds:.0f} s")

@@ -29,15 +29,30 @@ ROUNDS = DIVISIONS + 1  # of builds in place of others: each division, and one w
 FEWEST = 4  # blocks whose records are worth having; those of a long block are many
 
 
+@dataclass(frozen=True)
+class Heard:
+    """What a judge answered of the twins of a kernel, and what could not be recorded."""
+
+    answers: tuple[tuple[Twin, dict[str, Any]], ...]
+    refused: tuple[Unsupported, ...]
+
+
 def take(judge: AnyJudge, builder: Builder, place: Place, per_pass: int, repeats: int, blocks: int) -> Timeline:
     """Times every scope of a kernel in `repeats` launches of each build, by the records of up to `blocks` blocks each.
 
-    Of a pass whose `timed.lost` counts overwritten entries no build has room for all of them. Nothing is decoded before
-    all is answered: a judge elsewhere has this begun again with each answer.
+    Of a pass whose `timed.lost` counts overwritten entries no build has room for all of them. One GPU is held for all
+    of it, and nothing is decoded before it is given back: a judge elsewhere has this begun again with each answer.
 
     Raises Killed and EnvironmentFault as the judge and the compiler's box do, and `pool.Ended` when a launch hangs or
     crashes.
     """
+    with judge.turn():
+        heard = _heard(judge, builder, place, per_pass, repeats, blocks)
+    return _timeline(builder.shelf, heard.answers, heard.refused)
+
+
+def _heard(judge: AnyJudge, builder: Builder, place: Place, per_pass: int, repeats: int, blocks: int) -> Heard:
+    """What the judge answers of each build, those included that are made in place of others. Raises as `take`."""
     made, refused = twin.build(builder, place, per_pass)
     heard: list[tuple[Twin, dict[str, Any]]] = []
     for last in (False,) * ROUNDS + (True,):
@@ -57,7 +72,7 @@ def take(judge: AnyJudge, builder: Builder, place: Place, per_pass: int, repeats
             break
         made, more = twin.planned(builder, place, instead)
         refused += more
-    return _timeline(builder.shelf, heard, refused)
+    return Heard(tuple(heard), tuple(refused))
 
 
 def _better(shelf: Shelf, one: Twin, answer: Mapping[str, Any], fewest: int) -> list[Plan]:
