@@ -7,7 +7,7 @@ where a role is a model's; `citing.py` hands what comes of it to the moves.
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Literal
@@ -78,8 +78,18 @@ def _at_once(ctx: Context) -> int:
 
 def _side_by_side(ctx: Context, work: Mapping[str, Callable[[], Kept]], at_once: int) -> Iterable[Kept]:
     if isinstance(ctx.gpu, SpoolJudge) or (ctx.gpu and at_once > 1):
-        return (kept for _, kept in ctx.gpu.together(work, each=at_once))
+        return _in_order(list(work), ctx.gpu.together(work, each=at_once))
     return passes.parallel(work.values(), at_once)
+
+
+def _in_order(names: Sequence[str], found: Iterable[tuple[str, Kept]]) -> Iterator[Kept]:
+    """What is there of each, as soon as those before it are: prompts tell of cases in the order of the record. Passes
+    are kept before that, so a run that is killed loses nothing."""
+    left, there = list(names), dict[str, Kept]()
+    for name, kept in found:
+        there[name] = kept
+        while left and left[0] in there:
+            yield there[left.pop(0)]
 
 
 def taken(ctx: Context, which: str, w: Wanted, gpu: Gpu, at_once: int) -> Kept:

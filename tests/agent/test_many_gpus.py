@@ -75,8 +75,8 @@ def test_a_run_that_profiles_comes_to_the_same_on_several_gpus(alone: tuple[Run,
     runs = [on(tmp_path / str(gpus), gpus, first.folder, seconds=0.1) for gpus in (1, 3)]
     done = [r.command(*wanted) for r in runs]
     assert [d.code for d in done] == [0, 0], done[0].err + done[1].err
-    profiled = [{(e["candidate"], e["case"]): e["passes"] for e in d.events if "passes" in e} for d in done]
-    assert profiled[0] == profiled[1] and len(profiled[0]) >= 2
+    profiled = [[(e["candidate"], e["case"], e["passes"]) for e in d.events if "passes" in e] for d in done]
+    assert profiled[0] == profiled[1] and len(profiled[0]) >= 2  # in this order
     assert runs[0].told() == runs[1].told()
 
 
