@@ -4,7 +4,7 @@ The interval is a percentile bootstrap of the mean difference (Efron and Tibshir
 fixed seed. Pairs are resampled within their target, each target weighs the same: three targets are no sample of all.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,23 +27,44 @@ class Difference:
     pairs: int
 
 
-def differences(plan: Plan, scores: Mapping[Wanted, float]) -> list[Difference]:
-    """One for each arm but the first of its model, as far as there are pairs of runs."""
-    arms = sorted(
-        {w.arm for w in plan.runs}, key=lambda a: (plan.models.index(a.model), plan.insights.index(a.insight))
-    )
-    found = ((base, arm, _paired(plan, scores, base, arm)) for base, arm in pairs(arms, plan.insights))
+def differences(
+    plan: Plan, scores: Mapping[Wanted, float], commits: Mapping[Wanted, str] | None = None
+) -> list[Difference]:
+    """One for each arm but the first of its model, as far as there are pairs of runs that one pgo-agent made."""
+    found = ((base, arm, _paired(plan, scores, commits or {}, base, arm)) for base, arm in _compared(plan))
     return [_difference(base, arm, by_target) for base, arm, by_target in found if by_target]
 
 
-def _paired(plan: Plan, scores: Mapping[Wanted, float], base: Arm, arm: Arm) -> dict[str, list[float]]:
-    """Target -> differences of its seeds."""
-    found: dict[str, list[float]] = {}
+def apart(plan: Plan, scores: Mapping[Wanted, float], commits: Mapping[Wanted, str]) -> int:
+    """Pairs that are left out: what two versions of pgo-agent come to says nothing of what it was told."""
+    return sum(_of_two(commits, a, b) for one in _compared(plan) for a, b in _pairs(plan, *one) if {a, b} <= {*scores})
+
+
+def _compared(plan: Plan) -> Iterator[tuple[Arm, Arm]]:
+    arms = sorted(
+        {w.arm for w in plan.runs}, key=lambda a: (plan.models.index(a.model), plan.insights.index(a.insight))
+    )
+    yield from pairs(arms, plan.insights)
+
+
+def _pairs(plan: Plan, base: Arm, arm: Arm) -> Iterator[tuple[Wanted, Wanted]]:
     for target in plan.targets:
         for seed in plan.seeds:
-            sides = [scores.get(Wanted(target, seed, side)) for side in (base, arm)]
-            if sides[0] is not None and sides[1] is not None:
-                found.setdefault(target, []).append(sides[1] - sides[0])
+            yield Wanted(target, seed, base), Wanted(target, seed, arm)
+
+
+def _of_two(commits: Mapping[Wanted, str], a: Wanted, b: Wanted) -> bool:
+    return commits.get(a) != commits.get(b)
+
+
+def _paired(
+    plan: Plan, scores: Mapping[Wanted, float], commits: Mapping[Wanted, str], base: Arm, arm: Arm
+) -> dict[str, list[float]]:
+    """Target -> differences of its seeds."""
+    found: dict[str, list[float]] = {}
+    for a, b in _pairs(plan, base, arm):
+        if {a, b} <= {*scores} and not _of_two(commits, a, b):
+            found.setdefault(a.target, []).append(scores[b] - scores[a])
     return found
 
 

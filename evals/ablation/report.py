@@ -8,7 +8,7 @@ from typing import Any
 
 from pgo_agent.agent import display
 from pgo_agent.agent.errors import Exit
-from pgo_agent.evals.ablation.comparing import Difference, differences
+from pgo_agent.evals.ablation.comparing import Difference, apart, differences
 from pgo_agent.evals.ablation.plan import Plan
 from pgo_agent.evals.ablation.running import Results
 from rich.table import Table
@@ -16,7 +16,7 @@ from rich.table import Table
 
 def summary(results: Results) -> dict[str, Any]:
     """Everything that is counted, as plain values."""
-    plan, scores = results.plan, results.scores()
+    plan, scores, commits = results.plan, results.scores(), results.commits()
     arms = dict.fromkeys(w.arm for w in plan.runs)
     means = {str(a): [s for w, s in scores.items() if w.arm == a] for a in arms}
     ended = [line for w in plan.runs if (line := results.ended(w))]
@@ -24,7 +24,8 @@ def summary(results: Results) -> dict[str, Any]:
         "metric": plan.metric,
         "plan": plan.digest,
         "arms": {a: {"runs": len(s), "mean": statistics.mean(s) if s else None} for a, s in means.items()},
-        "differences": [_told(d) for d in differences(plan, scores)],
+        "differences": [_told(d) for d in differences(plan, scores, commits)],
+        "apart": apart(plan, scores, commits),
         "truncated": sum(bool(line["truncated"]) for line in ended),
         "missing": len(results.missing),
     }
@@ -47,12 +48,14 @@ def show(results: Results) -> None:
     for name, told in counted["arms"].items():
         arms.add_row(name, str(told["runs"]), "" if told["mean"] is None else _value(plan, told["mean"]))
     out.print(arms)
-    for d in differences(plan, results.scores()):
+    for d in differences(plan, results.scores(), results.commits()):
         each = ", ".join(f"{t} {_difference(plan, x)}" for t, x in d.targets.items())
         said = f"{_difference(plan, d.mid)} [{_difference(plan, d.low)}, {_difference(plan, d.high)}]"
         out.print(f"{d.arm} against {d.base}: {said} ({d.pairs} pairs; {each})", markup=False, soft_wrap=True)
     if counted["truncated"]:
         out.print(f"{counted['truncated']} runs were ended by their minutes and are left out")
+    if counted["apart"]:
+        out.print(f"{counted['apart']} pairs are left out: their runs are of two commits of pgo-agent")
     if counted["missing"]:
         out.print(f"{counted['missing']} runs have no result yet: the same command goes on")
     out.print(f"every run: {results.file}", markup=False, soft_wrap=True)

@@ -32,6 +32,10 @@ class Results(planned.Results[Wanted]):
         ended = {w: self.ended(w) for w in self.plan.runs}
         return {w: line["score"] for w, line in ended.items() if line and not line["truncated"]}
 
+    def commits(self) -> dict[Wanted, str]:
+        """Which pgo-agent made each run that ended."""
+        return {w: str(line.get("commit", "")) for w in self.plan.runs if (line := self.ended(w))}
+
 
 def check(results: Results, wishes: Wishes) -> None:
     """Raises UsageFault for results of another plan, and for a metric of times without a GPU."""

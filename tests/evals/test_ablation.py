@@ -16,7 +16,7 @@ from pgo_agent.agent.insight import Insight
 from pgo_agent.agent.store import Candidate
 from pgo_agent.evals.ablation import plan as plans
 from pgo_agent.evals.ablation import running, scores
-from pgo_agent.evals.ablation.comparing import differences
+from pgo_agent.evals.ablation.comparing import apart, differences
 from pgo_agent.evals.ablation.plan import Arm, Plan, Wanted
 from pgo_agent.sandbox.errors import UsageFault
 
@@ -128,6 +128,13 @@ def test_the_same_difference_everywhere_is_the_difference_and_its_interval(by: f
 
 def test_a_run_without_its_pair_counts_nothing() -> None:
     assert differences(plan(), {Wanted("a", 1, BASE): 0.1, Wanted("a", 2, ARM): 0.3}) == []
+
+
+def test_runs_of_two_commits_make_no_pair_and_are_counted() -> None:
+    known = {Wanted("a", s, a): 0.3 * (a == ARM) for s in (1, 2) for a in (BASE, ARM)}
+    commits = {w: "later" if w == Wanted("a", 2, ARM) else "earlier" for w in known}
+    (found,) = differences(plan(), known, commits)
+    assert found.pairs == 1 and apart(plan(), known, commits) == 1
 
 
 def test_every_target_weighs_the_same() -> None:
