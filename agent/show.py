@@ -14,6 +14,7 @@ from pgo_agent.agent import (
     display,
     former,
     hiding,
+    measured_record,
     profile_record,
     session,
     static_rank,
@@ -66,14 +67,16 @@ def run(store: Store, name: str, as_json: bool) -> None:
     table = Table(title="candidates", title_justify="left")
     for column in ("candidate", "gen", "by", "move", "verdict", "stage", "speedup", "reason"):
         table.add_column(column, overflow="fold", ratio=1 if column == "reason" else None)
+    waiting = measured_record.told(store, found.id)
     for c in candidates:
-        speedup = f"{c.speedup:.3f}x" if c.speedup else ""
+        far, ratio = waiting.get(c.id, ("not judged", None))
+        speedup = f"{x:.3f}x" if (x := c.speedup or ratio) else ""
         table.add_row(
             c.id[:8],
             str(c.generation),
             escape(c.proposer or c.author),
             escape(c.move),
-            c.verdict or "not judged",
+            c.verdict or far,
             c.stage or "",
             speedup,
             escape("\n".join(filter(None, (c.reason, _because(c))))),
@@ -151,7 +154,10 @@ def candidate(store: Store, name: str, prefix: str, source: bool, as_json: bool)
     )
     if c.cites:
         out.print(escape(_because(c)), highlight=False)
-    out.print(f"verdict: {c.verdict or 'not judged'} at {c.stage or '-'}: {escape(c.reason or '')}", highlight=False)
+    far, ratio = measured_record.told(store, found.id).get(c.id, ("not judged", None))
+    waits = f"{far} at {ratio:.3f}x, waits for more" if ratio else far
+    said = f"{c.verdict} at {c.stage or '-'}: {escape(c.reason or '')}" if c.verdict else waits
+    out.print(f"verdict: {said}", highlight=False)
     changes(store, found, c, out)
     findings(store, c, out)
 

@@ -11,7 +11,7 @@ from pgo_agent.agent import steer_record
 from pgo_agent.agent.steer_record import Kind
 from pgo_agent.agent.store import Store
 
-from tests.agent.cli import Done
+from tests.agent.cli import Done, pgo
 from tests.agent.many_runs import OPTIMIZE, RESUME, Run, on
 
 RACING = "racing and confirming"
@@ -76,6 +76,8 @@ def test_a_run_that_is_killed_before_a_proof_measures_nothing_again(whole: tuple
     run.killed_when("phase", 1, *OPTIMIZE, doing=RACING)
     before = len(asked(run, "look", "judge"))
     assert before and [t[3] for t in run.told()].count(None) == 2
+    shown = " ".join(pgo("show", cwd=run.folder).out.split())
+    assert " looked at " in shown and " measured " in shown
     assert run.command(*RESUME).code == 0
     assert len(asked(run, "look", "judge")) == before and run.told() == first.told()
 
