@@ -44,6 +44,7 @@ def test_several_gpus_come_to_the_winners_of_one_and_name_the_gpu_of_all_that_wa
     assert "confirm: measured on GPU " in said and "confirm: measured again on GPU " in said
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_and_judges_nothing_twice(alone: tuple[Run, Done], tmp_path: Path) -> None:
     first, _ = alone
     run = on(tmp_path / "run", 2, first.folder, seconds=0.2)

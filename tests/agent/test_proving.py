@@ -82,6 +82,7 @@ def test_a_run_that_is_killed_before_a_proof_measures_nothing_again(whole: tuple
     assert len(asked(run, "look", "judge")) == before and run.told() == first.told()
 
 
+@pytest.mark.slow
 def test_what_waits_for_a_verdict_can_be_vetoed(whole: tuple[Run, Done], tmp_path: Path) -> None:
     first, _ = whole
     x, y = (v[2] for v in verdicts(first).values())
