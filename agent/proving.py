@@ -131,7 +131,8 @@ def _measured(batch: _Batch, waiting: Sequence[Candidate], more: Callable[[], bo
         if promises[name] <= fastest or not more():
             return
         for soon in list(promises)[n : n + 2]:
-            batch.build(soon)
+            if promises[soon] > fastest:
+                batch.build(soon)
         yield from _one(batch, name, partial(_measure, batch, name))
 
 
