@@ -39,6 +39,7 @@ class _Batch:
     begun: set[str]  # what is being judged: a veto comes too late
     compiling: judging.Compiling = field(init=False)
     whole: dict[str, Future[Any]] = field(default_factory=dict)  # builds of held-out cases
+    late: set[str] = field(default_factory=set)  # what promises more than was measured, when the time was over
 
     def __post_init__(self) -> None:
         self.compiling = judging.Compiling(self.compilers)
@@ -52,6 +53,10 @@ class _Batch:
             self.whole[name] = self.compilers.submit(building.complete, self.ctx, self.candidate(name))
         return self.whole[name]
 
+    def build_no_more(self) -> None:
+        """Whatever was not begun makes room for the twin of what is proved."""
+        self.whole = {name: build for name, build in self.whole.items() if not build.cancel()}
+
 
 def outcomes(
     ctx: Context, gpu: AnyJudge, waiting: Sequence[Candidate], more: Callable[[], bool], begun: set[str]
@@ -61,13 +66,17 @@ def outcomes(
     `more`: asked before a candidate is begun. `begun`: filled with what is being judged. Raises what judges raise.
     """
     given = any(c.author == check.AUTHOR for c in waiting)
-    with ThreadPoolExecutor(max(1, ctx.builder.cores // 2)) as compilers:
-        batch = _Batch(ctx, gpu, compilers, begun)
+    compilers, ended = ThreadPoolExecutor(max(1, ctx.builder.cores // 2)), False
+    batch = _Batch(ctx, gpu, compilers, begun)
+    try:
         if given or gpu.by_hand:
             yield from _whole(batch, waiting, more, GIVEN_AT_ONCE if given else AT_ONCE)
-            return
-        yield from _looked(batch, waiting, more)
-        yield from _by_promise(batch, waiting, more)
+        else:
+            yield from _looked(batch, waiting, more)
+            yield from _by_promise(batch, waiting, more)
+        ended = True
+    finally:
+        compilers.shutdown(wait=ended, cancel_futures=True)  # Ctrl-C waits for nobody
 
 
 def _whole(
@@ -97,6 +106,8 @@ def _judge(batch: _Batch, name: str) -> Outcome | None:
 
 def _looked(batch: _Batch, waiting: Sequence[Candidate], more: Callable[[], bool]) -> Iterator[tuple[str, Outcome]]:
     """The verdicts that stand after a first look; of all else it is put into the record what it promises."""
+    if _winner(batch, waiting):  # of a process before this one: nothing is measured any more
+        return
     known, most = measured_record.of(batch.ctx.store, batch.ctx.run.id), 0.0
     work = {c.id: partial(_look, batch, c.id) for c in waiting if c.id not in known and not building.is_whole(c)}
     for name, found in batch.gpu.together(work, more, AT_ONCE):
@@ -115,11 +126,13 @@ def _by_promise(batch: _Batch, waiting: Sequence[Candidate], more: Callable[[], 
         if not left or (proofs and not more()):
             break
         proofs += 1
+        batch.build_no_more()
         _tell(batch, left[0], len(left))
         yield from _one(batch, left[0].candidate, partial(_proof, batch, left[0]))
         winner = _winner(batch, waiting)
-    why = f"{winner[:8]} was faster" if winner else "the time was over"
     for one in _in_order(batch, waiting, measured=None):
+        beaten = winner and one.candidate not in batch.late
+        why = f"{winner[:8]} was faster" if beaten else "the time was over"
         yield one.candidate, (judging.passed_over(one.judged, why), one.speedup, one.seconds)
 
 
@@ -128,7 +141,10 @@ def _measured(batch: _Batch, waiting: Sequence[Candidate], more: Callable[[], bo
     promises = _promises(batch, waiting)
     for n, name in enumerate(promises):
         fastest = next((w.speedup for w in _in_order(batch, waiting)), -math.inf)
-        if promises[name] <= fastest or not more():
+        if promises[name] <= fastest:
+            return
+        if not more():
+            batch.late = {x for x, promised in promises.items() if promised > fastest}
             return
         for soon in list(promises)[n : n + 2]:
             if promises[soon] > fastest:

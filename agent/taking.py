@@ -61,8 +61,13 @@ class Gpu:
                 self.left, self.expected[name] = self.left - took, took or self.expected[name]
 
     def _clock(self) -> float:
-        """Of this thread: what it waits for a GPU does not count, nor what this machine's processors do for a pass."""
-        return self.judge.seconds if self.judge is not None else 0.0
+        """Of this thread: what it waits for a GPU does not count, nor what this machine's processors do for a pass.
+
+        A judge elsewhere is asked by one thread, and reads old answers again with each: new ones count.
+        """
+        if self.judge is None:
+            return 0.0
+        return self.judge.busy if self.judge.elsewhere else self.judge.seconds
 
 
 @dataclass

@@ -131,6 +131,8 @@ def test_cases_that_are_profiled_side_by_side_share_what_the_gpu_may_be_held() -
     held = threading.local()
 
     class Held:
+        elsewhere = False
+
         @property
         def seconds(self) -> float:
             return float(getattr(held, "seconds", 0.0))
@@ -146,6 +148,21 @@ def test_cases_that_are_profiled_side_by_side_share_what_the_gpu_may_be_held() -
     for t in threads:
         t.join()
     assert gpu.left == 4.0 and gpu.short_of(PassName.TIMELINE).endswith("and 4.0 s are left")
+
+
+def test_an_answer_of_a_judge_elsewhere_that_is_read_again_is_booked_once() -> None:
+    class Elsewhere:
+        elsewhere, busy, seconds = True, 0.0, 0.0
+
+        def read(self, new: float) -> None:
+            self.busy += new
+            self.seconds += 3.0
+
+    judge = Elsewhere()
+    gpu = Gpu(cast(AnyJudge, judge), 60.0)
+    gpu.timed(PassName.TIMELINE, lambda: judge.read(3.0))
+    gpu.timed(PassName.TIMELINE, lambda: judge.read(0.0))
+    assert gpu.left == 57.0
 
 
 def test_what_cannot_be_profiled_is_recorded_with_its_reason_and_moves_fire_without_it(ctx: Context) -> None:

@@ -114,6 +114,18 @@ def test_when_the_time_is_over_one_proof_is_begun_and_no_other(
     assert len(asked(run, "confirm")) == 1
 
 
+@pytest.mark.slow
+def test_what_promised_more_when_the_time_was_over_is_not_said_to_be_slower(
+    whole: tuple[Run, Done], tmp_path: Path
+) -> None:
+    first, _ = whole
+    run = on(tmp_path / "run", 1, first.folder, seconds=1.0, flatters=0.5)
+    run.command(*OPTIMIZE, "--gpu-seconds", "6.5")  # over when one of the two is measured
+    found = {t[0]: t for t in run.told()}
+    fast, slower = (found[name] for name in verdicts(first))
+    assert fast[3] == "accepted" and slower[5].endswith("at a first look; not measured: the time was over")
+
+
 def _veto(run: Run, name: str, candidate: str) -> None:
     with closing(Store(run.folder / ".pgo-agent")) as store:
         steer_record.add(store, name, Kind.VETO, {"candidate": candidate, "why": "no need"})
