@@ -6,7 +6,7 @@ Several of these commands, each with a workspace of its own, share the runs of a
 (`side_by_side.py`).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -44,11 +44,9 @@ def _open(results: Results[W], store: Store, emit: Emit) -> Iterator[W]:
     those of targets that it knows: their profiles are there."""
     for wait in (False, True):
         left = list(results.plan.runs)
-        while left:
-            wanted = min(left, key=lambda w: _nearness(results, store, w))
+        while left := [w for w in left if results.ended(w) is None]:
+            wanted = _nearest(results, store, left)
             left.remove(wanted)
-            if results.ended(wanted) is not None:
-                continue
             if wait:
                 emit({"type": "phase", "doing": f"waiting for other processes that make runs of {results.file}"})
             with results.claimed(wanted, wait) as ours:
@@ -56,14 +54,18 @@ def _open(results: Results[W], store: Store, emit: Emit) -> Iterator[W]:
                     yield wanted
 
 
-def _nearness(results: Results[W], store: Store, wanted: W) -> int:
-    """The less, the sooner this workspace should make that run."""
-    own = [w for w in results.plan.runs if _known(store, results.begun(w))]
-    if wanted in own:
-        return 0
-    if any(w.target == wanted.target for w in own):
-        return 1
-    return 3 if any(w.target == wanted.target and results.begun(w) for w in results.plan.runs) else 2
+def _nearest(results: Results[W], store: Store, left: Sequence[W]) -> W:
+    """Which of these runs this workspace should make before the others."""
+    begun, held = {w: results.begun(w) for w in results.plan.runs}, {r.id for r in store.runs()}
+    own = {w.target for w, name in begun.items() if name in held}
+    others = {w.target for w, name in begun.items() if name}
+
+    def far(wanted: W) -> int:
+        if begun[wanted] in held:
+            return 0
+        return 1 if wanted.target in own else 3 if wanted.target in others else 2
+
+    return min(left, key=far)
 
 
 def _made(results: Results[W], wanted: W, wishes: Wishes, store: Store, emit: Emit, failures: bool) -> None:
