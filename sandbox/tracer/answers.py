@@ -40,6 +40,10 @@ class Refusals:
     def refuser(self, what: str) -> Callable[..., NoReturn]:
         return lambda *a, **k: self.refuse(f"{what} cannot be held by a recorded plan")
 
+    def refused(self, what: str) -> type:
+        """A class of which none is made. Libraries name it in annotations when they are imported."""
+        return type(what.rpartition(".")[2], (), {"__new__": self.refuser(what)})
+
 
 def line_in(file: str) -> int | None:
     """The line of `file` that is being executed now, or None."""
@@ -204,8 +208,9 @@ def patch_torch(d: Device, refusals: Refusals) -> None:
     )
     for name, answer in answers.items():
         setattr(torch.cuda, name, answer)
-    for name in ("Stream", "stream", "Event", "CUDAGraph", "graph"):
-        setattr(torch.cuda, name, refusals.refuser(f"torch.cuda.{name}"))
+    for name in ("Stream", "Event", "CUDAGraph", "graph"):
+        setattr(torch.cuda, name, refusals.refused(f"torch.cuda.{name}"))
+    torch.cuda.stream = refusals.refuser("torch.cuda.stream")
     torch.version.cuda = torch.version.cuda or "13.0"
     torch.compile = refusals.refuser("torch.compile")
     torch.library.wrap_triton = torch._library.triton.wrap_triton = lambda kernel: kernel

@@ -48,6 +48,18 @@ def graph(x):
     return _run(x)
 
 
+def captured(x):
+    with torch.cuda.graph(None):  # captured
+        return _run(x)
+
+
+def annotated(x):
+    def on(stream: torch.cuda.Stream | None, graph: torch.cuda.CUDAGraph | None):
+        return x if isinstance(stream, torch.cuda.Stream) else _run(x)
+
+    return on(None, None)
+
+
 def compiled(x):
     return torch.compile(_run)(x)  # compiled
 
@@ -139,6 +151,7 @@ REASONS = {
     "stream": "torch.cuda.Stream",
     "event": "torch.cuda.Event",
     "graph": "torch.cuda.CUDAGraph",
+    "captured": "torch.cuda.graph",
     "compiled": "torch.compile",
     "benchmarked": "triton.testing.do_bench",
     "address": "the address of a tensor used as a number",
@@ -182,6 +195,10 @@ def test_a_refusal_that_the_launcher_swallows_keeps_its_line(traced: Traced) -> 
 
 def test_a_refusal_does_not_outlast_its_case(traced: Traced) -> None:
     assert len(traced.steps("rounded")) == 1
+
+
+def test_classes_of_which_none_may_be_made_may_be_named(traced: Traced) -> None:
+    assert len(traced.steps("annotated")) == 1
 
 
 def test_an_address_may_be_asked_for_its_alignment(traced: Traced) -> None:
