@@ -37,7 +37,8 @@ class Gpu:
     left: float  # GPU seconds
     why: str = NO_GPU  # it cannot be used, where there is no judge
     expected: dict[PassName, float] = field(default_factory=lambda: dict(FIRST))
-    _one: threading.Lock = field(default_factory=threading.Lock)
+    _booked: float = 0.0  # GPU seconds that passes which were begun are expected to take
+    _one: threading.Condition = field(default_factory=threading.Condition)
 
     def held(self) -> AnyJudge:
         """The judge. Raises NotTaken where there is none."""
@@ -51,14 +52,31 @@ class Gpu:
         return f"it takes about {needed:.1f} s of the GPU, and {left:.1f} s are left" if needed > left else ""
 
     def timed(self, name: PassName, take: Callable[[], T]) -> T:
-        """Takes a pass and books how long it held the GPU; the next one of its name is expected to take as long."""
+        """Takes a pass and books how long it held the GPU; the next one of its name is expected to take as long.
+
+        Waits for passes of other threads where what they are expected to take does not leave enough. Raises NotTaken
+        where what they took does not, or no GPU is.
+        """
+        self.held()
+        booked = self._book(name)
         began = self._clock()
         try:
             return take()
         finally:
             took = self._clock() - began
             with self._one:
+                self._booked -= booked
                 self.left, self.expected[name] = self.left - took, took or self.expected[name]
+                self._one.notify_all()
+
+    def _book(self, name: PassName) -> float:
+        with self._one:
+            while (why := self.short_of(name)) or self._booked + self.expected[name] > self.left:
+                if why:
+                    raise NotTaken(why)
+                self._one.wait()
+            self._booked += self.expected[name]
+            return self.expected[name]
 
     def _clock(self) -> float:
         """Of this thread: what it waits for a GPU does not count, nor what this machine's processors do for a pass.

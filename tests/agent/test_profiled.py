@@ -5,6 +5,7 @@ import shutil
 import sqlite3
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from pgo_agent.sandbox import box, devices, target
 from pgo_agent.sandbox.build import Builder
 from pgo_agent.sandbox.judge.base import AnyJudge
 from pgo_agent.sandbox.judge.pool import Judge
+from pgo_agent.sandbox.profile.gpu import NotTaken
 from pgo_agent.sandbox.profile.whole import PassName
 
 from tests.agent.cli import pgo
@@ -127,27 +129,50 @@ def test_the_incumbent_is_profiled_again_after_a_win(run: Run, tmp_path: Path) -
     assert [p["candidate"] for p in done.shown()["profiles"]] == ["shipped", winner]
 
 
+class Held:
+    """A GPU that tells each thread how long that held it."""
+
+    elsewhere = False
+
+    def __init__(self) -> None:
+        self.mine = threading.local()
+
+    @property
+    def seconds(self) -> float:
+        return float(getattr(self.mine, "seconds", 0.0))
+
+    def hold(self, seconds: float) -> None:
+        self.mine.seconds = seconds
+
+
 def test_cases_that_are_profiled_side_by_side_share_what_the_gpu_may_be_held() -> None:
-    held = threading.local()
-
-    class Held:
-        elsewhere = False
-
-        @property
-        def seconds(self) -> float:
-            return float(getattr(held, "seconds", 0.0))
+    held, at_once = Held(), threading.Barrier(3)
+    gpu = Gpu(cast(AnyJudge, held), 60.0)
 
     def take(seconds: float) -> None:
-        gpu.timed(PassName.TIMELINE, lambda: setattr(held, "seconds", seconds))
+        at_once.wait(10)
+        held.hold(seconds)
 
-    gpu = Gpu(cast(AnyJudge, Held()), 60.0)
-    assert gpu.short_of(PassName.TIMELINE) == ""
-    threads = [threading.Thread(target=take, args=(s,)) for s in (20.0, 21.0, 15.0)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    with ThreadPoolExecutor(3) as threads:
+        list(threads.map(lambda s: gpu.timed(PassName.TIMELINE, lambda: take(s)), (20.0, 21.0, 15.0)))
     assert gpu.left == 4.0 and gpu.short_of(PassName.TIMELINE).endswith("and 4.0 s are left")
+
+
+def test_passes_side_by_side_begin_no_more_than_the_gpu_has_time_for() -> None:
+    held = Held()
+    gpu = Gpu(cast(AnyJudge, held), 32.0)  # for two passes, of which each is expected to take 15 s
+
+    def case(_: int) -> str:
+        try:
+            gpu.timed(PassName.TIMELINE, lambda: held.hold(held.seconds + 15.0))
+        except NotTaken as e:
+            return str(e)
+        return "taken"
+
+    with ThreadPoolExecutor(4) as threads:
+        said = sorted(threads.map(case, range(4)))
+    assert said == ["it takes about 15.0 s of the GPU, and 2.0 s are left"] * 2 + ["taken"] * 2
+    assert gpu.left == 2.0
 
 
 def test_an_answer_of_a_judge_elsewhere_that_is_read_again_is_booked_once() -> None:
