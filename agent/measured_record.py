@@ -28,9 +28,15 @@ class Waiting:
 
 
 def add(db: Database, run: str, waiting: Waiting) -> None:
+    """A candidate that has a verdict by now, as by a veto, waits for nothing."""
+    judged = json.dumps(waiting.judged.as_json())
+    told = {"run": run, "speedup": waiting.speedup, "seconds": waiting.seconds, "judged": judged}
     with db.transaction() as opened:
-        told = (run, waiting.candidate, json.dumps(waiting.judged.as_json()), waiting.speedup, waiting.seconds)
-        opened.execute("INSERT OR REPLACE INTO measured VALUES (?, ?, ?, ?, ?)", told)
+        opened.execute(
+            "INSERT OR REPLACE INTO measured SELECT :run, id, :judged, :speedup, :seconds FROM candidates"
+            " WHERE run = :run AND id = :candidate AND verdict IS NULL",
+            told | {"candidate": waiting.candidate},
+        )
 
 
 def of(db: Database, run: str) -> dict[str, Waiting]:

@@ -6,7 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from pgo_agent.agent import profile_record
+from pgo_agent.agent import measured_record, profile_record
+from pgo_agent.agent.measured_record import Waiting
 from pgo_agent.agent.models.base import Reply
 from pgo_agent.agent.profile_record import Kept
 from pgo_agent.agent.store import Store
@@ -37,6 +38,15 @@ def test_the_first_verdict_of_a_candidate_stands(store: Store) -> None:
     store.set_verdict("add-1", "c1", Judged(Verdict.ACCEPTED, "confirm", "second"), 2.0, 1.0)
     assert store.candidate("add-1", "c").reason == "first"
     assert "confirm" not in store.evidence("add-1", "c1")
+
+
+def test_what_has_a_verdict_by_now_waits_for_nothing(store: Store) -> None:
+    waiting = Waiting("c1", Judged(Verdict.CHECKED, "quick", "1.1x"), 1.1, 2.0)
+    measured_record.add(store, "add-1", waiting)
+    assert measured_record.of(store, "add-1") == {"c1": waiting}
+    store.set_verdict("add-1", "c1", Judged(Verdict.VETOED, "veto", "no need"), None, 0.0)
+    measured_record.add(store, "add-1", waiting)
+    assert not measured_record.of(store, "add-1")
 
 
 def test_raw_samples_are_kept_apart_from_evidence_and_come_back_in_order(store: Store) -> None:
