@@ -31,6 +31,7 @@ Outcome = tuple[Judged, float | None]  # a verdict, and the speedup over the inc
 _NOT_FASTER = {Verdict.SLOWER, Verdict.UNDECIDED}  # as far as the clock can tell
 _FINE = {Verdict.CHECKED, Verdict.BUILT, *_NOT_FASTER}
 _ON_REQUEST = {"memcheck": looks.memchecked, "second_assembler": looks.reassembled}
+PROOF = ("race", "memcheck", "assembler", "confirm")  # the stages that `proved` may end with
 
 
 def in_interpreter(ctx: Context, candidate: Candidate) -> Outcome:

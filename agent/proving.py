@@ -119,7 +119,7 @@ def _looked(batch: _Batch, waiting: Sequence[Candidate], more: Callable[[], bool
 
 def _by_promise(batch: _Batch, waiting: Sequence[Candidate], more: Callable[[], bool]) -> Iterator[tuple[str, Outcome]]:
     """Measures and proves by turns until one is accepted. The first proof is begun whether or not there is time."""
-    winner, proofs = _winner(batch, waiting), 0
+    winner, proofs = _winner(batch, waiting), _proved(batch, waiting)
     while not winner:
         yield from _measured(batch, waiting, more)
         left = _in_order(batch, waiting)
@@ -175,6 +175,12 @@ def _winner(batch: _Batch, waiting: Sequence[Candidate]) -> str:
     """What was accepted of the generation, by this process or one before it."""
     own = batch.ctx.store.candidates(batch.ctx.run.id, waiting[0].generation) if waiting else []
     return max(((c.speedup or 0.0, c.id) for c in own if c.verdict == Verdict.ACCEPTED), default=(0.0, ""))[1]
+
+
+def _proved(batch: _Batch, waiting: Sequence[Candidate]) -> int:
+    """How many of the generation a process before this one proved, in vain."""
+    own = batch.ctx.store.candidates(batch.ctx.run.id, waiting[0].generation) if waiting else []
+    return sum(c.stage in judging.PROOF for c in own)
 
 
 def _tell(batch: _Batch, one: Waiting, left: int) -> None:

@@ -54,13 +54,16 @@ class Run:
             finally:
                 agent.send_signal(signal.SIGKILL)
 
-    def killed_when(self, kind: str, count: int, *args: str, doing: str = "") -> list[dict[str, Any]]:
+    def killed_when(
+        self, kind: str, count: int, *args: str, doing: str = "", verdict: str = ""
+    ) -> list[dict[str, Any]]:
         """The events of a session that is killed as soon as it told so many of a kind; of phases, that do this."""
         events: list[dict[str, Any]] = []
         with closing(self.events(*args)) as told:
             for e in told:
                 events.append(e)
-                count -= e["type"] == kind and e.get("doing", "").startswith(doing)
+                fits = e.get("doing", "").startswith(doing) and verdict in ("", e.get("verdict"))
+                count -= e["type"] == kind and fits
                 if not count:
                     break
         return events

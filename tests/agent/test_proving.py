@@ -115,6 +115,18 @@ def test_when_the_time_is_over_one_proof_is_begun_and_no_other(
 
 
 @pytest.mark.slow
+def test_a_run_that_is_killed_after_the_proof_for_which_there_was_time_begins_no_other(
+    whole: tuple[Run, Done], tmp_path: Path
+) -> None:
+    first, _ = whole
+    x, y = (v[2] for v in verdicts(first).values())
+    run = on(tmp_path / "run", 1, first.folder, seconds=1.0, doubts=(x + y) / 2, flatters=0.5)
+    run.killed_when("candidate.verdict", 1, *OPTIMIZE, "--gpu-seconds", "7.5", verdict="undecided")
+    run.command(*RESUME)
+    assert len(asked(run, "confirm")) == 1
+
+
+@pytest.mark.slow
 def test_what_promised_more_when_the_time_was_over_is_not_said_to_be_slower(
     whole: tuple[Run, Done], tmp_path: Path
 ) -> None:
