@@ -20,6 +20,7 @@ from pgo_agent.sandbox.gate.evidence import Evidence, kernels
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
 from pgo_agent.sandbox.judge import memcheck
 from pgo_agent.sandbox.judge.base import AnyJudge, Ended
+from pgo_agent.sandbox.judge.judges import Judges
 from pgo_agent.sandbox.judge.pool import Judge, on_shelf
 from pgo_agent.sandbox.twins import Twin
 
@@ -108,10 +109,10 @@ def _needed(ctx: Context, candidate: Candidate, cases: Mapping[str, str]) -> Evi
 
 def memchecked(ctx: Context, candidate: Candidate, choices: Mapping[str, str]) -> Evidence:
     """One launch of every kernel under NVIDIA's compute-sanitizer, each tensor an allocation of its own."""
-    started, own = time.monotonic(), on_shelf(ctx.store.shelf, bundle_of(candidate))
-    with the_gpu(ctx).turn() as gpu, tempfile.TemporaryDirectory() as folder:
-        if not isinstance(gpu, Judge):
-            return Evidence("memcheck", Verdict.UNDECIDED, "it runs on the GPU's own machine alone")
+    started, own, local = time.monotonic(), on_shelf(ctx.store.shelf, bundle_of(candidate)), the_gpu(ctx)
+    if not isinstance(local, Judge | Judges):
+        return Evidence("memcheck", Verdict.UNDECIDED, "it runs on the GPU's own machine alone")
+    with local.turn() as gpu, local.occupied(), tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
         judge = replace(gpu, under=(*memcheck.command(), "--log-file", str(log)))
         try:
