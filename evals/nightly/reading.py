@@ -34,17 +34,24 @@ class Found:
 def files(paths: Sequence[Path]) -> Found:
     """All that several files hold. Raises UsageFault for a line that is nothing of this, and for a run told twice."""
     each = [file(p) for p in paths]
-    rows, notes = _told_once([r for found in each for r in found.rows])
-    seen: dict[str, str] = {}
-    for r in rows:
-        if r.run in seen:
-            raise UsageFault(f"{r.file} and {seen[r.run]} both hold run {r.run}", "give each file once")
-        seen[r.run] = r.file
+    found = [r for f in each for r in f.rows]
+    _of_different_runs([r for r in found if r.seed is None])
+    rows, notes = _told_once(found)
+    _of_different_runs(rows)
     return Found(
         tuple(rows),
         tuple(line for f in each for line in f.gate),
         (*(note for f in each for note in f.notes), *notes),
     )
+
+
+def _of_different_runs(rows: Sequence[Row]) -> None:
+    """Raises UsageFault when two of them are of one run."""
+    seen: dict[str, str] = {}
+    for r in rows:
+        if r.run in seen:
+            raise UsageFault(f"{r.file} and {seen[r.run]} both hold run {r.run}", "give each file once")
+        seen[r.run] = r.file
 
 
 def _told_once(rows: Sequence[Row]) -> tuple[list[Row], list[str]]:

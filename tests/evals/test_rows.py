@@ -161,6 +161,11 @@ def test_a_file_that_is_given_twice_is_refused(tmp_path: Path) -> None:
         reading.files([FA_FWD, FA_FWD])
 
 
+def test_a_record_that_is_given_twice_is_refused_beside_the_night_of_its_run_too() -> None:
+    with pytest.raises(UsageFault, match="both hold run fa_fwd"):
+        reading.files([FA_FWD, NIGHTLY, FA_FWD])
+
+
 def test_a_record_of_a_run_that_a_night_has_a_row_of_is_left_out_and_said() -> None:
     both = reading.files([FA_FWD, NIGHTLY])
     assert both.rows == reading.file(NIGHTLY).rows
