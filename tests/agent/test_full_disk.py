@@ -70,6 +70,7 @@ def test_a_page_that_does_not_fit_leaves_the_one_that_is_there(disk: Disk) -> No
     assert page.read_text() == "<!doctype html>"
 
 
+@pytest.mark.slow
 def test_a_full_folder_for_temporary_files_is_not_the_kernels_fault(disk: Disk, tmp_path: Path) -> None:
     write(tmp_path)
     done = pgo(*breaking.SHORT, cwd=tmp_path, TMPDIR=str(disk("220k")))

@@ -59,6 +59,7 @@ def test_a_killed_run_goes_on_and_judges_nothing_twice(alone: tuple[Run, Done], 
     assert recorded and not again & {bundle for name, bundle in run.bundles().items() if name in recorded}
 
 
+@pytest.mark.slow
 def test_cases_are_profiled_side_by_side_each_on_one_gpu(alone: tuple[Run, Done], tmp_path: Path) -> None:
     first, _ = alone
     runs = [on(tmp_path / str(gpus), gpus, first.folder, seconds=0.3) for gpus in (1, 2)]

@@ -83,6 +83,7 @@ def test_on_kernels_of_another_form_it_says_why_not(name: str) -> None:
     assert "dots, not two" in reason(rewritten, (ROOT / "kernels" / name).read_text(), f"_{name[:-3]}")
 
 
+@pytest.mark.slow
 def test_a_rewritten_attention_kernel_is_right_on_all_small_cases() -> None:
     found = checked(FA_FWD, rewritten(FA_FWD.read_text(), "_fa_fwd"))
     assert found.verdict == Verdict.CHECKED, found.reason

@@ -70,6 +70,7 @@ def test_where_the_fastest_is_not_confirmed_the_next_one_is_measured_and_proved(
     assert slower[3] == "accepted" and len(asked(run, "judge")) == len(asked(run, "confirm")) == 2
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_before_a_proof_measures_nothing_again(whole: tuple[Run, Done], tmp_path: Path) -> None:
     first, _ = whole
     run = on(tmp_path / "run", 2, first.folder, seconds=0.3)

@@ -148,6 +148,7 @@ def test_what_is_useless_is_said_and_the_embedded_moves_go_on(suspended: Suspend
     assert suspended.rows("SELECT author FROM candidates") == [("embedded",)]
 
 
+@pytest.mark.slow
 def test_an_interrupted_wait_costs_no_minutes_and_the_run_goes_on(suspended: Suspended) -> None:
     waiting = suspended.waiting()
     before = suspended.rows("SELECT seconds FROM runs")[0][0]

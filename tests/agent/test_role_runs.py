@@ -63,6 +63,7 @@ def test_a_recording_gives_each_role_its_own_replies(summarized: Path, tmp_path:
     assert found["spent"]["tokens"] == 0 and [f["role"] for f in found["fallbacks"]] == ["optimizer"]
 
 
+@pytest.mark.slow
 def test_a_server_that_is_gone_after_its_first_reply_leaves_the_run_to_the_embedded_moves(tmp_path: Path) -> None:
     with serving([completion(EDIT), failure(401)]) as server:
         done = ran(tmp_path, server, *SHORT, "--candidates", "4", "--width", "2", "--patience", "4")
