@@ -68,8 +68,8 @@ def run(
     `tell`: prints for a person what came of it; by default what came of the last run. `again`: the command that goes
     on after Ctrl-C.
     """
-    from pgo_agent.agent.display import JsonLines, Progress
     from pgo_agent.agent.errors import Exit
+    from pgo_agent.agent.progress import JsonLines, Progress
 
     feed = JsonLines() if json_lines else Progress()
     last: dict[str, Any] = {}

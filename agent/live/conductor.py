@@ -9,7 +9,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Any
 
-from pgo_agent.agent import display, hiding, show, steering
+from pgo_agent.agent import hiding, progress, show, steering
 from pgo_agent.agent.errors import Exit
 from pgo_agent.agent.live.running import Event, Running
 from pgo_agent.agent.live.watch import Watch
@@ -47,7 +47,7 @@ class Conductor:
         self.store, self.watch, self.code = store, Watch(store, run), int(Exit.INTERRUPTED)
         self.stand, self.leaving = Stand.PAUSED, False
         self.wake: Callable[[], None] = lambda: None  # what waits for a line, so that it looks whether it is to end
-        self._job, self._progress, self._one = job, display.Progress(Console(), live=False), threading.RLock()
+        self._job, self._progress, self._one = job, progress.Progress(Console(), live=False), threading.RLock()
         self._process: Running | None = None
         self._fault: Event = {}
         self._begun = False  # whether any process came as far as the run itself
