@@ -24,6 +24,7 @@ SHORT = ("optimize", "add.py", "--case", "1m", "--candidates", "2", "--width", "
 LONG = ("optimize", "add.py", "--case", "1m", "--candidates", "4", "--width", "2", "--json")
 RESUME = ("resume", "--json")
 KINDS = ("agent", "box", "forker", "tracer", "compiler", "compiler's child", "tool", "judge", "interpreter")
+SOON_GONE = {"interpreter": 0.1}  # seconds within which one that was seen is killed; of all others 0.3, of a tool none
 SESSION_SECONDS = 300.0
 _MODULES = {"tracer", "compiler", "judge", "interpreter"}
 
@@ -73,14 +74,15 @@ def _kind(words: list[str], parent: str) -> str:
 def kill_one(agent: int, hit: Counter[str], moments: random.Random) -> str:
     """Kills a process of one of the kinds that were hit least, at a random moment of it; gives its kind, or nothing."""
     due = [k for k in KINDS if hit[k] == min(hit[k] for k in KINDS)]
-    time.sleep(moments.uniform(0, 1))
+    if len(due) > 1:  # the last one is looked for from the start: a run may soon have no more of it
+        time.sleep(moments.uniform(0, 1))
     while agent in (found := processes(agent)) and not (there := sorted({k for k in found.values() if k in due})):
         time.sleep(0.002 if "tool" in due else 0.05)
     if agent not in found:
         return ""
     kind = moments.choice(there)
-    if kind != "tool":  # which is soon gone
-        time.sleep(moments.uniform(0, 0.3))
+    if kind != "tool":
+        time.sleep(moments.uniform(0, SOON_GONE.get(kind, 0.3)))
         found = processes(agent)
     fit = sorted(p for p, k in found.items() if k == kind)
     try:
