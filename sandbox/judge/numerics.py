@@ -21,6 +21,7 @@ from pgo_agent.sandbox.judge import strains
 from pgo_agent.sandbox.judge.strains import Strain
 
 MAX_RATIO, MEAN_RATIO = 2.0, 1.5
+SAME = 1e-9  # of the largest result, in float64
 CHUNK = 1 << 24  # elements compared at a time
 MANY = 64  # elements of an output that are not all exact by chance
 
@@ -95,11 +96,22 @@ def make_inputs(
 
 
 def expect(
-    target: ModuleType, name: str, case: dict[str, Any], seed: int, device: Any, strain: Strain | None = None
+    target: ModuleType,
+    name: str,
+    case: dict[str, Any],
+    seed: int,
+    device: Any,
+    strain: Strain | None = None,
+    twice: bool = False,
 ) -> Expected:
-    """Runs the reference in float64 and in its own precision. Raises TargetFault when it does not behave."""
+    """Runs the reference in float64 and in its own precision. Raises TargetFault when it does not behave.
+
+    `twice`: it is called again in float64, and has to give the same.
+    """
     given = make_inputs(target, case, seed, device, strain)
     exact = _outputs(target, _upcast(given))
+    if twice:
+        _repeated(name, exact, _outputs(target, _upcast(given)))
     low = _outputs(target, given)
     if [o.shape for o in exact] != [o.shape for o in low]:
         raise TargetFault(f"{name}: reference() gives other shapes in float64", "make its shapes depend on shapes only")
@@ -204,6 +216,24 @@ def _outputs(target: ModuleType, inputs: dict[str, Any]) -> list[Any]:
     if not all(isinstance(o, torch.Tensor) for o in outs):
         raise TargetFault("reference() must return a tensor or a tuple of tensors", "return what the kernel returns")
     return outs
+
+
+def _repeated(name: str, once: list[Any], again: list[Any]) -> None:
+    """Raises TargetFault when the reference gave other results: its noise would be taken for what plain PyTorch errs,
+    and hide a kernel's errors. Sums in another order differ by less than SAME.
+    """
+    for a, b in zip(once, again, strict=True):
+        error = compare(a, b) if a.shape == b.shape else None
+        if error is None or error.misplaced or error.worst > SAME * _largest(b):
+            raise TargetFault(
+                f"{name}: reference() gives other results when it is called again on the same inputs",
+                "take random numbers, clocks and counters out of it, and leave its arguments as they are",
+            )
+
+
+def _largest(x: Any) -> float:
+    finite = torch.nan_to_num(x.double(), 0.0, 0.0, 0.0).abs()
+    return float(finite.max()) if x.numel() else 0.0
 
 
 def _upcast(inputs: dict[str, Any]) -> dict[str, Any]:

@@ -67,6 +67,13 @@ def test_a_reference_that_raises(tmp_path: Path) -> None:
     assert done.code == 2 and "reference() raised" in done.err
 
 
+def test_a_reference_that_is_not_deterministic_is_named_though_its_noise_would_hide_any_error(tmp_path: Path) -> None:
+    write(tmp_path, ("    return x + y\n", "    return x + y + torch.rand_like(x)\n"))
+    done = pgo("init", "--check", "add.py", cwd=tmp_path)
+    assert done.code == 2 and "reference() gives other results when it is called again" in done.err
+    assert "random numbers" in done.err
+
+
 def test_a_baseline_that_is_wrong(tmp_path: Path) -> None:
     write(tmp_path, ("mask=inside) + tl.load", "mask=inside) - tl.load"))
     done = pgo("optimize", "add.py", cwd=tmp_path)
