@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 BEGUN, ENDED, PLAN = "begun", "run", "plan"
+HEAD = f'{{"what": "{PLAN}"'  # how a file of results begins
 OTHER_FILE = "name another file with -o"
 LINES = 0  # the part of the file that who reads or writes lines holds; those after it belong to the plan's runs
 
@@ -122,6 +123,7 @@ class Results(Generic[W]):
         try:
             with self._held(LINES), self.file.open("a", encoding="utf-8") as out:
                 known = self._all()
+                self._cut_off()
                 lines = [new] if known else [self._first(), new]
                 out.write("".join(json.dumps(line) + "\n" for line in lines))
                 out.flush()
@@ -148,11 +150,16 @@ class Results(Generic[W]):
         plan: DataclassInstance = self.plan  # type: ignore[assignment]  # every plan is a dataclass
         return {"what": PLAN, "digest": self.plan.digest, **self.head, "plan": asdict(plan)}
 
+    def _cut_off(self) -> None:
+        """Takes a last line away that is not whole, once all before it were found to be ours."""
+        data = self.file.read_bytes()
+        os.truncate(self.file, data.rfind(b"\n") + 1)
+
     def _read(self) -> Iterator[dict[str, Any]]:
-        text = self.file.read_text(encoding="utf-8") if self.file.exists() else ""
+        text = self.file.read_text(encoding="utf-8", errors="replace") if self.file.exists() else ""
         whole = text[: text.rfind("\n") + 1]
-        if whole != text:
-            os.truncate(self.file, len(whole.encode()))
+        if not whole and not (text.startswith(HEAD) or HEAD.startswith(text)):
+            raise UsageFault(f"{self.file}, line 1: it is no result of {self.kind}", OTHER_FILE)
         known: set[W] = set()
         for n, line in enumerate(whole.splitlines(), 1):
             found = parsed(line)

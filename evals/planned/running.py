@@ -40,8 +40,8 @@ def run(results: Results[W], wishes: Wishes, store: Store, emit: Emit, told: Tel
 
 
 def _open(results: Results[W], store: Store, emit: Emit) -> Iterator[W]:
-    """Runs without a result, each claimed until the next is asked for; first those that this workspace has begun, then
-    those of targets that it knows: their profiles are there."""
+    """Runs without a result, each claimed until the next is asked for; first those that this workspace has begun, then,
+    beside others, those of targets that it knows: their profiles are there."""
     for wait in (False, True):
         left = list(results.plan.runs)
         while left := [w for w in left if results.ended(w) is None]:
@@ -55,15 +55,17 @@ def _open(results: Results[W], store: Store, emit: Emit) -> Iterator[W]:
 
 
 def _nearest(results: Results[W], store: Store, left: Sequence[W]) -> W:
-    """Which of these runs this workspace should make before the others."""
+    """Which of these runs this workspace should make before the others: as the plan says, unless others work on it."""
     begun, held = {w: results.begun(w) for w in results.plan.runs}, {r.id for r in store.runs()}
     own = {w.target for w, name in begun.items() if name in held}
-    others = {w.target for w, name in begun.items() if name}
+    others = {w.target for w, name in begun.items() if name and name not in held}
 
     def far(wanted: W) -> int:
         if begun[wanted] in held:
             return 0
-        return 1 if wanted.target in own else 3 if wanted.target in others else 2
+        if not others or wanted.target in own:
+            return 1
+        return 3 if wanted.target in others else 2
 
     return min(left, key=far)
 

@@ -15,7 +15,7 @@ from pgo_agent.agent.store import Store
 from pgo_agent.evals.planned import running
 from pgo_agent.evals.planned.results import BEGUN, ENDED, LINES, Results
 from pgo_agent.evals.planned.sharing import held
-from pgo_agent.sandbox.errors import EnvironmentFault
+from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 
 from tests.agent.cli import command
 from tests.evals.test_ablation import lines, planned
@@ -103,6 +103,40 @@ def test_a_process_keeps_to_the_targets_that_it_knows_and_then_takes_those_that_
             if len(made) == 5:
                 break
     assert made == [("b", 1), ("b", 2), ("b", 3), ("a", 2), ("a", 3)]
+
+
+def test_alone_a_process_makes_runs_in_the_order_of_the_plan(tmp_path: Path) -> None:
+    results = Results(tmp_path / "out.jsonl", Plan(seeds=(1, 2)), "a test")
+    made: list[tuple[str, int]] = []
+    with closing(Store(tmp_path / ".pgo-agent")) as store:
+        for wanted in running._open(results, store, lambda _: None):
+            store.add_run(f"{wanted.target}-{wanted.seed}", Path("/x/add.py"), "d", "pass\n", "h200", {})
+            results.add(BEGUN, run=f"{wanted.target}-{wanted.seed}", **wanted.named)
+            results.add(ENDED, run=f"{wanted.target}-{wanted.seed}", **wanted.named)
+            made.append((wanted.target, wanted.seed))
+    assert made == [("a", 1), ("b", 1), ("a", 2), ("b", 2)]
+
+
+@pytest.mark.parametrize("text", ["one line only", "a line\nand half", '{"a": 1}\n{"b', "\n"])
+def test_a_file_that_is_none_of_results_is_refused_and_left_as_it_is(tmp_path: Path, text: str) -> None:
+    results = of(tmp_path)
+    results.file.write_text(text)
+    for what in (lambda: results.lines, lambda: results.add(BEGUN, run="1", **A.named)):
+        with pytest.raises(UsageFault, match="it is no result of a test"):
+            what()
+    assert results.file.read_text() == text
+
+
+def test_a_first_line_that_was_cut_off_is_none_and_the_plan_is_written_anew(tmp_path: Path) -> None:
+    results = of(tmp_path)
+    results.add(BEGUN, run="1", **A.named)
+    whole = results.file.read_bytes()
+    for length in (1, 5, 16, 30):
+        results.file.write_bytes(whole[:length])
+        results.read_again()
+        assert results.lines == []
+        results.add(BEGUN, run="1", **A.named)
+        assert results.file.read_bytes() == whole
 
 
 def test_a_line_is_not_read_before_it_is_whole(tmp_path: Path) -> None:
