@@ -70,6 +70,8 @@ def file(path: Path) -> Found:
     """What one file holds. Raises UsageFault."""
     lines, notes = _lines(path)
     kinds = {line["what"] for _, line in lines}
+    if not lines and not notes:
+        return Found(notes=(f"{path.name} is empty: no run of it was begun",))
     if _of_an_ablation(lines):
         return Found(notes=(*notes, f"{path.name} holds no rows, but runs that `pgo-agent eval ablation` compares"))
     if kinds and kinds <= {PLAN, BEGUN, ENDED}:

@@ -135,7 +135,7 @@ def test_a_last_line_that_was_cut_off_is_left_out_and_said(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("", "holds no line"),
+        ("half a line", "holds no line"),
         ("nonsense\n", "line 1: it is no row"),
         ("[1]\n", "line 1: it is no row"),
         ('{"what": "else"}\n', "lines of else side by side"),
@@ -149,6 +149,12 @@ def test_a_file_that_is_none_of_rows_is_refused(tmp_path: Path, text: str, probl
     (tmp_path / "a.jsonl").write_text(text)
     with pytest.raises(UsageFault, match=problem):
         reading.file(tmp_path / "a.jsonl")
+
+
+def test_the_file_of_a_night_that_never_began_is_empty_and_said_to_be(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").touch()
+    assert reading.file(tmp_path / "a.jsonl").notes == ("a.jsonl is empty: no run of it was begun",)
+    assert reading.files([tmp_path / "a.jsonl", NIGHTLY]).rows == reading.file(NIGHTLY).rows
 
 
 def test_two_rows_of_one_key_are_refused_by_their_lines(tmp_path: Path) -> None:
