@@ -47,8 +47,10 @@ def summarize(state: State, runtime: Runtime[Context]) -> None:
 def propose(state: State, runtime: Runtime[Context]) -> Command[Literal["build", "finish"]]:
     ctx = runtime.context
     steps.steered(ctx)
-    barren = state["barren"] >= ctx.settings["patience"] and not steering.wants_a_generation(ctx)
+    barren = state["barren"] >= ctx.settings["patience"] and not steering.wants_a_generation(ctx, state["generation"])
     proposed = 0 if ctx.out_of_time() or barren else steps.propose(ctx, state["generation"])
+    if not proposed:
+        steering.give_back(ctx, state["generation"])
     return Command(goto="build" if proposed else "finish", update={"proposed": proposed})
 
 

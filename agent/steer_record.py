@@ -51,6 +51,12 @@ def take(db: Database, run: str, n: int, generation: int, outcome: str) -> bool:
         return bool(opened.execute(sql, (generation, outcome, run, n)).rowcount)
 
 
+def give_back(db: Database, run: str, n: int) -> None:
+    """A request that was taken for what did not come about: nobody took it."""
+    with db.transaction() as opened:
+        opened.execute("UPDATE steers SET generation = NULL, outcome = NULL WHERE run = ? AND n = ?", (run, n))
+
+
 def of(db: Database, run: str, *kinds: Kind) -> list[Steer]:
     """The requests of a run, in the order in which they were made; of these kinds, if any are given."""
     rows = db.rows("SELECT * FROM steers WHERE run = ? ORDER BY n", (run,))

@@ -124,9 +124,22 @@ def begin(ctx: Context, generation: int) -> None:
         _taken(ctx, s, _said(ctx, s, generation), generation)
 
 
-def wants_a_generation(ctx: Context) -> bool:
-    """Whether a candidate of the person's own waits for one."""
-    return bool(steer_record.waiting(ctx.store, ctx.run.id, Kind.SUBMIT))
+def wants_a_generation(ctx: Context, generation: int) -> bool:
+    """Whether a candidate of the person's own waits for one, or was taken for this one by a process that was ended."""
+    return bool(steer_record.waiting(ctx.store, ctx.run.id, Kind.SUBMIT) or _promised(ctx, generation))
+
+
+def give_back(ctx: Context, generation: int) -> None:
+    """Takes the word back that candidates of the person's own are in a generation which does not come about."""
+    for s in _promised(ctx, generation):
+        steer_record.give_back(ctx.store, ctx.run.id, s.n)
+
+
+def _promised(ctx: Context, generation: int) -> list[Steer]:
+    """The person's own candidates that were taken for a generation, and are in none."""
+    known = {c.id for c in ctx.store.candidates(ctx.run.id)}
+    mine = steer_record.of(ctx.store, ctx.run.id, Kind.SUBMIT)
+    return [s for s in mine if s.generation == generation and candidate_id(s.body["source"]) not in known]
 
 
 def _said(ctx: Context, s: Steer, generation: int) -> str:

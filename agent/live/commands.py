@@ -14,6 +14,7 @@ from pgo_agent.agent.live.asking import COMMANDS, Asked
 from pgo_agent.agent.live.conductor import Conductor, Stand
 from pgo_agent.agent.models import EMBEDDED
 from pgo_agent.agent.models.base import OPTIMIZER
+from pgo_agent.agent.session import STATES
 from pgo_agent.agent.steer_record import Kind
 from pgo_agent.agent.store import candidate_id
 from pgo_agent.sandbox.errors import UsageFault
@@ -172,9 +173,11 @@ def _submit(c: Conductor, asked: Asked) -> None:
 
 def _submitted(c: Conductor, path: Path, which: str) -> None:
     try:
-        body = editing.submission(c.store, c.run, path, which)
+        body = editing.submission(c.store, _open(c).run, path, which)  # it may have ended while its person wrote
     except UsageFault as e:
-        raise UsageFault(e.message, f"{e.hint}; your text is kept: /submit {path} {which[:8]}") from None
+        again = f": /submit {path} {which[:8]}" if c.run.state not in STATES else f" in {path}"
+        kept = f"; your text is kept{again}" if path.exists() else ""
+        raise UsageFault(e.message, f"{e.hint}{kept}") from None
     _ask(c, Kind.SUBMIT, **body)
     c.say(f"candidate {candidate_id(body['source'])[:8]} is yours, in the next generation; the text is kept in {path}")
 
@@ -197,7 +200,7 @@ def _ask(c: Conductor, kind: Kind, /, **body: object) -> None:
 
 def _open(c: Conductor) -> Conductor:
     """Raises UsageFault where the run takes no more requests."""
-    if c.stand is Stand.COMPLETE:
+    if c.stand is Stand.COMPLETE or c.run.state in STATES:
         raise UsageFault(
             f"run {c.run.id} is complete, and takes no more requests",
             "`pgo-agent check FILE --target ...` judges a file of yours; `pgo-agent session FILE` starts another run",

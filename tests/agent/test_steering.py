@@ -161,6 +161,28 @@ def test_a_candidate_of_ones_own_is_in_its_generation_again_after_a_kill(ctx: Co
     assert candidate_id(source) in {c.id for c in ctx.store.candidates(ctx.run.id, 1)}
 
 
+def test_a_candidate_of_ones_own_that_was_taken_before_a_kill_still_wants_its_generation(ctx: Context) -> None:
+    assert not steering.wants_a_generation(ctx, 1)
+    mine(ctx)
+    assert steering.wants_a_generation(ctx, 1)
+    steering.begin(ctx, 1)  # and then the process is killed
+    assert steering.wants_a_generation(searching.context(ctx.store, ctx.run.id), 1)
+    steps.propose(ctx, 1)
+    assert not steering.wants_a_generation(ctx, 1)
+
+
+def test_a_candidate_of_ones_own_whose_generation_does_not_come_about_was_taken_by_nobody(ctx: Context) -> None:
+    mine(ctx)
+    steering.begin(ctx, 1)
+    assert not steering.unread(ctx.store, ctx.run.id)
+    steering.give_back(ctx, 1)
+    assert [s.outcome for s in steering.unread(ctx.store, ctx.run.id)] == [None]
+    steering.begin(ctx, 2)
+    steps.propose(ctx, 2)
+    steering.give_back(ctx, 2)
+    assert not steering.unread(ctx.store, ctx.run.id)
+
+
 def test_a_text_that_is_known_is_not_proposed_twice_and_the_person_is_told(ctx: Context) -> None:
     c = searching.tried(ctx, Verdict.CHECKED, source=searching.another(900))
     mine(ctx, 900)
