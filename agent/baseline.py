@@ -7,7 +7,6 @@ was measured before shows its recording, and any other an estimate; neither is e
 import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -21,6 +20,7 @@ from pgo_agent.sandbox.gate import screen
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.judge.base import AnyJudge, Ended, of_ended
 from pgo_agent.sandbox.judge.pool import on_shelf
+from pgo_agent.sandbox.threads import threads
 
 HELD_OUT_SHARE = 4  # one in so many cores builds the held-out cases, while all work on the launch grid
 Point = dict[str, Any]  # case, bundle, choice, said (how it is shown), config, plan_id, statics, ms, how, problem
@@ -33,7 +33,7 @@ def establish(ctx: Context) -> dict[str, Any]:
     shipped = _as_shipped(ctx, source)
     described = shipped.described
     cases = list(shipped.choices)
-    with ThreadPoolExecutor(1) as pool:
+    with threads(1) as pool:
         checking = pool.submit(_check_small, ctx)
         held_out, grid = _others(ctx, source, shipped)
         checking.result()
@@ -74,7 +74,7 @@ def rebuild(ctx: Context) -> None:
 
 def _others(ctx: Context, source: str, shipped: Built) -> tuple[Built, list[tuple[Built, Config | None]]]:
     """The held-out cases and the launch grid."""
-    with ThreadPoolExecutor(1) as pool:
+    with threads(1) as pool:
         workers = max(1, ctx.builder.cores // HELD_OUT_SHARE)
         building = pool.submit(ctx.builder.build, source, {"HELD_OUT": None}, 1, workers)
         grid = _grid(ctx, source, shipped, shipped.described)
@@ -153,7 +153,7 @@ def _grid(ctx: Context, source: str, shipped: Built, described: Mapping[str, Any
     names = {"CASES": [c.split("/", 1)[1] for c in shipped.choices]}
     texts = launch.grid_sources(source, found[0], points)
     workers = max(1, ctx.builder.cores // len(texts))
-    with ThreadPoolExecutor(ctx.builder.cores) as pool:
+    with threads(ctx.builder.cores) as pool:
         built = list(pool.map(lambda text: ctx.builder.build(text, names, None, workers), texts))
     return [(b, None if found[0].autotuned else p) for b, p in zip(built, points, strict=False)]
 

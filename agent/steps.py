@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence, Sized
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import asdict, replace
 from functools import partial
 from itertools import islice
@@ -30,6 +30,7 @@ from pgo_agent.sandbox.gate.verdict import Judged, Verdict
 from pgo_agent.sandbox.judge.base import AnyJudge
 from pgo_agent.sandbox.judge.judges import Judges
 from pgo_agent.sandbox.judge.spool.client import SpoolJudge
+from pgo_agent.sandbox.threads import threads
 
 Fresh = dict[str, Any]  # a row of the record to be
 
@@ -95,7 +96,7 @@ def build(ctx: Context, generation: int) -> None:
     waiting = [c for c in undecided if c.built is None]
     if waiting:
         ctx.emit("phase", phase="build", doing=f"tracing and compiling {_counted(waiting)}")
-    with ThreadPoolExecutor(max(1, ctx.builder.cores)) as pool:
+    with threads(max(1, ctx.builder.cores)) as pool:
         workers = max(1, ctx.builder.cores // max(1, len(waiting)))
         tasks = {pool.submit(building.first, ctx, c, workers): c for c in waiting}
         for task in as_completed(tasks):

@@ -11,7 +11,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -32,6 +31,7 @@ from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.judge.pool import visible_gpu
 from pgo_agent.sandbox.target import Target
+from pgo_agent.sandbox.threads import threads
 
 Say = Callable[[str], None]
 Tell = Callable[["Outcome"], None]
@@ -110,7 +110,7 @@ def run(
                 each(outcome)
             return outcomes
 
-        with ThreadPoolExecutor(1 if _on_gpu(wishes) else len(os.sched_getaffinity(0))) as pool:
+        with threads(1 if _on_gpu(wishes) else len(os.sched_getaffinity(0))) as pool:
             found = {o.entry.name: o for outcomes in pool.map(one, names) for o in outcomes}
     return [found[e.name] for e in chosen], time.monotonic() - started
 

@@ -12,7 +12,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
@@ -27,6 +26,7 @@ from pgo_agent.sandbox.compiler import assembler
 from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.errors import BadBundle, EnvironmentFault, Killed
 from pgo_agent.sandbox.target import Target
+from pgo_agent.sandbox.threads import threads
 from pgo_agent.sandbox.ttgir import oracle
 
 MESSAGE_LIMIT = 8192  # characters of what a tracer says went wrong; its own words are fewer
@@ -73,7 +73,7 @@ class Builder:
 
     def _build(self, source: str, cases: Cases, limit: int | None, workers: int, ttgir: str) -> Built:
         parts = _shared(cases, max(1, workers // 2))  # more tracers importing torch at once hinder one another
-        with ThreadPoolExecutor(workers) as pool:
+        with threads(workers) as pool:
             traced = list(pool.map(lambda part: boxed.trace(*self._seat(), source, part, limit), parts))
         return self._assemble(traced, workers, ttgir)
 

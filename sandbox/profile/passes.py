@@ -13,8 +13,6 @@ import hashlib
 import inspect
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeVar, get_type_hints
@@ -22,6 +20,7 @@ from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, Type
 from pgo_agent.sandbox.bundle.shelf import PASSES, Shelf, canonical
 from pgo_agent.sandbox.errors import EnvironmentFault
 from pgo_agent.sandbox.profile import codec
+from pgo_agent.sandbox.threads import threads
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -144,17 +143,8 @@ def parallel(calls: Iterable[Callable[[], T]], workers: int) -> tuple[T, ...]:
     calls = list(calls)
     if workers <= 1 or len(calls) <= 1:
         return tuple(call() for call in calls)
-    with _pool(workers) as pool:
+    with threads(workers) as pool:
         return tuple(f.result() for f in [pool.submit(call) for call in calls])
-
-
-@contextmanager
-def _pool(workers: int) -> Iterator[ThreadPoolExecutor]:
-    pool = ThreadPoolExecutor(workers)
-    try:
-        yield pool
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def _artefacts(x: object) -> Iterator[Artefact]:

@@ -5,7 +5,6 @@ Whatever cannot be recorded in the end is told with its reason. Relies on `twins
 """
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
@@ -16,6 +15,7 @@ from pgo_agent.sandbox.build import Builder
 from pgo_agent.sandbox.profile.timeline import scopes
 from pgo_agent.sandbox.profile.timeline.instrument import instrument
 from pgo_agent.sandbox.profile.timeline.scopes import Scope, ScopeSet, Unsupported, Why
+from pgo_agent.sandbox.threads import threads
 from pgo_agent.sandbox.ttgir import reader
 from pgo_agent.sandbox.ttgir.tokens import Unreadable
 from pgo_agent.sandbox.ttgir.tree import Module
@@ -101,7 +101,7 @@ def _built(builder: Builder, place: Place, module: Module, waiting: list[Plan]) 
     made: list[Twin] = []
     refused: list[Unsupported] = []
     while waiting:
-        with ThreadPoolExecutor(builder.cores) as pool:
+        with threads(builder.cores) as pool:
             found = list(pool.map(partial(one, builder, place, module), waiting))
         made += [t for t in found if isinstance(t, Twin)]
         again = [_again(p, f) for p, f in zip(waiting, found, strict=True) if isinstance(f, Unsupported)]
