@@ -1,4 +1,4 @@
-"""The stages of the gate that need a GPU: smoke, quick time, numerics, time. Each answers a verdict or goes on.
+"""What the stages of the gate that need a GPU compare: smoke, numerics, strains, idle launches. Time is `session.py`'s.
 
 Cheap first. The seeds are drawn after the bundle was read. `announce(stage, seconds)` is called before anything that a
 candidate's kernel could keep from ending: the process outside kills this one when the time is over.
@@ -123,7 +123,7 @@ def check_case(bench: Bench, pick: Pick, case: str, stage: str) -> tuple[Verdict
             return Verdict.RACE, _with(found, "two runs on the same inputs gave different outputs")
         if not _unchanged(bench, replay, case, expected.seed):
             return Verdict.CHEATING, _with(found, "the inputs were changed")
-        bench.verified[_key(pick, case)] = int(runs[1])
+        bench.verified[verified_key(pick, case)] = int(runs[1])
         return None, found
     finally:
         replay.close()
@@ -233,7 +233,8 @@ def _outputs_without(bench: Bench, replay: Replay, step: int | None, pattern: in
     return int(timing.checksum(replay.outputs))
 
 
-def _key(pick: Pick, case: str) -> tuple[str, str, str]:
+def verified_key(pick: Pick, case: str) -> tuple[str, str, str]:
+    """What `Bench.verified` knows the outputs of a pick by: its bundle, the case, and the configuration."""
     return pick[case][0].id, case, pick[case][1]
 
 
@@ -253,50 +254,3 @@ def _bytes(t: Any) -> Any:
 
 def _with(found: Comparison, problem: str) -> Comparison:
     return replace(found, problem=problem)
-
-
-# time -----------------------------------------------------------------------------------------------------------------
-
-
-def time_sides(
-    bench: Bench,
-    sides: Mapping[str, Pick],
-    case: str,
-    rounds: int,
-    stage: str,
-    extra: Mapping[str, Callable[..., object]] | None = None,
-    control: bool = True,
-) -> dict[str, timing.Side]:
-    """Times the sides (and library calls in `extra`) in one session. `control`: the first one runs again, as 'A/A'.
-
-    The side called 'candidate' gets the inputs that its results were verified on; all others get seeds of their own.
-    Raises Inconsistent when a timed launch gave other outputs than it should.
-    """
-    picks = dict(sides) | ({"A/A": next(iter(sides.values()))} if control else {})
-    seeds = {n: bench.seeds[case] if n == "candidate" else secrets.randbits(48) for n in picks}
-    bench.announce(f"{stage} {case}", STEP_SECONDS + 2.0 * rounds)
-    opened = [timing.side(n, bench.replay(p, case, seeds[n]), bench.deterministic) for n, p in picks.items()]
-    for name, function in (extra or {}).items():
-        given = bench.inputs(case, secrets.randbits(48))
-        opened.append(timing.Side(name, lambda f=function, g=given: f(**g)))  # type: ignore[misc]
-    try:
-        bench.timer.run(opened, rounds)
-        for s in opened:
-            if not s.consistent():
-                raise Inconsistent(Verdict.RACE, f"{case}: timed launches of {s.name} on the same inputs differ")
-            verified = bench.verified.get(_key(picks[s.name], case)) if s.name == "candidate" else None
-            if not s.consistent(verified):
-                raise Inconsistent(Verdict.CHEATING, f"{case}: timed launches gave other outputs than were verified")
-        return {s.name: s for s in opened}
-    finally:
-        for s in opened:
-            if s.replay is not None:
-                s.replay.close()
-
-
-class Inconsistent(Exception):
-    """Timed launches gave different outputs (a race), or all of them other ones than were verified (a cheat)."""
-
-    def __init__(self, verdict: Verdict, reason: str) -> None:
-        super().__init__(reason)
-        self.verdict = verdict

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
-from pgo_agent.sandbox.judge import decision, peaks, stages, stats, timing
+from pgo_agent.sandbox.judge import decision, peaks, session, stats, timing
 from pgo_agent.sandbox.judge.stages import Bench, Pick
 
 LOTS = (12, 12, 24, 36)  # rounds; after each the samples are looked at
@@ -27,7 +27,7 @@ Times = dict[str, dict[str, list[float]]]  # case -> side -> ms
 
 
 def run(bench: Bench, sides: Mapping[str, Pick], cases: list[str], weights: Mapping[str, float] | None) -> Judged:
-    """Times the side `candidate` against `incumbent`, and the others beside them. Raises `stages.Inconsistent`."""
+    """Times the side `candidate` against `incumbent`, and the others beside them. Raises `session.Inconsistent`."""
     times: Times = {c: {} for c in cases}
     thrown: list[str] = []
     verdict, reason, gain = Verdict.UNDECIDED, "", dict[str, Any]()
@@ -95,7 +95,7 @@ def _lot(bench: Bench, sides: Mapping[str, Pick], cases: list[str], rounds: int,
 def _samples(
     bench: Bench, sides: Mapping[str, Pick], case: str, rounds: int, control: bool = True
 ) -> dict[str, list[float]]:
-    return timing.rounded(stages.time_sides(bench, sides, case, rounds, "time", control=control))
+    return timing.rounded(session.time_sides(bench, sides, case, rounds, "time", control=control))
 
 
 def _against(times: Times, sides: Mapping[str, Pick], weights: Mapping[str, float] | None) -> dict[str, list[float]]:

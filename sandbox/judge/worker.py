@@ -17,7 +17,8 @@ from pgo_agent.sandbox.gate.verdict import Judged, Verdict, shown
 from pgo_agent.sandbox.judge import decision, stages, stats, timing, trial
 from pgo_agent.sandbox.judge.clock import Clock
 from pgo_agent.sandbox.judge.looks import Looks, failed
-from pgo_agent.sandbox.judge.stages import Bench, Inconsistent, Pick
+from pgo_agent.sandbox.judge.session import Inconsistent, time_sides
+from pgo_agent.sandbox.judge.stages import Bench, Pick
 
 SWEEP_ROUNDS, FINALIST_ROUNDS, FINAL_ROUNDS = 4, 12, 30
 FINALISTS, FINALISTS_OWN = 5, 2
@@ -58,7 +59,7 @@ class Worker(Looks):
             return {"problem": str(e), "ms": []}
         if verdict is not None:
             return {"problem": f"{verdict}: {found.problem}", "ms": [], "check": found.as_json()}
-        timed = stages.time_sides(bench, {"it": pick}, case, SWEEP_ROUNDS, "sweep", control=False)
+        timed = time_sides(bench, {"it": pick}, case, SWEEP_ROUNDS, "sweep", control=False)
         return {"problem": "", "ms": timing.rounded(timed)["it"], "check": found.as_json()}
 
     def _finalists(self, case: str, best: list[dict[str, Any]]) -> None:
@@ -66,7 +67,7 @@ class Worker(Looks):
         if not best:
             return
         sides: dict[str, Pick] = {str(i): {case: (self._load(e["bundle"]), e["choice"])} for i, e in enumerate(best)}
-        timed = timing.rounded(stages.time_sides(self._bench(), sides, case, FINALIST_ROUNDS, "sweep", control=False))
+        timed = timing.rounded(time_sides(self._bench(), sides, case, FINALIST_ROUNDS, "sweep", control=False))
         for i, entry in enumerate(best):
             entry |= {"ms": timed[str(i)], "finalist": True}
 
@@ -126,8 +127,7 @@ class Worker(Looks):
         pick |= self._choose(bench, candidate, request["public"])
         sides: dict[str, Pick] = {"incumbent": self._pick(request["incumbent"]), "candidate": pick}
         quick = {
-            c: timing.rounded(stages.time_sides(bench, sides, c, stages.QUICK_ROUNDS, "quick"))
-            for c in request["public"]
+            c: timing.rounded(time_sides(bench, sides, c, stages.QUICK_ROUNDS, "quick")) for c in request["public"]
         }
         gain = stats.geomean({c: (s["incumbent"], s["candidate"]) for c, s in quick.items()}, request.get("weights"))
         told = f"{gain.mid:.3f}x of the incumbent"
@@ -159,7 +159,7 @@ class Worker(Looks):
             labels = list(bundle.plans[case])
             if len(labels) > 1:
                 sides: dict[str, Pick] = {c: {case: (bundle, c)} for c in labels}
-                timed = stages.time_sides(bench, sides, case, stages.QUICK_ROUNDS, "choose", control=False)
+                timed = time_sides(bench, sides, case, stages.QUICK_ROUNDS, "choose", control=False)
                 labels.sort(key=lambda c: statistics.median(timed[c].samples))
             chosen[case] = (bundle, labels[0])
         return chosen
@@ -194,7 +194,7 @@ class Worker(Looks):
         rows = {}
         for case in request["cases"]:
             usable = {n: f for n, f in libraries.items() if self._library_works(f, case)}
-            timed = stages.time_sides(bench, sides, case, FINAL_ROUNDS, "final", usable)
+            timed = time_sides(bench, sides, case, FINAL_ROUNDS, "final", usable)
             rows[case] = timing.rounded(timed)
         return {"times": rows}
 

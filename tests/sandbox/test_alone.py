@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 import pytest
-from pgo_agent.sandbox.judge import stages, trial
+from pgo_agent.sandbox.judge import session, trial
 from pgo_agent.sandbox.judge.stages import Bench, Pick
 from pgo_agent.sandbox.judge.timing import Side
 
@@ -24,12 +24,12 @@ class Clock:
     ) -> dict[str, Side]:
         self.bursts.append((case, tuple(sides), control))
         shift = self.random.gauss(1, self.noise)  # of a whole burst
-        return {n: Side(n, lambda: None, samples=[self.ms[n] * shift] * rounds) for n in sides}
+        return {n: Side(n, [], samples=[self.ms[n] * shift] * rounds) for n in sides}
 
 
 def alone(monkeypatch: pytest.MonkeyPatch, ms: Mapping[str, float], noise: float, gain: float) -> tuple[str, Clock]:
     clock = Clock(ms, noise)
-    monkeypatch.setattr(stages, "time_sides", clock)
+    monkeypatch.setattr(session, "time_sides", clock)
     sides: dict[str, Pick] = {"incumbent": {}, "candidate": {}}
     problem, told = trial._alone(cast(Any, None), sides, CASES, gain, None)
     assert len(told["alone"]) == 3

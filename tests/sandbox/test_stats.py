@@ -1,14 +1,16 @@
 """judge/stats.py: what a ratio of paired samples must be, whatever the samples are; and how often it is right."""
 
+import itertools
 import math
+import random
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pgo_agent.sandbox.judge import stats
+from pgo_agent.sandbox.judge import stats, timing
 from pgo_agent.sandbox.judge.stats import Interval
 
 times = st.floats(min_value=1e-3, max_value=1e3)
@@ -154,34 +156,57 @@ def test_an_interval_is_written_down_to_six_places() -> None:
 Clock = Callable[[int], float]  # what a launch of one millisecond takes when it is the n-th
 
 
-def visited(order: Sequence[int], costs: Sequence[float], rounds: int, clock: Clock) -> list[list[float]]:
-    """Samples of each side, when every round visits the sides in this order: the mean of a side's visits."""
+def visited(orders: Iterable[Sequence[int]], costs: Sequence[float], clock: Clock) -> list[list[float]]:
+    """Samples of each side, when the rounds visit the sides in these orders: the mean of a side's visits in a round."""
     found: list[list[float]] = [[] for _ in costs]
-    for r in range(rounds):
-        visits = [(s, costs[s] * clock(r * len(order) + i)) for i, s in enumerate(order)]
+    n = 0
+    for order in orders:
+        visits = [(s, costs[s] * clock(n + i)) for i, s in enumerate(order)]
+        n += len(order)
         for s, own in enumerate(found):
             own.append(statistics.mean(t for side, t in visits if side == s))
     return found
 
 
-def mirrored(sides: int) -> list[int]:
-    """The order of judge/timing.py: there and back."""
-    return [*range(sides), *reversed(range(sides))]
+def drawn(sides: int, rounds: int, seed: int = 3) -> list[list[int]]:
+    """The orders of judge/timing.py: of chance in each round, and there and back."""
+    rng = random.Random(seed)
+    return [timing.there_and_back(range(sides), rng) for _ in range(rounds)]
 
 
 @given(st.integers(2, 5), st.integers(1, 30), st.floats(-1e-4, 1e-2))
 @settings(max_examples=50)
 def test_the_mirrored_order_cancels_a_linear_drift(sides: int, rounds: int, slope: float) -> None:
-    found = visited(mirrored(sides), [1.0] * sides, rounds, lambda n: 1 + slope * n)
+    found = visited(drawn(sides, rounds), [1.0] * sides, lambda n: 1 + slope * n)
     for side in found[1:]:
         assert bounds(stats.ratio(found[0], side)) == pytest.approx((1.0, 1.0, 1.0), rel=1e-12)
 
 
 def test_the_same_order_every_time_would_not_cancel_it() -> None:
-    first, second = visited([0, 1, 0, 1], [1.0, 1.0], 24, lambda n: 1 + 1e-3 * n)
+    first, second = visited([[0, 1, 0, 1]] * 24, [1.0, 1.0], lambda n: 1 + 1e-3 * n)
     assert stats.ratio(first, second).high < 0.9999
 
 
 def test_a_true_difference_is_seen_through_a_drift() -> None:
-    slow, fast = visited(mirrored(2), [1.1, 1.0], 24, lambda n: 1 + 1e-2 * n)
+    slow, fast = visited(drawn(2, 24), [1.1, 1.0], lambda n: 1 + 1e-2 * n)
     assert bounds(stats.ratio(slow, fast)) == pytest.approx((1.1, 1.1, 1.1), rel=1e-12)
+
+
+def beaten(orders: Callable[[int], list[list[int]]]) -> float:
+    """How often the interval of a side against itself holds 1, when two launches of four take a little more."""
+    noise = np.random.default_rng(11)
+    held = 0
+    for seed in range(60):
+        found = visited(orders(seed), [1.0] * 4, lambda n: 1 + 2e-3 * (n % 4 in (0, 3)) + 1e-3 * float(noise.normal()))
+        low, _, high = bounds(stats.ratio(found[0], found[1]))
+        held += low <= 1 <= high
+    return held / 60
+
+
+def test_a_beat_of_the_launches_passes_for_a_difference_in_one_order_and_not_in_orders_of_chance() -> None:
+    assert beaten(lambda seed: [[0, 1, 2, 3, 3, 2, 1, 0]] * 30) < 0.1
+    assert beaten(lambda seed: drawn(4, 30, seed)) > 0.85
+
+
+def test_every_order_of_the_sides_comes_up() -> None:
+    assert {tuple(order[:3]) for order in drawn(3, 200)} == set(itertools.permutations(range(3)))
