@@ -8,7 +8,7 @@ of all sessions, so a difference counts only from a least effect on, and above w
 
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -83,7 +83,11 @@ def compare(before: Sequence[Row], after: Sequence[Row], effect: float = EFFECT,
         else:
             pairs.append((one, other))
     if not pairs:
-        raise UsageFault("no row of one file can be compared with one of the other", "\n     ".join(notes) or "see -h")
+        raise UsageFault(
+            "no row of one file can be compared with one of the other",
+            "\n     ".join(notes) or "see `pgo-agent eval compare --help`",
+        )
+    notes.extend(n for one, other in pairs for n in _apart(one, other))
     notes.extend(dict.fromkeys(n for one, other in pairs for n in _moved(one, other)))
     return Comparison(tuple(_told(pairs, effect, chance)), tuple(notes))
 
@@ -99,9 +103,23 @@ def _unlike(one: Row, other: Row) -> str:
         return f"it was measured on an {one.gpu}, then on an {other.gpu}"
     if one.budget != other.budget:
         return "the budgets of its runs differ"
+    if not (one.failed or other.failed or one.cases.keys() & other.cases.keys()):
+        return f"they have no case in common: {_listed(one.cases)}, then {_listed(other.cases)}"
     works = {c: (k.flops, k.bytes) for c, k in one.cases.items()}
     changed = [c for c, k in other.cases.items() if works.get(c, (k.flops, k.bytes)) != (k.flops, k.bytes)]
     return f"{changed[0]} asks for other work now" if changed else ""
+
+
+def _listed(cases: Iterable[str]) -> str:
+    return ", ".join(c.split("/", 1)[-1] for c in cases)
+
+
+def _apart(one: Row, other: Row) -> Iterator[str]:
+    """The cases that only one of two rows has; a row that failed has none."""
+    if one.failed or other.failed:
+        return
+    for own, fellow, which in ((one, other, "the first"), (other, one, "the second")):
+        yield from (f"{named((*own.key, c))} is in {which} file alone" for c in own.cases if c not in fellow.cases)
 
 
 def _moved(one: Row, other: Row) -> Iterator[str]:

@@ -157,6 +157,21 @@ def test_other_budgets_and_other_work_are_not_compared() -> None:
         assert len(found.cases) == 1 and why in found.notes[0]
 
 
+def test_rows_of_other_cases_are_not_compared() -> None:
+    with pytest.raises(UsageFault) as fault:
+        compare([row({"CASES/1m": case()})], [row({"CASES/one-million": case()})])
+    assert "they have no case in common: 1m, then one-million" in str(fault.value)
+
+
+def test_a_case_of_one_file_alone_is_said() -> None:
+    found = compare([row({"CASES/1m": case(), "CASES/old": case()})], [row({"CASES/1m": case(), "CASES/new": case()})])
+    assert [c.place[-1] for c in found.cases] == ["CASES/1m"]
+    assert found.notes == (
+        "add by embedded, seed 1, old is in the first file alone",
+        "add by embedded, seed 1, new is in the second file alone",
+    )
+
+
 def test_rows_of_one_file_alone_and_other_versions_are_said() -> None:
     found = compare([row(), row(seed=2)], [row(environment=H200 | {"driver": "9"}), row(seed=3)])
     assert found.notes == (
