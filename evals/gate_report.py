@@ -4,7 +4,6 @@ import json
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from pgo_agent.agent import display
@@ -83,7 +82,7 @@ def told(o: Outcome) -> dict[str, Any]:
         "stages": o.stages,
         "surprise": o.surprise,
         "environment": o.environment,
-        "commit": commit_of(Path(__file__).parent),
+        "commit": commit_of(),
     }
 
 

@@ -123,7 +123,7 @@ def main() -> None:
     parser.add_argument("--store", type=Path, default=Path(".pgo-agent"))
     parser.add_argument("--out", type=Path, default=None, help="default: evals/results/profiles-DEVICE.jsonl")
     args = parser.parse_args()
-    store, commit = Store(args.store), commit_of(Path(__file__).parent)
+    store, commit = Store(args.store), commit_of()
     for named in args.kernels:
         file, _, case = named.rpartition(":")
         wanted = frozenset(PassName)

@@ -95,7 +95,7 @@ def main() -> None:
     args = parser.parse_args()
     store = Store(args.store, create=False)
     run = store.run(args.run)
-    found = list(lines(store, run, commit_of(Path(__file__).parent)))
+    found = list(lines(store, run, commit_of()))
     out = args.out or RESULTS / f"{Path(run.target).stem}-{run.device}.jsonl"
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text("".join(json.dumps(line) + "\n" for line in found))

@@ -14,6 +14,7 @@ from typing import Any
 
 from pgo_agent.agent.moves.embedded import SOURCE_MOVES
 from pgo_agent.agent.recorded import rows
+from pgo_agent.agent.version import short
 from pgo_agent.evals.entries import GROUPS
 from pgo_agent.evals.gate_report import STANDINGS, by_stage
 from pgo_agent.evals.nightly.recorded import descent
@@ -122,7 +123,7 @@ def _table(session: list[dict[str, Any]]) -> str:
 
 def _where(row: dict[str, Any]) -> str:
     """The machine and the versions that a row was measured with."""
-    env, commit = row["environment"], row["commit"][:10]
+    env, commit = row["environment"], short(row["commit"])
     return f"{env['gpu']}, driver {env['driver']}, torch {env['torch']}, triton {env['triton']}, commit {commit}"
 
 

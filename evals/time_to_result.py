@@ -121,7 +121,7 @@ def _recorded(args: argparse.Namespace, run: Run) -> dict[str, Any]:
         "limit": args.limit,
         "cores": len(os.sched_getaffinity(0)),
         "environment": (run.summary or {}).get("environment"),
-        "commit": commit_of(Path(__file__).parent),
+        "commit": commit_of(),
         "when": run.created,
     }
 

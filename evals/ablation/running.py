@@ -4,7 +4,6 @@ Relies on `planned/` for the runs and their file. Here stands what a result of a
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from pgo_agent.agent import session
@@ -70,5 +69,5 @@ def _told(plan: Plan, store: Store, run: Run) -> dict[str, Any]:
         "money": spent["money"],
         "gpu_seconds": run.gpu_seconds,
         "environment": (run.summary or {}).get("environment"),
-        "commit": commit_of(Path(__file__).parent),
+        "commit": commit_of(),
     }

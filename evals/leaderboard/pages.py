@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pgo_agent.agent.version import short
 from pgo_agent.evals.leaderboard import figures, standing
 from pgo_agent.evals.leaderboard.figures import Bars, Beside, Colors
 from pgo_agent.evals.leaderboard.standing import Board, Cell
@@ -48,6 +49,7 @@ def board(found: Board, tones: Colors) -> Values:
         "between": [found.rows[0].when[:10], found.rows[-1].when[:10]],
         "kernels": [(k, page(found, k)) for k in found.kernels],
         "standings": [_standing(found, o, tones) for o in found.optimizers],
+        "partly": any(found.cell(k, o) is None for k in found.kernels for o in found.optimizers),
         "bars": _runs(found, tones),
         "cards": [_card(found, k) for k in found.kernels],
         "unnamed": any(r.optimizer == recorded.OPTIMIZER for r in last),
@@ -59,10 +61,12 @@ def board(found: Board, tones: Colors) -> Values:
 
 def _standing(found: Board, optimizer: str, tones: Colors) -> Values:
     own = [r for r in found.last if r.optimizer == optimizer]
+    had = len({r.kernel for r in own})
     return {
         "optimizer": optimizer,
         "color": tones[optimizer],
         "means": {b: f"{mean(own, b) or 1.0:.3f}" for b in BASES},
+        "part": f"{had} of {len(found.kernels)} kernels" if had < len(found.kernels) else "",
         "cells": [_cell(found.cell(k, optimizer)) for k in found.kernels],
         "seeds": len({r.seed for r in own}),
         "gpu_seconds": _sum([r.gpu_seconds for r in own], "{:,.0f} s"),
@@ -119,6 +123,7 @@ def _card(found: Board, kernel: str) -> Values:
         "mid": f"{best.middle(TUNED):.3f}",
         "moves": list(best.winner.moves) if best.winner else [],
         "judged": len(best.candidates),
+        "failed": best.failed,
         "library": _range([c.reached(c.delivered, best.environment)["of_library"] for c in best.cases.values()]),
         "peak": _range([c.reached(c.delivered, best.environment)["of_peak"] for c in best.cases.values()]),
     }
@@ -144,7 +149,7 @@ def _case_name(case: str) -> str:
 
 def _versions(rows: Sequence[Row]) -> str:
     each = [(name, sorted({str(r.environment[name]) for r in rows if r.environment.get(name)})) for name in VERSIONS]
-    commits = sorted({r.commit[:10] for r in rows})
+    commits = sorted({short(r.commit) for r in rows})
     told = [f"{name} {' and '.join(found)}" for name, found in (*each, ("commit", commits)) if found]
     return ", ".join(told)
 
@@ -194,7 +199,7 @@ def _row(r: Row, tones: Colors) -> Values:
         "templates": r.templates[:12] if r.prompts else "",
         "run": r.run,
         "when": r.when[:16].replace("T", " "),
-        "commit": r.commit[:10],
+        "commit": short(r.commit),
         "file": r.file,
     }
 

@@ -29,7 +29,7 @@ def main(files: Sequence[Path], folder: Path) -> int:
         raise UsageFault(f"these files hold no row: {why}", "go on with `pgo-agent eval nightly`")
     if folder.exists() and not folder.is_dir():
         raise UsageFault(f"{folder} is no folder", "name another with -o")
-    for name, text in site(found, [f.name for f in files]):
+    for name, text in site(found, reading.names(files)):
         put(folder / name, text)
     return 0
 

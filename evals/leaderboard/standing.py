@@ -65,9 +65,9 @@ class Board:
 
     @property
     def optimizers(self) -> list[str]:
-        """By their mean, best first; of equals by name."""
-        found = sorted({r.optimizer for r in self.rows})
-        return sorted(found, key=lambda o: -(mean((r for r in self.last if r.optimizer == o), TUNED) or 1.0))
+        """Those of most kernels first, for means over other kernels say nothing of each other; then by their mean."""
+        own = {o: [r for r in self.last if r.optimizer == o] for o in sorted({r.optimizer for r in self.rows})}
+        return sorted(own, key=lambda o: (-len({r.kernel for r in own[o]}), -(mean(own[o], TUNED) or 1.0)))
 
     def cell(self, kernel: str, optimizer: str) -> Cell | None:
         own = tuple(r for r in self.last if (r.kernel, r.optimizer) == (kernel, optimizer))

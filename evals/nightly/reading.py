@@ -33,7 +33,7 @@ class Found:
 
 def files(paths: Sequence[Path]) -> Found:
     """All that several files hold. Raises UsageFault for a line that is nothing of this, and for a run told twice."""
-    each = [file(p) for p in paths]
+    each = [file(p, name) for p, name in zip(paths, names(paths), strict=True)]
     found = [r for f in each for r in f.rows]
     _of_different_runs([r for r in found if r.seed is None])
     rows, notes = _told_once(found)
@@ -43,6 +43,15 @@ def files(paths: Sequence[Path]) -> Found:
         tuple(line for f in each for line in f.gate),
         (*(note for f in each for note in f.notes), *notes),
     )
+
+
+def names(paths: Sequence[Path]) -> list[str]:
+    """The name of each file, with as many of the folders before it as tell it from the others."""
+    each = [p.absolute().parts for p in paths]
+    most = max(map(len, each), default=1)
+    enough = (n for n in range(1, most) if len({e[-n:] for e in each}) == len(set(each)))
+    kept = next(enough, most)
+    return ["/".join(e[-kept:]) for e in each]
 
 
 def _of_different_runs(rows: Sequence[Row]) -> None:
@@ -66,22 +75,23 @@ def _samples(r: Row) -> dict[str, Any]:
     return {name: case.ms for name, case in r.cases.items()}
 
 
-def file(path: Path) -> Found:
-    """What one file holds. Raises UsageFault."""
-    lines, notes = _lines(path)
+def file(path: Path, name: str = "") -> Found:
+    """What one file holds, whose name is said to be `name`. Raises UsageFault."""
+    name = name or path.name
+    lines, notes = _lines(path, name)
     kinds = {line["what"] for _, line in lines}
     if not lines and not notes:
-        return Found(notes=(f"{path.name} is empty: no run of it was begun",))
+        return Found(notes=(f"{name} is empty: no run of it was begun",))
     if _of_an_ablation(lines):
-        return Found(notes=(*notes, f"{path.name} holds no rows, but runs that `pgo-agent eval ablation` compares"))
+        return Found(notes=(*notes, f"{name} holds no rows, but runs that `pgo-agent eval ablation` compares"))
     if kinds and kinds <= {PLAN, BEGUN, ENDED}:
-        return Found(tuple(_once(path, _nightly(path, lines))), notes=notes)
+        return Found(tuple(_once(path, _nightly(path, name, lines))), notes=notes)
     if kinds and kinds <= set(recorded.KINDS):
-        return Found(tuple(_recorded(path, [line for _, line in lines])), notes=notes)
+        return Found(tuple(_recorded(path, name, [line for _, line in lines])), notes=notes)
     if kinds and kinds <= set(GATE):
         return Found(gate=tuple(_gate(path, lines)), notes=notes)
     if kinds and kinds <= BESIDE:
-        return Found(notes=(*notes, f"{path.name} holds no rows, but records of {' and '.join(sorted(kinds))}"))
+        return Found(notes=(*notes, f"{name} holds no rows, but records of {' and '.join(sorted(kinds))}"))
     said = f"holds lines of {', '.join(sorted(kinds))} side by side" if kinds else "holds no line"
     raise UsageFault(f"{path} {said}: it is no file of rows", HINT)
 
@@ -91,7 +101,7 @@ def _of_an_ablation(lines: Sequence[Line]) -> bool:
     return isinstance(plan, dict) and "insights" in plan
 
 
-def _lines(path: Path) -> tuple[list[Line], tuple[str, ...]]:
+def _lines(path: Path, name: str) -> tuple[list[Line], tuple[str, ...]]:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as e:
@@ -105,13 +115,13 @@ def _lines(path: Path) -> tuple[list[Line], tuple[str, ...]]:
         if told is None:
             raise UsageFault(f"{path}, line {n}: it is no row", HINT)
         found.append((n, told))
-    return found, ((f"{path.name}: its last line was cut off, and is left out",) if whole != text else ())
+    return found, ((f"{name}: its last line was cut off, and is left out",) if whole != text else ())
 
 
-def _nightly(path: Path, lines: Sequence[Line]) -> Iterator[tuple[int, Row]]:
+def _nightly(path: Path, name: str, lines: Sequence[Line]) -> Iterator[tuple[int, Row]]:
     for n, line in lines:
         try:
-            found = row.read(line, path.name)
+            found = row.read(line, name)
         except ValueError as e:
             raise UsageFault(f"{path}, line {n}: {e}", HINT) from None
         if found:
@@ -128,8 +138,8 @@ def _once(path: Path, rows: Iterator[tuple[int, Row]]) -> Iterator[Row]:
         yield r
 
 
-def _recorded(path: Path, lines: Sequence[dict[str, Any]]) -> Iterator[Row]:
-    rows = _read(path, lambda: recorded.rows(lines, path.name))
+def _recorded(path: Path, name: str, lines: Sequence[dict[str, Any]]) -> Iterator[Row]:
+    rows = _read(path, lambda: recorded.rows(lines, name))
     for r in rows:
         if why := row.unproven(r):
             raise UsageFault(f"{path}, run {r.run}: {why}", HINT)

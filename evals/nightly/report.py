@@ -7,6 +7,7 @@ from typing import Any
 
 from pgo_agent.agent import display
 from pgo_agent.agent.errors import Exit
+from pgo_agent.agent.version import short
 from pgo_agent.evals.nightly.row import BASES, SHIPPED, TUNED, Row
 from pgo_agent.evals.nightly.running import Rows
 from pgo_agent.sandbox.judge.stats import Interval
@@ -49,7 +50,7 @@ def told(rows: Rows, json_lines: bool, code: Exit) -> Exit:
 
 def show(rows: Rows) -> None:
     out, counted, found = display.output(), summary(rows), rows.rows()
-    table = Table(title=f"{found[0].gpu}, commit {found[0].commit[:10]}" if found else None, title_justify="left")
+    table = Table(title=f"{found[0].gpu}, commit {short(found[0].commit)}" if found else None, title_justify="left")
     for column in ("kernel", "optimizer", "seed", "of tuned", "shipped", "judged", "GPU s"):
         table.add_column(column, justify="left" if column in ("kernel", "optimizer") else "right")
     for r in found:

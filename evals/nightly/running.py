@@ -16,7 +16,7 @@ from pgo_agent.agent.models import named
 from pgo_agent.agent.models.base import Asker
 from pgo_agent.agent.session import Wishes
 from pgo_agent.agent.store import Run, Store
-from pgo_agent.agent.version import commit_of
+from pgo_agent.agent.version import commit_of, short
 from pgo_agent.evals.nightly import row, writing
 from pgo_agent.evals.nightly.plan import Plan, Wanted, model
 from pgo_agent.evals.planned import results as planned
@@ -39,19 +39,20 @@ class Rows(planned.Results[Wanted]):
 
 
 def opened(file: Path, plan: Plan) -> Rows:
-    commit = commit_of(Path(__file__).parent)
+    commit = commit_of()
     return Rows(file, plan, "a nightly", {"commit": commit}, row.problem)
 
 
 def check(rows: Rows, wishes: Wishes) -> None:
     """All that can be said before hours of a GPU are spent.
 
-    Raises UsageFault for a target or an optimizer that cannot be one, and for rows of another plan, commit or GPU;
-    EnvironmentFault without a GPU.
+    Raises UsageFault for a target or an optimizer that cannot be one, and for rows of another plan, commit, text of a
+    target, or GPU; EnvironmentFault without a GPU.
     """
     _one_commit(rows)
     for name in rows.plan.targets:
         found = target.read(session.locate(Path(name)))
+        _one_text(rows, name, found.digest)
         asker = Asker("", found.digest, lambda *_, **__: None)
         for optimizer in rows.plan.optimizers:
             named(model(optimizer, name), asker)
@@ -67,8 +68,14 @@ def check(rows: Rows, wishes: Wishes) -> None:
 def _one_commit(rows: Rows) -> None:
     begun, here = str(rows.lines[0].get("commit") if rows.lines else rows.head["commit"]), str(rows.head["commit"])
     if begun != here:
-        problem = f"{rows.file} was begun at commit {begun[:10]}, and this is {here[:10]}"
+        problem = f"{rows.file} was begun at commit {short(begun)}, and this is {short(here)}"
         raise UsageFault(problem, f"a night is of one commit: check that one out again, or {planned.OTHER_FILE}")
+
+
+def _one_text(rows: Rows, name: str, digest: str) -> None:
+    if any(r.digest != digest for r in rows.rows() if r.kernel == Path(name).stem):
+        problem = f"{name} was edited since {rows.file} was begun"
+        raise UsageFault(problem, f"a night is of one text of each target: put it back, or {planned.OTHER_FILE}")
 
 
 def run(rows: Rows, wishes: Wishes, store: Store, emit: Emit) -> Exit:

@@ -22,7 +22,7 @@ def of(store: Store, run: Run, plan: Plan, wanted: Wanted) -> Row:
         **wanted.named,
         run=run.id,
         when=run.created,
-        commit=commit_of(Path(__file__).parent),
+        commit=commit_of(),
         digest=run.digest,
         environment=_environment(run),
         budget=plan.budget,

@@ -21,6 +21,7 @@ from pgo_agent.evals.nightly import plan as plans
 from pgo_agent.evals.nightly import reading, running
 from pgo_agent.evals.nightly.plan import Plan, Wanted
 from pgo_agent.evals.regressions import report
+from pgo_agent.sandbox import target
 from pgo_agent.sandbox.errors import UsageFault
 
 from tests.agent import made_up
@@ -124,17 +125,19 @@ def test_what_cannot_run_is_said_before_the_first_run(
         running.check(running.opened(tmp_path / "rows.jsonl", found), Wishes(judge="cpu"))
 
 
-def test_rows_of_another_plan_commit_or_gpu_are_refused(tmp_path: Path) -> None:
+def test_rows_of_another_plan_commit_text_or_gpu_are_refused(tmp_path: Path) -> None:
     found = plans.read(planned(tmp_path, ("add.py", str(tmp_path / "add.py"))) / "plan.toml")
     night, file = running.opened(tmp_path / "rows.jsonl", found), tmp_path / "rows.jsonl"
-    own = row(target=found.targets[0]).as_json()
-    for head, problem in (
-        ({"digest": "another"}, "rows of another plan|results of another plan"),
-        ({"commit": "another"}, "was begun at commit another"),
-        ({}, "was begun on NVIDIA H200, and this is NVIDIA B200"),
+    text = target.read(tmp_path / "add.py").digest
+    own = row(target=found.targets[0], digest=text).as_json()
+    for head, told, problem in (
+        ({"digest": "another"}, own, "rows of another plan|results of another plan"),
+        ({"commit": "another"}, own, "was begun at commit another"),
+        ({}, own | {"digest": "another"}, "add.py was edited since"),
+        ({}, own, "was begun on NVIDIA H200, and this is NVIDIA B200"),
     ):
         first = {"what": "plan", "digest": found.digest, **night.head} | head
-        file.write_text(f"{json.dumps(first)}\n{json.dumps(own)}\n")
+        file.write_text(f"{json.dumps(first)}\n{json.dumps(told)}\n")
         elsewhere = Wishes("b200", judge=f"spool:{tmp_path / 'box'}")
         with pytest.raises(UsageFault, match=problem):
             running.check(running.opened(file, found), elsewhere)

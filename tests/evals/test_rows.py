@@ -162,6 +162,15 @@ def test_two_rows_of_one_key_are_refused_by_their_lines(tmp_path: Path) -> None:
         reading.file(night(tmp_path / "a.jsonl", [row(), row(run="add-2")]))
 
 
+def test_files_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:
+    for folder in ("monday", "tuesday"):
+        (tmp_path / folder).mkdir()
+        night(tmp_path / folder / "rows.jsonl", [row(run=folder)])
+    paths = [tmp_path / folder / "rows.jsonl" for folder in ("monday", "tuesday")]
+    assert [r.file for r in reading.files(paths).rows] == ["monday/rows.jsonl", "tuesday/rows.jsonl"]
+    assert reading.names([paths[0]]) == ["rows.jsonl"] and reading.names([]) == []
+
+
 def test_a_file_that_is_given_twice_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageFault, match="both hold run fa_fwd"):
         reading.files([FA_FWD, FA_FWD])

@@ -113,6 +113,22 @@ def test_a_failure_is_shown_with_its_reason_and_counts_as_one() -> None:
     assert "1 failed" in first.text
 
 
+def test_a_kernel_whose_runs_all_failed_is_said_to_have_failed_and_not_to_be_fast_enough() -> None:
+    site = made(failed(kernel="broken", failed="it does not compile\nline 3: no such name"))
+    assert "every run failed: it does not compile" in Page(site["index.html"]).text
+    assert "Every run failed." in Page(site["broken-h200.html"]).text
+    assert not any("faster beyond" in text or "shipped beyond" in text for text in site.values())
+
+
+def test_an_optimizer_of_fewer_kernels_stands_below_and_says_so() -> None:
+    rows = [row(kernel=k, run=k) for k in ("add", "sub")]
+    less = row({"CASES/1m": case(3.0)}, optimizer="model", run="m")
+    (board,) = standing.boards([*rows, less])
+    assert board.optimizers == ["embedded", "model"]
+    assert "1 of 2 kernels" in Page(made(*rows, less)["index.html"]).text
+    assert "of 2 kernels" not in Page(made(*rows)["index.html"]).text
+
+
 def test_times_of_two_gpus_are_never_put_together() -> None:
     other = row({"CASES/1m": case(1.3)}, environment=H200 | {"gpu": "NVIDIA B200"}, run="2")
     found = standing.boards([row(), other])
