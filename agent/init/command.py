@@ -38,6 +38,8 @@ def write(file: str, launcher: str | None, to: Path | None, force: bool) -> Writ
     found = reading.read(path, launcher)
     guesses = guessing.guess(found)
     to = to or Path(f"{path.stem}_target.py")
+    if to.resolve() == path.resolve():
+        raise UsageFault(f"{to} is the file that is read, which is never changed", "name another file with -o")
     if to.exists() and not force:
         raise UsageFault(f"{to} is there already", "name another file with -o, or --force to write over it")
     text = skeleton.write(found, guesses)
@@ -52,7 +54,7 @@ def write(file: str, launcher: str | None, to: Path | None, force: bool) -> Writ
         found.launcher.name,
         {a.name: f"({', '.join(a.dims)})" for a in guesses.arguments if a.dims is not None},
         {a.name: a.value for a in guesses.arguments if a.dims is None},
-        tuple(o.name for o in guesses.outputs),
+        tuple(o.name for o in guesses.outputs if o.reachable),
         tuple(_notes(found, guesses)),
     )
 
@@ -83,6 +85,14 @@ def _notes(found: reading.Found, guesses: guessing.Guesses) -> list[str]:
     if copied:
         notes.append(
             f"the launch writes into its arguments {', '.join(copied)}: kernel() copies them first, and that is timed"
+        )
+    if guesses.dropped and found.launcher.name != "kernel":
+        notes.append(
+            f"returned as well, but nothing that the kernels store to: {', '.join(guesses.dropped)}: not compared"
+        )
+    if guesses.unread:
+        notes.append(
+            f"only a run tells what configurations set {', '.join(guesses.unread)} to: name the values in LAUNCH_SPACE"
         )
     if not guesses.outputs:
         notes.append("nothing was found that the kernels store to: say what kernel() returns")

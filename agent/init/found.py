@@ -71,13 +71,28 @@ def read(path: Path, launcher: str | None) -> Found:
         raise UsageFault(f"{path} defines no Triton kernel", "name the file that holds the @triton.jit functions")
     reaching = list(launchers(known))
     if not reaching:
-        raise UsageFault(f"nothing in {path} launches its kernels", "write a function that does: kernel[grid](...)")
+        raise _unlaunched(path, text, known)
     roots = [n for n in reaching if not any(n in _called(known[o], known) for o in reaching if o != n)] or reaching
     if launcher is None and len(roots) > 1:
         raise UsageFault(f"{path} has {len(roots)} launchers: {', '.join(roots)}", "name one with --launcher")
     if launcher is not None and launcher not in reaching:
         raise UsageFault(f"{launcher} launches nothing in {path}", f"choose one of: {', '.join(reaching)}")
     return Found(path, text, known[launcher or roots[0]])
+
+
+def _unlaunched(path: Path, text: str, known: Mapping[str, ast.FunctionDef]) -> UsageFault:
+    methods = [
+        f"{owner.name}.{method.name}"
+        for owner in ast.walk(parsing.module(text))
+        if isinstance(owner, ast.ClassDef)
+        for method in owner.body
+        if isinstance(method, ast.FunctionDef) and launches(method, known)
+    ]
+    hint = "write a function that does: kernel[grid](...)"
+    if not methods:
+        return UsageFault(f"nothing in {path} launches its kernels", hint)
+    problem = f"in {path} only methods launch kernels: {', '.join(methods)}"
+    return UsageFault(problem, "write what one of them does as a function of the module that takes tensors")
 
 
 def functions(tree: ast.Module) -> dict[str, ast.FunctionDef]:

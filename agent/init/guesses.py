@@ -7,7 +7,7 @@ the kernels store through. Names of dimensions are those that the launcher itsel
 import ast
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import libcst as cst
 from pgo_agent.agent.init.found import Found
@@ -41,6 +41,11 @@ class Output:
     like: str = ""  # the argument whose size it has; empty where nobody knows
     dims: tuple[str, ...] = ()  # that its allocation names, where it does
 
+    @property
+    def reachable(self) -> bool:
+        """Whether who calls the launcher gets at it."""
+        return self.place is not None or not self.own
+
 
 @dataclass(frozen=True)
 class Guesses:
@@ -48,7 +53,9 @@ class Guesses:
     left_out: tuple[str, ...]  # parameters whose defaults are kept
     outputs: tuple[Output, ...]
     returned: int  # values that the launcher returns; 0: one, or none
+    dropped: tuple[str, ...]  # what it returns beside, that no kernel stores to
     space: dict[str, list[int]]  # launch parameters that the file itself names, with their values
+    unread: tuple[str, ...]  # those whose values only a run would tell
 
 
 def guess(found: Found) -> Guesses:
@@ -57,8 +64,9 @@ def guess(found: Found) -> Guesses:
     defaults = _defaults(own)
     shapes = Shapes(found)
     arguments = tuple(_argument(n, shapes) for n in names if n not in defaults)
-    outputs, returned = _outputs(found, [n for n in names if shapes.is_tensor(n)])
-    return Guesses(arguments, tuple(n for n in names if n in defaults), outputs, returned, _space(found))
+    outputs, returned, dropped = _outputs(found, [n for n in names if shapes.is_tensor(n)])
+    left_out = tuple(n for n in names if n in defaults)
+    return Guesses(arguments, left_out, outputs, returned, dropped, *_space(found))
 
 
 def _defaults(own: ast.arguments) -> set[str]:
@@ -76,8 +84,8 @@ def _argument(name: str, shapes: Shapes) -> Argument:
 # what is written ------------------------------------------------------------------------------------------------------
 
 
-def _outputs(found: Found, parameters: list[str]) -> tuple[tuple[Output, ...], int]:
-    """The tensors that the kernels store to, and how many values the launcher returns."""
+def _outputs(found: Found, parameters: list[str]) -> tuple[tuple[Output, ...], int, tuple[str, ...]]:
+    """Tensors that the kernels store to or that are made of those, how many values are returned, and which others."""
     returned = _returned(found.launcher)
     roots = [_root(e) for e in returned]
     made = {name: text for name, text in _assigned(found.launcher) if MADE.match(text)}
@@ -87,10 +95,23 @@ def _outputs(found: Found, parameters: list[str]) -> tuple[tuple[Output, ...], i
         place = roots.index(name) if name in roots else None
         if name in made or name in parameters:
             own = name in made
-            where = -1 if place == 0 and len(roots) == 1 else place
             like = _like(made[name], parameters) if own else name
-            outputs.append(Output(name, where, own, like, _allocated(made[name]) if own and not like else ()))
-    return tuple(outputs), len(returned) if len(returned) > 1 else 0
+            outputs.append(Output(name, place, own, like, _allocated(made[name]) if own and not like else ()))
+    told = {o.name for o in outputs}
+    derived = _derived(found.launcher, set(stored)) - set(parameters) - told
+    outputs += [Output(n, i, True) for i, n in enumerate(roots) if n in derived and n not in roots[:i]]
+    dropped = tuple(n for n in dict.fromkeys(roots) if n and n not in told | derived | set(parameters))
+    placed = [replace(o, place=-1) if o.place == 0 and len(roots) == 1 else o for o in outputs]
+    return tuple(placed), len(returned) if len(returned) > 1 else 0, dropped
+
+
+def _derived(function: ast.FunctionDef, stored: set[str]) -> set[str]:
+    """Names that are bound to something made of what the kernels store to, such as a sum of it."""
+    found = set(stored)
+    for name, text in _assigned(function):
+        if any(isinstance(n, ast.Name) and n.id in found for n in ast.walk(parsing.expression(text))):
+            found.add(name)
+    return found - stored
 
 
 def _stored(found: Found) -> list[str]:
@@ -147,21 +168,39 @@ def _allocated(text: str) -> tuple[str, ...]:
 # the launch space -----------------------------------------------------------------------------------------------------
 
 
-def _space(found: Found) -> dict[str, list[int]]:
-    """What configurations of autotuners set, each parameter with all values that the file names."""
+def _space(found: Found) -> tuple[dict[str, list[int]], tuple[str, ...]]:
+    """What configurations of autotuners set: parameters with all values that the file names, and those without any."""
     values: dict[str, set[int]] = {}
-    for block in found.kept:
-        for call in (n for node in block.nodes for n in ast.walk(node) if isinstance(n, ast.Call)):
-            if ast.unparse(call.func).rpartition(".")[2] == "Config":
-                for name, value in _config(call).items():
-                    values.setdefault(name, set()).add(value)
-    return {name: sorted(v) for name, v in values.items()}
+    for node in (node for block in found.kept for node in block.nodes):
+        for call, ranges in _configs(node, {}):
+            for name, value in _config(call).items():
+                values.setdefault(name, set()).update(_values(value, ranges))
+    return {n: sorted(v) for n, v in values.items() if v}, tuple(n for n, v in values.items() if not v)
 
 
-def _config(call: ast.Call) -> Mapping[str, int]:
+def _configs(node: ast.AST, ranges: Mapping[str, ast.expr]) -> Iterator[tuple[ast.Call, Mapping[str, ast.expr]]]:
+    """Calls of `triton.Config`, with what the comprehensions about them run through."""
+    if isinstance(node, ast.ListComp | ast.GeneratorExp):
+        inner = {g.target.id: g.iter for g in node.generators if isinstance(g.target, ast.Name)}
+        ranges = {**ranges, **inner}
+    if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "Config":
+        yield node, ranges
+    for child in ast.iter_child_nodes(node):
+        yield from _configs(child, ranges)
+
+
+def _config(call: ast.Call) -> Mapping[str, ast.expr]:
     listed = call.args[0] if call.args else next((k.value for k in call.keywords if k.arg == "kwargs"), None)
     pairs = zip(listed.keys, listed.values, strict=True) if isinstance(listed, ast.Dict) else ()
-    named = {ast.literal_eval(k): v for k, v in pairs if isinstance(k, ast.Constant)}
-    named |= {k.arg: k.value for k in call.keywords if k.arg in ("num_warps", "num_stages", "num_ctas", "maxnreg")}
-    found = {n: v.value for n, v in named.items() if isinstance(v, ast.Constant)}
-    return {n: v for n, v in found.items() if type(v) is int}
+    named = {str(k.value): v for k, v in pairs if isinstance(k, ast.Constant)}
+    return named | {
+        k.arg: k.value for k in call.keywords if k.arg in ("num_warps", "num_stages", "num_ctas", "maxnreg")
+    }
+
+
+def _values(value: ast.expr, ranges: Mapping[str, ast.expr]) -> set[int]:
+    """The integers that an expression says, by itself or as what a comprehension runs through."""
+    if isinstance(value, ast.Name) and value.id in ranges:
+        value = ranges[value.id]
+    listed = value.elts if isinstance(value, ast.List | ast.Tuple | ast.Set) else [value]
+    return {e.value for e in listed if isinstance(e, ast.Constant) and type(e.value) is int}

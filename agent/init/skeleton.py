@@ -115,8 +115,7 @@ def _unpacked(guesses: Guesses) -> str:
 
 
 def _result(outputs: Sequence[Output]) -> str:
-    reachable = [o.name for o in outputs if o.place is not None or not o.own]
-    return ", ".join(reachable)
+    return ", ".join(o.name for o in outputs if o.reachable)
 
 
 def _moved(guesses: Guesses) -> list[str]:

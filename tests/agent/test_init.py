@@ -71,6 +71,19 @@ def test_what_the_kernels_store_to_is_the_result(tmp_path: Path) -> None:
     assert [(o.name, o.place, o.own) for o in told] == [("Y", 0, True), ("RSTD", 2, True)]
 
 
+def test_what_is_made_of_what_the_kernels_store_to_is_a_result_too(tmp_path: Path) -> None:
+    made = guesses.guess(found.read(liger("layer_norm"), "layer_norm_backward")).outputs
+    assert [(o.name, o.place) for o in made if o.reachable] == [("DX", 0), ("DW", 1), ("DB", 2)]
+
+
+def test_what_is_returned_and_no_kernel_stores_to_is_told_of(tmp_path: Path) -> None:
+    text = KERNEL + LAUNCHER + "    count = n * 2\n    return out, count\n"
+    (tmp_path / "own.py").write_text(text)
+    written = command.write(str(tmp_path / "own.py"), None, tmp_path / "made.py", force=False)
+    assert written.outputs == ("out",)
+    assert any("returned as well" in note and "count: not compared" in note for note in written.notes)
+
+
 def test_arguments_that_are_written_are_copied_first(tmp_path: Path) -> None:
     made = init(KERNEL + LAUNCHER, tmp_path)
     body = made[made.index("def kernel") :]
@@ -79,6 +92,19 @@ def test_arguments_that_are_written_are_copied_first(tmp_path: Path) -> None:
 
 def test_the_configurations_of_an_autotuner_are_its_launch_space(tmp_path: Path) -> None:
     assert "LAUNCH_SPACE = {'BLOCK': [1024, 2048], 'num_warps': [4, 8]}" in init(KERNEL + LAUNCHER, tmp_path)
+
+
+COMPREHENSION = """configs=[
+    triton.Config({"BLOCK": b, "SPLIT": n // 2}, num_warps=w) for b in [64, 128] for w in (2, 4)]"""
+
+
+def test_configurations_of_a_comprehension_are_read_and_what_only_a_run_tells_is_said(tmp_path: Path) -> None:
+    own = re.sub(r"configs=\[.*?\](?=[,)])", COMPREHENSION, KERNEL, flags=re.S)
+    assert own != KERNEL
+    (tmp_path / "own.py").write_text(own + LAUNCHER)
+    written = command.write(str(tmp_path / "own.py"), None, tmp_path / "made.py", force=False)
+    assert "LAUNCH_SPACE = {'BLOCK': [64, 128], 'num_warps': [2, 4]}" in (tmp_path / "made.py").read_text()
+    assert any("configurations set SPLIT to" in note for note in written.notes)
 
 
 def test_a_launcher_that_is_called_kernel_stays_as_it_is(tmp_path: Path) -> None:
@@ -151,6 +177,20 @@ def test_a_file_that_no_target_can_be_made_of_is_refused_with_what_to_do(
     with pytest.raises(UsageFault, match=problem) as fault:
         init(text, tmp_path, launcher)
     assert fault.value.hint and not (tmp_path / "made.py").exists()
+
+
+def test_launches_of_methods_are_named(tmp_path: Path) -> None:
+    method = "class Add(torch.autograd.Function):\n    @staticmethod" + LAUNCHER.replace("\n", "\n    ")
+    with pytest.raises(UsageFault, match=r"only methods launch kernels: Add\.add"):
+        init(KERNEL + method, tmp_path)
+
+
+def test_the_file_that_is_read_is_never_written_over(tmp_path: Path) -> None:
+    own = tmp_path / "own.py"
+    own.write_text(KERNEL + LAUNCHER)
+    with pytest.raises(UsageFault, match="never changed"):
+        command.write(str(own), None, tmp_path / "." / "own.py", force=True)
+    assert own.read_text() == KERNEL + LAUNCHER
 
 
 def test_a_file_that_is_there_is_not_written_over(tmp_path: Path) -> None:
