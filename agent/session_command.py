@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -52,7 +53,8 @@ def session(
     Ctrl-C pauses and loses nothing. A run that is continued keeps its options: /budget changes its budgets.
     """
     with shell.faults():
-        shell.must_be_a_terminal(f"without one: pgo-agent optimize {what}")
+        begins = Path(what).suffix == ".py" or Path(what).exists()
+        shell.must_be_a_terminal(f"without one: pgo-agent {'optimize' if begins else 'resume'} {what}")
     from pgo_agent.agent.live import command
     from pgo_agent.agent.session import Wishes
 

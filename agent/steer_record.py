@@ -35,6 +35,11 @@ class Steer:
     generation: int | None  # the first that it holds for; None: not taken yet
     outcome: str | None  # in words; None: not taken yet
 
+    @property
+    def asked(self) -> str:
+        """What was asked, but for the text of a candidate."""
+        return f"{self.kind}: {', '.join(str(v) for k, v in self.body.items() if k != 'source' and v)}"
+
 
 def add(db: Database, run: str, kind: Kind, body: Mapping[str, Any]) -> int:
     """A request, to be taken when the loop comes to it; gives its number."""

@@ -61,7 +61,9 @@ def _begin(c: Conductor, run: Run | None) -> None:
         c.say(f"run {run.id} is complete: look at it, or apply what it found")
         return
     if run is not None and run.state == "running":
-        c.say(f"the process of run {run.id} died, or is another: what was recorded is not done again")
+        c.say(
+            f"run {run.id} is marked as running: its process died, or goes on elsewhere; nothing recorded is done again"
+        )
     c.say("/help says what can be typed; Ctrl-C pauses, twice leaves")
     c.go()
 

@@ -16,7 +16,7 @@ from pgo_agent.agent.models import EMBEDDED
 from pgo_agent.agent.models.base import OPTIMIZER
 from pgo_agent.agent.session import STATES
 from pgo_agent.agent.steer_record import Kind
-from pgo_agent.agent.store import candidate_id
+from pgo_agent.agent.store import Candidate, candidate_id
 from pgo_agent.sandbox.errors import UsageFault
 from rich.table import Table
 from rich.text import Text
@@ -50,7 +50,8 @@ def _help(c: Conductor, asked: Asked) -> None:
 
 def _status(c: Conductor, _asked: Asked) -> None:
     out, known = display.output(), c.watch.glance()
-    rows = c.watch.lines(max(out.width, block.WIDTH), block.TALLEST) if known else []
+    plain = not out.encoding.startswith("utf")
+    rows = c.watch.lines(max(out.width, block.WIDTH), block.TALLEST, plain) if known else []
     for row in (*rows, c.line()):
         out.print(row, no_wrap=True, overflow="crop")
 
@@ -82,7 +83,7 @@ def _diff(c: Conductor, asked: Asked) -> None:
     if len(asked.words) > 1:
         difference.show(c.store, run.id, asked.words[1], asked.words[0], False, out)
     else:
-        show.changes(c.store, run, c.store.candidate(run.id, asked.words[0]), out)
+        show.changes(c.store, run, _candidate(c, asked.words[0]), out)
 
 
 def _ttgir(c: Conductor, asked: Asked) -> None:
@@ -92,7 +93,7 @@ def _ttgir(c: Conductor, asked: Asked) -> None:
 
 
 def _evidence(c: Conductor, asked: Asked) -> None:
-    found = c.store.candidate(c.run.id, asked.words[0])
+    found = _candidate(c, asked.words[0])
     c.say(f"{found.id[:8]}  {found.move}: {found.verdict or 'not judged yet'} {hiding.line(found.reason or '')}")
     show.findings(c.store, found, display.output())
 
@@ -113,9 +114,8 @@ def _profile(c: Conductor, asked: Asked) -> None:
 def _said(c: Conductor, _asked: Asked) -> None:
     found = steer_record.of(c.store, c.run.id)
     for s in found:
-        what = ", ".join(str(v) for k, v in s.body.items() if k != "source" and v)
         came = s.outcome or ("the run ended before" if c.stand is Stand.COMPLETE else "not taken yet")
-        c.say(f"{s.n:>3}  {s.kind}: {hiding.line(what, 200)}\n     {came}")
+        c.say(f"{s.n:>3}  {hiding.line(s.asked, 200)}\n     {came}")
     if not found:
         c.say("you asked for nothing yet")
 
@@ -133,7 +133,7 @@ def _guide(c: Conductor, asked: Asked) -> None:
 
 
 def _veto(c: Conductor, asked: Asked) -> None:
-    found = c.store.candidate(_open(c).run.id, asked.words[0])
+    found = _candidate(_open(c), asked.words[0])
     steering.may_veto(found)
     why = hiding.line(" ".join(asked.words[1:]), WHY)
     _ask(c, Kind.VETO, candidate=found.id, why=why)
@@ -165,10 +165,10 @@ def _edit(c: Conductor, asked: Asked) -> None:
 
 
 def _submit(c: Conductor, asked: Asked) -> None:
-    run, words = _open(c).run, asked.words
+    _open(c)
+    words = asked.words
     which = words[1] if len(words) > 1 else incumbent.SHIPPED
-    name = which if which == incumbent.SHIPPED else c.store.candidate(run.id, which).id
-    _submitted(c, Path(words[0]), name)
+    _submitted(c, Path(words[0]), which if which == incumbent.SHIPPED else _candidate(c, which).id)
 
 
 def _submitted(c: Conductor, path: Path, which: str) -> None:
@@ -211,7 +211,17 @@ def _open(c: Conductor) -> Conductor:
 def _which(c: Conductor, asked: Asked) -> str:
     """`shipped`, or the whole id of a candidate."""
     name = asked.words[0]
-    return name if name == incumbent.SHIPPED else c.store.candidate(c.run.id, name).id
+    return name if name == incumbent.SHIPPED else _candidate(c, name).id
+
+
+def _candidate(c: Conductor, name: str) -> Candidate:
+    """Raises UsageFault for what is none, and for a baseline where only a candidate will do."""
+    if name in difference.BASELINES:
+        raise UsageFault(
+            f"{name} is a baseline and no candidate here",
+            "its text is the kernel as shipped: /diff shipped CANDIDATE, /ttgir shipped; /status names candidates",
+        )
+    return c.store.candidate(c.run.id, name)
 
 
 _DO: Mapping[str, Callable[[Conductor, Asked], None]] = {

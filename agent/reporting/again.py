@@ -61,13 +61,14 @@ def _ours(run: Run) -> str:
     return f"{ours['version']}, commit {ours['commit']}" if ours else f"{UNTOLD}: the run is of an older version"
 
 
-def commands(run: Run, chosen: Candidate | None) -> Iterator[tuple[str, str]]:
-    """What a command is for, and the command."""
+def commands(run: Run, chosen: Candidate | None, steered: bool) -> Iterator[tuple[str, str]]:
+    """What a command is for, and the command. `steered`: a person asked something of the run."""
     name, file = run.id, shlex.quote(Path(run.target).name)
     if run.settings.get("given"):
         yield "check the same file again", f"pgo-agent check {shlex.quote(given(run))} --target {file}{_cases(run)}"
     else:
-        yield "make the run again", f"pgo-agent optimize {file}{_options(run)}"
+        without = ", with the budgets that it had in the end and without what a person asked of it" if steered else ""
+        yield f"make the run again{without}", f"pgo-agent optimize {file}{_options(run)}"
     if chosen is not None:
         short = chosen.id[:8]
         ending = "ttgir" if chosen.kind == "ttgir" else "py"

@@ -3,12 +3,12 @@
 A run may have died half-way, have measured nothing, or be of another version; each part stands without the others.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from pgo_agent.agent import display, incumbent
+from pgo_agent.agent import display, hiding, incumbent, steer_record
 from pgo_agent.agent.errors import FAULTY
 from pgo_agent.agent.reporting import again, compared, correct, measured, profiles, steps
 from pgo_agent.agent.reporting.compared import Comparison
@@ -32,6 +32,7 @@ STATES = {
     "failed": "it failed",
 }
 SURE = 0.95  # of intervals
+ASKED = 400  # characters of a request
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,7 @@ class Report:
     proofs: tuple[Proof, ...]
     known: tuple[Known, ...]
     skipped: tuple[tuple[str, str], ...]  # moves that did not apply, and why
+    asked: tuple[tuple[str, str], ...]  # what a person asked of it while it ran, and what came of that
     environment: tuple[tuple[str, str], ...]
     commands: tuple[tuple[str, str], ...]
     absent: tuple[str, ...]  # what is not in here, and why
@@ -119,8 +121,9 @@ def report(store: Store, name: str) -> Report:
         parts.take("evidence", lambda: _proofs(store, run, winner, all_tried), ()),
         parts.take("ranking", lambda: _known(run), ()),
         parts.take("moves that did not apply", lambda: tuple(_skipped(store, run)), ()),
+        parts.take("what a person asked of it", lambda: tuple(_asked(store, run)), ()),
         parts.take("environment", lambda: tuple(again.environment(run)), ()),
-        parts.take("commands", lambda: tuple(again.commands(run, chosen)), ()),
+        parts.take("commands", lambda: tuple(again.commands(run, chosen, bool(steer_record.of(store, run.id)))), ()),
         (),
     )
     return replace(found, absent=tuple(dict.fromkeys([*_lacking(found), *parts.absent])))
@@ -227,6 +230,11 @@ def _known(run: Run) -> tuple[Known, ...]:
 def _skipped(store: Store, run: Run) -> list[tuple[str, str]]:
     """Each move with its reasons once, whatever it did not apply to."""
     return list(dict.fromkeys((move, reason) for _, move, reason in store.skipped(run.id)))
+
+
+def _asked(store: Store, run: Run) -> Iterator[tuple[str, str]]:
+    for s in steer_record.of(store, run.id):
+        yield hiding.line(s.asked, ASKED), s.outcome or "nothing came of it: the run did not get to it"
 
 
 def _lacking(r: Report) -> list[str]:

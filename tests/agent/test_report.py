@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 from markdown_it import MarkdownIt
+from pgo_agent.agent import steer_record
 from pgo_agent.agent.reporting import facts, markdown, page
 from pgo_agent.agent.reporting.facts import Report, times
+from pgo_agent.agent.steer_record import Kind
 from pgo_agent.agent.store import Store
 from pgo_agent.sandbox.judge import stats
 
@@ -189,6 +191,20 @@ def test_environment_and_the_commands_that_make_it_again_are_told(
 
 
 @pytest.mark.parametrize("render", BOTH)
+def test_what_a_person_asked_of_the_run_is_told_with_what_came_of_it(
+    render: Callable[[Report], str], made: Made, whole: Report
+) -> None:
+    with closing(Store(made.folder / ".pgo-agent")) as store:
+        for kind, body in ((Kind.BUDGET, {"name": "minutes", "value": 40}), (Kind.GUIDE, {"text": "try <b> TMA"})):
+            steer_record.add(store, whole.run.id, kind, body)
+        steer_record.take(store, whole.run.id, 1, 1, "the budget is 40 minutes from here on")
+    told = said(render, made.report())
+    assert "budget: minutes, 40" in told and "the budget is 40 minutes from here on" in told
+    assert "guide: try <b> TMA" in told and "nothing came of it: the run did not get to it" in told
+    assert "without what a person asked of it" in told and "a person asked" not in said(render, whole)
+
+
+@pytest.mark.parametrize("render", BOTH)
 def test_no_folder_of_the_machine_is_told(render: Callable[[Report], str], kept: Made) -> None:
     text = render(kept.report())
     assert str(kept.folder) not in text and str(Path.home()) not in text.replace("/root", str(Path.home()))
@@ -337,6 +353,14 @@ def test_a_run_without_a_winner_says_so_and_compares_no_builds(made: Made) -> No
     told = said(page.render, found)
     assert "no candidate was faster than the kernel beyond the noise" in told
     assert found.comparison is None and "Raw samples" in told and "Every candidate" in told
+
+
+def test_an_error_of_several_lines_stays_one(made: Made) -> None:
+    summary = json.dumps({"error": "it does not compile:\n    x = y +\n            ^"})
+    made.change("UPDATE runs SET summary = ?, state = 'failed'", summary)
+    html, text = page.render(made.report()), markdown.render(made.report())
+    assert "<pre>it does not compile:\n    x = y +\n            ^</pre>" in html
+    assert "it does not compile:\n    x = y +\n            ^\n" in text
 
 
 def test_a_failed_run_says_why(made: Made) -> None:

@@ -150,8 +150,9 @@ def _words(pid: int) -> str:
 
 def test_without_a_terminal_it_names_what_needs_none(tmp_path: Path) -> None:
     write(tmp_path)
-    done = pgo("session", "add.py", cwd=tmp_path)
-    assert done.code == 2 and "pgo-agent optimize add.py" in done.err
+    for what, instead in (("add.py", "optimize add.py"), ("last", "resume last")):
+        done = pgo("session", what, cwd=tmp_path)
+        assert done.code == 2 and f"pgo-agent {instead}" in done.err
 
 
 @needs_tmux
