@@ -30,7 +30,12 @@ class Place:
     """A side's code on buffers of its own: where those lie in memory is worth a percent of a short launch."""
 
     launch: Callable[[], object]  # enqueues
-    replay: Replay | None = None  # poisoned before, checked after each launch
+    replay: Replay | None = None  # poisoned before, checked and poisoned after each launch
+
+    def wipe(self) -> None:
+        """Leaves no results behind: a launch at another place of the same inputs could find and copy them."""
+        if self.replay is not None:
+            self.replay.poison(NAN)
 
 
 @dataclass
@@ -80,6 +85,7 @@ class Timer:
         for place in (p for s in sides for p in s.places):
             for _ in range(WARMUP):
                 place.launch()
+            place.wipe()
         visits: list[tuple[Side, Any, Any]] = []
         for r in range(rounds):
             visits += [self._visit(s, r) for s in there_and_back(sides, self._random)]
@@ -91,8 +97,7 @@ class Timer:
     def _visit(self, s: Side, turn: int) -> tuple[Side, Any, Any]:
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         place = s.places[turn % len(s.places)]
-        if place.replay is not None:
-            place.replay.poison(NAN)
+        place.wipe()
         for _ in range(FLUSHES):
             self._flush.zero_()
         start.record()
@@ -100,6 +105,7 @@ class Timer:
         end.record()
         if place.replay is not None and s.deterministic:
             s.checksums.append(checksum(place.replay.outputs))
+        place.wipe()
         return s, start, end
 
 
