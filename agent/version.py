@@ -32,7 +32,7 @@ def commit_of(package: Path = PACKAGE) -> str:
         return os.environ["PGO_AGENT_COMMIT"]
     known = _git(package, "ls-files", "--error-unmatch", "agent")
     commit = _git(package, "rev-parse", "HEAD") if known else ""
-    edits = _git(package, "diff", "HEAD", "--", *CODE) if commit else ""
+    edits = _git(package, "diff", "--no-ext-diff", "--no-color", "HEAD", "--", *CODE) if commit else ""
     return (commit or UNKNOWN) + (f"{EDITED} {hashlib.sha256(edits.encode()).hexdigest()[:8]}" if edits else "")
 
 
@@ -45,7 +45,9 @@ def short(commit: str) -> str:
 def _git(folder: Path, *args: str) -> str:
     """What it says; empty where it fails, or is not installed."""
     try:
-        done = subprocess.run(["git", "-C", str(folder), *args], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ["git", "-C", str(folder), *args], capture_output=True, text=True, errors="replace", check=False
+        )
     except OSError:
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""

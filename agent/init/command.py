@@ -88,7 +88,7 @@ def _notes(found: reading.Found, guesses: guessing.Guesses) -> list[str]:
         )
     if guesses.dropped and found.launcher.name != "kernel":
         notes.append(
-            f"returned as well, but nothing that the kernels store to: {', '.join(guesses.dropped)}: not compared"
+            f"returned as well, but not seen to come of what is stored to: {', '.join(guesses.dropped)}: not compared"
         )
     if guesses.unread:
         notes.append(

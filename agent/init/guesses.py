@@ -19,6 +19,7 @@ from pgo_agent.sandbox import parsing
 MADE = re.compile(r"(?:torch\.|\w+\.new_)(?:empty|zeros|ones|full|empty_like|zeros_like|empty_strided)\b")
 INDEX = re.compile(r"(?:^|_)(?:ids?|idx|index|indices|labels?|targets?|lengths?|seqlens?)$", re.I)
 USUAL = {"eps": 1e-6, "epsilon": 1e-6, "scale": 1.0, "sm_scale": 1.0, "softmax_scale": 1.0, "alpha": 1.0, "offset": 0.0}
+SIZES = frozenset({"shape", "size", "stride", "numel", "dtype", "device", "dim", "ndim", "item", "element_size"})
 
 
 @dataclass(frozen=True)
@@ -107,11 +108,19 @@ def _outputs(found: Found, parameters: list[str]) -> tuple[tuple[Output, ...], i
 
 def _derived(function: ast.FunctionDef, stored: set[str]) -> set[str]:
     """Names that are bound to something made of what the kernels store to, such as a sum of it."""
+    bound = [(name, _made_of(parsing.expression(text))) for name, text in _assigned(function)]
     found = set(stored)
-    for name, text in _assigned(function):
-        if any(isinstance(n, ast.Name) and n.id in found for n in ast.walk(parsing.expression(text))):
-            found.add(name)
+    while grown := {name for name, names in bound if names & found} - found:
+        found |= grown
     return found - stored
+
+
+def _made_of(node: ast.AST) -> set[str]:
+    """The names in an expression, but for those of which it takes a size or a type only."""
+    if isinstance(node, ast.Attribute) and node.attr in SIZES:
+        return set()
+    own = {node.id} if isinstance(node, ast.Name) else set[str]()
+    return own.union(*(_made_of(child) for child in ast.iter_child_nodes(node)))
 
 
 def _stored(found: Found) -> list[str]:

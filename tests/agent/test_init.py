@@ -76,6 +76,17 @@ def test_what_is_made_of_what_the_kernels_store_to_is_a_result_too(tmp_path: Pat
     assert [(o.name, o.place) for o in made if o.reachable] == [("DX", 0), ("DW", 1), ("DB", 2)]
 
 
+def test_a_size_of_what_is_stored_to_is_no_result(tmp_path: Path) -> None:
+    made = init(KERNEL + LAUNCHER + "    rows = out.shape[0]\n    return out, rows\n", tmp_path)
+    assert "return out\n" in made
+
+
+def test_a_result_is_followed_through_the_branches_of_a_condition(tmp_path: Path) -> None:
+    branches = "    if n > 3:\n        total = out.sum()\n    else:\n        total = out.mean()\n    loss = total * 2\n"
+    made = init(KERNEL + LAUNCHER + branches + "    return loss\n", tmp_path)
+    assert re.search(r"return (out, )?loss\n", made)
+
+
 def test_what_is_returned_and_no_kernel_stores_to_is_told_of(tmp_path: Path) -> None:
     text = KERNEL + LAUNCHER + "    count = n * 2\n    return out, count\n"
     (tmp_path / "own.py").write_text(text)
