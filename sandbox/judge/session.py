@@ -45,9 +45,10 @@ def time_sides(
     Raises Inconsistent when a timed launch gave other outputs than it should.
     """
     picks = dict(sides) | ({"A/A": next(iter(sides.values()))} if control else {})
-    bench.announce(f"{stage} {case}", STEP_SECONDS + 2.0 * rounds)
+    libraries, many = extra or {}, _places(bench, picks, len(extra or {}), case, rounds)
+    bench.announce(f"{stage} {case}", STEP_SECONDS * many + 2.0 * rounds)
     with ExitStack() as opened:
-        timed = _open(bench, picks, extra or {}, case, rounds, opened)
+        timed = _open(bench, picks, libraries, case, many, opened)
         bench.timer.run(list(timed.values()), rounds)
         for name, pick in picks.items():
             verified = bench.verified.get(verified_key(pick, case)) if name == "candidate" else None
@@ -58,7 +59,20 @@ def time_sides(
 
 
 def _open(
-    bench: Bench, picks: Mapping[str, Pick], extra: Mapping[str, Library], case: str, rounds: int, opened: ExitStack
+    bench: Bench, picks: Mapping[str, Pick], extra: Mapping[str, Library], case: str, many: int, opened: ExitStack
+) -> dict[str, Side]:
+    """Opens each side at so many places, or at one where memory is too short for more: sizes are an estimate."""
+    try:
+        return _laid_out(bench, picks, extra, case, many, opened)
+    except torch.OutOfMemoryError:
+        if many == 1:
+            raise
+    opened.close()
+    return _laid_out(bench, picks, extra, case, 1, opened)
+
+
+def _laid_out(
+    bench: Bench, picks: Mapping[str, Pick], extra: Mapping[str, Library], case: str, many: int, opened: ExitStack
 ) -> dict[str, Side]:
     seeds = {n: bench.seeds[case] if n == "candidate" else secrets.randbits(48) for n in (*picks, *extra)}
 
@@ -70,7 +84,7 @@ def _open(
         return Place(replay, replay)
 
     # A library stays on the same tensors throughout: it may keep what it prepared for them, such as a graph.
-    listed = [*picks] * _places(bench, picks, case, rounds) + [*extra]
+    listed = [*picks] * many + [*extra]
     random.SystemRandom().shuffle(listed)
     found: dict[str, list[Place]] = {n: [] for n in seeds}
     for name in listed:
@@ -78,12 +92,17 @@ def _open(
     return {n: Side(n, places, bench.deterministic) for n, places in found.items()}
 
 
-def _places(bench: Bench, picks: Mapping[str, Pick], case: str, rounds: int) -> int:
-    """How many places each side gets: those that the rounds are worth and that the memory has room for."""
+def _places(bench: Bench, picks: Mapping[str, Pick], libraries: int, case: str, rounds: int) -> int:
+    """How many places each side gets: those that the rounds are worth and that the memory has room for.
+
+    What torch has in its cache counts as free. Every library has inputs of its own, at one place.
+    """
     plans = [bundle.plans[case][choice] for bundle, choice in (p[case] for p in picks.values())]
     one = sum(s.nbytes for plan in plans for s in plan.storages)
+    inputs = sum(s.nbytes for s in plans[0].storages if s.kind == "input")
     free, _ = torch.cuda.mem_get_info(bench.device)
-    return max(1, min(PLACES, rounds // ROUNDS, int(ROOM * free / max(one, 1))))
+    free += torch.cuda.memory_reserved(bench.device) - torch.cuda.memory_allocated(bench.device)
+    return max(1, min(PLACES, rounds // ROUNDS, int((ROOM * free - libraries * inputs) / max(one, 1))))
 
 
 def _consistent(side: Side, case: str, verified: int | None) -> None:

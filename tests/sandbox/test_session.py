@@ -21,17 +21,22 @@ class Sized:
 
     nbytes: int
     storages: list[Any] = field(default_factory=list)
+    kind: str = "input"
 
     @property
     def plans(self) -> dict[str, dict[str, Any]]:
         return {CASE: {"it": Sized(0, [self])}}
 
 
-def places(monkeypatch: pytest.MonkeyPatch, rounds: int, nbytes: int, free: int = 24 * GB) -> int:
+def places(
+    monkeypatch: pytest.MonkeyPatch, rounds: int, nbytes: int, free: int = 24 * GB, cached: int = 0, libraries: int = 0
+) -> int:
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, 24 * GB))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: cached + GB)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: GB)
     picks = cast(Any, {n: {CASE: (Sized(nbytes), "it")} for n in ("incumbent", "candidate")})
     bench = cast(Any, type("Bench", (), {"device": None}))
-    return session._places(bench, picks, CASE, rounds)
+    return session._places(bench, picks, libraries, CASE, rounds)
 
 
 def test_a_long_session_has_three_places_for_each_side(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,6 +49,14 @@ def test_a_short_session_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_places_are_given_up_before_memory_runs_out(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [places(monkeypatch, 30, n * GB) for n in (2, 3, 5, 20)] == [3, 2, 1, 1]
+
+
+def test_memory_that_torch_keeps_in_its_cache_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [places(monkeypatch, 30, 2 * GB, free=4 * GB, cached=n * GB) for n in (0, 12, 20)] == [1, 2, 3]
+
+
+def test_the_inputs_of_libraries_need_room_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [places(monkeypatch, 30, 2 * GB, libraries=n) for n in (0, 1, 4, 9)] == [3, 2, 1, 1]
 
 
 def test_sides_without_buffers_have_places_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,20 +121,45 @@ def test_no_place_leaves_results_that_a_launch_at_another_could_copy(monkeypatch
     assert [r.copied for r in replays] == [0, 0, 0]
 
 
-def test_a_library_stays_on_the_same_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "_places", lambda *_: 3)
+class Opening:
+    """Stands for a bench whose GPU has room for so many replays."""
 
-    class Bench:
-        seeds, deterministic = {CASE: 1}, True
+    seeds, deterministic = {CASE: 1}, True
 
-        def inputs(self, case: str, seed: int) -> dict[str, int]:
-            return {"seed": seed}
+    def __init__(self, room: int) -> None:
+        self.room, self.opened, self.closed = room, 0, 0
 
-        def replay(self, pick: object, case: str, seed: int) -> Copying:
-            return Copying([])
+    def inputs(self, case: str, seed: int) -> dict[str, int]:
+        return {"seed": seed}
 
-    with monkeypatch.context() as m, ExitStack() as opened:
-        m.setattr(Copying, "close", lambda self: None, raising=False)
-        picks, library = {"candidate": cast(Any, {})}, {"cuLibrary": lambda seed: seed}
-        found = session._open(cast(Any, Bench()), picks, library, CASE, 30, opened)
-        assert {n: len(s.places) for n, s in found.items()} == {"candidate": 3, "cuLibrary": 1}
+    def replay(self, pick: object, case: str, seed: int) -> "Opening":
+        if self.opened - self.closed == self.room:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        self.opened += 1
+        return self
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def opened(bench: Opening, many: int) -> dict[str, int]:
+    picks, library = {n: cast(Any, {}) for n in ("incumbent", "candidate")}, {"cuLibrary": lambda seed: seed}
+    with ExitStack() as stack:
+        found = session._open(cast(Any, bench), picks, library, CASE, many, stack)
+        assert bench.opened - bench.closed == sum(len(s.places) for n, s in found.items() if n in picks)
+    assert bench.opened == bench.closed
+    return {n: len(s.places) for n, s in found.items()}
+
+
+def test_a_library_stays_on_the_same_tensors() -> None:
+    assert opened(Opening(room=6), 3) == {"incumbent": 3, "candidate": 3, "cuLibrary": 1}
+
+
+@pytest.mark.parametrize("room", [2, 3, 5])
+def test_where_memory_is_too_short_for_more_places_each_side_has_one(room: int) -> None:
+    assert opened(Opening(room), 3) == {"incumbent": 1, "candidate": 1, "cuLibrary": 1}
+
+
+def test_memory_too_short_for_one_place_is_an_error() -> None:
+    with pytest.raises(torch.OutOfMemoryError):
+        opened(Opening(room=1), 3)
