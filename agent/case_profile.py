@@ -66,6 +66,7 @@ class Means:
     gpu: Gpu
     passes: frozenset[PassName] | None = None  # those that are wanted; None leaves it to the profiler
     choose: Choosing | None = None  # who is asked before the rules
+    unwanted: str = profiler.UNWANTED  # why other passes are left out
 
     @property
     def stand(self) -> Stand:
@@ -91,7 +92,7 @@ def _taken(means: Means, w: Wanted, subject: Subject, backend: str) -> Taken:
     place = Place(w.bundle, w.case, w.label, subject.build)
     kernel = Kernel(means.stand, means.gpu, subject, place, backend)
     choose = partial(means.choose, w.case) if means.choose else None
-    return profiler.take(kernel, means.gpu.left, means.passes, choose)
+    return profiler.take(kernel, means.gpu.left, means.passes, choose, means.unwanted)
 
 
 def _whole(stand: Stand, build: str, t: Taken, launch: Launch) -> KernelProfile:

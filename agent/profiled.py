@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal
 
-from pgo_agent.agent import advisers, beam, incumbent, insight, profile_record
+from pgo_agent.agent import advisers, beam, incumbent, insight, profile_record, steering
 from pgo_agent.agent.case_profile import CaseProfile, Choosing, Means, Wanted, case_profile
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.insight import Insight
@@ -32,6 +32,8 @@ from pgo_agent.sandbox.profile.report import Problem
 from pgo_agent.sandbox.profile.whole import Missing, PassName
 
 WHY = "the best known of this run"
+LAST = frozenset({PassName.STATIC, PassName.TIMELINE})  # what a report shows: nothing is proposed by it
+ENOUGH = "it could lead to nothing: all candidates of the budget were proposed"
 SHARE = 0.1  # of a run's minutes: what one incumbent's profile may take of the GPU
 
 
@@ -96,7 +98,7 @@ def taken(ctx: Context, which: str, w: Wanted, gpu: Gpu, at_once: int) -> Kept:
     """One case's passes, or why there are none. Raises as `profile`."""
     started = time.monotonic()
     try:
-        found = _passes(_case(ctx, w, gpu, at_once, partial(advisers.choose, ctx)))
+        found = _passes(_case(ctx, w, gpu, at_once, partial(advisers.choose, ctx), last=not steering.room(ctx)))
     except (EnvironmentFault, Suspended, Unanswered):
         raise
     except Exception as e:  # whatever a pass stumbles over: the run goes on without its answer
@@ -104,10 +106,13 @@ def taken(ctx: Context, which: str, w: Wanted, gpu: Gpu, at_once: int) -> Kept:
     return Kept(which, w.case, found, round(time.monotonic() - started, 3), None)
 
 
-def _case(ctx: Context, w: Wanted, gpu: Gpu, at_once: int, choose: Choosing) -> CaseProfile:
-    """What the passes say, `at_once` cases side by side."""
+def _case(ctx: Context, w: Wanted, gpu: Gpu, at_once: int, choose: Choosing, last: bool = False) -> CaseProfile:
+    """What the passes say, `at_once` cases side by side. `last`: nothing will be proposed by it."""
     which, builder = insight.of(ctx), replace(ctx.builder, cores=max(1, ctx.builder.cores // at_once))
-    return insight.cut(case_profile(Means(builder, gpu, insight.passes(which), choose), w), which)
+    means = Means(builder, gpu, insight.passes(which), choose)
+    if last and which is Insight.ALL:
+        means = replace(means, passes=LAST, unwanted=ENOUGH)
+    return insight.cut(case_profile(means, w), which)
 
 
 def again(ctx: Context, w: Wanted, kept: Kept) -> CaseProfile:

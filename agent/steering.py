@@ -28,6 +28,12 @@ BUDGETS: Mapping[str, type] = {"minutes": float, "candidates": int, "tokens": in
 Vetoed = tuple[Steer, Candidate, Judged]
 
 
+def room(ctx: Context) -> int:
+    """Candidates that the budget still allows; a person's own take none of it."""
+    counted = sum(c.proposer != AUTHOR for c in ctx.store.candidates(ctx.run.id))
+    return max(0, int(ctx.settings["candidates"]) - counted)
+
+
 # what may be asked ----------------------------------------------------------------------------------------------------
 
 

@@ -43,12 +43,11 @@ def propose(ctx: Context, generation: int) -> int:
     if present:
         return len(present)
     steering.begin(ctx, generation)
-    before = ctx.store.candidates(ctx.run.id)
-    known, counted = {c.id for c in before}, sum(c.proposer != steering.AUTHOR for c in before)
+    known = {c.id for c in ctx.store.candidates(ctx.run.id)}
     own = list(_novel(ctx, steering.submitted(ctx, generation), steering.AUTHOR, known))  # beyond the budget
-    room = min(ctx.settings["width"], ctx.settings["candidates"] - counted)
+    room = min(ctx.settings["width"], steering.room(ctx))
     others = (p for p in _fresh(ctx, generation) if p["id"] not in known)
-    fresh = [*own, *islice(others, max(0, room))]
+    fresh = [*own, *islice(others, room)]
     if fresh:
         ctx.store.add_generation(ctx.run.id, generation, incumbent.name(ctx), fresh)
         mixing.tell(ctx, generation)

@@ -36,6 +36,7 @@ MOST = 0.7  # of the cycles: one understood section that holds more leaves no ot
 CAUSELESS = frozenset({Defect.COPY_WAIT, Defect.EPILOGUE, Defect.IMBALANCE})  # sections that name no cause themselves
 WAITING = CAUSELESS | {Defect.DOT_WAIT}  # of dots there may be too many, or something else in their way
 EMBEDDED = "embedded"
+UNWANTED = "it was not asked for"
 Rule = Callable[[], tuple[bool, str]]  # whether a pass is needed, and why, or why not
 T = TypeVar("T")
 
@@ -103,12 +104,17 @@ class Taken(Record):
 
 
 def take(
-    passes: Passes, seconds: float, wanted: frozenset[PassName] | None = None, choose: Choose | None = None
+    passes: Passes,
+    seconds: float,
+    wanted: frozenset[PassName] | None = None,
+    choose: Choose | None = None,
+    unwanted: str = UNWANTED,
 ) -> Taken:
     """`seconds`: of the GPU, for all passes of this kernel. `wanted`: exactly these beside the static one, as far as
-    they can be had within the budget; None leaves it to `choose`, and to the rules. Raises what the passes raise.
+    they can be had within the budget; None leaves it to `choose`, and to the rules. `unwanted`: why not the others.
+    Raises what the passes raise.
     """
-    role = _Role(passes, seconds, wanted)
+    role = _Role(passes, seconds, wanted, unwanted)
     static = passes.static()
     role.decisions.append(Decision(PassName.STATIC, True, "it needs no GPU, and says where to look", 0.0))
     if choose is not None and wanted is None:
@@ -121,8 +127,8 @@ def take(
 class _Role:
     """What was decided and answered, and what is left of the budget."""
 
-    def __init__(self, passes: Passes, seconds: float, wanted: frozenset[PassName] | None) -> None:
-        self.passes, self.left, self.wanted = passes, seconds, wanted
+    def __init__(self, passes: Passes, seconds: float, wanted: frozenset[PassName] | None, unwanted: str) -> None:
+        self.passes, self.left, self.wanted, self.unwanted = passes, seconds, wanted, unwanted
         self.decisions: list[Decision] = []
         self.answers: dict[PassName, Any] = {}
 
@@ -168,7 +174,7 @@ class _Role:
 
     def _refusal(self, name: PassName, needed: bool, why: str, cost: float) -> str:
         if self.wanted is not None and name not in self.wanted:
-            return "it was not asked for"
+            return self.unwanted
         if cannot := self.passes.why_not(name):
             return cannot
         if self.wanted is None and not needed:

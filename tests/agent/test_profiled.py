@@ -209,6 +209,14 @@ def test_a_parent_that_is_not_profiled_has_what_its_build_tells(ctx: Context) ->
     assert told == spilled
 
 
+@pytest.mark.parametrize(("candidates", "why"), [(3, profiled.ENOUGH), (4, "no GPU is visible here")])
+def test_counters_are_read_only_where_another_candidate_may_follow(ctx: Context, candidates: int, why: str) -> None:
+    ctx.run.settings["candidates"] = candidates  # of which there are three
+    (known,) = profiled.wanted(ctx, "shipped")
+    found = profiled.taken(ctx, "shipped", known, Gpu(None, 0.0), 1)
+    assert (found.passes["timeline"], found.passes["counters"]) == ("no GPU is visible here", why)
+
+
 @pytest.mark.parametrize("told", ["none", "counters"])
 def test_who_is_told_no_profile_or_counters_alone_hears_of_no_spills(ctx: Context, told: str) -> None:
     ctx.run.settings["insight"] = told
