@@ -7,7 +7,7 @@ between those of a timeline. It is no evidence of speed, which only the gate giv
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -66,7 +66,7 @@ class Means:
     gpu: Gpu
     passes: frozenset[PassName] | None = None  # those that are wanted; None leaves it to the profiler
     choose: Choosing | None = None  # who is asked before the rules
-    unwanted: str = profiler.UNWANTED  # why other passes are left out
+    unwanted: str = field(default=profiler.UNWANTED, kw_only=True)  # why other passes are left out
 
     @property
     def stand(self) -> Stand:

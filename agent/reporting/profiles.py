@@ -5,7 +5,7 @@ names. What is no longer there, or was kept by a version whose keys differ, is a
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pgo_agent.agent import incumbent, profile_record, profiled
@@ -97,7 +97,7 @@ class Place(Stand):
 class Reading(Means):
     """Means to read what is kept, and to take nothing."""
 
-    triton: str = ""
+    triton: str = field(kw_only=True)
 
     @property
     def stand(self) -> Stand:
@@ -139,7 +139,7 @@ def _read(ctx: Context, w: Wanted, kept: Kept) -> Found:
     if not kept.taken:
         return None, absent
     wanted = frozenset(PassName(n) for n in kept.taken if n in list(PassName))
-    means = Reading(ctx.builder, Gpu(None, 0.0, GONE), wanted, None, str(ctx.settings.get("triton", "")))
+    means = Reading(ctx.builder, Gpu(None, 0.0, GONE), wanted, triton=str(ctx.settings.get("triton", "")))
     try:
         found = case_profile(means, w)
     except EnvironmentFault as e:
