@@ -9,7 +9,9 @@ from pathlib import Path
 
 UNKNOWN = "unknown"
 PACKAGE = Path(__file__).parents[1]
-CODE = ("agent", "sandbox", "evals", ":(exclude)evals/results", ":(exclude)evals/recordings")
+CODE = ("agent", "sandbox", "evals", "prompts")
+SUFFIXES = (".py", ".j2", ".edit", ".ttgir-edit")  # with the gate's corpus; rows name the plan that they are of
+DATA = ("evals/results/", "evals/recordings/")
 EDITED = ", edited"
 
 
@@ -32,14 +34,41 @@ def commit_of(package: Path = PACKAGE) -> str:
         return os.environ["PGO_AGENT_COMMIT"]
     known = _git(package, "ls-files", "--error-unmatch", "agent")
     commit = _git(package, "rev-parse", "HEAD") if known else ""
-    edits = _git(package, "diff", "--no-ext-diff", "--no-color", "HEAD", "--", *CODE) if commit else ""
-    return (commit or UNKNOWN) + (f"{EDITED} {hashlib.sha256(edits.encode()).hexdigest()[:8]}" if edits else "")
+    edits = _edits(package) if commit else ""
+    return (commit or UNKNOWN) + (f"{EDITED} {edits}" if edits else "")
 
 
 def short(commit: str) -> str:
-    """A commit for people: ten figures of it, and whether its code was edited."""
-    told, edited, _ = commit.partition(EDITED)
-    return told[:10] + edited
+    """A commit for people: ten figures of it, and which edits its code had."""
+    told, edited, which = commit.partition(EDITED)
+    return told[:10] + edited + which
+
+
+def _edits(package: Path) -> str:
+    """A digest of the code that is not as it was committed; empty where all of it is.
+
+    By the files themselves, those that git does not track among them: how a diff is drawn is anybody's to configure.
+    """
+    apart = _committed(package) ^ _present(package)
+    return hashlib.sha256("\0".join(sorted(apart)).encode()).hexdigest()[:8] if apart else ""
+
+
+def _committed(package: Path) -> set[str]:
+    """`BLOB PATH` of each file of code."""
+    listed = (line.partition("\t") for line in _git(package, "ls-tree", "-r", "-z", "HEAD", "--", *CODE).split("\0"))
+    return {f"{about.split()[2]} {path}" for about, _, path in listed if _is_code(path)}
+
+
+def _present(package: Path) -> set[str]:
+    """The same of what stands in the folder, but for what git ignores."""
+    listed = _git(package, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *CODE).split("\0")
+    paths = sorted({path for path in listed if _is_code(path) and (package / path).is_file()})
+    blobs = _git(package, "hash-object", "--", *paths).split()
+    return {f"{blob} {path}" for blob, path in zip(blobs, paths, strict=False)}
+
+
+def _is_code(path: str) -> bool:
+    return path.endswith(SUFFIXES) and not path.startswith(DATA)
 
 
 def _git(folder: Path, *args: str) -> str:

@@ -132,7 +132,7 @@ def test_rows_of_another_plan_commit_text_or_gpu_are_refused(tmp_path: Path) -> 
     own = row(target=found.targets[0], digest=text).as_json()
     for head, told, problem in (
         ({"digest": "another"}, own, "rows of another plan|results of another plan"),
-        ({"commit": "another"}, own, "was begun at commit another"),
+        ({"commit": f"{'c' * 40}, edited 1a2b3c4d"}, own, "was begun at commit c{10}, edited 1a2b3c4d, and this is"),
         ({}, own | {"digest": "another"}, "add.py was edited since"),
         ({}, own, "was begun on NVIDIA H200, and this is NVIDIA B200"),
     ):
