@@ -51,7 +51,7 @@ def names(paths: Sequence[Path]) -> list[str]:
     most = max(map(len, each), default=1)
     enough = (n for n in range(1, most) if len({e[-n:] for e in each}) == len(set(each)))
     kept = next(enough, most)
-    return ["/".join(e[-kept:]) for e in each]
+    return [str(Path(*e[-kept:])) for e in each]
 
 
 def _of_different_runs(rows: Sequence[Row]) -> None:

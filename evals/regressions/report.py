@@ -14,7 +14,8 @@ from rich.table import Table
 
 def main(before: Path, after: Path, effect: float, everything: bool, json_lines: bool) -> int:
     """1 when something became slower, else 0. Raises UsageFault for files that cannot be compared."""
-    one, other = reading.file(before), reading.file(after)
+    files = (before, after)
+    one, other = (reading.file(file, name) for file, name in zip(files, reading.names(files), strict=True))
     found = compare(one.rows, other.rows, effect)
     notes = (*one.notes, *other.notes, *found.notes)
     if json_lines:

@@ -203,6 +203,15 @@ def test_what_is_told_to_programs_names_every_case(tmp_path: Path, capsys: pytes
     assert first["place"] == ["add", "embedded", 1, "CASES/1m"] and last["standings"] == {"faster": 1}
 
 
+def test_two_files_of_one_name_are_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for folder in ("monday", "tuesday"):
+        (tmp_path / folder).mkdir()
+    files = [night(tmp_path / f / "rows.jsonl", [row()], "half a line") for f in ("monday", "tuesday")]
+    report.main(files[0], files[1], 0.02, False, True)
+    notes = json.loads(capsys.readouterr().out.splitlines()[-1])["notes"]
+    assert [n.split(":")[0] for n in notes] == ["monday/rows.jsonl", "tuesday/rows.jsonl"]
+
+
 def test_what_cannot_be_compared_is_said(tmp_path: Path) -> None:
     files = night(tmp_path / "a", [row()]), night(tmp_path / "b", [row(kernel="other")])
     with pytest.raises(UsageFault) as fault:

@@ -169,6 +169,7 @@ def test_files_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> No
     paths = [tmp_path / folder / "rows.jsonl" for folder in ("monday", "tuesday")]
     assert [r.file for r in reading.files(paths).rows] == ["monday/rows.jsonl", "tuesday/rows.jsonl"]
     assert reading.names([paths[0]]) == ["rows.jsonl"] and reading.names([]) == []
+    assert reading.names([Path("/a/rows.jsonl"), Path("/b/a/rows.jsonl")]) == ["/a/rows.jsonl", "b/a/rows.jsonl"]
 
 
 def test_a_file_that_is_given_twice_is_refused(tmp_path: Path) -> None:
