@@ -20,6 +20,7 @@ from pgo_agent.sandbox.gate import screen
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.judge.base import AnyJudge, Ended, of_ended
 from pgo_agent.sandbox.judge.pool import on_shelf
+from pgo_agent.sandbox.target import SIDES
 from pgo_agent.sandbox.threads import threads
 
 HELD_OUT_SHARE = 4  # one in so many cores builds the held-out cases, while all work on the launch grid
@@ -91,6 +92,9 @@ def _as_shipped(ctx: Context, source: str) -> Built:
     names = wanted or known
     if shipped.ok and not names:
         raise TargetFault(f"{ctx.target.contract_path}: CASES is empty", "name at least one case")
+    if taken := [n for n in shipped.described.get("libraries", ()) if n in SIDES]:
+        problem = f"{ctx.target.contract_path}: LIBRARIES holds {', '.join(taken)}: so a side of the timing is called"
+        raise TargetFault(problem, f"give it another name; these are taken: {', '.join(SIDES)}")
     _must_build(ctx, shipped, [f"CASES/{n}" for n in names])
     return shipped
 

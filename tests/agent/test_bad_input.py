@@ -86,6 +86,13 @@ def test_a_baseline_that_does_not_compile(tmp_path: Path) -> None:
     assert done.code == 2 and "the kernel as it stands" in done.err and "power of 2" in done.err
 
 
+def test_a_library_with_the_name_of_a_side_would_be_timed_in_its_place(tmp_path: Path) -> None:
+    write(tmp_path, ("HELD_OUT =", 'LIBRARIES = {"tuned": reference, "A/A": reference, "eager": 0}\nHELD_OUT ='))
+    done = pgo("optimize", "add.py", cwd=tmp_path)
+    assert done.code == 2 and "add.py: LIBRARIES holds A/A, tuned: so a side of the timing is called" in done.err
+    assert "give it another name; these are taken: shipped," in done.err
+
+
 def test_an_unknown_device_lists_the_known_ones(tmp_path: Path) -> None:
     write(tmp_path)
     done = pgo("optimize", "add.py", "--device", "h2000", cwd=tmp_path)
