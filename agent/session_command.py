@@ -1,5 +1,6 @@
 """The command `session`. Heavy imports wait until there is a terminal."""
 
+import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -53,8 +54,7 @@ def session(
     Ctrl-C pauses and loses nothing. A run that is continued keeps its options: /budget changes its budgets.
     """
     with shell.faults():
-        begins = Path(what).suffix == ".py" or Path(what).exists()
-        shell.must_be_a_terminal(f"without one: pgo-agent {'optimize' if begins else 'resume'} {what}")
+        shell.must_be_a_terminal(f"without one: {_without_terminal(what)}")
     from pgo_agent.agent.live import command
     from pgo_agent.agent.session import Wishes
 
@@ -64,3 +64,11 @@ def session(
     wishes = replace(wishes, prompt_tokens=prompt_tokens, gpus=gpus)
     with shell.faults(), shell.opened(store, create=True) as opened:
         raise typer.Exit(command.start(what, wishes, opened))
+
+
+def _without_terminal(what: str) -> str:
+    """The command that does the same."""
+    from pgo_agent.agent.session import locate
+
+    begins = Path(what).suffix == ".py" or locate(Path(what)).exists()
+    return f"pgo-agent {'optimize' if begins else 'resume'} {shlex.quote(what)}"

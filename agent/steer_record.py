@@ -6,7 +6,7 @@ means, and when it is taken, says `steering.py`.
 
 import json
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -37,8 +37,22 @@ class Steer:
 
     @property
     def asked(self) -> str:
-        """What was asked, but for the text of a candidate."""
-        return f"{self.kind}: {', '.join(str(v) for k, v in self.body.items() if k != 'source' and v)}"
+        """What was asked, in words, but for the text of a candidate."""
+        return f"{self.kind}: {_WORDS[self.kind](self.body)}"
+
+
+_WORDS: Mapping[Kind, Callable[[Mapping[str, Any]], str]] = {
+    Kind.GUIDE: lambda b: str(b["text"]),
+    Kind.VETO: lambda b: ", ".join(filter(None, (b["candidate"][:8], b.get("why")))),
+    Kind.SUBMIT: lambda b: f"{'TTGIR' if b['kind'] == 'ttgir' else b['kind']} edited from {b['of'][:8]}",
+    Kind.PIN: lambda b: b["candidate"][:8] or "off",
+    Kind.BUDGET: lambda b: f"{b['name']}, {figure(b['value'])}",
+}
+
+
+def figure(value: float) -> str:
+    """A budget as a person types one."""
+    return f"{value:.12g}"
 
 
 def add(db: Database, run: str, kind: Kind, body: Mapping[str, Any]) -> int:

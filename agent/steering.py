@@ -115,8 +115,7 @@ def _budget(ctx: Context, name: str, value: float) -> str:
     for model in (ctx.model, *ctx.others.values()):
         if isinstance(model, Guarded) and name in ("tokens", "money"):
             setattr(model.purse, name, value)
-    told = f"{value:.0f}" if value >= 1000 else f"{value:g}"
-    return f"the budget is {told} {name.replace('_', ' ')} from here on"
+    return f"the budget is {steer_record.figure(value)} {name.replace('_', ' ')} from here on"
 
 
 # what it takes with a generation --------------------------------------------------------------------------------------

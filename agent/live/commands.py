@@ -4,6 +4,7 @@ A request is refused here where it can be seen at once that nothing will come of
 Raises Faults, which the session says and goes on.
 """
 
+import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -23,6 +24,9 @@ from rich.text import Text
 
 Confirm = Callable[[str], bool]
 WHY = 200  # characters of a veto's reason
+_COMPARED = "its text is the kernel as shipped: /diff shipped CANDIDATE, /ttgir shipped; /status names candidates"
+_SHOWN = "/show alone tells of the run, /show CANDIDATE of a candidate; /ttgir shipped is the kernel as shipped"
+_APPLIED = "/apply alone writes the winner, /apply CANDIDATE another that was accepted; baselines have your file's text"
 
 
 def do(c: Conductor, asked: Asked, confirm: Confirm) -> None:
@@ -73,7 +77,7 @@ def _quit(c: Conductor, _asked: Asked) -> None:
 
 def _show(c: Conductor, asked: Asked) -> None:
     if asked.words:
-        show.candidate(c.store, c.run.id, asked.words[0], False, False)
+        show.candidate(c.store, c.run.id, _candidate(c, asked.words[0], _SHOWN).id, False, False)
     else:
         show.run(c.store, c.run.id, False)
 
@@ -151,7 +155,7 @@ def _pin(c: Conductor, asked: Asked) -> None:
 def _budget(c: Conductor, asked: Asked) -> None:
     wanted = steering.budget_of(asked.words[0], asked.words[1], _open(c).run.settings)
     _ask(c, Kind.BUDGET, **wanted)
-    c.say(f"{wanted['name']}: {wanted['value']:g}, from the next piece of work on")
+    c.say(f"{wanted['name']}: {steer_record.figure(wanted['value'])}, from the next piece of work on")
 
 
 def _edit(c: Conductor, asked: Asked) -> None:
@@ -175,7 +179,7 @@ def _submitted(c: Conductor, path: Path, which: str) -> None:
     try:
         body = editing.submission(c.store, _open(c).run, path, which)  # it may have ended while its person wrote
     except UsageFault as e:
-        again = f": /submit {path} {which[:8]}" if c.run.state not in STATES else f" in {path}"
+        again = f": /submit {shlex.quote(str(path))} {which[:8]}" if c.run.state not in STATES else f" in {path}"
         kept = f"; your text is kept{again}" if path.exists() else ""
         raise UsageFault(e.message, f"{e.hint}{kept}") from None
     _ask(c, Kind.SUBMIT, **body)
@@ -183,7 +187,7 @@ def _submitted(c: Conductor, path: Path, which: str) -> None:
 
 
 def _apply(c: Conductor, asked: Asked, confirm: Confirm) -> None:
-    change = applying.plan(c.store, c.run.id, asked.words[0] if asked.words else None)
+    change = applying.plan(c.store, c.run.id, _candidate(c, asked.words[0], _APPLIED).id if asked.words else None)
     c.say(hiding.visible(change.diff))
     if confirm("Write this? [y/N] "):
         c.say(f"{change.path} written; the original is {applying.write(change)}")
@@ -214,13 +218,10 @@ def _which(c: Conductor, asked: Asked) -> str:
     return name if name == incumbent.SHIPPED else _candidate(c, name).id
 
 
-def _candidate(c: Conductor, name: str) -> Candidate:
-    """Raises UsageFault for what is none, and for a baseline where only a candidate will do."""
+def _candidate(c: Conductor, name: str, instead: str = _COMPARED) -> Candidate:
+    """Raises UsageFault for what is none, and, with what to type instead, for a baseline."""
     if name in difference.BASELINES:
-        raise UsageFault(
-            f"{name} is a baseline and no candidate here",
-            "its text is the kernel as shipped: /diff shipped CANDIDATE, /ttgir shipped; /status names candidates",
-        )
+        raise UsageFault(f"{name} is a baseline and no candidate here", instead)
     return c.store.candidate(c.run.id, name)
 
 

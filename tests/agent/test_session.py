@@ -12,7 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pgo_agent.agent.live import asking, commands
+from pgo_agent.agent.live.conductor import Conductor
 from pgo_agent.agent.store import Candidate, Store
+from pgo_agent.sandbox.errors import UsageFault
 
 from tests.agent.breaking import alive, processes
 from tests.agent.cli import command, pgo, write
@@ -149,10 +152,33 @@ def _words(pid: int) -> str:
 
 
 def test_without_a_terminal_it_names_what_needs_none(tmp_path: Path) -> None:
-    write(tmp_path)
-    for what, instead in (("add.py", "optimize add.py"), ("last", "resume last")):
+    write(tmp_path, name="my add.py")
+    told = {"my add.py": "optimize 'my add.py'", "fa_fwd": "optimize fa_fwd", "last": "resume last"}
+    for what, instead in told.items():
         done = pgo("session", what, cwd=tmp_path)
-        assert done.code == 2 and f"pgo-agent {instead}" in done.err
+        assert done.code == 2 and done.err.endswith(f"without one: pgo-agent {instead}\n")
+
+
+@pytest.mark.parametrize(("typed", "instead"), [
+    ("/show shipped", "/show alone tells of the run"),
+    ("/apply tuned", "/apply alone writes the winner"),
+    ("/evidence shipped", "/diff shipped CANDIDATE"),
+])  # fmt: skip
+def test_a_baseline_where_a_candidate_is_wanted_is_told_what_to_type(store: Store, typed: str, instead: str) -> None:
+    asked = asking.read(typed)
+    assert asked is not None
+    with pytest.raises(UsageFault, match="is a baseline and no candidate here") as e:
+        commands.do(Conductor(store, "first-1", lambda run: run), asked, lambda question: False)
+    assert instead in e.value.hint
+
+
+def test_where_a_text_that_is_refused_is_kept_can_be_typed_again(store: Store, tmp_path: Path) -> None:
+    path = write(tmp_path, ("def kernel(", "def kernel(("), name="my add.py")
+    asked = asking.read(f"/submit '{path}'")
+    assert asked is not None
+    with pytest.raises(UsageFault) as e:
+        commands.do(Conductor(store, "first-1", lambda run: run), asked, lambda question: False)
+    assert e.value.hint.endswith(f"your text is kept: /submit '{path}' shipped")
 
 
 @needs_tmux

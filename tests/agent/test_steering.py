@@ -43,6 +43,25 @@ def mine(ctx: Context, n: int = 900, parent: str = "shipped") -> str:
     return source
 
 
+@pytest.mark.parametrize(("kind", "body", "told"), [
+    (Kind.BUDGET, {"name": "tokens", "value": 0}, "budget: tokens, 0"),
+    (Kind.BUDGET, {"name": "minutes", "value": 2000000.0}, "budget: minutes, 2000000"),
+    (Kind.BUDGET, {"name": "money", "value": 1234.56}, "budget: money, 1234.56"),
+    (Kind.PIN, {"candidate": ""}, "pin: off"),
+    (Kind.PIN, {"candidate": "0123456789abcdef"}, "pin: 01234567"),
+    (Kind.VETO, {"candidate": "0123456789abcdef", "why": ""}, "veto: 01234567"),
+    (Kind.VETO, {"candidate": "0123456789abcdef", "why": "too odd"}, "veto: 01234567, too odd"),
+    (Kind.GUIDE, {"text": "use two stages"}, "guide: use two stages"),
+    (Kind.SUBMIT, {"source": "x", "kind": "source", "parent": "shipped", "of": "shipped"},
+     "submit: source edited from shipped"),
+    (Kind.SUBMIT, {"source": "x", "kind": "ttgir", "parent": "shipped", "of": "0123456789abcdef"},
+     "submit: TTGIR edited from 01234567"),
+])  # fmt: skip
+def test_what_was_asked_is_told_in_words(ctx: Context, kind: Kind, body: dict[str, object], told: str) -> None:
+    ask(ctx, kind, **body)
+    assert [s.asked for s in steer_record.of(ctx.store, ctx.run.id)] == [told]
+
+
 # vetoes ---------------------------------------------------------------------------------------------------------------
 
 
