@@ -49,18 +49,19 @@ class Found:
     @cached_property
     def launches(self) -> list[Launch]:
         """Those that the launcher reaches."""
-        return [launch for f in self._host for launch in launches(f, self.functions)]
+        return [launch for f in self.host.values() for launch in launches(f, self.functions)]
 
     @property
     def kernels(self) -> list[str]:
         return list(dict.fromkeys(launch.kernel for launch in self.launches))
 
-    @property
-    def _host(self) -> list[ast.FunctionDef]:
+    @cached_property
+    def host(self) -> dict[str, ast.FunctionDef]:
+        """The launcher, and what it calls of the file."""
         reached = [self.launcher.name]
         for name in reached:
             reached += [n for n in _called(self.functions[name], self.functions) if n not in reached]
-        return [self.functions[n] for n in reached]
+        return {n: self.functions[n] for n in reached}
 
 
 def read(path: Path, launcher: str | None) -> Found:
@@ -119,7 +120,7 @@ def launches(function: ast.FunctionDef, known: Mapping[str, ast.FunctionDef]) ->
     """The launches that stand in a function itself."""
     calls = (n for n in ast.walk(function) if isinstance(n, ast.Call) and isinstance(n.func, ast.Subscript))
     return [
-        Launch(c.func.value.id, _passed(c, known[c.func.value.id]))
+        Launch(c.func.value.id, passed(c, known[c.func.value.id]))
         for c in calls
         if isinstance(c.func, ast.Subscript)
         and isinstance(c.func.value, ast.Name)
@@ -128,8 +129,9 @@ def launches(function: ast.FunctionDef, known: Mapping[str, ast.FunctionDef]) ->
     ]
 
 
-def _passed(call: ast.Call, kernel: ast.FunctionDef) -> dict[str, ast.expr]:
-    places = [a.arg for a in (*kernel.args.posonlyargs, *kernel.args.args)]
+def passed(call: ast.Call, function: ast.FunctionDef) -> dict[str, ast.expr]:
+    """Parameters of what is called -> what is passed, as far as they are told by name or place."""
+    places = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
     starred = next((i for i, a in enumerate(call.args) if isinstance(a, ast.Starred)), len(call.args))
     return dict(zip(places, call.args[:starred], strict=False)) | {k.arg: k.value for k in call.keywords if k.arg}
 

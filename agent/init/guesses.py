@@ -1,25 +1,20 @@
 """What the launcher's text says of its arguments and results: which are tensors, their dimensions, what is written.
 
-Guesses, all of them: a skeleton marks them so. Relies on the text of the launcher alone, and on `written.py` for what
-the kernels store through. Names of dimensions are those that the launcher itself unpacks shapes into.
+Guesses, all of them: a skeleton marks them so. Relies on `shapes.py` for tensors and their dimensions, and on
+`outputs.py` for what comes back. Names of dimensions are those that the launcher itself unpacks shapes into.
 """
 
 import ast
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-import libcst as cst
 from pgo_agent.agent.init.found import Found
+from pgo_agent.agent.init.outputs import Host, Output
 from pgo_agent.agent.init.shapes import Shapes
-from pgo_agent.agent.rewriting import syntax
-from pgo_agent.agent.rewriting.written import written
-from pgo_agent.sandbox import parsing
 
-MADE = re.compile(r"(?:torch\.|\w+\.new_)(?:empty|zeros|ones|full|empty_like|zeros_like|empty_strided)\b")
 INDEX = re.compile(r"(?:^|_)(?:ids?|idx|index|indices|labels?|targets?|lengths?|seqlens?)$", re.I)
 USUAL = {"eps": 1e-6, "epsilon": 1e-6, "scale": 1.0, "sm_scale": 1.0, "softmax_scale": 1.0, "alpha": 1.0, "offset": 0.0}
-SIZES = frozenset({"shape", "size", "stride", "numel", "dtype", "device", "dim", "ndim", "item", "element_size"})
 
 
 @dataclass(frozen=True)
@@ -30,22 +25,6 @@ class Argument:
     dims: tuple[str, ...] | None = None  # of a tensor, by name; None: a plain value
     value: object = None  # of a plain one; None: nobody can tell
     whole: bool = False  # a tensor of integers
-
-
-@dataclass(frozen=True)
-class Output:
-    """A tensor that the launch writes."""
-
-    name: str  # as the launcher calls it
-    place: int | None  # in what the launcher returns; -1: it is all that is returned; None: it is not returned
-    own: bool  # the launcher allocates it; else it is one of its arguments
-    like: str = ""  # the argument whose size it has; empty where nobody knows
-    dims: tuple[str, ...] = ()  # that its allocation names, where it does
-
-    @property
-    def reachable(self) -> bool:
-        """Whether who calls the launcher gets at it."""
-        return self.place is not None or not self.own
 
 
 @dataclass(frozen=True)
@@ -63,11 +42,12 @@ def guess(found: Found) -> Guesses:
     own = found.launcher.args
     names = [a.arg for a in (*own.posonlyargs, *own.args, *own.kwonlyargs)]
     defaults = _defaults(own)
-    shapes = Shapes(found)
+    shapes = Shapes(found, found.launcher)
     arguments = tuple(_argument(n, shapes) for n in names if n not in defaults)
-    outputs, returned, dropped = _outputs(found, [n for n in names if shapes.is_tensor(n)])
+    given = [n for n in names if n not in defaults and shapes.is_tensor(n)]
+    results = Host(found).results(found.launcher, given)
     left_out = tuple(n for n in names if n in defaults)
-    return Guesses(arguments, left_out, outputs, returned, dropped, *_space(found))
+    return Guesses(arguments, left_out, results.outputs, results.returned, results.dropped, *_space(found))
 
 
 def _defaults(own: ast.arguments) -> set[str]:
@@ -80,98 +60,6 @@ def _argument(name: str, shapes: Shapes) -> Argument:
     if not shapes.is_tensor(name):
         return Argument(name, None, USUAL.get(name.lower()))
     return Argument(name, shapes.dims(name), whole=INDEX.search(name) is not None)
-
-
-# what is written ------------------------------------------------------------------------------------------------------
-
-
-def _outputs(found: Found, parameters: list[str]) -> tuple[tuple[Output, ...], int, tuple[str, ...]]:
-    """Tensors that the kernels store to or that are made of those, how many values are returned, and which others."""
-    returned = _returned(found.launcher)
-    roots = [_root(e) for e in returned]
-    made = {name: text for name, text in _assigned(found.launcher) if MADE.match(text)}
-    stored = _stored(found)
-    outputs = []
-    for name in stored:
-        place = roots.index(name) if name in roots else None
-        if name in made or name in parameters:
-            own = name in made
-            like = _like(made[name], parameters) if own else name
-            outputs.append(Output(name, place, own, like, _allocated(made[name]) if own and not like else ()))
-    told = {o.name for o in outputs}
-    derived = _derived(found.launcher, set(stored)) - set(parameters) - told
-    outputs += [Output(n, i, True) for i, n in enumerate(roots) if n in derived and n not in roots[:i]]
-    dropped = tuple(n for n in dict.fromkeys(roots) if n and n not in told | derived | set(parameters))
-    placed = [replace(o, place=-1) if o.place == 0 and len(roots) == 1 else o for o in outputs]
-    return tuple(placed), len(returned) if len(returned) > 1 else 0, dropped
-
-
-def _derived(function: ast.FunctionDef, stored: set[str]) -> set[str]:
-    """Names that are bound to something made of what the kernels store to, such as a sum of it."""
-    bound = [(name, _made_of(parsing.expression(text))) for name, text in _assigned(function)]
-    found = set(stored)
-    while grown := {name for name, names in bound if names & found} - found:
-        found |= grown
-    return found - stored
-
-
-def _made_of(node: ast.AST) -> set[str]:
-    """The names in an expression, but for those of which it takes a size or a type only."""
-    if isinstance(node, ast.Attribute) and node.attr in SIZES:
-        return set()
-    own = {node.id} if isinstance(node, ast.Name) else set[str]()
-    return own.union(*(_made_of(child) for child in ast.iter_child_nodes(node)))
-
-
-def _stored(found: Found) -> list[str]:
-    """What is passed to parameters that a kernel stores through, by its name in the launcher."""
-    module = cst.parse_module(found.text)
-    known = syntax.functions(module)
-    through = {name: written(module, known[name]) for name in found.kernels if name in known}
-    names = [
-        _root(value)
-        for launch in found.launches
-        for parameter, value in launch.passed.items()
-        if parameter in through.get(launch.kernel, ())
-    ]
-    return [n for n in dict.fromkeys(names) if n]
-
-
-def _returned(function: ast.FunctionDef) -> list[ast.expr]:
-    """The values of the last `return` of the function itself."""
-    found = [n.value for n in ast.walk(function) if isinstance(n, ast.Return) and n.value is not None]
-    last = max(found, key=lambda v: v.lineno, default=None)
-    if last is None:
-        return []
-    return list(last.elts) if isinstance(last, ast.Tuple) else [last]
-
-
-def _root(node: ast.expr) -> str:
-    """The name that `x`, `x.view(...)` or `x.data` begins with."""
-    while isinstance(node, ast.Attribute | ast.Call | ast.Subscript):
-        node = node.func if isinstance(node, ast.Call) else node.value
-    return node.id if isinstance(node, ast.Name) else ""
-
-
-def _assigned(function: ast.FunctionDef) -> Iterator[tuple[str, str]]:
-    for node in ast.walk(function):
-        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-            yield node.targets[0].id, ast.unparse(node.value)
-
-
-def _like(text: str, parameters: list[str]) -> str:
-    """The argument in `torch.empty_like(x)`."""
-    found = re.match(r"torch\.(?:empty|zeros)_like\((\w+)", text)
-    return found[1] if found and found[1] in parameters else ""
-
-
-def _allocated(text: str) -> tuple[str, ...]:
-    """The dimensions in `torch.empty((M, N), ...)` or `torch.empty(n, ...)`, where they are names."""
-    call = parsing.expression(text)
-    given = call.args[0] if isinstance(call, ast.Call) and call.args else None
-    listed = given.elts if isinstance(given, ast.Tuple | ast.List) else [given] if given else []
-    names = tuple(e.id for e in listed if isinstance(e, ast.Name))
-    return names if len(names) == len(listed) else ()
 
 
 # the launch space -----------------------------------------------------------------------------------------------------

@@ -1,14 +1,15 @@
 """Shapes of a launcher's arguments, by how its text takes them apart: `M, K = a.shape`, `b.shape[1]`, `x.view(-1, n)`.
 
 Each dimension has a name, and the same name where the text says that two are the same, or treats two tensors alike.
-All of it is guessed: an argument that is bound anew by anything but a transposition is taken for what it became.
+All of it is guessed: an argument that is bound anew by anything but a transposition is taken for what it became. An
+argument that is only handed on is read in the host function of the file that gets it.
 """
 
 import ast
 import re
 from collections.abc import Iterator
 
-from pgo_agent.agent.init.found import Found
+from pgo_agent.agent.init.found import Found, passed
 
 TENSOR = frozenset(
     {
@@ -42,11 +43,11 @@ Names = dict[int, str]  # dimension -> name
 
 
 class Shapes:
-    """Of the launcher's parameters, and of what they are bound to in it."""
+    """Of a host function's parameters, and of what they are bound to in it. `within`: the functions that call it."""
 
-    def __init__(self, found: Found) -> None:
-        nodes = list(ast.walk(found.launcher))
-        self._annotated = {a.arg: ast.unparse(a.annotation) for a in parameters(found.launcher) if a.annotation}
+    def __init__(self, found: Found, function: ast.FunctionDef, within: tuple[str, ...] = ()) -> None:
+        nodes = list(ast.walk(function))
+        self._annotated = {a.arg: ast.unparse(a.annotation) for a in parameters(function) if a.annotation}
         self._used = {
             n.value.id
             for n in nodes
@@ -59,16 +60,26 @@ class Shapes:
             if isinstance(v, ast.Name) and re.search(r"(?:_ptr|^ptr|ptr)$", k)
         }
         self._flat = {_shaped(n, ("numel",)) for n in nodes}
-        self._order = [a.arg for a in parameters(found.launcher)]
+        self._order = [a.arg for a in parameters(function)]
         self._read(nodes)
+        self._handed_on: dict[str, list[tuple[Shapes, str]]] = {}  # parameter -> functions, and what they call it
+        within = (*within, function.name)
+        for call in (n for n in nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)):
+            if isinstance(call.func, ast.Name) and call.func.id in found.host and call.func.id not in within:
+                self._hand_on(found, call, found.functions[call.func.id], within)
 
     def is_tensor(self, name: str) -> bool:
         if name in self._annotated:
             return "Tensor" in self._annotated[name]
-        return name in self._used or name in self._pointers
+        inner = self._handed_on.get(name, ())
+        return name in self._used or name in self._pointers or any(s.is_tensor(n) for s, n in inner)
 
     def dims(self, name: str) -> tuple[str, ...]:
         """The names of an argument's dimensions, in the order that it is given in."""
+        if not self._says(name):
+            for inner, there in self._handed_on.get(name, ()):
+                if inner.is_tensor(there):
+                    return inner.dims(there)
         alike = [n for n in self._order if self.is_tensor(n) and self._bound.get(n) == self._bound.get(name)]
         alike = alike if self._bound.get(name) else [name]
         if name not in self._known and alike == [name] and (largest := self._largest()):
@@ -77,6 +88,16 @@ class Shapes:
         own = [self._names(name, rank), *(self._names(n, rank) for n in alike)]
         named = [next((found[i] for found in own if i in found), f"{alike[0].lower()}{i}") for i in range(rank)]
         return self._as_given(name, named)
+
+    def _hand_on(self, found: Found, call: ast.Call, function: ast.FunctionDef, within: tuple[str, ...]) -> None:
+        given = {v.id: n for n, v in passed(call, function).items() if isinstance(v, ast.Name) and v.id in self._order}
+        inner = Shapes(found, function, within) if given else self
+        for own, there in given.items():
+            self._handed_on.setdefault(own, []).append((inner, there))
+
+    def _says(self, name: str) -> bool:
+        """Whether this function itself tells of a parameter's dimensions."""
+        return any(name in told for told in (self._known, self._least, self._exact, self._bound, self._flat))
 
     def _read(self, nodes: list[ast.AST]) -> None:
         self._alias: dict[str, str] = {}  # name of a shape -> its tensor

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from pgo_agent.agent.init.found import Found
-from pgo_agent.agent.init.guesses import Guesses, Output
+from pgo_agent.agent.init.guesses import Guesses
+from pgo_agent.agent.init.outputs import Output
 from pgo_agent.sandbox import parsing
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.target import CONTRACT
@@ -93,7 +94,7 @@ def sizes(names: Sequence[str], guesses: Guesses, section: str) -> dict[str, int
 
 def _call(found: Found, guesses: Guesses) -> str:
     """The call of the launcher; keyword-only parameters by name."""
-    by_name = {a.arg for a in found.launcher.args.kwonlyargs}
+    by_name = [a.arg for a in found.launcher.args.kwonlyargs]
     skipped = False
     given = []
     for name in (a.arg for a in (*found.launcher.args.posonlyargs, *found.launcher.args.args)):

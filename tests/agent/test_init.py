@@ -87,6 +87,77 @@ def test_a_result_is_followed_through_the_branches_of_a_condition(tmp_path: Path
     assert re.search(r"return (out, )?loss\n", made)
 
 
+HANDED_ON = """
+def _launch(a, b, to):
+    flat = to.view(-1)
+    n = a.shape[0]
+    _add[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](a, b, flat, n)
+
+
+def _impl(first, second):
+    result, count = torch.empty_like(first), 3
+    _launch(first, second, result)
+    return result, count
+
+
+def add(x, y):
+    return _impl(x, y)
+"""
+PICKED = HANDED_ON.replace("    return _impl(x, y)", "    made, _ = _impl(x, y)\n    return made * 2")
+
+
+@pytest.mark.parametrize(
+    ("text", "call", "result"),
+    [
+        (HANDED_ON, "result, _ = add(x, y)", "result"),
+        (PICKED, "result0 = add(x, y)", "result0"),
+        (PICKED.replace("made * 2", "x, made"), "_, made = add(x, y)", "made"),
+        (
+            LAUNCHER.replace("out, scale=1.0", "out") + "\n\ndef more(x, y, z):\n    add(x, y, z)\n",
+            "more(x, y, z)",
+            "z",
+        ),
+    ],
+)
+def test_results_are_followed_through_functions_of_the_file(text: str, call: str, result: str, tmp_path: Path) -> None:
+    made = init(KERNEL + text, tmp_path)
+    body = made[made.rindex("def kernel") :]
+    assert f"    {call}" in body and f"    return {result}\n" in body
+    assert '"x": tensor(case["a0"])' in made or '"x": tensor(case["n"])' in made  # as the inner function takes it apart
+
+
+WRITTEN = """
+def add(x, y, out: torch.Tensor | None = None):
+    n = x.shape[0]
+    out = out if out is not None else torch.empty_like(x)
+    _add[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, y, out, n)
+    return out
+"""
+
+
+@pytest.mark.parametrize("allocated", ["torch.empty_like(x)", "make(x)"])
+def test_an_output_that_may_be_left_out_is_not_copied(allocated: str, tmp_path: Path) -> None:
+    made = init(KERNEL + WRITTEN.replace("torch.empty_like(x)", allocated), tmp_path)
+    assert "    out = add(x, y)" in made and "clone" not in made
+
+
+def test_what_is_stored_to_through_a_view_is_what_it_is_a_view_of(tmp_path: Path) -> None:
+    text = LAUNCHER.replace("x, y, out, n)", "x, y, flat, n)").replace("    n = ", "    flat = out.view(-1)\n    n = ")
+    made = init(KERNEL + text + "    return flat\n", tmp_path)
+    assert "out = out.clone()" in made and "    out = add(x, y, out)" in made
+
+
+def test_functions_that_call_each_other_are_read_once(tmp_path: Path) -> None:
+    again = "\n\ndef more(x, y, out):\n    add(x, y, out)\n    return out\n"
+    text = LAUNCHER.replace("    n = ", "    if x is y:\n        return more(x, y, out)\n    n = ") + again
+    assert "return out\n" in init(KERNEL + text, tmp_path, "add")
+
+
+def test_a_skeleton_is_the_same_each_time(tmp_path: Path) -> None:
+    text = LAUNCHER.replace("(x, y, out, scale=1.0)", "(x, y, out, *, c, b, a, f, e, d)")
+    assert "add(x, y, out, c=c, b=b, a=a, f=f, e=e, d=d)" in init(KERNEL + text, tmp_path)
+
+
 def test_what_is_returned_and_no_kernel_stores_to_is_told_of(tmp_path: Path) -> None:
     text = KERNEL + LAUNCHER + "    count = n * 2\n    return out, count\n"
     (tmp_path / "own.py").write_text(text)

@@ -1,0 +1,282 @@
+"""What a launcher gives back: tensors that its kernels store to, and what is made of those.
+
+Guesses, by the text of the launcher and of those host functions of its file that it calls. Relies on
+`rewriting/written.py` for what a kernel stores through. A view of a tensor counts as that tensor; what goes through
+containers, attributes or methods is not followed.
+"""
+
+import ast
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import libcst as cst
+from pgo_agent.agent.init.found import Found, launches, passed
+from pgo_agent.agent.rewriting import syntax
+from pgo_agent.agent.rewriting.written import written
+from pgo_agent.sandbox import parsing
+
+MADE = re.compile(r"(?:torch\.|\w+\.new_)(?:empty|zeros|ones|full|empty_like|zeros_like|empty_strided)\b")
+SIZES = frozenset({"shape", "size", "stride", "numel", "dtype", "device", "dim", "ndim", "item", "element_size"})
+VIEWS = frozenset(
+    {"view", "reshape", "flatten", "transpose", "permute", "squeeze", "unsqueeze", "T", "mT", "t", "data"}
+)
+Bound = tuple[str, ast.expr]  # a name, and what it is bound to
+
+
+@dataclass(frozen=True)
+class Output:
+    """A tensor that the launch writes."""
+
+    name: str  # as the launcher calls it
+    place: int | None  # in what the launcher returns; -1: it is all that is returned; None: it is not returned
+    own: bool  # the launcher allocates it; else it is one of its arguments
+    like: str = ""  # the argument whose size it has; empty where nobody knows
+    dims: tuple[str, ...] = ()  # that its allocation names, where it does
+
+    @property
+    def reachable(self) -> bool:
+        """Whether who calls the launcher gets at it."""
+        return self.place is not None or not self.own
+
+
+@dataclass(frozen=True)
+class Results:
+    """Of a host function."""
+
+    outputs: tuple[Output, ...] = ()
+    returned: int = 0  # values that it returns; 0: one, or none
+    dropped: tuple[str, ...] = ()  # what it returns beside, that comes of nothing that is stored to
+
+    def at(self, place: int) -> str:
+        """The name of what is returned there and comes of what is stored to; empty for anything else."""
+        return next((o.name for o in self.outputs if o.place == place), "")
+
+
+class Host:
+    """The host functions of a file."""
+
+    def __init__(self, found: Found) -> None:
+        module = cst.parse_module(found.text)
+        known = syntax.functions(module)
+        self._functions, self._host = found.functions, found.host
+        self._through = {name: written(module, known[name]) for name in found.kernels if name in known}
+
+    def results(self, function: ast.FunctionDef, given: Sequence[str], within: Sequence[str] = ()) -> Results:
+        """`given`: parameters by which the caller gives tensors. `within`: the functions that call this one."""
+        returned, within = _returned(function), (*within, function.name)
+        if len(returned) == 1 and (inner := self._inner(returned[0], within)):
+            return self._handed_on(function, returned[0], inner, given, within)
+        stored = self._stored(function, within)
+        named = self._named(function, returned, stored, given, within)
+        places = {n: [m for m, _ in named].index(n) for n, _ in named}
+        outputs = [o for n in stored if (o := _written(function, n, given, places.get(n)))]
+        told = {o.name for o in outputs}
+        outputs += [Output(n, places[n], True) for n in places if (n, True) in named and n not in told]
+        dropped = tuple(n for n in places if n and (n, False) in named and n not in {*told, *given})
+        placed = (replace(o, place=-1) if o.place == 0 and len(named) == 1 else o for o in outputs)
+        return Results(tuple(placed), len(returned) if len(returned) > 1 else 0, dropped)
+
+    def _named(
+        self,
+        f: ast.FunctionDef,
+        returned: Sequence[ast.expr],
+        stored: list[str],
+        given: Sequence[str],
+        w: Sequence[str],
+    ) -> list[tuple[str, bool]]:
+        """A name for each value that is returned, and whether it comes of what is stored to."""
+        views, seeds, found = _views(f), {*stored, *self._from_inner(f, w)}, []
+        come = seeds | _derived(f, seeds)
+        for i, value in enumerate(returned):
+            name = _base(_root(value), views, {*stored, *given})
+            if single := self._single(value, w):
+                found.append((single, True))
+            elif name:
+                found.append((name, name in come and name not in given))
+            else:
+                comes = bool(_made_of(value) & come)
+                found.append((f"result{i}" if comes else "", comes))
+        return found
+
+    def _handed_on(
+        self, function: ast.FunctionDef, call: ast.expr, inner: ast.FunctionDef, given: Sequence[str], w: Sequence[str]
+    ) -> Results:
+        """Of a function that returns what another one returns."""
+        found, names = self.results(inner, _parameters(inner), w), _names(call, inner)
+        outputs = [
+            replace(o, name=names[o.name] if not o.own else o.name, own=o.own or names[o.name] not in given)
+            for o in found.outputs
+            if o.own or names.get(o.name)
+        ]
+        here = [replace(o, like=names.get(o.like, ""), dims=()) for o in outputs]
+        told = {o.name for o in here if not o.own}
+        others = (n for n in self._stored(function, w) if n in given and n not in told)
+        return replace(found, outputs=(*here, *(Output(n, None, False, n) for n in others)))
+
+    def _stored(self, function: ast.FunctionDef, within: Sequence[str]) -> list[str]:
+        """What kernels store to, by its name in this function."""
+        names = [
+            _root(value)
+            for launch in launches(function, self._functions)
+            for parameter, value in launch.passed.items()
+            if parameter in self._through.get(launch.kernel, ())
+        ]
+        for call in (n for n in ast.walk(function) if isinstance(n, ast.Call)):
+            if inner := self._inner(call, within):
+                there = _names(call, inner)
+                names += [there[n] for n in self._stored(inner, (*within, inner.name)) if n in there]
+        views, known = _views(function), {*_made(function), *_parameters(function)}
+        return [n for n in dict.fromkeys(_base(n, views, known) for n in names) if n]
+
+    def _from_inner(self, function: ast.FunctionDef, within: Sequence[str]) -> Iterator[str]:
+        """Names that are bound to what a host function returns of what it stores to."""
+        for node in (n for n in ast.walk(function) if isinstance(n, ast.Assign)):
+            if inner := self._inner(node.value, within):
+                found = self.results(inner, _parameters(inner), within)
+                for target in node.targets:
+                    listed = target.elts if isinstance(target, ast.Tuple) else [target]
+                    yield from (
+                        t.id
+                        for i, t in enumerate(listed)
+                        if isinstance(t, ast.Name) and found.at(-1 if len(listed) == 1 else i)
+                    )
+
+    def _single(self, node: ast.expr, within: Sequence[str]) -> str:
+        """What a call of a host function gives as its only result, where it comes of what is stored to."""
+        inner = self._inner(node, within)
+        return self.results(inner, _parameters(inner), within).at(-1) if inner else ""
+
+    def _inner(self, node: ast.expr, within: Sequence[str]) -> ast.FunctionDef | None:
+        """The host function of the file that is called, but for one that is being read."""
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.func.id in within:
+            return None
+        return self._host.get(node.func.id)
+
+
+def _written(function: ast.FunctionDef, name: str, given: Sequence[str], place: int | None) -> Output | None:
+    """What is stored to, where the function makes it, is given it or returns it."""
+    text = _made(function).get(name, "")
+    if not text and name not in given and place is None:
+        return None
+    if not text and name in given:
+        return Output(name, place, False, name)
+    like = _like(text, given)
+    return Output(name, place, True, like, _allocated(text) if text and not like else ())
+
+
+def _parameters(function: ast.FunctionDef) -> list[str]:
+    return [a.arg for a in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
+
+
+def _names(call: ast.expr, function: ast.FunctionDef) -> dict[str, str]:
+    """Parameters of a function that is called -> the names that begin what is passed."""
+    given = passed(call, function) if isinstance(call, ast.Call) else {}
+    return {parameter: root for parameter, value in given.items() if (root := _root(value))}
+
+
+def _derived(function: ast.FunctionDef, stored: Collection[str]) -> set[str]:
+    """Names that are bound to something made of what the kernels store to, such as a sum of it."""
+    bound = [(name, _made_of(value)) for name, value in _assigned(function)]
+    found = set(stored)
+    while grown := {name for name, names in bound if names & found} - found:
+        found |= grown
+    return found - set(stored)
+
+
+def _made_of(node: ast.AST) -> set[str]:
+    """The names in an expression, but for those of which it takes a size or a type only."""
+    if isinstance(node, ast.Attribute) and node.attr in SIZES:
+        return set()
+    own = {node.id} if isinstance(node, ast.Name) else set[str]()
+    return own.union(*(_made_of(child) for child in ast.iter_child_nodes(node)))
+
+
+def _returned(function: ast.FunctionDef) -> list[ast.expr]:
+    """The values of the last `return` of the function itself."""
+    found = [n.value for n in ast.walk(function) if isinstance(n, ast.Return) and n.value is not None]
+    last = max(found, key=lambda v: v.lineno, default=None)
+    if last is None:
+        return []
+    return list(last.elts) if isinstance(last, ast.Tuple) else [last]
+
+
+def _root(node: ast.expr) -> str:
+    """The name that `x`, `x.view(...)` or `x.data` begins with."""
+    while isinstance(node, ast.Attribute | ast.Call | ast.Subscript):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _views(function: ast.FunctionDef) -> dict[str, str]:
+    """Names that are bound once, to a view of what has another name."""
+    bound = list(_assigned(function))
+    names = [name for name, _ in bound]
+    return {n: of for n, v in bound if names.count(n) == 1 and (of := _viewed(v)) not in ("", n)}
+
+
+def _viewed(node: ast.expr) -> str:
+    """The name that `x.view(...)`, `x[0]` or `x` alone is a view of; empty for anything else."""
+    if isinstance(node, ast.Subscript):
+        return _viewed(node.value)
+    if isinstance(node, ast.Call) and not isinstance(node.func, ast.Name):
+        return _viewed(node.func)
+    if isinstance(node, ast.Attribute) and node.attr in VIEWS:
+        return _viewed(node.value)
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _base(name: str, views: dict[str, str], known: Collection[str]) -> str:
+    """Which of the known tensors a name is a view of; the name itself where it is of none."""
+    of, seen = name, {name}
+    while of not in known and views.get(of, of) not in seen:
+        of = views[of]
+        seen.add(of)
+    return of if of in known else name
+
+
+def _assigned(function: ast.FunctionDef) -> Iterator[Bound]:
+    """Names and what they are bound to; of a tuple those whose part is written."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                yield from _pairs(target, node.value)
+        elif isinstance(node, ast.AnnAssign) and node.value is not None:
+            yield from _pairs(node.target, node.value)
+
+
+def _pairs(target: ast.expr, value: ast.expr) -> Iterator[Bound]:
+    if isinstance(target, ast.Name):
+        yield target.id, value
+    elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+        for t, v in zip(target.elts, value.elts, strict=True):
+            yield from _pairs(t, v)
+
+
+# what is allocated ----------------------------------------------------------------------------------------------------
+
+
+def _made(function: ast.FunctionDef) -> dict[str, str]:
+    """Names that are bound to a new tensor, with the text of its allocation."""
+    texts = ((name, ast.unparse(one)) for name, value in _assigned(function) for one in _choices(value))
+    return {name: text for name, text in texts if MADE.match(text)}
+
+
+def _choices(value: ast.expr) -> list[ast.expr]:
+    """What `a if c else b` may be."""
+    return [*_choices(value.body), *_choices(value.orelse)] if isinstance(value, ast.IfExp) else [value]
+
+
+def _like(text: str, given: Sequence[str]) -> str:
+    """The argument in `torch.empty_like(x)`."""
+    found = re.match(r"torch\.(?:empty|zeros)_like\((\w+)", text)
+    return found[1] if found and found[1] in given else ""
+
+
+def _allocated(text: str) -> tuple[str, ...]:
+    """The dimensions in `torch.empty((M, N), ...)` or `torch.empty(n, ...)`, where they are names."""
+    call = parsing.expression(text)
+    given = call.args[0] if isinstance(call, ast.Call) and call.args else None
+    listed = given.elts if isinstance(given, ast.Tuple | ast.List) else [given] if given else []
+    names = tuple(e.id for e in listed if isinstance(e, ast.Name))
+    return names if len(names) == len(listed) else ()
