@@ -61,14 +61,15 @@ class Host:
         known = syntax.functions(module)
         self._functions, self._host = found.functions, found.host
         self._through = {name: written(module, known[name]) for name in found.kernels if name in known}
+        self._results: dict[str, Results] = {}  # of functions that others call
+        self._stores: dict[str, list[str]] = {}
 
-    def results(self, function: ast.FunctionDef, given: Sequence[str], within: Sequence[str] = ()) -> Results:
-        """`given`: parameters by which the caller gives tensors. `within`: the functions that call this one."""
-        returned, within = _returned(function), (*within, function.name)
-        if len(returned) == 1 and (inner := self._inner(returned[0], within)):
-            return self._handed_on(function, returned[0], inner, given, within)
-        stored = self._stored(function, within)
-        named = self._named(function, returned, stored, given, within)
+    def results(self, function: ast.FunctionDef, given: Sequence[str]) -> Results:
+        """`given`: parameters by which the caller gives tensors."""
+        returned, stored = _returned(function), self._stored(function)
+        if len(returned) == 1 and (inner := self._inner(returned[0])):
+            return self._handed_on(returned[0], inner, stored, given)
+        named = self._named(function, returned, stored, given)
         places = {n: [m for m, _ in named].index(n) for n, _ in named}
         outputs = [o for n in stored if (o := _written(function, n, given, places.get(n)))]
         told = {o.name for o in outputs}
@@ -78,19 +79,14 @@ class Host:
         return Results(tuple(placed), len(returned) if len(returned) > 1 else 0, dropped)
 
     def _named(
-        self,
-        f: ast.FunctionDef,
-        returned: Sequence[ast.expr],
-        stored: list[str],
-        given: Sequence[str],
-        w: Sequence[str],
+        self, function: ast.FunctionDef, returned: list[ast.expr], stored: list[str], given: Sequence[str]
     ) -> list[tuple[str, bool]]:
         """A name for each value that is returned, and whether it comes of what is stored to."""
-        views, seeds, found = _views(f), {*stored, *self._from_inner(f, w)}, []
-        come = seeds | _derived(f, seeds)
+        views, seeds, found = _views(function), {*stored, *self._from_inner(function)}, []
+        come = seeds | _derived(function, seeds)
         for i, value in enumerate(returned):
             name = _base(_root(value), views, {*stored, *given})
-            if single := self._single(value, w):
+            if single := self._single(value):
                 found.append((single, True))
             elif name:
                 found.append((name, name in come and name not in given))
@@ -99,11 +95,9 @@ class Host:
                 found.append((f"result{i}" if comes else "", comes))
         return found
 
-    def _handed_on(
-        self, function: ast.FunctionDef, call: ast.expr, inner: ast.FunctionDef, given: Sequence[str], w: Sequence[str]
-    ) -> Results:
+    def _handed_on(self, call: ast.expr, inner: ast.FunctionDef, stored: list[str], given: Sequence[str]) -> Results:
         """Of a function that returns what another one returns."""
-        found, names = self.results(inner, _parameters(inner), w), _names(call, inner)
+        found, names = self._of(inner), _names(call, inner)
         outputs = [
             replace(o, name=names[o.name] if not o.own else o.name, own=o.own or names[o.name] not in given)
             for o in found.outputs
@@ -111,45 +105,55 @@ class Host:
         ]
         here = [replace(o, like=names.get(o.like, ""), dims=()) for o in outputs]
         told = {o.name for o in here if not o.own}
-        others = (n for n in self._stored(function, w) if n in given and n not in told)
+        others = (n for n in stored if n in given and n not in told)
         return replace(found, outputs=(*here, *(Output(n, None, False, n) for n in others)))
 
-    def _stored(self, function: ast.FunctionDef, within: Sequence[str]) -> list[str]:
-        """What kernels store to, by its name in this function."""
-        names = [
-            _root(value)
-            for launch in launches(function, self._functions)
-            for parameter, value in launch.passed.items()
-            if parameter in self._through.get(launch.kernel, ())
-        ]
-        for call in (n for n in ast.walk(function) if isinstance(n, ast.Call)):
-            if inner := self._inner(call, within):
-                there = _names(call, inner)
-                names += [there[n] for n in self._stored(inner, (*within, inner.name)) if n in there]
-        views, known = _views(function), {*_made(function), *_parameters(function)}
-        return [n for n in dict.fromkeys(_base(n, views, known) for n in names) if n]
+    def _of(self, function: ast.FunctionDef) -> Results:
+        """Of a function that another one calls; nothing while it is being read: it calls itself."""
+        if function.name not in self._results:
+            self._results[function.name] = Results()
+            self._results[function.name] = self.results(function, _parameters(function))
+        return self._results[function.name]
 
-    def _from_inner(self, function: ast.FunctionDef, within: Sequence[str]) -> Iterator[str]:
+    def _stored(self, function: ast.FunctionDef) -> list[str]:
+        """What kernels store to, by its name in this function; read once, as `_of`."""
+        if function.name not in self._stores:
+            self._stores[function.name] = []
+            views, known = _views(function), {*_made(function), *_parameters(function)}
+            names = dict.fromkeys(_base(n, views, known) for n in self._passed_to_stores(function))
+            self._stores[function.name] = [n for n in names if n]
+        return self._stores[function.name]
+
+    def _passed_to_stores(self, function: ast.FunctionDef) -> Iterator[str]:
+        for launch in launches(function, self._functions):
+            through = self._through.get(launch.kernel, ())
+            yield from (_root(value) for parameter, value in launch.passed.items() if parameter in through)
+        for call in (n for n in ast.walk(function) if isinstance(n, ast.Call)):
+            if inner := self._inner(call):
+                there = _names(call, inner)
+                yield from (there[n] for n in self._stored(inner) if n in there)
+
+    def _from_inner(self, function: ast.FunctionDef) -> Iterator[str]:
         """Names that are bound to what a host function returns of what it stores to."""
         for node in (n for n in ast.walk(function) if isinstance(n, ast.Assign)):
-            if inner := self._inner(node.value, within):
-                found = self.results(inner, _parameters(inner), within)
+            if inner := self._inner(node.value):
                 for target in node.targets:
                     listed = target.elts if isinstance(target, ast.Tuple) else [target]
+                    places = range(len(listed)) if isinstance(target, ast.Tuple) else (-1,)
                     yield from (
                         t.id
-                        for i, t in enumerate(listed)
-                        if isinstance(t, ast.Name) and found.at(-1 if len(listed) == 1 else i)
+                        for i, t in zip(places, listed, strict=True)
+                        if isinstance(t, ast.Name) and self._of(inner).at(i)
                     )
 
-    def _single(self, node: ast.expr, within: Sequence[str]) -> str:
+    def _single(self, node: ast.expr) -> str:
         """What a call of a host function gives as its only result, where it comes of what is stored to."""
-        inner = self._inner(node, within)
-        return self.results(inner, _parameters(inner), within).at(-1) if inner else ""
+        inner = self._inner(node)
+        return self._of(inner).at(-1) if inner else ""
 
-    def _inner(self, node: ast.expr, within: Sequence[str]) -> ast.FunctionDef | None:
-        """The host function of the file that is called, but for one that is being read."""
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.func.id in within:
+    def _inner(self, node: ast.expr) -> ast.FunctionDef | None:
+        """The host function of the file that is called."""
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
             return None
         return self._host.get(node.func.id)
 

@@ -43,9 +43,11 @@ Names = dict[int, str]  # dimension -> name
 
 
 class Shapes:
-    """Of a host function's parameters, and of what they are bound to in it. `within`: the functions that call it."""
+    """Of a host function's parameters, and of what they are bound to in it. `known`: those of others of its file."""
 
-    def __init__(self, found: Found, function: ast.FunctionDef, within: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, found: Found, function: ast.FunctionDef, known: "dict[str, Shapes | None] | None" = None
+    ) -> None:
         nodes = list(ast.walk(function))
         self._annotated = {a.arg: ast.unparse(a.annotation) for a in parameters(function) if a.annotation}
         self._used = {
@@ -63,10 +65,15 @@ class Shapes:
         self._order = [a.arg for a in parameters(function)]
         self._read(nodes)
         self._handed_on: dict[str, list[tuple[Shapes, str]]] = {}  # parameter -> functions, and what they call it
-        within = (*within, function.name)
+        known = {} if known is None else known
+        known[function.name] = None  # as long as it is being read
         for call in (n for n in nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)):
-            if isinstance(call.func, ast.Name) and call.func.id in found.host and call.func.id not in within:
-                self._hand_on(found, call, found.functions[call.func.id], within)
+            inner = found.host.get(ast.unparse(call.func))
+            if inner and inner.name not in known:
+                Shapes(found, inner, known)
+            if inner and (shapes := known[inner.name]):
+                self._hand_on(call, inner, shapes)
+        known[function.name] = self
 
     def is_tensor(self, name: str) -> bool:
         if name in self._annotated:
@@ -89,11 +96,10 @@ class Shapes:
         named = [next((found[i] for found in own if i in found), f"{alike[0].lower()}{i}") for i in range(rank)]
         return self._as_given(name, named)
 
-    def _hand_on(self, found: Found, call: ast.Call, function: ast.FunctionDef, within: tuple[str, ...]) -> None:
-        given = {v.id: n for n, v in passed(call, function).items() if isinstance(v, ast.Name) and v.id in self._order}
-        inner = Shapes(found, function, within) if given else self
-        for own, there in given.items():
-            self._handed_on.setdefault(own, []).append((inner, there))
+    def _hand_on(self, call: ast.Call, function: ast.FunctionDef, shapes: "Shapes") -> None:
+        for there, value in passed(call, function).items():
+            if isinstance(value, ast.Name) and value.id in self._order:
+                self._handed_on.setdefault(value.id, []).append((shapes, there))
 
     def _says(self, name: str) -> bool:
         """Whether this function itself tells of a parameter's dimensions."""

@@ -153,6 +153,13 @@ def test_functions_that_call_each_other_are_read_once(tmp_path: Path) -> None:
     assert "return out\n" in init(KERNEL + text, tmp_path, "add")
 
 
+def test_a_file_of_many_calls_is_read_in_no_time(tmp_path: Path) -> None:
+    """Each function calls the next one four times: 4^16 ways."""
+    deep = "".join(f"\n\ndef f{i}(x, y, out):\n" + f"    f{i + 1}(x, y, out)\n" * 4 for i in range(16))
+    text = LAUNCHER.replace("def add(", "def f16(") + deep
+    assert "return out\n" in init(KERNEL + text, tmp_path, "f0")
+
+
 def test_a_skeleton_is_the_same_each_time(tmp_path: Path) -> None:
     text = LAUNCHER.replace("(x, y, out, scale=1.0)", "(x, y, out, *, c, b, a, f, e, d)")
     assert "add(x, y, out, c=c, b=b, a=a, f=f, e=e, d=d)" in init(KERNEL + text, tmp_path)
