@@ -214,7 +214,7 @@ def _builds(out: Console, c: Candidate, cases: str = "") -> None:
         return
     table = Table(title="builds", title_justify="left")
     for column in ("case", "configuration", "registers", "spills", "shared", "depth", "symptoms", "code"):
-        table.add_column(column)
+        table.add_column(column, no_wrap=column in ("registers", "spills", "shared", "depth"), overflow="fold")
     for case, options in chosen.items():
         for o in options:
             for key in o["kernels"]:
@@ -236,7 +236,8 @@ def _errors(out: Console, evidence: dict[str, Any]) -> None:
     """Every output that was compared with the reference, and what its error may be."""
     table = Table(title="errors against the float64 reference", title_justify="left")
     for column in ("stage", "case", "output", "max error", "allowed", "mean error", "allowed"):
-        table.add_column(column, justify="left" if column in ("stage", "case") else "right")
+        words = column in ("stage", "case")
+        table.add_column(column, justify="left" if words else "right", no_wrap=not words, overflow="fold")
     for stage, body in evidence.items():
         worst: dict[tuple[str, int], tuple[Any, ...]] = {}  # of the configurations of a case
         for i, e, (most, mean), check in _compared(body):

@@ -233,8 +233,10 @@ def _skipped(store: Store, run: Run) -> list[tuple[str, str]]:
 
 
 def _asked(store: Store, run: Run) -> Iterator[tuple[str, str]]:
+    ended = not STATES.get(run.state, "").startswith("not complete")
+    untaken = "nothing came of it: the run did not get to it" if ended else "not taken yet"
     for s in steer_record.of(store, run.id):
-        yield hiding.line(s.asked, ASKED), s.outcome or "nothing came of it: the run did not get to it"
+        yield hiding.line(s.asked, ASKED), s.outcome or untaken
 
 
 def _lacking(r: Report) -> list[str]:

@@ -8,17 +8,19 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from html import unescape
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 from markdown_it import MarkdownIt
-from pgo_agent.agent import steer_record
+from pgo_agent.agent import show, steer_record
 from pgo_agent.agent.reporting import facts, markdown, page
 from pgo_agent.agent.reporting.facts import Report, times
 from pgo_agent.agent.steer_record import Kind
 from pgo_agent.agent.store import Store
 from pgo_agent.sandbox.judge import stats
+from rich.console import Console
 
 from tests.agent import reported
 from tests.agent.test_report_markdown import HOSTILE
@@ -202,6 +204,16 @@ def test_what_a_person_asked_of_the_run_is_told_with_what_came_of_it(
     assert "budget: minutes, 40" in told and "the budget is 40 minutes from here on" in told
     assert "guide: try <b> TMA" in told and "nothing came of it: the run did not get to it" in told
     assert "without what a person asked of it" in told and "a person asked" not in said(render, whole)
+    made.change("UPDATE runs SET state = 'interrupted'")
+    assert "guide: try <b> TMA" in (paused := said(render, made.report())) and "not taken yet" in paused
+
+
+def test_the_evidence_of_a_candidate_is_told_whole_in_80_columns(kept: Made) -> None:
+    told = StringIO()
+    with closing(Store(kept.folder / ".pgo-agent")) as store:
+        for c in store.candidates("made-1"):
+            show.findings(store, c, Console(file=told, width=80))
+    assert "registers" in told.getvalue() and "…" not in told.getvalue()
 
 
 @pytest.mark.parametrize("render", BOTH)
