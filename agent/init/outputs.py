@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import libcst as cst
 from pgo_agent.agent.init.found import Found, launches, passed
+from pgo_agent.agent.init.shapes import parameters
 from pgo_agent.agent.rewriting import syntax
 from pgo_agent.agent.rewriting.written import written
 from pgo_agent.sandbox import parsing
@@ -71,7 +72,8 @@ class Host:
             return self._handed_on(returned[0], inner, stored, given)
         named = self._named(function, returned, stored, given)
         places = {n: [m for m, _ in named].index(n) for n, _ in named}
-        outputs = [o for n in stored if (o := _written(function, n, given, places.get(n)))]
+        made = _made(function)
+        outputs = [o for n in stored if (o := _written(n, made.get(n, ""), given, places.get(n)))]
         told = {o.name for o in outputs}
         outputs += [Output(n, places[n], True) for n in places if (n, True) in named and n not in told]
         dropped = tuple(n for n in places if n and (n, False) in named and n not in {*told, *given})
@@ -112,14 +114,14 @@ class Host:
         """Of a function that another one calls; nothing while it is being read: it calls itself."""
         if function.name not in self._results:
             self._results[function.name] = Results()
-            self._results[function.name] = self.results(function, _parameters(function))
+            self._results[function.name] = self.results(function, _own(function))
         return self._results[function.name]
 
     def _stored(self, function: ast.FunctionDef) -> list[str]:
         """What kernels store to, by its name in this function; read once, as `_of`."""
         if function.name not in self._stores:
             self._stores[function.name] = []
-            views, known = _views(function), {*_made(function), *_parameters(function)}
+            views, known = _views(function), {*_made(function), *_own(function)}
             names = dict.fromkeys(_base(n, views, known) for n in self._passed_to_stores(function))
             self._stores[function.name] = [n for n in names if n]
         return self._stores[function.name]
@@ -158,9 +160,8 @@ class Host:
         return self._host.get(node.func.id)
 
 
-def _written(function: ast.FunctionDef, name: str, given: Sequence[str], place: int | None) -> Output | None:
-    """What is stored to, where the function makes it, is given it or returns it."""
-    text = _made(function).get(name, "")
+def _written(name: str, text: str, given: Sequence[str], place: int | None) -> Output | None:
+    """What is stored to, where the function makes it (by that text), is given it or returns it."""
     if not text and name not in given and place is None:
         return None
     if not text and name in given:
@@ -169,8 +170,8 @@ def _written(function: ast.FunctionDef, name: str, given: Sequence[str], place: 
     return Output(name, place, True, like, _allocated(text) if text and not like else ())
 
 
-def _parameters(function: ast.FunctionDef) -> list[str]:
-    return [a.arg for a in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
+def _own(function: ast.FunctionDef) -> list[str]:
+    return [a.arg for a in parameters(function)]
 
 
 def _names(call: ast.expr, function: ast.FunctionDef) -> dict[str, str]:

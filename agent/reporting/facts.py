@@ -121,7 +121,7 @@ def report(store: Store, name: str) -> Report:
         parts.take("evidence", lambda: _proofs(store, run, winner, all_tried), ()),
         parts.take("ranking", lambda: _known(run), ()),
         parts.take("moves that did not apply", lambda: tuple(_skipped(store, run)), ()),
-        parts.take("what a person asked of it", lambda: tuple(_asked(store, run)), ()),
+        parts.take("what a person asked of it", lambda: tuple(_asked(store, run, outcome)), ()),
         parts.take("environment", lambda: tuple(again.environment(run)), ()),
         parts.take("commands", lambda: tuple(again.commands(run, chosen, bool(steer_record.of(store, run.id)))), ()),
         (),
@@ -232,9 +232,8 @@ def _skipped(store: Store, run: Run) -> list[tuple[str, str]]:
     return list(dict.fromkeys((move, reason) for _, move, reason in store.skipped(run.id)))
 
 
-def _asked(store: Store, run: Run) -> Iterator[tuple[str, str]]:
-    ended = not STATES.get(run.state, "").startswith("not complete")
-    untaken = "nothing came of it: the run did not get to it" if ended else "not taken yet"
+def _asked(store: Store, run: Run, outcome: str) -> Iterator[tuple[str, str]]:
+    untaken = "not taken yet" if outcome == "unfinished" else "nothing came of it: the run did not get to it"
     for s in steer_record.of(store, run.id):
         yield hiding.line(s.asked, ASKED), s.outcome or untaken
 

@@ -204,7 +204,7 @@ def test_what_a_person_asked_of_the_run_is_told_with_what_came_of_it(
     assert "budget: minutes, 40" in told and "the budget is 40 minutes from here on" in told
     assert "guide: try <b> TMA" in told and "nothing came of it: the run did not get to it" in told
     assert "without what a person asked of it" in told and "a person asked" not in said(render, whole)
-    made.change("UPDATE runs SET state = 'interrupted'")
+    made.change("UPDATE runs SET state = 'interrupted', summary = NULL")
     assert "guide: try <b> TMA" in (paused := said(render, made.report())) and "not taken yet" in paused
 
 
