@@ -179,24 +179,40 @@ class Judges(Verdicts):
         """A GPU that nobody has, with its lock; the one that this thread had last, or one whose process is warm, if
         there is a choice."""
         told = False
-        with self._changed:
-            self._waiting += 1
-            try:
-                while True:
+        try:
+            with self._changed:
+                self._waiting += 1
+            while True:
+                with self._changed:
                     free = self._free()
-                    for judge in free:
-                        if judge.lock is None or judge.lock.taken():
-                            self._taken.add(judge)
-                            self._mine.last = judge
-                            return judge
-                    told = told or self._told(free)
+                    if judge := self._first(free):
+                        return judge
                     self._note()
-                    self._changed.wait(POLL if free else None)
-            finally:
+                    if told or not free:
+                        self._changed.wait(POLL if free else None)
+                        continue
+                    self._leave(free)  # who hears of it may take his time, or ask here how long was waited
+                self._tell_of(free)
+                told = True
+        finally:
+            with self._changed:
                 self._waiting -= 1
-                for lock in [j.lock for j in self._left if j not in self._taken and j.lock]:
-                    lock.left()
+                self._leave(self._left)
                 self._note()
+
+    def _first(self, free: Sequence[Judge]) -> Judge | None:
+        """The first whose lock is to be had. In the line of each other one this process stands from now on."""
+        for judge in free:
+            if judge.lock is None or judge.lock.taken():
+                self._taken.add(judge)
+                self._mine.last = judge
+                return judge
+        return None
+
+    def _leave(self, judges: Sequence[Judge]) -> None:
+        """Leaves the lines of those that nobody here has."""
+        for lock in [j.lock for j in judges if j not in self._taken and j.lock]:
+            lock.left()
 
     def _must_be_open(self) -> None:
         if self._closed:
@@ -214,12 +230,9 @@ class Judges(Verdicts):
         free = [j for j in self._left if j not in self._taken]
         return sorted(free, key=lambda j: (j is not self._mine.last, not j.started))
 
-    def _told(self, free: Sequence[Judge]) -> bool:
-        """Whether there is somebody to wait for, who then is told of."""
-        locks = [j.lock for j in free if j.lock]
-        for lock in locks:
+    def _tell_of(self, held: Sequence[Judge]) -> None:
+        for lock in [j.lock for j in held if j.lock]:
             self._tell("gpu.waiting", index=lock.gpu.index, uuid=lock.gpu.uuid, holder=lock.holder)
-        return bool(locks)
 
     def _give(self, judge: Judge) -> None:
         if judge in self._taken:

@@ -63,10 +63,12 @@ class GpuLock:
 
     @contextlib.contextmanager
     def turn(self, told: Told) -> Iterator[float]:
-        """Holds it, and gives the seconds that were waited. `told` is told when there is somebody to wait for."""
+        """Holds it, and gives the seconds that were waited. `told` is told when there is somebody to wait for; it may
+        take its time, for nobody stands in line meanwhile."""
         began = time.monotonic()
         try:
             if not self.taken():
+                self.left()
                 told(self.gpu, self.holder)
                 while not self.taken():
                     time.sleep(POLL)

@@ -70,6 +70,18 @@ def test_who_waits_is_told_for_whom_and_for_how_long_it_was(holder: "subprocess.
     assert told == [(GPU, f"process {holder.pid}")]
 
 
+def test_who_is_slow_to_hear_that_there_is_a_wait_keeps_nobody_off(holder: "subprocess.Popen[str]") -> None:
+    another, passed = GpuLock(GPU), []
+
+    def tell(*_: object) -> None:
+        holder.kill()
+        passed.append(wait_for(another.taken, 10))
+        another.free()
+
+    with GpuLock(GPU).turn(tell):
+        assert passed == [True]
+
+
 def test_nobody_waits_for_a_gpu_that_is_free() -> None:
     with GpuLock(GPU).turn(lambda *_: pytest.fail("it is free")):
         assert not GpuLock(GPU).taken()

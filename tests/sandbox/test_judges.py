@@ -164,6 +164,30 @@ def test_a_gpu_of_another_process_is_waited_for_and_that_costs_nothing_of_the_ru
     assert event == {"type": "gpu.waiting", "index": "0", "uuid": "GPU-0", "holder": f"process {holder.pid}"}
 
 
+def test_while_it_is_told_that_a_gpu_is_waited_for_others_may_ask_how_long_and_pass_in_the_line(
+    pool: Callable[..., Any], holder: "subprocess.Popen[str]"
+) -> None:
+    """Whoever books the time of a run does so while others tell of it: six runs on two H100s stood still for ever."""
+    judges, _, told = pool(1)
+    went: list[str] = []
+
+    def pass_by() -> None:
+        went.append(f"waited {judges.waited >= 0}")
+        holder.kill()
+        with GpuLock(Gpu("GPU-0", "0", "made up")).turn(lambda *_: None):
+            went.append("passed")
+
+    def slowly(*_: Any, **__: Any) -> None:
+        other = threading.Thread(target=pass_by, daemon=True)
+        other.start()
+        other.join(10)
+        told.event("told")
+
+    judges.begin(slowly, told.quarantined, ())
+    assert hello(judges) == "GPU-0"
+    assert went == ["waited True", "passed"] and len(told.events) == 1
+
+
 def test_the_other_gpus_are_used_meanwhile_and_then_nothing_was_waited_for(
     pool: Callable[..., Any], holder: "subprocess.Popen[str]"
 ) -> None:
