@@ -17,6 +17,8 @@ from pgo_agent.agent.recorded import rows
 from pgo_agent.agent.version import short
 from pgo_agent.evals.entries import GROUPS
 from pgo_agent.evals.gate_report import STANDINGS, by_stage
+from pgo_agent.evals.leaderboard.standing import noise as noise_of
+from pgo_agent.evals.nightly import reading
 from pgo_agent.evals.nightly.recorded import descent
 from pgo_agent.evals.nightly.report import interval
 from pgo_agent.evals.record import RESULTS
@@ -141,6 +143,23 @@ def _rate(row: dict[str, Any] | None) -> str:
     return "-" if row is None else f"{_reached(row)[0]:.0f}"
 
 
+def nights() -> str:
+    """What each run of the recorded nights came to, of tuned: a Markdown table, a line for each GPU."""
+    found = reading.files(sorted(RESULTS.glob("nightly-*.jsonl")))
+    kernels = sorted({r.kernel for r in found.rows})
+    columns = ["of tuned, each seed", *(f"`{k}`" for k in kernels), "intervals of the timer against itself that hold 1"]
+    lines = ["| " + " | ".join(columns) + " |", "|---|" + "---:|" * (len(columns) - 1)]
+    machines = []
+    for gpu in sorted({r.environment["gpu"] for r in found.rows}):
+        own = sorted((r for r in found.rows if r.environment["gpu"] == gpu), key=lambda r: r.seed or 0)
+        each = [", ".join(f"{r.middle('tuned'):.3f}" for r in own if r.kernel == k) or "-" for k in kernels]
+        noise = noise_of(own)
+        lines.append("| " + " | ".join([gpu, *each, f"{noise['holds']} of {noise['cases']}"]) + " |")
+        machines.append(_where({"environment": own[0].environment, "commit": own[0].commit}))
+    notes = "".join(f" {note}." for note in found.notes)
+    return "\n".join(lines) + f"\n\n{'; '.join(machines)}.{notes}\n"
+
+
 def gate() -> str:
     """What became of the corpora on a GPU: a Markdown table of the groups, and who refused the bad ones."""
     found = [r for r in rows() if r["what"] == "gate"]
@@ -236,6 +255,7 @@ def between(text: str, marker: str, content: Iterable[str] | str) -> str:
 
 TABLES: Mapping[str, Callable[[], str]] = {
     "results": tables,
+    "nights": nights,
     "gate": gate,
     "moves": moves,
     "profiles": profiles,

@@ -89,11 +89,11 @@ class Board:
 
 
 def boards(rows: Iterable[Row]) -> list[Board]:
-    """One for each GPU, by name."""
+    """One for each GPU: of most rows first, then by name."""
     found: dict[str, list[Row]] = {}
     for r in sorted(rows, key=lambda r: r.when):
         found.setdefault(r.gpu, []).append(r)
-    return [Board(gpu, tuple(own)) for gpu, own in sorted(found.items())]
+    return [Board(gpu, tuple(own)) for gpu, own in sorted(found.items(), key=lambda b: (-len(b[1]), b[0]))]
 
 
 def noise(rows: Sequence[Row]) -> Mapping[str, float]:

@@ -6,6 +6,7 @@ is left out and said. Of each file it is known which rows are its own; nothing i
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +86,7 @@ def file(path: Path, name: str = "") -> Found:
     if _of_an_ablation(lines):
         return Found(notes=(*notes, f"{name} holds no rows, but runs that `pgo-agent eval ablation` compares"))
     if kinds and kinds <= {PLAN, BEGUN, ENDED}:
-        return Found(tuple(_once(path, _nightly(path, name, lines))), notes=notes)
+        return Found(tuple(_once(path, _nightly(path, name, lines))), notes=(*notes, *_unended(name, lines)))
     if kinds and kinds <= set(recorded.KINDS):
         return Found(tuple(_recorded(path, name, [line for _, line in lines])), notes=notes)
     if kinds and kinds <= set(GATE):
@@ -94,6 +95,19 @@ def file(path: Path, name: str = "") -> Found:
         return Found(notes=(*notes, f"{name} holds no rows, but records of {' and '.join(sorted(kinds))}"))
     said = f"holds lines of {', '.join(sorted(kinds))} side by side" if kinds else "holds no line"
     raise UsageFault(f"{path} {said}: it is no file of rows", HINT)
+
+
+def _unended(name: str, lines: Sequence[Line]) -> Iterator[str]:
+    """What is to be said of runs of a night's plan that have no row; nothing where the file holds no plan."""
+    plan = next((line.get("plan") for _, line in lines if line["what"] == PLAN), None)
+    try:
+        wanted = list(product(*(plan[part] for part in ("seeds", "targets", "optimizers")))) if plan else []
+        ended = {(line["seed"], line["target"], line["optimizer"]) for _, line in lines if line["what"] == ENDED}
+        absent = [f"{Path(t).stem} by {o}, seed {s}" for s, t, o in wanted if (s, t, o) not in ended]
+    except (KeyError, TypeError):
+        return
+    if absent:
+        yield f"{name}: {len(absent)} of the {len(wanted)} runs of its plan have no row: {'; '.join(absent)}"
 
 
 def _of_an_ablation(lines: Sequence[Line]) -> bool:

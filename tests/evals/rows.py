@@ -48,8 +48,8 @@ def failed(**changes: Any) -> Row:
     return row({}, **{"failed": "the kernel does not compile", "state": "failed"} | changes)
 
 
-def night(file: Path, rows: Sequence[Row], tail: str = "") -> Path:
+def night(file: Path, rows: Sequence[Row], tail: str = "", plan: object = None) -> Path:
     """A nightly's file with these rows; `tail`: what stands behind its last whole line."""
-    lines = [{"what": "plan", "digest": "p", "commit": "c" * 40, "plan": {}}, *(r.as_json() for r in rows)]
+    lines = [{"what": "plan", "digest": "p", "commit": "c" * 40, "plan": plan}, *(r.as_json() for r in rows)]
     file.write_text("".join(json.dumps(line) + "\n" for line in lines) + tail)
     return file

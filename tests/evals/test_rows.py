@@ -18,6 +18,7 @@ from pgo_agent.sandbox.errors import UsageFault
 
 from tests.evals.rows import FA_FWD, RECORDED, RESULTS, case, failed, night, row
 
+UNHASHABLE = {"targets": [[]], "optimizers": [[]], "seeds": [1]}
 NIGHTLY = RESULTS / "nightly-h200.jsonl"
 
 Spoil = Callable[[dict[str, Any]], object]
@@ -114,7 +115,7 @@ def test_shares_are_of_the_fastest_library_and_of_the_measured_peak() -> None:
 
 
 def test_recorded_runs_are_rows_with_the_ratios_of_the_readme() -> None:
-    found = reading.files([f for f in RECORDED if f != NIGHTLY])
+    found = reading.files([f for f in RECORDED if not f.name.startswith("nightly-")])
     assert {r.kernel for r in found.rows} == {"fa_fwd", "fa_bwd", "gemm"} and found.gate
     for r in (r for r in found.rows if r.winner):
         assert f"Geometric mean {r.ratio('tuned').mid:.3f} [" in tables()
@@ -125,6 +126,19 @@ def test_an_ablation_holds_no_rows_and_is_none_of_a_nights_faults() -> None:
     found = reading.files(RECORDED)
     assert "ablation-h200.jsonl holds no rows, but runs that `pgo-agent eval ablation` compares" in found.notes
     assert not any(r.file == "ablation-h200.jsonl" for r in found.rows)
+
+
+def test_runs_of_a_plan_that_have_no_row_are_said_by_name(tmp_path: Path) -> None:
+    own = row()
+    plan = {"targets": [own.target], "optimizers": [own.optimizer, "replay:a"], "seeds": [1, 2]}
+    file = night(tmp_path / "a.jsonl", [own], plan=plan)
+    absent = "add by replay:a, seed 1; add by embedded, seed 2; add by replay:a, seed 2"
+    assert reading.file(file).notes == (f"a.jsonl: 3 of the 4 runs of its plan have no row: {absent}",)
+
+
+@pytest.mark.parametrize("plan", [None, [], {}, {"targets": 3, "optimizers": [], "seeds": []}, UNHASHABLE])
+def test_a_plan_that_names_no_runs_says_nothing_of_them(tmp_path: Path, plan: object) -> None:
+    assert reading.file(night(tmp_path / "a.jsonl", [row()], plan=plan)).notes == ()
 
 
 def test_a_last_line_that_was_cut_off_is_left_out_and_said(tmp_path: Path) -> None:

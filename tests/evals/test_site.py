@@ -62,7 +62,8 @@ def recorded() -> dict[str, str]:
 
 
 def test_the_recorded_runs_have_a_page_each_and_the_gate_its_rates(recorded: dict[str, str]) -> None:
-    names = {"index.html", "results.json", *(f"{k}-h200.html" for k in ("fa_fwd", "fa_bwd", "gemm"))}
+    pages = {f"{k}-{gpu}.html" for k in ("fa_fwd", "fa_bwd", "gemm") for gpu in ("h100", "h200")}
+    names = {"index.html", "results.json"} | pages
     first = Page(recorded["index.html"])
     assert set(recorded) == names and set(first.links) <= names
     lines = reading.files(RECORDED).gate
@@ -82,9 +83,9 @@ def test_no_page_loads_or_runs_anything(recorded: dict[str, str]) -> None:
 
 
 def test_results_json_has_the_figures_of_the_rows(recorded: dict[str, str]) -> None:
-    told = json.loads(recorded["results.json"])["gpus"]["NVIDIA H200"]
+    told = json.loads(recorded["results.json"])["gpus"]
     for r in reading.files(RECORDED).rows:
-        (own,) = [line for line in told["last"] if line["run"] == r.run]
+        (own,) = [line for line in told[r.environment["gpu"]]["last"] if line["run"] == r.run]
         assert own["ratio"]["tuned"] == r.ratio("tuned").as_json()
         assert interval(r.ratio("tuned")) in recorded["index.html"]
 
@@ -134,6 +135,12 @@ def test_times_of_two_gpus_are_never_put_together() -> None:
     found = standing.boards([row(), other])
     assert [b.gpu for b in found] == ["NVIDIA B200", "NVIDIA H200"]
     assert {"add-h200.html", "add-b200.html"} <= set(made(row(), other))
+
+
+def test_the_gpu_that_most_is_known_of_comes_first() -> None:
+    other = row(environment=H200 | {"gpu": "NVIDIA B200"}, run="2")
+    found = standing.boards([other, row(), row(run="3", seed=2)])
+    assert [b.gpu for b in found] == ["NVIDIA H200", "NVIDIA B200"]
 
 
 def test_the_last_row_of_a_key_stands_and_the_trend_has_every_night() -> None:
