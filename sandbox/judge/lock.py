@@ -58,8 +58,9 @@ class GpuLock:
 
     @property
     def holder(self) -> str:
-        """Who has it, or had it last."""
-        return f"process {os.pread(self.fd, 20, 0).decode(errors='replace') or 'of nobody'}"
+        """Who has it, or had it last. Nobody knows whom one waits for that is about to say so, or stands in line."""
+        told = os.pread(self.fd, 20, 0).decode(errors="replace")
+        return "another process" if told in ("", str(os.getpid())) else f"process {told}"
 
     @contextlib.contextmanager
     def turn(self, told: Told) -> Iterator[float]:

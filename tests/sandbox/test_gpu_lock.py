@@ -82,6 +82,13 @@ def test_who_is_slow_to_hear_that_there_is_a_wait_keeps_nobody_off(holder: "subp
         assert passed == [True]
 
 
+def test_nobody_is_told_to_wait_for_himself() -> None:
+    """Who had it last is written down; it may be one who waits, while another one stands in the line before him."""
+    first, second = GpuLock(GPU), GpuLock(GPU)
+    assert first.holder == "another process"
+    assert first.taken() and second.holder == "another process"
+
+
 def test_nobody_waits_for_a_gpu_that_is_free() -> None:
     with GpuLock(GPU).turn(lambda *_: pytest.fail("it is free")):
         assert not GpuLock(GPU).taken()
