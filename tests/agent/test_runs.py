@@ -1,6 +1,7 @@
 """Whole runs without a GPU: what they tell, and that an interrupted one loses nothing and repeats nothing."""
 
 import json
+import re
 import signal
 import subprocess
 import time
@@ -69,6 +70,18 @@ def test_two_runs_in_one_workspace_do_not_mix(tmp_path: Path) -> None:
     finally:
         first.kill()
         first.communicate()
+
+
+def test_a_run_says_where_its_threads_stand_and_goes_on(tmp_path: Path) -> None:
+    write(tmp_path)
+    with subprocess.Popen(command(*SHORT), cwd=tmp_path, stdout=-3, stderr=-1, text=True) as run:
+        assert run.stderr is not None
+        said = [next(run.stderr) for _ in range(3)]
+        run.send_signal(signal.SIGUSR1)
+        said += run.stderr
+    assert run.returncode == 0
+    assert any(re.match(r"(Current t|T)hread 0x\w+", line) for line in said)
+    assert any("judging" in line for line in said)
 
 
 def test_ctrl_c_names_the_command_that_goes_on_and_it_does(tmp_path: Path, whole: Whole) -> None:
