@@ -4,9 +4,7 @@ Heavy imports wait for their command.
 """
 
 import atexit
-import faulthandler
 import gc
-import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -256,7 +254,6 @@ app.add_typer(evals, name="eval")
 
 def main() -> None:
     """The console script `pgo-agent`."""
-    faulthandler.register(signal.SIGUSR1)  # says where every thread stands
     atexit.register(gc.freeze)  # half a second of a run's is the search for garbage in what it leaves to the system
     app()
 

@@ -1,6 +1,8 @@
 """What commands do around their work: print a fault as a person reads it, open and close a workspace, show events."""
 
+import faulthandler
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -66,11 +68,12 @@ def run(
     """Does what `go` says with the store and the feed of events, and exits with its code.
 
     `tell`: prints for a person what came of it; by default what came of the last run. `again`: the command that goes
-    on after Ctrl-C.
+    on after Ctrl-C. SIGUSR1 makes the process say where each of its threads stands.
     """
     from pgo_agent.agent.errors import Exit
     from pgo_agent.agent.progress import JsonLines, Progress
 
+    faulthandler.register(signal.SIGUSR1)
     feed = JsonLines() if json_lines else Progress()
     last: dict[str, Any] = {}
 
