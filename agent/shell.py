@@ -1,6 +1,5 @@
 """What commands do around their work: print a fault as a person reads it, open and close a workspace, show events."""
 
-import faulthandler
 import os
 import signal
 import sys
@@ -73,7 +72,7 @@ def run(
     from pgo_agent.agent.errors import Exit
     from pgo_agent.agent.progress import JsonLines, Progress
 
-    faulthandler.register(signal.SIGUSR1)
+    signal.signal(signal.SIGUSR1, _standing)
     feed = JsonLines() if json_lines else Progress()
     last: dict[str, Any] = {}
 
@@ -99,3 +98,16 @@ def run(
 
             shown.outcome(record, done["run"])
         raise typer.Exit(int(code))
+
+
+def _standing(*_: Any) -> None:
+    """Prints where each thread stands. Unlike faulthandler's own it waits until nothing moves in what it reads."""
+    import threading
+    import traceback
+
+    names = {t.ident: t.name for t in threading.enumerate()}
+    each = (
+        f"thread {names.get(ident, ident)}:\n{''.join(traceback.format_stack(frame))}"
+        for ident, frame in sys._current_frames().items()
+    )
+    os.write(2, "\n".join(each).encode(errors="replace"))  # print() may be what was interrupted
