@@ -97,8 +97,10 @@ def _unlaunched(path: Path, text: str, known: Mapping[str, ast.FunctionDef]) -> 
 
 
 def functions(tree: ast.Module) -> dict[str, ast.FunctionDef]:
-    """Those of the module's own level, and in its conditions and `try`s; the last of a name."""
-    return {n.name: n for n in _statements(tree.body) if isinstance(n, ast.FunctionDef)}
+    """Those of the module's own level, and in its conditions and `try`s; the last of a name, if it does not only raise
+    what is missing elsewhere."""
+    found = (n for n in _statements(tree.body) if isinstance(n, ast.FunctionDef))
+    return {n.name: n for n in sorted(found, key=lambda n: not isinstance(n.body[-1], ast.Raise))}
 
 
 def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:

@@ -7,22 +7,18 @@ containers, attributes or methods is not followed.
 
 import ast
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import libcst as cst
 from pgo_agent.agent.init.found import Found, launches, passed
+from pgo_agent.agent.init.names import assigned, base, copied_to, derived, made_of, root, views_of
 from pgo_agent.agent.init.shapes import parameters
 from pgo_agent.agent.rewriting import syntax
 from pgo_agent.agent.rewriting.written import written
 from pgo_agent.sandbox import parsing
 
 MADE = re.compile(r"(?:torch\.|\w+\.new_)(?:empty|zeros|ones|full|empty_like|zeros_like|empty_strided)\b")
-SIZES = frozenset({"shape", "size", "stride", "numel", "dtype", "device", "dim", "ndim", "item", "element_size"})
-VIEWS = frozenset(
-    {"view", "reshape", "flatten", "transpose", "permute", "squeeze", "unsqueeze", "T", "mT", "t", "data"}
-)
-Bound = tuple[str, ast.expr]  # a name, and what it is bound to
 
 
 @dataclass(frozen=True)
@@ -59,6 +55,7 @@ class Host:
 
     def __init__(self, found: Found) -> None:
         module = cst.parse_module(found.text)
+        module = module.with_changes(body=[*_unfolded(module)])
         known = syntax.functions(module)
         self._functions, self._host = found.functions, found.host
         self._through = {name: written(module, known[name]) for name in found.kernels if name in known}
@@ -84,16 +81,16 @@ class Host:
         self, function: ast.FunctionDef, returned: list[ast.expr], stored: list[str], given: Sequence[str]
     ) -> list[tuple[str, bool]]:
         """A name for each value that is returned, and whether it comes of what is stored to."""
-        views, seeds, found = _views(function), {*stored, *self._from_inner(function)}, []
-        come = seeds | _derived(function, seeds)
+        views, seeds, found = views_of(function), {*stored, *self._from_inner(function)}, []
+        come = seeds | derived(function, seeds)
         for i, value in enumerate(returned):
-            name = _base(_root(value), views, {*stored, *given})
+            name = base(root(value), views, {*stored, *given})
             if single := self._single(value):
                 found.append((single, True))
             elif name:
                 found.append((name, name in come and name not in given))
             else:
-                comes = bool(_made_of(value) & come)
+                comes = bool(made_of(value) & come)
                 found.append((f"result{i}" if comes else "", comes))
         return found
 
@@ -121,15 +118,18 @@ class Host:
         """What kernels store to, by its name in this function; read once, as `_of`."""
         if function.name not in self._stores:
             self._stores[function.name] = []
-            views, known = _views(function), {*_made(function), *_own(function)}
-            names = dict.fromkeys(_base(n, views, known) for n in self._passed_to_stores(function))
+            views, known = views_of(function), {*_made(function), *_own(function)}
+            stored = {*self._passed_to_stores(function)}
+            come = stored | {*self._from_inner(function)}
+            copied = copied_to(function, come | derived(function, come))
+            names = dict.fromkeys(base(n, views, known) for n in (*self._passed_to_stores(function), *copied))
             self._stores[function.name] = [n for n in names if n]
         return self._stores[function.name]
 
     def _passed_to_stores(self, function: ast.FunctionDef) -> Iterator[str]:
         for launch in launches(function, self._functions):
             through = self._through.get(launch.kernel, ())
-            yield from (_root(value) for parameter, value in launch.passed.items() if parameter in through)
+            yield from (root(value) for parameter, value in launch.passed.items() if parameter in through)
         for call in (n for n in ast.walk(function) if isinstance(n, ast.Call)):
             if inner := self._inner(call):
                 there = _names(call, inner)
@@ -160,6 +160,15 @@ class Host:
         return self._host.get(node.func.id)
 
 
+def _unfolded(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """The statements of a file's own level, and those in its conditions and `try`s beside them."""
+    for child in node.children:
+        if isinstance(child, cst.FunctionDef | cst.ClassDef | cst.SimpleStatementLine):
+            yield child
+        else:
+            yield from _unfolded(child)
+
+
 def _written(name: str, text: str, given: Sequence[str], place: int | None) -> Output | None:
     """What is stored to, where the function makes it (by that text), is given it or returns it."""
     if not text and name not in given and place is None:
@@ -177,24 +186,7 @@ def _own(function: ast.FunctionDef) -> list[str]:
 def _names(call: ast.expr, function: ast.FunctionDef) -> dict[str, str]:
     """Parameters of a function that is called -> the names that begin what is passed."""
     given = passed(call, function) if isinstance(call, ast.Call) else {}
-    return {parameter: root for parameter, value in given.items() if (root := _root(value))}
-
-
-def _derived(function: ast.FunctionDef, stored: Collection[str]) -> set[str]:
-    """Names that are bound to something made of what the kernels store to, such as a sum of it."""
-    bound = [(name, _made_of(value)) for name, value in _assigned(function)]
-    found = set(stored)
-    while grown := {name for name, names in bound if names & found} - found:
-        found |= grown
-    return found - set(stored)
-
-
-def _made_of(node: ast.AST) -> set[str]:
-    """The names in an expression, but for those of which it takes a size or a type only."""
-    if isinstance(node, ast.Attribute) and node.attr in SIZES:
-        return set()
-    own = {node.id} if isinstance(node, ast.Name) else set[str]()
-    return own.union(*(_made_of(child) for child in ast.iter_child_nodes(node)))
+    return {parameter: name for parameter, value in given.items() if (name := root(value))}
 
 
 def _returned(function: ast.FunctionDef) -> list[ast.expr]:
@@ -206,64 +198,12 @@ def _returned(function: ast.FunctionDef) -> list[ast.expr]:
     return list(last.elts) if isinstance(last, ast.Tuple) else [last]
 
 
-def _root(node: ast.expr) -> str:
-    """The name that `x`, `x.view(...)` or `x.data` begins with."""
-    while isinstance(node, ast.Attribute | ast.Call | ast.Subscript):
-        node = node.func if isinstance(node, ast.Call) else node.value
-    return node.id if isinstance(node, ast.Name) else ""
-
-
-def _views(function: ast.FunctionDef) -> dict[str, str]:
-    """Names that are bound once, to a view of what has another name."""
-    bound = list(_assigned(function))
-    names = [name for name, _ in bound]
-    return {n: of for n, v in bound if names.count(n) == 1 and (of := _viewed(v)) not in ("", n)}
-
-
-def _viewed(node: ast.expr) -> str:
-    """The name that `x.view(...)`, `x[0]` or `x` alone is a view of; empty for anything else."""
-    if isinstance(node, ast.Subscript):
-        return _viewed(node.value)
-    if isinstance(node, ast.Call) and not isinstance(node.func, ast.Name):
-        return _viewed(node.func)
-    if isinstance(node, ast.Attribute) and node.attr in VIEWS:
-        return _viewed(node.value)
-    return node.id if isinstance(node, ast.Name) else ""
-
-
-def _base(name: str, views: dict[str, str], known: Collection[str]) -> str:
-    """Which of the known tensors a name is a view of; the name itself where it is of none."""
-    of, seen = name, {name}
-    while of not in known and views.get(of, of) not in seen:
-        of = views[of]
-        seen.add(of)
-    return of if of in known else name
-
-
-def _assigned(function: ast.FunctionDef) -> Iterator[Bound]:
-    """Names and what they are bound to; of a tuple those whose part is written."""
-    for node in ast.walk(function):
-        if isinstance(node, ast.Assign):
-            for target in node.targets:
-                yield from _pairs(target, node.value)
-        elif isinstance(node, ast.AnnAssign) and node.value is not None:
-            yield from _pairs(node.target, node.value)
-
-
-def _pairs(target: ast.expr, value: ast.expr) -> Iterator[Bound]:
-    if isinstance(target, ast.Name):
-        yield target.id, value
-    elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
-        for t, v in zip(target.elts, value.elts, strict=True):
-            yield from _pairs(t, v)
-
-
 # what is allocated ----------------------------------------------------------------------------------------------------
 
 
 def _made(function: ast.FunctionDef) -> dict[str, str]:
     """Names that are bound to a new tensor, with the text of its allocation."""
-    texts = ((name, ast.unparse(one)) for name, value in _assigned(function) for one in _choices(value))
+    texts = ((name, ast.unparse(one)) for name, value in assigned(function) for one in _choices(value))
     return {name: text for name, text in texts if MADE.match(text)}
 
 

@@ -39,6 +39,7 @@ TENSOR = frozenset(
         "is_cuda",
     }
 )  # attributes by which a tensor is known
+PLAIN = re.compile(r"(?:Optional\[)?(?:int|float|bool|str|torch\.(?:dtype|device|Size))\b.*")  # an annotation of none
 Names = dict[int, str]  # dimension -> name
 
 
@@ -49,7 +50,8 @@ class Shapes:
         self, found: Found, function: ast.FunctionDef, known: "dict[str, Shapes | None] | None" = None
     ) -> None:
         nodes = list(ast.walk(function))
-        self._annotated = {a.arg: ast.unparse(a.annotation) for a in parameters(function) if a.annotation}
+        told = {a.arg: ast.unparse(a.annotation) for a in parameters(function) if a.annotation}
+        self._annotated = {name: said.strip("'\"") for name, said in told.items()}
         self._used = {
             n.value.id
             for n in nodes
@@ -76,8 +78,11 @@ class Shapes:
         known[function.name] = self
 
     def is_tensor(self, name: str) -> bool:
-        if name in self._annotated:
-            return "Tensor" in self._annotated[name]
+        said = self._annotated.get(name, "")
+        if PLAIN.fullmatch(said):
+            return False
+        if "tensor" in said.lower():
+            return True
         inner = self._handed_on.get(name, ())
         return name in self._used or name in self._pointers or any(s.is_tensor(n) for s, n in inner)
 

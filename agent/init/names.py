@@ -1,0 +1,95 @@
+"""What the names in a host function stand for, by its text: views of tensors, and what is made of other names.
+
+Nothing is executed, and neither order nor branches are followed. What goes through containers or attributes is not.
+"""
+
+import ast
+from collections.abc import Collection, Iterator
+
+SIZES = frozenset({"shape", "size", "stride", "numel", "dtype", "device", "dim", "ndim", "item", "element_size"})
+VIEWS = frozenset(
+    {"view", "reshape", "flatten", "transpose", "permute", "squeeze", "unsqueeze", "T", "mT", "t", "data"}
+)
+Bound = tuple[str, ast.expr]  # a name, and what it is bound to
+
+
+def derived(function: ast.FunctionDef, stored: Collection[str]) -> set[str]:
+    """Names that are bound to something made of what the kernels store to, such as a sum of it."""
+    bound = [(name, made_of(value)) for name, value in assigned(function)]
+    found = set(stored)
+    while grown := {name for name, names in bound if names & found} - found:
+        found |= grown
+    return found - set(stored)
+
+
+def copied_to(function: ast.FunctionDef, come: Collection[str]) -> Iterator[str]:
+    """What the host copies into, by `x.copy_(y)` or `x[...] = y`, of what comes of kernels."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "copy_":
+            into, value = node.func.value, node.args[0] if node.args else None
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+            into, value = node.targets[0], node.value
+        else:
+            continue
+        if value is not None and made_of(value) & set(come):
+            yield root(into)
+
+
+def made_of(node: ast.AST) -> set[str]:
+    """The names in an expression, but for those of which it takes a size or a type only."""
+    if isinstance(node, ast.Attribute) and node.attr in SIZES:
+        return set()
+    own = {node.id} if isinstance(node, ast.Name) else set[str]()
+    return own.union(*(made_of(child) for child in ast.iter_child_nodes(node)))
+
+
+def root(node: ast.expr) -> str:
+    """The name that `x`, `x.view(...)` or `x.data` begins with."""
+    while isinstance(node, ast.Attribute | ast.Call | ast.Subscript):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def views_of(function: ast.FunctionDef) -> dict[str, str]:
+    """Names that are bound once, to a view of what has another name."""
+    bound = list(assigned(function))
+    names = [name for name, _ in bound]
+    return {n: of for n, v in bound if names.count(n) == 1 and (of := _viewed(v)) not in ("", n)}
+
+
+def _viewed(node: ast.expr) -> str:
+    """The name that `x.view(...)`, `x[0]` or `x` alone is a view of; empty for anything else."""
+    if isinstance(node, ast.Subscript):
+        return _viewed(node.value)
+    if isinstance(node, ast.Call) and not isinstance(node.func, ast.Name):
+        return _viewed(node.func)
+    if isinstance(node, ast.Attribute) and node.attr in VIEWS:
+        return _viewed(node.value)
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def base(name: str, views: dict[str, str], known: Collection[str]) -> str:
+    """Which of the known tensors a name is a view of; the name itself where it is of none."""
+    of, seen = name, {name}
+    while of not in known and views.get(of, of) not in seen:
+        of = views[of]
+        seen.add(of)
+    return of if of in known else name
+
+
+def assigned(function: ast.FunctionDef) -> Iterator[Bound]:
+    """Names and what they are bound to; of a tuple those whose part is written."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                yield from _pairs(target, node.value)
+        elif isinstance(node, ast.AnnAssign) and node.value is not None:
+            yield from _pairs(node.target, node.value)
+
+
+def _pairs(target: ast.expr, value: ast.expr) -> Iterator[Bound]:
+    if isinstance(target, ast.Name):
+        yield target.id, value
+    elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+        for t, v in zip(target.elts, value.elts, strict=True):
+            yield from _pairs(t, v)

@@ -1,0 +1,50 @@
+"""`pgo-agent init` on what libraries of kernels do: results that are copied, definitions in conditions, annotations."""
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tests.agent.test_init import KERNEL, LAUNCHER, init
+
+HEAD = 'def add(x, y, out):\n    n = x.shape[0]\n    grid = lambda meta: (triton.cdiv(n, meta["BLOCK"]),)\n'
+DENSE = HEAD + "    dense = out.contiguous()\n    _add[grid](x, y, dense, n)\n"
+IMPORTS, _, KERNELS = KERNEL.partition("@triton.autotune")
+
+
+@pytest.mark.parametrize(
+    "copied",
+    ["out.copy_(dense)", "out.copy_(dense.to(out.dtype))", "out[:] = dense", "made = dense * 2\n    out.copy_(made)"],
+)
+def test_what_the_host_copies_a_result_into_is_written_too(copied: str, tmp_path: Path) -> None:
+    made = init(f"{KERNEL}{DENSE}    {copied}\n", tmp_path)
+    assert "out = out.clone()" in made and "    return out\n" in made
+
+
+def test_what_the_host_copies_from_arguments_is_no_result(tmp_path: Path) -> None:
+    made = init(f"{KERNEL}{LAUNCHER}    y.copy_(x)\n", tmp_path)
+    assert "    return out\n" in made
+
+
+def test_kernels_and_launchers_in_a_condition_are_read_like_others(tmp_path: Path) -> None:
+    own = textwrap.indent("@triton.autotune" + KERNELS + LAUNCHER, "    ")
+    made = init(f"{IMPORTS}import sys\n\nif sys.platform:\n{own}", tmp_path)
+    assert "    return out\n" in made[made.rindex("def kernel") :]
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_what_only_raises_where_something_is_missing_is_not_the_launcher(tmp_path: Path, first: bool) -> None:
+    own = textwrap.indent("@triton.autotune" + KERNELS + LAUNCHER, "    ")
+    stub = '    def add(x, y, out, scale=1.0):\n        raise NotImplementedError("needs Triton")\n'
+    one, other = (own, stub) if first else (stub, own)
+    made = init(f"{IMPORTS}import sys\n\nif sys.platform:\n{one}\nelse:\n{other}", tmp_path)
+    assert "    return out\n" in made[made.rindex("def kernel") :]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "tensor"),
+    [("torch.tensor", True), ("Float[Tensor, 'n']", True), ("Any", True), ("int", False), ("Optional[int]", False)],
+)
+def test_an_annotation_says_what_is_a_tensor_and_else_its_use(annotation: str, tensor: bool, tmp_path: Path) -> None:
+    text = LAUNCHER.replace("add(x,", f'add(x: "{annotation}",').replace("x.shape[0]", "x.numel()")
+    assert ('"x": tensor(' in init(KERNEL + text, tmp_path)) is tensor
