@@ -65,9 +65,8 @@ def located(file: str) -> Path:
     if path.exists() or not all(part.isidentifier() for part in file.split(".")):
         return path
     where: list[str] | None = sys.path
-    parts = file.split(".")
-    for i in range(len(parts)):
-        spec = importlib.machinery.PathFinder.find_spec(".".join(parts[: i + 1]), where)
+    for part in file.split("."):  # each by itself: a folder without __init__.py asks for those that it lies in
+        spec = importlib.machinery.PathFinder.find_spec(part, where)
         if spec is None:
             return path
         where = list(spec.submodule_search_locations or ())

@@ -4,6 +4,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from pgo_agent.agent.init import command
 
 from tests.agent.test_init import KERNEL, LAUNCHER, init
 
@@ -48,3 +49,13 @@ def test_what_only_raises_where_something_is_missing_is_not_the_launcher(tmp_pat
 def test_an_annotation_says_what_is_a_tensor_and_else_its_use(annotation: str, tensor: bool, tmp_path: Path) -> None:
     text = LAUNCHER.replace("add(x,", f'add(x: "{annotation}",').replace("x.shape[0]", "x.numel()")
     assert ('"x": tensor(' in init(KERNEL + text, tmp_path)) is tensor
+
+
+def test_a_module_is_found_in_folders_that_are_no_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "vendor" / "kernels"
+    folder.mkdir(parents=True)
+    (folder / "sums.py").write_text(KERNEL + LAUNCHER)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert command.located("vendor.kernels.sums") == folder / "sums.py"
+    assert command.located("vendor.kernels.none") == Path("vendor.kernels.none")
+    assert command.located("vendor.none.sums") == Path("vendor.none.sums")
