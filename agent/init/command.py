@@ -83,7 +83,8 @@ def _notes(found: reading.Found, guesses: guessing.Guesses) -> list[str]:
     copied = [o.name for o in guesses.outputs if not o.own]
     if copied:
         notes.append(
-            f"the launch writes into its arguments {', '.join(copied)}: kernel() copies them first, and that is timed"
+            f"the launch writes into its arguments {', '.join(copied)}: kernel() copies them first, and that is timed; "
+            "of one that it fills without reading it, write torch.empty_like in place of clone"
         )
     if guesses.dropped and found.launcher.name != "kernel":
         notes.append(

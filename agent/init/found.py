@@ -1,7 +1,7 @@
 """What a file of Triton kernels holds: its kernels, who launches them, and what the launches write.
 
 Relies on `ast` for the host side and on `rewriting/written.py` for what a kernel stores to. Nothing is executed: what
-only a run would tell (decorators that make kernels, launches through variables) is not seen.
+only a run would tell (decorators that make kernels, kernels in containers) is not seen.
 """
 
 import ast
@@ -119,16 +119,23 @@ def is_kernel(function: ast.FunctionDef) -> bool:
 
 
 def launches(function: ast.FunctionDef, known: Mapping[str, ast.FunctionDef]) -> list[Launch]:
-    """The launches that stand in a function itself."""
+    """The launches that stand in a function itself. A name that is bound to one of several kernels stands for each."""
     calls = (n for n in ast.walk(function) if isinstance(n, ast.Call) and isinstance(n.func, ast.Subscript))
     return [
-        Launch(c.func.value.id, passed(c, known[c.func.value.id]))
+        Launch(kernel, passed(c, known[kernel]))
         for c in calls
-        if isinstance(c.func, ast.Subscript)
-        and isinstance(c.func.value, ast.Name)
-        and c.func.value.id in known
-        and is_kernel(known[c.func.value.id])
+        if isinstance(c.func, ast.Subscript) and isinstance(c.func.value, ast.Name)
+        for kernel in _meant(c.func.value.id, function, known)
     ]
+
+
+def _meant(name: str, function: ast.FunctionDef, known: Mapping[str, ast.FunctionDef]) -> list[str]:
+    """The kernels that a name stands for in a function."""
+    if name in known:
+        return [name] if is_kernel(known[name]) else []
+    bound = [n.value for n in ast.walk(function) if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == name]
+    names = (n.id for value in bound for n in ast.walk(value) if isinstance(n, ast.Name))
+    return [n for n in dict.fromkeys(names) if n in known and is_kernel(known[n])]
 
 
 def passed(call: ast.Call, function: ast.FunctionDef) -> dict[str, ast.expr]:

@@ -50,6 +50,18 @@ def root(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
+def numbers(function: ast.FunctionDef) -> set[str]:
+    """Names that are bound to sizes of tensors, or to what is made of sizes alone."""
+    found = set[str]()
+    for node in (n for n in ast.walk(function) if isinstance(n, ast.Assign)):
+        value = node.value
+        sized = isinstance(value, ast.Attribute) and value.attr in SIZES
+        called = isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in SIZES
+        if sized or called or (isinstance(value, ast.Subscript) and not made_of(value)):
+            found |= {n.id for t in node.targets for n in ast.walk(t) if isinstance(n, ast.Name)}
+    return found
+
+
 def views_of(function: ast.FunctionDef) -> dict[str, str]:
     """Names that are bound once, to a view of what has another name."""
     bound = list(assigned(function))

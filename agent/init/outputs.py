@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import libcst as cst
 from pgo_agent.agent.init.found import Found, launches, passed
-from pgo_agent.agent.init.names import assigned, base, copied_to, derived, made_of, root, views_of
+from pgo_agent.agent.init.names import assigned, base, copied_to, derived, made_of, numbers, root, views_of
 from pgo_agent.agent.init.shapes import parameters
 from pgo_agent.agent.rewriting import syntax
 from pgo_agent.agent.rewriting.written import written
@@ -119,11 +119,11 @@ class Host:
         if function.name not in self._stores:
             self._stores[function.name] = []
             views, known = views_of(function), {*_made(function), *_own(function)}
-            stored = {*self._passed_to_stores(function)}
-            come = stored | {*self._from_inner(function)}
-            copied = copied_to(function, come | derived(function, come))
-            names = dict.fromkeys(base(n, views, known) for n in (*self._passed_to_stores(function), *copied))
-            self._stores[function.name] = [n for n in names if n]
+            stored = list(self._passed_to_stores(function))
+            come = {*stored, *self._from_inner(function)}
+            stored += copied_to(function, come | derived(function, come))
+            names = dict.fromkeys(base(n, views, known) for n in stored)
+            self._stores[function.name] = [n for n in names if n and n not in numbers(function)]
         return self._stores[function.name]
 
     def _passed_to_stores(self, function: ast.FunctionDef) -> Iterator[str]:

@@ -132,7 +132,7 @@ class Shapes:
             self._known.setdefault(shaped, {}).update({i: n for i, n in enumerate(names) if n.strip("_")})
         elif isinstance(to, ast.Name) and shaped:
             self._alias[to.id] = shaped
-        elif isinstance(to, ast.Name) and tensor:
+        elif isinstance(to, ast.Name) and tensor and not _is_stride(value):
             self._known.setdefault(tensor, {}).setdefault(i, to.id)
         elif isinstance(to, ast.Name) and to.id in self._order:
             self._rebound(to.id, value)
@@ -198,6 +198,11 @@ class Shapes:
 
 def parameters(function: ast.FunctionDef) -> Iterator[ast.arg]:
     yield from (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
+
+
+def _is_stride(node: ast.AST) -> bool:
+    """Of `x.stride(0)`: it tells how many dimensions there are, and the size of none."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "stride"
 
 
 def _shaped(node: ast.AST, attributes: tuple[str, ...]) -> str:

@@ -59,3 +59,20 @@ def test_a_module_is_found_in_folders_that_are_no_packages(tmp_path: Path, monke
     assert command.located("vendor.kernels.sums") == folder / "sums.py"
     assert command.located("vendor.kernels.none") == Path("vendor.kernels.none")
     assert command.located("vendor.none.sums") == Path("vendor.none.sums")
+
+
+def test_a_stride_is_no_size(tmp_path: Path) -> None:
+    text = LAUNCHER.replace("    n = x.shape[0]", "    row = x.stride(0)\n    n = x.numel()")
+    assert 'case["row"]' not in init(KERNEL + text, tmp_path)
+
+
+def test_a_size_that_addresses_are_made_of_is_no_result(tmp_path: Path) -> None:
+    stored = KERNEL.replace("tl.store(z_ptr + at", "tl.store(z_ptr + n - n + at")
+    assert "    return out\n" in init(f"{stored}{LAUNCHER}    return out, n\n", tmp_path)
+
+
+def test_a_kernel_that_a_condition_chooses_is_launched(tmp_path: Path) -> None:
+    chosen = "    chosen = (\n        _add if n % 2 else _other\n    )\n    chosen["
+    text = KERNEL + KERNEL[KERNEL.index("@triton.jit") :].replace("_add(", "_other(")
+    made = init(text + LAUNCHER.replace("    _add[", chosen), tmp_path)
+    assert "    return out\n" in made and "def _other(" in made
