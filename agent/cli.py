@@ -235,7 +235,10 @@ def profile(
         wanted = profiling.passes_of(passes)
         wishes = Wishes(device, sandbox=sandbox, cases=tuple(case or ()), python=python, gpus=gpus)
         with shell.opened(store, create=True) as opened:
-            found = profiling.profile(file, wishes, configuration, backend, opened, wanted, seconds)
+            try:
+                found = profiling.profile(file, wishes, configuration, backend, opened, wanted, seconds)
+            except KeyboardInterrupt:
+                shell.interrupted("the same command; what was taken is kept")
             report.tell(found, file, outlets, opened.shelf, {c.case: summarize(c) for c in found.cases})
 
 

@@ -9,6 +9,7 @@ import fcntl
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -36,12 +37,13 @@ class Database:
                 root / "pgo.db", timeout=BUSY_SECONDS, check_same_thread=False, isolation_level=None
             )
             self.db.row_factory = sqlite3.Row
-            self.db.execute("PRAGMA journal_mode=WAL")
+            _write_ahead(self.db)
             self.db.execute("PRAGMA synchronous=FULL")
             migrate(self.db)
 
     def close(self) -> None:
-        self.db.close()
+        with self._one:  # a statement that another thread is at would crash the process
+            self.db.close()
 
     @contextlib.contextmanager
     def _disk(self) -> Iterator[None]:
@@ -102,3 +104,16 @@ class Database:
             ) from None
         os.ftruncate(lock, 0)
         os.pwrite(lock, whose.encode(), 0)
+
+
+def _write_ahead(db: sqlite3.Connection) -> None:
+    """Turns it on, for which SQLite waits for nobody: another process may be at it."""
+    until = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            db.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as e:
+            if e.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+            time.sleep(0.01)

@@ -20,8 +20,9 @@ def migrate(db: sqlite3.Connection) -> None:
         if function.__name__ not in done:
             with db:
                 db.execute("BEGIN IMMEDIATE")
-                function(db)
-                db.execute("INSERT INTO migrations VALUES (?)", (function.__name__,))
+                if not db.execute("SELECT 1 FROM migrations WHERE name = ?", (function.__name__,)).fetchone():
+                    function(db)  # else another process was first
+                    db.execute("INSERT INTO migrations VALUES (?)", (function.__name__,))
 
 
 @migration

@@ -5,7 +5,7 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import typer
 
@@ -56,6 +56,14 @@ class opened:  # noqa: N801
         self.store.close()
 
 
+def interrupted(again: str) -> NoReturn:
+    """Ends at once: no thread is waited for, and boxed processes die with this one. `again`: how to go on."""
+    from pgo_agent.agent.errors import Exit
+
+    print(f"interrupted; nothing is lost. Go on with: {again}", file=sys.stderr, flush=True)
+    os._exit(Exit.INTERRUPTED)
+
+
 def run(
     json_lines: bool,
     store: Path,
@@ -69,7 +77,6 @@ def run(
     `tell`: prints for a person what came of it; by default what came of the last run. `again`: the command that goes
     on after Ctrl-C. SIGUSR1 makes the process say where each of its threads stands.
     """
-    from pgo_agent.agent.errors import Exit
     from pgo_agent.agent.progress import JsonLines, Progress
 
     signal.signal(signal.SIGUSR1, _standing)
@@ -86,9 +93,7 @@ def run(
             code = go(record, emit)
         except KeyboardInterrupt:
             feed.close()
-            name = last.get("run.started", {}).get("run", "last")
-            print(f"interrupted; nothing is lost. Go on with: {again.format(run=name)}", file=sys.stderr, flush=True)
-            os._exit(Exit.INTERRUPTED)  # at once: boxed processes die with this one
+            interrupted(again.format(run=last.get("run.started", {}).get("run", "last")))
         feed.close()
         done = last.get("run.completed")
         if tell is not None and not json_lines:

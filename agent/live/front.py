@@ -133,6 +133,7 @@ class Rich:
 
     def _above(self) -> str:
         """The block, as the terminal is now; drawn a few times a second at most."""
+        self._wake()  # nothing ran yet, perhaps, when that was asked for
         if time.monotonic() - self._at > _DRAWN:
             size = os.get_terminal_size()
             self._console.file, self._console.size = io.StringIO(), size

@@ -8,8 +8,8 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 from typing import IO, Any
@@ -94,7 +94,9 @@ def _heard(processes: Mapping[str, Process], tell: Callable[[str, str], None]) -
 
     threads = ThreadPoolExecutor(len(processes))
     try:
-        return list(threads.map(one, processes))
+        each = [threads.submit(one, name) for name in processes]
+        wait(each, return_when=FIRST_EXCEPTION)  # what nobody can be told any more ends all of them
+        return [done.result() for done in each if done.done()]
     finally:
         threads.shutdown(wait=False)  # after Ctrl-C they end with their processes, which this waits for no longer
 
@@ -106,7 +108,9 @@ def _telling(emit: Emit, json_lines: bool) -> Callable[[str, str], None]:
         with lock:
             if not json_lines:
                 print(f"{name}| {line}", file=sys.stderr, flush=True)
-            elif not (event := json.loads(line))["type"].endswith(LAST):
-                emit(event | {"workspace": f"{FOLDER}/{name}"})
+                return
+            with suppress(ValueError):  # cut off by a kill
+                if not (event := json.loads(line))["type"].endswith(LAST):
+                    emit(event | {"workspace": f"{FOLDER}/{name}"})
 
     return tell

@@ -9,6 +9,7 @@ target under "fault"; lines with "stage" announce what is about to run and for h
 
 import json
 import os
+import select
 import sys
 import threading
 import time
@@ -18,14 +19,22 @@ from typing import Any, TextIO
 from pgo_agent.sandbox.imports import heavy
 
 ORPHANED, FAULTED = 71, 70  # exit statuses
+ENDING = 5.0  # seconds from the end of its input
 
 
 def end_with(parent: int) -> None:
-    """Ends this process soon after its parent is gone, even while a kernel that never ends keeps it waiting."""
+    """Ends this process soon after its parent is gone, even while a kernel that never ends keeps it waiting.
+
+    So does the end of its input, for the parent may be a tool that outlives whoever asked.
+    """
 
     def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(0.5)
+        told = select.poll()
+        told.register(0, 0)  # the other end closed is told unasked
+        while os.getppid() == parent and not told.poll(500):
+            continue
+        if os.getppid() == parent:
+            time.sleep(ENDING)  # in which it ends by itself
         os._exit(ORPHANED)
 
     threading.Thread(target=watch, daemon=True).start()

@@ -191,13 +191,14 @@ class Judges(Verdicts):
                     if told or not free:
                         self._changed.wait(POLL if free else None)
                         continue
-                    self._leave(free)  # who hears of it may take his time, or ask here how long was waited
+                    self._leave_lines()  # who hears of it may take his time, or ask here how long was waited
                 self._tell_of(free)
                 told = True
         finally:
             with self._changed:
                 self._waiting -= 1
-                self._leave(self._left)
+                if not self._waiting:
+                    self._leave_lines()
                 self._note()
 
     def _first(self, free: Sequence[Judge]) -> Judge | None:
@@ -209,9 +210,9 @@ class Judges(Verdicts):
                 return judge
         return None
 
-    def _leave(self, judges: Sequence[Judge]) -> None:
-        """Leaves the lines of those that nobody here has."""
-        for lock in [j.lock for j in judges if j not in self._taken and j.lock]:
+    def _leave_lines(self) -> None:
+        """Those of GPUs that nobody here has."""
+        for lock in [j.lock for j in self._left if j not in self._taken and j.lock]:
             lock.left()
 
     def _must_be_open(self) -> None:

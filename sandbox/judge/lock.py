@@ -2,7 +2,8 @@
 
 The kernel drops it when its holder is gone. Judge processes inherit it (`fd`), so that a kernel which outlives a killed
 run by a moment still holds the GPU. Who waits stands in a line of one: nobody gets it twice in a row while another one
-waits. Processes see each other where they share the runtime folder: not those of other users, or of other containers.
+waits, unless that one was stopped. Processes see each other where they share the runtime folder: not those of other
+users, or of other containers.
 """
 
 import contextlib
@@ -18,6 +19,7 @@ from pgo_agent.sandbox.errors import EnvironmentFault
 from pgo_agent.sandbox.judge.gpus import Gpu
 
 POLL = 0.1  # seconds between looks
+STOPPED = 2.0  # seconds in which one who stands in line takes what is free, or is passed by
 Told = Callable[[Gpu, str], None]  # of a GPU that is waited for, and of who holds it
 
 
@@ -27,6 +29,7 @@ class GpuLock:
     def __init__(self, gpu: Gpu) -> None:
         self.gpu = gpu
         self._depth = 0
+        self._lying: float | None = None  # since when nobody took it who stands in line
         self._files: list[int] = []  # the lock, and the place in the line
 
     @property
@@ -38,13 +41,26 @@ class GpuLock:
         """Takes it, if it is free; else stands in line. Raises EnvironmentFault."""
         lock, line = self._opened()
         if self._depth == 0:
-            if not (_flock(line) and _flock(lock)):
+            if not (_flock(lock) if _flock(line) else self._left_lying(lock)):
                 return False
+            self._lying = None
             os.ftruncate(lock, 0)
             os.pwrite(lock, str(os.getpid()).encode(), 0)
             self.left()
         self._depth += 1
         return True
+
+    def _left_lying(self, lock: int) -> bool:
+        """Takes the lock past somebody in line who does not take it: a process that was stopped, say."""
+        if not _flock(lock):
+            self._lying = None
+            return False
+        now = time.monotonic()
+        self._lying = self._lying or now
+        if now - self._lying >= STOPPED:
+            return True
+        fcntl.flock(lock, fcntl.LOCK_UN)
+        return False
 
     def left(self) -> None:
         """Leaves the line."""

@@ -11,6 +11,7 @@ import pytest
 
 from tests.agent.breaking import Whole, record
 from tests.agent.cli import command, pgo, write
+from tests.sandbox.test_pool import wait_for
 
 SHORT = ("optimize", "add.py", "--case", "1m", "--candidates", "2", "--width", "1")
 
@@ -109,3 +110,20 @@ def test_ctrl_c_names_the_command_that_goes_on_and_it_does(tmp_path: Path, whole
 def test_a_complete_run_is_not_run_again(whole: Whole) -> None:
     done = pgo("resume", cwd=whole.folder)
     assert done.code == 2 and "is complete" in done.err
+
+
+def test_ctrl_c_ends_a_profile_at_once(tmp_path: Path) -> None:
+    write(tmp_path)
+    run = subprocess.Popen(
+        command("profile", "add.py"),
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # jobs of a shell's background ignore it
+    )
+    assert wait_for((tmp_path / ".pgo-agent" / "pgo.db").exists, 30)
+    time.sleep(1)  # it builds
+    run.send_signal(signal.SIGINT)
+    _, err = run.communicate(timeout=10)
+    assert run.returncode == 130 and "interrupted; nothing is lost" in err

@@ -5,12 +5,14 @@ import os
 import select
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from pgo_agent.agent.store import Store
+from pgo_agent.evals.planned import side_by_side
 
 from tests.agent.cli import Done, command, pgo
 from tests.evals.test_ablation import lines, planned
@@ -118,3 +120,30 @@ def test_a_workspace_that_a_run_holds_is_left_to_it(tmp_path: Path) -> None:
 def test_no_process_at_all_is_no_number_of_them(tmp_path: Path) -> None:
     done = pgo(*planned(tmp_path, *TWO), "--at-once", "0", cwd=tmp_path, COLUMNS="200")
     assert done.code == 2 and "--at-once" in done.err
+
+
+def test_what_a_process_prints_is_read_to_its_end_even_where_nobody_can_be_told(tmp_path: Path) -> None:
+    """A full pipe would keep a run of hours, and its GPU."""
+    chatty = [sys.executable, "-c", "print('no event'); print('x' * 1_000_000)"]
+    quiet = [sys.executable, "-c", 'print(\'{"type": "phase"}\')']
+    processes = {
+        name: subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        for name, command in (("1", chatty), ("2", quiet))
+    }
+    told: list[dict[str, object]] = []
+    assert side_by_side._heard(processes, side_by_side._telling(told.append, True)) == [0, 0]
+    assert told == [{"type": "phase", "workspace": "at-once/2"}]
+
+
+def test_a_feed_that_breaks_ends_the_wait_for_all(tmp_path: Path) -> None:
+    def broken(_event: object) -> None:
+        raise BrokenPipeError
+
+    event = 'print(\'{"type": "phase"}\', flush=True)'
+    commands = {"1": "import time; time.sleep(60)", "2": event}
+    processes = {n: subprocess.Popen([sys.executable, "-c", c], stdout=-1, text=True) for n, c in commands.items()}
+    with pytest.raises(BrokenPipeError):
+        side_by_side._heard(processes, side_by_side._telling(broken, True))
+    for process in processes.values():
+        process.kill()
+        process.communicate()

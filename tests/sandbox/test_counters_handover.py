@@ -11,7 +11,10 @@ import pytest
 from pgo_agent.sandbox.profile.counters.handover import Handover, awaited
 
 WAITS = "import sys, pathlib; from pgo_agent.sandbox.profile.counters.handover import awaited; " + (
-    "print(repr(awaited(pathlib.Path(sys.argv[1]))))"
+    "print(repr(awaited(pathlib.Path(sys.argv[1]), lambda: None)))"
+)
+WORKS = "import os, sys, pathlib, time; from pgo_agent.sandbox.profile.counters.handover import awaited; " + (
+    "print(awaited(pathlib.Path(sys.argv[1]), lambda: os._exit(7)), flush=True); time.sleep(600)"
 )
 GIVES = "import sys, pathlib, time; from pgo_agent.sandbox.profile.counters.handover import Handover; " + (
     "h = Handover(pathlib.Path(sys.argv[1])); print('there', flush=True); time.sleep(600)"
@@ -62,4 +65,17 @@ def test_to_give_to_a_process_that_is_gone_is_no_fault(tmp_path: Path) -> None:
 def test_a_gpu_may_be_given_before_anybody_waits(tmp_path: Path) -> None:
     with Handover(tmp_path) as handover:
         handover.give("GPU-1234")
-        assert awaited(tmp_path) == "GPU-1234"
+        assert awaited(tmp_path, lambda: None) == "GPU-1234"
+
+
+def test_whoever_was_given_a_gpu_ends_with_the_process_that_gave_it(tmp_path: Path) -> None:
+    """An interrupted run gives up the GPU at once, and the next one would be timed beside what ncu launches."""
+    giving = started(GIVES.replace("time.sleep(600)", "h.give('GPU-1'); time.sleep(600)"), tmp_path)
+    assert giving.stdout and giving.stdout.readline() == "there\n"
+    working = started(WORKS, tmp_path)
+    assert working.stdout and working.stdout.readline() == "GPU-1\n"
+    time.sleep(0.2)
+    assert working.poll() is None
+    giving.kill()
+    giving.communicate()
+    assert working.wait(60) == 7

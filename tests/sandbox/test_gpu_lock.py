@@ -70,6 +70,24 @@ def test_who_waits_is_told_for_whom_and_for_how_long_it_was(holder: "subprocess.
     assert told == [(GPU, f"process {holder.pid}")]
 
 
+def test_who_was_stopped_while_he_stood_in_line_is_passed_by() -> None:
+    """Ctrl-Z on a run that waits would keep everybody off a GPU that nobody uses."""
+    first, third = GpuLock(GPU), GpuLock(GPU)
+    assert first.taken()
+    second = subprocess.Popen([sys.executable, "-c", HOLDER], stdin=-1, stdout=-1, text=True)
+    try:
+        assert second.stdout is not None and second.stdout.readline().startswith("waits for")
+        time.sleep(1)  # in which it stands in line again
+        second.send_signal(signal.SIGSTOP)
+        first.free()
+        assert not third.taken()
+        began = time.monotonic()
+        assert wait_for(third.taken, 10) and time.monotonic() - began > 1
+    finally:
+        second.kill()
+        second.communicate()
+
+
 def test_who_is_slow_to_hear_that_there_is_a_wait_keeps_nobody_off(holder: "subprocess.Popen[str]") -> None:
     another, passed = GpuLock(GPU), []
 

@@ -1,5 +1,6 @@
 """judge/process.py where several threads hold one process; it is a shell script that never says a word."""
 
+import subprocess
 import sys
 import threading
 import time
@@ -81,3 +82,22 @@ def test_a_command_that_waits_is_over_when_its_judge_is_closed(mute: str) -> Non
     judge.close()
     asks.join(10)
     assert len(ended) == 1
+
+
+ORPHAN = """
+import os, sys, time
+import pgo_agent.sandbox.judge.__main__ as judge
+judge.ENDING = 0.2
+judge.end_with(os.getppid())
+print("works", flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_process_that_hangs_ends_with_its_input_whatever_tool_it_runs_under() -> None:
+    """The parent of such a process is the tool, which may live on when the run is gone."""
+    tool = ["sh", "-c", '"$@"; echo ended $?', "sh"]
+    with subprocess.Popen([*tool, sys.executable, "-c", ORPHAN], stdin=-1, stdout=-1, text=True) as run:
+        assert run.stdin and run.stdout and run.stdout.readline() == "works\n"
+        run.stdin.close()
+        assert run.stdout.readline() == "ended 71\n"

@@ -5,6 +5,8 @@ that would have told it is gone. It knows neither ncu nor what is launched.
 """
 
 import os
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
@@ -34,8 +36,16 @@ class Handover:
         os.close(self._pipe)
 
 
-def awaited(folder: Path) -> str:
-    """The GPU that is given; empty when nobody is left who could give one."""
-    with (folder / PIPE).open() as pipe:
-        (folder / READY).touch()
-        return pipe.readline().strip()
+def awaited(folder: Path, gone: Callable[[], None]) -> str:
+    """The GPU that is given; empty when nobody is left who could give one. `gone` is called, by a thread, as soon as
+    whoever gave it is: the GPU is no longer ours then."""
+    pipe = (folder / PIPE).open()
+    (folder / READY).touch()
+    gpu = pipe.readline().strip()
+
+    def watch() -> None:
+        pipe.read()
+        gone()
+
+    threading.Thread(target=watch, daemon=True).start()
+    return gpu
