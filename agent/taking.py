@@ -74,7 +74,8 @@ class Gpu:
             while (why := self.short_of(name)) or self._booked + self.expected[name] > self.left:
                 if why:
                     raise NotTaken(why)
-                self._one.wait()
+                with self.held().idle():
+                    self._one.wait()
             self._booked += self.expected[name]
             return self.expected[name]
 

@@ -6,7 +6,7 @@ Relies on nothing that takes long to import. Commands and their answers are thos
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol, TypeVar
 
 from pgo_agent.sandbox.errors import EnvironmentFault
@@ -37,6 +37,10 @@ class Verdicts(ABC):
             return from_json(self.ask(command, **fields))
         except Ended as e:
             return of_ended(command, e)
+
+    def idle(self) -> AbstractContextManager[None]:
+        """As AnyJudge.idle, where that changes nothing."""
+        return nullcontext()
 
 
 class AnyJudge(Protocol):
@@ -92,6 +96,9 @@ class AnyJudge(Protocol):
         `more`: asked before another piece is begun; what was begun is ended. `each`: pieces at once for each GPU, so
         that one is on it while others do what needs none.
         """
+
+    def idle(self) -> AbstractContextManager[None]:
+        """Within, this thread's piece of work waits for another one of them."""
 
     def close(self) -> None:
         """Ends what it started."""

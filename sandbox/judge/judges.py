@@ -289,6 +289,15 @@ class Judges(Verdicts):
         finally:
             self._count(-1)
 
+    @contextmanager
+    def idle(self) -> Iterator[None]:
+        """It is none of those that could go on while others wait for a GPU."""
+        self._count(-1)
+        try:
+            yield
+        finally:
+            self._count(1)
+
     def _count(self, pieces: int) -> None:
         with self._changed:
             self._pieces += pieces

@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pgo_agent.agent import taking
 from pgo_agent.sandbox.errors import EnvironmentFault
 from pgo_agent.sandbox.judge.base import Ended
 from pgo_agent.sandbox.judge.gpus import Gpu
 from pgo_agent.sandbox.judge.judges import Judges
 from pgo_agent.sandbox.judge.lock import GpuLock
+from pgo_agent.sandbox.profile.whole import PassName
 
 from tests.agent.many import Machine, overlapping
 from tests.sandbox.test_gpu_lock import HOLDER
@@ -162,6 +164,21 @@ def test_a_gpu_of_another_process_is_waited_for_and_that_costs_nothing_of_the_ru
     assert judges.waited >= 0.9 and spent - judges.waited == pytest.approx(judges.busy, abs=2)
     (event,) = told.events
     assert event == {"type": "gpu.waiting", "index": "0", "uuid": "GPU-0", "holder": f"process {holder.pid}"}
+
+
+def test_a_piece_that_waits_for_another_one_does_not_count_as_work(
+    pool: Callable[..., Any], holder: "subprocess.Popen[str]"
+) -> None:
+    """Of two passes the second is not begun before it is known what the first one took, and that waits for a GPU."""
+    judges, _, _ = pool(1)
+    purse = taking.Gpu(judges, left=1.2 * taking.FIRST[PassName.COUNTERS])
+    threading.Timer(1.0, holder.kill).start()
+
+    def piece() -> str:
+        return purse.timed(PassName.COUNTERS, lambda: hello(judges))
+
+    assert dict(judges.together({"a": piece, "b": piece}, each=2)) == {"a": "GPU-0", "b": "GPU-0"}
+    assert judges.waited >= 0.8
 
 
 def test_while_it_is_told_that_a_gpu_is_waited_for_others_may_ask_how_long_and_pass_in_the_line(
