@@ -9,7 +9,6 @@ quarantined, and what it was asked moves to the others. Relies on commands being
 """
 
 import threading
-import time
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from pgo_agent.sandbox.judge.base import Ended, NoStart, Verdicts, always
 from pgo_agent.sandbox.judge.gpus import Gpu
 from pgo_agent.sandbox.judge.lock import POLL
 from pgo_agent.sandbox.judge.pool import Judge
+from pgo_agent.sandbox.judge.standstill import Standstill
 from pgo_agent.sandbox.target import Target
 
 HANGS = 2  # of a GPU in a row, after which it is quarantined
@@ -52,9 +52,7 @@ class Judges(Verdicts):
         self._mine = _Mine()
         self._latest: dict[str, Any] = {}
         self._closed, self._why = False, ""  # why the last one was quarantined
-        self._pieces = self._waiting = 0  # threads that work, and those of them that wait for a GPU
-        self._stuck: float | None = None  # since when nothing goes on
-        self._waited = 0.0
+        self._still = Standstill()
         self._tell: Callable[..., None] = lambda _kind, **_: None
         self._keep: Callable[[Gpu, str], None] = lambda _gpu, _why: None
 
@@ -181,13 +179,13 @@ class Judges(Verdicts):
         told = False
         try:
             with self._changed:
-                self._waiting += 1
+                self._still.waiting += 1
             while True:
                 with self._changed:
                     free = self._free()
                     if judge := self._first(free):
                         return judge
-                    self._note()
+                    self._still.note(bool(self._taken))
                     if told or not free:
                         self._changed.wait(POLL if free else None)
                         continue
@@ -196,10 +194,10 @@ class Judges(Verdicts):
                 told = True
         finally:
             with self._changed:
-                self._waiting -= 1
-                if not self._waiting:
+                self._still.waiting -= 1
+                if not self._still.waiting:
                     self._leave_lines()
-                self._note()
+                self._still.note(bool(self._taken))
 
     def _first(self, free: Sequence[Judge]) -> Judge | None:
         """The first whose lock is to be had. In the line of each other one this process stands from now on."""
@@ -240,16 +238,8 @@ class Judges(Verdicts):
             self._taken.remove(judge)
             if judge.lock:
                 judge.lock.free()
-        self._note()
+        self._still.note(bool(self._taken))
         self._changed.notify_all()
-
-    def _note(self) -> None:
-        """Counts the time in which all that is to be done waits for somebody else's GPU."""
-        stuck = self._waiting > 0 and not self._taken and self._waiting >= self._pieces
-        now = time.monotonic()
-        if self._stuck is not None and not stuck:
-            self._waited += now - self._stuck
-        self._stuck = (self._stuck or now) if stuck else None
 
     # work -------------------------------------------------------------------------------------------------------------
 
@@ -300,8 +290,8 @@ class Judges(Verdicts):
 
     def _count(self, pieces: int) -> None:
         with self._changed:
-            self._pieces += pieces
-            self._note()
+            self._still.pieces += pieces
+            self._still.note(bool(self._taken))
 
     # what it is -------------------------------------------------------------------------------------------------------
 
@@ -333,4 +323,4 @@ class Judges(Verdicts):
     @property
     def waited(self) -> float:
         with self._changed:
-            return self._waited + (time.monotonic() - self._stuck if self._stuck is not None else 0.0)
+            return self._still.seconds
