@@ -140,7 +140,7 @@ class Shapes:
     def _rebound(self, name: str, value: ast.expr) -> None:
         said = re.sub(rf"\b{re.escape(name)}\b", "_", ast.unparse(value))
         self._bound.setdefault(name, []).append(said)
-        flat = re.fullmatch(r"_\.(?:view|reshape)\(-1, (\w+)\)", said)
+        flat = re.fullmatch(r"_\.(?:view|reshape)\(-1, (.+)\)", said)
         if flat:
             self._least[name] = max(self._least.get(name, 0), 2)
             if flat[1].isidentifier():

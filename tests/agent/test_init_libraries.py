@@ -1,5 +1,6 @@
 """`pgo-agent init` on what libraries of kernels do: results that are copied, definitions in conditions, annotations."""
 
+import re
 import textwrap
 from pathlib import Path
 
@@ -76,3 +77,9 @@ def test_a_kernel_that_a_condition_chooses_is_launched(tmp_path: Path) -> None:
     text = KERNEL + KERNEL[KERNEL.index("@triton.jit") :].replace("_add(", "_other(")
     made = init(text + LAUNCHER.replace("    _add[", chosen), tmp_path)
     assert "    return out\n" in made and "def _other(" in made
+
+
+@pytest.mark.parametrize("size", ["x.shape[-1]", "x.size(-1)", "width"])
+def test_what_is_made_a_matrix_has_two_dimensions_at_least(size: str, tmp_path: Path) -> None:
+    text = LAUNCHER.replace("    n = x.shape[0]", f"    x = x.view(-1, {size})\n    n = x.numel()")
+    assert re.search(r'"x": tensor\(case\["\w+"\], case\["\w+"\]\)', init(KERNEL + text, tmp_path))
