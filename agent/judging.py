@@ -183,11 +183,12 @@ def _other_bits(ctx: Context, candidate: Candidate, choices: dict[str, str]) -> 
 def _confirmed(first: Judged, confirmed: Judged) -> Outcome:
     stages = [*_stages(first), *_stages(confirmed)]
     evidence = {**first.evidence, "again": confirmed.evidence, "stages": stages}
+    covered = first.coverage + confirmed.coverage
     if first.verdict in _NOT_FASTER and confirmed.verdict in {Verdict.ACCEPTED, *_NOT_FASTER}:
         return replace(first, evidence=evidence), speedup(first)  # right, and not faster at the first look
     if confirmed.verdict != Verdict.ACCEPTED:
         return Judged(confirmed.verdict, "confirm", f"not confirmed: {confirmed.reason}", evidence), None
-    return Judged(Verdict.ACCEPTED, "confirm", confirmed.reason, evidence), speedup(confirmed)
+    return Judged(Verdict.ACCEPTED, "confirm", confirmed.reason, evidence, covered), speedup(confirmed)
 
 
 def _sides(ctx: Context, against: str) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from pgo_agent.agent import incumbent
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.store import Candidate
 from pgo_agent.sandbox import twins
+from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.evidence import Evidence, kernels
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
 from pgo_agent.sandbox.judge import memcheck
@@ -64,7 +65,8 @@ def _sanitized(ctx: Context, twin: Twin, cases: Mapping[str, str]) -> Evidence:
         if judged.verdict != Verdict.CHECKED:
             return _told(ctx, twin, judged)
     named = ", ".join(c.removeprefix("CASES/") for c in cases)
-    return Evidence("race", None, f"Triton's concurrency sanitizer saw no hazard ({named})")
+    said = f"Triton's concurrency sanitizer saw no hazard ({named})"
+    return Evidence("race", None, said, coverage=coverage.of(cases=len(cases)))
 
 
 def _told(ctx: Context, twin: Twin, judged: Judged) -> Evidence:
@@ -127,7 +129,8 @@ def memchecked(ctx: Context, candidate: Candidate, choices: Mapping[str, str]) -
         return Evidence("memcheck", Verdict.WRONG, problem, seconds)
     if judged.verdict != Verdict.CHECKED:
         return Evidence("memcheck", Verdict.UNDECIDED, judged.reason, seconds)
-    return Evidence("memcheck", None, "compute-sanitizer saw no access outside of a tensor", seconds)
+    covered = coverage.of(cases=len(raced(ctx, candidate, choices)))
+    return Evidence("memcheck", None, "compute-sanitizer saw no access outside of a tensor", seconds, coverage=covered)
 
 
 def reassembled(ctx: Context, candidate: Candidate, choices: Mapping[str, str]) -> Evidence:
@@ -142,7 +145,8 @@ def reassembled(ctx: Context, candidate: Candidate, choices: Mapping[str, str]) 
     gpu.fresh()
     fine = judged.verdict == Verdict.CHECKED
     reason = judged.reason if fine else f"{judged.verdict} as the second ptxas assembles it: {judged.reason}"
-    return Evidence("assembler", None if fine else Verdict.UNDECIDED, reason, time.monotonic() - started)
+    verdict = None if fine else Verdict.UNDECIDED
+    return Evidence("assembler", verdict, reason, time.monotonic() - started, coverage=judged.coverage)
 
 
 def hazard(judged: Judged) -> Evidence | None:

@@ -11,7 +11,7 @@ from pgo_agent.agent import check, incumbent, novelty, static_rank
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.store import Candidate
 from pgo_agent.sandbox.built import Built
-from pgo_agent.sandbox.gate import inspect, screen
+from pgo_agent.sandbox.gate import coverage, inspect, screen
 from pgo_agent.sandbox.gate.deadlock import stage as deadlock
 from pgo_agent.sandbox.gate.evidence import Evidence, examine, side
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
@@ -49,7 +49,9 @@ def stages(ctx: Context, built: Built) -> list[dict[str, Any]]:
         said = Evidence("build", Verdict.BUILD_ERROR, "nothing was built", sum(built.seconds.values()))
         return [said.as_json()]
     told = f"{count} configurations of {len(built.choices)} cases, {len(built.codes)} kernels"
-    first = Evidence("build", None, told, sum(built.seconds.values()), {"seconds": dict(built.seconds)})
+    covered = coverage.of(cases=len(built.choices), configurations=(count, count + len(built.failures)))
+    seconds = dict(built.seconds)
+    first = Evidence("build", None, told, sum(seconds.values()), {"seconds": seconds}, covered)
     ours = side(ctx.store.shelf, ctx.store.shelf.manifest(built.bundle), built.replaced)
     shipped = next(iter(ctx.baseline()["shipped"].values()))["bundle"]  # all configurations of the file
     original = side(ctx.store.shelf, ctx.store.shelf.manifest(shipped))

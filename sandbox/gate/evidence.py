@@ -1,16 +1,18 @@
 """What the stages of the gate that need no GPU look at, and what each of them says.
 
 Every stage is a function (candidate, original) -> Evidence. It reads checked data (a bundle's manifest, TTGIR, static
-profiles) and never runs anything of a candidate's.
+profiles) and never runs anything of a candidate's. A stage that covered nothing has not passed: its evidence is
+undecided, however it was made.
 """
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from pgo_agent.sandbox.bundle.shelf import Shelf
+from pgo_agent.sandbox.gate.coverage import NOTHING, Coverage
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
 
 Plan = Mapping[str, Any]  # of a bundle's JSON
@@ -23,6 +25,12 @@ class Evidence:
     reason: str  # one line that a person understands
     seconds: float = 0.0  # wall clock
     found: Mapping[str, Any] = field(default_factory=dict)  # plain JSON
+    coverage: Coverage = NOTHING  # what it looked at; a stage that looked at nothing is undecided
+
+    def __post_init__(self) -> None:
+        if self.verdict is None and self.coverage.empty:
+            object.__setattr__(self, "verdict", Verdict.UNDECIDED)
+            object.__setattr__(self, "reason", f"nothing was looked at: {self.reason}")
 
     @property
     def ends(self) -> bool:
@@ -32,7 +40,8 @@ class Evidence:
     def as_json(self) -> dict[str, Any]:
         said = "passed" if self.verdict is None else str(self.verdict)
         seconds = round(self.seconds, 3)
-        return {"stage": self.stage, "verdict": said, "reason": self.reason, "seconds": seconds, "found": self.found}
+        told = {"stage": self.stage, "verdict": said, "reason": self.reason, "seconds": seconds, "found": self.found}
+        return told if self.coverage == NOTHING else told | {"coverage": self.coverage.as_json()}
 
 
 @dataclass(frozen=True)
@@ -78,7 +87,7 @@ def examine(stages: Sequence[Stage], candidate: Side, original: Side) -> list[Ev
     for stage in stages:
         started = time.monotonic()
         said = stage(candidate, original)
-        asked.append(Evidence(said.stage, said.verdict, said.reason, time.monotonic() - started, said.found))
+        asked.append(replace(said, seconds=time.monotonic() - started))
         if said.ends:
             break
     return asked

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 
+from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.evidence import Evidence, Side
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.ttgir import normal, reader, types
@@ -40,13 +41,14 @@ def stage(candidate: Side, _original: Side) -> Evidence:
     spilled = f"{found['spill_store_bytes']} bytes of spills" if found["spill_store_bytes"] else "no spills"
     told = ", ".join((f"{found['registers']} registers", spilled, *found["notes"]))
     if not candidate.replaced:
-        return Evidence("inspect", None, told, found=found)
+        return Evidence("inspect", None, told, found=found, coverage=coverage.of(kernels=len(statics)))
     if candidate.replaced["by"] not in candidate.launched:
         return Evidence("inspect", Verdict.BUILD_ERROR, "the text does not compile, so that nothing launches it")
     kind = _kind(candidate)
     if kind == SAME:
         return Evidence("inspect", Verdict.NO_CHANGE, "it is the kernel's own text, or compiles to its very code")
-    return Evidence("inspect", None, f"{kind} edit; {told}", found=found | {"edit": kind})
+    found |= {"edit": kind}
+    return Evidence("inspect", None, f"{kind} edit; {told}", found=found, coverage=coverage.of(kernels=len(statics)))
 
 
 def _kind(candidate: Side) -> str:

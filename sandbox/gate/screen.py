@@ -8,6 +8,7 @@ leaf), many more launches than the original's, and dots in a narrower type.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.evidence import Evidence, Plan, Side, kernels
 from pgo_agent.sandbox.gate.verdict import Verdict, shown
 
@@ -23,7 +24,9 @@ def stage(candidate: Side, original: Side) -> Evidence:
         if problem:
             return Evidence("screen", Verdict.REJECTED, problem)
     count = max(len(kernels(p)) for plans in candidate.plans.values() for p in plans)
-    return Evidence("screen", None, f"torch ops, launches ({count}) and precision are within the original's")
+    told = f"torch ops, launches ({count}) and precision are within the original's"
+    plans = sum(len(p) for p in candidate.plans.values())
+    return Evidence("screen", None, told, coverage=coverage.of(cases=len(candidate.plans), configurations=plans))
 
 
 def ops_of(plans: Iterable[Plan]) -> set[str]:

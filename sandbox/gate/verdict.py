@@ -1,8 +1,14 @@
-"""Verdicts are data: what a candidate came to, at which stage, why, and the evidence for it."""
+"""Verdicts are data: what a candidate came to, at which stage, why, and the evidence for it.
+
+A verdict is never better than its evidence: `checked` and `accepted` need coverage, and are less without it.
+"""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
+
+from pgo_agent.sandbox.gate import coverage as covers
+from pgo_agent.sandbox.gate.coverage import NOTHING, Coverage
 
 
 class Verdict(StrEnum):
@@ -23,6 +29,12 @@ class Verdict(StrEnum):
     VETOED = "vetoed"  # a person did not want it judged: nothing is known of it
 
 
+_UNCOVERED = {
+    Verdict.CHECKED: Verdict.BUILT,
+    Verdict.ACCEPTED: Verdict.UNDECIDED,
+}  # what they are if nothing was covered
+
+
 def shown(case: str) -> str:
     """A case's name for a reason that proposers see: held-out ones are not named."""
     return "a held-out case" if case.startswith("HELD_OUT/") else case.split("/", 1)[-1]
@@ -36,10 +48,17 @@ class Judged:
     stage: str  # build, screen, inspect, deadlock, known, static, interpreter; of a judge: smoke, ..., race, confirm
     reason: str  # one line that a person understands
     evidence: dict[str, Any] = field(default_factory=dict)  # plain JSON: errors per case, seeds, raw samples
+    coverage: Coverage = NOTHING  # what the verdict rests on
+
+    def __post_init__(self) -> None:
+        if self.coverage.empty and self.verdict in _UNCOVERED:
+            object.__setattr__(self, "verdict", _UNCOVERED[self.verdict])
+            object.__setattr__(self, "reason", f"nothing was checked: {self.reason}")
 
     def as_json(self) -> dict[str, Any]:
-        return {"verdict": str(self.verdict), "stage": self.stage, "reason": self.reason, "evidence": self.evidence}
+        told = {"verdict": str(self.verdict), "stage": self.stage, "reason": self.reason, "evidence": self.evidence}
+        return told if self.coverage == NOTHING else told | {"coverage": self.coverage.as_json()}
 
 
 def from_json(x: dict[str, Any]) -> Judged:
-    return Judged(Verdict(x["verdict"]), x["stage"], x["reason"], x["evidence"])
+    return Judged(Verdict(x["verdict"]), x["stage"], x["reason"], x["evidence"], covers.from_json(x.get("coverage")))

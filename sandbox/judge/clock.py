@@ -4,6 +4,7 @@ import time
 from dataclasses import replace
 from typing import Any
 
+from pgo_agent.sandbox.gate.coverage import Coverage
 from pgo_agent.sandbox.gate.evidence import Evidence
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
 
@@ -15,18 +16,18 @@ class Clock:
         self.stages: list[dict[str, Any]] = []
         self.since = time.monotonic()
 
-    def passed(self, stage: str, reason: str) -> None:
-        self._add(stage, None, reason)
+    def passed(self, stage: str, reason: str, coverage: Coverage) -> None:
+        self._add(stage, None, reason, coverage)
 
     def ends(self, judged: Judged) -> Judged:
-        self._add(judged.stage, judged.verdict, judged.reason)
+        self._add(judged.stage, judged.verdict, judged.reason, judged.coverage)
         return self.told(judged)
 
     def told(self, judged: Judged) -> Judged:
         """With what every stage so far said."""
         return replace(judged, evidence={**judged.evidence, "stages": self.stages})
 
-    def _add(self, stage: str, verdict: Verdict | None, reason: str) -> None:
+    def _add(self, stage: str, verdict: Verdict | None, reason: str, coverage: Coverage) -> None:
         now = time.monotonic()
-        self.stages.append(Evidence(stage, verdict, reason, now - self.since).as_json())
+        self.stages.append(Evidence(stage, verdict, reason, now - self.since, coverage=coverage).as_json())
         self.since = now

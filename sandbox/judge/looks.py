@@ -16,6 +16,7 @@ from pgo_agent.sandbox.bundle import check
 from pgo_agent.sandbox.bundle.check import Bundle, Limits
 from pgo_agent.sandbox.bundle.shelf import Shelf
 from pgo_agent.sandbox.errors import BadBundle, Fault, TargetFault
+from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict, shown
 from pgo_agent.sandbox.judge import peaks, recording, stages, timing
 from pgo_agent.sandbox.judge.machine import environment, healthy
@@ -87,7 +88,7 @@ class Looks:
             reason = f"{shown(case)}: {launches} launches on the same inputs gave {len(seen)} different outputs"
             return Judged(Verdict.RACE, "race", reason).as_json()
         told = f"the same outputs in {launches} launches ({shown(case)})"
-        return Judged(Verdict.CHECKED, "race", told).as_json()
+        return Judged(Verdict.CHECKED, "race", told, coverage=coverage.of(cases=1)).as_json()
 
     def idle(self, request: dict[str, Any]) -> dict[str, Any]:
         """Kernels of a candidate that its outputs do not need, beyond as many of the kernel as shipped."""
@@ -106,7 +107,9 @@ class Looks:
             verdict, found = stages.check_case(bench, pick, case, stage)
             if verdict:
                 return failed(verdict, stage, case, found).as_json()
-        return Judged(Verdict.CHECKED, stage, f"right on {len(pick)} cases").as_json()
+        return Judged(
+            Verdict.CHECKED, stage, f"right on {len(pick)} cases", coverage=coverage.of(cases=len(pick))
+        ).as_json()
 
     def same_bits(self, request: dict[str, Any]) -> dict[str, Any]:
         """The first public case in which two sides' outputs differ on the same inputs, by a checksum; or none."""

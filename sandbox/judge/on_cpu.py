@@ -24,6 +24,7 @@ from pgo_agent.sandbox.bundle import check as rules
 from pgo_agent.sandbox.bundle import grammar
 from pgo_agent.sandbox.bundle.shelf import room, writing
 from pgo_agent.sandbox.errors import BadBundle, Fault, Killed, TargetFault
+from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
 from pgo_agent.sandbox.interpreter import tensors
 from pgo_agent.sandbox.judge import numerics
@@ -195,8 +196,11 @@ class CpuWorker:
             checks += [f.as_json() for f in found[: found.index(wrong) if wrong else None]]
             if wrong:
                 return replace(wrong, evidence={"numerics": [*checks, *wrong.evidence.get("numerics", [])]})
-        reason = f"right on {len({t.case for t in trials})} small cases in Triton's interpreter; not measured"
-        return Judged(Verdict.CHECKED, "interpreter", reason, {"numerics": checks, "dropped": list(self.dropped)})
+        cases = {t.case for t in trials}
+        reason = f"right on {len(cases)} small cases in Triton's interpreter; not measured"
+        evidence = {"numerics": checks, "dropped": list(self.dropped)}
+        covered = coverage.of(cases=(len(cases), len(module.SMALL)))
+        return Judged(Verdict.CHECKED, "interpreter", reason, evidence, covered)
 
     def _find_out(
         self, module: ModuleType, trial: Trial, strain: Strain, results: list[dict[str, Any]], folder: Path

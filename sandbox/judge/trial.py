@@ -26,8 +26,13 @@ THROTTLED = 0x08 | 0x20 | 0x40 | 0x80
 Times = dict[str, dict[str, list[float]]]  # case -> side -> ms
 
 
-def run(bench: Bench, sides: Mapping[str, Pick], cases: list[str], weights: Mapping[str, float] | None) -> Judged:
-    """Times the side `candidate` against `incumbent`, and the others beside them. Raises `session.Inconsistent`."""
+def run(
+    bench: Bench, sides: Mapping[str, Pick], cases: list[str], weights: Mapping[str, float] | None, right: Judged
+) -> Judged:
+    """Times the side `candidate` against `incumbent`, and the others beside them. Raises `session.Inconsistent`.
+
+    `right`: what says that the candidate's results are right; the verdict has its evidence and its coverage, too.
+    """
     times: Times = {c: {} for c in cases}
     thrown: list[str] = []
     verdict, reason, gain = Verdict.UNDECIDED, "", dict[str, Any]()
@@ -48,7 +53,7 @@ def run(bench: Bench, sides: Mapping[str, Pick], cases: list[str], weights: Mapp
         if problem:
             verdict, reason = Verdict.UNDECIDED, problem
     evidence = gain | alone | {"against": _against(times, sides, weights), "time": times, "disturbed": thrown}
-    return Judged(verdict, "time", reason, evidence)
+    return Judged(verdict, "time", reason, right.evidence | evidence, right.coverage)
 
 
 def _alone(

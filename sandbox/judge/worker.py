@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from pgo_agent.sandbox.bundle.check import Bundle
 from pgo_agent.sandbox.errors import BadBundle
+from pgo_agent.sandbox.gate import coverage
+from pgo_agent.sandbox.gate.coverage import Coverage
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict, shown
 from pgo_agent.sandbox.judge import decision, stages, stats, timing, trial
 from pgo_agent.sandbox.judge.clock import Clock
@@ -104,12 +106,15 @@ class Worker(Looks):
         pick, judged = self._first(bench, candidate, request, everything, clock)
         if judged.verdict != Verdict.CHECKED:
             return judged
-        wrong, checked = self._numerics(bench, pick, request, "numerics")
+        wrong, checked, covered = self._numerics(bench, pick, request, "numerics")
         if wrong:
             return clock.ends(wrong)
-        clock.passed("numerics", f"{len(checked['numerics'])} comparisons")
+        clock.passed("numerics", f"{len(checked['numerics'])} comparisons", covered)
         evidence = {k: v for k, v in judged.evidence.items() if k != "speedup"} | checked
-        return clock.ends(self._time(bench, request, pick, self._pick(request["incumbent"]), evidence))
+        base = self._pick(request["incumbent"])
+        return clock.ends(
+            self._time(bench, request, pick, base, Judged(Verdict.CHECKED, "time", "", evidence, covered))
+        )
 
     def _first(
         self, bench: Bench, candidate: Bundle, request: dict[str, Any], cases: list[str], clock: Clock
@@ -123,7 +128,9 @@ class Worker(Looks):
         verdict, found = stages.check_case(bench, pick, smoke, "smoke")
         if verdict:
             return pick, clock.ends(failed(verdict, "smoke", smoke, found))
-        clock.passed("smoke", "one case against the reference, every buffer poisoned")
+        clock.passed(
+            "smoke", "one case against the reference, every buffer poisoned", coverage.of(cases=(1, len(cases)))
+        )
         pick |= self._choose(bench, candidate, request["public"])
         sides: dict[str, Pick] = {"incumbent": self._pick(request["incumbent"]), "candidate": pick}
         quick = {
@@ -134,23 +141,25 @@ class Worker(Looks):
         evidence = {"choices": _choices(pick), "quick": quick, "speedup": gain.as_json()}
         if gain.high < 1 + decision.NOISE_FLOOR:
             return pick, clock.ends(Judged(Verdict.SLOWER, "quick", told, evidence))
-        clock.passed("quick", told)
-        return pick, Judged(Verdict.CHECKED, "quick", told, evidence)
+        clock.passed("quick", told, coverage.of(cases=len(quick)))
+        return pick, Judged(Verdict.CHECKED, "quick", told, evidence, coverage.of(cases=(1, len(cases))))
 
     def _numerics(
         self, bench: Bench, pick: Pick, request: dict[str, Any], stage: str
-    ) -> tuple[Judged | None, dict[str, Any]]:
+    ) -> tuple[Judged | None, dict[str, Any], Coverage]:
         """Every case that must be right, then one under every strain: a failure, or else the evidence."""
         checks = []
         for case, label in _to_check(pick, request):
             verdict, found = stages.check_case(bench, {case: (pick[case][0], label)}, case, stage)
             if verdict:
-                return failed(verdict, stage, case, found), {}
+                return failed(verdict, stage, case, found), {}, coverage.NOTHING
             checks.append(found)
         verdict, strained, dropped = stages.check_strained(bench, pick, self._pick(request["shipped"]), stage)
         if verdict:
-            return failed(verdict, stage, strained[-1].case, strained[-1]), {}
-        return None, {"numerics": [c.as_json() for c in (*checks, *strained)], "dropped": dropped}
+            return failed(verdict, stage, strained[-1].case, strained[-1]), {}, coverage.NOTHING
+        compared = {"numerics": [c.as_json() for c in (*checks, *strained)], "dropped": dropped}
+        tried = coverage.of(cases=len({c.case for c in checks}), strains=(len(strained), len(strained) + len(dropped)))
+        return None, compared, tried
 
     def _choose(self, bench: Bench, bundle: Bundle, cases: list[str]) -> dict[str, tuple[Bundle, str]]:
         """The fastest configuration of each case among those that the candidate brings, by a short timing."""
@@ -164,11 +173,11 @@ class Worker(Looks):
             chosen[case] = (bundle, labels[0])
         return chosen
 
-    def _time(self, bench: Bench, request: dict[str, Any], pick: Pick, base: Pick, evidence: dict[str, Any]) -> Judged:
+    def _time(self, bench: Bench, request: dict[str, Any], pick: Pick, base: Pick, right: Judged) -> Judged:
+        """What the clock says of a candidate that is `right`, with the evidence and the coverage of that."""
         sides: dict[str, Pick] = {"incumbent": base}
         sides |= {n: self._pick(request[n]) for n in ("shipped", "tuned") if request.get(n)}
-        timed = trial.run(bench, sides | {"candidate": pick}, request["public"], request.get("weights"))
-        return replace(timed, evidence=evidence | timed.evidence)
+        return trial.run(bench, sides | {"candidate": pick}, request["public"], request.get("weights"), right)
 
     def confirm(self, request: dict[str, Any]) -> dict[str, Any]:
         """A winner again, in this fresh process with new seeds: numerics of every case, and time."""
@@ -176,11 +185,11 @@ class Worker(Looks):
         bench.new_seeds()
         pick = self._pick(request["candidate"])
         try:
-            wrong, checked = self._numerics(bench, pick, request, "confirm")
+            wrong, checked, covered = self._numerics(bench, pick, request, "confirm")
             if wrong:
                 return clock.ends(wrong).as_json()
-            evidence = {"choices": _choices(pick), **checked}
-            judged = self._time(bench, request, pick, self._pick(request["incumbent"]), evidence)
+            right = Judged(Verdict.CHECKED, "confirm", "", {"choices": _choices(pick), **checked}, covered)
+            judged = self._time(bench, request, pick, self._pick(request["incumbent"]), right)
         except Inconsistent as e:
             return clock.ends(Judged(e.verdict, "confirm", str(e))).as_json()
         return clock.ends(replace(judged, stage="confirm")).as_json()

@@ -6,6 +6,7 @@ What the simulator cannot follow is `undecided`, with the line. The compiler's p
 already, many kernels side by side; what an older one said there does not count.
 """
 
+from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.deadlock import simulate
 from pgo_agent.sandbox.gate.deadlock.finding import Finding, Kind, from_json
 from pgo_agent.sandbox.gate.evidence import Evidence, Side
@@ -27,7 +28,8 @@ def stage(candidate: Side, original: Side) -> Evidence:
     if unknown:
         return _evidence(Verdict.UNDECIDED, candidate, *unknown)
     told = next((f.sentence for f in found.values()), "no kernel that the original does not launch, too")
-    return Evidence("deadlock", None, told)
+    covered = coverage.of(new_kernels=len(found), kernels_of_the_original=len(set(candidate.launched) & known))
+    return Evidence("deadlock", None, told, coverage=covered)
 
 
 def _finding(candidate: Side, key: str) -> Finding:

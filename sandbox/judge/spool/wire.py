@@ -270,7 +270,8 @@ def _answer(x: Any, do: str) -> None:
 
 def _verdict(x: Any) -> None:
     """A verdict; one on a candidate's time names its configurations, and for what is faster by how much it is."""
-    _fields(x, {"verdict": _text, "stage": _text, "reason": _text, "evidence": _map(lambda _: None)}, "verdict")
+    said = {"verdict": _text, "stage": _text, "reason": _text, "evidence": _map(lambda _: None)}
+    _fields(x, said | {"coverage": _maybe(_COVERAGE)}, "verdict")
     need(x["verdict"] in list(Verdict), "no verdict that is known")
     evidence, timed = x["evidence"], x["stage"] in ("quick", "time", "confirm") and x["verdict"] in _JUDGED_BY_TIME
     if timed:
@@ -283,7 +284,15 @@ def _verdict(x: Any) -> None:
     _maybe(_list(_STAGE))(evidence.get("stages"))
 
 
-_STAGE = _object(stage=_text, verdict=_text, reason=_text, seconds=_number, found=_maybe(_map(lambda _: None)))
+_COVERAGE = _object(counts=_map(_list(_many(0, 1 << 62), 2)), skipped=_map(_text))
+_STAGE = _object(
+    stage=_text,
+    verdict=_text,
+    reason=_text,
+    seconds=_number,
+    found=_maybe(_map(lambda _: None)),
+    coverage=_maybe(_COVERAGE),
+)
 _ENTRY = _object(
     bundle=sha,
     case=_case,

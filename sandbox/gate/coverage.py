@@ -1,0 +1,73 @@
+"""What a check covered: how much of what there was it really looked at, and what it left out, with the reason.
+
+Evidence and verdicts are made from it: a check that covered nothing has found nothing out, whatever it returned.
+Plain data; it runs nothing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Count:
+    """So many of one kind of thing."""
+
+    ran: int  # that were really looked at
+    of: int  # that there are
+
+    @property
+    def whole(self) -> bool:
+        return self.ran >= self.of
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """What was looked at, by kind (cases, configurations, loop iterations, bytes, ...), and what was not, with why."""
+
+    counts: Mapping[str, Count] = field(default_factory=dict)
+    skipped: Mapping[str, str] = field(default_factory=dict)  # name of what was left out -> why
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing at all was looked at."""
+        return not any(c.ran for c in self.counts.values())
+
+    def __add__(self, other: "Coverage") -> "Coverage":
+        """Both together: counts of one kind add up."""
+        names = dict.fromkeys((*self.counts, *other.counts))
+        none = Count(0, 0)
+        added = {
+            n: Count(a.ran + b.ran, a.of + b.of)
+            for n, a, b in ((n, self.counts.get(n, none), other.counts.get(n, none)) for n in names)
+        }
+        return Coverage(added, {**self.skipped, **other.skipped})
+
+    def said(self) -> str:
+        """In words: `3 cases, 3 of 9 configurations; left out: big (bf16 is wrong in the interpreter)`."""
+        counted = ", ".join(
+            f"{c.ran} {n}" if c.whole else f"{c.ran} of {c.of} {n}" for n, c in self.counts.items() if c.of
+        )
+        left = ", ".join(f"{n} ({why})" for n, why in self.skipped.items())
+        return "; left out: ".join(part for part in (counted or "nothing", left) if part)
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values, as `from_json` reads them."""
+        counts = {n: [c.ran, c.of] for n, c in self.counts.items()}
+        return {"counts": counts, "skipped": dict(self.skipped)}
+
+
+NOTHING = Coverage()
+
+
+def of(skipped: Mapping[str, str] | None = None, **counts: int | tuple[int, int]) -> Coverage:
+    """Coverage by kinds: `of(cases=3, loop_iterations=(12, 40))`; underscores stand for spaces."""
+    pairs = {n.replace("_", " "): (c, c) if isinstance(c, int) else c for n, c in counts.items()}
+    return Coverage({n: Count(*c) for n, c in pairs.items()}, dict(skipped or {}))
+
+
+def from_json(told: Mapping[str, Any] | None) -> Coverage:
+    """What `as_json` gave; nothing for what has none."""
+    if not told:
+        return NOTHING
+    return Coverage({n: Count(*c) for n, c in told["counts"].items()}, dict(told["skipped"]))
