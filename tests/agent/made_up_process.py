@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.agent.made_up import MadeUp
+from tests.agent.made_up import COVERED, MadeUp
 
 ENTERING = "start CUDA"
 
@@ -38,7 +38,7 @@ class OnGpu(MadeUp):
         said = self.faster + (self.flatters if self.faster > 1 else 0.0)
         verdict = "checked" if said > 1 else "slower"
         evidence = {"speedup": [said] * 3}
-        return {"verdict": verdict, "stage": "quick", "reason": f"{said:.3f}x", "evidence": evidence}
+        return {"verdict": verdict, "stage": "quick", "reason": f"{said:.3f}x", "evidence": evidence, **COVERED}
 
 
 def _faster(bundle: dict[str, str]) -> float:

@@ -17,6 +17,7 @@ from pgo_agent.agent.store import Store, candidate_id
 from pgo_agent.sandbox import box, devices, target
 from pgo_agent.sandbox.build import Builder, triton_version
 from pgo_agent.sandbox.bundle.shelf import PASSES
+from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.evidence import Evidence
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
 from pgo_agent.sandbox.judge import decision, stats
@@ -31,6 +32,8 @@ from pgo_agent.sandbox.ttgir import reader
 
 from tests.agent import timelines
 from tests.conftest import TARGETS
+
+COVERED = coverage.of(cases=1)
 
 H200 = devices.find("h200")
 SETTINGS = {"width": 4, "candidates": 12, "minutes": 20.0, "patience": 3, "seed": 0, "judge": "auto", "cases": []}
@@ -119,13 +122,14 @@ def accept(ctx: Context, name: str, faster: float = 1.06) -> None:
     choices = {c: o[0]["label"] for c, o in (candidate.built or {})["choices"].items()}
     first, again = (_look(ctx, faster, seed) for seed in (1, 2))
     said = [
-        Evidence(s, None, f"{s} was made up", 1.0).as_json() for s in ("smoke", "quick", "numerics", "time", "race")
+        Evidence(s, None, f"{s} was made up", 1.0, coverage=COVERED).as_json()
+        for s in ("smoke", "quick", "numerics", "time", "race")
     ]
     stages = [*said, Evidence("confirm", Verdict.ACCEPTED, "again, and made up", 2.0).as_json()]
     evidence = first | {"choices": choices, "again": again, "stages": stages, "incumbent": "shipped"}
     i = again["speedup"]
     told = f"{i[1]:.3f}x [{i[0]:.3f}, {i[2]:.3f}] of the incumbent"
-    steps.settle(ctx, candidate, Judged(Verdict.ACCEPTED, "confirm", told, evidence), i[1], 12.5)
+    steps.settle(ctx, candidate, Judged(Verdict.ACCEPTED, "confirm", told, evidence, COVERED), i[1], 12.5)
 
 
 def _look(ctx: Context, faster: float, seed: int) -> dict[str, Any]:

@@ -16,10 +16,13 @@ from pgo_agent.agent.context import Context
 from pgo_agent.agent.store import Candidate, Store, candidate_id
 from pgo_agent.sandbox import box, devices, target
 from pgo_agent.sandbox.build import Builder, triton_version
+from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
 from pgo_agent.sandbox.judge.pool import Judge
 
 from tests.conftest import TARGETS
+
+COVERED = coverage.of(cases=1)
 
 ADD = TARGETS / "add.py"
 SOURCE = ADD.read_text()
@@ -100,7 +103,7 @@ def tried(ctx: Context, verdict: Verdict, speedup: float | None = None, source: 
     (c,) = propose(ctx, source or another(next(_numbers)), finished=True, **told)
     ctx.store.set_built(ctx.run.id, c.id, _as_shipped(ctx))
     against = told.get("parent", "shipped")
-    judged = Judged(verdict, stage, reason, {"incumbent": against} if speedup else {})
+    judged = Judged(verdict, stage, reason, {"incumbent": against} if speedup else {}, COVERED)
     ctx.store.set_verdict(ctx.run.id, c.id, judged, speedup, 1.0)
     return ctx.store.candidate(ctx.run.id, c.id)
 
@@ -113,14 +116,14 @@ def built(ctx: Context, source: str, **told: Any) -> Candidate:
 
 
 def judge(ctx: Context, c: Candidate, verdict: Verdict, stage: str, speedup: float | None = None) -> None:
-    ctx.store.set_verdict(ctx.run.id, c.id, Judged(verdict, stage, "why"), speedup, 1.0)
+    ctx.store.set_verdict(ctx.run.id, c.id, Judged(verdict, stage, "why", coverage=COVERED), speedup, 1.0)
 
 
 def accept(ctx: Context, c: Candidate, speedup: float) -> None:
     """A win over the kernel as shipped; its build is the baseline's."""
     ctx.store.set_built(ctx.run.id, c.id, _as_shipped(ctx))
     ctx.store.set_verdict(
-        ctx.run.id, c.id, Judged(Verdict.ACCEPTED, "confirm", "why", {"incumbent": "shipped"}), speedup, 1.0
+        ctx.run.id, c.id, Judged(Verdict.ACCEPTED, "confirm", "why", {"incumbent": "shipped"}, COVERED), speedup, 1.0
     )
 
 

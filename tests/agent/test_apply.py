@@ -10,9 +10,12 @@ from pgo_agent.agent.apply import Change
 from pgo_agent.agent.store import Store
 from pgo_agent.sandbox import target
 from pgo_agent.sandbox.errors import EnvironmentFault, TargetMoved, UsageFault
+from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
 
 from tests.agent.cli import pgo, write
+
+COVERED = coverage.of(cases=1)
 
 OLD, NEW = "num_warps=8)", "num_warps=2)"
 
@@ -30,7 +33,11 @@ def store(tmp_path: Path) -> Store:
         "add-1", 1, "shipped", [base | {"id": c, "move": "num_warps=2", "source": s} for c, s in sources.items()]
     )
     opened.set_verdict(
-        "add-1", "c1", Judged(Verdict.ACCEPTED, "confirm", "1.100x [1.090, 1.110] of the incumbent"), 1.1, 1.0
+        "add-1",
+        "c1",
+        Judged(Verdict.ACCEPTED, "confirm", "1.100x [1.090, 1.110] of the incumbent", coverage=COVERED),
+        1.1,
+        1.0,
     )
     opened.set_verdict("add-1", "c2", Judged(Verdict.WRONG, "smoke", "max error"), None, 1.0)
     environment = {"gpu": "NVIDIA H200", "driver": "1", "torch": "2"}

@@ -19,9 +19,12 @@ from pgo_agent.agent.telling import condition
 from pgo_agent.sandbox import box, devices, target
 from pgo_agent.sandbox.build import Builder
 from pgo_agent.sandbox.bundle.shelf import Shelf
+from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
 
 from tests.agent.composing import checked
+
+COVERED = coverage.of(cases=1)
 
 ADD = Path(__file__).parents[1] / "kernels" / "add.py"
 
@@ -173,7 +176,7 @@ def judge(ctx: Context, ratios: dict[str, float], verdict: Verdict = Verdict.SLO
         bundle = ctx.builder.build(faster(ctx.target.source), {"CASES": None}, 1)
         ctx.store.set_built("add-1", "c1", asdict(bundle))
         evidence["choices"] = {c: o[0].label for c, o in bundle.choices.items()}
-    ctx.store.set_verdict("add-1", "c1", Judged(verdict, "quick", "r", evidence), 0.97, 1.0)
+    ctx.store.set_verdict("add-1", "c1", Judged(verdict, "quick", "r", evidence, COVERED), 0.97, 1.0)
 
 
 def test_a_rewrite_that_wins_one_case_and_loses_another_is_proposed_for_the_one(measured: Context) -> None:
@@ -207,7 +210,9 @@ def timed(ctx: Context, name: str, against: str, ratios: dict[str, dict[str, flo
     ctx.store.set_built("add-1", name, asdict(bundle))
     times = {c: {side: [r] * 6 for side, r in sides.items()} | {"candidate": [1.0] * 6} for c, sides in ratios.items()}
     choices = {c: o[0].label for c, o in bundle.choices.items()}
-    judged = Judged(Verdict.ACCEPTED, "confirm", "r", {"time": times, "incumbent": against, "choices": choices})
+    judged = Judged(
+        Verdict.ACCEPTED, "confirm", "r", {"time": times, "incumbent": against, "choices": choices}, COVERED
+    )
     ctx.store.set_verdict("add-1", name, judged, 1.1, 1.0)
 
 
@@ -312,6 +317,6 @@ def test_the_incumbent_is_what_nothing_accepted_was_measured_against_whatever_th
     ]
     measured.store.add_generation("add-1", 1, "shipped", made)
     for n, against, speedup in (("first", "shipped", 1.3), ("second", "first", 1.01)):
-        judged = Judged(Verdict.ACCEPTED, "confirm", "r", {"incumbent": against})
+        judged = Judged(Verdict.ACCEPTED, "confirm", "r", {"incumbent": against}, COVERED)
         measured.store.set_verdict("add-1", n, judged, speedup, 1.0)
     assert incumbent.name(measured) == "second"

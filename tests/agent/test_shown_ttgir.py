@@ -4,9 +4,12 @@ from pathlib import Path
 
 import pytest
 from pgo_agent.agent import incumbent, shown_ttgir, steps
+from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
 
 from tests.agent.asked import asking, established
+
+COVERED = coverage.of(cases=1)
 
 FIRST = "The loads in the other order.\n```edits\nmove L5 before L4\n```"
 SECOND = "It twice.\n```edits\ninsert after L6:\n    %twice = arith.addf %$L6, %$L6 : tensor<512xf32, #blocked>\n```"
@@ -31,7 +34,7 @@ def test_of_an_incumbent_that_is_ttgir_its_own_text_is_shown_and_edits_of_that_c
         before = shown_ttgir.shown(run.ctx, incumbent.SHIPPED)
         (first,) = run.propose()
         steps.build(run.ctx, 1)
-        accepted = Judged(Verdict.ACCEPTED, "confirm", "1.1x", {"incumbent": incumbent.SHIPPED})
+        accepted = Judged(Verdict.ACCEPTED, "confirm", "1.1x", {"incumbent": incumbent.SHIPPED}, COVERED)
         run.ctx.store.set_verdict(run.ctx.run.id, first.id, accepted, 1.1, 1.0)
         after = shown_ttgir.shown(run.ctx, incumbent.name(run.ctx))
         assert before is not None and after is not None

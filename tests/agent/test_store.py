@@ -12,7 +12,10 @@ from pgo_agent.agent.models.base import Reply
 from pgo_agent.agent.profile_record import Kept
 from pgo_agent.agent.store import Store
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
+from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
+
+COVERED = coverage.of(cases=1)
 
 PROPOSAL = {
     "id": "c1",
@@ -35,13 +38,13 @@ def store(tmp_path: Path) -> Store:
 
 def test_the_first_verdict_of_a_candidate_stands(store: Store) -> None:
     store.set_verdict("add-1", "c1", Judged(Verdict.WRONG, "smoke", "first"), None, 1.0)
-    store.set_verdict("add-1", "c1", Judged(Verdict.ACCEPTED, "confirm", "second"), 2.0, 1.0)
+    store.set_verdict("add-1", "c1", Judged(Verdict.ACCEPTED, "confirm", "second", coverage=COVERED), 2.0, 1.0)
     assert store.candidate("add-1", "c").reason == "first"
     assert "confirm" not in store.evidence("add-1", "c1")
 
 
 def test_what_has_a_verdict_by_now_waits_for_nothing(store: Store) -> None:
-    waiting = Waiting("c1", Judged(Verdict.CHECKED, "quick", "1.1x"), 1.1, 2.0)
+    waiting = Waiting("c1", Judged(Verdict.CHECKED, "quick", "1.1x", coverage=COVERED), 1.1, 2.0)
     measured_record.add(store, "add-1", waiting)
     assert measured_record.of(store, "add-1") == {"c1": waiting}
     store.set_verdict("add-1", "c1", Judged(Verdict.VETOED, "veto", "no need"), None, 0.0)
