@@ -88,7 +88,9 @@ class Looks:
             reason = f"{shown(case)}: {launches} launches on the same inputs gave {len(seen)} different outputs"
             return Judged(Verdict.RACE, "race", reason).as_json()
         told = f"the same outputs in {launches} launches ({shown(case)})"
-        return Judged(Verdict.CHECKED, "race", told, coverage=coverage.of(cases=1)).as_json()
+        if not bench.deterministic:
+            told = f"{launches} launches ended ({shown(case)}); its outputs may differ"
+        return Judged(Verdict.CHECKED, "race", told, coverage=coverage.of(cases=1, launches=launches)).as_json()
 
     def idle(self, request: dict[str, Any]) -> dict[str, Any]:
         """Kernels of a candidate that its outputs do not need, beyond as many of the kernel as shipped."""
@@ -161,6 +163,7 @@ class Looks:
         return {case: (self._load(entry["bundle"]), entry["choice"]) for case, entry in side.items()}
 
 
-def failed(verdict: Verdict, stage: str, case: str, found: Any) -> Judged:
-    name = shown(case) + (f" with {found.strain}" if found.strain else "")
+def failed(verdict: Verdict, stage: str, case: str, found: Any, label: str = "") -> Judged:
+    """What is wrong with a case, in the configuration of that `label` if there are several."""
+    name = shown(case) + (f" with {found.strain}" if found.strain else "") + (f" ({label})" if label else "")
     return Judged(verdict, stage, f"{name}: {found.problem}", {"check": found.as_json()})
