@@ -228,12 +228,11 @@ def _nearby(bench: Bench, expected: Expected, comparisons: int) -> Iterator[Expe
 
 
 def _compared(bench: Bench, left: _Left, expected: Expected) -> tuple[Verdict | None, Comparison]:
-    """The worst of what is to be said: a wrong result explains a difference between runs, and a difference that has its
-    reason explains a wrong result."""
+    """What explains the rest: a wrong result explains that runs differ, and whatever else is known explains it."""
     tolerance = getattr(bench.target, "TOLERANCE", None)
     checks = [numerics.check(outputs, expected, tolerance) for outputs in left.runs]
     found = next((c for c in checks if c.problem), checks[-1])
-    if found.problem and left.verdict != Verdict.WRONG:
+    if found.problem and left.verdict in (None, Verdict.RACE):
         return Verdict.WRONG, found
     return (left.verdict, replace(found, problem=left.problem)) if left.verdict else (None, found)
 

@@ -109,7 +109,7 @@ class Worker(Looks):
         pick, judged = self._first(bench, candidate, request, everything, clock)
         if judged.verdict != Verdict.CHECKED:
             return judged
-        wrong, checked, covered = self._numerics(bench, pick, request, "numerics", whole=True)
+        wrong, checked, covered = self._numerics(bench, pick, request, "numerics")
         if wrong:
             return clock.ends(wrong)
         clock.passed("numerics", f"{len(checked['numerics'])} comparisons", covered)
@@ -148,13 +148,11 @@ class Worker(Looks):
         return pick, Judged(Verdict.CHECKED, "quick", told, evidence, looked)
 
     def _numerics(
-        self, bench: Bench, pick: Pick, request: dict[str, Any], stage: str, whole: bool
+        self, bench: Bench, pick: Pick, request: dict[str, Any], stage: str
     ) -> tuple[Judged | None, dict[str, Any], Coverage]:
-        """Every case that must be right, then some under strains: a failure, or else the evidence.
-
-        `whole`: in every configuration that could be chosen; else public cases in the chosen one.
-        """
-        checks, wanted = list[numerics.Comparison](), _to_check(pick, request, whole)
+        """Every case in every configuration, for any may be chosen, then some under strains: a failure, or else the
+        evidence."""
+        checks, wanted = list[numerics.Comparison](), _to_check(pick, request)
         for case, labels in wanted.items():
             wrong, found = self._checked(bench, pick[case][0], {case: labels}, stage)
             if wrong:
@@ -165,10 +163,9 @@ class Worker(Looks):
             last = strained.checks[-1]
             return failed(strained.verdict, stage, last.case, last), {}, coverage.NOTHING
         compared = {"numerics": [c.as_json() for c in (*checks, *strained.checks)], "dropped": strained.dropped}
-        everything = [*request["public"], *request["held_out"]]
         tried = coverage.of(
-            cases=(len(wanted), len(everything)),
-            configurations=_tried(wanted, pick[everything[0]][0], everything),
+            cases=len(wanted),
+            configurations=sum(map(len, wanted.values())),
             strains=(len(strained.checks), strained.possible),
         )
         return None, compared, tried
@@ -209,7 +206,7 @@ class Worker(Looks):
         bench.new_seeds()
         pick = self._pick(request["candidate"])
         try:
-            wrong, checked, covered = self._numerics(bench, pick, request, "confirm", whole=False)
+            wrong, checked, covered = self._numerics(bench, pick, request, "confirm")
             if wrong:
                 return clock.ends(wrong).as_json()
             right = Judged(Verdict.CHECKED, "confirm", "", {"choices": _choices(pick), **checked}, covered)
@@ -244,10 +241,10 @@ def _on_gpu(expected: Any, device: Any) -> Any:
     return replace(expected, outputs=tuple(o.to(device) for o in expected.outputs))
 
 
-def _to_check(pick: Pick, request: dict[str, Any], whole: bool) -> dict[str, list[str]]:
-    """What must be right: every configuration of held-out cases, and of public ones if `whole`, else the chosen."""
-    public = {c: list(pick[c][0].plans[c]) if whole else [pick[c][1]] for c in request["public"]}
-    return public | {c: list(pick[c][0].plans[c]) for c in request["held_out"]}
+def _to_check(pick: Pick, request: dict[str, Any]) -> dict[str, list[str]]:
+    """What must be right: every configuration of every case, the chosen one first."""
+    cases = [*request["public"], *request["held_out"]]
+    return {c: list(dict.fromkeys((pick[c][1], *pick[c][0].plans[c]))) for c in cases}
 
 
 def _least(bench: Bench, bundle: Bundle, cases: Sequence[str], public: Sequence[str]) -> dict[str, list[str]]:
