@@ -48,6 +48,7 @@ def establish(ctx: Context) -> dict[str, Any]:
     found = {
         "cases": cases,
         "held_out": [f"HELD_OUT/{n}" for n in described["sets"]["HELD_OUT"]],
+        "held_out_bundle": held_out.bundle,
         "work": described["work"],
         "weights": _weights(described),
         "nondeterministic": described["nondeterministic"],

@@ -137,7 +137,7 @@ def proved(ctx: Context, candidate: Candidate, first: Judged, compiling: Compili
 
 def _proved(ctx: Context, candidate: Candidate, first: Judged, twin: Future[Twin]) -> Outcome:
     choices = first.evidence["choices"]
-    raced = looks.race(ctx, candidate, looks.raced(ctx, candidate, choices), twin)
+    raced = looks.race(ctx, candidate, choices, twin)
     first = _with(first, [*_stages(first), raced.as_json()])
     if raced.ends:
         return Judged(raced.verdict or Verdict.RACE, raced.stage, raced.reason, first.evidence), speedup(first)

@@ -7,7 +7,8 @@ configurations) -> Evidence. A sanitizer that cannot run leaves `undecided` and 
 import re
 import tempfile
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
@@ -42,17 +43,17 @@ def raced(ctx: Context, candidate: Candidate, choices: Mapping[str, str]) -> dic
     return {case: choices[case] for case in found.values()}
 
 
-def race(ctx: Context, candidate: Candidate, cases: Mapping[str, str], compiled: Future[Twin]) -> Evidence:
+def race(ctx: Context, candidate: Candidate, choices: Mapping[str, str], compiled: Future[Twin]) -> Evidence:
     """The candidate's sanitized twin on every kernel that it launches; where that cannot run, a stress run.
 
     `undecided` after a stress run without findings: it may be accepted, with the caveat.
     """
-    started, gpu = time.monotonic(), the_gpu(ctx)
+    started, gpu, cases = time.monotonic(), the_gpu(ctx), raced(ctx, candidate, choices)
     twin = compiled.result()
     said = _sanitized(ctx, twin, cases) if twin.bundle else Evidence("race", Verdict.UNDECIDED, twin.problem)
     if said.verdict == Verdict.UNDECIDED:
         said = _stressed(ctx, candidate, cases, said.reason)
-    said = said if said.ends else _needed(ctx, candidate, cases) or said
+    said = said if said.ends else _needed(ctx, candidate, choices) or said
     gpu.fresh()
     return replace(said, seconds=time.monotonic() - started)
 
@@ -66,7 +67,12 @@ def _sanitized(ctx: Context, twin: Twin, cases: Mapping[str, str]) -> Evidence:
             return _told(ctx, twin, judged)
     named = ", ".join(c.removeprefix("CASES/") for c in cases)
     said = f"Triton's concurrency sanitizer saw no hazard ({named})"
-    return Evidence("race", None, said, coverage=coverage.of(cases=len(cases)))
+    return Evidence("race", None, said, coverage=coverage.of(cases=_of_all(ctx, cases)))
+
+
+def _of_all(ctx: Context, cases: Mapping[str, str]) -> tuple[int, int]:
+    """How many public cases were raced, and how many there are: the others launch the same kernels."""
+    return len(cases), len(ctx.baseline()["cases"])
 
 
 def _told(ctx: Context, twin: Twin, judged: Judged) -> Evidence:
@@ -83,30 +89,54 @@ def _told(ctx: Context, twin: Twin, judged: Judged) -> Evidence:
 def _stressed(ctx: Context, candidate: Candidate, cases: Mapping[str, str], problem: str) -> Evidence:
     gpu, own = the_gpu(ctx), on_shelf(ctx.store.shelf, bundle_of(candidate))
     gpu.fresh()
-    case, label = next(iter(cases.items()))
-    judged = gpu.verdict("race", bundle=own, case=case, choice=label, stress=True)
-    if judged.verdict != Verdict.CHECKED:
-        return Evidence("race", judged.verdict, judged.reason)
-    said = f"the sanitizer could not run ({problem}); stress run: {judged.reason}"
-    return Evidence("race", Verdict.UNDECIDED, said)
+    said, covered = list[str](), coverage.NOTHING
+    for case, label in cases.items():
+        judged = gpu.verdict("race", bundle=own, case=case, choice=label, stress=True)
+        if judged.verdict != Verdict.CHECKED:
+            return Evidence("race", judged.verdict, judged.reason)
+        said.append(judged.reason)
+        covered += judged.coverage
+    reason = f"the sanitizer could not run ({problem}); stress run: {'; '.join(said)}"
+    return Evidence("race", Verdict.UNDECIDED, reason, coverage=covered)
 
 
-def _needed(ctx: Context, candidate: Candidate, cases: Mapping[str, str]) -> Evidence | None:
-    """Something against a candidate that launches kernels which its outputs do not need, more than the target does."""
-    case, label = next(iter(cases.items()))
-    bundle = on_shelf(ctx.store.shelf, bundle_of(candidate))
-    if len(kernels(ctx.store.shelf.manifest(bundle_of(candidate))["plans"][case][label])) < 2:
-        return None  # an output that no launch writes keeps its poison, and was found wrong
-    sides = {
-        "candidate": {case: {"bundle": bundle, "choice": label}},
-        "shipped": incumbent.side(ctx, incumbent.SHIPPED),
-    }
+def _needed(ctx: Context, candidate: Candidate, choices: Mapping[str, str]) -> Evidence | None:
+    """Something against a candidate that launches kernels which its outputs do not need, more than the target does.
+
+    A kernel for edges may have nothing to do in one case: it has to be idle in every case that launches it, held-out
+    ones as well. Cases are tried until each kernel was launched, and none seems idle any more.
+    """
+    own, shipped = bundle_of(candidate), incumbent.side(ctx, incumbent.SHIPPED)
+    bundle, idle = on_shelf(ctx.store.shelf, own), dict[str, int]()
+    for case, label in {**raced(ctx, candidate, choices), **choices}.items():
+        launched = _launched(ctx, own, case, label)
+        if launched.total() < 2:  # an output that no launch writes keeps what was there, and was found wrong
+            idle |= dict.fromkeys(launched, 0)
+        elif any(idle.get(n, 1) for n in launched):
+            sides = {"candidate": {case: {"bundle": bundle, "choice": label}}, "shipped": shipped}
+            idle = idle_in_all(idle, launched, _idle(ctx, case, sides))
+    named = ", ".join(n for n, count in sorted(idle.items()) for _ in range(count))
+    return Evidence("launches", Verdict.REJECTED, f"the outputs do not need the launch of {named}") if named else None
+
+
+def _idle(ctx: Context, case: str, sides: Mapping[str, object]) -> list[str]:
     try:
-        idle = the_gpu(ctx).ask("idle", case=case, **sides)["idle"]
+        return list(the_gpu(ctx).ask("idle", case=case, **sides)["idle"])
     except Ended:
-        return None  # without one of its launches it faults or hangs: that one was needed
-    named = ", ".join(idle)
-    return Evidence("launches", Verdict.REJECTED, f"the outputs do not need the launch of {named}") if idle else None
+        return []  # without one of its launches it faults or hangs: that one was needed
+
+
+def idle_in_all(before: Mapping[str, int], launched: Iterable[str], idle: Sequence[str]) -> dict[str, int]:
+    """How many launches of each kernel are idle in all cases that launch it: `before` is of other cases, `launched` and
+    `idle` name the kernels of one more."""
+    return {**before, **{n: min(before.get(n, idle.count(n)), idle.count(n)) for n in set(launched)}}
+
+
+def _launched(ctx: Context, bundle: str, case: str, label: str) -> Counter[str]:
+    """The kernels that a configuration launches, by name; a launch of no blocks is none."""
+    manifest = ctx.store.shelf.manifest(bundle)
+    steps = manifest["plans"][case][label]["steps"]
+    return Counter(manifest["kernels"][s["kernel"]]["name"] for s in steps if "kernel" in s and 0 not in s["grid"])
 
 
 def memchecked(ctx: Context, candidate: Candidate, choices: Mapping[str, str]) -> Evidence:

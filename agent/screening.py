@@ -54,8 +54,17 @@ def stages(ctx: Context, built: Built) -> list[dict[str, Any]]:
     first = Evidence("build", None, told, sum(seconds.values()), {"seconds": seconds}, covered)
     ours = side(ctx.store.shelf, ctx.store.shelf.manifest(built.bundle), built.replaced)
     shipped = next(iter(ctx.baseline()["shipped"].values()))["bundle"]  # all configurations of the file
-    original = side(ctx.store.shelf, ctx.store.shelf.manifest(shipped))
+    original = side(ctx.store.shelf, _with_held_out(ctx, ctx.store.shelf.manifest(shipped)))
     return [e.as_json() for e in (first, *examine(STAGES, ours, original))]
+
+
+def _with_held_out(ctx: Context, shipped: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The kernel as shipped in its held-out cases, too: a bundle of their own, which older records do not name."""
+    bundle = ctx.baseline().get("held_out_bundle")
+    if not bundle:
+        return shipped
+    more = ctx.store.shelf.manifest(bundle)
+    return {**shipped, **{part: {**shipped[part], **more[part]} for part in ("kernels", "plans")}}
 
 
 def known_code(ctx: Context, candidate: Candidate) -> Judged | None:

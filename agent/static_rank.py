@@ -76,6 +76,8 @@ def estimate(
     static: Mapping[str, Any], num_warps: int, blocks: int, device: Device, flops: float, moved: float
 ) -> float:
     """Estimated milliseconds of a launch of `blocks` blocks that does `flops` and moves `moved` bytes. An estimate."""
+    if not blocks:
+        return 0.0
     resident = occupancy(static, num_warps, device)
     slots = device.sms * resident.blocks
     tail = blocks / (math.ceil(blocks / slots) * slots)

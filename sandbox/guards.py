@@ -1,55 +1,163 @@
-"""Memory with a guard zone before and behind it, so that a kernel's writes outside of its tensors are seen.
+"""Memory with a guard zone around each of its buffers, so that what a kernel does outside of its tensors is seen.
 
-Relies on torch alone. What lands more than GUARD bytes away is not seen here: it hits another tensor or a bad address.
+A write shows as a zone that no longer holds what it was given; a read shows in results that change with that. Relies on
+torch alone. What lands more than GUARD bytes away is not seen here: it hits another buffer or a bad address.
 """
 
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-GUARD = 4096  # bytes; a multiple of the 512 that torch's CUDA allocator aligns to: no buffer loses its alignment
+GUARD = 4096  # bytes
+ALIGN = 512  # bytes, as torch's CUDA allocator aligns: no buffer loses its alignment
 PATTERN = 0xFF  # NaN in every float type: what is read outside shows in the result
+WORD = 8  # bytes that are drawn at once
+TRIES = 8  # blocks of the allocator that are looked at
+
+
+@dataclass(frozen=True)
+class Fill:
+    """What memory is to hold: one byte all over, or else bytes of chance that follow from a secret seed."""
+
+    byte: int | None = None
+    seed: int = field(default_factory=lambda: secrets.randbits(62))
+
+    def into(self, memory: Any) -> None:
+        """Writes it into a tensor of bytes that begins on a multiple of 8."""
+        if self.byte is not None:
+            memory.fill_(self.byte)
+            return
+        generator = torch.Generator(device=memory.device).manual_seed(self.seed)
+        whole = memory.numel() // WORD * WORD
+        if whole:
+            memory[:whole].view(torch.int64).random_(-(1 << 63), None, generator=generator)
+        if whole < memory.numel():
+            memory[whole:].random_(generator=generator)
+
+
+NAN, ZERO = Fill(PATTERN, 0), Fill(0, 0)
+
+
+class Arena:
+    """Buffers of some sizes in one piece of memory, a zone before each and one behind the last."""
+
+    def __init__(self, sizes: Sequence[int], device: Any) -> None:
+        self._sizes, self._starts = tuple(sizes), list[int]()
+        end = 0
+        for nbytes in sizes:
+            self._starts.append(-(-(end + GUARD) // ALIGN) * ALIGN)
+            end = self._starts[-1] + nbytes
+        self._memory = _block(end + GUARD, device)
+        self._zoned = NAN
+        self.fill(NAN, NAN)
+
+    def part(self, n: int) -> Any:
+        """The bytes of a buffer."""
+        return self._memory[self._starts[n] : self._starts[n] + self._sizes[n]]
+
+    def view(self, n: int, dtype: Any, size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> Any:
+        """A tensor in a buffer; `offset` counts elements from its beginning."""
+        empty = torch.empty(0, dtype=dtype, device=self._memory.device)
+        start = self._starts[n] // dtype.itemsize + offset
+        return empty.set_(self._memory.untyped_storage(), start, size, stride)
+
+    def storage(self, n: int) -> Any:
+        """A buffer as a storage of its own, which keeps the memory alive."""
+        return self._memory.untyped_storage()[self._starts[n] : self._starts[n] + self._sizes[n]]
+
+    def fill(self, buffers: Fill, zones: Fill) -> None:
+        """Fills the buffers, and the zones."""
+        buffers.into(self._memory)
+        self.arm(zones)
+
+    def arm(self, zones: Fill) -> None:
+        """Fills the zones alone."""
+        self._zoned = zones
+        held = self._held()
+        for zone, part in zip(self._zones(), held.split([z.numel() for z in self._zones()]), strict=True):
+            zone.copy_(part)
+
+    def strays(self) -> Any:
+        """Bytes of the zones that no longer hold what they were filled with: a count where the memory is, unawaited."""
+        return (torch.cat(self._zones()) != self._held()).sum()
+
+    def _held(self) -> Any:
+        """What the zones were filled with, one after another."""
+        count = sum(z.numel() for z in self._zones())
+        held = torch.empty(count, dtype=torch.uint8, device=self._memory.device)
+        self._zoned.into(held)
+        return held
+
+    def _zones(self) -> list[Any]:
+        starts = [*self._starts, self._memory.numel()]
+        ends = [0, *(s + n for s, n in zip(self._starts, self._sizes, strict=True))]
+        return [self._memory[end:start] for end, start in zip(ends, starts, strict=True)]
 
 
 class Guarded:
-    """Some bytes on a device between two zones that hold a pattern."""
+    """Some bytes on a device between two zones that hold a byte all over."""
 
     def __init__(self, nbytes: int, device: Any) -> None:
-        self.nbytes, self._pattern = nbytes, PATTERN
-        self._all = torch.empty(nbytes + 2 * GUARD, dtype=torch.uint8, device=device)
-        self.fill(PATTERN)
+        self.nbytes, self._arena = nbytes, Arena([nbytes], device)
 
     @property
     def bytes(self) -> Any:
         """The bytes between the zones."""
-        return self._all[GUARD : GUARD + self.nbytes]
+        return self._arena.part(0)
 
     def fill(self, pattern: int) -> None:
         """Fills the bytes and the zones."""
-        self._pattern = pattern
-        self._all.fill_(pattern)
+        self._arena.fill(Fill(pattern, 0), Fill(pattern, 0))
 
     def arm(self, pattern: int) -> None:
         """Fills the zones alone."""
-        self._pattern = pattern
-        for zone in self._zones():
-            zone.fill_(pattern)
+        self._arena.arm(Fill(pattern, 0))
 
     def view(self, dtype: Any, size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> Any:
         """A tensor in the bytes; `offset` counts elements from their beginning."""
-        empty = torch.empty(0, dtype=dtype, device=self._all.device)
-        return empty.set_(self._all.untyped_storage(), GUARD // dtype.itemsize + offset, size, stride)
+        return self._arena.view(0, dtype, size, stride, offset)
 
     def storage(self) -> Any:
         """The bytes as a storage of their own, which keeps the memory alive."""
-        return self._all.untyped_storage()[GUARD : GUARD + self.nbytes]
+        return self._arena.storage(0)
 
     def stray(self) -> int:
         """Bytes of the zones that no longer hold the pattern."""
-        return sum(int((zone != self._pattern).sum()) for zone in self._zones())
+        return int(self._arena.strays())
 
-    def _zones(self) -> tuple[Any, Any]:
-        return self._all[:GUARD], self._all[GUARD + self.nbytes :]
+
+def arenas(sizes: Sequence[int], device: Any) -> list[tuple[Arena, int]]:
+    """A place for a buffer of each size: the arena, and which of its buffers.
+
+    All in one, so that nothing lies between them that nobody fills; without guard zones each is an allocation of its
+    own, as a checker of memory wants it.
+    """
+    if not GUARD:
+        return [(Arena([n], device), 0) for n in sizes]
+    arena = Arena(sizes, device)
+    return [(arena, n) for n in range(len(sizes))]
+
+
+def _block(nbytes: int, device: Any) -> Any:
+    """So many bytes, or all of the block that torch's CUDA allocator takes for them: what a request leaves of its
+    block, up to a megabyte, would be filled and looked at by nobody."""
+    if torch.device(device).type != "cuda" or not GUARD:
+        return torch.empty(nbytes, dtype=torch.uint8, device=device)
+    wanted = -(-nbytes // ALIGN) * ALIGN
+    for _ in range(TRIES):
+        before = torch.cuda.memory_allocated(device)
+        memory = torch.empty(wanted, dtype=torch.uint8, device=device)
+        taken = torch.cuda.memory_allocated(device) - before
+        if taken <= wanted:
+            break
+        del memory
+        wanted = taken
+    else:
+        memory = torch.empty(wanted, dtype=torch.uint8, device=device)
+    return memory
 
 
 def said(stray: int) -> str:

@@ -201,8 +201,8 @@ def _check_launch(launch: Launch, kernels: dict[str, Kernel], tables: dict[str, 
     need(launch.kernel in kernels, "a launch of a kernel that is not in the bundle")
     k = kernels[launch.kernel]
     blocks = launch.grid[0] * launch.grid[1] * launch.grid[2]
-    need(0 < blocks <= 1 << 26, f"a grid of {blocks} blocks")
-    integer(launch.grid[0] * k.num_ctas, 1, 2**31 - 1, "grid")
+    need(0 <= blocks <= 1 << 26, f"a grid of {blocks} blocks")  # of none: a launch that is none
+    integer(launch.grid[0] * k.num_ctas, 0, 2**31 - 1, "grid")
     scratch = blocks * k.num_ctas * (k.global_scratch_size + k.profile_scratch_size)
     need(scratch <= limits.scratch, f"{scratch} bytes of scratch for one launch")
     recorded = blocks * k.num_ctas * k.profile_scratch_size

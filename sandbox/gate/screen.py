@@ -2,12 +2,14 @@
 
 Allocation and views are free, other torch ops only as the original launcher used them: a matrix product dressed as a
 kernel is refused by what would run, whatever the source looks like. So are launches that nothing depends on (a fig
-leaf), many more launches than the original's, and dots in a narrower type.
+leaf), many more launches than the original's, dots in a narrower type in any case that is built, and kernels that store
+at a symbol of their module, which outlives a launch.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from pgo_agent.sandbox.bundle import ptx
 from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.evidence import Evidence, Plan, Side, kernels
 from pgo_agent.sandbox.gate.verdict import Verdict, shown
@@ -19,14 +21,21 @@ SPLIT = 3  # dots that make one of wider operands (tf32x3, bf16x3): then narrowe
 
 def stage(candidate: Side, original: Side) -> Evidence:
     """Rejected with the first rule that is broken, or nothing against it."""
-    for rule in (_ops, _launches, _idle, _precision):
+    for rule in (_ops, _launches, _idle, _precision, _stores):
         problem = next(rule(candidate, original), "")
         if problem:
             return Evidence("screen", Verdict.REJECTED, problem)
     count = max(len(kernels(p)) for plans in candidate.plans.values() for p in plans)
     told = f"torch ops, launches ({count}) and precision are within the original's"
     plans = sum(len(p) for p in candidate.plans.values())
-    return Evidence("screen", None, told, coverage=coverage.of(cases=len(candidate.plans), configurations=plans))
+    unlike = [c for c in candidate.plans if c not in original.plans]
+    covered = coverage.of(
+        dict.fromkeys(map(shown, unlike), "the original has no build of it to compare precision with"),
+        cases=(len(candidate.plans) - len(unlike), len(candidate.plans)),
+        configurations=plans,
+        kernels=len(candidate.launched),
+    )
+    return Evidence("screen", None, told, coverage=covered)
 
 
 def ops_of(plans: Iterable[Plan]) -> set[str]:
@@ -83,6 +92,17 @@ def _precision(candidate: Side, original: Side) -> Iterator[str]:
             if ours[what] < theirs[what] and not split:
                 mine, yours = _bits(ours[what]), _bits(theirs[what])
                 yield f"{shown(case)}: an {what} of its dots is {mine}, of the original's {yours}"
+
+
+def _stores(candidate: Side, original: Side) -> Iterator[str]:
+    for key in candidate.launched:
+        kernel = candidate.manifest["kernels"][key]
+        if key in original.launched or "ptx" not in kernel["files"]:
+            continue
+        found = ptx.stored_at(candidate.shelf.get(kernel["files"]["ptx"], "ptx").decode())
+        if found:
+            name = kernel["name"]
+            yield f"{name} stores at a symbol of its module, which would outlive a launch: {found[:80]}"
 
 
 def _least(side: Side, plans: Iterable[Plan]) -> dict[str, int]:

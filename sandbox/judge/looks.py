@@ -23,6 +23,7 @@ from pgo_agent.sandbox.judge.machine import environment, healthy
 from pgo_agent.sandbox.judge.stages import Bench, Pick
 
 RACE_SECONDS, STRESS_LAUNCHES = 60.0, 200
+STRESS_CHECKS = 10  # of three launches, where each is compared with the reference
 
 
 class Looks:
@@ -81,6 +82,8 @@ class Looks:
             return Judged(Verdict.UNDECIDED, "race", str(e)).as_json()
         if request.get("unguarded"):
             guards.GUARD = 0  # for a checker of memory, to which a guard zone is as good as the tensor; ends with us
+        if request["stress"] and not bench.deterministic:
+            return self._stressed(bench, {case: (bundle, request["choice"])}, case).as_json()
         launches = STRESS_LAUNCHES if request["stress"] else 1
         bench.announce(f"race {case}", RACE_SECONDS)
         seen = stages.outputs_of(bench, {case: (bundle, request["choice"])}, case, launches)
@@ -88,14 +91,26 @@ class Looks:
             reason = f"{shown(case)}: {launches} launches on the same inputs gave {len(seen)} different outputs"
             return Judged(Verdict.RACE, "race", reason).as_json()
         told = f"the same outputs in {launches} launches ({shown(case)})"
-        return Judged(Verdict.CHECKED, "race", told, coverage=coverage.of(cases=1)).as_json()
+        return Judged(Verdict.CHECKED, "race", told, coverage=coverage.of(cases=1, launches=launches)).as_json()
+
+    def _stressed(self, bench: Bench, pick: Pick, case: str) -> Judged:
+        """A stress run where outputs may differ from launch to launch: each is compared with the reference."""
+        for _ in range(STRESS_CHECKS):
+            verdict, found = stages.check_case(bench, pick, case, "race")
+            if verdict:
+                return failed(verdict, "race", case, found)
+        launches = STRESS_CHECKS * len(stages.FILLS)
+        told = f"right in {launches} launches ({shown(case)})"
+        return Judged(Verdict.CHECKED, "race", told, coverage=coverage.of(cases=1, launches=launches))
 
     def idle(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Kernels of a candidate that its outputs do not need, beyond as many of the kernel as shipped."""
+        """Kernels of a candidate that its outputs do not need, beyond as many of the kernel as shipped, where that has
+        the case."""
         bench, case = self._bench(), request["case"]
         bench.new_seeds()
         bench.announce(f"launches {case}", stages.STEP_SECONDS)
-        found = {n: stages.idle_launches(bench, self._pick(request[n]), case) for n in ("candidate", "shipped")}
+        sides = {n: self._pick(request[n]) for n in ("candidate", "shipped")}
+        found = {n: stages.idle_launches(bench, side, case) if case in side else [] for n, side in sides.items()}
         return {"idle": found["candidate"] if len(found["candidate"]) > len(found["shipped"]) else []}
 
     def numerics(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -161,6 +176,7 @@ class Looks:
         return {case: (self._load(entry["bundle"]), entry["choice"]) for case, entry in side.items()}
 
 
-def failed(verdict: Verdict, stage: str, case: str, found: Any) -> Judged:
-    name = shown(case) + (f" with {found.strain}" if found.strain else "")
+def failed(verdict: Verdict, stage: str, case: str, found: Any, label: str = "") -> Judged:
+    """What is wrong with a case, in the configuration of that `label` if there are several."""
+    name = shown(case) + (f" with {found.strain}" if found.strain else "") + (f" ({label})" if label else "")
     return Judged(verdict, stage, f"{name}: {found.problem}", {"check": found.as_json()})

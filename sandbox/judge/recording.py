@@ -12,8 +12,9 @@ from typing import Any
 import torch
 from pgo_agent.sandbox.bundle.schema import Launch
 from pgo_agent.sandbox.bundle.shelf import Shelf
+from pgo_agent.sandbox.guards import NAN
 from pgo_agent.sandbox.judge import timing
-from pgo_agent.sandbox.judge.replay import NAN, Replay, synchronize
+from pgo_agent.sandbox.judge.replay import Replay, synchronize
 from pgo_agent.sandbox.judge.stages import STEP_SECONDS, Bench, Pick
 from pgo_agent.sandbox.profile.timeline.report import SUFFIX
 
@@ -67,7 +68,7 @@ def _scratch(replay: Replay, kernel: str) -> Any:
 
 
 def _launched(bench: Bench, replay: Replay) -> None:
-    replay.poison(NAN)  # clears scratch, too: partitions go on counting from what stands there
+    replay.poison(NAN)  # clears profile scratch, too: partitions go on counting from what stands there
     replay()
     synchronize(bench.device)
 

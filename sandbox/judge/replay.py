@@ -1,23 +1,34 @@
 """Carries out a checked plan on the GPU: storages, torch ops from the list, launches through the driver.
 
-Everything is allocated and packed once; a call then only enqueues. Every buffer that is not an input can be poisoned
-between calls, so that nothing that an earlier launch left behind can pass for a result. Every buffer, and a copy of
-every input, lies between guard zones that tell of writes outside. Plans without launches run on CPU tensors as well.
+Everything is allocated and packed once; a call then only enqueues. Every buffer that is not an input, scratch as well,
+can be filled anew between calls, so that nothing that an earlier launch left behind can pass for a result. Buffers, and
+copies of the inputs, lie between guard zones that tell of accesses outside. A launch of no blocks is none, as Triton's
+own launcher has it. Plans without launches run on CPU tensors as well.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
+from pgo_agent.sandbox.bundle import cubin
 from pgo_agent.sandbox.bundle.check import Bundle
 from pgo_agent.sandbox.bundle.grammar import flat
 from pgo_agent.sandbox.bundle.schema import Descriptor, Launch, Literal, OnDevice, Op, Plan, Tensor, TorchName
 from pgo_agent.sandbox.errors import BadBundle
-from pgo_agent.sandbox.guards import Guarded
+from pgo_agent.sandbox.guards import ZERO, Arena, Fill, arenas
 from pgo_agent.sandbox.judge.driver import LoadedKernel, TensorMap
 
-NAN, LARGE = 0xFF, 0x7B  # bytes: NaN in every float type; a large finite number in every float type
+
+@dataclass(frozen=True)
+class _Scratch:
+    """What a launch needs beside its arguments."""
+
+    step: int
+    profile: bool  # the place of clock reads, or of what a kernel keeps for itself
+    nbytes: int
+    cleared: bool  # what counts on from what stands there: an instrumented twin, a sanitizer
 
 
 class Replay:
@@ -27,14 +38,23 @@ class Replay:
         """Raises BadBundle when the inputs are not those that the plan was recorded for."""
         match_inputs(plan, inputs)
         self.plan, self.device = plan, device
-        self._storages = [Guarded(s.nbytes, device) for s in plan.storages]
+        own = [i for i, s in enumerate(plan.storages) if s.kind == "input"]
+        made = [i for i, s in enumerate(plan.storages) if s.kind != "input"]
+        scratch = list(_scratch(bundle, plan))
+        self._given = arenas([plan.storages[i].nbytes for i in own], device)
+        self._made = arenas([plan.storages[i].nbytes for i in made] + [s.nbytes for s in scratch], device)
+        self._at = dict(zip((*own, *made), (*self._given, *self._made), strict=False))
+        self._scratch = dict(zip(((s.step, s.profile) for s in scratch), self._made[len(made) :], strict=True))
+        self._cleared = [a.part(n) for s, (a, n) in zip(scratch, self._made[len(made) :], strict=True) if s.cleared]
         for index, storage in {t.storage: given.untyped_storage() for t, given in paired(plan, inputs)}.items():
-            self._storages[index].bytes.copy_(torch.empty(0, dtype=torch.uint8, device=device).set_(storage))
+            arena, n = self._at[index]
+            arena.part(n).copy_(torch.empty(0, dtype=torch.uint8, device=device).set_(storage))
         self.kernels = {k: LoadedKernel(bundle.images[k], bundle.kernels[k]) for k in {s.kernel for s in plan.launches}}
-        self._scratch: list[Any] = []
-        self.recorded: dict[int, Any] = {}  # step -> profile scratch of its launch, where it has some
+        # step -> profile scratch of its launch, where it has some
+        self.recorded = {step: a.part(n) for (step, profile), (a, n) in self._scratch.items() if profile}
         self._steps = [self._launch(i, s) if isinstance(s, Launch) else self._op(s) for i, s in enumerate(plan.steps)]
         self.outputs = [self.view(t) for t in plan.out]
+        self.given = [arena.part(n) for arena, n in self._given]  # the bytes of the inputs
 
     def __call__(self, without: int | None = None) -> None:
         """Enqueues every step of the plan, or all but one."""
@@ -47,49 +67,61 @@ class Replay:
         for i in steps:
             self._steps[i]()
 
-    def poison(self, pattern: int) -> None:
-        """Fills every buffer that is not an input, and all guard zones, with a byte, and clears scratch."""
-        for planned, guarded in zip(self.plan.storages, self._storages, strict=True):
-            if planned.kind == "input":
-                guarded.arm(pattern)
-            else:
-                guarded.fill(pattern)
-        for scratch in self._scratch:
+    def poison(self, buffers: Fill, zones: Fill | None = None) -> None:
+        """Fills every buffer that is not an input, and all guard zones, those by chance if nothing else is said."""
+        zones = zones or Fill()
+        self.wipe(buffers, zones)
+        for arena in _each(self._given):
+            arena.arm(zones)
+
+    def wipe(self, buffers: Fill, zones: Fill | None = None) -> None:
+        """As `poison`, but for the guard zones of the inputs, which hold what they were filled with before."""
+        for arena in _each(self._made):
+            arena.fill(buffers, zones or Fill())
+        for scratch in self._cleared:
             scratch.zero_()
 
+    def strays(self) -> Any:
+        """Bytes of guard zones that were changed since they were filled; a count on the device, not waited for."""
+        counts = [arena.strays() for arena in _each([*self._given, *self._made])]
+        return torch.stack(counts).sum() if counts else torch.zeros((), dtype=torch.int64)
+
     def stray(self) -> int:
-        """Bytes outside of all buffers that were changed since the last `poison`."""
-        return sum(s.stray() for s in self._storages)
+        """As `strays`, waited for."""
+        return int(self.strays())
 
     def close(self) -> None:
         """Unloads the kernels and lets go of the memory, wiped."""
-        self.poison(0)
+        self.wipe(ZERO, ZERO)
+        for given in self.given:
+            given.zero_()
         synchronize(self.device)
         for kernel in self.kernels.values():
             kernel.unload()
-        self._steps, self._storages, self.outputs, self._scratch, self.recorded = [], [], [], [], {}
+        self._steps, self.outputs, self.given, self._cleared, self.recorded = [], [], [], [], {}
+        self._given, self._made, self._at, self._scratch = [], [], {}, {}
 
     def view(self, t: Tensor) -> Any:
-        return self._storages[t.storage].view(getattr(torch, t.dtype), t.size, t.stride, t.offset)
+        arena, n = self._at[t.storage]
+        return arena.view(n, getattr(torch, t.dtype), t.size, t.stride, t.offset)
 
     # steps ------------------------------------------------------------------------------------------------------------
 
     def _launch(self, place: int, step: Launch) -> Callable[[], None]:
+        if not blocks(step):
+            return _nothing
         kernel = self.kernels[step.kernel]
         metas = iter(kernel.kernel.tensordesc_meta)
         args = [self._argument(a, metas) for a in step.args]
-        k, blocks = kernel.kernel, step.grid[0] * step.grid[1] * step.grid[2] * kernel.kernel.num_ctas
-        scratch = self._room(blocks * k.global_scratch_size), self._room(blocks * k.profile_scratch_size)
-        if k.profile_scratch_size:
-            self.recorded[place] = self._scratch[-1]
+        scratch = self._address(place, False), self._address(place, True)
         stream = torch.cuda.current_stream().cuda_stream
         return kernel.prepare(step.grid, step.signature, args, scratch, stream)
 
-    def _room(self, nbytes: int) -> int:
-        if not nbytes:
+    def _address(self, place: int, profile: bool) -> int:
+        if (place, profile) not in self._scratch:
             return 0
-        self._scratch.append(torch.zeros(nbytes, dtype=torch.uint8, device=self.device))
-        return int(self._scratch[-1].data_ptr())
+        arena, n = self._scratch[place, profile]
+        return int(arena.part(n).data_ptr())
 
     def _argument(self, a: Any, metas: Iterator[dict[str, Any]]) -> Any:
         if isinstance(a, tuple):
@@ -129,6 +161,31 @@ class Replay:
         if isinstance(a, OnDevice):
             return self.device
         return getattr(torch, a.name) if isinstance(a, TorchName) else a
+
+
+def blocks(step: Launch) -> int:
+    """How many a launch has."""
+    return step.grid[0] * step.grid[1] * step.grid[2]
+
+
+def _nothing() -> None:
+    """A launch of no blocks."""
+
+
+def _scratch(bundle: Bundle, plan: Plan) -> Iterator[_Scratch]:
+    for place, step in enumerate(plan.steps):
+        if isinstance(step, Launch) and blocks(step):
+            k = bundle.kernels[step.kernel]
+            count = blocks(step) * k.num_ctas
+            if k.global_scratch_size:
+                sanitized = cubin.keeps_state(bundle.images[step.kernel])
+                yield _Scratch(place, False, count * k.global_scratch_size, sanitized)
+            if k.profile_scratch_size:
+                yield _Scratch(place, True, count * k.profile_scratch_size, True)
+
+
+def _each(places: list[tuple[Arena, int]]) -> list[Arena]:
+    return list(dict.fromkeys(arena for arena, _ in places))
 
 
 def synchronize(device: Any) -> None:

@@ -7,23 +7,29 @@ samples say is `decision.py`'s.
 
 import random
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 
 import torch
+from pgo_agent.sandbox import guards
 from pgo_agent.sandbox.gate.verdict import Verdict
+from pgo_agent.sandbox.guards import Fill
+from pgo_agent.sandbox.judge import numerics
+from pgo_agent.sandbox.judge.numerics import Expected
 from pgo_agent.sandbox.judge.stages import STEP_SECONDS, Bench, Pick, verified_key
-from pgo_agent.sandbox.judge.timing import Place, Side
+from pgo_agent.sandbox.judge.timing import Place, Side, checksum
 
 PLACES = 3  # of each side at most
 ROUNDS = 6  # at each place at least
+LONG = 12  # rounds of a session that begins with no memory in torch's cache
 ROOM = 0.5  # of the GPU's free memory may be taken for places beyond the first
 Library = Callable[..., object]
 
 
 class Inconsistent(Exception):
-    """Timed launches gave different outputs (a race), or all of them other ones than were verified (a cheat)."""
+    """What timed launches left is not what it should be: different outputs (a race), other ones than were verified, or
+    changed inputs (a cheat), writes outside, or an error that is too large (wrong)."""
 
     def __init__(self, verdict: Verdict, reason: str) -> None:
         super().__init__(reason)
@@ -42,17 +48,24 @@ def time_sides(
     """Times the sides (and library calls in `extra`) in one session. `control`: the first one runs again, as 'A/A'.
 
     The side called 'candidate' gets the inputs that its results were verified on; all others get seeds of their own.
-    Raises Inconsistent when a timed launch gave other outputs than it should.
+    Raises Inconsistent when a launch gave other outputs than it should, changed inputs, or wrote outside.
     """
+    if rounds >= LONG:
+        torch.cuda.empty_cache()  # what torch keeps is mapped, and nobody would see what is put there
     picks = dict(sides) | ({"A/A": next(iter(sides.values()))} if control else {})
     libraries, many = extra or {}, _places(bench, picks, len(extra or {}), case, rounds)
     bench.announce(f"{stage} {case}", STEP_SECONDS * many + 2.0 * rounds)
     with ExitStack() as opened:
         timed = _open(bench, picks, libraries, case, many, opened)
         bench.timer.run(list(timed.values()), rounds)
+        for side in timed.values():
+            side.look_around()
         for name, pick in picks.items():
-            verified = bench.verified.get(verified_key(pick, case)) if name == "candidate" else None
+            key = verified_key(pick, case)
+            verified = bench.verified.get(key) if name == "candidate" else None
             _consistent(timed[name], case, verified)
+            if verified is not None:
+                _right(timed[name], case, bench.expect(case), bench.allowed[key])
         for side in timed.values():
             side.places = ()  # and the inputs of libraries with them, before another case is opened
         return timed
@@ -81,7 +94,8 @@ def _laid_out(
             return Place(partial(extra[name], **bench.inputs(case, seeds[name])))
         replay = bench.replay(picks[name], case, seeds[name])
         opened.callback(replay.close)
-        return Place(replay, replay)
+        replay.poison(Fill())
+        return Place(replay, replay, int(checksum(replay.given)))
 
     # A library stays on the same tensors throughout: it may keep what it prepared for them, such as a graph.
     listed = [*picks] * many + [*extra]
@@ -106,7 +120,21 @@ def _places(bench: Bench, picks: Mapping[str, Pick], libraries: int, case: str, 
 
 
 def _consistent(side: Side, case: str, verified: int | None) -> None:
+    if side.meddled:
+        raise Inconsistent(Verdict.CHEATING, f"{case}: launches of {side.name} changed their inputs while it was timed")
+    if stray := side.stray:
+        raise Inconsistent(Verdict.WRONG, f"{case}: {side.name} {guards.said(stray)} while it was timed")
     if not side.consistent():
         raise Inconsistent(Verdict.RACE, f"{case}: timed launches of {side.name} on the same inputs differ")
     if not side.consistent(verified):
         raise Inconsistent(Verdict.CHEATING, f"{case}: timed launches gave other outputs than were verified")
+
+
+def _right(side: Side, case: str, expected: Expected, allowed: Sequence[float]) -> None:
+    """Whether what was drawn from the outputs of every launch errs by no more than is `allowed` of each output."""
+    for drawn in side.drawn:
+        for n, ((at, found), exact, most) in enumerate(zip(drawn, expected.outputs, allowed, strict=True)):
+            error = numerics.compare(found, exact.reshape(-1)[at.to(exact.device)])
+            if error.misplaced or not error.worst <= most:
+                wrong = "NaN or infinity out of place" if error.misplaced else f"error {error.worst:.3g} > {most:.3g}"
+                raise Inconsistent(Verdict.WRONG, f"{case}: a timed launch of {side.name}: output {n}: {wrong}")

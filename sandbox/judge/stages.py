@@ -1,11 +1,15 @@
-"""What the stages of the gate that need a GPU compare: smoke, numerics, strains, idle launches. Time is `session.py`'s.
+"""What the stages of the gate that need a GPU compare: smoke, numerics, idle launches. Strained inputs are
+`straining.py`'s, time is `session.py`'s.
 
 Cheap first. The seeds are drawn after the bundle was read. `announce(stage, seconds)` is called before anything that a
 candidate's kernel could keep from ending: the process outside kills this one when the time is over.
 """
 
+import math
+import random
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any
@@ -13,15 +17,15 @@ from typing import Any
 import torch
 from pgo_agent.sandbox import guards
 from pgo_agent.sandbox.bundle.check import Bundle
-from pgo_agent.sandbox.bundle.schema import Launch
-from pgo_agent.sandbox.errors import TargetFault
+from pgo_agent.sandbox.bundle.schema import ITEMSIZE, Launch
 from pgo_agent.sandbox.gate.verdict import Verdict
+from pgo_agent.sandbox.guards import NAN, ZERO, Fill
 from pgo_agent.sandbox.judge import numerics, timing
 from pgo_agent.sandbox.judge.numerics import Comparison, Expected
 from pgo_agent.sandbox.judge.peaks import Peaks
-from pgo_agent.sandbox.judge.replay import LARGE, NAN, Replay, paired, synchronize
+from pgo_agent.sandbox.judge.replay import Replay, blocks, paired, synchronize
 from pgo_agent.sandbox.judge.spread import Spread
-from pgo_agent.sandbox.judge.strains import LOOSER, OWN_RATIO, STRAINS, Strain
+from pgo_agent.sandbox.judge.strains import Strain
 
 Announce = Callable[[str, float], None]
 Pick = Mapping[str, tuple[Bundle, str]]  # case -> a bundle and the configuration of it to launch
@@ -30,6 +34,14 @@ QUICK_ROUNDS = 6
 STEP_SECONDS = 10.0  # deadline of what a step does beside its launches
 LAUNCH_SECONDS = 4.0  # deadline of the launches of a case, which take milliseconds: what a hang costs
 REFERENCE_SECONDS = 180.0
+KEPT = 4 << 30  # bytes of outputs that are kept on the GPU to be compared together
+# What a case is launched on: what the buffers hold before, and the zones around them. NaN shows in every result that it
+# gets into, zeros are what fresh memory mostly holds, and of bytes of chance nothing can be foretold.
+FILLS: tuple[tuple[Callable[[], Fill], Callable[[], Fill]], ...] = (
+    (lambda: NAN, lambda: NAN),
+    (lambda: ZERO, Fill),
+    (Fill, Fill),
+)
 
 
 @dataclass
@@ -45,8 +57,10 @@ class Bench:
     expected: dict[tuple[str, int], Expected] = field(default_factory=dict)
     seeds: dict[str, int] = field(default_factory=dict)
     verified: dict[tuple[str, str, str], int] = field(default_factory=dict)  # (bundle, case, choice) -> checksum
+    allowed: dict[tuple[str, str, str], list[float]] = field(default_factory=dict)  # -> largest error of each output
     narrow: dict[str, bool] = field(default_factory=dict)  # case -> what `is_narrow` said
-    strained: dict[tuple[str, str], Expected | str] = field(default_factory=dict)  # (case, strain) -> or why it is none
+    strained: dict[tuple[str, Strain], Expected | str] = field(default_factory=dict)  # (case, strain) -> or why none
+    trials: dict[tuple[str, ...], Any] = field(default_factory=dict)  # what `straining.py` drew for some cases
     spread: Spread = field(init=False)
 
     def __post_init__(self) -> None:
@@ -60,6 +74,7 @@ class Bench:
         """Fresh secret seeds for the bundles that were just read. Forgets the expected results of the old ones."""
         self.expected.clear()
         self.verified.clear()
+        self.allowed.clear()
         self.seeds = {case: secrets.randbits(48) for case in self.cases}
 
     def inputs(self, case: str, seed: int, strain: Strain | None = None) -> dict[str, Any]:
@@ -98,108 +113,138 @@ class Bench:
         return self.narrow[case]
 
 
+@dataclass
+class _Left:
+    """What the launches of one configuration left behind."""
+
+    label: str
+    runs: list[list[Any]]  # outputs of the runs that are compared, copied
+    checksum: int  # of the last run
+    verdict: Verdict | None = None  # of what is against it whatever its outputs are
+    problem: str = ""
+
+
 def check_case(bench: Bench, pick: Pick, case: str, stage: str) -> tuple[Verdict | None, Comparison]:
-    """One case in full: poisoned twice, repeats equal, inputs unchanged, nothing written outside, error within bounds.
+    """One configuration of a case, as `check_labels`: (None, what was compared) when all is well."""
+    bundle, label = pick[case]
+    return check_labels(bench, bundle, case, [label], stage)[-1][1:]
 
-    (None, what was compared) when all is well. Strained inputs are `check_strained`'s.
+
+def check_labels(
+    bench: Bench, bundle: Bundle, case: str, labels: Sequence[str], stage: str
+) -> list[tuple[str, Verdict | None, Comparison]]:
+    """Configurations of a case in full, up to the first that fails: all memory but the inputs filled in three ways,
+    repeats equal, inputs unchanged, nothing read or written outside, error within bounds.
+
+    Each with its verdict (None: all is well). Where outputs may differ from launch to launch every one is compared.
+    What is expected comes onto the GPU once for many configurations, when none of them runs. Strained inputs are
+    `straining.check_strained`'s.
     """
-    expected = bench.expect(case)
-    step = f"{stage} {case}"
+    expected, found = bench.expect(case), list[tuple[str, Verdict | None, Comparison]]()
+    for some in _batches(bench, bundle, case, labels):
+        left = [_launched(bench, bundle, case, label, f"{stage} {case}") for label in some]
+        with _nearby(bench, expected, sum(len(x.runs) for x in left)) as near:
+            for one in left:
+                found.append((one.label, *_compared(bench, one, near)))
+                if found[-1][1]:
+                    return found
+                key = bundle.id, case, one.label
+                bench.verified[key], bench.allowed[key] = one.checksum, [b[0] for b in found[-1][2].bounds]
+    return found
+
+
+def _batches(bench: Bench, bundle: Bundle, case: str, labels: Sequence[str]) -> Iterator[list[str]]:
+    """Configurations whose outputs may be kept on the GPU at once."""
+    batch, kept = list[str](), 0
+    for label in labels:
+        outputs = sum(math.prod(t.size) * ITEMSIZE[t.dtype] for t in bundle.plans[case][label].out)
+        kept += outputs * (1 if bench.deterministic else len(FILLS))
+        if batch and kept > KEPT:
+            yield batch
+            batch, kept = [], outputs
+        batch.append(label)
+    yield batch
+
+
+def _launched(bench: Bench, bundle: Bundle, case: str, label: str, step: str) -> _Left:
     bench.announce(step, STEP_SECONDS)
-    replay = bench.replay(pick, case, expected.seed)
+    replay = bench.replay({case: (bundle, label)}, case, bench.seeds[case])
     try:
-        runs, stray = [], 0
-        for pattern in (NAN, LARGE):
-            replay.poison(pattern)
+        fills = [(buffers(), zones()) for buffers, zones in random.SystemRandom().sample(FILLS, len(FILLS))]
+        sums, left = list[int](), _Left(label, [], 0)
+        for n, (buffers, zones) in enumerate(fills):
+            replay.poison(buffers, zones)
             bench.launch(replay, step)
-            runs.append(timing.checksum(replay.outputs))
-            stray = max(stray, replay.stray())
-        found = numerics.check(replay.outputs, expected, getattr(bench.target, "TOLERANCE", None))
-        if found.problem:
-            return Verdict.WRONG, found
-        if stray:
-            return Verdict.WRONG, _with(found, guards.said(stray))
-        if bench.deterministic and int(runs[0]) != int(runs[1]):
-            return Verdict.RACE, _with(found, "two runs on the same inputs gave different outputs")
-        if not _unchanged(bench, replay, case, expected.seed):
-            return Verdict.CHEATING, _with(found, "the inputs were changed")
-        bench.verified[verified_key(pick, case)] = int(runs[1])
-        return None, found
+            sums.append(int(timing.checksum(replay.outputs)))
+            if stray := replay.stray():
+                left.verdict, left.problem = Verdict.WRONG, guards.said(stray)
+            if n == len(fills) - 1 or not bench.deterministic:
+                left.runs.append([o.clone() for o in replay.outputs])
+        left.checksum = sums[-1]
+        other = next((n for n, s in enumerate(sums) if s != sums[-1]), None)
+        if bench.deterministic and other is not None:
+            left.verdict, left.problem = _why(bench, replay, step, fills[other], fills[-1])
+        if not _unchanged(bench, replay, case, bench.seeds[case]):
+            left.verdict, left.problem = Verdict.CHEATING, "the inputs were changed"
+        return left
     finally:
         replay.close()
 
 
-def check_strained(
-    bench: Bench, pick: Pick, own: Pick, stage: str
-) -> tuple[Verdict | None, list[Comparison], list[dict[str, str]]]:
-    """One case under every strain that the target's own kernel, as shipped, bears: `own` holds it for some cases.
+def _why(
+    bench: Bench, replay: Replay, step: str, one: tuple[Fill, Fill], other: tuple[Fill, Fill]
+) -> tuple[Verdict, str]:
+    """Why launches on the same inputs gave different outputs: for what lay around the tensors, or in buffers before
+    anything was written there; else it is a race. Each pair of fillings is tried twice: a race may look like either."""
+    (buffers, zones), (other_buffers, other_zones) = one, other
 
-    The case is the one of `own` with the least work: every strain costs a reference in float64, which takes longer than
-    all launches together, and a breakdown needs no large tensors to show. What `own` bears is found out once.
-    Gives the verdict (None: all is well), the comparisons up to the failed one, and the strains that do not count.
-    """
-    case = min((c for c in own if c in pick), key=lambda c: float(bench.target.flops(bench.cases[c])))
-    checks: list[Comparison] = []
-    dropped: list[dict[str, str]] = []
-    for strain in STRAINS:
-        expected = _borne(bench, own, case, strain, stage)
-        if isinstance(expected, str):
-            dropped.append({"case": case, "strain": strain.name, "why": expected})
-            continue
-        checks.append(_strained(bench, pick, expected, strain, LOOSER, stage))
-        if checks[-1].problem:
-            return Verdict.WRONG, checks, dropped
-    return None, checks, dropped
-
-
-def _borne(bench: Bench, own: Pick, case: str, strain: Strain, stage: str) -> Expected | str:
-    """What a case must give under a strain, or why that does not count. Found out once in a process.
-
-    Candidates get the very inputs that the own kernel bore: on others it might not have borne it.
-    """
-    key = case, strain.name
-    if key not in bench.strained:
-        bench.strained[key] = _find_out(bench, own, case, strain, stage)
-    return bench.strained[key]
-
-
-def _find_out(bench: Bench, own: Pick, case: str, strain: Strain, stage: str) -> Expected | str:
-    bench.announce(f"reference {case}", REFERENCE_SECONDS)
-    try:
-        seed = secrets.randbits(48)
-        expected = numerics.expect(bench.target, case, bench.cases[case], seed, bench.device, strain)
-    except TargetFault as e:
-        return e.message
-    if not expected.reliable:
-        return "the reference breaks down in its own precision"
-    expected = numerics.forgiving(expected, bench.expect(case))
-    found = _strained(bench, own, expected, strain, OWN_RATIO, stage)
-    return f"the target's own kernel: {found.problem}" if found.problem else expected
-
-
-def _strained(bench: Bench, pick: Pick, expected: Expected, strain: Strain, times: float, stage: str) -> Comparison:
-    """One launch on strained inputs, with the usual ratios `times` as large."""
-    step = f"{stage} {expected.case}"
-    bench.announce(step, STEP_SECONDS)
-    replay = bench.replay(pick, expected.case, expected.seed, strain)
-    try:
-        replay.poison(LARGE)
+    def outputs(*fills: Fill) -> int:
+        replay.poison(*fills)
         bench.launch(replay, step)
-        ratios = numerics.looser(getattr(bench.target, "TOLERANCE", None), times)
-        found = numerics.check(replay.outputs, expected, ratios)
-        stray = replay.stray()
-        return _with(found, guards.said(stray)) if stray and not found.problem else found
+        return int(timing.checksum(replay.outputs))
+
+    for fills, said in (
+        ((buffers, other_zones), "reads outside of its tensors: its outputs change with what lies there"),
+        ((other_buffers, zones), "its outputs change with what its buffers held before it ran"),
+    ):
+        pairs = [(outputs(buffers, zones), outputs(*fills)) for _ in range(2)]
+        if pairs[0] == pairs[1] and pairs[0][0] != pairs[0][1]:
+            return Verdict.WRONG, said
+    return Verdict.RACE, "runs on the same inputs gave different outputs"
+
+
+@contextmanager
+def _nearby(bench: Bench, expected: Expected, comparisons: int) -> Iterator[Expected]:
+    """On the GPU where more than one comparison asks for it; then it is wiped, for nothing may find it there."""
+    if comparisons < 2:
+        yield expected
+        return
+    near = replace(expected, outputs=tuple(o.to(bench.device, copy=True) for o in expected.outputs))
+    try:
+        yield near
     finally:
-        replay.close()
+        for output in near.outputs:
+            output.zero_()
+
+
+def _compared(bench: Bench, left: _Left, expected: Expected) -> tuple[Verdict | None, Comparison]:
+    """What explains the rest: a wrong result explains that runs differ, and whatever else is known explains it."""
+    tolerance = getattr(bench.target, "TOLERANCE", None)
+    checks = [numerics.check(outputs, expected, tolerance) for outputs in left.runs]
+    found = next((c for c in checks if c.problem), checks[-1])
+    if found.problem and left.verdict in (None, Verdict.RACE):
+        return Verdict.WRONG, found
+    return (left.verdict, replace(found, problem=left.problem)) if left.verdict else (None, found)
 
 
 def outputs_of(bench: Bench, pick: Pick, case: str, launches: int) -> set[int]:
-    """Checksums of the outputs of some launches on the same inputs, every buffer poisoned before each."""
+    """Checksums of the outputs of some launches on the same inputs, all other memory filled anew before each."""
     replay = bench.replay(pick, case, bench.seeds[case])
     try:
         seen = set()
         for n in range(launches):
-            replay.poison(LARGE if n % 2 else NAN)
+            buffers, zones = FILLS[n % len(FILLS)]
+            replay.poison(buffers(), zones())
             replay()
             synchronize(bench.device)
             seen.add(int(timing.checksum(replay.outputs)))
@@ -211,23 +256,24 @@ def outputs_of(bench: Bench, pick: Pick, case: str, launches: int) -> set[int]:
 def idle_launches(bench: Bench, pick: Pick, case: str) -> list[str]:
     """Names of the kernels without whose launch the outputs are what they are with it, to the bit.
 
-    Buffers are left at zero first, and only for one that seems idle then at another pattern: what an index is read
-    from must not send a kernel astray. A kernel that only writes zeros is not idle.
+    Buffers are left at zero first, and only for one that seems idle then at bytes of chance: what an index is read
+    from must not send a kernel astray. A kernel that only writes zeros is not idle, nor is a launch of no blocks.
     """
     replay = bench.replay(pick, case, bench.seeds[case])
     try:
-        seen = {p: _outputs_without(bench, replay, None, p) for p in (0, LARGE)}
-        names = [(i, s.kernel) for i, s in enumerate(replay.plan.steps) if isinstance(s, Launch)]
+        fills = (ZERO, Fill())
+        seen = {f: _outputs_without(bench, replay, None, f) for f in fills}
+        names = [(i, s.kernel) for i, s in enumerate(replay.plan.steps) if isinstance(s, Launch) and blocks(s)]
         kernels = pick[case][0].kernels
         return [
-            kernels[k].name for i, k in names if all(_outputs_without(bench, replay, i, p) == seen[p] for p in seen)
+            kernels[k].name for i, k in names if all(_outputs_without(bench, replay, i, f) == seen[f] for f in fills)
         ]
     finally:
         replay.close()
 
 
-def _outputs_without(bench: Bench, replay: Replay, step: int | None, pattern: int) -> int:
-    replay.poison(pattern)
+def _outputs_without(bench: Bench, replay: Replay, step: int | None, buffers: Fill) -> int:
+    replay.poison(buffers)
     replay(without=step)
     synchronize(bench.device)
     return int(timing.checksum(replay.outputs))
@@ -250,7 +296,3 @@ def _bits_equal(a: Any, b: Any) -> bool:
 
 def _bytes(t: Any) -> Any:
     return t.contiguous().reshape(-1).view(torch.uint8)
-
-
-def _with(found: Comparison, problem: str) -> Comparison:
-    return replace(found, problem=problem)

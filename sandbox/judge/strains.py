@@ -18,6 +18,8 @@ from torch.overrides import TorchFunctionMode
 
 FACTOR, OUTLIER = 8.0, 64.0  # powers of two: they round nothing
 RARE = 1024  # one element in so many is an outlier
+DOMINANT = 32.0  # times as large is one row, or one element of each row; a power of two
+TINY = 4.0  # times the smallest normal number: half of what is multiplied by it is subnormal
 WIDEST = 4  # the largest of the small integers: sums of thousands of their products are exact in float32
 LOOSER, OWN_RATIO = 8.0, 2.0  # times the ratios of numerics.py, for a candidate and for the target's own kernel
 _DISCRETE = {"bernoulli", "bernoulli_", "multinomial", "randint", "randint_like", "random_", "randperm"}
@@ -36,6 +38,10 @@ class Strain:
     def as_turn(self, turn: int) -> "Strain":
         """The same strain for the n-th case of a list, so that different cases have different draws changed."""
         return self if self.draw is None else replace(self, draw=self.draw + (turn if self.draw >= 0 else -turn))
+
+    def of_draw(self, n: int) -> "Strain":
+        """The same strain of the n-th draw, which its name tells."""
+        return replace(self, draw=n, name=f"{self.name} in input {n + 1}" if n else self.name)
 
 
 def _scaled(t: Any, _: torch.Generator) -> Any:
@@ -57,6 +63,38 @@ def _integers(t: Any, _: torch.Generator) -> Any:
     return (t * 2).round().clamp(-WIDEST, WIDEST) + 0.0  # no negative zeros
 
 
+def _zeros(t: Any, _: torch.Generator) -> Any:
+    return torch.zeros_like(t)
+
+
+def _tiny(t: Any, _: torch.Generator) -> Any:
+    """Subnormal in its own type, every other element in half precision, which it may be cast to."""
+    out = t.clone().reshape(-1)
+    out[::2] *= TINY * torch.finfo(torch.float16).tiny
+    out[1::2] *= TINY * torch.finfo(t.dtype).tiny
+    return out.view(t.shape)
+
+
+def _negative(t: Any, _: torch.Generator) -> Any:
+    return -t.abs().clamp_min(torch.finfo(t.dtype).eps)
+
+
+def _dominant_row(t: Any, places: torch.Generator) -> Any:
+    """One row of the last two dimensions, in every matrix: a key that all queries look at, say."""
+    out = t.clone()
+    row = int(torch.randint(t.shape[-2] if t.dim() > 1 else t.shape[-1], (1,), generator=places))
+    part = out[..., row, :] if t.dim() > 1 else out[row]
+    part.mul_(DOMINANT)
+    return out
+
+
+def _dominant_element(t: Any, places: torch.Generator) -> Any:
+    """One element in every row, at the same place."""
+    out, at = t.clone(), int(torch.randint(t.shape[-1], (1,), generator=places))
+    out[..., at] = out[..., at].abs().clamp_min(1.0) * DOMINANT
+    return out
+
+
 def _one(value: float) -> Change:
     """In the last row, so that causal kernels that skip blocks by their size see it as those of another size do."""
 
@@ -74,6 +112,11 @@ STRAINS = (
     Strain("outliers", _outliers),
     Strain("equal rows", _equal_rows),
     Strain("small integers", _integers, exact=True),
+    Strain("zeros", _zeros, draw=0),
+    Strain("tiny numbers", _tiny),
+    Strain("negative numbers", _negative),
+    Strain("a dominant row", _dominant_row, draw=-1),
+    Strain("a dominant element in each row", _dominant_element),
     Strain("a NaN", _one(math.nan), draw=0),
     Strain("an infinity", _one(math.inf), draw=-1),
     Strain("wholly masked rows", masks=True),
@@ -107,6 +150,13 @@ def made(
 
 def _unchanged(t: Any, _: torch.Generator) -> Any:
     return t
+
+
+def draws(inputs: Callable[[torch.Generator], dict[str, Any]], device: Any) -> int:
+    """How many float tensors `inputs` draws; of a target that draws none, how many float storages it returns."""
+    return _count(inputs, lambda: torch.Generator(device=device).manual_seed(0)) or len(
+        list(_storages(inputs(torch.Generator(device=device).manual_seed(0))))
+    )
 
 
 def _count(inputs: Callable[[torch.Generator], dict[str, Any]], new: Callable[[], torch.Generator]) -> int:

@@ -6,7 +6,7 @@ context is lost.
 """
 
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from pgo_agent.sandbox.errors import BadBundle
 from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.coverage import Coverage
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict, shown
-from pgo_agent.sandbox.judge import decision, stages, stats, timing, trial
+from pgo_agent.sandbox.judge import decision, numerics, stages, stats, straining, timing, trial
 from pgo_agent.sandbox.judge.clock import Clock
 from pgo_agent.sandbox.judge.looks import Looks, failed
 from pgo_agent.sandbox.judge.session import Inconsistent, time_sides
@@ -61,7 +61,10 @@ class Worker(Looks):
             return {"problem": str(e), "ms": []}
         if verdict is not None:
             return {"problem": f"{verdict}: {found.problem}", "ms": [], "check": found.as_json()}
-        timed = time_sides(bench, {"it": pick}, case, SWEEP_ROUNDS, "sweep", control=False)
+        try:
+            timed = time_sides(bench, {"it": pick}, case, SWEEP_ROUNDS, "sweep", control=False)
+        except Inconsistent as e:
+            return {"problem": f"{e.verdict}: {e}", "ms": [], "check": found.as_json()}
         return {"problem": "", "ms": timing.rounded(timed)["it"], "check": found.as_json()}
 
     def _finalists(self, case: str, best: list[dict[str, Any]]) -> None:
@@ -124,13 +127,13 @@ class Worker(Looks):
         if absent:
             return {}, Judged(Verdict.BUILD_ERROR, "build", f"does not build for {', '.join(map(shown, absent))}")
         pick: dict[str, tuple[Bundle, str]] = {c: (candidate, next(iter(candidate.plans[c]))) for c in cases}
-        smoke = min(cases, key=lambda c: bench.target.flops(bench.cases[c]))
-        verdict, found = stages.check_case(bench, pick, smoke, "smoke")
-        if verdict:
-            return pick, clock.ends(failed(verdict, "smoke", smoke, found))
-        clock.passed(
-            "smoke", "one case against the reference, every buffer poisoned", coverage.of(cases=(1, len(cases)))
-        )
+        smoke = _least(bench, candidate, cases, request["public"])
+        wrong, _ = self._checked(bench, candidate, smoke, "smoke")
+        if wrong:
+            return pick, clock.ends(wrong)
+        looked = coverage.of(cases=(len(smoke), len(cases)), configurations=_tried(smoke, candidate, cases))
+        told = "every configuration on its least case against the reference, all memory filled in three ways"
+        clock.passed("smoke", told, looked)
         pick |= self._choose(bench, candidate, request["public"])
         sides: dict[str, Pick] = {"incumbent": self._pick(request["incumbent"]), "candidate": pick}
         quick = {
@@ -142,24 +145,42 @@ class Worker(Looks):
         if gain.high < 1 + decision.NOISE_FLOOR:
             return pick, clock.ends(Judged(Verdict.SLOWER, "quick", told, evidence))
         clock.passed("quick", told, coverage.of(cases=len(quick)))
-        return pick, Judged(Verdict.CHECKED, "quick", told, evidence, coverage.of(cases=(1, len(cases))))
+        return pick, Judged(Verdict.CHECKED, "quick", told, evidence, looked)
 
     def _numerics(
         self, bench: Bench, pick: Pick, request: dict[str, Any], stage: str
     ) -> tuple[Judged | None, dict[str, Any], Coverage]:
-        """Every case that must be right, then one under every strain: a failure, or else the evidence."""
-        checks = []
-        for case, label in _to_check(pick, request):
-            verdict, found = stages.check_case(bench, {case: (pick[case][0], label)}, case, stage)
-            if verdict:
-                return failed(verdict, stage, case, found), {}, coverage.NOTHING
-            checks.append(found)
-        verdict, strained, dropped = stages.check_strained(bench, pick, self._pick(request["shipped"]), stage)
-        if verdict:
-            return failed(verdict, stage, strained[-1].case, strained[-1]), {}, coverage.NOTHING
-        compared = {"numerics": [c.as_json() for c in (*checks, *strained)], "dropped": dropped}
-        tried = coverage.of(cases=len({c.case for c in checks}), strains=(len(strained), len(strained) + len(dropped)))
+        """Every case in every configuration, for any may be chosen, then some under strains: a failure, or else the
+        evidence."""
+        checks, wanted = list[numerics.Comparison](), _to_check(pick, request)
+        for case, labels in wanted.items():
+            wrong, found = self._checked(bench, pick[case][0], {case: labels}, stage)
+            if wrong:
+                return wrong, {}, coverage.NOTHING
+            checks += found
+        strained = straining.check_strained(bench, pick, self._pick(request["shipped"]), stage)
+        if strained.verdict:
+            last = strained.checks[-1]
+            return failed(strained.verdict, stage, last.case, last), {}, coverage.NOTHING
+        compared = {"numerics": [c.as_json() for c in (*checks, *strained.checks)], "dropped": strained.dropped}
+        tried = coverage.of(
+            cases=len(wanted),
+            configurations=sum(map(len, wanted.values())),
+            strains=(len(strained.checks), strained.possible),
+        )
         return None, compared, tried
+
+    def _checked(
+        self, bench: Bench, bundle: Bundle, wanted: Mapping[str, list[str]], stage: str
+    ) -> tuple[Judged | None, list[numerics.Comparison]]:
+        """Configurations of cases against the reference: the first failure, and what was compared up to it."""
+        checks = list[numerics.Comparison]()
+        for case, labels in wanted.items():
+            for label, verdict, found in stages.check_labels(bench, bundle, case, labels, stage):
+                if verdict:
+                    return failed(verdict, stage, case, found, label if len(bundle.plans[case]) > 1 else ""), checks
+                checks.append(found)
+        return None, checks
 
     def _choose(self, bench: Bench, bundle: Bundle, cases: list[str]) -> dict[str, tuple[Bundle, str]]:
         """The fastest configuration of each case among those that the candidate brings, by a short timing."""
@@ -220,10 +241,27 @@ def _on_gpu(expected: Any, device: Any) -> Any:
     return replace(expected, outputs=tuple(o.to(device) for o in expected.outputs))
 
 
-def _to_check(pick: Pick, request: dict[str, Any]) -> list[tuple[str, str]]:
-    """What must be right: the chosen configuration of public cases, every configuration of held-out ones."""
-    public = [(c, pick[c][1]) for c in request["public"]]
-    return public + [(c, label) for c in request["held_out"] for label in pick[c][0].plans[c]]
+def _to_check(pick: Pick, request: dict[str, Any]) -> dict[str, list[str]]:
+    """What must be right: every configuration of every case, the chosen one first."""
+    cases = [*request["public"], *request["held_out"]]
+    return {c: list(dict.fromkeys((pick[c][1], *pick[c][0].plans[c]))) for c in cases}
+
+
+def _least(bench: Bench, bundle: Bundle, cases: Sequence[str], public: Sequence[str]) -> dict[str, list[str]]:
+    """Every configuration that may be timed, on the case with least work that has it; and that case's own."""
+    wanted = {n for c in public for n in bundle.plans[c]}
+    found: dict[str, list[str]] = {}
+    for case in sorted(cases, key=lambda c: float(bench.target.flops(bench.cases[c]))):
+        own = [n for n in bundle.plans[case] if n in wanted or not found]
+        if own:
+            found[case] = own
+            wanted.difference_update(own)
+    return found
+
+
+def _tried(wanted: Mapping[str, list[str]], bundle: Bundle, cases: Sequence[str]) -> tuple[int, int]:
+    """How many configurations of cases are checked, and how many there are."""
+    return sum(map(len, wanted.values())), sum(len(bundle.plans[c]) for c in cases)
 
 
 def _choices(pick: Pick) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """What a sanitized run says is told apart: a hazard, a hang, nothing, and a failure that proves nothing."""
 
 import pytest
-from pgo_agent.agent.looks import hazard
+from pgo_agent.agent.looks import hazard, idle_in_all
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
 
 PENDING = "Accessing buffer with pending access. Pending access type: async_copy_global_to_shared"
@@ -42,3 +42,12 @@ def test_a_sanitized_run_that_does_not_end_proves_nothing() -> None:
 @pytest.mark.parametrize("reason", ["CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", "CUDA_ERROR_ILLEGAL_ADDRESS", ""])
 def test_a_crash_without_its_words_proves_nothing(reason: str) -> None:
     assert hazard(said(Verdict.CRASHED, reason)) is None
+
+
+def test_a_launch_has_to_be_idle_in_every_case_that_launches_it() -> None:
+    """A kernel for edges has nothing to do where there are none, and a fig leaf nowhere."""
+    one = idle_in_all({}, ["main", "edge", "leaf"], ["edge", "leaf"])
+    assert one == {"main": 0, "edge": 1, "leaf": 1}
+    assert idle_in_all(one, ["main", "edge"], []) == {"main": 0, "edge": 0, "leaf": 1}
+    assert idle_in_all(one, ["main", "leaf"], ["main", "leaf"]) == {"main": 0, "edge": 1, "leaf": 1}
+    assert idle_in_all(one, ["late", "late"], ["late"])["late"] == 1

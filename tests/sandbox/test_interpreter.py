@@ -12,6 +12,7 @@ from pgo_agent.sandbox.gate.verdict import Judged, Verdict
 from pgo_agent.sandbox.interpreter import tensors
 from pgo_agent.sandbox.judge import numerics
 from pgo_agent.sandbox.judge.pool import Judge
+from pgo_agent.sandbox.judge.strains import SCALED, STRAINS
 from tracing import once_looping
 
 from tests.judges import judge_of
@@ -180,7 +181,7 @@ def test_a_sum_that_is_right_of_the_usual_inputs_alone_is_wrong_with(strain: str
 def test_evidence_holds_what_was_tried_under_every_strain_and_which_strains_did_not_count(addition: Judge) -> None:
     found = judged(addition, "    return z\n", "    return z  # the candidate\n")
     tried = Counter(c["strain"] for c in found.evidence["numerics"] if c["strain"])
-    assert tried == {"inputs times 8": 2} | dict.fromkeys(FITTED, 1)
+    assert tried == {s.name: 2 if s is SCALED else 1 for s in STRAINS if not s.masks}
     assert all(c["errors"] and c["bounds"] and c["seed"] for c in found.evidence["numerics"])
     assert {d["strain"]: d["why"] for d in found.evidence["dropped"]} == {
         "wholly masked rows": "inputs() holds nothing for wholly masked rows"

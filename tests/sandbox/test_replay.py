@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pgo_agent.sandbox import guards
 from pgo_agent.sandbox.bundle.check import Bundle
-from pgo_agent.sandbox.bundle.schema import Op, Plan, Storage, Tensor, TorchName
+from pgo_agent.sandbox.bundle.schema import Launch, Op, Plan, Storage, Tensor, TorchName
 from pgo_agent.sandbox.errors import BadBundle
-from pgo_agent.sandbox.guards import GUARD, Guarded
-from pgo_agent.sandbox.judge.replay import LARGE, NAN, Replay, match_inputs, paired
+from pgo_agent.sandbox.guards import GUARD, NAN, ZERO, Arena, Fill, Guarded
+from pgo_agent.sandbox.judge.replay import Replay, match_inputs, paired
 
 Inputs = dict[str, Any]
 
@@ -159,8 +159,8 @@ def replayed(*steps: Op, out: Tensor = OUT, most: int = 64) -> tuple[Replay, tor
 
 def test_a_plan_of_torch_ops_gives_their_result_again_and_again() -> None:
     replay, given = replayed(Op("aten.add.Tensor", (LEFT, RIGHT), {}, (OUT,)))
-    for pattern in (NAN, LARGE):
-        replay.poison(pattern)
+    for buffers in (NAN, ZERO, Fill()):
+        replay.poison(buffers)
         replay()
         assert torch.equal(replay.outputs[0], given[:, :8] + given[:, 8:16])
         assert replay.stray() == 0
@@ -194,15 +194,64 @@ def test_an_element_written_outside_of_a_buffer_is_seen(storage: int, offset: in
     assert replay.stray() == 4
 
 
-def test_what_equals_the_pattern_of_one_run_is_seen_in_the_other() -> None:
-    beyond = Tensor(1, "uint8", (1,), (1,), 64)
-    replay, _ = replayed(Op("aten.fill_.Scalar", (beyond, NAN), {}, (beyond,)))
+def test_what_equals_what_a_zone_held_in_one_run_is_seen_in_another() -> None:
+    beyond = Tensor(1, "int64", (1,), (1,), 8)
+    replay, _ = replayed(Op("aten.fill_.Scalar", (beyond, -1), {}, (beyond,)))
     seen = []
-    for pattern in (NAN, LARGE):
-        replay.poison(pattern)
+    for zones in (NAN, Fill(seed=1), Fill(seed=2)):
+        replay.poison(ZERO, zones)
         replay()
-        seen.append(replay.stray())
-    assert seen == [0, 1]
+        seen.append(replay.stray() > 0)
+    assert seen == [False, True, True]
+
+
+def test_what_is_put_where_zones_of_inputs_are_stays_until_it_is_looked_for() -> None:
+    """Between timed launches the buffers are filled anew, and not the zones of the inputs: at the end they tell."""
+    before = Tensor(0, "float32", (1,), (1,), -1)
+    replay, _ = replayed(Op("aten.fill_.Scalar", (before, 1.0), {}, (before,)))
+    replay.poison(Fill())
+    replay()
+    replay.wipe(Fill())
+    assert replay.stray() > 0
+    replay.poison(Fill())
+    assert replay.stray() == 0
+
+
+def test_a_launch_of_no_blocks_is_none() -> None:
+    """Triton's own launcher leaves it out; the driver would refuse it."""
+    nothing = Launch("k", (0, 4, 1), (), ())
+    plan = Plan({}, (Storage("made", 16),), (nothing,), (Tensor(0, "float32", (4,), (1,), 0),))
+    replay = Replay.__new__(Replay)
+    replay.plan, replay.kernels = plan, {}
+    replay._launch(0, nothing)()
+
+
+def test_bytes_of_chance_follow_from_their_seed_and_hold_every_byte() -> None:
+    memory = [torch.empty(n, dtype=torch.uint8) for n in (1 << 16, 1 << 16, (1 << 16) + 3)]
+    for fill, tensor in zip((Fill(seed=3), Fill(seed=4), Fill(seed=3)), memory, strict=True):
+        fill.into(tensor)
+    assert torch.equal(memory[0], memory[2][: 1 << 16]) and not torch.equal(memory[0], memory[1])
+    for place in range(8):  # of each word: no byte of it is drawn from less than all
+        assert memory[0][place::8].unique().numel() == 256
+    assert Fill() != Fill()
+
+
+def test_nothing_between_buffers_is_left_that_is_neither_filled_nor_looked_at() -> None:
+    """What lies behind a buffer of odd size, up to where the next one is aligned, is part of its zone."""
+    arena = Arena([5, 513, 0, 1024], "cpu")
+    assert len({arena.view(n, torch.uint8, (1,), (1,), 0).data_ptr() % 512 for n in range(4)}) == 1
+    arena.fill(NAN, Fill())
+    whole = arena.view(0, torch.uint8, (arena._memory.numel(),), (1,), -arena._starts[0])
+    inside = torch.zeros(whole.numel(), dtype=torch.bool)
+    for start, size in zip(arena._starts, arena._sizes, strict=True):
+        inside[start : start + size] = True
+    for at in (0, arena._starts[0] - 1, arena._starts[0] + 5, arena._starts[1] - 1, whole.numel() - 1):
+        assert not inside[at]
+        whole[at] += 1
+        assert int(arena.strays()) == 1
+        whole[at] -= 1
+    whole[inside] = 7
+    assert int(arena.strays()) == 0
 
 
 def test_a_replay_that_is_closed_leaves_nothing_in_its_memory() -> None:
@@ -240,7 +289,7 @@ def test_parts_of_a_plan_one_after_another_do_what_the_whole_does() -> None:
     steps = tuple(Op("aten.full.default", ((4,), float(n + 1)), {}, (b,)) for n, b in enumerate(buffers))
     plan = Plan({}, (Storage("made", 16), Storage("made", 16)), steps, buffers)
     replay = Replay(Bundle("", {}, {}, {}, {}), plan, {}, torch.device("cpu"))
-    replay.poison(0)
+    replay.poison(ZERO)
     replay.part(range(1))
     assert [o.tolist() for o in replay.outputs] == [[1.0] * 4, [0.0] * 4]
     replay.part(range(1, 2))

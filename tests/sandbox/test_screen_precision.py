@@ -92,3 +92,25 @@ def test_narrower_dots_are_rejected(workshop: tuple[Shelf, Built], ours: str, th
 )
 def test_dots_as_wide_wider_or_split_are_not(workshop: tuple[Shelf, Built], ours: str, theirs: str) -> None:
     assert said(workshop, ours, theirs).verdict is None
+
+
+def test_a_held_out_case_with_narrower_dots_is_rejected_and_not_named(workshop: tuple[Shelf, Built]) -> None:
+    shelf, built = workshop
+    manifest = shelf.manifest(built.bundle)
+    plans = {way: manifest["plans"][f"CASES/{way}"] for way in ("fp16", "ieee", "tf32")}
+    original = {"CASES/it": plans["fp16"], "HELD_OUT/secret": plans["ieee"]}
+    sides = [side(shelf, manifest | {"plans": original | {"HELD_OUT/secret": plans[way]}}) for way in ("tf32", "ieee")]
+    refused, fine = (screen.stage(s, side(shelf, manifest | {"plans": original})) for s in sides)
+    assert (refused.verdict, fine.verdict) == (Verdict.REJECTED, None)
+    assert refused.reason.startswith("a held-out case: an operand of its dots is fp16 or tf32")
+
+
+def test_a_case_that_the_original_has_no_build_of_is_said_to_be_left_out(workshop: tuple[Shelf, Built]) -> None:
+    shelf, built = workshop
+    manifest = shelf.manifest(built.bundle)
+    original = manifest | {"plans": {"CASES/ieee": manifest["plans"]["CASES/ieee"]}}
+    found = screen.stage(
+        side(shelf, original | {"plans": original["plans"] | {"CASES/b": original["plans"]["CASES/ieee"]}}),
+        side(shelf, original),
+    )
+    assert found.verdict is None and "b" in found.coverage.skipped

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 import torch
 from pgo_agent.sandbox.gate.verdict import Verdict
+from pgo_agent.sandbox.guards import Fill
 from pgo_agent.sandbox.judge import session
 from pgo_agent.sandbox.judge.timing import Place, Side, Timer
 
@@ -98,11 +99,14 @@ class Copying:
 
     def __init__(self, memory: list[torch.Tensor]) -> None:
         self.x, self.out, self.memory, self.copied = torch.arange(64.0), torch.full((64,), torch.nan), memory, 0
-        self.outputs = [self.out]
+        self.outputs, self.given = [self.out], [self.x]
         memory.append(self.out)
 
-    def poison(self, pattern: int) -> None:
-        self.out.view(torch.uint8).fill_(pattern)
+    def wipe(self, buffers: Fill) -> None:
+        buffers.into(self.out.view(torch.uint8))
+
+    def strays(self) -> torch.Tensor:
+        return torch.zeros((), dtype=torch.int64)
 
     def __call__(self) -> None:
         right = self.x * 3
@@ -127,7 +131,7 @@ class Opening:
     seeds, deterministic = {CASE: 1}, True
 
     def __init__(self, room: int) -> None:
-        self.room, self.opened, self.closed = room, 0, 0
+        self.room, self.opened, self.closed, self.given = room, 0, 0, list[Any]()
 
     def inputs(self, case: str, seed: int) -> dict[str, int]:
         return {"seed": seed}
@@ -137,6 +141,8 @@ class Opening:
             raise torch.OutOfMemoryError("CUDA out of memory")
         self.opened += 1
         return self
+
+    def poison(self, buffers: Fill) -> None: ...
 
     def close(self) -> None:
         self.closed += 1

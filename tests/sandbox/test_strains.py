@@ -15,9 +15,10 @@ from pgo_agent.sandbox import target
 from pgo_agent.sandbox.bundle.check import Bundle
 from pgo_agent.sandbox.bundle.schema import Op, Plan, Storage, Tensor
 from pgo_agent.sandbox.gate.verdict import Verdict
-from pgo_agent.sandbox.judge import numerics, stages, strains
+from pgo_agent.sandbox.judge import numerics, stages, straining, strains
 from pgo_agent.sandbox.judge.peaks import Peaks
 from pgo_agent.sandbox.judge.stages import Bench, Pick
+from pgo_agent.sandbox.judge.straining import Strained
 from pgo_agent.sandbox.judge.strains import STRAINS, Strain
 
 CPU = torch.device("cpu")
@@ -122,6 +123,20 @@ def test_what_is_made_of_the_drawn_numbers_stays_consistent() -> None:
     assert torch.allclose(given["o"].double(), torch.softmax(scores, -1) @ given["v"].double(), atol=0.02)
 
 
+def test_a_strain_of_zeros_tiny_negative_or_dominant_numbers_holds_what_it_says() -> None:
+    plain = made(drawn, None)
+    assert not made(drawn, NAMED["zeros"])["x"].any() and made(drawn, NAMED["zeros"])["y"].any()
+    tiny, normal = made(drawn, NAMED["tiny numbers"]), {t: torch.finfo(t).tiny for t in (torch.float32, torch.float16)}
+    for t in tiny.values():
+        below = (t != 0) & (t.abs() < normal[t.dtype])
+        assert 0.05 < float(below.float().mean()) < 0.95 and t.abs().max() < 64 * normal[torch.float16]
+    assert all(bool((t < 0).all()) for t in made(drawn, NAMED["negative numbers"]).values())
+    row = made(drawn, NAMED["a dominant row"])["y"]
+    assert int((row == 32 * plain["y"]).all(-1).sum()) == 1 and int((row == plain["y"]).all(-1).sum()) == 7
+    element = made(drawn, NAMED["a dominant element in each row"])["x"]
+    assert bool((element.max(-1).values >= 32).all()) and int((element != plain["x"]).sum()) == 8
+
+
 @pytest.mark.parametrize("strain", STRAINS[:-1], ids=lambda s: s.name)
 def test_strained_inputs_have_the_layout_of_the_usual_ones(strain: Strain) -> None:
     def inputs(generator: torch.Generator) -> dict[str, Any]:
@@ -173,6 +188,12 @@ STEPS = {
         Op("aten.sub.Tensor", (W, Z), {}, (Z,)),
         Op("aten.add.Tensor", (Z, Y), {}, (Z,)),
     ),
+    "a sum of positive numbers": (Op("aten.abs.default", (X,), {}, (W,)), Op("aten.add.Tensor", (W, Y), {}, (Z,))),
+    "a sum that divides by what may be zero": (  # x / x is 1, but of zero
+        Op("aten.div.Tensor", (X, X), {}, (W,)),
+        Op("aten.mul.Tensor", (X, W), {}, (W,)),
+        Op("aten.add.Tensor", (W, Y), {}, (Z,)),
+    ),
     "nothing": (Op("aten.zero_.default", (W,), {}, (W,)),),
     "a sum, and one more element": (SUM, Op("aten.fill_.Scalar", (BEHIND, 1.0), {}, (BEHIND,))),
     "a sum of what it puts into its input": (Op("aten.relu.default", (X,), {}, (X,)), SUM),
@@ -216,7 +237,7 @@ def bench(inputs: Callable[..., Any] = positive, reference: Callable[..., Any] =
     [
         ("a sum", None, ""),
         ("a sum of numbers up to 2", None, ""),
-        ("nothing", Verdict.WRONG, "output 0: max error"),
+        ("nothing", Verdict.WRONG, "its outputs change with what its buffers held before"),
         ("a sum, and one more element", Verdict.WRONG, "wrote 4 bytes outside of its output"),
     ],
 )
@@ -232,26 +253,57 @@ def test_right_results_do_not_excuse_a_changed_input() -> None:
     assert (found, comparison.problem) == (Verdict.CHEATING, "the inputs were changed")
 
 
+SUMS = ("CASES/small",)
+MASKED = "wholly masked rows"  # nothing here has a mask
+
+
+def strained(prepared: Bench, candidate: str, own: str = "a sum", cases: tuple[str, ...] = SUMS) -> Strained:
+    return straining.check_strained(prepared, pick(candidate, cases), pick(own, cases), "numerics")
+
+
+def names(found: Strained) -> set[str]:
+    return {c.strain.split(" in input")[0] for c in found.checks}
+
+
 def test_a_sum_bears_every_strain_that_there_is_something_for() -> None:
-    verdict, checks, dropped = stages.check_strained(bench(), pick("a sum"), pick("a sum"), "numerics")
-    assert verdict is None
-    assert [c.strain for c in checks] == [s.name for s in STRAINS[:-1]]
-    assert all((c.case, bool(c.errors), c.problem) == ("CASES/small", True, "") for c in checks)
-    assert [d["strain"] for d in dropped] == ["wholly masked rows"]
+    found = strained(bench(), "a sum")
+    assert found.verdict is None
+    assert names(found) == {s.name for s in STRAINS} - {MASKED}
+    assert all((c.case, bool(c.errors), c.problem) == ("CASES/small", True, "") for c in found.checks)
+    assert [d["strain"] for d in found.dropped] == [MASKED]
+    assert len(found.checks) + len(found.dropped) == found.possible
+
+
+def test_a_strain_of_one_tensor_is_tried_with_each_in_turn() -> None:
+    """A kernel that loses a NaN of its second operand alone was right as long as the first had it."""
+    tried = {c.strain for c in strained(bench(), "a sum").checks}
+    assert {"a NaN", "a NaN in input 2", "an infinity", "an infinity in input 2", "zeros in input 2"} <= tried
 
 
 def test_what_is_right_of_the_usual_inputs_alone_is_wrong_with_strained_ones() -> None:
-    verdict, checks, _ = stages.check_strained(bench(), pick("a sum of numbers up to 2"), pick("a sum"), "numerics")
-    assert verdict == Verdict.WRONG
-    assert (checks[-1].strain, checks[-1].problem[:19]) == ("inputs times 8", "output 0: max error")
+    found = strained(bench(), "a sum of numbers up to 2")
+    assert found.verdict == Verdict.WRONG
+    assert (found.checks[-1].strain, found.checks[-1].problem[:19]) == ("inputs times 8", "output 0: max error")
+
+
+@pytest.mark.parametrize(
+    ("steps", "strains"),
+    [
+        ("a sum of positive numbers", {"negative numbers"}),
+        ("a sum that divides by what may be zero", {"zeros", "small integers"}),  # round to zero, too
+    ],
+)
+def test_what_is_right_of_positive_numbers_alone_is_wrong_with(steps: str, strains: set[str]) -> None:
+    found = strained(bench(), steps)
+    assert found.verdict == Verdict.WRONG and found.checks[-1].strain in strains
 
 
 def test_a_strain_that_the_targets_own_kernel_does_not_bear_is_dropped_and_said_to_be() -> None:
-    own = pick("a sum of numbers up to 2")
-    verdict, checks, dropped = stages.check_strained(bench(), own, own, "numerics")
-    assert verdict is None
-    assert not {"inputs times 8", "outliers"} & {c.strain for c in checks}
-    why = {d["strain"]: d["why"] for d in dropped}
+    own = "a sum of numbers up to 2"
+    found = strained(bench(), own, own)
+    assert found.verdict is None
+    assert not {"inputs times 8", "outliers"} & names(found)
+    why = {d["strain"]: d["why"] for d in found.dropped}
     assert why["inputs times 8"].startswith("the target's own kernel: output 0: max error")
 
 
@@ -260,32 +312,44 @@ def test_a_strain_that_breaks_the_reference_itself_is_dropped() -> None:
         assert x.max() <= 1
         return x + y
 
-    _, checks, dropped = stages.check_strained(bench(positive, delicate), pick("a sum"), pick("a sum"), "numerics")
-    assert "reference() raised AssertionError" in {d["strain"]: d["why"] for d in dropped}["inputs times 8"]
-    assert "equal rows" in {c.strain for c in checks}
+    found = strained(bench(positive, delicate), "a sum")
+    assert "reference() raised AssertionError" in {d["strain"]: d["why"] for d in found.dropped}["inputs times 8"]
+    assert "equal rows" in names(found)
 
 
 def test_what_the_own_kernel_bears_is_found_out_once() -> None:
     prepared = bench()
-    stages.check_strained(prepared, pick("a sum"), pick("a sum"), "numerics")
-    _, checks, _ = stages.check_strained(prepared, pick("a sum"), pick("nothing"), "numerics")
-    assert len(checks) == len(STRAINS) - 1
+    first = strained(prepared, "a sum")
+    again = strained(prepared, "a sum", own="nothing")
+    assert [(c.strain, c.seed) for c in first.checks] == [(c.strain, c.seed) for c in again.checks]
 
 
 def test_a_candidate_gets_the_very_inputs_that_the_own_kernel_bore() -> None:
     prepared = bench()
-    _, first, _ = stages.check_strained(prepared, pick("a sum"), pick("a sum"), "numerics")
+    first = strained(prepared, "a sum")
     prepared.new_seeds()
-    _, second, _ = stages.check_strained(prepared, pick("a sum"), pick("a sum"), "numerics")
-    assert [(c.strain, c.seed) for c in first] == [(c.strain, c.seed) for c in second]
+    second = strained(prepared, "a sum")
+    assert [(c.strain, c.seed) for c in first.checks] == [(c.strain, c.seed) for c in second.checks]
 
 
-def test_only_the_case_with_the_least_work_is_strained() -> None:
-    both = ("CASES/large", "CASES/small")
-    _, checks, _ = stages.check_strained(bench(), pick("a sum", both), pick("a sum", both), "numerics")
-    assert {c.case for c in checks} == {"CASES/small"}
+BOTH = ("CASES/large", "CASES/small")
+
+
+def test_every_case_is_strained_that_with_the_least_work_under_all_strains() -> None:
+    found = strained(bench(), "a sum", cases=BOTH)
+    of = {c: {x.strain for x in found.checks if x.case == c} for c in BOTH}
+    assert len(of["CASES/small"]) == found.possible // 2 - 1  # all but the masks
+    assert 1 <= len(of["CASES/large"]) <= straining.MORE
+    assert len(found.checks) + len(found.dropped) < found.possible
+
+
+def test_which_strains_other_cases_get_is_drawn_anew_by_each_process() -> None:
+    drawn = {tuple(straining.drawn_trials(bench(), ("CASES/small", "CASES/large"))[0]) for _ in range(8)}
+    assert len(drawn) > 1
+    one = bench()
+    assert len({tuple(straining.drawn_trials(one, BOTH)[0]) for _ in range(4)}) == 1
 
 
 def test_a_write_outside_under_a_strain_is_wrong() -> None:
-    verdict, checks, _ = stages.check_strained(bench(), pick("a sum, and one more element"), pick("a sum"), "numerics")
-    assert (verdict, checks[-1].problem) == (Verdict.WRONG, "wrote 4 bytes outside of its output")
+    found = strained(bench(), "a sum, and one more element")
+    assert (found.verdict, found.checks[-1].problem[:7]) == (Verdict.WRONG, "wrote 4")

@@ -16,8 +16,9 @@ from typing import Any
 import torch
 from pgo_agent.sandbox.bundle.schema import Launch, Plan
 from pgo_agent.sandbox.errors import BadBundle
+from pgo_agent.sandbox.guards import NAN
 from pgo_agent.sandbox.judge.looks import Looks
-from pgo_agent.sandbox.judge.replay import NAN, synchronize
+from pgo_agent.sandbox.judge.replay import synchronize
 from pgo_agent.sandbox.profile.counters.handover import awaited
 from pgo_agent.sandbox.profile.counters.tool import PROBLEM
 
