@@ -15,6 +15,7 @@ from pgo_agent.agent import (
     former,
     hiding,
     measured_record,
+    own_list,
     profile_record,
     session,
     static_rank,
@@ -86,6 +87,10 @@ def run(store: Store, name: str, as_json: bool) -> None:
         out.print(escape(citing.told(k)), highlight=False)
     for line in answering.told(store, found):
         out.print(escape(line), highlight=False)
+    if unfit := list(own_list.lines((found.baseline or {}).get("unfit") or [])):
+        out.print("configurations of the file's own list that no baseline is made of:", highlight=False)
+        for line in unfit:
+            out.print(escape(f"  {line}"), highlight=False, soft_wrap=True)
     for uuid, (index, why) in hung.items():
         out.print(f"quarantined: GPU {index} ({uuid}): {escape(why)}", highlight=False)
     if lacking := sorted({name for c in store.calls(found.id) for name in left_out(c.prompt)}):
