@@ -102,7 +102,7 @@ def lost(summary: Summary) -> str:
     result = "winner" if summary.get("winner") else "tuned"
     told = []
     for case, row in (summary.get("cases") or {}).items():
-        sides = row["sides"]
+        sides = row.get("sides") or {}
         if case not in picked or AUTOTUNED not in sides or result not in sides:
             continue
         now, then = sides[AUTOTUNED], sides[result]
