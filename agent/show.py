@@ -245,7 +245,7 @@ def _errors(out: Console, evidence: dict[str, Any]) -> None:
         table.add_column(column, justify="left" if words else "right", no_wrap=not words, overflow="fold")
     for stage, body in evidence.items():
         worst: dict[tuple[str, int], tuple[Any, ...]] = {}  # of the configurations of a case
-        for i, e, (most, mean), check in _compared(body):
+        for i, e, (most, mean, *_), check in _compared(body):
             cells = (f"{e['max']:.3g}", f"{most:.3g}", f"{e['mean']:.3g}", f"{mean:.3g}")
             found = (bool(check["problem"]), e["max"] / max(most, 1e-300), cells)
             name = f"{check['case']} with {check['strain']}" if check.get("strain") else check["case"]
@@ -254,6 +254,10 @@ def _errors(out: Console, evidence: dict[str, Any]) -> None:
             table.add_row(stage, case, str(i), *cells, style="red" if wrong else None)
     if table.row_count:
         out.print(table)
+    for told in dict.fromkeys(
+        c["yardstick"] for b in evidence.values() for *_, c in _compared(b) if c.get("yardstick")
+    ):
+        out.print(f"allowed by the reference's own errors in {escape(told)}", highlight=False)
 
 
 def _compared(body: Any) -> Iterator[tuple[int, dict[str, float], list[float], dict[str, Any]]]:

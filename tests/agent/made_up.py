@@ -23,6 +23,7 @@ from pgo_agent.sandbox.judge.spool.worker import Worker
 DEVICE = devices.find("h200")
 SECONDS = 2.5  # that each command is said to have held the GPU
 ROUNDS = 12
+COVERED = {"counts": {"cases": [2, 2]}, "skipped": {}}
 
 
 @dataclass
@@ -72,7 +73,7 @@ class MadeUp:
 
     def _look(self, given: dict[str, Any]) -> dict[str, Any]:
         evidence = {"speedup": [self.faster] * 3}
-        return {"verdict": "checked", "stage": "quick", "reason": "it may be faster", "evidence": evidence}
+        return {"verdict": "checked", "stage": "quick", "reason": "it may be faster", "evidence": evidence, "coverage": COVERED}
 
     def _confirm(self, given: dict[str, Any]) -> dict[str, Any]:
         return self._timed(given["public"], {c: p["choice"] for c, p in given["candidate"].items()}, "confirm")
@@ -83,10 +84,10 @@ class MadeUp:
         said = {"stage": stage, "verdict": "passed", "reason": reason, "seconds": 1.0, "found": {}}
         evidence = {"choices": choices, "speedup": [self.faster] * 3, "time": times, "stages": [said]}
         verdict = "accepted" if self.faster > 1 else "slower"
-        return {"verdict": verdict, "stage": stage, "reason": reason, "evidence": evidence}
+        return {"verdict": verdict, "stage": stage, "reason": reason, "evidence": evidence, "coverage": COVERED}
 
     def _race(self, _: dict[str, Any]) -> dict[str, Any]:
-        return {"verdict": "checked", "stage": "race", "reason": "no hazard was made up", "evidence": {}}
+        return {"verdict": "checked", "stage": "race", "reason": "no hazard was made up", "evidence": {}, "coverage": COVERED}
 
     def _idle(self, _: dict[str, Any]) -> dict[str, Any]:
         return {"idle": []}

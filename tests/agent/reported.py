@@ -17,6 +17,7 @@ from pgo_agent.agent.store import Store, candidate_id
 from pgo_agent.sandbox import box, devices, target
 from pgo_agent.sandbox.build import Builder, triton_version
 from pgo_agent.sandbox.bundle.shelf import PASSES
+from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.evidence import Evidence
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
 from pgo_agent.sandbox.judge import decision, stats
@@ -38,6 +39,7 @@ H200 = devices.find("h200")
 SETTINGS = {"width": 4, "candidates": 12, "minutes": 20.0, "patience": 3, "seed": 0, "judge": "auto", "cases": []}
 MADE_UP = {"gpu": H200.name, "driver": "made.up", "torch": "0+made.up", "triton": "0.made.up", "python": "3.0",
            "cuda_driver": "0.0"}  # fmt: skip
+COVERED = coverage.of(cases=2)
 LOOKS = ("CASES/2k", "HELD_OUT/wide")
 Times = dict[str, dict[str, list[float]]]  # case -> side -> ms
 
@@ -121,13 +123,13 @@ def accept(ctx: Context, name: str, faster: float = 1.06) -> None:
     choices = {c: o[0]["label"] for c, o in (candidate.built or {})["choices"].items()}
     first, again = (_look(ctx, faster, seed) for seed in (1, 2))
     said = [
-        Evidence(s, None, f"{s} was made up", 1.0).as_json() for s in ("smoke", "quick", "numerics", "time", "race")
+        Evidence(s, None, f"{s} was made up", 1.0, coverage=COVERED).as_json() for s in ("smoke", "quick", "numerics", "time", "race")
     ]
     stages = [*said, Evidence("confirm", Verdict.ACCEPTED, "again, and made up", 2.0).as_json()]
     evidence = first | {"choices": choices, "again": again, "stages": stages, "incumbent": "shipped"}
     i = again["speedup"]
     told = f"{i[1]:.3f}x [{i[0]:.3f}, {i[2]:.3f}] of the incumbent"
-    steps.settle(ctx, candidate, Judged(Verdict.ACCEPTED, "confirm", told, evidence), i[1], 12.5)
+    steps.settle(ctx, candidate, Judged(Verdict.ACCEPTED, "confirm", told, evidence, COVERED), i[1], 12.5)
 
 
 def _look(ctx: Context, faster: float, seed: int) -> dict[str, Any]:
@@ -158,7 +160,7 @@ def refuse(ctx: Context, name: str, verdict: Verdict, stage: str, reason: str, r
         {"quick": quick, "speedup": stats.geomean(pairs, None).as_json(), "incumbent": "shipped"} if ratio else {}
     )
     candidate = ctx.store.candidate(ctx.run.id, name)
-    steps.settle(ctx, candidate, Judged(verdict, stage, reason, evidence), evidence.get("speedup", [0, ratio])[1], 1.0)
+    steps.settle(ctx, candidate, Judged(verdict, stage, reason, evidence, COVERED), evidence.get("speedup", [0, ratio])[1], 1.0)
 
 
 def clocked(ctx: Context, which: str, turns: float = timelines.TURNS) -> None:
