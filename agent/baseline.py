@@ -1,4 +1,5 @@
-"""The two baselines: the kernel as shipped, and the best of its own launch grid. Both by our timing, case by case.
+"""The baselines: the kernel as shipped, what `triton.autotune` picks of its list, and the best of its own launch grid,
+all by our timing, case by case.
 
 On a GPU every configuration is checked against the reference and timed. Without one, a configuration whose very code
 was measured before shows its recording, and any other an estimate; neither is ever called a measurement of this run.
@@ -10,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from pgo_agent.agent import looks, moves, recorded, static_rank
+from pgo_agent.agent import looks, moves, own_list, recorded, static_rank
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.moves import launch
 from pgo_agent.agent.source import Config, Site, sites
@@ -28,7 +29,9 @@ Point = dict[str, Any]  # case, bundle, choice, said (how it is shown), config, 
 
 
 def establish(ctx: Context) -> dict[str, Any]:
-    """Builds and, on a GPU, measures both baselines. Raises TargetFault when the kernel itself fails or is wrong."""
+    """Builds and, on a GPU, measures the baselines. Raises TargetFault when the kernel itself fails or is wrong, and
+    where the fastest of its own configurations is, unless `--drop-wrong` was said.
+    """
     source = ctx.target.source
     ctx.emit("phase", phase="baseline", doing="building the kernel as shipped")
     shipped = _as_shipped(ctx, source)
@@ -45,6 +48,12 @@ def establish(ctx: Context) -> dict[str, Any]:
     points = _unique(points)
     own = {p["plan_id"] for p in points if p["bundle"] == shipped.bundle}
     _time(ctx, points, _points(ctx, held_out, described, None), own)
+    unfit = own_list.unfit(points, own, shipped.failures)
+    if unfit:
+        ctx.emit("note", text=own_list.note(unfit))
+    best, picked = _best(points, cases, own), own_list.autotuned(points, cases, own, order)
+    if not ctx.settings.get("drop_wrong"):
+        own_list.ask(ctx.target.path, picked, best)
     found = {
         "cases": cases,
         "held_out": [f"HELD_OUT/{n}" for n in described["sets"]["HELD_OUT"]],
@@ -54,9 +63,11 @@ def establish(ctx: Context) -> dict[str, Any]:
         "nondeterministic": described["nondeterministic"],
         "libraries": described["libraries"],
         "allowed_ops": sorted(screen.ops_of(_plans(ctx, shipped.bundle))),
-        "shipped": _best(points, cases, own),
+        "shipped": best,
+        own_list.AUTOTUNED: picked,
         "tuned": _best(points, cases, None),
         "points": points,
+        "unfit": unfit,
         "failures": [f.message.splitlines()[0][:200] for b in (shipped, *(g for g, _ in grid)) for f in b.failures],
         "environment": ctx.gpu.environment if ctx.gpu else None,
     }
@@ -266,7 +277,8 @@ def _time(ctx: Context, points: list[Point], held_out: list[Point], own: set[str
             shown = case.split("/", 1)[1]
             raise TargetFault(
                 f"{ctx.target.path}: the kernel as it stands is wrong on {shown}: {listed[0]['problem']}",
-                "mend kernel() or reference(); nothing can be optimized against a wrong baseline",
+                f"{own_list.advice(listed[:1])}mend kernel() or reference(); nothing can be optimized against a wrong "
+                "baseline",
             )
 
 
@@ -281,15 +293,40 @@ def _swept(ctx: Context, gpu: AnyJudge, entries: Sequence[dict[str, Any]]) -> li
 
 
 def _sweep(ctx: Context, gpu: AnyJudge, entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What becomes of each. One that ends the process is looked for, and the others are timed together without it."""
     try:
         answer = gpu.ask("sweep", entries=entries)["entries"]
     except Ended as e:
-        told = of_ended("sweep", e)
-        raise TargetFault(
-            f"{ctx.target.path}: the kernel as it stands {told.verdict} when it is measured: {told.reason}",
-            "mend the kernel, or leave that point out of its launch grid",
-        ) from None
+        ended = _ending(gpu, entries, e)
+        alive = [e for e in entries if _key(e) not in ended]
+        if len(alive) == len(entries):
+            told = of_ended("sweep", e)
+            raise TargetFault(
+                f"{ctx.target.path}: the kernel as it stands {told.verdict} when it is measured: {told.reason}",
+                "it does not when its configurations are tried in parts: look for one that writes where it must not",
+            ) from None
+        gone = [entry | {"bundle": entry["bundle"]["id"], "problem": ended[k], "ms": []}
+                for entry in entries if (k := _key(entry)) in ended]  # fmt: skip
+        return [e | {"taken_on": looks.taken_on(gpu)} for e in gone] + (_sweep(ctx, gpu, alive) if alive else [])
     return [e | {"taken_on": looks.taken_on(gpu)} for e in answer]
+
+
+def _ending(gpu: AnyJudge, entries: Sequence[dict[str, Any]], e: Ended) -> dict[tuple[str, str, str], str]:
+    """Which of them end the process, and how: found by halves."""
+    if len(entries) == 1:
+        told = of_ended("sweep", e)
+        return {_key(entries[0]): f"{told.verdict}: {told.reason}"}
+    found: dict[tuple[str, str, str], str] = {}
+    for part in (entries[: len(entries) // 2], entries[len(entries) // 2 :]):
+        try:
+            gpu.ask("sweep", entries=part)
+        except Ended as again:
+            found |= _ending(gpu, part, again)
+    return found
+
+
+def _key(entry: Mapping[str, Any]) -> tuple[str, str, str]:
+    return entry["bundle"]["id"], entry["case"], entry["choice"]
 
 
 def _best(points: Sequence[Point], cases: Sequence[str], own: set[str] | None) -> dict[str, Point]:

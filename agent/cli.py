@@ -20,6 +20,7 @@ from pgo_agent.agent.options import (
     WORKSPACE,
     CaseOption,
     DeviceOption,
+    DropWrongOption,
     GpuSecondsOption,
     GpusOption,
     HtmlOption,
@@ -66,6 +67,7 @@ def optimize(
     judge: JudgeOption = "auto",
     gpus: GpusOption = None,
     case: CaseOption = None,
+    drop_wrong: DropWrongOption = False,
     sandbox: SandboxOption = "auto",
     model: ModelOption = None,
     tokens: TokensOption = None,
@@ -85,7 +87,7 @@ def optimize(
     wishes = Wishes(device, candidates, width, minutes, patience, sandbox, judge, tuple(case or ()), python)
     wishes = replace(wishes, models=tuple(model or ()), wait=not no_wait, insight=insight, seed=seed)
     wishes = replace(wishes, tokens=tokens, money=money, gpu_seconds=gpu_seconds, prompt_tokens=prompt_tokens)
-    wishes = replace(wishes, gpus=gpus)
+    wishes = replace(wishes, gpus=gpus, drop_wrong=drop_wrong)
     shell.run(json_lines, store, True, lambda opened, emit: start(file, wishes, opened, emit))
 
 
@@ -152,6 +154,7 @@ def check(
     judge: JudgeOption = "auto",
     gpus: GpusOption = None,
     case: CaseOption = None,
+    drop_wrong: DropWrongOption = False,
     sandbox: SandboxOption = "auto",
     no_wait: NoWaitOption = False,
     python: PythonOption = sys.executable,
@@ -167,6 +170,7 @@ def check(
 
     wishes = Wishes(device, 1, 1, minutes, 1, sandbox, judge, tuple(case or ()), python)
     wishes = replace(wishes, second_assembler=second_assembler, memcheck=memcheck, wait=not no_wait, gpus=gpus)
+    wishes = replace(wishes, drop_wrong=drop_wrong)
     shell.run(json_lines, store, True, lambda opened, emit: checking.start(candidate, of, wishes, opened, emit))
 
 

@@ -4,10 +4,12 @@ Relies on the summary that the last event brings. What is seen while a run goes 
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pgo_agent.agent import own_list
+from pgo_agent.agent.own_list import AUTOTUNED
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -71,10 +73,13 @@ def result(summary: dict[str, Any], run: str, state: str, console: Console | Non
 def _measured(summary: dict[str, Any], run: str, out: Console) -> None:
     env = summary["environment"]
     names = {n for row in summary["cases"].values() for n in row["sides"]}
-    libraries = sorted(names - {"shipped", "tuned", "winner", "A/A"})
+    own = ["shipped", *([AUTOTUNED] if AUTOTUNED in names else []), "tuned"]
+    libraries = sorted(names - {*own, "winner", "A/A"})
+    if told := own_list.lost(summary):
+        out.print(f"[bold yellow]{escape(told)}[/bold yellow]", highlight=False, soft_wrap=True)
     title = f"Measured on {env['gpu']}, driver {env['driver']}, torch {env['torch']}"
     table = Table(title=title, title_justify="left")
-    sides = ["shipped", "tuned", *(["winner"] if summary["winner"] else []), *libraries]
+    sides = [*own, *(["winner"] if summary["winner"] else []), *libraries]
     for column in ("case", "", *sides, *(["winner / tuned"] if summary["winner"] else [])):
         table.add_column(column, justify="left" if column in ("case", "") else "right")
     for case, row in summary["cases"].items():
@@ -86,11 +91,17 @@ def _measured(summary: dict[str, Any], run: str, out: Console) -> None:
         against = summary["against"]
         out.print(
             f"accepted: {interval(against['shipped'])} of as shipped, {interval(against['tuned'])} of tuned "
-            "(geometric mean, 95 %)"
+            f"{_of_autotuned(against)}(geometric mean, 95 %)"
         )
         out.print(f"evidence: pgo-agent show {run} {summary['winner']}", highlight=False)
     else:
         out.print("no candidate was faster than the kernel as shipped beyond the noise.")
+    if told := own_list.note(summary.get("unfit") or []):
+        out.print(escape(told), highlight=False, soft_wrap=True)
+
+
+def _of_autotuned(against: Mapping[str, Sequence[float]]) -> str:
+    return f"and {interval(against[AUTOTUNED])} of what triton.autotune picks " if AUTOTUNED in against else ""
 
 
 def interval(x: Sequence[float]) -> str:

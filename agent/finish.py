@@ -4,11 +4,13 @@ import statistics
 from collections.abc import Mapping
 from typing import Any
 
-from pgo_agent.agent import baseline, incumbent, ranking, recorded
+from pgo_agent.agent import baseline, incumbent, own_list, ranking, recorded
 from pgo_agent.agent.context import Context
+from pgo_agent.agent.own_list import AUTOTUNED
 from pgo_agent.agent.store import Candidate
 from pgo_agent.sandbox.gate.verdict import Verdict
 
+_BASES = ("shipped", "tuned", AUTOTUNED)
 # What a candidate can still be worth without a GPU: everything that was not found to be broken.
 _RANKED = {Verdict.CHECKED, Verdict.BUILT, Verdict.UNDECIDED}
 
@@ -30,11 +32,15 @@ def finish(ctx: Context) -> dict[str, Any]:
 
 
 def _measured(ctx: Context) -> dict[str, Any]:
-    """Shipped, tuned, winner and libraries on every public case, timed against one another in one session."""
+    """Baselines, winner and libraries on every public case, timed against one another in one session.
+
+    What the autotuner picks is a side of its own where it is other code than as shipped.
+    """
     from pgo_agent.sandbox.judge import stats
 
     base, winner = ctx.baseline(), incumbent.name(ctx)
-    names = ["shipped", "tuned", *([winner] if winner != incumbent.SHIPPED else [])]
+    names = ["shipped", "tuned", *([AUTOTUNED] if own_list.differ(base) else [])]
+    names += [winner] if winner != incumbent.SHIPPED else []
     ctx.emit("phase", phase="final", doing="timing baselines, winner and libraries in one session")
     sides = {("winner" if n == winner and n != incumbent.SHIPPED else n): incumbent.side(ctx, n) for n in names}
     if ctx.gpu is None:
@@ -42,7 +48,7 @@ def _measured(ctx: Context) -> dict[str, Any]:
     times: dict[str, dict[str, list[float]]] = ctx.gpu.ask("final", sides=sides, cases=base["cases"])["times"]
     against = {}
     if "winner" in sides:
-        for other in ("shipped", "tuned"):
+        for other in (n for n in _BASES if n in sides):
             pairs = {c: (t[other], t["winner"]) for c, t in times.items()}
             against[other] = stats.geomean(pairs, base["weights"]).as_json()
     cases = {c: _row(ctx, t, _work(base, c)) for c, t in times.items()}
@@ -53,6 +59,8 @@ def _measured(ctx: Context) -> dict[str, Any]:
         "times": times,
         "environment": ctx.gpu.environment,
         "sides": {n: _plans(ctx, n) for n in names},
+        AUTOTUNED: {c: {"said": p["said"], "problem": p["problem"]} for c, p in base.get(AUTOTUNED, {}).items()},
+        "unfit": base.get("unfit", []),
     }
 
 
@@ -62,7 +70,7 @@ def _row(ctx: Context, times: Mapping[str, list[float]], work: Mapping[str, int]
     medians = {n: statistics.median(ms) for n, ms in times.items()}
     row: dict[str, Any] = {"sides": {n: {"ms": ms} | baseline.rate(ctx, work, ms) for n, ms in medians.items()}}
     if "winner" in times:
-        row["ratio"] = {n: stats.ratio(times[n], times["winner"]).as_json() for n in ("shipped", "tuned")}
+        row["ratio"] = {n: stats.ratio(times[n], times["winner"]).as_json() for n in _BASES if n in times}
     row["noise"] = stats.ratio(times["shipped"], times["A/A"]).as_json()
     return row
 
@@ -70,7 +78,7 @@ def _row(ctx: Context, times: Mapping[str, list[float]], work: Mapping[str, int]
 def _plans(ctx: Context, name: str) -> dict[str, dict[str, Any]]:
     """Case -> label, plan id and code ids of what a side launches."""
     base = ctx.baseline()
-    if name in ("shipped", "tuned"):
+    if name in _BASES:
         return {c: {k: p[k] for k in ("choice", "plan_id", "codes")} for c, p in base[name].items()}
     candidate = ctx.store.candidate(ctx.run.id, name)
     built, labels = candidate.built or {}, incumbent.chosen(ctx, candidate)

@@ -6,6 +6,7 @@ from typing import Any
 
 from pgo_agent.agent import moves
 from pgo_agent.agent.context import Context
+from pgo_agent.agent.own_list import AUTOTUNED
 from pgo_agent.agent.source import Config
 from pgo_agent.agent.store import Candidate
 from pgo_agent.sandbox.gate.verdict import Verdict
@@ -46,9 +47,9 @@ def python(ctx: Context, which: str) -> str:
 
 
 def side(ctx: Context, which: str) -> dict[str, Any]:
-    """How the judge is told what to launch in each case for shipped, tuned or an accepted candidate."""
+    """How the judge is told what to launch in each case for a baseline or an accepted candidate."""
     base = ctx.baseline()
-    if which in (SHIPPED, "tuned"):
+    if which in (SHIPPED, "tuned", AUTOTUNED):
         return {
             c: {"bundle": on_shelf(ctx.store.shelf, p["bundle"]), "choice": p["choice"]} for c, p in base[which].items()
         }

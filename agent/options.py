@@ -39,6 +39,13 @@ GpusOption = Annotated[
         metavar="0,1", help="GPUs of this machine, by index or UUID, as nvidia-smi lists them. Default: all visible."
     ),
 ]
+DropWrongOption = Annotated[
+    bool,
+    typer.Option(
+        "--drop-wrong",
+        help="Go on where the fastest of the file's own configurations, which triton.autotune picks, is not right.",
+    ),
+]
 CaseOption = Annotated[list[str] | None, typer.Option(help="Use only this public case; may be repeated.")]
 SandboxOption = Annotated[str, typer.Option(envvar="PGO_AGENT_SANDBOX", help="auto, bubblewrap, landlock or none.")]
 PythonOption = Annotated[

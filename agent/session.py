@@ -65,6 +65,7 @@ class Wishes:
     prompt_tokens: int = PROMPT_TOKENS  # of a prompt, by estimate
     seed: int = 0  # picks the order of moves that nothing tells apart, and who proposes first; 0: as they are listed
     insight: str = "all"  # what of profiles the optimizer is told: see insight.py
+    drop_wrong: bool = False  # go on where the fastest of the file's own configurations is not right
     alone: bool = False  # learn nothing from former runs of the target
     gpus: str | None = None  # of this machine, as `0,1`; None: all that are visible
     wait: bool = True  # for replies and verdicts that are not there yet; if not, the run is suspended

@@ -13,6 +13,7 @@ from pgo_agent.agent.options import (
     WORKSPACE,
     CaseOption,
     DeviceOption,
+    DropWrongOption,
     GpuSecondsOption,
     GpusOption,
     InsightOption,
@@ -38,6 +39,7 @@ def session(
     judge: JudgeOption = "auto",
     gpus: GpusOption = None,
     case: CaseOption = None,
+    drop_wrong: DropWrongOption = False,
     sandbox: SandboxOption = "auto",
     model: ModelOption = None,
     tokens: TokensOption = None,
@@ -61,7 +63,7 @@ def session(
     wishes = Wishes(device, candidates or 12, width, 20.0 if minutes is None else minutes, patience, sandbox, judge)
     wishes = replace(wishes, cases=tuple(case or ()), python=python, models=tuple(model or ()), insight=insight)
     wishes = replace(wishes, tokens=tokens, money=money, gpu_seconds=gpu_seconds, seed=seed)
-    wishes = replace(wishes, prompt_tokens=prompt_tokens, gpus=gpus)
+    wishes = replace(wishes, prompt_tokens=prompt_tokens, gpus=gpus, drop_wrong=drop_wrong)
     with shell.faults(), shell.opened(store, create=True) as opened:
         raise typer.Exit(command.start(what, wishes, opened))
 

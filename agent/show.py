@@ -15,6 +15,7 @@ from pgo_agent.agent import (
     former,
     hiding,
     measured_record,
+    own_list,
     profile_record,
     session,
     static_rank,
@@ -86,6 +87,10 @@ def run(store: Store, name: str, as_json: bool) -> None:
         out.print(escape(citing.told(k)), highlight=False)
     for line in answering.told(store, found):
         out.print(escape(line), highlight=False)
+    if unfit := list(own_list.lines((found.baseline or {}).get("unfit") or [])):
+        out.print("configurations of the file's own list that no baseline is made of:", highlight=False)
+        for line in unfit:
+            out.print(escape(f"  {line}"), highlight=False, soft_wrap=True)
     for uuid, (index, why) in hung.items():
         out.print(f"quarantined: GPU {index} ({uuid}): {escape(why)}", highlight=False)
     if lacking := sorted({name for c in store.calls(found.id) for name in left_out(c.prompt)}):
@@ -240,7 +245,7 @@ def _errors(out: Console, evidence: dict[str, Any]) -> None:
         table.add_column(column, justify="left" if words else "right", no_wrap=not words, overflow="fold")
     for stage, body in evidence.items():
         worst: dict[tuple[str, int], tuple[Any, ...]] = {}  # of the configurations of a case
-        for i, e, (most, mean), check in _compared(body):
+        for i, e, (most, mean, *_), check in _compared(body):
             cells = (f"{e['max']:.3g}", f"{most:.3g}", f"{e['mean']:.3g}", f"{mean:.3g}")
             found = (bool(check["problem"]), e["max"] / max(most, 1e-300), cells)
             name = f"{check['case']} with {check['strain']}" if check.get("strain") else check["case"]
@@ -249,6 +254,10 @@ def _errors(out: Console, evidence: dict[str, Any]) -> None:
             table.add_row(stage, case, str(i), *cells, style="red" if wrong else None)
     if table.row_count:
         out.print(table)
+    for told in dict.fromkeys(
+        c["yardstick"] for b in evidence.values() for *_, c in _compared(b) if c.get("yardstick")
+    ):
+        out.print(f"allowed by the reference's own errors in {escape(told)}", highlight=False)
 
 
 def _compared(body: Any) -> Iterator[tuple[int, dict[str, float], list[float], dict[str, Any]]]:

@@ -177,7 +177,8 @@ class Builder:
                 label = grammar.word(f"{label} again", "choice")  # which ends this before long
             if "error" in entry:
                 e = entry["error"]
-                said = f"{e['type']}: {e['message']}"[:MESSAGE_LIMIT]
+                which = f"{label}: " if len(entries) > 1 else ""
+                said = f"{which}{e['type']}: {e['message']}"[:MESSAGE_LIMIT]
                 failures.append(Failure(str(e["kind"]), said, _line(e), case))
                 continue
             steps = [s | {"kernel": names[s["kernel"]]} if "kernel" in s else s for s in entry["plan"]["steps"]]

@@ -26,7 +26,7 @@ REQUIRED = {
     "bytes_moved": "def bytes_moved(case): fewest bytes through device memory",
 }
 OPTIONAL = ("TOLERANCE", "NONDETERMINISTIC", "WEIGHTS", "LAUNCH_SPACE", "LIBRARIES")
-SIDES = ("shipped", "as shipped", "tuned", "winner", "incumbent", "candidate", "A/A")  # of a session: no library's name
+SIDES = ("shipped", "as shipped", "autotuned", "tuned", "winner", "incumbent", "candidate", "A/A")  # no library's name
 CONTRACT = (set(REQUIRED) - {"kernel"}) | set(OPTIONAL)  # what a proposer may not change
 
 

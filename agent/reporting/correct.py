@@ -24,6 +24,7 @@ class Comparison:
     mean: float
     mean_allowed: float
     problem: str
+    yardstick: str = ""  # whose arithmetic the bounds follow from; empty: torch's own
 
     @property
     def share(self) -> float:
@@ -52,6 +53,11 @@ class Proof:
     def strained(self) -> int:
         """Different strains that it bore."""
         return len({c.strain for c in self.comparisons if c.strain})
+
+    @property
+    def yardsticks(self) -> str:
+        """What is no arithmetic of torch's, where bounds follow from such."""
+        return ", ".join(dict.fromkeys(c.yardstick for c in self.comparisons if c.yardstick))
 
     @property
     def cases(self) -> int:
@@ -93,7 +99,7 @@ def _comparisons(look: str, body: Mapping[str, Any]) -> Iterator[Comparison]:
         told = (look, short(check["case"]), str(check.get("strain") or ""), str(check["seed"]))
         for i, (error, bounds) in enumerate(zip(check["errors"], check["bounds"], strict=False)):
             figures = (float(error["max"]), float(bounds[0]), float(error["mean"]), float(bounds[1]))
-            yield Comparison(*told, i, *figures, str(check["problem"]))
+            yield Comparison(*told, i, *figures, str(check["problem"]), str(check.get("yardstick") or ""))
 
 
 def _noise(looks: list[tuple[str, Mapping[str, Any]]]) -> str:

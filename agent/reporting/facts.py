@@ -6,9 +6,9 @@ A run may have died half-way, have measured nothing, or be of another version; e
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from pgo_agent.agent import display, hiding, incumbent, steer_record
+from pgo_agent.agent import display, hiding, incumbent, own_list, steer_record
 from pgo_agent.agent.errors import FAULTY
 from pgo_agent.agent.reporting import again, compared, correct, measured, profiles, steps
 from pgo_agent.agent.reporting.compared import Comparison
@@ -68,6 +68,7 @@ class Report:
     asked: tuple[tuple[str, str], ...]  # what a person asked of it while it ran, and what came of that
     environment: tuple[tuple[str, str], ...]
     commands: tuple[tuple[str, str], ...]
+    unfit: tuple[Mapping[str, Any], ...]  # of the file's own configurations: case, said, why, ms
     absent: tuple[str, ...]  # what is not in here, and why
 
     @property
@@ -103,13 +104,14 @@ def report(store: Store, name: str) -> Report:
     session = parts.take("timing", lambda: _session(store, run, chosen), None)
     gains = session.gains if session else ()
     outcome = _outcome(run, session, chosen)
+    lost = parts.take("what the autotuner picks", lambda: own_list.lost(run.summary or {}), "")
     found = Report(
         run,
         Path(run.target).stem,
         parts.take("device", lambda: devices.find(run.device).name, run.device),
         outcome,
-        _title(run, outcome, gains, session, all_tried),
-        tuple(_sentences(run, outcome, gains, session)),
+        _title(run, outcome, gains, lost, all_tried),
+        tuple(_sentences(run, outcome, gains, session, lost)),
         gains,
         session,
         all_tried,
@@ -124,6 +126,9 @@ def report(store: Store, name: str) -> Report:
         parts.take("what a person asked of it", lambda: tuple(_asked(store, run, outcome)), ()),
         parts.take("environment", lambda: tuple(again.environment(run)), ()),
         parts.take("commands", lambda: tuple(again.commands(run, chosen, bool(steer_record.of(store, run.id)))), ()),
+        parts.take(
+            "the file's own list", lambda: tuple(u for u in (run.baseline or {}).get("unfit") or () if u["why"]), ()
+        ),
         (),
     )
     return replace(found, absent=tuple(dict.fromkeys([*_lacking(found), *parts.absent])))
@@ -143,11 +148,13 @@ def _outcome(run: Run, session: Session | None, chosen: Candidate | None) -> str
 # the headline ---------------------------------------------------------------------------------------------------------
 
 
-def _title(run: Run, outcome: str, gains: tuple[Ratio, ...], session: Session | None, tried: tuple[Tried, ...]) -> str:
+def _title(run: Run, outcome: str, gains: tuple[Ratio, ...], lost: str, tried: tuple[Tried, ...]) -> str:
     if (run.settings.get("given") or ()) and tried:
         judged = tried[0].verdict != steps.NOT_JUDGED
         return f"{again.given(run)} {display.meaning(tried[0].verdict) if judged else 'was not judged'}"
-    own = [g for g in gains if g.of in (measured.TUNED, measured.LABELS[measured.SHIPPED])]
+    own = [g for g in gains if g.of in measured.BASELINES]
+    if lost:
+        return "nothing was gained against what triton.autotune picks today"
     if outcome == "gained":
         return ", ".join(f"{g.interval.mid:.3f}x of {g.of}" for g in own)
     if outcome == "none":
@@ -159,14 +166,14 @@ def _title(run: Run, outcome: str, gains: tuple[Ratio, ...], session: Session | 
     return f"not complete; at its last look {own[0].interval.mid:.3f}x of {own[0].of}" if own else "not complete"
 
 
-def _sentences(run: Run, outcome: str, gains: tuple[Ratio, ...], session: Session | None) -> list[str]:
+def _sentences(run: Run, outcome: str, gains: tuple[Ratio, ...], session: Session | None, lost: str) -> list[str]:
     if outcome == "failed":
         return [str((run.summary or {}).get("error", "It does not say why."))]
     if outcome == "unmeasured":
         where = f"There was no GPU: kernels were compiled for {_device(run)} and checked in Triton's interpreter."
         why = STATES["budget"].capitalize() + "." if run.state == "budget" else where
         return [why, "No figure in here is a time of this run."]
-    told = [_against(g) for g in gains]
+    told = [*([lost] if lost else []), *(_against(g) for g in gains)]
     if session and not session.last:
         told.append("The second look at what was accepted last: the last session was not reached.")
     if session:

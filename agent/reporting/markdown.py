@@ -56,6 +56,7 @@ def _rendered(report: Report, room: Room) -> str:
         "source": report.comparison.source if report.comparison else (),
         "occupancy": wording.occupancy,
         "times": times,
+        "unfit": wording.unfit(report),
         "code": code,
         "tag": tag,
         "plain": plain,

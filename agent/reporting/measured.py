@@ -8,22 +8,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pgo_agent.agent.own_list import AUTOTUNED
 from pgo_agent.agent.store import Run
 from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.judge import stats
 from pgo_agent.sandbox.judge.stats import Interval
 
 SHIPPED, TUNED, WINNER, AGAIN = "shipped", "tuned", "winner", "A/A"
-OWN = (WINNER, TUNED, SHIPPED)
+OWN = (WINNER, TUNED, SHIPPED, AUTOTUNED)
 Times = dict[str, dict[str, list[float]]]  # case -> side -> ms
-LABELS = {SHIPPED: "as shipped", AGAIN: "as shipped, again"}
+LABELS = {SHIPPED: "as shipped", AGAIN: "as shipped, again", AUTOTUNED: "as autotuned"}
+BASELINES = (TUNED, LABELS[SHIPPED], LABELS[AUTOTUNED])  # as `Ratio.of` calls them
 
 
 @dataclass(frozen=True)
 class Side:
     """One side of one case."""
 
-    key: str  # of the record: winner, tuned, shipped, A/A, or a library's name
+    key: str  # of the record: winner, a baseline, A/A, or a library's name
     choice: str  # its configuration; empty for a library
     ms: tuple[float, ...]  # in the order of the rounds
     median: Interval  # ms

@@ -14,7 +14,7 @@ from pgo_agent.agent.reporting import plots, wording
 from pgo_agent.agent.reporting.compared import Comparison, Kernels
 from pgo_agent.agent.reporting.correct import Proof
 from pgo_agent.agent.reporting.facts import Report, times
-from pgo_agent.agent.reporting.measured import LABELS, SHIPPED, TUNED, Case
+from pgo_agent.agent.reporting.measured import BASELINES, Case
 from pgo_agent.agent.reporting.plots import Forest
 from pgo_agent.agent.reporting.profiles import AFTER, BEFORE, Profiled
 from pgo_agent.agent.reporting.steps import NOT_JUDGED, Tried
@@ -43,6 +43,7 @@ def render(report: Report) -> str:
         "proofs": [_proof(p) for p in report.proofs],
         "known": wording.known(report),
         "times": times,
+        "unfit": wording.unfit(report),
     }
     return str(template("reporting/report.html.j2", visible).render(**values))
 
@@ -52,7 +53,7 @@ def render(report: Report) -> str:
 
 def _headline(report: Report) -> list[tuple[str, Forest]]:
     """Baselines on one scale, libraries on another."""
-    session, own = report.session, (TUNED, LABELS[SHIPPED])
+    session, own = report.session, BASELINES
     subject = session.subject if session else "winner"
     groups = [[g for g in report.gains if g.of in own], [g for g in report.gains if g.of not in own]]
     found = []

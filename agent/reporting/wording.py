@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 
+from pgo_agent.agent.own_list import AUTOTUNED
 from pgo_agent.agent.reporting.compared import Resources
 from pgo_agent.agent.reporting.correct import Proof
 from pgo_agent.agent.reporting.facts import Report, times
-from pgo_agent.agent.reporting.measured import LABELS, SHIPPED, TUNED, Session
+from pgo_agent.agent.reporting.measured import BASELINES, LABELS, SHIPPED, TUNED, Session, short
 from pgo_agent.agent.reporting.profiles import AFTER, BEFORE, Profiled
 from pgo_agent.agent.views import words
 from pgo_agent.agent.views.lanes import lanes
@@ -18,11 +19,9 @@ from pgo_agent.sandbox.profile.whole import Missing
 def table(s: Session) -> Table:
     """Rates of every side in every case, and ratios to the baselines."""
     keys = [x for x in dict.fromkeys(side.key for c in s.cases for side in c.sides) if x != "A/A"]
-    ordered = [k for k in (SHIPPED, TUNED, "winner") if k in keys] + [
-        k for k in keys if k not in (*LABELS, TUNED, "winner")
-    ]
-    own = (TUNED, LABELS[SHIPPED])
-    ratios = list(dict.fromkeys(r.of for c in s.cases for r in c.ratios if r.of in own))
+    first = (SHIPPED, AUTOTUNED, TUNED, "winner")
+    ordered = [k for k in first if k in keys] + [k for k in keys if k not in first]
+    ratios = list(dict.fromkeys(r.of for c in s.cases for r in c.ratios if r.of in BASELINES))
     head = ("case", "", *(LABELS.get(k, k) for k in ordered), *(f"{s.subject} / {of}" for of in ratios))
     rows = []
     for c in s.cases:
@@ -30,6 +29,16 @@ def table(s: Session) -> Table:
         told = {r.of: times(r.interval) for r in c.ratios}
         rows.append((c.name, c.unit, *rates, *(told.get(of, "-") for of in ratios)))
     return Table("Rates and ratios", head, tuple(rows), frozenset({0, 1}))
+
+
+def unfit(report: Report) -> Table | None:
+    """The file's own configurations that no baseline is made of."""
+    if not report.unfit:
+        return None
+    rows = (
+        (short(u["case"]), str(u["said"]), f"{u['ms']:.4g}" if u["ms"] else "-", str(u["why"])) for u in report.unfit
+    )
+    return Table("", ("case", "configuration", "ms", "why"), tuple(rows), frozenset({0, 1, 3}))
 
 
 def known(report: Report) -> Table | None:
@@ -68,6 +77,8 @@ def paths(p: Profiled) -> Iterator[tuple[str, str, str, str]]:
 def told(p: Proof) -> list[tuple[str, str]]:
     """The evidence in short: a name, and what is said under it."""
     found = [("comparisons", _compared(p))] if p.comparisons else []
+    if p.yardsticks:
+        found.append(("yardstick", f"what the reference errs in {p.yardsticks}"))
     if p.dropped:
         found.append(("strains left out", "; ".join(f"{s} on {c}: {why}" for c, s, why in p.dropped)))
     found += [(s.name, s.reason) for s in p.stages if s.name in ("race", "launches", "memcheck", "assembler")]

@@ -13,6 +13,7 @@ from functools import cached_property
 from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin
 
+from pgo_agent.agent.own_list import AUTOTUNED
 from pgo_agent.evals.planned.results import ENDED
 from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.gate.verdict import Verdict
@@ -43,7 +44,7 @@ class Case:
 
     @property
     def libraries(self) -> list[str]:
-        return sorted(self.ms.keys() - {*NEEDED, WINNER})
+        return sorted(self.ms.keys() - {*NEEDED, WINNER, AUTOTUNED})
 
     def median(self, side: str) -> float:
         return statistics.median(self.ms[side])
@@ -122,6 +123,7 @@ class Row:
     gpu_seconds: float | None
     tokens: int | None
     money: float | None
+    unfit: tuple[Mapping[str, Any], ...] = ()  # of the file's own configurations: case, said, why, ms
     models: tuple[str, ...] = ()  # that answered, by their own word
     prompts: tuple[str, ...] = ()  # SHA-256 of each that was asked
     templates: str = ""  # SHA-256 of what the optimizer's prompts are made from
@@ -146,6 +148,18 @@ class Row:
         weights = {n: c.weight for n, c in self.cases.items()}
         return {b: stats.geomean({n: (c.ms[b], c.ms[WINNER]) for n, c in self.cases.items()}, weights) for b in BASES}
 
+    @property
+    def of_autotuned(self) -> float | None:
+        """How many times faster than what `triton.autotune` picks that is which the run delivers: geometric mean over
+        the cases in which it picks other code than as shipped is; None where there are none.
+        """
+        found = {n: c for n, c in self.cases.items() if AUTOTUNED in c.ms}
+        if not found:
+            return None
+        weight = sum(c.weight for c in found.values())
+        logs = (c.weight * math.log(stats.middle(c.ms[AUTOTUNED], c.ms[c.delivered])) for c in found.values())
+        return math.exp(sum(logs) / weight)
+
     def middle(self, base: str) -> float:
         """`ratio` without its interval, which takes a thousand times as long."""
         if self.winner is None or self.failed:
@@ -166,6 +180,7 @@ class Row:
             "candidates": [asdict(t) for t in self.candidates],
             "verdicts": dict(self.verdicts),
             "ratio": {b: self.ratio(b).as_json() for b in BASES},
+            "of_autotuned": self.of_autotuned,
             "cases": {n: self._case(c) for n, c in self.cases.items()},
         }
         return {"what": ENDED} | told
@@ -184,7 +199,8 @@ def parse(line: Mapping[str, Any], file: str = "") -> Row:
         str(n): Case(int(c["flops"]), int(c["bytes"]), float(c["weight"]), _samples(c["ms"]), dict(c["plans"]))
         for n, c in line["cases"].items()
     }
-    own = {f.name: line[f.name] for f in fields(Row) if f.name != "file"} | {
+    told = {"unfit": []} | dict(line)  # rows of before there was such a thing
+    own = {f.name: told[f.name] for f in fields(Row) if f.name != "file"} | {
         "environment": dict(line["environment"]),
         "cases": cases,
         "candidates": tuple(_made(Tried, t) for t in line["candidates"]),

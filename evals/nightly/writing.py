@@ -36,6 +36,7 @@ def of(store: Store, run: Run, plan: Plan, wanted: Wanted) -> Row:
         gpu_seconds=round(run.gpu_seconds, 3),
         tokens=int(spent["tokens"]),
         money=spent["money"],
+        unfit=tuple((run.baseline or {}).get("unfit") or ()),
         models=store.answered(run.id),
         prompts=tuple(sha256(c.prompt) for c in calls),
         templates=templates.digest(OPTIMIZER),

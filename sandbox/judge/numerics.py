@@ -5,35 +5,31 @@ The rule (FlashAttention-3's test, made stricter by a bound on the mean): for ev
     mean |out - ref64| <= mean_ratio * mean |low - ref64| + rounding     mean_ratio 1.5
 where `low` is the reference run in the inputs' own precision, `floor` is twice the most that adding and subtracting 0.3
 does to the reference in the output's type, and `rounding` is half a unit in the last place of the reference's mean
-magnitude in that type. NaN and infinities must stand where the reference has them. The expected result is kept in host
-memory while a candidate's kernels run. Strained inputs come from `strains.py`; who asks for them gives looser ratios.
-Of an output of few elements one seed says little: `spread.py` takes more.
+magnitude in that type. In fp8 that precision is the tensor cores' (`arithmetic.py`), which a GPU computes with. What is
+asked beside that, of few rows and of the errors' signs, and why, is `bounds.py`'s.
+
+NaN and infinities must stand where the reference has them. The expected result is kept in host memory while a
+candidate's kernels run. Strained inputs come from `strains.py`; who asks for them gives looser ratios. Of an output of
+few elements one seed says little: `spread.py` takes more.
 """
 
-from collections.abc import Iterator, Mapping
+import inspect
+from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
 import torch
 from pgo_agent.sandbox.errors import TargetFault
-from pgo_agent.sandbox.judge import strains
+from pgo_agent.sandbox.judge import arithmetic, bounds, strains
+from pgo_agent.sandbox.judge.arithmetic import TensorCores
+from pgo_agent.sandbox.judge.bounds import Bound, Held
+from pgo_agent.sandbox.judge.deviation import Error, chunks, compare
 from pgo_agent.sandbox.judge.strains import Strain
 
-MAX_RATIO, MEAN_RATIO = 2.0, 1.5
 SAME = 1e-9  # of the largest result, in float64
-CHUNK = 1 << 24  # elements compared at a time
 MANY = 64  # elements of an output that are not all exact by chance
-
-
-@dataclass(frozen=True)
-class Error:
-    worst: float  # max |x - ref64| over finite elements
-    mean: float  # mean |x - ref64| over finite elements
-    misplaced: int  # elements that are NaN or infinite where the other is not, or another infinity
-
-    def as_json(self) -> dict[str, Any]:
-        return {"max": self.worst, "mean": self.mean, "misplaced": self.misplaced}
 
 
 @dataclass(frozen=True)
@@ -47,6 +43,7 @@ class Expected:
     floors: tuple[tuple[float, float], ...]  # (max, mean): what rounding alone may cost
     dtypes: tuple[str, ...]
     strain: str = ""  # the name of the strain that its inputs were under
+    yardstick: str = ""  # whose arithmetic `low` is; empty: torch's, in the inputs' own types
 
     @property
     def reliable(self) -> bool:
@@ -61,19 +58,25 @@ class Comparison:
     case: str
     seed: int
     errors: tuple[Error, ...]
-    bounds: tuple[tuple[float, float], ...]  # (max, mean) that each output must keep
+    bounds: tuple[Bound, ...]
     problem: str  # empty when right
     strain: str = ""
+    yardstick: str = ""  # as of Expected
+    elements: int = 0  # that were compared
+    admits: Mapping[str, float] | None = None  # of a problem: the TOLERANCE that lets it pass, where one does
 
     def as_json(self) -> dict[str, Any]:
-        return {
+        told = {
             "case": self.case,
             "strain": self.strain,
             "seed": self.seed,
             "errors": [e.as_json() for e in self.errors],
             "bounds": [list(b) for b in self.bounds],
             "problem": self.problem,
+            "elements": self.elements,
         }
+        more = {"yardstick": self.yardstick, "admits": dict(self.admits or {})}
+        return told | {k: v for k, v in more.items() if v}
 
 
 def make_inputs(
@@ -112,7 +115,8 @@ def expect(
     exact = _outputs(target, _upcast(given))
     if twice:
         _repeated(name, exact, _outputs(target, _upcast(given)))
-    low = _outputs(target, given)
+    cores = arithmetic.of(device) if _of_fp8(target, given) else None
+    low = _outputs(target, given, cores)
     if [o.shape for o in exact] != [o.shape for o in low]:
         raise TargetFault(f"{name}: reference() gives other shapes in float64", "make its shapes depend on shapes only")
     errors = tuple(compare(a, e, strain is None) for a, e in zip(low, exact, strict=True))
@@ -124,7 +128,8 @@ def expect(
     dtypes = tuple(str(a.dtype)[6:] for a in low)
     for tensor in (*exact, *low):
         tensor.zero_()  # freed memory may be handed to a candidate
-    return Expected(name, seed, kept, errors, floors, dtypes, strain.name if strain else "")
+    yardstick = cores.said if cores else ""
+    return Expected(name, seed, kept, errors, floors, dtypes, strain.name if strain else "", yardstick)
 
 
 def forgiving(strained: Expected, usual: Expected) -> Expected:
@@ -151,65 +156,40 @@ def check(outputs: list[Any], expected: Expected, tolerance: dict[str, float] | 
     if got != want:
         problem = f"outputs are {_said(got)}, the reference gives {_said(want)}"
         return Comparison(expected.case, expected.seed, (), (), problem, expected.strain)
-    errors = tuple(compare(o, e, not expected.strain) for o, e in zip(outputs, expected.outputs, strict=True))
-    ratios = tolerance or {}
-    most, mean = ratios.get("max_ratio", MAX_RATIO), ratios.get("mean_ratio", MEAN_RATIO)
-    bounds = tuple(
-        (most * e.worst + f[0], mean * e.mean + f[1]) for e, f in zip(expected.low, expected.floors, strict=True)
-    )
-    problem = next((p for i, (e, b) in enumerate(zip(errors, bounds, strict=True)) if (p := _problem(i, e, b))), "")
-    return Comparison(expected.case, expected.seed, errors, bounds, problem, expected.strain)
+    found = [_error(o, e, expected.strain) for o, e in zip(outputs, expected.outputs, strict=True)]
+    held = list(map(Held, found, expected.low, expected.floors, expected.dtypes))
+    limits = tuple(h.bound(tolerance or {}) for h in held)
+    problem = next((p for i, (e, b) in enumerate(zip(found, limits, strict=True)) if (p := b.problem(i, e))), "")
+    said = Comparison(expected.case, expected.seed, tuple(found), limits, problem, expected.strain, expected.yardstick)
+    admits = bounds.admits(held) if problem else None
+    return replace(said, elements=sum(o.numel() for o in outputs), admits=admits)
 
 
 def looser(tolerance: Mapping[str, float] | None, times: float) -> dict[str, float]:
     """A target's ratios, or ours, multiplied."""
-    given = tolerance or {}
-    most, mean = given.get("max_ratio", MAX_RATIO), given.get("mean_ratio", MEAN_RATIO)
-    return {"max_ratio": times * most, "mean_ratio": times * mean}
+    return {name: times * ratio for name, ratio in (bounds.RATIOS | dict(tolerance or {})).items()}
 
 
-def compare(x: Any, exact: Any, kinds: bool = True) -> Error:
-    """The error of `x` against float64 values, which may lie in host memory.
-
-    `kinds`: NaN and each infinity are told apart. Not under a strain: once an infinity is in a sum, its order decides
-    which of them comes out.
-    """
-    worst, total, finite, misplaced = 0.0, 0.0, 0, 0
-    for a, e in _chunks(x, exact):
-        fine = torch.isfinite(a) & torch.isfinite(e)
-        same = fine | (a == e) | (torch.isnan(a) & torch.isnan(e))
-        if not kinds:
-            same = same | ~(torch.isfinite(a) | torch.isfinite(e))
-        difference = torch.where(fine, (a - e).abs().double(), 0.0)
-        worst = max(worst, float(difference.max()))
-        total, finite, misplaced = (
-            total + float(difference.sum()),
-            finite + int(fine.sum()),
-            misplaced + int((~same).sum()),
-        )
-    return Error(worst, total / max(finite, 1), misplaced)
+def _error(x: Any, exact: Any, strain: str) -> Error:
+    """Under a strain of the whole alone: see `bounds.py`."""
+    found = compare(x, exact, not strain)
+    return replace(found, runs=None, lean=None) if strain else found
 
 
-def _chunks(x: Any, exact: Any) -> Iterator[tuple[Any, Any]]:
-    a, e = x.detach().reshape(-1), exact.reshape(-1)
-    wide = torch.float64 if a.is_floating_point() or e.is_floating_point() else torch.int64
-    for i in range(0, a.numel(), CHUNK):
-        yield a[i : i + CHUNK].to(wide), e[i : i + CHUNK].to(a.device, wide)
-
-
-def _problem(i: int, error: Error, bound: tuple[float, float]) -> str:
-    if error.misplaced:
-        return f"output {i}: {error.misplaced} elements are NaN or infinite where the reference is not, or the reverse"
-    if not error.worst <= bound[0]:
-        return f"output {i}: max error {error.worst:.3g} above {bound[0]:.3g}"
-    if not error.mean <= bound[1]:
-        return f"output {i}: mean error {error.mean:.3g} above {bound[1]:.3g}"
-    return ""
-
-
-def _outputs(target: ModuleType, inputs: dict[str, Any]) -> list[Any]:
+def _of_fp8(target: ModuleType, given: Mapping[str, Any]) -> bool:
+    """Whether numbers in fp8 are among the inputs, or the reference makes such."""
+    if any(t.dtype in arithmetic.FP8 for t in strains.tensors(dict(given))):
+        return True
     try:
-        out = target.reference(**inputs)
+        return "float8" in inspect.getsource(target.reference)
+    except (OSError, TypeError):
+        return False
+
+
+def _outputs(target: ModuleType, inputs: dict[str, Any], cores: TensorCores | None = None) -> list[Any]:
+    try:
+        with cores or nullcontext():
+            out = target.reference(**inputs)
     except Exception as e:
         raise TargetFault(f"reference() raised {type(e).__name__}: {e}", "mend reference(), in float64 too") from e
     outs = list(out) if isinstance(out, list | tuple) else [out]
@@ -252,7 +232,7 @@ def _floors(low: Any, exact: Any) -> tuple[float, float]:
         return x.to(low.dtype).double()
 
     worst, total = 0.0, 0.0
-    for _, e in _chunks(low, exact):
+    for _, e in chunks(low, exact):
         moved = rounded(rounded(rounded(e) + 0.3) - 0.3) - rounded(e)
         worst = max(worst, float(torch.nan_to_num(moved, 0.0, 0.0, 0.0).abs().max()))
         total += float(torch.nan_to_num(e, 0.0, 0.0, 0.0).abs().sum())

@@ -15,7 +15,8 @@ from types import ModuleType
 from typing import Any
 
 from pgo_agent.sandbox.judge import numerics
-from pgo_agent.sandbox.judge.numerics import Error, Expected
+from pgo_agent.sandbox.judge.deviation import Error
+from pgo_agent.sandbox.judge.numerics import Expected
 
 ENOUGH = 256  # elements whose errors tell: of 64 sums in another order 1 set in 1500 was wrong, of more none
 MOST = 64  # seeds

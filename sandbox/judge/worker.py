@@ -34,7 +34,7 @@ class Worker(Looks):
         """Configurations of trusted bundles: results against the reference, then time; the best are timed again.
 
         Only those finalists may be compared with one another: they were timed side by side. The best of the file's
-        own list (entries marked `own`) are always among them.
+        own list (entries marked `own`) are always among them, and its fastest, right or not: an autotuner goes by time.
         """
         bench = self._bench()
         bench.new_seeds()
@@ -47,9 +47,12 @@ class Worker(Looks):
             for entry in listed:
                 entry |= self._try(entry)
             bench.expected.clear()
-            right = sorted((e for e in listed if not e["problem"]), key=lambda e: statistics.median(e["ms"]))
+            timed = sorted((e for e in listed if e["ms"]), key=lambda e: statistics.median(e["ms"]))
+            right = [e for e in timed if not e["problem"]]
             own = [e for e in right if e.get("own")][:FINALISTS_OWN]
-            self._finalists(case, own + [e for e in right if e not in own][: FINALISTS - len(own)])
+            picked = [e for e in timed if e.get("own")][:1]
+            best = own + [e for e in right if e not in own][: FINALISTS - len(own)]
+            self._finalists(case, best + [e for e in picked if e not in best])
         return {"entries": [e | {"bundle": e["bundle"]["id"]} for listed in entries.values() for e in listed]}
 
     def _try(self, entry: dict[str, Any]) -> dict[str, Any]:
@@ -59,20 +62,27 @@ class Worker(Looks):
             verdict, found = stages.check_case(bench, pick, case, "sweep")
         except BadBundle as e:
             return {"problem": str(e), "ms": []}
-        if verdict is not None:
-            return {"problem": f"{verdict}: {found.problem}", "ms": [], "check": found.as_json()}
+        said = {"problem": f"{verdict}: {found.problem}" if verdict else "", "ms": [], "check": found.as_json()}
+        if verdict and not entry.get("own"):
+            return said
         try:
             timed = time_sides(bench, {"it": pick}, case, SWEEP_ROUNDS, "sweep", control=False)
         except Inconsistent as e:
-            return {"problem": f"{e.verdict}: {e}", "ms": [], "check": found.as_json()}
-        return {"problem": "", "ms": timing.rounded(timed)["it"], "check": found.as_json()}
+            return said | {"problem": said["problem"] or f"{e.verdict}: {e}"}
+        return said | {"ms": timing.rounded(timed)["it"]}
 
     def _finalists(self, case: str, best: list[dict[str, Any]]) -> None:
         """Times the best configurations again, side by side; their samples replace the first ones."""
         if not best:
             return
         sides: dict[str, Pick] = {str(i): {case: (self._load(e["bundle"]), e["choice"])} for i, e in enumerate(best)}
-        timed = timing.rounded(time_sides(self._bench(), sides, case, FINALIST_ROUNDS, "sweep", control=False))
+        try:
+            timed = timing.rounded(time_sides(self._bench(), sides, case, FINALIST_ROUNDS, "sweep", control=False))
+        except Inconsistent:
+            if all(not e["problem"] for e in best):
+                raise
+            self._finalists(case, [e for e in best if not e["problem"]])  # of a wrong one that came out otherwise
+            return
         for i, entry in enumerate(best):
             entry |= {"ms": timed[str(i)], "finalist": True}
 

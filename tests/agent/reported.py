@@ -21,7 +21,9 @@ from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.evidence import Evidence
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
 from pgo_agent.sandbox.judge import decision, stats
-from pgo_agent.sandbox.judge.numerics import Comparison, Error
+from pgo_agent.sandbox.judge.bounds import Bound
+from pgo_agent.sandbox.judge.deviation import Error
+from pgo_agent.sandbox.judge.numerics import Comparison
 from pgo_agent.sandbox.judge.pool import Judge
 from pgo_agent.sandbox.judge.strains import STRAINS
 from pgo_agent.sandbox.profile import codec, gpu, static
@@ -148,7 +150,7 @@ def _look(ctx: Context, faster: float, seed: int) -> dict[str, Any]:
 def _compared(case: str, strain: str, seed: int) -> dict[str, Any]:
     draw = random.Random(f"{case} {strain} {seed}")
     errors = (Error(1e-4 * draw.random(), 1e-6 * draw.random(), 0),)
-    return Comparison(case, draw.getrandbits(48), errors, ((2e-4, 4e-6),), "", strain).as_json()
+    return Comparison(case, draw.getrandbits(48), errors, (Bound(2e-4, 4e-6),), "", strain).as_json()
 
 
 def refuse(ctx: Context, name: str, verdict: Verdict, stage: str, reason: str, ratio: float | None = None) -> None:
@@ -160,7 +162,9 @@ def refuse(ctx: Context, name: str, verdict: Verdict, stage: str, reason: str, r
         {"quick": quick, "speedup": stats.geomean(pairs, None).as_json(), "incumbent": "shipped"} if ratio else {}
     )
     candidate = ctx.store.candidate(ctx.run.id, name)
-    steps.settle(ctx, candidate, Judged(verdict, stage, reason, evidence), evidence.get("speedup", [0, ratio])[1], 1.0)
+    steps.settle(
+        ctx, candidate, Judged(verdict, stage, reason, evidence, COVERED), evidence.get("speedup", [0, ratio])[1], 1.0
+    )
 
 
 def clocked(ctx: Context, which: str, turns: float = timelines.TURNS) -> None:

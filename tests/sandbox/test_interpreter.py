@@ -11,6 +11,7 @@ from pgo_agent.sandbox.errors import Killed
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
 from pgo_agent.sandbox.interpreter import tensors
 from pgo_agent.sandbox.judge import numerics
+from pgo_agent.sandbox.judge.deviation import Error
 from pgo_agent.sandbox.judge.pool import Judge
 from pgo_agent.sandbox.judge.strains import SCALED, STRAINS
 from tracing import once_looping
@@ -299,7 +300,7 @@ def test_a_nan_or_infinity_where_the_reference_has_none_is_a_problem(value: floa
     import torch
 
     exact, out = torch.zeros(8, dtype=torch.float64), torch.zeros(8)
-    expected = numerics.Expected("case", 0, (exact,), (numerics.Error(1.0, 1.0, 0),), ((1.0, 1.0),), ("float32",))
+    expected = numerics.Expected("case", 0, (exact,), (Error(1.0, 1.0, 0),), ((1.0, 1.0),), ("float32",))
     assert numerics.check([out], expected).problem == ""
     out[3] = value
     assert "1 elements are NaN or infinite" in numerics.check([out], expected).problem
