@@ -1,7 +1,8 @@
 """`python -m pgo_agent.sandbox.interpreter FOLDER`: runs the candidate on each case of FOLDER/request.json.
 
 Runs in the box with TRITON_INTERPRET=1. For each case and configuration it leaves the outputs as bytes, or the error,
-and how many bytes were written outside of tensors. Cases called `late` are not begun after `begin_by` seconds.
+and how many bytes were written outside of tensors; in both cases also which kernels ran (`launched`) and how many
+configurations there are to choose from (`configs`). Cases called `late` are not begun after `begin_by` seconds.
 """
 
 import json
@@ -54,7 +55,7 @@ def main(folder: Path) -> None:
     with heavy():
         import torch
         from pgo_agent.sandbox import devices, target
-        from pgo_agent.sandbox.interpreter import facade, libdevice, tensors
+        from pgo_agent.sandbox.interpreter import facade, launches, libdevice, tensors
         from pgo_agent.sandbox.tracer import answers
         from triton.runtime import driver
         from triton.runtime.autotuner import Autotuner
@@ -68,6 +69,8 @@ def main(folder: Path) -> None:
     JITFunction.run = _never  # Gluon's compiler would not know the interpreted functions of Triton's library
     _convert_floats()
     libdevice.install()
+    ran = launches.Launches()
+    ran.install()
     chosen = {"index": 0, "most": 1}
 
     def run(self: Autotuner, *args: Any, **kwargs: Any) -> Any:
@@ -89,7 +92,7 @@ def main(folder: Path) -> None:
         with facade.OnCpu():
             kernel = target.load(candidate, "pgo_candidate").kernel
     except (Exception, SystemExit) as e:
-        results = {name: [_blame(e, candidate)] for name in request["cases"]}
+        results = {name: [_blame(e, candidate) | {"launched": [], "configs": 0}] for name in request["cases"]}
     for name, described in request["cases"].items() if not results else ():
         if name in request.get("late", ()) and time.monotonic() - started > request["begin_by"]:
             continue
@@ -97,6 +100,7 @@ def main(folder: Path) -> None:
         results[name] = []
         while chosen["index"] < min(chosen["most"], request["configs"][name]):
             place = facade.OnCpu()
+            ran.forget()
             given = tensors.load(described, folder / "in", storage=place.storage)
             try:
                 with place:
@@ -108,6 +112,7 @@ def main(folder: Path) -> None:
                 results[name].append({"outputs": saved, "changed": changed, "stray": place.stray()})
             except (Exception, SystemExit) as e:
                 results[name].append(_blame(e, candidate))
+            results[name][-1] |= {"launched": ran.names, "configs": chosen["most"]}
             chosen["index"] += 1
     (folder / "out" / "result.json").write_text(json.dumps(results))
 

@@ -272,6 +272,23 @@ def test_without_a_small_case_of_fp16_or_fp32_it_stays_built(tmp_path: Path) -> 
     assert (found.verdict, "bf16" in found.reason) == (Verdict.BUILT, True)
 
 
+def test_an_answer_names_the_kernels_that_ran_and_counts_the_configurations(tmp_path: Path) -> None:
+    source = ADD.read_text()
+    assert source.count(LAUNCH) == 1
+    both = source.replace(LAUNCH, f"{LAUNCH}    _idle[(0,)](z)\n").replace("\n\ndef kernel", f"{IDLE}\n\ndef kernel")
+    assert interpret_for(tmp_path, both, 60.0).code == 0
+    (entry,) = json.loads((tmp_path / "out" / "result.json").read_text())["even"]
+    assert (entry["launched"], entry["configs"]) == (["_add"], 2), entry
+
+
+IDLE = """
+
+@triton.jit
+def _idle(z_ptr):
+    tl.store(z_ptr, 7.0)
+"""
+
+
 def interpret_for(folder: Path, source: str, seconds: float) -> Ran:
     """The interpreter's process itself, with a deadline of its own."""
     import torch
