@@ -1,6 +1,8 @@
 """Runs a candidate's launcher in Triton's interpreter on the CPU, boxed: right or wrong without a GPU, never how fast.
 
-Limits: fp16 and fp32 only (its bf16 arithmetic is wrong), no Gluon, no TTGIR, no inline assembly, of libdevice only
-what `libdevice.py` computes; tf32 and fp16 accumulation are not modelled. The process computes the outputs itself: it
-can at most be `checked`.
+What Triton's own computes otherwise than the compiled code is replaced: numbers (`floats.py`, `arithmetic.py`), dots
+(`products.py`), reductions, logical operators (`syntax.py`), memory (`memory.py`: nothing outside of tensors, nothing
+that a masked load leaves undefined) and the order of blocks (`blocks.py`: those that wait for later ones take turns).
+Limits: no Gluon, no TTGIR, no inline assembly, of libdevice only what `libdevice.py` computes: `lacking.py` is how that
+is said, and what is computed but not modelled. The process computes the outputs itself: it can at most be `checked`.
 """

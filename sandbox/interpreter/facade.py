@@ -1,9 +1,10 @@
 """Lets a launcher written for 'cuda' run on CPU tensors: devices are rewritten on the way in, and answered as cuda.
 
 What a launcher allocates, and the storages that it is given, lie between guard zones; what was not written holds NaN.
-Results of other torch functions are not guarded.
+Results of other torch functions are not guarded; all storages are told, so that accesses outside of them are seen.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -23,8 +24,10 @@ _FILLED = {
 class OnCpu(TorchFunctionMode):
     """Enter it around the import of a launcher and its calls."""
 
-    def __init__(self) -> None:
+    def __init__(self, know: Callable[[Any], None]) -> None:
+        """`know` is told every storage that comes up."""
         super().__init__()
+        self._know = know
         self._guarded: list[Guarded] = []
 
     def storage(self, raw: bytes) -> Any:
@@ -33,7 +36,9 @@ class OnCpu(TorchFunctionMode):
             return torch.UntypedStorage(0)
         self._guarded.append(Guarded(len(raw), "cpu"))
         self._guarded[-1].bytes.copy_(torch.frombuffer(bytearray(raw), dtype=torch.uint8))
-        return self._guarded[-1].storage()
+        storage = self._guarded[-1].storage()
+        self._know(storage)
+        return storage
 
     def stray(self) -> int:
         """Bytes that were written into guard zones."""
@@ -54,6 +59,10 @@ class OnCpu(TorchFunctionMode):
         out = func(*[_cpu(a) for a in args], **{k: _cpu(v) for k, v in (kwargs or {}).items()})
         if func in _UNWRITTEN | _FILLED and isinstance(out, torch.Tensor) and out.untyped_storage().nbytes():
             self._guard(out, func in _FILLED)
+        for t in out if isinstance(out, list | tuple) else (out,):
+            if type(t) is torch.Tensor:
+                with torch._C.DisableTorchFunction():
+                    self._know(t.untyped_storage())
         return out
 
     def _guard(self, out: Any, keep: bool) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from pgo_agent.sandbox.interpreter.lacking import Lacking
 
-LACKING = "not supported in interpreter mode"  # Triton's own words for inline assembly
 Array = Any  # numpy array
 
 
@@ -90,18 +90,18 @@ def _called(name: str, typed: Any, semantic: Any) -> Callable[..., Any]:
 
     def call(*given: Any, _semantic: Any = None, **named: Any) -> Any:
         if typed is None:
-            raise NotImplementedError(f"libdevice.{name} is {LACKING}")
+            raise Lacking(f"libdevice.{name}")
         return typed(*given, **named, _semantic=semantic)
 
     return call
 
 
 def function(symbol: str) -> Callable[..., Array]:
-    """What computes a function of libdevice. Raises NotImplementedError for one that nothing does."""
+    """What computes a function of libdevice. Raises Lacking for one that nothing does."""
     name = symbol.removeprefix("__nv_").removeprefix("fast_")
     found = EXACT.get(symbol) or FLOATS.get(name) or FLOATS.get(name.removesuffix("f"))
     if found is None:
-        raise NotImplementedError(f"libdevice's {symbol} is {LACKING}")
+        raise Lacking(f"libdevice's {symbol}")
     return found
 
 

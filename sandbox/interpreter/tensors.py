@@ -64,13 +64,16 @@ def load(
 
 def changed(values: dict[str, Any], described: dict[str, Any], folder: Path) -> list[str]:
     """Names of those values whose tensors are no longer what the files say, bit by bit."""
-    return [n for n, before in load(described, folder).items() if not _same(values[n], before)]
+    return [n for n, before in load(described, folder).items() if not same(values[n], before)]
 
 
-def _same(now: Any, before: Any) -> bool:
+def same(now: Any, before: Any) -> bool:
+    """Whether values hold the same, bit by bit."""
     if isinstance(before, list):
-        return len(now) == len(before) and all(_same(n, b) for n, b in zip(now, before, strict=True))
-    return not isinstance(before, torch.Tensor) or torch.equal(_bits(now), _bits(before))
+        return len(now) == len(before) and all(same(n, b) for n, b in zip(now, before, strict=True))
+    if not isinstance(before, torch.Tensor):
+        return True
+    return bool(now.shape == before.shape and torch.equal(_bits(now), _bits(before)))
 
 
 def _bits(t: Any) -> Any:

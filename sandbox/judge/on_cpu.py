@@ -27,6 +27,7 @@ from pgo_agent.sandbox.errors import BadBundle, Fault, Killed, TargetFault
 from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
 from pgo_agent.sandbox.interpreter import tensors
+from pgo_agent.sandbox.interpreter.floats import INTERPRETED
 from pgo_agent.sandbox.judge import numerics
 from pgo_agent.sandbox.judge.spread import Spread
 from pgo_agent.sandbox.judge.stages import Announce
@@ -38,8 +39,8 @@ SECONDS = 120.0  # for one candidate on all small cases, unless a request says o
 CONFIGS = 3  # configurations of a candidate that are tried (with strained inputs the first alone)
 PLACES = 2  # cases on which a strain is tried with the target's own kernel; the first that it bears is a candidate's
 OWN_SECONDS = 60.0  # after which no strain is tried any more with the target's own kernel
+_SEEN = {"wrong": Verdict.WRONG, "deadlock": Verdict.DEADLOCK}  # what the interpreter itself sees a kernel do
 OUTPUTS_LIMIT = 256 << 20  # bytes of a candidate's outputs on one small case; what it leaves may be forged
-INTERPRETED = {torch.float16, torch.float32, torch.float64}
 
 
 @dataclass(frozen=True)
@@ -257,7 +258,8 @@ def _one(
         return Judged(Verdict.BUILT, "interpreter", f"cannot be interpreted: {result['error']}"[:300])
     if "error" in result:
         line = f"line {result['line']}: " if result["line"] else ""
-        return Judged(Verdict.BUILD_ERROR, "interpreter", f"{said}: {line}{result['error']}"[:600])
+        verdict = _SEEN.get(str(result.get("verdict")), Verdict.BUILD_ERROR)
+        return Judged(verdict, "interpreter", f"{said}: {line}{result['error']}"[:600])
     outputs = tensors.load(result["outputs"], folder, OUTPUTS_LIMIT)
     found = numerics.check([outputs[str(i)] for i in range(len(outputs))], expected, ratios)
     if found.problem:
@@ -265,7 +267,8 @@ def _one(
     if stray := grammar.integer(result["stray"], 0, 1 << 40, "bytes written outside"):
         return Judged(Verdict.WRONG, "interpreter", f"{said}: {guards.said(stray)}", {"numerics": [found.as_json()]})
     if result["changed"]:
-        return Judged(Verdict.CHEATING, "interpreter", f"{said}: the inputs were changed")
+        names = ", ".join(str(n) for n in result["changed"])[:200]
+        return Judged(Verdict.CHEATING, "interpreter", f"{said}: inputs were changed: {names}")
     return found
 
 

@@ -1,0 +1,329 @@
+"""The integers behind a kernel's addresses, followed for one block of a launch: which wrap around before they are used.
+
+Every integer is computed twice: as the hardware does it, cut to its width, and as it is meant, uncut. Where the two
+differ in a lane that a load, store or atomic really uses, an offset has overflowed. Numbers come from the launch (its
+arguments, its grid); what is loaded or computed of floats is not known, and an access that depends on it is not
+followed. Sums of loops are followed iteration by iteration, up to a budget.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from pgo_agent.sandbox.ttgir import types
+from pgo_agent.sandbox.ttgir.tree import Block, Module, Op
+
+MOST_OPS = 20_000  # executed for one block
+_SAFE = 2.0**62  # beyond it an uncut number might not fit 64 bits: then it is not known
+_AXES = {"x": 0, "y": 1, "z": 2}
+_ACCESSES = {  # operation -> the operand that is the mask, if there is one; the pointer is the first
+    "tt.load": 1,
+    "tt.store": 2,
+    "tt.atomic_rmw": 2,
+    "tt.atomic_cas": 3,
+    "ttg.async_copy_global_to_local": 2,
+}
+
+
+@dataclass(frozen=True)
+class Number:
+    """An integer, or a tensor of them: `cut` is what the hardware has, `meant` the same without overflows."""
+
+    cut: Any  # int64 array, of no dimension for a scalar
+    meant: Any
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """A place, or places, in the tensor that an argument points to; in elements."""
+
+    argument: int
+    at: Number
+
+
+Value = Number | Pointer | None  # None: not known
+Frame = dict[str, Value]
+
+
+@dataclass(frozen=True)
+class Overflow:
+    """An offset that is used after it has wrapped around."""
+
+    argument: int  # of the kernel
+    meant: int  # elements
+    cut: int
+    line: int  # of the TTGIR
+    access: str  # the operation's name
+
+
+@dataclass
+class Followed:
+    """What a walk through one block has seen."""
+
+    overflow: Overflow | None = None
+    accesses: dict[int, bool] = field(default_factory=dict)  # line -> whether its offsets were known each time
+
+
+class _Spent(Exception):
+    """The budget is."""
+
+
+def follow(module: Module, arguments: Sequence[int | None], grid: Sequence[int], block: Sequence[int]) -> Followed:
+    """Walks through the kernel as the given block. `arguments`: integers where known, None for pointers and others."""
+    walk = _Walk(grid, block)
+    frame: Frame = {}
+    for n, (argument, given) in enumerate(zip(module.kernel.defined, arguments, strict=True)):
+        pointer = argument.type.startswith("!tt.ptr")
+        frame[argument.name] = Pointer(n, _number(0)) if pointer else None if given is None else _number(given)
+    everywhere = {op.line: False for op in module.kernel.walk() if op.name in _ACCESSES}
+    blocks = module.kernel.regions[0].blocks
+    try:
+        if len(blocks) == 1:
+            walk.run(blocks[0], frame)
+    except _Spent:
+        walk.seen.accesses.clear()
+    walk.seen.accesses = everywhere | walk.seen.accesses
+    return walk.seen
+
+
+class _Walk:
+    def __init__(self, grid: Sequence[int], block: Sequence[int]) -> None:
+        self.grid, self.block, self.left = grid, block, MOST_OPS
+        self.seen = Followed()
+
+    def run(self, block: Block, frame: Frame) -> list[Value]:
+        """Executes a block's operations; gives what its last one passes on."""
+        for op in block.ops:
+            values = [frame.get(o) for o in op.operands]
+            if op.name in ("scf.yield", "tt.return", "scf.condition"):
+                return values
+            self.left -= 1
+            if self.left < 0:
+                raise _Spent
+            results = self._results(op, values, frame)
+            frame.update(zip(op.results, [*results, *[None] * len(op.results)], strict=False))
+        return []
+
+    def _results(self, op: Op, values: list[Value], frame: Frame) -> Sequence[Value]:
+        if op.name in _ACCESSES:
+            self._access(op, values)
+            return ()
+        if op.name == "scf.for":
+            return self._loop(op, values, frame)
+        if op.name == "scf.if":
+            return self._branch(op, values, frame)
+        if op.regions:
+            self._skip(op)
+            return ()
+        if op.name in ("tt.get_program_id", "tt.get_num_programs"):
+            of = self.block if op.name == "tt.get_program_id" else self.grid
+            return [_number(of[_AXES[op.words[0]]])]
+        with np.errstate(all="ignore"):
+            return [_computed(op, values)]
+
+    def _loop(self, op: Op, values: list[Value], frame: Frame) -> Sequence[Value]:
+        low, high, step, *carried = values
+        names = [a.name for a in op.defined]
+        bounds = [int(v.cut) for v in (low, high, step) if isinstance(v, Number) and v.cut.ndim == 0]
+        if len(bounds) < 3 or bounds[2] <= 0 or len(op.regions[0].blocks) != 1:
+            self._skip(op)
+            return ()
+        for i in range(*bounds):
+            frame.update(zip(names, [_number(i), *carried], strict=True))
+            carried = self.run(op.regions[0].blocks[0], frame)
+        return carried
+
+    def _branch(self, op: Op, values: list[Value], frame: Frame) -> Sequence[Value]:
+        condition = values[0]
+        if not isinstance(condition, Number):
+            self._skip(op)
+            return ()
+        taken = op.regions[:1] if condition.cut.any() else op.regions[1:]
+        return self.run(taken[0].blocks[0], frame) if taken else ()
+
+    def _skip(self, op: Op) -> None:
+        """What stands inside of an operation that is not followed."""
+        self.seen.accesses.update({o.line: False for o in op.walk() if o.name in _ACCESSES})
+
+    def _access(self, op: Op, values: list[Value]) -> None:
+        pointer = values[0] if values else None
+        at = _ACCESSES[op.name]
+        mask = values[at] if len(values) > at else _number(1)
+        known = isinstance(pointer, Pointer) and isinstance(mask, Number)
+        self.seen.accesses[op.line] = known and self.seen.accesses.get(op.line, True)
+        if not isinstance(pointer, Pointer) or not isinstance(mask, Number) or self.seen.overflow:
+            return
+        cut, meant, used = np.broadcast_arrays(pointer.at.cut, pointer.at.meant, mask.cut != 0)
+        wrong = used & (cut != meant)
+        if wrong.any():
+            first = np.unravel_index(np.argmax(wrong), wrong.shape)
+            self.seen.overflow = Overflow(pointer.argument, int(meant[first]), int(cut[first]), op.line, op.name)
+
+
+def _number(n: int) -> Number:
+    at = np.asarray(np.int64(n - 2**64 if n >= 2**63 else n))
+    return Number(at, at)
+
+
+def _computed(op: Op, values: list[Value]) -> Value:
+    if op.name == "arith.constant":
+        return _constant(op)
+    if op.name == "tt.make_range":
+        low, high = op.integer("start"), op.integer("end")
+        whole = np.arange(low or 0, high or 0, dtype=np.int64)
+        return Number(whole, whole)
+    if op.name == "tt.addptr":
+        return _moved(values)
+    if not values or any(v is None for v in values):
+        return None
+    if op.name in _SHAPES:
+        first = values[0]
+        return Pointer(first.argument, _shaped(op, first.at)) if isinstance(first, Pointer) else _shaped(op, first)
+    numbers = [v for v in values if isinstance(v, Number)]
+    return _arithmetic(op, numbers) if len(numbers) == len(values) else _chosen(op, values)
+
+
+def _constant(op: Op) -> Value:
+    text = re.search(r"arith\.constant (?:\{.*\} )?(?:dense<)?(-?\d+|true|false)[ >:]", f"{op} ")
+    if text is None or not _element(op.result_types[0]).startswith("i"):
+        return None
+    n = _number({"true": 1, "false": 0}[text[1]] if text[1] in ("true", "false") else int(text[1]))
+    found = types.shaped(op.result_types[0])
+    return n if found is None else Number(*(np.broadcast_to(x, found.shape) for x in (n.cut, n.meant)))
+
+
+def _moved(values: list[Value]) -> Value:
+    pointer, by = values
+    if not isinstance(pointer, Pointer) or not isinstance(by, Number):
+        return None
+    return Pointer(pointer.argument, Number(pointer.at.cut + by.cut, pointer.at.meant + by.meant))
+
+
+def _chosen(op: Op, values: list[Value]) -> Value:
+    """One of two pointers into the same tensor."""
+    match values:
+        case [Number() as condition, Pointer() as a, Pointer() as b] if a.argument == b.argument:
+            pairs = [(a.at.cut, b.at.cut), (a.at.meant, b.at.meant)] if op.name == "arith.select" else []
+            return (
+                Pointer(a.argument, Number(*(np.where(condition.cut != 0, x, y) for x, y in pairs))) if pairs else None
+            )
+    return None
+
+
+# shapes ---------------------------------------------------------------------------------------------------------------
+
+
+def _shaped(op: Op, n: Any) -> Number:
+    found = types.shaped(op.result_types[0])
+    shape = found.shape if found else ()
+
+    def one(x: Any) -> Any:
+        if op.name == "tt.expand_dims":
+            return np.expand_dims(x, op.integer("axis") or 0)
+        if op.name == "tt.trans":
+            order = op.attributes.get("order", "").partition(":")[2]  # array<i32: 1, 0>
+            return np.transpose(x, [int(i) for i in re.findall(r"\d+", order)])
+        return np.reshape(x, shape) if op.name == "tt.reshape" else np.broadcast_to(x, shape)
+
+    return n if op.name == "ttg.convert_layout" else Number(one(n.cut), one(n.meant))
+
+
+_SHAPES = frozenset({"tt.splat", "tt.expand_dims", "tt.broadcast", "tt.trans", "tt.reshape", "ttg.convert_layout"})
+
+
+# arithmetic -----------------------------------------------------------------------------------------------------------
+
+
+def _element(text: str) -> str:
+    found = types.shaped(text)
+    return found.element if found else text
+
+
+def _quotient(a: Any, b: Any) -> Any:
+    """Toward zero."""
+    return np.where(b == 0, 0, (np.abs(a) // np.maximum(np.abs(b), 1)) * np.sign(a) * np.sign(b))
+
+
+_EXACT: Mapping[str, Callable[..., Any]] = {
+    "arith.addi": np.add,
+    "arith.subi": np.subtract,
+    "arith.muli": np.multiply,
+    "arith.shli": lambda a, b: a * np.left_shift(np.int64(1), np.minimum(b, 62)),
+    "arith.andi": np.bitwise_and,
+    "arith.ori": np.bitwise_or,
+    "arith.xori": np.bitwise_xor,
+    "arith.divsi": _quotient,
+    "arith.remsi": lambda a, b: a - b * _quotient(a, b),
+    "arith.shrsi": lambda a, b: np.right_shift(a, np.minimum(b, 63)),
+    "arith.minsi": np.minimum,
+    "arith.maxsi": np.maximum,
+    "arith.extsi": lambda a: a,
+    "arith.index_cast": lambda a: a,
+    "arith.select": lambda c, a, b: np.where(c != 0, a, b),
+}
+_UNSIGNED: Mapping[str, Callable[..., Any]] = {
+    "arith.divui": _quotient,
+    "arith.remui": lambda a, b: a - b * _quotient(a, b),
+    "arith.shrui": lambda a, b: np.right_shift(a, np.minimum(b, 63)),
+    "arith.minui": np.minimum,
+    "arith.maxui": np.maximum,
+    "arith.extui": lambda a: a,
+}
+_COMPARES: Mapping[str, Callable[..., Any]] = {
+    "eq": np.equal, "ne": np.not_equal, "slt": np.less, "sle": np.less_equal, "sgt": np.greater,
+    "sge": np.greater_equal, "ult": np.less, "ule": np.less_equal, "ugt": np.greater, "uge": np.greater_equal,
+}  # fmt: skip
+
+
+def _arithmetic(op: Op, given: list[Number]) -> Value:
+    width = types.bits(_element(op.operand_types[-1] if op.operand_types else op.result_types[0]))
+    out = types.bits(_element(op.result_types[0])) if op.result_types else 0
+    if not 0 < width <= 64 or not out:
+        return None
+    if op.name == "arith.trunci":  # meant to be cut
+        cut = _wrapped(given[0].cut, out)
+        return Number(cut, cut)
+    if op.name == "arith.cmpi":
+        return _compared(op, given, width)
+    if op.name in _UNSIGNED:
+        given = [_unsigned(g, width) for g in given] if width < 64 else given
+        function = _UNSIGNED[op.name]
+    elif op.name in _EXACT:
+        function = _EXACT[op.name]
+        given = [Number(g.cut, np.bitwise_and(g.meant, 1)) for g in given] if width == 1 else given
+    else:
+        return None
+    if op.name in ("arith.muli", "arith.shli", "arith.addi", "arith.subi") and not _fits(op.name, given):
+        return None
+    return Number(_wrapped(function(*(g.cut for g in given)), out), function(*(g.meant for g in given)))
+
+
+def _compared(op: Op, given: list[Number], width: int) -> Value:
+    """As the hardware sees it: a mask that an overflow has made is the one that counts."""
+    if op.words[0].startswith("u"):
+        given = [_unsigned(g, width) for g in given] if width < 64 else given
+    holds = np.asarray(_COMPARES[op.words[0]](given[0].cut, given[1].cut)).astype(np.int64)
+    return Number(holds, holds)
+
+
+def _unsigned(n: Number, width: int) -> Number:
+    """As an unsigned number; what was meant is that, too, where it is one."""
+    cut = np.bitwise_and(n.cut, (1 << width) - 1)
+    return Number(cut, np.where((n.meant >= 0) & (n.meant < 1 << width), n.meant, cut))
+
+
+def _wrapped(x: Any, width: int) -> Any:
+    if width >= 64:
+        return np.asarray(x)
+    half = 1 << (width - 1)
+    return np.bitwise_and(np.asarray(x) + half, (1 << width) - 1) - half if width > 1 else np.bitwise_and(x, 1)
+
+
+def _fits(name: str, given: list[Number]) -> bool:
+    sizes = [max((float(np.abs(x).max()) for x in (g.cut, g.meant) if x.size), default=0.0) for g in given]
+    if name == "arith.shli":
+        return bool(sizes[0] * 2.0 ** min(sizes[1], 64) < _SAFE)
+    most: float = sizes[0] * sizes[1] if name == "arith.muli" else sum(sizes)
+    return most < _SAFE

@@ -1,0 +1,224 @@
+"""The blocks of a launch, one after another, and those that wait for later ones, in turns.
+
+Triton's interpreter runs a block to its end before the next begins, so that one that waits for a later block waits for
+ever. Here a block that asks memory the same thing again and again is parked in its thread, and the others go on: one
+thread at a time, switched where a parked block has asked. When all that are left only ask and nothing changes, they
+wait for ever, and that is said. All blocks are taken to run at once, however many a GPU would hold, and memory to be
+seen by all at once: neither is modelled.
+"""
+
+import inspect
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from pgo_agent.sandbox.interpreter.lacking import Found, Lacking, otherwise
+from triton.runtime import interpreter
+
+ASKED = 200  # times that a block has asked for what it knows before it is parked
+FOR_EVER = 4000  # such questions of one block, with nothing changed by any, that are a wait without end
+MOST = 256  # blocks that may wait at once: each has a thread
+SECONDS = 20.0  # for blocks that wait to come to an end
+STACK = 2 << 20  # bytes for each such thread
+FEW = 16  # elements of an answer that is kept
+WAITED = "blocks that wait for others: all were taken to run at once"
+
+
+class Blocks:
+    """Runs launches; `names` holds the kernels of those with at least one block since `begin`."""
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Before a launcher is called."""
+        self.ran: set[str] = set()
+        self._launch: _Launch | None = None
+
+    @property
+    def names(self) -> list[str]:
+        return sorted(self.ran)
+
+    def install(self, know: Callable[[Any, str], None]) -> None:
+        """Replaces Triton's loop over the grid. `know` is told the storages that a kernel is given."""
+        blocks = self
+        threading.stack_size(STACK)
+
+        def call(executor: Any, *args: Any, **kwargs: Any) -> Any:
+            fn = executor.fn
+            accepted = inspect.getfullargspec(fn)
+            kwargs = {k: v for k, v in kwargs.items() if k in accepted.args or k in accepted.kwonlyargs}
+            for hook in executor.pre_run_hooks:
+                hook(*args, **kwargs)
+            given = inspect.getcallargs(fn, *args, **kwargs)
+            grid = _grid(executor.grid(given) if callable(executor.grid) else executor.grid)
+            if 0 in grid:
+                return
+            for name, value in given.items():
+                _tell(know, name, value)
+            scope = interpreter._patch_lang(fn)
+            try:
+                plain = {n: v if n in executor.constexprs else interpreter._implicit_cvt(v) for n, v in given.items()}
+                blocks.ran.add(fn.__name__)
+                blocks._launch = _Launch(fn, plain, grid)
+                blocks._launch.run()
+            finally:
+                blocks._launch = None
+                scope.restore()
+
+        interpreter.GridExecutor.__call__ = call
+        launch = interpreter.InterpretedFunction.run
+
+        def run(kernel: Any, *args: Any, **kwargs: Any) -> Any:
+            launch(kernel, *args, **kwargs)
+            return _Compiled()
+
+        interpreter.InterpretedFunction.run = run
+
+    def read(self, how: str, pointers: Any, found: Any) -> None:
+        """A block has asked memory, and changed nothing by it."""
+        if self._launch is None or not found.size:
+            return
+        large = found.size > FEW
+        self._launch.asked((how, pointers.flat[0], pointers.flat[-1], b"" if large else found.tobytes()))
+
+    def changed(self) -> None:
+        """A block has written."""
+        if self._launch is not None:
+            self._launch.changed()
+
+
+def _grid(given: Any) -> tuple[int, int, int]:
+    """As Triton's launcher takes it: any sequence of up to three."""
+    sizes = [int(g) for g in (given if isinstance(given, list | tuple) else (given,))]
+    assert len(sizes) <= 3, "grid must have at most 3 dimensions"
+    x, y, z = (*sizes, 1, 1, 1)[:3]
+    return x, y, z
+
+
+def _tell(know: Callable[[Any, str], None], name: str, value: Any) -> None:
+    if isinstance(value, list | tuple):
+        for i, inner in enumerate(value):
+            _tell(know, f"{name}[{i}]", inner)
+    elif hasattr(value, "block_shape") and hasattr(value, "base"):
+        _tell(know, name, value.base)
+    elif hasattr(value, "data_ptr"):
+        know(interpreter._unwrap_tensor(value).untyped_storage(), name)
+
+
+class _Compiled:
+    """What a launch gives: a launcher may ask it what only the compiler knows."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(name) if name.startswith("__") else Lacking(f"what a compiled kernel tells ({name})")
+
+
+class _Stopped(Exception):
+    """Another block has failed."""
+
+
+class _Block:
+    """A block that has begun."""
+
+    def __init__(self, at: tuple[int, int, int]) -> None:
+        self.at, self.turn = at, threading.Event()
+        self.known: set[Any] = set()  # what it has asked since it last learnt something or wrote
+        self.asked = 0
+
+
+class _Launch:
+    """One launch. A thread holds the turn while it runs; all others wait for theirs."""
+
+    def __init__(self, fn: Callable[..., Any], args: dict[str, Any], grid: tuple[int, int, int]) -> None:
+        self.fn, self.args, self.grid = fn, args, grid
+        self.left = _indices(grid)
+        self.parked: deque[_Block] = deque()
+        self.now: _Block | None = None
+        self.error: BaseException | None = None
+        self.ended = threading.Event()
+        self.begun_waiting = 0.0
+
+    def run(self) -> None:
+        """All blocks. Raises what the first that fails raises."""
+        interpreter.interpreter_builder.set_grid_dim(*self.grid)
+        self._work(next(self.left))
+        self.ended.wait()
+        if self.error is not None:
+            raise self.error
+
+    def _work(self, at: tuple[int, int, int] | None) -> None:
+        """Begins block after block until none is left, then lets a parked one go on."""
+        try:
+            while at is not None and self.error is None:
+                self._take(_Block(at))
+                self.fn(**self.args)
+                self.changed()
+                at = next(self.left, None)
+        except Exception as e:
+            self.error = self.error or e
+        self._pass_on()
+
+    def _take(self, block: _Block) -> None:
+        self.now = block
+        interpreter.interpreter_builder.set_grid_idx(*block.at)
+
+    def _pass_on(self) -> None:
+        if self.parked:
+            self.parked.popleft().turn.set()
+        else:
+            self.ended.set()
+
+    def changed(self) -> None:
+        """Whoever waits may have what it waits for."""
+        for block in (*self.parked, *((self.now,) if self.now else ())):
+            block.known.clear()
+            block.asked = 0
+
+    def asked(self, question: Any) -> None:
+        """The block that runs has asked something; it is parked when it knew the answer for long."""
+        block = self.now
+        if block is None:
+            return
+        if question not in block.known:
+            block.known.add(question)
+            block.asked = 0
+            return
+        block.asked += 1
+        if block.asked % ASKED == 0:
+            self._park(block)
+
+    def _park(self, block: _Block) -> None:
+        following = next(self.left, None)
+        if following is None and all(b.asked >= FOR_EVER for b in (block, *self.parked)):
+            raise Found("deadlock", f"waits for ever: {self._waiting()} only ask memory that nobody changes any more")
+        self._limit()
+        if following is None and not self.parked:
+            return
+        otherwise(WAITED)
+        block.turn.clear()
+        self.parked.append(block)
+        if following is None:
+            self.parked.popleft().turn.set()
+        else:
+            threading.Thread(target=self._work, args=(following,), daemon=True).start()
+        block.turn.wait()
+        self._take(block)
+        if self.error is not None:
+            raise _Stopped
+
+    def _waiting(self) -> str:
+        count = 1 + len(self.parked)
+        return "the last block that is left can" if count == 1 else f"the {count} blocks that are left"
+
+    def _limit(self) -> None:
+        self.begun_waiting = self.begun_waiting or time.monotonic()
+        if len(self.parked) >= MOST:
+            raise Lacking(f"a launch with more than {MOST} blocks that wait for others at once")
+        if time.monotonic() - self.begun_waiting > SECONDS:
+            raise Lacking(f"a launch with blocks that wait for others for over {SECONDS:.0f} s")
+
+
+def _indices(grid: tuple[int, int, int]) -> Iterator[tuple[int, int, int]]:
+    return ((x, y, z) for z in range(grid[2]) for y in range(grid[1]) for x in range(grid[0]))

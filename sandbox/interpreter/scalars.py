@@ -1,0 +1,24 @@
+"""Plain numbers as arguments of kernels, as a compiled kernel gets them.
+
+A float becomes a tensor of fp32 (Triton's interpreter leaves it a float), a bool one of one bit (it makes one of 32).
+"""
+
+from typing import Any
+
+import numpy as np
+from triton import language as tl
+from triton.runtime import interpreter
+
+
+def install() -> None:
+    """Before a candidate is imported."""
+    convert = interpreter._implicit_cvt
+
+    def converted(given: Any) -> Any:
+        if isinstance(given, bool):
+            return tl.tensor(interpreter.TensorHandle(np.array([given]), tl.int1), tl.int1)
+        if isinstance(given, float):
+            return tl.tensor(interpreter.TensorHandle(np.array([given], dtype=np.float32), tl.float32), tl.float32)
+        return convert(given)
+
+    interpreter._implicit_cvt = converted
