@@ -14,10 +14,17 @@ from pgo_agent.sandbox.built import Built
 from pgo_agent.sandbox.gate import coverage, inspect, offsets, screen
 from pgo_agent.sandbox.gate.deadlock import stage as deadlock
 from pgo_agent.sandbox.gate.evidence import Evidence, examine, side
+from pgo_agent.sandbox.gate.synchronisation import stage as synchronisation
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
 
 KNOWN_GAIN = 0.003  # a known gain below it is not worth judging: the judge would not call it one
-STAGES = (screen.stage, inspect.stage, deadlock.stage, offsets.stage)  # on the CPU, in this order, of what was built
+STAGES = (
+    screen.stage,
+    inspect.stage,
+    deadlock.stage,
+    synchronisation.stage,
+    offsets.stage,
+)  # on the CPU, in this order, of what was built
 SAID = 400  # characters of a reason
 _ENDS = frozenset({Verdict.REJECTED, Verdict.NO_CHANGE, Verdict.DEADLOCK, Verdict.RACE, Verdict.WRONG})
 _FAILED = {"timeout": Verdict.TIMEOUT, "rejected": Verdict.REJECTED, "killed": Verdict.UNDECIDED}

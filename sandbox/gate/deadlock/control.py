@@ -34,7 +34,7 @@ def for_(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, role: Rol
         accesses.passed_over(u, op, role)
         return ()
     if concerns:
-        u.loops[str(u.at(op))] = trips
+        u.entered(op, trips)
     block = u.only_block(op.regions[0], op)
     names = [a.name for a in op.defined]
     for i in range(trips):
@@ -46,15 +46,17 @@ def for_(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, role: Rol
 def while_(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, role: Role) -> Sequence[Value]:
     before, after = (u.only_block(r, op) for r in op.regions)
     names, inner = [a.name for a in op.defined], [a.name for a in after.arguments]
-    carried = list(values)
-    for _ in range(MOST_ROUNDS):
+    carried, concerns = list(values), u.concerns(op, True)
+    for rounds in range(MOST_ROUNDS):
         frame.update(zip(names, carried, strict=True))
         condition, *passed = u.block(before, frame, role)
-        if not isinstance(condition, int) and not u.concerns(op, True):
+        if not isinstance(condition, int) and not concerns:
             accesses.passed_over(u, op, role)
             return ()
         holds = u.number(condition, op, "the condition", "flag")
         if not holds or not isinstance(condition, int):
+            if concerns:
+                u.entered(op, rounds)
             return passed
         frame.update(zip(inner, passed, strict=True))
         carried = u.block(after, frame, role)

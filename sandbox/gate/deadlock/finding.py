@@ -1,9 +1,12 @@
 """What the simulator says: a kind, one sentence, and the trace behind it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
+
+from pgo_agent.sandbox.gate import coverage
+from pgo_agent.sandbox.gate.coverage import NOTHING, Coverage
 
 
 class Kind(StrEnum):
@@ -20,12 +23,35 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True)
+class Seen:
+    """How far the runs went into one loop that holds barriers or asynchronous copies."""
+
+    most: int = 0  # iterations in one go, over all runs
+    iterations: int = 0  # of all runs together
+    fixed: bool = False  # the text alone says how often it runs
+    launched: bool = False  # a launch of a case was followed through it to the end
+    why: str = ""  # it did not run oftener
+
+    def __add__(self, other: "Seen") -> "Seen":
+        return Seen(
+            max(self.most, other.most),
+            self.iterations + other.iterations,
+            self.fixed or other.fixed,
+            self.launched or other.launched,
+            self.why or other.why,
+        )
+
+
+@dataclass(frozen=True)
 class Finding:
     """One finding, or the absence of one, or why there is neither."""
 
     kind: Kind
     sentence: str  # one line that a person understands
     trace: tuple[str, ...] = ()  # who waits for what, who would have to arrive, with lines
+    coverage: Coverage = NOTHING  # what was simulated: runs, operations, loops entered, their iterations
+    loops: Mapping[str, Seen] = field(default_factory=dict)  # where a loop stands -> how far the runs went into it
+    unsettled: bool = False  # undecided for want of arguments: a launch of a case has some
 
     @property
     def found(self) -> bool:
@@ -33,8 +59,13 @@ class Finding:
         return self.kind not in (Kind.NONE, Kind.UNDECIDED)
 
     def as_json(self) -> dict[str, Any]:
-        return {"kind": str(self.kind), "sentence": self.sentence, "trace": list(self.trace)}
+        told = {"kind": str(self.kind), "sentence": self.sentence, "trace": list(self.trace)}
+        loops = {at: vars(seen) for at, seen in self.loops.items()}
+        return told | {"coverage": self.coverage.as_json(), "loops": loops, "unsettled": self.unsettled}
 
 
 def from_json(x: Mapping[str, Any]) -> Finding:
-    return Finding(Kind(x["kind"]), x["sentence"], tuple(x["trace"]))
+    """What `as_json` gave."""
+    loops = {at: Seen(**seen) for at, seen in x["loops"].items()}
+    covered = coverage.from_json(x["coverage"])
+    return Finding(Kind(x["kind"]), x["sentence"], tuple(x["trace"]), covered, loops, x["unsettled"])

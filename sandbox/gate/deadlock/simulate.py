@@ -1,28 +1,34 @@
-"""Tries a kernel's barriers under small numbers of loop iterations and says what was found.
+"""Tries a kernel's barriers under small numbers of loop iterations, and as cases launch it, and says what was found.
 
-With S slots in the largest barrier array, every loop with barriers runs 0, 1, S - 1, S + 1 and 2S + 1 times (from the
-third independent loop on 2S + 1 times only): the ends of the pipeline, an end in the second turn and one in the third,
-whose parities differ, and every slot around twice and more. Arguments are chosen so that this happens (`solve`); the
-rest of a run follows from them. "No finding" says that these runs end, in whatever order the steps of their roles come,
-and that of the slots which they are seen to use none is written while it is read; no more than that.
+With S slots in the largest array of barriers or buffers, every loop with barriers runs 0, 1, S - 1, S + 1 and 2S + 1
+times (from the third independent loop on 2S + 1 times only): the ends of the pipeline, an end in the second turn and
+one in the third, whose parities differ, and every slot around twice and more. Arguments are chosen so that this happens
+(`solve`); the rest of a run follows from them. `launched` adds the arguments that cases really give. "No finding" says
+that these runs end, in whatever order the steps of their roles come, and that of the slots which they are seen to use
+none is written while it is read; no more than that. Runs that did not go into a loop far enough are no such look:
+that is undecided (`loops`).
 """
 
 import hashlib
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
-from pgo_agent.sandbox.gate.deadlock import machine, solve
-from pgo_agent.sandbox.gate.deadlock.finding import Finding, Kind
-from pgo_agent.sandbox.gate.deadlock.terms import Known
+from pgo_agent.sandbox.gate import coverage
+from pgo_agent.sandbox.gate.coverage import Coverage
+from pgo_agent.sandbox.gate.deadlock import loops, machine, solve
+from pgo_agent.sandbox.gate.deadlock.finding import Finding, Kind, Seen
+from pgo_agent.sandbox.gate.deadlock.terms import Known, Term, leaves
 from pgo_agent.sandbox.gate.deadlock.unroll import Unroller
-from pgo_agent.sandbox.gate.deadlock.values import Choose, Impossible, Undecided
-from pgo_agent.sandbox.ttgir import reader, types
+from pgo_agent.sandbox.gate.deadlock.values import Choose, Impossible, TooLong, Undecided
+from pgo_agent.sandbox.ttgir import reader
 from pgo_agent.sandbox.ttgir.tokens import Unreadable
 from pgo_agent.sandbox.ttgir.tree import Module
 
 PACKAGES = (Path(__file__).parent, Path(reader.__file__).parent)
 MOST_OPS = 1_000_000  # executed in all runs of one kernel: some ten seconds
+MOST_LAUNCHED = 200_000  # executed in runs of what cases launch: these follow kernels one after another
 SEVERITY = list(Kind)  # as they are listed
 
 
@@ -42,41 +48,117 @@ def read_and_simulate(text: str) -> Finding:
 
 
 def simulate(module: Module) -> Finding:
-    """The gravest finding of all runs; undecided when a run could not be followed and no other found anything."""
-    slots = most_slots(module)
-    wanted = sorted({0, 1, max(slots - 1, 0), slots + 1, 2 * slots + 1})
-    found: list[Finding] = []
-    todo: list[tuple[Known, int]] = [({}, 0)]  # what was chosen, and for how many loops
-    executed = 0
-    while todo and (not found or found[-1].kind is not Kind.DEADLOCK):
-        known, loops = todo.pop()
-        unroller = Unroller(module, known)
-        try:
-            found.append(_run(unroller))
-        except Choose as e:
-            choices = _choices(e, wanted if loops < 2 else wanted[-1:], known)
-            if not choices:
-                found.append(Finding(Kind.UNDECIDED, f"{e} is not known: no arguments were found that settle it"))
-            todo += [(c, loops + (e.kind == "trips")) for c in reversed(choices)]
-        except (Undecided, RecursionError) as e:
-            found.append(Finding(Kind.UNDECIDED, str(e)))
-        except Impossible:
-            pass
-        executed += unroller.executed
-        if todo and executed > MOST_OPS:
-            found.append(Finding(Kind.UNDECIDED, f"{len(found)} runs take {executed} operations, and more are left"))
+    """The gravest finding of all runs; undecided when a run could not be followed, or a loop was not gone into."""
+    runs = Runs(module)
+    runs.explore([({}, 0)])
+    return runs.conclusion()
+
+
+def launched(module: Module, before: Finding, launches: Sequence[Known]) -> Finding:
+    """What `simulate` found, and what the runs of these launches add: each is the arguments and the grid of one.
+
+    Where all of them could be followed, arguments that `simulate` could not choose are no question any more.
+    """
+    runs = Runs(module, before, dict(before.loops))
+    for known in launches:
+        if runs.executed > MOST_LAUNCHED:
+            runs.skipped["launches"] = f"{MOST_LAUNCHED} operations of those before were followed"
             break
-    bad = sorted((f for f in found if f.found), key=lambda f: SEVERITY.index(f.kind))
-    unknown = [f for f in found if f.kind is Kind.UNDECIDED]
-    return (bad or unknown or [_nothing(len(found), wanted)])[0]
+        runs.explore([(known, 2)], True)
+    return runs.conclusion()
 
 
-def most_slots(module: Module) -> int:
-    """The length of the largest array of barriers, without barriers that of the largest array of buffers; or 1."""
-    allocated = [types.shaped(t) for op in module.walk() if op.name == "ttg.local_alloc" for t in op.result_types]
-    arrays = [s for s in allocated if s and len(s.shape) > 1]
-    barriers = [s.shape[0] for s in arrays if s.element == "i64"]
-    return max(barriers or [s.shape[0] for s in arrays if len(s.shape) > 2], default=1)
+@dataclass
+class Runs:
+    """All runs of one kernel so far."""
+
+    module: Module
+    before: Finding | None = None
+    loops: dict[str, Seen] = field(default_factory=dict)
+    found: list[Finding] = field(default_factory=list)
+    executed: int = 0  # operations
+    skipped: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.slots = loops.most_slots(self.module)
+        self.wanted = sorted({0, 1, max(self.slots - 1, 0), self.slots + 1, 2 * self.slots + 1})
+        self.loops = self.loops or loops.of(self.module)
+
+    def explore(self, todo: list[tuple[Known, int]], launch: bool = False) -> None:
+        """Follows runs from what is known, and of how many loops it was chosen, until none is left."""
+        while todo and (not self.found or self.found[-1].kind is not Kind.DEADLOCK):
+            known, chosen = todo.pop()
+            unroller = Unroller(self.module, known)
+            try:
+                self.found.append(_run(unroller))
+                self.seen(unroller, launch)
+            except Choose as e:
+                todo += [(c, chosen + (e.kind == "trips")) for c in reversed(self.choices(e, known, chosen))]
+            except TooLong as e:
+                if launch:
+                    self.skipped["a launch"] = str(e)
+                else:
+                    self.found.append(Finding(Kind.UNDECIDED, str(e)))
+            except (Undecided, RecursionError) as e:
+                self.found.append(Finding(Kind.UNDECIDED, str(e)))
+            except Impossible:
+                pass
+            self.executed += unroller.executed
+            if todo and self.executed > MOST_OPS:
+                said = f"{len(self.found)} runs take {self.executed} operations, and more are left"
+                self.found.append(Finding(Kind.UNDECIDED, said))
+                return
+
+    def choices(self, e: Choose, known: Known, chosen: int) -> list[solve.Choice]:
+        """Arguments to go on with; where there are none, that is noted."""
+        wanted = self.wanted if chosen < 2 else self.wanted[-1:]
+        found = _choices(e, wanted, known)
+        if not found:
+            said = f"{e} is not known: no arguments were found that settle it"
+            self.found.append(Finding(Kind.UNDECIDED, said, unsettled=True))
+        if e.kind == "trips" and e.at in self.loops:
+            self.loops[e.at] += Seen(why=f"how often it runs follows from {_named(e.term)}")
+        return found
+
+    def seen(self, unroller: Unroller, launch: bool) -> None:
+        for at in self.loops:
+            times = unroller.loops.get(at, [])
+            self.loops[at] += Seen(max(times, default=0), sum(times), launched=launch)
+
+    def conclusion(self) -> Finding:
+        """The gravest that was found, in any run of these and of those before."""
+        bad = sorted((f for f in self._all() if f.found), key=lambda f: SEVERITY.index(f.kind))
+        unknown = [f for f in self._all() if f.kind is Kind.UNDECIDED and not (f.unsettled and self._as_launched)]
+        unseen = loops.unseen(self.loops, self.slots)
+        first = (bad or unknown or [unseen or self._nothing()])[0]
+        return replace(first, coverage=self._coverage(), loops=self.loops)
+
+    def _all(self) -> list[Finding]:
+        return [*([self.before] if self.before else []), *self.found]
+
+    @property
+    def _as_launched(self) -> bool:
+        """Whether launches of cases were followed, and all of them to their ends."""
+        followed = any(f.kind is Kind.NONE for f in self.found)
+        return self.before is not None and followed and not self.skipped and not any(f.unsettled for f in self.found)
+
+    def _coverage(self) -> Coverage:
+        runs = sum(f.kind is not Kind.UNDECIDED for f in self.found)
+        entered = sum(bool(s.most) for s in self.loops.values())
+        iterations = sum(s.iterations for s in self.loops.values())
+        own = coverage.of(self.skipped, runs=(runs, len(self.found)), operations=self.executed)
+        gone = coverage.of(loops=(entered, len(self.loops)), loop_iterations=iterations)
+        old = {n: c for n, c in (self.before.coverage.counts if self.before else {}).items() if n not in gone.counts}
+        return Coverage(old) + own + gone
+
+    def _nothing(self) -> Finding:
+        if not self._coverage().counts["runs"].ran:
+            return Finding(Kind.UNDECIDED, "the kernel's own assumptions exclude every run that was tried")
+        count = sum(1 for _ in self.module.kernel.walk()) - 1
+        said = f"no hang and no mismatch in {self._coverage().said()}; not a proof"
+        if not self.loops:
+            said = f"{said}; no loop of its {count} operations holds barriers or asynchronous copies"
+        return Finding(Kind.NONE, said)
 
 
 def _run(unroller: Unroller) -> Finding:
@@ -85,7 +167,7 @@ def _run(unroller: Unroller) -> Finding:
     finding = min([finding, *unroller.findings[:1]], key=lambda f: SEVERITY.index(f.kind))
     if not finding.found:
         return finding
-    when = [f"{n} iteration{'s' * (n != 1)} of the loop at {at}" for at, n in unroller.loops.items()]
+    when = [f"{n[-1]} iteration{'s' * (n[-1] != 1)} of the loop at {at}" for at, n in unroller.loops.items()]
     chosen = [f"{leaf.name} = {value}" for leaf, value in unroller.known.items()]
     trace = ("with " + ", ".join(when),) * bool(when) + ("for example with " + ", ".join(chosen),) * bool(chosen)
     return replace(finding, trace=finding.trace + trace)
@@ -99,10 +181,7 @@ def _choices(e: Choose, wanted: list[int], known: Known) -> list[solve.Choice]:
     return solve.values(e.term, wanted, known)
 
 
-def _nothing(runs: int, wanted: list[int]) -> Finding:
-    if not runs:
-        return Finding(Kind.UNDECIDED, "the kernel's own assumptions exclude every run that was tried")
-    times = ", ".join(map(str, wanted[:-1])) + f" and {wanted[-1]}"
-    in_runs = f"{runs} run{'s' * (runs > 1)}"
-    said = f"no hang and no mismatch in {in_runs}, loops {times} times where that could be chosen; not a proof"
-    return Finding(Kind.NONE, said)
+def _named(term: Term) -> str:
+    """The numbers that a term is made of."""
+    found = sorted(leaves(term), key=lambda leaf: leaf.name)
+    return ", ".join(f"{x.name} (a multiple of {x.step})" if x.step > 1 else x.name for x in found)

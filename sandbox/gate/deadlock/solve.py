@@ -22,9 +22,30 @@ def trips(term: Term, wanted: Sequence[int], known: Known) -> list[Choice]:
     for n in wanted:
         last = n == wanted[-1]
         order = [*range(n, n + 4), *(range(n - 1, 0, -1) if last else ())]
-        near = (list(islice(solutions(term, m, known), 3 if last else 1)) for m in order)
-        found += [c for c in next(filter(None, near), []) if c not in found]
+        near = (list(islice(solutions(term, m, known), 3 if last else 1)) for m in order[:4])
+        above = next(filter(None, near), []) or _above(term, n, known)
+        below = (list(islice(solutions(term, m, known), 3)) for m in order[4:] if not above)
+        found += [c for c in above or next(filter(None, below), []) if c not in found]
     return found
+
+
+def _above(term: Term, least: int, known: Known) -> list[Choice]:
+    """The choice with the least value above `least`, of those that are come by in the search for it, and of plain
+    numbers for one leaf each: what must divide by 16 gives 16 where 7 is sought. Empty where none is above."""
+    chosen = (*_guesses(term, least, known), *_plain_ones(term, known))
+    values = ((evaluate(term, c), c) for c in chosen if _within_grid(c))
+    reached = [(v, c) for v, c in values if isinstance(v, int) and v > least]
+    return [min(reached, key=lambda r: r[0])[1]] if reached else []
+
+
+def _plain_ones(term: Term, known: Known) -> Iterator[Choice]:
+    """One leaf that is not known at small multiples of its step, then at powers of two of it; the others plain."""
+    plain, _ = _default(term, known)
+    for leaf in sorted(leaves(term) - known.keys(), key=lambda x: x.name):
+        yield from ({**plain, leaf: n} for k in _PLAIN if _allowed(leaf, n := k * leaf.step))
+
+
+_PLAIN = (*range(32), *(1 << n for n in range(5, 24)))
 
 
 def flags(term: Term, apart: Sequence[int], known: Known) -> list[Choice]:

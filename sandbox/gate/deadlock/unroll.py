@@ -15,9 +15,9 @@ from pgo_agent.sandbox.gate.deadlock import accesses, control, operations
 from pgo_agent.sandbox.gate.deadlock.finding import Finding
 from pgo_agent.sandbox.gate.deadlock.program import At, Program
 from pgo_agent.sandbox.gate.deadlock.terms import KNOWN_OPS, Known, Number, Term, apply, leaves
-from pgo_agent.sandbox.gate.deadlock.values import Choose, Frame, Memory, Role, Undecided, Value, place
+from pgo_agent.sandbox.gate.deadlock.values import Choose, Frame, Memory, Role, TooLong, Undecided, Value, place
 from pgo_agent.sandbox.ttgir import types
-from pgo_agent.sandbox.ttgir.tree import Block, Module, Op, Region
+from pgo_agent.sandbox.ttgir.tree import Argument, Block, Module, Op, Region
 
 MOST_OPS = 100_000  # executed in one run; a large kernel's longest run takes some ten thousands
 _HANDLERS = control.HANDLERS | operations.HANDLERS
@@ -38,7 +38,7 @@ class Unroller:
         self.clusters = False  # several CTAs share barriers
         self.roles: dict[str, Role] = {}
         self.barriers: set[str] = set()  # allocations that hold barriers
-        self.loops: dict[str, int] = {}  # where a loop with barriers stands -> its last number of iterations
+        self.loops: dict[str, list[int]] = {}  # where a loop with barriers stands -> its numbers of iterations
         self.findings: list[Finding] = []  # what needs no schedule
         self.put_off: Choose | Undecided | None = None  # a question that numbers of iterations may settle first
         self.executed = 0  # operations
@@ -51,7 +51,7 @@ class Unroller:
         """The barrier program of the run. Raises Choose, Undecided, Impossible."""
         kernel = self.module.kernel
         self.clusters = _of_module(self.module, "ttg.num-ctas", 1) > 1
-        frame: Frame = {a.name: self._argument(a.name, a.type, str(kernel.parts[0])) for a in kernel.defined}
+        frame: Frame = {a.name: self._argument(a, str(kernel.parts[0])) for a in kernel.defined}
         role = self.role("kernel", _of_module(self.module, "ttg.num-warps", 4))
         try:
             self._function(kernel, frame, role)
@@ -61,10 +61,9 @@ class Unroller:
             raise self.put_off
         return Program({name: tuple(role.steps) for name, role in self.roles.items()})
 
-    def _argument(self, name: str, type_: str, head: str) -> Value:
-        divisible = re.search(re.escape(name) + r": [^,{]*\{[^}]*tt\.divisibility = (\d+)", head)
-        width = types.bits(type_) if _INTEGER.fullmatch(type_) else 64
-        return self.leaf("arg", name.removeprefix("%"), width, int(divisible[1]) if divisible and width > 1 else 1)
+    def _argument(self, argument: Argument, head: str) -> Value:
+        leaf = argument_leaf(argument, head)
+        return self.known.get(leaf, leaf)
 
     def _function(self, kernel: Op, frame: Frame, role: Role) -> None:
         """Its blocks, from one to the next: a kernel that returns early has several."""
@@ -94,7 +93,7 @@ class Unroller:
         for op in block.ops:
             self.executed += 1
             if self.executed > MOST_OPS:
-                raise Undecided(f"one run takes more than {MOST_OPS} operations, at {self.at(op)}")
+                raise TooLong(f"one run takes more than {MOST_OPS} operations, at {self.at(op)}")
             if op.name in _ENDS:
                 return [frame.get(v) for v in op.operands]
             try:
@@ -168,13 +167,17 @@ class Unroller:
         question: Choose | Undecided = Undecided(f"{said} is not known: it depends on data")
         if isinstance(value, Term):
             loaded = min((x.name for x in leaves(value) if x.op == "load"), default="")
-            question = Choose(value, kind, said)
+            question = Choose(value, kind, said, str(self.at(op)))
             if kind == "trips":
                 raise question
             if loaded:
                 question = Undecided(f"{said} is not known: it depends on {loaded}")
         self.put_off = self.put_off or question
         return int(kind == "flag")
+
+    def entered(self, op: Op, iterations: int) -> None:
+        """Notes how often a loop with barriers runs."""
+        self.loops.setdefault(str(self.at(op)), []).append(iterations)
 
     def concerns(self, op: Op, groups: bool) -> bool:
         """Whether barriers, or with `groups` also groups of cp.async, are touched inside of it."""
@@ -214,6 +217,14 @@ class Unroller:
         """The name, with a number from its second use on."""
         self._names[name] = self._names.get(name, 0) + 1
         return name if self._names[name] == 1 else f"{name}'{self._names[name]}"
+
+
+def argument_leaf(argument: Argument, head: str) -> Term:
+    """An argument of a kernel as a number that is not known; `head` is the text that opens the kernel."""
+    name, type_ = argument.name, argument.type
+    divisible = re.search(re.escape(name) + r": [^,{]*\{[^}]*tt\.divisibility = (\d+)", head)
+    width = types.bits(type_) if _INTEGER.fullmatch(type_) else 64
+    return Term("arg", (), width, name.removeprefix("%"), int(divisible[1]) if divisible and width > 1 else 1)
 
 
 def _constant(op: Op) -> int | None:

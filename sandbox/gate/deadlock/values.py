@@ -13,6 +13,10 @@ class Undecided(Exception):
     """Something that decides about a barrier cannot be known; the message says what and where."""
 
 
+class TooLong(Undecided):
+    """A run that takes more operations than are followed."""
+
+
 class Impossible(Exception):
     """The choices made contradict what the kernel assumes (llvm.intr.assume)."""
 
@@ -20,9 +24,9 @@ class Impossible(Exception):
 class Choose(Exception):
     """A number has to be chosen: how often a loop runs (trips), whether a condition holds (flag), a value (value)."""
 
-    def __init__(self, term: Term, kind: str, what: str) -> None:
+    def __init__(self, term: Term, kind: str, what: str, at: str) -> None:
         super().__init__(what)
-        self.term, self.kind = term, kind
+        self.term, self.kind, self.at = term, kind, at
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,106 @@
+"""Stage synchronisation: what blocks hand on to blocks of the same launch, and launches to launches that overlap them.
+
+Three rules: `published` and `waiting` for flags, counters and locks in global memory, `dependent` for launches that
+start early. A kernel without atomics, waits and early launches is seen to have none, which is all there is to see.
+Where the original breaks the same rule, a candidate is not refused for it: `undecided`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from pgo_agent.sandbox.gate import coverage
+from pgo_agent.sandbox.gate.coverage import NOTHING, Coverage
+from pgo_agent.sandbox.gate.deadlock import launches
+from pgo_agent.sandbox.gate.evidence import Evidence, Plan, Side
+from pgo_agent.sandbox.gate.synchronisation import dependent, filled, published, waiting
+from pgo_agent.sandbox.gate.synchronisation.dependent import Text, storages
+from pgo_agent.sandbox.gate.synchronisation.flow import ATOMICS, Flow
+from pgo_agent.sandbox.gate.synchronisation.found import ORDER, Found
+from pgo_agent.sandbox.gate.synchronisation.resident import resident
+from pgo_agent.sandbox.gate.synchronisation.spinning import spins
+from pgo_agent.sandbox.gate.verdict import Verdict
+from pgo_agent.sandbox.ttgir import reader
+from pgo_agent.sandbox.ttgir.tokens import Unreadable
+
+MOST_LAUNCHES = 8  # of one kernel whose blocks are run: the first of each case and configuration
+
+
+def stage(candidate: Side, original: Side) -> Evidence:
+    """The gravest finding over all kernels and plans, or that there is nothing against it."""
+    ours, covered = look(candidate)
+    if not ours:
+        return Evidence("synchronisation", None, covered.said(), coverage=covered)
+    theirs = {f.rule for f in look(original)[0]}
+    said = "; the original does, too"
+    judged = [
+        replace(f, verdict=Verdict.UNDECIDED, sentence=f.sentence + said) if f.rule in theirs else f for f in ours
+    ]
+    worst = min(judged, key=lambda f: ORDER.index(f.verdict))
+    found = {"rule": worst.rule, "all": [f.sentence for f in judged[:20]]}
+    return Evidence("synchronisation", worst.verdict, worst.sentence, found=found, coverage=covered)
+
+
+def look(side: Side) -> tuple[list[Found], Coverage]:
+    """Everything that the rules find, each once, and what they looked at."""
+    found: list[Found] = []
+    covered = NOTHING
+    texts: dict[str, Text] = {}
+    for key in side.launched:
+        name = side.manifest["kernels"][key]["name"]
+        try:
+            texts[key] = text = _read(side, key)
+        except Unreadable as e:
+            found.append(Found(Verdict.UNDECIDED, f"{name}: the TTGIR cannot be read: {e}", "reading"))
+            covered += coverage.of(kernels=(0, 1))
+            continue
+        said, looked = _kernel(side, key, text)
+        found += [replace(f, sentence=f"{name}: {f.sentence}") for f in said]
+        covered += looked
+    if any(t.early for t in texts.values()) and len(texts) == len(side.launched):
+        plans = [p for _, p in _public(side)]
+        found += [f for plan in plans for f in dependent.rule(plan, texts)]
+        covered += coverage.of(plans_with_early_launches=len(plans))
+    return list(dict.fromkeys(found)), covered
+
+
+def _read(side: Side, key: str) -> Text:
+    kernel = side.manifest["kernels"][key]
+    module = reader.parse(side.texts[key])
+    return Text(kernel["name"], module, Flow(module), kernel["launch_pdl"])
+
+
+def _kernel(side: Side, key: str, text: Text) -> tuple[list[Found], Coverage]:
+    """What the rules find in one kernel, in each way in which public cases launch it."""
+    atomics, waits = sum(op.name in ATOMICS for op in text.values.order), spins(text.values)
+    covered = coverage.of(kernels=1, operations=len(text.values.order), atomics=atomics, waiting_loops=len(waits))
+    if not atomics and not waits:
+        return [], covered
+    steps = list(_launches(side, key))
+    shared = list(dict.fromkeys(tuple(storages(p["steps"][n]).items()) for p, n in steps))
+    found = [f for s in shared for f in published.rule(text.module, text.values, dict(s))]
+    if not waits:
+        return found, covered
+    kernel = side.manifest["kernels"][key]
+    fit = resident(kernel, side.statics[key])
+    for plan, n in steps[:MOST_LAUNCHES]:
+        begins = filled.before(plan["steps"], n)
+        launch = waiting.Launch(plan["steps"][n], begins, fit, kernel["launch_cooperative_grid"])
+        said, ran = waiting.rule(text.module, text.values, waits, launch)
+        found += said
+        covered += coverage.of(blocks_run=(ran, launch.blocks))
+    skipped = {f"{text.name} in {len(steps) - MOST_LAUNCHES} launches": f"its blocks were run in {MOST_LAUNCHES}"}
+    return found, covered + coverage.of(skipped if len(steps) > MOST_LAUNCHES else {})
+
+
+def _launches(side: Side, key: str) -> Iterator[tuple[Plan, int]]:
+    """Where public plans launch a kernel; equal launches once."""
+    seen: list[object] = []
+    for _, plan in _public(side):
+        for n, step in enumerate(plan["steps"]):
+            if step.get("kernel") == key and step not in seen:
+                seen.append(step)
+                yield plan, n
+
+
+def _public(side: Side) -> Iterator[tuple[str, Plan]]:
+    return ((c, p) for c, plans in side.plans.items() if not c.startswith(launches.HELD_OUT) for p in plans)
