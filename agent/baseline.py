@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from pgo_agent.agent import looks, moves, own_list, recorded, static_rank
+from pgo_agent.agent import looks, own_list, recorded, static_rank
 from pgo_agent.agent.context import Context
-from pgo_agent.agent.moves import launch
-from pgo_agent.agent.source import Config, Site, sites
+from pgo_agent.agent.moves import launch, space
+from pgo_agent.agent.source import Config
 from pgo_agent.sandbox.built import Built
 from pgo_agent.sandbox.errors import TargetFault, UsageFault
 from pgo_agent.sandbox.gate import screen
@@ -42,7 +42,7 @@ def establish(ctx: Context) -> dict[str, Any]:
         held_out, grid = _others(ctx, source, shipped)
         checking.result()
     _must_build(ctx, held_out, [f"HELD_OUT/{n}" for n in described["sets"]["HELD_OUT"]])
-    points = _points(ctx, shipped, described, _written(source))
+    points = _points(ctx, shipped, described, _written(ctx, source, shipped))
     for built, config in grid:
         points += _points(ctx, built, described, config)
     points = _unique(points)
@@ -66,6 +66,7 @@ def establish(ctx: Context) -> dict[str, Any]:
         "shipped": best,
         own_list.AUTOTUNED: picked,
         "tuned": _best(points, cases, None),
+        "varied": _grid_points(ctx, source, shipped, described).kernels if grid else [],
         "points": points,
         "unfit": unfit,
         "failures": [f.message.splitlines()[0][:200] for b in (shipped, *(g for g, _ in grid)) for f in b.failures],
@@ -153,43 +154,38 @@ def _check_small(ctx: Context) -> None:
 
 
 def _grid(ctx: Context, source: str, shipped: Built, described: Mapping[str, Any]) -> list[tuple[Built, Config | None]]:
-    """What the launch grid builds; of a plain launch each point by itself, with its configuration."""
+    """What the launch grid builds, each text with what stands in it for launches that are not autotuned."""
     if ctx.settings.get("given") and ctx.gpu is None:
         ctx.emit("phase", phase="baseline", doing="checking the kernel itself")
         return []  # nothing is timed here, so that a check has no use for it
-    found = sites(source)
-    points = _grid_points(found, shipped, described)
-    if not points or (not found[0].autotuned and points == [found[0].values]):
-        why = "the launch names no parameter to vary" if found else f"no launch parameter to vary: {moves.NO_LAUNCH}"
-        ctx.emit("note", text=f"{why}; the tuned baseline is the kernel as shipped")
+    grid = _grid_points(ctx, source, shipped, described)
+    if not grid.texts:
+        ctx.emit("note", text=f"{grid.why}; the tuned baseline is the kernel as shipped")
         return []
+    of = f" of {' and '.join(grid.kernels)}" if grid.several else ""
     ctx.emit(
-        "phase", phase="baseline", doing=f"checking the kernel, and building {len(points)} points of its launch grid"
+        "phase",
+        phase="baseline",
+        doing=f"checking the kernel, and building {grid.points} points of its launch grid{of}",
     )
     names = {"CASES": [c.split("/", 1)[1] for c in shipped.choices]}
-    texts = launch.grid_sources(source, found[0], points)
-    workers = max(1, ctx.builder.cores // len(texts))
+    workers = max(1, ctx.builder.cores // len(grid.texts))
     with threads(ctx.builder.cores) as pool:
-        built = list(pool.map(lambda text: ctx.builder.build(text, names, None, workers), texts))
-    return [(b, None if found[0].autotuned else p) for b, p in zip(built, points, strict=False)]
+        built = list(pool.map(lambda text: ctx.builder.build(text[0], names, None, workers), grid.texts))
+    return [(b, config) for b, (_, config) in zip(built, grid.texts, strict=True)]
 
 
-def _grid_points(found: Sequence[Site], shipped: Built, described: Mapping[str, Any]) -> list[Config]:
-    if not found:
-        return []
-    told = [c.config for choices in shipped.choices.values() for c in choices] if found[0].autotuned else [{}]
-    seen = [c for config in told if (c := launch.config_of(found[0], found, config)) is not None]
-    return launch.launch_grid(described["launch_space"], seen)
+def _grid_points(ctx: Context, source: str, shipped: Built, described: Mapping[str, Any]) -> space.Varied:
+    return space.varied(source, shipped, ctx.store.shelf.manifest(shipped.bundle), described["launch_space"])
 
 
-def _written(source: str) -> Config | None:
-    """The configuration of a plain launch that is the first of the file: it stands in the text alone."""
-    found = sites(source)
-    return None if not found or found[0].autotuned else found[0].values
+def _written(ctx: Context, source: str, shipped: Built) -> Config | None:
+    """What stands in the text as shipped for launches that are not autotuned, as far as the grid has them."""
+    return _grid_points(ctx, source, shipped, shipped.described).written
 
 
 def _points(ctx: Context, built: Built, described: Mapping[str, Any], written: Config | None) -> list[Point]:
-    """Everything known of a build's configurations. `written`: what stands in its text, for a plain launch."""
+    """Everything known of a build's configurations. `written`: what stands in its text, for plain launches."""
     if not built.ok:
         return []
     manifest = ctx.store.shelf.manifest(built.bundle)
@@ -198,8 +194,8 @@ def _points(ctx: Context, built: Built, described: Mapping[str, Any], written: C
             "case": case,
             "bundle": built.bundle,
             "choice": c.label,
-            "said": c.label if c.config or not written else launch.said(written),
-            "config": c.config if written is None else written,
+            "said": launch.labelled(c.label, c.config, written),
+            "config": c.config | (written or {}),
             "plan_id": c.plan_id,
             "codes": [built.codes[k] for k in c.kernels],
             "statics": [built.statics[k] for k in c.kernels],

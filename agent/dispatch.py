@@ -115,7 +115,7 @@ def _proposal(ctx: Context, mixed: Mixed) -> Proposal | Skipped:
         own = _at_its_best(incumbent.python(ctx, mixed.other), incumbent.best_known(ctx, mixed.other))
         return both(own, mixed.candidate.source, test)
 
-    return attempted(name, why, merged)
+    return attempted(name, why, merged, incumbent.python(ctx, mixed.other))
 
 
 def inputs(ctx: Context) -> dict[str, Any]:

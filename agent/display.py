@@ -113,11 +113,14 @@ def _ranked(summary: dict[str, Any], run: str, out: Console) -> None:
     told = any(s["how"] == "recorded" for row in summary["cases"].values() for s in row.values())
     origin = f" (rates without ~ were recorded on an {summary['device']})" if told else ""
     table = Table(title=f"Best known configuration of each case{origin}", title_justify="left")
-    for column in ("case", "as shipped", "rate", "best of the launch grid", "rate"):
+    sides = {"shipped": "as shipped"}
+    if summary.get("varied") != []:  # else the best of the grid is the kernel as shipped
+        sides["tuned"] = "best of the launch grid"
+    for column in ("case", *(c for side in sides.values() for c in (side, "rate"))):
         table.add_column(column, justify="right" if column == "rate" else "left")
     for case, row in summary["cases"].items():
-        s, t = row["shipped"], row["tuned"]
-        table.add_row(case.split("/", 1)[1], s["choice"], _rate(s), t["choice"], _rate(t))
+        cells = [cell for side in sides for cell in (row[side]["choice"], _rate(row[side]))]
+        table.add_row(case.split("/", 1)[1], *cells)
     out.print(table)
     ranking = Table(
         title="Candidates, by recorded time first and by estimate after (below 1 is faster)", title_justify="left"

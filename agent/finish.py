@@ -102,7 +102,8 @@ def _ranking(ctx: Context) -> dict[str, Any]:
             rows.append({"candidate": c.id, "move": c.move, "verdict": c.verdict, **_known(ctx, c)})
     rows.sort(key=lambda r: (not r["how"].startswith("recorded"), r["relative"] is None, r["relative"] or 1.0))
     cases = {c: {s: _shown(ctx, base[s][c], _work(base, c)) for s in ("shipped", "tuned")} for c in base["cases"]}
-    return {"winner": None, "ranking": rows, "cases": cases, "environment": None, "device": ctx.device.name}
+    told = {"winner": None, "ranking": rows, "cases": cases, "environment": None, "device": ctx.device.name}
+    return told | {"varied": base.get("varied")}
 
 
 def _known(ctx: Context, candidate: Candidate) -> dict[str, Any]:

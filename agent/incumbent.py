@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from pgo_agent.agent import moves
+from pgo_agent.agent import moves, workload
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.own_list import AUTOTUNED
 from pgo_agent.agent.source import Config
@@ -75,19 +75,14 @@ def best_known(ctx: Context, which: str) -> dict[str, moves.Best]:
         statics = {p["plan_id"]: p["statics"] for p in base["points"]}
         tuned = base["tuned"].items()
         return {
-            c: _best(
-                p["config"],
-                statics[p["plan_id"]],
-                _blocks(ctx, p["bundle"], c, p["choice"]),
-                near(base["points"], p),
-            )
+            c: _best(ctx, p["config"], statics[p["plan_id"]], p["bundle"], c, p["choice"], near(base["points"], p))
             for c, p in tuned
         }
     candidate = ctx.store.candidate(ctx.run.id, which)
     labels, built = chosen(ctx, candidate), candidate.built or {}
     found = {c: next(o for o in built["choices"][c] if o["label"] == labels[c]) for c in base["cases"]}
     return {
-        c: _best(o["config"], [built["statics"][k] for k in o["kernels"]], _blocks(ctx, built["bundle"], c, o["label"]))
+        c: _best(ctx, o["config"], [built["statics"][k] for k in o["kernels"]], built["bundle"], c, o["label"])
         for c, o in found.items()
     }
 
@@ -102,24 +97,23 @@ def near(points: Sequence[Mapping[str, Any]], best: Mapping[str, Any]) -> tuple[
 
 
 def _best(
-    config: Config, statics: Sequence[dict[str, Any]], blocks: Mapping[str, int], tied: tuple[Config, ...] = ()
+    ctx: Context,
+    config: Config,
+    statics: Sequence[dict[str, Any]],
+    bundle: str,
+    case: str,
+    label: str,
+    tied: tuple[Config, ...] = (),
 ) -> moves.Best:
-    return moves.Best(config, main_static(statics), {s["name"]: s for s in statics}, blocks, tied)
-
-
-def _blocks(ctx: Context, bundle: str, case: str, label: str) -> dict[str, int]:
-    """Name of a kernel -> blocks of its largest grid."""
-    manifest, found = ctx.store.shelf.manifest(bundle), dict[str, int]()
-    for step in manifest["plans"][case][label]["steps"]:
-        if "kernel" in step:
-            name = manifest["kernels"][step["kernel"]]["name"]
-            found[name] = max(found.get(name, 0), math.prod(step["grid"]))
-    return found
-
-
-def main_static(statics: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The static profile of the kernel that does the work: the one with most tensor flops, then most instructions."""
-    return max(statics, key=lambda s: (s["loop_flops"], s["sass"]["all"]))
+    manifest = ctx.store.shelf.manifest(bundle)
+    plan, by_name = manifest["plans"][case][label], {s["name"]: s for s in statics}
+    blocks, by_key = dict[str, int](), dict[str, dict[str, Any]]()
+    for step in (s for s in plan["steps"] if "kernel" in s):
+        name = manifest["kernels"][step["kernel"]]["name"]
+        blocks[name] = max(blocks.get(name, 0), math.prod(step["grid"]))
+        by_key[step["kernel"]] = by_name[name]
+    main = workload.hardest([plan], manifest["kernels"], by_key)[0]
+    return moves.Best(config, by_name[main], by_name, blocks, tied)
 
 
 def known_configs(ctx: Context) -> list[Config]:

@@ -7,9 +7,11 @@ configuration the launcher launches that kernel (`// at:`).
 import json
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from pgo_agent.agent.moves import launch
+from pgo_agent.agent.rewriting import DoesNotApply
 from pgo_agent.agent.source import Config, sites, with_configs
 from pgo_agent.agent.store import Run, Store
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
@@ -29,8 +31,9 @@ def launcher(source: str, text: str, known: Sequence[Config]) -> str:
     for i, site in enumerate(found):
         told = [c for config in (wanted, *known) if (c := launch.config_of(site, found, config))]
         options = [c for n, c in enumerate(told) if c not in told[:n]]
-        if options:
-            source = with_configs(source, sites(source)[i], options if site.autotuned else options[:1])
+        with suppress(DoesNotApply):  # then it stays as it is written
+            if options:
+                source = with_configs(source, sites(source)[i], options if site.autotuned else options[:1])
     return source
 
 

@@ -17,12 +17,13 @@ from pgo_agent.agent.case_profile import CaseProfile, Choosing, Means, Wanted, c
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.insight import Insight
 from pgo_agent.agent.models.base import PROFILER, Suspended
+from pgo_agent.agent.moves import launch
 from pgo_agent.agent.profile_record import Kept
 from pgo_agent.agent.roles.profiler import EMBEDDED, Choice, Situation
 from pgo_agent.agent.roles.summarizer import summarize as in_short
 from pgo_agent.agent.roles.summary import Summary
 from pgo_agent.agent.roles.writing import Short
-from pgo_agent.agent.source import Config, in_place, sites, with_configs
+from pgo_agent.agent.source import Config, in_place, sites
 from pgo_agent.agent.taking import AT_ONCE, NO_GPU, Gpu
 from pgo_agent.sandbox.bundle.shelf import room
 from pgo_agent.sandbox.errors import EnvironmentFault
@@ -239,13 +240,14 @@ def texts(source: str, configs: Mapping[str, Config]) -> dict[str, list[str]]:
 
     Lines stay where they were: they are told of the source.
     """
-    found, made = sites(source), dict[str, list[str]]()
-    tuned = [s for s in found if s.autotuned]
+    made = dict[str, list[str]]()
     for case, config in configs.items():
-        if len(tuned) == 1:
-            text = in_place(source, tuned[0], _unique(configs.values()))
-        else:
-            text = with_configs(source, found[0], [config]) if found and not tuned else source
+        text = launch.placed(source, config)
+        found = sites(text)
+        tuned = [s for s in found if s.autotuned]
+        if len(tuned) == 1 and not tuned[0].refused:
+            own = (launch.config_of(tuned[0], found, c) for c in configs.values())
+            text = in_place(text, tuned[0], _unique(c for c in own if c is not None))
         made.setdefault(text, []).append(case)
     return made
 

@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from pgo_agent.agent import incumbent
+from pgo_agent.agent import incumbent, workload
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.source import Config
 from pgo_agent.sandbox import override
@@ -42,8 +42,7 @@ def shown(ctx: Context, which: str) -> Shown | None:
     case = ctx.baseline()["cases"][0]
     bundle, label, config = _plan(ctx, which, case)
     manifest = ctx.store.shelf.manifest(bundle)
-    steps = manifest["plans"][case][label]["steps"]
-    build = _hot(ctx, which, manifest, [s["kernel"] for s in steps if "kernel" in s])
+    build = _hot(ctx, which, manifest, manifest["plans"][case][label])
     text = ctx.store.shelf.get(manifest["kernels"][build]["files"]["ttgir"], "ttgir").decode()
     try:
         module = reader.parse(text)
@@ -63,14 +62,15 @@ def _plan(ctx: Context, which: str, case: str) -> tuple[str, str, Config]:
     return built["bundle"], label, next(o["config"] for o in built["choices"][case] if o["label"] == label)
 
 
-def _hot(ctx: Context, which: str, manifest: dict[str, Any], launched: list[str]) -> str:
+def _hot(ctx: Context, which: str, manifest: dict[str, Any], plan: dict[str, Any]) -> str:
     """The kernel that does the work; the one that was replaced already, for a candidate replaces no two."""
     replaced = _replaced(ctx, which).get("by", "")
+    launched: list[str] = [s["kernel"] for s in plan["steps"] if "kernel" in s]
     if replaced in launched:
         return replaced
-    statics = {k: (ctx.store.shelf.build(k) or {})["static"] for k in dict.fromkeys(launched)}
-    hot = incumbent.main_static(list(statics.values()))
-    return next(k for k, s in statics.items() if s is hot)
+    statics = {k: (ctx.store.shelf.build(k) or {})["static"] for k in launched}
+    hot = workload.hardest([plan], manifest["kernels"], statics)[0]
+    return next(k for k in launched if manifest["kernels"][k]["name"] == hot)
 
 
 def _own(ctx: Context, which: str, build: str) -> str:

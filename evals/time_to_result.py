@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from pgo_agent.agent.moves import launch
-from pgo_agent.agent.source import sites
+from pgo_agent.agent.source import sites, with_configs
 from pgo_agent.agent.store import Run, Store
 from pgo_agent.agent.version import commit_of
 from pgo_agent.sandbox import target
@@ -68,7 +68,7 @@ def _variant(file: Path) -> str:
         raise UsageFault(f"{file} launches nothing under triton.autotune", "give a target that does")
     space = target.load(file, "pgo_target").LAUNCH_SPACE
     points = launch.launch_grid(space, [dict.fromkeys(space, 0)])
-    return launch.grid_sources(found.source, site, points)[0]
+    return with_configs(found.source, site, points)
 
 
 def _autotune(path: Path) -> None:

@@ -147,7 +147,7 @@ class Builder:
         check.load(self.shelf.bundle(bundle), self.shelf.artefacts, limits_of(self.device))
         codes = {k: builds[k]["code_id"] for k in kept}
         choices = {case: _choices(case, labelled, configs, manifest, codes) for case, labelled in plans.items()}
-        statics = {k: builds[k]["static"] | {"name": builds[k]["kernel"]["name"]} for k in kept}
+        statics = {k: builds[k]["static"] | {n: builds[k]["kernel"][n] for n in ("name", "num_warps")} for k in kept}
         return Built(bundle, described, choices, statics, codes, tuple(failures), seconds)
 
     def _kernels(self, parts: list[Traced]) -> tuple[dict[str, str], dict[str, bytes], dict[str, dict[str, Any]]]:
@@ -172,7 +172,7 @@ class Builder:
         """Adds the configurations of a case that built and fit the device; gives the failures of the others."""
         failures = []
         for entry in entries:
-            label, config = _label(entry["configs"], entries)
+            label, config = _label(entry["configs"], entries, _several(entry, names, builds))
             while (case, label) in configs:  # launches of one kernel that differ in their arguments only
                 label = grammar.word(f"{label} again", "choice")  # which ends this before long
             if "error" in entry:
@@ -232,19 +232,27 @@ def _choices(
     )
 
 
-def _label(sites: dict[str, Any], entries: list[dict[str, Any]]) -> tuple[str, dict[str, Any]]:
-    """A name for a configuration: of all autotuned launches, those in which the entries differ."""
+def _label(sites: dict[str, Any], entries: list[dict[str, Any]], several: bool) -> tuple[str, dict[str, Any]]:
+    """A name for a configuration: of all autotuned launches, those in which the entries differ.
+
+    It says whose it is where `several` kernels are launched; so do its parameters where several are autotuned.
+    """
     differing = [s for s in sites if any(e["configs"].get(s) != sites[s] for e in entries)] or list(sites)
     parts = {s.split("(")[0]: sites[s] for s in differing}
-    if not parts:
-        return "as written", {}
     words = {n: " ".join(f"{k}={v}" for k, v in c.items()) for n, c in parts.items()}
-    if len(parts) == 1:
-        ((name, config),) = parts.items()
-        return words[name] or "as written", config
-    return ", ".join(f"{n}: {w}" for n, w in words.items()), {
-        f"{n}.{k}": v for n, c in parts.items() for k, v in c.items()
-    }
+    if not any(words.values()):
+        return "as written", {}
+    label = ", ".join(f"{n}: {w}" if several or len(parts) > 1 else w for n, w in words.items())
+    if len({s.split("(")[0] for s in sites}) == 1:
+        return label, next(iter(parts.values()))
+    return label, {f"{n}.{k}": v for n, c in parts.items() for k, v in c.items()}
+
+
+def _several(entry: dict[str, Any], names: Mapping[str, str], builds: Mapping[str, dict[str, Any]]) -> bool:
+    """Whether a plan launches kernels of several names."""
+    steps = entry.get("plan", {}).get("steps", ())
+    found = (builds[names[s["kernel"]]].get("kernel", {}) for s in steps if "kernel" in s)
+    return len({k.get("name") for k in found}) > 1
 
 
 def kernel_key(ttgir: bytes, options: Mapping[str, Any], arch: int, version: str) -> str:

@@ -5,6 +5,7 @@ garbage collector lets another thread in that parses as well, one of the two end
 """
 
 import ast
+import warnings
 from threading import Lock
 from typing import Any
 
@@ -27,3 +28,12 @@ def literal(text: str) -> Any:
     """The value of a constant, or of a list, tuple, dict or set of such. Raises what `ast.literal_eval` raises."""
     with _ALONE:
         return ast.literal_eval(text)
+
+
+def compiled(text: str) -> ast.Module:
+    """The tree of a text that compiles to bytecode, too. Raises what `compile` raises: SyntaxError, ValueError."""
+    with _ALONE, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what Python thinks of a text's style
+        tree = ast.parse(text)
+        compile(tree, "<text>", "exec", dont_inherit=True)
+    return tree

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pgo_agent.agent.findings import Defect
-from pgo_agent.agent.rewriting import DoesNotApply
+from pgo_agent.agent.rewriting import DoesNotApply, sound
 from pgo_agent.agent.roles.summary import Bottleneck
 from pgo_agent.agent.source import Config
-from pgo_agent.sandbox import parsing
 from pgo_agent.sandbox.devices import Device
 
 NO_LAUNCH = "the launcher launches no kernel that is defined in this file"
@@ -76,15 +75,34 @@ class Skipped:
         """Nothing: the profile asks for no move that does not apply."""
 
 
-def attempted(name: str, rationale: str, rewrite: Callable[[], str]) -> Proposal | Skipped:
-    """What a rewrite gives. Its own faults are listed like a precondition that does not hold: they never end a run."""
+def attempted(name: str, rationale: str, rewrite: Callable[[], str], before: str = "") -> Proposal | Skipped:
+    """What a rewrite gives. Its own faults are listed like a precondition that does not hold: they never end a run.
+
+    `before`: the file that it starts from, which tells its faults from those that were there.
+    """
     try:
         changed = rewrite()
-        parsing.module(changed)
     except DoesNotApply as e:
         return Skipped(name, str(e))
-    except SyntaxError as e:
-        return Skipped(name, f"a fault of this move: it wrote what is not Python ({e.msg}, line {e.lineno})")
+    except SyntaxError as e:  # of what it wrote: it reads that again
+        return Skipped(name, _no_python(e))
     except Exception as e:
         return Skipped(name, f"a fault of this move: {type(e).__name__}: {e}")
-    return Proposal(changed, "source", name, rationale)
+    return checked(Proposal(changed, "source", name, rationale), before)
+
+
+def checked(proposal: Proposal, before: str) -> Proposal | Skipped:
+    """A proposal whose text can run, as far as reading it tells; every text that a move writes goes through here."""
+    try:
+        sound.check(before, proposal.source)
+    except DoesNotApply as e:
+        return Skipped(proposal.move, f"a fault of this move: {e}")
+    except SyntaxError as e:
+        return Skipped(proposal.move, _no_python(e))
+    except (ValueError, RecursionError) as e:
+        return Skipped(proposal.move, f"a fault of this move: what it wrote cannot be read ({type(e).__name__})")
+    return proposal
+
+
+def _no_python(e: SyntaxError) -> str:
+    return f"a fault of this move: it wrote what is not Python ({e.msg}, line {e.lineno})"

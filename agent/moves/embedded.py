@@ -114,7 +114,7 @@ def _attempt(
     def rewrite() -> str:
         return _with_neighbours(move.rewrite(_subject(source, kernel, best, device)), kernel, best, move.launch)
 
-    return attempted(name, f"{move.symptom}; {move.gain}", rewrite)
+    return attempted(name, f"{move.symptom}; {move.gain}", rewrite, source)
 
 
 def _subject(source: str, kernel: str, best: Mapping[str, Best], device: Device) -> Subject:
@@ -138,7 +138,7 @@ def _with_neighbours(source: str, kernel: str, best: Mapping[str, Best], needed:
     """
     found = sites(source)
     site = next((s for s in found if s.kernel == kernel), None)
-    if site is None:
+    if site is None or (site.refused and not needed):
         return source
     if not site.autotuned:
         return with_configs(source, site, [needed]) if needed else source

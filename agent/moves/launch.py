@@ -2,17 +2,19 @@
 
 The first proposal is what the declared grid showed to be best for each case; the next ones step outside of the grid,
 one parameter at a time, each with the symptom that it answers. Where a file launches several kernels, each has its
-turn, the one that does the work first. The declared grid varies the first site of the file alone.
+turn, the one that does the work first. `space.py` says which of them the declared grid varies.
 """
 
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pgo_agent.agent.findings import Defect
-from pgo_agent.agent.moves.base import CARRIED, Best, Proposal, Skipped
+from pgo_agent.agent.moves.base import CARRIED, Best, Proposal, Skipped, checked
 from pgo_agent.agent.moves.evidence import Evidence
-from pgo_agent.agent.source import LAUNCH_OPTIONS, Config, Site, sites, with_configs
+from pgo_agent.agent.rewriting import DoesNotApply
+from pgo_agent.agent.source import LAUNCH_OPTIONS, Config, Site, sites, unsettable, with_configs
 from pgo_agent.agent.static_rank import RESERVED_SHARED, occupancy
 from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.errors import TargetFault
@@ -70,47 +72,66 @@ def _points(space: Mapping[str, Sequence[int]]) -> int:
     return total
 
 
-def grid_sources(source: str, site: Site, points: Sequence[Config]) -> list[str]:
-    """The file with the grid in it: one text for an autotuned launch, one for each point of a plain one."""
-    return [with_configs(source, site, points)] if site.autotuned else [with_configs(source, site, [p]) for p in points]
-
-
 def propose(
     source: str, best: Mapping[str, Best], measured: Sequence[Config], device: Device, asked: Evidence
 ) -> Iterator[Proposal | Skipped]:
     """Launch proposals for a source. `best`: case -> its best configuration; `measured`: points known already."""
     found = sites(source)
-    several = len({s.kernel for s in found}) > 1
     busiest = {b.static.get("name") for b in best.values()}
+    launched = {name for b in best.values() for name in b.profiles}
     for site in sorted(found, key=lambda s: s.kernel not in busiest):  # stable: else as they stand in the file
+        if launched and site.kernel not in launched:
+            continue
+        where = f" in {site.kernel}" if len(found) > 1 else ""
         bases = bases_of(site, found, best.values())
-        where = f" in {site.kernel}" if several else ""
         yield from _best_of_the_grid(source, site, bases, where)
         known = [config_of(site, found, c) for c in measured]
         every = {c: b for c, x in best.items() for b in bases_of(site, found, [x])}
-        for base, name, why, config, cures in _steps(bases, known, device, site.by_hand):
-            alike = {c: b for c, b in every.items() if b.config == base}
-            if refuted := _refuted(alike.values(), config, device):
-                yield Skipped(name + where, refuted)
+        for base, (name, why, config, cures) in _steps(site, bases, known, device):
+            alike = {c: b for c, b in every.items() if written(site, b) == written(site, base)}
+            if held := _held(site, base, config) or _refuted(alike.values(), config, device):
+                yield Skipped(name + where, held)
                 continue
-            others = [b.config for b in bases if b.config != config][: CARRIED - 1] if site.autotuned else []
-            text = with_configs(source, site, [config, *others])
-            step = Proposal(text, "launch", name + where, f"{why}; tries {said(config)}")
-            yield asked.told(step, asked.of(site.kernel, cures, alike))
+            told = [config, *(b.config for b in bases if b.config != config)] if site.autotuned else [config]
+            made = _attempted(source, site, told, name + where, f"{why}; tries {said(config)}")
+            yield made if isinstance(made, Skipped) else asked.told(made, asked.of(site.kernel, cures, alike))
         for name, value in site.tied.items():
             why = f"the grid of its launch is written with {value}, too: give both one name, and it can be varied"
             yield Skipped(f"other values of {name}{where}", why)
 
 
-def _best_of_the_grid(source: str, site: Site, bases: Sequence[Best], where: str) -> Iterator[Proposal]:
-    configs = [b.config for b in bases]
+def _best_of_the_grid(source: str, site: Site, bases: Sequence[Best], where: str) -> Iterator[Proposal | Skipped]:
+    configs, name = [b.config for b in bases], f"best of the grid{where}"
     why = "the fastest configuration of each case over the declared grid"
     if site.autotuned and configs:
-        yield Proposal(with_configs(source, site, configs[:CARRIED]), "launch", f"best of the grid{where}", why)
-    for config in configs if not site.autotuned else ():
+        yield _attempted(source, site, configs, name, why)
+    for config in _unique(configs) if not site.autotuned else ():
         if config != site.values:
-            text = with_configs(source, site, [config])
-            yield Proposal(text, "launch", f"best of the grid{where}", f"the fastest of a case; tries {said(config)}")
+            yield _attempted(source, site, [config], name, f"the fastest of a case; tries {said(config)}")
+
+
+def _unique(configs: Iterable[Config]) -> list[Config]:
+    listed = list(configs)
+    return [c for i, c in enumerate(listed) if c not in listed[:i]]
+
+
+def _attempted(source: str, site: Site, configs: Sequence[Config], name: str, why: str) -> Proposal | Skipped:
+    """The file with configurations, of which a launch that is not autotuned takes the first alone."""
+    try:
+        text = with_configs(source, site, configs[: CARRIED if site.autotuned else 1])
+    except DoesNotApply as e:
+        return Skipped(name, str(e))
+    return checked(Proposal(text, "launch", name, why), source)
+
+
+def _held(site: Site, base: Best, config: Config) -> str:
+    """Why a step cannot be written, or says nothing, because of what the launch does with a parameter."""
+    for name in (n for n in config if config[n] != base.config.get(n)):
+        if why := unsettable(site, name):
+            return why
+        if name in site.computed and name not in written(site, base):
+            return f"{site.kernel} is launched with a {name} that the launcher computes: what it is now is not known"
+    return ""
 
 
 def config_of(
@@ -118,18 +139,40 @@ def config_of(
 ) -> Config | None:
     """What a known configuration of a file says of one of its launch sites; None when it does not say.
 
-    A plain launch is varied by the declared grid when it is the first site; any other stands as it is written. Where
-    several launches are autotuned, a configuration names each (`kernel.BLOCK`), or is of the only one that has several.
-    `launched`: the kernels that are launched where it is known of, if that is known: a launcher may choose among some.
+    Where a file launches several kernels, a configuration names each (`kernel.BLOCK`); without a name it is of the
+    autotuned one, or the only one that has several. `launched`: the kernels that are launched where it is known of, if
+    that is known: a launcher may choose among some.
     """
+    own = {k.removeprefix(f"{site.kernel}."): v for k, v in config.items() if k.startswith(f"{site.kernel}.")}
+    bare = {k: v for k, v in config.items() if "." not in k}
     if not site.autotuned:
-        return site.values | (config if site == found[0] else {})
+        told = own if len(found) > 1 else bare
+        return site.values | {k: v for k, v in told.items() if not unsettable(site, k)}
     tuned = [s for s in found if s.autotuned and (launched is None or s.kernel in launched)]
-    named = {k.removeprefix(f"{site.kernel}."): v for k, v in config.items() if k.startswith(f"{site.kernel}.")}
-    if named or not config or len(tuned) == 1:
-        return named or config or None
-    takes = (s for s in tuned if config.keys() <= s.parameters | set(LAUNCH_OPTIONS))
-    return config if next(takes, None) == site else None
+    if own or not config or len(tuned) == 1:
+        return own or bare or None
+    takes = (s for s in tuned if bare and bare.keys() <= s.parameters | set(LAUNCH_OPTIONS))
+    return bare if next(takes, None) == site else None
+
+
+def named(site: Site, found: Sequence[Site], config: Mapping[str, int]) -> Config:
+    """A configuration of one launch as one of its file: named after its kernel where there are several."""
+    return {f"{site.kernel}.{k}": v for k, v in config.items()} if len(found) > 1 else dict(config)
+
+
+def written(site: Site, b: Best) -> Config:
+    """A configuration with the warps that its build has, where the launcher computes them."""
+    computed = "num_warps" in site.computed and "num_warps" not in b.config and not b.static.get("warp_specialized")
+    return b.config | ({"num_warps": b.static["num_warps"]} if computed and "num_warps" in b.static else {})
+
+
+def placed(source: str, config: Config) -> str:
+    """The file with a known configuration at its launches that are not autotuned. Raises DoesNotApply."""
+    found = sites(source)
+    for site in (s for s in found if not s.autotuned):
+        own = config_of(site, found, config) or {}
+        source = with_configs(source, next(s for s in sites(source) if s.kernel == site.kernel), [own])
+    return source
 
 
 def bases_of(site: Site, found: Sequence[Site], best: Iterable[Best]) -> list[Best]:
@@ -138,8 +181,9 @@ def bases_of(site: Site, found: Sequence[Site], best: Iterable[Best]) -> list[Be
     for b in best:
         config = config_of(site, found, b.config, b.profiles.keys() or None)
         static = b.profiles.get(site.kernel) or (b.static if not b.profiles else None)
-        if config is not None and static is not None and config not in [known.config for known in bases]:
-            bases.append(Best(config, static, b.profiles))
+        if config is not None and static is not None:
+            own = Best(config, static, b.profiles)
+            bases += [own] if written(site, own) not in [written(site, known) for known in bases] else []
     return bases
 
 
@@ -147,19 +191,24 @@ Step = tuple[str, str, Config, tuple[Defect, ...]]  # name, symptom, configurati
 
 
 def _steps(
-    best: Sequence[Best], measured: Sequence[Config | None], device: Device, by_hand: bool
-) -> Iterator[tuple[Config, str, str, Config, tuple[Defect, ...]]]:
+    site: Site, bases: Sequence[Best], measured: Sequence[Config | None], device: Device
+) -> Iterator[tuple[Best, Step]]:
     """Points one parameter away from the best ones that nobody has measured: each lever in turn. First what each steps
-    away from. `by_hand`: warps and stages are of the kernel's text.
+    away from. What the launcher computes is told to the levers, and stays computed where they do not set it.
     """
-    levers = (_blocks, _groups) if by_hand else (_stages, _registers, _blocks, _groups, _warps)
-    every = [(base, lever) for lever in levers for base in best]
-    steps = [[(base.config, *step) for step in lever(base, device)] for base, lever in every]
+    levers = (_blocks, _groups) if site.by_hand else (_stages, _registers, _blocks, _groups, _warps)
+    steps = [[(base, _step(base, now, s)) for s in lever(now, device)] for lever in levers for base, now in
+             ((b, replace(b, config=written(site, b))) for b in bases)]  # fmt: skip
     seen = [*measured]
-    for step in itertools.chain.from_iterable(itertools.zip_longest(*steps)):
-        if step is not None and step[3] not in seen:
-            seen.append(step[3])
-            yield step
+    for found in itertools.chain.from_iterable(itertools.zip_longest(*steps)):
+        if found is not None and found[1][2] not in seen:
+            seen.append(found[1][2])
+            yield found
+
+
+def _step(base: Best, now: Best, step: Step) -> Step:
+    name, why, config, cures = step
+    return name, why, {k: v for k, v in config.items() if k in base.config or now.config.get(k) != v}, cures
 
 
 def _stages(b: Best, device: Device) -> Iterator[Step]:
@@ -173,7 +222,7 @@ def _stages(b: Best, device: Device) -> Iterator[Step]:
             b.config | {"num_stages": now + 1},
             (Defect.FEW_STAGES, Defect.COPY_WAIT),
         )
-    if now - 1 in _STAGES and now > 2 and b.static["shared"]:
+    if now - 1 in _STAGES and now > 2 and b.static["shared"] and b.static["pipeline_depth"] > 1:
         why = f"{b.static['shared']} bytes of shared memory limit the blocks of an SM"
         yield f"num_stages={now - 1}", why, b.config | {"num_stages": now - 1}, (Defect.OCCUPANCY,)
 
@@ -235,5 +284,14 @@ def _warps(b: Best, device: Device) -> Iterator[Step]:
 
 
 def said(config: Mapping[str, Any]) -> str:
-    """A configuration in words."""
-    return " ".join(f"{k}={v}" for k, v in config.items())
+    """A configuration in words, those of several kernels one after the other, each with its name."""
+    parts = dict[str, list[str]]()
+    for key, value in config.items():
+        kernel, _, name = key.rpartition(".")
+        parts.setdefault(kernel, []).append(f"{name}={value}")
+    return ", ".join(f"{kernel}: {' '.join(words)}" if kernel else " ".join(words) for kernel, words in parts.items())
+
+
+def labelled(label: str, config: Mapping[str, Any], standing: Config | None) -> str:
+    """How a point of a sweep is shown: the label of its build, and what stands in its text for other launches."""
+    return ", ".join([*([label] if config or not standing else []), *([said(standing)] if standing else [])])

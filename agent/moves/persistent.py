@@ -31,6 +31,7 @@ from pgo_agent.agent.rewriting.syntax import (
     names,
     parameters,
     reachable,
+    spread,
     visited,
     writes,
 )
@@ -56,6 +57,7 @@ def rewrite(subject: Subject) -> str:
         raise DoesNotApply(f"its {subject.blocks} blocks run at once: the device holds {at_once}")
     module = cst.parse_module(subject.source)
     _check(module, subject.kernel)
+    module = change(module, {n: spread(f) for n, f in functions(module).items() if launches(f, subject.kernel)})
     function = functions(module)[subject.kernel]
     site = next((s for s in sites(subject.source) if s.kernel == subject.kernel), None)
     configured = {k for k in subject.config if k.isupper()} if site and site.autotuned else set[str]()

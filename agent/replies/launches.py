@@ -12,6 +12,7 @@ from typing import Any
 
 from pgo_agent.agent.moves import CARRIED
 from pgo_agent.agent.replies.faults import BadReply, Nothing, short
+from pgo_agent.agent.rewriting import DoesNotApply
 from pgo_agent.agent.source import LAUNCH_OPTIONS, Config, Site, sites, with_configs
 from pgo_agent.sandbox import parsing
 
@@ -79,7 +80,10 @@ def _changed(source: str, kernel: str, options: Sequence[Config]) -> Iterator[st
         text = source
         for i, site in enumerate(sites(source)):
             if site.kernel == kernel:
-                text = with_configs(text, sites(text)[i], chosen)
+                try:
+                    text = with_configs(text, sites(text)[i], chosen)
+                except DoesNotApply as e:
+                    raise BadReply(short(str(e), 200)) from None
         yield text
 
 
