@@ -40,7 +40,7 @@ _TYPES = {"float32": "float16", "int64": "int32", "float64": "float32", "bfloat1
 
 
 def constant(s: Site) -> Iterator[Pair]:
-    """A number that is a little or much larger or smaller; tiles and launch parameters are `launch`'s."""
+    """A number that is a little or much larger or smaller; what is launched with is `launch`'s and `tile`'s."""
     value = s.node.value if isinstance(s.node, ast.Constant) else None
     if isinstance(value, bool) or not isinstance(value, int | float) or _launched(s) or _axis_of_the_launch(s):
         return
@@ -60,12 +60,22 @@ def _axis_of_the_launch(s: Site) -> bool:
 
 
 def launch(s: Site) -> Iterator[Pair]:
-    """Another tile, number of warps or of stages."""
+    """Another number of warps or of stages: the compiler's matter."""
+    if _launched(s) in LAUNCH:
+        yield from _sized(s)
+
+
+def tile(s: Site) -> Iterator[Pair]:
+    """Another number for a parameter in capitals: mostly the size of a tile."""
+    if _launched(s) and _launched(s) not in LAUNCH:
+        yield from _sized(s)
+
+
+def _sized(s: Site) -> Iterator[Pair]:
     value = s.node.value if isinstance(s.node, ast.Constant) else None
-    name = _launched(s)
-    if not name or isinstance(value, bool) or not isinstance(value, int):
+    if isinstance(value, bool) or not isinstance(value, int):
         return
-    one = name == "num_stages" or value & (value - 1)
+    one = _launched(s) == "num_stages" or value & (value - 1)
     yield from (
         (s.text.span(s.node), str(v)) for v in ((value + 1, value - 1) if one else (2 * value, value // 2)) if v
     )

@@ -6,7 +6,7 @@ the TTGIR that a target builds. Nothing here runs a kernel; the TTGIR comes from
 
 import hashlib
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +22,7 @@ from pgo_agent.sandbox.errors import UsageFault
 
 OWN = Path(__file__).parent  # its folder `targets` holds small targets
 TTGIR = ("gemm", "fa_fwd", "attention_specialized")  # targets whose TTGIR is changed, too
+Named = Callable[[str, str], bool]  # whether a base, by its name and its target, is meant
 OPERATORS = sorted({*source.OPERATORS, *ttgir.OPERATORS})
 
 
@@ -84,23 +85,25 @@ def bases(part: str | None, wishes: Wishes) -> list[Base]:
         return name == wanted if alone else wanted in name or wanted == target
 
     with tempfile.TemporaryDirectory(prefix="pgo-mutants-") as place:
-        found = [*_targets(Path(place)), *_honest(Path(place))]
-        found = [b for b in found if named(b.name, b.target)]
+        found = [*targets(Path(place), named), *honest(Path(place), named)]
         found += [_ttgir(t, Path(place), wishes) for t in TTGIR if named(f"ttgir/{t}", t)]
     if not found:
         raise UsageFault(f"nothing that is mutated is called {part}", "give a part of a name, or a target")
     return found
 
 
-def _targets(place: Path) -> Iterator[Base]:
+def targets(place: Path, named: Named) -> Iterator[Base]:
+    """The targets of that name, put into a folder. Raises BrokenCorpus."""
     for corpus in (CORPUS, OWN):
         for name in sorted(f.stem for f in (corpus / "targets").glob("*.py")):
-            yield Base(name, name, corpus, corpora.place(name, place, corpus).source, ".py")
+            if named(name, name):
+                yield Base(name, name, corpus, corpora.place(name, place, corpus).source, ".py")
 
 
-def _honest(place: Path) -> Iterator[Base]:
+def honest(place: Path, named: Named) -> Iterator[Base]:
+    """The honest entries of that name, with their targets put into a folder. Raises BrokenCorpus."""
     for entry in corpora.load():
-        if entry.honest and entry.suffix in (".py", ".edit"):
+        if entry.honest and entry.suffix in (".py", ".edit") and named(entry.name, entry.target):
             text = corpora.given(entry, corpora.place(entry.target, place), place, str)["source"]
             yield Base(entry.name, entry.target, CORPUS, text, ".py")
 

@@ -10,6 +10,7 @@ from pgo_agent.evals.mutants.sites import Site, sites
 OPERATORS: Mapping[str, Callable[[Site], Iterator[Pair]]] = {
     "constant": expressions.constant,
     "launch": expressions.launch,
+    "tile": expressions.tile,
     "arithmetic": expressions.arithmetic,
     "operand": expressions.operand,
     "comparison": expressions.comparison,
