@@ -94,6 +94,43 @@ def eval_gate(
         raise typer.Exit(gate.main(entries, wishes, json_lines))
 
 
+@evals.command(
+    "mutants",
+    epilog="Exit codes: 0 every mutant that is called right is explained, 1 one is not, 2 usage, 3 environment.",
+)
+def eval_mutants(
+    part: Annotated[
+        str | None,
+        typer.Argument(help="Only bases with this in their name, or of this target; NAME: is that one alone."),
+    ] = None,
+    operators: Annotated[str, typer.Option(help="Only these kinds of change, as mask,loop.")] = "",
+    sample: Annotated[int | None, typer.Option(min=1, help="So many mutants, of each base as many.")] = None,
+    seed: Annotated[int, typer.Option(help="Which sample.")] = 0,
+    results: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Where results go, as JSON lines: what it holds is known.")
+    ] = None,
+    device: DeviceOption = None,
+    judge: JudgeOption = "auto",
+    gpus: GpusOption = None,
+    sandbox: SandboxOption = "auto",
+    python: PythonOption = sys.executable,
+    json_lines: JsonOption = False,
+) -> None:
+    """Change one thing in kernels that are right, and ask the gate: none of those mutants may be called right.
+
+    The kernels are the targets, the honest entries of the corpora, and the TTGIR of some. A mutant of the same code as
+    its base is none; one that changes no result for another reason was read, and is explained. On a GPU the judge
+    judges.
+    """
+    from pgo_agent.agent.session import Wishes
+    from pgo_agent.evals.mutants import command
+
+    with shell.faults():
+        wishes = Wishes(device, sandbox=sandbox, judge=judge, python=python, gpus=gpus)
+        names = [n.strip() for n in operators.split(",") if n.strip()]
+        raise typer.Exit(command.main(part, names, sample, seed, wishes, results, json_lines))
+
+
 @evals.command("ablation", epilog=A_PLAN)
 def eval_ablation(
     plan: Annotated[Path, typer.Argument(help="A TOML file: metric, targets, arms, seeds and budget.")],

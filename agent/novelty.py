@@ -29,13 +29,13 @@ def twin(ctx: Context, candidate: Candidate) -> Judged | None:
 
     One in which something was wrong is no answer: that may have been in a case that is not built yet.
     """
-    mine, brought = _launched(ctx.store.shelf, candidate), _brought(candidate)
+    mine, brought = launched(ctx.store.shelf, candidate), _brought(candidate)
     for c in ctx.store.candidates(ctx.run.id):
         if c.id == candidate.id:
             return None
         if not (c.built or {}).get("bundle") or c.verdict in (*FAULTY, Verdict.VETOED):
             continue
-        if brought <= _brought(c) or (mine and mine <= _launched(ctx.store.shelf, c)):
+        if brought <= _brought(c) or (mine and mine <= launched(ctx.store.shelf, c)):
             return Judged(Verdict.NO_CHANGE, "build", f"its code is that of candidate {c.id[:8]}")
     return None
 
@@ -74,8 +74,8 @@ def _launches_alike(ctx: Context, candidate: Candidate, other: Candidate) -> boo
     shelf, compiler = ctx.store.shelf, triton_version(ctx.builder.box.python)
     if ours != theirs or _compilers(shelf, _bundle(other)) != {compiler}:
         return False
-    plans = _launched(shelf, candidate)
-    return bool(plans) and plans == _launched(shelf, other)
+    plans = launched(shelf, candidate)
+    return bool(plans) and plans == launched(shelf, other)
 
 
 def _compilers(shelf: Shelf, bundle: str) -> set[str]:
@@ -90,7 +90,7 @@ def _brought(c: Candidate) -> Plans:
     return frozenset((case, o["plan_id"]) for case, os in (c.built or {})["choices"].items() for o in os)
 
 
-def _launched(shelf: Shelf, c: Candidate) -> Plans:
+def launched(shelf: Shelf, c: Candidate) -> Plans:
     """What a candidate brings, whatever its kernels are called; nothing where its bundle is lost or damaged."""
     ids = nameless(shelf, _bundle(c))
     return frozenset((case, ids[case, label]) for case, label in ids if case in (c.built or {})["choices"])

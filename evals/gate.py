@@ -17,7 +17,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.agent import session
+from pgo_agent.agent import novelty, session
 from pgo_agent.agent.errors import FAULTY
 from pgo_agent.agent.session import Wishes
 from pgo_agent.agent.store import Candidate, Store, candidate_id
@@ -27,6 +27,7 @@ from pgo_agent.evals.entries import CORPUS, Entry
 from pgo_agent.evals.ttgir_edits import BrokenCorpus
 from pgo_agent.sandbox import box, devices
 from pgo_agent.sandbox.build import Builder
+from pgo_agent.sandbox.bundle.shelf import Shelf
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.judge.pool import visible_gpu
@@ -55,6 +56,7 @@ class Outcome:
     measured: bool  # a GPU judged it
     stages: dict[str, float] = field(default_factory=dict)  # seconds of each stage of the gate that looked at it
     environment: dict[str, Any] | None = None  # of the GPU that judged it
+    launched: frozenset[tuple[str, str]] = frozenset()  # case, and identity of a plan with its code, without names
 
     @property
     def standing(self) -> str:
@@ -105,28 +107,30 @@ def run(
         def one(name: str) -> list[Outcome]:
             folder = Path(place) / name
             folder.mkdir()
-            outcomes = _target(name, own[name], wishes, folder, corpus, say)
+            outcomes = of_target(name, own[name], wishes, folder, corpus, say)
             for outcome in outcomes:
                 each(outcome)
             return outcomes
 
-        with threads(1 if _on_gpu(wishes) else len(os.sched_getaffinity(0))) as pool:
+        with threads(1 if on_gpu(wishes) else len(os.sched_getaffinity(0))) as pool:
             found = {o.entry.name: o for outcomes in pool.map(one, names) for o in outcomes}
     return [found[e.name] for e in chosen], time.monotonic() - started
 
 
-def _on_gpu(wishes: Wishes) -> bool:
+def on_gpu(wishes: Wishes) -> bool:
     return wishes.judge != "cpu" and visible_gpu() is not None
 
 
-def _target(name: str, chosen: Sequence[Entry], wishes: Wishes, folder: Path, corpus: Path, say: Say) -> list[Outcome]:
-    """The entries of one target, as one run."""
+def of_target(
+    name: str, chosen: Sequence[Entry], wishes: Wishes, folder: Path, corpus: Path, say: Say
+) -> list[Outcome]:
+    """The entries of one target, as one run in an empty folder. Raises what `run` raises."""
     subject = corpora.place(name, folder, corpus)
     by_id: dict[str, Entry] = {}
     given: list[dict[str, str]] = []
     outcomes = []
     with closing(Store(folder / "workspace")) as store:
-        own = cache(partial(_own_ttgir, subject, wishes, store))
+        own = cache(partial(own_ttgir, subject, wishes, store.shelf))
         for entry in chosen:
             try:
                 given.append(corpora.given(entry, subject, folder, own))
@@ -152,10 +156,10 @@ def _target(name: str, chosen: Sequence[Entry], wishes: Wishes, folder: Path, co
     return outcomes
 
 
-def _own_ttgir(subject: Target, wishes: Wishes, store: Store) -> str:
-    """Of all GPUs of an architecture it is the same."""
+def own_ttgir(subject: Target, wishes: Wishes, shelf: Shelf) -> str:
+    """What `ttgir_edits.own` gives: of all GPUs of an architecture it is the same."""
     device = devices.find(wishes.device or session.DEFAULT_DEVICE)
-    return ttgir_edits.own(Builder(subject, device, box.choose(wishes.sandbox, wishes.python), store.shelf))
+    return ttgir_edits.own(Builder(subject, device, box.choose(wishes.sandbox, wishes.python), shelf))
 
 
 def _feed(name: str, count: int, measured: list[bool], say: Say) -> Callable[[dict[str, Any]], None]:
@@ -181,7 +185,9 @@ def _outcome(entry: Entry, c: Candidate, store: Store, measured: bool) -> Outcom
     known = [s for body in store.evidence(run.id, c.id).values() for s in body.get("stages", [])]
     stages = {s["stage"]: s["seconds"] for s in known}
     environment = (run.baseline or {}).get("environment")
-    return Outcome(entry, Verdict(c.verdict), c.stage or "", c.reason or "", seconds, measured, stages, environment)
+    launched = novelty.launched(store.shelf, c)
+    said = entry, Verdict(c.verdict), c.stage or "", c.reason or ""
+    return Outcome(*said, seconds, measured, stages, environment, launched)
 
 
 def main(pattern: str | None, wishes: Wishes, as_json: bool) -> int:

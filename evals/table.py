@@ -18,6 +18,9 @@ from pgo_agent.agent.version import short
 from pgo_agent.evals.entries import GROUPS
 from pgo_agent.evals.gate_report import STANDINGS, by_stage
 from pgo_agent.evals.leaderboard.standing import noise as noise_of
+from pgo_agent.evals.mutants import report
+from pgo_agent.evals.mutants.fates import FATES
+from pgo_agent.evals.mutants.results import WHAT as MUTANT
 from pgo_agent.evals.nightly import reading
 from pgo_agent.evals.nightly.recorded import descent
 from pgo_agent.evals.nightly.report import interval
@@ -183,6 +186,21 @@ def gate() -> str:
     return "\n".join(lines)
 
 
+def mutants() -> str:
+    """What became of mutants on the CPU: a Markdown table of the kinds of change, who caught them, and who survived."""
+    found = report.told({r["mutant"]: r for r in rows() if r["what"] == MUTANT and not r["measured"]})
+    counted = found.summary()
+    lines = ["| change | tried | " + " | ".join(FATES) + " |", "|---|---:|" + "---:|" * len(FATES)]
+    for name, counts in {**counted["operators"], "all": counted["fates"]}.items():
+        lines.append(f"| {name} | {sum(counts.values())} | " + " | ".join(map(str, counts.values())) + " |")
+    caught = ", ".join(f"{n} {by}" for by, n in counted["caught_by"].items())
+    survived = "".join(f"- `{r['mutant']}`: `{r['after']}`\n" for r in found.survivors)
+    commits = ", ".join(sorted({short(r["commit"]) for r, _ in found.mutants}))
+    bases = len(counted["bases"])
+    lines.append(f"\nOf {bases} kernels, without a GPU; commit {commits}. Caught as: {caught}.\n")
+    return "\n".join(lines) + (f"\nSurvived:\n\n{survived}" if survived else "")
+
+
 def _stages(found: list[dict[str, Any]]) -> str:
     """Of every stage of the gate the median of its seconds, where it looked at something."""
     seconds = by_stage(row["stages"] for row in found)
@@ -257,6 +275,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "results": tables,
     "nights": nights,
     "gate": gate,
+    "mutants": mutants,
     "moves": moves,
     "profiles": profiles,
     "races": races,

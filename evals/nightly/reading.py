@@ -18,7 +18,7 @@ from pgo_agent.sandbox.errors import UsageFault
 
 HINT = "give files of `pgo-agent eval nightly`, or those in evals/results"
 GATE = ("gate", "gate batch")
-BESIDE = {"profile", "time to a result"}  # records of `evals/profiles.py` and `evals/time_to_result.py`: no rows
+BESIDE = {"profile", "time to a result", "mutant"}  # of `evals/profiles.py`, `time_to_result.py`, `mutants/`: no rows
 
 Line = tuple[int, dict[str, Any]]  # with its number
 

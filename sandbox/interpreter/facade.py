@@ -12,6 +12,7 @@ from pgo_agent.sandbox.guards import Guarded
 from torch.overrides import TorchFunctionMode
 
 CUDA = torch.device("cuda", 0)
+ZONES = 0x7B  # around what a launcher allocates: a NaN that was read outside of an input and written there is seen
 _UNWRITTEN = {
     torch.empty, torch.empty_like, torch.empty_strided, torch.Tensor.new_empty, torch.Tensor.new_empty_strided,
 }  # fmt: skip
@@ -69,6 +70,7 @@ class OnCpu(TorchFunctionMode):
         """Moves a new tensor between guard zones, with what it was filled with."""
         before = torch.empty(0, dtype=torch.uint8).set_(out.untyped_storage())
         self._guarded.append(Guarded(before.numel(), "cpu"))
+        self._guarded[-1].arm(ZONES)
         if keep:
             self._guarded[-1].bytes.copy_(before)
         out.set_(self._guarded[-1].storage(), out.storage_offset(), out.size(), out.stride())

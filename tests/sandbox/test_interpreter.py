@@ -206,6 +206,12 @@ def test_a_kernel_that_leaves_its_tensors_is_wrong_with_line_and_distance(what: 
     assert (found.verdict, found.reason) == (Verdict.WRONG, f"even: line {line}: {what}")
 
 
+def test_what_was_read_behind_an_input_is_seen_where_it_is_written_behind_the_output(addition: Judge) -> None:
+    copied = f"    tl.store(z_ptr + n, tl.load(x_ptr + n), mask=tl.program_id(0) == 0)\n{STORE}"
+    found = judged(addition, STORE, copied)
+    assert (found.verdict, found.reason) == (Verdict.WRONG, "even: wrote 4 bytes outside of its output")
+
+
 def test_an_output_that_was_made_of_zeros_is_guarded_as_well(addition: Judge) -> None:
     zeros = addition.target.source.replace("torch.empty_like(x)", "torch.zeros_like(x)")
     assert zeros != addition.target.source

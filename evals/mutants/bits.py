@@ -1,0 +1,107 @@
+"""Whether two kernels give the very same bits, in Triton's interpreter: on every small case, plain and strained.
+
+`python -m pgo_agent.evals.mutants.bits FOLDER` compares, in a process of its own, which imports the target's contract;
+the kernels run in the box. Equal bits on many inputs do not prove two kernels equal: whoever says so has read them.
+Nothing is known of what the interpreter does not model, or of cases that no small one stands for.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pgo_agent.agent.session import DEFAULT_DEVICE, Wishes
+
+SEEDS = 6  # of plain inputs of each case
+SECONDS = 240.0  # of one kernel on all of them
+
+
+def compare(target: Path, one: str, other: str, wishes: Wishes, folder: Path) -> dict[str, Any]:
+    """How many inputs gave equal bits, of how many, and the names of some that did not: {equal, of, differ}.
+
+    {error} when they cannot be compared: one of them raises, or does not end.
+    """
+    request = {"target": str(target), "texts": [one, other], "device": wishes.device or DEFAULT_DEVICE}
+    (folder / "bits.json").write_text(json.dumps(request | {"sandbox": wishes.sandbox, "python": wishes.python}))
+    command = [sys.executable, "-m", "pgo_agent.evals.mutants.bits", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        return {"error": (done.stderr.strip().splitlines() or ["it ended"])[-1][:300]}
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def main(folder: Path) -> None:
+    from pgo_agent.sandbox import target
+
+    request = json.loads((folder / "bits.json").read_text())
+    found = target.read(Path(request["target"]))
+    module = target.load(found.contract_path, "pgo_target")
+    trials = dict(_inputs(module))
+    outputs = [_outputs(request, found, text, trials, folder / str(n)) for n, text in enumerate(request["texts"])]
+    differ = [name for name in trials if not _equal(*(o[name] for o in outputs))]
+    told = {"equal": len(trials) - len(differ), "of": len(trials), "differ": differ[:5]}
+    print(json.dumps(told))
+
+
+def _inputs(module: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Inputs by what they are called: those of every small case, as they are and under every strain that fits."""
+    import torch
+    from pgo_agent.sandbox.errors import TargetFault
+    from pgo_agent.sandbox.judge import numerics
+    from pgo_agent.sandbox.judge.strains import STRAINS
+
+    for name, case in module.SMALL.items():
+        for seed in range(SEEDS):
+            yield f"{name}, seed {seed}", numerics.make_inputs(module, case, seed, torch.device("cpu"))
+        for strain in STRAINS:
+            try:
+                made = numerics.make_inputs(module, case, SEEDS, torch.device("cpu"), strain)
+            except TargetFault:
+                continue
+            yield f"{name} with {strain.name}", made
+
+
+def _outputs(request: dict[str, Any], of: Any, text: str, trials: dict[str, Any], folder: Path) -> dict[str, list[Any]]:
+    """What a kernel gives, by the inputs' names and for each of its configurations."""
+    from pgo_agent.sandbox import box
+    from pgo_agent.sandbox.boxed import place
+    from pgo_agent.sandbox.interpreter import tensors
+
+    folder.mkdir()
+    _, candidate = place(folder, of, text)
+    (folder / "in").mkdir()
+    described = {name: tensors.save(given, folder / "in", str(i)) for i, (name, given) in enumerate(trials.items())}
+    asked = {
+        "candidate": candidate,
+        "cases": described,
+        "configs": dict.fromkeys(trials, 3),
+        "device": request["device"],
+    }
+    (folder / "request.json").write_text(json.dumps(asked))
+    inside = box.choose(request["sandbox"], request["python"])
+    ran = inside.run("pgo_agent.sandbox.interpreter", folder, SECONDS, env={"TRITON_INTERPRET": "1"})
+    if ran.timed_out or ran.killed:
+        raise SystemExit("it does not end")
+    results = json.loads((folder / "out" / "result.json").read_text())
+    if failed := next((r["error"] for rs in results.values() for r in rs if "error" in r), None):
+        raise SystemExit(failed)
+    return {n: [tensors.load(r["outputs"], folder / "out") for r in rs] for n, rs in results.items()}
+
+
+def _equal(one: list[Any], other: list[Any]) -> bool:
+    """Whether all outputs of all configurations have the same shapes and bits."""
+    import torch
+
+    def bits(t: Any) -> Any:
+        return t.contiguous().reshape(-1).view(torch.uint8)
+
+    return len(one) == len(other) and all(
+        a.keys() == b.keys() and all(a[k].shape == b[k].shape and torch.equal(bits(a[k]), bits(b[k])) for k in a)
+        for a, b in zip(one, other, strict=True)
+    )
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

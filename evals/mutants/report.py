@@ -1,0 +1,85 @@
+"""What `pgo-agent eval mutants` prints: fates by operator and by base, who caught what, and every survivor."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pgo_agent.agent import display
+from pgo_agent.evals.mutants import fates
+from pgo_agent.evals.mutants.fates import FATES
+from pgo_agent.evals.mutants.results import Row
+from rich.table import Table
+
+
+@dataclass(frozen=True)
+class Told:
+    """Rows with what they mean."""
+
+    mutants: Sequence[tuple[Row, str]]  # and their fates
+    unsound: Sequence[str]
+
+    @property
+    def survivors(self) -> list[Row]:
+        return [row for row, fate in self.mutants if fate == "survived"]
+
+    @property
+    def code(self) -> int:
+        """1 when one survived that nobody explained, or what is held to be right is refused; else 0."""
+        return int(bool(self.survivors or self.unsound))
+
+    def by(self, key: Callable[[Row], str]) -> dict[str, dict[str, int]]:
+        """Fates of all that have a key in common, in the order of the key."""
+        found: dict[str, Counter[str]] = {}
+        for row, fate in self.mutants:
+            found.setdefault(key(row), Counter())[fate] += 1
+        return {k: {f: found[k][f] for f in FATES} for k in sorted(found)}
+
+    def summary(self) -> dict[str, Any]:
+        """Everything that is counted, as plain values."""
+        caught = [row for row, fate in self.mutants if fate == "caught"]
+        return {
+            "mutants": len(self.mutants),
+            "fates": self.by(lambda _: "all").get("all", {}),
+            "caught_by": dict(Counter(f"{r['verdict']} ({r['stage']})" for r in caught).most_common()),
+            "operators": self.by(lambda r: str(r["operator"])),
+            "bases": self.by(lambda r: str(r["base"])),
+            "seconds": round(sum(r["seconds"] for r, _ in self.mutants), 1),
+            "survivors": [f"{r['mutant']}: {r['after']}" for r in self.survivors],
+            "unsound": list(self.unsound),
+        }
+
+
+def told(rows: Mapping[str, Row]) -> Told:
+    """The rows of mutants and their bases, by name."""
+    known = fates.explained()
+    judged = [(r, fates.fate(r, rows.get(f"{r['base']}:itself"), known)) for r in rows.values() if r["operator"]]
+    return Told(judged, [said for r in rows.values() if (said := fates.unsound(r, known))])
+
+
+def as_json(found: Told) -> None:
+    """What was counted, as the last line of JSON."""
+    print(json.dumps(found.summary()), flush=True)
+
+
+def show(found: Told) -> None:
+    counted, out = found.summary(), display.output()
+    for name in ("operators", "bases"):
+        table = Table(name.removesuffix("s"), "tried", *FATES, title=f"Mutants, by {name}")
+        for key, counts in counted[name].items():
+            table.add_row(key, str(sum(counts.values())), *map(str, counts.values()))
+        out.print(table)
+    out.print("caught: " + ", ".join(f"{n} {by}" for by, n in counted["caught_by"].items()), soft_wrap=True)
+    totals = ", ".join(f"{n} {fate}" for fate, n in counted["fates"].items())
+    out.print(f"{counted['mutants']} mutants: {totals}; {counted['seconds']} s of work")
+    for row in found.survivors:
+        out.print(f"survived: {line(row)}", markup=False, soft_wrap=True)
+    for said in found.unsound:
+        out.print(f"unsound: {said}", markup=False, soft_wrap=True)
+
+
+def line(row: Row) -> str:
+    """A mutant in one line: its name, what it changes, what was said of it."""
+    bits = f"; bits: {json.dumps(row['bits'])}" if row["bits"] else ""
+    return f"{row['mutant']}: {row['before']} -> {row['after']} ({row['verdict']}: {row['reason']}{bits})"
