@@ -15,7 +15,7 @@ import torch
 from pgo_agent.sandbox import guards
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.guards import Fill
-from pgo_agent.sandbox.judge import numerics
+from pgo_agent.sandbox.judge.deviation import compare
 from pgo_agent.sandbox.judge.numerics import Expected
 from pgo_agent.sandbox.judge.stages import STEP_SECONDS, Bench, Pick, verified_key
 from pgo_agent.sandbox.judge.timing import Place, Side, checksum
@@ -134,7 +134,7 @@ def _right(side: Side, case: str, expected: Expected, allowed: Sequence[float]) 
     """Whether what was drawn from the outputs of every launch errs by no more than is `allowed` of each output."""
     for drawn in side.drawn:
         for n, ((at, found), exact, most) in enumerate(zip(drawn, expected.outputs, allowed, strict=True)):
-            error = numerics.compare(found, exact.reshape(-1)[at.to(exact.device)])
+            error = compare(found, exact.reshape(-1)[at.to(exact.device)])
             if error.misplaced or not error.worst <= most:
                 wrong = "NaN or infinity out of place" if error.misplaced else f"error {error.worst:.3g} > {most:.3g}"
                 raise Inconsistent(Verdict.WRONG, f"{case}: a timed launch of {side.name}: output {n}: {wrong}")
