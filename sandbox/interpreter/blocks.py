@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import torch
 from pgo_agent.sandbox.interpreter.lacking import Found, Lacking, otherwise
 from triton.runtime import interpreter
 
@@ -63,7 +64,8 @@ class Blocks:
                 plain = {n: v if n in executor.constexprs else interpreter._implicit_cvt(v) for n, v in given.items()}
                 blocks.ran.add(fn.__name__)
                 blocks._launch = _Launch(fn, plain, grid)
-                blocks._launch.run()
+                with torch._C.DisableTorchFunction():  # what computes a kernel's operations is no work of the launcher
+                    blocks._launch.run()
             finally:
                 blocks._launch = None
                 scope.restore()
