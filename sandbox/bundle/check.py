@@ -151,7 +151,10 @@ def check_kernel(k: Kernel, image: bytes, limits: Limits) -> None:
     need(k.arch == limits.arch, f"built for sm_{k.arch}, this device is sm_{limits.arch}")
     need(k.shared <= limits.smem_block, f"{k.shared} bytes of shared memory, the device has {limits.smem_block}")
     need(cubin.entries(image) == [k.name], f"a cubin must hold one kernel, {k.name}")
-    need(limits.variables or not cubin.keeps_state(image), "device variables: state that would outlive a launch")
+    said = cubin.calls(image) & {"vprintf", "__assertfail"}
+    texts = "texts of tl.device_print or device_assert (take them out): " if said else ""
+    state = f"device variables: {texts}state that would outlive a launch"
+    need(limits.variables or not cubin.keeps_state(image), state)
     scratch = k.profile_scratch_size == 0 or limits.records or limits.variables
     need(scratch, "profile scratch: only what an instrumented or sanitized twin records is put there")
     other = cubin.calls(image) - _CALLS
@@ -201,7 +204,7 @@ def _check_launch(launch: Launch, kernels: dict[str, Kernel], tables: dict[str, 
     need(launch.kernel in kernels, "a launch of a kernel that is not in the bundle")
     k = kernels[launch.kernel]
     blocks = launch.grid[0] * launch.grid[1] * launch.grid[2]
-    need(0 <= blocks <= 1 << 26, f"a grid of {blocks} blocks")  # of none: a launch that is none
+    need(0 <= blocks <= schema.MOST_BLOCKS, f"a grid of {blocks} blocks")  # of none: a launch that is none
     integer(launch.grid[0] * k.num_ctas, 0, 2**31 - 1, "grid")
     scratch = blocks * k.num_ctas * (k.global_scratch_size + k.profile_scratch_size)
     need(scratch <= limits.scratch, f"{scratch} bytes of scratch for one launch")

@@ -8,6 +8,7 @@ from typing import Any
 
 VERSION = 1
 MOST_STEPS = 4096  # of one plan
+MOST_BLOCKS = 1 << 26  # of one launch
 ITEMSIZE = {
     "bool": 1,
     "uint8": 1,

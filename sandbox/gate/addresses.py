@@ -8,6 +8,7 @@ followed. Sums of loops are followed iteration by iteration, up to a budget.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -120,8 +121,9 @@ class _Walk:
         if op.name in ("tt.get_program_id", "tt.get_num_programs"):
             of = self.block if op.name == "tt.get_program_id" else self.grid
             return [_number(of[_AXES[op.words[0]]])]
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), suppress(ValueError, IndexError, TypeError):  # as Triton prints no operation
             return [_computed(op, values)]
+        return ()
 
     def _loop(self, op: Op, values: list[Value], frame: Frame) -> Sequence[Value]:
         low, high, step, *carried = values
@@ -187,10 +189,10 @@ def _computed(op: Op, values: list[Value]) -> Value:
 
 def _constant(op: Op) -> Value:
     text = re.search(r"arith\.constant (?:\{.*\} )?(?:dense<)?(-?\d+|true|false)[ >:]", f"{op} ")
-    if text is None or not _element(op.result_types[0]).startswith("i"):
+    if text is None or not _element(next(iter(op.result_types), "i1")).startswith("i"):  # `true` stands without a type
         return None
     n = _number({"true": 1, "false": 0}[text[1]] if text[1] in ("true", "false") else int(text[1]))
-    found = types.shaped(op.result_types[0])
+    found = types.shaped(next(iter(op.result_types), ""))
     return n if found is None else Number(*(np.broadcast_to(x, found.shape) for x in (n.cut, n.meant)))
 
 

@@ -1,7 +1,8 @@
 """One interpreter process at work: the candidate's launcher on each case, in each configuration that was asked for.
 
 The answer holds a list of entries for each case, one for each configuration, with
-- `outputs`, `changed` (names of inputs that are no longer what they were), `stray` (bytes written into guard zones), or
+- `outputs`, `changed` (names of inputs that are no longer what they were), `in_place` (those of them that outputs lie
+  in), `stray` (bytes written into guard zones), or
   `error`, its `line`, whether it is the interpreter that lacks something (`unsupported`), and where the interpreter saw
   what is wrong its `verdict` (wrong, deadlock);
 - `launched` (kernels that ran with at least one block), `configs` (how many there are to choose from), and
@@ -118,7 +119,9 @@ class Session:
         line = self.memory.undefined
         if line and taken < AGAIN and not tensors.same(outs, self._run(case, zeros=True)[2]):
             return {"error": UNDEFINED, "line": line, "unsupported": False, "verdict": "wrong"}
-        return {"outputs": saved, "changed": changed, "stray": place.stray()}
+        kept = {o.untyped_storage().data_ptr() for o in outs}
+        in_place = [n for n in changed if _storage(given[n]) in kept]
+        return {"outputs": saved, "changed": changed, "in_place": in_place, "stray": place.stray()}
 
     def _run(self, case: str, zeros: bool = False) -> tuple[facade.OnCpu, dict[str, Any], list[Any]]:
         """One call of the launcher. `zeros`: what masked-off lanes hold, see `memory.py`."""
@@ -132,3 +135,7 @@ class Session:
         with place:
             out = self.kernel(**given)
         return place, given, list(out) if isinstance(out, list | tuple) else [out]
+
+
+def _storage(value: Any) -> int:
+    return int(value.untyped_storage().data_ptr()) if isinstance(value, torch.Tensor) else 0

@@ -268,6 +268,9 @@ def _one(
         return Judged(Verdict.WRONG, "interpreter", f"{said}: {guards.said(stray)}", {"numerics": [found.as_json()]})
     if result["changed"]:
         names = ", ".join(str(n) for n in result["changed"])[:200]
+        if set(result["changed"]) <= set(result.get("in_place", ())):
+            told = f"puts its result in place of its input {names}: make a copy first, inputs must stay as they are"
+            return Judged(Verdict.WRONG, "interpreter", f"{said}: {told}")
         return Judged(Verdict.CHEATING, "interpreter", f"{said}: inputs were changed: {names}")
     return found
 

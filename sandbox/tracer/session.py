@@ -6,11 +6,20 @@ from pathlib import Path
 from typing import Any
 
 from pgo_agent.sandbox import devices, target, tools
-from pgo_agent.sandbox.tracer import answers, autotune, causes, diagnostics, standin
+from pgo_agent.sandbox.tracer import answers, autotune, causes, diagnostics, launches, standin
 from pgo_agent.sandbox.tracer.capture import Capture
 from pgo_agent.sandbox.tracer.recorder import Recorder
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 
+_HOST = "the value of a tensor is needed on the host, where nothing is computed while a plan is recorded"
 DESCRIBED = ("CASES", "SMALL", "HELD_OUT")
+
+
+class InputsFault(Exception):
+    """The target's inputs() failed."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"inputs() of the target, not the kernel: {why}")
 
 
 class Session:
@@ -84,7 +93,7 @@ class Session:
         self.refusals.first = self.refusals.line = None
         self.sites.steps = rec.steps
         with self.mode:
-            given = self.target.inputs(case, standin.Generator())
+            given = self._inputs(case)
             with rec:
                 args = {n: rec.encode(a, "input") for n, a in given.items()}
                 out = self.kernel(**given)
@@ -93,11 +102,24 @@ class Session:
             outs = [rec.ref(t) for t in (out if isinstance(out, list | tuple) else [out])]
         return {"inputs": args, "storages": rec.storages, "steps": rec.steps, "out": outs}
 
+    def _inputs(self, case: dict[str, Any]) -> dict[str, Any]:
+        """What the target's inputs() gives. Its fault is told as its own: no candidate has run yet."""
+        try:
+            return dict(self.target.inputs(case, standin.Generator()))
+        except (DataDependentOutputException, DynamicOutputShapeException) as e:
+            raise InputsFault(f"{_HOST} ({e.func}): draw sizes and places from the case's numbers instead") from e
+        except Exception as e:
+            raise InputsFault(f"{type(e).__name__}: {e}") from e
+
     def _launched(self, launcher: Any, grid: tuple[int, int, int], handle: int, args: tuple[Any, ...]) -> None:
         signature = [_listed(s) for s in launcher.src.signature.values()]
         values = [None if s == "constexpr" else self.recorder.encode(a) for s, a in zip(signature, args, strict=True)]
-        key = self.capture.kernel(handle)["key"]
-        self.recorder.add({"kernel": key, "grid": [int(g) for g in grid], "signature": signature, "args": values})
+        kernel = self.capture.kernel(handle)
+        if problem := next(launches.problems(kernel["name"], grid), ""):
+            self.refusals.refuse(problem)
+        if 0 not in grid:  # else nothing runs: Triton's own launcher returns at once
+            step = {"kernel": kernel["key"], "grid": [int(g) for g in grid], "signature": signature, "args": values}
+            self.recorder.add(step)
 
     def _blame(self, error: BaseException, printed: str) -> dict[str, Any]:
         """What went wrong, with the candidate's line, as plain values."""

@@ -3,16 +3,13 @@
 One real interpreter process runs every kernel of KERNELS on the same numbers; PyTorch says what bf16 and fp8 come to.
 """
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from pgo_agent.sandbox import box, boxed, target
-from pgo_agent.sandbox.interpreter import tensors
+from interpreting import interpreted
 
-ADD = Path(__file__).parents[2] / "tests" / "kernels" / "add.py"
 N = 4096
 EACH = {  # of x and y of a type, element by element; a function of PyTorch's that gives the same
     "sums": ("x + y", lambda x, y: x + y),
@@ -48,23 +45,6 @@ def k{n}(X, Y, Z, N: tl.constexpr):
 
 """
 CASTS = {"float8_e4m3fn": "tl.float8e4nv", "float8_e5m2": "tl.float8e5"}
-
-
-def interpreted(folder: Path, source: str, **given: Any) -> list[Any]:
-    """What `kernel(**given)` of a source returns in a boxed interpreter process."""
-    _, candidate = boxed.place(
-        folder, target.read(ADD), f"import torch, triton\nimport triton.language as tl\n{source}"
-    )
-    (folder / "in").mkdir()
-    described = tensors.save(given, folder / "in", "0")
-    request = {"candidate": candidate, "cases": {"one": described}, "configs": {"one": 1}, "device": "h200"}
-    (folder / "request.json").write_text(json.dumps(request))
-    ran = box.choose().run("pgo_agent.sandbox.interpreter", folder, 120.0, env={"TRITON_INTERPRET": "1"})
-    assert ran.code == 0, ran.output
-    (entry,) = json.loads((folder / "out" / "result.json").read_text())["one"]
-    assert "outputs" in entry, entry
-    found = tensors.load(entry["outputs"], folder / "out")
-    return [found[str(i)] for i in range(len(found))]
 
 
 def numbers(dtype: torch.dtype) -> tuple[Any, Any]:

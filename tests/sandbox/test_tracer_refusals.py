@@ -88,6 +88,25 @@ def kept(x):
     return y
 
 
+def tall(x):
+    y = torch.empty_like(x)
+    _copy[(1, 70000)](x, y, 4096, BLOCK=1024)  # tall
+    return y
+
+
+def many(x):
+    y = torch.empty_like(x)
+    _copy[(1 << 20, 1 << 10)](x, y, 4096, BLOCK=1024)  # many
+    return y
+
+
+def empty(x):
+    y = torch.empty_like(x)
+    _copy[(0,)](x, y, 0, BLOCK=1024)
+    _copy[(4,)](x, y, 4096, BLOCK=1024)
+    return y
+
+
 def host(x):
     y = torch.empty_like(x)
     _copy[(4,)](torch.ones(4096, dtype=x.dtype), y, 4096, BLOCK=1024)  # host
@@ -158,6 +177,8 @@ REASONS = {
     "table": "a table of tensor addresses",
     "kept": "kept from an earlier call",
     "remembered": "kept from an earlier call",
+    "tall": "_copy is launched on 1 x 70000 x 1 blocks: axis y takes 0 to 65535",
+    "many": "together 1073741824: 67108864 are the most",
     "host": "a cpu tensor (4096,) reaches a launch or an op",
 }
 
@@ -195,6 +216,18 @@ def test_a_refusal_that_the_launcher_swallows_keeps_its_line(traced: Traced) -> 
 
 def test_a_refusal_does_not_outlast_its_case(traced: Traced) -> None:
     assert len(traced.steps("rounded")) == 1
+
+
+def test_a_launch_of_no_blocks_is_none(traced: Traced) -> None:
+    (step,) = traced.steps("empty")
+    assert step["grid"] == [4, 1, 1]
+
+
+def test_inputs_that_need_values_are_told_as_the_targets_fault(tmp_path_factory: pytest.TempPathFactory) -> None:
+    inputs = 'def _inputs(tensor):\n    return {"kept": tensor(4096).nonzero()}\n\n\ndef copied(x):\n    return x\n'
+    error = trace(tmp_path_factory.mktemp("inputs"), inputs).error("copied")
+    assert error["message"].startswith("inputs() of the target, not the kernel: ")
+    assert "aten.nonzero" in error["message"]
 
 
 def test_classes_of_which_none_may_be_made_may_be_named(traced: Traced) -> None:

@@ -242,3 +242,4 @@ def test_what_a_kernel_prints_and_asserts_calls_no_other_function(tmp_path: Path
     built = b.build(made.source, {"CASES": None}, None)
     called = {name for p in b.shelf.artefacts.glob("*.cubin") for name in cubin.calls(p.read_bytes())}
     assert "vprintf" in called and called <= check._CALLS, (called, built.failures)
+    assert all("tl.device_print" in f.message for f in built.failures), built.failures
