@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from pgo_agent.sandbox.bundle.check import Bundle
-from pgo_agent.sandbox.errors import BadBundle
+from pgo_agent.sandbox.errors import BadBundle, TargetFault
 from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.coverage import Coverage
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict, shown
@@ -72,7 +72,10 @@ class Worker(Looks):
         if not best:
             return
         sides: dict[str, Pick] = {str(i): {case: (self._load(e["bundle"]), e["choice"])} for i, e in enumerate(best)}
-        timed = timing.rounded(time_sides(self._bench(), sides, case, FINALIST_ROUNDS, "sweep", control=False))
+        try:
+            timed = timing.rounded(time_sides(self._bench(), sides, case, FINALIST_ROUNDS, "sweep", control=False))
+        except Inconsistent as e:
+            raise TargetFault(f"the kernel as it stands: {e}", "mend it: its results must be what they were") from None
         for i, entry in enumerate(best):
             entry |= {"ms": timed[str(i)], "finalist": True}
 
