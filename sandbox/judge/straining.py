@@ -1,7 +1,7 @@
 """Strained inputs on a GPU: which cases are tried under which strain, what they must give, and what a candidate gives.
 
-The public case with the least work is tried under every strain, with each of its random tensors in turn where a strain
-changes one: a breakdown needs no large tensors to show, and every strain costs a reference in float64, which takes
+The public case with the least work is tried under every strain, a NaN or an infinity in each of its tensors in turn: a
+breakdown needs no large tensors to show, and every strain costs a reference in float64, which takes
 longer than all launches together. The other cases launch other kernels, or other configurations: each is tried under
 one strain that was drawn for it, and some more are drawn from all that is left. A process draws once, in secret, and
 keeps what it found out; the process that confirms a candidate draws others.
@@ -24,8 +24,8 @@ from pgo_agent.sandbox.judge.numerics import Comparison, Expected
 from pgo_agent.sandbox.judge.stages import REFERENCE_SECONDS, STEP_SECONDS, Bench, Pick
 from pgo_agent.sandbox.judge.strains import LOOSER, OWN_RATIO, STRAINS, Strain
 
-TURNS = 4  # random tensors of the least case that are changed in turn, drawn where there are more
-MORE = 6  # further trials of any case at least; one of each case in any event
+TURNS = 4  # tensors of the least case that are changed in turn, drawn where there are more
+MORE = 4  # further trials of any case at least; one of each case in any event
 MOST = 12  # further trials at most
 Trial = tuple[str, Strain]  # a case, and what its inputs are under
 
@@ -63,10 +63,7 @@ def drawn_trials(bench: Bench, cases: Sequence[str]) -> tuple[list[Trial], int]:
     if key not in bench.trials:
         chance = random.SystemRandom()
         all_of = {c: list(_trials(bench, c)) for c in cases}
-        first = all_of[cases[0]]
-        turns = sorted({s.draw for _, s in first if s.draw is not None})
-        kept = chance.sample(turns, min(TURNS, len(turns)))
-        least = [t for t in first if t[1].draw in (None, *kept)]
+        least = [(cases[0], s) for strain in STRAINS for s in _of_least(all_of[cases[0]], strain)]
         each = [chance.choice(all_of[c]) for c in chance.sample(cases[1:], len(cases) - 1)]
         left = [t for trials in all_of.values() for t in trials if t not in least and t not in each]
         more = each + chance.sample(left, min(len(left), max(0, MORE - len(each))))
@@ -75,8 +72,14 @@ def drawn_trials(bench: Bench, cases: Sequence[str]) -> tuple[list[Trial], int]:
     return list(chosen), int(possible)
 
 
+def _of_least(trials: Sequence[Trial], strain: Strain) -> list[Strain]:
+    """One strain of the least case: with one of its tensors, or some in turn."""
+    alike = [s for _, s in trials if s.change is strain.change and s.masks == strain.masks]
+    return sorted(random.SystemRandom().sample(alike, min(len(alike), TURNS if strain.turns else 1)), key=alike.index)
+
+
 def _trials(bench: Bench, case: str) -> Iterator[Trial]:
-    """Every strain, with each random tensor of the case in turn where it changes one."""
+    """Every strain, with each tensor of the case in turn where it changes one."""
     draws = strains.draws(lambda g: bench.target.inputs(bench.cases[case], g), bench.device)
     for strain in STRAINS:
         for turn in range(max(1, draws) if strain.draw is not None else 1):

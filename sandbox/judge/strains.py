@@ -2,7 +2,9 @@
 
 A strain changes what `inputs()` draws from its generator, at the moment it is drawn: what a target makes of it (a
 transposed copy, the forward pass that a backward pass starts from) is made of the changed numbers and stays consistent.
-A target that draws no floats has its float tensors changed as it returns them. Discrete draws are left alone.
+A target that draws no floats has its float tensors changed as it returns them, and so are those that are the same for
+every seed (weights of ones, say), which a strain of one tensor has its turn for behind the draws. Discrete draws are
+left alone.
 
 What a strain does not do: say what is right. A strain counts where the target's own kernel bears it with room to spare
 (OWN_RATIO), and a candidate may then err LOOSER times as much as usual: only a breakdown is meant to be caught.
@@ -34,6 +36,7 @@ class Strain:
     draw: int | None = None  # the one draw that it changes, counted from the first, or from the last below 0; None: all
     exact: bool = False  # where plain PyTorch makes no error in low precision, none is allowed
     masks: bool = False  # it changes the masks among the inputs
+    turns: bool = False  # worth a trial with each of the draws
 
     def as_turn(self, turn: int) -> "Strain":
         """The same strain for the n-th case of a list, so that different cases have different draws changed."""
@@ -117,8 +120,8 @@ STRAINS = (
     Strain("negative numbers", _negative),
     Strain("a dominant row", _dominant_row, draw=-1),
     Strain("a dominant element in each row", _dominant_element),
-    Strain("a NaN", _one(math.nan), draw=0),
-    Strain("an infinity", _one(math.inf), draw=-1),
+    Strain("a NaN", _one(math.nan), draw=0, turns=True),
+    Strain("an infinity", _one(math.inf), draw=-1, turns=True),
     Strain("wholly masked rows", masks=True),
 )
 
@@ -130,20 +133,23 @@ def made(
 
     Lets through what `inputs` raises.
     """
-    change, only = strain.change or _unchanged, strain.draw
+    change, only, fixed = strain.change or _unchanged, strain.draw, list[int]()
     if only is not None:
-        only %= max(1, _count(inputs, new))
+        count, fixed = _count(inputs, new), _fixed(inputs, new)
+        only %= max(1, count + len(fixed)) if count else 1
+        fixed = fixed[only - count :] if only >= count > 0 else []
     generator = new()
     draws = _Draws(generator, change, only)
     with draws:
         given = dict(inputs(generator))
     if strain.masks:
         return given if _mask(given) else None
-    if draws.count:
-        return given
     whole = list(_storages(given))
+    if draws.count and not fixed:
+        return given
+    chosen = fixed[0] if fixed else None if strain.draw is None else strain.draw % max(1, len(whole))
     for i, t in enumerate(whole):
-        if strain.draw is None or i == strain.draw % len(whole):
+        if chosen in (None, i):
             t.copy_(change(t, _places(generator, i)))
     return given if whole else None
 
@@ -153,10 +159,25 @@ def _unchanged(t: Any, _: torch.Generator) -> Any:
 
 
 def draws(inputs: Callable[[torch.Generator], dict[str, Any]], device: Any) -> int:
-    """How many float tensors `inputs` draws; of a target that draws none, how many float storages it returns."""
-    return _count(inputs, lambda: torch.Generator(device=device).manual_seed(0)) or len(
-        list(_storages(inputs(torch.Generator(device=device).manual_seed(0))))
-    )
+    """How many tensors a strain of one can change: those that are drawn, and those that are the same for every seed."""
+
+    def new() -> torch.Generator:
+        return torch.Generator(device=device).manual_seed(0)
+
+    count = _count(inputs, new)
+    return count + len(_fixed(inputs, new)) if count else len(list(_storages(inputs(new()))))
+
+
+def _fixed(inputs: Callable[[torch.Generator], dict[str, Any]], new: Callable[[], torch.Generator]) -> list[int]:
+    """Which float storages hang on no draw: their bytes are the same for two seeds."""
+    other = new()
+    other.manual_seed((other.initial_seed() + 1) % (1 << 63))
+    pairs = zip(_storages(inputs(new())), _storages(inputs(other)), strict=False)
+    return [i for i, (a, b) in enumerate(pairs) if torch.equal(_bytes(a), _bytes(b))]
+
+
+def _bytes(t: Any) -> Any:
+    return t.reshape(-1).view(torch.uint8)
 
 
 def _count(inputs: Callable[[torch.Generator], dict[str, Any]], new: Callable[[], torch.Generator]) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from pgo_agent.sandbox.bundle.check import Bundle
-from pgo_agent.sandbox.errors import BadBundle
+from pgo_agent.sandbox.errors import BadBundle, TargetFault
 from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.coverage import Coverage
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict, shown
@@ -78,10 +78,11 @@ class Worker(Looks):
         sides: dict[str, Pick] = {str(i): {case: (self._load(e["bundle"]), e["choice"])} for i, e in enumerate(best)}
         try:
             timed = timing.rounded(time_sides(self._bench(), sides, case, FINALIST_ROUNDS, "sweep", control=False))
-        except Inconsistent:
-            if all(not e["problem"] for e in best):
-                raise
-            self._finalists(case, [e for e in best if not e["problem"]])  # of a wrong one that came out otherwise
+        except Inconsistent as e:
+            right = [b for b in best if not b["problem"]]
+            if len(right) == len(best):
+                raise TargetFault(f"the kernel as it stands: {e}", "mend it: its results must be what they were") from None
+            self._finalists(case, right)  # of a wrong one that came out otherwise
             return
         for i, entry in enumerate(best):
             entry |= {"ms": timed[str(i)], "finalist": True}

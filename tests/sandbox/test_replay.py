@@ -294,3 +294,14 @@ def test_parts_of_a_plan_one_after_another_do_what_the_whole_does() -> None:
     assert [o.tolist() for o in replay.outputs] == [[1.0] * 4, [0.0] * 4]
     replay.part(range(1, 2))
     assert [o.tolist() for o in replay.outputs] == [[1.0] * 4, [2.0] * 4]
+
+
+def test_without_guard_zones_each_buffer_is_an_allocation_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checker of memory tells accesses outside by allocations."""
+    monkeypatch.setattr(guards, "GUARD", 0)
+    replay, given = replayed(Op("aten.neg.default", (LEFT,), {}, (OUT,)))
+    replay.poison(Fill())
+    replay()
+    assert torch.equal(replay.outputs[0], -given[:, :8]) and replay.stray() == 0
+    sizes = [t.untyped_storage().nbytes() for t in (replay.view(WHOLE), replay.outputs[0])]
+    assert sizes == [192, 64]

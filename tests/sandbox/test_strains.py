@@ -111,6 +111,18 @@ def test_without_floats_there_is_nothing_to_strain() -> None:
     assert all(strains.made(inputs, torch.Generator, s) is None for s in STRAINS)
 
 
+def test_a_tensor_that_is_the_same_for_every_seed_has_its_turn_behind_the_draws() -> None:
+    """What is made of a draw has none: it would no longer be what the draw makes it."""
+
+    def inputs(generator: torch.Generator) -> dict[str, Any]:
+        x = torch.randn(8, 512, generator=generator)
+        return {"x": x, "twice": 2 * x, "weights": torch.ones(512), "at": torch.arange(8)}
+
+    assert strains.draws(inputs, CPU) == 2
+    of = [made(inputs, NAMED["a NaN"].of_draw(n)) for n in range(2)]
+    assert [[int(g[n].isnan().sum()) for n in ("x", "twice", "weights")] for g in of] == [[1, 1, 0], [0, 0, 1]]
+
+
 def test_what_is_made_of_the_drawn_numbers_stays_consistent() -> None:
     """fa_bwd derives O and LSE from Q, K and V: of strained ones they must be what the forward pass gives."""
     module = target.load(FA_BWD, "strained_target")
@@ -270,14 +282,14 @@ def test_a_sum_bears_every_strain_that_there_is_something_for() -> None:
     assert found.verdict is None
     assert names(found) == {s.name for s in STRAINS} - {MASKED}
     assert all((c.case, bool(c.errors), c.problem) == ("CASES/small", True, "") for c in found.checks)
-    assert [d["strain"] for d in found.dropped] == [MASKED]
-    assert len(found.checks) + len(found.dropped) == found.possible
+    assert MASKED in {d["strain"] for d in found.dropped}
+    assert len(STRAINS) < len(found.checks) + len(found.dropped) <= found.possible
 
 
 def test_a_strain_of_one_tensor_is_tried_with_each_in_turn() -> None:
     """A kernel that loses a NaN of its second operand alone was right as long as the first had it."""
     tried = {c.strain for c in strained(bench(), "a sum").checks}
-    assert {"a NaN", "a NaN in input 2", "an infinity", "an infinity in input 2", "zeros in input 2"} <= tried
+    assert {"a NaN", "a NaN in input 2", "an infinity", "an infinity in input 2"} <= tried
 
 
 def test_what_is_right_of_the_usual_inputs_alone_is_wrong_with_strained_ones() -> None:
@@ -338,8 +350,9 @@ BOTH = ("CASES/large", "CASES/small")
 def test_every_case_is_strained_that_with_the_least_work_under_all_strains() -> None:
     found = strained(bench(), "a sum", cases=BOTH)
     of = {c: {x.strain for x in found.checks if x.case == c} for c in BOTH}
-    assert len(of["CASES/small"]) == found.possible // 2 - 1  # all but the masks
-    assert 1 <= len(of["CASES/large"]) <= straining.MORE
+    assert {x.split(" in input")[0] for x in of["CASES/small"]} == {s.name for s in STRAINS} - {MASKED}
+    assert len(of["CASES/large"]) <= straining.MORE
+    assert "CASES/large" in {c for c, _ in straining.drawn_trials(bench(), BOTH[::-1])[0]}
     assert len(found.checks) + len(found.dropped) < found.possible
 
 
