@@ -116,13 +116,28 @@ class Drain:
 
 
 @dataclass(frozen=True)
+class Fence:
+    """Makes what threads have written visible to wgmma and TMA, which read shared memory otherwise (PTX, proxies)."""
+
+    at: At = NOWHERE
+
+
+@dataclass(frozen=True)
+class Free:
+    """Gives an allocation back: its memory is then another's."""
+
+    name: str
+    at: At = NOWHERE
+
+
+@dataclass(frozen=True)
 class Forget:
     """Something was passed over that may have waited for whatever is in the role's queues: all of it counts as done."""
 
     at: At = NOWHERE
 
 
-Use: TypeAlias = Access | Commit | Drain | Forget
+Use: TypeAlias = Access | Commit | Drain | Fence | Free | Forget
 Step: TypeAlias = Init | Arrive | Copy | Wait | Inval | Fork | Join | Use
 
 
