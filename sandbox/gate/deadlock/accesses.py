@@ -35,16 +35,16 @@ def note(u: "Unroller", op: Op, values: Sequence[Value], role: Role) -> None:
     elif op.name == "ttg.local_load":
         _step(role, Access(_slots(values[:1]), False, "load", None, at(op)))
     elif op.name == "ttg.local_store":
-        _step(role, Access(_slots(values[1:2]), True, "store", None, at(op)))
+        stored(u, op, values[1], role)
     elif op.name in _STORES:
         _step(role, Access(_slots(values), False, "TMA store", Queue.STORES, at(op)), Commit(Queue.STORES, at(op)))
     elif op.regions or queued(op):
         passed_over(u, op, role)
 
 
-def stored(u: "Unroller", op: Op, memory: Memory, role: Role) -> None:
+def stored(u: "Unroller", op: Op, memory: Value, role: Role) -> None:
     """All threads write it."""
-    _step(role, Access(_slots([memory]), True, "store", None, u.at(op)))
+    _step(role, Access(_slots([memory]), True, "store", None, u.at(op), True))
 
 
 def _slots(values: Sequence[Value]) -> tuple[str, ...]:

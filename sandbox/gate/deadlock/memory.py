@@ -77,7 +77,10 @@ class Memory:
         if isinstance(step, Access):
             for slot in step.slots:
                 end = None if step.queue else mark
-                self.begin(InUse(mark, slot, step.writes, step.what, step.queue, end=end), clock)
+                use = InUse(mark, slot, step.writes, step.what, step.queue, end=end)
+                self.begin(use, clock)
+                if step.by_threads:
+                    self.unfenced[slot] = use
         elif isinstance(step, Commit):
             self.queues[mark.role, step.queue].append(Group())
         elif isinstance(step, Drain):
@@ -119,8 +122,6 @@ class Memory:
         if use.writes:
             self.slots[use.slot] = Slot(use)
             self.unfenced.pop(use.slot, None)
-            if use.queue is None and use.end is not None:
-                self.unfenced[use.slot] = use
         else:
             if use.queue and use.slot in self.unfenced and self.unseen is None:
                 self.unseen = Hazard(self.unfenced[use.slot], use, 0)

@@ -96,6 +96,7 @@ class Access:
     what: str  # as a person calls it: dot, load, copy
     queue: Queue | None = None  # None: done with this step
     at: At = NOWHERE
+    by_threads: bool = False  # a write that wgmma and TMA see behind a fence only
 
 
 @dataclass(frozen=True)
