@@ -1,9 +1,9 @@
 """Reads and writes of shared memory in TTGIR as steps of a role, and the groups of cp.async, wgmma and TMA stores.
 
 Semantics after the dialects and their lowering: each asynchronous dot and each TMA store is a group of its own, and a
-dot that is not asynchronous waits for all before it, too. Waits for groups never hang: what is checked is that they do
-not let pass what they are for, by their tokens here, by what is read and written in `memory`. Only whole slots of known
-number are followed, and where it is not known which way a role goes, nothing is.
+dot that is not asynchronous waits for all before it, too; what `local_alloc` is given it stores. Waits for groups never
+hang: what is checked is that they do not let pass what they are for, by their tokens here, by what is read and written
+in `memory`. Only whole slots of known number are followed, and where it is not known which way a role goes, nothing is.
 """
 
 import re
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pgo_agent.sandbox.gate.deadlock.finding import Finding, Kind
-from pgo_agent.sandbox.gate.deadlock.program import Access, Commit, Drain, Forget, Queue, Use
+from pgo_agent.sandbox.gate.deadlock.program import Access, Commit, Drain, Fence, Forget, Free, Queue, Use
 from pgo_agent.sandbox.gate.deadlock.values import Frame, Memory, Role, Token, Undecided, Value
 from pgo_agent.sandbox.ttgir.tree import Op
 
@@ -30,18 +30,21 @@ def slot(value: Value) -> str | None:
 def note(u: "Unroller", op: Op, values: Sequence[Value], role: Role) -> None:
     """What an operation does to shared memory that does nothing else that matters here."""
     at = u.at
-    if op.name == "ttng.warp_group_dot":
-        _step(role, Access(_slots(values[:2]), False, "dot", Queue.DOTS, at(op)), Commit(Queue.DOTS, at(op)))
-        if not op.integer("isAsync"):
-            _step(role, Drain(Queue.DOTS, 0, at(op)))
+    if op.name == _FENCE:
+        _step(role, Fence(at(op)))
     elif op.name == "ttg.local_load":
         _step(role, Access(_slots(values[:1]), False, "load", None, at(op)))
     elif op.name == "ttg.local_store":
-        _step(role, Access(_slots(values[1:2]), True, "store", None, at(op)))
+        stored(u, op, values[1], role)
     elif op.name in _STORES:
         _step(role, Access(_slots(values), False, "TMA store", Queue.STORES, at(op)), Commit(Queue.STORES, at(op)))
     elif op.regions or queued(op):
         passed_over(u, op, role)
+
+
+def stored(u: "Unroller", op: Op, memory: Value, role: Role) -> None:
+    """All threads write it."""
+    _step(role, Access(_slots([memory]), True, "store", None, u.at(op), True))
 
 
 def _slots(values: Sequence[Value]) -> tuple[str, ...]:
@@ -95,6 +98,20 @@ def wait_groups(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, ro
     return ()
 
 
+def dot(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, role: Role) -> Sequence[Value]:
+    """Reads its operands. Who uses its result too early is not looked at: ptxas then waits itself (C7514, C7517)."""
+    _step(role, Access(_slots(values[:2]), False, "dot", Queue.DOTS, u.at(op)), Commit(Queue.DOTS, u.at(op)))
+    if not op.integer("isAsync"):
+        _step(role, Drain(Queue.DOTS, 0, u.at(op)))
+    return ()
+
+
+def freed(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, role: Role) -> Sequence[Value]:
+    if isinstance(values[0], Memory):
+        _step(role, Free(values[0].name, u.at(op)))
+    return ()
+
+
 def wait_dots(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, role: Role) -> Sequence[Value]:
     """It gives what it is given."""
     _step(role, Drain(Queue.DOTS, max(_pending(u, op, "pendings"), 0), u.at(op)))
@@ -119,12 +136,15 @@ HANDLERS: "dict[str, Handler]" = {
     "ttg.async_copy_global_to_local": started,
     "ttg.async_commit_group": commit,
     "ttg.async_wait": wait_groups,
+    "ttng.warp_group_dot": dot,
     "ttng.warp_group_dot_wait": wait_dots,
     "ttng.async_tma_store_wait": wait_stores,
+    "ttg.local_dealloc": freed,
 }
 _STORES = frozenset({"ttng.async_tma_copy_local_to_global", "ttng.async_tma_reduce", "ttng.async_tma_scatter"})
-_QUEUED = _STORES | HANDLERS.keys() | {"ttng.warp_group_dot", "tt.call"}
-_IN_ASSEMBLY = re.compile(r"wait|commit|wgmma")
+_FENCE = "ttng.fence_async_shared"
+_QUEUED = _STORES | HANDLERS.keys() - {"ttg.local_dealloc"} | {"tt.call", _FENCE}
+_IN_ASSEMBLY = re.compile(r"wait|commit|wgmma|fence")
 
 
 def queued(op: Op) -> bool:

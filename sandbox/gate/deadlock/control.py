@@ -1,6 +1,7 @@
 """Control flow of TTGIR for the unroller: loops, branches, warp-specialized regions, calls.
 
-A loop or branch without barriers whose course is not known is passed over; its results then count as not known.
+A loop or branch without barriers whose course is not known is passed over; its results then count as not known. A loop
+in which wgmma or TMA stores are started is followed like one with barriers, where its number of iterations can be had.
 """
 
 import re
@@ -25,7 +26,7 @@ def for_(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, role: Rol
     counted: Number | None = None
     if isinstance(low, int | Term) and isinstance(high, int | Term) and isinstance(step, int | Term):
         counted = apply("trips", (low, high, step), 64)
-    concerns = u.concerns(op, True)
+    concerns = u.concerns(op, True) or (u.queues(op) and counted is not None)
     if not concerns and (not isinstance(counted, int) or counted > MOST_SILENT):
         accesses.passed_over(u, op, role)
         return ()

@@ -1,6 +1,7 @@
 """The launches of a kernel in plans, as numbers that a simulation of its TTGIR can start from."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from pgo_agent.sandbox.gate.deadlock.terms import Known, Term
@@ -8,23 +9,31 @@ from pgo_agent.sandbox.gate.deadlock.unroll import argument_leaf
 from pgo_agent.sandbox.gate.evidence import Side
 from pgo_agent.sandbox.ttgir.tree import Module
 
-HELD_OUT = "HELD_OUT"  # cases whose numbers nobody is told
+
+@dataclass(frozen=True)
+class Launch:
+    """What a case settles of a kernel's numbers."""
+
+    known: Known
+    secret: bool  # of a held-out case: its numbers are told to nobody
 
 
-def of(side: Side, key: str, module: Module) -> list[Known]:
-    """The integers and the grid of each launch of that kernel in a public case; equal ones once."""
-    found: list[Known] = []
-    for step in launches(side, key):
-        known = known_of(step, module)
-        if known is not None and known not in found:
-            found.append(known)
-    return found
+def of(side: Side, key: str, module: Module) -> list[Launch]:
+    """The integers and the grid of each launch of that kernel in any case; equal ones once, public ones first."""
+    found: dict[str, Launch] = {}
+    for case, plans in sorted(side.plans.items(), key=lambda c: is_secret(c[0])):
+        for step in (s for p in plans for s in p["steps"] if s.get("kernel") == key):
+            known = known_of(step, module)
+            if known is not None:
+                found.setdefault(
+                    str(sorted((leaf.name, n) for leaf, n in known.items())), Launch(known, is_secret(case))
+                )
+    return list(found.values())
 
 
-def launches(side: Side, key: str) -> Iterator[Mapping[str, Any]]:
-    """The steps of public cases' plans that launch the kernel."""
-    public = (plans for case, plans in side.plans.items() if not case.startswith(HELD_OUT))
-    return (s for plans in public for p in plans for s in p["steps"] if s.get("kernel") == key)
+def is_secret(case: str) -> bool:
+    """Whether a case is held out."""
+    return case.startswith("HELD_OUT")
 
 
 def known_of(step: Mapping[str, Any], module: Module) -> Known | None:

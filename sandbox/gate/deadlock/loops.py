@@ -25,9 +25,9 @@ def _indexes(op: Op) -> bool:
 
 
 def of(module: Module) -> dict[str, Seen]:
-    """The kernel's loops that hold barriers or copies, by where they stand; no run has gone into any yet."""
+    """The kernel's loops that hold barriers, copies or wgmma, by where they stand; no run has gone into any yet."""
     u, constants = Unroller(module, {}), _constants(module)
-    held = (op for op in module.kernel.walk() if op.name in _LOOPS and u.concerns(op, True))
+    held = (op for op in module.kernel.walk() if op.name in _LOOPS and (u.concerns(op, True) or u.queues(op)))
     return {str(u.at(op)): Seen(fixed=op.name == "scf.for" and constants.issuperset(op.operands[:3])) for op in held}
 
 

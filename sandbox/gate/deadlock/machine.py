@@ -23,7 +23,19 @@ from pgo_agent.sandbox.gate.deadlock import sentences
 from pgo_agent.sandbox.gate.deadlock.barrier import Barrier, Clock, Contribution, Mark, merge
 from pgo_agent.sandbox.gate.deadlock.finding import Finding, Kind
 from pgo_agent.sandbox.gate.deadlock.memory import Memory
-from pgo_agent.sandbox.gate.deadlock.program import Arrive, Copy, Fork, Init, Inval, Join, Program, Step, Use, Wait
+from pgo_agent.sandbox.gate.deadlock.program import (
+    Arrive,
+    Copy,
+    Fork,
+    Free,
+    Init,
+    Inval,
+    Join,
+    Program,
+    Step,
+    Use,
+    Wait,
+)
 
 NOTHING = Finding(Kind.NONE, "no deadlock and no mismatch in this run; not a proof")
 
@@ -126,6 +138,8 @@ class Machine:
         elif isinstance(step, Init):
             self.init(step, mark, clock)
         elif isinstance(step, Use):
+            if isinstance(step, Free):
+                self.given_back(step, mark)
             self.memory.use(step, mark, clock)
         else:
             barrier = self.live(step.barrier, mark, clock)
@@ -157,6 +171,11 @@ class Machine:
         self.dead.pop(step.barrier, None)
         self.lives += 1
         self.barriers[step.barrier] = Barrier(step.barrier, f"{step.barrier}#{self.lives}", step.count, mark)
+
+    def given_back(self, step: Free, mark: Mark) -> None:
+        for name in self.barriers:
+            if name.partition("[")[0] == step.name and name not in self.dead:
+                raise Broken(sentences.not_invalidated(name, mark))
 
     def end(self, barrier: Barrier, step: Init | Inval, mark: Mark, clock: Clock) -> None:
         if (other := barrier.in_use(clock)) is not None:

@@ -7,6 +7,8 @@ started the copy is not enough. Else some schedule has both at once, for what mu
 needs neither of the ends. What has ended before a write of the slot is forgotten: whoever comes after the write comes
 after that too. So a slot costs no more than the roles that read it, and every use is compared with those only.
 
+What threads store is seen by wgmma and TMA after a fence only (PTX, proxies), which comes between in every schedule.
+
 Believes: two slots of different names are different memory, and a copy writes all of its slot, masked or not.
 """
 
@@ -16,7 +18,9 @@ from dataclasses import dataclass, field
 from pgo_agent.sandbox.gate.deadlock import sentences
 from pgo_agent.sandbox.gate.deadlock.barrier import Clock, Mark
 from pgo_agent.sandbox.gate.deadlock.finding import Finding
-from pgo_agent.sandbox.gate.deadlock.program import Access, Commit, Copy, Drain, Program, Queue, Use
+from pgo_agent.sandbox.gate.deadlock.program import Access, Commit, Copy, Drain, Fence, Free, Program, Queue, Use
+
+GIVEN_BACK = "dealloc"  # what the end of an allocation is called among the uses of its slots
 
 
 @dataclass
@@ -62,6 +66,8 @@ class Memory:
     """All slots, and all queues of the roles."""
 
     def __init__(self) -> None:
+        self.unfenced: dict[str, InUse] = {}  # by slot: the store of threads that no fence has followed
+        self.unseen: Hazard | None = None  # the first store that a dot or a TMA store may not see
         self.slots: dict[str, Slot] = defaultdict(Slot)
         self.queues: dict[tuple[str, Queue], deque[Group]] = defaultdict(lambda: deque([Group()]))  # the last is open
         self.flying: dict[Mark, list[InUse]] = {}  # by the step that will reach a barrier when they have ended
@@ -71,12 +77,23 @@ class Memory:
         if isinstance(step, Access):
             for slot in step.slots:
                 end = None if step.queue else mark
-                self.begin(InUse(mark, slot, step.writes, step.what, step.queue, end=end), clock)
+                use = InUse(mark, slot, step.writes, step.what, step.queue, end=end)
+                self.begin(use, clock)
+                if step.by_threads:
+                    self.unfenced[slot] = use
         elif isinstance(step, Commit):
             self.queues[mark.role, step.queue].append(Group())
         elif isinstance(step, Drain):
             self.drain(step.queue, step.pending + 1, mark)
+        elif isinstance(step, Fence):
+            self.unfenced = {slot: u for slot, u in self.unfenced.items() if not u.ended(clock)}
+        elif isinstance(step, Free):
+            for slot in [s for s in self.slots if s.partition("[")[0] == step.name]:
+                self.begin(InUse(mark, slot, True, GIVEN_BACK, None, end=mark), clock)
+                del self.slots[slot]
+                self.unfenced.pop(slot, None)
         else:
+            self.unfenced.clear()
             for queue in Queue:
                 self.drain(queue, 0, mark)
 
@@ -104,7 +121,10 @@ class Memory:
                 self.hazard = Hazard(other, use, clock.get(other.mark.role, 0))
         if use.writes:
             self.slots[use.slot] = Slot(use)
+            self.unfenced.pop(use.slot, None)
         else:
+            if use.queue and use.slot in self.unfenced and self.unseen is None:
+                self.unseen = Hazard(self.unfenced[use.slot], use, 0)
             slot.reads[use.mark.role, use.queue] = use
 
     def drain(self, queue: Queue, keep: int, mark: Mark) -> None:
@@ -117,4 +137,16 @@ class Memory:
             groups.append(Group())
 
     def finding(self, program: Program) -> Finding | None:
-        return sentences.too_soon(program, self.hazard) if self.hazard else None
+        if self.hazard:
+            return sentences.too_soon(program, self.hazard)
+        if self.unseen:
+            return sentences.not_fenced(self.unseen)
+        return self.left_over()
+
+    def left_over(self) -> Finding | None:
+        """At the end of the program: TMA stores that may still read memory which the next block is given."""
+        left = (
+            use for (_, queue), groups in self.queues.items() if queue is Queue.STORES for g in groups for use in g.uses
+        )
+        use = next(left, None)
+        return sentences.not_awaited(use.mark) if use else None

@@ -48,7 +48,11 @@ def _said(x: int | Term) -> str:
 
 
 def alloc(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, role: Role) -> Sequence[Value]:
-    return [Memory(u.fresh(op.results[0]), _bytes(op))]
+    if not values:
+        return [Memory(u.fresh(op.results[0]), _bytes(op))]
+    memory = Memory(u.own(op), _bytes(op))
+    accesses.stored(u, op, memory, role)
+    return [memory]
 
 
 def index(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, role: Role) -> Sequence[Value]:

@@ -96,6 +96,7 @@ class Access:
     what: str  # as a person calls it: dot, load, copy
     queue: Queue | None = None  # None: done with this step
     at: At = NOWHERE
+    by_threads: bool = False  # a write that wgmma and TMA see behind a fence only
 
 
 @dataclass(frozen=True)
@@ -116,13 +117,28 @@ class Drain:
 
 
 @dataclass(frozen=True)
+class Fence:
+    """Makes what threads have written visible to wgmma and TMA, which read shared memory otherwise (PTX, proxies)."""
+
+    at: At = NOWHERE
+
+
+@dataclass(frozen=True)
+class Free:
+    """Gives an allocation back: its memory is then another's."""
+
+    name: str
+    at: At = NOWHERE
+
+
+@dataclass(frozen=True)
 class Forget:
     """Something was passed over that may have waited for whatever is in the role's queues: all of it counts as done."""
 
     at: At = NOWHERE
 
 
-Use: TypeAlias = Access | Commit | Drain | Forget
+Use: TypeAlias = Access | Commit | Drain | Fence | Free | Forget
 Step: TypeAlias = Init | Arrive | Copy | Wait | Inval | Fork | Join | Use
 
 

@@ -26,6 +26,13 @@ def unordered_init(name: str, mark: Mark, init: Mark) -> Finding:
     return Finding(Kind.LIFETIME, said, (f"initialised at {init.at}",))
 
 
+def not_invalidated(name: str, mark: Mark) -> Finding:
+    """Of a barrier whose memory is given back while it is one (PTX, mbarrier.inval)."""
+    return Finding(
+        Kind.LIFETIME, f"{mark.role} gives the memory of {name} back at {mark.at}, which was not invalidated"
+    )
+
+
 def in_use(step: Init | Inval, mark: Mark, other: Mark) -> Finding:
     does = "initialises" if isinstance(step, Init) else "invalidates"
     said = f"{mark.role} {does} {step.barrier} at {mark.at} while it may be in use"
@@ -119,6 +126,20 @@ def too_soon(program: Program, h: "Hazard") -> Finding:
         said = f"{second} may overwrite {h.first.slot} while {first} still reads it"
     trace = (f"{h.first.mark.role} starts {first}", f"{h.second.mark.role} starts {second}", _last_known(program, h))
     return Finding(Kind.MEMORY, f"{said}: {_not_ended(h)}", trace)
+
+
+def not_fenced(h: "Hazard") -> Finding:
+    """Of what threads stored and a dot or a TMA store reads without a fence between."""
+    said = (
+        f"the {h.second.what} at {h.second.mark.at} may not see what the {h.first.what} at {h.first.mark.at} wrote "
+        f"into {h.first.slot}: no fence stands between them"
+    )
+    return Finding(Kind.MEMORY, said)
+
+
+def not_awaited(mark: Mark) -> Finding:
+    """Of a TMA store that is under way when the kernel ends."""
+    return Finding(Kind.GROUPS, f"nobody waits for the TMA store at {mark.at}: the kernel may end while it still reads")
 
 
 def _not_ended(h: "Hazard") -> str:

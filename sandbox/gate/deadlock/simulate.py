@@ -19,6 +19,7 @@ from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.coverage import Coverage
 from pgo_agent.sandbox.gate.deadlock import loops, machine, solve
 from pgo_agent.sandbox.gate.deadlock.finding import Finding, Kind, Seen
+from pgo_agent.sandbox.gate.deadlock.launches import Launch
 from pgo_agent.sandbox.gate.deadlock.terms import Known, Term, leaves
 from pgo_agent.sandbox.gate.deadlock.unroll import Unroller
 from pgo_agent.sandbox.gate.deadlock.values import Choose, Impossible, TooLong, Undecided
@@ -28,7 +29,7 @@ from pgo_agent.sandbox.ttgir.tree import Module
 
 PACKAGES = (Path(__file__).parent, Path(reader.__file__).parent)
 MOST_OPS = 1_000_000  # executed in all runs of one kernel: some ten seconds
-MOST_LAUNCHED = 200_000  # executed in runs of what cases launch: these follow kernels one after another
+MOST_LAUNCHED = 60_000  # executed in runs of what cases launch, of one kernel: half a second
 SEVERITY = list(Kind)  # as they are listed
 
 
@@ -54,17 +55,17 @@ def simulate(module: Module) -> Finding:
     return runs.conclusion()
 
 
-def launched(module: Module, before: Finding, launches: Sequence[Known]) -> Finding:
-    """What `simulate` found, and what the runs of these launches add: each is the arguments and the grid of one.
+def launched(module: Module, before: Finding, launches: Sequence[Launch]) -> Finding:
+    """What `simulate` found, and what the runs of these launches add.
 
     Where all of them could be followed, arguments that `simulate` could not choose are no question any more.
     """
     runs = Runs(module, before, dict(before.loops))
-    for known in launches:
+    for launch in launches:
         if runs.executed > MOST_LAUNCHED:
             runs.skipped["launches"] = f"{MOST_LAUNCHED} operations of those before were followed"
             break
-        runs.explore([(known, 2)], True)
+        runs.explore([(launch.known, 2)], launch)
     return runs.conclusion()
 
 
@@ -84,18 +85,18 @@ class Runs:
         self.wanted = sorted({0, 1, max(self.slots - 1, 0), self.slots + 1, 2 * self.slots + 1})
         self.loops = self.loops or loops.of(self.module)
 
-    def explore(self, todo: list[tuple[Known, int]], launch: bool = False) -> None:
+    def explore(self, todo: list[tuple[Known, int]], launch: Launch | None = None) -> None:
         """Follows runs from what is known, and of how many loops it was chosen, until none is left."""
         while todo and (not self.found or self.found[-1].kind is not Kind.DEADLOCK):
             known, chosen = todo.pop()
             unroller = Unroller(self.module, known)
             try:
-                self.found.append(_run(unroller))
-                self.seen(unroller, launch)
+                self.found.append(_run(unroller, launch is None or not launch.secret))
+                self.seen(unroller, launch is not None)
             except Choose as e:
                 todo += [(c, chosen + (e.kind == "trips")) for c in reversed(self.choices(e, known, chosen))]
             except TooLong as e:
-                if launch:
+                if launch is not None:
                     self.skipped["a launch"] = str(e)
                 else:
                     self.found.append(Finding(Kind.UNDECIDED, str(e)))
@@ -161,11 +162,12 @@ class Runs:
         return Finding(Kind.NONE, said)
 
 
-def _run(unroller: Unroller) -> Finding:
+def _run(unroller: Unroller, told: bool) -> Finding:
+    """What is found in one run; its numbers stand in the trace where they may be told."""
     program = unroller.program()
     finding = machine.run(program)
     finding = min([finding, *unroller.findings[:1]], key=lambda f: SEVERITY.index(f.kind))
-    if not finding.found:
+    if not finding.found or not told:
         return finding
     when = [f"{n[-1]} iteration{'s' * (n[-1] != 1)} of the loop at {at}" for at, n in unroller.loops.items()]
     chosen = [f"{leaf.name} = {value}" for leaf, value in unroller.known.items()]

@@ -26,7 +26,8 @@ def trips(term: Term, wanted: Sequence[int], known: Known) -> list[Choice]:
         above = next(filter(None, near), []) or _above(term, n, known)
         below = (list(islice(solutions(term, m, known), 3)) for m in order[4:] if not above)
         found += [c for c in above or next(filter(None, below), []) if c not in found]
-    return found
+    plain, value = _default(term, known)
+    return found or ([plain] if value is not None else [])
 
 
 def _above(term: Term, least: int, known: Known) -> list[Choice]:

@@ -4,7 +4,7 @@ A hang, or a run that could end in one, is `deadlock`; a wait that lets pass wha
 shared memory that may be read while a copy writes it: it hangs nothing, and reads what is not there yet or any more.
 What the simulator cannot follow, or did not go into, is `undecided`, with the line. The compiler's process has run the
 same simulator already, many kernels side by side, for arguments of its own choice; what an older one said there does
-not count. The launches of public cases are simulated here, where the plans are known.
+not count. The launches of the cases are simulated here, where the plans are known.
 """
 
 from functools import reduce

@@ -24,7 +24,6 @@ _HANDLERS = control.HANDLERS | operations.HANDLERS
 _ENDS = frozenset(
     {"scf.yield", "scf.condition", "ttg.warp_yield", "ttg.warp_return", "tt.return", "cf.br", "cf.cond_br"}
 )
-_HARMLESS = frozenset({"ttg.local_dealloc"})  # given a barrier they do nothing to it
 _POINTERS = frozenset({"tt.addptr", "tt.bitcast", "tt.int_to_ptr", "tt.ptr_to_int"})
 _INTEGER = re.compile(r"i\d+|index")
 
@@ -43,6 +42,7 @@ class Unroller:
         self.put_off: Choose | Undecided | None = None  # a question that numbers of iterations may settle first
         self.executed = 0  # operations
         self._names: dict[str, int] = {}
+        self._allocated: dict[int, str] = {}  # by the identity of an allocation
         self._places: dict[int, At] = {}  # of operations, by their identity
         self._concerns: dict[tuple[int, bool], bool] = {}
         self._queues: dict[int, bool] = {}
@@ -117,7 +117,7 @@ class Unroller:
     def _unknown(self, op: Op, values: Sequence[Value]) -> Sequence[Value]:
         """An operation that is no concern of barriers, or else out of depth."""
         touched = next((v for v in values if isinstance(v, Memory) and v.name in self.barriers), None)
-        if touched is not None and op.name not in _HARMLESS:
+        if touched is not None:
             raise Undecided(f"{op.name} at {self.at(op)} does to the barrier {touched.name} what is not modelled")
         if operations.suspect(op):
             raise Undecided(f"{op.name} at {self.at(op)} may make roles wait for each other and is not modelled")
@@ -212,6 +212,12 @@ class Unroller:
         role = Role(self.fresh(name), 32 * warps)
         self.roles[role.name] = role
         return role
+
+    def own(self, op: Op) -> str:
+        """The name of the memory of an allocation: each time it is executed it is the same."""
+        if id(op) not in self._allocated:
+            self._allocated[id(op)] = self.fresh(op.results[0])
+        return self._allocated[id(op)]
 
     def fresh(self, name: str) -> str:
         """The name, with a number from its second use on."""

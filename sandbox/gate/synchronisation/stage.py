@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.coverage import NOTHING, Coverage
-from pgo_agent.sandbox.gate.deadlock import launches
+from pgo_agent.sandbox.gate.deadlock.launches import is_secret
 from pgo_agent.sandbox.gate.evidence import Evidence, Plan, Side
 from pgo_agent.sandbox.gate.synchronisation import dependent, filled, published, waiting
 from pgo_agent.sandbox.gate.synchronisation.dependent import Text, storages
@@ -22,7 +22,8 @@ from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.ttgir import reader
 from pgo_agent.sandbox.ttgir.tokens import Unreadable
 
-MOST_LAUNCHES = 8  # of one kernel whose blocks are run: the first of each case and configuration
+MOST_LAUNCHES = 8  # of one kernel whose blocks are run
+SIGNS = ("tt.atomic_", "scf.while")  # what a text must have for a rule of one kernel to find anything
 
 
 def stage(candidate: Side, original: Side) -> Evidence:
@@ -45,8 +46,12 @@ def look(side: Side) -> tuple[list[Found], Coverage]:
     found: list[Found] = []
     covered = NOTHING
     texts: dict[str, Text] = {}
+    early = any(side.manifest["kernels"][key]["launch_pdl"] for key in side.launched)
     for key in side.launched:
         name = side.manifest["kernels"][key]["name"]
+        if not early and not any(sign in side.texts[key] for sign in SIGNS):
+            covered += coverage.of(kernels=1, atomics=0, waiting_loops=0)
+            continue
         try:
             texts[key] = text = _read(side, key)
         except Unreadable as e:
@@ -56,8 +61,8 @@ def look(side: Side) -> tuple[list[Found], Coverage]:
         said, looked = _kernel(side, key, text)
         found += [replace(f, sentence=f"{name}: {f.sentence}") for f in said]
         covered += looked
-    if any(t.early for t in texts.values()) and len(texts) == len(side.launched):
-        plans = [p for _, p in _public(side)]
+    if early and len(texts) == len(side.launched):
+        plans = [p for plans in side.plans.values() for p in plans]
         found += [f for plan in plans for f in dependent.rule(plan, texts)]
         covered += coverage.of(plans_with_early_launches=len(plans))
     return list(dict.fromkeys(found)), covered
@@ -70,37 +75,36 @@ def _read(side: Side, key: str) -> Text:
 
 
 def _kernel(side: Side, key: str, text: Text) -> tuple[list[Found], Coverage]:
-    """What the rules find in one kernel, in each way in which public cases launch it."""
+    """What the rules find in one kernel, in each way in which it is launched."""
     atomics, waits = sum(op.name in ATOMICS for op in text.values.order), spins(text.values)
     covered = coverage.of(kernels=1, operations=len(text.values.order), atomics=atomics, waiting_loops=len(waits))
     if not atomics and not waits:
         return [], covered
     steps = list(_launches(side, key))
-    shared = list(dict.fromkeys(tuple(storages(p["steps"][n]).items()) for p, n in steps))
+    shared = list(dict.fromkeys(tuple(storages(p["steps"][n]).items()) for _, p, n in steps))
     found = [f for s in shared for f in published.rule(text.module, text.values, dict(s))]
     if not waits:
         return found, covered
     kernel = side.manifest["kernels"][key]
     fit = resident(kernel, side.statics[key])
-    for plan, n in steps[:MOST_LAUNCHES]:
+    for case, plan, n in steps[:MOST_LAUNCHES]:
         begins = filled.before(plan["steps"], n)
-        launch = waiting.Launch(plan["steps"][n], begins, fit, kernel["launch_cooperative_grid"])
+        launch = waiting.Launch(plan["steps"][n], begins, fit, kernel["launch_cooperative_grid"], is_secret(case))
         said, ran = waiting.rule(text.module, text.values, waits, launch)
         found += said
         covered += coverage.of(blocks_run=(ran, launch.blocks))
-    skipped = {f"{text.name} in {len(steps) - MOST_LAUNCHES} launches": f"its blocks were run in {MOST_LAUNCHES}"}
+    skipped = {
+        f"{len(steps) - MOST_LAUNCHES} launches of {text.name}": f"its blocks were run in {MOST_LAUNCHES} others"
+    }
     return found, covered + coverage.of(skipped if len(steps) > MOST_LAUNCHES else {})
 
 
-def _launches(side: Side, key: str) -> Iterator[tuple[Plan, int]]:
-    """Where public plans launch a kernel; equal launches once."""
+def _launches(side: Side, key: str) -> Iterator[tuple[str, Plan, int]]:
+    """Where plans launch a kernel, public cases first; equal launches once."""
     seen: list[object] = []
-    for _, plan in _public(side):
-        for n, step in enumerate(plan["steps"]):
+    for case, plans in sorted(side.plans.items(), key=lambda c: is_secret(c[0])):
+        for plan, n in ((p, n) for p in plans for n in range(len(p["steps"]))):
+            step = plan["steps"][n]
             if step.get("kernel") == key and step not in seen:
                 seen.append(step)
-                yield plan, n
-
-
-def _public(side: Side) -> Iterator[tuple[str, Plan]]:
-    return ((c, p) for c, plans in side.plans.items() if not c.startswith(launches.HELD_OUT) for p in plans)
+                yield case, plan, n

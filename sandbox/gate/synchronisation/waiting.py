@@ -33,6 +33,7 @@ class Launch:
     first: Mapping[int, int]  # storage -> what the plan fills it with before
     resident: int  # blocks that a GPU holds at a time
     cooperative: bool
+    secret: bool = False  # of a held-out case: its numbers are told to nobody
 
     @property
     def blocks(self) -> int:
@@ -61,21 +62,24 @@ def rule(module: Module, values: Flow, waits: list[Spin], launch: Launch) -> tup
     if not alone.waits:
         return [], launch.blocks
     number, wait = next(iter(alone.waits.items()))
+    who = "a block of a held-out case" if launch.secret else f"block {number} of {launch.blocks}"
     said = (
-        f"block {number} waits at {loops.get(wait.line, '')} for blocks that start after it, and the launch is not "
-        f"cooperative: nothing promises that they are resident together ({launch.resident} are on an empty GPU, "
-        f"of {launch.blocks})"
+        f"{who} waits at {loops.get(wait.line, '')} for blocks that start after it, and the launch is not cooperative: "
+        f"nothing promises that they are resident together (an empty GPU holds {launch.resident})"
     )
     return [Found(Verdict.UNDECIDED, said, RULE)], launch.blocks
 
 
 def _stuck(module: Module, ended: Ended, launch: Launch, loops: Mapping[int, str]) -> str:
     number, wait = next(iter(ended.waits.items()))
+    where = f"at {loops.get(wait.line, '')}"
+    if launch.secret:
+        return f"in a held-out case all blocks that are resident wait for good {where}"
     held = f"of {launch.blocks} blocks {ended.finished} end, and {len(ended.waits)} that are resident wait for good"
     names = zip((a.name.removeprefix("%") for a in module.kernel.defined), _arguments(launch.step), strict=True)
     of = {v.storage: (name, v.offset or 0) for name, v in names if isinstance(v, Address)}
     flag = next((f" for {of[a.storage][0]}[{(a.offset or 0) - of[a.storage][1]}]" for a, _ in wait.seen), "")
-    return f"{held}: block {number}{flag} at {loops.get(wait.line, '')}, which nobody is left to change"
+    return f"{held}: block {number}{flag} {where}, which nobody is left to change"
 
 
 class _Blocks:
