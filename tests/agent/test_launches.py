@@ -210,7 +210,7 @@ GUARDED = FORMS["local names"] + CONTRACT
         ("BLOCK=BLOCK", "BLOCK=BLOCK, factor=1.0", "pass factor twice"),
         ("BLOCK=BLOCK", "BLOCKS=BLOCK", "pass BLOCKS, which it does not take"),
         ("n, 2.0, ", "n, ", "would not pass factor"),
-        ("x, y, n, 2.0,", "x, y, n, 2.0, 1024, 5,", "6 arguments"),
+        ("x, y, n, 2.0,", "x, y, n, 2.0, 1024,", "pass BLOCK twice"),
         ("@triton.jit", "@triton.autotune([triton.Config({}, pre_hook=late)], [])\n@triton.jit", "read late, which"),
         ("@triton.jit", "@triton.autotune([triton.Config({}, pre_hook=kernel)], [])\n@triton.jit", "before it is"),
         ("@triton.jit", "@triton.autotune([triton.Config({'STEP': 1})], [])\n@triton.jit", "set STEP, which _scale"),
