@@ -69,7 +69,9 @@ def _read(source: str) -> tuple[tuple[Site, ...], dict[str, str]]:
     tree = parsing.module(source)
     offsets, scopes = Offsets(source), Scopes(tree)
     how = launched(tree, scopes)
-    autotuned = {f: call for f in _functions(tree) if (call := tuned.tuner(f, scopes)) is not None}
+    autotuned = {
+        f: call for f in scopes.nodes if isinstance(f, Function) and (call := tuned.tuner(f, scopes)) is not None
+    }
     found = [_autotuned(tree, f, call, how.launches, offsets, scopes) for f, call in autotuned.items()]
     plain = dict[int, list[Launch]]()
     for one in how.launches:
@@ -163,10 +165,6 @@ def _config_list(site: Site, configs: Sequence[Config]) -> str:
 
 
 # reading --------------------------------------------------------------------------------------------------------------
-
-
-def _functions(tree: ast.Module) -> list[Function]:
-    return [n for n in ast.walk(tree) if isinstance(n, Function)]
 
 
 def _autotuned(

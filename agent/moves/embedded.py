@@ -29,7 +29,7 @@ from pgo_agent.agent.moves import (
 )
 from pgo_agent.agent.moves.base import CARRIED, NO_LAUNCH, Best, Proposal, Skipped, SourceMove, Subject, attempted
 from pgo_agent.agent.moves.evidence import NOBODY_LOOKED, Evidence
-from pgo_agent.agent.source import Config, sites, with_configs
+from pgo_agent.agent.source import Config, sites, unfollowed, with_configs
 from pgo_agent.agent.static_rank import symptoms
 from pgo_agent.sandbox.devices import Device
 
@@ -66,7 +66,8 @@ def propose(
     found = sites(source)
     kernels = list(dict.fromkeys(s.kernel for s in found))
     if not kernels:
-        yield Skipped("every move", NO_LAUNCH)
+        uses = unfollowed(source).values()
+        yield Skipped("every move", f"a launch is not followed: {next(iter(uses))}" if uses else NO_LAUNCH)
     several, timed = len(kernels) > 1, {k for b in best.values() for k in b.profiles}
     for idle in [k for k in kernels if timed and k not in timed]:
         yield Skipped(f"every move in {idle}", "no case that is timed launches it")

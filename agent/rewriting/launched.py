@@ -6,7 +6,7 @@ Known are `kernel[grid](...)`, `kernel.run(..., grid=grid)`, both under another 
 """
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pgo_agent.agent.rewriting.scopes import Function, Scopes
@@ -35,17 +35,17 @@ class Launched:
 
 def launched(tree: ast.Module, scopes: Scopes) -> Launched:
     """The launches of a file's own kernels outside of its contract."""
-    found = list[Launch]()
-    for node in _host(tree):
+    found, host = list[Launch](), [*_host(tree)]
+    for node in host:
         if isinstance(node, ast.Call) and (launch := _launch(node, scopes)) is not None:
             found.append(launch)
     found.sort(key=lambda x: (x.call.lineno, x.call.col_offset))
-    return Launched(tuple(found), _unfollowed(tree, scopes, found))
+    return Launched(tuple(found), _unfollowed(host, scopes, found))
 
 
-def kernels(tree: ast.Module) -> list[Function]:
+def kernels(scopes: Scopes) -> list[Function]:
     """The functions of a file that Triton compiles, as far as their decorators tell."""
-    return [n for n in ast.walk(tree) if isinstance(n, Function) and any(named(d) == "jit" for d in n.decorator_list)]
+    return [n for n in scopes.nodes if isinstance(n, Function) and any(named(d) == "jit" for d in n.decorator_list)]
 
 
 def parameters(function: Function) -> list[str]:
@@ -142,11 +142,11 @@ def _function(value: ast.expr, scopes: Scopes) -> Function | None:
     return own[-1] if own and len(own) == len(found) else None
 
 
-def _unfollowed(tree: ast.Module, scopes: Scopes, found: list[Launch]) -> dict[str, str]:
+def _unfollowed(host: Sequence[ast.AST], scopes: Scopes, found: list[Launch]) -> dict[str, str]:
     seen = {id(n) for x in found for n in _chain(x.call, scopes)}
-    own = {k.name: k for k in kernels(tree)}
+    own = {k.name: k for k in kernels(scopes)}
     listed = dict[str, str]()
-    for node in _host(tree):
+    for node in host:
         if not isinstance(node, ast.Name) or id(node) in seen or not isinstance(node.ctx, ast.Load):
             continue
         if node.id in own and own[node.id] in scopes.bindings(node.id, node):

@@ -27,11 +27,12 @@ class Scopes:
     """The names of a module, scope by scope."""
 
     def __init__(self, tree: ast.Module) -> None:
-        self.tree = tree
-        self.above = {id(c): n for n in ast.walk(tree) for c in ast.iter_child_nodes(n)}
+        self.tree, self.nodes, self.above = tree, [*ast.walk(tree)], dict[int, ast.AST]()
+        for node in self.nodes:
+            self.above |= {id(c): node for c in ast.iter_child_nodes(node)}
         self._bound = dict[int, dict[str, list[ast.AST]]]()
         self.loose = set[str]()  # names that a function binds outside of itself
-        for node in ast.walk(tree):
+        for node in self.nodes:
             for name in _names(node):
                 self._bound.setdefault(id(self._binds_in(node)), {}).setdefault(name, []).append(node)
             if isinstance(node, ast.Global | ast.Nonlocal):
@@ -101,7 +102,7 @@ class Scopes:
     def loads(self, name: str, at: ast.AST) -> list[ast.Name]:
         """Every place that reads what a name is bound to, as it is seen from one."""
         meant = self.bindings(name, at)
-        every = (n for n in ast.walk(self.tree) if isinstance(n, ast.Name) and n.id == name)
+        every = (n for n in self.nodes if isinstance(n, ast.Name) and n.id == name)
         return [n for n in every if isinstance(n.ctx, ast.Load) and self.bindings(n.id, n) == meant]
 
     def _assigned(self, bound: ast.AST) -> ast.expr | None:
@@ -161,7 +162,7 @@ class Scopes:
                 and isinstance(self.above.get(id(n)), ast.Call)
                 and _called(self.above[id(n)]) == "dict"
             )
-            for n in ast.walk(self.tree)
+            for n in self.nodes
         )
 
     def _binds_in(self, node: ast.AST) -> ast.AST:

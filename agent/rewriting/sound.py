@@ -8,6 +8,7 @@ already is not held against the second. That it computes the same is for others 
 import ast
 from collections import Counter
 from collections.abc import Iterator
+from functools import lru_cache
 
 from pgo_agent.agent.rewriting import DoesNotApply
 from pgo_agent.agent.rewriting.launched import Launch, kernels, launched, named, parameters
@@ -32,30 +33,37 @@ def check(before: str, after: str) -> None:
     found = parsing.compiled(after)
     if not same_contract(before, after):
         raise DoesNotApply("it would change the contract")
-    known = set(_faults(parsing.module(before)))
+    known = _known(before)
     for fault in _faults(found):
         if fault not in known:
             raise DoesNotApply(fault)
 
 
+@lru_cache(16)
+def _known(text: str) -> frozenset[str]:
+    """What is wrong with a text already: many are made of one."""
+    return frozenset(_faults(parsing.module(text)))
+
+
 def _faults(tree: ast.Module) -> Iterator[str]:
     scopes = Scopes(tree)
-    yield from _unbound(tree, scopes)
+    yield from _unbound(scopes)
     yield from _early(tree)
-    tuned = {k: _set(k) for k in kernels(tree)}
+    own = kernels(scopes)
+    tuned = {k: _set(k) for k in own}
     for launch in launched(tree, scopes).launches:
         yield from _misfits(launch, tuned.get(launch.kernel) or set())
-    for call in (n for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)):
+    for call in (n for n in scopes.nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)):
         for function in _functions(call, scopes):
             yield from _unfit(call, function)
-    for function in kernels(tree):
+    for function in own:
         yield from _configured(function)
 
 
-def _unbound(tree: ast.Module, scopes: Scopes) -> Iterator[str]:
-    if any(isinstance(n, ast.ImportFrom) and any(a.name == "*" for a in n.names) for n in ast.walk(tree)):
+def _unbound(scopes: Scopes) -> Iterator[str]:
+    if any(isinstance(n, ast.ImportFrom) and any(a.name == "*" for a in n.names) for n in scopes.nodes):
         return  # nobody knows what it binds
-    for node in ast.walk(tree):
+    for node in scopes.nodes:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and not scopes.bound(node.id, node):
             yield f"it would read {node.id}, which nothing binds there"
 

@@ -1,0 +1,13 @@
+"""A builder of a target that stands in a text."""
+
+from pathlib import Path
+
+from pgo_agent.sandbox import box, devices, target
+from pgo_agent.sandbox.build import Builder
+from pgo_agent.sandbox.bundle.shelf import Shelf
+
+
+def builder_of(source: str, folder: Path) -> Builder:
+    path = folder / "it.py"
+    path.write_text(source)
+    return Builder(target.read(path), devices.find("h200"), box.choose(), Shelf(folder / "shelf"))
