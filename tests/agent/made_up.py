@@ -72,8 +72,8 @@ class MadeUp:
         return self._timed(given["public"], choices, "time")
 
     def _look(self, given: dict[str, Any]) -> dict[str, Any]:
-        evidence = {"speedup": [self.faster] * 3}
-        return {"verdict": "checked", "stage": "quick", "reason": "it may be faster", "evidence": evidence, "coverage": COVERED}
+        told = {"evidence": {"speedup": [self.faster] * 3}, "coverage": COVERED}
+        return {"verdict": "checked", "stage": "quick", "reason": "it may be faster"} | told
 
     def _confirm(self, given: dict[str, Any]) -> dict[str, Any]:
         return self._timed(given["public"], {c: p["choice"] for c, p in given["candidate"].items()}, "confirm")
@@ -87,7 +87,8 @@ class MadeUp:
         return {"verdict": verdict, "stage": stage, "reason": reason, "evidence": evidence, "coverage": COVERED}
 
     def _race(self, _: dict[str, Any]) -> dict[str, Any]:
-        return {"verdict": "checked", "stage": "race", "reason": "no hazard was made up", "evidence": {}, "coverage": COVERED}
+        told = {"evidence": {}, "coverage": COVERED}
+        return {"verdict": "checked", "stage": "race", "reason": "no hazard was made up"} | told
 
     def _idle(self, _: dict[str, Any]) -> dict[str, Any]:
         return {"idle": []}

@@ -123,7 +123,8 @@ def accept(ctx: Context, name: str, faster: float = 1.06) -> None:
     choices = {c: o[0]["label"] for c, o in (candidate.built or {})["choices"].items()}
     first, again = (_look(ctx, faster, seed) for seed in (1, 2))
     said = [
-        Evidence(s, None, f"{s} was made up", 1.0, coverage=COVERED).as_json() for s in ("smoke", "quick", "numerics", "time", "race")
+        Evidence(s, None, f"{s} was made up", 1.0, coverage=COVERED).as_json()
+        for s in ("smoke", "quick", "numerics", "time", "race")
     ]
     stages = [*said, Evidence("confirm", Verdict.ACCEPTED, "again, and made up", 2.0).as_json()]
     evidence = first | {"choices": choices, "again": again, "stages": stages, "incumbent": "shipped"}
@@ -160,7 +161,8 @@ def refuse(ctx: Context, name: str, verdict: Verdict, stage: str, reason: str, r
         {"quick": quick, "speedup": stats.geomean(pairs, None).as_json(), "incumbent": "shipped"} if ratio else {}
     )
     candidate = ctx.store.candidate(ctx.run.id, name)
-    steps.settle(ctx, candidate, Judged(verdict, stage, reason, evidence, COVERED), evidence.get("speedup", [0, ratio])[1], 1.0)
+    judged = Judged(verdict, stage, reason, evidence, COVERED)
+    steps.settle(ctx, candidate, judged, evidence.get("speedup", [0, ratio])[1], 1.0)
 
 
 def clocked(ctx: Context, which: str, turns: float = timelines.TURNS) -> None:
