@@ -81,7 +81,8 @@ class Worker(Looks):
         except Inconsistent as e:
             right = [b for b in best if not b["problem"]]
             if len(right) == len(best):
-                raise TargetFault(f"the kernel as it stands: {e}", "mend it: its results must be what they were") from None
+                advice = "mend it: its results must be what they were"
+                raise TargetFault(f"the kernel as it stands: {e}", advice) from None
             self._finalists(case, right)  # of a wrong one that came out otherwise
             return
         for i, entry in enumerate(best):

@@ -130,6 +130,88 @@ def test_long_integers_must_be_exact_too() -> None:
     assert problem(torch.full((8,), (1 << 53) + 1), expected) != ""
 
 
+# what a norm of the whole output hides --------------------------------------------------------------------------------
+
+
+def rows_and_columns(case: dict[str, Any], generator: torch.Generator) -> dict[str, Any]:
+    """With an offset for each column: the last term of every sum, of 1 and a number below 1."""
+    a, b = torch.randn((256, 2048), generator=generator), torch.randn((2048, 256), generator=generator)
+    a[:, -1], b[-1] = 1.0, 2 * torch.rand(256, generator=generator) - 1
+    return {"a": a.bfloat16(), "b": b.bfloat16()}
+
+
+def product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    wide = torch.promote_types(a.dtype, torch.float32)
+    return (a.to(wide) @ b.to(wide)).to(a.dtype)
+
+
+@pytest.fixture(scope="module")
+def multiplied() -> tuple[Expected, dict[str, Any]]:
+    """What a product in bfloat16 must be, and its inputs."""
+    module = target(product, rows_and_columns)
+    return numerics.expect(module, "case", {}, 1, CPU), numerics.make_inputs(module, {}, 1, CPU)
+
+
+def test_an_offset_left_out_of_the_last_rows_fails_although_the_whole_output_errs_little(
+    multiplied: tuple[Expected, dict[str, Any]],
+) -> None:
+    expected, given = multiplied
+    late = given["a"].clone()
+    late[-12:, -1] = 0  # 5 % of the rows
+    found = numerics.check([product(late, given["b"])], expected)
+    (error,), (bound,) = found.errors, found.bounds
+    assert error.worst < bound.worst and error.mean < 0.75 * bound.mean
+    assert found.problem.startswith("output 0: a few rows err more than all others may: mean error")
+
+
+@pytest.mark.parametrize("down", [True, False])
+def test_digits_cut_off_in_place_of_rounded_fail_although_their_size_is_allowed(
+    multiplied: tuple[Expected, dict[str, Any]], down: bool
+) -> None:
+    """Down, or towards zero."""
+    expected, given = multiplied
+    bits = (given["a"].float() @ given["b"].float()).view(torch.int32)
+    cut = (bits & -65536).view(torch.float32)
+    if down:
+        cut = torch.where((cut < 0) & (cut != bits.view(torch.float32)), ((bits & -65536) + 65536).view(cut.dtype), cut)
+    found = numerics.check([cut.bfloat16()], expected)
+    (error,), (bound,) = found.errors, found.bounds
+    assert error.worst < bound.worst and error.mean < bound.mean
+    assert found.problem.startswith("output 0: errors lean to one side")
+
+
+def test_sums_in_other_orders_and_roundings_of_halves_away_from_zero_pass(
+    multiplied: tuple[Expected, dict[str, Any]],
+) -> None:
+    expected, given = multiplied
+    a, b = given["a"].float(), given["b"].float()
+    parts = sum(a[:, k : k + 64] @ b[k : k + 64] for k in range(0, 2048, 64))
+    by_hand = ((parts.view(torch.int32) + 32768) & -65536).view(torch.float32)  # type: ignore[union-attr]
+    assert [problem(x.bfloat16(), expected) for x in (parts, a.flip(1) @ b.flip(0), by_hand)] == ["", "", ""]  # type: ignore[union-attr]
+
+
+def test_a_tolerance_that_is_said_to_admit_an_error_does_and_little_less_does_not(
+    multiplied: tuple[Expected, dict[str, Any]],
+) -> None:
+    expected, given = multiplied
+    outputs = [product(given["a"] * 1.1, given["b"])]
+    found = numerics.check(outputs, expected)
+    assert found.problem and found.admits
+    assert numerics.check(outputs, expected, dict(found.admits)).problem == ""
+    assert numerics.check(outputs, expected, {n: 0.7 * x for n, x in found.admits.items()}).problem
+
+
+def test_of_a_result_that_plain_pytorch_has_exactly_no_tolerance_admits_an_error() -> None:
+    found = numerics.check([low_precision(lambda x: x) + 0.5], expect(lambda x: x))
+    assert found.problem and found.admits is None
+
+
+def test_a_comparison_counts_its_elements_and_an_empty_output_has_none() -> None:
+    both = expect(lambda x: (x, x[:0]))
+    found = numerics.check([low_precision(lambda x: x), torch.empty(0).half()], both)
+    assert (found.problem, found.elements, found.as_json()["elements"]) == ("", 4096, 4096)
+
+
 # NaN and infinity -----------------------------------------------------------------------------------------------------
 
 
