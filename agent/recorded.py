@@ -12,6 +12,8 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
+EVALUATIONS = ("plan", "mutant")  # what their files begin with
+
 
 @dataclass(frozen=True)
 class Recorded:
@@ -50,11 +52,11 @@ def _verdicts() -> dict[tuple[str, str], tuple[str, float | None]]:
 
 
 def rows() -> Iterable[dict[str, Any]]:
-    """Every line of recorded runs, file by file in order of name; not those of evaluations, which begin with a plan."""
+    """Every line of recorded runs, file by file in order of name; not those of evaluations."""
     folder = resources.files("pgo_agent.evals").joinpath("results")
     if not folder.is_dir():
         return
     for file in sorted(folder.iterdir(), key=lambda f: f.name):
         if file.name.endswith(".jsonl"):
             lines = [json.loads(line) for line in file.read_text().splitlines()]
-            yield from lines if lines and lines[0]["what"] != "plan" else ()
+            yield from lines if lines and lines[0]["what"] not in EVALUATIONS else ()

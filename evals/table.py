@@ -20,7 +20,7 @@ from pgo_agent.evals.gate_report import STANDINGS, by_stage
 from pgo_agent.evals.leaderboard.standing import noise as noise_of
 from pgo_agent.evals.mutants import report
 from pgo_agent.evals.mutants.fates import FATES
-from pgo_agent.evals.mutants.results import WHAT as MUTANT
+from pgo_agent.evals.mutants.results import Results
 from pgo_agent.evals.nightly import reading
 from pgo_agent.evals.nightly.recorded import descent
 from pgo_agent.evals.nightly.report import interval
@@ -31,6 +31,7 @@ from pgo_agent.sandbox.judge import stats
 
 OWN = ("shipped", "tuned", "winner")
 TRIED = "candidates.md"  # beside the records
+MUTANTS = "mutants-cpu.jsonl"
 _MEANT = """*Scopes / role*: P50 times executions of all scopes, over the cycles of their role: the rest lies between
 scopes, or hid behind the records. *As counted*: scopes whose instructions of a warp and execution are within 5 % of
 what Nsight Compute counts; where blocks turn differently (causal), a middle is compared with a mean.
@@ -188,7 +189,7 @@ def gate() -> str:
 
 def mutants() -> str:
     """What became of mutants on the CPU: a Markdown table of the kinds of change, who caught them, and who survived."""
-    found = report.told({r["mutant"]: r for r in rows() if r["what"] == MUTANT and not r["measured"]})
+    found = report.told(Results(RESULTS / MUTANTS).rows)
     counted = found.summary()
     lines = ["| change | tried | " + " | ".join(FATES) + " |", "|---|---:|" + "---:|" * len(FATES)]
     for name, counts in {**counted["operators"], "all": counted["fates"]}.items():

@@ -40,7 +40,8 @@ class Line:
     op: Op
     start: int  # characters before it
     text: str
-    rest: str  # the whole text behind it
+    before: str  # the whole text before it, and behind it
+    rest: str
 
 
 Pair = tuple[int, int, str]  # a span within the line and behind it, and what to write there
@@ -53,7 +54,7 @@ def mutants(text: str) -> list[Change]:
     for op in reader.parse(text).walk():
         start = starts[op.line - 1]
         end = text.find("\n", start)
-        line = Line(op, start, text[start:end], text[end:])
+        line = Line(op, start, text[start:end], text[:start], text[end:])
         for name, operator in OPERATORS.items():
             found += [Edit(name, start + a, start + b, new) for a, b, new in operator(line)]
     return list(changes(text, found))
@@ -125,7 +126,8 @@ def slot(line: Line) -> Iterator[Pair]:
     """The first slot of a ring, or another counter of the loop, in place of the one that is meant."""
     if line.op.name != "ttg.memdesc_index":
         return
-    for other in ("%c0_i32", "%c1_i32"):
+    region = re.split(r"\n *partition\d+\(", line.before)[-1]  # what stands outside of it cannot be used in it
+    for other in re.findall(r"(%c[01]_i32\w*) = arith\.constant", region):
         yield from _put(line, r"\[(%[\w#-]+)\]", lambda v, other=other: other if v != other else None)  # type: ignore[misc]
 
 
