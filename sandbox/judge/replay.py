@@ -76,7 +76,7 @@ class Replay:
             arena.arm(zones)
 
     def wipe(self, buffers: Fill, zones: Fill | None = None) -> None:
-        """As `poison`, but for the guard zones of the inputs, which hold what they were filled with before. Shared memory
+        """As `poison`, but for the guard zones of the inputs, which hold what they were given before. Shared memory
         is overwritten, too."""
         for arena in _each(self._made):
             arena.fill(buffers, zones or Fill())
