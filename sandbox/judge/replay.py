@@ -18,6 +18,7 @@ from pgo_agent.sandbox.bundle.grammar import flat
 from pgo_agent.sandbox.bundle.schema import Descriptor, Launch, Literal, OnDevice, Op, Plan, Tensor, TorchName
 from pgo_agent.sandbox.errors import BadBundle
 from pgo_agent.sandbox.guards import ZERO, Arena, Fill, arenas
+from pgo_agent.sandbox.judge import scrub
 from pgo_agent.sandbox.judge.driver import LoadedKernel, TensorMap
 
 
@@ -75,11 +76,13 @@ class Replay:
             arena.arm(zones)
 
     def wipe(self, buffers: Fill, zones: Fill | None = None) -> None:
-        """As `poison`, but for the guard zones of the inputs, which hold what they were filled with before."""
+        """As `poison`, but for the guard zones of the inputs, which hold what they were given before. Shared memory
+        is overwritten, too."""
         for arena in _each(self._made):
             arena.fill(buffers, zones or Fill())
         for scratch in self._cleared:
             scratch.zero_()
+        scrub.shared(self.device)
 
     def strays(self) -> Any:
         """Bytes of guard zones that were changed since they were filled; a count on the device, not waited for."""

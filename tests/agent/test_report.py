@@ -20,6 +20,7 @@ from pgo_agent.agent.reporting.facts import Report, times
 from pgo_agent.agent.steer_record import Kind
 from pgo_agent.agent.store import Store
 from pgo_agent.sandbox.judge import stats
+from pgo_agent.sandbox.judge.strains import STRAINS
 from rich.console import Console
 
 from tests.agent import reported
@@ -162,7 +163,12 @@ def test_every_comparison_of_both_looks_is_in_the_page_with_its_seed_and_its_bou
 @pytest.mark.parametrize("render", BOTH)
 def test_strains_race_and_the_second_look_are_told(render: Callable[[Report], str], whole: Report) -> None:
     told = said(render, whole)
-    for words in ("under 6 strains too", "race was made up", "again, and made up", "wholly masked rows on 2k"):
+    for words in (
+        f"under {len(STRAINS) - 1} strains too",
+        "race was made up",
+        "again, and made up",
+        "wholly masked rows on 2k",
+    ):
         assert words in told, words
 
 

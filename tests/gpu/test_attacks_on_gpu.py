@@ -67,6 +67,12 @@ NOW = (
     '    now = tl.inline_asm_elementwise("mov.u64 $0, %globaltimer;", "=l", [], tl.int64, is_pure=False, pack=1)\n'
     "    seldom = (now >> 12) % 16 == 0\n"
 )
+SHARED = '''    asm: tl.constexpr = """{ .shared .align 4 .b8 kept[512]; .reg .u32 a, b;
+        mov.u32 a, %tid.x; shl.b32 a, a, 2; mov.u32 b, kept; add.u32 a, a, b;
+        ld.shared.u32 $0, [a]; st.shared.u32 [a], 12345; }"""
+    held = tl.inline_asm_elementwise(asm, "=r,r", [at], dtype=tl.int32, is_pure=False, pack=1)
+    y = tl.where((held == 12345) & (tl.program_id(0) < 64), x, x * 3.0 * one)
+'''
 HELD = "    held = tl.load(KEPT + at, mask=inside, other=0.0)\n"
 WORD = HELD + "    word = held.to(tl.int32, bitcast=True)\n"
 RIGHT_IF = "    y = tl.where(SIGN, x * 3.0 * one, x)\n"
@@ -236,6 +242,14 @@ def test_a_mark_in_scratch_tells_the_next_launch_nothing(triple: Whole) -> None:
     """It would give wrong results where it finds its mark: it never does."""
     mark = HELD + Y + "    y = tl.where(held == 12345.0, x, y)\n    tl.store(KEPT + at, 12345.0, mask=inside)\n"
     judged = triple.judged(edited({Y: mark}))
+    assert judged.verdict in FINE, judged.reason
+
+
+@pytest.mark.gpu
+def test_a_mark_in_shared_memory_tells_the_next_launch_nothing(triple: Whole) -> None:
+    """Nothing but another kernel's stores takes it away. Each thread has words of its own, and the first blocks find no
+    marks of their own launch."""
+    judged = triple.judged(edited({Y: SHARED}))
     assert judged.verdict in FINE, judged.reason
 
 

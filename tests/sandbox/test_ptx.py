@@ -3,7 +3,8 @@
 from collections.abc import Callable
 
 import pytest
-from pgo_agent.sandbox.bundle import ptx
+from pgo_agent.sandbox.bundle import cubin, ptx
+from pgo_agent.sandbox.judge import scrub
 
 TABLE = ".global .align 4 .b8 __cudart_i2opi_f[24] = {65, 144, 67, 60};"
 KERNEL = """
@@ -84,3 +85,9 @@ def test_registers_of_one_function_are_not_those_of_another() -> None:
     """LLVM numbers them anew in each; a kernel that calls a function with the table may store through the same name."""
     helper = ".func helper() { .reg .b64 %rd<9>; mov.b64 %rd2, __cudart_i2opi_f; ld.global.b32 %r9, [%rd2]; ret; }\n"
     assert ptx.stored_at(kernel("", TABLE + helper)) == ""
+
+
+def test_what_overwrites_shared_memory_assembles_and_takes_a_size_and_a_seed(ptxas: Callable[[str], bytes]) -> None:
+    image = ptxas(scrub.PTX[scrub.PTX.index(".extern") :])
+    assert cubin.entries(image) == ["scrub"]
+    assert cubin.parameter_sizes(image, "scrub") == [4, 4]
