@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from pgo_agent.sandbox.interpreter.lacking import Found, Lacking, otherwise
+from pgo_agent.sandbox.interpreter.lacking import Found, Lacking
 from triton.runtime import interpreter
 
 ASKED = 20  # times that a block has asked for what it knows before it is parked
@@ -36,7 +36,12 @@ class Blocks:
     def begin(self) -> None:
         """Before a launcher is called."""
         self.ran: set[str] = set()
+        self.waited = False  # some block, for another
         self._launch: _Launch | None = None
+
+    @property
+    def assumed(self) -> list[str]:
+        return [WAITED] if self.waited else []
 
     @property
     def names(self) -> list[str]:
@@ -63,7 +68,7 @@ class Blocks:
             try:
                 plain = {n: v if n in executor.constexprs else interpreter._implicit_cvt(v) for n, v in given.items()}
                 blocks.ran.add(fn.__name__)
-                blocks._launch = _Launch(fn, plain, grid)
+                blocks._launch = _Launch(blocks, fn, plain, grid)
                 with torch._C.DisableTorchFunction():  # what computes a kernel's operations is no work of the launcher
                     blocks._launch.run()
             finally:
@@ -134,7 +139,10 @@ class _Block:
 class _Launch:
     """One launch. A thread holds the turn while it runs; all others wait for theirs."""
 
-    def __init__(self, fn: Callable[..., Any], args: dict[str, Any], grid: tuple[int, int, int]) -> None:
+    def __init__(
+        self, blocks: Blocks, fn: Callable[..., Any], args: dict[str, Any], grid: tuple[int, int, int]
+    ) -> None:
+        self.blocks = blocks
         self.fn, self.args, self.grid = fn, args, grid
         self.left = _indices(grid)
         self.written = 0  # how often memory was written, and blocks ended
@@ -201,7 +209,7 @@ class _Launch:
         self._limit()
         if following is None and not self.parked:
             return
-        otherwise(WAITED)
+        self.blocks.waited = True
         block.turn.clear()
         self.parked.append(block)
         if following is None:
