@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from pgo_agent.sandbox.interpreter.lacking import Found, Lacking, otherwise
+from pgo_agent.sandbox.interpreter.lacking import Found, Lacking
 from triton.runtime import interpreter
 
-ASKED = 200  # times that a block has asked for what it knows before it is parked
+ASKED = 20  # times that a block has asked for what it knows before it is parked
 FOR_EVER = 2000  # such questions of one block, with nothing changed by any, that are a wait without end
 MOST = 256  # blocks that may wait at once: each has a thread
 SECONDS = 20.0  # of processor time for blocks that wait to come to an end
@@ -36,7 +36,12 @@ class Blocks:
     def begin(self) -> None:
         """Before a launcher is called."""
         self.ran: set[str] = set()
+        self.waited = False  # some block, for another
         self._launch: _Launch | None = None
+
+    @property
+    def assumed(self) -> list[str]:
+        return [WAITED] if self.waited else []
 
     @property
     def names(self) -> list[str]:
@@ -63,7 +68,7 @@ class Blocks:
             try:
                 plain = {n: v if n in executor.constexprs else interpreter._implicit_cvt(v) for n, v in given.items()}
                 blocks.ran.add(fn.__name__)
-                blocks._launch = _Launch(fn, plain, grid)
+                blocks._launch = _Launch(blocks, fn, plain, grid)
                 with torch._C.DisableTorchFunction():  # what computes a kernel's operations is no work of the launcher
                     blocks._launch.run()
             finally:
@@ -126,16 +131,21 @@ class _Block:
 
     def __init__(self, at: tuple[int, int, int]) -> None:
         self.at, self.turn = at, threading.Event()
-        self.known: set[Any] = set()  # what it has asked since it last learnt something or wrote
-        self.asked = 0
+        self.known: set[Any] = set()  # what it has asked since memory was last written
+        self.asked = 0  # times since then that it knew the answer
+        self.written = 0  # how often memory had been written then
 
 
 class _Launch:
     """One launch. A thread holds the turn while it runs; all others wait for theirs."""
 
-    def __init__(self, fn: Callable[..., Any], args: dict[str, Any], grid: tuple[int, int, int]) -> None:
+    def __init__(
+        self, blocks: Blocks, fn: Callable[..., Any], args: dict[str, Any], grid: tuple[int, int, int]
+    ) -> None:
+        self.blocks = blocks
         self.fn, self.args, self.grid = fn, args, grid
         self.left = _indices(grid)
+        self.written = 0  # how often memory was written, and blocks ended
         self.parked: deque[_Block] = deque()
         self.now: _Block | None = None
         self.error: BaseException | None = None
@@ -151,13 +161,13 @@ class _Launch:
             raise self.error
 
     def _work(self, at: tuple[int, int, int] | None) -> None:
-        """Begins block after block until none is left, then lets a parked one go on."""
+        """Begins block after block until none is left or one is parked, then lets a parked one go on."""
         try:
             while at is not None and self.error is None:
                 self._take(_Block(at))
                 self.fn(**self.args)
                 self.changed()
-                at = next(self.left, None)
+                at = None if self.parked else next(self.left, None)
         except Exception as e:
             self.error = self.error or e
         self._pass_on()
@@ -174,15 +184,16 @@ class _Launch:
 
     def changed(self) -> None:
         """Whoever waits may have what it waits for."""
-        for block in (*self.parked, *((self.now,) if self.now else ())):
-            block.known.clear()
-            block.asked = 0
+        self.written += 1
 
     def asked(self, question: Any) -> None:
         """The block that runs has asked something; it is parked when it knew the answer for long."""
         block = self.now
         if block is None:
             return
+        if block.written != self.written:
+            block.known.clear()
+            block.written, block.asked = self.written, 0
         if question not in block.known:
             block.known.add(question)
             block.asked = 0
@@ -193,12 +204,12 @@ class _Launch:
 
     def _park(self, block: _Block) -> None:
         following = next(self.left, None)
-        if following is None and all(b.asked >= FOR_EVER for b in (block, *self.parked)):
+        if following is None and all(self._for_ever(b) for b in (block, *self.parked)):
             raise Found("deadlock", f"waits for ever: {self._waiting()} only ask memory that nobody changes any more")
         self._limit()
         if following is None and not self.parked:
             return
-        otherwise(WAITED)
+        self.blocks.waited = True
         block.turn.clear()
         self.parked.append(block)
         if following is None:
@@ -209,6 +220,9 @@ class _Launch:
         self._take(block)
         if self.error is not None:
             raise _Stopped
+
+    def _for_ever(self, block: _Block) -> bool:
+        return block.asked >= FOR_EVER and block.written == self.written
 
     def _waiting(self) -> str:
         count = 1 + len(self.parked)

@@ -2,7 +2,7 @@
 
 Every address is looked up among the storages that the launcher has made or was given; one outside of them is a finding,
 with the distance to the nearest. Lanes that a load masks off without `other` hold what nobody should rely on: NaN and
-large numbers, or zeros where it is asked for, so that two runs can be compared. Pointers may come from anywhere.
+large numbers, or ones where it is asked for, so that two runs can be compared. Pointers may come from anywhere.
 """
 
 import sys
@@ -39,9 +39,9 @@ class Memory:
         self._starts: list[int] | None = None
         self.begin()
 
-    def begin(self, zeros: bool = False) -> None:
-        """Before a launcher is called. `zeros`: what masked-off lanes hold."""
-        self.zeros, self.undefined = zeros, 0
+    def begin(self, ones: bool = False) -> None:
+        """Before a launcher is called. `ones`: what masked-off lanes hold."""
+        self.ones, self.undefined = ones, 0
         self._random = np.random.default_rng(7)
 
     def forget(self) -> None:
@@ -92,9 +92,10 @@ class Memory:
     def other(self, shape: tuple[int, ...], mask: Array, kind: Any) -> Any:
         """What lanes hold that are masked off without `other`."""
         dtype = interpreter._get_np_dtype(kind)
-        if mask.all() or self.zeros:
-            self.undefined = self.undefined or (0 if mask.all() else self._line())
-            return TensorHandle(np.zeros(shape, dtype=dtype), kind)
+        if mask.all() or self.ones:
+            plain = np.ones(shape, dtype=dtype)
+            narrow = hasattr(kind, "is_floating") and floats.narrow(kind)
+            return TensorHandle(floats.bits(np.ones(shape, np.float32), kind) if narrow else plain, kind)
         self.undefined = self.undefined or self._line()
         if hasattr(kind, "is_floating") and kind.is_floating():
             some = self._random.choice(np.array([np.nan, LARGE, -LARGE], dtype=np.float32), shape)

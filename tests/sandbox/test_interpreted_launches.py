@@ -43,7 +43,7 @@ def test_blocks_that_wait_for_what_never_comes_are_a_deadlock_with_its_line(tmp_
     line = 3 + source[: source.index("# the answer")].count("\n")
     assert (found["verdict"], found["line"]) == ("deadlock", line), found
     assert "the 8 blocks that are left" in found["error"]
-    assert any("wait for others" in what for what in found["not_modelled"])
+    assert any("wait for others" in what for what in found["assumed"])
 
 
 SUMMED = """

@@ -179,6 +179,16 @@ def test_a_sum_that_is_right_of_the_usual_inputs_alone_is_wrong_with(strain: str
     assert found.evidence["numerics"][-1]["strain"] == strain
 
 
+def test_a_maximum_that_drops_a_nan_is_wrong_where_the_target_keeps_it(tmp_path: Path) -> None:
+    keeping = f"tl.maximum({SUM}, 0.0, propagate_nan=tl.PropagateNan.ALL)"
+    path = tmp_path / "add.py"
+    path.write_text(ADD.read_text().replace(SUM, keeping).replace("return x + y", "return torch.relu(x + y)"))
+    judge = Judge(target.read(path), gpu=None)
+    found = judged(judge, ", propagate_nan=tl.PropagateNan.ALL", "")
+    judge.close()
+    assert found.verdict == Verdict.WRONG and "with a NaN: output 0: 1 elements are NaN" in found.reason, found.reason
+
+
 def test_evidence_holds_what_was_tried_under_every_strain_and_which_strains_did_not_count(addition: Judge) -> None:
     found = judged(addition, "    return z\n", "    return z  # the candidate\n")
     tried = Counter(c["strain"] for c in found.evidence["numerics"] if c["strain"])
