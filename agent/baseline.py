@@ -88,7 +88,8 @@ def _others(ctx: Context, source: str, shipped: Built) -> tuple[Built, list[tupl
     """The held-out cases and the launch grid."""
     with threads(1) as pool:
         workers = max(1, ctx.builder.cores // HELD_OUT_SHARE)
-        building = pool.submit(ctx.builder.build, source, {"HELD_OUT": None}, 1, workers)
+        limit = None if ctx.settings.get("drop_wrong") else 1  # the first may be what is dropped
+        building = pool.submit(ctx.builder.build, source, {"HELD_OUT": None}, limit, workers)
         grid = _grid(ctx, source, shipped, shipped.described)
         return building.result(), grid
 
