@@ -8,10 +8,9 @@ was measured before shows its recording, and any other an estimate; neither is e
 import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
-from pgo_agent.agent import looks, own_list, recorded, static_rank
+from pgo_agent.agent import own_list, recorded, static_rank, sweeping
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.moves import launch, space
 from pgo_agent.agent.source import Config
@@ -19,7 +18,6 @@ from pgo_agent.sandbox.built import Built
 from pgo_agent.sandbox.errors import TargetFault, UsageFault
 from pgo_agent.sandbox.gate import screen
 from pgo_agent.sandbox.gate.verdict import Verdict
-from pgo_agent.sandbox.judge.base import AnyJudge, Ended, of_ended
 from pgo_agent.sandbox.judge.pool import on_shelf
 from pgo_agent.sandbox.target import SIDES
 from pgo_agent.sandbox.threads import threads
@@ -90,7 +88,8 @@ def _others(ctx: Context, source: str, shipped: Built) -> tuple[Built, list[tupl
     """The held-out cases and the launch grid."""
     with threads(1) as pool:
         workers = max(1, ctx.builder.cores // HELD_OUT_SHARE)
-        building = pool.submit(ctx.builder.build, source, {"HELD_OUT": None}, 1, workers)
+        limit = None if ctx.settings.get("drop_wrong") else 1  # the first may be what is dropped
+        building = pool.submit(ctx.builder.build, source, {"HELD_OUT": None}, limit, workers)
         grid = _grid(ctx, source, shipped, shipped.described)
         return building.result(), grid
 
@@ -261,7 +260,7 @@ def _time(ctx: Context, points: list[Point], held_out: list[Point], own: set[str
         }
         for p in (*points, *held_out)
     ]
-    measured = {(e["bundle"], e["case"], e["choice"]): e for e in _swept(ctx, ctx.gpu, entries)}
+    measured = {(e["bundle"], e["case"], e["choice"]): e for e in sweeping.sweep(ctx, ctx.gpu, entries)}
     for p in (*points, *held_out):
         e = measured[p["bundle"], p["case"], p["choice"]]
         ms = statistics.median(e["ms"]) if e["ms"] else None
@@ -276,53 +275,6 @@ def _time(ctx: Context, points: list[Point], held_out: list[Point], own: set[str
                 f"{own_list.advice(listed[:1])}mend kernel() or reference(); nothing can be optimized against a wrong "
                 "baseline",
             )
-
-
-def _swept(ctx: Context, gpu: AnyJudge, entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What the sweep says of them: all of a case on one GPU, and the cases side by side. Elsewhere it is one request:
-    a refusal is then told once."""
-    parts: dict[str, list[dict[str, Any]]] = {}
-    for entry in entries:
-        parts.setdefault("" if gpu.elsewhere else entry["case"], []).append(entry)
-    found = gpu.together({name: partial(_sweep, ctx, gpu, own) for name, own in parts.items()})
-    return [e for _, answer in found for e in answer]
-
-
-def _sweep(ctx: Context, gpu: AnyJudge, entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What becomes of each. One that ends the process is looked for, and the others are timed together without it."""
-    try:
-        answer = gpu.ask("sweep", entries=entries)["entries"]
-    except Ended as e:
-        ended = _ending(gpu, entries, e)
-        alive = [e for e in entries if _key(e) not in ended]
-        if len(alive) == len(entries):
-            told = of_ended("sweep", e)
-            raise TargetFault(
-                f"{ctx.target.path}: the kernel as it stands {told.verdict} when it is measured: {told.reason}",
-                "it does not when its configurations are tried in parts: look for one that writes where it must not",
-            ) from None
-        gone = [entry | {"bundle": entry["bundle"]["id"], "problem": ended[k], "ms": []}
-                for entry in entries if (k := _key(entry)) in ended]  # fmt: skip
-        return [e | {"taken_on": looks.taken_on(gpu)} for e in gone] + (_sweep(ctx, gpu, alive) if alive else [])
-    return [e | {"taken_on": looks.taken_on(gpu)} for e in answer]
-
-
-def _ending(gpu: AnyJudge, entries: Sequence[dict[str, Any]], e: Ended) -> dict[tuple[str, str, str], str]:
-    """Which of them end the process, and how: found by halves."""
-    if len(entries) == 1:
-        told = of_ended("sweep", e)
-        return {_key(entries[0]): f"{told.verdict}: {told.reason}"}
-    found: dict[tuple[str, str, str], str] = {}
-    for part in (entries[: len(entries) // 2], entries[len(entries) // 2 :]):
-        try:
-            gpu.ask("sweep", entries=part)
-        except Ended as again:
-            found |= _ending(gpu, part, again)
-    return found
-
-
-def _key(entry: Mapping[str, Any]) -> tuple[str, str, str]:
-    return entry["bundle"]["id"], entry["case"], entry["choice"]
 
 
 def _best(points: Sequence[Point], cases: Sequence[str], own: set[str] | None) -> dict[str, Point]:

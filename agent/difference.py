@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pgo_agent.agent.own_list import AUTOTUNED
 from pgo_agent.agent.store import Candidate, Run, Store
 from pgo_agent.sandbox.bundle.shelf import Shelf
 from pgo_agent.sandbox.errors import UsageFault
@@ -52,14 +53,14 @@ class Side:
 
 
 def side(store: Store, run: Run, name: str) -> Side:
-    """`shipped`, `tuned`, or a candidate by the beginning of its id, at the configurations that a judge chose.
+    """A baseline by its name, or a candidate by the beginning of its id, at the configurations that a judge chose.
 
     Raises UsageFault when it was not built, EnvironmentFault where its bundle is not on the shelf.
     """
-    if name in BASELINES:
+    if name in (*BASELINES, AUTOTUNED):
         if run.baseline is None:
             raise UsageFault(f"run {run.id} has no baseline yet", f"pgo-agent resume {run.id}")
-        places = {c: (p["bundle"], p["choice"]) for c, p in run.baseline[name].items()}
+        places = {c: (p["bundle"], p["choice"]) for c, p in run.baseline.get(name, {}).items()}
         return Side(name, run.source, {c: _launched(store.shelf, *where, c) for c, where in places.items()})
     candidate = store.candidate(run.id, name)
     built = candidate.built or {}

@@ -90,10 +90,8 @@ def advice(wrong: Iterable[Point]) -> str:
 
 def differ(base: Mapping[str, Any]) -> bool:
     """Whether the autotuner picks other code than as shipped is, in any case."""
-    picked = base.get(AUTOTUNED) or {}
-    return set(picked) == set(base["cases"]) and any(
-        picked[c]["plan_id"] != base["shipped"][c]["plan_id"] for c in base["cases"]
-    )
+    picked, cases = base.get(AUTOTUNED) or {}, base.get("cases") or []
+    return set(picked) == set(cases) and any(picked[c]["plan_id"] != base["shipped"][c]["plan_id"] for c in cases)
 
 
 def lost(summary: Summary) -> str:

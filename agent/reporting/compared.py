@@ -7,7 +7,7 @@ import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from pgo_agent.agent import difference, show
+from pgo_agent.agent import difference, own_list, show
 from pgo_agent.agent.difference import Kernel, Side
 from pgo_agent.agent.reporting.measured import LABELS, short
 from pgo_agent.agent.store import Candidate, Run, Store
@@ -41,7 +41,7 @@ class Kernels:
 
     case: str
     kernel: str
-    sides: tuple[Resources, ...]  # as shipped, tuned, winner; those that launch it
+    sides: tuple[Resources, ...]  # baselines, then the winner; those that launch it
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,8 @@ def comparison(store: Store, run: Run, winner: Candidate) -> Comparison:
     """Raises UsageFault and EnvironmentFault where builds are not there, Unreadable for TTGIR that Triton did not
     print.
     """
-    sides = [difference.side(store, run, name) for name in (*difference.BASELINES, winner.id)]
+    picked = [own_list.AUTOTUNED] if own_list.differ(run.baseline or {}) else []
+    sides = [difference.side(store, run, name) for name in (*difference.BASELINES, *picked, winner.id)]
     return Comparison(
         tuple(_kernels(store, run, sides)),
         tuple(source(store, run, winner)),
@@ -81,7 +82,7 @@ def source(store: Store, run: Run, c: Candidate) -> list[str]:
 
 
 def _kernels(store: Store, run: Run, sides: list[Side]) -> Iterator[Kernels]:
-    labels = [LABELS.get(sides[0].name, sides[0].name), sides[1].name, "winner"]
+    labels = [*(LABELS.get(s.name, s.name) for s in sides[:-1]), "winner"]
     for case in (c for c in sides[-1].cases if all(c in s.cases for s in sides)):
         launched = [s.cases[case] for s in sides]
         for name in dict.fromkeys(n for one in launched for n in one.kernels):

@@ -8,12 +8,14 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pgo_agent.agent import own_list
+from pgo_agent.agent.own_list import AUTOTUNED
 from pgo_agent.agent.version import short
 from pgo_agent.evals.leaderboard import figures, standing
 from pgo_agent.evals.leaderboard.figures import Bars, Beside, Colors
 from pgo_agent.evals.leaderboard.standing import Board, Cell
 from pgo_agent.evals.nightly import recorded
-from pgo_agent.evals.nightly.report import interval, mean
+from pgo_agent.evals.nightly.report import interval, mean, slower
 from pgo_agent.evals.nightly.row import BASES, PEAKS, SHIPPED, TUNED, WINNER, Case, Row
 from pgo_agent.sandbox import devices
 
@@ -207,9 +209,12 @@ def _row(r: Row, tones: Colors) -> Values:
 def _cases(r: Row) -> Values:
     """Rates of every side, case by case, and what is delivered as a part of the fastest library and the peak."""
     libraries = sorted({side for c in r.cases.values() for side in c.libraries})
-    sides = [SHIPPED, TUNED, *([WINNER] if r.winner else []), *libraries]
+    picked = [AUTOTUNED] if any(AUTOTUNED in c.ms for c in r.cases.values()) else []
+    sides = [SHIPPED, *picked, TUNED, *([WINNER] if r.winner else []), *libraries]
     return {
         "sides": sides,
+        "picked": slower(r),
+        "unfit": list(own_list.lines(r.unfit)),
         "rows": [_case(n, c, sides, r.environment) for n, c in r.cases.items()],
         "peaks": ", ".join(_peaks(r.environment)),
     }

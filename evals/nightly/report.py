@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pgo_agent.agent import display
+from pgo_agent.agent import display, own_list
 from pgo_agent.agent.errors import Exit
 from pgo_agent.agent.version import short
 from pgo_agent.evals.nightly.row import BASES, SHIPPED, TUNED, Row
@@ -63,6 +63,8 @@ def show(rows: Rows) -> None:
             said = f"{optimizer}: {means[TUNED]:.4f}x of tuned, {means[SHIPPED]:.4f}x of shipped"
             out.print(f"{said} (geometric mean of kernels; a failure counts as 1)", markup=False, soft_wrap=True)
     for r in found:
+        for told in filter(None, (slower(r), own_list.note(r.unfit))):
+            out.print(f"{r.kernel}, {r.optimizer}, seed {r.seed}: {told}", markup=False, soft_wrap=True)
         if r.failed:
             out.print(f"failed: {r.kernel}, {r.optimizer}, seed {r.seed}: {r.failed}", markup=False, soft_wrap=True)
     if counted["missing"]:
@@ -72,6 +74,16 @@ def show(rows: Rows) -> None:
 
 def _came_to(r: Row) -> str:
     return "failed: 1" if r.failed else interval(r.ratio(TUNED)) if r.winner else "no winner: 1"
+
+
+def slower(r: Row) -> str:
+    """That a row gained nothing over what `triton.autotune` picks; empty where it did, or that is as shipped."""
+    of = r.of_autotuned
+    if of is None or of >= 1:
+        return ""
+    return (
+        f"nothing was gained against what triton.autotune picks: {of:.3f}x of it, which is not right by the rule here"
+    )
 
 
 def interval(x: Interval) -> str:

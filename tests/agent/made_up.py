@@ -2,7 +2,9 @@
 
 There is no GPU where most tests run. What a run asks through a folder, and what it does with answers, is tried with
 this: every bundle is read and checked as a GPU's judge process does, and nothing is launched. FASTER is how many times
-faster each candidate is said to be. Every command that it answers becomes a line of DIR.asked.
+faster each candidate is said to be. Every command that it answers becomes a line of DIR.asked. `--wrong LABEL`: the
+configuration of the file's own list that is called so is twice as fast as all others, and wrong. `--ends LABEL`: that
+one ends the process in a public case.
 """
 
 import json
@@ -18,6 +20,7 @@ from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build import limits_of
 from pgo_agent.sandbox.bundle import check
 from pgo_agent.sandbox.gate import coverage
+from pgo_agent.sandbox.judge.base import Ended
 from pgo_agent.sandbox.judge.spool.folder import Folder
 from pgo_agent.sandbox.judge.spool.worker import Worker
 
@@ -26,6 +29,12 @@ COVERED = {"coverage": coverage.of(cases=1).as_json()}
 DEVICE = devices.find("h200")
 SECONDS = 2.5  # that each command is said to have held the GPU
 ROUNDS = 12
+WRONG = {
+    "problem": "wrong: output 0: max error 0.1 above 0.01",
+    "ms": [1.0] * 4,
+    "finalist": True,
+    "check": {"problem": "output 0: max error 0.1 above 0.01", "admits": {"max_ratio": 24.0, "mean_ratio": 1.5}},
+}
 
 
 @dataclass
@@ -34,6 +43,8 @@ class MadeUp:
 
     faster: float
     asked: Path
+    wrong: str = ""
+    ends: str = ""
     busy: float = 0.0
     processes: int = 0
 
@@ -60,12 +71,15 @@ class MadeUp:
         return {}
 
     def _sweep(self, given: dict[str, Any]) -> dict[str, Any]:
+        if any(e["choice"] == self.ends and e["case"].startswith("CASES/") for e in given["entries"]):
+            raise Ended("sweep CASES/1m", timed_out=False, detail="made up: an illegal memory access")
         return {
             "entries": [
                 e | {"bundle": e["bundle"]["id"], "problem": "", "ms": [2.0 + i / 10] * 4, "finalist": i < 2}
+                | (WRONG if e.get("own") and e["choice"] == self.wrong else {})
                 for i, e in enumerate(given["entries"])
             ]
-        }
+        }  # fmt: skip
 
     def _judge(self, given: dict[str, Any]) -> dict[str, Any]:
         where = given["candidate"]["bundle"]
@@ -101,7 +115,8 @@ class MadeUp:
         return {"problem": "a judge of made-up times records nothing"}
 
     def _final(self, given: dict[str, Any]) -> dict[str, Any]:
-        sides = {n: [2.0 / self.faster if n == "winner" else 2.0] * ROUNDS for n in (*given["sides"], "A/A")}
+        ms = {"winner": 2.0 / self.faster, "autotuned": 1.0}
+        sides = {n: [ms.get(n, 2.0)] * ROUNDS for n in (*given["sides"], "A/A")}
         return {"times": dict.fromkeys(given["cases"], sides)}
 
 
@@ -111,14 +126,15 @@ def _bundles(fields: Any) -> list[dict[str, str]]:
     return [b for v in fields for b in _bundles(v)] if isinstance(fields, list) else []
 
 
-def main(folder: Path, subject: Path, faster: float, once: bool) -> None:
+def main(folder: Path, subject: Path, faster: float, once: bool, wrong: str = "", ends: str = "") -> None:
     while not folder.is_dir():
         time.sleep(0.1)
     found = target.read(subject)
     asked = folder.with_name(f"{folder.name}.asked")
-    with closing(Worker(Folder(folder), {found.digest: found}, lambda _: MadeUp(faster, asked))) as worker:
+    with closing(Worker(Folder(folder), {found.digest: found}, lambda _: MadeUp(faster, asked, wrong, ends))) as worker:
         worker.serve(once, lambda text: print(text, flush=True))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3]), "--once" in sys.argv)
+    named = {n: sys.argv[sys.argv.index(f"--{n}") + 1] for n in ("wrong", "ends") if f"--{n}" in sys.argv}
+    main(Path(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3]), "--once" in sys.argv, **named)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pgo_agent.evals.nightly import reading
 from pgo_agent.evals.nightly import row as rows
-from pgo_agent.evals.nightly.report import mean
+from pgo_agent.evals.nightly.report import mean, slower
 from pgo_agent.evals.table import tables
 from pgo_agent.sandbox.errors import UsageFault
 
@@ -220,3 +220,21 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     for name, problem in (("none", "cannot read"), ("binary", "is no text"), (".", "cannot read")):
         with pytest.raises(UsageFault, match=problem):
             reading.file(tmp_path / name)
+
+
+# what the autotuner picks ---------------------------------------------------------------------------------------------
+
+
+def test_a_row_keeps_what_the_autotuner_picks_and_says_that_nothing_was_gained_over_it() -> None:
+    own = case()
+    picked = replace(own, ms=own.ms | {"autotuned": [x / 2 for x in own.ms["shipped"]]})
+    unfit = ({"case": "CASES/1m", "said": "BLOCK=2", "why": "wrong: output 0", "ms": 1.0},)
+    read = rows.parse(json.loads(json.dumps(row({"CASES/1m": picked}, unfit=unfit).as_json())))
+    assert read.unfit == unfit and read.of_autotuned == pytest.approx(0.55, rel=0.05)
+    assert read.cases["CASES/1m"].libraries == [] and slower(read).startswith("nothing was gained")
+
+
+def test_a_row_of_before_the_autotuner_was_looked_at_is_still_one() -> None:
+    line = row().as_json()
+    del line["unfit"], line["of_autotuned"]
+    assert rows.problem(line) == "" and rows.parse(line).of_autotuned is None and slower(rows.parse(line)) == ""
