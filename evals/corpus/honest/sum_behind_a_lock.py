@@ -1,5 +1,7 @@
 # does: adds the partial sums up behind a lock for each group of columns, given back by all threads
 # target: column_sum
+# vary TAKEN: acquire | acq_rel
+# vary GIVEN: release | acq_rel
 import torch
 import triton
 import triton.language as tl
@@ -12,12 +14,12 @@ def _column_sum(X, LOCK, OUT, stride, M, N, ROWS: tl.constexpr, COLS: tl.constex
     inside = (rows < M)[:, None] & (cols < N)[None, :]
     x = tl.load(X + rows[:, None].to(tl.int64) * stride + cols[None, :], mask=inside, other=0.0)
     total = tl.sum(x.to(tl.float32), 0)
-    while tl.atomic_cas(LOCK + tl.program_id(1), 0, 1) == 1:
+    while tl.atomic_cas(LOCK + tl.program_id(1), 0, 1, sem="TAKEN") == 1:
         pass
     before = tl.load(OUT + cols, mask=cols < N, other=0.0)
     tl.store(OUT + cols, before + total, mask=cols < N)
     tl.debug_barrier()
-    tl.atomic_xchg(LOCK + tl.program_id(1), 0)
+    tl.atomic_xchg(LOCK + tl.program_id(1), 0, sem="GIVEN")
 
 
 def kernel(x):

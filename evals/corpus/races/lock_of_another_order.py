@@ -1,8 +1,8 @@
 # does: takes or gives back a lock by an atomic that does not order what it protects
 # target: column_sum
 # stage: synchronisation
-# vary TAKEN: relaxed | acquire | release
-# vary GIVEN: relaxed | acquire
+# vary TAKEN: relaxed | acquire
+# vary GIVEN: relaxed
 import torch
 import triton
 import triton.language as tl
