@@ -1,7 +1,6 @@
 # does: the last program to arrive adds all partial sums up, and the counter orders nothing
 # target: column_sum
-# stage: results
-# needs: gpu
+# stage: synchronisation
 import torch
 import triton
 import triton.language as tl

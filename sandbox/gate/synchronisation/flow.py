@@ -50,6 +50,7 @@ class Flow:
         self.places: dict[int, int] = {}  # in that order
         self.operands: dict[int, list[int]] = {}  # its values, as numbers
         self._sources: list[set[int]] = []  # of each value
+        self._made: dict[int, int] = {}  # value -> the identity of the operation that gives it
         self._read: dict[int, Op] = {}  # value -> the operation that got it from memory
         self._roots: dict[int, int] = {}  # value -> which argument it is
         kernel, scope = module.kernel, {}
@@ -83,6 +84,11 @@ class Flow:
     def read_for(self, values: Iterable[int]) -> list[Op]:
         """The reads of memory that these values are computed from."""
         return [self._read[v] for v in self._back(values, True) if v in self._read]
+
+    def needed(self, ops: Iterable[int]) -> set[int]:
+        """Identities of these operations, and of those whose results they are given, as far as memory."""
+        given = self._back((v for op in ops for v in self.operands[op]), True)
+        return {*ops, *(self._made[v] for v in given if v in self._made)}
 
     def _back(self, values: Iterable[int], numbers: bool = False) -> set[int]:
         """All values that these are made of, as far as memory. Numbers got from memory are no part of an address."""
@@ -137,6 +143,7 @@ class Flow:
             results = self._regions(op, values, scope, path) if op.regions else []
             for n, name in enumerate(op.results):
                 scope[name] = self._value(*(results[n] if n < len(results) else values))
+                self._made[scope[name]] = id(op)
                 if op.name in READS | ATOMICS:
                     self._read[scope[name]] = op
             if op.name == "ttng.tensormap_create" and len(values) > 1:

@@ -80,7 +80,7 @@ class Kernel:
     memory: Memory
     arguments: Sequence[Value]
     grid: tuple[int, int, int]
-    matter: set[int]  # identities of operations that hold waits or touch flags
+    matter: set[int]  # identities of operations that hold waits or touch flags, or decide about those
     left: int  # operations that may still be executed
 
     def block(self, program: tuple[int, int, int]) -> Run:
@@ -116,6 +116,8 @@ class _Block:
     def block(self, block: Block, scope: Scope) -> Run:
         values: list[Value] = []
         for op in block.ops:
+            if id(op) not in self.kernel.matter and op is not block.ops[-1]:
+                continue
             self.kernel.left -= 1
             if self.kernel.left < 0:
                 raise Lost("more operations than are followed")

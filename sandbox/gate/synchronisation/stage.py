@@ -22,7 +22,7 @@ from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.ttgir import reader
 from pgo_agent.sandbox.ttgir.tokens import Unreadable
 
-MOST_LAUNCHES = 8  # of one kernel whose blocks are run
+MOST_LAUNCHES = 4  # of one kernel whose blocks are run
 SIGNS = ("tt.atomic_", "scf.while")  # what a text must have for a rule of one kernel to find anything
 
 

@@ -22,7 +22,7 @@ from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.ttgir.tree import Module, Op
 
 RULE = "waiting"
-MOST_OPS = 400_000  # executed for one launch: one to two seconds
+MOST_OPS = 300_000  # executed for one launch, twice: one to two seconds each
 
 
 @dataclass(frozen=True)
@@ -158,11 +158,17 @@ def _arguments(step: Mapping[str, Any]) -> list[Value]:
 
 
 def matters(values: Flow, waits: list[Spin]) -> set[int]:
-    """Operations that hold a wait, or touch what is waited for; and all that hold those."""
+    """Operations that hold a wait, or touch what is waited for, all that hold those, and what decides about them."""
     touched = {id(t.op): t.roots for t in values.touches()}
     flags = frozenset[int]().union(*(touched.get(id(r), frozenset()) for s in waits for r in s.reads))
     own = [id(op) for op in values.order if touched.get(id(op), frozenset()) & flags or _waits(op, waits)]
-    return {*own, *(holder for op in own for holder, _ in values.paths[op])}
+    held = {*own, *(holder for op in own for holder, _ in values.paths[op])}
+    inside = {id(op) for op in values.order if op.name in _ENDS and any(h in held for h, _ in values.paths[id(op)])}
+    jumps = {id(op) for op in values.order if op.name.startswith("cf.")}
+    return values.needed(held | inside | jumps)
+
+
+_ENDS = frozenset({"scf.yield", "scf.condition"})
 
 
 def _waits(op: Op, waits: list[Spin]) -> bool:
