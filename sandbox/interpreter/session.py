@@ -5,9 +5,9 @@ The answer holds a list of entries for each case, one for each configuration, wi
   in), `stray` (bytes written into guard zones), or
   `error`, its `line`, whether it is the interpreter that lacks something (`unsupported`), and where the interpreter saw
   what is wrong its `verdict` (wrong, deadlock);
-- `launched` (kernels that ran with at least one block), `configs` (how many there are to choose from), `assumed` (what
-  the result rests on), and `not_modelled` (what was computed otherwise than the compiled code may do it; nothing where
-  the interpreter has seen what is wrong).
+- `launched` (kernels that ran with at least one block), `configs` (how many there are to choose from), and
+  `not_modelled` (what was computed otherwise than the compiled code may do it; nothing where the interpreter has seen
+  what is wrong).
 Cases called `late` are not begun after `begin_by` seconds.
 """
 
@@ -92,7 +92,7 @@ class Session:
             with facade.OnCpu(self.memory.know):
                 self.kernel = target.load(self.candidate, "pgo_candidate").kernel
         except (Exception, SystemExit) as e:
-            nothing = {"launched": [], "configs": 0, "assumed": [], "not_modelled": []}
+            nothing = {"launched": [], "configs": 0, "not_modelled": []}
             return {name: [blame.entry(e, self.candidate) | nothing] for name in cases}
         return {name: list(self._entries(name, n)) for n, name in enumerate(cases) if self._in_time(name)}
 
@@ -109,8 +109,8 @@ class Session:
             except (Exception, SystemExit) as e:
                 entry = blame.entry(e, self.candidate)
             noted = lacking.noted()
-            entry |= {"launched": self.blocks.names, "configs": self.most, "assumed": self.blocks.assumed}
-            yield entry | {"not_modelled": [] if "verdict" in entry else noted}
+            entry |= {"launched": self.blocks.names, "configs": self.most}
+            yield entry | {"not_modelled": [] if "verdict" in entry else [*noted, *self.blocks.assumed]}
             self.choice += 1
 
     def _entry(self, case: str, label: str) -> dict[str, Any]:
