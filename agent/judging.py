@@ -19,8 +19,8 @@ from pgo_agent.agent.errors import FAULTY
 from pgo_agent.agent.looks import bundle_of, the_gpu
 from pgo_agent.agent.store import Candidate
 from pgo_agent.sandbox import twins
-from pgo_agent.sandbox.gate import inspect
-from pgo_agent.sandbox.gate.evidence import Evidence
+from pgo_agent.sandbox.gate import inspect, programs
+from pgo_agent.sandbox.gate.evidence import Evidence, side
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
 from pgo_agent.sandbox.judge.base import AnyJudge, Busy
 from pgo_agent.sandbox.judge.pool import on_shelf
@@ -41,7 +41,17 @@ def in_interpreter(ctx: Context, candidate: Candidate) -> Outcome:
     ctx.builder.box.admit(foreign)  # it may have been built where a sandbox works
     judged = ctx.cpu.verdict("check", source=candidate.source, foreign=foreign, seconds=seconds)
     refused = building.complete(ctx, candidate)[1] if judged.verdict not in FAULTY else None
-    return refused or judged, None
+    return refused or _as_far_as_it_tells(ctx, candidate, judged), None
+
+
+def _as_far_as_it_tells(ctx: Context, candidate: Candidate, judged: Judged) -> Judged:
+    """Right in the interpreter is no more than built where it matters in which order programs run."""
+    if judged.verdict != Verdict.CHECKED:
+        return judged
+    manifest = ctx.store.shelf.manifest(str((candidate.built or {})["bundle"]))
+    why = programs.handing_on(side(ctx.store.shelf, manifest).texts.values())
+    told = f"{why}: what the interpreter finds, which runs one after another, proves nothing; {judged.reason}"
+    return replace(judged, verdict=Verdict.BUILT, reason=told) if why else judged
 
 
 def told_apart(ctx: Context, candidate: Candidate, judged: Judged) -> Judged:

@@ -131,6 +131,18 @@ def test_a_sample_of_mutants_is_caught_and_what_is_known_is_not_judged_again(add
     assert again == []
 
 
+def test_a_lock_that_locks_nothing_is_not_called_right_where_programs_run_one_after_another(tmp_path: Path) -> None:
+    text = entries.place("locked_sum", tmp_path, making.OWN).source
+    base = Base("locked_sum", "locked_sum", making.OWN, text, ".py")
+    kept = Results(None)
+    running.run(
+        [next(m for m in base.mutants if m.change and m.change.operator == "sync")], NO_GPU, kept, lambda _: None
+    )
+    found = report.told(kept.rows)
+    assert found.summary()["fates"]["not decided"] == 1, found.summary()
+    assert "hand on values or locks (tt.atomic_cas" in found.mutants[0][0]["reason"]
+
+
 def test_bits_tell_a_kernel_of_other_results_from_one_of_the_same(addition: Base, tmp_path: Path) -> None:
     place = entries.place("vector_add", tmp_path, making.OWN).path
     turned = addition.text.replace("x + y, mask", "y + x, mask")
