@@ -68,6 +68,8 @@ def paths(p: Profiled) -> Iterator[tuple[str, str, str, str]]:
 def told(p: Proof) -> list[tuple[str, str]]:
     """The evidence in short: a name, and what is said under it."""
     found = [("comparisons", _compared(p))] if p.comparisons else []
+    if p.covered:
+        found.append(("covered", p.covered))
     if p.dropped:
         found.append(("strains left out", "; ".join(f"{s} on {c}: {why}" for c, s, why in p.dropped)))
     found += [(s.name, s.reason) for s in p.stages if s.name in ("race", "launches", "memcheck", "assembler")]

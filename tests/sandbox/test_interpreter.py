@@ -8,6 +8,7 @@ import pytest
 from pgo_agent.sandbox import box, boxed, target
 from pgo_agent.sandbox.box import Ran
 from pgo_agent.sandbox.errors import Killed
+from pgo_agent.sandbox.gate.coverage import Count
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
 from pgo_agent.sandbox.interpreter import tensors
 from pgo_agent.sandbox.judge import numerics
@@ -56,11 +57,14 @@ def line_of(source: str, text: str) -> int:
     return line
 
 
-def test_attention_as_shipped_is_checked_in_three_configurations_of_every_small_case(attention: Judge) -> None:
+def test_attention_as_shipped_is_checked_in_all_configurations_of_its_list(attention: Judge) -> None:
     found = judged(attention)
     assert (found.verdict, found.stage) == (Verdict.CHECKED, "interpreter"), found.reason
     tried = Counter(c["case"] for c in found.evidence["numerics"] if not c["strain"])
-    assert tried == {"d64-even": 3, "d64-ragged-causal": 3, "d128-ragged": 3}
+    assert tried.keys() == {"d64-even", "d64-ragged-causal", "d128-ragged"} and min(tried.values()) >= 3
+    counts = found.coverage.counts
+    assert counts["configurations"] == Count(6, 6) and counts["small cases"] == Count(3, 3)
+    assert "right on 3 small cases, 6 configurations" in found.reason
 
 
 @pytest.mark.parametrize("bug", first_of(BUGS))
@@ -73,7 +77,9 @@ def test_attention_is_wrong_with(bug: str, attention: Judge) -> None:
 def test_an_addition_as_shipped_is_checked(addition: Judge) -> None:
     found = judged(addition)
     assert found.verdict == Verdict.CHECKED, found.reason
-    assert Counter(c["case"] for c in found.evidence["numerics"] if not c["strain"]) == {"even": 2, "ragged": 2}
+    tried = Counter(c["case"] for c in found.evidence["numerics"] if not c["strain"])
+    assert tried == {"even": 2, "ragged": 2, "HELD_OUT/odd": 1}
+    assert found.coverage.counts["held-out cases"] == Count(1, 1) and "odd" not in found.reason
 
 
 def test_a_mistake_in_the_second_configuration_alone_is_found(addition: Judge) -> None:
@@ -126,7 +132,7 @@ def test_results_that_are_right_do_not_excuse_a_changed_input(addition: Judge) -
     assert found.verdict == Verdict.WRONG, "the sum was computed of the changed input"
     late = "    return z\n", "    y.neg_()\n    return z\n"
     found = judged(addition, *late)
-    assert (found.verdict, found.reason) == (Verdict.CHEATING, "even: the inputs were changed")
+    assert (found.verdict, found.reason) == (Verdict.CHEATING, "even: the inputs were changed: y")
 
 
 def test_a_softmax_without_its_maximum_breaks_down_where_the_inputs_are_strained(attention: Judge) -> None:
