@@ -129,7 +129,7 @@ def said_of(ctx: Context, candidate: Candidate, judged: Judged) -> Judged:
     """With how many configurations of its list a GPU judged, where those are not all: the others were not looked at."""
     built = candidate.built or {}
     kept = {case: (len(o), built.get("listed", {}).get(case, 0)) for case, o in built.get("choices", {}).items()}
-    lost = {c: n for c, n in kept.items() if n[0] < n[1] and c in ctx.baseline()["cases"]}
+    lost = {c: n for c, n in kept.items() if KEPT <= n[0] < n[1] and c in ctx.baseline()["cases"]}
     if ctx.gpu is None or not lost:
         return judged
     told = ", ".join(f"{a} of {b} of {c.split('/', 1)[1]}" for c, (a, b) in lost.items())

@@ -19,7 +19,7 @@ from pgo_agent.sandbox.errors import BadBundle
 from pgo_agent.sandbox.target import Target
 
 TRACE_SECONDS, COMPILE_SECONDS = 240.0, 600.0  # deadlines of one boxed process
-TELLING = 10.0  # seconds between two words about how far it is
+TELLING = 30.0  # seconds between two words about how far it is
 KEPT = ("cubin", "ptx")  # artefacts that go on the shelf beside the TTGIR
 LOCATED = (("texts", "ttgir"), ("located", "located"), ("ttir", "ttir"))  # of a trace: field -> suffix of its files
 LISTED = ("sass", "live")  # and these, of a build with line information

@@ -73,7 +73,7 @@ def main(folder: Path) -> None:
         from triton.runtime.autotuner import Autotuner
         from triton.runtime.jit import JITFunction
 
-    started, request = time.monotonic(), json.loads((folder / "request.json").read_text())
+    request = json.loads((folder / "request.json").read_text())
     torch.set_num_threads(1)
     device = devices.find(request["device"])
     answers.patch_torch(device, answers.Refusals())
@@ -107,7 +107,7 @@ def main(folder: Path) -> None:
             kernel = target.load(candidate, "pgo_candidate").kernel
     except (Exception, SystemExit) as e:
         results |= {name: [_blame(e, candidate)] for name in request["cases"]}
-    schedule, left = Schedule.of(request), partial(_left, request, started)
+    schedule, left = Schedule.of(request), partial(_left, request)
     for number, (name, index) in enumerate(schedule.jobs() if not results else ()):
         chosen["index"] = index
         lists.clear()
@@ -136,9 +136,9 @@ def main(folder: Path) -> None:
     write()
 
 
-def _left(request: dict[str, Any], started: float) -> float | None:
+def _left(request: dict[str, Any]) -> float | None:
     """Seconds that a run may take; None where nobody says."""
-    return request["seconds"] - (time.monotonic() - started) if "seconds" in request else None
+    return request["until"] - time.time() if "until" in request else None
 
 
 def _listed(lists: dict[str, list[str]]) -> list[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from pgo_agent.sandbox.bundle import check as rules
 from pgo_agent.sandbox.judge.stages import Announce
 
-TELLING = 10.0  # seconds between two words about how far it is
+TELLING = 30.0  # seconds between two words about how far it is
 
 
 @contextmanager

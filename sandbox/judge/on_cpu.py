@@ -14,6 +14,7 @@ Every tensor lies between guard zones.
 import json
 import secrets
 import tempfile
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -194,7 +195,7 @@ class CpuWorker:
             "plain": [t.said for t in trials if not t.strain and not t.held_out],
             "more_until": begin_by,
             "seed": secrets.randbits(32),
-            "seconds": asked.seconds - max(5.0, asked.seconds / 12),
+            "until": time.time() + asked.seconds - max(5.0, asked.seconds / 12),
             "device": self.device,
         }
         (folder / "request.json").write_text(json.dumps(request))
