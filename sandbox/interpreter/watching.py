@@ -90,17 +90,17 @@ class Watch:
         return Overtime(f"did not end in {seconds:.0f} s: {said}", endless)
 
     def _reading(self, method: Callable[..., Any], pointer: int) -> Callable[..., Any]:
-        def read(this: Any, *args: Any) -> Any:
-            found = method(this, *args)
-            self._read(args[pointer].data, found.data)
+        def read(this: Any, *args: Any, **named: Any) -> Any:
+            found = method(this, *args, **named)
+            self._read([*args, *named.values()][pointer].data, found.data)
             return found
 
         return read
 
     def _writing(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        def write(this: Any, *args: Any) -> Any:
+        def write(this: Any, *args: Any, **named: Any) -> Any:
             self._wrote()
-            return method(this, *args)
+            return method(this, *args, **named)
 
         return write
 

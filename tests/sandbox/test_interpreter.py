@@ -435,6 +435,12 @@ def test_what_the_interpreter_does_not_model_is_no_evidence_for_or_against(tmp_p
     assert interpreted.verdict(covered, {}).verdict == Verdict.BUILT
 
 
+def test_loads_through_tensor_descriptors_are_interpreted(addition: Judge) -> None:
+    load = "    x = tl.make_tensor_descriptor(x_ptr, [n], [1], [BLOCK]).load([tl.program_id(0) * BLOCK])\n"
+    found = judged(addition, STORE, load + STORE.replace("tl.store(z_ptr + at,", "tl.store(z_ptr + at, 0.0 * x +"))
+    assert found.verdict == Verdict.CHECKED, found.reason
+
+
 # which configurations -------------------------------------------------------------------------------------------------
 
 
