@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from pgo_agent.agent import own_list, recorded, static_rank, sweeping
+from pgo_agent.agent import interpreting, own_list, recorded, static_rank, sweeping
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.moves import launch, space
 from pgo_agent.agent.source import Config
@@ -22,6 +22,7 @@ from pgo_agent.sandbox.judge.pool import on_shelf
 from pgo_agent.sandbox.target import SIDES
 from pgo_agent.sandbox.threads import threads
 
+SAMPLE = 24  # configurations of a case that are built where nothing is timed
 HELD_OUT_SHARE = 4  # one in so many cores builds the held-out cases, while all work on the launch grid
 Point = dict[str, Any]  # case, bundle, choice, said (how it is shown), config, plan_id, statics, ms, how, problem
 
@@ -96,7 +97,11 @@ def _others(ctx: Context, source: str, shipped: Built) -> tuple[Built, list[tupl
 
 def _as_shipped(ctx: Context, source: str) -> Built:
     wanted = ctx.settings["cases"]
-    shipped = ctx.builder.build(source, {"CASES": wanted or None}, None, ctx.builder.cores)
+    shipped = ctx.builder.build(source, {"CASES": wanted or None}, sampled(ctx), ctx.builder.cores, sample=True)
+    for case, count in shipped.listed.items():
+        if (built := len(shipped.choices.get(case, ()))) < count and count > (sampled(ctx) or count):
+            told = f"{case.split('/', 1)[1]}: a sample of {built} of its {count} configurations is built"
+            ctx.emit("note", text=f"{told}: without a GPU none is timed")
     known = shipped.described.get("sets", {}).get("CASES", {})
     unknown = [c for c in wanted if c not in known]
     if known and unknown:
@@ -109,6 +114,11 @@ def _as_shipped(ctx: Context, source: str) -> Built:
         raise TargetFault(problem, f"give it another name; these are taken: {', '.join(SIDES)}")
     _must_build(ctx, shipped, [f"CASES/{n}" for n in names])
     return shipped
+
+
+def sampled(ctx: Context) -> int | None:
+    """How many configurations of a case are built of a file that may list hundreds; None, where they are timed: all."""
+    return SAMPLE if ctx.gpu is None else None
 
 
 def _must_build(ctx: Context, built: Built, cases: Iterable[str]) -> None:
@@ -144,7 +154,11 @@ def _check_small(ctx: Context) -> None:
     """The original must be right on its own small cases, in Triton's interpreter; on a GPU the sweep tells instead."""
     if ctx.gpu is not None:
         return
-    judged = ctx.cpu.verdict("check", source=ctx.target.source)
+    judged = interpreting.judged(ctx, ctx.target.source)
+    if judged.verdict == Verdict.BUILT and not ctx.settings.get("given"):  # a check says it of its candidate
+        ctx.emit("warning", text=f"what follows compares no results: {judged.reason}")
+    if judged.verdict == Verdict.REJECTED:
+        raise TargetFault(f"{ctx.target.path}: {judged.reason}", "return a copy: `x = x.clone()` before the launch")
     if judged.verdict in (Verdict.WRONG, Verdict.CHEATING, Verdict.CRASHED, Verdict.BUILD_ERROR):
         raise TargetFault(
             f"{ctx.target.path}: the kernel as it stands does not pass its own reference: {judged.reason}",

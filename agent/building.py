@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from pgo_agent.agent import beam, check, incumbent, ir, moves, screening, steering
+from pgo_agent.agent import baseline, beam, check, incumbent, ir, moves, screening, steering
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.store import Candidate
 from pgo_agent.sandbox.built import Built, joined
@@ -58,10 +58,10 @@ def _build(ctx: Context, candidate: Candidate, sections: Iterable[str], workers:
     foreign, given = beam.foreign(ctx, candidate), candidate.author in _GIVEN
     text = candidate.source if candidate.kind == "ttgir" else ""
     source = _launcher(ctx, candidate) if text else candidate.source
-    limit = None if given or text else moves.CARRIED
+    limit = baseline.sampled(ctx) if given and not text else None if text else moves.CARRIED
     base = ctx.baseline()
     cases = {s: [c.split("/", 1)[1] for c in base[_SECTIONS[s]]] for s in sections}
-    built = ctx.builder.build(source, cases, limit, workers, foreign, text)
+    built = ctx.builder.build(source, cases, limit, workers, foreign, text, given)
     return check.narrowed(ctx, built) if given else built
 
 

@@ -19,10 +19,12 @@ from pgo_agent.agent.errors import Exit
 from pgo_agent.agent.moves import Proposal
 from pgo_agent.agent.parts import blocks, hidden
 from pgo_agent.agent.replies import TOO_DEEP, BadReply, merge
-from pgo_agent.agent.store import Store
+from pgo_agent.agent.store import Candidate, Store
 from pgo_agent.sandbox import box, parsing, target
 from pgo_agent.sandbox.built import Built, Choice
 from pgo_agent.sandbox.errors import UsageFault
+from pgo_agent.sandbox.gate.coverage import Coverage
+from pgo_agent.sandbox.gate.verdict import Judged
 from pgo_agent.sandbox.target import CONTRACT, Target
 
 KEPT = 3  # configurations of a case that are judged
@@ -121,6 +123,20 @@ def narrowed(ctx: Context, built: Built) -> Built:
     for case in built.choices.keys() - kept.keys():  # held out: what the public cases use
         kept[case] = sorted(built.choices[case], key=lambda o: -used[o.label])[:KEPT]
     return _cut(ctx, manifest, built, kept)
+
+
+def said_of(ctx: Context, candidate: Candidate, judged: Judged) -> Judged:
+    """With how many configurations of its list a GPU judged, where those are not all: the others were not looked at."""
+    built = candidate.built or {}
+    kept = {case: (len(o), built.get("listed", {}).get(case, 0)) for case, o in built.get("choices", {}).items()}
+    lost = {c: n for c, n in kept.items() if KEPT <= n[0] < n[1] and c in ctx.baseline()["cases"]}
+    if ctx.gpu is None or not lost:
+        return judged
+    told = ", ".join(f"{a} of {b} of {c.split('/', 1)[1]}" for c, (a, b) in lost.items())
+    why = f"a check judges {KEPT}: the target's fastest, and the likeliest others"
+    skipped = {f"{b - a} configurations of {c.split('/', 1)[1]}": why for c, (a, b) in lost.items()}
+    covered = judged.coverage + Coverage({}, skipped)
+    return replace(judged, reason=f"{judged.reason}; configurations that were judged: {told}", coverage=covered)
 
 
 def _likeliest(ctx: Context, manifest: Mapping[str, Any], case: str, built: Built) -> list[Choice]:

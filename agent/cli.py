@@ -16,6 +16,7 @@ from pgo_agent.agent.eval_commands import evals
 from pgo_agent.agent.options import (
     CHECK_EPILOG,
     EPILOG,
+    INIT_EPILOG,
     PROMPT_TOKENS,
     WORKSPACE,
     CaseOption,
@@ -27,6 +28,7 @@ from pgo_agent.agent.options import (
     InsightOption,
     JsonOption,
     JudgeOption,
+    LongerOption,
     MinutesOption,
     ModelOption,
     MoneyOption,
@@ -94,7 +96,7 @@ def optimize(
 app.command(epilog=EPILOG)(session)
 
 
-@app.command(epilog="Exit codes: 0 written, or sound, 1 something is missing or wrong, 2 usage, 3 environment.")
+@app.command(epilog=INIT_EPILOG)
 def init(
     file: Annotated[
         str, typer.Argument(help="A file with Triton kernels, or an installed module: liger_kernel.ops.rope.")
@@ -105,6 +107,8 @@ def init(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Default: NAME_target.py, here.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
     check_: Annotated[bool, typer.Option("--check", help="FILE is a target: say what it lacks, then try it.")] = False,
+    case: CaseOption = None,
+    minutes: LongerOption = None,
     judge: JudgeOption = "auto",
     sandbox: SandboxOption = "auto",
     python: PythonOption = sys.executable,
@@ -113,7 +117,8 @@ def init(
 ) -> None:
     """Write the skeleton of a target for your kernel: what can be read off it, guesses marked, the rest for you.
 
-    The file is read and never run or changed. With --check a target is put through the gate as it is.
+    The file is read and never run or changed. With --check a target is put through the gate as it is, and it is said
+    how much of it was checked.
     """
     from pgo_agent.agent.init import command
 
@@ -124,9 +129,10 @@ def init(
         if not command.ready(Path(file)):
             raise typer.Exit(1)
     from pgo_agent.agent import check as checking
-    from pgo_agent.agent.session import Wishes
+    from pgo_agent.agent.session import Wishes, longer
 
-    wishes = Wishes(None, 1, 1, sandbox=sandbox, judge=judge, python=python)
+    wishes = Wishes(None, 1, 1, sandbox=sandbox, judge=judge, python=python, cases=tuple(case or ()))
+    wishes = longer(wishes, minutes)
     shell.run(json_lines, store, True, lambda o, emit: checking.start(Path(file), Path(file), wishes, o, emit))
 
 
@@ -150,7 +156,7 @@ def check(
         bool, typer.Option("--memcheck", help="Every kernel under compute-sanitizer, too (GPU; CUDA toolkit).")
     ] = False,
     device: DeviceOption = None,
-    minutes: MinutesOption = 20.0,
+    minutes: LongerOption = None,
     judge: JudgeOption = "auto",
     gpus: GpusOption = None,
     case: CaseOption = None,
@@ -166,9 +172,10 @@ def check(
     It runs in the sandbox, or not at all. What it came to is recorded as any run is: show, diff and apply know it.
     """
     from pgo_agent.agent import check as checking
-    from pgo_agent.agent.session import Wishes
+    from pgo_agent.agent.session import Wishes, longer
 
-    wishes = Wishes(device, 1, 1, minutes, 1, sandbox, judge, tuple(case or ()), python)
+    wishes = Wishes(device, 1, 1, 20.0, 1, sandbox, judge, tuple(case or ()), python)
+    wishes = longer(wishes, minutes)
     wishes = replace(wishes, second_assembler=second_assembler, memcheck=memcheck, wait=not no_wait, gpus=gpus)
     wishes = replace(wishes, drop_wrong=drop_wrong)
     shell.run(json_lines, store, True, lambda opened, emit: checking.start(candidate, of, wishes, opened, emit))

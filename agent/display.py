@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.agent import own_list
+from pgo_agent.agent import covered, own_list
 from pgo_agent.agent.own_list import AUTOTUNED
+from pgo_agent.sandbox.gate import coverage
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -24,7 +25,7 @@ _MEANING = {  # of a given file
     "slower": "is right, and not faster than the target",
     "no_change": "is right, and no other code than the target has",
     "checked": "is right as far as can be told without a GPU",
-    "built": "compiles, and nothing here could check its results",
+    "built": "compiles, and could not be checked enough here to be called right",
     "undecided": "could not be decided",
     "wrong": "gives wrong results",
     "race": "can give other results from run to run",
@@ -133,6 +134,8 @@ def _ranked(summary: dict[str, Any], run: str, out: Console) -> None:
         ranking.add_row(row["candidate"][:8], row["move"], row["verdict"], relative, row["how"])
     if summary["ranking"]:
         out.print(ranking)
+    for count, said in covered.alike(coverage.from_json(row.get("coverage")) for row in summary["ranking"]):
+        out.print(f"checked of {count} of them: {escape(said)}", highlight=False, soft_wrap=True)
     out.print(
         "~ is an estimate from the static profile, never a measurement. Recorded figures are of this very code, "
         "measured on that GPU.",

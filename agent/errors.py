@@ -20,7 +20,7 @@ FAULTY = frozenset(
 
 
 class Exit(IntEnum):
-    DONE = 0  # an accepted improvement; without a GPU, a completed ranking; of a check: nothing wrong was found
+    DONE = 0  # an accepted improvement; without a GPU, a completed ranking; of a check: its results were found right
     NONE_FOUND = 1  # the run completed and found no improvement; of a check: something is wrong with the candidate
     USAGE = 2  # the command line, the configuration or the target file is wrong
     ENVIRONMENT = 3  # the machine lacks something: a sandbox, disk space, a working GPU
@@ -36,7 +36,10 @@ def exit_code(fault: Fault) -> Exit:
 
 
 def check_code(verdict: str | None) -> Exit:
-    """How a check ends, by the verdict on its candidate; None: there was no time to judge it."""
-    if verdict in (None, Verdict.UNDECIDED):
+    """How a check ends, by the verdict on its candidate; None: there was no time to judge it.
+
+    What was only built is not right: nobody compared its results.
+    """
+    if verdict in (None, Verdict.UNDECIDED, Verdict.BUILT):
         return Exit.BUDGET
     return Exit.NONE_FOUND if verdict in FAULTY else Exit.DONE

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Mapping
 from typing import Any
 
-from pgo_agent.agent import baseline, incumbent, own_list, ranking, recorded
+from pgo_agent.agent import baseline, covered, incumbent, own_list, ranking, recorded
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.own_list import AUTOTUNED
 from pgo_agent.agent.store import Candidate
@@ -99,7 +99,8 @@ def _ranking(ctx: Context) -> dict[str, Any]:
     rows = []
     for c in ctx.store.candidates(ctx.run.id):
         if c.verdict in _RANKED and (c.built or {}).get("bundle"):
-            rows.append({"candidate": c.id, "move": c.move, "verdict": c.verdict, **_known(ctx, c)})
+            own = {"coverage": covered.of(ctx.store.evidence(c.run, c.id)).as_json()}
+            rows.append({"candidate": c.id, "move": c.move, "verdict": c.verdict, **_known(ctx, c), **own})
     rows.sort(key=lambda r: (not r["how"].startswith("recorded"), r["relative"] is None, r["relative"] or 1.0))
     cases = {c: {s: _shown(ctx, base[s][c], _work(base, c)) for s in ("shipped", "tuned")} for c in base["cases"]}
     told = {"winner": None, "ranking": rows, "cases": cases, "environment": None, "device": ctx.device.name}

@@ -7,12 +7,14 @@ Whoever puts the record into a prompt sends its words through here. Relies on th
 import re
 from collections.abc import Collection
 
+_COUNTED = re.compile(r",? ?\b\d+( of \d+)? held-out cases?")  # as coverage is told
 _BOUND = re.compile(r" above [\d.e+-]+")  # as `sandbox/judge/numerics.py` words it
 
 
 def reason(said: str, stage: str | None, held_out: Collection[str]) -> str:
     """Why a candidate got its verdict. Of a failure on a held-out case no more than that is told."""
-    known = () if stage == "interpreter" else held_out  # it knows no held-out case
+    known = () if stage == "interpreter" else held_out  # it names none, and small cases may be called the same
+    said = _COUNTED.sub("", said)
     if re.search("held.?out", said, re.I) or mentions(said, known):
         return "fails on a case that is not shown"
     return _BOUND.sub("", said)

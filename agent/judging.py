@@ -13,7 +13,7 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pgo_agent.agent import beam, building, check, incumbent, looks, screening
+from pgo_agent.agent import beam, building, check, incumbent, interpreting, looks, screening
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.errors import FAULTY
 from pgo_agent.agent.looks import bundle_of, the_gpu
@@ -29,7 +29,7 @@ from pgo_agent.sandbox.twins import Twin
 PROCESSES = 2  # that a candidate which may be accepted needs after the first: it is raced, and confirmed
 Outcome = tuple[Judged, float | None]  # a verdict, and the speedup over the incumbent, if one was measured
 _NOT_FASTER = {Verdict.SLOWER, Verdict.UNDECIDED}  # as far as the clock can tell
-_FINE = {Verdict.CHECKED, Verdict.BUILT, *_NOT_FASTER}
+_FINE = {Verdict.CHECKED, Verdict.BUILT, *_NOT_FASTER}  # nothing is known to be wrong
 _ON_REQUEST = {"memcheck": looks.memchecked, "second_assembler": looks.reassembled}
 PROOF = ("race", "memcheck", "assembler", "confirm")  # the stages that `proved` may end with
 
@@ -37,9 +37,9 @@ PROOF = ("race", "memcheck", "assembler", "confirm")  # the stages that `proved`
 def in_interpreter(ctx: Context, candidate: Candidate) -> Outcome:
     if candidate.kind == "ttgir":
         return Judged(Verdict.BUILT, "interpreter", "it compiles; Triton's interpreter does not run TTGIR"), None
-    foreign, seconds = beam.foreign(ctx, candidate), ctx.settings.get("interpreting")
+    foreign = beam.foreign(ctx, candidate)
     ctx.builder.box.admit(foreign)  # it may have been built where a sandbox works
-    judged = ctx.cpu.verdict("check", source=candidate.source, foreign=foreign, seconds=seconds)
+    judged = interpreting.judged(ctx, candidate.source, (candidate.built or {}).get("bundle", ""), foreign)
     refused = building.complete(ctx, candidate)[1] if judged.verdict not in FAULTY else None
     return refused or _as_far_as_it_tells(ctx, candidate, judged), None
 
@@ -61,7 +61,13 @@ def told_apart(ctx: Context, candidate: Candidate, judged: Judged) -> Judged:
         known = Judged(Verdict.NO_CHANGE, "", "it holds the same statements as the target")
     if known is None or known.verdict != Verdict.NO_CHANGE or judged.verdict not in _FINE:
         return judged
-    return Judged(Verdict.NO_CHANGE, judged.stage, f"{known.reason}; {judged.reason}", judged.evidence)
+    verdict = Verdict.NO_CHANGE if _right(judged) else judged.verdict  # what is no other code is not right for that
+    return replace(judged, verdict=verdict, reason=f"{known.reason}; {judged.reason}")
+
+
+def _right(judged: Judged) -> bool:
+    """Whether somebody found its results right; of what the clock alone could not tell a GPU has."""
+    return judged.verdict in (Verdict.CHECKED, Verdict.SLOWER) or judged.stage in ("time", "confirm")
 
 
 # on the GPU -----------------------------------------------------------------------------------------------------------

@@ -10,10 +10,14 @@ EPILOG = (
     "4 budget spent with nothing judged, 5 a reply or a verdict is not there yet (--no-wait), 130 interrupted."
 )
 CHECK_EPILOG = (
-    "Exit codes: 0 nothing wrong was found (accepted, slower, no_change, checked; or built: it compiles, and nothing "
-    "here could tell more), 1 something is wrong with it (wrong, race, deadlock, timeout, crashed, build_error, "
-    "rejected, cheating), 2 usage, also when it changes the contract, 3 environment, 4 it could not be judged "
-    "(undecided, or no time was left), 5 a verdict is not there yet (--no-wait), 130 interrupted."
+    "Exit codes: 0 its results were compared, and are right (accepted, slower, no_change, checked), 1 something is "
+    "wrong with it (wrong, race, deadlock, timeout, crashed, build_error, rejected, cheating), 2 usage, also when it "
+    "changes the contract, 3 environment, 4 nothing here could tell (built: it compiles, and its results could not be "
+    "checked; undecided; or no time was left), 5 a verdict is not there yet (--no-wait), 130 interrupted."
+)
+INIT_EPILOG = (
+    "Exit codes: 0 written; with --check: its results were compared, and are right, 1 something is missing or wrong, "
+    "2 usage, 3 environment, 4 with --check: it compiles, and nothing here could check its results, or time was short."
 )
 
 RunArgument = Annotated[str, typer.Argument(help="Id of the run, or the beginning of one, or 'last'.")]
@@ -24,6 +28,14 @@ JsonOption = Annotated[bool, typer.Option("--json", help="JSON instead of text: 
 DeviceOption = Annotated[
     str | None,
     typer.Option(help="Compile for: h200, h100, a100, b200, rtx4090, rtx5090. Default: the GPU here, else h200."),
+]
+LongerOption = Annotated[
+    float | None,
+    typer.Option(
+        min=0.0,
+        help="Budget: minutes of wall clock. Default: 20, of which Triton's interpreter takes at most 2 for a kernel; "
+        "minutes that are given here are its own, too, so that it gets through more configurations of a long list.",
+    ),
 ]
 MinutesOption = Annotated[float, typer.Option(min=0.0, help="Budget: minutes of wall clock, over all resumptions.")]
 JudgeOption = Annotated[

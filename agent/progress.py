@@ -111,6 +111,11 @@ class Progress:
         if self.phases:
             self._say(f"  {escape(e['doing'])}")
 
+    def _progress(self, e: dict[str, Any]) -> None:
+        self.doing = e["said"]
+        if self.phases:
+            self._say(f"  {escape(e['said'])}")
+
     def _model_replied(self, e: dict[str, Any]) -> None:
         said = f"{e['sources']} candidates" if e["sources"] else f"nothing of use: {e['remark']}"
         self._say(f"  {escape(e['model'])} replied: {escape(said)}")

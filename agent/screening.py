@@ -55,8 +55,11 @@ def stages(ctx: Context, built: Built) -> list[dict[str, Any]]:
     if not built.ok:
         said = Evidence("build", Verdict.BUILD_ERROR, "nothing was built", sum(built.seconds.values()))
         return [said.as_json()]
-    told = f"{count} configurations of {len(built.choices)} cases, {len(built.codes)} kernels"
-    covered = coverage.of(cases=len(built.choices), configurations=(count, count + len(built.failures)))
+    listed = sum(max(built.listed.get(c, 0), len(options)) for c, options in built.choices.items())
+    of = max(listed, count + len(built.failures))
+    told = f"{count} {f'of {listed} ' if listed > count else ''}configurations of {len(built.choices)} cases"
+    told += f", {len(built.codes)} kernels"
+    covered = coverage.of(cases=len(built.choices), configurations=(count, of))
     seconds = dict(built.seconds)
     first = Evidence("build", None, told, sum(seconds.values()), {"seconds": seconds}, covered)
     ours = side(ctx.store.shelf, ctx.store.shelf.manifest(built.bundle), built.replaced)

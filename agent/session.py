@@ -9,13 +9,13 @@ import os
 import secrets
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.agent import insight, version
+from pgo_agent.agent import insight, interpreting, version
 from pgo_agent.agent.context import Context, Emit
 from pgo_agent.agent.errors import Exit, check_code
 from pgo_agent.agent.models import EMBEDDED, casting, prices
@@ -69,6 +69,11 @@ class Wishes:
     alone: bool = False  # learn nothing from former runs of the target
     gpus: str | None = None  # of this machine, as `0,1`; None: all that are visible
     wait: bool = True  # for replies and verdicts that are not there yet; if not, the run is suspended
+
+
+def longer(wishes: Wishes, minutes: float | None) -> Wishes:
+    """With the minutes that somebody gave, which are the interpreter's, too; as they are where nobody did."""
+    return wishes if minutes is None else replace(wishes, minutes=minutes, interpreting=60 * minutes or None)
 
 
 def default_width(cores: int) -> int:
@@ -195,6 +200,7 @@ def _go(
         gpu.target = found
     cpu = Judge(found, python, None, run.settings["sandbox"], device.key)
     ctx = Context(store, run, found, device, builder, gpu, model, cpu, emit, cast)
+    interpreting.attach(ctx)
     ctx.emit(
         "run.started",
         target=run.target,

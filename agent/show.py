@@ -11,6 +11,7 @@ from pgo_agent.agent import (
     answering,
     baseline,
     citing,
+    covered,
     display,
     former,
     hiding,
@@ -25,6 +26,7 @@ from pgo_agent.agent.profile_record import Kept
 from pgo_agent.agent.prompting.sections import left_out
 from pgo_agent.agent.store import Candidate, Run, Store
 from pgo_agent.sandbox import target
+from pgo_agent.sandbox.gate.coverage import NOTHING
 from rich.console import Console
 from rich.markup import escape
 from rich.syntax import Syntax
@@ -52,7 +54,11 @@ def run(store: Store, name: str, as_json: bool) -> None:
         print(
             json.dumps(
                 _outline(store, found)
-                | {"baseline": found.baseline, "summary": found.summary, "verdicts": [_line(c) for c in candidates]}
+                | {
+                    "baseline": found.baseline,
+                    "summary": found.summary,
+                    "verdicts": [_line(store, c) for c in candidates],
+                }
                 | {"left_out": [left_out(c.prompt) for c in store.calls(found.id)]}
                 | {"quarantined": [{"uuid": u, "index": i, "why": w} for u, (i, w) in hung.items()]}
                 | {"profiles": [_profile(k) for k in profile_record.of(store, found.id)]}
@@ -132,6 +138,7 @@ def _checked(store: Store, found: Run, c: Candidate | None, out: Console) -> Non
         out.print(f"{escape(name)} was not judged: no time was left; give it more --minutes", highlight=False)
         return
     display.verdict(name, found.target, c.verdict, c.stage or "", c.reason or "", out)
+    _covered(out, store.evidence(found.id, c.id))
     _stages(out, store.evidence(found.id, c.id))
     _errors(out, store.evidence(found.id, c.id))
     _builds(out, c, "CASES/")
@@ -178,6 +185,7 @@ def changes(store: Store, run: Run, c: Candidate, out: Console) -> None:
 def findings(store: Store, c: Candidate, out: Console) -> None:
     """What the stages, the builds and the clock said of a candidate."""
     evidence = store.evidence(c.run, c.id)
+    _covered(out, evidence)
     _stages(out, evidence)
     _builds(out, c)
     _errors(out, evidence)
@@ -190,6 +198,13 @@ def replaced(store: Store, run: Run, c: Candidate) -> str:
         return run.source
     digest = (c.built or {}).get("replaced", {}).get("ttgir")
     return store.shelf.get(digest, "ttgir").decode() if digest else ""
+
+
+def _covered(out: Console, evidence: dict[str, Any]) -> None:
+    """What the verdict rests on."""
+    found = covered.of(evidence)
+    if found != NOTHING:
+        out.print(f"covered: {escape(found.said())}", highlight=False, soft_wrap=True)
 
 
 def _stages(out: Console, evidence: dict[str, Any]) -> None:
@@ -292,10 +307,11 @@ def _outline(store: Store, r: Run) -> dict[str, Any]:
     }
 
 
-def _line(c: Candidate) -> dict[str, Any]:
+def _line(store: Store, c: Candidate) -> dict[str, Any]:
     told = ("id", "generation", "proposer", "author", "move", "kind")
     came_to = ("verdict", "stage", "reason", "speedup", "seconds", "cites")
-    return {k: getattr(c, k) for k in (*told, *came_to)}
+    own = {"coverage": covered.of(store.evidence(c.run, c.id)).as_json()}
+    return {k: getattr(c, k) for k in (*told, *came_to)} | own
 
 
 def _because(c: Candidate) -> str:

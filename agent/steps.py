@@ -25,6 +25,7 @@ from pgo_agent.agent import (
 from pgo_agent.agent.context import Context
 from pgo_agent.agent.store import Candidate, candidate_id
 from pgo_agent.sandbox import target as contract
+from pgo_agent.sandbox.gate.coverage import NOTHING
 from pgo_agent.sandbox.gate.evidence import Evidence
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
 from pgo_agent.sandbox.judge.base import AnyJudge
@@ -158,7 +159,9 @@ def _goes_on(ctx: Context, begun: Collection[str] = ()) -> bool:
 
 def _told(ctx: Context, candidate: Candidate, judged: Judged, speedup: float | None, seconds: float) -> None:
     given = candidate.author == check.AUTHOR
-    settle(ctx, candidate, judging.told_apart(ctx, candidate, judged) if given else judged, speedup, seconds)
+    if given:
+        judged = check.said_of(ctx, candidate, judging.told_apart(ctx, candidate, judged))
+    settle(ctx, candidate, judged, speedup, seconds)
 
 
 def steered(ctx: Context, begun: Collection[str] = ()) -> None:
@@ -176,7 +179,8 @@ def settle(ctx: Context, candidate: Candidate, judged: Judged, speedup: float | 
     stages = _stages(candidate, judged, seconds)
     doubts = [f"{s['stage']} could not decide: {s['reason']}" for s in stages if s["verdict"] == Verdict.UNDECIDED]
     reason = "; ".join((judged.reason, *(d for d in doubts if judged.verdict != Verdict.UNDECIDED)))
-    judged = replace(judged, reason=reason, evidence={**judged.evidence, "stages": stages})
+    covered = {} if judged.coverage == NOTHING else {"coverage": judged.coverage.as_json()}
+    judged = replace(judged, reason=reason, evidence={**judged.evidence, "stages": stages, **covered})
     ctx.store.set_verdict(ctx.run.id, candidate.id, judged, speedup, seconds)
     ctx.emit(
         "candidate.verdict",
@@ -191,6 +195,7 @@ def settle(ctx: Context, candidate: Candidate, judged: Judged, speedup: float | 
         seconds=round(seconds, 3),
         gpu_seconds=ctx.gpu_seconds(),
         stages=[{k: v for k, v in s.items() if k != "found"} for s in stages],
+        coverage=judged.coverage.as_json(),
     )
 
 
@@ -200,7 +205,7 @@ def _stages(candidate: Candidate, judged: Judged, seconds: float) -> list[dict[s
     said = {"verdict": str(judged.verdict), "reason": judged.reason}
     if any(s["stage"] == judged.stage for s in known):
         return [s | said if s["stage"] == judged.stage else s for s in known]
-    last = Evidence(judged.stage, judged.verdict, judged.reason, seconds).as_json()
+    last = Evidence(judged.stage, judged.verdict, judged.reason, seconds, coverage=judged.coverage).as_json()
     return [*known, *judged.evidence.get("stages", [last])]
 
 

@@ -3,8 +3,8 @@
 An entry opens with comments `# key: value`:
   does     one line: what it does, for cheats also why it might pay
   target   a file of corpus/targets/, or a shipped kernel with what that folder puts in place of its cases
-  stage    of a bad one: what may refuse it: read, build, screen, inspect, deadlock, synchronisation, race, offsets, time,
-           or results, which the interpreter compares without a GPU and smoke, numerics and confirm with one
+  stage    of a bad one: what may refuse it: read, build, screen, inspect, deadlock, synchronisation, race, offsets,
+           time, or results, which the interpreter compares without a GPU and smoke, numerics and confirm with one
   needs    gpu: nothing without one can tell that it is bad
   results  right: its results are what they should be, and it must not be called faster
   ideas    of a cheat: the numbers of the ideas that it tries, as in the table of impossible.toml

@@ -5,7 +5,9 @@ candidate. One that ended by itself without an answer has failed.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from pgo_agent.sandbox.errors import BadBundle
 from pgo_agent.sandbox.target import Target
 
 TRACE_SECONDS, COMPILE_SECONDS = 240.0, 600.0  # deadlines of one boxed process
+TELLING = 30.0  # seconds between two words about how far it is
 KEPT = ("cubin", "ptx")  # artefacts that go on the shelf beside the TTGIR
 LOCATED = (("texts", "ttgir"), ("located", "located"), ("ttir", "ttir"))  # of a trace: field -> suffix of its files
 LISTED = ("sass", "live")  # and these, of a build with line information
@@ -43,9 +46,11 @@ def trace(
     cases: Cases,
     limit: int | None,
     located: bool = False,
+    sample: bool = False,
 ) -> Traced:
     """What the launcher of `source` does in each case, at most `limit` configurations of each; seconds under "took".
 
+    `sample`: of a longer list not its beginning alone; how many there are stands under "listed", by case.
     `located`: with the TTGIR as it was with locations, and with the TTIR, by kernel under "located" and "ttir".
     Raises Killed when the process was killed again and again, and EnvironmentFault when the disk is full.
     """
@@ -61,6 +66,7 @@ def trace(
                 "limit": limit,
                 "cases": wanted,
                 "located": located,
+                "sample": sample,
             }
             (folder / "request.json").write_text(json.dumps(request))
             ran = box.run("pgo_agent.sandbox.tracer", folder, TRACE_SECONDS)
@@ -89,10 +95,21 @@ def _error(kind: str, message: str) -> Traced:
     return {"error": {"kind": kind, "message": message, "line": None}}
 
 
+def silent(_said: str) -> None:
+    """For who does not want to know how far it is."""
+
+
 def compile_missing(
-    box: Box, shelf: Shelf, device: Device, texts: Mapping[str, bytes], options: Mapping[str, dict[str, Any]], jobs: int
+    box: Box,
+    shelf: Shelf,
+    device: Device,
+    texts: Mapping[str, bytes],
+    options: Mapping[str, dict[str, Any]],
+    jobs: int,
+    told: Callable[[str], None] = silent,
 ) -> float:
     """Compiles the TTGIR that the shelf holds no build of, `jobs` at a time. Every key then has one, or an error.
+    `told` hears every few seconds how many it has.
 
     Raises Killed when the process was killed again and again without getting on, EnvironmentFault for a full disk.
     """
@@ -100,7 +117,7 @@ def compile_missing(
     missing = [k for k in texts if shelf.build(k) is None]
     while missing and attempts:
         request = {"arch": device.arch, "jobs": jobs, "kernels": [{"key": k, "options": options[k]} for k in missing]}
-        seconds += _compile(box, shelf, request, {k: texts[k] for k in missing})
+        seconds += _compile(box, shelf, request, {k: texts[k] for k in missing}, told)
         left = [k for k in missing if shelf.build(k) is None]
         attempts = ATTEMPTS if len(left) < len(missing) else attempts - 1
         missing = left
@@ -109,7 +126,9 @@ def compile_missing(
     return seconds
 
 
-def _compile(box: Box, shelf: Shelf, request: Mapping[str, Any], texts: Mapping[str, bytes]) -> float:
+def _compile(
+    box: Box, shelf: Shelf, request: Mapping[str, Any], texts: Mapping[str, bytes], told: Callable[[str], None]
+) -> float:
     """One compiler process. What it finished goes on the shelf, its diagnostics too; gives its seconds."""
     with shelf.scratch() as name:
         folder = Path(name)
@@ -117,14 +136,34 @@ def _compile(box: Box, shelf: Shelf, request: Mapping[str, Any], texts: Mapping[
         for key, text in texts.items():
             (folder / "in" / f"{key}.ttgir").write_bytes(text)
         (folder / "request.json").write_text(json.dumps(request))
-        ran = box.run("pgo_agent.sandbox.compiler", folder, COMPILE_SECONDS)
-        told = {k["key"]: k["options"] for k in request["kernels"]}
-        errors = {k: e for k, text in texts.items() if (e := _collect(shelf, folder / "out", k, text, told[k], ran))}
+        with _counting(folder / "out", len(texts), told):
+            ran = box.run("pgo_agent.sandbox.compiler", folder, COMPILE_SECONDS)
+        asked = {k["key"]: k["options"] for k in request["kernels"]}
+        errors = {k: e for k, text in texts.items() if (e := _collect(shelf, folder / "out", k, text, asked[k], ran))}
     if errors:
         room(shelf.root)
     for key, error in errors.items():
         shelf.put_build(key, {"error": error})
     return ran.seconds
+
+
+@contextmanager
+def _counting(out: Path, of: int, told: Callable[[str], None]) -> Iterator[None]:
+    """Tells every TELLING seconds how many kernels are compiled: by the names of files alone."""
+    ended = threading.Event()
+
+    def count() -> None:
+        while not ended.wait(TELLING):
+            found = min(of, sum(p.suffix == ".json" for p in out.iterdir()) if out.is_dir() else 0)
+            told(f"compiled {found} of {of} kernels")
+
+    counter = threading.Thread(target=count, daemon=True)
+    counter.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        counter.join()
 
 
 def _collect(shelf: Shelf, out: Path, key: str, ttgir: bytes, options: Mapping[str, Any], ran: Ran) -> str:

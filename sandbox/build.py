@@ -11,7 +11,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
@@ -41,6 +41,7 @@ class Builder:
     box: Box
     shelf: Shelf
     cores: int = os.cpu_count() or 1
+    told: Callable[[str], None] = boxed.silent  # how far a long compilation is
 
     def build(
         self,
@@ -50,8 +51,10 @@ class Builder:
         workers: int = 1,
         foreign: bool = False,
         ttgir: str = "",
+        sample: bool = False,
     ) -> Built:
         """Traces `source` on the cases and compiles what it launches. `limit`: most configurations of a case.
+        `sample`: of a longer list they are taken from the whole of it.
 
         `workers`: processes that trace or compile at a time. `ttgir`: a text that takes the place of one of its
         kernels' own (`override.py`).
@@ -62,7 +65,7 @@ class Builder:
         """
         self.box.admit(foreign)
         try:
-            built = self._build(source, cases, limit, workers, ttgir)
+            built = self._build(source, cases, limit, workers, ttgir, sample)
         except Killed as e:
             if not foreign:
                 raise
@@ -71,10 +74,12 @@ class Builder:
             room(self.shelf.root)
         return built
 
-    def _build(self, source: str, cases: Cases, limit: int | None, workers: int, ttgir: str) -> Built:
+    def _build(
+        self, source: str, cases: Cases, limit: int | None, workers: int, ttgir: str, sample: bool = False
+    ) -> Built:
         parts = _shared(cases, max(1, workers // 2))  # more tracers importing torch at once hinder one another
         with threads(workers) as pool:
-            traced = list(pool.map(lambda part: boxed.trace(*self._seat(), source, part, limit), parts))
+            traced = list(pool.map(lambda part: boxed.trace(*self._seat(), source, part, limit, sample=sample), parts))
         return self._assemble(traced, workers, ttgir)
 
     def key(self, ttgir: bytes, options: Mapping[str, Any]) -> str:
@@ -128,7 +133,7 @@ class Builder:
 
     def _assembled(self, parts: list[Traced], jobs: int) -> Built:
         names, texts, options = self._kernels(parts)
-        compiled = boxed.compile_missing(self.box, self.shelf, self.device, texts, options, jobs)
+        compiled = boxed.compile_missing(self.box, self.shelf, self.device, texts, options, jobs, self.told)
         seconds = {"trace": max(p["took"] for p in parts), "compile": compiled}
         builds = {k: self.shelf.build(k) or {} for k in texts}
         plans: dict[str, dict[str, Any]] = {}
@@ -148,7 +153,8 @@ class Builder:
         codes = {k: builds[k]["code_id"] for k in kept}
         choices = {case: _choices(case, labelled, configs, manifest, codes) for case, labelled in plans.items()}
         statics = {k: builds[k]["static"] | {n: builds[k]["kernel"][n] for n in ("name", "num_warps")} for k in kept}
-        return Built(bundle, described, choices, statics, codes, tuple(failures), seconds)
+        listed = {case: n for part in parts for case, n in _counts(part).items()}
+        return Built(bundle, described, choices, statics, codes, tuple(failures), seconds, listed=listed)
 
     def _kernels(self, parts: list[Traced]) -> tuple[dict[str, str], dict[str, bytes], dict[str, dict[str, Any]]]:
         """The tracer's keys -> ours, and TTGIR and options by our keys. Raises BadBundle for a flag not allowed."""
@@ -230,6 +236,12 @@ def _choices(
         Choice(label, configs[case, label], _launched(p), identity.plan_id(p, manifest["kernels"], codes))
         for label, p in plans.items()
     )
+
+
+def _counts(part: Traced) -> dict[str, int]:
+    """Configurations of each case, as a tracer counts them."""
+    told = part.get("listed", {})
+    return {str(case): n for case, n in told.items() if type(n) is int}
 
 
 def _label(sites: dict[str, Any], entries: list[dict[str, Any]], several: bool) -> tuple[str, dict[str, Any]]:

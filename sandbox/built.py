@@ -36,6 +36,7 @@ class Built:
     failures: tuple[Failure, ...]  # of configurations, or of the whole
     seconds: dict[str, float] = field(default_factory=dict)  # wall clock of trace and compile
     replaced: dict[str, str] = field(default_factory=dict)  # of a TTGIR candidate: see Builder._replaced
+    listed: dict[str, int] = field(default_factory=dict)  # case -> configurations that the file has, built or not
 
     @property
     def ok(self) -> bool:
@@ -68,6 +69,7 @@ def joined(shelf: Shelf, first: Built, more: Built) -> Built:
         choices=first.choices | more.choices,
         statics=first.statics | more.statics,
         codes=first.codes | more.codes,
+        listed=first.listed | more.listed,
         failures=(*first.failures, *more.failures),
         seconds={k: first.seconds.get(k, 0.0) + more.seconds.get(k, 0.0) for k in first.seconds | more.seconds},
     )

@@ -4,8 +4,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pgo_agent.agent import covered
 from pgo_agent.agent.reporting.measured import short
 from pgo_agent.agent.reporting.steps import Stage, Tried
+from pgo_agent.sandbox.gate.coverage import NOTHING
 
 FIRST, AGAIN = "first look", "again, in a fresh process"
 
@@ -44,6 +46,7 @@ class Proof:
     stages: tuple[Stage, ...]
     disturbed: tuple[str, ...]  # lots of samples that were thrown away, and why
     noise: str  # of the session in which it was accepted; empty where nothing was timed
+    covered: str = ""  # what the verdict rests on, in words; empty where nobody said
 
     @property
     def worst(self) -> Comparison | None:
@@ -84,6 +87,7 @@ def proof(tried: Tried, evidence: Mapping[str, Any]) -> Proof:
         tried.stages,
         tuple(str(x) for _, b in looks for x in b.get("disturbed", ())),
         _noise(looks),
+        "" if (found := covered.of(evidence)) == NOTHING else found.said(),
     )
 
 

@@ -105,13 +105,15 @@ def report(store: Store, name: str) -> Report:
     gains = session.gains if session else ()
     outcome = _outcome(run, session, chosen)
     lost = parts.take("what the autotuner picks", lambda: own_list.lost(run.summary or {}), "")
+    unproved: tuple[Proof, ...] = ()
+    proofs = parts.take("evidence", lambda: _proofs(store, run, winner, all_tried), unproved)
     found = Report(
         run,
         Path(run.target).stem,
         parts.take("device", lambda: devices.find(run.device).name, run.device),
         outcome,
         _title(run, outcome, gains, lost, all_tried),
-        tuple(_sentences(run, outcome, gains, session, lost)),
+        tuple(_sentences(run, outcome, gains, session, lost, proofs)),
         gains,
         session,
         all_tried,
@@ -120,7 +122,7 @@ def report(store: Store, name: str) -> Report:
         parts.take("profile of the kernel as shipped", lambda: steps.said(store, run, incumbent.SHIPPED), {}),
         parts.take("builds", lambda: compared.comparison(store, run, chosen), None) if chosen else None,
         parts.take("profiles", lambda: profiles.profiles(store, run, chosen.id if chosen else None), ()),
-        parts.take("evidence", lambda: _proofs(store, run, winner, all_tried), ()),
+        proofs,
         parts.take("ranking", lambda: _known(run), ()),
         parts.take("moves that did not apply", lambda: tuple(_skipped(store, run)), ()),
         parts.take("what a person asked of it", lambda: tuple(_asked(store, run, outcome)), ()),
@@ -166,13 +168,20 @@ def _title(run: Run, outcome: str, gains: tuple[Ratio, ...], lost: str, tried: t
     return f"not complete; at its last look {own[0].interval.mid:.3f}x of {own[0].of}" if own else "not complete"
 
 
-def _sentences(run: Run, outcome: str, gains: tuple[Ratio, ...], session: Session | None, lost: str) -> list[str]:
+def _sentences(
+    run: Run,
+    outcome: str,
+    gains: tuple[Ratio, ...],
+    session: Session | None,
+    lost: str,
+    proofs: tuple[Proof, ...],
+) -> list[str]:
     if outcome == "failed":
         return [str((run.summary or {}).get("error", "It does not say why."))]
     if outcome == "unmeasured":
         where = f"There was no GPU: kernels were compiled for {_device(run)} and checked in Triton's interpreter."
         why = STATES["budget"].capitalize() + "." if run.state == "budget" else where
-        return [why, "No figure in here is a time of this run."]
+        return [why, *_covers(proofs), "No figure in here is a time of this run."]
     told = [*([lost] if lost else []), *(_against(g) for g in gains)]
     if session and not session.last:
         told.append("The second look at what was accepted last: the last session was not reached.")
@@ -181,6 +190,15 @@ def _sentences(run: Run, outcome: str, gains: tuple[Ratio, ...], session: Sessio
     if outcome == "unfinished":
         told.append(f"The run is {STATES.get(run.state, run.state)}.")
     return told
+
+
+def _covers(proofs: tuple[Proof, ...]) -> list[str]:
+    """What was looked at of the candidates, once for all that are alike."""
+    alike: dict[str, int] = {}
+    for p in proofs:
+        if p.covered:
+            alike[p.covered] = alike.get(p.covered, 0) + 1
+    return [f"Checked of {n} {'candidate' if n == 1 else 'candidates'}: {said}." for said, n in alike.items()]
 
 
 def _device(run: Run) -> str:
@@ -226,7 +244,7 @@ def _proofs(store: Store, run: Run, winner: Tried | None, tried: tuple[Tried, ..
     """Of the winner; without one of every candidate that was compared with the reference and has nothing against it."""
     own = (winner,) if winner else tuple(t for t in tried if t.verdict not in FAULTY)
     found = (correct.proof(t, store.evidence(run.id, t.id)) for t in own)
-    return tuple(p for p in found if winner or p.comparisons)
+    return tuple(p for p in found if winner or p.comparisons or p.covered)
 
 
 def _known(run: Run) -> tuple[Known, ...]:

@@ -79,6 +79,8 @@ def told(p: Proof) -> list[tuple[str, str]]:
     found = [("comparisons", _compared(p))] if p.comparisons else []
     if p.yardsticks:
         found.append(("yardstick", f"what the reference errs in {p.yardsticks}"))
+    if p.covered:
+        found.append(("covered", p.covered))
     if p.dropped:
         found.append(("strains left out", "; ".join(f"{s} on {c}: {why}" for c, s, why in p.dropped)))
     found += [(s.name, s.reason) for s in p.stages if s.name in ("race", "launches", "memcheck", "assembler")]

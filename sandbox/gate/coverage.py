@@ -45,16 +45,29 @@ class Coverage:
 
     def said(self) -> str:
         """In words: `3 cases, 3 of 9 configurations; left out: big (bf16 is wrong in the interpreter)`."""
-        counted = ", ".join(
-            f"{c.ran} {n}" if c.whole else f"{c.ran} of {c.of} {n}" for n, c in self.counts.items() if c.of
-        )
-        left = ", ".join(f"{n} ({why})" for n, why in self.skipped.items())
-        return "; left out: ".join(part for part in (counted or "nothing", left) if part)
+        return "; left out: ".join(part for part in (self.counted(), self.left_out()) if part)
+
+    def counted(self) -> str:
+        """The counts in words."""
+        told = (_one(f"{c.ran} {n}") if c.whole else f"{c.ran} of {c.of} {n}" for n, c in self.counts.items() if c.of)
+        return ", ".join(told) or "nothing"
+
+    def left_out(self) -> str:
+        """What was not looked at, in words: each reason once."""
+        names: dict[str, list[str]] = {}
+        for name, why in self.skipped.items():
+            names.setdefault(why, []).append(name)
+        return ", ".join(f"{', '.join(own)} ({why})" for why, own in names.items())
 
     def as_json(self) -> dict[str, Any]:
         """Plain values, as `from_json` reads them."""
         counts = {n: [c.ran, c.of] for n, c in self.counts.items()}
         return {"counts": counts, "skipped": dict(self.skipped)}
+
+
+def _one(told: str) -> str:
+    """`1 case` for `1 cases`."""
+    return told.removesuffix("s") if told.startswith("1 ") else told
 
 
 NOTHING = Coverage()

@@ -4,6 +4,7 @@ Runs in the box with TRITON_INTERPRET=1. What the answer (out/result.json) holds
 """
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -14,8 +15,8 @@ def main(folder: Path) -> None:
     with heavy():
         from pgo_agent.sandbox.interpreter.session import Session
 
-    request = json.loads((folder / "request.json").read_text())
-    (folder / "out" / "result.json").write_text(json.dumps(Session(folder, request).answer()))
+    Session(folder, json.loads((folder / "request.json").read_text())).work()
+    os._exit(0)  # blocks that were left waiting have threads, and nothing is left to do
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from pgo_agent.sandbox.interpreter.deadline import Overtime
 from pgo_agent.sandbox.interpreter.lacking import Found
 
 _INSIDE = ("/triton/runtime/", "/triton/language/", "/sandbox/interpreter/", "/numpy/")
@@ -35,6 +36,8 @@ def entry(error: BaseException, candidate: Path) -> dict[str, Any]:
     lines = [f.lineno for e in reversed(chain) for f in _frames(e) if f.filename == str(candidate)]
     inner = [f.lineno for f in _frames(root) if f.filename == str(candidate)] or lines
     found = {"error": str(root)[:2000], "line": inner[-1] if inner else None, "unsupported": False}
+    if late := next((e for e in chain if isinstance(e, Overtime)), None):
+        return found | {"error": str(late), "unsupported": not late.endless, "endless": late.endless}
     if isinstance(root, Found):
         return found | {"verdict": root.verdict}
     if isinstance(root, NotImplementedError) and "interpreter mode" in str(root):

@@ -31,6 +31,7 @@ class Blocks:
     """Runs launches; `names` holds the kernels of those with at least one block since `begin`."""
 
     def __init__(self) -> None:
+        self.touched = time.monotonic()  # when a block began, ended, or last asked memory
         self.begin()
 
     def begin(self) -> None:
@@ -38,6 +39,12 @@ class Blocks:
         self.ran: set[str] = set()
         self.waited = False  # some block, for another
         self._launch: _Launch | None = None
+
+    @property
+    def place(self) -> str:
+        """The block that is running, in words; empty where none is."""
+        launch = self._launch
+        return f"block {launch.begun} of {launch.fn.__name__}" if launch else ""
 
     @property
     def assumed(self) -> list[str]:
@@ -86,6 +93,7 @@ class Blocks:
 
     def read(self, how: str, pointers: Any, found: Any) -> None:
         """A block has asked memory, and changed nothing by it."""
+        self.touched = time.monotonic()
         if self._launch is None or not found.size:
             return
         large = found.size > FEW
@@ -93,6 +101,7 @@ class Blocks:
 
     def changed(self) -> None:
         """A block has written."""
+        self.touched = time.monotonic()
         if self._launch is not None:
             self._launch.changed()
 
@@ -151,6 +160,7 @@ class _Launch:
         self.error: BaseException | None = None
         self.ended = threading.Event()
         self.begun_waiting = 0.0
+        self.begun = 0  # blocks
 
     def run(self) -> None:
         """All blocks. Raises what the first that fails raises."""
@@ -164,6 +174,8 @@ class _Launch:
         """Begins block after block until none is left or one is parked, then lets a parked one go on."""
         try:
             while at is not None and self.error is None:
+                self.begun += 1
+                self.blocks.touched = time.monotonic()
                 self._take(_Block(at))
                 self.fn(**self.args)
                 self.changed()

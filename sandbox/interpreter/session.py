@@ -1,18 +1,19 @@
-"""One interpreter process at work: the candidate's launcher on each case, in each configuration that was asked for.
+"""One interpreter process at work: the candidate's launcher on each case, in configurations that `schedule.py` says.
 
-The answer holds a list of entries for each case, one for each configuration, with
+The answer is written anew after each run, so that one that does not end costs no other. It holds a list of entries for
+each case, one for each run, with
 - `outputs`, `changed` (names of inputs that are no longer what they were), `in_place` (those of them that outputs lie
   in), `stray` (bytes written into guard zones), or
   `error`, its `line`, whether it is the interpreter that lacks something (`unsupported`), and where the interpreter saw
   what is wrong its `verdict` (wrong, deadlock);
-- `launched` (kernels that ran with at least one block), `configs` (how many there are to choose from), and
-  `not_modelled` (what was computed otherwise than the compiled code may do it; nothing where the interpreter has seen
-  what is wrong).
-Cases called `late` are not begun after `begin_by` seconds.
+- `endless`, where the run was ended at its deadline: whether it would not have ended (`deadline.py`);
+- `launched` (kernels that ran with at least one block), `config` (what its configuration is called), `configs` (how many
+  there are to choose from), `listed` (their names, in the first entry of a case), and `not_modelled` (what was computed
+  otherwise than the compiled code may do it; nothing where the interpreter has seen what is wrong).
 """
 
+import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from pgo_agent.sandbox.interpreter import (
     arithmetic,
     blame,
     blocks,
+    deadline,
     facade,
     lacking,
     libdevice,
@@ -32,7 +34,8 @@ from pgo_agent.sandbox.interpreter import (
     syntax,
     tensors,
 )
-from pgo_agent.sandbox.tracer import answers
+from pgo_agent.sandbox.interpreter.schedule import Schedule
+from pgo_agent.sandbox.tracer import answers, autotune
 from triton.runtime import driver
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import JITFunction
@@ -50,7 +53,6 @@ class Session:
     """Makes this process an interpreter's; there is no way back."""
 
     def __init__(self, folder: Path, request: dict[str, Any]) -> None:
-        self.started = time.monotonic()
         self.folder, self.request = folder, request
         self.candidate = folder / request["candidate"]
         torch.set_num_threads(1)
@@ -64,7 +66,9 @@ class Session:
         self.memory = memory.Memory(self.blocks, str(self.candidate))
         self.blocks.install(self.memory.know)
         self.memory.install()
-        self.choice, self.most = 0, 1
+        self.choice = 0
+        self.lists: dict[str, list[str]] = {}  # of the run that goes on: an autotuned kernel's configurations
+        self.results: dict[str, list[dict[str, Any]]] = {}
         self._choose()
 
     def _choose(self) -> None:
@@ -74,7 +78,7 @@ class Session:
         def run(self: Autotuner, *args: Any, **kwargs: Any) -> Any:
             self.nargs = dict(zip(self.arg_names, args, strict=False))
             configs = self.prune_configs(kwargs) if len(self.configs) > 1 else self.configs
-            session.most = max(session.most, len(configs))
+            session.lists.setdefault(self.base_fn.__name__, [autotune.label(autotune.describe(c)) for c in configs])
             config = self.best_config = configs[min(session.choice, len(configs) - 1)]
             if config.pre_hook is not None:
                 config.pre_hook({**self.nargs, **kwargs, **config.all_kwargs()})
@@ -85,35 +89,56 @@ class Session:
 
         Autotuner.run = run
 
-    def answer(self) -> dict[str, list[dict[str, Any]]]:
-        """The entries of each case."""
-        cases = self.request["cases"]
+    def work(self) -> None:
+        """Runs what the schedule says, and writes the entries."""
+        schedule = Schedule.of(self.request)
+        for number, (case, index) in enumerate(schedule.jobs() if self._loaded() else ()):
+            self.choice = index
+            entry, tells = self._entered(case, str(number))
+            listed = _listed(self.lists)
+            schedule.ran(case, index, listed, tells)
+            entry |= {"config": listed[index] if index < len(listed) else "", "configs": len(listed)}
+            self.results.setdefault(case, []).append(entry if case in self.results else entry | {"listed": listed})
+            self._write()
+            if (left := self._left()) is not None and left <= 0:
+                break
+        self._write()
+
+    def _loaded(self) -> bool:
+        """Whether the candidate could be imported; else that is the answer to each case."""
         try:
             with facade.OnCpu(self.memory.know):
                 self.kernel = target.load(self.candidate, "pgo_candidate").kernel
         except (Exception, SystemExit) as e:
             nothing = {"launched": [], "configs": 0, "not_modelled": []}
-            return {name: [blame.entry(e, self.candidate) | nothing] for name in cases}
-        return {name: list(self._entries(name, n)) for n, name in enumerate(cases) if self._in_time(name)}
+            self.results |= {name: [blame.entry(e, self.candidate) | nothing] for name in self.request["cases"]}
+        return not self.results
 
-    def _in_time(self, case: str) -> bool:
-        late = case in self.request.get("late", ())
-        return not late or time.monotonic() - self.started <= self.request["begin_by"]
+    def _left(self) -> float | None:
+        """Seconds that a run may take; None where nobody says."""
+        return self.request["until"] - time.time() if "until" in self.request else None
 
-    def _entries(self, case: str, number: int) -> Iterator[dict[str, Any]]:
-        self.choice, self.most = 0, 1
-        while self.choice < min(self.most, self.request["configs"][case]):
-            lacking.noted()
-            try:
-                entry = self._entry(case, f"{number}-{self.choice}")
-            except (Exception, SystemExit) as e:
-                entry = blame.entry(e, self.candidate)
-            noted = lacking.noted()
-            entry |= {"launched": self.blocks.names, "configs": self.most}
-            yield entry | {"not_modelled": [] if "verdict" in entry else [*noted, *self.blocks.assumed]}
-            self.choice += 1
+    def _write(self) -> None:
+        """What there is so far: a process that is ended at its deadline leaves that."""
+        part = self.folder / "out" / "result.json.part"
+        part.write_text(json.dumps(self.results))
+        part.replace(part.with_suffix(""))
 
-    def _entry(self, case: str, label: str) -> dict[str, Any]:
+    def _entered(self, case: str, label: str) -> tuple[dict[str, Any], bool]:
+        """The entry of one run, and whether it gave results with elements."""
+        lacking.noted()
+        self.lists.clear()
+        tells = False
+        try:
+            with deadline.within(self._left(), self.blocks):
+                entry, tells = self._entry(case, label)
+        except (Exception, SystemExit) as e:
+            entry = blame.entry(e, self.candidate)
+        noted = [*lacking.noted(), *self.blocks.assumed]
+        entry |= {"launched": self.blocks.names, "not_modelled": [] if "verdict" in entry else noted}
+        return entry, tells
+
+    def _entry(self, case: str, label: str) -> tuple[dict[str, Any], bool]:
         began = time.monotonic()
         place, given, outs = self._run(case)
         taken = time.monotonic() - began
@@ -123,10 +148,11 @@ class Session:
         if line and taken < AGAIN:
             lacking.noted()  # of numbers that nobody may rely on: what is noted of other ones counts
             if not tensors.same(outs, self._run(case, ones=True)[2]):
-                return {"error": UNDEFINED, "line": line, "unsupported": False, "verdict": "wrong"}
+                return {"error": UNDEFINED, "line": line, "unsupported": False, "verdict": "wrong"}, False
         kept = {o.untyped_storage().data_ptr() for o in outs}
         in_place = [n for n in changed if _storage(given[n]) in kept]
-        return {"outputs": saved, "changed": changed, "in_place": in_place, "stray": place.stray()}
+        entry = {"outputs": saved, "changed": changed, "in_place": in_place, "stray": place.stray()}
+        return entry, any(o.numel() for o in outs)
 
     def _run(self, case: str, ones: bool = False) -> tuple[facade.OnCpu, dict[str, Any], list[Any]]:
         """One call of the launcher. `ones`: what masked-off lanes hold, see `memory.py`."""
@@ -144,3 +170,10 @@ class Session:
 
 def _storage(value: Any) -> int:
     return int(value.untyped_storage().data_ptr()) if isinstance(value, torch.Tensor) else 0
+
+
+def _listed(lists: dict[str, list[str]]) -> list[str]:
+    """What the configurations of a run are called, by index: with several autotuned kernels each moves on in its own
+    list, and stays at its end."""
+    most = max((len(labels) for labels in lists.values()), default=1)
+    return ["; ".join(own[min(i, len(own) - 1)] for own in lists.values()) or "as written" for i in range(most)]

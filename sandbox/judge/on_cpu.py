@@ -3,6 +3,9 @@
 This process is trusted: it makes the secret inputs and compares. What it learns is that a candidate is `checked` (right
 on these cases, as far as the interpreter models the hardware) or `wrong`; it never learns how fast anything is.
 
+Held-out cases that are small are tried, too. Which kernels must have run, the request says; `interpreted.py` says what
+the runs come to, and `sandbox/interpreter/schedule.py` which configurations are tried.
+
 Cases are tried again with strained inputs (`strains.py`). Which strains count for which case is found out with the
 target's own kernel, once for each process: what it does not bear with room to spare is dropped, and evidence says so.
 Every tensor lies between guard zones.
@@ -11,50 +14,43 @@ Every tensor lies between guard zones.
 import json
 import secrets
 import tempfile
-from collections.abc import Iterator
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import torch
-from pgo_agent.sandbox import box, guards, target
+from pgo_agent.sandbox import box, target
 from pgo_agent.sandbox.boxed import place
 from pgo_agent.sandbox.bundle import check as rules
-from pgo_agent.sandbox.bundle import grammar
 from pgo_agent.sandbox.bundle.shelf import room, writing
 from pgo_agent.sandbox.errors import BadBundle, Fault, Killed, TargetFault
-from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
 from pgo_agent.sandbox.interpreter import tensors
 from pgo_agent.sandbox.interpreter.floats import INTERPRETED
 from pgo_agent.sandbox.judge import numerics
+from pgo_agent.sandbox.judge.counting import watched
+from pgo_agent.sandbox.judge.interpreted import Covered, compared, verdict
 from pgo_agent.sandbox.judge.spread import Spread
 from pgo_agent.sandbox.judge.stages import Announce
-from pgo_agent.sandbox.judge.strains import LOOSER, OWN_RATIO, SCALED, STRAINS, Strain
-from pgo_agent.sandbox.judge.strains import tensors as tensors_of
+from pgo_agent.sandbox.judge.strains import LOOSER, OWN_RATIO, Strain
+from pgo_agent.sandbox.judge.trials import (
+    HELD_OUT,
+    Trial,
+    chosen,
+    floats,
+    large,
+    params,
+    to_find_out,
+)
 
 CPU = torch.device("cpu")
 SECONDS = 120.0  # for one candidate on all small cases, unless a request says otherwise
-CONFIGS = 3  # configurations of a candidate that are tried (with strained inputs the first alone)
-PLACES = 2  # cases on which a strain is tried with the target's own kernel; the first that it bears is a candidate's
-OWN_SECONDS = 60.0  # after which no strain is tried any more with the target's own kernel
-_SEEN = {"wrong": Verdict.WRONG, "deadlock": Verdict.DEADLOCK}  # what the interpreter itself sees a kernel do
-OUTPUTS_LIMIT = 256 << 20  # bytes of a candidate's outputs on one small case; what it leaves may be forged
-
-
-@dataclass(frozen=True)
-class Trial:
-    """A small case with its secret inputs."""
-
-    case: str
-    seed: int
-    given: dict[str, Any]
-    strain: Strain | None = None
-
-    @property
-    def said(self) -> str:
-        return f"{self.case} with {self.strain.name}" if self.strain else self.case
+CONFIGS = 3  # configurations that every small case gets (with strained inputs the first alone); then others, if time is
+OWN_SECONDS = (
+    60.0  # of SECONDS, after which nothing is begun that need not be: own strains, held-out cases, more configurations
+)
 
 
 class CpuWorker:
@@ -67,6 +63,7 @@ class CpuWorker:
         self.dropped: list[dict[str, str]] = []  # the other strains: case, strain, why
         self.usual: dict[str, numerics.Expected] = {}  # what the last candidate's plain trials must give, by case
         self.module: ModuleType | None = None
+        self.own: tuple[float, Judged, Covered] | None = None  # of the target's own kernel, and in how many seconds
         self.spread: Spread
 
     def open(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -103,7 +100,7 @@ class CpuWorker:
         if self.module is None:
             raise Fault("no target is open", "send the command `open` first")
         try:
-            judged = self._check(self.module, request["source"], request.get("seconds") or SECONDS)
+            judged = self._check(self.module, Asked.of(request))
         except Killed as e:
             if not request.get("foreign"):
                 raise
@@ -112,114 +109,198 @@ class CpuWorker:
             room(Path(tempfile.gettempdir()))
         return judged.as_json()
 
-    def _check(self, module: ModuleType, source: str, seconds: float) -> Judged:
-        own = source == self.target.source
+    def _check(self, module: ModuleType, asked: "Asked") -> Judged:
+        own = asked.source == self.target.source
+        if own and self.own is not None and self.own[0] >= asked.seconds:
+            return self._of_own(asked)
         if self.borne is None and not own:
-            self._check(module, self.target.source, SECONDS)
+            self._check(module, Asked(self.target.source))
         if own:
             self.borne, self.dropped = [], []
-        trials = self._trials(module, own)
-        if not trials:
-            return Judged(
-                Verdict.BUILT, "interpreter", "no small case of fp16 or fp32: the interpreter's bf16 is wrong"
-            )
+        covered = Covered(len(module.SMALL), len(module.HELD_OUT), asked.kernels)
+        trials = self._trials(module, own, covered)
+        judged = self._attempts(module, asked, trials, covered) if trials else verdict(covered, {"numerics": []})
+        if own:
+            self.own = asked.seconds, judged, covered
+        return judged
+
+    def _of_own(self, asked: "Asked") -> Judged:
+        """What is known of the target's own kernel: it is asked for as the baseline, and again as what is checked."""
+        _, judged, covered = self.own or (0.0, Judged(Verdict.BUILT, "interpreter", "not tried"), Covered(0, 0, ()))
+        if judged.verdict not in (Verdict.CHECKED, Verdict.BUILT):
+            return judged
+        return verdict(replace(covered, wanted=asked.kernels), judged.evidence)
+
+    def _attempts(self, module: ModuleType, asked: "Asked", trials: list[Trial], covered: Covered) -> Judged:
         for _ in range(box.ATTEMPTS):
-            self.announce("interpreter", seconds + 60.0)
+            self.announce("interpreter", asked.seconds + 60.0)
             with tempfile.TemporaryDirectory() as name, writing(Path(name)):
-                judged = self._run(module, source, trials, Path(name), seconds)
+                judged = self._run(module, asked, trials, Path(name), covered)
             if judged is not None:
                 return judged
         raise box.killed("interpreting")
 
-    def _trials(self, module: ModuleType, own: bool) -> list[Trial]:
-        """Every small case that can be interpreted, then those that are to be tried strained."""
-        plain = [self._trial(module, name, None) for name in module.SMALL]
-        usable = [t for t in plain if all(x.dtype in INTERPRETED for x in _floats(t.given))]
-        pairs = _to_find_out([t.case for t in usable if _floats(t.given)]) if own else _chosen(self.borne or [])
+    def _trials(self, module: ModuleType, own: bool, covered: Covered) -> list[Trial]:
+        """Every small case that can be interpreted, those held-out ones that are small enough, then what is to be tried
+        strained."""
+        usable = [t for n in module.SMALL if (t := self._usable(module, n, covered))]
+        held = [t for n in module.HELD_OUT if (t := self._usable(module, f"{HELD_OUT}{n}", covered))]
+        pairs = to_find_out([t.case for t in usable if floats(t.given)]) if own else chosen(self.borne or [])
         strained = []
         for case, strain in pairs:
             try:
                 strained.append(self._trial(module, case, strain))
             except TargetFault as e:
                 self._drop(case, strain, e.message)
-        return usable + strained
+        return [*usable, *held, *strained]
+
+    def _usable(self, module: ModuleType, case: str, covered: Covered) -> Trial | None:
+        """A case with inputs; None, and `covered` is told, where the interpreter does not compute with their types, or
+        a held-out one is too large for it."""
+        if case.startswith(HELD_OUT) and (why := large(module, params(module, case))):
+            covered.left_out[case] = why
+            return None
+        trial = self._trial(module, case, None)
+        types = [str(t.dtype)[6:] for t in floats(trial.given) if t.dtype not in INTERPRETED]
+        if types:
+            named = ", ".join(dict.fromkeys(types))
+            covered.left_out[case] = f"its inputs are {named}, which the interpreter does not compute with"
+            return None
+        return trial
 
     def _trial(self, module: ModuleType, name: str, strain: Strain | None) -> Trial:
         seed = secrets.randbits(48)
         if strain:  # a candidate gets the very inputs that the own kernel bore: on others it might not have
             seed = self.seeds.setdefault((name, strain), seed)
-        return Trial(name, seed, numerics.make_inputs(module, module.SMALL[name], seed, CPU, strain), strain)
+        return Trial(name, seed, numerics.make_inputs(module, params(module, name), seed, CPU, strain), strain)
 
     def _drop(self, case: str, strain: Strain, why: str) -> None:
         self.dropped.append({"case": case, "strain": strain.name, "why": why})
 
-    def _run(self, module: ModuleType, source: str, trials: list[Trial], folder: Path, seconds: float) -> Judged | None:
+    def _run(
+        self, module: ModuleType, asked: "Asked", trials: list[Trial], folder: Path, covered: Covered
+    ) -> Judged | None:
         """One boxed process and what it comes to; None when somebody killed it."""
-        _, candidate = place(folder, self.target, source)
+        _, candidate = place(folder, self.target, asked.source)
         (folder / "in").mkdir()
         described = {t.said: tensors.save(t.given, folder / "in", str(i)) for i, t in enumerate(trials)}
-        own = source == self.target.source
+        own = asked.source == self.target.source
+        begin_by = asked.seconds * OWN_SECONDS / SECONDS
         request = {
             "candidate": candidate,
             "cases": described,
-            "configs": {t.said: 1 if t.strain else CONFIGS for t in trials},
-            "late": [t.said for t in trials if t.strain and own],
-            "begin_by": OWN_SECONDS,
+            "configs": {t.said: 1 if t.strain or t.held_out else CONFIGS for t in trials},
+            "late": [t.said for t in trials if t.held_out or (t.strain and own)],
+            "begin_by": begin_by,
+            "plain": [t.said for t in trials if not t.strain and not t.held_out],
+            "more_until": begin_by,
+            "seed": secrets.randbits(32),
+            "until": time.time() + asked.seconds - max(5.0, asked.seconds / 12),
             "device": self.device,
         }
         (folder / "request.json").write_text(json.dumps(request))
-        ran = self.box.run("pgo_agent.sandbox.interpreter", folder, seconds, env={"TRITON_INTERPRET": "1"})
+        with watched(folder / "out" / "result.json", asked.seconds, self.announce):
+            ran = self.box.run("pgo_agent.sandbox.interpreter", folder, asked.seconds, env={"TRITON_INTERPRET": "1"})
         if ran.killed:
             return None
-        if ran.timed_out:
-            return Judged(Verdict.TIMEOUT, "interpreter", f"ran for over {seconds:.0f} s on the small cases")
         try:
-            results = rules.answer(folder / "out" / "result.json")
-            return self._compare(module, trials, results, folder / "out", own)
+            return self._read(module, asked, trials, folder / "out", covered, ran.timed_out)
         except (BadBundle, ValueError, KeyError, TypeError, AttributeError, RuntimeError, OSError) as e:
             if isinstance(e, Fault):
                 raise
+            if ran.timed_out:
+                return _late(asked.seconds, own)
             return Judged(Verdict.CRASHED, "interpreter", _last_line(ran.output) or str(e))
 
+    def _read(
+        self,
+        module: ModuleType,
+        asked: "Asked",
+        trials: list[Trial],
+        out: Path,
+        covered: Covered,
+        timed_out: bool,
+    ) -> Judged:
+        """What a process left, and what it comes to. Raises KeyError for one that left out a small case on its own."""
+        results, own = rules.answer(out / "result.json"), asked.source == self.target.source
+        if timed_out:
+            unended = [t.case for t in trials if not t.strain and t.said not in results]
+            covered.left_out |= dict.fromkeys(unended, f"not reached before the deadline of {asked.seconds:.0f} s")
+        elif lacking := [t.said for t in trials if not t.strain and not t.held_out and t.said not in results]:
+            covered.left_out |= dict.fromkeys(lacking, "no time was left for it")
+            if not _ended_for_time(results):
+                raise KeyError(lacking[0])
+        judged = self._compare(module, trials, results, out, own, covered)
+        hung = timed_out and judged.verdict in (Verdict.CHECKED, Verdict.BUILT)
+        return (
+            replace(_late(asked.seconds, own), evidence=judged.evidence, coverage=judged.coverage) if hung else judged
+        )
+
     def _compare(
-        self, module: ModuleType, trials: list[Trial], results: dict[str, Any], folder: Path, own: bool
+        self,
+        module: ModuleType,
+        trials: list[Trial],
+        results: dict[str, Any],
+        folder: Path,
+        own: bool,
+        covered: Covered,
     ) -> Judged:
         checks: list[dict[str, Any]] = []
         for trial in trials:
+            runs = results.get(trial.said, [])
             if trial.strain and own:
-                checks += self._find_out(module, trial, trial.strain, results.get(trial.said, []), folder)
+                checks += self._find_out(module, trial, trial.strain, runs, folder, covered)
                 continue
-            expected = self._expected(module, trial)
+            if not trial.strain:
+                covered.note(runs)
+            expected = self._expected(module, trial) if runs else None
             if expected is None:
                 continue
-            found = [_one(trial.said, r, expected, _ratios(module, trial, LOOSER), folder) for r in results[trial.said]]
-            wrong = next((f for f in found if isinstance(f, Judged)), None)
-            checks += [f.as_json() for f in found[: found.index(wrong) if wrong else None]]
-            if wrong:
-                return replace(wrong, evidence={"numerics": [*checks, *wrong.evidence.get("numerics", [])]})
-        cases = {t.case for t in trials}
-        reason = f"right on {len(cases)} small cases in Triton's interpreter; not measured"
-        evidence = {"numerics": checks, "dropped": list(self.dropped)}
-        covered = coverage.of(cases=(len(cases), len(module.SMALL)))
-        return Judged(Verdict.CHECKED, "interpreter", reason, evidence, covered)
+            for run in runs:
+                found = compared(trial, run, expected, _ratios(module, trial, LOOSER), folder, own)
+                if isinstance(found, Judged):
+                    if run is not runs[0] and run.get("config"):  # others were right, or not tried in this case
+                        found = replace(found, reason=f"{found.reason}; in its configuration {run['config']}"[:900])
+                    evidence = {"numerics": [*checks, *found.evidence.get("numerics", [])]}
+                    return replace(found, evidence=evidence, coverage=covered.coverage(ended=False))
+                if isinstance(found, str):
+                    covered.says_nothing(trial, run, found)
+                    continue
+                checks.append(found.as_json() | {"config": str(run.get("config", ""))})
+                covered.right(trial, run, expected)
+        for drop in self.dropped:
+            if drop["strain"] not in covered.strains:
+                covered.left_out.setdefault(drop["strain"], drop["why"])
+        return verdict(covered, {"numerics": checks, "dropped": list(self.dropped)})
 
     def _find_out(
-        self, module: ModuleType, trial: Trial, strain: Strain, results: list[dict[str, Any]], folder: Path
+        self,
+        module: ModuleType,
+        trial: Trial,
+        strain: Strain,
+        results: list[dict[str, Any]],
+        folder: Path,
+        covered: Covered,
     ) -> list[dict[str, Any]]:
         """Whether the target's own kernel bears a strain: then it counts for candidates. Gives the comparisons."""
         expected = self._expected(module, trial)
-        found = [_one(trial.said, r, expected, _ratios(module, trial, OWN_RATIO), folder) for r in results if expected]
-        wrong = next((f.reason for f in found if isinstance(f, Judged)), "")
+        if expected is None:
+            self._drop(trial.case, strain, "the reference breaks down in its own precision")
+            return []
+        ratios = _ratios(module, trial, OWN_RATIO)
+        found = [compared(trial, r, expected, ratios, folder, own=True) for r in results]
+        wrong = next((f.reason if isinstance(f, Judged) else f for f in found if isinstance(f, Judged | str)), "")
         if found and not wrong:
             self.borne = [*(self.borne or []), (trial.case, strain)]
+            covered.right(trial, results[0], expected)
         else:
-            why = f"the target's own kernel: {wrong}" if wrong else "there was no time to try it"
-            self._drop(trial.case, strain, why if expected else "the reference breaks down in its own precision")
-        return [f.as_json() for f in found if not isinstance(f, Judged)]
+            blamed = f"the target's own kernel: {wrong}" if any(isinstance(f, Judged) for f in found) else wrong
+            self._drop(trial.case, strain, blamed or "there was no time to try it")
+        return [f.as_json() for f in found if isinstance(f, numerics.Comparison)]
 
     def _expected(self, module: ModuleType, trial: Trial) -> numerics.Expected | None:
         """What a trial must give; None for a strained one that breaks the reference itself."""
-        case = module.SMALL[trial.case]
+        case = params(module, trial.case)
         if not trial.strain:
             self.usual[trial.case] = self.spread.expect(trial.case, case, trial.seed)
             return self.usual[trial.case]
@@ -227,56 +308,35 @@ class CpuWorker:
             found = numerics.expect(module, trial.case, case, trial.seed, CPU, trial.strain)
         except TargetFault:
             return None
-        return numerics.forgiving(found, self.usual[trial.case]) if found.reliable else None
+        usual = self.usual.get(trial.case) or self.spread.expect(trial.case, case, trial.seed)
+        return numerics.forgiving(found, usual) if found.reliable else None
 
 
-def _to_find_out(cases: list[str]) -> Iterator[tuple[str, Strain]]:
-    """What is tried with the target's own kernel: each strain on some cases, the first of them on all."""
-    for k, strain in enumerate(STRAINS):
-        for n in range(len(cases) if strain is SCALED else min(PLACES, len(cases))):
-            turn = (k + n) % len(cases)
-            yield cases[turn], strain.as_turn(turn)
+@dataclass(frozen=True)
+class Asked:
+    """What a request wants to know."""
+
+    source: str
+    seconds: float = SECONDS
+    kernels: tuple[str, ...] = ()  # that the candidate's plans launch in public cases; none: nobody says
+
+    @classmethod
+    def of(cls, request: dict[str, Any]) -> "Asked":
+        return cls(request["source"], request.get("seconds") or SECONDS, tuple(request.get("kernels") or ()))
 
 
-def _chosen(borne: list[tuple[str, Strain]]) -> list[tuple[str, Strain]]:
-    """What is tried with a candidate: each strain on the first case where it counts, the first of them on all."""
-    first: dict[tuple[str, str], tuple[str, Strain]] = {}
-    for case, strain in borne:
-        first.setdefault((strain.name, case if strain is SCALED else ""), (case, strain))
-    return list(first.values())
+def _late(seconds: float, own: bool) -> Judged:
+    """A process that was ended at its deadline: it must have kept its runs from being ended for their time."""
+    said = f"ran for over {seconds:.0f} s on the small cases"
+    return Judged(Verdict.BUILT if own else Verdict.TIMEOUT, "interpreter", said)
+
+
+def _ended_for_time(results: dict[str, Any]) -> bool:
+    return any("endless" in run for runs in results.values() for run in runs)
 
 
 def _ratios(module: ModuleType, trial: Trial, times: float) -> dict[str, float]:
     return numerics.looser(getattr(module, "TOLERANCE", None), times if trial.strain else 1.0)
-
-
-def _one(
-    said: str, result: dict[str, Any], expected: numerics.Expected, ratios: dict[str, float], folder: Path
-) -> numerics.Comparison | Judged:
-    """One configuration on one case: how it compares, or what is wrong with it."""
-    if result.get("unsupported"):
-        return Judged(Verdict.BUILT, "interpreter", f"cannot be interpreted: {result['error']}"[:300])
-    if "error" in result:
-        line = f"line {result['line']}: " if result["line"] else ""
-        verdict = _SEEN.get(str(result.get("verdict")), Verdict.BUILD_ERROR)
-        return Judged(verdict, "interpreter", f"{said}: {line}{result['error']}"[:600])
-    outputs = tensors.load(result["outputs"], folder, OUTPUTS_LIMIT)
-    found = numerics.check([outputs[str(i)] for i in range(len(outputs))], expected, ratios)
-    if found.problem:
-        return Judged(Verdict.WRONG, "interpreter", f"{said}: {found.problem}", {"numerics": [found.as_json()]})
-    if stray := grammar.integer(result["stray"], 0, 1 << 40, "bytes written outside"):
-        return Judged(Verdict.WRONG, "interpreter", f"{said}: {guards.said(stray)}", {"numerics": [found.as_json()]})
-    if result["changed"]:
-        names = ", ".join(str(n) for n in result["changed"])[:200]
-        if set(result["changed"]) <= set(result.get("in_place", ())):
-            told = f"puts its result in place of its input {names}: make a copy first, inputs must stay as they are"
-            return Judged(Verdict.WRONG, "interpreter", f"{said}: {told}")
-        return Judged(Verdict.CHEATING, "interpreter", f"{said}: inputs were changed: {names}")
-    return found
-
-
-def _floats(given: dict[str, Any]) -> list[Any]:
-    return [t for t in tensors_of(given) if t.is_floating_point()]
 
 
 def _last_line(output: str) -> str:

@@ -54,6 +54,7 @@ class Judge:
         self.busy = self._began = 0.0  # seconds in which the GPU worked for it; those before the piece of work
         self.waited = 0.0  # seconds in which another process held the GPU
         self.told: Callable[[Gpu, str], None] = lambda _gpu, _holder: None  # of such
+        self.heard: Callable[[str], None] = lambda _stage: None  # of each step that its process announces
         self._closed = False
 
     # commands ---------------------------------------------------------------------------------------------------------
@@ -210,6 +211,7 @@ class Judge:
                 reply = json.loads(line)
                 if "stage" in reply:
                     stage, deadline = reply["stage"], time.monotonic() + reply["seconds"]
+                    self.heard(stage)
                 elif "answer" in reply:
                     return dict(reply["answer"])
                 elif "fault" in reply:

@@ -40,10 +40,12 @@ def _answer(folder: Path, request: dict[str, Any], full: bool) -> dict[str, Any]
         described = session.describe()
     except (Exception, SystemExit) as e:
         return {"error": _blame(e, folder)}
-    traced = {
-        s: {n: session.trace(described["sets"][s][n], request["limit"]) for n in _names(request, described, s)}
-        for s in request["cases"]
-    }
+    traced: dict[str, dict[str, Any]] = {s: {} for s in request["cases"]}
+    listed: dict[str, int] = {}  # case -> configurations that it has, of which no more than the limit are traced
+    for s, entries in traced.items():
+        for n in _names(request, described, s):
+            entries[n] = session.trace(described["sets"][s][n], request["limit"], bool(request.get("sample")))
+            listed[f"{s}/{n}"] = session.listed
     if not full and any(len(e["configs"]) > 1 for s in traced.values() for es in s.values() for e in es):
         from pgo_agent.sandbox.tracer.capture import NeedsCubin
 
@@ -53,7 +55,7 @@ def _answer(folder: Path, request: dict[str, Any], full: bool) -> dict[str, Any]
         for suffix in (s for s in ("ttgir", "located", "ttir") if s in kernel):
             (folder / "out" / f"{key}.{suffix}").write_text(kernel[suffix])
     kernels = {key: {"name": k["name"], "options": k["options"]} | _shape(k) for key, k in used.items()}
-    return {"described": described, "traced": traced, "kernels": kernels}
+    return {"described": described, "traced": traced, "kernels": kernels, "listed": listed}
 
 
 def _shape(kernel: dict[str, Any]) -> dict[str, Any]:

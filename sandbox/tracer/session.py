@@ -31,6 +31,7 @@ class Session:
         self.capture = Capture(full, located)
         self.recorder = Recorder(self.refusals, self.addresses)
         self.sites = autotune.Sites(self.recorder.steps)
+        self.listed = 0  # configurations of the case that was traced last
         self.device = devices.find(device)
         tools.find(self.device.arch, *(["cuobjdump"] if full else []))
         standin.install(self.device, self.refusals, self.addresses, self._launched, self.capture.resources)
@@ -59,8 +60,11 @@ class Session:
             "nondeterministic": bool(getattr(t, "NONDETERMINISTIC", False)),
         }
 
-    def trace(self, case: dict[str, Any], limit: int | None) -> list[dict[str, Any]]:
-        """A plan for every configuration of the case: one launch site varied at a time, at most `limit` in all."""
+    def trace(self, case: dict[str, Any], limit: int | None, sample: bool = False) -> list[dict[str, Any]]:
+        """A plan for every configuration of the case: one launch site varied at a time, at most `limit` in all.
+
+        `sample`: of a longer list the first half of them as they are listed, the others from the whole of the rest.
+        """
         self.sites.forget()
         first = self._entry(case)
         entries = [first]
@@ -69,7 +73,9 @@ class Session:
         several = {s: c for s, c in self.sites.configs.items() if len(c) > 1}
         varied = [(s, i) for s, c in several.items() for i in range(len(c)) if i != self.sites.base[s]]
         base = dict(self.sites.base)
-        for site, i in itertools.islice(varied, None if limit is None else limit - 1):
+        self.listed = 1 + len(varied)
+        chosen = _spread(varied, limit) if sample and limit is not None else varied
+        for site, i in itertools.islice(chosen, None if limit is None else limit - 1):
             self.sites.forget()
             self.sites.choice = base | {site: i}
             entries.append(self._entry(case))
@@ -132,6 +138,13 @@ class Session:
             "message": text,
             "line": self.refusals.line or (lines[-1] if lines else None),
         }
+
+
+def _spread(listed: list[Any], limit: int) -> list[Any]:
+    """At most `limit` - 1: the first as they are listed, and others at even distances in what follows."""
+    first, rest = listed[: limit // 2], listed[limit // 2 :]
+    wanted = limit - 1 - len(first)
+    return listed if len(rest) <= wanted else [*first, *(rest[len(rest) * k // wanted] for k in range(wanted))]
 
 
 def _listed(signature: Any) -> Any:

@@ -1,16 +1,21 @@
 """The judge for machines without a GPU: Triton's interpreter tells right candidates from wrong ones."""
 
 import json
+import re
+import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pgo_agent.sandbox import box, boxed, target
 from pgo_agent.sandbox.box import Ran
 from pgo_agent.sandbox.errors import Killed
+from pgo_agent.sandbox.gate.coverage import Count
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
 from pgo_agent.sandbox.interpreter import tensors
-from pgo_agent.sandbox.judge import numerics
+from pgo_agent.sandbox.interpreter.schedule import Schedule
+from pgo_agent.sandbox.judge import interpreted, numerics
 from pgo_agent.sandbox.judge.deviation import Error
 from pgo_agent.sandbox.judge.pool import Judge
 from pgo_agent.sandbox.judge.strains import SCALED, STRAINS
@@ -58,11 +63,14 @@ def line_of(source: str, text: str) -> int:
     return line
 
 
-def test_attention_as_shipped_is_checked_in_three_configurations_of_every_small_case(attention: Judge) -> None:
+def test_attention_as_shipped_is_checked_in_all_configurations_of_its_list(attention: Judge) -> None:
     found = judged(attention)
     assert (found.verdict, found.stage) == (Verdict.CHECKED, "interpreter"), found.reason
     tried = Counter(c["case"] for c in found.evidence["numerics"] if not c["strain"])
-    assert tried == {"d64-even": 3, "d64-ragged-causal": 3, "d128-ragged": 3}
+    assert tried.keys() == {"d64-even", "d64-ragged-causal", "d128-ragged"} and min(tried.values()) >= 3
+    counts = found.coverage.counts
+    assert counts["configurations"] == Count(6, 6) and counts["small cases"] == Count(3, 3)
+    assert "right on 3 small cases, 6 configurations" in found.reason
 
 
 @pytest.mark.parametrize("bug", first_of(BUGS))
@@ -75,7 +83,9 @@ def test_attention_is_wrong_with(bug: str, attention: Judge) -> None:
 def test_an_addition_as_shipped_is_checked(addition: Judge) -> None:
     found = judged(addition)
     assert found.verdict == Verdict.CHECKED, found.reason
-    assert Counter(c["case"] for c in found.evidence["numerics"] if not c["strain"]) == {"even": 2, "ragged": 2}
+    tried = Counter(c["case"] for c in found.evidence["numerics"] if not c["strain"])
+    assert tried == {"even": 2, "ragged": 2, "HELD_OUT/odd": 1}
+    assert found.coverage.counts["held-out cases"] == Count(1, 1) and "odd" not in found.reason
 
 
 def test_a_mistake_in_the_second_configuration_alone_is_found(addition: Judge) -> None:
@@ -128,7 +138,7 @@ def test_results_that_are_right_do_not_excuse_a_changed_input(addition: Judge) -
     assert found.verdict == Verdict.WRONG, "the sum was computed of the changed input"
     late = "    return z\n", "    y.neg_()\n    return z\n"
     found = judged(addition, *late)
-    assert (found.verdict, found.reason) == (Verdict.CHEATING, "even: inputs were changed: y")
+    assert (found.verdict, found.reason) == (Verdict.CHEATING, "even: the inputs were changed: y")
 
 
 def test_a_softmax_without_its_maximum_breaks_down_where_the_inputs_are_strained(attention: Judge) -> None:
@@ -362,3 +372,144 @@ def test_an_output_that_is_never_written_is_wrong_where_the_result_is_zero(tmp_p
     found = judged(judge, LAUNCH, "")
     judge.close()
     assert found.verdict == Verdict.WRONG
+
+
+# what it covers -------------------------------------------------------------------------------------------------------
+
+
+def judged_as(folder: Path, text: str, source: str = "", **asked: Any) -> Judged:
+    """The verdict on a source, by default its own, for a target of this text."""
+    (folder / "add.py").write_text(text)
+    judge = Judge(target.read(folder / "add.py"), gpu=None)
+    try:
+        return judge.verdict("check", source=source or text, **asked)
+    finally:
+        judge.close()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "why"),
+    [("bfloat16", "bf16 arithmetic is wrong"), ("float8_e5m2", "are float8_e5m2: the interpreter is not")],
+)
+def test_a_wrong_kernel_of_which_nothing_can_be_interpreted_is_built_with_the_true_reason(
+    dtype: str, why: str, tmp_path: Path
+) -> None:
+    text = ADD.read_text().replace("dtype=torch.float32)", f"dtype=torch.float32).to(torch.{dtype})")
+    found = judged_as(tmp_path, text.replace("    tl.store(z_ptr + at,", "    tl.store(z_ptr + at, 1.0 +"))
+    assert (found.verdict, found.coverage.empty) == (Verdict.BUILT, True)
+    assert why in found.reason and found.coverage.skipped.keys() >= {"even", "ragged"}
+
+
+NINE = "configs=[" + "".join(f'triton.Config({{"BLOCK": 256, "W": {w}}}), ' for w in range(9)) + "]"
+
+
+def test_a_mistake_in_the_last_of_nine_configurations_is_found_and_the_configuration_named(tmp_path: Path) -> None:
+    text = re.sub(r"configs=\[.*?\](?=, key)", NINE, ADD.read_text(), flags=re.S)
+    text = text.replace("BLOCK: tl.constexpr", "BLOCK: tl.constexpr, W: tl.constexpr")
+    right = judged_as(tmp_path, text)
+    assert (right.verdict, right.coverage.counts["configurations"]) == (Verdict.CHECKED, Count(9, 9)), right.reason
+    wrong = judged_as(tmp_path, text.replace("    inside = at < n\n", "    inside = at < n - (W == 8)\n"))
+    assert wrong.verdict == Verdict.WRONG and "in its configuration BLOCK=256 W=8" in wrong.reason, wrong.reason
+
+
+WAITS = "    while tl.atomic_add(z_ptr, 0.0) != 7.0:\n        pass\n"
+
+
+def test_a_block_that_waits_for_another_one_is_built_within_seconds_and_not_blamed(tmp_path: Path) -> None:
+    inside = "    inside = at < n\n"
+    text = ADD.read_text().replace(inside, f"{inside}{WAITS}").replace("torch.empty_like(x)", "torch.zeros_like(x)")
+    started = time.monotonic()
+    found = judged_as(tmp_path, text)
+    assert found.verdict == Verdict.BUILT and "waits for memory that another block writes" in found.reason
+    assert time.monotonic() - started < 60 and found.coverage.empty
+
+
+@pytest.mark.slow
+def test_what_ended_before_another_case_did_not_is_kept(tmp_path: Path) -> None:
+    inside = "    inside = at < n\n"
+    found = judged_as(
+        tmp_path, ADD.read_text().replace(inside, f"{inside}    while n == 1000:\n        pass\n"), seconds=20
+    )
+    assert (found.verdict, "ragged: " in found.reason) == (Verdict.TIMEOUT, True), found.reason
+    assert found.coverage.counts["small cases"] == Count(1, 2) and "without an end" in found.reason
+
+
+def test_a_kernel_that_a_public_case_launches_and_no_small_one_is_not_called_right(addition: Judge) -> None:
+    source = addition.target.source
+    assert addition.verdict("check", source=source, kernels=["_add"]).verdict == Verdict.CHECKED
+    found = addition.verdict("check", source=source, kernels=["_add", "_wide"])
+    assert found.verdict == Verdict.BUILT and found.reason.startswith("_wide: launched for the public cases")
+    assert found.coverage.counts["kernels"] == Count(1, 2)
+
+
+def test_a_case_without_elements_fails_nothing_and_covers_nothing(tmp_path: Path) -> None:
+    text = ADD.read_text().replace("dict(n=1000)", "dict(n=0)")
+    found = judged_as(tmp_path, text)
+    assert (found.verdict, found.coverage.counts["small cases"]) == (Verdict.CHECKED, Count(1, 2)), found.reason
+    none = text.replace("dict(n=2048)", "dict(n=0)").replace('HELD_OUT = {"odd": dict(n=99_991)}', "HELD_OUT = {}")
+    found = judged_as(tmp_path, none)
+    assert (found.verdict, found.coverage.empty) == (Verdict.BUILT, True), found.reason
+
+
+def test_a_kernel_that_writes_into_its_argument_is_told_which_and_is_no_cheat_as_a_target(tmp_path: Path) -> None:
+    text = ADD.read_text().replace("z = torch.empty_like(x)", "z = x")
+    found = judged_as(tmp_path, text)
+    assert found.verdict == Verdict.REJECTED and "writes into its argument x" in found.reason
+    assert judged_as(tmp_path, ADD.read_text(), text).verdict == Verdict.CHEATING
+
+
+def test_what_the_interpreter_does_not_model_is_no_evidence_for_or_against(tmp_path: Path) -> None:
+    import torch
+
+    values = torch.zeros(4, dtype=torch.float64)
+    expected = numerics.Expected("even", 0, (values,), (numerics.Error(0.0, 0.0, 0),), ((0.0, 0.0),), ("float32",))
+    trial = interpreted.Trial("even", 0, {})
+    out = tensors.save({"0": torch.ones(4)}, tmp_path, "0")
+    told = {"outputs": out, "changed": [], "stray": 0, "launched": ["_k"]}
+    assert isinstance(interpreted.compared(trial, told, expected, {}, tmp_path, own=False), Judged)
+    said = interpreted.compared(trial, told | {"not_modelled": ["a NaN"]}, expected, {}, tmp_path, own=False)
+    assert isinstance(said, str) and "a NaN" in said
+    covered = interpreted.Covered(1, 0, ())
+    covered.says_nothing(trial, told, said)
+    assert interpreted.verdict(covered, {}).verdict == Verdict.BUILT
+
+
+def test_loads_through_tensor_descriptors_are_interpreted(addition: Judge) -> None:
+    load = "    x = tl.make_tensor_descriptor(x_ptr, [n], [1], [BLOCK]).load([tl.program_id(0) * BLOCK])\n"
+    found = judged(addition, STORE, load + STORE.replace("tl.store(z_ptr + at,", "tl.store(z_ptr + at, 0.0 * x +"))
+    assert found.verdict == Verdict.CHECKED, found.reason
+
+
+# which configurations -------------------------------------------------------------------------------------------------
+
+
+def tried(schedule: Schedule, lists: dict[str, list[str]]) -> list[tuple[str, int]]:
+    """What it had run, where every run gives results."""
+    done = []
+    for case, index in schedule.jobs():
+        done.append((case, index))
+        schedule.ran(case, index, lists[case], tells=True)
+    return done
+
+
+def test_each_case_tries_other_configurations_and_the_first_of_a_list_come_first() -> None:
+    names = [str(i) for i in range(9)]
+    schedule = Schedule({"a": 3, "b": 3, "a with outliers": 1}, plain=["a", "b"], more_until=60.0)
+    done = tried(schedule, dict.fromkeys(("a", "b", "a with outliers"), names))
+    assert done[:7] == [*(("a", i) for i in (0, 1, 2)), ("b", 0), ("b", 3), ("b", 4), ("a with outliers", 0)]
+    assert {i for _, i in done} == set(range(9)) and len(done) == len(set(done))
+
+
+def test_without_time_a_long_list_is_a_sample_that_the_seed_draws() -> None:
+    def sample(seed: int) -> list[int]:
+        schedule = Schedule({"a": 3}, plain=["a"], more_until=60.0, seed=seed)
+        jobs, names = schedule.jobs(), [str(i) for i in range(288)]
+        found = []
+        for _, index in zip(range(20), jobs, strict=False):
+            found.append(index[1])
+            schedule.ran("a", index[1], names, tells=True)
+        return found
+
+    assert sample(1) == sample(1) != sample(2) and sample(1)[:3] == [0, 1, 2] and max(sample(1)) > 100
+    late = Schedule({"a": 1, "b": 1}, late=["b"], begin_by=-1.0, plain=["a"], more_until=-1.0)
+    assert tried(late, {"a": ["0", "1"]}) == [("a", 0)]
