@@ -34,5 +34,5 @@ def kernel(x):
     part = torch.empty((parts, N), device=x.device, dtype=torch.float32)
     out = torch.empty((N,), device=x.device, dtype=torch.float32)
     _partial[(parts, triton.cdiv(N, 64))](x, part, x.stride(0), M, N, ROWS=64, COLS=64, num_warps=4)
-    _total[(triton.cdiv(N, 64),)](part, out, parts, N, COLS=64, num_warps=WARPS, launch_pdl=True)
+    _total[(triton.cdiv(N, 64),)](part, out, parts, N, COLS=64, num_warps=int("WARPS"), launch_pdl=True)
     return out

@@ -23,9 +23,11 @@ def _column_sum(X, PART, COUNT, OUT, stride, M, N, ROWS: tl.constexpr, COLS: tl.
 
 def kernel(x):
     M, N = x.shape
-    programs = triton.cdiv(M, 64)
+    programs, width = triton.cdiv(M, 64), int("WIDTH")
     out = torch.empty((N,), device=x.device, dtype=torch.float32)
     part = torch.empty((programs, N), device=x.device, dtype=torch.float32)
-    count = torch.zeros((triton.cdiv(N, WIDTH),), device=x.device, dtype=torch.int32)
-    _column_sum[(programs, triton.cdiv(N, WIDTH))](x, part, count, out, x.stride(0), M, N, ROWS=64, COLS=WIDTH, num_warps=4)
+    count = torch.zeros((triton.cdiv(N, width),), device=x.device, dtype=torch.int32)
+    _column_sum[(programs, triton.cdiv(N, width))](
+        x, part, count, out, x.stride(0), M, N, ROWS=64, COLS=width, num_warps=4
+    )
     return out
