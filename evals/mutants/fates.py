@@ -4,7 +4,7 @@ Only a survivor speaks against the gate: it was called right (or no slower, or n
 another, and nobody has read it. `explained.toml` is what was read: which changes change no result, and why.
 
     [[explained]]
-    base = ["rms_norm", "honest/norm_double"]   # or one; "*" is any
+    base = ["rms_norm", "honest/norm_*"]        # or one; a star stands for anything
     operator = "mask"
     after = ["tl.store(...)"]                   # the changed lines, or one; without: all of the operator
     kind = "equal"                              # the same bits: held against `bits.py` wherever that can tell
@@ -17,6 +17,7 @@ explains nothing where one judged).
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -42,9 +43,13 @@ class Explained:
     kind: str
     why: str
 
+    def of(self, base: str) -> bool:
+        return any(fnmatchcase(base, pattern) for pattern in self.bases)
+
     def fits(self, row: Row) -> bool:
-        based = "*" in self.bases or row["base"] in self.bases
-        return based and row["operator"] == self.operator and (not self.after or row["after"] in self.after)
+        return (
+            self.of(row["base"]) and row["operator"] == self.operator and (not self.after or row["after"] in self.after)
+        )
 
 
 @cache
