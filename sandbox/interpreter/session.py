@@ -7,9 +7,9 @@ each case, one for each run, with
   `error`, its `line`, whether it is the interpreter that lacks something (`unsupported`), and where the interpreter saw
   what is wrong its `verdict` (wrong, deadlock);
 - `endless`, where the run was ended at its deadline: whether it would not have ended (`deadline.py`);
-- `launched` (kernels that ran with at least one block), `config` (what its configuration is called), `configs` (how many
-  there are to choose from), `listed` (their names, in the first entry of a case), and `not_modelled` (what was computed
-  otherwise than the compiled code may do it; nothing where the interpreter has seen what is wrong).
+- `launched` (kernels that ran with at least one block), `config` (what its configuration is called), `configs` (how
+  many there are), `listed` (their names, in the first entry of a case), and `not_modelled` (what was computed otherwise
+  than the compiled code may do it; nothing where the interpreter has seen what is wrong).
 """
 
 import json
