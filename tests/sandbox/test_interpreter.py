@@ -67,7 +67,8 @@ def test_attention_as_shipped_is_checked_in_all_configurations_of_its_list(atten
     found = judged(attention)
     assert (found.verdict, found.stage) == (Verdict.CHECKED, "interpreter"), found.reason
     tried = Counter(c["case"] for c in found.evidence["numerics"] if not c["strain"])
-    assert tried.keys() >= {"d64-even", "d64-ragged-causal", "d128-ragged"} and min(tried.values()) >= 3
+    small = {c: n for c, n in tried.items() if not c.startswith("HELD_OUT")}
+    assert small.keys() == {"d64-even", "d64-ragged-causal", "d128-ragged"} and min(small.values()) >= 3
     counts = found.coverage.counts
     assert counts["configurations"] == Count(6, 6) and counts["small cases"] == Count(3, 3)
     assert "right on 3 small cases, 6 configurations" in found.reason
