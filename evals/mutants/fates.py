@@ -7,6 +7,7 @@ another, and nobody has read it. `explained.toml` is what was read: which change
     base = ["rms_norm", "honest/norm_*"]        # or one; a star stands for anything
     operator = "mask"
     after = ["tl.store(...)"]                   # the changed lines, or one; without: all of the operator
+    before = "tl.store(...)"                    # what they were, where several lines become the same one
     kind = "equal"                              # the same bits: held against `bits.py` wherever that can tell
     why = "..."
 
@@ -42,14 +43,14 @@ class Explained:
     after: tuple[str, ...]  # empty: any
     kind: str
     why: str
+    before: tuple[str, ...] = ()  # what the lines were, where several lines become the same; empty: any
 
     def of(self, base: str) -> bool:
         return any(fnmatchcase(base, pattern) for pattern in self.bases)
 
     def fits(self, row: Row) -> bool:
-        return (
-            self.of(row["base"]) and row["operator"] == self.operator and (not self.after or row["after"] in self.after)
-        )
+        changed = (not self.after or row["after"] in self.after) and (not self.before or row["before"] in self.before)
+        return self.of(row["base"]) and row["operator"] == self.operator and changed
 
 
 @cache
@@ -63,7 +64,8 @@ def _read(told: Mapping[str, Any]) -> Explained:
     def many(value: Any) -> tuple[str, ...]:
         return (value,) if isinstance(value, str) else tuple(value)
 
-    found = Explained(many(told["base"]), told["operator"], many(told.get("after", ())), told["kind"], told["why"])
+    after, before = (many(told.get(name, ())) for name in ("after", "before"))
+    found = Explained(many(told["base"]), told["operator"], after, told["kind"], told["why"], before)
     if found.kind not in KINDS or not found.why.strip() or ("*" in found.bases and found.after):
         raise ValueError(f"an explanation of {found.operator} on {found.bases} is not clear")
     return found

@@ -4,6 +4,7 @@ import ast
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +121,7 @@ def test_an_operator_that_there_is_not_is_a_mistake_of_usage(addition: Base) -> 
 
 
 def test_a_sample_of_mutants_is_caught_and_what_is_known_is_not_judged_again(addition: Base, tmp_path: Path) -> None:
-    bad = making.chosen([addition], None, ("arithmetic", "operand", "dtype", "statement", "arguments"), 12, 7)
+    bad = making.chosen([addition], None, ("arithmetic", "operand", "statement"), 12, 7)
     kept = Results(tmp_path / "results.jsonl")
     running.run(bad, NO_GPU, kept, lambda _: None)
     found = report.told(kept.rows)
@@ -190,6 +191,7 @@ DIFFER = {"bits": {"equal": 1, "of": 2, "differ": ["even, seed 0"]}}
         (DIFFER, KNOWN, "survived"),
         ({"after": "z"}, KNOWN, "survived"),
         ({"base": "c"}, KNOWN, "survived"),
+        ({"before": "another"}, [replace(KNOWN[0], before=("x",))], "survived"),
         ({}, ON_GPU, "explained"),
         ({"verdict": "accepted", "measured": True, "stage": "confirm"}, ON_GPU, "survived"),
     ],
