@@ -143,7 +143,7 @@ SMALL = {{
     "even": dict(heads=2, n=128, causal=False, dtype="float16", block_q=32, block_k=32),
     "causal": dict(heads=1, n=128, causal=True, dtype="float16", block_q=32, block_k=16),
     "ragged": dict(heads=1, n=90, causal=True, dtype="float16", block_q=16, block_k=32),
-    "wide": dict(heads=1, n=50, causal=False, dtype="float32", block_q=32, block_k=16),
+    "wide": dict(heads=1, n=50, causal=False, dtype="float16", block_q=32, block_k=16),
 }}
 HELD_OUT = {{"other": dict(heads=2, n=333, causal=True, dtype="float16", block_q=32, block_k=32)}}
 """

@@ -11,13 +11,16 @@ from pgo_agent.sandbox.tracer.session import _spread
 
 from tests.agent.cli import ADD, pgo
 
+ASSEMBLY = (
+    """tl.inline_asm_elementwise("mov.f32 $0, $1;", "=f,f", [tl.load(x_ptr + at, mask=inside)], tl.float32, True, 1)"""
+)
+
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which a target was checked of which nothing can be interpreted, and which is wrong."""
     folder = tmp_path_factory.mktemp("unseen")
-    wrong = ADD.replace("    tl.store(z_ptr + at,", "    tl.store(z_ptr + at, 1.0 +")
-    (folder / "add.py").write_text(wrong.replace("dtype=torch.float32", "dtype=torch.bfloat16"))
+    (folder / "add.py").write_text(ADD.replace("    tl.store(z_ptr + at,", f"    tl.store(z_ptr + at, {ASSEMBLY} +"))
     done = pgo("init", "--check", "add.py", "--judge", "cpu", "--case", "1m", "--json", cwd=folder)
     (folder / "events").write_text(json.dumps([done.code, done.events]))
     return folder
@@ -26,7 +29,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_target_of_which_nothing_ran_is_not_called_right_and_does_not_end_with_0(place: Path) -> None:
     code, events = json.loads((place / "events").read_text())
     verdict = next(e for e in events if e["type"] == "candidate.verdict")
-    assert (code, verdict["verdict"]) == (Exit.BUDGET, "built") and "bfloat16" in verdict["reason"]
+    assert (code, verdict["verdict"]) == (Exit.BUDGET, "built") and "inline assembly" in verdict["reason"]
     assert verdict["coverage"]["counts"]["small cases"] == [0, 2] and "even" in verdict["coverage"]["skipped"]
 
 

@@ -150,7 +150,7 @@ def test_the_page_holds_the_ttgir_diff_itself(whole: Report) -> None:
 def test_every_comparison_of_both_looks_is_in_the_page_with_its_seed_and_its_bounds(whole: Report) -> None:
     rows = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in re.findall(r"<tr.*?</tr>", page.render(whole))]
     (proof,) = whole.proofs
-    assert len(proof.comparisons) == 16 and {c.look for c in proof.comparisons} == {
+    assert len(proof.comparisons) == 2 * (1 + len(STRAINS)) and {c.look for c in proof.comparisons} == {
         "first look",
         "again, in a fresh process",
     }

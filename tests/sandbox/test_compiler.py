@@ -242,7 +242,8 @@ def test_a_compiler_that_somebody_kills_is_started_again(victim: str, product: M
     build = shelf.build("good") or {}
     assert build.get("code_id") in product.built.codes.values(), build
     (key,) = (k for k, code in product.built.codes.items() if code == build["code_id"])
-    assert build["static"] | {"name": build["kernel"]["name"]} == product.built.statics[key]
+    told = {n: build["kernel"][n] for n in ("name", "num_warps")}
+    assert build["static"] | told == product.built.statics[key]
 
 
 def test_a_compiler_that_is_always_killed_is_a_fault_and_leaves_no_diagnostic(product: Made, tmp_path: Path) -> None:

@@ -71,7 +71,6 @@ def test_attention_as_shipped_is_checked_in_all_configurations_of_its_list(atten
     assert small.keys() == {"d64-even", "d64-ragged-causal", "d128-ragged"} and min(small.values()) >= 3
     counts = found.coverage.counts
     assert counts["configurations"] == Count(6, 6) and counts["small cases"] == Count(3, 3)
-    assert "right on 3 small cases, 6 configurations" in found.reason
 
 
 @pytest.mark.parametrize("bug", first_of(BUGS))
@@ -230,7 +229,7 @@ def test_a_kernel_that_leaves_its_tensors_is_wrong_with_line_and_distance(what: 
 def test_what_was_read_behind_an_input_is_seen_where_it_is_written_behind_the_output(addition: Judge) -> None:
     copied = f"    tl.store(z_ptr + n, tl.load(x_ptr + n), mask=tl.program_id(0) == 0)\n{STORE}"
     found = judged(addition, STORE, copied)
-    assert (found.verdict, found.reason) == (Verdict.WRONG, "even: wrote 4 bytes outside of its output")
+    assert (found.verdict, "past the end of x_ptr" in found.reason) == (Verdict.WRONG, True)
 
 
 def test_an_output_that_was_made_of_zeros_is_guarded_as_well(addition: Judge) -> None:
@@ -388,17 +387,10 @@ def judged_as(folder: Path, text: str, source: str = "", **asked: Any) -> Judged
         judge.close()
 
 
-@pytest.mark.parametrize(
-    ("dtype", "why"),
-    [("bfloat16", "bf16 arithmetic is wrong"), ("float8_e5m2", "are float8_e5m2: the interpreter is not")],
-)
-def test_a_wrong_kernel_of_which_nothing_can_be_interpreted_is_built_with_the_true_reason(
-    dtype: str, why: str, tmp_path: Path
-) -> None:
-    text = ADD.read_text().replace("dtype=torch.float32)", f"dtype=torch.float32).to(torch.{dtype})")
+def test_a_wrong_kernel_of_which_all_cases_are_in_bf16_is_wrong(tmp_path: Path) -> None:
+    text = ADD.read_text().replace("dtype=torch.float32)", "dtype=torch.float32).to(torch.bfloat16)")
     found = judged_as(tmp_path, text.replace("    tl.store(z_ptr + at,", "    tl.store(z_ptr + at, 1.0 +"))
-    assert (found.verdict, found.coverage.empty) == (Verdict.BUILT, True)
-    assert why in found.reason and found.coverage.skipped.keys() >= {"even", "ragged"}
+    assert found.verdict == Verdict.WRONG, found.reason
 
 
 NINE = "configs=[" + "".join(f'triton.Config({{"BLOCK": 256, "W": {w}}}), ' for w in range(9)) + "]"
@@ -416,13 +408,12 @@ def test_a_mistake_in_the_last_of_nine_configurations_is_found_and_the_configura
 WAITS = "    while tl.atomic_add(z_ptr, 0.0) != 7.0:\n        pass\n"
 
 
-def test_a_block_that_waits_for_another_one_is_built_within_seconds_and_not_blamed(tmp_path: Path) -> None:
+def test_blocks_that_wait_for_what_nobody_writes_are_a_deadlock_within_seconds(tmp_path: Path) -> None:
     inside = "    inside = at < n\n"
     text = ADD.read_text().replace(inside, f"{inside}{WAITS}").replace("torch.empty_like(x)", "torch.zeros_like(x)")
     started = time.monotonic()
     found = judged_as(tmp_path, text)
-    assert found.verdict == Verdict.BUILT and "waits for memory that another block writes" in found.reason
-    assert time.monotonic() - started < 60 and found.coverage.empty
+    assert (found.verdict, time.monotonic() - started < 60) == (Verdict.DEADLOCK, True), found.reason
 
 
 @pytest.mark.slow
@@ -452,11 +443,11 @@ def test_a_case_without_elements_fails_nothing_and_covers_nothing(tmp_path: Path
     assert (found.verdict, found.coverage.empty) == (Verdict.BUILT, True), found.reason
 
 
-def test_a_kernel_that_writes_into_its_argument_is_told_which_and_is_no_cheat_as_a_target(tmp_path: Path) -> None:
+def test_a_kernel_that_writes_its_result_into_its_argument_is_told_which_and_is_no_cheat(tmp_path: Path) -> None:
     text = ADD.read_text().replace("z = torch.empty_like(x)", "z = x")
     found = judged_as(tmp_path, text)
     assert found.verdict == Verdict.REJECTED and "writes into its argument x" in found.reason
-    assert judged_as(tmp_path, ADD.read_text(), text).verdict == Verdict.CHEATING
+    assert judged_as(tmp_path, ADD.read_text(), text).verdict == Verdict.REJECTED
 
 
 def test_what_the_interpreter_does_not_model_is_no_evidence_for_or_against(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ time.sleep(600)
 
 @pytest.fixture
 def judging(tmp_path: Path) -> Iterator[Callable[..., Judge]]:
-    """Makes judges that are closed afterwards. dtype bfloat16: answered without interpreting; float32: interpreted."""
+    """Makes judges that are closed afterwards."""
     made: list[Judge] = []
     OTHERS.update(judges(os.getpid()))
 
@@ -124,7 +124,7 @@ def test_a_candidate_is_checked_by_a_process_of_its_own(judging: Callable[..., J
 
 
 def test_what_a_target_prints_is_not_taken_for_an_answer(judging: Callable[..., Judge]) -> None:
-    assert check(judging()).verdict == Verdict.BUILT
+    assert check(judging()).verdict == Verdict.CHECKED
 
 
 def test_one_process_answers_one_command_after_another(judging: Callable[..., Judge]) -> None:
@@ -174,7 +174,7 @@ def test_a_prepared_process_that_was_killed_is_no_verdict(judging: Callable[...,
     judge = judging()
     judge.prepare(1)
     os.kill(own_judge(), signal.SIGKILL)
-    assert (check(judge).verdict, judge.replaced) == (Verdict.BUILT, 1)
+    assert (check(judge).verdict, judge.replaced) == (Verdict.CHECKED, 1)
 
 
 # kills ----------------------------------------------------------------------------------------------------------------
@@ -207,7 +207,7 @@ def test_a_judge_killed_between_commands_is_replaced_and_asked_again(judging: Ca
     judge = judging()
     check(judge)
     os.kill(own_judge(), signal.SIGKILL)
-    assert (check(judge).verdict, judge.replaced) == (Verdict.BUILT, 1)
+    assert (check(judge).verdict, judge.replaced) == (Verdict.CHECKED, 1)
 
 
 def test_a_judge_killed_again_and_again_is_a_fault_and_no_verdict(judging: Callable[..., Judge]) -> None:
@@ -225,7 +225,7 @@ def test_a_judge_that_ends_by_itself_is_a_crash_and_the_next_command_is_answered
     judge = judging(f"{QUICK}\ndef inputs(case, generator):\n    import os\n    os._exit(7)\n")
     assert (check(judge).verdict, judge.replaced) == (Verdict.CRASHED, 1)
     judge.target = target.read(write(judge.target.path.parent))
-    assert check(judge).verdict == Verdict.BUILT
+    assert check(judge).verdict == Verdict.CHECKED
 
 
 # endings --------------------------------------------------------------------------------------------------------------

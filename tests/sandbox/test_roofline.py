@@ -176,7 +176,7 @@ def test_a_judge_without_a_gpu_says_so_and_goes_on_judging(tmp_path: Path) -> No
         missing = peaks_of(judge, "CASES/one")
         assert missing == Missing(NAME, "this judge has no GPU")
         assert of_case(Work(1, 1), 1.0, "measured", missing) == missing
-        assert check(judge).verdict == "built"
+        assert check(judge).verdict == "checked"
         assert judge.replaced == 0
     finally:
         judge.close()
