@@ -4,7 +4,9 @@ Bounds of a whole output hide what is wrong in a few of its rows: keys that are 
 largest error of any run of neighbours, as a share of what the run holds (`deviation.Runs`), is held to the same figure
 of plain PyTorch:
     run <= slack * low's run + rounding     slack 2 (1 + 8 / sqrt(runs)); runs 64 and more
-`rounding` is half a unit in the last place of a run's mean, and two units of its largest. Both figures are maxima over
+`rounding` is half a unit in the last place of a run's mean, and two units of its largest; of a result in fp32 four of
+each, for a row shares one quotient and its exponentials, and the GPU's fast ones err by 2 units each (div.full.f32 and
+ex2.approx.f32 in the PTX manual). Both figures are maxima over
 as many runs: of 64 normal ones the ratio of two such maxima spreads by a quarter, and the bound is more than ten times
 that away from 1; of more runs it spreads less.
 
@@ -24,6 +26,7 @@ from pgo_agent.sandbox.judge.deviation import Error, Runs
 
 RATIOS = {"max_ratio": 2.0, "mean_ratio": 1.5}  # what TOLERANCE of a target takes the place of
 RUN_RATIO, FEW = 2.0, 8.0  # slack of runs
+FAST = 4  # units in the last place: fast division and exp2 of a GPU, 2 each
 LEAN, SIGMAS = 0.5, 6.0  # half units in the last place; standard errors
 MARGIN = 1.05  # of ratios that are said to admit an error
 
@@ -80,8 +83,8 @@ class Held:
         more, low = {n: given[n] / RATIOS[n] for n in RATIOS}, self.low
         found: dict[str, Any] = {"worst": most * low.worst + self.floor[0], "mean": mean * low.mean + self.floor[1]}
         if low.runs and self.error.runs:
-            found["run_worst"] = more["max_ratio"] * self._slack * low.runs.worst + 2 * self.eps
-            found["run_mean"] = more["mean_ratio"] * self._slack * low.runs.mean + self.eps / 2
+            found["run_worst"] = more["max_ratio"] * self._slack * low.runs.worst + self._rounding[0]
+            found["run_mean"] = more["mean_ratio"] * self._slack * low.runs.mean + self._rounding[1]
         if low.lean and self.error.lean:
             found["lean"] = more["mean_ratio"] * self._leaning + SIGMAS * self.error.lean.most[1]
         return Bound(**found)
@@ -94,15 +97,21 @@ class Held:
         if low.runs and error.runs:
             yield (
                 "max_ratio",
-                RATIOS["max_ratio"] * _over(error.runs.worst - 2 * self.eps, self._slack * low.runs.worst),
+                RATIOS["max_ratio"] * _over(error.runs.worst - self._rounding[0], self._slack * low.runs.worst),
             )
             yield (
                 "mean_ratio",
-                RATIOS["mean_ratio"] * _over(error.runs.mean - self.eps / 2, self._slack * low.runs.mean),
+                RATIOS["mean_ratio"] * _over(error.runs.mean - self._rounding[1], self._slack * low.runs.mean),
             )
         if low.lean and error.lean:
             lean, sigma = error.lean.most
             yield "mean_ratio", RATIOS["mean_ratio"] * _over(lean - SIGMAS * sigma, self._leaning)
+
+    @property
+    def _rounding(self) -> tuple[float, float]:
+        """What rounding alone may cost a run: of its largest element, and of its mean one."""
+        fast = FAST * self.eps
+        return (fast, fast) if self.dtype == "float32" else (2 * self.eps, self.eps / 2)
 
     @property
     def _slack(self) -> float:
