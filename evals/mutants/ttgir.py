@@ -16,7 +16,6 @@ from pgo_agent.sandbox.ttgir import reader
 from pgo_agent.sandbox.ttgir.tree import Op
 
 _WAITS = {"ttg.async_wait": "num", "ttng.warp_group_dot_wait": "pendings", "ttng.async_tma_store_wait": "pendings"}
-_BYPASSED = {*_WAITS, "ttg.async_commit_group"}
 _DROPPED = {
     "ttng.wait_barrier", "ttng.arrive_barrier", "ttng.barrier_expect", "ttng.fence_async_shared", "gpu.barrier",
     "ttg.local_barrier", "ttg.barrier", "ttng.fence_mbarrier_init_release_cluster", "tt.store", "ttg.local_store",
@@ -205,4 +204,3 @@ OPERATORS: Mapping[str, Callable[[Line], Iterator[Pair]]] = {
     "select": select,
     "loop": loop,
 }
-SYNCHRONIZING = ("wait", "commit", "dropped", "count", "phase", "slot")  # what can race or hang; the others only err
