@@ -258,6 +258,8 @@ def test_a_mark_in_shared_memory_tells_the_next_launch_nothing(triple: Whole) ->
 def test_it_is_refused_that_a_kernel(triple: Whole, name: str) -> None:
     changes, verdicts, reason = OTHERS[name]
     judged = triple.judged(edited(changes))
+    if judged.verdict == Verdict.SLOWER:  # then nobody looked at its results any further
+        judged = triple.confirmed(edited(changes))
     assert judged.verdict in verdicts and reason in judged.reason, (judged.verdict, judged.stage, judged.reason)
 
 
