@@ -33,8 +33,9 @@ def end_with(parent: int) -> None:
         told.register(0, 0)  # the other end closed is told unasked
         while os.getppid() == parent and not told.poll(500):
             continue
-        if os.getppid() == parent:
-            time.sleep(ENDING)  # in which it ends by itself
+        late = time.monotonic() + ENDING  # until then it ends by itself, or its parent is seen to be gone
+        while os.getppid() == parent and time.monotonic() < late:
+            time.sleep(0.1)  # a parent that dies closes its pipes before its children are another's
         os._exit(ORPHANED)
 
     threading.Thread(target=watch, daemon=True).start()

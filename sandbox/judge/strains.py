@@ -92,10 +92,12 @@ def _dominant_row(t: Any, places: torch.Generator) -> Any:
 
 
 def _dominant_element(t: Any, places: torch.Generator) -> Any:
-    """One element in every row, at the same place."""
-    out, at = t.clone(), int(torch.randint(t.shape[-1], (1,), generator=places))
-    out[..., at] = out[..., at].abs().clamp_min(1.0) * DOMINANT
-    return out
+    """One element in every row, at a place of the row's own: a sum over rows stays as large as its addends."""
+    out = t.clone().reshape(-1, t.shape[-1])
+    at = torch.randint(t.shape[-1], (out.shape[0], 1), generator=places).to(t.device)
+    held = out.gather(1, at)
+    out.scatter_(1, at, torch.copysign(held.abs().clamp_min(1.0) * DOMINANT, held))
+    return out.view(t.shape)
 
 
 def _one(value: float) -> Change:
