@@ -20,9 +20,11 @@ LOOP = """%times = {times}
     }}"""
 
 
-def kernel(times: str = "arith.addi %n, %c0 : i32", argument: str = "%n: i32", parity: str = "%c1") -> str:
+def kernel(
+    times: str = "arith.addi %n, %c0 : i32", argument: str = "%n: i32", parity: str = "%c1", before: str = ""
+) -> str:
     """A loop that runs so often; with the parity %c0 its second turn goes wrong."""
-    body = LOOP.format(times=times, parity=parity, ONE=ONE)
+    body = before + LOOP.format(times=times, parity=parity, ONE=ONE)
     text = MODULE.format(body=body, functions="", count=1, ctas=1, ONE=ONE, TWO=TWO).replace("%n: i32", argument)
     assert accepted(text)
     return text
@@ -35,6 +37,16 @@ def launched(text: str, n: int, secret: bool = False) -> Finding:
     known = launches.known_of(step, module)
     assert known is not None
     return simulate.launched(module, simulate.simulate(module), [Launch(known, secret)])
+
+
+def test_a_launch_whose_blocks_loop_too_long_is_followed_with_more_of_them() -> None:
+    right, wrong = (
+        kernel("arith.divsi %n, %all : i32", parity=p, before="%all = tt.get_num_programs x : i32\n    ")
+        for p in ("%c1", "%c0")
+    )
+    found = launched(right, 1_000_000)
+    assert found.kind is Kind.NONE and not found.coverage.skipped, found.coverage
+    assert launched(wrong, 1_000_000).found
 
 
 @pytest.mark.parametrize("step", [16, 64])

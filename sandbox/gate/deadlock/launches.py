@@ -1,7 +1,7 @@
 """The launches of a kernel in plans, as numbers that a simulation of its TTGIR can start from."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pgo_agent.sandbox.gate.deadlock.terms import Known, Term
@@ -16,6 +16,18 @@ class Launch:
 
     known: Known
     secret: bool  # of a held-out case: its numbers are told to nobody
+
+    def blocks(self) -> Iterator["Launch"]:
+        """The same as single blocks of its grid run it: the last, the one in the middle, and the first."""
+        grid = {leaf.name[-2]: n for leaf, n in self.known.items() if leaf.op == "programs"}
+        for at in ({d: n - 1 for d, n in grid.items()}, {d: n // 2 for d, n in grid.items()}, dict.fromkeys(grid, 0)):
+            place = {Term("pid", (), 32, f"program_id({d})"): i for d, i in at.items()}
+            yield replace(self, known={**self.known, **place})
+
+    @property
+    def on_any_grid(self) -> Known:
+        """Its numbers without those of its grid: with more programs each has less to do."""
+        return {leaf: n for leaf, n in self.known.items() if leaf.op not in ("programs", "pid")}
 
 
 def of(side: Side, key: str, module: Module) -> list[Launch]:

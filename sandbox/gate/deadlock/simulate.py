@@ -58,7 +58,8 @@ def simulate(module: Module) -> Finding:
 def launched(module: Module, before: Finding, launches: Sequence[Launch]) -> Finding:
     """What `simulate` found, and what the runs of these launches add.
 
-    Where all of them could be followed, arguments that `simulate` could not choose are no question any more.
+    Where all of them could be followed, arguments that `simulate` could not choose are no question any more. Single
+    blocks are followed as long as there are loops that no run went into.
     """
     runs = Runs(module, before, dict(before.loops))
     for launch in launches:
@@ -66,6 +67,10 @@ def launched(module: Module, before: Finding, launches: Sequence[Launch]) -> Fin
             runs.skipped["launches"] = f"{MOST_LAUNCHED} operations of those before were followed"
             break
         runs.explore([(launch.known, 2)], launch)
+    for block in (b for launch in launches for b in launch.blocks()):
+        if runs.executed > MOST_LAUNCHED or not loops.unseen(runs.loops, runs.slots):
+            break
+        runs.explore([(block.known, 2)], block)
     return runs.conclusion()
 
 
@@ -96,7 +101,9 @@ class Runs:
             except Choose as e:
                 todo += [(c, chosen + (e.kind == "trips")) for c in reversed(self.choices(e, known, chosen))]
             except TooLong as e:
-                if launch is not None:
+                if launch is not None and known.keys() - launch.on_any_grid.keys():
+                    self.explore([(launch.on_any_grid, 1)])
+                elif launch is not None:
                     self.skipped["a launch"] = str(e)
                 else:
                     self.found.append(Finding(Kind.UNDECIDED, str(e)))
