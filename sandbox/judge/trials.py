@@ -3,17 +3,21 @@
 Says of a case why it is left out, where the interpreter cannot be asked about it. Runs nothing.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+import torch
 from pgo_agent.sandbox.gate.verdict import shown
 from pgo_agent.sandbox.judge.strains import SCALED, STRAINS, Strain
 from pgo_agent.sandbox.judge.strains import tensors as tensors_of
+from torch.utils._python_dispatch import TorchDispatchMode
 
 PLACES = 2  # cases on which a strain is tried with the target's own kernel; the first that it bears is a candidate's
 HELD_OUT_FLOPS, HELD_OUT_BYTES = 1e8, 4e6  # of a held-out case that is interpreted
+STORED = 64 << 20  # bytes of a tensor of such a case
 HELD_OUT = "HELD_OUT/"  # begins the names of held-out cases
 
 
@@ -52,8 +56,33 @@ def large(module: ModuleType, params: dict[str, Any]) -> str:
         flops, moved = float(module.flops(params)), float(module.bytes_moved(params))
     except Exception as e:
         return f"its size is not known: {type(e).__name__}: {e}"[:300]
-    small = flops <= HELD_OUT_FLOPS and moved <= HELD_OUT_BYTES
-    return "" if small else f"too large for the interpreter: {flops:.3g} flops, {moved:.3g} bytes"
+    if flops > HELD_OUT_FLOPS or moved > HELD_OUT_BYTES:
+        return f"too large for the interpreter: {flops:.3g} flops, {moved:.3g} bytes"
+    try:
+        with _Bounded():
+            module.inputs(params, torch.Generator())
+    except _TooLarge as e:
+        return f"too large for the interpreter: a tensor of {e}"
+    except Exception as e:
+        return f"inputs() raised {type(e).__name__}: {e}"[:300]
+    return ""
+
+
+class _TooLarge(Exception):
+    """More memory for one tensor than an interpreted case may take."""
+
+
+class _Bounded(TorchDispatchMode):  # type: ignore[misc]
+    """Raises _TooLarge before a tensor is made that takes more than STORED bytes: few may be moved of many."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        sizes = args[0] if args else None
+        if isinstance(sizes, list | tuple) and all(type(n) is int for n in sizes):
+            itemsize = (kwargs.get("dtype") or torch.get_default_dtype()).itemsize
+            if (nbytes := math.prod(sizes) * itemsize) > STORED:
+                raise _TooLarge(f"{nbytes:.3g} bytes")
+        return func(*args, **kwargs)
 
 
 def to_find_out(cases: list[str]) -> Iterator[tuple[str, Strain]]:

@@ -5,6 +5,7 @@ import re
 import time
 from collections import Counter
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from pgo_agent.sandbox.gate.coverage import Count
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
 from pgo_agent.sandbox.interpreter import tensors
 from pgo_agent.sandbox.interpreter.schedule import Schedule
-from pgo_agent.sandbox.judge import interpreted, numerics
+from pgo_agent.sandbox.judge import interpreted, numerics, trials
 from pgo_agent.sandbox.judge.deviation import Error
 from pgo_agent.sandbox.judge.pool import Judge
 from pgo_agent.sandbox.judge.strains import SCALED, STRAINS
@@ -505,3 +506,16 @@ def test_without_time_a_long_list_is_a_sample_that_the_seed_draws() -> None:
     assert sample(1) == sample(1) != sample(2) and sample(1)[:3] == [0, 1, 2] and max(sample(1)) > 100
     late = Schedule({"a": 1, "b": 1}, late=["b"], begin_by=-1.0, plain=["a"], more_until=-1.0)
     assert tried(late, {"a": ["0", "1"]}) == [("a", 0)]
+
+
+def test_a_held_out_case_that_moves_little_of_a_large_tensor_is_left_out_before_it_is_made() -> None:
+    import torch
+
+    def inputs(_case: dict[str, int], generator: torch.Generator) -> dict[str, torch.Tensor]:
+        return {"x": torch.zeros(1 << 44, dtype=torch.int8, device=generator.device)[:8]}  # 16 TiB
+
+    module = ModuleType("far_apart")
+    vars(module).update(inputs=inputs, flops=lambda _: 8, bytes_moved=lambda _: 8)
+    assert "a tensor of 1.76e+13 bytes" in trials.large(module, {})
+    vars(module).update(inputs=lambda _case, generator: {"x": torch.randn(8, 8, generator=generator)})
+    assert trials.large(module, {}) == ""
