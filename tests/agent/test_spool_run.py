@@ -84,13 +84,17 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Done]:
     return Run(folder), done
 
 
-@pytest.fixture
-def suspended(kept: tuple[Run, Done]) -> Iterator[Run]:
+def restored(run: Run) -> Run:
     """As it was when it was suspended, in the same place: the record names the folder."""
-    run, _ = kept
     shutil.rmtree(run.folder)
     shutil.copytree(run.folder.with_name("copy"), run.folder)
-    yield run
+    return run
+
+
+@pytest.fixture
+def suspended(kept: tuple[Run, Done]) -> Iterator[Run]:
+    run, _ = kept
+    yield restored(run)
 
 
 def test_without_waiting_a_run_ends_with_5_and_says_what_answers_and_how_to_go_on(kept: tuple[Run, Done]) -> None:
@@ -119,7 +123,7 @@ def test_a_folder_that_is_made_anew_is_its_owners_alone(kept: tuple[Run, Done]) 
 def finished(kept: tuple[Run, Done], tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Done, list[Counter[str]]]:
     """The run by hand to its end; a copy of what it left. Made once."""
     run, first = kept
-    done, rounds = run.by_hand(first)
+    done, rounds = restored(run).by_hand(first)  # workers take tests in any order: another may have left its marks
     copy = tmp_path_factory.mktemp("finished") / "run"
     shutil.copytree(run.folder, copy)
     return Run(copy), done, rounds
