@@ -17,20 +17,22 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.agent import novelty, session
-from pgo_agent.agent.errors import FAULTY
-from pgo_agent.agent.session import Wishes
-from pgo_agent.agent.store import Candidate, Store, candidate_id
+from pgo_agent.agent.commands import optimize
+from pgo_agent.agent.commands.optimize import Wishes
+from pgo_agent.agent.evaluation import duplicates
+from pgo_agent.agent.exit_codes import FAULTY
+from pgo_agent.agent.run.record.store import Candidate, Store, candidate_id
 from pgo_agent.evals import entries as corpora
 from pgo_agent.evals import ttgir_edits
 from pgo_agent.evals.entries import CORPUS, Entry
 from pgo_agent.evals.ttgir_edits import BrokenCorpus
-from pgo_agent.sandbox import box, devices
-from pgo_agent.sandbox.build import Builder
-from pgo_agent.sandbox.bundle.shelf import Shelf
+from pgo_agent.sandbox import devices
+from pgo_agent.sandbox.build.builder import Builder
+from pgo_agent.sandbox.bundle.store import Shelf
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.gate.verdict import Verdict
-from pgo_agent.sandbox.judge.pool import visible_gpu
+from pgo_agent.sandbox.isolation import box
+from pgo_agent.sandbox.judge.gpu_judge import visible_gpu
 from pgo_agent.sandbox.target import Target
 from pgo_agent.sandbox.threads import threads
 
@@ -144,7 +146,7 @@ def of_target(
         if not count:
             return outcomes
         measured: list[bool] = []
-        session.start(
+        optimize.start(
             subject.path,
             replace(
                 wishes, given=tuple(given), candidates=count, width=count, minutes=MINUTES, interpreting=INTERPRETING
@@ -158,7 +160,7 @@ def of_target(
 
 def own_ttgir(subject: Target, wishes: Wishes, shelf: Shelf) -> str:
     """What `ttgir_edits.own` gives: of all GPUs of an architecture it is the same."""
-    device = devices.find(wishes.device or session.DEFAULT_DEVICE)
+    device = devices.find(wishes.device or optimize.DEFAULT_DEVICE)
     return ttgir_edits.own(Builder(subject, device, box.choose(wishes.sandbox, wishes.python), shelf))
 
 
@@ -185,7 +187,7 @@ def _outcome(entry: Entry, c: Candidate, store: Store, measured: bool) -> Outcom
     known = [s for body in store.evidence(run.id, c.id).values() for s in body.get("stages", [])]
     stages = {s["stage"]: s["seconds"] for s in known}
     environment = (run.baseline or {}).get("environment")
-    launched = novelty.launched(store.shelf, c)
+    launched = duplicates.launched(store.shelf, c)
     said = entry, Verdict(c.verdict), c.stage or "", c.reason or ""
     return Outcome(*said, seconds, measured, stages, environment, launched)
 

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from pgo_agent.agent import display
 from pgo_agent.agent.version import commit_of
+from pgo_agent.agent.views import summary as display
 from pgo_agent.evals.entries import GROUPS
 from pgo_agent.evals.gate import Outcome
 from rich.table import Table

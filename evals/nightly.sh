@@ -22,9 +22,9 @@ export PYTHONPATH="$PWD/build/types"
 python=${PYTHON:-$PWD/.venv/bin/python}
 cd "$folder"
 
-"$python" -m pgo_agent.agent.cli eval nightly "$plan" -o "$rows" --store "$folder/workspace" "$@"
-"$python" -m pgo_agent.agent.cli eval site rows/*.jsonl -o site
+"$python" -m pgo_agent.agent.cli.main eval nightly "$plan" -o "$rows" --store "$folder/workspace" "$@"
+"$python" -m pgo_agent.agent.cli.main eval site rows/*.jsonl -o site
 before=$(grep -l '"what": "run"' rows/*.jsonl | sort -V | grep -Fxv "rows/$name.jsonl" | tail -n 1) # with a row
 if [ -n "$before" ]; then
-    "$python" -m pgo_agent.agent.cli eval compare "$before" "$rows"
+    "$python" -m pgo_agent.agent.cli.main eval compare "$before" "$rows"
 fi

@@ -14,20 +14,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.agent import profiling
-from pgo_agent.agent.case_profile import CaseProfile
-from pgo_agent.agent.roles.summarizer import summarize
-from pgo_agent.agent.session import Wishes
-from pgo_agent.agent.store import Store
+from pgo_agent.agent.commands import profile
+from pgo_agent.agent.commands.optimize import Wishes
+from pgo_agent.agent.profile.case_profile import CaseProfile
+from pgo_agent.agent.profile.summarize import summarize
+from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.version import commit_of
 from pgo_agent.evals.record import RESULTS
-from pgo_agent.sandbox.build import triton_version
-from pgo_agent.sandbox.profile.codec import Record
-from pgo_agent.sandbox.profile.counters.report import Counters
-from pgo_agent.sandbox.profile.report import StaticProfile
-from pgo_agent.sandbox.profile.timeline.points import HOLDING, Kind
-from pgo_agent.sandbox.profile.timeline.report import ScopeTime, Timeline
-from pgo_agent.sandbox.profile.whole import KernelProfile, Missing, PassName, Roofline
+from pgo_agent.sandbox.build.builder import triton_version
+from pgo_agent.sandbox.json_codec import Record
+from pgo_agent.sandbox.profile.counters.types import Counters
+from pgo_agent.sandbox.profile.kernel_profile import KernelProfile, Missing, PassName, Roofline
+from pgo_agent.sandbox.profile.static_profile import StaticProfile
+from pgo_agent.sandbox.profile.timeline.find_scopes import HOLDING, Kind
+from pgo_agent.sandbox.profile.timeline.types import ScopeTime, Timeline
 
 USUAL = (
     "kernels/fa_fwd.py:d128-4k",
@@ -127,7 +127,7 @@ def main() -> None:
     for named in args.kernels:
         file, _, case = named.rpartition(":")
         wanted = frozenset(PassName)
-        found = profiling.profile(Path(file), Wishes(cases=(case,)), None, "nvidia", store, wanted, args.seconds)
+        found = profile.profile(Path(file), Wishes(cases=(case,)), None, "nvidia", store, wanted, args.seconds)
         out = args.out or RESULTS / f"profiles-{found.device}.jsonl"
         made = [line for c in found.cases for line in lines(c, found.target, commit)]
         with out.open("a") as f:

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.agent.incumbent import gains
-from pgo_agent.agent.store import Run, Store
+from pgo_agent.agent.run.incumbent import gains
+from pgo_agent.agent.run.record.store import Run, Store
 from pgo_agent.agent.version import commit_of
 from pgo_agent.sandbox.errors import UsageFault
 

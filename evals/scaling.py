@@ -16,10 +16,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.agent import session
-from pgo_agent.agent.display import output
-from pgo_agent.agent.session import Wishes
-from pgo_agent.agent.store import Candidate, Run, Store
+from pgo_agent.agent.commands import optimize
+from pgo_agent.agent.commands.optimize import Wishes
+from pgo_agent.agent.run.record.store import Candidate, Run, Store
+from pgo_agent.agent.views.summary import output
 from pgo_agent.sandbox.errors import EnvironmentFault, Fault, UsageFault
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.judge import gpus
@@ -97,7 +97,7 @@ def _once(store: Store, of: Run, given: Sequence[Mapping[str, str]], names: Sequ
     clock, count, own = Clock(), len(given), of.settings
     wishes = Wishes(of.device, count, count, MINUTES, 1, own["sandbox"], "gpu", tuple(own["cases"]), own["python"])
     wishes = replace(wishes, given=tuple(given), gpus=",".join(names), alone=True)
-    session.start(Path(of.target), wishes, store, clock)
+    optimize.start(Path(of.target), wishes, store, clock)
     run = store.run("last")
     accepted = [c for c in store.candidates(run.id) if c.verdict == Verdict.ACCEPTED]
     speedups = {c.id: _interval(store, run, c) for c in accepted}

@@ -16,9 +16,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.agent.moves import launch
-from pgo_agent.agent.source import sites, with_configs
-from pgo_agent.agent.store import Run, Store
+from pgo_agent.agent.launch_sites import sites, with_configs
+from pgo_agent.agent.moves import launch_config
+from pgo_agent.agent.run.record.store import Run, Store
 from pgo_agent.agent.version import commit_of
 from pgo_agent.sandbox import target
 from pgo_agent.sandbox.errors import UsageFault
@@ -67,7 +67,7 @@ def _variant(file: Path) -> str:
     if site is None:
         raise UsageFault(f"{file} launches nothing under triton.autotune", "give a target that does")
     space = target.load(file, "pgo_target").LAUNCH_SPACE
-    points = launch.launch_grid(space, [dict.fromkeys(space, 0)])
+    points = launch_config.launch_grid(space, [dict.fromkeys(space, 0)])
     return with_configs(found.source, site, points)
 
 
@@ -90,7 +90,7 @@ def _autotune(path: Path) -> None:
 
 def ours(file: Path, store: Path, candidates: int) -> dict[str, Any]:
     """A run from an empty workspace: wall seconds and GPU seconds at the tuned baseline, at a win, and at its end."""
-    command = [sys.executable, "-m", "pgo_agent.agent.cli", "optimize", str(file), "--json", "--judge", "gpu"]
+    command = [sys.executable, "-m", "pgo_agent.agent.cli.main", "optimize", str(file), "--json", "--judge", "gpu"]
     command += ["--candidates", str(candidates)]
     started, marks = time.monotonic(), dict[str, Any]()
     with subprocess.Popen([*command, "--store", str(store)], stdout=subprocess.PIPE, text=True) as run:

@@ -18,8 +18,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pgo_agent.sandbox import boxed
-from pgo_agent.sandbox.build import Builder
+from pgo_agent.sandbox.build import trace_and_compile
+from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.errors import Fault
 
 _EDIT = re.compile(r"<<<<<<< MATCH(?: (\d+))?\n(.+?)\n=======\n(.*?)>>>>>>> REPLACE\n", re.S)
@@ -42,7 +42,7 @@ def own(builder: Builder) -> str:
     Raises BrokenCorpus when it cannot be traced, or launches more or less than one kernel.
     """
     seat = builder.box, builder.shelf, builder.target, builder.device
-    traced = boxed.trace(*seat, builder.target.source, {"CASES": None}, None)
+    traced = trace_and_compile.trace(*seat, builder.target.source, {"CASES": None}, None)
     if "error" in traced:
         raise BrokenCorpus(f"{builder.target.path.stem} cannot be traced: {traced['error']['message']}")
     if len(traced["kernels"]) != 1:

@@ -29,7 +29,7 @@ class Killed(EnvironmentFault):
 
 
 class BadBundle(ValueError):
-    """A bundle breaks a rule of `sandbox/bundle/check.py`. It is the bundle's fault: it becomes a verdict."""
+    """A bundle breaks a rule of `sandbox/bundle/validate.py`. It is the bundle's fault: it becomes a verdict."""
 
 
 class TargetMoved(UsageFault):

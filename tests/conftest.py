@@ -22,8 +22,8 @@ def pytest_configure() -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that need a GPU or bubblewrap say so where there is none."""
-    from pgo_agent.sandbox import box
-    from pgo_agent.sandbox.judge.pool import visible_gpu
+    from pgo_agent.sandbox.isolation import box
+    from pgo_agent.sandbox.judge.gpu_judge import visible_gpu
 
     problem = box.problem_with("bubblewrap")
     for item in items:

@@ -8,7 +8,7 @@ import atexit
 from pathlib import Path
 
 from pgo_agent.sandbox import target
-from pgo_agent.sandbox.judge.pool import Judge
+from pgo_agent.sandbox.judge.gpu_judge import Judge
 
 _JUDGES: dict[tuple[str, str], Judge] = {}
 

@@ -41,20 +41,20 @@ def test_the_sandbox_does_not_import_the_agent() -> None:
 
 
 def test_a_kept_profile_is_read_without_numpy_or_torch() -> None:
-    code = "import sys, pgo_agent.agent.profiling, pgo_agent.agent.roles.summarizer; print(*sys.modules)"
+    code = "import sys, pgo_agent.agent.commands.profile, pgo_agent.agent.profile.summarize; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"numpy", "torch", "langgraph"} & set(done.stdout.split())
 
 
 def test_help_imports_nothing_but_what_prints_it() -> None:
     """What prints it is typer with rich; a third of a second then goes to them and to Python."""
-    before, after = (_printed(f"import {what}; {TOPS}") for what in ("typer.rich_utils", "pgo_agent.agent.cli"))
+    before, after = (_printed(f"import {what}; {TOPS}") for what in ("typer.rich_utils", "pgo_agent.agent.cli.main"))
     assert after - before <= {"pgo_agent", "__editable___pgo_agent_0_1_0_finder"} | set(sys.stdlib_module_names)
 
 
 def test_help_takes_little_more_than_what_prints_it() -> None:
     """In seconds of the processor, in turns: other work of the machine slows both."""
-    help_itself = ["-m", "pgo_agent.agent.cli", "--help"]
+    help_itself = ["-m", "pgo_agent.agent.cli.main", "--help"]
     took = [(_cpu_seconds(*help_itself), _cpu_seconds("-c", "import typer.rich_utils")) for _ in range(5)]
     ours, theirs = (min(side) for side in zip(*took, strict=True))
     assert ours < 2 * theirs
@@ -82,7 +82,7 @@ def test_a_wheel_holds_all_that_an_installed_copy_needs(tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "site")
     assert (tmp_path / "site" / "pgo_agent" / "kernels" / "fa_fwd.py").is_file()
-    code = "import pgo_agent.agent.session as s, pathlib; print(s.locate(pathlib.Path('kernels/fa_fwd.py')))"
+    code = "import pgo_agent.agent.commands.optimize as s, pathlib; print(s.locate(pathlib.Path('kernels/fa_fwd.py')))"
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=tmp_path,

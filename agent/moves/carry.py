@@ -10,13 +10,9 @@ from dataclasses import dataclass
 
 import libcst as cst
 import libcst.matchers as m
-from pgo_agent.agent.findings import Defect
-from pgo_agent.agent.moves.base import SourceMove, Subject
-from pgo_agent.agent.rewriting import DoesNotApply
-from pgo_agent.agent.rewriting.ranges import Bounds, ascending, bounds_of, unrolled
-from pgo_agent.agent.rewriting.reach import Reach
-from pgo_agent.agent.rewriting.spelling import addend, operand, side
-from pgo_agent.agent.rewriting.syntax import (
+from pgo_agent.agent.moves.analysis import DoesNotApply
+from pgo_agent.agent.moves.analysis.cst_format import addend, operand, side
+from pgo_agent.agent.moves.analysis.cst_util import (
     Rename,
     Statement,
     code,
@@ -31,6 +27,10 @@ from pgo_agent.agent.rewriting.syntax import (
     said,
     writes,
 )
+from pgo_agent.agent.moves.analysis.loops import Bounds, ascending, bounds_of, unrolled
+from pgo_agent.agent.moves.analysis.reach import Reach
+from pgo_agent.agent.moves.move import SourceMove, Subject
+from pgo_agent.agent.profile.findings import Defect
 
 _DOT = m.Attribute(value=m.Name("tl"), attr=m.Name("dot"))
 

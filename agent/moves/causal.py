@@ -13,15 +13,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import libcst as cst
-from pgo_agent.agent.findings import Defect
-from pgo_agent.agent.moves.base import SourceMove, Subject
-from pgo_agent.agent.rewriting import DoesNotApply, masks, unmask
-from pgo_agent.agent.rewriting.affine import Bound, Indices, bounds
-from pgo_agent.agent.rewriting.facts import Program
-from pgo_agent.agent.rewriting.masks import Masks
-from pgo_agent.agent.rewriting.ranges import over
-from pgo_agent.agent.rewriting.reach import Reach
-from pgo_agent.agent.rewriting.syntax import (
+from pgo_agent.agent.moves.analysis import DoesNotApply, masks, unmask
+from pgo_agent.agent.moves.analysis.affine import Bound, Indices, bounds
+from pgo_agent.agent.moves.analysis.cst_util import (
     Statement,
     before,
     change,
@@ -39,8 +33,14 @@ from pgo_agent.agent.rewriting.syntax import (
     visited,
     writes,
 )
-from pgo_agent.agent.rewriting.texts import counted
-from pgo_agent.agent.rewriting.tiles import Unknown
+from pgo_agent.agent.moves.analysis.facts import Program
+from pgo_agent.agent.moves.analysis.index_algebra import Unknown
+from pgo_agent.agent.moves.analysis.loops import over
+from pgo_agent.agent.moves.analysis.masks import Masks
+from pgo_agent.agent.moves.analysis.poly_text import counted
+from pgo_agent.agent.moves.analysis.reach import Reach
+from pgo_agent.agent.moves.move import SourceMove, Subject
+from pgo_agent.agent.profile.findings import Defect
 
 _LONG = 80  # columns of an expression that goes on one line
 _NONE = "no loop selects scores with tl.where by a comparison of rows with columns"

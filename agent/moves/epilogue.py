@@ -15,12 +15,10 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 import libcst.matchers as m
-from pgo_agent.agent.findings import Defect
-from pgo_agent.agent.moves.base import SourceMove, Subject
-from pgo_agent.agent.rewriting import DoesNotApply
-from pgo_agent.agent.rewriting.ranges import unrolled
-from pgo_agent.agent.rewriting.spelling import addend
-from pgo_agent.agent.rewriting.syntax import (
+from pgo_agent.agent.launch_sites import Config
+from pgo_agent.agent.moves.analysis import DoesNotApply
+from pgo_agent.agent.moves.analysis.cst_format import addend
+from pgo_agent.agent.moves.analysis.cst_util import (  # fmt: skip
     Statement,
     argument,
     called,
@@ -39,8 +37,10 @@ from pgo_agent.agent.rewriting.syntax import (
     repeatable,
     visited,
     writes,
-)  # fmt: skip
-from pgo_agent.agent.source import Config
+)
+from pgo_agent.agent.moves.analysis.loops import unrolled
+from pgo_agent.agent.moves.move import SourceMove, Subject
+from pgo_agent.agent.profile.findings import Defect
 
 NARROWEST = 32  # columns of a tile that is worth two stores
 _MAKE = "make_tensor_descriptor"

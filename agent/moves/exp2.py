@@ -11,14 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import libcst as cst
-from pgo_agent.agent.findings import Defect
-from pgo_agent.agent.moves.base import SourceMove, Subject
-from pgo_agent.agent.rewriting import DoesNotApply
-from pgo_agent.agent.rewriting.domain import Domain
-from pgo_agent.agent.rewriting.facts import Program
-from pgo_agent.agent.rewriting.scores import Edit
-from pgo_agent.agent.rewriting.spelling import bracketed
-from pgo_agent.agent.rewriting.syntax import (
+from pgo_agent.agent.moves.analysis import DoesNotApply
+from pgo_agent.agent.moves.analysis.cst_format import bracketed
+from pgo_agent.agent.moves.analysis.cst_util import (
     Statement,
     before,
     change,
@@ -32,6 +27,11 @@ from pgo_agent.agent.rewriting.syntax import (
     parents,
     visited,
 )
+from pgo_agent.agent.moves.analysis.domain import Domain
+from pgo_agent.agent.moves.analysis.facts import Program
+from pgo_agent.agent.moves.analysis.scores import Edit
+from pgo_agent.agent.moves.move import SourceMove, Subject
+from pgo_agent.agent.profile.findings import Defect
 
 LOG2E, LN2 = "1.4426950408889634", "0.6931471805599453"
 _PRIMARY = cst.Name | cst.Attribute | cst.Call | cst.Subscript | cst.Integer | cst.Float | cst.UnaryOperation

@@ -13,12 +13,9 @@ Relies on libcst. It does not know which of several loops the note is about: all
 from collections.abc import Mapping
 
 import libcst as cst
-from pgo_agent.agent.findings import Defect
-from pgo_agent.agent.moves.base import SourceMove, Subject
-from pgo_agent.agent.rewriting import DoesNotApply
-from pgo_agent.agent.rewriting.ranges import bounds_of, unrolled
-from pgo_agent.agent.rewriting.spelling import side
-from pgo_agent.agent.rewriting.syntax import (
+from pgo_agent.agent.moves.analysis import DoesNotApply
+from pgo_agent.agent.moves.analysis.cst_format import side
+from pgo_agent.agent.moves.analysis.cst_util import (
     called,
     change,
     code,
@@ -36,7 +33,10 @@ from pgo_agent.agent.rewriting.syntax import (
     visited,
     writes,
 )
-from pgo_agent.agent.static_rank import SERIALIZED
+from pgo_agent.agent.moves.analysis.loops import bounds_of, unrolled
+from pgo_agent.agent.moves.move import SourceMove, Subject
+from pgo_agent.agent.profile.cost_model import SERIALIZED
+from pgo_agent.agent.profile.findings import Defect
 
 NOTE = "C7515"  # other instructions define accumulator registers between the first and the last wgmma of a stage
 _DOTS = ("dot", "dot_scaled")

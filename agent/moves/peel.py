@@ -7,13 +7,9 @@ shared memory of one more stage. Bit-equal: the same iterations in the same orde
 """
 
 import libcst as cst
-from pgo_agent.agent.findings import Defect
-from pgo_agent.agent.moves.base import SourceMove, Subject
-from pgo_agent.agent.moves.guard import Loops, check_symptom
-from pgo_agent.agent.rewriting import DoesNotApply
-from pgo_agent.agent.rewriting.ranges import ascending, bounds_of, over
-from pgo_agent.agent.rewriting.spelling import addend, side
-from pgo_agent.agent.rewriting.syntax import (
+from pgo_agent.agent.moves.analysis import DoesNotApply
+from pgo_agent.agent.moves.analysis.cst_format import addend, side
+from pgo_agent.agent.moves.analysis.cst_util import (
     change,
     code,
     expression,
@@ -24,6 +20,10 @@ from pgo_agent.agent.rewriting.syntax import (
     visited,
     writes,
 )
+from pgo_agent.agent.moves.analysis.loops import ascending, bounds_of, over
+from pgo_agent.agent.moves.guard import Loops, check_symptom
+from pgo_agent.agent.moves.move import SourceMove, Subject
+from pgo_agent.agent.profile.findings import Defect
 
 
 def rewrite(subject: Subject) -> str:

@@ -2,7 +2,7 @@
 
 LAUNCH_SPACE names its kernels, `{"_matmul": {"BLOCK_M": [64, 128]}}`, or is flat: then it is of the one launch that
 takes all of its parameters, and among several of the one that does most work (`workload.py`). So is a grid that nobody
-declared. Relies on `launch.py` for the points of one kernel.
+declared. Relies on `launch_config.py` for the points of one kernel.
 """
 
 import itertools
@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pgo_agent.agent.moves.base import NO_LAUNCH, Best
-from pgo_agent.agent.moves.launch import GRID_LIMIT, config_of, launch_grid, named, written
-from pgo_agent.agent.rewriting import DoesNotApply
-from pgo_agent.agent.source import LAUNCH_OPTIONS, Config, Site, sites, unfollowed, unsettable, with_configs
-from pgo_agent.agent.workload import hardest
-from pgo_agent.sandbox.built import Built
+from pgo_agent.agent.launch_sites import LAUNCH_OPTIONS, Config, Site, sites, unfollowed, unsettable, with_configs
+from pgo_agent.agent.moves.analysis import DoesNotApply
+from pgo_agent.agent.moves.launch_config import GRID_LIMIT, config_of, launch_grid, named, written
+from pgo_agent.agent.moves.move import NO_LAUNCH, Best
+from pgo_agent.agent.moves.workload import hardest
+from pgo_agent.sandbox.build.result import Built
 from pgo_agent.sandbox.errors import TargetFault
 
 Space = Mapping[str, Sequence[Any]]

@@ -1,1 +1,1 @@
-"""What a person gets to see of a profile: in the terminal, as a page, as a trace. Draws, and measures nothing."""
+"""What a person sees: tables, profiles, reports and charts. Draws, and measures nothing."""

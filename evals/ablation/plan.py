@@ -1,7 +1,7 @@
 """The plan of an ablation: a TOML file that is fixed before the first run. Its hash stands in every result.
 
-Relies on `planned/plan_file.py`, which reads it. What it leaves out has no default: whoever reads a result finds all of
-it in one place.
+Relies on `evals/runner/plan_toml.py`, which reads it. What it leaves out has no default: whoever reads a result finds
+all of it in one place.
 """
 
 from collections.abc import Sequence
@@ -10,10 +10,10 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.agent.insight import Insight
-from pgo_agent.agent.session import Wishes
-from pgo_agent.evals.planned import plan_file
-from pgo_agent.evals.planned.plan_file import SEEDS, TEXTS, Shape, different, number, whole
+from pgo_agent.agent.commands.optimize import Wishes
+from pgo_agent.agent.run.profile_visibility import Insight
+from pgo_agent.evals.runner import plan_toml
+from pgo_agent.evals.runner.plan_toml import SEEDS, TEXTS, Shape, different, number, whole
 
 METRICS = ("anytime", "final", "right")  # see scores.py
 HINT = "mend the plan; `pgo-agent eval ablation --help` shows one"
@@ -56,7 +56,7 @@ class Plan:
 
     @property
     def digest(self) -> str:
-        return plan_file.digest(self)
+        return plan_toml.digest(self)
 
     @property
     def runs(self) -> list[Wanted]:
@@ -76,7 +76,7 @@ class Plan:
 
 def read(file: Path) -> Plan:
     """The plan in a file. Raises UsageFault with what is wrong with it."""
-    said = plan_file.read(file, SHAPE, HINT)
+    said = plan_toml.read(file, SHAPE, HINT)
     return Plan(**(said | {"insights": tuple(map(Insight, said["insights"])), "minutes": float(said["minutes"])}))
 
 

@@ -6,11 +6,11 @@ import statistics
 from dataclasses import asdict
 from typing import Any
 
-from pgo_agent.agent import display
-from pgo_agent.agent.errors import Exit
-from pgo_agent.evals.ablation.comparing import Difference, apart, differences
+from pgo_agent.agent.exit_codes import Exit
+from pgo_agent.agent.views import summary as display
+from pgo_agent.evals.ablation.compare import Difference, apart, differences
 from pgo_agent.evals.ablation.plan import Plan
-from pgo_agent.evals.ablation.running import Results
+from pgo_agent.evals.ablation.run import Results
 from rich.table import Table
 
 

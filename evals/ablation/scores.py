@@ -11,8 +11,8 @@ import math
 from collections.abc import Sequence
 from typing import Protocol
 
-from pgo_agent.agent.errors import FAULTY
-from pgo_agent.agent.store import Candidate, Run, Store
+from pgo_agent.agent.exit_codes import FAULTY
+from pgo_agent.agent.run.record.store import Candidate, Run, Store
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.gate.verdict import Verdict
 

@@ -5,14 +5,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from pgo_agent.agent.views.axes import Axis, Tick, axis
+from pgo_agent.agent.views.charts import lines
+from pgo_agent.agent.views.charts.axes import Axis, Tick, axis
+from pgo_agent.agent.views.charts.lines import Chart, Series, Span
 from pgo_agent.evals.ablation.scores import bests
-from pgo_agent.evals.leaderboard import charts
-from pgo_agent.evals.leaderboard.charts import Chart, Series, Span
-from pgo_agent.evals.leaderboard.standing import Board
+from pgo_agent.evals.leaderboard.rank import Board
 from pgo_agent.evals.nightly.report import mean
 from pgo_agent.evals.nightly.row import TUNED, Row
-from pgo_agent.sandbox.judge.stats import Interval
+from pgo_agent.sandbox.judge.bootstrap import Interval
 
 LABELS = 6  # of nights, at most
 Colors = Mapping[str, int]  # of optimizers
@@ -57,14 +57,14 @@ def trend(board: Board, colors: Colors) -> Chart | None:
     across = tuple(Tick(x.at(n), label) for n, (label, _) in enumerate(nights) if n % every == 0)
     told = f"{board.kernels[0]}: times faster than tuned, night by night"
     series = tuple(_trend(o, colors[o], nights, x, y) for o in board.optimizers)
-    return Chart(told, across, charts.upward(y, "x"), charts.one(y), series, "night")
+    return Chart(told, across, lines.upward(y, "x"), lines.one(y), series, "night")
 
 
 def _trend(optimizer: str, color: int, nights: Sequence[tuple[str, list[Row]]], x: Axis, y: Axis) -> Series:
     own = [(n, label, [r for r in rows if r.optimizer == optimizer]) for n, (label, rows) in enumerate(nights)]
     means = [(n, m) for n, _, rows in own if (m := mean(rows, TUNED)) is not None]
-    dots = (charts.spot(x, y, n, r.middle(TUNED), _dot(label, r)) for n, label, rows in own for r in rows)
-    return Series(optimizer, color, charts.line(means, x, y), tuple(dots))
+    dots = (lines.spot(x, y, n, r.middle(TUNED), _dot(label, r)) for n, label, rows in own for r in rows)
+    return Series(optimizer, color, lines.line(means, x, y), tuple(dots))
 
 
 def _dot(label: str, r: Row) -> str:
@@ -90,7 +90,7 @@ def _search(rows: Sequence[Row], colors: Colors, spent: Sequence[Sequence[float]
     y = axis([1.0, *(g for _, points in found for _, g in points)])
     series = tuple(_line(r, points, colors[r.optimizer], x, y) for r, points in found)
     told = f"{rows[0].kernel}: best gain so far over the kernel as shipped, by {below}"
-    return Chart(told, x.labels(), charts.upward(y, "x"), charts.one(y), series, below)
+    return Chart(told, x.labels(), lines.upward(y, "x"), lines.one(y), series, below)
 
 
 def _gains(r: Row) -> Iterable[float]:
@@ -99,5 +99,5 @@ def _gains(r: Row) -> Iterable[float]:
 
 def _line(r: Row, points: Sequence[tuple[float, float]], color: int, x: Axis, y: Axis) -> Series:
     rises = [n for n in range(1, len(points)) if points[n][1] > points[n - 1][1]]
-    dots = (charts.spot(x, y, *points[n], f"{r.candidates[n - 1].move}: {points[n][1]:.3f}x") for n in rises)
-    return Series(r.optimizer, color, charts.steps(points, x, y), tuple(dots))
+    dots = (lines.spot(x, y, *points[n], f"{r.candidates[n - 1].move}: {points[n][1]:.3f}x") for n in rises)
+    return Series(r.optimizer, color, lines.steps(points, x, y), tuple(dots))

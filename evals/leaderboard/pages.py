@@ -8,12 +8,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pgo_agent.agent import own_list
-from pgo_agent.agent.own_list import AUTOTUNED
+from pgo_agent.agent.evaluation import own_list
+from pgo_agent.agent.evaluation.own_list import AUTOTUNED
 from pgo_agent.agent.version import short
-from pgo_agent.evals.leaderboard import figures, standing
+from pgo_agent.evals.leaderboard import figures, rank
 from pgo_agent.evals.leaderboard.figures import Bars, Beside, Colors
-from pgo_agent.evals.leaderboard.standing import Board, Cell
+from pgo_agent.evals.leaderboard.rank import Board, Cell
 from pgo_agent.evals.nightly import recorded
 from pgo_agent.evals.nightly.report import interval, mean, slower
 from pgo_agent.evals.nightly.row import BASES, PEAKS, SHIPPED, TUNED, WINNER, Case, Row
@@ -56,7 +56,7 @@ def board(found: Board, tones: Colors) -> Values:
         "cards": [_card(found, k) for k in found.kernels],
         "unnamed": any(r.optimizer == recorded.OPTIMIZER for r in last),
         "failures": [r for r in last if r.failed],
-        "noise": standing.noise(last),
+        "noise": rank.noise(last),
         "aa": against_itself(last, tones),
     }
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.agent.views.markup import template
-from pgo_agent.agent.views.report import put
-from pgo_agent.evals.leaderboard import gate, pages, standing
-from pgo_agent.evals.nightly import reading
-from pgo_agent.evals.nightly.reading import Found
+from pgo_agent.agent.views.html import template
+from pgo_agent.agent.views.profile.output import put
+from pgo_agent.evals.leaderboard import gate, pages, rank
+from pgo_agent.evals.nightly import load
+from pgo_agent.evals.nightly.load import Found
 from pgo_agent.evals.nightly.report import mean
 from pgo_agent.evals.nightly.row import BASES, Row
 from pgo_agent.sandbox.errors import UsageFault
@@ -23,20 +23,20 @@ HEAVY = ("ms",)  # of a case: raw samples stay in the files of rows, which resul
 
 def main(files: Sequence[Path], folder: Path) -> int:
     """Raises UsageFault for files that hold nothing to show, EnvironmentFault where nothing can be written."""
-    found = reading.files(files)
+    found = load.files(files)
     if not found.rows and not found.gate:
         why = "; ".join(found.notes) or "no run has ended yet"
         raise UsageFault(f"these files hold no row: {why}", "go on with `pgo-agent eval nightly`")
     if folder.exists() and not folder.is_dir():
         raise UsageFault(f"{folder} is no folder", "name another with -o")
-    for name, text in site(found, reading.names(files)):
+    for name, text in site(found, load.names(files)):
         put(folder / name, text)
     return 0
 
 
 def site(found: Found, files: Sequence[str]) -> Iterator[tuple[str, str]]:
     """File name and text of everything."""
-    boards = standing.boards(found.rows)
+    boards = rank.boards(found.rows)
     tones = pages.colors(boards)
     first = {
         "boards": [pages.board(b, tones) for b in boards],
@@ -53,7 +53,7 @@ def site(found: Found, files: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 def data(found: Found, files: Sequence[str]) -> dict[str, Any]:
     """What the site shows, for programs."""
-    boards = standing.boards(found.rows)
+    boards = rank.boards(found.rows)
     return {
         "files": list(files),
         "gate": gate.rates(found.gate),
@@ -61,11 +61,11 @@ def data(found: Found, files: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _board(board: standing.Board) -> dict[str, Any]:
+def _board(board: rank.Board) -> dict[str, Any]:
     by = {o: [r for r in board.last if r.optimizer == o] for o in board.optimizers}
     return {
         "mean": {o: {b: mean(rows, b) for b in BASES} for o, rows in by.items()},
-        "noise": standing.noise(board.last),
+        "noise": rank.noise(board.last),
         "last": [_row(r) for r in board.last],
         "nights": [
             {"file": rows[0].file, "when": label, "runs": [r.run for r in rows]} for label, rows in board.nights

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.agent.session import DEFAULT_DEVICE, Wishes
+from pgo_agent.agent.commands.optimize import DEFAULT_DEVICE, Wishes
 
 SEEDS = 6  # of plain inputs of each case
 SECONDS = 240.0  # of one kernel on all of them
@@ -50,7 +50,7 @@ def _inputs(module: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     import torch
     from pgo_agent.sandbox.errors import TargetFault
     from pgo_agent.sandbox.judge import numerics
-    from pgo_agent.sandbox.judge.strains import STRAINS
+    from pgo_agent.sandbox.judge.stress_inputs import STRAINS
 
     for name, case in module.SMALL.items():
         for seed in range(SEEDS):
@@ -65,9 +65,9 @@ def _inputs(module: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _outputs(request: dict[str, Any], of: Any, text: str, trials: dict[str, Any], folder: Path) -> dict[str, list[Any]]:
     """What a kernel gives, by the inputs' names and for each of its configurations."""
-    from pgo_agent.sandbox import box
-    from pgo_agent.sandbox.boxed import place
+    from pgo_agent.sandbox.build.trace_and_compile import place
     from pgo_agent.sandbox.interpreter import tensors
+    from pgo_agent.sandbox.isolation import box
 
     folder.mkdir()
     _, candidate = place(folder, of, text)

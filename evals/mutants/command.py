@@ -5,9 +5,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from pgo_agent.agent.session import Wishes
-from pgo_agent.evals.mutants import making, report, running
-from pgo_agent.evals.mutants.making import Mutant
+from pgo_agent.agent.commands.optimize import Wishes
+from pgo_agent.evals.mutants import generate, report, run
+from pgo_agent.evals.mutants.generate import Mutant
 from pgo_agent.evals.mutants.results import Results, Row
 
 
@@ -21,14 +21,14 @@ def main(
     as_json: bool,
 ) -> int:
     """Judges mutants, or takes from the file what is known of them, and prints the outcome; gives the exit code."""
-    chosen = making.chosen(making.bases(part, wishes), part, operators, sample, seed)
+    chosen = generate.chosen(generate.bases(part, wishes), part, operators, sample, seed)
     results = Results(file)
 
     def each(row: Row) -> None:
         if as_json:
             print(json.dumps(row), flush=True)
 
-    running.run(chosen, wishes, results, lambda text: print(text, file=sys.stderr, flush=True), each)
+    run.run(chosen, wishes, results, lambda text: print(text, file=sys.stderr, flush=True), each)
     names = {x.name for m in chosen for x in (m, Mutant(m.base, None))}
     found = report.told({name: row for name, row in results.rows.items() if name in names})
     (report.as_json if as_json else report.show)(found)

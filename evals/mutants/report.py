@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pgo_agent.agent import display
-from pgo_agent.evals.mutants import fates
-from pgo_agent.evals.mutants.fates import FATES
+from pgo_agent.agent.views import summary as display
+from pgo_agent.evals.mutants import outcomes
+from pgo_agent.evals.mutants.outcomes import FATES
 from pgo_agent.evals.mutants.results import Row
 from rich.table import Table
 
@@ -53,9 +53,9 @@ class Told:
 
 def told(rows: Mapping[str, Row]) -> Told:
     """The rows of mutants and their bases, by name."""
-    known = fates.explained()
-    judged = [(r, fates.fate(r, rows.get(f"{r['base']}:itself"), known)) for r in rows.values() if r["operator"]]
-    return Told(judged, [said for r in rows.values() if (said := fates.unsound(r, known))])
+    known = outcomes.explained()
+    judged = [(r, outcomes.fate(r, rows.get(f"{r['base']}:itself"), known)) for r in rows.values() if r["operator"]]
+    return Told(judged, [said for r in rows.values() if (said := outcomes.unsound(r, known))])
 
 
 def as_json(found: Told) -> None:

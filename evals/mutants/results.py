@@ -11,7 +11,7 @@ from typing import Any
 
 from pgo_agent.agent.version import commit_of
 from pgo_agent.evals.gate import Outcome
-from pgo_agent.evals.mutants.making import Mutant
+from pgo_agent.evals.mutants.generate import Mutant
 
 WHAT = "mutant"
 Row = Mapping[str, Any]

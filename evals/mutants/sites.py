@@ -1,7 +1,7 @@
 """The places of a kernel file where something can be changed: nodes of its kernel part, with what stands around them.
 
-The contract is left alone, imports and annotations too. Relies on `ast` for spans and on `agent/parts.py` for what is
-the kernel part. It never runs the file.
+The contract is left alone, imports and annotations too. Relies on `ast` for spans and on `agent/kernel_part.py` for
+what is the kernel part. It never runs the file.
 """
 
 import ast
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from pgo_agent.agent import parts
+from pgo_agent.agent import kernel_part
 
 Expression = ast.expr | ast.keyword
 
@@ -65,8 +65,8 @@ class Site:
 
 def sites(source: str) -> Iterator[Site]:
     """Every node of the kernel part, statement by statement. Raises what `ast.parse` raises."""
-    found = parts.blocks(source)
-    secret = parts.hidden(found)
+    found = kernel_part.blocks(source)
+    secret = kernel_part.hidden(found)
     shown = [n for i, b in enumerate(found) if i not in secret and not b.imports for n in b.nodes]
     jitted = frozenset(n.name for n in shown if isinstance(n, ast.FunctionDef) and _jitted(n))
     text = Text(source)

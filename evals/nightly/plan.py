@@ -1,7 +1,7 @@
 """The plan of a nightly: a TOML file, fixed before the first run. Its hash stands in the file of rows.
 
-Relies on `planned/plan_file.py`, which reads it. Budgets of models may be left out, for where none is asked; all else
-has no default: whoever reads a row finds all of it in one place.
+Relies on `evals/runner/plan_toml.py`, which reads it. Budgets of models may be left out, for where none is asked; all
+else has no default: whoever reads a row finds all of it in one place.
 """
 
 from collections.abc import Sequence
@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.agent.models import EMBEDDED
-from pgo_agent.agent.models.base import OPTIMIZER, ROLES
-from pgo_agent.agent.session import Wishes
-from pgo_agent.evals.planned import plan_file
-from pgo_agent.evals.planned.plan_file import SEEDS, TEXTS, Shape, number, whole
+from pgo_agent.agent.commands.optimize import Wishes
+from pgo_agent.agent.llm.models import EMBEDDED
+from pgo_agent.agent.llm.models.types import OPTIMIZER, ROLES
+from pgo_agent.evals.runner import plan_toml
+from pgo_agent.evals.runner.plan_toml import SEEDS, TEXTS, Shape, number, whole
 from pgo_agent.sandbox.errors import UsageFault
 
 HINT = "mend the plan; `pgo-agent eval nightly --help` shows one"
@@ -47,7 +47,7 @@ class Plan:
 
     @property
     def digest(self) -> str:
-        return plan_file.digest(self)
+        return plan_toml.digest(self)
 
     @property
     def budget(self) -> dict[str, float | None]:
@@ -74,7 +74,7 @@ def model(optimizer: str, target: str) -> str:
 
 def read(file: Path) -> Plan:
     """The plan in a file. Raises UsageFault with what is wrong with it."""
-    said = plan_file.read(file, SHAPE, HINT, OF_MODELS)
+    said = plan_toml.read(file, SHAPE, HINT, OF_MODELS)
     names = [Path(t).stem for t in said["targets"]]
     if twice := sorted({n for n in names if names.count(n) > 1}):
         raise UsageFault(f"{file}: two targets are called {', '.join(twice)}", "rows are told apart by that name")

@@ -10,10 +10,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.agent import session
+from pgo_agent.agent.commands import optimize
 from pgo_agent.evals.nightly import row
+from pgo_agent.evals.nightly.from_run import diff
 from pgo_agent.evals.nightly.row import SHIPPED, WINNER, Case, Row, Tried, Winner
-from pgo_agent.evals.nightly.writing import diff
 from pgo_agent.sandbox import target
 from pgo_agent.sandbox.gate.verdict import Verdict
 
@@ -109,7 +109,7 @@ def _winner(verdicts: Sequence[Mapping[str, Any]], kernel: str, digest: str) -> 
 @cache
 def _shipped(kernel: str, digest: str) -> str:
     """The text of the kernel that ships under that name, while it is the one of the digest; else empty."""
-    file = session.locate(Path(kernel))
+    file = optimize.locate(Path(kernel))
     if not file.is_file():
         return ""
     found = target.read(file)

@@ -5,12 +5,13 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pgo_agent.agent import display, own_list
-from pgo_agent.agent.errors import Exit
+from pgo_agent.agent.evaluation import own_list
+from pgo_agent.agent.exit_codes import Exit
 from pgo_agent.agent.version import short
+from pgo_agent.agent.views import summary as display
 from pgo_agent.evals.nightly.row import BASES, SHIPPED, TUNED, Row
-from pgo_agent.evals.nightly.running import Rows
-from pgo_agent.sandbox.judge.stats import Interval
+from pgo_agent.evals.nightly.run import Rows
+from pgo_agent.sandbox.judge.bootstrap import Interval
 from rich.markup import escape
 from rich.table import Table
 

@@ -1,7 +1,7 @@
 """A row: what one run of a target, an optimizer and a seed came to, with the samples that say so.
 
 Figures that follow from samples are computed from them and never believed: a line whose ratios are not those of its own
-samples is refused, and so is one that measured nothing and does not say why. Relies on `sandbox/judge/stats.py`.
+samples is refused, and so is one that measured nothing and does not say why. Relies on `sandbox/judge/bootstrap.py`.
 """
 
 import math
@@ -13,12 +13,12 @@ from functools import cached_property
 from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin
 
-from pgo_agent.agent.own_list import AUTOTUNED
-from pgo_agent.evals.planned.results import ENDED
+from pgo_agent.agent.evaluation.own_list import AUTOTUNED
+from pgo_agent.evals.runner.results import ENDED
 from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.gate.verdict import Verdict
-from pgo_agent.sandbox.judge import stats
-from pgo_agent.sandbox.judge.stats import Interval
+from pgo_agent.sandbox.judge import bootstrap
+from pgo_agent.sandbox.judge.bootstrap import Interval
 
 SHIPPED, TUNED, WINNER, AGAIN = "shipped", "tuned", "winner", "A/A"
 BASES = (SHIPPED, TUNED)
@@ -51,12 +51,12 @@ class Case:
 
     def ratio(self, base: str) -> Interval:
         """How many times faster than `base` what is delivered is."""
-        return stats.ratio(self.ms[base], self.ms[WINNER]) if WINNER in self.ms else NONE
+        return bootstrap.ratio(self.ms[base], self.ms[WINNER]) if WINNER in self.ms else NONE
 
     @cached_property
     def noise(self) -> Interval:
         """The shipped kernel against itself, in the same session."""
-        return stats.ratio(self.ms[SHIPPED], self.ms[AGAIN])
+        return bootstrap.ratio(self.ms[SHIPPED], self.ms[AGAIN])
 
     def reached(self, side: str, environment: Mapping[str, Any]) -> dict[str, Any]:
         """Rate of a side, and its shares of the fastest library and of the measured peak; None where there is none."""
@@ -64,7 +64,7 @@ class Case:
         rate, unit = device.rate(self.flops, self.bytes, self.median(side)) if device else (None, "")
         peak = environment.get(PEAKS.get(unit, ""))
         best = min(self.libraries, key=self.median, default=None)
-        share = stats.middle(self.ms[best], self.ms[side]) if best else None
+        share = bootstrap.middle(self.ms[best], self.ms[side]) if best else None
         return {
             "rate": rate,
             "unit": unit,
@@ -146,7 +146,9 @@ class Row:
         if self.winner is None or self.failed:
             return dict.fromkeys(BASES, NONE)
         weights = {n: c.weight for n, c in self.cases.items()}
-        return {b: stats.geomean({n: (c.ms[b], c.ms[WINNER]) for n, c in self.cases.items()}, weights) for b in BASES}
+        return {
+            b: bootstrap.geomean({n: (c.ms[b], c.ms[WINNER]) for n, c in self.cases.items()}, weights) for b in BASES
+        }
 
     @property
     def of_autotuned(self) -> float | None:
@@ -157,7 +159,7 @@ class Row:
         if not found:
             return None
         weight = sum(c.weight for c in found.values())
-        logs = (c.weight * math.log(stats.middle(c.ms[AUTOTUNED], c.ms[c.delivered])) for c in found.values())
+        logs = (c.weight * math.log(bootstrap.middle(c.ms[AUTOTUNED], c.ms[c.delivered])) for c in found.values())
         return math.exp(sum(logs) / weight)
 
     def middle(self, base: str) -> float:
@@ -165,7 +167,7 @@ class Row:
         if self.winner is None or self.failed:
             return 1.0
         weight = sum(c.weight for c in self.cases.values())
-        logs = (c.weight * math.log(stats.middle(c.ms[base], c.ms[WINNER])) for c in self.cases.values())
+        logs = (c.weight * math.log(bootstrap.middle(c.ms[base], c.ms[WINNER])) for c in self.cases.values())
         return math.exp(sum(logs) / weight)
 
     @property

@@ -5,9 +5,9 @@ from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 
-from pgo_agent.agent import display
-from pgo_agent.evals.nightly import reading
-from pgo_agent.evals.regressions.comparing import CHANCE, REGRESSIONS, Compared, Comparison, Standing, compare, named
+from pgo_agent.agent.views import summary
+from pgo_agent.evals.nightly import load
+from pgo_agent.evals.regressions.compare import CHANCE, REGRESSIONS, Compared, Comparison, Standing, compare, named
 from rich.markup import escape
 from rich.table import Table
 
@@ -15,7 +15,7 @@ from rich.table import Table
 def main(before: Path, after: Path, effect: float, everything: bool, json_lines: bool) -> int:
     """1 when something became slower, else 0. Raises UsageFault for files that cannot be compared."""
     files = (before, after)
-    one, other = (reading.file(file, name) for file, name in zip(files, reading.names(files), strict=True))
+    one, other = (load.file(file, name) for file, name in zip(files, load.names(files), strict=True))
     found = compare(one.rows, other.rows, effect)
     notes = (*one.notes, *other.notes, *found.notes)
     if json_lines:
@@ -29,7 +29,7 @@ def main(before: Path, after: Path, effect: float, everything: bool, json_lines:
 
 
 def _show(found: Comparison, notes: tuple[str, ...], everything: bool) -> None:
-    out = display.output()
+    out = summary.output()
     shown = [c for c in found.cases if everything or c.standing not in (Standing.SAME, Standing.EQUAL)]
     if shown:
         out.print(_table(shown))

@@ -1,6 +1,6 @@
 """What a bundle says, as frozen dataclasses: storages, torch ops from a short list, kernel launches.
 
-A plan is what a host launcher did. `grammar.py` reads one from JSON, `check.py` holds the rules that need the cubins.
+A plan is what a host launcher did. `decode.py` reads one from JSON, `validate.py` holds the rules that need the cubins.
 """
 
 from dataclasses import dataclass

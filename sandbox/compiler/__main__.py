@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.sandbox.compiler import failure
+from pgo_agent.sandbox.compiler import error_text
 
 os.environ["TRITON_DISABLE_LINE_INFO"] = "1"
 os.environ["TRITON_DUMP_PTXAS_LOG"] = "1"
@@ -49,10 +49,10 @@ Listing = Callable[[Sequence[str]], Job]
 
 def main(folder: Path) -> None:
     request = json.loads((folder / "request.json").read_text())
-    from pgo_agent.sandbox import tools
-    from pgo_agent.sandbox.compiler import finish, sass_mix, static  # noqa: F401 (imported once, before forking)
+    from pgo_agent.sandbox.build import nvidia_tools
+    from pgo_agent.sandbox.compiler import backend_stages, sass_mix, static  # noqa: F401 (imported once, before forking)
 
-    tools.find(request["arch"], "nvdisasm")
+    nvidia_tools.find(request["arch"], "nvdisasm")
 
     running, unlisted = Running(), list[str]()
     waiting = [_job(folder, kernel, request["arch"]) for kernel in request["kernels"]]
@@ -100,13 +100,13 @@ def _child(folder: Path, job: Job) -> int:
 
 
 def _read(folder: Path, kernel: dict[str, Any], arch: int) -> None:
-    from pgo_agent.sandbox.compiler import finish, records
+    from pgo_agent.sandbox.compiler import backend_stages, proton
 
     if kernel.get("records"):
-        records.load()
-    module, _ = finish.read(folder / "in" / f"{kernel['key']}.ttgir", arch)
+        proton.load()
+    module, _ = backend_stages.read(folder / "in" / f"{kernel['key']}.ttgir", arch)
     (folder / "out" / f"{kernel['key']}.ttgir").write_text(module.str_nodebug())
-    _answer(folder, kernel["key"], {"facts": finish.facts(module)})
+    _answer(folder, kernel["key"], {"facts": backend_stages.facts(module)})
 
 
 def _assemble(folder: Path, kernel: dict[str, Any], _arch: int) -> None:
@@ -120,7 +120,7 @@ def _assemble(folder: Path, kernel: dict[str, Any], _arch: int) -> None:
 
 
 def _compile(folder: Path, kernel: dict[str, Any], arch: int) -> None:
-    from pgo_agent.sandbox.compiler import finish, listing, static
+    from pgo_agent.sandbox.compiler import backend_stages, nvdisasm, static
     from triton import knobs
 
     started, key, out = time.monotonic(), kernel["key"], folder / "out"
@@ -128,13 +128,13 @@ def _compile(folder: Path, kernel: dict[str, Any], arch: int) -> None:
     lines, records, sanitized = (bool(kernel["options"].get(name)) for name in ("lines", "records", "sanitize"))
     plain = not lines and not records and not sanitized  # of the others nobody asks what their code is made of
     knobs.compilation.disable_line_info = not lines
-    built = finish.finish(source, arch, kernel["options"])
+    built = backend_stages.finish(source, arch, kernel["options"])
     sys.stdout.flush()
     log = (out / f"{key}.log").read_text(errors="replace")
     (out / f"{key}.cubin").write_bytes(built.cubin)
     (out / f"{key}.ptx").write_text(built.ptx)
     if lines:
-        for suffix, text in listing.listings(out / f"{key}.cubin", knobs.nvidia.nvdisasm.path).items():
+        for suffix, text in nvdisasm.listings(out / f"{key}.cubin", knobs.nvidia.nvdisasm.path).items():
             (out / f"{key}.{suffix}").write_text(text)
     found = static.from_log(log) | {"shared": built.metadata["shared"]}
     if records:
@@ -171,7 +171,7 @@ def _reap(folder: Path, running: Running, waiting: list[Job], listing: Listing) 
             return []
         if status:
             log = (folder / "out" / job.log).read_text(errors="replace")
-            _answer(folder, job.keys[0], {"error": failure.told(log, status, KERNEL_SECONDS)})
+            _answer(folder, job.keys[0], {"error": error_text.told(log, status, KERNEL_SECONDS)})
             return []
         return [] if job.lists else [k for k in job.keys if (folder / "out" / f"{k}.{UNLISTED}").exists()]
     for pid, (_job, since) in running.items():

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.sandbox import tools
-from pgo_agent.sandbox.bundle import cubin
+from pgo_agent.sandbox.build import nvidia_tools
+from pgo_agent.sandbox.bundle import elf
 
 _INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]+)\*/\s+(.*)$", re.M)
 _OPCODE = re.compile(r"(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_]*)")
@@ -52,7 +52,7 @@ def mixes(cubins: Sequence[Path], arch: int, nvdisasm: str) -> list[dict[str, An
 
     Where nvdisasm refuses the image of several, each is disassembled by itself: what it then refuses has none.
     """
-    codes = [b"".join(cubin.code(p.read_bytes())) for p in cubins]
+    codes = [b"".join(elf.code(p.read_bytes())) for p in cubins]
     listed = _listed(codes, arch, nvdisasm)
     if len(codes) > 1 and not all(listed):
         listed = [_listed([code], arch, nvdisasm)[0] for code in codes]
@@ -64,7 +64,7 @@ def _listed(codes: Sequence[bytes], arch: int, nvdisasm: str) -> list[list[Line]
     with tempfile.NamedTemporaryFile(suffix=".bin") as image:
         image.write(b"".join(codes))
         image.flush()
-        text = tools.output([nvdisasm, "--binary", _name(arch), image.name])
+        text = nvidia_tools.output([nvdisasm, "--binary", _name(arch), image.name])
     lines = [(int(m[1], 16), m[2]) for m in _INSTRUCTION.finditer(text)]
     found, start = [], 0
     for code in codes:

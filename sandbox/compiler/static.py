@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from pgo_agent.sandbox.gate.deadlock import simulate
+from pgo_agent.sandbox.gate.barriers import runs
 from pgo_agent.sandbox.ttgir import reader, types
 from pgo_agent.sandbox.ttgir.tree import Op
 
@@ -51,7 +51,7 @@ def from_ttgir(text: str) -> dict[str, Any]:
         "warp_specialized": any(op.name == "ttg.warp_specialize" for op in ops),
         "loop_flops": loop_flops(ops),
         "precision": precision(ops),
-        "barriers": simulate.simulate(module).as_json() | {"simulator": simulate.version()},
+        "barriers": runs.simulate(module).as_json() | {"simulator": runs.version()},
     }
 
 

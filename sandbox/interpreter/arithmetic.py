@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from pgo_agent.sandbox.interpreter import floats
-from pgo_agent.sandbox.interpreter.lacking import Lacking, otherwise
+from pgo_agent.sandbox.interpreter.unsupported import Lacking, otherwise
 from triton import language as tl
 from triton._C.libtriton import ir
 from triton.runtime import interpreter

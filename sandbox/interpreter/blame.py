@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pgo_agent.sandbox.interpreter.deadline import Overtime
-from pgo_agent.sandbox.interpreter.lacking import Found
+from pgo_agent.sandbox.interpreter.unsupported import Found
 
 _INSIDE = ("/triton/runtime/", "/triton/language/", "/sandbox/interpreter/", "/numpy/")
 _NOT_INSIDE = ("/sandbox/interpreter/facade.py",)  # what torch raises comes through it

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from pgo_agent.sandbox.interpreter.lacking import Found, Lacking
+from pgo_agent.sandbox.interpreter.unsupported import Found, Lacking
 from triton.runtime import interpreter
 
 ASKED = 20  # times that a block has asked for what it knows before it is parked

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from pgo_agent.sandbox.interpreter.lacking import Lacking
+from pgo_agent.sandbox.interpreter.unsupported import Lacking
 
 Array = Any  # numpy array
 INTERPRETED = frozenset(

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from pgo_agent.sandbox.interpreter import arithmetic, floats
 from pgo_agent.sandbox.interpreter.blocks import Blocks
-from pgo_agent.sandbox.interpreter.lacking import Found, Lacking
+from pgo_agent.sandbox.interpreter.unsupported import Found, Lacking
 from triton._C.libtriton import interpreter as native
 from triton._C.libtriton import ir
 from triton.runtime import interpreter

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from pgo_agent.sandbox.interpreter import floats
 from pgo_agent.sandbox.interpreter.arithmetic import value
-from pgo_agent.sandbox.interpreter.lacking import otherwise
+from pgo_agent.sandbox.interpreter.unsupported import otherwise
 from triton import language as tl
 from triton._C.libtriton import ir
 from triton.language.semantic import TritonSemantic

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from pgo_agent.sandbox.interpreter import floats
 from pgo_agent.sandbox.interpreter.arithmetic import handle, value
-from pgo_agent.sandbox.interpreter.lacking import otherwise
+from pgo_agent.sandbox.interpreter.unsupported import otherwise
 from triton import language as tl
 from triton.language import standard
 from triton.runtime import interpreter

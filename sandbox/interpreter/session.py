@@ -23,9 +23,8 @@ from pgo_agent.sandbox.interpreter import (
     arithmetic,
     blame,
     blocks,
+    cuda_as_cpu,
     deadline,
-    facade,
-    lacking,
     libdevice,
     memory,
     products,
@@ -33,9 +32,10 @@ from pgo_agent.sandbox.interpreter import (
     scalars,
     syntax,
     tensors,
+    unsupported,
 )
 from pgo_agent.sandbox.interpreter.schedule import Schedule
-from pgo_agent.sandbox.tracer import answers, autotune
+from pgo_agent.sandbox.tracer import autotune, fake_cuda_api
 from triton.runtime import driver
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import JITFunction
@@ -46,7 +46,7 @@ UNDEFINED = "the result depends on what a masked load without `other` gives, whi
 
 def _never(*_args: Any, **_options: Any) -> Any:
     """Stands for compiling, loading and launching: only a kernel that is not interpreted (Gluon) comes to that."""
-    raise lacking.Lacking("a kernel of another language than Triton's")
+    raise unsupported.Lacking("a kernel of another language than Triton's")
 
 
 class Session:
@@ -57,8 +57,8 @@ class Session:
         self.candidate = folder / request["candidate"]
         torch.set_num_threads(1)
         device = devices.find(request["device"])
-        answers.patch_torch(device, answers.Refusals())
-        driver.set_active(answers.Driver(device, _never, _never))
+        fake_cuda_api.patch_torch(device, fake_cuda_api.Refusals())
+        driver.set_active(fake_cuda_api.Driver(device, _never, _never))
         JITFunction.run = _never  # Gluon's compiler would not know the interpreted functions of Triton's library
         for module in (scalars, arithmetic, products, reductions, syntax, libdevice):
             module.install()
@@ -107,7 +107,7 @@ class Session:
     def _loaded(self) -> bool:
         """Whether the candidate could be imported; else that is the answer to each case."""
         try:
-            with facade.OnCpu(self.memory.know):
+            with cuda_as_cpu.OnCpu(self.memory.know):
                 self.kernel = target.load(self.candidate, "pgo_candidate").kernel
         except (Exception, SystemExit) as e:
             nothing = {"launched": [], "configs": 0, "not_modelled": []}
@@ -126,7 +126,7 @@ class Session:
 
     def _entered(self, case: str, label: str) -> tuple[dict[str, Any], bool]:
         """The entry of one run, and whether it gave results with elements."""
-        lacking.noted()
+        unsupported.noted()
         self.lists.clear()
         tells = False
         try:
@@ -134,7 +134,7 @@ class Session:
                 entry, tells = self._entry(case, label)
         except (Exception, SystemExit) as e:
             entry = blame.entry(e, self.candidate)
-        noted = [*lacking.noted(), *self.blocks.assumed]
+        noted = [*unsupported.noted(), *self.blocks.assumed]
         entry |= {"launched": self.blocks.names, "not_modelled": [] if "verdict" in entry else noted}
         return entry, tells
 
@@ -146,7 +146,7 @@ class Session:
         changed = tensors.changed(given, self.request["cases"][case], self.folder / "in")
         line = self.memory.undefined
         if line and taken < AGAIN:
-            lacking.noted()  # of numbers that nobody may rely on: what is noted of other ones counts
+            unsupported.noted()  # of numbers that nobody may rely on: what is noted of other ones counts
             if not tensors.same(outs, self._run(case, ones=True)[2]):
                 return {"error": UNDEFINED, "line": line, "unsupported": False, "verdict": "wrong"}, False
         kept = {o.untyped_storage().data_ptr() for o in outs}
@@ -154,13 +154,13 @@ class Session:
         entry = {"outputs": saved, "changed": changed, "in_place": in_place, "stray": place.stray()}
         return entry, any(o.numel() for o in outs)
 
-    def _run(self, case: str, ones: bool = False) -> tuple[facade.OnCpu, dict[str, Any], list[Any]]:
+    def _run(self, case: str, ones: bool = False) -> tuple[cuda_as_cpu.OnCpu, dict[str, Any], list[Any]]:
         """One call of the launcher. `ones`: what masked-off lanes hold, see `memory.py`."""
         self.memory.forget()
         self.memory.begin(ones)
         self.blocks.begin()
         torch.manual_seed(0)
-        place = facade.OnCpu(self.memory.know)
+        place = cuda_as_cpu.OnCpu(self.memory.know)
         described = self.request["cases"][case]
         given = tensors.load(described, self.folder / "in", storage=place.storage)
         with place:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pgo_agent.sandbox.bundle import check, grammar, schema
+from pgo_agent.sandbox.bundle import decode, schema, validate
 
 FILES_LIMIT = 8 << 30  # bytes of all storages together, where the reader does not say less
 
@@ -52,11 +52,11 @@ def load(
 
     Raises BadBundle, KeyError, TypeError or AttributeError for what `save` does not write.
     """
-    name = grammar.word(described["name"], "name of a file")
-    grammar.need("/" not in name, "a path for the name of a file")
+    name = decode.word(described["name"], "name of a file")
+    decode.need("/" not in name, "a path for the name of a file")
     storages, left = list[Any](), most
-    for i in range(grammar.integer(described["storages"], 0, 4096, "number of storages")):
-        raw = check.read(folder / f"{name}.{i}.bin", left)
+    for i in range(decode.integer(described["storages"], 0, 4096, "number of storages")):
+        raw = validate.read(folder / f"{name}.{i}.bin", left)
         left -= len(raw)
         storages.append(storage(raw))
     return {n: _restore(v, storages, most) for n, v in described["values"].items()}
@@ -85,10 +85,10 @@ def _restore(v: dict[str, Any], storages: list[Any], most: int) -> Any:
         return [_restore(x, storages, most) for x in v["list"]]
     if "plain" in v:
         return v["plain"]
-    given = grammar.tensor(v)
-    grammar.need(given.storage < len(storages), "a tensor of a storage that is not there")
+    given = decode.tensor(v)
+    decode.need(given.storage < len(storages), "a tensor of a storage that is not there")
     # torch would make the storage larger
-    grammar.need(grammar.last_byte(given) <= storages[given.storage].nbytes(), "a view beyond its storage")
-    grammar.need(math.prod(given.size) * schema.ITEMSIZE[given.dtype] <= most, "a view that repeats its storage")
+    decode.need(decode.last_byte(given) <= storages[given.storage].nbytes(), "a view beyond its storage")
+    decode.need(math.prod(given.size) * schema.ITEMSIZE[given.dtype] <= most, "a view that repeats its storage")
     t = torch.empty(0, dtype=getattr(torch, given.dtype))
     return t.set_(storages[given.storage], given.offset, given.size, given.stride)

@@ -1,7 +1,7 @@
 """`python -m pgo_agent.sandbox.judge`: serves one GPU, or (`--cpu`) Triton's interpreter, on standard input and output.
 
-With `--spool DIR --target FILE` it is the side of a folder that answers (`spool/worker.py`); else nobody calls it but
-`pool.py`.
+With `--spool DIR --target FILE` it is the side of a folder that answers (`sandbox/judge/spool/server.py`); else nobody
+calls it but `gpu_judge.py`.
 
 One JSON object a line. A reply has the fields of its command's answer under "answer", a fault of the machine or the
 target under "fault"; lines with "stage" announce what is about to run and for how many seconds at most.
@@ -43,10 +43,10 @@ def end_with(parent: int) -> None:
 
 def _worker(cpu: bool, announce: Callable[[str, float], None]) -> Any:
     if cpu:
-        from pgo_agent.sandbox.judge.on_cpu import CpuWorker
+        from pgo_agent.sandbox.judge.cpu_commands import CpuWorker
 
         return CpuWorker(announce)
-    from pgo_agent.sandbox.judge.worker import Worker
+    from pgo_agent.sandbox.judge.timing_commands import Worker
 
     return Worker(announce)
 
@@ -76,9 +76,9 @@ def serve(replies: TextIO, cpu: bool) -> None:
 
 
 def spooling(arguments: Sequence[str]) -> int:
-    from pgo_agent.sandbox.judge.spool import worker
+    from pgo_agent.sandbox.judge.spool import server
 
-    return worker.main(arguments)
+    return server.main(arguments)
 
 
 if __name__ == "__main__":

@@ -1,16 +1,16 @@
 """Are the results right? Error against a float64 reference, measured by what plain PyTorch errs in the same precision.
 
-The rule (FlashAttention-3's test, made stricter by a bound on the mean): for every output,
-    max |out - ref64|  <= max_ratio  * max |low - ref64|  + floor        max_ratio 2
-    mean |out - ref64| <= mean_ratio * mean |low - ref64| + rounding     mean_ratio 1.5
-where `low` is the reference run in the inputs' own precision, `floor` is twice the most that adding and subtracting 0.3
-does to the reference in the output's type, and `rounding` is half a unit in the last place of the reference's mean
-magnitude in that type. In fp8 that precision is the tensor cores' (`arithmetic.py`), which a GPU computes with. What is
-asked beside that, of few rows and of the errors' signs, and why, is `bounds.py`'s.
+The rule (FlashAttention-3's test, made stricter by a bound on the mean): for every output, max |out - ref64|  <=
+max_ratio  * max |low - ref64|  + floor        max_ratio 2 mean |out - ref64| <= mean_ratio * mean |low - ref64| +
+rounding     mean_ratio 1.5 where `low` is the reference run in the inputs' own precision, `floor` is twice the most
+that adding and subtracting 0.3 does to the reference in the output's type, and `rounding` is half a unit in the last
+place of the reference's mean magnitude in that type. In fp8 that precision is the tensor cores' (`fp8_arithmetic.py`),
+which a GPU computes with. What is asked beside that, of few rows and of the errors' signs, and why, is
+`error_bounds.py`'s.
 
 NaN and infinities must stand where the reference has them. The expected result is kept in host memory while a
-candidate's kernels run. Strained inputs come from `strains.py`; who asks for them gives looser ratios. Of an output of
-few elements one seed says little: `spread.py` takes more.
+candidate's kernels run. Strained inputs come from `stress_inputs.py`; who asks for them gives looser ratios. Of an
+output of few elements one seed says little: `reference_error.py` takes more.
 """
 
 import inspect
@@ -22,11 +22,11 @@ from typing import Any
 
 import torch
 from pgo_agent.sandbox.errors import TargetFault
-from pgo_agent.sandbox.judge import arithmetic, bounds, strains
-from pgo_agent.sandbox.judge.arithmetic import TensorCores
-from pgo_agent.sandbox.judge.bounds import Bound, Held
+from pgo_agent.sandbox.judge import error_bounds, fp8_arithmetic, stress_inputs
 from pgo_agent.sandbox.judge.deviation import Error, chunks, compare
-from pgo_agent.sandbox.judge.strains import Strain
+from pgo_agent.sandbox.judge.error_bounds import Bound, Held
+from pgo_agent.sandbox.judge.fp8_arithmetic import TensorCores
+from pgo_agent.sandbox.judge.stress_inputs import Strain
 
 SAME = 1e-9  # of the largest result, in float64
 MANY = 64  # elements of an output that are not all exact by chance
@@ -90,7 +90,7 @@ def make_inputs(
     try:
         if strain is None:
             return dict(target.inputs(case, new()))
-        given = strains.made(lambda generator: target.inputs(case, generator), new, strain)
+        given = stress_inputs.made(lambda generator: target.inputs(case, generator), new, strain)
     except Exception as e:
         raise TargetFault(f"inputs() raised {type(e).__name__}: {e}", "mend inputs(case, generator)") from e
     if given is None:
@@ -115,7 +115,7 @@ def expect(
     exact = _outputs(target, _upcast(given))
     if twice:
         _repeated(name, exact, _outputs(target, _upcast(given)))
-    cores = arithmetic.of(device) if _of_fp8(target, given) else None
+    cores = fp8_arithmetic.of(device) if _of_fp8(target, given) else None
     low = _outputs(target, given, cores)
     if [o.shape for o in exact] != [o.shape for o in low]:
         raise TargetFault(f"{name}: reference() gives other shapes in float64", "make its shapes depend on shapes only")
@@ -161,24 +161,24 @@ def check(outputs: list[Any], expected: Expected, tolerance: dict[str, float] | 
     limits = tuple(h.bound(tolerance or {}) for h in held)
     problem = next((p for i, (e, b) in enumerate(zip(found, limits, strict=True)) if (p := b.problem(i, e))), "")
     said = Comparison(expected.case, expected.seed, tuple(found), limits, problem, expected.strain, expected.yardstick)
-    admits = bounds.admits(held) if problem else None
+    admits = error_bounds.admits(held) if problem else None
     return replace(said, elements=sum(o.numel() for o in outputs), admits=admits)
 
 
 def looser(tolerance: Mapping[str, float] | None, times: float) -> dict[str, float]:
     """A target's ratios, or ours, multiplied."""
-    return {name: times * ratio for name, ratio in (bounds.RATIOS | dict(tolerance or {})).items()}
+    return {name: times * ratio for name, ratio in (error_bounds.RATIOS | dict(tolerance or {})).items()}
 
 
 def _error(x: Any, exact: Any, strain: str) -> Error:
-    """Under a strain of the whole alone: see `bounds.py`."""
+    """Under a strain of the whole alone: see `error_bounds.py`."""
     found = compare(x, exact, not strain)
     return replace(found, runs=None, lean=None) if strain else found
 
 
 def _of_fp8(target: ModuleType, given: Mapping[str, Any]) -> bool:
     """Whether numbers in fp8 are among the inputs, or the reference makes such."""
-    if any(t.dtype in arithmetic.FP8 for t in strains.tensors(dict(given))):
+    if any(t.dtype in fp8_arithmetic.FP8 for t in stress_inputs.tensors(dict(given))):
         return True
     try:
         return "float8" in inspect.getsource(target.reference)

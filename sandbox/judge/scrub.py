@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 import torch
-from pgo_agent.sandbox.judge import driver
+from pgo_agent.sandbox.judge import cuda_driver
 
 THREADS = 1024
 BLOCKS = 2  # for each SM: one fills all of it, and the second is for those that a block came late to
@@ -59,9 +59,9 @@ def _launcher(index: int) -> Callable[[int], None]:
     properties = torch.cuda.get_device_properties(index)
     size, blocks = properties.shared_memory_per_block_optin, BLOCKS * properties.multi_processor_count
     module, function = C.c_void_p(), C.c_void_p()
-    driver.call("cuModuleLoadData", C.byref(module), PTX.encode() + b"\0")
-    driver.call("cuModuleGetFunction", C.byref(function), module, b"scrub")
-    driver.call("cuFuncSetAttribute", function, MAX_DYNAMIC_SHARED, size)
+    cuda_driver.call("cuModuleLoadData", C.byref(module), PTX.encode() + b"\0")
+    cuda_driver.call("cuModuleGetFunction", C.byref(function), module, b"scrub")
+    cuda_driver.call("cuFuncSetAttribute", function, MAX_DYNAMIC_SHARED, size)
 
     def launch(seed: int) -> None:
         values = C.c_uint(size), C.c_uint(seed)
@@ -69,6 +69,6 @@ def _launcher(index: int) -> Callable[[int], None]:
         stream = C.c_void_p(torch.cuda.current_stream().cuda_stream)
         ones = (C.c_uint(1), C.c_uint(1))
         grid, block = (C.c_uint(blocks), *ones), (C.c_uint(THREADS), *ones)
-        driver.call("cuLaunchKernel", function, *grid, *block, C.c_uint(size), stream, addresses, None)
+        cuda_driver.call("cuLaunchKernel", function, *grid, *block, C.c_uint(size), stream, addresses, None)
 
     return launch

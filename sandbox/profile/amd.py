@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.sandbox.box import ATTEMPTS, Ran, killed
-from pgo_agent.sandbox.bundle import check
-from pgo_agent.sandbox.bundle.shelf import room
+from pgo_agent.sandbox.bundle import validate
+from pgo_agent.sandbox.bundle.store import room
 from pgo_agent.sandbox.errors import BadBundle
-from pgo_agent.sandbox.profile import amdgcn, backend, passes
+from pgo_agent.sandbox.isolation.box import ATTEMPTS, Ran, killed
+from pgo_agent.sandbox.json_codec import Record
+from pgo_agent.sandbox.profile import amdgcn, backend, memo
 from pgo_agent.sandbox.profile.backend import (
     CannotCompile,
     Compiled,
@@ -26,8 +27,7 @@ from pgo_agent.sandbox.profile.backend import (
     Subject,
     Workbench,
 )
-from pgo_agent.sandbox.profile.codec import Record
-from pgo_agent.sandbox.profile.passes import Artefact
+from pgo_agent.sandbox.profile.memo import Artefact
 
 ARCH = "gfx950"
 SECONDS = 300.0  # to compile one kernel
@@ -122,7 +122,7 @@ def _resources(found: dict[str, int], code: Sequence[Instruction], shared: int, 
     )
 
 
-@passes.cpu(version=1)
+@memo.cpu("pgo_agent.sandbox.profile.amd.assembled", version=1)
 def assembled(bench: Workbench, ttir: Artefact, warps: int, ctas: int, arch: str) -> Assembly:
     """Compiles TTIR for `arch` in the box. A kernel that does not compile gives a `problem`.
 
@@ -145,11 +145,11 @@ def assembled(bench: Workbench, ttir: Artefact, warps: int, ctas: int, arch: str
 
 def _collected(bench: Workbench, out: Path, ran: Ran) -> Assembly:
     try:
-        answer: dict[str, Any] = check.answer(out / "kernel.json")
+        answer: dict[str, Any] = validate.answer(out / "kernel.json")
         if "error" in answer:
             room(bench.shelf.root)
             return Assembly((), "", 0, str(answer["error"])[:4000] or "error: the compiler gave no reason")
-        files = (check.read(out / f"kernel.{s}", check.ARTEFACT_LIMIT) for s in LEFT)
+        files = (validate.read(out / f"kernel.{s}", validate.ARTEFACT_LIMIT) for s in LEFT)
         kept = tuple(Artefact.put(bench.shelf, data, s) for data, s in zip(files, LEFT, strict=True))
         return Assembly(kept, str(answer["facts"]["name"]), int(answer["facts"]["shared"]), "")
     except (BadBundle, ValueError, TypeError, KeyError, AttributeError):

@@ -6,10 +6,10 @@ NVIDIA's is `nvidia.py`, AMD's `amd.py`. A backend compiles in the box and reads
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from pgo_agent.sandbox.build import Builder, triton_version
-from pgo_agent.sandbox.bundle.shelf import Shelf, canonical
-from pgo_agent.sandbox.profile.codec import Record
-from pgo_agent.sandbox.profile.passes import Artefact
+from pgo_agent.sandbox.build.builder import Builder, triton_version
+from pgo_agent.sandbox.bundle.store import Shelf, canonical
+from pgo_agent.sandbox.json_codec import Record
+from pgo_agent.sandbox.profile.memo import Artefact
 
 Kind = Literal[
     "tensor",  # matrix multiply-accumulate

@@ -17,14 +17,14 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
 
-from pgo_agent.sandbox.profile import nvidia, passes, sass, stretch
+from pgo_agent.sandbox.json_codec import Record
+from pgo_agent.sandbox.profile import instruction_path, memo, nvidia, sass
 from pgo_agent.sandbox.profile.backend import CannotCompile, Instruction, Workbench
-from pgo_agent.sandbox.profile.codec import Record
+from pgo_agent.sandbox.profile.kernel_profile import Missing, ScopeIpc
 from pgo_agent.sandbox.profile.nvidia import Listing
-from pgo_agent.sandbox.profile.timeline.points import Kind
-from pgo_agent.sandbox.profile.timeline.report import Pass, ScopeTime, Timeline
-from pgo_agent.sandbox.profile.timeline.scopes import Scope
-from pgo_agent.sandbox.profile.whole import Missing, ScopeIpc
+from pgo_agent.sandbox.profile.timeline.find_scopes import Kind
+from pgo_agent.sandbox.profile.timeline.scope_sets import Scope
+from pgo_agent.sandbox.profile.timeline.types import Pass, ScopeTime, Timeline
 from pgo_agent.sandbox.ttgir import reader
 from pgo_agent.sandbox.ttgir.tree import Module
 
@@ -72,10 +72,10 @@ class _Recorded:
 
 def counts(bench: Workbench, builds: Iterable[str]) -> tuple[Counts, ...]:
     """Of instrumented builds, by their keys. Raises what the compiler's box raises: Killed, EnvironmentFault."""
-    return passes.parallel([partial(instructions, bench, b) for b in builds], bench.builder.cores)
+    return memo.parallel([partial(instructions, bench, b) for b in builds], bench.builder.cores)
 
 
-@passes.cpu(version=1)
+@memo.cpu("pgo_agent.sandbox.profile.ipc.instructions", version=1)
 def instructions(bench: Workbench, build: str) -> Counts:
     """What the scopes of an instrumented build (its key) execute. Raises what the compiler's box raises."""
     try:
@@ -177,7 +177,7 @@ def _recorded(module: Module) -> tuple[_Recorded, ...]:
 
 def _count(code: Sequence[Instruction], at: dict[int, list[int]], every: Iterable[_Recorded], r: _Recorded) -> Count:
     """The compiler may have copied a scope; it has a count where all of its copies have the same."""
-    found = [stretch.between(code, begin, at.get(r.end, ())) for begin in at.get(r.start, ())]
+    found = [instruction_path.between(code, begin, at.get(r.end, ())) for begin in at.get(r.start, ())]
     inner = {line for o in every if r.start < o.start and o.end < r.end for line in (o.start, o.end)}
     own = {line for o in every for line in (o.start, o.end)} - inner
     mixes = [(_opcodes(code, s.once, own), _opcodes(code, s.turn, own)) for s in found]

@@ -8,9 +8,9 @@ decide otherwise as soon as it is told lines.
 from dataclasses import dataclass
 from typing import Any
 
-from pgo_agent.sandbox import boxed
-from pgo_agent.sandbox.bundle import cubin
-from pgo_agent.sandbox.bundle.shelf import Shelf
+from pgo_agent.sandbox.build import trace_and_compile
+from pgo_agent.sandbox.bundle import elf
+from pgo_agent.sandbox.bundle.store import Shelf
 from pgo_agent.sandbox.compiler import static
 from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.profile import backend, sass
@@ -103,7 +103,7 @@ def listing(bench: Workbench, key: str) -> Listing:
     build = _build(bench.shelf, key)
     text = {s: bench.shelf.get(d, s) for s, d in _lined(bench, key, build)["kernel"]["files"].items()}
     own = bench.shelf.get(build["kernel"]["files"]["cubin"], "cubin")
-    same = cubin.code(own) == cubin.code(text["cubin"])
+    same = elf.code(own) == elf.code(text["cubin"])
     return Listing(text["ttgir"].decode(), text["sass"].decode(), _instructions(text), same)
 
 
@@ -120,7 +120,9 @@ def _lined(bench: Workbench, key: str, build: dict[str, Any]) -> dict[str, Any]:
     launched = {o: build["kernel"][o] for o in ("launch_pdl", "launch_cooperative_grid")}
     options = build.get("options", launched) | {"lines": True}
     twin = bench.builder.key(text, options)
-    boxed.compile_missing(bench.builder.box, bench.shelf, bench.builder.device, {twin: text}, {twin: options}, 1)
+    trace_and_compile.compile_missing(
+        bench.builder.box, bench.shelf, bench.builder.device, {twin: text}, {twin: options}, 1
+    )
     return _build(bench.shelf, twin)
 
 

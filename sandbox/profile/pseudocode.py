@@ -9,21 +9,21 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import chain
 
-from pgo_agent.sandbox.profile import passes, static
+from pgo_agent.sandbox.profile import memo, static
 from pgo_agent.sandbox.profile.backend import Subject, Workbench
-from pgo_agent.sandbox.profile.counters.report import Counters
-from pgo_agent.sandbox.profile.report import Problem, StaticProfile
-from pgo_agent.sandbox.profile.timeline.points import Kind
-from pgo_agent.sandbox.profile.timeline.report import ScopeTime, Timeline
+from pgo_agent.sandbox.profile.counters.types import Counters
+from pgo_agent.sandbox.profile.static_profile import Problem, StaticProfile
+from pgo_agent.sandbox.profile.timeline.find_scopes import Kind
+from pgo_agent.sandbox.profile.timeline.types import ScopeTime, Timeline
 from pgo_agent.sandbox.ttgir import reader
-from pgo_agent.sandbox.ttgir.readable.view import WIDTH, Readable, readable
+from pgo_agent.sandbox.ttgir.pseudocode.view import WIDTH, Readable, readable
 
 ISSUED = "selected"  # a sample of a warp that waited for nothing
 LEAST = 0.005  # of all samples: fewer are not worth a note
 COLUMNS = (("instr", 6), ("P50", 10), ("share", 8), ("stalls", 8))  # what notes say, right-aligned
 
 
-@passes.cpu(version=4)
+@memo.cpu("pgo_agent.sandbox.profile.pseudocode.pseudocode", version=4)
 def pseudocode(
     bench: Workbench, subject: Subject, timeline: Timeline | None = None, counters: Counters | None = None
 ) -> str:

@@ -2,7 +2,8 @@
 
 After Williams, Waterman and Patterson, "Roofline" (2009): work that has to do so many operations and to move so many
 bytes takes at least as long as the slower of both. The work is told by the target's own functions, in the tracer's box;
-the peaks are told by the judge, which measures them (`judge/peaks.py`). Nothing here runs a kernel or imports a target.
+the peaks are told by the judge, which measures them (`sandbox/judge/measured_peaks.py`). Nothing here runs a kernel or
+imports a target.
 
 A share above 1 is possible where a case fits the L2, whose bytes come faster than device memory's.
 """
@@ -11,13 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pgo_agent.sandbox import boxed
-from pgo_agent.sandbox.judge.base import AnyJudge
-from pgo_agent.sandbox.profile import passes
+from pgo_agent.sandbox.build import trace_and_compile
+from pgo_agent.sandbox.json_codec import Malformed, Record
+from pgo_agent.sandbox.judge.interface import AnyJudge
+from pgo_agent.sandbox.profile import memo
 from pgo_agent.sandbox.profile.backend import Workbench
-from pgo_agent.sandbox.profile.codec import Malformed, Record
+from pgo_agent.sandbox.profile.kernel_profile import Missing, Roofline
 from pgo_agent.sandbox.profile.static import CannotTrace
-from pgo_agent.sandbox.profile.whole import Missing, Roofline
 
 NAME = "roofline"
 
@@ -80,7 +81,7 @@ def work_of(bench: Workbench, case: str) -> Work | Missing:
     return found
 
 
-@passes.cpu(version=1)
+@memo.cpu("pgo_agent.sandbox.profile.roofline.works", version=1)
 def works(bench: Workbench, source: str, contract: str) -> dict[str, Work]:
     """The work of every case of a target, by the target's `flops` and `bytes_moved`, called in the tracer's box.
 
@@ -88,7 +89,7 @@ def works(bench: Workbench, source: str, contract: str) -> dict[str, Work]:
     where they give what is no number, Killed and EnvironmentFault as the box does.
     """
     b = bench.builder
-    traced = boxed.trace(b.box, b.shelf, b.target, b.device, source, {}, None)
+    traced = trace_and_compile.trace(b.box, b.shelf, b.target, b.device, source, {}, None)
     if "error" in traced:
         raise CannotTrace(traced["error"]["message"])
     return _read(traced["described"])

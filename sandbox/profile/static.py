@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from pgo_agent.sandbox import boxed
-from pgo_agent.sandbox.bundle.shelf import room
+from pgo_agent.sandbox.build import trace_and_compile
+from pgo_agent.sandbox.bundle.store import room
 from pgo_agent.sandbox.errors import BadBundle, UsageFault
-from pgo_agent.sandbox.profile import look, passes, structure
+from pgo_agent.sandbox.profile import assemble_static, memo, ttgir_cost
 from pgo_agent.sandbox.profile.amd import Amd
+from pgo_agent.sandbox.profile.assemble_static import Look
 from pgo_agent.sandbox.profile.backend import Backend, CannotCompile, Compiled, Origin, Subject, Workbench
-from pgo_agent.sandbox.profile.look import Look
+from pgo_agent.sandbox.profile.memo import Artefact
 from pgo_agent.sandbox.profile.nvidia import Nvidia
-from pgo_agent.sandbox.profile.passes import Artefact
-from pgo_agent.sandbox.profile.report import Problem, StaticProfile
+from pgo_agent.sandbox.profile.static_profile import Problem, StaticProfile
 
 BACKENDS: Mapping[str, Backend] = {b.name: b for b in (Nvidia(), Amd())}
 
@@ -52,7 +52,7 @@ def of_subjects(bench: Workbench, subjects: Sequence[Subject], backend: str) -> 
     """`static` of several kernels side by side, by the keys of their builds. Raises UsageFault for no such backend."""
     if backend not in BACKENDS:
         raise UsageFault(f"unknown backend '{backend}'", f"choose one of: {', '.join(BACKENDS)}")
-    found = passes.parallel([partial(static, bench, s, backend) for s in subjects], bench.builder.cores)
+    found = memo.parallel([partial(static, bench, s, backend) for s in subjects], bench.builder.cores)
     return {subject.build: profile for subject, profile in zip(subjects, found, strict=True)}
 
 
@@ -83,7 +83,7 @@ def _launched(plans: Mapping[str, Any], case: str, label: str | None) -> list[st
     return list(dict.fromkeys(s["kernel"] for plan in chosen for s in plan["steps"] if "kernel" in s))
 
 
-@passes.cpu(version=2)
+@memo.cpu("pgo_agent.sandbox.profile.static.origins", version=2)
 def origins(bench: Workbench, source: str, contract: str, cases: tuple[str, ...]) -> tuple[Origin, ...]:
     """What the kernels of cases are made of, in every configuration. `contract`: the target's text, part of the key.
 
@@ -92,14 +92,14 @@ def origins(bench: Workbench, source: str, contract: str, cases: tuple[str, ...]
     b, wanted = bench.builder, dict[str, list[str]]()
     for kind, _, name in (case.partition("/") for case in cases):
         wanted.setdefault(kind, []).append(name)
-    traced = boxed.trace(b.box, b.shelf, b.target, b.device, source, wanted, None, located=True)
+    traced = trace_and_compile.trace(b.box, b.shelf, b.target, b.device, source, wanted, None, located=True)
     if "error" in traced:
         room(b.shelf.root)
         raise CannotTrace(traced["error"]["message"])
     return tuple(_origin(bench, traced, key) for key in traced["kernels"])
 
 
-def _origin(bench: Workbench, traced: boxed.Traced, key: str) -> Origin:
+def _origin(bench: Workbench, traced: trace_and_compile.Traced, key: str) -> Origin:
     shape = traced["kernels"][key]["shape"]
     return Origin(
         ttgir=bench.shelf.put(traced["texts"][key], "ttgir"),
@@ -111,7 +111,7 @@ def _origin(bench: Workbench, traced: boxed.Traced, key: str) -> Origin:
     )
 
 
-@passes.cpu(version=2)
+@memo.cpu("pgo_agent.sandbox.profile.static.static", version=2)
 def static(bench: Workbench, subject: Subject, backend: str) -> StaticProfile | Problem:
     """One kernel, as a backend compiles it. Raises what the compiler's box raises."""
     side = BACKENDS[backend]
@@ -135,14 +135,14 @@ def _profile(bench: Workbench, build: str, side: Backend, compiled: Compiled) ->
         same_code=compiled.same_code,
         instructions=len(compiled.instructions),
         kinds=seen.kinds(compiled.instructions),
-        opcodes=look.opcodes(compiled.instructions),
+        opcodes=assemble_static.opcodes(compiled.instructions),
         lines=seen.lines(),
         source=seen.sources(),
-        curve=look.curve(compiled.instructions),
+        curve=assemble_static.curve(compiled.instructions),
         peak=seen.peak(),
         loops=seen.loops(),
         pipeline=seen.pipeline(),
         conversions=seen.conversions(),
         accesses=seen.accesses(),
-        unproven=structure.unproven(seen.module),
+        unproven=ttgir_cost.unproven(seen.module),
     )

@@ -18,7 +18,7 @@ def main(folder: Path) -> None:
     request = json.loads((folder / "request.json").read_text())
     full = "--full" in sys.argv
     with heavy():
-        from pgo_agent.sandbox.tracer.capture import NeedsCubin
+        from pgo_agent.sandbox.tracer.capture_ttgir import NeedsCubin
         from pgo_agent.sandbox.tracer.session import Session  # noqa: F401 (imported here, used below)
 
     try:
@@ -47,7 +47,7 @@ def _answer(folder: Path, request: dict[str, Any], full: bool) -> dict[str, Any]
             entries[n] = session.trace(described["sets"][s][n], request["limit"], bool(request.get("sample")))
             listed[f"{s}/{n}"] = session.listed
     if not full and any(len(e["configs"]) > 1 for s in traced.values() for es in s.values() for e in es):
-        from pgo_agent.sandbox.tracer.capture import NeedsCubin
+        from pgo_agent.sandbox.tracer.capture_ttgir import NeedsCubin
 
         raise NeedsCubin("several autotuned launches: a base that does not fit must be passed over while tracing")
     used = {k["key"]: k for k in session.capture.texts.values()}

@@ -1,6 +1,6 @@
 """How many blocks a launch may have, in words: along each axis, and together.
 
-The limits are those of CUDA (PTX: %nctaid), and the most that a plan may hold (`sandbox/bundle/check.py`).
+The limits are those of CUDA (PTX: %nctaid), and the most that a plan may hold (`sandbox/bundle/validate.py`).
 """
 
 from collections.abc import Iterator, Sequence

@@ -5,10 +5,11 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.sandbox import devices, target, tools
-from pgo_agent.sandbox.tracer import answers, autotune, causes, diagnostics, launches, standin
-from pgo_agent.sandbox.tracer.capture import Capture
-from pgo_agent.sandbox.tracer.recorder import Recorder
+from pgo_agent.sandbox import devices, target
+from pgo_agent.sandbox.build import nvidia_tools
+from pgo_agent.sandbox.tracer import autotune, compiler_stderr, error_messages, fake_cuda_api, fake_gpu, launches
+from pgo_agent.sandbox.tracer.capture_ttgir import Capture
+from pgo_agent.sandbox.tracer.plan_recorder import Recorder
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 
 _HOST = "the value of a tensor is needed on the host, where nothing is computed while a plan is recorded"
@@ -26,18 +27,18 @@ class Session:
     """Installs the stand-in GPU in this process and records launchers on it."""
 
     def __init__(self, device: str, contract: Path, candidate: Path, full: bool, located: bool = False) -> None:
-        self.refusals, self.addresses = answers.Refusals(), standin.Addresses()
+        self.refusals, self.addresses = fake_cuda_api.Refusals(), fake_gpu.Addresses()
         self.refusals.file = str(candidate)
         self.capture = Capture(full, located)
         self.recorder = Recorder(self.refusals, self.addresses)
         self.sites = autotune.Sites(self.recorder.steps)
         self.listed = 0  # configurations of the case that was traced last
         self.device = devices.find(device)
-        tools.find(self.device.arch, *(["cuobjdump"] if full else []))
-        standin.install(self.device, self.refusals, self.addresses, self._launched, self.capture.resources)
+        nvidia_tools.find(self.device.arch, *(["cuobjdump"] if full else []))
+        fake_gpu.install(self.device, self.refusals, self.addresses, self._launched, self.capture.resources)
         self.capture.install()
         self.sites.install()
-        self.mode = standin.FakeMode(allow_non_fake_inputs=True)
+        self.mode = fake_gpu.FakeMode(allow_non_fake_inputs=True)
         self.source = candidate.read_text()
         with self.mode:
             self.target = target.load(contract, "pgo_target")
@@ -82,7 +83,7 @@ class Session:
         return entries
 
     def _entry(self, case: dict[str, Any]) -> dict[str, Any]:
-        with diagnostics.caught() as printed:
+        with compiler_stderr.caught() as printed:
             try:
                 plan = self._plan(case)
             except (Exception, SystemExit) as e:
@@ -104,14 +105,14 @@ class Session:
                 args = {n: rec.encode(a, "input") for n, a in given.items()}
                 out = self.kernel(**given)
             if self.refusals.first:
-                raise answers.Refused(self.refusals.first)
+                raise fake_cuda_api.Refused(self.refusals.first)
             outs = [rec.ref(t) for t in (out if isinstance(out, list | tuple) else [out])]
         return {"inputs": args, "storages": rec.storages, "steps": rec.steps, "out": outs}
 
     def _inputs(self, case: dict[str, Any]) -> dict[str, Any]:
         """What the target's inputs() gives. Its fault is told as its own: no candidate has run yet."""
         try:
-            return dict(self.target.inputs(case, standin.Generator()))
+            return dict(self.target.inputs(case, fake_gpu.Generator()))
         except (DataDependentOutputException, DynamicOutputShapeException) as e:
             raise InputsFault(f"{_HOST} ({e.func}): draw sizes and places from the case's numbers instead") from e
         except Exception as e:
@@ -130,8 +131,8 @@ class Session:
     def _blame(self, error: BaseException, printed: str) -> dict[str, Any]:
         """What went wrong, with the candidate's line, as plain values."""
         lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == self.refusals.file]
-        kind = "refused" if isinstance(error, answers.Refused) or self.refusals.first else "raised"
-        text = self.refusals.first or causes.said(error, self.source, printed)
+        kind = "refused" if isinstance(error, fake_cuda_api.Refused) or self.refusals.first else "raised"
+        text = self.refusals.first or error_messages.said(error, self.source, printed)
         return {
             "kind": kind,
             "type": type(error).__name__,

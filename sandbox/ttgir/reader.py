@@ -1,16 +1,16 @@
 """TTGIR text -> tree: the structure of any op, and operands, types and attributes where MLIR prints them as usual.
 
 Relies on how MLIR prints: an op begins on a line of its own, its name has a dot, and a brace that ends a line opens a
-region. A text that is written otherwise is printed anew by Triton first (`oracle.py`).
+region. A text that is written otherwise is printed anew by Triton first (`triton_parser.py`).
 """
 
 import re
 from collections.abc import Sequence
 
-from pgo_agent.sandbox.ttgir import header
+from pgo_agent.sandbox.ttgir import op_header
+from pgo_agent.sandbox.ttgir.token_lists import joined, nesting
 from pgo_agent.sandbox.ttgir.tokens import Token, Unreadable, tokens
 from pgo_agent.sandbox.ttgir.tree import Argument, Block, Module, Op, Region
-from pgo_agent.sandbox.ttgir.words import joined, nesting
 
 DEEPEST = 100  # nested regions; Triton's have a dozen
 LARGEST = 16 * 2**20  # characters; Triton's largest are under one million
@@ -118,7 +118,7 @@ class _Reader:
                 pieces[-1] += [token, *(t for t in inner if t.kind != "space")]
             elif token.kind != "space":
                 pieces[-1].append(token)
-        return header.understand(first, (*parts, text), pieces)
+        return op_header.understand(first, (*parts, text), pieces)
 
     def _dictionary(self, opened: Token) -> list[Token]:
         """The tokens of an attribute dictionary behind its brace, with the one that closes it."""
@@ -143,7 +143,7 @@ class _Reader:
 
     def region(self, opened: Sequence[Token], first: bool, depth: int) -> Region:
         """The blocks up to the brace that closes them, which stays for the op. `opened`: the words before it."""
-        start, name, arguments = self.at, *header.opening(opened, first)
+        start, name, arguments = self.at, *op_header.opening(opened, first)
         blocks: list[Block] = []
         head, ops = "", list[Op]()
         while True:
@@ -166,7 +166,7 @@ class _Reader:
             text += token.text
             if token.kind != "space":
                 words.append(token)
-        return text, header.arguments(words)
+        return text, op_header.arguments(words)
 
 
 _CONTINUES = re.compile(r"default|partition\d+|case")

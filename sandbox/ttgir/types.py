@@ -7,7 +7,7 @@ import math
 import re
 from dataclasses import dataclass
 
-from pgo_agent.sandbox.ttgir.words import Words, items, joined, nesting
+from pgo_agent.sandbox.ttgir.token_lists import Words, items, joined, nesting
 
 _FLOAT_BITS = {"bf16": 16, "tf32": 32, "index": 64}
 _SIZE = re.compile(r"[0-9]{1,20}")  # what 64 bits hold

@@ -6,15 +6,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.agent.context import Context
-from pgo_agent.agent.models.base import ROLES, Asker, Model
-from pgo_agent.agent.models.guarded import Guarded, Purse, Spent
-from pgo_agent.agent.models.prices import Price
-from pgo_agent.agent.models.server import ServerModel
-from pgo_agent.agent.store import Store
-from pgo_agent.sandbox import box, devices, target
-from pgo_agent.sandbox.build import Builder
-from pgo_agent.sandbox.judge.pool import Judge
+from pgo_agent.agent.llm.models.budget import Guarded, Purse, Spent
+from pgo_agent.agent.llm.models.openai_server import ServerModel
+from pgo_agent.agent.llm.models.prices import Price
+from pgo_agent.agent.llm.models.types import ROLES, Asker, Model
+from pgo_agent.agent.run.context import Context
+from pgo_agent.agent.run.record.store import Store
+from pgo_agent.sandbox import devices, target
+from pgo_agent.sandbox.build.builder import Builder
+from pgo_agent.sandbox.isolation import box
+from pgo_agent.sandbox.judge.gpu_judge import Judge
 
 from tests.agent.loopback import Answer, Server, serving
 from tests.conftest import TARGETS

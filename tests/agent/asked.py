@@ -11,13 +11,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.agent import mixing, steps
-from pgo_agent.agent.context import Context
-from pgo_agent.agent.models.server import ServerModel
-from pgo_agent.agent.store import Candidate, Store
-from pgo_agent.sandbox import box, devices, target
-from pgo_agent.sandbox.build import Builder
-from pgo_agent.sandbox.judge.pool import Judge
+from pgo_agent.agent.llm.models.openai_server import ServerModel
+from pgo_agent.agent.proposal import bandit
+from pgo_agent.agent.run.context import Context
+from pgo_agent.agent.run.record.store import Candidate, Store
+from pgo_agent.agent.search import steps
+from pgo_agent.sandbox import devices, target
+from pgo_agent.sandbox.build.builder import Builder
+from pgo_agent.sandbox.isolation import box
+from pgo_agent.sandbox.judge.gpu_judge import Judge
 
 from tests.agent.cli import pgo, write
 from tests.agent.loopback import Server, completion, serving
@@ -50,7 +52,7 @@ class Asked:
         generation = max(self.ctx.store.generations(self.ctx.run.id), default=0) + 1
         steps.propose(self.ctx, generation)
         with self.ctx.store.transaction() as db:
-            db.execute("DELETE FROM candidates WHERE run = ? AND proposer = ?", (self.ctx.run.id, mixing.MOVES))
+            db.execute("DELETE FROM candidates WHERE run = ? AND proposer = ?", (self.ctx.run.id, bandit.MOVES))
         return self.ctx.store.candidates(self.ctx.run.id, generation)
 
     def generation(self) -> list[Candidate]:

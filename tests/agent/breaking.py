@@ -1,7 +1,7 @@
 """Breaks real runs: kills processes of theirs at moments that a seed picks, and tells what a run came to.
 
 Processes are found in /proc below the agent's own, told apart by their command lines, and killed by their id. Killing
-is all it does to them. Relies on bubblewrap or Landlock being as `sandbox/box.py` starts them.
+is all it does to them. Relies on bubblewrap or Landlock being as `sandbox/isolation/box.py` starts them.
 """
 
 import json
@@ -59,7 +59,7 @@ def processes(agent: int) -> dict[int, str]:
 
 def _kind(words: list[str], parent: str) -> str:
     name = Path(words[0]).name
-    if name in ("bwrap", "setpriv") or "pgo_agent.sandbox.landlock" in words:
+    if name in ("bwrap", "setpriv") or "pgo_agent.sandbox.isolation.landlock" in words:
         return "box"
     if name in ("ptxas", "nvdisasm", "cuobjdump"):
         return "tool"

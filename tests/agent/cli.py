@@ -25,7 +25,7 @@ class Done:
 
 
 def command(*args: str | Path) -> list[str]:
-    return [sys.executable, "-m", "pgo_agent.agent.cli", *map(str, args)]
+    return [sys.executable, "-m", "pgo_agent.agent.cli.main", *map(str, args)]
 
 
 def pgo(*args: str | Path, cwd: Path, seconds: float = 300, **env: str) -> Done:

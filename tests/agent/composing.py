@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 import torch
-from pgo_agent.agent.rewriting import DoesNotApply
+from pgo_agent.agent.moves.analysis import DoesNotApply
 from pgo_agent.sandbox.gate.verdict import Judged
 from pgo_agent.sandbox.interpreter import tensors
 

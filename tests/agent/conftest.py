@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pgo_agent.agent.store import Store
+from pgo_agent.agent.run.record.store import Store
 
 from tests.agent import breaking, searching
 from tests.agent.breaking import Broken, Whole

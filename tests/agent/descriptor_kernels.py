@@ -8,8 +8,8 @@ from random import Random
 from textwrap import indent
 from typing import Any
 
-from pgo_agent.agent.moves import descriptors
-from pgo_agent.agent.moves.base import Subject
+from pgo_agent.agent.moves import tma_descriptors
+from pgo_agent.agent.moves.move import Subject
 from pgo_agent.sandbox import devices
 
 from tests.agent.composing import HEADER
@@ -68,14 +68,14 @@ def file_of(text: str, name: str = "k") -> str:
 
 
 def rewritten(source: str, kernel: str = "_k") -> str:
-    return descriptors.rewrite(Subject(source, kernel, H200))
+    return tma_descriptors.rewrite(Subject(source, kernel, H200))
 
 
 def together(files: Sequence[str]) -> str:
     """One file with the kernels of several files and a launcher that picks one by its name."""
     shared = ("_FITS", "_SCRATCH")
     rest = [f.removeprefix(HEADER) for f in files]
-    helpers = [text for n in shared if any((text := getattr(descriptors, n).strip()) in f for f in rest)]
+    helpers = [text for n in shared if any((text := getattr(tma_descriptors, n).strip()) in f for f in rest)]
     for text in helpers:
         rest = [f.replace(text, "") for f in rest]
     return "\n\n\n".join([HEADER, *helpers, *(f.strip() for f in rest), HOST.strip()]) + "\n"

@@ -8,8 +8,9 @@ from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 
-from pgo_agent.agent import prompting, templates
-from pgo_agent.agent.prompting import Code, Facts
+from pgo_agent.agent.llm import templates
+from pgo_agent.agent.proposal import prompt
+from pgo_agent.agent.proposal.prompt import Code, Facts
 from pgo_agent.sandbox import devices
 
 from tests.agent.loopback import PART
@@ -81,10 +82,10 @@ def kept() -> dict[str, str]:
     """Name of each kept text -> what it should be now."""
     whole = replace(FULL, code=replace(FULL.code, excerpt="", whole=WHOLE) if FULL.code else None, gluon=())
     return {
-        "full": prompting.render(FULL),
-        "least": prompting.render(LEAST),
-        "short": prompting.render(replace(FULL, budget=3000)),
-        "whole_ttgir": prompting.render(whole),
+        "full": prompt.render(FULL),
+        "least": prompt.render(LEAST),
+        "short": prompt.render(replace(FULL, budget=3000)),
+        "whole_ttgir": prompt.render(whole),
         "cards": "\n\n".join(
             templates.render(name, device=H200, triton="3.6.0", lines=GLUON) for name in names("cards")
         ),

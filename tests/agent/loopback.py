@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from pgo_agent.agent.parts import kernel_part
+from pgo_agent.agent.kernel_part import kernel_part
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from pgo_agent.sandbox import devices, target
-from pgo_agent.sandbox.build import limits_of
-from pgo_agent.sandbox.bundle import check
+from pgo_agent.sandbox.build.builder import limits_of
+from pgo_agent.sandbox.bundle import validate
 from pgo_agent.sandbox.gate import coverage
-from pgo_agent.sandbox.judge.base import Ended
+from pgo_agent.sandbox.judge.interface import Ended
 from pgo_agent.sandbox.judge.spool.folder import Folder
-from pgo_agent.sandbox.judge.spool.worker import Worker
+from pgo_agent.sandbox.judge.spool.server import Worker
 
 COVERED = {"coverage": coverage.of(cases=1).as_json()}
 
@@ -60,7 +60,7 @@ class MadeUp:
     def ask(self, command: str, **fields: Any) -> dict[str, Any]:
         limits = replace(limits_of(DEVICE), variables=command == "race", records=command == "timeline")
         for where in _bundles(fields):
-            found = check.load(Path(where["manifest"]), Path(where["artefacts"]), limits)
+            found = validate.load(Path(where["manifest"]), Path(where["artefacts"]), limits)
             assert found.id == where["id"]
         with self.asked.open("a") as file:
             print(json.dumps({"do": command, "worker": os.getpid(), "process": self.processes}), file=file)

@@ -1,4 +1,5 @@
-"""A judge process of made-up times: what `pool.py` talks to where a GPU would be, as a real process with real pipes.
+"""A judge process of made-up times: what `gpu_judge.py` talks to where a GPU would be, as a real process with real
+pipes.
 
 `python made_up_process.py FOLDER ...` reads FOLDER/control.json before each command: `hangs` (GPU -> commands that
 never end there; `open` is the known computation, too), `seconds` (that a command takes), `deadline` (it announces),

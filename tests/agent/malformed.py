@@ -4,9 +4,9 @@ It is about SOURCE of `loopback.py`, and about the TTGIR of a small kernel, SHOW
 candidates, or to none and a part of the sentence that says why.
 """
 
-from pgo_agent.agent.shown_ttgir import Shown
+from pgo_agent.agent.proposal.ttgir_view import Shown
 from pgo_agent.sandbox.ttgir import reader
-from pgo_agent.sandbox.ttgir.readable.view import readable
+from pgo_agent.sandbox.ttgir.pseudocode.view import readable
 
 from tests.agent.loopback import EDIT, NEW, PART, STORE, STORED, code, edit
 

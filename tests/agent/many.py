@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pgo_agent.sandbox.judge.gpu_judge import Judge
+from pgo_agent.sandbox.judge.gpu_lock import GpuLock
 from pgo_agent.sandbox.judge.gpus import Gpu
-from pgo_agent.sandbox.judge.judges import Judges
-from pgo_agent.sandbox.judge.lock import GpuLock
-from pgo_agent.sandbox.judge.pool import Judge
+from pgo_agent.sandbox.judge.pool import Judges
 from pgo_agent.sandbox.target import Target
 
 from tests.agent import made_up_process
@@ -62,10 +62,11 @@ def overlapping(asked: Iterable[dict[str, Any]]) -> list[tuple[dict[str, Any], d
 
 
 if __name__ == "__main__":
-    from pgo_agent.agent import cli, session
+    from pgo_agent.agent.cli import main
+    from pgo_agent.agent.commands import optimize
     from pgo_agent.sandbox import devices
 
     machine = Machine(Path(sys.argv[1]), int(sys.argv[2]))
-    session.where = lambda _wishes: (machine.judges(), devices.find("h200"))
+    optimize.where = lambda _wishes: (machine.judges(), devices.find("h200"))
     sys.argv[1:] = sys.argv[3:]
-    cli.main()
+    main.main()

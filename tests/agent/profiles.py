@@ -3,17 +3,17 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pgo_agent.agent.case_profile import CaseProfile
-from pgo_agent.agent.findings import standing_out
+from pgo_agent.agent.profile.case_profile import CaseProfile
+from pgo_agent.agent.profile.findings import standing_out
 from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.profile.backend import Occupancy, Resources
-from pgo_agent.sandbox.profile.counters.report import BankConflicts, Counters, LineCounters
-from pgo_agent.sandbox.profile.report import Counts, MachineLoop, Pipeline, StaticProfile
-from pgo_agent.sandbox.profile.timeline.critical import ScopeChain
-from pgo_agent.sandbox.profile.timeline.points import Kind
-from pgo_agent.sandbox.profile.timeline.report import Lost, Pass, ScopeTime, Spread, Timed, Timeline, Waves
-from pgo_agent.sandbox.profile.timeline.scopes import Scope
-from pgo_agent.sandbox.profile.whole import Chain, KernelProfile, Launch, Missing, Roofline
+from pgo_agent.sandbox.profile.counters.types import BankConflicts, Counters, LineCounters
+from pgo_agent.sandbox.profile.kernel_profile import Chain, KernelProfile, Launch, Missing, Roofline
+from pgo_agent.sandbox.profile.static_profile import Counts, MachineLoop, Pipeline, StaticProfile
+from pgo_agent.sandbox.profile.timeline.find_scopes import Kind
+from pgo_agent.sandbox.profile.timeline.longest_path import ScopeChain
+from pgo_agent.sandbox.profile.timeline.scope_sets import Scope
+from pgo_agent.sandbox.profile.timeline.types import Lost, Pass, ScopeTime, Spread, Timed, Timeline, Waves
 
 H200 = devices.find("h200")
 OPS = {

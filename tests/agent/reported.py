@@ -10,26 +10,30 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.agent import building, finish, profile_record, profiled, steps, version
-from pgo_agent.agent.context import Context
-from pgo_agent.agent.profile_record import Kept
-from pgo_agent.agent.store import Store, candidate_id
-from pgo_agent.sandbox import box, devices, target
-from pgo_agent.sandbox.build import Builder, triton_version
-from pgo_agent.sandbox.bundle.shelf import PASSES
+from pgo_agent.agent import version
+from pgo_agent.agent.evaluation import build as building
+from pgo_agent.agent.run.context import Context
+from pgo_agent.agent.run.record import profiles
+from pgo_agent.agent.run.record.profiles import Kept
+from pgo_agent.agent.run.record.store import Store, candidate_id
+from pgo_agent.agent.search import finish, profile_incumbent, steps
+from pgo_agent.sandbox import devices, json_codec, target
+from pgo_agent.sandbox.build.builder import Builder, triton_version
+from pgo_agent.sandbox.bundle.store import PASSES
 from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.evidence import Evidence
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
-from pgo_agent.sandbox.judge import decision, stats
-from pgo_agent.sandbox.judge.bounds import Bound
+from pgo_agent.sandbox.isolation import box
+from pgo_agent.sandbox.judge import bootstrap, timing_verdict
 from pgo_agent.sandbox.judge.deviation import Error
+from pgo_agent.sandbox.judge.error_bounds import Bound
+from pgo_agent.sandbox.judge.gpu_judge import Judge
 from pgo_agent.sandbox.judge.numerics import Comparison
-from pgo_agent.sandbox.judge.pool import Judge
-from pgo_agent.sandbox.judge.strains import STRAINS
-from pgo_agent.sandbox.profile import codec, gpu, static
-from pgo_agent.sandbox.profile.gpu import Stand
-from pgo_agent.sandbox.profile.timeline.scopes import scopes_of
-from pgo_agent.sandbox.profile.timeline.twin import Place
+from pgo_agent.sandbox.judge.stress_inputs import STRAINS
+from pgo_agent.sandbox.profile import gpu_passes, static
+from pgo_agent.sandbox.profile.gpu_passes import Stand
+from pgo_agent.sandbox.profile.timeline.instrumented_build import Place
+from pgo_agent.sandbox.profile.timeline.scope_sets import scopes_of
 from pgo_agent.sandbox.ttgir import reader
 
 from tests.agent import timelines
@@ -139,9 +143,9 @@ def _look(ctx: Context, faster: float, seed: int) -> dict[str, Any]:
     cases = ctx.baseline()["cases"]
     ms = {"incumbent": 2.0, "shipped": 2.001, "tuned": 2.002, "A/A": 1.999, "candidate": 2.0 / faster}
     times = {c: {n: around(x + seed / 1e4, 24) for n, x in ms.items()} for c in cases}
-    _, _, found = decision.on_time(times, dict.fromkeys(cases, 0.0), "incumbent", None, 4)
+    _, _, found = timing_verdict.on_time(times, dict.fromkeys(cases, 0.0), "incumbent", None, 4)
     pairs = {n: {c: (s[n], s["candidate"]) for c, s in times.items()} for n in ("incumbent", "shipped", "tuned")}
-    against = {n: stats.geomean(p, None).as_json() for n, p in pairs.items()}
+    against = {n: bootstrap.geomean(p, None).as_json() for n, p in pairs.items()}
     dropped = [{"case": cases[0], "strain": "wholly masked rows", "why": "inputs() holds nothing for it"}]
     numerics = [_compared(c, "", seed) for c in LOOKS] + [_compared(LOOKS[0], s.name, seed) for s in STRAINS[:-1]]
     return found | {"against": against, "time": times, "numerics": numerics, "dropped": dropped, "disturbed": []}
@@ -159,7 +163,7 @@ def refuse(ctx: Context, name: str, verdict: Verdict, stage: str, reason: str, r
     quick = {c: {"incumbent": around(2.0, 6), "candidate": around(2.0 / ratio, 6)} for c in cases} if ratio else {}
     pairs = {c: (s["incumbent"], s["candidate"]) for c, s in quick.items()}
     evidence = (
-        {"quick": quick, "speedup": stats.geomean(pairs, None).as_json(), "incumbent": "shipped"} if ratio else {}
+        {"quick": quick, "speedup": bootstrap.geomean(pairs, None).as_json(), "incumbent": "shipped"} if ratio else {}
     )
     candidate = ctx.store.candidate(ctx.run.id, name)
     steps.settle(
@@ -170,17 +174,17 @@ def refuse(ctx: Context, name: str, verdict: Verdict, stage: str, reason: str, r
 def clocked(ctx: Context, which: str, turns: float = timelines.TURNS) -> None:
     """Takes the static profile of the incumbent, puts a made-up timeline beside it, and summarizes both."""
     stand = Stand(ctx.builder, lambda: ctx.gpu)  # type: ignore[arg-type, return-value]
-    for w in profiled.wanted(ctx, which):
+    for w in profile_incumbent.wanted(ctx, which):
         for s in static.subjects_of(stand, w.source, w.bundle, w.case, w.label, w.together):
             place, contract = Place(w.bundle, w.case, w.label, s.build), ctx.target.contract
             build: Mapping[str, Any] = ctx.store.shelf.build(s.build) or {}
             text = ctx.store.shelf.get(build["kernel"]["files"]["ttgir"], "ttgir").decode()
             told = timelines.timeline(scopes_of(reader.parse(text)), turns)
-            answer = {"pass": gpu.timeline.name, "answer": codec.as_json(told)}
-            ctx.store.shelf.put_record(PASSES, gpu.timeline.key(stand, place, contract), answer)
+            answer = {"pass": gpu_passes.timeline.name, "answer": json_codec.as_json(told)}
+            ctx.store.shelf.put_record(PASSES, gpu_passes.timeline.key(stand, place, contract), answer)
         passes = {"static": "", "timeline": "", "counters": "Nsight Compute was made up to be absent"}
-        profile_record.add(ctx.store, ctx.run.id, Kept(which, w.case, passes, 1.0, None))
-    profiled.summarize(ctx)
+        profiles.add(ctx.store, ctx.run.id, Kept(which, w.case, passes, 1.0, None))
+    profile_incumbent.summarize(ctx)
 
 
 def whole(folder: Path) -> str:

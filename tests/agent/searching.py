@@ -11,14 +11,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.agent import building
-from pgo_agent.agent.context import Context
-from pgo_agent.agent.store import Candidate, Store, candidate_id
-from pgo_agent.sandbox import box, devices, target
-from pgo_agent.sandbox.build import Builder, triton_version
+from pgo_agent.agent.evaluation import build
+from pgo_agent.agent.run.context import Context
+from pgo_agent.agent.run.record.store import Candidate, Store, candidate_id
+from pgo_agent.sandbox import devices, target
+from pgo_agent.sandbox.build.builder import Builder, triton_version
 from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
-from pgo_agent.sandbox.judge.pool import Judge
+from pgo_agent.sandbox.isolation import box
+from pgo_agent.sandbox.judge.gpu_judge import Judge
 
 from tests.conftest import TARGETS
 
@@ -111,7 +112,7 @@ def tried(ctx: Context, verdict: Verdict, speedup: float | None = None, source: 
 def built(ctx: Context, source: str, **told: Any) -> Candidate:
     """A candidate after its first build."""
     (c,) = propose(ctx, source, **told)
-    ctx.store.set_built(ctx.run.id, c.id, building.first(ctx, c, 2))
+    ctx.store.set_built(ctx.run.id, c.id, build.first(ctx, c, 2))
     return ctx.store.candidate(ctx.run.id, c.id)
 
 

@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pgo_agent.agent import advisers, call_record, loose_json, templates
-from pgo_agent.agent.models.prices import Price
-from pgo_agent.agent.roles import choosing
-from pgo_agent.agent.roles.profiler import Situation, Taken, take
-from pgo_agent.agent.roles.summarizer import BUDGET, summarize
-from pgo_agent.agent.roles.writing import Short, Written
-from pgo_agent.sandbox.profile.whole import PassName
+from pgo_agent.agent.llm import json_extract, templates
+from pgo_agent.agent.llm.models.prices import Price
+from pgo_agent.agent.llm.roles import profiler
+from pgo_agent.agent.llm.roles.summarizer import Short, Written
+from pgo_agent.agent.profile.pass_policy import Situation, Taken, take
+from pgo_agent.agent.profile.summarize import BUDGET, summarize
+from pgo_agent.agent.run.record import model_calls
+from pgo_agent.agent.search import llm_roles
+from pgo_agent.sandbox.profile.kernel_profile import PassName
 
 from tests.agent import profiles
 from tests.agent.advised import NAME, Advised, advised
@@ -37,11 +39,11 @@ def said(**fields: Any) -> Answer:
 def chosen(run: Advised, seconds: float = 60.0, **changes: Any) -> Taken:
     """What is taken of a kernel whose passes cost something, as the model on the server says."""
     kept = Kept(**({"costs": COSTS} | changes))
-    return take(kept, seconds, None, partial(advisers.choose, run.ctx, "CASES/it"))
+    return take(kept, seconds, None, partial(llm_roles.choose, run.ctx, "CASES/it"))
 
 
 def fallbacks(of: Advised) -> list[tuple[str, str, str]]:
-    return [(f.role, f.about, f.why) for f in call_record.fallbacks(of.ctx.store, NAME)]
+    return [(f.role, f.about, f.why) for f in model_calls.fallbacks(of.ctx.store, NAME)]
 
 
 def test_the_model_says_which_passes_come_next_and_why(tmp_path: Path) -> None:
@@ -143,7 +145,7 @@ def test_what_a_call_took_is_recorded_with_its_role(tmp_path: Path) -> None:
     prices = {"tiny": Price(1.0, 4.0)}
     with advised(tmp_path, said(passes=[], reason="No."), tokens=5000, prices=prices) as of:
         chosen(of)
-        (share,) = call_record.shares(of.ctx.store, NAME)
+        (share,) = model_calls.shares(of.ctx.store, NAME)
         assert (share.role, share.model, share.calls, share.counted) == ("profiler", "tiny-1", 1, 10)
         assert share.cost == pytest.approx(19e-6)
         (row,) = of.ctx.store.rows("SELECT prompt_hash, attempts FROM calls")
@@ -170,9 +172,9 @@ def test_no_reply_exceeds_the_budget_of_the_gpu(replies: list[Answer], seconds: 
     texts = iter([json.loads(a.body)["choices"][0]["message"]["content"] for a in replies] * 4)
 
     def choose(s: Situation) -> Any:
-        reading = choosing.Chosen(s)
+        reading = profiler.Chosen(s)
         try:
-            reading.read(loose_json.found(next(texts)))
+            reading.read(json_extract.found(next(texts)))
         except ValueError:
             return None
         return reading.choice("tiny-1")
@@ -205,7 +207,7 @@ def entry(text: str = "It spills 412 B.", order: object = ("B2", "B1"), name: st
 
 def test_a_models_text_and_order_take_the_place_of_the_rules(tmp_path: Path) -> None:
     with advised(tmp_path, said(cases=[entry("It spills 412 B.\n\x07Try\x1b less.")])) as of:
-        found, author = advisers.summaries(of.ctx, [SHORT], "the kernel as shipped")
+        found, author = llm_roles.summaries(of.ctx, [SHORT], "the kernel as shipped")
     own = found["CASES/it"]
     b = SHORT.summary.bottlenecks
     assert own.text == "It spills 412 B.\nTry less."
@@ -215,7 +217,7 @@ def test_a_models_text_and_order_take_the_place_of_the_rules(tmp_path: Path) -> 
 
 def test_what_the_model_is_shown_are_the_rules_text_the_labels_and_the_passes_figures(tmp_path: Path) -> None:
     with advised(tmp_path, said(cases=[entry()])) as of:
-        advisers.summaries(of.ctx, [SHORT], "it")
+        llm_roles.summaries(of.ctx, [SHORT], "it")
     (prompt,) = of.prompts
     for told in (*SHORT.summary.text.splitlines(), "B1: ", "B2: ", "46% of the cycles", "units against their peaks"):
         assert told in prompt
@@ -240,7 +242,7 @@ def test_an_entry_that_is_not_valid_is_told_and_twice_leaves_the_embedded_summar
     wrong: dict[str, Any], told: str, tmp_path: Path
 ) -> None:
     with advised(tmp_path, said(cases=[wrong])) as of:
-        assert advisers.summaries(of.ctx, [SHORT], "the kernel as shipped")[0] == {}
+        assert llm_roles.summaries(of.ctx, [SHORT], "the kernel as shipped")[0] == {}
         assert len(of.prompts) == 2 and f"What is wrong with it: it: {told}" in of.prompts[1]
         ((role, about, why),) = fallbacks(of)
     assert (role, about) == ("summarizer", "the summary of the kernel as shipped, it") and told in why
@@ -249,14 +251,14 @@ def test_an_entry_that_is_not_valid_is_told_and_twice_leaves_the_embedded_summar
 def test_what_is_valid_is_kept_and_only_the_rest_has_to_be_said_again(tmp_path: Path) -> None:
     first = said(cases=[entry(), entry("It loses 9999 ms.", name="other")])
     with advised(tmp_path, first, said(cases=[entry("Less.", name="other")])) as of:
-        found, _ = advisers.summaries(of.ctx, [SHORT, OTHER], "it")
+        found, _ = llm_roles.summaries(of.ctx, [SHORT, OTHER], "it")
     assert {c: s.text for c, s in found.items()} == {"CASES/it": "It spills 412 B.", "CASES/other": "Less."}
     assert "What is wrong with it: other: no profile has the numbers 9999" in of.prompts[1]
 
 
 def test_numbers_of_the_profile_before_are_founded(tmp_path: Path) -> None:
     with advised(tmp_path, said(cases=[entry("It spilled 96 B before.")])) as of:
-        assert advisers.summaries(of.ctx, [SHORT], "it")[0] and fallbacks(of) == []
+        assert llm_roles.summaries(of.ctx, [SHORT], "it")[0] and fallbacks(of) == []
 
 
 @pytest.mark.parametrize(
@@ -290,7 +292,7 @@ def test_the_prompt_of_a_role_is_as_it_was(name: str, tmp_path: Path) -> None:
         if name == "profiler":
             chosen(of, of=static(spilled=412))
         else:
-            advisers.summaries(of.ctx, [SHORT, OTHER], "it")
+            llm_roles.summaries(of.ctx, [SHORT, OTHER], "it")
     kept = ROOT / "tests" / "agent" / "snapshots" / f"{name}.txt"
     assert of.prompts[0] == kept.read_text(), f"write {kept} anew if this is meant"
 

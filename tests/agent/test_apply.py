@@ -5,9 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pgo_agent.agent import apply
-from pgo_agent.agent.apply import Change
-from pgo_agent.agent.store import Store
+from pgo_agent.agent.commands import apply
+from pgo_agent.agent.commands.apply import Change
+from pgo_agent.agent.run.record.store import Store
 from pgo_agent.sandbox import target
 from pgo_agent.sandbox.errors import EnvironmentFault, TargetMoved, UsageFault
 from pgo_agent.sandbox.gate import coverage

@@ -5,7 +5,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pgo_agent.agent.live.asking import COMMANDS, GUIDE, read
+from pgo_agent.agent.cli.session.parse_input import COMMANDS, GUIDE, read
 from pgo_agent.sandbox.errors import UsageFault
 
 from tests.conftest import ROOT

@@ -5,7 +5,7 @@ import math
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pgo_agent.agent.views.axes import axis
+from pgo_agent.agent.views.charts.axes import axis
 
 MS = st.floats(1e-4, 1e4)
 

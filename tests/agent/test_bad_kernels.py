@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pgo_agent.agent.moves import Best, Proposal, Skipped, carry, embedded, launch
-from pgo_agent.agent.source import Config, sites, with_configs
+from pgo_agent.agent.launch_sites import Config, sites, with_configs
+from pgo_agent.agent.moves import Best, Proposal, Skipped, carry, catalogue, launch_config
 from pgo_agent.sandbox import devices
 
 from tests.agent.cli import ADD, Done, pgo
@@ -124,7 +124,7 @@ def static(name: str, flops: int, **more: Any) -> dict[str, Any]:
 
 
 def proposed(source: str, best: Sequence[Best], measured: Sequence[Config] = ()) -> list[Proposal | Skipped]:
-    return list(embedded.propose(source, {f"CASES/{i}": b for i, b in enumerate(best)}, measured, H200))
+    return list(catalogue.propose(source, {f"CASES/{i}": b for i, b in enumerate(best)}, measured, H200))
 
 
 def test_the_kernel_that_does_the_work_comes_first_and_its_steps_are_all_there() -> None:
@@ -158,14 +158,14 @@ def test_a_configuration_goes_to_the_launch_that_it_is_of() -> None:
     source = ADD.replace("def kernel", DECORATOR + TWICE + "def kernel")
     add, twice = found = sites(source)
     told = {"_add.BLOCK": 512, "_add.num_warps": 4, "_twice.BLOCK": 64}
-    assert launch.config_of(add, found, told) == {"BLOCK": 512, "num_warps": 4}
-    assert launch.config_of(twice, found, told) == {"BLOCK": 64}
-    assert launch.config_of(twice, found, {"_add.BLOCK": 512}) is None
+    assert launch_config.config_of(add, found, told) == {"BLOCK": 512, "num_warps": 4}
+    assert launch_config.config_of(twice, found, told) == {"BLOCK": 64}
+    assert launch_config.config_of(twice, found, {"_add.BLOCK": 512}) is None
 
 
 def test_a_move_that_writes_no_python_is_listed_and_reaches_no_build(monkeypatch: pytest.MonkeyPatch) -> None:
     broken = replace(carry.MOVE, name="broken", rewrite=lambda subject: subject.source + "def (:\n")
-    monkeypatch.setattr(embedded, "SOURCE_MOVES", (broken,))
+    monkeypatch.setattr(catalogue, "SOURCE_MOVES", (broken,))
     found = proposed(ADD, [Best({"BLOCK": 1024, "num_warps": 4}, static("_add", 0))])
     (skipped,) = (s for s in found if s.move == "broken")
     assert isinstance(skipped, Skipped) and "a fault of this move: it wrote what is not Python" in skipped.reason

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from pgo_agent.agent.context import Context
-from pgo_agent.agent.store import Store
-from pgo_agent.sandbox.judge.pool import Judge
+from pgo_agent.agent.run.context import Context
+from pgo_agent.agent.run.record.store import Store
+from pgo_agent.sandbox.judge.gpu_judge import Judge
 
 from tests.agent.advised import NAME, advised
 from tests.agent.loopback import completion

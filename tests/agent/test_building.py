@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pgo_agent.agent import baseline, building
-from pgo_agent.agent.context import Context
-from pgo_agent.agent.store import Candidate, Store
-from pgo_agent.sandbox import box, devices, target
-from pgo_agent.sandbox.build import Builder
+from pgo_agent.agent.evaluation import baseline, build
+from pgo_agent.agent.run.context import Context
+from pgo_agent.agent.run.record.store import Candidate, Store
+from pgo_agent.sandbox import devices, target
+from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.gate.verdict import Verdict
-from pgo_agent.sandbox.judge.pool import Judge
+from pgo_agent.sandbox.isolation import box
+from pgo_agent.sandbox.judge.gpu_judge import Judge
 
 ADD = Path(__file__).parents[1] / "kernels" / "add.py"
 
@@ -37,7 +38,7 @@ def built(ctx: Context, old: str, new: str) -> Candidate:
     made: dict[str, Any] = {"id": f"c{n}", "kind": "source", "move": "m", "rationale": "r", "author": "embedded"}
     source = ctx.target.source.replace(old, new)
     ctx.store.add_generation("add-1", n, "shipped", [made | {"parent": "shipped", "source": source}])
-    ctx.store.set_built("add-1", f"c{n}", building.first(ctx, ctx.store.candidate("add-1", f"c{n}"), 2))
+    ctx.store.set_built("add-1", f"c{n}", build.first(ctx, ctx.store.candidate("add-1", f"c{n}"), 2))
     return ctx.store.candidate("add-1", f"c{n}")
 
 
@@ -49,23 +50,23 @@ def test_the_first_build_is_of_the_public_cases_and_the_second_adds_the_held_out
     first = built(
         ctx, "z_ptr + at, tl.load(x_ptr + at, mask=inside) +", "z_ptr + at, 2.0 * tl.load(x_ptr + at, mask=inside) +"
     )
-    assert cases(first) == {"CASES/1m", "CASES/16m"} and not building.is_whole(first)
-    whole, refused = building.complete(ctx, first)
-    assert cases(whole) == {"CASES/1m", "CASES/16m", "HELD_OUT/odd"} and building.is_whole(whole)
+    assert cases(first) == {"CASES/1m", "CASES/16m"} and not build.is_whole(first)
+    whole, refused = build.complete(ctx, first)
+    assert cases(whole) == {"CASES/1m", "CASES/16m", "HELD_OUT/odd"} and build.is_whole(whole)
     assert refused is None
     assert set(ctx.store.shelf.manifest((whole.built or {})["bundle"])["plans"]) == cases(whole)
 
 
 def test_what_does_not_build_for_a_held_out_case_is_refused_by_the_second_build(ctx: Context) -> None:
     first = built(ctx, "    z = torch.empty_like(x)\n", "    assert x.numel() != 99991\n    z = torch.empty_like(x)\n")
-    _, refused = building.complete(ctx, first)
+    _, refused = build.complete(ctx, first)
     assert refused is not None
     assert (refused.verdict, refused.reason) == (Verdict.BUILD_ERROR, "fails to build for a held-out case")
 
 
 @pytest.mark.slow
 def test_a_lost_bundle_of_both_builds_comes_out_as_it_was(ctx: Context) -> None:
-    whole, _ = building.complete(
+    whole, _ = build.complete(
         ctx,
         built(
             ctx,
@@ -75,5 +76,5 @@ def test_a_lost_bundle_of_both_builds_comes_out_as_it_was(ctx: Context) -> None:
     )
     name = (whole.built or {})["bundle"]
     ctx.store.shelf.bundle(name).unlink()
-    building.again(ctx, whole)
+    build.again(ctx, whole)
     assert ctx.store.shelf.whole(name)

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pgo_agent.agent.findings import Defect
-from pgo_agent.agent.prompting import cards
+from pgo_agent.agent.profile.findings import Defect
+from pgo_agent.agent.proposal.prompt import cards
 
 from tests.agent.facts import names
 

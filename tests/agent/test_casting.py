@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pgo_agent.agent.models import casting, prices
-from pgo_agent.agent.models.prices import Price
+from pgo_agent.agent.llm.models import prices, roles
+from pgo_agent.agent.llm.models.prices import Price
 from pgo_agent.sandbox.errors import UsageFault
 
 from tests.agent.cli import pgo, write
@@ -31,12 +31,12 @@ SHORT = ("optimize", "add.py", "--case", "1m", "--candidates", "1")
     ],
 )
 def test_only_a_roles_name_before_the_first_equals_sign_is_one(given: tuple[str, ...], told: dict[str, str]) -> None:
-    assert casting.roles(given) == ALONE | told
+    assert roles.roles(given) == ALONE | told
 
 
-@given(st.text(min_size=1).filter(lambda t: t.strip() and t.partition("=")[0].strip() not in casting.ROLES))
+@given(st.text(min_size=1).filter(lambda t: t.strip() and t.partition("=")[0].strip() not in roles.ROLES))
 def test_any_other_name_is_the_optimizers(name: str) -> None:
-    assert casting.roles([name]) == ALONE | {"optimizer": name.strip()}
+    assert roles.roles([name]) == ALONE | {"optimizer": name.strip()}
 
 
 @pytest.mark.parametrize(
@@ -51,14 +51,14 @@ def test_any_other_name_is_the_optimizers(name: str) -> None:
 )
 def test_a_role_that_is_named_twice_or_without_a_model_is_a_usage_fault(given: tuple[str, ...], words: str) -> None:
     with pytest.raises(UsageFault, match=words):
-        casting.roles(given)
+        roles.roles(given)
 
 
 def test_the_environment_names_what_the_command_line_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGO_AGENT_MODEL", "relay:in box")
     monkeypatch.setenv("PGO_AGENT_SUMMARIZER_MODEL", "big")
-    assert casting.roles([]) == ALONE | {"optimizer": "relay:in box", "summarizer": "big"}
-    assert casting.roles(["embedded", "summarizer=small"]) == ALONE | {"summarizer": "small"}
+    assert roles.roles([]) == ALONE | {"optimizer": "relay:in box", "summarizer": "big"}
+    assert roles.roles(["embedded", "summarizer=small"]) == ALONE | {"summarizer": "small"}
 
 
 # prices ---------------------------------------------------------------------------------------------------------------
@@ -113,8 +113,8 @@ def test_a_table_with_something_wrong_is_refused_by_name(table: Path, text: byte
 def test_only_models_whose_tokens_are_spent_now_need_a_price() -> None:
     known = {"relay": Price(1.0, 1.0), "other": Price(1.0, 1.0)}
     wanted = {"profiler": "embedded", "summarizer": "replay:a.jsonl", "optimizer": "relay:/inbox"}
-    assert casting.prices_of(wanted, known, 5.0) == {"relay": Price(1.0, 1.0)}
-    assert casting.prices_of(wanted | {"optimizer": "tiny"}, known, None) == {}
+    assert roles.prices_of(wanted, known, 5.0) == {"relay": Price(1.0, 1.0)}
+    assert roles.prices_of(wanted | {"optimizer": "tiny"}, known, None) == {}
 
 
 def test_money_for_a_model_without_a_price_makes_no_run_and_says_where_to_write_it(tmp_path: Path) -> None:

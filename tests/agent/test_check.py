@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
-from pgo_agent.agent import check
-from pgo_agent.agent.session import locate
+from pgo_agent.agent.commands import check
+from pgo_agent.agent.commands.optimize import locate
 from pgo_agent.sandbox import target
 from pgo_agent.sandbox.errors import UsageFault
 

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 from pgo_agent.evals import entries, ttgir_edits
-from pgo_agent.sandbox import box, devices
-from pgo_agent.sandbox.build import Builder
-from pgo_agent.sandbox.bundle.shelf import Shelf
+from pgo_agent.sandbox import devices
+from pgo_agent.sandbox.build.builder import Builder
+from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.isolation import box
 
 from tests.agent.cli import pgo
 

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from pgo_agent.agent import judging
-from pgo_agent.agent.context import Context
-from pgo_agent.sandbox import twins
-from pgo_agent.sandbox.twins import Twin
+from pgo_agent.agent.evaluation import measure
+from pgo_agent.agent.run.context import Context
+from pgo_agent.sandbox.build import variants
+from pgo_agent.sandbox.build.variants import Twin
 
 CTX = cast(Context, SimpleNamespace(builder=None))
 
@@ -22,17 +22,17 @@ def test_twins_of_two_candidates_compile_side_by_side_and_each_once(monkeypatch:
         together.wait()  # breaks where one waits for the other
         return Twin(bundle, "")
 
-    monkeypatch.setattr(twins, "sanitized", sanitized)
+    monkeypatch.setattr(variants, "sanitized", sanitized)
     with ThreadPoolExecutor(2) as pool:
-        compiling = judging.Compiling(pool)
+        compiling = measure.Compiling(pool)
         asked = [compiling.twin(CTX, bundle, {"CASES/one": "a"}) for bundle in ("x", "y", "x", "y")]
         assert [f.result().bundle for f in asked] == ["x", "y", "x", "y"]
     assert sorted(made) == ["x", "y"]
 
 
 def test_another_configuration_is_another_twin(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(twins, "sanitized", lambda _builder, bundle, labels: Twin(bundle + labels["CASES/one"], ""))
+    monkeypatch.setattr(variants, "sanitized", lambda _builder, bundle, labels: Twin(bundle + labels["CASES/one"], ""))
     with ThreadPoolExecutor(1) as pool:
-        compiling = judging.Compiling(pool)
+        compiling = measure.Compiling(pool)
         found = [compiling.twin(CTX, "x", {"CASES/one": label}).result().bundle for label in "ab"]
     assert found == ["xa", "xb"]

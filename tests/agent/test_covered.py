@@ -4,8 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
-from pgo_agent.agent import covered, hiding, interpreting
-from pgo_agent.agent.errors import Exit, check_code
+from pgo_agent.agent import text
+from pgo_agent.agent.evaluation import coverage_text, interpreter
+from pgo_agent.agent.exit_codes import Exit, check_code
 from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.tracer.session import _spread
 
@@ -51,13 +52,13 @@ def test_what_is_only_built_ends_as_what_could_not_be_judged() -> None:
 
 def test_the_count_of_held_out_cases_is_no_failure_on_one_and_is_not_told_to_proposers() -> None:
     said = "right on 2 small cases, 1 of 2 held-out cases, 9 configurations in Triton's interpreter; not measured"
-    assert hiding.reason(said, "interpreter", ["odd"]) == said.replace(", 1 of 2 held-out cases", "")
-    assert "not shown" in hiding.reason("a held-out case: output 0: max error 3", "interpreter", ["odd"])
+    assert text.reason(said, "interpreter", ["odd"]) == said.replace(", 1 of 2 held-out cases", "")
+    assert "not shown" in text.reason("a held-out case: output 0: max error 3", "interpreter", ["odd"])
 
 
 def test_what_is_alike_is_told_once_and_each_reason_once() -> None:
     one = coverage.of(small_cases=(1, 3), skipped={"a": "bf16", "b": "bf16"})
-    assert list(covered.alike([one, coverage.NOTHING, one])) == [(2, "1 of 3 small cases; left out: a, b (bf16)")]
+    assert list(coverage_text.alike([one, coverage.NOTHING, one])) == [(2, "1 of 3 small cases; left out: a, b (bf16)")]
 
 
 def test_the_kernels_that_must_have_run_are_those_of_the_public_cases() -> None:
@@ -66,7 +67,7 @@ def test_the_kernels_that_must_have_run_are_those_of_the_public_cases() -> None:
 
     kernels = {k: {"name": f"_{k}"} for k in "abc"}
     plans = {"CASES/x": {"first": plan("a"), "second": plan("b", "a")}, "HELD_OUT/y": {"first": plan("c")}}
-    assert interpreting.launched({"kernels": kernels, "plans": plans}) == ["_a", "_b"]
+    assert interpreter.launched({"kernels": kernels, "plans": plans}) == ["_a", "_b"]
 
 
 def test_a_sample_of_a_long_list_has_its_beginning_and_reaches_its_end() -> None:

@@ -1,4 +1,5 @@
-"""agent/database.py: a record that several processes open at once, and one that is closed while a thread reads it."""
+"""agent/run/record/database.py: a record that several processes open at once, and one that is closed while a thread
+reads it."""
 
 import subprocess
 import sys
@@ -8,7 +9,7 @@ from pathlib import Path
 OPENS = """
 import sys, time
 from pathlib import Path
-from pgo_agent.agent.store import Store
+from pgo_agent.agent.run.record.store import Store
 while time.time() < float(sys.argv[2]):
     pass
 Store(Path(sys.argv[1])).close()
@@ -16,7 +17,7 @@ Store(Path(sys.argv[1])).close()
 CLOSES = """
 import random, sys, threading, time
 from pathlib import Path
-from pgo_agent.agent.store import Store
+from pgo_agent.agent.run.record.store import Store
 
 for n in range(40):
     store = Store(Path(sys.argv[1]) / str(n))

@@ -9,18 +9,20 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pgo_agent.agent import beam, dispatch, incumbent
-from pgo_agent.agent.context import Context
-from pgo_agent.agent.rewriting import DoesNotApply
-from pgo_agent.agent.rewriting.both import both
-from pgo_agent.agent.source import sites
-from pgo_agent.agent.store import Store
-from pgo_agent.agent.telling import condition
-from pgo_agent.sandbox import box, devices, target
-from pgo_agent.sandbox.build import Builder
-from pgo_agent.sandbox.bundle.shelf import Shelf
+from pgo_agent.agent.launch_sites import sites
+from pgo_agent.agent.moves.analysis import DoesNotApply
+from pgo_agent.agent.moves.analysis.merge_kernels import both
+from pgo_agent.agent.proposal import case_dispatch, parents
+from pgo_agent.agent.proposal.predicates import condition
+from pgo_agent.agent.run import incumbent
+from pgo_agent.agent.run.context import Context
+from pgo_agent.agent.run.record.store import Store
+from pgo_agent.sandbox import devices, target
+from pgo_agent.sandbox.build.builder import Builder
+from pgo_agent.sandbox.bundle.store import Shelf
 from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
+from pgo_agent.sandbox.isolation import box
 
 from tests.agent.composing import checked
 
@@ -181,7 +183,7 @@ def judge(ctx: Context, ratios: dict[str, float], verdict: Verdict = Verdict.SLO
 
 def test_a_rewrite_that_wins_one_case_and_loses_another_is_proposed_for_the_one(measured: Context) -> None:
     judge(measured, {"CASES/1m": 0.9, "CASES/16m": 1.2})
-    ((proposal, parent, _),) = dispatch.proposals(measured)
+    ((proposal, parent, _),) = case_dispatch.proposals(measured)
     assert (proposal.move, parent) == ("dispatch: m", "c1")
     assert "if x.shape[0] >= 4194304:" in proposal.source
     assert "wins some cases and loses others (16m 1.200x, 1m 0.900x)" in proposal.rationale
@@ -190,12 +192,12 @@ def test_a_rewrite_that_wins_one_case_and_loses_another_is_proposed_for_the_one(
 @pytest.mark.parametrize("ratios", [{"CASES/1m": 1.1, "CASES/16m": 1.2}, {"CASES/1m": 0.9, "CASES/16m": 1.01}])
 def test_a_rewrite_that_wins_everywhere_or_nowhere_needs_no_choice(measured: Context, ratios: dict[str, float]) -> None:
     judge(measured, ratios)
-    assert list(dispatch.proposals(measured)) == []
+    assert list(case_dispatch.proposals(measured)) == []
 
 
 def test_what_won_as_a_whole_is_proposed_without_the_cases_that_it_lost(measured: Context) -> None:
     judge(measured, {"CASES/1m": 0.98, "CASES/16m": 1.2}, Verdict.ACCEPTED)
-    ((proposal, parent, _),) = dispatch.proposals(measured)
+    ((proposal, parent, _),) = case_dispatch.proposals(measured)
     assert (incumbent.name(measured), parent) == ("c1", "c1")
     assert {s.kernel for s in sites(proposal.source)} == {"_add", "_add_rewritten"}
 
@@ -221,7 +223,7 @@ def test_an_incumbent_that_loses_a_case_to_the_tuned_kernel_alone_is_put_beside_
     timed(measured, "c1", "shipped", first)
     both_win = {"CASES/1m": {"incumbent": 1.03, "tuned": 0.98}, "CASES/16m": {"incumbent": 1.1, "tuned": 1.2}}
     timed(measured, "c2", "c1", both_win)
-    ((proposal, parent, _),) = dispatch.proposals(measured)
+    ((proposal, parent, _),) = case_dispatch.proposals(measured)
     assert (incumbent.name(measured), parent, proposal.move) == ("c2", "c2", "dispatch: c2")
     assert "(16m 1.200x, 1m 0.980x)" in proposal.rationale
     assert "3.0 * tl.load" in proposal.source and "2.0 * tl.load" not in proposal.source
@@ -245,7 +247,7 @@ def test_an_incumbent_that_loses_a_case_to_what_was_measured_beside_it_is_put_be
     timed(measured, "c1", "shipped", {"CASES/1m": {"incumbent": 1.3}, "CASES/16m": {"incumbent": 1.1}})
     measured.store.db.execute("UPDATE candidates SET kind = ? WHERE id = 'c1'", (kind,))
     passed_over(measured, "shipped", {"CASES/1m": 1.0, "CASES/16m": 1.21})
-    ((proposal, parent, other),) = dispatch.proposals(measured)
+    ((proposal, parent, other),) = case_dispatch.proposals(measured)
     assert (parent, other, proposal.move) == ("beside", "c1", "dispatch: beside")
     assert "(16m 1.100x, 1m 0.769x)" in proposal.rationale
     assert "2.0 * tl.load" in proposal.source and "9.0 * tl.load" in proposal.source
@@ -254,21 +256,21 @@ def test_an_incumbent_that_loses_a_case_to_what_was_measured_beside_it_is_put_be
 def test_what_gained_less_in_every_case_is_not_put_beside_the_incumbent(measured: Context) -> None:
     timed(measured, "c1", "shipped", {"CASES/1m": {"incumbent": 1.3}, "CASES/16m": {"incumbent": 1.1}})
     passed_over(measured, "shipped", {"CASES/1m": 1.2, "CASES/16m": 1.08})
-    assert list(dispatch.proposals(measured)) == []
+    assert list(case_dispatch.proposals(measured)) == []
 
 
 def test_what_was_measured_against_another_incumbent_says_nothing_of_this_one(measured: Context) -> None:
     timed(measured, "c1", "shipped", {"CASES/1m": {"incumbent": 1.3}, "CASES/16m": {"incumbent": 1.1}})
     timed(measured, "c2", "c1", {"CASES/1m": {"incumbent": 1.1}, "CASES/16m": {"incumbent": 1.1}})
     passed_over(measured, "shipped", {"CASES/1m": 1.0, "CASES/16m": 1.21})
-    assert list(dispatch.proposals(measured)) == []
+    assert list(case_dispatch.proposals(measured)) == []
 
 
 def test_what_beats_the_kernel_as_shipped_everywhere_is_measured_by_what_stands_beside_it(measured: Context) -> None:
     """The file with both has the tuned kernel in it: a case that is lost to that one alone is worth a choice."""
     ratios = {"CASES/1m": {"incumbent": 1.01, "tuned": 0.97}, "CASES/16m": {"incumbent": 1.2, "tuned": 1.1}}
     timed(measured, "c1", "shipped", ratios)
-    ((proposal, _, _),) = dispatch.proposals(measured)
+    ((proposal, _, _),) = case_dispatch.proposals(measured)
     assert "(16m 1.100x, 1m 0.970x)" in proposal.rationale
 
 
@@ -282,18 +284,18 @@ def test_a_file_that_holds_a_models_kernel_beside_our_own_is_the_models(measured
     quick = {c: {"incumbent": [r] * 6, "candidate": [1.0] * 6} for c, r in {"CASES/1m": 0.9, "CASES/16m": 1.2}.items()}
     judged = Judged(Verdict.SLOWER, "quick", "r", {"quick": quick, "incumbent": "c1"})
     measured.store.set_verdict("add-1", "c2", judged, 0.97, 1.0)
-    proposal, author, parent = next(beam.proposals(measured))
+    proposal, author, parent = next(parents.proposals(measured))
     assert (proposal.move, author, parent) == ("dispatch: m", "embedded, onto tiny", "c2")
 
 
 def test_what_was_found_wrong_is_kept_nowhere(measured: Context) -> None:
     judge(measured, {"CASES/1m": 0.9, "CASES/16m": 1.2}, Verdict.WRONG)
-    assert list(dispatch.proposals(measured)) == []
+    assert list(case_dispatch.proposals(measured)) == []
 
 
 def test_what_was_proposed_before_makes_room_for_others(measured: Context) -> None:
     judge(measured, {"CASES/1m": 0.9, "CASES/16m": 1.2})
-    ((proposal, parent, _),) = dispatch.proposals(measured)
+    ((proposal, parent, _),) = case_dispatch.proposals(measured)
     made = {
         "id": "c2",
         "kind": "source",
@@ -303,7 +305,7 @@ def test_what_was_proposed_before_makes_room_for_others(measured: Context) -> No
         "parent": parent,
     }
     measured.store.add_generation("add-1", 2, "shipped", [made | {"source": proposal.source}])
-    assert list(dispatch.proposals(measured)) == []
+    assert list(case_dispatch.proposals(measured)) == []
 
 
 def test_the_incumbent_is_what_nothing_accepted_was_measured_against_whatever_the_order_of_proposal(

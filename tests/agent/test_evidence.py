@@ -3,14 +3,14 @@
 from itertools import islice
 
 import pytest
-from pgo_agent.agent.findings import Defect, Finding
-from pgo_agent.agent.moves import Best, Proposal, Skipped, embedded, launch, persistent
-from pgo_agent.agent.moves.base import Subject
-from pgo_agent.agent.moves.evidence import HYPOTHESIS, Evidence
-from pgo_agent.agent.rewriting import DoesNotApply
-from pgo_agent.agent.roles.advice import ADVICE
-from pgo_agent.agent.roles.summary import Bottleneck
-from pgo_agent.agent.source import Config
+from pgo_agent.agent.launch_sites import Config
+from pgo_agent.agent.moves import Best, Proposal, Skipped, catalogue, launch_config, persistent_grid
+from pgo_agent.agent.moves.analysis import DoesNotApply
+from pgo_agent.agent.moves.move import Subject
+from pgo_agent.agent.moves.priority import HYPOTHESIS, Evidence
+from pgo_agent.agent.profile.advice import ADVICE
+from pgo_agent.agent.profile.findings import Defect, Finding
+from pgo_agent.agent.profile.summary import Bottleneck
 from pgo_agent.sandbox import devices
 
 from tests.conftest import FA_FWD, ROOT
@@ -44,7 +44,7 @@ def bottleneck(defect: Defect, kernel: str = "_fa_fwd", share: float | None = No
 
 def proposed(asked: Evidence, known: dict[str, Best] | None = None, seed: int = 0) -> list[Proposal]:
     known = known or {"CASES/a": best(LARGE)}
-    return [p for p in embedded.propose(SOURCE, known, [], H200, asked, seed) if isinstance(p, Proposal)]
+    return [p for p in catalogue.propose(SOURCE, known, [], H200, asked, seed) if isinstance(p, Proposal)]
 
 
 def names(found: list[Proposal]) -> list[str]:
@@ -80,7 +80,7 @@ def test_a_seed_orders_what_nothing_tells_apart_and_nothing_else() -> None:
     asked, known = Evidence({"CASES/a": (bottleneck(Defect.TAIL),)}), {"CASES/a": best(LARGE)}
 
     def seeded_with(seed: int) -> list[Proposal]:
-        return [p for p in embedded.propose(SOURCE, known, [], H200, asked, seed) if isinstance(p, Proposal)]
+        return [p for p in catalogue.propose(SOURCE, known, [], H200, asked, seed) if isinstance(p, Proposal)]
 
     found = {s: seeded_with(s) for s in (0, 1, 2)}
     plain = names(found[0])
@@ -131,12 +131,12 @@ def test_a_step_answers_only_what_shows_in_the_cases_that_it_starts_from() -> No
 
 @pytest.mark.parametrize("defect", Defect)
 def test_a_move_that_is_advised_against_a_defect_cures_it(defect: Defect) -> None:
-    advised = [m for m in embedded.SOURCE_MOVES if f"'{m.name}'" in ADVICE[defect]]
+    advised = [m for m in catalogue.SOURCE_MOVES if f"'{m.name}'" in ADVICE[defect]]
     assert [m.name for m in advised if defect not in m.cures] == []
 
 
 def test_every_source_move_cures_something() -> None:
-    assert [m.name for m in embedded.SOURCE_MOVES if not m.cures] == []
+    assert [m.name for m in catalogue.SOURCE_MOVES if not m.cures] == []
 
 
 # what a build disproves -----------------------------------------------------------------------------------------------
@@ -145,18 +145,18 @@ def test_every_source_move_cures_something() -> None:
 @pytest.mark.parametrize("blocks", [1, 132])
 def test_a_persistent_grid_is_not_for_blocks_that_run_at_once_anyway(blocks: int) -> None:
     with pytest.raises(DoesNotApply, match=f"its {blocks} blocks run at once: the device holds 132"):
-        persistent.rewrite(Subject(SOURCE, "_fa_fwd", H200, LARGE, build(shared=200_000), blocks))
+        persistent_grid.rewrite(Subject(SOURCE, "_fa_fwd", H200, LARGE, build(shared=200_000), blocks))
 
 
 @pytest.mark.parametrize("blocks", [133, None])
 def test_a_persistent_grid_is_for_more_blocks_or_where_nobody_knows(blocks: int | None) -> None:
-    assert "tl.num_programs" in persistent.rewrite(
+    assert "tl.num_programs" in persistent_grid.rewrite(
         Subject(SOURCE, "_fa_fwd", H200, LARGE, build(shared=200_000), blocks)
     )
 
 
 def shallower(known: dict[str, Best]) -> Proposal | Skipped:
-    found = launch.propose(SOURCE, known, [], H200, Evidence(None))
+    found = launch_config.propose(SOURCE, known, [], H200, Evidence(None))
     return next(p for p in found if p.move == "num_stages=2")
 
 
@@ -185,5 +185,5 @@ def test_what_won_on_an_h200_is_among_the_first_two_where_the_kernel_spills() ->
     static = build() | {"name": "_fa_bwd"}
     known = {"CASES/a": Best(config, static, {"_fa_bwd": static})}
     asked = Evidence({"CASES/a": (bottleneck(Defect.SPILL, "_fa_bwd"),)})
-    every = (p for p in embedded.propose(source, known, [], H200, asked) if isinstance(p, Proposal))
+    every = (p for p in catalogue.propose(source, known, [], H200, asked) if isinstance(p, Proposal))
     assert "ptxas: fewer registers in _fa_bwd" in names(list(islice(every, 2)))

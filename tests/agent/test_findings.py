@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
-from pgo_agent.agent import profiling
-from pgo_agent.agent.roles.numbers import unfounded
-from pgo_agent.agent.roles.summarizer import summarize
-from pgo_agent.agent.roles.summary import Summary
-from pgo_agent.agent.session import Wishes
-from pgo_agent.agent.store import Store
+from pgo_agent.agent.commands import profile
+from pgo_agent.agent.commands.optimize import Wishes
+from pgo_agent.agent.profile.check_numbers import unfounded
+from pgo_agent.agent.profile.summarize import summarize
+from pgo_agent.agent.profile.summary import Summary
+from pgo_agent.agent.run.record.store import Store
 
 from tests.agent.defects import COLUMNS, HEALTHY, STATIC, VARIANTS, Variant
 
@@ -30,7 +30,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 def summarized(store: Store, folder: Path, variant: Variant) -> Summary:
     (folder / "target.py").write_text(variant.text)
-    (case,) = profiling.profile(folder / "target.py", Wishes(), None, "nvidia", store).cases
+    (case,) = profile.profile(folder / "target.py", Wishes(), None, "nvidia", store).cases
     summary = summarize(case)
     assert unfounded(summary.text, case) == []
     return summary

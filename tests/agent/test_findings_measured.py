@@ -3,10 +3,10 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pgo_agent.agent.findings import Finding, standing_out
-from pgo_agent.agent.findings.timeline import sections
-from pgo_agent.sandbox.profile.timeline.report import Waves
-from pgo_agent.sandbox.profile.whole import KernelProfile
+from pgo_agent.agent.profile.findings import Finding, standing_out
+from pgo_agent.agent.profile.findings.timeline import sections
+from pgo_agent.sandbox.profile.kernel_profile import KernelProfile
+from pgo_agent.sandbox.profile.timeline.types import Waves
 
 from tests.agent import profiles
 from tests.agent.profiles import EVEN, H200, counters, kernel, of_scopes, scope, static, timed, timeline

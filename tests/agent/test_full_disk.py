@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from pgo_agent.agent.views import report
+from pgo_agent.agent.views.profile import output
 from pgo_agent.sandbox.errors import EnvironmentFault
 
 from tests.agent import breaking
@@ -63,9 +63,9 @@ def test_what_fails_on_a_full_disk_is_not_the_kernels_fault(disk: Disk, tmp_path
 
 def test_a_page_that_does_not_fit_leaves_the_one_that_is_there(disk: Disk) -> None:
     page = disk("64k") / "page.html"
-    report.put(page, "<!doctype html>")
+    output.put(page, "<!doctype html>")
     with pytest.raises(EnvironmentFault, match="cannot write"):
-        report.put(page, "x" * 100_000)
+        output.put(page, "x" * 100_000)
     assert [p.name for p in page.parent.iterdir()] == ["page.html"]
     assert page.read_text() == "<!doctype html>"
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pgo_agent.agent.models.base import Asker, Exhausted, Gone
-from pgo_agent.agent.models.guarded import BYTES, LEAST, Guarded, Purse, Spent, estimate
-from pgo_agent.agent.models.prices import Price
-from pgo_agent.agent.models.server import ServerModel
+from pgo_agent.agent.llm.models.budget import BYTES, LEAST, Guarded, Purse, Spent, estimate
+from pgo_agent.agent.llm.models.openai_server import ServerModel
+from pgo_agent.agent.llm.models.prices import Price
+from pgo_agent.agent.llm.models.types import Asker, Exhausted, Gone
 
 from tests.agent.loopback import Answer, Server, completion, failure, serving, unused_url
 

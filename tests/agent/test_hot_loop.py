@@ -1,17 +1,17 @@
 """The hot loop that a prompt shows: all of a short kernel, of a long one the loop that matters with what it uses."""
 
 import pytest
-from pgo_agent.agent.prompting import hot_loop
-from pgo_agent.sandbox.ttgir import oracle, reader
+from pgo_agent.agent.proposal.prompt import hot_loop
+from pgo_agent.sandbox.ttgir import reader, triton_parser
 from pgo_agent.sandbox.ttgir.edits import script
-from pgo_agent.sandbox.ttgir.readable.view import Readable, readable
+from pgo_agent.sandbox.ttgir.pseudocode.view import Readable, readable
 from pgo_agent.sandbox.ttgir.tree import Module
 
 from tests.sandbox import ttgir_samples
 
 
 def seen(name: str) -> tuple[Module, Readable]:
-    module = reader.parse(oracle.bare(ttgir_samples.text(name)))
+    module = reader.parse(triton_parser.bare(ttgir_samples.text(name)))
     return module, readable(module)
 
 

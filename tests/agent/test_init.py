@@ -7,8 +7,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from pgo_agent.agent.init import command, found, guesses, skeleton
-from pgo_agent.agent.init.guesses import Argument
+from pgo_agent.agent.commands.init import command, infer, render, scan
+from pgo_agent.agent.commands.init.infer import Argument
 from pgo_agent.sandbox import target
 from pgo_agent.sandbox.errors import UsageFault
 
@@ -37,7 +37,7 @@ def liger(name: str) -> Path:
 
 
 def arguments(name: str, launcher: str) -> dict[str, Argument]:
-    return {a.name: a for a in guesses.guess(found.read(liger(name), launcher)).arguments}
+    return {a.name: a for a in infer.guess(scan.read(liger(name), launcher)).arguments}
 
 
 # what is found --------------------------------------------------------------------------------------------------------
@@ -67,12 +67,12 @@ def test_a_dimension_that_is_compared_with_another_has_its_name() -> None:
 
 
 def test_what_the_kernels_store_to_is_the_result(tmp_path: Path) -> None:
-    told = guesses.guess(found.read(liger("rms_norm"), "rms_norm_forward")).outputs
+    told = infer.guess(scan.read(liger("rms_norm"), "rms_norm_forward")).outputs
     assert [(o.name, o.place, o.own) for o in told] == [("Y", 0, True), ("RSTD", 2, True)]
 
 
 def test_what_is_made_of_what_the_kernels_store_to_is_a_result_too(tmp_path: Path) -> None:
-    made = guesses.guess(found.read(liger("layer_norm"), "layer_norm_backward")).outputs
+    made = infer.guess(scan.read(liger("layer_norm"), "layer_norm_backward")).outputs
     assert [(o.name, o.place) for o in made if o.reachable] == [("DX", 0), ("DW", 1), ("DB", 2)]
 
 
@@ -234,15 +234,15 @@ def test_nothing_of_the_file_is_run(tmp_path: Path) -> None:
 
 def _launchers() -> Iterator[tuple[Path, str]]:
     for path in sorted(liger("rope").parent.glob("*.py")):
-        known = found.functions(ast.parse(path.read_text()))
-        yield from ((path, name) for name in found.launchers(known))
+        known = scan.functions(ast.parse(path.read_text()))
+        yield from ((path, name) for name in scan.launchers(known))
 
 
 def test_every_launcher_of_a_whole_library_gives_a_skeleton_that_is_python() -> None:
     tried = list(_launchers())[::3]
     for path, name in tried:
-        own = found.read(path, name)
-        ast.parse(skeleton.write(own, guesses.guess(own)))
+        own = scan.read(path, name)
+        ast.parse(render.write(own, infer.guess(own)))
     assert len(tried) > 15
 
 

@@ -5,7 +5,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from pgo_agent.agent.init import command
+from pgo_agent.agent.commands.init import command
 
 from tests.agent.test_init import KERNEL, LAUNCHER, init
 

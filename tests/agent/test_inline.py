@@ -5,7 +5,7 @@ import re
 
 import libcst as cst
 import pytest
-from pgo_agent.agent.rewriting import inline
+from pgo_agent.agent.moves.analysis import inline
 
 from tests.agent.evaluating import run, same
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pgo_agent.agent.moves import Best, Proposal, Skipped, embedded
-from pgo_agent.agent.rewriting import DoesNotApply, sound
-from pgo_agent.agent.source import LAUNCH_OPTIONS, sites, unfollowed, unsettable, with_configs
+from pgo_agent.agent.launch_sites import LAUNCH_OPTIONS, sites, unfollowed, unsettable, with_configs
+from pgo_agent.agent.moves import Best, Proposal, Skipped, catalogue
+from pgo_agent.agent.moves.analysis import DoesNotApply, sound
 from pgo_agent.sandbox import devices
-from pgo_agent.sandbox.build import Builder
+from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.target import same_contract
 
 from tests.agent.launch_forms import AUTOTUNED, CONTRACT, FORMS, SEVERAL
@@ -35,7 +35,7 @@ CONFIGS = st.fixed_dictionaries(
 def proposed(source: str, **config: int) -> list[Proposal | Skipped]:
     profiles = {s.kernel: STATIC | {"name": s.kernel} for s in sites(source)}
     best = Best(config, next(iter(profiles.values()), STATIC), profiles)
-    return list(embedded.propose(source, {"CASES/1m": best}, [], H200))
+    return list(catalogue.propose(source, {"CASES/1m": best}, [], H200))
 
 
 def texts(source: str, **config: int) -> dict[str, str]:
@@ -183,13 +183,13 @@ def test_what_the_contract_does_with_a_kernel_is_no_launch_site() -> None:
 def test_stages_of_a_kernel_that_pipelines_nothing_are_not_varied() -> None:
     flat = STATIC | {"pipeline_depth": 1, "name": "_scale"}
     best = {"CASES/1m": Best({}, flat, {"_scale": flat})}
-    assert not [p for p in embedded.propose(FORMS["literals"], best, [], H200) if p.move.startswith("num_stages")]
+    assert not [p for p in catalogue.propose(FORMS["literals"], best, [], H200) if p.move.startswith("num_stages")]
 
 
 def test_warps_step_from_those_that_a_launcher_computed() -> None:
     eight = STATIC | {"name": "_scale", "num_warps": 8}
     best = {"CASES/1m": Best({}, eight, {"_scale": eight})}
-    found = [p.move for p in embedded.propose(FORMS["settings of a function"], best, [], H200)]
+    found = [p.move for p in catalogue.propose(FORMS["settings of a function"], best, [], H200)]
     assert {"num_warps=16", "num_warps=4"} <= set(found) and "num_warps=2" not in found
 
 

@@ -7,14 +7,16 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pgo_agent.agent import beam, former, lessons, steps
-from pgo_agent.agent.context import Context
-from pgo_agent.agent.former import Tried
-from pgo_agent.agent.lessons import MOST, WIDE
-from pgo_agent.agent.store import Store
+from pgo_agent.agent.proposal import lessons, parents
+from pgo_agent.agent.proposal.lessons import MOST, WIDE
+from pgo_agent.agent.run.context import Context
+from pgo_agent.agent.run.record import history
+from pgo_agent.agent.run.record.history import Tried
+from pgo_agent.agent.run.record.store import Store
+from pgo_agent.agent.search import steps
 from pgo_agent.sandbox import target
-from pgo_agent.sandbox.box import Box
 from pgo_agent.sandbox.gate.verdict import Verdict
+from pgo_agent.sandbox.isolation.box import Box
 
 from tests.agent import searching
 from tests.agent.cli import pgo
@@ -140,7 +142,7 @@ def test_many_failures_leave_room_for_what_else_there_is(before: Context) -> Non
 
 
 def order(ctx: Context) -> list[str]:
-    return [p.move for p, _, _ in beam.proposals(ctx)]
+    return [p.move for p, _, _ in parents.proposals(ctx)]
 
 
 @pytest.mark.parametrize(("verdict", "speedup"), [(Verdict.WRONG, None), (Verdict.RACE, None), (Verdict.SLOWER, 0.8)])
@@ -152,7 +154,7 @@ def test_what_failed_or_lost_in_a_former_run_is_tried_last_and_says_so(
     tried(before, verdict, speedup, move=plain[0])
     ctx = now(before.store)
     assert order(ctx) == [*plain[1:], plain[0]]
-    *_, (last, _, _) = beam.proposals(ctx)
+    *_, (last, _, _) = parents.proposals(ctx)
     assert f"tried last: {verdict}" in last.rationale and "in run before-1" in last.rationale
 
 
@@ -206,7 +208,7 @@ def test_what_comes_from_memory_is_foreign_whoever_wrote_it(before: Context) -> 
     ctx = now(before.store)
     steps.propose(ctx, 1)
     found = before.store.candidates("now-1")[0]
-    assert found.author == "embedded, of before-1" and beam.foreign(ctx, found)
+    assert found.author == "embedded, of before-1" and parents.foreign(ctx, found)
     alone = replace(ctx, builder=replace(ctx.builder, box=Box("none")))
     assert list(lessons.remembered(alone)) == []
 
@@ -261,4 +263,4 @@ def test_the_contract_is_told_from_the_kernels_text() -> None:
     found = target.read(ADD)
     asked = [replace(found, source=s, contract=s).asked for s in (SOURCE, SAME_CONTRACT, OTHER_CONTRACT)]
     assert asked[0] == asked[1] != asked[2]
-    assert former.Subject(found.digest, found.asked) == former.Subject(found.digest, asked[0])
+    assert history.Subject(found.digest, found.asked) == history.Subject(found.digest, asked[0])

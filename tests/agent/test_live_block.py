@@ -6,13 +6,13 @@ from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
-from pgo_agent.agent.live import block
-from pgo_agent.agent.live.glance import Glance, Row
-from pgo_agent.agent.live.watch import Watch
-from pgo_agent.agent.store import Store
-from pgo_agent.agent.views import timeline
+from pgo_agent.agent.cli.session import dashboard
+from pgo_agent.agent.cli.session.refresh import Watch
+from pgo_agent.agent.cli.session.snapshot import Glance, Row
+from pgo_agent.agent.run.record.store import Store
+from pgo_agent.agent.views.profile import timeline_terminal
 from pgo_agent.sandbox.gate.verdict import Verdict
-from pgo_agent.sandbox.profile.whole import Missing
+from pgo_agent.sandbox.profile.kernel_profile import Missing
 from rich.console import Console
 from rich.text import Text
 
@@ -33,13 +33,13 @@ STRIPS = [Text("loop ████▓▓▓···"), Text("█ dots  ▓ arithmet
 
 
 def drawn(g: Glance = GLANCE, width: int = 80, height: int = 12, **more: bool) -> list[str]:
-    return [line.plain for line in block.lines(g, STRIPS, width, height, **more)]
+    return [line.plain for line in dashboard.lines(g, STRIPS, width, height, **more)]
 
 
 @given(st.integers(0, 250), st.integers(0, 60), st.integers(0, 32), st.text(max_size=300), st.booleans())
 def test_the_block_never_is_wider_or_higher_than_it_is_told(w: int, h: int, rows: int, said: str, plain: bool) -> None:
     g = replace(GLANCE, rows=[replace(r, move=said) for r in ROWS[:rows]], profile="p" * 300, best="b" * 300)
-    found = block.lines(g, STRIPS, w, h, plain)
+    found = dashboard.lines(g, STRIPS, w, h, plain)
     assert len(found) <= h and all(line.cell_len <= w for line in found)
 
 
@@ -54,7 +54,7 @@ def test_a_ratio_of_another_day_is_told_apart_from_one_that_was_measured() -> No
 
 
 def test_budgets_are_told_with_what_is_spent_and_the_persons_own_candidates_count_for_none() -> None:
-    told = block.budget(GLANCE, 30.0)
+    told = dashboard.budget(GLANCE, 30.0)
     assert "2.0 of 20 min" in told and "31 of 40 candidates" in told and "1410 of 5000 tokens" in told
     assert "12.5 s of the GPU" in told
 
@@ -65,12 +65,12 @@ def test_a_terminal_that_knows_no_unicode_gets_none() -> None:
 
 def test_the_timeline_is_drawn_or_the_reason_for_none_is_said() -> None:
     assert any(line.startswith("timeline  loop ████") for line in drawn())
-    told = [line.plain for line in block.lines(replace(GLANCE, timeline="no GPU is visible here"), [], 80, 12)]
+    told = [line.plain for line in dashboard.lines(replace(GLANCE, timeline="no GPU is visible here"), [], 80, 12)]
     assert "timeline  none: no GPU is visible here" in told
 
 
 def test_what_is_too_small_is_told_with_what_is_needed() -> None:
-    assert block.room(80, 24) == "" and "60 x 16, and this one is 40 x 12" in block.room(40, 12)
+    assert dashboard.room(80, 24) == "" and "60 x 16, and this one is 40 x 12" in dashboard.room(40, 12)
 
 
 def test_a_run_is_read_off_its_record(store: Store, tmp_path: Path) -> None:
@@ -89,6 +89,6 @@ def test_a_run_is_read_off_its_record(store: Store, tmp_path: Path) -> None:
 def test_a_timeline_takes_a_row_for_each_role_and_one_for_what_they_mean() -> None:
     k = timelines.everything(timelines.bare("attention"), timelines.scopes("attention"), range(100, 130))
     assert not isinstance(k.timeline, Missing)
-    rows = timeline.strips(k, k.timeline, 90)
+    rows = timeline_terminal.strips(k, k.timeline, 90)
     assert len(rows) == len({s.scope.role for s in k.timeline.scopes}) + 1
-    assert all(row.cell_len <= 90 for row in rows) and rows[-1].plain.strip() == timeline.LEGEND
+    assert all(row.cell_len <= 90 for row in rows) and rows[-1].plain.strip() == timeline_terminal.LEGEND

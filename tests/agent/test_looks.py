@@ -1,7 +1,7 @@
 """What a sanitized run says is told apart: a hazard, a hang, nothing, and a failure that proves nothing."""
 
 import pytest
-from pgo_agent.agent.looks import hazard, idle_in_all
+from pgo_agent.agent.evaluation.safety_checks import hazard, idle_in_all
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
 
 PENDING = "Accessing buffer with pending access. Pending access type: async_copy_global_to_shared"

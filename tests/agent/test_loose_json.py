@@ -6,7 +6,7 @@ import time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pgo_agent.agent.loose_json import DEEPEST, LONGEST, NoObject, found
+from pgo_agent.agent.llm.json_extract import DEEPEST, LONGEST, NoObject, found
 
 WANTED = {"passes": ["timeline"], "reason": 'a {brace}, a [bracket],\nand "quotes"'}
 PLAIN = json.dumps(WANTED)

@@ -6,7 +6,7 @@ import time
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from pgo_agent.agent.replies import Parsed, candidates, parse
+from pgo_agent.agent.llm.replies import Parsed, parse, split
 from pgo_agent.sandbox import target
 from pgo_agent.sandbox.ttgir import reader
 
@@ -43,7 +43,7 @@ def test_comes_to_candidates_or_to_a_sentence(reply: str, comes_to: int | str) -
 def test_no_more_candidates_are_read_than_a_reply_may_hold() -> None:
     many = "".join(f"## Candidate {i}\n```launch\nBLOCK={64 * i}\n```\n" for i in range(1, 9))
     found = parse(many, SOURCE)
-    assert [f'"BLOCK": {64 * i}' in c.source for i, c in enumerate(found.candidates, 1)] == [True] * candidates.MOST
+    assert [f'"BLOCK": {64 * i}' in c.source for i, c in enumerate(found.candidates, 1)] == [True] * split.MOST
     assert found.errors == ["the reply has 8 candidates: the first 4 are read"]
 
 

@@ -5,9 +5,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from pgo_agent.agent.asking import ask
-from pgo_agent.agent.models.base import whole
-from pgo_agent.agent.store import candidate_id
+from pgo_agent.agent.llm.models.types import whole
+from pgo_agent.agent.proposal.llm import ask
+from pgo_agent.agent.run.record.store import candidate_id
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
 
 from tests.agent.asked import Asked, asking, established

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pgo_agent.agent import mixing, steps
-from pgo_agent.agent.context import Context
-from pgo_agent.agent.mixing import MODEL, MOVES, Tally, mixed
-from pgo_agent.agent.models import recording
-from pgo_agent.agent.models.base import Asker, Reply
-from pgo_agent.agent.models.replay import ReplayModel
-from pgo_agent.agent.store import Candidate, Store
+from pgo_agent.agent.llm.models import recording
+from pgo_agent.agent.llm.models.replay import ReplayModel
+from pgo_agent.agent.llm.models.types import Asker, Reply
+from pgo_agent.agent.proposal import bandit
+from pgo_agent.agent.proposal.bandit import MODEL, MOVES, Tally, mixed
+from pgo_agent.agent.run.context import Context
+from pgo_agent.agent.run.record.store import Candidate, Store
+from pgo_agent.agent.search import steps
 from pgo_agent.sandbox.gate.verdict import Verdict
 
 from tests.agent import searching
@@ -107,14 +108,14 @@ def test_a_faster_candidate_is_worth_more_than_a_right_one_and_that_more_than_a_
         (Verdict.ACCEPTED, 1.5),
         (Verdict.ACCEPTED, 2.0),
     ]
-    found = [mixing.worth(v, s) for v, s in order]
+    found = [bandit.worth(v, s) for v, s in order]
     assert found == sorted(set(found)) and (found[0], found[-1]) == (0.0, 1.0)
-    assert mixing.worth(Verdict.ACCEPTED, 50.0) == 1.0
+    assert bandit.worth(Verdict.ACCEPTED, 50.0) == 1.0
 
 
 @given(st.sampled_from(list(Verdict)), st.none() | st.floats(0.01, 100))
 def test_every_verdict_is_worth_something_between_nothing_and_one(verdict: Verdict, speedup: float | None) -> None:
-    assert 0.0 <= mixing.worth(verdict, speedup) <= 1.0
+    assert 0.0 <= bandit.worth(verdict, speedup) <= 1.0
 
 
 def test_tallies_are_what_the_record_says(store: Store) -> None:
@@ -123,7 +124,7 @@ def test_tallies_are_what_the_record_says(store: Store) -> None:
     searching.tried(ctx, Verdict.WRONG, proposer=MODEL, author="tiny")
     searching.tried(ctx, Verdict.ACCEPTED, 2.0, proposer="memory", author="embedded, of before-1")
     searching.propose(ctx, searching.another(99))
-    assert mixing.tallies(ctx) == {MODEL: Tally(1, 0.0), MOVES: Tally(1, 1.0)}
+    assert bandit.tallies(ctx) == {MODEL: Tally(1, 0.0), MOVES: Tally(1, 1.0)}
 
 
 # generations ----------------------------------------------------------------------------------------------------------

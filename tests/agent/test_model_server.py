@@ -7,8 +7,8 @@ import time
 import traceback
 
 import pytest
-from pgo_agent.agent.models.base import FREE, Form, Gone, Reply
-from pgo_agent.agent.models.server import MOST_BYTES, ServerModel
+from pgo_agent.agent.llm.models.openai_server import MOST_BYTES, ServerModel
+from pgo_agent.agent.llm.models.types import FREE, Form, Gone, Reply
 from pgo_agent.sandbox.errors import EnvironmentFault
 
 from tests.agent.loopback import Answer, Server, completion, ended, failure, serving, unused_url

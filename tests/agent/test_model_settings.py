@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from pgo_agent.agent.models.server import ServerModel
+from pgo_agent.agent.llm.models.openai_server import ServerModel
 from pgo_agent.sandbox.errors import UsageFault
 
 from tests.agent.loopback import completion, serving, unused_url
@@ -75,7 +75,8 @@ def test_a_proxy_of_the_environment_is_not_asked_for_a_server_on_this_machine(mo
 
 def test_openai_and_jinja_are_not_imported_before_they_are_needed(tmp_path: Path) -> None:
     code = (
-        "import sys, pgo_agent.agent.models.server, pgo_agent.agent.replies, pgo_agent.agent.prompting\n"
+        "import sys, pgo_agent.agent.llm.models.openai_server, pgo_agent.agent.llm.replies\n"
+        "import pgo_agent.agent.proposal.prompt\n"
         "print([m for m in ('openai', 'httpx2', 'jinja2', 'torch', 'langgraph') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 import torch
-from pgo_agent.agent.moves import Best, Proposal, Skipped, aligned, embedded
-from pgo_agent.agent.moves.base import Subject
-from pgo_agent.sandbox import box, devices, target
-from pgo_agent.sandbox.build import Builder
-from pgo_agent.sandbox.bundle.shelf import Shelf
+from pgo_agent.agent.moves import Best, Proposal, Skipped, aligned_copy, catalogue
+from pgo_agent.agent.moves.move import Subject
+from pgo_agent.sandbox import devices, target
+from pgo_agent.sandbox.build.builder import Builder
+from pgo_agent.sandbox.bundle.store import Shelf
 from pgo_agent.sandbox.gate.verdict import Verdict
+from pgo_agent.sandbox.isolation import box
 
 from tests.agent.composing import HEADER, checked, outputs, reason, same_bits, taken
 from tests.agent.unalignable import LAUNCH, MADE, REFUSED, moved
@@ -48,7 +49,7 @@ def rewritten(*changes: tuple[str, str], statics: tuple[dict[str, Any], ...] = (
     for old, new in changes:
         assert old in source
         source = source.replace(old, new)
-    return aligned.rewrite(Subject(source, "_gemm", H200, statics=statics))
+    return aligned_copy.rewrite(Subject(source, "_gemm", H200, statics=statics))
 
 
 def numbers(rows: int, columns: int, dtype: torch.dtype = torch.float16) -> torch.Tensor:
@@ -136,10 +137,10 @@ def kernel(x, phi):
     return mix, inverse
 """
     )
-    why = reason(aligned.rewrite, Subject(source, "_mhc_mm_norm_fwd_kernel", H200))
+    why = reason(aligned_copy.rewrite, Subject(source, "_mhc_mm_norm_fwd_kernel", H200))
     assert why == "something else of the launcher may hang on where x lies"
     source = source.replace("torch.empty_like(x[:, 0], dtype=torch.float32)", "torch.empty(N, dtype=torch.float32)")
-    changed = aligned.rewrite(Subject(source, "_mhc_mm_norm_fwd_kernel", H200))
+    changed = aligned_copy.rewrite(Subject(source, "_mhc_mm_norm_fwd_kernel", H200))
     calls = [dict(x=numbers(40, 97), phi=numbers(97, 23)), dict(x=numbers(97, 40).T, phi=numbers(23, 97).T)]
     assert same_bits(outputs(source, *calls), outputs(changed, *calls))
 
@@ -201,8 +202,8 @@ def test_one_case_that_waits_is_enough_though_others_run_the_same_configuration(
     rest = {"registers": 128, "spill_store_bytes": 0, "notes": [], "pipeline_depth": 4, "dots": 1, "sass": {}}
     ahead, waits = (rest | {"async_copies": n, "shared": 1024} for n in (4, 0))
     best = {c: Best(config, s, {"_gemm": s}) for c, s in (("CASES/8k", ahead), ("CASES/ragged", waits))}
-    made = {m.move: m for m in embedded.propose(GEMM.read_text(), best, [], H200)}
-    assert isinstance(made[aligned.MOVE.name], Proposal)
+    made = {m.move: m for m in catalogue.propose(GEMM.read_text(), best, [], H200)}
+    assert isinstance(made[aligned_copy.MOVE.name], Proposal)
     del best["CASES/ragged"]
-    made = {m.move: m for m in embedded.propose(GEMM.read_text(), best, [], H200)}
-    assert isinstance(made[aligned.MOVE.name], Skipped)
+    made = {m.move: m for m in catalogue.propose(GEMM.read_text(), best, [], H200)}
+    assert isinstance(made[aligned_copy.MOVE.name], Skipped)

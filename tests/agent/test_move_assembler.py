@@ -6,21 +6,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pgo_agent.agent.moves import assembler
-from pgo_agent.agent.moves.base import SourceMove, Subject
-from pgo_agent.agent.source import Config, sites, with_configs
-from pgo_agent.sandbox import box, devices, target
-from pgo_agent.sandbox.build import Builder
-from pgo_agent.sandbox.built import Built
-from pgo_agent.sandbox.bundle.shelf import Shelf
-from pgo_agent.sandbox.compiler import assembler as allowed
+from pgo_agent.agent.launch_sites import Config, sites, with_configs
+from pgo_agent.agent.moves import ptxas_flags
+from pgo_agent.agent.moves.move import SourceMove, Subject
+from pgo_agent.sandbox import devices, target
+from pgo_agent.sandbox.build.builder import Builder
+from pgo_agent.sandbox.build.result import Built
+from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.compiler import ptxas as allowed
 from pgo_agent.sandbox.gate.verdict import Verdict
+from pgo_agent.sandbox.isolation import box
 
 from tests.agent.composing import checked, compose, reason, swiglu, taken
 from tests.conftest import ROOT
 
 H200 = devices.find("h200")
-FEWER, LESS = assembler.MOVES
+FEWER, LESS = ptxas_flags.MOVES
 SICK = {"registers": 255, "spill_store_bytes": 680}
 PLAIN = """
 import triton
@@ -59,7 +60,7 @@ def flops(case):
 def bytes_moved(case):
     return 1
 """
-every_move = pytest.mark.parametrize("move", assembler.MOVES, ids=lambda m: m.name)
+every_move = pytest.mark.parametrize("move", ptxas_flags.MOVES, ids=lambda m: m.name)
 
 
 def rewritten(
@@ -180,7 +181,7 @@ def check_builds(builder: Builder, source: str, kernel: str, cases: list[str], c
     plain = builder.build(text, {"CASES": cases}, 1)
     static = profile(plain)
     assert static["spill_store_bytes"]
-    for move in assembler.MOVES:
+    for move in ptxas_flags.MOVES:
         built = builder.build(move.rewrite(Subject(text, kernel, H200, config, static)), {"CASES": cases}, 1)
         assert arithmetic(profile(built)) == arithmetic(static), move.name
         assert set(built.codes.values()).isdisjoint(plain.codes.values()), move.name

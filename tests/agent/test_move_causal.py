@@ -4,7 +4,7 @@ import ast
 
 import pytest
 from pgo_agent.agent.moves import causal
-from pgo_agent.agent.moves.base import Subject
+from pgo_agent.agent.moves.move import Subject
 from pgo_agent.sandbox import devices
 
 from tests.agent.composing import reason, taken

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pgo_agent.agent.moves import causal
-from pgo_agent.agent.moves.base import Subject
+from pgo_agent.agent.moves.move import Subject
 from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.gate.verdict import Verdict
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pgo_agent.agent.rewriting import DoesNotApply
+from pgo_agent.agent.moves.analysis import DoesNotApply
 
 from tests.agent.composing import reason
 from tests.agent.descriptor_forms import ALONE, FORMS, REFUSED, SUM

@@ -5,15 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pgo_agent.agent.launch_sites import sites, with_configs
 from pgo_agent.agent.moves import epilogue
-from pgo_agent.agent.moves.base import Subject
-from pgo_agent.agent.rewriting import DoesNotApply
-from pgo_agent.agent.source import sites, with_configs
-from pgo_agent.sandbox import box, devices, target
-from pgo_agent.sandbox.build import Builder
-from pgo_agent.sandbox.built import Built
-from pgo_agent.sandbox.bundle.shelf import Shelf
+from pgo_agent.agent.moves.analysis import DoesNotApply
+from pgo_agent.agent.moves.move import Subject
+from pgo_agent.sandbox import devices, target
+from pgo_agent.sandbox.build.builder import Builder
+from pgo_agent.sandbox.build.result import Built
+from pgo_agent.sandbox.bundle.store import Shelf
 from pgo_agent.sandbox.gate.verdict import Verdict
+from pgo_agent.sandbox.isolation import box
 
 from tests.agent.composing import HEADER, checked, compose, outputs, random, reason, same_bits
 from tests.conftest import ROOT

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 from pgo_agent.agent.moves import exp2
-from pgo_agent.agent.moves.base import Subject
+from pgo_agent.agent.moves.move import Subject
 from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.gate.verdict import Verdict
 

@@ -5,7 +5,7 @@ import ast
 import pytest
 import torch
 from pgo_agent.agent.moves import peel
-from pgo_agent.agent.moves.base import Subject
+from pgo_agent.agent.moves.move import Subject
 from pgo_agent.sandbox import devices
 
 from tests.agent.composing import HEADER, outputs, random, reason, same_bits, swiglu

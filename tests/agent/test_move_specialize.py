@@ -4,14 +4,15 @@ import ast
 import re
 
 import pytest
-from pgo_agent.agent.moves import carry, descriptors, specialize
-from pgo_agent.agent.moves.base import Subject
-from pgo_agent.agent.rewriting import DoesNotApply
-from pgo_agent.sandbox import box, devices, target
-from pgo_agent.sandbox.build import Builder
-from pgo_agent.sandbox.bundle.shelf import Shelf
+from pgo_agent.agent.moves import carry, tma_descriptors, warp_specialize
+from pgo_agent.agent.moves.analysis import DoesNotApply
+from pgo_agent.agent.moves.move import Subject
+from pgo_agent.sandbox import devices, target
+from pgo_agent.sandbox.build.builder import Builder
+from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.ttgir import reader
-from pgo_agent.sandbox.ttgir.readable.view import readable
+from pgo_agent.sandbox.ttgir.pseudocode.view import readable
 
 from tests.agent.composing import reason
 from tests.conftest import FA_FWD, ROOT
@@ -52,7 +53,7 @@ def rewritten(*changes: tuple[str, str]) -> str:
         assert old in source, old
         source = source.replace(old, new)
     ast.parse(source)
-    found = specialize.rewrite(Subject(source, "k", H200))
+    found = warp_specialize.rewrite(Subject(source, "k", H200))
     ast.parse(found)
     return found
 
@@ -114,23 +115,23 @@ def test_it_does_not_apply_and_says_why(old: str, new: str, why: str) -> None:
 @pytest.mark.parametrize("name", ["fa_fwd", "gemm", "fa_bwd"])
 def test_a_kernel_with_pointer_loads_is_not_asked(name: str) -> None:
     with pytest.raises(DoesNotApply):
-        specialize.rewrite(Subject((ROOT / "kernels" / f"{name}.py").read_text(), f"_{name}", H200))
+        warp_specialize.rewrite(Subject((ROOT / "kernels" / f"{name}.py").read_text(), f"_{name}", H200))
 
 
 def test_attention_that_carries_its_second_dot_has_dots_outside_of_its_loop() -> None:
     """The carried dot runs after the loop, under a run-time `if`: Triton is not asked to take such a loop apart."""
-    source = descriptors.rewrite(Subject(FA_FWD.read_text(), "_fa_fwd", H200))
+    source = tma_descriptors.rewrite(Subject(FA_FWD.read_text(), "_fa_fwd", H200))
     with pytest.raises(DoesNotApply, match="another loop"):
-        specialize.rewrite(Subject(carry.rewrite(Subject(source, "_fa_fwd", H200)), "_fa_fwd", H200))
+        warp_specialize.rewrite(Subject(carry.rewrite(Subject(source, "_fa_fwd", H200)), "_fa_fwd", H200))
 
 
 @pytest.fixture(scope="module")
 def specialized(tmp_path_factory: pytest.TempPathFactory) -> tuple[Builder, str]:
     """Attention with descriptors, specialized, and what builds it."""
     kernel = target.read(FA_FWD)
-    source = descriptors.rewrite(Subject(kernel.source, "_fa_fwd", H200)).replace("num_warps=8", "num_warps=4")
+    source = tma_descriptors.rewrite(Subject(kernel.source, "_fa_fwd", H200)).replace("num_warps=8", "num_warps=4")
     builder = Builder(kernel, H200, box.choose(), Shelf(tmp_path_factory.mktemp("specialized")))
-    return builder, specialize.rewrite(Subject(source, "_fa_fwd", H200))
+    return builder, warp_specialize.rewrite(Subject(source, "_fa_fwd", H200))
 
 
 def ttgir(builder: Builder, source: str) -> str:

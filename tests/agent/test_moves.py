@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pgo_agent.agent import incumbent
-from pgo_agent.agent.moves import Best, Proposal, Skipped, carry, embedded
-from pgo_agent.agent.moves.base import Subject
+from pgo_agent.agent.moves import Best, Proposal, Skipped, carry, catalogue
+from pgo_agent.agent.moves.move import Subject
+from pgo_agent.agent.run import incumbent
 from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.gate.verdict import Verdict
 
@@ -92,7 +92,7 @@ def test_a_rewritten_attention_kernel_is_right_on_all_small_cases() -> None:
 def test_a_move_for_another_architecture_is_listed_as_skipped(tmp_path: Path) -> None:
     static = {"registers": 128, "shared": 65536, "pipeline_depth": 3, "sass": {"all": 1}, "loop_flops": 1}
     best = {"CASES/x": Best({"BLOCK_M": 64, "num_warps": 4, "num_stages": 3}, static)}
-    found = list(embedded.propose(FA_FWD.read_text(), best, [], devices.find("a100")))
+    found = list(catalogue.propose(FA_FWD.read_text(), best, [], devices.find("a100")))
     assert Skipped("carry the second dot", "not for sm_80") in found
     assert not [p for p in found if isinstance(p, Proposal) and p.move == "carry the second dot"]
 
@@ -103,7 +103,7 @@ STATIC = {"registers": 128, "shared": 65536, "pipeline_depth": 3, "sass": {"all"
 def test_a_kernel_that_no_timed_case_launches_is_left_alone() -> None:
     second = "\n\n@triton.jit\ndef _rare(x):\n    tl.store(x, 0.0)\n\n\ndef rarely(x):\n    _rare[(1,)](x)\n"
     best = {"CASES/x": Best({"BLOCK_M": 64, "num_warps": 4, "num_stages": 3}, STATIC, {"_fa_fwd": STATIC})}
-    found = list(embedded.propose(FA_FWD.read_text() + second, best, [], H200))
+    found = list(catalogue.propose(FA_FWD.read_text() + second, best, [], H200))
     assert Skipped("every move in _rare", "no case that is timed launches it") in found
     moves = [x.move for x in found]
     assert [m for m in moves if m.endswith("_rare")] == ["every move in _rare"]
@@ -114,7 +114,7 @@ def test_what_only_prepares_for_another_kernel_has_its_turn_last() -> None:
     first = "\n\n@triton.jit\ndef _first(x):\n    tl.store(x, 0.0)\n\n\ndef before(x):\n    _first[(64,)](x)\n"
     both = {"_fa_fwd": STATIC | {"dots": 2}, "_first": STATIC | {"dots": 0}}
     best = {"CASES/x": Best({"BLOCK_M": 64, "num_warps": 4, "num_stages": 3}, both["_fa_fwd"], both)}
-    found = list(embedded.propose(FA_FWD.read_text() + first, best, [], H200))
+    found = list(catalogue.propose(FA_FWD.read_text() + first, best, [], H200))
     source_moves = [x.move for x in found if not isinstance(x, Proposal) or x.kind == "source"]
     own = [m.endswith("_first") for m in source_moves if m.endswith(("_first", "_fa_fwd"))]
     assert own == sorted(own) and {True, False} <= set(own)
@@ -125,7 +125,7 @@ def brought(fastest: int, tied: int) -> str:
     first, other = ({"BLOCK_M": 64, "BLOCK_N": n, "num_warps": 4, "num_stages": 3} for n in (fastest, tied))
     static = STATIC | {"spill_store_bytes": 0, "notes": [], "dots": 2}
     best = {"CASES/x": Best(first, static, {"_fa_fwd": static}, near=(other,))}
-    made = embedded.propose(FA_FWD.read_text(), best, [], H200)
+    made = catalogue.propose(FA_FWD.read_text(), best, [], H200)
     text = next(p.source for p in made if isinstance(p, Proposal) and p.move == "carry the second dot")
     return text.split("@triton.autotune(")[1].split("key=")[0]
 
@@ -160,8 +160,8 @@ def test_warps_and_stages_of_a_gluon_kernel_are_its_texts_and_not_varied() -> No
     path = ROOT / "evals" / "corpus" / "targets" / "attention_specialized.py"
     config = {"D": 128, "M": 128, "N": 64, "num_warps": 4}
     best = {"CASES/x": Best(config, STATIC, {"_attention": STATIC})}
-    launches = [p.move for p in embedded.propose(path.read_text(), best, [], H200) if isinstance(p, Proposal)]
+    launches = [p.move for p in catalogue.propose(path.read_text(), best, [], H200) if isinstance(p, Proposal)]
     assert not [m for m in launches if m.startswith(("num_", "maxnreg"))]
     plain = path.read_text().replace("@gluon.jit", "@triton.jit")
-    also = [p.move for p in embedded.propose(plain, best, [], H200) if isinstance(p, Proposal)]
+    also = [p.move for p in catalogue.propose(plain, best, [], H200) if isinstance(p, Proposal)]
     assert [m for m in also if m.startswith("num_")]

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pgo_agent.agent import novelty, screening
-from pgo_agent.agent.context import Context
-from pgo_agent.agent.store import Candidate, Store
-from pgo_agent.sandbox.bundle import cubin
+from pgo_agent.agent.evaluation import duplicates, screen
+from pgo_agent.agent.run.context import Context
+from pgo_agent.agent.run.record.store import Candidate, Store
+from pgo_agent.sandbox.bundle import elf
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
-from pgo_agent.sandbox.ttgir import normal, reader
+from pgo_agent.sandbox.ttgir import normalize, reader
 
 from tests.agent import searching
 from tests.agent.searching import SOURCE, adding
@@ -83,7 +83,7 @@ def refuse(ctx: Context, c: Candidate, verdict: Verdict = Verdict.WRONG, stage: 
 
 def test_the_same_program_under_other_names_is_the_code_of_the_first(before: Context, built: Built) -> None:
     first, other = built(before, FIRST), built(before, RENAMED)
-    judged = screening.verdict(before, other)
+    judged = screen.verdict(before, other)
     assert judged is not None
     assert (judged.verdict, judged.reason) == (Verdict.NO_CHANGE, f"its code is that of candidate {first.id[:8]}")
 
@@ -103,26 +103,26 @@ def _kernels(ctx: Context, c: Candidate, suffix: str) -> list[bytes]:
 
 def _irs(ctx: Context, c: Candidate) -> set[str]:
     texts = (t.decode().replace("_difference", "_add") for t in _kernels(ctx, c, "ttgir"))
-    return {normal.digest(reader.parse(t)) for t in texts}
+    return {normalize.digest(reader.parse(t)) for t in texts}
 
 
 def _codes(ctx: Context, c: Candidate) -> set[str]:
-    return {cubin.code_id(image, named=False) for image in _kernels(ctx, c, "cubin")}
+    return {elf.code_id(image, named=False) for image in _kernels(ctx, c, "cubin")}
 
 
 def _named(ctx: Context, c: Candidate) -> set[str]:
-    return {cubin.code_id(image) for image in _kernels(ctx, c, "cubin")}
+    return {elf.code_id(image) for image in _kernels(ctx, c, "cubin")}
 
 
 def test_the_kernel_as_shipped_under_another_name_is_known_code(before: Context, built: Built) -> None:
-    judged = screening.verdict(before, built(before, PLUS))
+    judged = screen.verdict(before, built(before, PLUS))
     assert judged is not None and judged.verdict == Verdict.NO_CHANGE
     assert "its code is that of configurations which are known" in judged.reason
 
 
 def test_another_program_is_new(before: Context, built: Built) -> None:
     built(before, FIRST)
-    assert screening.verdict(before, built(before, OTHER)) is None
+    assert screen.verdict(before, built(before, OTHER)) is None
 
 
 # refusals of former runs ----------------------------------------------------------------------------------------------
@@ -134,9 +134,9 @@ def test_what_a_gpu_refused_of_the_same_target_is_refused_with_where_it_came_fro
 ) -> None:
     c = refuse(before, built(before, FIRST), verdict)
     ctx = now(before)
-    judged = screening.verdict(ctx, built(ctx, RENAMED))
+    judged = screen.verdict(ctx, built(ctx, RENAMED))
     said = f"its code is that of candidate {c.id[:8]} of run {before.run.id}, which was {verdict} there (numerics): why"
-    assert judged == Judged(verdict, novelty.STAGE, said)
+    assert judged == Judged(verdict, duplicates.STAGE, said)
 
 
 @pytest.mark.parametrize(
@@ -148,20 +148,20 @@ def test_what_a_gpu_refused_of_the_same_target_is_refused_with_where_it_came_fro
         (Verdict.CRASHED, "smoke"),
         (Verdict.TIMEOUT, "smoke"),
         (Verdict.WRONG, "interpreter"),
-        (Verdict.WRONG, novelty.STAGE),
+        (Verdict.WRONG, duplicates.STAGE),
     ],
 )
 def test_nothing_else_is_taken_from_memory(before: Context, built: Built, verdict: Verdict, stage: str) -> None:
     """What was right or slow is measured anew; what a GPU did not see, or a machine's bad day, is judged anew."""
     refuse(before, built(before, FIRST), verdict, stage)
     ctx = now(before)
-    assert screening.verdict(ctx, built(ctx, RENAMED)) is None
+    assert screen.verdict(ctx, built(ctx, RENAMED)) is None
 
 
 def test_other_code_is_not_refused_for_that(before: Context, built: Built) -> None:
     refuse(before, built(before, FIRST))
     ctx = now(before)
-    assert screening.verdict(ctx, built(ctx, OTHER)) is None
+    assert screen.verdict(ctx, built(ctx, OTHER)) is None
 
 
 def by_another_triton(ctx: Context, c: Candidate) -> None:
@@ -189,20 +189,20 @@ def test_a_refusal_holds_for_the_same_text_device_compiler_and_cases_alone(
         was = dict(c.built or {})
         more = was["choices"] | {"CASES/16m": was["choices"]["CASES/1m"]}
         before.store.set_built(before.run.id, c.id, was | {"choices": more})
-    assert novelty.refused_before(ctx, built(ctx, FIRST)) is None
+    assert duplicates.refused_before(ctx, built(ctx, FIRST)) is None
 
 
 def test_a_given_file_is_judged_whatever_is_remembered(before: Context, built: Built) -> None:
     refuse(before, built(before, FIRST))
     ctx = now(before)
     given = replace(built(ctx, FIRST), author="given")
-    assert screening.verdict(ctx, given) is None
+    assert screen.verdict(ctx, given) is None
 
 
 def test_a_refusal_whose_bundle_is_lost_is_none(before: Context, built: Built) -> None:
     c = refuse(before, built(before, FIRST))
     ctx = now(before)
     mine = built(ctx, RENAMED)
-    assert novelty.refused_before(ctx, mine) is not None
+    assert duplicates.refused_before(ctx, mine) is not None
     before.store.set_built(before.run.id, c.id, (c.built or {}) | {"bundle": "0" * 64})
-    assert novelty.refused_before(ctx, mine) is None
+    assert duplicates.refused_before(ctx, mine) is None

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pgo_agent.agent.store import Store
+from pgo_agent.agent.run.record.store import Store
 
 from tests.agent import made_up
 from tests.agent.cli import Done, pgo, write

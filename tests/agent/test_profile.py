@@ -7,10 +7,10 @@ from html import unescape
 from pathlib import Path
 
 import pytest
-from pgo_agent.agent.profiling import Profile
-from pgo_agent.agent.views import page
-from pgo_agent.sandbox.profile.codec import decoded
-from pgo_agent.sandbox.profile.report import StaticProfile
+from pgo_agent.agent.commands.profile import Profile
+from pgo_agent.agent.views.profile import page
+from pgo_agent.sandbox.json_codec import decoded
+from pgo_agent.sandbox.profile.static_profile import StaticProfile
 
 from tests.agent.cli import pgo
 

@@ -12,16 +12,20 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from pgo_agent.agent import citing, incumbent, profile_record, profiled, prompting
-from pgo_agent.agent.context import Context
-from pgo_agent.agent.store import Store
-from pgo_agent.agent.taking import Gpu
-from pgo_agent.sandbox import box, devices, target
-from pgo_agent.sandbox.build import Builder
-from pgo_agent.sandbox.judge.base import AnyJudge
-from pgo_agent.sandbox.judge.pool import Judge
-from pgo_agent.sandbox.profile.gpu import NotTaken
-from pgo_agent.sandbox.profile.whole import PassName
+from pgo_agent.agent.profile.pass_runner import Gpu
+from pgo_agent.agent.proposal import bottlenecks, prompt
+from pgo_agent.agent.run import incumbent
+from pgo_agent.agent.run.context import Context
+from pgo_agent.agent.run.record import profiles
+from pgo_agent.agent.run.record.store import Store
+from pgo_agent.agent.search import profile_incumbent
+from pgo_agent.sandbox import devices, target
+from pgo_agent.sandbox.build.builder import Builder
+from pgo_agent.sandbox.isolation import box
+from pgo_agent.sandbox.judge.gpu_judge import Judge
+from pgo_agent.sandbox.judge.interface import AnyJudge
+from pgo_agent.sandbox.profile.gpu_passes import NotTaken
+from pgo_agent.sandbox.profile.kernel_profile import PassName
 
 from tests.agent.cli import pgo
 from tests.conftest import TARGETS
@@ -95,10 +99,10 @@ def test_show_says_what_led_to_a_candidate(run: Run) -> None:
 
 
 def test_the_prompt_tells_the_summary_of_the_incumbent(ctx: Context) -> None:
-    (kept,) = profile_record.of(ctx.store, ctx.run.id, "shipped")
+    (kept,) = profiles.of(ctx.store, ctx.run.id, "shipped")
     assert kept.summary is not None
     first = next(line for line in kept.summary.text.splitlines() if "spill" in line)
-    assert first.strip() in prompting.render(prompting.gather(ctx))
+    assert first.strip() in prompt.render(prompt.gather(ctx))
 
 
 def won(folder: Path, candidate: str) -> None:
@@ -191,53 +195,53 @@ def test_an_answer_of_a_judge_elsewhere_that_is_read_again_is_booked_once() -> N
 
 
 def test_what_cannot_be_profiled_is_recorded_with_its_reason_and_moves_fire_without_it(ctx: Context) -> None:
-    (known,) = profiled.wanted(ctx, "shipped")
-    lost = profiled.taken(ctx, "nobody", replace(known, label="TILE=3"), Gpu(None, 0.0), 1)
+    (known,) = profile_incumbent.wanted(ctx, "shipped")
+    lost = profile_incumbent.taken(ctx, "nobody", replace(known, label="TILE=3"), Gpu(None, 0.0), 1)
     assert lost.taken == () and "has no configuration 'TILE=3'" in lost.passes["static"]
-    profile_record.add(ctx.store, ctx.run.id, lost)
+    profiles.add(ctx.store, ctx.run.id, lost)
     best = incumbent.best_known(ctx, "shipped")
-    assert citing.asked(ctx, "nobody", best).by_case is None
+    assert bottlenecks.asked(ctx, "nobody", best).by_case is None
     ctx.store.db.execute("DELETE FROM profiles WHERE candidate = 'nobody'")
 
 
 def test_a_parent_that_is_not_profiled_has_what_its_build_tells(ctx: Context) -> None:
     first = ctx.store.candidates(ctx.run.id)[0]
-    asked = citing.asked(ctx, first.id, incumbent.best_known(ctx, first.id))
+    asked = bottlenecks.asked(ctx, first.id, incumbent.best_known(ctx, first.id))
     statics = (first.built or {})["statics"].values()
     spilled = {float(s["spill_store_bytes"]) for s in statics if s["spill_store_bytes"]}
     told = {b.finding.figure for found in (asked.by_case or {}).values() for b in found if b.finding.defect == "spill"}
     assert told == spilled
 
 
-@pytest.mark.parametrize(("candidates", "why"), [(3, profiled.ENOUGH), (4, "no GPU is visible here")])
+@pytest.mark.parametrize(("candidates", "why"), [(3, profile_incumbent.ENOUGH), (4, "no GPU is visible here")])
 def test_counters_are_read_only_where_another_candidate_may_follow(ctx: Context, candidates: int, why: str) -> None:
     ctx.run.settings["candidates"] = candidates  # of which there are three
-    (known,) = profiled.wanted(ctx, "shipped")
-    found = profiled.taken(ctx, "shipped", known, Gpu(None, 0.0), 1)
+    (known,) = profile_incumbent.wanted(ctx, "shipped")
+    found = profile_incumbent.taken(ctx, "shipped", known, Gpu(None, 0.0), 1)
     assert (found.passes["timeline"], found.passes["counters"]) == ("no GPU is visible here", why)
 
 
 @pytest.mark.parametrize("told", ["none", "counters"])
 def test_who_is_told_no_profile_or_counters_alone_hears_of_no_spills(ctx: Context, told: str) -> None:
     ctx.run.settings["insight"] = told
-    (kept,) = profile_record.of(ctx.store, ctx.run.id, "shipped")
+    (kept,) = profiles.of(ctx.store, ctx.run.id, "shipped")
     ctx.store.db.execute("DELETE FROM profiles")
-    profiled.profile(ctx)
-    profiled.summarize(ctx)
+    profile_incumbent.profile(ctx)
+    profile_incumbent.summarize(ctx)
     assert kept.summary is not None and kept.summary.bottlenecks
-    assert [k.summary.bottlenecks for k in profile_record.of(ctx.store, ctx.run.id) if k.summary] == (
+    assert [k.summary.bottlenecks for k in profiles.of(ctx.store, ctx.run.id) if k.summary] == (
         [] if told == "none" else [()]
     )
     best = incumbent.best_known(ctx, "shipped")
-    assert not citing.asked(ctx, "shipped", best).order
-    assert not citing.asked(ctx, ctx.store.candidates(ctx.run.id)[0].id, best).order
-    profile_record.add(ctx.store, ctx.run.id, kept)
-    profile_record.finish(ctx.store, ctx.run.id, kept)
+    assert not bottlenecks.asked(ctx, "shipped", best).order
+    assert not bottlenecks.asked(ctx, ctx.store.candidates(ctx.run.id)[0].id, best).order
+    profiles.add(ctx.store, ctx.run.id, kept)
+    profiles.finish(ctx.store, ctx.run.id, kept)
 
 
 def test_a_summary_of_another_version_is_made_anew(ctx: Context) -> None:
-    (kept,) = profile_record.of(ctx.store, ctx.run.id, "shipped")
+    (kept,) = profiles.of(ctx.store, ctx.run.id, "shipped")
     ctx.store.db.execute("UPDATE profiles SET summary = '{\"case\": 1}'")
-    assert profiled.due(ctx) == "summarize"
-    profiled.summarize(ctx)
-    assert profile_record.of(ctx.store, ctx.run.id, "shipped") == [kept]
+    assert profile_incumbent.due(ctx) == "summarize"
+    profile_incumbent.summarize(ctx)
+    assert profiles.of(ctx.store, ctx.run.id, "shipped") == [kept]

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field, replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pgo_agent.agent.roles.profiler import Taken, take
-from pgo_agent.sandbox.profile.counters.report import Counters
-from pgo_agent.sandbox.profile.report import Pipeline, Problem, StaticProfile
-from pgo_agent.sandbox.profile.timeline.report import Timeline
-from pgo_agent.sandbox.profile.whole import Missing, PassName
+from pgo_agent.agent.profile.pass_policy import Taken, take
+from pgo_agent.sandbox.profile.counters.types import Counters
+from pgo_agent.sandbox.profile.kernel_profile import Missing, PassName
+from pgo_agent.sandbox.profile.static_profile import Pipeline, Problem, StaticProfile
+from pgo_agent.sandbox.profile.timeline.types import Timeline
 
 from tests.agent import profiles
 from tests.agent.profiles import of_scopes, scope, static, timed, timeline

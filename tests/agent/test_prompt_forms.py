@@ -7,16 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pgo_agent.agent import replies
-from pgo_agent.agent.prompting import composing
-from pgo_agent.agent.shown_ttgir import Shown
-from pgo_agent.sandbox import box, devices, target
-from pgo_agent.sandbox.build import Builder
-from pgo_agent.sandbox.bundle.shelf import Shelf
-from pgo_agent.sandbox.gate.deadlock import simulate
-from pgo_agent.sandbox.gate.deadlock.finding import Kind
+from pgo_agent.agent.llm import replies
+from pgo_agent.agent.proposal.prompt import layout
+from pgo_agent.agent.proposal.ttgir_view import Shown
+from pgo_agent.sandbox import devices, target
+from pgo_agent.sandbox.build.builder import Builder
+from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.gate.barriers import runs
+from pgo_agent.sandbox.gate.barriers.finding import Kind
+from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.ttgir import edits, reader
-from pgo_agent.sandbox.ttgir.readable.view import readable
+from pgo_agent.sandbox.ttgir.pseudocode.view import readable
 
 from tests.agent.facts import FULL, WHOLE
 
@@ -64,7 +65,7 @@ def bytes_moved(case):
 
 def form(name: str, **facts: object) -> str:
     """A section as a reply, below a sentence."""
-    (section,) = [s for s in composing.sections(replace(FULL, **facts)) if s.name == f"form {name}"]  # type: ignore[arg-type]
+    (section,) = [s for s in layout.sections(replace(FULL, **facts)) if s.name == f"form {name}"]  # type: ignore[arg-type]
     return f"It waits.\n\n{section.text}\n"
 
 
@@ -148,15 +149,15 @@ def test_the_barriers_of_the_gluon_kernel_are_in_order(built: tuple[Shelf, list[
     for build in map(shelf.build, keys):
         assert build is not None
         text = shelf.get(build["kernel"]["files"]["ttgir"], "ttgir").decode()
-        assert simulate.simulate(reader.parse(text)).kind is Kind.NONE
+        assert runs.simulate(reader.parse(text)).kind is Kind.NONE
 
 
 def test_what_a_card_imports_from_gluon_is_there() -> None:
-    (card,) = [s.text for s in composing.sections(FULL) if s.name == "gluon"]
+    (card,) = [s.text for s in layout.sections(FULL) if s.name == "gluon"]
     for said in re.findall(r"`(from\s+[^`]+)`", card):
         exec(" ".join(said.split()), {})
 
 
 def test_a_form_is_offered_where_it_can_be_answered() -> None:
-    names = {s.name for s in composing.sections(replace(FULL, code=None, gluon=(), launch=""))}
+    names = {s.name for s in layout.sections(replace(FULL, code=None, gluon=(), launch=""))}
     assert {n for n in names if n.startswith("form ")} == {"form source", "form several"}

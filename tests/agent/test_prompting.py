@@ -9,13 +9,14 @@ import jinja2
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pgo_agent.agent import prompting, templates
-from pgo_agent.agent.models.base import Exhausted
-from pgo_agent.agent.models.guarded import estimate
-from pgo_agent.agent.prompting import composing, tried
-from pgo_agent.agent.prompting.facts import Facts
-from pgo_agent.agent.prompting.sections import Section, fitted
-from pgo_agent.agent.store import Candidate
+from pgo_agent.agent.llm import templates
+from pgo_agent.agent.llm.models.budget import estimate
+from pgo_agent.agent.llm.models.types import Exhausted
+from pgo_agent.agent.proposal import prompt as prompting
+from pgo_agent.agent.proposal.prompt import attempts, layout
+from pgo_agent.agent.proposal.prompt.inputs import Facts
+from pgo_agent.agent.proposal.prompt.token_budget import Section, fitted
+from pgo_agent.agent.run.record.store import Candidate
 from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.errors import UsageFault
 
@@ -141,7 +142,7 @@ HOSTILE = [
 
 
 def parted(facts: Facts) -> dict[str, str]:
-    return {s.name: s.text for s in composing.sections(facts)}
+    return {s.name: s.text for s in layout.sections(facts)}
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -211,12 +212,12 @@ def test_the_kernel_is_rendered_once_and_never_read_as_a_template() -> None:
 # what was tried -------------------------------------------------------------------------------------------------------
 
 
-def attempted(what: str, verdict: str = "slower", reason: str = "0.98x of the incumbent") -> tried.Attempt:
-    return tried.Attempt(what, verdict, "quick", reason, "")
+def attempted(what: str, verdict: str = "slower", reason: str = "0.98x of the incumbent") -> attempts.Attempt:
+    return attempts.Attempt(what, verdict, "quick", reason, "")
 
 
 def test_attempts_that_ended_alike_stand_in_one_line_at_the_place_of_the_last() -> None:
-    told = tried.lines([attempted("a"), attempted("b"), attempted("a", reason="0.91x of the incumbent")])
+    told = attempts.lines([attempted("a"), attempted("b"), attempted("a", reason="0.91x of the incumbent")])
     assert told == [
         "b: slower in stage quick: 0.98x of the incumbent",
         "a, 2 times: slower in stage quick: 0.91x of the incumbent",
@@ -224,7 +225,7 @@ def test_attempts_that_ended_alike_stand_in_one_line_at_the_place_of_the_last() 
 
 
 def test_other_endings_of_a_move_have_lines_of_their_own() -> None:
-    told = tried.lines([attempted("a"), attempted("a", "race", "a slot is read"), attempted("a", "race", "a hang")])
+    told = attempts.lines([attempted("a"), attempted("a", "race", "a slot is read"), attempted("a", "race", "a hang")])
     assert len(told) == 3
 
 
@@ -248,17 +249,17 @@ def test_what_was_measured_stands_beside_an_attempt_and_else_what_is_recorded_of
         1.0,
     )
     c = Candidate(*told, against="shipped")
-    measured = tried.attempt(c, (), {"CASES/4k": 0.91234}, ("slower", 0.8))
-    known = tried.attempt(c, (), {}, ("slower", 0.8))
-    assert tried.lines([measured]) == ["carry: slower in stage quick: 0.9x [4k 0.912x]"]
-    assert tried.lines([known]) == [
+    measured = attempts.attempt(c, (), {"CASES/4k": 0.91234}, ("slower", 0.8))
+    known = attempts.attempt(c, (), {}, ("slower", 0.8))
+    assert attempts.lines([measured]) == ["carry: slower in stage quick: 0.9x [4k 0.912x]"]
+    assert attempts.lines([known]) == [
         "carry: slower in stage quick: 0.9x [recorded earlier on such a GPU: slower, 0.800x]"
     ]
-    by_a_model = tried.attempt(replace(c, author="m"), (), {}, None)
-    assert tried.lines([by_a_model]) == ["carry (why): slower in stage quick: 0.9x"]
+    by_a_model = attempts.attempt(replace(c, author="m"), (), {}, None)
+    assert attempts.lines([by_a_model]) == ["carry (why): slower in stage quick: 0.9x"]
 
 
 def test_what_is_older_than_twenty_lines_is_counted() -> None:
-    told = tried.lines([attempted(f"move {i}") for i in range(25)], ["no code found"])
-    assert len(told) == tried.MOST
+    told = attempts.lines([attempted(f"move {i}") for i in range(25)], ["no code found"])
+    assert len(told) == attempts.MOST
     assert told[0] == "before these: 7 slower" and told[1].startswith("move 7:") and told[-1] == "no code found"

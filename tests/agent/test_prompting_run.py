@@ -5,15 +5,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pgo_agent.agent import prompting
-from pgo_agent.agent.context import Context
-from pgo_agent.agent.parts import kernel_part
-from pgo_agent.agent.prompting import gathering
-from pgo_agent.agent.store import Store
-from pgo_agent.sandbox import box, devices, target
-from pgo_agent.sandbox.build import Builder
+from pgo_agent.agent.kernel_part import kernel_part
+from pgo_agent.agent.proposal import prompt as prompting
+from pgo_agent.agent.proposal.prompt import collect
+from pgo_agent.agent.run.context import Context
+from pgo_agent.agent.run.record.store import Store
+from pgo_agent.sandbox import devices, target
+from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
-from pgo_agent.sandbox.judge.pool import Judge
+from pgo_agent.sandbox.isolation import box
+from pgo_agent.sandbox.judge.gpu_judge import Judge
 
 from tests.agent.cli import ADD, pgo, write
 from tests.agent.facts import FULL, GLUON
@@ -71,7 +72,7 @@ def test_strides_are_told_where_a_tensor_is_not_contiguous() -> None:
         "b": {"dtype": "bfloat16", "size": [4, 8], "stride": [1, 4]},
         "causal": True,
     }
-    assert gathering._arguments(given) == "a float16[2, 1, 8], b bfloat16[4, 8] strides [1, 4], causal=True"
+    assert collect._arguments(given) == "a float16[2, 1, 8], b bfloat16[4, 8] strides [1, 4], causal=True"
 
 
 def test_it_shows_what_the_compiler_made_of_the_kernel_and_how_to_edit_that(prompt: str) -> None:

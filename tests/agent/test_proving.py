@@ -7,9 +7,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from pgo_agent.agent import steer_record
-from pgo_agent.agent.steer_record import Kind
-from pgo_agent.agent.store import Store
+from pgo_agent.agent.run.record import user_requests
+from pgo_agent.agent.run.record.store import Store
+from pgo_agent.agent.run.record.user_requests import Kind
 
 from tests.agent.cli import Done, pgo
 from tests.agent.many_runs import OPTIMIZE, RESUME, Run, on
@@ -141,4 +141,4 @@ def test_what_promised_more_when_the_time_was_over_is_not_said_to_be_slower(
 
 def _veto(run: Run, name: str, candidate: str) -> None:
     with closing(Store(run.folder / ".pgo-agent")) as store:
-        steer_record.add(store, name, Kind.VETO, {"candidate": candidate, "why": "no need"})
+        user_requests.add(store, name, Kind.VETO, {"candidate": candidate, "why": "no need"})

@@ -3,11 +3,12 @@
 from pathlib import Path
 
 import pytest
-from pgo_agent.agent import recorded
-from pgo_agent.evals import table
-from pgo_agent.sandbox import box, devices, target
-from pgo_agent.sandbox.build import Builder
-from pgo_agent.sandbox.bundle.shelf import Shelf
+from pgo_agent.agent.run.record import shipped_results
+from pgo_agent.evals import tables
+from pgo_agent.sandbox import devices, target
+from pgo_agent.sandbox.build.builder import Builder
+from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.isolation import box
 
 from tests.conftest import FA_FWD, ROOT
 
@@ -15,14 +16,14 @@ NAMED = ("gpu", "driver", "torch", "triton")
 
 
 def test_every_line_names_gpu_versions_and_commit() -> None:
-    rows = list(recorded.rows())
+    rows = list(shipped_results.rows())
     assert rows
     assert all(r["environment"][k] for r in rows for k in NAMED)
     assert all(len(r["commit"]) == 40 for r in rows)
 
 
 def test_every_measured_line_has_raw_samples_and_a_passed_check_with_its_seed() -> None:
-    measured = [r for r in recorded.rows() if r["what"] == "sweep"]
+    measured = [r for r in shipped_results.rows() if r["what"] == "sweep"]
     assert measured and all(len(r["ms"]) >= 4 and min(r["ms"]) > 0 for r in measured)
     assert all(r["check"]["problem"] == "" and r["check"]["seed"] > 0 for r in measured)
     assert len({r["check"]["seed"] for r in measured}) > 1
@@ -30,7 +31,7 @@ def test_every_measured_line_has_raw_samples_and_a_passed_check_with_its_seed() 
 
 def test_no_recorded_time_is_below_the_physical_floor() -> None:
     device = devices.find("h200")
-    for r in (r for r in recorded.rows() if "ms" in r):
+    for r in (r for r in shipped_results.rows() if "ms" in r):
         floor = 1e3 * max(r["flops"] / (device.fp16_tflops * 1e12), r["bytes"] / (device.gbps * 1e9))
         assert min(r["ms"]) > floor
 
@@ -38,10 +39,10 @@ def test_no_recorded_time_is_below_the_physical_floor() -> None:
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 
 
-@pytest.mark.parametrize("marker", table.TABLES)
+@pytest.mark.parametrize("marker", tables.TABLES)
 def test_every_table_stands_on_one_page_and_is_that_of_the_evidence(marker: str) -> None:
     (page,) = (p for p in PAGES if f"<!-- {marker} -->" in p.read_text())
-    assert table.between(page.read_text(), marker, table.TABLES[marker]()) == page.read_text()
+    assert tables.between(page.read_text(), marker, tables.TABLES[marker]()) == page.read_text()
 
 
 def test_a_build_made_here_is_recognized_as_the_code_that_was_measured(tmp_path: Path) -> None:
@@ -49,6 +50,6 @@ def test_a_build_made_here_is_recognized_as_the_code_that_was_measured(tmp_path:
     builder = Builder(fa_fwd, devices.find("h200"), box.choose(), Shelf(tmp_path))
     built = builder.build(fa_fwd.source, {"CASES": ["d64-4k", "d128-4k-causal"]}, 1)
     for case, (choice,) in built.choices.items():
-        found = recorded.find(choice.plan_id, "NVIDIA H200")
+        found = shipped_results.find(choice.plan_id, "NVIDIA H200")
         assert found is not None, f"{case}: this code is not among the recorded results: record them anew"
-        assert recorded.find(choice.plan_id, "NVIDIA H100 80GB HBM3") is None
+        assert shipped_results.find(choice.plan_id, "NVIDIA H100 80GB HBM3") is None

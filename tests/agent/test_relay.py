@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pgo_agent.agent import replies
-from pgo_agent.agent.models import named
-from pgo_agent.agent.models.base import Asker, Reply, Suspended
-from pgo_agent.agent.models.relay import LINE, RelayModel
+from pgo_agent.agent.llm import replies
+from pgo_agent.agent.llm.models import named
+from pgo_agent.agent.llm.models.relay import LINE, RelayModel
+from pgo_agent.agent.llm.models.types import Asker, Reply, Suspended
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 
 from tests.agent import answering, loopback
@@ -278,7 +278,7 @@ def test_the_embedded_policy_is_no_model(folder: Folder, text: str) -> None:
 def test_an_interrupted_wait_ends_at_once(folder: Folder) -> None:
     code = (
         "import sys; from pathlib import Path\n"
-        "from pgo_agent.agent.models.base import Asker; from pgo_agent.agent.models.relay import RelayModel\n"
+        "from pgo_agent.agent.llm.models.types import Asker; from pgo_agent.agent.llm.models.relay import RelayModel\n"
         "RelayModel(Path(sys.argv[1]), Asker('r', 'd', lambda *_, **__: print(flush=True))).complete('hello')"
     )
     with subprocess.Popen(

@@ -5,12 +5,13 @@ import os
 from pathlib import Path
 
 import pytest
-from pgo_agent.agent import asking as agent_asking
-from pgo_agent.agent import question_record, repairing, shown_ttgir
-from pgo_agent.agent.models.base import Asker, Reply, Suspended
-from pgo_agent.agent.models.relay import RelayModel
-from pgo_agent.agent.parts import kernel_part
-from pgo_agent.agent.store import Candidate
+from pgo_agent.agent.kernel_part import kernel_part
+from pgo_agent.agent.llm.models.relay import RelayModel
+from pgo_agent.agent.llm.models.types import Asker, Reply, Suspended
+from pgo_agent.agent.proposal import llm as agent_asking
+from pgo_agent.agent.proposal import repair, ttgir_view
+from pgo_agent.agent.run.record import prompts
+from pgo_agent.agent.run.record.store import Candidate
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
 
 from tests.agent.asked import Asked, asking, established
@@ -69,14 +70,14 @@ def test_a_kernel_that_does_not_compile_goes_back_with_the_compilers_words_and_i
 
 def test_ttgir_that_triton_refuses_goes_back_with_its_line(folder: Path) -> None:
     with asking(folder, [""]) as run:
-        shown = shown_ttgir.shown(run.ctx, "shipped")
+        shown = ttgir_view.shown(run.ctx, "shipped")
         assert shown is not None
         text = shown.text.replace("tt.return", "tt.retur")
         run.server.script[:] = [completion(f"No return.\n```ttgir\n{text}```")]
         (refused,) = run.generation()
         assert (refused.kind, refused.verdict) == ("ttgir", Verdict.BUILD_ERROR)
-        (question,) = repairing.of_judged(run.ctx, (agent_asking.MOVE,))
-        prompt = repairing.render(run.ctx, question)
+        (question,) = repair.of_judged(run.ctx, (agent_asking.MOVE,))
+        prompt = repair.render(run.ctx, question)
         assert "is: tt.retur" in prompt and "+    tt.retur" in prompt
         assert shown.view.text().strip() in prompt and "```edits" in prompt
         assert question.shown is not None and question.shown.text == shown.text
@@ -144,18 +145,18 @@ def test_messages_come_before_the_fresh_prompt_and_no_more_than_four(folder: Pat
             run.ctx.store.set_verdict(run.ctx.run.id, c.id, Judged(Verdict.WRONG, "quick", "1m: NaN"), None, 1.0)
         run.propose()
         about = [e["mends"] for e in run.events if e["type"] == "model.replied"]
-        assert about == ["", *(c.id for c in failed), ""] and repairing.A_GENERATION == 4
+        assert about == ["", *(c.id for c in failed), ""] and repair.A_GENERATION == 4
 
 
 def test_messages_about_messages_count_among_the_four(folder: Path) -> None:
     with asking(folder, [edit("no", "such").replace("no", f"no {n}") for n in range(9)]) as run:
         run.propose()
-        assert len(run.prompts) == 1 + repairing.MOST
+        assert len(run.prompts) == 1 + repair.MOST
         four = "".join(f"## Candidate {n}\n{edit(f'not {n}', '')}\n" for n in range(1, 5))
         run.server.script[:] = [completion(four)]
         run.propose()
-        asked = question_record.asked(run.ctx.store, run.ctx.run.id, 2)
-        assert asked[0] == "" and len(asked) == 1 + repairing.A_GENERATION
+        asked = prompts.asked(run.ctx.store, run.ctx.run.id, 2)
+        assert asked[0] == "" and len(asked) == 1 + repair.A_GENERATION
 
 
 # what could not be read -----------------------------------------------------------------------------------------------
@@ -202,15 +203,15 @@ def test_a_killed_run_asks_nothing_again_and_comes_to_the_same(folder: Path) -> 
         assert again == first and len(run.prompts) == 3
         (c,) = run.propose()
         assert c.source == first[0][0] and len(run.prompts) == 3
-        assert question_record.repairs(run.ctx.store, run.ctx.run.id, c.id) == 2
+        assert prompts.repairs(run.ctx.store, run.ctx.run.id, c.id) == 2
 
 
 def test_a_run_that_is_killed_before_the_reply_asks_the_very_prompt_again(folder: Path) -> None:
     with asking(folder, [edit(LINE, SWAPPED)]) as run:
-        prompt = repairing.render(run.ctx, repairing.fresh(run.ctx))
-        question_record.keep(run.ctx.store, run.ctx.run.id, 1, "", prompt)
+        prompt = repair.render(run.ctx, repair.fresh(run.ctx))
+        prompts.keep(run.ctx.store, run.ctx.run.id, 1, "", prompt)
         run.ctx.store.add_call(run.ctx.run.id, Reply("no", None, None, 0.0, "m"), "h", "another", "a remark since")
-        assert repairing.render(run.ctx, repairing.fresh(run.ctx)) != prompt
+        assert repair.render(run.ctx, repair.fresh(run.ctx)) != prompt
         run.propose()
         assert run.prompts == [prompt]
 

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pgo_agent.agent.models import recording
-from pgo_agent.agent.models.base import Asker, Exhausted, Reply
-from pgo_agent.agent.models.replay import ReplayModel
-from pgo_agent.agent.store import Store
+from pgo_agent.agent.llm.models import recording
+from pgo_agent.agent.llm.models.replay import ReplayModel
+from pgo_agent.agent.llm.models.types import Asker, Exhausted, Reply
+from pgo_agent.agent.run.record.store import Store
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 
 from tests.agent.breaking import record

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from pgo_agent.agent import replies
-from pgo_agent.agent.parts import kernel_part
-from pgo_agent.agent.replies import merge, parse
+from pgo_agent.agent.kernel_part import kernel_part
+from pgo_agent.agent.llm import replies
+from pgo_agent.agent.llm.replies import merge, parse
 from pgo_agent.sandbox import target
 
 from tests.agent.loopback import EDIT, NEW, NOT_UNDERSTOOD, PART, SOURCE, UNDERSTOOD, code, edit

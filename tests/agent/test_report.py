@@ -14,13 +14,14 @@ from typing import Any
 
 import pytest
 from markdown_it import MarkdownIt
-from pgo_agent.agent import show, steer_record
-from pgo_agent.agent.reporting import facts, markdown, page
-from pgo_agent.agent.reporting.facts import Report, times
-from pgo_agent.agent.steer_record import Kind
-from pgo_agent.agent.store import Store
-from pgo_agent.sandbox.judge import stats
-from pgo_agent.sandbox.judge.strains import STRAINS
+from pgo_agent.agent.run.record import user_requests
+from pgo_agent.agent.run.record.store import Store
+from pgo_agent.agent.run.record.user_requests import Kind
+from pgo_agent.agent.views import show
+from pgo_agent.agent.views.report import collect, markdown, page
+from pgo_agent.agent.views.report.collect import Report, times
+from pgo_agent.sandbox.judge import bootstrap
+from pgo_agent.sandbox.judge.stress_inputs import STRAINS
 from rich.console import Console
 
 from tests.agent import reported
@@ -39,7 +40,7 @@ class Made:
 
     def report(self) -> Report:
         with closing(Store(self.folder / ".pgo-agent")) as store:
-            return facts.report(store, "last")
+            return collect.report(store, "last")
 
     def change(self, sql: str, *values: Any) -> None:
         with closing(sqlite3.connect(self.folder / ".pgo-agent" / "pgo.db")) as db, db:
@@ -91,8 +92,8 @@ def test_the_headline_is_against_both_baselines_and_every_library(
     (samples,) = kept.column("summary")["times"].values()
     told = said(render, whole)
     for side in ("tuned", "shipped", "cuLibrary"):
-        assert times(stats.ratio(samples[side], samples["winner"])) in told
-    tuned, shipped = (stats.ratio(samples[s], samples["winner"]).mid for s in ("tuned", "shipped"))
+        assert times(bootstrap.ratio(samples[side], samples["winner"])) in told
+    tuned, shipped = (bootstrap.ratio(samples[s], samples["winner"]).mid for s in ("tuned", "shipped"))
     assert f"{tuned:.3f}x of tuned, {shipped:.3f}x of as shipped" in told
     assert "of cuLibrary: slower" in told and "of tuned: faster" in told
 
@@ -204,8 +205,8 @@ def test_what_a_person_asked_of_the_run_is_told_with_what_came_of_it(
 ) -> None:
     with closing(Store(made.folder / ".pgo-agent")) as store:
         for kind, body in ((Kind.BUDGET, {"name": "minutes", "value": 40}), (Kind.GUIDE, {"text": "try <b> TMA"})):
-            steer_record.add(store, whole.run.id, kind, body)
-        steer_record.take(store, whole.run.id, 1, 1, "the budget is 40 minutes from here on")
+            user_requests.add(store, whole.run.id, kind, body)
+        user_requests.take(store, whole.run.id, 1, 1, "the budget is 40 minutes from here on")
     told = said(render, made.report())
     assert "budget: minutes, 40" in told and "the budget is 40 minutes from here on" in told
     assert "guide: try <b> TMA" in told and "nothing came of it: the run did not get to it" in told

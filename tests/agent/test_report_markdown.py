@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
-from pgo_agent.agent.hiding import visible
-from pgo_agent.agent.reporting import markdown
+from pgo_agent.agent.text import visible
+from pgo_agent.agent.views.report import markdown
 
 FORGE = MarkdownIt("commonmark", {"html": True}).enable("table")
 HOSTILE = (

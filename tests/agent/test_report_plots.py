@@ -5,28 +5,28 @@ import math
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pgo_agent.agent.reporting import plots
-from pgo_agent.agent.reporting.measured import Case, Side
-from pgo_agent.sandbox.judge import stats
-from pgo_agent.sandbox.judge.stats import Interval
+from pgo_agent.agent.views.charts import samples
+from pgo_agent.agent.views.report.timings import Case, Side
+from pgo_agent.sandbox.judge import bootstrap
+from pgo_agent.sandbox.judge.bootstrap import Interval
 
 MS = st.floats(1e-4, 1e4)
 SAMPLES = st.lists(MS, min_size=1, max_size=40)
 
 
 def case(*sides: list[float]) -> Case:
-    found = (Side(f"s{i}", "", tuple(ms), stats.ratio(ms, [1.0] * len(ms)), 1.0) for i, ms in enumerate(sides))
+    found = (Side(f"s{i}", "", tuple(ms), bootstrap.ratio(ms, [1.0] * len(ms)), 1.0) for i, ms in enumerate(sides))
     return Case("c", "GB/s", tuple(found), (), None)
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(SAMPLES, min_size=1, max_size=4))
 def test_every_sample_is_drawn_within_its_strip_and_in_the_order_of_the_rounds(sides: list[list[float]]) -> None:
-    drawn = plots.strips(case(*sides))
+    drawn = samples.strips(case(*sides))
     assert drawn is not None
     for strip, ms in zip(drawn.rows, sides, strict=True):
         across, down = zip(*strip.dots, strict=True)
-        assert len(across) == len(ms) and all(0 <= x <= 100 for x in across) and all(0 < y < plots.TALL for y in down)
+        assert len(across) == len(ms) and all(0 <= x <= 100 for x in across) and all(0 < y < samples.TALL for y in down)
         assert list(down) == sorted(down)
         assert 0 <= strip.low <= strip.middle + 1e-6 <= strip.low + strip.width + 2e-3
 
@@ -34,7 +34,7 @@ def test_every_sample_is_drawn_within_its_strip_and_in_the_order_of_the_rounds(s
 @settings(max_examples=100, deadline=None)
 @given(MS, MS)
 def test_what_takes_longer_is_further_to_the_right(a: float, b: float) -> None:
-    drawn = plots.strips(case([a], [b]))
+    drawn = samples.strips(case([a], [b]))
     assert drawn is not None
     one, two = (row.dots[0][0] for row in drawn.rows)
     assert (one < two) == (a < b) or math.isclose(a, b, rel_tol=1e-6)
@@ -43,7 +43,7 @@ def test_what_takes_longer_is_further_to_the_right(a: float, b: float) -> None:
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.lists(st.floats(0.2, 5.0), min_size=3, max_size=3).map(sorted), min_size=1, max_size=8))
 def test_an_interval_holds_its_middle_and_says_on_which_side_of_one_it_is(rows: list[list[float]]) -> None:
-    drawn = plots.forest([(str(i), Interval(*r), False) for i, r in enumerate(rows)])
+    drawn = samples.forest([(str(i), Interval(*r), False) for i, r in enumerate(rows)])
     assert drawn is not None
     for mark, (low, _, high) in zip(drawn.rows, rows, strict=True):
         assert -0.002 <= mark.low <= mark.middle + 0.002 and mark.middle <= mark.low + mark.width + 0.004 <= 100.01
@@ -53,10 +53,10 @@ def test_an_interval_holds_its_middle_and_says_on_which_side_of_one_it_is(rows: 
 
 @pytest.mark.parametrize("ms", [[], [math.nan], [math.inf, math.nan]])
 def test_nothing_is_drawn_of_nothing(ms: list[float]) -> None:
-    assert plots.scale(ms) is None
-    assert plots.forest([]) is None
+    assert samples.scale(ms) is None
+    assert samples.forest([]) is None
 
 
 def test_equal_samples_have_a_scale_too() -> None:
-    drawn = plots.strips(case([2.0] * 5))
+    drawn = samples.strips(case([2.0] * 5))
     assert drawn is not None and {x for x, _ in drawn.rows[0].dots} == {50.0}

@@ -7,10 +7,10 @@ from html import unescape
 from pathlib import Path
 
 import pytest
-from pgo_agent.agent.reporting import facts, markdown, page
-from pgo_agent.agent.reporting.command import Places, write
-from pgo_agent.agent.reporting.facts import Report
-from pgo_agent.agent.store import Store
+from pgo_agent.agent.run.record.store import Store
+from pgo_agent.agent.views.report import collect, markdown, page
+from pgo_agent.agent.views.report.collect import Report
+from pgo_agent.agent.views.report.write import Places, write
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
 
@@ -21,7 +21,7 @@ from tests.agent.test_views_page import Read
 
 def report(workspace: Path) -> Report:
     with closing(Store(workspace)) as store:
-        return facts.report(store, "last")
+        return collect.report(store, "last")
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_a_place_that_is_asked_for_is_made_and_the_other_form_is_not(store: Stor
 
 
 def test_a_run_of_which_nothing_is_recorded_has_a_report(store: Store) -> None:
-    found = facts.report(store, "add-1")
+    found = collect.report(store, "add-1")
     assert "not complete" in page.render(found) and "none was proposed" in markdown.render(found)
 
 
@@ -133,7 +133,7 @@ def test_a_report_changes_nothing_in_the_record(whole: Whole, tmp_path: Path) ->
     shutil.copytree(whole.folder / ".pgo-agent", tmp_path / "w")
     with closing(Store(tmp_path / "w")) as store:
         before = list(store.db.iterdump())
-        page.render(facts.report(store, "last"))
+        page.render(collect.report(store, "last"))
         assert list(store.db.iterdump()) == before
 
 
@@ -152,7 +152,7 @@ def checked(store: Store, verdict: Verdict | None) -> Report:
     store.add_generation("check-1", 1, "shipped", [told | {"id": "c1", "source": "pass\n"}])
     if verdict:
         store.set_verdict("check-1", "c1", Judged(verdict, "smoke", "why"), None, 1.0)
-    return facts.report(store, "check-1")
+    return collect.report(store, "check-1")
 
 
 def test_a_check_says_what_became_of_the_file(store: Store) -> None:

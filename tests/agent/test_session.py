@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pgo_agent.agent.live import asking, commands
-from pgo_agent.agent.live.conductor import Conductor
-from pgo_agent.agent.store import Candidate, Store
+from pgo_agent.agent.cli.session import commands, parse_input
+from pgo_agent.agent.cli.session.controller import Conductor
+from pgo_agent.agent.run.record.store import Candidate, Store
 from pgo_agent.sandbox.errors import UsageFault
 
 from tests.agent.breaking import alive, processes
@@ -165,7 +165,7 @@ def test_without_a_terminal_it_names_what_needs_none(tmp_path: Path) -> None:
     ("/evidence shipped", "/diff shipped CANDIDATE"),
 ])  # fmt: skip
 def test_a_baseline_where_a_candidate_is_wanted_is_told_what_to_type(store: Store, typed: str, instead: str) -> None:
-    asked = asking.read(typed)
+    asked = parse_input.read(typed)
     assert asked is not None
     with pytest.raises(UsageFault, match="is a baseline and no candidate here") as e:
         commands.do(Conductor(store, "first-1", lambda run: run), asked, lambda question: False)
@@ -174,7 +174,7 @@ def test_a_baseline_where_a_candidate_is_wanted_is_told_what_to_type(store: Stor
 
 def test_where_a_text_that_is_refused_is_kept_can_be_typed_again(store: Store, tmp_path: Path) -> None:
     path = write(tmp_path, ("def kernel(", "def kernel(("), name="my add.py")
-    asked = asking.read(f"/submit '{path}'")
+    asked = parse_input.read(f"/submit '{path}'")
     assert asked is not None
     with pytest.raises(UsageFault) as e:
         commands.do(Conductor(store, "first-1", lambda run: run), asked, lambda question: False)

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from pgo_agent.agent.context import Context
-from pgo_agent.agent.live import editing
-from pgo_agent.agent.store import Store
+from pgo_agent.agent.cli.session import editor as editing
+from pgo_agent.agent.run.context import Context
+from pgo_agent.agent.run.record.store import Store
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 
 from tests.agent import searching

@@ -3,7 +3,9 @@
 from pathlib import Path
 
 import pytest
-from pgo_agent.agent import incumbent, shown_ttgir, steps
+from pgo_agent.agent.proposal import ttgir_view
+from pgo_agent.agent.run import incumbent
+from pgo_agent.agent.search import steps
 from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
 
@@ -22,7 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_it_is_the_kernel_of_the_first_case_at_its_best_known_configuration(folder: Path) -> None:
     with asking(folder, [""]) as run:
-        found = shown_ttgir.shown(run.ctx, incumbent.SHIPPED)
+        found = ttgir_view.shown(run.ctx, incumbent.SHIPPED)
         tuned = run.ctx.baseline()["tuned"]["CASES/1m"]
         assert found is not None and found.config == tuned["config"] and found.name == "_add"
         assert found.build == found.replaces in run.ctx.store.shelf.manifest(tuned["bundle"])["kernels"]
@@ -31,12 +33,12 @@ def test_it_is_the_kernel_of_the_first_case_at_its_best_known_configuration(fold
 
 def test_of_an_incumbent_that_is_ttgir_its_own_text_is_shown_and_edits_of_that_can_be_built(folder: Path) -> None:
     with asking(folder, [FIRST, SECOND]) as run:
-        before = shown_ttgir.shown(run.ctx, incumbent.SHIPPED)
+        before = ttgir_view.shown(run.ctx, incumbent.SHIPPED)
         (first,) = run.propose()
         steps.build(run.ctx, 1)
         accepted = Judged(Verdict.ACCEPTED, "confirm", "1.1x", {"incumbent": incumbent.SHIPPED}, COVERED)
         run.ctx.store.set_verdict(run.ctx.run.id, first.id, accepted, 1.1, 1.0)
-        after = shown_ttgir.shown(run.ctx, incumbent.name(run.ctx))
+        after = ttgir_view.shown(run.ctx, incumbent.name(run.ctx))
         assert before is not None and after is not None
         assert after.replaces == before.build != after.build
         assert after.view.line("L4").text == before.view.line("L5").text != before.view.line("L4").text

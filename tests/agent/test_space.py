@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from pgo_agent.agent.moves import space
-from pgo_agent.agent.moves.launch import said
-from pgo_agent.sandbox.built import Built
+from pgo_agent.agent.moves.launch_config import said
+from pgo_agent.sandbox.build.result import Built
 from pgo_agent.sandbox.errors import TargetFault
 
 from tests.agent.cli import pgo

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pgo_agent.agent.static_rank import dominated, estimate, occupancy
+from pgo_agent.agent.profile.cost_model import dominated, estimate, occupancy
 from pgo_agent.sandbox import devices
 
 H200 = devices.find("h200")

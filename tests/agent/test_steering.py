@@ -6,13 +6,16 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pgo_agent.agent import beam, former, lessons, mixing, prompting, question_record, steer_record, steering, steps
-from pgo_agent.agent.context import Context
-from pgo_agent.agent.models.base import Asker, Exhausted
-from pgo_agent.agent.models.guarded import Guarded, Purse
-from pgo_agent.agent.models.relay import RelayModel
-from pgo_agent.agent.steer_record import Kind
-from pgo_agent.agent.store import Candidate, Store, candidate_id
+from pgo_agent.agent.llm.models.budget import Guarded, Purse
+from pgo_agent.agent.llm.models.relay import RelayModel
+from pgo_agent.agent.llm.models.types import Asker, Exhausted
+from pgo_agent.agent.proposal import bandit, lessons, parents, prompt
+from pgo_agent.agent.run import steering
+from pgo_agent.agent.run.context import Context
+from pgo_agent.agent.run.record import history, prompts, user_requests
+from pgo_agent.agent.run.record.store import Candidate, Store, candidate_id
+from pgo_agent.agent.run.record.user_requests import Kind
+from pgo_agent.agent.search import steps
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.gate.verdict import Verdict
 
@@ -25,11 +28,11 @@ def ctx(store: Store) -> Context:
 
 
 def ask(ctx: Context, kind: Kind, /, **body: object) -> int:
-    return steer_record.add(ctx.store, ctx.run.id, kind, body)
+    return user_requests.add(ctx.store, ctx.run.id, kind, body)
 
 
 def outcome(ctx: Context, n: int) -> str | None:
-    return steer_record.of(ctx.store, ctx.run.id)[n - 1].outcome
+    return user_requests.of(ctx.store, ctx.run.id)[n - 1].outcome
 
 
 def again(ctx: Context, c: Candidate) -> Candidate:
@@ -59,7 +62,7 @@ def mine(ctx: Context, n: int = 900, parent: str = "shipped") -> str:
 ])  # fmt: skip
 def test_what_was_asked_is_told_in_words(ctx: Context, kind: Kind, body: dict[str, object], told: str) -> None:
     ask(ctx, kind, **body)
-    assert [s.asked for s in steer_record.of(ctx.store, ctx.run.id)] == [told]
+    assert [s.asked for s in user_requests.of(ctx.store, ctx.run.id)] == [told]
 
 
 # vetoes ---------------------------------------------------------------------------------------------------------------
@@ -98,9 +101,9 @@ def test_what_was_vetoed_teaches_nothing_and_costs_its_proposer_nothing(ctx: Con
     (c,) = searching.propose(ctx, searching.another(1), finished=True)
     ask(ctx, Kind.VETO, candidate=c.id, why="")
     steps.steered(ctx)
-    assert mixing.tallies(ctx)["moves"].judged == 0
+    assert bandit.tallies(ctx)["moves"].judged == 0
     later = searching.begin(ctx.store, "third-1")
-    assert c.id not in {t.id for t in former.tried(ctx.store, former.of(later.run))}
+    assert c.id not in {t.id for t in history.tried(ctx.store, history.of(later.run))}
     assert lessons.lines(later) == []
 
 
@@ -138,14 +141,14 @@ def test_a_budget_is_a_number_from_zero_on_or_a_clear_fault(name: str, text: str
 
 def test_guidance_is_in_the_prompts_of_generations_that_begin_after_it(ctx: Context) -> None:
     ask(ctx, Kind.GUIDE, text="use two stages")
-    assert "use two stages" not in prompting.render(prompting.gather(ctx))
+    assert "use two stages" not in prompt.render(prompt.gather(ctx))
     steering.begin(ctx, 1)
-    said = prompting.render(prompting.gather(ctx))
+    said = prompt.render(prompt.gather(ctx))
     assert "\n> use two stages\n" in said and "The person who runs this says" in said
 
 
 def test_guidance_waits_while_a_generation_is_asked_for(ctx: Context) -> None:
-    question_record.keep(ctx.store, ctx.run.id, 1, "", "the prompt")
+    prompts.keep(ctx.store, ctx.run.id, 1, "", "the prompt")
     n = ask(ctx, Kind.GUIDE, text="use two stages")
     steering.begin(ctx, 1)
     assert outcome(ctx, n) is None
@@ -168,8 +171,8 @@ def test_a_candidate_of_ones_own_is_proposed_first_beyond_the_budget_and_is_fore
     assert steps.propose(ctx, 1) == 2
     first, second = ctx.store.candidates(ctx.run.id)
     assert (first.source, first.author, first.proposer) == (source, "user", "user") and second.author == "embedded"
-    assert beam.foreign(ctx, first) and not beam.foreign(ctx, second)
-    assert beam.author(ctx, first.id) == "embedded, onto user"
+    assert parents.foreign(ctx, first) and not parents.foreign(ctx, second)
+    assert parents.author(ctx, first.id) == "embedded, onto user"
 
 
 def test_a_candidate_of_ones_own_is_in_its_generation_again_after_a_kill(ctx: Context) -> None:
@@ -212,9 +215,9 @@ def test_a_text_that_is_known_is_not_proposed_twice_and_the_person_is_told(ctx: 
 def test_a_pinned_parent_comes_first_until_it_is_let_go(ctx: Context) -> None:
     c = searching.tried(ctx, Verdict.CHECKED)
     n = ask(ctx, Kind.PIN, candidate=c.id)
-    assert next(beam.proposals(ctx))[2] == "shipped"
+    assert next(parents.proposals(ctx))[2] == "shipped"
     steering.begin(ctx, 2)
-    assert steering.start(ctx) == c.id == next(beam.proposals(ctx))[2] and f"from {c.id[:8]}" in str(outcome(ctx, n))
+    assert steering.start(ctx) == c.id == next(parents.proposals(ctx))[2] and f"from {c.id[:8]}" in str(outcome(ctx, n))
     ask(ctx, Kind.PIN, candidate="")
     steering.begin(ctx, 3)
     assert steering.start(ctx) == "shipped" and steering.started_from(ctx, 1) == "shipped"

@@ -6,11 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from pgo_agent.agent import measured_record, profile_record
-from pgo_agent.agent.measured_record import Waiting
-from pgo_agent.agent.models.base import Reply
-from pgo_agent.agent.profile_record import Kept
-from pgo_agent.agent.store import Store
+from pgo_agent.agent.llm.models.types import Reply
+from pgo_agent.agent.run.record import pending, profiles
+from pgo_agent.agent.run.record.pending import Waiting
+from pgo_agent.agent.run.record.profiles import Kept
+from pgo_agent.agent.run.record.store import Store
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
@@ -45,11 +45,11 @@ def test_the_first_verdict_of_a_candidate_stands(store: Store) -> None:
 
 def test_what_has_a_verdict_by_now_waits_for_nothing(store: Store) -> None:
     waiting = Waiting("c1", Judged(Verdict.CHECKED, "quick", "1.1x", coverage=COVERED), 1.1, 2.0)
-    measured_record.add(store, "add-1", waiting)
-    assert measured_record.of(store, "add-1") == {"c1": waiting}
+    pending.add(store, "add-1", waiting)
+    assert pending.of(store, "add-1") == {"c1": waiting}
     store.set_verdict("add-1", "c1", Judged(Verdict.VETOED, "veto", "no need"), None, 0.0)
-    measured_record.add(store, "add-1", waiting)
-    assert not measured_record.of(store, "add-1")
+    pending.add(store, "add-1", waiting)
+    assert not pending.of(store, "add-1")
 
 
 def test_raw_samples_are_kept_apart_from_evidence_and_come_back_in_order(store: Store) -> None:
@@ -105,11 +105,11 @@ def older(store: Store, *migrations: str) -> Store:
 def test_a_record_from_before_profiles_is_brought_up_to_date(store: Store) -> None:
     """Its candidates cite nothing and its runs have no profile; both can be added."""
     again = older(store, *UNDONE)
-    assert again.candidate("add-1", "c1").cites is None and profile_record.of(again, "add-1") == []
+    assert again.candidate("add-1", "c1").cites is None and profiles.of(again, "add-1") == []
     kept = Kept("shipped", "CASES/x", {"static": "", "timeline": "no GPU"}, 1.5, None)
-    profile_record.add(again, "add-1", kept)
+    profiles.add(again, "add-1", kept)
     again.add_generation("add-1", 2, "shipped", [PROPOSAL | {"id": "c2", "cites": {"kernel": "k"}}])
-    assert profile_record.of(again, "add-1", "shipped") == [kept] and kept.taken == ("static",)
+    assert profiles.of(again, "add-1", "shipped") == [kept] and kept.taken == ("static",)
     assert again.candidate("add-1", "c2").cites == {"kernel": "k"}
 
 
@@ -145,13 +145,13 @@ def test_calls_from_before_roles_are_the_optimizers_and_count_as_they_were_told(
 def test_the_first_profile_of_a_case_stands(store: Store) -> None:
     first = Kept("shipped", "CASES/x", {"static": "first"}, 1.0, None)
     for kept in (first, Kept("shipped", "CASES/x", {"static": "second"}, 2.0, None)):
-        profile_record.add(store, "add-1", kept)
-    assert profile_record.of(store, "add-1") == [first]
+        profiles.add(store, "add-1", kept)
+    assert profiles.of(store, "add-1") == [first]
 
 
 def test_a_second_process_cannot_hold_the_workspace(store: Store) -> None:
     code = (
-        "import sys; from pathlib import Path; from pgo_agent.agent.store import Store\n"
+        "import sys; from pathlib import Path; from pgo_agent.agent.run.record.store import Store\n"
         "store = Store(Path(sys.argv[1]))\n"
         "with store.active('add-2'): print('held')\n"
     )

@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pgo_agent.agent.case_profile import CaseProfile
-from pgo_agent.agent.roles.numbers import unfounded
-from pgo_agent.agent.roles.printing import figure
-from pgo_agent.agent.roles.summarizer import summarize, tokens
-from pgo_agent.agent.roles.summary import Summary
-from pgo_agent.sandbox.profile.report import Conversion, Problem
-from pgo_agent.sandbox.profile.timeline.report import Waves
-from pgo_agent.sandbox.profile.whole import Missing
+from pgo_agent.agent.profile.case_profile import CaseProfile
+from pgo_agent.agent.profile.check_numbers import unfounded
+from pgo_agent.agent.profile.format import figure
+from pgo_agent.agent.profile.summarize import summarize, tokens
+from pgo_agent.agent.profile.summary import Summary
+from pgo_agent.sandbox.profile.kernel_profile import Missing
+from pgo_agent.sandbox.profile.static_profile import Conversion, Problem
+from pgo_agent.sandbox.profile.timeline.types import Waves
 
 from tests.agent import profiles
 from tests.agent.profiles import case, chain, counters, kernel, of_scopes, roof, scope, static, timed, timeline

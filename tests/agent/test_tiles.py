@@ -12,24 +12,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from libcst.metadata import MetadataWrapper, PositionProvider
-from pgo_agent.agent.rewriting import tiles
-from pgo_agent.agent.rewriting.flow import Flow
-from pgo_agent.agent.rewriting.loads import Load
-from pgo_agent.agent.rewriting.syntax import functions
-from pgo_agent.agent.rewriting.tiles import Mask, Poly, Tile, Unknown
+from pgo_agent.agent.moves.analysis import index_algebra
+from pgo_agent.agent.moves.analysis.cst_util import functions
+from pgo_agent.agent.moves.analysis.dataflow import Flow
+from pgo_agent.agent.moves.analysis.index_algebra import Mask, Poly, Tile, Unknown
+from pgo_agent.agent.moves.analysis.load_site import Load
 from pytest import MonkeyPatch
 
 from tests.agent import evaluating
 from tests.agent.descriptor_kernels import body, file_of, launches, random_kernel
 
-ENV = {n: Tile(tiles.symbol(n), 0) for n in ("A", "x", "y", "n")} | {
-    "i": tiles.evaluate("tl.arange(0, BM)", {}),
-    "j": tiles.evaluate("tl.arange(0, BN)", {}),
+ENV = {n: Tile(index_algebra.symbol(n), 0) for n in ("A", "x", "y", "n")} | {
+    "i": index_algebra.evaluate("tl.arange(0, BM)", {}),
+    "j": index_algebra.evaluate("tl.arange(0, BN)", {}),
 }
 
 
 def said(text: str) -> str:
-    found = tiles.evaluate(text, ENV)
+    found = index_algebra.evaluate(text, ENV)
     return " & ".join(f"{t.value} > 0" for t in found.positive) if isinstance(found, Mask) else str(found.value)
 
 
@@ -82,14 +82,14 @@ def test_what_is_not_index_arithmetic_is_said_to_be_unknown(text: str, why: str)
 
 def test_two_ranges_along_one_dimension_are_told_apart() -> None:
     with pytest.raises(Unknown, match="two ranges"):
-        tiles.axes(tiles.tile("i + j", ENV).value)
+        index_algebra.axes(index_algebra.tile("i + j", ENV).value)
 
 
 def test_a_mask_with_more_dimensions_than_its_tile_is_refused() -> None:
-    mask = tiles.evaluate("i[:, None] < x", ENV)
+    mask = index_algebra.evaluate("i[:, None] < x", ENV)
     assert isinstance(mask, Mask)
     with pytest.raises(Unknown, match="more dimensions"):
-        tiles.shifted(mask, 1)
+        index_algebra.shifted(mask, 1)
 
 
 @settings(max_examples=25, deadline=None, derandomize=True)

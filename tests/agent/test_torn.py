@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pgo_agent.agent.store import Store
-from pgo_agent.sandbox.bundle.shelf import Shelf
+from pgo_agent.agent.run.record.store import Store
+from pgo_agent.sandbox.bundle.store import Shelf
 
 from tests.agent import breaking
 from tests.agent.breaking import Whole

@@ -6,10 +6,10 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pgo_agent.agent.views.lanes import FAMILIES, REST, Bar, Lane, lanes
-from pgo_agent.sandbox.profile.report import Problem
-from pgo_agent.sandbox.profile.timeline.points import Kind
-from pgo_agent.sandbox.profile.timeline.report import ScopeTime, Spread, Timeline
+from pgo_agent.agent.views.profile.timeline_layout import FAMILIES, REST, Bar, Lane, lanes
+from pgo_agent.sandbox.profile.static_profile import Problem
+from pgo_agent.sandbox.profile.timeline.find_scopes import Kind
+from pgo_agent.sandbox.profile.timeline.types import ScopeTime, Spread, Timeline
 
 from tests.agent import timelines
 

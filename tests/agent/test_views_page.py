@@ -8,12 +8,13 @@ from html.parser import HTMLParser
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pgo_agent.agent.findings import Defect, Finding
-from pgo_agent.agent.profiling import Profile
-from pgo_agent.agent.roles.summary import Summary
-from pgo_agent.agent.views import page, roof, words
-from pgo_agent.sandbox.profile.timeline.report import Timed, Timeline
-from pgo_agent.sandbox.profile.whole import KernelProfile, Roofline
+from pgo_agent.agent.commands.profile import Profile
+from pgo_agent.agent.profile.findings import Defect, Finding
+from pgo_agent.agent.profile.summary import Summary
+from pgo_agent.agent.views.charts import roofline
+from pgo_agent.agent.views.profile import format, page
+from pgo_agent.sandbox.profile.kernel_profile import KernelProfile, Roofline
+from pgo_agent.sandbox.profile.timeline.types import Timed, Timeline
 
 from tests.agent import timelines
 from tests.agent.test_views_terminal import SOURCE, full, profiled
@@ -109,7 +110,7 @@ def test_every_figure_of_every_scope_is_in_the_page(name: str) -> None:
     html = page.render(profiled(k), SOURCE, {})
     rows = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in re.findall(r"<tr.*?</tr>", html)]
     for t in k.timeline.scopes:
-        assert any(row[2:8] == list(words.figures(t)) for row in rows), t.scope.name
+        assert any(row[2:8] == list(format.figures(t)) for row in rows), t.scope.name
 
 
 def test_bars_lie_within_their_track_and_tails_begin_where_bars_end() -> None:
@@ -141,7 +142,7 @@ FIGURES = st.floats(1e-3, 1e18)
 @given(FIGURES, FIGURES, st.floats(1e-9, 1e3), FIGURES, FIGURES)
 def test_a_roofline_is_drawn_within_its_frame(f: float, b: float, s: float, peak: float, memory: float) -> None:
     r = Roofline(f, b, s, "made up", peak, memory)
-    p = roof.plot(r)
+    p = roofline.plot(r)
     assert p is not None
     points = [tuple(map(float, xy.split(","))) for xy in p.roof.split()]
     for x, y in (*points, p.point):
@@ -153,11 +154,11 @@ def test_a_roofline_is_drawn_within_its_frame(f: float, b: float, s: float, peak
 @pytest.mark.parametrize("nothing", [dict(flops=0.0), dict(bytes=0.0)])
 def test_work_without_arithmetic_or_without_bytes_is_said_and_not_drawn(nothing: dict[str, float]) -> None:
     r = replace(timelines.roofline(), **nothing)
-    assert roof.plot(r) is None
+    assert roofline.plot(r) is None
     found = profiled(full("cp_async"))
     (case,) = found.cases
     html = page.render(replace(found, cases=(replace(case, roofline=r),)), SOURCE, {})
-    assert words.roof(r) in unescape(html)
+    assert format.roof(r) in unescape(html)
 
 
 def test_a_kernel_without_any_pass_has_its_name_and_the_reasons() -> None:

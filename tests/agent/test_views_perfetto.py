@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pgo_agent.agent.views import perfetto
-from pgo_agent.agent.views.perfetto import Slice
-from pgo_agent.sandbox.bundle.shelf import Shelf
+from pgo_agent.agent.views.profile import perfetto
+from pgo_agent.agent.views.profile.perfetto import Slice
+from pgo_agent.sandbox.bundle.store import Shelf
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
-from pgo_agent.sandbox.profile.passes import Artefact
-from pgo_agent.sandbox.profile.timeline.points import Kind
-from pgo_agent.sandbox.profile.timeline.report import SUFFIX, Pass, Timeline
+from pgo_agent.sandbox.profile.memo import Artefact
+from pgo_agent.sandbox.profile.timeline.find_scopes import Kind
 from pgo_agent.sandbox.profile.timeline.traces import traces
+from pgo_agent.sandbox.profile.timeline.types import SUFFIX, Pass, Timeline
 
 from tests.agent import timelines
 from tests.agent.test_views_terminal import full, profiled

@@ -5,14 +5,14 @@ import re
 from dataclasses import replace
 
 import pytest
-from pgo_agent.agent.case_profile import CaseProfile
-from pgo_agent.agent.profiling import Profile
-from pgo_agent.agent.roles.summary import Summary
-from pgo_agent.agent.views import terminal, timeline, words
-from pgo_agent.sandbox.profile.counters.report import Counters
-from pgo_agent.sandbox.profile.timeline.points import Kind
-from pgo_agent.sandbox.profile.timeline.report import Timeline
-from pgo_agent.sandbox.profile.whole import KernelProfile, Missing
+from pgo_agent.agent.commands.profile import Profile
+from pgo_agent.agent.profile.case_profile import CaseProfile
+from pgo_agent.agent.profile.summary import Summary
+from pgo_agent.agent.views.profile import format, terminal, timeline_terminal
+from pgo_agent.sandbox.profile.counters.types import Counters
+from pgo_agent.sandbox.profile.kernel_profile import KernelProfile, Missing
+from pgo_agent.sandbox.profile.timeline.find_scopes import Kind
+from pgo_agent.sandbox.profile.timeline.types import Timeline
 from rich.cells import cell_len
 from rich.console import Console
 
@@ -58,7 +58,7 @@ def test_every_figure_of_every_scope_is_there_in_full(name: str, width: int) -> 
     told = drawn(profiled(k), width)
     table = [line.split() for line in told.splitlines()]
     for t in k.timeline.scopes:
-        figures = [x for figure in words.figures(t) for x in figure.split()]
+        figures = [x for figure in format.figures(t) for x in figure.split()]
         assert any(_holds(line, figures) for line in table), (t.scope.name, figures)
 
 
@@ -82,7 +82,7 @@ def test_a_bar_is_as_wide_as_what_it_took_beside_its_loop_and_its_tail_is_lighte
     assert scale * loop.cycles.p50 > 60
     for t in k.timeline.scopes:
         if t.scope.kind in timelines.MADE_UP:
-            row = next(r for r in told if f" {words.percent(t.share)} " in r and "█" in r)
+            row = next(r for r in told if f" {format.percent(t.share)} " in r and "█" in r)
             assert abs(row.count("█") - max(1, t.count * t.cycles.p50 * scale)) <= 1.5
             assert "░" not in row or row.index("░") == row.rindex("█") + 1
 
@@ -97,7 +97,7 @@ def test_a_table_that_is_too_wide_loses_what_the_lanes_say_too_and_no_figure() -
     assert max(map(len, told.splitlines())) <= 80
     lines = [line.split() for line in told.splitlines()]
     for t in grown:
-        p20, p50, p80, count, *_, varies = words.figures(t)
+        p20, p50, p80, count, *_, varies = format.figures(t)
         assert any(_holds(line, [p20, p50, p80, count, varies]) for line in lines)
 
 
@@ -151,9 +151,9 @@ def test_names_that_look_like_markup_are_printed_as_they_are() -> None:
 
 
 def test_a_launch_that_ends_slowly_slopes_to_the_right() -> None:
-    line = timeline.sparkline(timelines.filled().running, 132)
+    line = timeline_terminal.sparkline(timelines.filled().running, 132)
     assert len(line) == 60 and line[0] == "█" and line[-1] == "▁"
-    assert timeline.sparkline([0.0, 132.0, 66.0], 132) == " █▅"
+    assert timeline_terminal.sparkline([0.0, 132.0, 66.0], 132) == " █▅"
 
 
 @pytest.mark.parametrize(
@@ -168,11 +168,11 @@ def test_a_launch_that_ends_slowly_slopes_to_the_right() -> None:
     ],
 )
 def test_cycles_need_seven_characters_at_most(cycles: float, said: str) -> None:
-    assert words.cycles(cycles) == said and len(said) <= 7
+    assert format.cycles(cycles) == said and len(said) <= 7
 
 
 @pytest.mark.parametrize(
     ("x", "said"), [(999.7, "1 kB"), (0.5, "0.5 B"), (4.75e14, "475 TB"), (9.999e14, "1 PB"), (1023.0, "1.02 kB")]
 )
 def test_large_figures_have_a_prefix_and_no_exponent(x: float, said: str) -> None:
-    assert words.scaled(x, "B") == said
+    assert format.scaled(x, "B") == said

@@ -11,8 +11,8 @@ import libcst as cst
 import numpy as np
 import pytest
 import torch
-from pgo_agent.agent.rewriting import wrap
-from pgo_agent.agent.rewriting.syntax import change, functions
+from pgo_agent.agent.moves.analysis import unwrap_modulo
+from pgo_agent.agent.moves.analysis.cst_util import change, functions
 
 from tests.agent.composing import outputs, same_bits
 from tests.agent.descriptor_kernels import body, file_of, launches, rewritten, together
@@ -111,7 +111,7 @@ def memory(source: str, arguments: dict[str, Any], programs: Sequence[int]) -> d
 
 def unwrapped(source: str) -> str:
     module = cst.parse_module(source)
-    return change(module, {"_k": wrap.unwrapped(functions(module)["_k"])}).code
+    return change(module, {"_k": unwrap_modulo.unwrapped(functions(module)["_k"])}).code
 
 
 @pytest.mark.parametrize("form", SHOWN)

@@ -7,15 +7,15 @@ from dataclasses import replace
 from functools import cache
 
 import numpy as np
-from pgo_agent.sandbox.profile.counters.report import BankConflicts, Counters, LineCounters
-from pgo_agent.sandbox.profile.report import Problem, StaticProfile
-from pgo_agent.sandbox.profile.timeline.critical import ScopeChain
+from pgo_agent.sandbox.profile.counters.types import BankConflicts, Counters, LineCounters
+from pgo_agent.sandbox.profile.kernel_profile import Chain, KernelProfile, Launch, Missing, Roofline, ScopeIpc
+from pgo_agent.sandbox.profile.static_profile import Problem, StaticProfile
 from pgo_agent.sandbox.profile.timeline.decode import Block
-from pgo_agent.sandbox.profile.timeline.points import Kind
-from pgo_agent.sandbox.profile.timeline.report import Lost, Pass, ScopeTime, Spread, Timed, Timeline, Waves
-from pgo_agent.sandbox.profile.timeline.scopes import Scope, Unsupported, Why, scopes_of
-from pgo_agent.sandbox.profile.timeline.waves import waves
-from pgo_agent.sandbox.profile.whole import Chain, KernelProfile, Launch, Missing, Roofline, ScopeIpc
+from pgo_agent.sandbox.profile.timeline.find_scopes import Kind
+from pgo_agent.sandbox.profile.timeline.longest_path import ScopeChain
+from pgo_agent.sandbox.profile.timeline.scope_sets import Scope, Unsupported, Why, scopes_of
+from pgo_agent.sandbox.profile.timeline.sm_waves import waves
+from pgo_agent.sandbox.profile.timeline.types import Lost, Pass, ScopeTime, Spread, Timed, Timeline, Waves
 from pgo_agent.sandbox.ttgir import reader
 
 from tests.sandbox import barrier_kernels

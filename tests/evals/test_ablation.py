@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pgo_agent.agent.insight import Insight
-from pgo_agent.agent.store import Candidate
+from pgo_agent.agent.run.profile_visibility import Insight
+from pgo_agent.agent.run.record.store import Candidate
 from pgo_agent.evals.ablation import plan as plans
-from pgo_agent.evals.ablation import running, scores
-from pgo_agent.evals.ablation.comparing import apart, differences
+from pgo_agent.evals.ablation import run, scores
+from pgo_agent.evals.ablation.compare import apart, differences
 from pgo_agent.evals.ablation.plan import Arm, Plan, Wanted
 from pgo_agent.sandbox.errors import UsageFault
 
@@ -168,7 +168,7 @@ def test_times_are_not_compared_where_nothing_is_timed(tmp_path: Path) -> None:
 
 def test_results_of_a_gpu_are_shown_where_there_is_none_once_they_are_whole(tmp_path: Path) -> None:
     own = (*planned(tmp_path, ('"right"', '"final"')), "--judge", "cpu")
-    written = running.Results(tmp_path / "out.jsonl", plans.read(tmp_path / "plan.toml"))
+    written = run.Results(tmp_path / "out.jsonl", plans.read(tmp_path / "plan.toml"))
     base, arm = written.plan.runs
     written.add("run", run="a", **base.named, score=0.0, truncated=False)
     assert pgo(*own, cwd=tmp_path).code == 2

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from pgo_agent.evals.nightly import reading
+from pgo_agent.evals.nightly import load
 from pgo_agent.evals.nightly.row import Row
 from pgo_agent.evals.regressions import ranks, report
-from pgo_agent.evals.regressions.comparing import Compared, Standing, compare
+from pgo_agent.evals.regressions.compare import Compared, Standing, compare
 from pgo_agent.sandbox.errors import UsageFault
 
 from tests.agent.cli import pgo
@@ -182,7 +182,7 @@ def test_rows_of_one_file_alone_and_other_versions_are_said() -> None:
 
 
 def test_a_recorded_file_has_no_regression_against_itself() -> None:
-    found = reading.file(FA_FWD).rows
+    found = load.file(FA_FWD).rows
     assert {c.standing for c in compare(found, found).cases} == {Standing.SAME}
 
 

@@ -9,10 +9,11 @@ import pytest
 from pgo_agent.evals import entries, ttgir_edits
 from pgo_agent.evals.entries import Entry
 from pgo_agent.evals.ttgir_edits import BrokenCorpus
-from pgo_agent.sandbox import box, devices, target
-from pgo_agent.sandbox.build import Builder
-from pgo_agent.sandbox.bundle.shelf import Shelf
+from pgo_agent.sandbox import devices, target
+from pgo_agent.sandbox.build.builder import Builder
+from pgo_agent.sandbox.bundle.store import Shelf
 from pgo_agent.sandbox.errors import UsageFault
+from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.target import Target
 
 from tests.conftest import ROOT

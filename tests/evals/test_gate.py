@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pgo_agent.agent.session import Wishes
+from pgo_agent.agent.commands.optimize import Wishes
 from pgo_agent.evals import entries, gate, gate_report
 from pgo_agent.evals.entries import Entry
 from pgo_agent.evals.gate import Outcome
@@ -50,7 +50,7 @@ def test_a_sample_of_the_corpora_comes_out_as_each_entry_says() -> None:
 @pytest.mark.slow
 def test_no_bad_entry_is_admitted_no_honest_one_refused_and_each_is_refused_where_it_says() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "pgo_agent.agent.cli", "eval", "gate", "--judge", "cpu", "--json"],
+        [sys.executable, "-m", "pgo_agent.agent.cli.main", "eval", "gate", "--judge", "cpu", "--json"],
         capture_output=True,
         text=True,
         check=False,
@@ -74,7 +74,7 @@ def test_the_same_candidate_under_two_names_is_an_error() -> None:
 
 
 def test_a_name_that_no_entry_has_is_a_mistake_of_usage(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "pgo_agent.agent.cli", "eval", "gate", "nothing/like/it"]
+    command = [sys.executable, "-m", "pgo_agent.agent.cli.main", "eval", "gate", "nothing/like/it"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2 and "no entry of the corpora is called nothing/like/it" in done.stderr
 

@@ -9,24 +9,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pgo_agent.agent.session import Wishes
+from pgo_agent.agent.commands.optimize import Wishes
 from pgo_agent.evals import entries
-from pgo_agent.evals.mutants import bits, fates, making, report, running, source, ttgir
-from pgo_agent.evals.mutants.fates import Explained
-from pgo_agent.evals.mutants.making import Base, Mutant
+from pgo_agent.evals.mutants import bits, generate, outcomes, report, run, source, ttgir
+from pgo_agent.evals.mutants.generate import Base, Mutant
+from pgo_agent.evals.mutants.outcomes import Explained
 from pgo_agent.evals.mutants.results import Results
 from pgo_agent.sandbox import target
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.ttgir import reader
 
 NO_GPU = Wishes(judge="cpu", device="h200")
-PLACES = [(f.stem, f.parents[1]) for c in (entries.CORPUS, making.OWN) for f in sorted((c / "targets").glob("*.py"))]
+PLACES = [(f.stem, f.parents[1]) for c in (entries.CORPUS, generate.OWN) for f in sorted((c / "targets").glob("*.py"))]
 
 
 @pytest.fixture
 def addition(tmp_path: Path) -> Base:
-    text = entries.place("vector_add", tmp_path, making.OWN).source
-    return Base("vector_add", "vector_add", making.OWN, text, ".py")
+    text = entries.place("vector_add", tmp_path, generate.OWN).source
+    return Base("vector_add", "vector_add", generate.OWN, text, ".py")
 
 
 def named(base: Base, after: str, operator: str) -> Mutant:
@@ -106,45 +106,43 @@ def test_waits_barriers_and_fences_are_left_out_in_turn() -> None:
 
 
 def test_a_sample_takes_as_many_of_each_base_and_follows_from_its_seed(addition: Base) -> None:
-    other = Base("other", "vector_add", making.OWN, addition.text, ".py")
-    drawn = [making.chosen([addition, other], None, (), 10, seed) for seed in (1, 1, 2)]
+    other = Base("other", "vector_add", generate.OWN, addition.text, ".py")
+    drawn = [generate.chosen([addition, other], None, (), 10, seed) for seed in (1, 1, 2)]
     assert drawn[0] == drawn[1] != drawn[2]
     assert [m.base.name for m in drawn[0]].count("other") == 5
 
 
 def test_an_operator_that_there_is_not_is_a_mistake_of_usage(addition: Base) -> None:
     with pytest.raises(UsageFault, match="no operator is called nothing"):
-        making.chosen([addition], None, ("nothing",), None, 0)
+        generate.chosen([addition], None, ("nothing",), None, 0)
 
 
 # what meets the gate --------------------------------------------------------------------------------------------------
 
 
 def test_a_sample_of_mutants_is_caught_and_what_is_known_is_not_judged_again(addition: Base, tmp_path: Path) -> None:
-    bad = making.chosen([addition], None, ("arithmetic", "operand", "statement"), 12, 7)
+    bad = generate.chosen([addition], None, ("arithmetic", "operand", "statement"), 12, 7)
     kept = Results(tmp_path / "results.jsonl")
-    running.run(bad, NO_GPU, kept, lambda _: None)
+    run.run(bad, NO_GPU, kept, lambda _: None)
     found = report.told(kept.rows)
     assert found.unsound == [] and found.summary()["fates"]["caught"] == len(bad) == 12, found.summary()
 
     again: list[Any] = []
-    running.run(bad, NO_GPU, Results(tmp_path / "results.jsonl"), again.append, again.append)
+    run.run(bad, NO_GPU, Results(tmp_path / "results.jsonl"), again.append, again.append)
     assert again == []
 
 
 def test_a_lock_that_locks_nothing_is_not_called_right_where_programs_run_one_after_another(tmp_path: Path) -> None:
-    text = entries.place("locked_sum", tmp_path, making.OWN).source
-    base = Base("locked_sum", "locked_sum", making.OWN, text, ".py")
+    text = entries.place("locked_sum", tmp_path, generate.OWN).source
+    base = Base("locked_sum", "locked_sum", generate.OWN, text, ".py")
     kept = Results(None)
-    running.run(
-        [next(m for m in base.mutants if m.change and m.change.operator == "sync")], NO_GPU, kept, lambda _: None
-    )
+    run.run([next(m for m in base.mutants if m.change and m.change.operator == "sync")], NO_GPU, kept, lambda _: None)
     found = report.told(kept.rows)
     assert found.summary()["fates"]["caught"] == 1, found.summary()
 
 
 def test_bits_tell_a_kernel_of_other_results_from_one_of_the_same(addition: Base, tmp_path: Path) -> None:
-    place = entries.place("vector_add", tmp_path, making.OWN).path
+    place = entries.place("vector_add", tmp_path, generate.OWN).path
     turned = addition.text.replace("x + y, mask", "y + x, mask")
     other = addition.text.replace("x + y, mask", "x + y + 0.001, mask")
     for text, equal in ((turned, True), (other, False)):
@@ -155,7 +153,7 @@ def test_bits_tell_a_kernel_of_other_results_from_one_of_the_same(addition: Base
 
 
 def test_a_name_that_no_base_has_is_a_mistake_of_usage(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "pgo_agent.agent.cli", "eval", "mutants", "nothing/like/it"]
+    command = [sys.executable, "-m", "pgo_agent.agent.cli.main", "eval", "mutants", "nothing/like/it"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2 and "nothing that is mutated is called nothing/like/it" in done.stderr
 
@@ -196,12 +194,12 @@ DIFFER = {"bits": {"equal": 1, "of": 2, "differ": ["even, seed 0"]}}
     ],
 )
 def test_a_mutant_is_called(row: dict[str, Any], known: list[Explained], fate: str) -> None:
-    assert fates.fate(ROW | row, ITSELF, known) == fate
+    assert outcomes.fate(ROW | row, ITSELF, known) == fate
 
 
 def test_a_survivor_a_refused_base_and_a_refused_equal_one_end_with_one() -> None:
-    assert fates.unsound(ITSELF | {"verdict": "wrong"}, [])
-    assert fates.unsound(ROW | {"verdict": "wrong"}, KNOWN) and not fates.unsound(ROW | {"verdict": "wrong"}, [])
+    assert outcomes.unsound(ITSELF | {"verdict": "wrong"}, [])
+    assert outcomes.unsound(ROW | {"verdict": "wrong"}, KNOWN) and not outcomes.unsound(ROW | {"verdict": "wrong"}, [])
     caught = {"b:itself": ITSELF, "b:mask@1.1": ROW | {"verdict": "wrong"}}
     assert report.told(caught).code == 0
     assert report.told(caught | {"b:mask@1.2": ROW | {"mutant": "b:mask@1.2"}}).code == 1
@@ -218,14 +216,14 @@ def test_a_result_that_was_cut_off_is_judged_anew(addition: Base, tmp_path: Path
 
 
 def test_every_explanation_is_clear_and_is_of_a_mutant_that_there_is(tmp_path: Path) -> None:
-    known = [e for e in fates.explained() if e.after]
+    known = [e for e in outcomes.explained() if e.after]
 
     def named(name: str, _: str) -> bool:
         return any(e.of(name) for e in known)
 
-    bases = [*making.targets(tmp_path, named), *making.honest(tmp_path, named)]
+    bases = [*generate.targets(tmp_path, named), *generate.honest(tmp_path, named)]
     made = [(b.name, m.change) for b in bases for m in b.mutants if m.change]
     for e in known:
         own = {(c.operator, c.after) for name, c in made if e.of(name)}
         assert all((e.operator, after) in own for after in e.after), e
-    assert all(e.operator in making.OPERATORS for e in fates.explained())
+    assert all(e.operator in generate.OPERATORS for e in outcomes.explained())

@@ -14,11 +14,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from pgo_agent.agent.eval_commands import evals
-from pgo_agent.agent.session import Wishes
+from pgo_agent.agent.cli.evals import evals
+from pgo_agent.agent.commands.optimize import Wishes
 from pgo_agent.evals.leaderboard import site
+from pgo_agent.evals.nightly import load, run
 from pgo_agent.evals.nightly import plan as plans
-from pgo_agent.evals.nightly import reading, running
 from pgo_agent.evals.nightly.plan import Plan, Wanted
 from pgo_agent.evals.regressions import report
 from pgo_agent.sandbox import target
@@ -122,12 +122,12 @@ def test_what_cannot_run_is_said_before_the_first_run(
     folder = planned(tmp_path, ("add.py", "FOLDER/add.py"), (old, new), ("FOLDER", str(tmp_path)))
     found = plans.read(folder / "plan.toml")
     with pytest.raises(UsageFault, match=problem):
-        running.check(running.opened(tmp_path / "rows.jsonl", found), Wishes(judge="cpu"))
+        run.check(run.opened(tmp_path / "rows.jsonl", found), Wishes(judge="cpu"))
 
 
 def test_rows_of_another_plan_commit_text_or_gpu_are_refused(tmp_path: Path) -> None:
     found = plans.read(planned(tmp_path, ("add.py", str(tmp_path / "add.py"))) / "plan.toml")
-    night, file = running.opened(tmp_path / "rows.jsonl", found), tmp_path / "rows.jsonl"
+    night, file = run.opened(tmp_path / "rows.jsonl", found), tmp_path / "rows.jsonl"
     text = target.read(tmp_path / "add.py").digest
     own = row(target=found.targets[0], digest=text).as_json()
     for head, told, problem in (
@@ -140,21 +140,21 @@ def test_rows_of_another_plan_commit_text_or_gpu_are_refused(tmp_path: Path) -> 
         file.write_text(f"{json.dumps(first)}\n{json.dumps(told)}\n")
         elsewhere = Wishes("b200", judge=f"spool:{tmp_path / 'box'}")
         with pytest.raises(UsageFault, match=problem):
-            running.check(running.opened(file, found), elsewhere)
+            run.check(run.opened(file, found), elsewhere)
 
 
 def test_two_rows_of_one_run_are_refused(tmp_path: Path) -> None:
     found = plans.read(planned(tmp_path) / "plan.toml")
-    night = running.opened(tmp_path / "rows.jsonl", found)
+    night = run.opened(tmp_path / "rows.jsonl", found)
     first = {"what": "plan", "digest": found.digest, **night.head}
     lines = [first, row().as_json(), row(run="again").as_json()]
     night.file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     with pytest.raises(UsageFault, match="line 3: it is the second result of one run"):
-        running.opened(night.file, found).lines  # noqa: B018 (it is read, and refused, here)
+        run.opened(night.file, found).lines  # noqa: B018 (it is read, and refused, here)
 
 
 def test_a_row_without_samples_cannot_be_written(tmp_path: Path) -> None:
-    night = running.opened(tmp_path / "rows.jsonl", plans.read(planned(tmp_path) / "plan.toml"))
+    night = run.opened(tmp_path / "rows.jsonl", plans.read(planned(tmp_path) / "plan.toml"))
     bare = row().as_json() | {"cases": {}}
     with pytest.raises(UsageFault, match="a row without samples"):
         night.add(bare.pop("what"), **bare)
@@ -175,7 +175,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
 def test_a_run_has_a_row_with_all_that_it_came_to(measured: tuple[Path, Done]) -> None:
     folder, done = measured
     assert done.code == 0, done.err
-    (found,) = reading.file(folder / "rows.jsonl").rows
+    (found,) = load.file(folder / "rows.jsonl").rows
     assert found.winner and found.ratio("tuned").mid == pytest.approx(1.2)
     assert found.key == ("add", "embedded", 1) and found.gpu == "NVIDIA H200"
     assert (found.gpu_seconds, found.tokens, found.models, found.prompts) == (made_up_seconds(found), 0, (), ())
@@ -189,7 +189,7 @@ def test_a_run_has_a_row_with_all_that_it_came_to(measured: tuple[Path, Done]) -
     }  # fmt: skip
 
 
-def made_up_seconds(found: reading.Row) -> float | None:
+def made_up_seconds(found: load.Row) -> float | None:
     """A whole number of what each command is said to have taken."""
     spent = found.gpu_seconds
     return spent if spent and spent % made_up.SECONDS == 0 else None
@@ -216,7 +216,7 @@ def test_a_kernel_that_fails_has_its_row_and_the_night_goes_on(tmp_path: Path) -
     write(tmp_path, ONE_CASE, ("inside = at < n\n", "inside = at < missing\n"), name="broken.py")
     with judged(tmp_path, "broken.py"):
         done = pgo(*NIGHT, *ELSEWHERE, "--json", cwd=tmp_path)
-    found = reading.file(tmp_path / "rows.jsonl").rows
+    found = load.file(tmp_path / "rows.jsonl").rows
     assert done.code == 0 and done.events[-1]["failed"] == len(found) == 2, done.err
     assert all("missing" in r.failed and r.ratio("tuned").mid == 1.0 for r in found)
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pgo_agent.agent.session import Wishes
-from pgo_agent.agent.store import Store
-from pgo_agent.evals.planned import running
-from pgo_agent.evals.planned.results import BEGUN, ENDED, LINES, Results
-from pgo_agent.evals.planned.sharing import held
+from pgo_agent.agent.commands.optimize import Wishes
+from pgo_agent.agent.run.record.store import Store
+from pgo_agent.evals.runner import run
+from pgo_agent.evals.runner.byte_lock import held
+from pgo_agent.evals.runner.results import BEGUN, ENDED, LINES, Results
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 
 from tests.agent.cli import command
@@ -23,7 +23,7 @@ from tests.evals.test_ablation import lines, planned
 HOLDER = """
 import sys, time
 from pathlib import Path
-from pgo_agent.evals.planned.sharing import held
+from pgo_agent.evals.runner.byte_lock import held
 with held(Path(sys.argv[1]), int(sys.argv[2])):
     print("held", flush=True)
     time.sleep(600)
@@ -95,7 +95,7 @@ def test_a_process_keeps_to_the_targets_that_it_knows_and_then_takes_those_that_
     others.add(BEGUN, run="theirs", target="a", seed=1)
     made: list[tuple[str, int]] = []
     with closing(Store(tmp_path / ".pgo-agent")) as store, others.claimed(A, wait=False):
-        for wanted in running._open(results, store, lambda _: None):
+        for wanted in run._open(results, store, lambda _: None):
             store.add_run(f"{wanted.target}-{wanted.seed}", Path("/x/add.py"), "d", "pass\n", "h200", {})
             results.add(BEGUN, run=f"{wanted.target}-{wanted.seed}", **wanted.named)
             results.add(ENDED, run=f"{wanted.target}-{wanted.seed}", **wanted.named)
@@ -109,7 +109,7 @@ def test_alone_a_process_makes_runs_in_the_order_of_the_plan(tmp_path: Path) -> 
     results = Results(tmp_path / "out.jsonl", Plan(seeds=(1, 2)), "a test")
     made: list[tuple[str, int]] = []
     with closing(Store(tmp_path / ".pgo-agent")) as store:
-        for wanted in running._open(results, store, lambda _: None):
+        for wanted in run._open(results, store, lambda _: None):
             store.add_run(f"{wanted.target}-{wanted.seed}", Path("/x/add.py"), "d", "pass\n", "h200", {})
             results.add(BEGUN, run=f"{wanted.target}-{wanted.seed}", **wanted.named)
             results.add(ENDED, run=f"{wanted.target}-{wanted.seed}", **wanted.named)

@@ -6,12 +6,12 @@ The cycles are made up (`tests/agent/timelines.py`); the sums are not.
 from dataclasses import replace
 
 import pytest
-from pgo_agent.agent.case_profile import CaseProfile
+from pgo_agent.agent.profile.case_profile import CaseProfile
 from pgo_agent.evals import profiles
-from pgo_agent.sandbox.profile.counters.report import LineCounters
-from pgo_agent.sandbox.profile.timeline.points import Kind
-from pgo_agent.sandbox.profile.timeline.report import Timeline
-from pgo_agent.sandbox.profile.whole import KernelProfile, Missing, ScopeIpc
+from pgo_agent.sandbox.profile.counters.types import LineCounters
+from pgo_agent.sandbox.profile.kernel_profile import KernelProfile, Missing, ScopeIpc
+from pgo_agent.sandbox.profile.timeline.find_scopes import Kind
+from pgo_agent.sandbox.profile.timeline.types import Timeline
 
 from tests.agent import profiles as made
 from tests.agent import timelines

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pgo_agent.evals.nightly import reading
+from pgo_agent.evals.nightly import load
 from pgo_agent.evals.nightly import row as rows
 from pgo_agent.evals.nightly.report import mean, slower
-from pgo_agent.evals.table import tables
+from pgo_agent.evals.tables import tables
 from pgo_agent.sandbox.errors import UsageFault
 
 from tests.evals.rows import FA_FWD, RECORDED, RESULTS, case, failed, night, row
@@ -80,7 +80,7 @@ def test_whatever_stands_in_a_line_is_refused_in_words(value: Any) -> None:
 
 def test_a_row_is_read_as_it_was_written(tmp_path: Path) -> None:
     written = (row(), row(seed=2, run="add-2"), failed(seed=3, run="add-3"))
-    assert reading.file(night(tmp_path / "a.jsonl", written)).rows == written
+    assert load.file(night(tmp_path / "a.jsonl", written)).rows == written
 
 
 def test_a_failure_and_a_run_without_a_winner_count_as_one() -> None:
@@ -115,7 +115,7 @@ def test_shares_are_of_the_fastest_library_and_of_the_measured_peak() -> None:
 
 
 def test_recorded_runs_are_rows_with_the_ratios_of_the_readme() -> None:
-    found = reading.files([f for f in RECORDED if not f.name.startswith("nightly-")])
+    found = load.files([f for f in RECORDED if not f.name.startswith("nightly-")])
     assert {r.kernel for r in found.rows} == {"fa_fwd", "fa_bwd", "gemm"} and found.gate
     for r in (r for r in found.rows if r.winner):
         assert f"Geometric mean {r.ratio('tuned').mid:.3f} [" in tables()
@@ -123,7 +123,7 @@ def test_recorded_runs_are_rows_with_the_ratios_of_the_readme() -> None:
 
 
 def test_an_ablation_holds_no_rows_and_is_none_of_a_nights_faults() -> None:
-    found = reading.files(RECORDED)
+    found = load.files(RECORDED)
     assert "ablation-h200.jsonl holds no rows, but runs that `pgo-agent eval ablation` compares" in found.notes
     assert not any(r.file == "ablation-h200.jsonl" for r in found.rows)
 
@@ -133,16 +133,16 @@ def test_runs_of_a_plan_that_have_no_row_are_said_by_name(tmp_path: Path) -> Non
     plan = {"targets": [own.target], "optimizers": [own.optimizer, "replay:a"], "seeds": [1, 2]}
     file = night(tmp_path / "a.jsonl", [own], plan=plan)
     absent = "add by replay:a, seed 1; add by embedded, seed 2; add by replay:a, seed 2"
-    assert reading.file(file).notes == (f"a.jsonl: 3 of the 4 runs of its plan have no row: {absent}",)
+    assert load.file(file).notes == (f"a.jsonl: 3 of the 4 runs of its plan have no row: {absent}",)
 
 
 @pytest.mark.parametrize("plan", [None, [], {}, {"targets": 3, "optimizers": [], "seeds": []}, UNHASHABLE])
 def test_a_plan_that_names_no_runs_says_nothing_of_them(tmp_path: Path, plan: object) -> None:
-    assert reading.file(night(tmp_path / "a.jsonl", [row()], plan=plan)).notes == ()
+    assert load.file(night(tmp_path / "a.jsonl", [row()], plan=plan)).notes == ()
 
 
 def test_a_last_line_that_was_cut_off_is_left_out_and_said(tmp_path: Path) -> None:
-    found = reading.file(night(tmp_path / "a.jsonl", [row()], '{"what": "run", "ker'))
+    found = load.file(night(tmp_path / "a.jsonl", [row()], '{"what": "run", "ker'))
     assert len(found.rows) == 1 and found.notes == ("a.jsonl: its last line was cut off, and is left out",)
 
 
@@ -162,18 +162,18 @@ def test_a_last_line_that_was_cut_off_is_left_out_and_said(tmp_path: Path) -> No
 def test_a_file_that_is_none_of_rows_is_refused(tmp_path: Path, text: str, problem: str) -> None:
     (tmp_path / "a.jsonl").write_text(text)
     with pytest.raises(UsageFault, match=problem):
-        reading.file(tmp_path / "a.jsonl")
+        load.file(tmp_path / "a.jsonl")
 
 
 def test_the_file_of_a_night_that_never_began_is_empty_and_said_to_be(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").touch()
-    assert reading.file(tmp_path / "a.jsonl").notes == ("a.jsonl is empty: no run of it was begun",)
-    assert reading.files([tmp_path / "a.jsonl", NIGHTLY]).rows == reading.file(NIGHTLY).rows
+    assert load.file(tmp_path / "a.jsonl").notes == ("a.jsonl is empty: no run of it was begun",)
+    assert load.files([tmp_path / "a.jsonl", NIGHTLY]).rows == load.file(NIGHTLY).rows
 
 
 def test_two_rows_of_one_key_are_refused_by_their_lines(tmp_path: Path) -> None:
     with pytest.raises(UsageFault, match="line 3: line 2 is a row of add, embedded, seed 1, too"):
-        reading.file(night(tmp_path / "a.jsonl", [row(), row(run="add-2")]))
+        load.file(night(tmp_path / "a.jsonl", [row(), row(run="add-2")]))
 
 
 def test_files_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:
@@ -181,24 +181,24 @@ def test_files_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> No
         (tmp_path / folder).mkdir()
         night(tmp_path / folder / "rows.jsonl", [row(run=folder)])
     paths = [tmp_path / folder / "rows.jsonl" for folder in ("monday", "tuesday")]
-    assert [r.file for r in reading.files(paths).rows] == ["monday/rows.jsonl", "tuesday/rows.jsonl"]
-    assert reading.names([paths[0]]) == ["rows.jsonl"] and reading.names([]) == []
-    assert reading.names([Path("/a/rows.jsonl"), Path("/b/a/rows.jsonl")]) == ["/a/rows.jsonl", "b/a/rows.jsonl"]
+    assert [r.file for r in load.files(paths).rows] == ["monday/rows.jsonl", "tuesday/rows.jsonl"]
+    assert load.names([paths[0]]) == ["rows.jsonl"] and load.names([]) == []
+    assert load.names([Path("/a/rows.jsonl"), Path("/b/a/rows.jsonl")]) == ["/a/rows.jsonl", "b/a/rows.jsonl"]
 
 
 def test_a_file_that_is_given_twice_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageFault, match="both hold run fa_fwd"):
-        reading.files([FA_FWD, FA_FWD])
+        load.files([FA_FWD, FA_FWD])
 
 
 def test_a_record_that_is_given_twice_is_refused_beside_the_night_of_its_run_too() -> None:
     with pytest.raises(UsageFault, match="both hold run fa_fwd"):
-        reading.files([FA_FWD, NIGHTLY, FA_FWD])
+        load.files([FA_FWD, NIGHTLY, FA_FWD])
 
 
 def test_a_record_of_a_run_that_a_night_has_a_row_of_is_left_out_and_said() -> None:
-    both = reading.files([FA_FWD, NIGHTLY])
-    assert both.rows == reading.file(NIGHTLY).rows
+    both = load.files([FA_FWD, NIGHTLY])
+    assert both.rows == load.file(NIGHTLY).rows
     (row_of,) = (r for r in both.rows if r.kernel == "fa_fwd" and r.seed == 1)
     assert (
         f"fa_fwd-h200.jsonl records run {row_of.run}: taken from nightly-h200.jsonl, which says more of it"
@@ -212,14 +212,14 @@ def test_a_record_that_tells_other_samples_than_the_row_of_its_run_is_refused(tm
     last["ms"] = [x * 2 for x in last["ms"]]
     (tmp_path / "other.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     with pytest.raises(UsageFault, match="both hold run fa_fwd"):
-        reading.files([tmp_path / "other.jsonl", NIGHTLY])
+        load.files([tmp_path / "other.jsonl", NIGHTLY])
 
 
 def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe\n")
     for name, problem in (("none", "cannot read"), ("binary", "is no text"), (".", "cannot read")):
         with pytest.raises(UsageFault, match=problem):
-            reading.file(tmp_path / name)
+            load.file(tmp_path / name)
 
 
 # what the autotuner picks ---------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from pgo_agent.agent.store import Store
+from pgo_agent.agent.run.record.store import Store
 from pgo_agent.evals import scaling
 from pgo_agent.evals.scaling import Clock, Measured
 from pgo_agent.sandbox.errors import UsageFault

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from pgo_agent.agent.store import Store
-from pgo_agent.evals.planned import side_by_side
+from pgo_agent.agent.run.record.store import Store
+from pgo_agent.evals.runner import parallel
 
 from tests.agent.cli import Done, command, pgo
 from tests.evals.test_ablation import lines, planned
@@ -131,7 +131,7 @@ def test_what_a_process_prints_is_read_to_its_end_even_where_nobody_can_be_told(
         for name, command in (("1", chatty), ("2", quiet))
     }
     told: list[dict[str, object]] = []
-    assert side_by_side._heard(processes, side_by_side._telling(told.append, True)) == [0, 0]
+    assert parallel._heard(processes, parallel._telling(told.append, True)) == [0, 0]
     assert told == [{"type": "phase", "workspace": "at-once/2"}]
 
 
@@ -143,7 +143,7 @@ def test_a_feed_that_breaks_ends_the_wait_for_all(tmp_path: Path) -> None:
     commands = {"1": "import time; time.sleep(60)", "2": event}
     processes = {n: subprocess.Popen([sys.executable, "-c", c], stdout=-1, text=True) for n, c in commands.items()}
     with pytest.raises(BrokenPipeError):
-        side_by_side._heard(processes, side_by_side._telling(broken, True))
+        parallel._heard(processes, parallel._telling(broken, True))
     for process in processes.values():
         process.kill()
         process.communicate()

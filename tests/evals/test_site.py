@@ -7,9 +7,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from pgo_agent.evals.leaderboard import gate, pages, site, standing
-from pgo_agent.evals.nightly import reading
-from pgo_agent.evals.nightly.reading import Found
+from pgo_agent.evals.leaderboard import gate, pages, rank, site
+from pgo_agent.evals.nightly import load
+from pgo_agent.evals.nightly.load import Found
 from pgo_agent.evals.nightly.report import interval
 from pgo_agent.evals.nightly.row import Row
 
@@ -58,7 +58,7 @@ def made(*rows: Row) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def recorded() -> dict[str, str]:
     """Of the real runs that ship."""
-    return dict(site.site(reading.files(RECORDED), [f.name for f in RECORDED]))
+    return dict(site.site(load.files(RECORDED), [f.name for f in RECORDED]))
 
 
 def test_the_recorded_runs_have_a_page_each_and_the_gate_its_rates(recorded: dict[str, str]) -> None:
@@ -66,7 +66,7 @@ def test_the_recorded_runs_have_a_page_each_and_the_gate_its_rates(recorded: dic
     names = {"index.html", "results.json"} | pages
     first = Page(recorded["index.html"])
     assert set(recorded) == names and set(first.links) <= names
-    lines = reading.files(RECORDED).gate
+    lines = load.files(RECORDED).gate
     bad = [line for line in lines if line["what"] == "gate" and not line["entry"].startswith("honest/")]
     assert f"of {len(bad)} bad ones admitted" in first.text
     assert Page(recorded["fa_fwd-h200.html"]).text.count("@gluon.jit") >= 1
@@ -84,7 +84,7 @@ def test_no_page_loads_or_runs_anything(recorded: dict[str, str]) -> None:
 
 def test_results_json_has_the_figures_of_the_rows(recorded: dict[str, str]) -> None:
     told = json.loads(recorded["results.json"])["gpus"]
-    for r in reading.files(RECORDED).rows:
+    for r in load.files(RECORDED).rows:
         (own,) = [line for line in told[r.environment["gpu"]]["last"] if line["run"] == r.run]
         assert own["ratio"]["tuned"] == r.ratio("tuned").as_json()
         assert interval(r.ratio("tuned")) in recorded["index.html"]
@@ -104,7 +104,7 @@ def test_hostile_words_stay_words() -> None:
 
 
 def test_two_names_that_would_be_one_file_are_two() -> None:
-    found = standing.boards([row(kernel="a/b"), row(kernel="a.b", run="2")])[0]
+    found = rank.boards([row(kernel="a/b"), row(kernel="a.b", run="2")])[0]
     assert len({pages.page(found, k) for k in found.kernels}) == 2
 
 
@@ -124,7 +124,7 @@ def test_a_kernel_whose_runs_all_failed_is_said_to_have_failed_and_not_to_be_fas
 def test_an_optimizer_of_fewer_kernels_stands_below_and_says_so() -> None:
     rows = [row(kernel=k, run=k) for k in ("add", "sub")]
     less = row({"CASES/1m": case(3.0)}, optimizer="model", run="m")
-    (board,) = standing.boards([*rows, less])
+    (board,) = rank.boards([*rows, less])
     assert board.optimizers == ["embedded", "model"]
     assert "1 of 2 kernels" in Page(made(*rows, less)["index.html"]).text
     assert "of 2 kernels" not in Page(made(*rows)["index.html"]).text
@@ -132,14 +132,14 @@ def test_an_optimizer_of_fewer_kernels_stands_below_and_says_so() -> None:
 
 def test_times_of_two_gpus_are_never_put_together() -> None:
     other = row({"CASES/1m": case(1.3)}, environment=H200 | {"gpu": "NVIDIA B200"}, run="2")
-    found = standing.boards([row(), other])
+    found = rank.boards([row(), other])
     assert [b.gpu for b in found] == ["NVIDIA B200", "NVIDIA H200"]
     assert {"add-h200.html", "add-b200.html"} <= set(made(row(), other))
 
 
 def test_the_gpu_that_most_is_known_of_comes_first() -> None:
     other = row(environment=H200 | {"gpu": "NVIDIA B200"}, run="2")
-    found = standing.boards([other, row(), row(run="3", seed=2)])
+    found = rank.boards([other, row(), row(run="3", seed=2)])
     assert [b.gpu for b in found] == ["NVIDIA H200", "NVIDIA B200"]
 
 
@@ -148,7 +148,7 @@ def test_the_last_row_of_a_key_stands_and_the_trend_has_every_night() -> None:
         row({"CASES/1m": case(1 + n / 10)}, run=f"r{n}", when=f"2026-11-2{n}T00:00", file=f"{n}.jsonl")
         for n in range(4)
     ]
-    (board,) = standing.boards(reversed(nights))
+    (board,) = rank.boards(reversed(nights))
     assert [r.run for r in board.last] == ["r3"] and board.nights[0][0] == "2026-11-20"
     assert "Night by night" in made(*nights)["add-h200.html"]
     assert "Night by night" not in made(nights[0])["add-h200.html"]
@@ -156,7 +156,7 @@ def test_the_last_row_of_a_key_stands_and_the_trend_has_every_night() -> None:
 
 def test_a_table_of_seeds_says_the_lowest_and_the_highest() -> None:
     found = [row({"CASES/1m": case(1 + n / 10)}, seed=n, run=f"r{n}") for n in (1, 2, 3)]
-    cell = standing.boards(found)[0].cell("add", "embedded")
+    cell = rank.boards(found)[0].cell("add", "embedded")
     assert cell and cell.won == 3 and cell.span == pytest.approx((1.1, 1.3), rel=0.01)
 
 

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from pgo_agent.sandbox import box, devices, target
-from pgo_agent.sandbox.build import Builder
-from pgo_agent.sandbox.bundle.shelf import Shelf
-from pgo_agent.sandbox.judge.pool import Judge, visible_gpu
-from pgo_agent.sandbox.profile.timeline.twin import Place
+from pgo_agent.sandbox import devices, target
+from pgo_agent.sandbox.build.builder import Builder
+from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.isolation import box
+from pgo_agent.sandbox.judge.gpu_judge import Judge, visible_gpu
+from pgo_agent.sandbox.profile.timeline.instrumented_build import Place
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pgo_agent.sandbox.built import Built
+from pgo_agent.sandbox.build.result import Built
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
-from pgo_agent.sandbox.judge.pool import on_shelf
+from pgo_agent.sandbox.judge.gpu_judge import on_shelf
 
 from tests.agent.breaking import database
 from tests.agent.cli import pgo

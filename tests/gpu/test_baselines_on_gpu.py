@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pgo_agent.agent.store import Store
-from pgo_agent.sandbox import box, devices, target
-from pgo_agent.sandbox.build import Builder
-from pgo_agent.sandbox.bundle.shelf import Shelf
-from pgo_agent.sandbox.judge.pool import Judge, on_shelf, visible_gpu
+from pgo_agent.agent.run.record.store import Store
+from pgo_agent.sandbox import devices, target
+from pgo_agent.sandbox.build.builder import Builder
+from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.isolation import box
+from pgo_agent.sandbox.judge.gpu_judge import Judge, on_shelf, visible_gpu
 
 from tests.agent.cli import Done, pgo
 from tests.conftest import TARGETS

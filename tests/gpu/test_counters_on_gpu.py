@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 from pgo_agent.sandbox import target
-from pgo_agent.sandbox.judge.pool import on_shelf
+from pgo_agent.sandbox.judge.gpu_judge import on_shelf
 from pgo_agent.sandbox.profile import static
 from pgo_agent.sandbox.profile.backend import Workbench
-from pgo_agent.sandbox.profile.counters import figures
-from pgo_agent.sandbox.profile.counters.report import Counters
-from pgo_agent.sandbox.profile.counters.take import take
-from pgo_agent.sandbox.profile.report import StaticProfile
-from pgo_agent.sandbox.profile.whole import Missing
+from pgo_agent.sandbox.profile.counters import metrics
+from pgo_agent.sandbox.profile.counters.collect import take
+from pgo_agent.sandbox.profile.counters.types import Counters
+from pgo_agent.sandbox.profile.kernel_profile import Missing
+from pgo_agent.sandbox.profile.static_profile import StaticProfile
 
 from tests.gpu.placing import placed
 
@@ -89,7 +89,7 @@ def test_executed_instructions_of_all_lines_add_up_to_the_hardwares_own_count(
     for lines in (c.lines, c.source, c.code):
         assert sum(n.executed for n in lines) == c.executed
         assert sum(n.samples for n in lines) == sum(i.samples for i in c.code) > 0
-    assert c.executed == pytest.approx(c.metrics[figures.EXECUTED], rel=0.01)
+    assert c.executed == pytest.approx(c.metrics[metrics.EXECUTED], rel=0.01)
     assert sum(c.stalls.values()) == pytest.approx(1)
     assert Counters.from_json(c.as_json()) == c
 

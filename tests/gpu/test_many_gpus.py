@@ -14,9 +14,9 @@ import pytest
 from pgo_agent.evals import scaling
 from pgo_agent.sandbox import target
 from pgo_agent.sandbox.judge import gpus
-from pgo_agent.sandbox.judge.judges import Judges
-from pgo_agent.sandbox.judge.lock import GpuLock
-from pgo_agent.sandbox.judge.pool import Judge
+from pgo_agent.sandbox.judge.gpu_judge import Judge
+from pgo_agent.sandbox.judge.gpu_lock import GpuLock
+from pgo_agent.sandbox.judge.pool import Judges
 
 from tests.agent import breaking
 from tests.agent.cli import command, pgo, write

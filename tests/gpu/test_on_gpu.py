@@ -12,14 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pgo_agent.agent.looks import hazard
-from pgo_agent.sandbox import box, devices, target, twins
-from pgo_agent.sandbox.build import Builder
-from pgo_agent.sandbox.built import Built
-from pgo_agent.sandbox.bundle.shelf import Shelf
+from pgo_agent.agent.evaluation.safety_checks import hazard
+from pgo_agent.sandbox import devices, target
+from pgo_agent.sandbox.build import variants
+from pgo_agent.sandbox.build.builder import Builder
+from pgo_agent.sandbox.build.result import Built
+from pgo_agent.sandbox.bundle.store import Shelf
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
+from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.judge import memcheck
-from pgo_agent.sandbox.judge.pool import Judge, on_shelf, visible_gpu
+from pgo_agent.sandbox.judge.gpu_judge import Judge, on_shelf, visible_gpu
 
 ROOT = Path(__file__).parents[2]
 PUBLIC, HELD_OUT = "CASES/d64-2k", "HELD_OUT/d64-ragged-causal"
@@ -172,7 +174,7 @@ def test_the_sanitizer_refuses_a_wait_that_lets_pass_what_it_is_for(
     cases = {"CASES": None, "HELD_OUT": None}
     built = attention.builder.build(source, cases, None, attention.builder.cores, foreign=True, ttgir=edited_text)
     assert built.ok, built.failures
-    twin = twins.sanitized(attention.builder, built.bundle, {PUBLIC: choice.label})
+    twin = variants.sanitized(attention.builder, built.bundle, {PUBLIC: choice.label})
     assert twin.bundle, twin.problem
     attention.judge.fresh()
     said = {"case": PUBLIC, "choice": choice.label, "stress": False, "sanitized": True}

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pgo_agent.agent.errors import FAULTY
+from pgo_agent.agent.exit_codes import FAULTY
 from pgo_agent.sandbox import devices, target
-from pgo_agent.sandbox.judge.pool import Judge, visible_gpu
+from pgo_agent.sandbox.judge.gpu_judge import Judge, visible_gpu
 
 from tests.agent.breaking import database
 from tests.agent.cli import pgo, write
@@ -102,7 +102,7 @@ def test_a_wrong_candidate_is_wrong_on_the_other_side_too(tmp_path: Path, device
 def test_a_worker_that_is_killed_in_the_middle_changes_no_verdict(tmp_path: Path, device: str) -> None:
     write(tmp_path)
     asking = subprocess.Popen(
-        [sys.executable, "-m", "pgo_agent.agent.cli", *SMALL, "--judge", "spool:box", "--device", device],
+        [sys.executable, "-m", "pgo_agent.agent.cli.main", *SMALL, "--judge", "spool:box", "--device", device],
         cwd=tmp_path,
         stdout=subprocess.DEVNULL,
         env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},

@@ -6,9 +6,9 @@ Three kernels: attention and GEMM as shipped, and a warp-specialized attention. 
 from pathlib import Path
 
 import pytest
-from pgo_agent.sandbox.profile.timeline.points import HOLDING, Kind
-from pgo_agent.sandbox.profile.timeline.report import Timeline
-from pgo_agent.sandbox.profile.timeline.take import take
+from pgo_agent.sandbox.profile.timeline.collect import take
+from pgo_agent.sandbox.profile.timeline.find_scopes import HOLDING, Kind
+from pgo_agent.sandbox.profile.timeline.types import Timeline
 
 from tests.gpu.placing import placed
 

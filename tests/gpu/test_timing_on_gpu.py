@@ -5,8 +5,8 @@ import statistics
 import time
 
 import pytest
-from pgo_agent.sandbox.judge import stats
-from pgo_agent.sandbox.judge.timing import Place, Side, Timer
+from pgo_agent.sandbox.judge import bootstrap
+from pgo_agent.sandbox.judge.timer import Place, Side, Timer
 
 pytestmark = pytest.mark.gpu
 LATE = 60e-6  # seconds, between the start of the clock and the launch
@@ -38,6 +38,6 @@ def test_intervals_of_a_kernel_against_itself_hold_one() -> None:
         sides = [Side(str(i), [Place(lambda a=a: torch.mm(a, a)) for a in own]) for i, own in enumerate(inputs)]
         timer.run(sides, rounds=30)
         for one, other in itertools.combinations(sides, 2):
-            found = stats.ratio(one.samples, other.samples)
+            found = bootstrap.ratio(one.samples, other.samples)
             held.append(found.low <= 1 <= found.high)
     assert statistics.mean(held) > 0.85

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hypothesis import strategies as st
-from pgo_agent.sandbox.gate.deadlock.program import (
+from pgo_agent.sandbox.gate.barriers.program import (
     Access,
     Arrive,
     Commit,

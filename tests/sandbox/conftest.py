@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pgo_agent.sandbox import box, devices, target
-from pgo_agent.sandbox.build import Builder, limits_of
-from pgo_agent.sandbox.built import Built
-from pgo_agent.sandbox.bundle import check
-from pgo_agent.sandbox.bundle.shelf import Shelf, canonical
-from pgo_agent.sandbox.ttgir import oracle
+from pgo_agent.sandbox import devices, target
+from pgo_agent.sandbox.build.builder import Builder, limits_of
+from pgo_agent.sandbox.build.result import Built
+from pgo_agent.sandbox.bundle import validate
+from pgo_agent.sandbox.bundle.store import Shelf, canonical
+from pgo_agent.sandbox.isolation import box
+from pgo_agent.sandbox.ttgir import triton_parser
 
 Edits = dict[str, Any]  # dotted path that starts with bundle, kernel, plan or step -> new value; ...: take it away
 ADD = Path(__file__).parent.parent / "kernels" / "add.py"
@@ -54,7 +55,7 @@ def add_image(add_shelf: Shelf, add_built: Built) -> bytes:
 
 
 @pytest.fixture(scope="session")
-def h200_limits() -> check.Limits:
+def h200_limits() -> validate.Limits:
     return limits_of(devices.find("h200"))
 
 
@@ -79,7 +80,7 @@ class Forgery:
 
     manifest: dict[str, Any]
     folder: Path
-    limits: check.Limits
+    limits: validate.Limits
     image: bytes
 
     @property
@@ -116,15 +117,15 @@ class Forgery:
         (self.folder / f"{digest}.cubin").write_bytes(image)
         self.kernel["files"]["cubin"] = digest
 
-    def load(self, raw: bytes | None = None) -> check.Bundle:
+    def load(self, raw: bytes | None = None) -> validate.Bundle:
         path = self.folder / "bundle.json"
         path.write_bytes(canonical(self.manifest) if raw is None else raw)
-        return check.load(path, self.folder, self.limits)
+        return validate.load(path, self.folder, self.limits)
 
 
 @pytest.fixture
 def forgery(
-    tmp_path: Path, add_manifest: dict[str, Any], add_shelf: Shelf, add_image: bytes, h200_limits: check.Limits
+    tmp_path: Path, add_manifest: dict[str, Any], add_shelf: Shelf, add_image: bytes, h200_limits: validate.Limits
 ) -> Forgery:
     made = Forgery(add_manifest, tmp_path, h200_limits, add_image)
     made.cubin.write_bytes(add_image)
@@ -161,6 +162,6 @@ def ttgir(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
 
 
 @pytest.fixture(scope="session")
-def ask(add_shelf: Shelf) -> Callable[[str], oracle.Answer]:
+def ask(add_shelf: Shelf) -> Callable[[str], triton_parser.Answer]:
     """Triton's parser and verifier, asked of a text for an H200."""
-    return partial(oracle.ask, box.choose(), add_shelf, 90)
+    return partial(triton_parser.ask, box.choose(), add_shelf, 90)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from pgo_agent.sandbox.ttgir import reader
 from pgo_agent.sandbox.ttgir.edits import applying, script
-from pgo_agent.sandbox.ttgir.readable.view import Readable, readable
+from pgo_agent.sandbox.ttgir.pseudocode.view import Readable, readable
 from pgo_agent.sandbox.ttgir.tree import Module
 
 from tests.sandbox import ttgir_samples

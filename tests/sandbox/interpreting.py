@@ -4,15 +4,17 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.sandbox import box, boxed, target
+from pgo_agent.sandbox import target
+from pgo_agent.sandbox.build import trace_and_compile
 from pgo_agent.sandbox.interpreter import tensors
+from pgo_agent.sandbox.isolation import box
 
 ADD = Path(__file__).parents[2] / "tests" / "kernels" / "add.py"
 
 
 def entry(folder: Path, source: str, **given: Any) -> dict[str, Any]:
     """What a boxed interpreter process answers of `kernel(**given)` of a source."""
-    _, candidate = boxed.place(
+    _, candidate = trace_and_compile.place(
         folder, target.read(ADD), f"import torch, triton\nimport triton.language as tl\n{source}"
     )
     (folder / "in").mkdir()

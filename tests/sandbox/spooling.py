@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from pgo_agent.sandbox import devices, target
-from pgo_agent.sandbox.bundle.shelf import Shelf
-from pgo_agent.sandbox.judge.spool import wire
+from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.judge.spool import protocol
 from pgo_agent.sandbox.judge.spool.client import SpoolJudge
 from pgo_agent.sandbox.judge.spool.folder import (
     REQUESTS,
     Folder,
     NotWhole,
 )
-from pgo_agent.sandbox.judge.spool.wire import Answer, Request
+from pgo_agent.sandbox.judge.spool.protocol import Answer, Request
 
 from tests.sandbox.processes import alive, below
 from tests.sandbox.test_pool import end
@@ -81,7 +81,7 @@ class Spool:
         return path
 
     def _asks(self, run: str, digest: str) -> Request:
-        request = Request(run, digest, H200.name, wire.HELLO, {}, ())
+        request = Request(run, digest, H200.name, protocol.HELLO, {}, ())
         self.folder.make()
         self.folder.ask(request.as_bytes())
         return request
@@ -92,7 +92,7 @@ class Spool:
 
     def answer(self, request: Request) -> Answer | None:
         try:
-            return wire.answer(self.folder.answer(request.sha), request)
+            return protocol.answer(self.folder.answer(request.sha), request)
         except NotWhole:
             return None
 

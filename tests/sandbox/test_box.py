@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
-from pgo_agent.sandbox import box
-from pgo_agent.sandbox.box import Box, Ran
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
+from pgo_agent.sandbox.isolation import box
+from pgo_agent.sandbox.isolation.box import Box, Ran
 
 SECRET = "sk-this-must-not-be-seen"  # also what stands in `outside`
 PRELUDE = """\

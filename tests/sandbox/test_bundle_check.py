@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pgo_agent.sandbox.built import Built
-from pgo_agent.sandbox.bundle import check, identity
-from pgo_agent.sandbox.bundle.shelf import Shelf, canonical
+from pgo_agent.sandbox.build.result import Built
+from pgo_agent.sandbox.bundle import plan_id, validate
+from pgo_agent.sandbox.bundle.store import Shelf, canonical
 from pgo_agent.sandbox.errors import BadBundle
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ FILES: dict[str, tuple[Callable[[Forgery], object], str]] = {
     "has a second name": (lambda f: (f.folder / "second").hardlink_to(f.cubin), "is not a plain file"),
     "is a FIFO that nobody writes to": (_fifo, "is not a plain file"),
     "is a folder": (_folder, "is not a plain file"),
-    "is too large": (lambda f: os.truncate(f.cubin, check.ARTEFACT_LIMIT + 1), "is larger than 33554432 bytes"),
+    "is too large": (lambda f: os.truncate(f.cubin, validate.ARTEFACT_LIMIT + 1), "is larger than 33554432 bytes"),
 }
 
 
@@ -218,12 +218,12 @@ def test_a_manifest_that_is_a_symlink_is_refused(forgery: Forgery) -> None:
     link = forgery.folder / "link.json"
     link.symlink_to(forgery.folder / "bundle.json")
     with pytest.raises(BadBundle, match="Too many levels of symbolic links"):
-        check.load(link, forgery.folder, forgery.limits)
+        validate.load(link, forgery.folder, forgery.limits)
 
 
 def test_a_manifest_that_is_a_device_is_refused(forgery: Forgery) -> None:
     with pytest.raises(BadBundle, match="zero is not a plain file"):
-        check.load(Path("/dev/zero"), forgery.folder, forgery.limits)
+        validate.load(Path("/dev/zero"), forgery.folder, forgery.limits)
 
 
 # the artefacts as code ------------------------------------------------------------------------------------------------
@@ -302,7 +302,7 @@ def test_the_identity_of_a_plan_is_that_of_code_launch_and_plan(forgery: Forgery
     def name(code: str = "a", grid: int = 2, **launched: Any) -> str:
         kernels = {k: v | launched for k, v in forgery.manifest["kernels"].items()}
         forgery.edit({"step.grid.0": grid})
-        return identity.plan_id(forgery.plan, kernels, dict.fromkeys(kernels, code))
+        return plan_id.plan_id(forgery.plan, kernels, dict.fromkeys(kernels, code))
 
     assert len({name(), name("b"), name(grid=1), name(shared=16), name(num_warps=8), name(launch_pdl=True)}) == 6
     assert name() == name(triton="3.9.0") == name(files={"cubin": ZEROS})

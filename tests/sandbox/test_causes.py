@@ -6,10 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from pgo_agent.sandbox import box, devices, target
-from pgo_agent.sandbox.build import Builder
-from pgo_agent.sandbox.bundle.shelf import Shelf
-from pgo_agent.sandbox.tracer import diagnostics
+from pgo_agent.sandbox import devices, target
+from pgo_agent.sandbox.build.builder import Builder
+from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.isolation import box
+from pgo_agent.sandbox.tracer import compiler_stderr
 
 ADD = Path(__file__).parents[1] / "kernels" / "add.py"
 STORE = "tl.store("
@@ -74,9 +75,9 @@ def test_what_mlir_prints_of_a_layout_is_told_beside_an_assertion_without_words(
 
 def test_the_first_errors_that_a_compiler_printed_are_quoted_with_their_lines() -> None:
     first, second = "'ttg.local_load' op result must be a tensor", "Operand 0 has an invalid layout"
-    assert diagnostics.errors(MLIR) == f"{first} (line 57 of the file); {second} (line 60 of the file)"
-    assert diagnostics.errors("error: " + "x" * 9000) == "x" * diagnostics.LONGEST
-    assert diagnostics.errors("no errors here\nnothing: error-free") == ""
+    assert compiler_stderr.errors(MLIR) == f"{first} (line 57 of the file); {second} (line 60 of the file)"
+    assert compiler_stderr.errors("error: " + "x" * 9000) == "x" * compiler_stderr.LONGEST
+    assert compiler_stderr.errors("no errors here\nnothing: error-free") == ""
 
 
 def test_what_is_caught_is_passed_on_and_standard_error_is_as_before() -> None:

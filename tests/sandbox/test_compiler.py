@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pgo_agent.sandbox import box, boxed, devices
-from pgo_agent.sandbox.build import Builder
-from pgo_agent.sandbox.built import Built
-from pgo_agent.sandbox.bundle.shelf import Shelf
-from pgo_agent.sandbox.compiler import failure
+from pgo_agent.sandbox import devices
+from pgo_agent.sandbox.build import trace_and_compile
+from pgo_agent.sandbox.build.builder import Builder
+from pgo_agent.sandbox.build.result import Built
+from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.compiler import error_text
 from pgo_agent.sandbox.errors import Killed
+from pgo_agent.sandbox.isolation import box
 from tracing import builder, write
 
 from tests.sandbox.processes import alive, below, depth
@@ -60,7 +62,7 @@ from pathlib import Path
 
 import triton
 from pgo_agent.sandbox import target
-from pgo_agent.sandbox.bundle.cubin import code_id
+from pgo_agent.sandbox.bundle.elf import code_id
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
@@ -159,7 +161,7 @@ def test_another_program_has_another_code(product: Made) -> None:
 def test_ttgir_that_does_not_compile_fails_alone(product: Made, tmp_path: Path) -> None:
     texts = {"garbage": b"this is not mlir", "aborting": b"", "good": product.ttgir}
     shelf = Shelf(tmp_path)
-    boxed.compile_missing(box.choose(), shelf, devices.find("h200"), texts, {k: {} for k in texts}, 1)
+    trace_and_compile.compile_missing(box.choose(), shelf, devices.find("h200"), texts, {k: {} for k in texts}, 1)
     builds = {k: shelf.build(k) or {} for k in texts}
     assert "custom op 'this' is unknown" in builds["garbage"]["error"]
     assert builds["aborting"]["error"].startswith("the compiler died of SIGABRT")
@@ -177,8 +179,8 @@ def test_a_kernel_that_ptxas_refuses_is_a_failure_with_its_diagnostic(product: M
 
 def test_a_crash_of_ptxas_is_told_as_what_it_is() -> None:
     log, ended = "PTXAS error: Internal Triton PTX codegen error\n`ptxas` stderr:\n\n", 1 << 8
-    assert failure.told(log, ended, 120.0).startswith("PTXAS error")
-    died = failure.told(log + "triton.runtime.errors.PTXASError: `ptxas` failed with error code -11", ended, 120.0)
+    assert error_text.told(log, ended, 120.0).startswith("PTXAS error")
+    died = error_text.told(log + "triton.runtime.errors.PTXASError: `ptxas` failed with error code -11", ended, 120.0)
     assert died.startswith("error: ptxas died of SIGSEGV: a fault of its own")
 
 
@@ -186,7 +188,9 @@ def test_a_sanitized_build_is_assembled_alike_whatever_a_candidate_asks_of_ptxas
     def code(flags: str) -> str:
         shelf = Shelf(tmp_path / str(len(flags)))
         options = {"sanitize": True, "ptx_options": flags}
-        boxed.compile_missing(box.choose(), shelf, devices.find("h200"), {"k": product.ttgir}, {"k": options}, 1)
+        trace_and_compile.compile_missing(
+            box.choose(), shelf, devices.find("h200"), {"k": product.ttgir}, {"k": options}, 1
+        )
         return str((shelf.build("k") or {})["code_id"])
 
     assert code("") == code("--opt-level=2 --register-usage-level=1")
@@ -233,7 +237,9 @@ def test_a_compiler_that_somebody_kills_is_started_again(victim: str, product: M
         ended, shelf = threading.Event(), Shelf(tmp_path / str(attempt))
         thread = threading.Thread(target=kill_once, args=(victim, killed, ended))
         thread.start()
-        boxed.compile_missing(box.choose(), shelf, devices.find("h200"), {"good": product.ttgir}, {"good": {}}, 1)
+        trace_and_compile.compile_missing(
+            box.choose(), shelf, devices.find("h200"), {"good": product.ttgir}, {"good": {}}, 1
+        )
         ended.set()
         thread.join()
         if killed:
@@ -257,7 +263,9 @@ def test_a_compiler_that_is_always_killed_is_a_fault_and_leaves_no_diagnostic(pr
     thread.start()
     try:
         with pytest.raises(Killed, match=f"the compiling process was killed {box.ATTEMPTS} times in a row"):
-            boxed.compile_missing(box.choose(), shelf, devices.find("h200"), {"good": product.ttgir}, {"good": {}}, 1)
+            trace_and_compile.compile_missing(
+                box.choose(), shelf, devices.find("h200"), {"good": product.ttgir}, {"good": {}}, 1
+            )
     finally:
         ended.set()
         thread.join()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from pgo_agent.sandbox import devices, target
-from pgo_agent.sandbox.built import Built
+from pgo_agent.sandbox.build.result import Built
 from tracing import builder
 
 ROOT = Path(__file__).parents[2]

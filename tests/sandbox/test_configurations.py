@@ -4,10 +4,10 @@ Plans that launch nothing stand for the configurations of a kernel.
 """
 
 import pytest
-from pgo_agent.sandbox.bundle.check import Bundle
 from pgo_agent.sandbox.bundle.schema import Plan, Storage
+from pgo_agent.sandbox.bundle.validate import Bundle
 from pgo_agent.sandbox.gate.verdict import Verdict
-from pgo_agent.sandbox.judge import stages, worker
+from pgo_agent.sandbox.judge import checks, timing_commands
 
 from tests.sandbox.test_strains import STEPS, X, Y, Z, bench
 
@@ -25,12 +25,12 @@ def bundle(**cases: dict[str, str]) -> Bundle:
 def test_each_configuration_has_its_smoke_test_on_the_least_case_that_has_it() -> None:
     both = bundle(small={"a": "a sum", "b": "a sum"}, large={"b": "a sum", "c": "a sum"})
     cases = ["CASES/large", "CASES/small"]
-    assert worker._least(bench(), both, cases, cases) == {"CASES/small": ["a", "b"], "CASES/large": ["c"]}
+    assert timing_commands._least(bench(), both, cases, cases) == {"CASES/small": ["a", "b"], "CASES/large": ["c"]}
 
 
 def test_what_is_never_timed_needs_none_but_that_of_the_least_case() -> None:
     both = bundle(small={"x": "a sum", "y": "a sum"}, large={"b": "a sum"})
-    found = worker._least(bench(), both, ["CASES/small", "CASES/large"], public=["CASES/large"])
+    found = timing_commands._least(bench(), both, ["CASES/small", "CASES/large"], public=["CASES/large"])
     assert found == {"CASES/small": ["x", "y"], "CASES/large": ["b"]}
 
 
@@ -38,10 +38,10 @@ def test_what_is_never_timed_needs_none_but_that_of_the_least_case() -> None:
 def test_configurations_are_compared_together_and_the_first_wrong_one_ends_it(
     kept: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stages, "KEPT", kept)
+    monkeypatch.setattr(checks, "KEPT", kept)
     prepared = bench()
     tried = bundle(small={"a": "a sum", "b": "a sum of numbers up to 2", "c": "nothing", "d": "a sum"})
-    found = stages.check_labels(prepared, tried, "CASES/small", ["a", "b", "c", "d"], "numerics")
+    found = checks.check_labels(prepared, tried, "CASES/small", ["a", "b", "c", "d"], "numerics")
     assert [(label, verdict) for label, verdict, _ in found] == [("a", None), ("b", None), ("c", Verdict.WRONG)]
     assert {label for _, _, label in prepared.verified} == {"a", "b"}
 
@@ -49,4 +49,4 @@ def test_configurations_are_compared_together_and_the_first_wrong_one_ends_it(
 def test_the_chosen_configuration_comes_first_and_all_others_after_it() -> None:
     three = bundle(small={"a": "a sum", "b": "a sum", "c": "a sum"})
     request = {"public": ["CASES/small"], "held_out": []}
-    assert worker._to_check({"CASES/small": (three, "b")}, request) == {"CASES/small": ["b", "a", "c"]}
+    assert timing_commands._to_check({"CASES/small": (three, "b")}, request) == {"CASES/small": ["b", "a", "c"]}

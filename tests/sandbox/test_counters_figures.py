@@ -1,4 +1,4 @@
-"""sandbox/profile/counters/figures.py: metrics as shares, and counts of instructions on the lines that they are of.
+"""sandbox/profile/counters/metrics.py: metrics as shares, and counts of instructions on the lines that they are of.
 
 The instructions are those of a kernel that is built here; every one is said to have been executed once, so that the
 count of a line must be the number of its instructions, as the static pass counts them. No figure here was measured.
@@ -8,19 +8,21 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from pgo_agent.sandbox import box, devices, target
-from pgo_agent.sandbox.build import Builder
-from pgo_agent.sandbox.built import Built
-from pgo_agent.sandbox.bundle.shelf import Shelf
+from pgo_agent.sandbox import devices, target
+from pgo_agent.sandbox.build.builder import Builder
+from pgo_agent.sandbox.build.result import Built
+from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.profile import static
 from pgo_agent.sandbox.profile.backend import Instruction, Workbench
-from pgo_agent.sandbox.profile.counters import figures, take
-from pgo_agent.sandbox.profile.counters.figures import Code
-from pgo_agent.sandbox.profile.counters.read import Facts, Metric, Seen
-from pgo_agent.sandbox.profile.counters.report import BankConflicts, Counters
-from pgo_agent.sandbox.profile.counters.tool import Absent
-from pgo_agent.sandbox.profile.report import StaticProfile
-from pgo_agent.sandbox.profile.timeline.twin import Place
+from pgo_agent.sandbox.profile.counters import collect
+from pgo_agent.sandbox.profile.counters import metrics as figures
+from pgo_agent.sandbox.profile.counters.metrics import Code
+from pgo_agent.sandbox.profile.counters.ncu import Absent
+from pgo_agent.sandbox.profile.counters.ncu_report import Facts, Metric, Seen
+from pgo_agent.sandbox.profile.counters.types import BankConflicts, Counters
+from pgo_agent.sandbox.profile.static_profile import StaticProfile
+from pgo_agent.sandbox.profile.timeline.instrumented_build import Place
 
 from tests.sandbox.conftest import ADD
 
@@ -44,7 +46,7 @@ def addition(add_shelf: Shelf, add_built: Built) -> SimpleNamespace:
     place = Place(add_built.bundle, case, choice.label, choice.kernels[0])
     profile = static.profile_static(Workbench(builder), subject.source, place.bundle, case)[place.kernel]
     assert isinstance(profile, StaticProfile)
-    return SimpleNamespace(builder=builder, place=place, profile=profile, code=take.code(builder, place, profile))
+    return SimpleNamespace(builder=builder, place=place, profile=profile, code=collect.code(builder, place, profile))
 
 
 def once(instructions: tuple[Instruction, ...]) -> tuple[Seen, ...]:
@@ -70,7 +72,7 @@ def test_without_the_static_profile_of_this_build_lines_are_those_of_the_ttgir_a
 ) -> None:
     seen = once(addition.code.instructions)
     for other in (None, replace(addition.profile, build="another"), replace(addition.profile, file="")):
-        c = figures.counters(facts(instructions=seen), "ncu", take.code(addition.builder, addition.place, other))
+        c = figures.counters(facts(instructions=seen), "ncu", collect.code(addition.builder, addition.place, other))
         assert c.lines and not c.source
 
 

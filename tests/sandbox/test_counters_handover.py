@@ -1,4 +1,4 @@
-"""sandbox/profile/counters/handover.py: who waits is told his GPU, or that nobody is left who could tell him."""
+"""sandbox/profile/counters/gpu_handover.py: who waits is told his GPU, or that nobody is left who could tell him."""
 
 import os
 import signal
@@ -8,15 +8,15 @@ import time
 from pathlib import Path
 
 import pytest
-from pgo_agent.sandbox.profile.counters.handover import Handover, awaited
+from pgo_agent.sandbox.profile.counters.gpu_handover import Handover, awaited
 
-WAITS = "import sys, pathlib; from pgo_agent.sandbox.profile.counters.handover import awaited; " + (
+WAITS = "import sys, pathlib; from pgo_agent.sandbox.profile.counters.gpu_handover import awaited; " + (
     "print(repr(awaited(pathlib.Path(sys.argv[1]), lambda: None)))"
 )
-WORKS = "import os, sys, pathlib, time; from pgo_agent.sandbox.profile.counters.handover import awaited; " + (
+WORKS = "import os, sys, pathlib, time; from pgo_agent.sandbox.profile.counters.gpu_handover import awaited; " + (
     "print(awaited(pathlib.Path(sys.argv[1]), lambda: os._exit(7)), flush=True); time.sleep(600)"
 )
-GIVES = "import sys, pathlib, time; from pgo_agent.sandbox.profile.counters.handover import Handover; " + (
+GIVES = "import sys, pathlib, time; from pgo_agent.sandbox.profile.counters.gpu_handover import Handover; " + (
     "h = Handover(pathlib.Path(sys.argv[1])); print('there', flush=True); time.sleep(600)"
 )
 

@@ -1,4 +1,4 @@
-"""sandbox/profile/counters/take.py where there is nothing to count: each thing that is missing is told in one line.
+"""sandbox/profile/counters/collect.py where there is nothing to count: each thing that is missing is told in one line.
 
 Programs called ncu in here refuse in the real one's words, or run what they are given and profile nothing.
 """
@@ -11,19 +11,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pgo_agent.sandbox import box, devices, target
-from pgo_agent.sandbox.build import Builder
-from pgo_agent.sandbox.built import Built
-from pgo_agent.sandbox.bundle import check
+from pgo_agent.sandbox import devices, target
+from pgo_agent.sandbox.build.builder import Builder
+from pgo_agent.sandbox.build.result import Built
+from pgo_agent.sandbox.bundle import validate
 from pgo_agent.sandbox.bundle.schema import Op
-from pgo_agent.sandbox.bundle.shelf import Shelf
+from pgo_agent.sandbox.bundle.store import Shelf
 from pgo_agent.sandbox.errors import BadBundle
-from pgo_agent.sandbox.judge.pool import Judge, visible_gpu
-from pgo_agent.sandbox.profile.counters import tool
+from pgo_agent.sandbox.isolation import box
+from pgo_agent.sandbox.judge.gpu_judge import Judge, visible_gpu
+from pgo_agent.sandbox.profile.counters import ncu as tool
+from pgo_agent.sandbox.profile.counters.collect import take
 from pgo_agent.sandbox.profile.counters.launcher import first
-from pgo_agent.sandbox.profile.counters.take import take
-from pgo_agent.sandbox.profile.timeline.twin import Place
-from pgo_agent.sandbox.profile.whole import Missing
+from pgo_agent.sandbox.profile.kernel_profile import Missing
+from pgo_agent.sandbox.profile.timeline.instrumented_build import Place
 
 from tests.sandbox.conftest import ADD
 from tests.sandbox.ncu_samples import needs_reader
@@ -137,9 +138,9 @@ def test_the_launcher_leaves_its_problem_where_the_pass_finds_it(taken: Taken, n
 
 
 def test_the_launch_that_is_looked_at_is_the_first_of_the_wanted_build(
-    add_shelf: Shelf, add_built: Built, h200_limits: check.Limits
+    add_shelf: Shelf, add_built: Built, h200_limits: validate.Limits
 ) -> None:
-    bundle = check.load(add_shelf.bundle(add_built.bundle), add_shelf.artefacts, h200_limits)
+    bundle = validate.load(add_shelf.bundle(add_built.bundle), add_shelf.artefacts, h200_limits)
     ((plans,), (key,)) = bundle.plans.values(), bundle.kernels
     plan = plans[next(iter(plans))]
     (launch,) = plan.launches

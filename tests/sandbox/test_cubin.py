@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pgo_agent.sandbox.bundle import cubin
+from pgo_agent.sandbox.bundle import elf
 from pgo_agent.sandbox.errors import BadBundle
 
 FIELDS = {"offset": (0x28, "<Q"), "entry": (0x3A, "<H"), "count": (0x3C, "<H"), "names": (0x3E, "<H")}  # ELF header
@@ -24,11 +24,11 @@ HOST = Path("/bin/true").resolve()
 
 def read_everything(image: bytes) -> None:
     """All that `check` asks of an image before it trusts it."""
-    for name in cubin.entries(image):
-        cubin.parameter_sizes(image, name)
-    cubin.keeps_state(image)
-    cubin.calls(image)
-    cubin.code_id(image)
+    for name in elf.entries(image):
+        elf.parameter_sizes(image, name)
+    elf.keeps_state(image)
+    elf.calls(image)
+    elf.code_id(image)
 
 
 def refused_or_read(image: bytes) -> None:
@@ -42,37 +42,37 @@ def refused_or_read(image: bytes) -> None:
 
 
 def test_a_real_cubin_names_its_one_kernel(add_image: bytes) -> None:
-    assert cubin.entries(add_image) == ["_add"]
+    assert elf.entries(add_image) == ["_add"]
 
 
 def test_a_real_cubin_tells_its_parameters(add_image: bytes) -> None:
     pointer, integer = 8, 4
-    assert cubin.parameter_sizes(add_image, "_add") == [pointer, pointer, pointer, integer, pointer, pointer]
+    assert elf.parameter_sizes(add_image, "_add") == [pointer, pointer, pointer, integer, pointer, pointer]
 
 
 def test_a_real_cubin_keeps_no_state(add_image: bytes) -> None:
-    assert not cubin.keeps_state(add_image)
+    assert not elf.keeps_state(add_image)
 
 
 def test_the_parameters_of_a_kernel_that_is_not_there_are_refused(add_image: bytes) -> None:
     with pytest.raises(BadBundle, match="no kernel called other"):
-        cubin.parameter_sizes(add_image, "other")
+        elf.parameter_sizes(add_image, "other")
 
 
 def test_parameters_are_those_of_the_ptx(ptxas: Callable[[str], bytes]) -> None:
     kinds = {".u8": 1, ".b16": 2, ".f32": 4, ".u64": 8, ".align 64 .b8": 128}
     listed = ", ".join(f".param {k} p{i}{'[128]' if n == 128 else ''}" for i, (k, n) in enumerate(kinds.items()))
     image = ptxas(f".visible .entry wide({listed}) {{ ret; }}")
-    assert cubin.parameter_sizes(image, "wide") == list(kinds.values())
+    assert elf.parameter_sizes(image, "wide") == list(kinds.values())
 
 
 def test_a_kernel_without_parameters_has_none(ptxas: Callable[[str], bytes]) -> None:
-    assert cubin.parameter_sizes(ptxas(".visible .entry bare() { ret; }"), "bare") == []
+    assert elf.parameter_sizes(ptxas(".visible .entry bare() { ret; }"), "bare") == []
 
 
 def test_two_kernels_are_both_named(ptxas: Callable[[str], bytes]) -> None:
     image = ptxas(PLAIN + "\n.visible .entry other() { ret; }")
-    assert sorted(cubin.entries(image)) == ["_add", "other"]
+    assert sorted(elf.entries(image)) == ["_add", "other"]
 
 
 # state that outlives a launch -----------------------------------------------------------------------------------------
@@ -88,12 +88,12 @@ def test_two_kernels_are_both_named(ptxas: Callable[[str], bytes]) -> None:
     ],
 )
 def test_a_device_variable_is_state(ptxas: Callable[[str], bytes], declared: str) -> None:
-    assert cubin.keeps_state(ptxas(f"{declared}\n{COUNTER}"))
+    assert elf.keeps_state(ptxas(f"{declared}\n{COUNTER}"))
 
 
 def test_a_constant_is_no_state(ptxas: Callable[[str], bytes]) -> None:
     body = "{ .reg .u32 a; .reg .u64 p; ld.param.u64 p, [x]; ld.const.u32 a, [c]; st.global.u32 [p], a; ret; }"
-    assert not cubin.keeps_state(ptxas(f".const .align 4 .u32 c = 7;\n.visible .entry _add(.param .u64 x) {body}"))
+    assert not elf.keeps_state(ptxas(f".const .align 4 .u32 c = 7;\n.visible .entry _add(.param .u64 x) {body}"))
 
 
 def _declared(*constants: bytes) -> str:
@@ -109,7 +109,7 @@ FTZ, SQRT = b"__CUDA_FTZ\0", b"__CUDA_PREC_SQRT\0"
 
 @pytest.mark.parametrize("constants", [(FTZ,), (SQRT,), (FTZ, SQRT), (SQRT, FTZ)])
 def test_what_libdevice_leaves_behind_is_no_state(ptxas: Callable[[str], bytes], constants: tuple[bytes, ...]) -> None:
-    assert not cubin.keeps_state(ptxas(f"{_declared(*constants)}\n{COUNTER}"))
+    assert not elf.keeps_state(ptxas(f"{_declared(*constants)}\n{COUNTER}"))
 
 
 @pytest.mark.parametrize(
@@ -117,40 +117,40 @@ def test_what_libdevice_leaves_behind_is_no_state(ptxas: Callable[[str], bytes],
     [(FTZ, FTZ), (FTZ, b"x"), (FTZ, SQRT, bytes(4)), (b"__CUDA_FTZ",), (bytes(3),), (FTZ[:5], FTZ[5:], SQRT[:4])],
 )
 def test_anything_else_beside_it_is_state(ptxas: Callable[[str], bytes], constants: tuple[bytes, ...]) -> None:
-    assert cubin.keeps_state(ptxas(f"{_declared(*constants)}\n{COUNTER}"))
+    assert elf.keeps_state(ptxas(f"{_declared(*constants)}\n{COUNTER}"))
 
 
 # identity -------------------------------------------------------------------------------------------------------------
 
 
 def test_the_code_id_is_that_of_the_build(add_image: bytes, add_built: object) -> None:
-    assert cubin.code_id(add_image) in vars(add_built)["codes"].values()
+    assert elf.code_id(add_image) in vars(add_built)["codes"].values()
 
 
 def test_the_code_id_is_stable(add_image: bytes) -> None:
-    assert cubin.code_id(add_image) == cubin.code_id(bytes(bytearray(add_image)))
+    assert elf.code_id(add_image) == elf.code_id(bytes(bytearray(add_image)))
 
 
 def test_the_code_id_ignores_bytes_that_no_section_holds(add_image: bytes) -> None:
-    assert cubin.code_id(add_image + b"appended") == cubin.code_id(add_image)
+    assert elf.code_id(add_image + b"appended") == elf.code_id(add_image)
 
 
 def test_the_code_id_changes_with_any_byte_of_the_code(add_image: bytes) -> None:
-    (code,) = (s.data for s in cubin.sections(add_image) if s.name == ".text._add")
+    (code,) = (s.data for s in elf.sections(add_image) if s.name == ".text._add")
     at = add_image.index(code)
-    ids = {cubin.code_id(add_image)}
+    ids = {elf.code_id(add_image)}
     for i in range(0, len(code), 16):  # one bit of each instruction
-        ids.add(cubin.code_id(add_image[: at + i] + bytes([add_image[at + i] ^ 1]) + add_image[at + i + 1 :]))
+        ids.add(elf.code_id(add_image[: at + i] + bytes([add_image[at + i] ^ 1]) + add_image[at + i + 1 :]))
     assert len(ids) == 1 + len(code) // 16
 
 
 def test_the_code_id_changes_with_the_parameters(ptxas: Callable[[str], bytes]) -> None:
-    assert cubin.code_id(ptxas(PLAIN)) != cubin.code_id(ptxas(PLAIN.replace(".u32 n", ".u64 n")))
+    assert elf.code_id(ptxas(PLAIN)) != elf.code_id(ptxas(PLAIN.replace(".u32 n", ".u64 n")))
 
 
 def test_the_code_id_changes_with_the_shared_memory(ptxas: Callable[[str], bytes]) -> None:
     body = ".visible .entry k() {{ .shared .b32 s[{}]; st.shared.u32 [s], 1; ret; }}"
-    assert cubin.code_id(ptxas(body.format(64))) != cubin.code_id(ptxas(body.format(128)))
+    assert elf.code_id(ptxas(body.format(64))) != elf.code_id(ptxas(body.format(128)))
 
 
 # foreign and damaged images -------------------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ def test_an_absurd_elf_header_is_refused_or_read(add_image: bytes, field: str, v
 @settings(max_examples=200, deadline=None)
 @given(table=st.binary(max_size=164))
 def test_a_damaged_parameter_table_is_refused_or_read(add_image: bytes, table: bytes) -> None:
-    (info,) = (s.data for s in cubin.sections(add_image) if s.name == ".nv.info._add")
+    (info,) = (s.data for s in elf.sections(add_image) if s.name == ".nv.info._add")
     refused_or_read(add_image.replace(info, table + info[len(table) :]))
 
 

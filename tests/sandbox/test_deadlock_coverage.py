@@ -4,9 +4,9 @@ import re
 from collections.abc import Callable
 
 import pytest
-from pgo_agent.sandbox.gate.deadlock import launches, simulate
-from pgo_agent.sandbox.gate.deadlock.finding import Finding, Kind, from_json
-from pgo_agent.sandbox.gate.deadlock.launches import Launch
+from pgo_agent.sandbox.gate.barriers import launches, runs
+from pgo_agent.sandbox.gate.barriers.finding import Finding, Kind, from_json
+from pgo_agent.sandbox.gate.barriers.launches import Launch
 from pgo_agent.sandbox.ttgir import reader
 
 from tests.sandbox.line_edits import INVAL, Edit, change, remove
@@ -36,7 +36,7 @@ def launched(text: str, n: int, secret: bool = False) -> Finding:
     step = {"signature": ["i32", "*i32", "*i32", "i1"], "args": [n, None, None, True], "grid": [1, 1, 1]}
     known = launches.known_of(step, module)
     assert known is not None
-    return simulate.launched(module, simulate.simulate(module), [Launch(known, secret)])
+    return runs.launched(module, runs.simulate(module), [Launch(known, secret)])
 
 
 def test_a_launch_whose_blocks_loop_too_long_is_followed_with_more_of_them() -> None:
@@ -52,21 +52,21 @@ def test_a_launch_whose_blocks_loop_too_long_is_followed_with_more_of_them() -> 
 @pytest.mark.parametrize("step", [16, 64])
 def test_a_loop_whose_count_must_divide_by_a_number_is_entered(step: int) -> None:
     divisible = f"%n: i32 {{tt.divisibility = {step} : i32}}"
-    found = simulate.read_and_simulate(kernel(argument=divisible))
+    found = runs.read_and_simulate(kernel(argument=divisible))
     assert found.kind is Kind.NONE
     assert found.coverage.counts["loop iterations"].ran == step
-    assert simulate.read_and_simulate(kernel(argument=divisible, parity="%c0")).found
+    assert runs.read_and_simulate(kernel(argument=divisible, parity="%c0")).found
 
 
 def test_a_loop_whose_count_is_derived_from_others_is_entered() -> None:
     for times in ("arith.muli %n, %n : i32", "arith.divsi %n, %c2 : i32"):
-        assert simulate.read_and_simulate(kernel(times)).kind is Kind.NONE
-        assert simulate.read_and_simulate(kernel(times, parity="%c0")).found, times
+        assert runs.read_and_simulate(kernel(times)).kind is Kind.NONE
+        assert runs.read_and_simulate(kernel(times, parity="%c0")).found, times
 
 
 def test_a_loop_that_no_run_goes_around_is_undecided_with_its_line_and_a_launch_of_a_case_settles_it() -> None:
     text = kernel("arith.remui %n, %c2 : i32", parity="%c0")
-    found = simulate.read_and_simulate(text)
+    found = runs.read_and_simulate(text)
     assert found.kind is Kind.UNDECIDED
     said = r"the loop at line \d+ was entered at most 1 time in all runs, and its ring has 2 slots: .* follows from n"
     assert re.fullmatch(said, found.sentence)
@@ -76,13 +76,13 @@ def test_a_loop_that_no_run_goes_around_is_undecided_with_its_line_and_a_launch_
 
 def test_a_loop_that_nothing_enters_is_undecided_whatever_is_launched() -> None:
     text = kernel("arith.subi %n, %n : i32", parity="%c0")
-    assert simulate.read_and_simulate(text).kind is Kind.UNDECIDED
+    assert runs.read_and_simulate(text).kind is Kind.UNDECIDED
     found = launched(text, 3)
     assert found.kind is Kind.UNDECIDED and "was entered never" in found.sentence
 
 
 def test_a_count_that_the_text_fixes_needs_no_more_iterations_than_it_has() -> None:
-    assert simulate.read_and_simulate(kernel("arith.addi %c1, %c0 : i32")).kind is Kind.NONE
+    assert runs.read_and_simulate(kernel("arith.addi %c1, %c0 : i32")).kind is Kind.NONE
 
 
 def test_the_arguments_of_a_launch_are_simulated_and_those_of_a_held_out_case_are_told_to_nobody() -> None:
@@ -91,7 +91,7 @@ def test_the_arguments_of_a_launch_are_simulated_and_those_of_a_held_out_case_ar
     %is = arith.cmpi eq, %of, %square : i32
     %times = arith.select %is, %c2, %c1 : i32"""
     text = kernel("arith.addi %n, %c0 : i32", parity="%c0").replace("%times = arith.addi %n, %c0 : i32", one_square)
-    assert not simulate.read_and_simulate(text).found
+    assert not runs.read_and_simulate(text).found
     told, secret = launched(text, 1001), launched(text, 1001, secret=True)
     assert told.found and secret.found
     assert any("n = 1001" in line for line in told.trace)
@@ -99,7 +99,7 @@ def test_the_arguments_of_a_launch_are_simulated_and_those_of_a_held_out_case_ar
 
 
 def test_a_finding_is_the_same_after_json() -> None:
-    found = simulate.read_and_simulate(kernel())
+    found = runs.read_and_simulate(kernel())
     assert from_json(found.as_json()) == found
 
 
@@ -116,7 +116,7 @@ def test_a_ring_of_one_dimensional_tiles_is_gone_around() -> None:
     }}"""
     text = MODULE.format(body=f"%c4 = arith.constant 4 : i32\n {body}", functions="", count=1, ctas=1, ONE=ONE, TWO=TWO)
     assert accepted(text)
-    found = simulate.read_and_simulate(text)
+    found = runs.read_and_simulate(text)
     assert found.kind is Kind.NONE
     assert max(seen.most for seen in found.loops.values()) == 9
 
@@ -144,6 +144,6 @@ def test_what_is_left_open_at_the_end_of_an_allocation_or_a_kernel_is_found(
     bug: str, ttgir: Callable[[str], str]
 ) -> None:
     name, edit, said = ENDS[bug]
-    found = simulate.read_and_simulate(edit(ttgir(name)))
+    found = runs.read_and_simulate(edit(ttgir(name)))
     assert found.kind in (Kind.MEMORY, Kind.GROUPS, Kind.LIFETIME), found
     assert said in found.sentence

@@ -9,8 +9,8 @@ from functools import partial
 from random import Random
 
 import pytest
-from pgo_agent.sandbox.gate.deadlock.finding import Kind
-from pgo_agent.sandbox.gate.deadlock.simulate import read_and_simulate
+from pgo_agent.sandbox.gate.barriers.finding import Kind
+from pgo_agent.sandbox.gate.barriers.runs import read_and_simulate
 
 from tests.sandbox.line_edits import (
     ARRIVE,

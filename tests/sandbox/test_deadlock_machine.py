@@ -3,9 +3,9 @@
 import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
-from pgo_agent.sandbox.gate.deadlock import machine
-from pgo_agent.sandbox.gate.deadlock.finding import Kind
-from pgo_agent.sandbox.gate.deadlock.program import Arrive, At, Copy, Fork, Init, Inval, Join, Program, Step, Wait
+from pgo_agent.sandbox.gate.barriers import simulator
+from pgo_agent.sandbox.gate.barriers.finding import Kind
+from pgo_agent.sandbox.gate.barriers.program import Arrive, At, Copy, Fork, Init, Inval, Join, Program, Step, Wait
 
 from tests.sandbox.barrier_programs import broken_pipelines, pipeline, program, random_programs, search
 
@@ -14,7 +14,7 @@ SMALL = st.one_of(random_programs(), broken_pipelines(), broken_pipelines())
 
 def agrees(small: Program) -> None:
     """Nothing is found exactly where every schedule ends and takes the same course; a deadlock can be reached."""
-    found, seen = machine.run(small), search(small)
+    found, seen = simulator.run(small), search(small)
     event(str(found.kind))
     assert found.found != seen.clean, (found, seen)
     assert seen.stuck or found.kind is not Kind.DEADLOCK, (found, seen)
@@ -38,7 +38,7 @@ def test_it_agrees_with_a_search_over_all_schedules_of_many_programs(small: Prog
 def test_nothing_is_found_in_a_pipeline_of_any_length(slots: int, consumers: int) -> None:
     for trips in range(2 * slots + 2):
         for ends in (True, False):
-            assert machine.run(pipeline(slots, trips, consumers, ends=ends)) is machine.NOTHING
+            assert simulator.run(pipeline(slots, trips, consumers, ends=ends)) is simulator.NOTHING
 
 
 def at(*steps: Step) -> list[Step]:
@@ -49,7 +49,7 @@ def at(*steps: Step) -> list[Step]:
 def said(kind: Kind, barriers: dict[str, int], roles: dict[str, list[Step]]) -> str:
     """What is said of roles on these barriers; it must be of this kind, and found by the search too."""
     small = program(barriers, {name: at(*steps) for name, steps in roles.items()}, ends=False)
-    found, seen = machine.run(small), search(small)
+    found, seen = simulator.run(small), search(small)
     assert found.kind is kind, found
     assert not seen.clean
     return found.sentence
@@ -161,7 +161,7 @@ def test_a_barrier_used_after_it_was_invalidated_is_found() -> None:
 def test_a_barrier_that_another_role_initialises_meanwhile_is_found() -> None:
     steps = (Fork(("r", "s")), Join(("r", "s")))
     small = Program({"kernel": steps, "r": (Init("b", 1, At(1)),), "s": (Arrive("b", at=At(2)),)})
-    found = machine.run(small)
+    found = simulator.run(small)
     assert found.kind is Kind.LIFETIME
     assert found.sentence == "s uses b at line 2, and nothing makes it wait for r to initialise it"
 
@@ -173,13 +173,13 @@ def test_a_barrier_initialised_anew_under_a_role_that_waits_is_found() -> None:
 
 def test_a_barrier_may_be_initialised_again_once_all_is_quiet() -> None:
     roles: dict[str, list[Step]] = {"r": [Arrive("b"), Wait("b", 0), Init("b", 2), Arrive("b", 2), Wait("b", 0)]}
-    assert machine.run(program({"b": 1}, roles)) is machine.NOTHING
+    assert simulator.run(program({"b": 1}, roles)) is simulator.NOTHING
 
 
 def test_all_of_a_role_that_is_stuck_is_in_the_trace() -> None:
     roles: dict[str, list[Step]] = {"r": [Wait("b", 0)], "s": [Arrive("b", expects=64), Copy("b", 32)]}
     small = program({"b": 1}, {name: at(*steps) for name, steps in roles.items()})
-    assert machine.run(small).trace == (
+    assert simulator.run(small).trace == (
         "r waits for good on b, phase 0 (parity 0), at line 1: "
         "1 of 1 arrivals came, 32 of the expected bytes are missing, nobody is left to bring them",
         "  s arrived 1 and expected 64 bytes at line 1",

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
-from pgo_agent.sandbox.gate.deadlock import machine
-from pgo_agent.sandbox.gate.deadlock.finding import Finding, Kind
-from pgo_agent.sandbox.gate.deadlock.program import (
+from pgo_agent.sandbox.gate.barriers import simulator
+from pgo_agent.sandbox.gate.barriers.finding import Finding, Kind
+from pgo_agent.sandbox.gate.barriers.program import (
     Access,
     Arrive,
     At,
@@ -22,7 +22,7 @@ from pgo_agent.sandbox.gate.deadlock.program import (
     Step,
     Wait,
 )
-from pgo_agent.sandbox.gate.deadlock.simulate import read_and_simulate
+from pgo_agent.sandbox.gate.barriers.runs import read_and_simulate
 
 from tests.sandbox.barrier_programs import broken_users, program, random_users, search, users
 from tests.sandbox.line_edits import COPY, Edit, change, later, remove
@@ -33,7 +33,7 @@ SMALL = st.one_of(random_users(), broken_users())
 
 def agrees(small: Program) -> None:
     """Of a program whose barriers are in order, two uses of a slot are found exactly where some schedule has both."""
-    answer, seen = machine.run(small), search(small)
+    answer, seen = simulator.run(small), search(small)
     event(str(answer.kind))
     if answer.kind in (Kind.NONE, Kind.MEMORY):
         assert seen.clean
@@ -60,7 +60,7 @@ def test_it_agrees_with_a_search_over_all_schedules_of_many_programs(small: Prog
 @pytest.mark.parametrize("slots", [1, 2, 3])
 def test_nothing_is_found_where_a_slot_is_freed_after_it_was_read(slots: int, late: bool, threads: bool) -> None:
     for trips in range(2 * slots + 2):
-        assert machine.run(users(slots, trips, late, threads)) is machine.NOTHING
+        assert simulator.run(users(slots, trips, late, threads)) is simulator.NOTHING
 
 
 # rules, each with what breaks it --------------------------------------------------------------------------------------
@@ -74,7 +74,7 @@ def found(**roles: Sequence[Step]) -> Finding:
     """What is found in roles on two barriers, with lines from 1; a search over all schedules must find the same."""
     lines = {name: [replace(s, at=At(n)) for n, s in enumerate(steps, 1)] for name, steps in roles.items()}
     small = program(START, lines)
-    said, seen = machine.run(small), search(small)
+    said, seen = simulator.run(small), search(small)
     assert said.kind in (Kind.NONE, Kind.MEMORY), said
     assert seen.clean and seen.overlap == said.found
     return said
@@ -161,9 +161,9 @@ def test_a_copy_into_what_an_outstanding_dot_of_the_same_role_reads_is_found() -
 
 def test_what_was_passed_over_may_have_waited() -> None:
     small = program(START, {"r": [*DOT, *COPIED, Drain(Queue.DOTS)]})
-    assert machine.run(small).kind is Kind.MEMORY
+    assert simulator.run(small).kind is Kind.MEMORY
     small = program(START, {"r": [*DOT, Forget(), *COPIED, Drain(Queue.DOTS)]})
-    assert machine.run(small) is machine.NOTHING
+    assert simulator.run(small) is simulator.NOTHING
 
 
 # what is followed of TTGIR -------------------------------------------------------------------------------------------

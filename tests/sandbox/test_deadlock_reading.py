@@ -7,10 +7,10 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pgo_agent.sandbox.gate.deadlock import solve
-from pgo_agent.sandbox.gate.deadlock.finding import Finding, Kind
-from pgo_agent.sandbox.gate.deadlock.simulate import read_and_simulate
-from pgo_agent.sandbox.gate.deadlock.terms import Number, Term, apply, evaluate, leaves
+from pgo_agent.sandbox.gate.barriers import argument_search
+from pgo_agent.sandbox.gate.barriers.finding import Finding, Kind
+from pgo_agent.sandbox.gate.barriers.runs import read_and_simulate
+from pgo_agent.sandbox.gate.barriers.terms import Number, Term, apply, evaluate, leaves
 
 ONE = "!ttg.memdesc<1xi64, #shared, #smem, mutable>"
 TWO = "!ttg.memdesc<2x1xi64, #shared, #smem, mutable>"
@@ -327,7 +327,7 @@ def terms(draw: st.DrawFn) -> Term:
 
 @given(terms(), st.integers(0, 9))
 def test_arguments_that_are_chosen_give_the_wanted_number_and_could_be_launched_with(term: Term, wanted: int) -> None:
-    choice = solve.solve(term, wanted, {})
+    choice = argument_search.solve(term, wanted, {})
     if choice is None:
         return
     assert evaluate(term, choice) == wanted

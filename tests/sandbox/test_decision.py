@@ -4,7 +4,7 @@ import random
 
 import pytest
 from pgo_agent.sandbox.gate.verdict import Verdict
-from pgo_agent.sandbox.judge import decision
+from pgo_agent.sandbox.judge import timing_verdict
 
 FLOOR = {"it": 0.1}
 
@@ -20,7 +20,7 @@ def samples(speedup: float, spread: float, rounds: int = 30) -> dict[str, dict[s
 
 
 def verdict(speedup: float, spread: float) -> Verdict:
-    return decision.on_time(samples(speedup, spread), FLOOR, "incumbent", None)[0]
+    return timing_verdict.on_time(samples(speedup, spread), FLOOR, "incumbent", None)[0]
 
 
 def test_a_gain_beyond_the_noise_is_accepted() -> None:
@@ -33,7 +33,7 @@ def test_what_is_surely_no_faster_is_slower(speedup: float) -> None:
 
 
 def test_what_the_samples_do_not_tell_is_undecided_and_says_so() -> None:
-    found, reason, told = decision.on_time(samples(1.02, 0.05), FLOOR, "incumbent", None)
+    found, reason, told = timing_verdict.on_time(samples(1.02, 0.05), FLOOR, "incumbent", None)
     assert found == Verdict.UNDECIDED
     assert "do not tell" in reason
     assert told["speedup"][0] <= told["threshold"] < told["speedup"][2]
@@ -44,30 +44,30 @@ def test_a_gain_below_the_floor_is_none_however_sure() -> None:
 
 
 def test_a_noisy_session_asks_for_more() -> None:
-    quiet, noisy = (decision.on_time(samples(1.05, s), FLOOR, "incumbent", None)[2] for s in (0.001, 0.03))
+    quiet, noisy = (timing_verdict.on_time(samples(1.05, s), FLOOR, "incumbent", None)[2] for s in (0.001, 0.03))
     assert noisy["threshold"] > quiet["threshold"]
 
 
 def test_one_case_that_is_surely_slower_refuses_a_gain_elsewhere() -> None:
     times = {"a": samples(1.5, 0.001)["it"], "b": samples(0.9, 0.001)["it"]}
-    found, reason, _ = decision.on_time(times, {"a": 0.1, "b": 0.1}, "incumbent", None)
+    found, reason, _ = timing_verdict.on_time(times, {"a": 0.1, "b": 0.1}, "incumbent", None)
     assert (found, reason) == (Verdict.SLOWER, "b is 0.900x of the incumbent")
 
 
 def test_faster_than_the_hardware_is_cheating() -> None:
-    found, reason, _ = decision.on_time(samples(20.0, 0.001), FLOOR, "incumbent", None)
+    found, reason, _ = timing_verdict.on_time(samples(20.0, 0.001), FLOOR, "incumbent", None)
     assert found == Verdict.CHEATING
     assert "physical floor" in reason
 
 
 def test_a_floor_that_the_incumbent_itself_beats_accuses_nobody() -> None:
     times = {"it": {side: [ms / 20 for ms in listed] for side, listed in samples(1.05, 0.001)["it"].items()}}
-    assert decision.on_time(times, FLOOR, "incumbent", None)[0] == Verdict.ACCEPTED
+    assert timing_verdict.on_time(times, FLOOR, "incumbent", None)[0] == Verdict.ACCEPTED
 
 
 def test_a_look_among_several_has_to_be_surer() -> None:
     times = samples(1.01, 0.012)
-    once, often = (decision.on_time(times, FLOOR, "incumbent", None, looks)[2]["speedup"] for looks in (1, 4))
+    once, often = (timing_verdict.on_time(times, FLOOR, "incumbent", None, looks)[2]["speedup"] for looks in (1, 4))
     assert often[0] < once[0] <= once[2] < often[2]
 
 
@@ -82,23 +82,23 @@ def test_a_lot_in_which_the_incumbents_own_time_moved_is_useless(at: int, slower
             for s, x in samples(1.05, 0.002, 12)["it"].items()
         }
     }
-    found = decision.disturbed(lot, "incumbent")
+    found = timing_verdict.disturbed(lot, "incumbent")
     assert said in found and bool(said) == bool(found)
 
 
 def test_a_lot_in_which_the_incumbent_differs_from_itself_is_useless() -> None:
     lot = samples(1.05, 0.002, 12)
     lot["it"]["A/A"] = [1.1 * ms for ms in lot["it"]["A/A"]]
-    assert "differed from itself by +10 %" in decision.disturbed(lot, "incumbent")
+    assert "differed from itself by +10 %" in timing_verdict.disturbed(lot, "incumbent")
 
 
 @pytest.mark.parametrize(("alone", "fine"), [(1.3, True), (1.16, True), (1.1, False), (0.9, False)])
 def test_a_gain_must_show_when_each_side_runs_alone(alone: float, fine: bool) -> None:
-    problem, sure, told = decision.alone(samples(alone, 0.001, 4), "incumbent", 1.3, None)
+    problem, sure, told = timing_verdict.alone(samples(alone, 0.001, 4), "incumbent", 1.3, None)
     assert (problem == "") == fine and sure
     assert told["alone"][1] == pytest.approx(alone, rel=0.005)
 
 
 @pytest.mark.parametrize(("gain", "sure"), [(1.2, True), (1.01, False)])
 def test_bursts_that_differ_by_more_than_a_gain_are_not_sure_of_it(gain: float, sure: bool) -> None:
-    assert decision.alone(samples(gain, 0.02, 4), "incumbent", gain, None)[1] == sure
+    assert timing_verdict.alone(samples(gain, 0.02, 4), "incumbent", gain, None)[1] == sure

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pgo_agent.sandbox.judge import driver
+from pgo_agent.sandbox.judge import cuda_driver
 from stub import machine
 from stub.layout import block, c_struct
 from stub.machine import Machine
@@ -74,29 +74,29 @@ def test_a_pointer_that_is_none_becomes_zero(stub: Machine, jobs: Jobs) -> None:
 def test_an_integer_keeps_its_value_in_its_own_width(kind: str) -> None:
     size, signed = int(kind[1:]) // 8, kind[0] == "i"
     low, high = (-(1 << (8 * size - 1)), (1 << (8 * size - 1)) - 1) if signed else (0, (1 << 8 * size) - 1)
-    packed = driver.pack((kind,) * 3, (low, 1, high))
+    packed = cuda_driver.pack((kind,) * 3, (low, 1, high))
     assert packed == [n.to_bytes(size, "little", signed=signed) for n in (low, 1, high)]
 
 
 @pytest.mark.parametrize("kind", ["i1", "u1"])
 def test_a_boolean_is_one_byte(kind: str) -> None:
-    assert driver.pack((kind, kind), (True, False)) == [b"\1", b"\0"]
+    assert cuda_driver.pack((kind, kind), (True, False)) == [b"\1", b"\0"]
 
 
 @given(st.floats(width=16))
 def test_floats_are_ieee_numbers_of_their_width(x: float) -> None:
     expected = [np.float16(x).tobytes(), np.float32(x).tobytes(), np.float64(x).tobytes()]
-    assert driver.pack(("fp16", "fp32", "fp64"), (x, x, x)) == expected
+    assert cuda_driver.pack(("fp16", "fp32", "fp64"), (x, x, x)) == expected
 
 
 @given(st.floats(width=32))
 def test_bfloat16_is_the_upper_half_of_a_float_as_in_tritons_launcher(x: float) -> None:
-    assert driver.pack(("bf16",), (x,)) == [np.float32(x).tobytes()[2:]]
+    assert cuda_driver.pack(("bf16",), (x,)) == [np.float32(x).tobytes()[2:]]
 
 
 def test_tuples_are_flattened_in_order_at_any_depth() -> None:
     signature = ("i32", ("*fp32", ("u8", "constexpr", ("i64",)), ()), "i16")
-    packed = driver.pack(signature, (1, (0xABC, (2, None, (3,)), ()), 4))
+    packed = cuda_driver.pack(signature, (1, (0xABC, (2, None, (3,)), ()), 4))
     assert packed == [struct.pack(f, v) for f, v in (("<i", 1), ("<Q", 0xABC), ("<B", 2), ("<q", 3), ("<h", 4))]
 
 
@@ -124,7 +124,7 @@ def test_arguments_that_do_not_fit_raise_valueerror_and_nothing_is_launched(stub
 @pytest.mark.parametrize(("kind", "value"), [("i8", 300), ("u32", -1), ("i64", 1 << 63), ("fp16", 70000.0)])
 def test_a_number_out_of_range_raises_valueerror(kind: str, value: float) -> None:
     with pytest.raises(ValueError):
-        driver.pack((kind,), (value,))
+        cuda_driver.pack((kind,), (value,))
 
 
 # launch configuration -------------------------------------------------------------------------------------------------
@@ -205,7 +205,9 @@ def test_a_launch_that_the_driver_refuses_tells_the_name_of_the_error(stub: Mach
 def _with_meta(job: dict[str, Any], **fields: Any) -> dict[str, Any]:
     """The launch with other metadata for its descriptors."""
     metas = tuple(m | fields for m in job["kernel"].tensordesc_meta)
-    maps = (dataclasses.replace(a, meta=a.meta | fields) if isinstance(a, driver.TensorMap) else a for a in job["args"])
+    maps = (
+        dataclasses.replace(a, meta=a.meta | fields) if isinstance(a, cuda_driver.TensorMap) else a for a in job["args"]
+    )
     return job | {"args": tuple(maps), "kernel": dataclasses.replace(job["kernel"], tensordesc_meta=metas)}
 
 

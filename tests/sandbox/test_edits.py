@@ -4,13 +4,13 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from pgo_agent.sandbox import box
-from pgo_agent.sandbox.bundle.shelf import Shelf
-from pgo_agent.sandbox.ttgir import oracle
+from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.isolation import box
+from pgo_agent.sandbox.ttgir import triton_parser
 from pgo_agent.sandbox.ttgir.edits import checked, script
 from pgo_agent.sandbox.ttgir.edits.checked import Ask
 from pgo_agent.sandbox.ttgir.edits.faults import BadEdit
-from pgo_agent.sandbox.ttgir.oracle import Answer
+from pgo_agent.sandbox.ttgir.triton_parser import Answer
 
 from tests.sandbox.editing import BLOCKED, EARLY, SMALL, Kernel, kernel, of
 
@@ -67,7 +67,7 @@ def made(add_shelf: Shelf) -> dict[str, tuple[Kernel, str, Answer]]:
     """The kernel of each good script, the text that it makes, and what Triton says of that."""
     kernels = {name: of(name) for name, _ in GOOD.values()}
     texts = [kernels[name].apply(said) for name, said in GOOD.values()]
-    answers = oracle.ask_all(box.choose(), add_shelf, 90, texts)
+    answers = triton_parser.ask_all(box.choose(), add_shelf, 90, texts)
     return {k: (kernels[GOOD[k][0]], t, a) for k, t, a in zip(GOOD, texts, answers, strict=True)}
 
 
@@ -169,9 +169,9 @@ def test_what_replaces_lines_gives_their_results_anew_and_the_rest_goes() -> Non
     before = of("pipelined")
     names = ["%acc_36", "%acc_37", "%acc_38"]
     ops = [op for op in before.module.walk() if op.results[:1] and op.results[0] in names]
-    block = "".join(f"    {oracle.bare(str(op)).strip()}\n" for op in ops)
+    block = "".join(f"    {triton_parser.bare(str(op)).strip()}\n" for op in ops)
     text = before.apply(f"replace <<fill = .fill>> with:\n{block}")
-    assert oracle.bare(text) == oracle.bare(before.text)
+    assert triton_parser.bare(text) == triton_parser.bare(before.text)
 
 
 def test_labels_are_those_of_the_view_whatever_edits_before_moved() -> None:

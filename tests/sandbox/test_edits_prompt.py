@@ -4,11 +4,11 @@ import doctest
 
 import pytest
 from pgo_agent.sandbox.ttgir import edits as package
-from pgo_agent.sandbox.ttgir import oracle, reader
+from pgo_agent.sandbox.ttgir import reader, triton_parser
 from pgo_agent.sandbox.ttgir.edits import applying, excerpts, script
 from pgo_agent.sandbox.ttgir.edits.checked import Ask
 from pgo_agent.sandbox.ttgir.edits.reference import EXAMPLE, reference
-from pgo_agent.sandbox.ttgir.readable.view import readable
+from pgo_agent.sandbox.ttgir.pseudocode.view import readable
 
 from tests.sandbox import ttgir_samples
 from tests.sandbox.editing import BLOCKED, SMALL, kernel
@@ -38,7 +38,7 @@ scf.if %once {{
 
 @pytest.mark.parametrize("name", ["odd", "pipelined"])
 def test_the_excerpt_of_a_line_put_in_place_of_it_changes_nothing_that_is_seen(name: str) -> None:
-    plain = kernel(oracle.bare(ttgir_samples.text(name)))
+    plain = kernel(triton_parser.bare(ttgir_samples.text(name)))
     tried = 0
     for line in plain.view.lines:
         block = excerpts.excerpt(plain.module, plain.view, [line.label])

@@ -7,13 +7,13 @@ from functools import cache
 from itertools import pairwise, product
 from random import Random
 
-from pgo_agent.sandbox import box
-from pgo_agent.sandbox.bundle.shelf import Shelf
-from pgo_agent.sandbox.ttgir import normal, oracle, reader
+from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.isolation import box
+from pgo_agent.sandbox.ttgir import normalize, reader, triton_parser
 from pgo_agent.sandbox.ttgir.edits import excerpts
 from pgo_agent.sandbox.ttgir.edits.faults import BadEdit
 from pgo_agent.sandbox.ttgir.edits.script import BadScript
-from pgo_agent.sandbox.ttgir.readable.view import Line
+from pgo_agent.sandbox.ttgir.pseudocode.view import Line
 
 from tests.sandbox import ttgir_samples
 from tests.sandbox.editing import SMALL, Kernel, kernel
@@ -24,7 +24,7 @@ BATCH = 80  # texts that Triton is asked of in one process
 
 @cache
 def _kernel(name: str) -> Kernel:
-    return SMALL if name == "small" else kernel(oracle.bare(ttgir_samples.text(name)))
+    return SMALL if name == "small" else kernel(triton_parser.bare(ttgir_samples.text(name)))
 
 
 def _made(seeds: range, edit: Callable[[Kernel, Random], str]) -> list[tuple[Kernel, str]]:
@@ -46,7 +46,7 @@ def _refused(shelf: Shelf, texts: list[str]) -> list[str]:
     """What Triton says against texts."""
     different = list(dict.fromkeys(texts))
     batches = [different[i : i + BATCH] for i in range(0, len(different), BATCH)]
-    answers = [a for batch in batches for a in oracle.ask_all(box.choose(), shelf, 90, batch)]
+    answers = [a for batch in batches for a in triton_parser.ask_all(box.choose(), shelf, 90, batch)]
     return [
         f"{a.error}\n{t.splitlines()[a.error.line - 1]}" for a, t in zip(answers, different, strict=True) if a.error
     ]
@@ -109,9 +109,9 @@ def test_a_move_and_the_move_back_give_the_same_normal_form() -> None:
                 moved = before.edited(f"move {following.label} before {line.label}")
             except BadEdit:
                 continue
-            assert normal.digest(moved.module) != normal.digest(before.module)
+            assert normalize.digest(moved.module) != normalize.digest(before.module)
             back = moved.apply(f"move {moved.view.lines[i].label} past {moved.view.lines[i + 1].label}")
-            assert normal.digest(reader.parse(back)) == normal.digest(before.module)
+            assert normalize.digest(reader.parse(back)) == normalize.digest(before.module)
             tried += 1
     assert tried >= 6
 

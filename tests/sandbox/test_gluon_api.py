@@ -4,10 +4,11 @@ import inspect
 from pathlib import Path
 
 import pytest
-from pgo_agent.sandbox import box, devices, target
-from pgo_agent.sandbox.build import Builder
-from pgo_agent.sandbox.bundle.shelf import Shelf
-from pgo_agent.sandbox.gluon import api
+from pgo_agent.sandbox import devices, target
+from pgo_agent.sandbox.build.builder import Builder
+from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.compiler.gluon import api
+from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.profile.backend import Workbench
 from triton.experimental.gluon.language.nvidia import hopper
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 from pgo_agent.sandbox.errors import EnvironmentFault
-from pgo_agent.sandbox.judge import lock as locks
+from pgo_agent.sandbox.judge import gpu_lock as locks
+from pgo_agent.sandbox.judge.gpu_lock import GpuLock
 from pgo_agent.sandbox.judge.gpus import Gpu
-from pgo_agent.sandbox.judge.lock import GpuLock
-from pgo_agent.sandbox.judge.spool import wire, worker
+from pgo_agent.sandbox.judge.spool import protocol, server
 from pgo_agent.sandbox.judge.spool.folder import Folder
-from pgo_agent.sandbox.judge.spool.wire import Request
-from pgo_agent.sandbox.judge.spool.worker import Worker
+from pgo_agent.sandbox.judge.spool.protocol import Request
+from pgo_agent.sandbox.judge.spool.server import Worker
 
 from tests.sandbox.test_pool import wait_for
 
@@ -25,7 +25,7 @@ GPU, OTHER = Gpu("GPU-0", "0", "none"), Gpu("GPU-1", "1", "none")
 HOLDER = """
 import subprocess, sys, time
 from pgo_agent.sandbox.judge.gpus import Gpu
-from pgo_agent.sandbox.judge.lock import GpuLock
+from pgo_agent.sandbox.judge.gpu_lock import GpuLock
 lock = GpuLock(Gpu("GPU-0", "0", "none"))
 with lock.turn(lambda gpu, holder: print("waits for", holder, flush=True)):
     child = subprocess.Popen([sys.executable, "-c", sys.argv[1]], pass_fds=[lock.fd]) if len(sys.argv) > 1 else None
@@ -187,8 +187,8 @@ def test_a_worker_of_a_spool_claims_nothing_while_another_process_has_its_gpu(
 ) -> None:
     folder, said = Folder(place / "spool"), list[str]()
     folder.make()
-    folder.ask(Request("run-1", "0" * 64, "NVIDIA H200", wire.HELLO, {}, ()).as_bytes())
-    turns = worker.turns(GpuLock(GPU), said.append)
+    folder.ask(Request("run-1", "0" * 64, "NVIDIA H200", protocol.HELLO, {}, ()).as_bytes())
+    turns = server.turns(GpuLock(GPU), said.append)
     answering = Worker(folder, {}, lambda _: pytest.fail("the target is not allowed"), turns)
     thread = threading.Thread(target=answering.serve, args=(True, said.append))
     thread.start()

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pgo_agent.sandbox.bundle import check, grammar
+from pgo_agent.sandbox.bundle import decode, validate
 from pgo_agent.sandbox.bundle.schema import ITEMSIZE, Descriptor, Launch, Literal, OnDevice, Op, Tensor, TorchName
-from pgo_agent.sandbox.bundle.shelf import Shelf, canonical
+from pgo_agent.sandbox.bundle.store import Shelf, canonical
 from pgo_agent.sandbox.errors import BadBundle
 
 TENSOR = {"t": 0, "dtype": "float16", "size": [2, 3], "stride": [3, 1], "offset": 0}
@@ -75,7 +75,7 @@ JSON = st.recursive(
     ),
     max_leaves=12,
 )
-READERS: list[Callable[[Any], Any]] = [grammar.plan, grammar.kernel, grammar.value, grammar.tensor, grammar.scalar]
+READERS: list[Callable[[Any], Any]] = [decode.plan, decode.kernel, decode.value, decode.tensor, decode.scalar]
 
 
 def _places(x: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -115,13 +115,13 @@ def test_any_json_is_read_or_refused(read: Callable[[Any], Any], value: Any) -> 
 @settings(max_examples=400, deadline=None)
 @given(data=st.data())
 def test_a_plan_with_any_one_value_replaced_is_read_or_refused(data: st.DataObject) -> None:
-    _read_or_refused(grammar.plan, _changed(PLAN, data))
+    _read_or_refused(decode.plan, _changed(PLAN, data))
 
 
 @settings(max_examples=300, deadline=None)
 @given(data=st.data())
 def test_a_kernel_with_any_one_value_replaced_is_read_or_refused(data: st.DataObject) -> None:
-    _read_or_refused(grammar.kernel, _changed(KERNEL, data))
+    _read_or_refused(decode.kernel, _changed(KERNEL, data))
 
 
 @settings(max_examples=300, deadline=None)
@@ -129,31 +129,31 @@ def test_a_kernel_with_any_one_value_replaced_is_read_or_refused(data: st.DataOb
 def test_a_whole_bundle_with_any_one_value_replaced_is_loaded_or_refused(
     add_shelf: Shelf,
     add_built: Any,
-    h200_limits: check.Limits,
+    h200_limits: validate.Limits,
     tmp_path_factory: pytest.TempPathFactory,
     data: st.DataObject,
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "changed.json"
     path.write_bytes(canonical(_changed(add_shelf.manifest(add_built.bundle), data)))
-    _read_or_refused(lambda p: check.load(p, add_shelf.artefacts, h200_limits), path)
+    _read_or_refused(lambda p: validate.load(p, add_shelf.artefacts, h200_limits), path)
 
 
 @settings(max_examples=300, deadline=None)
 @given(raw=st.binary(max_size=60) | st.from_regex(r"[\[\]{}\",:0-9.eE+-]{0,60}").map(str.encode))
 def test_any_bytes_are_json_or_refused(raw: bytes) -> None:
-    _read_or_refused(check.strict_json, raw)
+    _read_or_refused(validate.strict_json, raw)
 
 
 @given(value=JSON)
 def test_strict_json_reads_the_canonical_form_back(value: Any) -> None:
-    assert check.strict_json(canonical(value)) == json.loads(canonical(value))
+    assert validate.strict_json(canonical(value)) == json.loads(canonical(value))
 
 
 # what the honest forms become -----------------------------------------------------------------------------------------
 
 
 def test_an_honest_plan_is_read_whole() -> None:
-    plan = grammar.plan(PLAN)
+    plan = decode.plan(PLAN)
     assert [type(s) for s in plan.steps] == [Op, Launch]
     tensor = Tensor(0, "float16", (2, 3), (3, 1), 0)
     assert plan.inputs == {"x": tensor, "causal": True, "scale": 0.125, "tail": (tensor, 1)}
@@ -161,7 +161,7 @@ def test_an_honest_plan_is_read_whole() -> None:
 
 
 def test_an_honest_op_is_read_whole() -> None:
-    op = grammar.plan(PLAN).steps[0]
+    op = decode.plan(PLAN).steps[0]
     assert op.args == ((2, 3), 0.0, Literal((1, 1.5, True), "float32", (3,)))
     assert isinstance(op, Op)
     assert op.kwargs["dtype"] == TorchName("float16")
@@ -169,32 +169,32 @@ def test_an_honest_op_is_read_whole() -> None:
 
 
 def test_an_honest_kernel_is_read_whole() -> None:
-    kernel = grammar.kernel(KERNEL)
+    kernel = decode.kernel(KERNEL)
     assert (kernel.name, kernel.arch, kernel.files) == ("_add", 90, KERNEL["files"])
     assert [m["block_size"] for m in kernel.tensordesc_meta] == [[2, 2]]
 
 
 @given(st.floats(allow_nan=False))
 def test_a_float_survives_as_hex(number: float) -> None:
-    assert grammar.scalar({"f": number.hex()}) == number
+    assert decode.scalar({"f": number.hex()}) == number
 
 
 @pytest.mark.parametrize("number", ["0x1p1024", "-0x1p99999"])
 def test_a_float_beyond_any_double_is_refused(number: str) -> None:
     with pytest.raises(BadBundle):
-        grammar.scalar({"f": number})
+        decode.scalar({"f": number})
 
 
 @pytest.mark.parametrize("form", [{"op": ["aten.sum.default"]}, {"op": {}}])
 def test_an_op_whose_name_is_no_text_is_refused(form: dict[str, Any]) -> None:
     with pytest.raises(BadBundle):
-        grammar.plan(PLAN | {"steps": [OP | form]})
+        decode.plan(PLAN | {"steps": [OP | form]})
 
 
 @pytest.mark.parametrize("value", [TENSOR | {"dtype": []}, LITERAL | {"dtype": {}}, {"torch": []}, {"device": []}])
 def test_a_form_whose_word_is_no_text_is_refused(value: dict[str, Any]) -> None:
     with pytest.raises(BadBundle):
-        grammar.value(value)
+        decode.value(value)
 
 
 # last_byte ------------------------------------------------------------------------------------------------------------
@@ -210,7 +210,7 @@ def test_the_last_byte_is_that_of_the_farthest_element(
     size, stride = shape
     places = [offset + sum(i * s for i, s in zip(at, stride, strict=True)) for at in product(*map(range, size))]
     farthest = max(((p + 1) * ITEMSIZE[dtype] for p in places), default=0)
-    assert grammar.last_byte(Tensor(0, dtype, tuple(size), tuple(stride), offset)) == farthest
+    assert decode.last_byte(Tensor(0, dtype, tuple(size), tuple(stride), offset)) == farthest
 
 
 def test_every_dtype_of_the_schema_has_torchs_size() -> None:
@@ -220,4 +220,4 @@ def test_every_dtype_of_the_schema_has_torchs_size() -> None:
 
 def test_the_honest_forms_are_json(tmp_path: Path) -> None:
     for form in (PLAN, KERNEL):
-        assert check.strict_json(canonical(form)) == form
+        assert validate.strict_json(canonical(form)) == form

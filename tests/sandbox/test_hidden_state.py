@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 import torch
-from pgo_agent.sandbox.bundle.check import Bundle
 from pgo_agent.sandbox.bundle.schema import Op, Plan, Storage, Tensor
+from pgo_agent.sandbox.bundle.validate import Bundle
 from pgo_agent.sandbox.gate.verdict import Verdict
-from pgo_agent.sandbox.judge import session, stages
-from pgo_agent.sandbox.judge.peaks import Peaks
-from pgo_agent.sandbox.judge.replay import Replay
-from pgo_agent.sandbox.judge.session import Inconsistent
-from pgo_agent.sandbox.judge.stages import Bench, Pick
-from pgo_agent.sandbox.judge.timing import Side, Timer
+from pgo_agent.sandbox.judge import checks, timing_session
+from pgo_agent.sandbox.judge.checks import Bench, Pick
+from pgo_agent.sandbox.judge.measured_peaks import Peaks
+from pgo_agent.sandbox.judge.plan_executor import Replay
+from pgo_agent.sandbox.judge.timer import Side, Timer
+from pgo_agent.sandbox.judge.timing_session import Inconsistent
 
 CPU, CASE, ROUNDS = torch.device("cpu"), "CASES/a", 36
 SIZE, BYTES = 100, 400
@@ -72,7 +72,7 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "Event", Event)
     for name in ("synchronize", "empty_cache"):
         monkeypatch.setattr(torch.cuda, name, lambda: None)
-    monkeypatch.setattr(session, "_places", lambda *_: 2)
+    monkeypatch.setattr(timing_session, "_places", lambda *_: 2)
 
 
 def bench(kernel: Kernel, deterministic: bool = True) -> Bench:
@@ -102,19 +102,19 @@ def pick() -> Pick:
 
 def checked(kernel: Kernel, deterministic: bool = True) -> tuple[Verdict | None, str]:
     """What the numerics of a case say."""
-    verdict, found = stages.check_case(bench(kernel, deterministic), pick(), CASE, "numerics")
+    verdict, found = checks.check_case(bench(kernel, deterministic), pick(), CASE, "numerics")
     return verdict, found.problem
 
 
 def timed(kernel: Kernel, deterministic: bool = True) -> tuple[Verdict | None, str]:
     """What a session of timing says of a kernel that was verified when it did nothing but what it should."""
     prepared = bench(honest, deterministic)
-    stages.check_case(prepared, pick(), CASE, "numerics")
+    checks.check_case(prepared, pick(), CASE, "numerics")
     other = bench(kernel, deterministic)
     for name in ("seeds", "expected", "verified", "allowed"):
         setattr(other, name, getattr(prepared, name))
     try:
-        session.time_sides(other, {"candidate": pick()}, CASE, ROUNDS, "time")
+        timing_session.time_sides(other, {"candidate": pick()}, CASE, ROUNDS, "time")
     except Inconsistent as e:
         return e.verdict, str(e)
     return None, ""
@@ -259,7 +259,7 @@ def test_of_outputs_that_may_differ_every_timed_launch_is_compared() -> None:
 
 
 def test_errors_at_places_of_chance_are_found_in_large_outputs() -> None:
-    from pgo_agent.sandbox.judge import timing
+    from pgo_agent.sandbox.judge import timer as timing
 
     out = torch.zeros(1 << 20)
     ((at, values),) = timing.drawn([out])
@@ -272,7 +272,7 @@ def test_errors_at_places_of_chance_are_found_in_large_outputs() -> None:
 
 def test_a_checksum_cannot_be_kept_by_who_knows_only_how_it_is_made() -> None:
     """Two words changed so that the odd numbers 1, 3, 5, ... would cancel: what was done with fixed weights."""
-    from pgo_agent.sandbox.judge import timing
+    from pgo_agent.sandbox.judge import timer as timing
 
     x = torch.arange(64)
     changed = x.clone()

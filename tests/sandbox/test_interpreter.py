@@ -9,17 +9,19 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from pgo_agent.sandbox import box, boxed, target
-from pgo_agent.sandbox.box import Ran
+from pgo_agent.sandbox import target
+from pgo_agent.sandbox.build import trace_and_compile
 from pgo_agent.sandbox.errors import Killed
 from pgo_agent.sandbox.gate.coverage import Count
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
 from pgo_agent.sandbox.interpreter import tensors
 from pgo_agent.sandbox.interpreter.schedule import Schedule
-from pgo_agent.sandbox.judge import interpreted, numerics, trials
+from pgo_agent.sandbox.isolation import box
+from pgo_agent.sandbox.isolation.box import Ran
+from pgo_agent.sandbox.judge import interpreter_cases, interpreter_verdict, numerics
 from pgo_agent.sandbox.judge.deviation import Error
-from pgo_agent.sandbox.judge.pool import Judge
-from pgo_agent.sandbox.judge.strains import SCALED, STRAINS
+from pgo_agent.sandbox.judge.gpu_judge import Judge
+from pgo_agent.sandbox.judge.stress_inputs import SCALED, STRAINS
 from tracing import once_looping
 
 from tests.judges import judge_of
@@ -317,7 +319,7 @@ def interpret_for(folder: Path, source: str, seconds: float) -> Ran:
     """The interpreter's process itself, with a deadline of its own."""
     import torch
 
-    _, candidate = boxed.place(folder, target.read(ADD), source)
+    _, candidate = trace_and_compile.place(folder, target.read(ADD), source)
     (folder / "in").mkdir()
     given = tensors.save({"x": torch.ones(64), "y": torch.ones(64)}, folder / "in", "0")
     request = {"candidate": candidate, "cases": {"even": given}, "configs": {"even": 1}, "device": "h200"}
@@ -456,15 +458,15 @@ def test_what_the_interpreter_does_not_model_is_no_evidence_for_or_against(tmp_p
 
     values = torch.zeros(4, dtype=torch.float64)
     expected = numerics.Expected("even", 0, (values,), (numerics.Error(0.0, 0.0, 0),), ((0.0, 0.0),), ("float32",))
-    trial = interpreted.Trial("even", 0, {})
+    trial = interpreter_verdict.Trial("even", 0, {})
     out = tensors.save({"0": torch.ones(4)}, tmp_path, "0")
     told = {"outputs": out, "changed": [], "stray": 0, "launched": ["_k"]}
-    assert isinstance(interpreted.compared(trial, told, expected, {}, tmp_path, own=False), Judged)
-    said = interpreted.compared(trial, told | {"not_modelled": ["a NaN"]}, expected, {}, tmp_path, own=False)
+    assert isinstance(interpreter_verdict.compared(trial, told, expected, {}, tmp_path, own=False), Judged)
+    said = interpreter_verdict.compared(trial, told | {"not_modelled": ["a NaN"]}, expected, {}, tmp_path, own=False)
     assert isinstance(said, str) and "a NaN" in said
-    covered = interpreted.Covered(1, 0, ())
+    covered = interpreter_verdict.Covered(1, 0, ())
     covered.says_nothing(trial, told, said)
-    assert interpreted.verdict(covered, {}).verdict == Verdict.BUILT
+    assert interpreter_verdict.verdict(covered, {}).verdict == Verdict.BUILT
 
 
 def test_loads_through_tensor_descriptors_are_interpreted(addition: Judge) -> None:
@@ -516,6 +518,6 @@ def test_a_held_out_case_that_moves_little_of_a_large_tensor_is_left_out_before_
 
     module = ModuleType("far_apart")
     vars(module).update(inputs=inputs, flops=lambda _: 8, bytes_moved=lambda _: 8)
-    assert "a tensor of 1.76e+13 bytes" in trials.large(module, {})
+    assert "a tensor of 1.76e+13 bytes" in interpreter_cases.large(module, {})
     vars(module).update(inputs=lambda _case, generator: {"x": torch.randn(8, 8, generator=generator)})
-    assert trials.large(module, {}) == ""
+    assert interpreter_cases.large(module, {}) == ""

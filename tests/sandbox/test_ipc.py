@@ -7,16 +7,16 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from pgo_agent.sandbox.build import Builder
-from pgo_agent.sandbox.bundle.shelf import PASSES, Shelf
-from pgo_agent.sandbox.profile import flow, ipc, look, nvidia, sass, stretch
+from pgo_agent.sandbox.build.builder import Builder
+from pgo_agent.sandbox.bundle.store import PASSES, Shelf
+from pgo_agent.sandbox.profile import assemble_static, instruction_path, ipc, machine_loops, nvidia, sass
 from pgo_agent.sandbox.profile.backend import Workbench
 from pgo_agent.sandbox.profile.ipc import Count, Counts
-from pgo_agent.sandbox.profile.timeline import scopes, twin
-from pgo_agent.sandbox.profile.timeline.points import Kind
-from pgo_agent.sandbox.profile.timeline.report import Lost, Pass, ScopeTime, Spread, Timed, Timeline
-from pgo_agent.sandbox.profile.timeline.scopes import ScopeSet
-from pgo_agent.sandbox.profile.timeline.twin import Place, Plan, Twin
+from pgo_agent.sandbox.profile.timeline import instrumented_build, scope_sets
+from pgo_agent.sandbox.profile.timeline.find_scopes import Kind
+from pgo_agent.sandbox.profile.timeline.instrumented_build import Place, Plan, Twin
+from pgo_agent.sandbox.profile.timeline.scope_sets import ScopeSet
+from pgo_agent.sandbox.profile.timeline.types import Lost, Pass, ScopeTime, Spread, Timed, Timeline
 from pgo_agent.sandbox.ttgir import reader
 
 from tests.sandbox import tracing
@@ -38,14 +38,14 @@ def gemm(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
 
 def counted(bench: Workbench, place: Place) -> tuple[Counts, ...]:
     """Of every build that times a kernel."""
-    made, _ = twin.build(bench.builder, place)
+    made, _ = instrumented_build.build(bench.builder, place)
     return ipc.counts(bench, [t.kernel for t in made])
 
 
 def loop_of(plain: nvidia.Listing) -> Counter[str]:
     """Opcodes of the only loop of a build."""
-    (body,) = flow.loops(plain.instructions)
-    return Counter(look.opcodes(plain.instructions[i] for i in body))
+    (body,) = machine_loops.loops(plain.instructions)
+    return Counter(assemble_static.opcodes(plain.instructions[i] for i in body))
 
 
 def of_kind(found: Sequence[Counts], kind: Kind) -> list[Count]:
@@ -60,21 +60,21 @@ def safe(opcodes: Mapping[str, int]) -> dict[str, int]:
 def one_twin(builder: Builder, place: Place, wanted: ScopeSet) -> Twin:
     manifest = builder.shelf.manifest(place.bundle)["kernels"][place.kernel]
     module = reader.parse(builder.shelf.get(manifest["files"]["ttgir"], "ttgir").decode())
-    made = twin.one(builder, place, module, Plan(wanted))
+    made = instrumented_build.one(builder, place, module, Plan(wanted))
     assert isinstance(made, Twin), made
     return made
 
 
 def planned(builder: Builder, place: Place) -> list[ScopeSet]:
     manifest = builder.shelf.manifest(place.bundle)["kernels"][place.kernel]
-    return scopes.plan_scopes(reader.parse(builder.shelf.get(manifest["files"]["ttgir"], "ttgir").decode()), 8)
+    return scope_sets.plan_scopes(reader.parse(builder.shelf.get(manifest["files"]["ttgir"], "ttgir").decode()), 8)
 
 
 # counts of real builds ------------------------------------------------------------------------------------------------
 
 
 def test_every_scope_of_every_build_is_counted_under_its_name(gemm: SimpleNamespace) -> None:
-    made, _ = twin.build(gemm.bench.builder, gemm.place)
+    made, _ = instrumented_build.build(gemm.bench.builder, gemm.place)
     assert [c.build for c in gemm.counts] == [t.kernel for t in made]
     for counted, one in zip(gemm.counts, made, strict=True):
         assert {s.scope for s in counted.scopes} == one.plan.scopes.named.keys()
@@ -101,7 +101,7 @@ def test_waits_are_the_waiting_instruction_alone(gemm: SimpleNamespace) -> None:
 
 def test_copies_and_stores_have_the_memory_instructions_of_the_plain_build(gemm: SimpleNamespace) -> None:
     before, inside = of_kind(gemm.counts, Kind.COPY)
-    whole = look.opcodes(gemm.plain.instructions)
+    whole = assemble_static.opcodes(gemm.plain.instructions)
     assert inside.once["LDGSTS"] == gemm.loop["LDGSTS"]
     assert before.once["LDGSTS"] + inside.once["LDGSTS"] == whole["LDGSTS"]
     (store,) = of_kind(gemm.counts, Kind.STORE)
@@ -117,14 +117,14 @@ def test_a_loop_without_records_in_it_turns_exactly_the_instructions_of_the_plai
 
 
 def test_the_role_has_every_instruction_of_the_plain_build_that_no_record_has(gemm: SimpleNamespace) -> None:
-    plain = safe(look.opcodes(gemm.plain.instructions))
+    plain = safe(assemble_static.opcodes(gemm.plain.instructions))
     for role in of_kind(gemm.counts, Kind.ROLE):
         assert Counter(safe(role.once)) + Counter(safe(role.turn)) == plain
 
 
 def test_a_loop_turns_as_often_as_scopes_inside_of_it_that_another_build_recorded(gemm: SimpleNamespace) -> None:
     """With times and counts of executions that are chosen here, for every build that was made."""
-    made, _ = twin.build(gemm.bench.builder, gemm.place)
+    made, _ = instrumented_build.build(gemm.bench.builder, gemm.place)
     passed = []
     for one in made:
         times = [ScopeTime(s, Spread(9, 9, 9), 16.0 if s.depth else 1.0, 0, None, 9) for s in one.plan.scopes.scopes]
@@ -183,7 +183,7 @@ def test_a_scope_that_waits_for_a_barrier_is_refused_and_the_dots_beside_it_are_
         if s.kind is Kind.DOT:
             assert (counted[s.name].once["HGMMA"], counted[s.name].why) == (8, "")  # 64 x 128 x 128 of a warpgroup
         else:
-            assert (counted[s.name].once, counted[s.name].why) == ({}, stretch.WAITS)
+            assert (counted[s.name].once, counted[s.name].why) == ({}, instruction_path.WAITS)
     assert all(counted[s.name] == Count(s.name, {}, {}, (), "") for s in empties)
 
 
@@ -215,8 +215,8 @@ def test_arithmetic_that_shows_the_line_of_a_record_before_it_is_still_the_kerne
     made = one_twin(builder, place, planned(builder, place)[2])
     listing = nvidia.listing(bench, made.kernel)
     records = {op.line for op in reader.parse(listing.ttgir).walk() if op.name == "proton.record"}
-    lineless = look.opcodes(i for i in listing.instructions if i.line in records)
-    plain = look.opcodes(nvidia.listing(bench, place.kernel).instructions)
+    lineless = assemble_static.opcodes(i for i in listing.instructions if i.line in records)
+    plain = assemble_static.opcodes(nvidia.listing(bench, place.kernel).instructions)
     bodies = of_kind([ipc.instructions(bench, made.kernel)], Kind.BODY)
     assert lineless["FSEL"] > 10
     for opcode in ("FSEL", "F2FP"):
@@ -233,7 +233,7 @@ def test_two_loops_and_a_branch_in_a_loop_are_refused_with_the_reason(tmp_path: 
     seen = [s for c in counted(Workbench(builder), place) for s in c.scopes]
     first, second = (s for s in seen if " loop " in s.scope)
     assert (first.why, bool(first.turn)) == ("", True)
-    assert second.why == stretch.BRANCHES
+    assert second.why == instruction_path.BRANCHES
     assert {s.why for s in seen if " role " in s.scope} == {"it holds 2 loops"}
 
 
@@ -256,7 +256,7 @@ def test_empty_scopes_are_empty_and_tensor_instructions_are_all_found_in_every_s
     builder, places = placed(*BUILT[name], Shelf(tmp_path))
     bench = Workbench(builder)
     for place in places:
-        plain = look.opcodes(nvidia.listing(bench, place.kernel).instructions)
+        plain = assemble_static.opcodes(nvidia.listing(bench, place.kernel).instructions)
         seen = counted(bench, place)
         scoped = [s for c in seen for s in c.scopes if not s.why]
         assert all(s == Count(s.scope, {}, {}, (), "") for s in scoped if " empty " in s.scope)

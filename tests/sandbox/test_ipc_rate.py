@@ -5,25 +5,25 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pgo_agent.sandbox.profile import ipc, stretch
+from pgo_agent.sandbox.profile import instruction_path, ipc
 from pgo_agent.sandbox.profile.ipc import Count, Counts
-from pgo_agent.sandbox.profile.timeline import scopes
-from pgo_agent.sandbox.profile.timeline.points import Kind
-from pgo_agent.sandbox.profile.timeline.report import Lost, Pass, ScopeTime, Spread, Timed, Timeline
-from pgo_agent.sandbox.profile.whole import Missing, ScopeIpc
+from pgo_agent.sandbox.profile.kernel_profile import Missing, ScopeIpc
+from pgo_agent.sandbox.profile.timeline import scope_sets
+from pgo_agent.sandbox.profile.timeline.find_scopes import Kind
+from pgo_agent.sandbox.profile.timeline.types import Lost, Pass, ScopeTime, Spread, Timed, Timeline
 
 SCOPES = {
     s.name: s
     for s in (
-        scopes.Scope("kernel role 1", Kind.ROLE, "kernel", 1, 9, "", ("scf.for",), 0),
-        scopes.Scope("kernel loop 2", Kind.LOOP, "kernel", 2, 2, "", ("scf.for",), 0),
-        scopes.Scope("kernel dot 3", Kind.DOT, "kernel", 3, 3, "", ("tt.dot",), 1),
-        scopes.Scope("kernel barrier wait 4", Kind.BARRIER_WAIT, "kernel", 4, 4, "", ("ttng.wait_barrier",), 1),
+        scope_sets.Scope("kernel role 1", Kind.ROLE, "kernel", 1, 9, "", ("scf.for",), 0),
+        scope_sets.Scope("kernel loop 2", Kind.LOOP, "kernel", 2, 2, "", ("scf.for",), 0),
+        scope_sets.Scope("kernel dot 3", Kind.DOT, "kernel", 3, 3, "", ("tt.dot",), 1),
+        scope_sets.Scope("kernel barrier wait 4", Kind.BARRIER_WAIT, "kernel", 4, 4, "", ("ttng.wait_barrier",), 1),
     )
 }
 DOT = Count("kernel dot 3", {"HGMMA": 4, "UMOV": 6}, {}, (), "")
 LOOP = Count("kernel loop 2", {"MOV": 5}, {"HGMMA": 4, "BRA": 16}, ("kernel dot 3",), "")
-WAIT = Count("kernel barrier wait 4", {}, {}, (), stretch.WAITS)
+WAIT = Count("kernel barrier wait 4", {}, {}, (), instruction_path.WAITS)
 BUILD = Counts("b", (LOOP, DOT, WAIT), "")
 
 
@@ -99,7 +99,7 @@ def test_a_loop_that_is_not_its_scopes_once_has_no_turns_of_another_build(turn: 
 
 def test_scopes_that_took_no_time_or_have_no_count_are_left_out() -> None:
     found = ipc.ipc([BUILD], timeline(passed(timed("kernel dot 3", 0.0), timed("kernel barrier wait 4", 5.0))))
-    assert found == Missing("ipc", f"kernel barrier wait 4: {stretch.WAITS}")
+    assert found == Missing("ipc", f"kernel barrier wait 4: {instruction_path.WAITS}")
 
 
 def test_of_two_builds_the_least_disturbed_is_taken() -> None:

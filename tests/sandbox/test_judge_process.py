@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from pgo_agent.sandbox.errors import EnvironmentFault
-from pgo_agent.sandbox.judge.base import Ended, NoStart
-from pgo_agent.sandbox.judge.pool import Judge
-from pgo_agent.sandbox.judge.process import Process
+from pgo_agent.sandbox.judge.gpu_judge import Judge
+from pgo_agent.sandbox.judge.interface import Ended, NoStart
+from pgo_agent.sandbox.judge.worker_process import Process
 
 from tests.agent.many import NOBODY
 

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pgo_agent.agent import taking
+from pgo_agent.agent.profile import pass_runner
 from pgo_agent.sandbox.errors import EnvironmentFault
-from pgo_agent.sandbox.judge.base import Ended
+from pgo_agent.sandbox.judge.gpu_lock import GpuLock
 from pgo_agent.sandbox.judge.gpus import Gpu
-from pgo_agent.sandbox.judge.judges import Judges
-from pgo_agent.sandbox.judge.lock import GpuLock
-from pgo_agent.sandbox.profile.whole import PassName
+from pgo_agent.sandbox.judge.interface import Ended
+from pgo_agent.sandbox.judge.pool import Judges
+from pgo_agent.sandbox.profile.kernel_profile import PassName
 
 from tests.agent.many import Machine, overlapping
 from tests.sandbox.test_gpu_lock import HOLDER
@@ -171,7 +171,7 @@ def test_a_piece_that_waits_for_another_one_does_not_count_as_work(
 ) -> None:
     """Of two passes the second is not begun before it is known what the first one took, and that waits for a GPU."""
     judges, _, _ = pool(1)
-    purse = taking.Gpu(judges, left=1.2 * taking.FIRST[PassName.COUNTERS])
+    purse = pass_runner.Gpu(judges, left=1.2 * pass_runner.FIRST[PassName.COUNTERS])
     threading.Timer(1.0, holder.kill).start()
 
     def piece() -> str:

@@ -8,11 +8,12 @@ import math
 from pathlib import Path
 
 import pytest
-from pgo_agent.sandbox import box, devices, target
-from pgo_agent.sandbox.build import Builder
-from pgo_agent.sandbox.bundle.shelf import Shelf
-from pgo_agent.sandbox.gate import screen
+from pgo_agent.sandbox import devices, target
+from pgo_agent.sandbox.build.builder import Builder
+from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.gate import plan_rules
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
+from pgo_agent.sandbox.isolation import box
 
 from tests.judges import judge_of
 
@@ -76,7 +77,7 @@ def test_every_case_of_a_kernel_builds_for_an_h200_without_torch_operations(name
     assert all(sets.values())
     assert set(built.choices) == {f"{s}/{n}" for s in SETS for n in sets[s]}
     plans = shelf.manifest(built.bundle)["plans"].values()
-    assert screen.ops_of(plan for choices in plans for plan in choices.values()) == set()
+    assert plan_rules.ops_of(plan for choices in plans for plan in choices.values()) == set()
     (first,) = next(iter(built.choices.values()))
     assert not any(built.statics[k]["spill_store_bytes"] for k in first.kernels)
     assert set(space) <= set(first.config)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.interpreter import libdevice
-from pgo_agent.sandbox.judge.pool import Judge
+from pgo_agent.sandbox.judge.gpu_judge import Judge
 
 SUM = "tl.load(x_ptr + at, mask=inside) + tl.load(y_ptr + at, mask=inside)"
 ONE: dict[str, Callable[[float], float]] = {

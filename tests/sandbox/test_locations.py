@@ -6,10 +6,10 @@ import time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pgo_agent.sandbox.gate.deadlock import values
-from pgo_agent.sandbox.profile import places
+from pgo_agent.sandbox.gate.barriers import values
+from pgo_agent.sandbox.profile import line_map
 from pgo_agent.sandbox.ttgir.locations import MOST, Frame, Frames, Locations
-from pgo_agent.sandbox.ttgir.readable.source import Place, Source
+from pgo_agent.sandbox.ttgir.pseudocode.source import Place, Source
 from pgo_agent.sandbox.ttgir.tree import Op
 
 K, STANDARD = "/box/candidate/k.py", "/usr/lib/triton/language/standard.py"
@@ -98,16 +98,16 @@ def test_the_gate_tells_the_innermost_line_outside_of_tritons_library(location: 
 
 
 def test_the_profile_keeps_files_without_their_folders() -> None:
-    place = places.place(Locations(ALIASES).frames("#loc8"))
+    place = line_map.place(Locations(ALIASES).frames("#loc8"))
     assert place.names == ("x",)
     assert place.frames == (
-        places.Frame("standard.py", 180, 40),
-        places.Frame("k.py", 10, 4),
-        places.Frame("k.py", 30, 8),
+        line_map.Frame("standard.py", 180, 40),
+        line_map.Frame("k.py", 10, 4),
+        line_map.Frame("k.py", 30, 8),
     )
     assert (place.line("k.py"), place.line("standard.py"), place.line("none.py")) == (10, 180, 0)
     assert place.file == "k.py"
-    assert places.place(()) == places.NOWHERE
+    assert line_map.place(()) == line_map.NOWHERE
 
 
 def test_pseudo_code_takes_the_innermost_place_in_the_kernels_own_file() -> None:

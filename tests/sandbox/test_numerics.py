@@ -17,7 +17,7 @@ from pgo_agent.sandbox.errors import TargetFault
 from pgo_agent.sandbox.judge import numerics
 from pgo_agent.sandbox.judge.deviation import CHUNK, Error, compare
 from pgo_agent.sandbox.judge.numerics import Expected
-from pgo_agent.sandbox.judge.strains import SCALED, STRAINS, Strain
+from pgo_agent.sandbox.judge.stress_inputs import SCALED, STRAINS, Strain
 
 CPU = torch.device("cpu")
 

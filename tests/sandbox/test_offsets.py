@@ -3,12 +3,13 @@
 from dataclasses import replace
 
 import pytest
-from pgo_agent.sandbox import box, devices, target
-from pgo_agent.sandbox.build import Builder
-from pgo_agent.sandbox.bundle.shelf import Shelf
+from pgo_agent.sandbox import devices, target
+from pgo_agent.sandbox.build.builder import Builder
+from pgo_agent.sandbox.bundle.store import Shelf
 from pgo_agent.sandbox.gate import offsets
 from pgo_agent.sandbox.gate.evidence import Side, side
 from pgo_agent.sandbox.gate.verdict import Verdict
+from pgo_agent.sandbox.isolation import box
 
 TARGET = """
 import torch, triton

@@ -4,13 +4,14 @@ import re
 from typing import Any
 
 import pytest
-from pgo_agent.sandbox import box, devices, target
-from pgo_agent.sandbox.build import Builder
-from pgo_agent.sandbox.built import Built
-from pgo_agent.sandbox.bundle.shelf import Shelf
-from pgo_agent.sandbox.gate import inspect
+from pgo_agent.sandbox import devices, target
+from pgo_agent.sandbox.build.builder import Builder
+from pgo_agent.sandbox.build.result import Built
+from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.gate import edit_kind
 from pgo_agent.sandbox.gate.evidence import Evidence, side
 from pgo_agent.sandbox.gate.verdict import Verdict
+from pgo_agent.sandbox.isolation import box
 
 from tests.sandbox.conftest import ADD
 
@@ -41,7 +42,7 @@ def put(workshop: tuple[Builder, Built], text: str) -> Built:
 def inspected(workshop: tuple[Builder, Built], built: Built) -> Evidence:
     shelf = workshop[0].shelf
     ours, theirs = (side(shelf, shelf.manifest(b.bundle), b.replaced) for b in (built, workshop[1]))
-    return inspect.stage(ours, theirs)
+    return edit_kind.stage(ours, theirs)
 
 
 def test_the_unmodified_text_gives_the_same_code(workshop: tuple[Builder, Built]) -> None:

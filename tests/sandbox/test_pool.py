@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from pgo_agent.sandbox import box, target
+from pgo_agent.sandbox import target
 from pgo_agent.sandbox.errors import Killed, TargetFault
 from pgo_agent.sandbox.gate.verdict import Judged, Verdict
-from pgo_agent.sandbox.judge.pool import Judge
+from pgo_agent.sandbox.isolation import box
+from pgo_agent.sandbox.judge.gpu_judge import Judge
 
 from tests.sandbox.processes import alive, below, depth
 
@@ -46,7 +47,7 @@ PARENT = """
 import sys, threading, time
 from pathlib import Path
 from pgo_agent.sandbox import target
-from pgo_agent.sandbox.judge.pool import Judge
+from pgo_agent.sandbox.judge.gpu_judge import Judge
 
 judge = Judge(target.read(Path(sys.argv[1])), gpu=None, sandbox=sys.argv[2])
 judge.ask("check", source=Path(sys.argv[1]).read_text())

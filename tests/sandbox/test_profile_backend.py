@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pgo_agent.sandbox import box, devices, target
-from pgo_agent.sandbox.build import Builder
-from pgo_agent.sandbox.bundle.shelf import Shelf
+from pgo_agent.sandbox import devices, target
+from pgo_agent.sandbox.build.builder import Builder
+from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.profile import static
 from pgo_agent.sandbox.profile.backend import Workbench
-from pgo_agent.sandbox.profile.report import StaticProfile
+from pgo_agent.sandbox.profile.static_profile import StaticProfile
 
 from tests.conftest import ROOT, TARGETS
 

@@ -9,13 +9,13 @@ from functools import cache
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pgo_agent.sandbox.profile import chain as subject
-from pgo_agent.sandbox.profile.chain import chain
-from pgo_agent.sandbox.profile.timeline.critical import ScopeChain
-from pgo_agent.sandbox.profile.timeline.points import Kind
-from pgo_agent.sandbox.profile.timeline.report import Lost, Pass, ScopeTime, Spread, Timed, Timeline
-from pgo_agent.sandbox.profile.timeline.scopes import Scope, scopes_of
-from pgo_agent.sandbox.profile.whole import Chain, Missing
+from pgo_agent.sandbox.profile import critical_path as subject
+from pgo_agent.sandbox.profile.critical_path import chain
+from pgo_agent.sandbox.profile.kernel_profile import Chain, Missing
+from pgo_agent.sandbox.profile.timeline.find_scopes import Kind
+from pgo_agent.sandbox.profile.timeline.longest_path import ScopeChain
+from pgo_agent.sandbox.profile.timeline.scope_sets import Scope, scopes_of
+from pgo_agent.sandbox.profile.timeline.types import Lost, Pass, ScopeTime, Spread, Timed, Timeline
 from pgo_agent.sandbox.ttgir import reader
 from pgo_agent.sandbox.ttgir.tree import Module
 

@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pgo_agent.sandbox.bundle.shelf import Shelf
-from pgo_agent.sandbox.profile import codec, passes
-from pgo_agent.sandbox.profile.passes import Artefact
-from pgo_agent.sandbox.profile.report import Access, Conversion, Line, MachineLoop, Peak, StaticProfile
+from pgo_agent.sandbox import json_codec
+from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.profile import memo
+from pgo_agent.sandbox.profile.memo import Artefact
+from pgo_agent.sandbox.profile.static_profile import Access, Conversion, Line, MachineLoop, Peak, StaticProfile
 
 from tests.sandbox.test_shelf_damage import every_damage
 
@@ -30,7 +31,7 @@ class Seat:
 
 
 @dataclass(frozen=True)
-class Squared(codec.Record):
+class Squared(json_codec.Record):
     of: int
     text: Artefact
 
@@ -38,19 +39,19 @@ class Squared(codec.Record):
 worked: list[object] = []
 
 
-@passes.cpu(version=1)
+@memo.cpu("squared", version=1)
 def squared(seat: Seat, n: int, factor: int = 1) -> Squared:
     worked.append(n)
     return Squared(n * n * factor, Artefact.put(seat.shelf, str(n * n).encode(), "txt"))
 
 
-@passes.cpu(version=2)
+@memo.cpu("squared_anew", version=2)
 def squared_anew(seat: Seat, n: int) -> int:
     worked.append(n)
     return n * n
 
 
-@passes.cpu(version=1)
+@memo.cpu("fourth", version=1)
 def fourth(seat: Seat, n: int) -> int:
     return squared(seat, n).of ** 2
 
@@ -76,7 +77,7 @@ def test_other_arguments_another_machine_and_another_version_are_other_answers(s
         squared_anew.key(seat, 3),
     }
     assert len(keys) == 5
-    newer = passes.Pass(squared.function, squared.name, 2, "cpu")
+    newer = memo.Pass(squared.function, squared.name, 2, "cpu")
     assert newer.key(seat, 3) not in keys
 
 
@@ -116,7 +117,7 @@ def test_an_answer_of_another_shape_is_made_anew(seat: Seat) -> None:
 def test_a_measurement_can_be_taken_again_and_replaces_the_answer(seat: Seat) -> None:
     readings = iter((1, 2))
 
-    @passes.cpu(version=1)
+    @memo.cpu("reading", version=1)
     def reading(seat: Seat) -> int:
         return next(readings)
 
@@ -126,7 +127,7 @@ def test_a_measurement_can_be_taken_again_and_replaces_the_answer(seat: Seat) ->
 def test_an_exception_is_not_kept(seat: Seat) -> None:
     trouble = [ValueError("no"), None]
 
-    @passes.cpu(version=1)
+    @memo.cpu("careful", version=1)
     def careful(seat: Seat) -> int:
         if problem := trouble.pop(0):
             raise problem
@@ -147,22 +148,22 @@ def test_passes_call_passes(seat: Seat) -> None:
 def test_cpu_passes_run_at_the_same_time(seat: Seat) -> None:
     both = threading.Barrier(2)
 
-    @passes.cpu(version=1)
+    @memo.cpu("meets", version=1)
     def meets(seat: Seat, n: int) -> int:
         both.wait(timeout=10)  # breaks unless the other one runs, too
         return n
 
-    assert passes.parallel([lambda: meets(seat, 1), lambda: meets(seat, 2)], 2) == (1, 2)
+    assert memo.parallel([lambda: meets(seat, 1), lambda: meets(seat, 2)], 2) == (1, 2)
 
 
 def test_one_thread_works_while_the_others_wait_for_its_answer(seat: Seat) -> None:
-    @passes.cpu(version=1)
+    @memo.cpu("slow", version=1)
     def slow(seat: Seat) -> int:
         worked.append("slow")
         time.sleep(0.05)
         return 1
 
-    assert passes.parallel([lambda: slow(seat)] * 8, 8) == (1,) * 8
+    assert memo.parallel([lambda: slow(seat)] * 8, 8) == (1,) * 8
     assert worked == ["slow"]
 
 
@@ -176,7 +177,7 @@ def test_a_failing_call_ends_the_others_that_have_not_begun(seat: Seat) -> None:
         return 1
 
     with pytest.raises(ValueError, match="the first"):
-        passes.parallel([fails, *[counts] * 50], 2)
+        memo.parallel([fails, *[counts] * 50], 2)
     assert len(worked) < 50
 
 
@@ -184,7 +185,7 @@ JOB = """
 import sys, time
 from dataclasses import dataclass
 from pathlib import Path
-from pgo_agent.sandbox.bundle.shelf import Shelf
+from pgo_agent.sandbox.bundle.store import Shelf
 from pgo_agent.sandbox.profile import passes
 
 @dataclass(frozen=True)
@@ -192,7 +193,7 @@ class Seat:
     shelf: Shelf
     identity: str = "this machine"
 
-@passes.cpu(version=1)
+@passes.cpu("step", version=1)
 def step(seat: Seat, n: int) -> int:
     print("began", n, flush=True)
     time.sleep(0.2)
@@ -222,11 +223,11 @@ def test_a_killed_job_goes_on_where_it_was(tmp_path: Path) -> None:
 
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=60)
 @given(st.one_of(*map(st.from_type, (Access, Conversion, Line, MachineLoop, Peak))))
-def test_records_come_back_from_json_as_they_were(record: codec.Record) -> None:
+def test_records_come_back_from_json_as_they_were(record: json_codec.Record) -> None:
     assert type(record).from_json(json.loads(json.dumps(record.as_json()))) == record
 
 
 @pytest.mark.parametrize("spoilt", [{}, {"build": 1}, [], None, "text"])
 def test_json_of_another_shape_is_refused(spoilt: Any) -> None:
-    with pytest.raises(codec.Malformed):
+    with pytest.raises(json_codec.Malformed):
         StaticProfile.from_json(spoilt)

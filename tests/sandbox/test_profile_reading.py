@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pgo_agent.sandbox import devices
-from pgo_agent.sandbox.profile import amd, amdgcn, flow, nvidia, sass
+from pgo_agent.sandbox.profile import amd, amdgcn, machine_loops, nvidia, sass
 from pgo_agent.sandbox.profile.backend import Instruction, Resources
 
 SASS = """
@@ -170,7 +170,7 @@ def test_readers_take_any_text(listing: list[str], live: list[str]) -> None:
     assert all(t < len(code) for i in code for t in i.targets)
     other = amdgcn.instructions("\n".join(listing))
     assert all(t < len(other) for i in other for t in i.targets)
-    flow.loops(code), flow.loops(other), amdgcn.metadata("\n".join(listing))
+    machine_loops.loops(code), machine_loops.loops(other), amdgcn.metadata("\n".join(listing))
 
 
 # loops ----------------------------------------------------------------------------------------------------------------
@@ -188,17 +188,17 @@ PLAIN, END = ((), True, False), ((), False, True)
 
 def test_a_nested_loop_is_inside_of_another() -> None:
     code = _code(PLAIN, PLAIN, PLAIN, ((2,), True, False), ((1,), True, False), END)
-    assert flow.loops(code) == ((1, 2, 3, 4), (2, 3))
+    assert machine_loops.loops(code) == ((1, 2, 3, 4), (2, 3))
 
 
 def test_cold_code_that_jumps_back_makes_no_loop() -> None:
     code = _code(PLAIN, ((4,), True, False), PLAIN, END, PLAIN, ((2,), False, False))
-    assert flow.loops(code) == ()
+    assert machine_loops.loops(code) == ()
 
 
 def test_a_loop_may_be_laid_out_in_pieces() -> None:
     code = _code(PLAIN, ((4,), False, False), PLAIN, END, PLAIN, ((2,), True, False), ((4,), False, False))
-    assert flow.loops(code) == ((4, 5, 6),)
+    assert machine_loops.loops(code) == ((4, 5, 6),)
 
 
 EDGE = st.tuples(st.lists(st.integers(0, 11), max_size=2).map(tuple), st.booleans(), st.booleans())
@@ -209,7 +209,7 @@ EDGE = st.tuples(st.lists(st.integers(0, 11), max_size=2).map(tuple), st.boolean
 def test_every_way_into_a_loop_is_through_its_header(edges: list[Edge]) -> None:
     count = len(edges)
     code = _code(*((tuple(t for t in ts if t < count), c, e) for ts, c, e in edges))
-    headers = [_entries(code, frozenset(body)) for body in flow.loops(code)]
+    headers = [_entries(code, frozenset(body)) for body in machine_loops.loops(code)]
     assert all(len(entries) == 1 for entries in headers)
 
 

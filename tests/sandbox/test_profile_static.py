@@ -9,16 +9,17 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from pgo_agent.sandbox import box, devices, target
-from pgo_agent.sandbox.build import Builder
-from pgo_agent.sandbox.bundle import cubin
-from pgo_agent.sandbox.bundle.shelf import Shelf
-from pgo_agent.sandbox.compiler import listing
+from pgo_agent.sandbox import devices, target
+from pgo_agent.sandbox.build.builder import Builder
+from pgo_agent.sandbox.bundle import elf
+from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.compiler import nvdisasm
 from pgo_agent.sandbox.errors import UsageFault
+from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.profile import amd, sass, static
 from pgo_agent.sandbox.profile.backend import Subject, Workbench
-from pgo_agent.sandbox.profile.passes import Artefact
-from pgo_agent.sandbox.profile.report import Line, Problem, StaticProfile
+from pgo_agent.sandbox.profile.memo import Artefact
+from pgo_agent.sandbox.profile.static_profile import Line, Problem, StaticProfile
 
 KERNELS = Path(__file__).parents[2] / "kernels"
 Profiled = Callable[[str, str, str], SimpleNamespace]
@@ -161,10 +162,10 @@ def test_live_registers_are_known_where_all_255_are_taken(ragged: SimpleNamespac
 def test_only_the_declared_registers_differ_in_the_copy_that_is_listed(ragged: SimpleNamespace) -> None:
     shelf = ragged.bench.shelf
     image = shelf.get(shelf.build(ragged.profile.build)["kernel"]["files"]["cubin"], "cubin")
-    copy = listing.redeclared(image)
+    copy = nvdisasm.redeclared(image)
     assert [(a, b) for a, b in zip(image, copy, strict=True) if a != b] == [(255, 254)]
-    assert {s.name for s, t in zip(cubin.sections(image), cubin.sections(copy), strict=True) if s != t} == {".nv.info"}
-    assert listing.redeclared(copy) == copy
+    assert {s.name for s, t in zip(elf.sections(image), elf.sections(copy), strict=True) if s != t} == {".nv.info"}
+    assert nvdisasm.redeclared(copy) == copy
 
 
 def test_a_kernel_that_the_source_does_not_make_has_lines_of_its_ttgir_only(attention: SimpleNamespace) -> None:

@@ -1,7 +1,7 @@
 """Kernels whose programs hand something on to one another: the interpreter's order of them proves nothing."""
 
 import pytest
-from pgo_agent.sandbox.gate.programs import handing_on
+from pgo_agent.sandbox.gate.program_order import handing_on
 
 TEXT = """module {{
   tt.func public @k(%arg0: !tt.ptr<f32>, %arg1: f32, %arg2: !tt.ptr<i32>, %arg3: i32) {{

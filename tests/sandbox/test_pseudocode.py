@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 from pgo_agent.sandbox.profile import pseudocode
-from pgo_agent.sandbox.profile.timeline.points import Kind
+from pgo_agent.sandbox.profile.timeline.find_scopes import Kind
 from pgo_agent.sandbox.ttgir import reader
-from pgo_agent.sandbox.ttgir.readable.view import WIDTH, Readable, readable
+from pgo_agent.sandbox.ttgir.pseudocode.view import WIDTH, Readable, readable
 
 from tests.agent import timelines
 

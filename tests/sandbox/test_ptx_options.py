@@ -6,13 +6,15 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from pgo_agent.sandbox import box, boxed, devices
-from pgo_agent.sandbox.build import Builder
-from pgo_agent.sandbox.built import Built
-from pgo_agent.sandbox.bundle.shelf import Shelf
-from pgo_agent.sandbox.compiler import assembler
+from pgo_agent.sandbox import devices
+from pgo_agent.sandbox.build import trace_and_compile
+from pgo_agent.sandbox.build.builder import Builder
+from pgo_agent.sandbox.build.result import Built
+from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.compiler import ptxas
 from pgo_agent.sandbox.errors import BadBundle
 from pgo_agent.sandbox.gate.verdict import Verdict
+from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.target import Target
 from tracing import builder, write
 
@@ -119,7 +121,7 @@ def test_every_allowed_flag_is_one_that_ptxas_knows_without_a_warning(tool: str,
     triton = pytest.importorskip("triton")
     path, source = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / tool, tmp_path / "empty.ptx"
     source.write_text(PROGRAM)
-    for flag in sorted(assembler.ALLOWED):
+    for flag in sorted(ptxas.ALLOWED):
         command = [path, flag, "-arch=sm_90", source, "-o", tmp_path / "empty.cubin"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), flag
@@ -150,27 +152,27 @@ HOSTILE = [
 @pytest.mark.parametrize("text", HOSTILE)
 def test_any_other_word_is_refused(text: str) -> None:
     with pytest.raises(BadBundle, match="ptx_options"):
-        assembler.flags(text)
+        ptxas.flags(text)
 
 
 @pytest.mark.parametrize("value", [["--opt-level=1"], ("--opt-level=1",), {"--opt-level=1": 1}, 1, True, b"-O1", [], 0])
 def test_what_is_not_text_is_refused(value: object) -> None:
     with pytest.raises(BadBundle, match="not text"):
-        assembler.flags(value)
+        ptxas.flags(value)
 
 
 def test_a_flag_given_twice_is_refused() -> None:
     with pytest.raises(BadBundle, match="--opt-level is given twice"):
-        assembler.flags("--opt-level=1 --opt-level=2")
+        ptxas.flags("--opt-level=1 --opt-level=2")
 
 
 def test_no_flags_are_no_words() -> None:
-    assert assembler.flags(None) == assembler.flags("") == ()
+    assert ptxas.flags(None) == ptxas.flags("") == ()
 
 
 def test_a_refused_flag_is_named_in_a_reason_that_fits_a_line() -> None:
     with pytest.raises(BadBundle) as caught:
-        assembler.flags("--opt-level=1 " + "\x1b[31m" * 10_000)
+        ptxas.flags("--opt-level=1 " + "\x1b[31m" * 10_000)
     assert len(str(caught.value)) < 500
     assert str(caught.value).isprintable()
 
@@ -205,7 +207,9 @@ def test_the_compiler_itself_gives_ptxas_nothing_else(
 ) -> None:
     """Whoever writes its request: the word must not reach a command line."""
     shelf = Shelf(tmp_path)
-    boxed.compile_missing(box.choose(), shelf, H200, {"k": made_by(product)}, {"k": {"ptx_options": text}}, 1)
+    trace_and_compile.compile_missing(
+        box.choose(), shelf, H200, {"k": made_by(product)}, {"k": {"ptx_options": text}}, 1
+    )
     build = shelf.build("k") or {}
     assert "is not a flag that a candidate may give to ptxas" in build["error"]
     assert "Repro command" not in build["error"]

@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from pgo_agent.sandbox import box, boxed, devices, target
-from pgo_agent.sandbox.bundle.shelf import Shelf
-from pgo_agent.sandbox.ttgir import oracle, reader
-from pgo_agent.sandbox.ttgir.readable.view import Readable, readable
+from pgo_agent.sandbox import devices, target
+from pgo_agent.sandbox.build import trace_and_compile
+from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.isolation import box
+from pgo_agent.sandbox.ttgir import reader, triton_parser
+from pgo_agent.sandbox.ttgir.pseudocode.view import Readable, readable
 from pgo_agent.sandbox.ttgir.tokens import Unreadable
 from pgo_agent.sandbox.ttgir.tree import Module
 
@@ -52,7 +54,9 @@ def shipped(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[Mo
         subject = target.read(ROOT / path)
         wanted = {"CASES": None, "SMALL": None}
         device = devices.find("h200")
-        traced = boxed.trace(box.choose(), shelf, subject, device, subject.source, wanted, TARGETS.get(path, 2))
+        traced = trace_and_compile.trace(
+            box.choose(), shelf, subject, device, subject.source, wanted, TARGETS.get(path, 2)
+        )
         assert "error" not in traced, traced
         return [reader.parse(text.decode()) for text in traced["texts"].values()]
 
@@ -141,7 +145,7 @@ def test_names_are_those_of_the_source_where_the_text_has_them() -> None:
 
 def test_a_text_without_locations_takes_names_and_lines_from_one_with_them() -> None:
     located = _sample("pipelined")
-    plain = reader.parse(oracle.bare(ttgir_samples.text("pipelined")))
+    plain = reader.parse(triton_parser.bare(ttgir_samples.text("pipelined")))
     assert not any(line.source for line in readable(plain).lines)
     assert "arg0_smem" in readable(plain).text()
     found = readable(plain, located)

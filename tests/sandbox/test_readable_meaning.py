@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pgo_agent.sandbox.ttgir import reader
-from pgo_agent.sandbox.ttgir.readable.view import Readable, readable
+from pgo_agent.sandbox.ttgir.pseudocode.view import Readable, readable
 
 OPS = {
     "addi": lambda a, b: a + b,

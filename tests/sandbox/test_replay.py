@@ -10,12 +10,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from pgo_agent.sandbox import guards
-from pgo_agent.sandbox.bundle.check import Bundle
+from pgo_agent.sandbox import guard_zones
 from pgo_agent.sandbox.bundle.schema import Launch, Op, Plan, Storage, Tensor, TorchName
+from pgo_agent.sandbox.bundle.validate import Bundle
 from pgo_agent.sandbox.errors import BadBundle
-from pgo_agent.sandbox.guards import GUARD, NAN, ZERO, Arena, Fill, Guarded
-from pgo_agent.sandbox.judge.replay import Replay, match_inputs, paired
+from pgo_agent.sandbox.guard_zones import GUARD, NAN, ZERO, Arena, Fill, Guarded
+from pgo_agent.sandbox.judge.plan_executor import Replay, match_inputs, paired
 
 Inputs = dict[str, Any]
 
@@ -280,7 +280,7 @@ def test_strays_are_counted_in_bytes() -> None:
     guarded = Guarded(8, "cpu")
     guarded.arm(0)
     guarded.view(torch.float32, (1,), (1,), -1).fill_(1.0)  # 00 00 80 3f
-    assert guards.said(guarded.stray()) == "wrote 2 bytes outside of its output"
+    assert guard_zones.said(guarded.stray()) == "wrote 2 bytes outside of its output"
 
 
 def test_parts_of_a_plan_one_after_another_do_what_the_whole_does() -> None:
@@ -298,7 +298,7 @@ def test_parts_of_a_plan_one_after_another_do_what_the_whole_does() -> None:
 
 def test_without_guard_zones_each_buffer_is_an_allocation_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """A checker of memory tells accesses outside by allocations."""
-    monkeypatch.setattr(guards, "GUARD", 0)
+    monkeypatch.setattr(guard_zones, "GUARD", 0)
     replay, given = replayed(Op("aten.neg.default", (LEFT,), {}, (OUT,)))
     replay.poison(Fill())
     replay()

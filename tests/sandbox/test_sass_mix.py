@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pgo_agent.sandbox.bundle import cubin
+from pgo_agent.sandbox.bundle import elf
 from pgo_agent.sandbox.compiler import sass_mix
 from triton import knobs
 
@@ -61,7 +61,7 @@ def test_a_loop_has_its_instructions_and_straight_code_has_none(cubins: list[Pat
 
 def test_code_that_nvdisasm_refuses_takes_nothing_from_what_follows_it(cubins: list[Path]) -> None:
     whole, image = mixes(cubins), bytearray(cubins[1].read_bytes())
-    code = next(s.data for s in cubin.sections(bytes(image)) if s.name.startswith(".text."))
+    code = next(s.data for s in elf.sections(bytes(image)) if s.name.startswith(".text."))
     at = image.index(code)
     image[at : at + len(code)] = bytes([0xFF]) * len(code)
     cubins[1].write_bytes(image)

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pgo_agent.sandbox import box, devices, target
-from pgo_agent.sandbox.build import Builder
-from pgo_agent.sandbox.built import Built
-from pgo_agent.sandbox.bundle.shelf import Shelf
-from pgo_agent.sandbox.gate import screen
+from pgo_agent.sandbox import devices, target
+from pgo_agent.sandbox.build.builder import Builder
+from pgo_agent.sandbox.build.result import Built
+from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.gate import plan_rules
 from pgo_agent.sandbox.gate.evidence import Evidence, side
 from pgo_agent.sandbox.gate.verdict import Verdict
+from pgo_agent.sandbox.isolation import box
 
 TARGET = """
 import torch
@@ -107,7 +108,7 @@ def only(manifest: Manifest, *cases: str) -> Manifest:
 
 
 def said(workshop: Workshop, candidate: Manifest, original: Manifest) -> Evidence:
-    return screen.stage(side(workshop.shelf, candidate), side(workshop.shelf, original))
+    return plan_rules.stage(side(workshop.shelf, candidate), side(workshop.shelf, original))
 
 
 @pytest.mark.parametrize("case", ["CASES/plain", "CASES/zeros-like", "CASES/zeros", "CASES/views", "SMALL/chain"])

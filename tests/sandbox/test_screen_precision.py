@@ -1,13 +1,14 @@
 """gate/screen.py: dots in a narrower type than the original's are refused, split ones and wider ones are not."""
 
 import pytest
-from pgo_agent.sandbox import box, devices, target
-from pgo_agent.sandbox.build import Builder
-from pgo_agent.sandbox.built import Built
-from pgo_agent.sandbox.bundle.shelf import Shelf
-from pgo_agent.sandbox.gate import screen
+from pgo_agent.sandbox import devices, target
+from pgo_agent.sandbox.build.builder import Builder
+from pgo_agent.sandbox.build.result import Built
+from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.gate import plan_rules
 from pgo_agent.sandbox.gate.evidence import Evidence, side
 from pgo_agent.sandbox.gate.verdict import Verdict
+from pgo_agent.sandbox.isolation import box
 
 TARGET = """
 import torch
@@ -69,7 +70,7 @@ def said(workshop: tuple[Shelf, Built], ours: str, theirs: str) -> Evidence:
     def only(way: str) -> dict[str, object]:
         return manifest | {"plans": {"CASES/it": manifest["plans"][f"CASES/{way}"]}}
 
-    return screen.stage(side(shelf, only(ours)), side(shelf, only(theirs)))
+    return plan_rules.stage(side(shelf, only(ours)), side(shelf, only(theirs)))
 
 
 @pytest.mark.parametrize(
@@ -100,7 +101,7 @@ def test_a_held_out_case_with_narrower_dots_is_rejected_and_not_named(workshop: 
     plans = {way: manifest["plans"][f"CASES/{way}"] for way in ("fp16", "ieee", "tf32")}
     original = {"CASES/it": plans["fp16"], "HELD_OUT/secret": plans["ieee"]}
     sides = [side(shelf, manifest | {"plans": original | {"HELD_OUT/secret": plans[way]}}) for way in ("tf32", "ieee")]
-    refused, fine = (screen.stage(s, side(shelf, manifest | {"plans": original})) for s in sides)
+    refused, fine = (plan_rules.stage(s, side(shelf, manifest | {"plans": original})) for s in sides)
     assert (refused.verdict, fine.verdict) == (Verdict.REJECTED, None)
     assert refused.reason.startswith("a held-out case: an operand of its dots is fp16 or tf32")
 
@@ -109,7 +110,7 @@ def test_a_case_that_the_original_has_no_build_of_is_said_to_be_left_out(worksho
     shelf, built = workshop
     manifest = shelf.manifest(built.bundle)
     original = manifest | {"plans": {"CASES/ieee": manifest["plans"]["CASES/ieee"]}}
-    found = screen.stage(
+    found = plan_rules.stage(
         side(shelf, original | {"plans": original["plans"] | {"CASES/b": original["plans"]["CASES/ieee"]}}),
         side(shelf, original),
     )

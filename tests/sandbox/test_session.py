@@ -8,9 +8,9 @@ from typing import Any, cast
 import pytest
 import torch
 from pgo_agent.sandbox.gate.verdict import Verdict
-from pgo_agent.sandbox.guards import Fill
-from pgo_agent.sandbox.judge import session
-from pgo_agent.sandbox.judge.timing import Place, Side, Timer
+from pgo_agent.sandbox.guard_zones import Fill
+from pgo_agent.sandbox.judge import timing_session
+from pgo_agent.sandbox.judge.timer import Place, Side, Timer
 
 GB = 1 << 30
 CASE = "CASES/a"
@@ -37,7 +37,7 @@ def places(
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: GB)
     picks = cast(Any, {n: {CASE: (Sized(nbytes), "it")} for n in ("incumbent", "candidate")})
     bench = cast(Any, type("Bench", (), {"device": None}))
-    return session._places(bench, picks, libraries, CASE, rounds)
+    return timing_session._places(bench, picks, libraries, CASE, rounds)
 
 
 def test_a_long_session_has_three_places_for_each_side(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,8 +67,8 @@ def test_sides_without_buffers_have_places_too(monkeypatch: pytest.MonkeyPatch) 
 def told(checksums: list[int], verified: int | None = None) -> Verdict | None:
     side = Side("candidate", [], checksums=[torch.tensor(c) for c in checksums])
     try:
-        session._consistent(side, CASE, verified)
-    except session.Inconsistent as e:
+        timing_session._consistent(side, CASE, verified)
+    except timing_session.Inconsistent as e:
         return e.verdict
     return None
 
@@ -151,7 +151,7 @@ class Opening:
 def opened(bench: Opening, many: int) -> dict[str, int]:
     picks, library = {n: cast(Any, {}) for n in ("incumbent", "candidate")}, {"cuLibrary": lambda seed: seed}
     with ExitStack() as stack:
-        found = session._open(cast(Any, bench), picks, library, CASE, many, stack)
+        found = timing_session._open(cast(Any, bench), picks, library, CASE, many, stack)
         assert bench.opened - bench.closed == sum(len(s.places) for n, s in found.items() if n in picks)
     assert bench.opened == bench.closed
     return {n: len(s.places) for n, s in found.items()}

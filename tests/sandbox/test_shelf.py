@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pgo_agent.sandbox.bundle.shelf import Shelf, canonical
+from pgo_agent.sandbox.bundle.store import Shelf, canonical
 from pgo_agent.sandbox.errors import EnvironmentFault
 
 WRITER = """\
 import os, sys
 from pathlib import Path
-from pgo_agent.sandbox.bundle.shelf import Shelf
+from pgo_agent.sandbox.bundle.store import Shelf
 shelf = Shelf(Path(sys.argv[1]))
 for i in range(int(sys.argv[2])):
     shelf.put((str(i) if len(sys.argv) > 3 else os.urandom(8).hex()).encode() * (1 << 18), "bin")
@@ -208,7 +208,7 @@ def test_a_shelf_below_a_file_is_the_environments_fault(tmp_path: Path, write: A
 ON_A_SMALL_DISK = """\
 import os, sys
 from pathlib import Path
-from pgo_agent.sandbox.bundle.shelf import Shelf
+from pgo_agent.sandbox.bundle.store import Shelf
 from pgo_agent.sandbox.errors import EnvironmentFault
 shelf = Shelf(Path(sys.argv[1]))
 shelf.put(b"fits", "bin")

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pgo_agent.sandbox.bundle.shelf import Shelf
+from pgo_agent.sandbox.bundle.store import Shelf
 from pgo_agent.sandbox.errors import EnvironmentFault
 
 DAMAGES: dict[str, Callable[[Path], object]] = {

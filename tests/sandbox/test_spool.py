@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 from pgo_agent.sandbox import target
 from pgo_agent.sandbox.errors import EnvironmentFault
-from pgo_agent.sandbox.judge.spool import claims, wire
-from pgo_agent.sandbox.judge.spool.claims import Claims
+from pgo_agent.sandbox.judge.spool import leases, protocol
 from pgo_agent.sandbox.judge.spool.client import Unanswered
 from pgo_agent.sandbox.judge.spool.folder import (
     ANSWERS,
     CLAIMS,
 )
-from pgo_agent.sandbox.judge.spool.wire import Request
+from pgo_agent.sandbox.judge.spool.leases import Claims
+from pgo_agent.sandbox.judge.spool.protocol import Request
 
 from tests.sandbox.processes import alive, below
 from tests.sandbox.spooling import H200, Spool
@@ -100,7 +100,7 @@ def test_a_target_that_changes_under_a_worker_ends_it_before_it_judges_by_the_ne
         request = spool.hello("subject-1")
         assert wait_for(lambda: spool.answer(request) is not None, 120)
         spool.subject.write_text(spool.subject.read_text() + "# changed\n")
-        late = Request("subject-2", request.target, H200.name, wire.HELLO, {}, ())
+        late = Request("subject-2", request.target, H200.name, protocol.HELLO, {}, ())
         spool.folder.ask(late.as_bytes())
         assert worker.wait(60) == 2
     assert spool.answer(late) is None
@@ -123,7 +123,7 @@ def test_a_worker_without_a_gpu_says_so_and_does_not_begin(spool: Spool) -> None
 
 
 def test_a_worker_brings_neither_the_agent_nor_torch_into_its_process() -> None:
-    code = "import sys, pgo_agent.sandbox.judge.spool.worker; print(*sys.modules)"
+    code = "import sys, pgo_agent.sandbox.judge.spool.server; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
     assert not {"torch", "numpy"} & loaded
@@ -217,7 +217,7 @@ def test_who_works_on_another_machine_is_not_disturbed(spool: Spool) -> None:
 
 def test_a_claim_that_nobody_renews_counts_no_more(spool: Spool) -> None:
     request = spool.stranger()
-    path = claim_of_another_machine(spool, request, claims.STALE + 60)
+    path = claim_of_another_machine(spool, request, leases.STALE + 60)
     with Claims(spool.folder).claimed(request.sha, lambda _: False) as ours:
         assert ours and json.loads(path.read_text())["pid"] == os.getpid()
     assert not path.exists()

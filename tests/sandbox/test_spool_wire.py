@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pgo_agent.sandbox import devices, target
-from pgo_agent.sandbox.bundle.shelf import Shelf
+from pgo_agent.sandbox.bundle.store import Shelf
 from pgo_agent.sandbox.errors import BadBundle, EnvironmentFault, TargetFault
 from pgo_agent.sandbox.gate.verdict import Verdict
-from pgo_agent.sandbox.judge.base import Busy, Ended
-from pgo_agent.sandbox.judge.spool import wire
+from pgo_agent.sandbox.judge.interface import Busy, Ended
+from pgo_agent.sandbox.judge.spool import protocol
 from pgo_agent.sandbox.judge.spool.client import SpoolJudge, Unanswered
 from pgo_agent.sandbox.judge.spool.folder import ANSWERS, ARTEFACTS, Folder
-from pgo_agent.sandbox.judge.spool.wire import Answer, Request
-from pgo_agent.sandbox.judge.spool.worker import Worker
-from pgo_agent.sandbox.profile.timeline.report import SUFFIX
+from pgo_agent.sandbox.judge.spool.protocol import Answer, Request
+from pgo_agent.sandbox.judge.spool.server import Worker
+from pgo_agent.sandbox.profile.timeline.types import SUFFIX
 
 from tests.sandbox.test_pool import write
 
@@ -87,17 +87,17 @@ def answering(do: str, said: Any) -> Answer:
 
 
 def test_every_command_that_may_be_asked_is_tried_here() -> None:
-    assert ASKED.keys() == wire.FIELDS.keys()
+    assert ASKED.keys() == protocol.FIELDS.keys()
 
 
 @pytest.mark.parametrize("do", ASKED)
 def test_a_request_is_read_as_it_was_written(do: str) -> None:
-    assert wire.request(asking(do).as_bytes()) == asking(do)
+    assert protocol.request(asking(do).as_bytes()) == asking(do)
 
 
 @pytest.mark.parametrize("do", TOLD)
 def test_an_answer_is_read_as_it_was_written(do: str) -> None:
-    assert wire.answer(answering(do, TOLD[do]).as_bytes(), asking(do)) == answering(do, TOLD[do])
+    assert protocol.answer(answering(do, TOLD[do]).as_bytes(), asking(do)) == answering(do, TOLD[do])
 
 
 @pytest.mark.parametrize("do", [d for d in ASKED if ASKED[d]])
@@ -105,7 +105,7 @@ def test_a_request_with_a_field_too_many_or_too_few_is_none(do: str) -> None:
     names = [n for n in ASKED[do] if ASKED[do][n] is not None]
     for fields in (ASKED[do] | {"path": "/etc/passwd"}, *({n: ASKED[do][n] for n in names if n != m} for m in names)):
         with pytest.raises(BadBundle):
-            wire.request(replace(asking(do), fields=fields).as_bytes())
+            protocol.request(replace(asking(do), fields=fields).as_bytes())
 
 
 @settings(max_examples=200, deadline=None)
@@ -113,10 +113,10 @@ def test_a_request_with_a_field_too_many_or_too_few_is_none(do: str) -> None:
 def test_whatever_stands_in_a_request_it_is_read_or_refused(do: str, name: str, value: Any) -> None:
     said = json.loads(asking(do).as_bytes()) | {name: value}
     try:
-        found = wire.request(json.dumps(said).encode())
+        found = protocol.request(json.dumps(said).encode())
     except BadBundle:
         return
-    assert found.do in wire.FIELDS
+    assert found.do in protocol.FIELDS
 
 
 @settings(max_examples=300, deadline=None)
@@ -127,7 +127,7 @@ def test_whatever_stands_in_an_answer_it_is_read_or_refused(do: str, data: st.Da
     place = data.draw(st.sampled_from([p for p in places if p]))
     place[data.draw(st.sampled_from(sorted(place)))] = data.draw(JSON)
     try:
-        wire.answer(json.dumps(said).encode(), asking(do))
+        protocol.answer(json.dumps(said).encode(), asking(do))
     except BadBundle:
         return
 
@@ -135,7 +135,7 @@ def test_whatever_stands_in_an_answer_it_is_read_or_refused(do: str, data: st.Da
 @settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=200))
 def test_bytes_that_are_neither_are_refused(data: bytes) -> None:
-    for read in (wire.request, lambda x: wire.answer(x, asking("hello"))):
+    for read in (protocol.request, lambda x: protocol.answer(x, asking("hello"))):
         with pytest.raises(BadBundle):
             read(data)
 
@@ -156,12 +156,12 @@ def test_bytes_that_are_neither_are_refused(data: bytes) -> None:
 )
 def test_an_answer_that_would_mislead_its_reader_is_none(do: str, said: dict[str, Any]) -> None:
     with pytest.raises(BadBundle):
-        wire.answer(answering(do, said).as_bytes(), asking(do))
+        protocol.answer(answering(do, said).as_bytes(), asking(do))
 
 
 def test_the_answer_to_another_request_is_none() -> None:
     with pytest.raises(BadBundle, match="another request"):
-        wire.answer(answering("hello", {}).as_bytes(), replace(asking("hello"), run="run-2"))
+        protocol.answer(answering("hello", {}).as_bytes(), replace(asking("hello"), run="run-2"))
 
 
 # processes ------------------------------------------------------------------------------------------------------------
@@ -284,7 +284,7 @@ def test_the_seconds_of_an_answer_count_once_however_often_it_is_read(tmp_path: 
 
 
 def recorded(fields: dict[str, Any]) -> dict[str, Any]:
-    """As `recording.py` answers: with artefacts on the shelf that it is given."""
+    """As `instrumented_launch.py` answers: with artefacts on the shelf that it is given."""
     shelf = Shelf(Path(fields["shelf"]))
     kept = [shelf.put(zlib.compress(what), SUFFIX) for what in (b"headers", b"records")]
     repeat = {"headers": kept[0], "records": kept[1], "blocks": 1, "fetched": 1}

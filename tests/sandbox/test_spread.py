@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from pgo_agent.sandbox.judge import numerics, spread
-from pgo_agent.sandbox.judge.spread import Spread
+from pgo_agent.sandbox.judge import numerics, reference_error
+from pgo_agent.sandbox.judge.reference_error import Spread
 
 CPU = torch.device("cpu")
 SEEDS = 200
@@ -67,22 +67,22 @@ def test_a_sum_that_was_rounded_to_half_precision_on_its_way_is_wrong_whatever_t
 
 
 def test_inputs_are_made_again_only_where_few_elements_tell_too_little() -> None:
-    few, many, whole = Drawn(4), Drawn(spread.ENOUGH), Drawn(4, lambda x: x.argmax(-1))
+    few, many, whole = Drawn(4), Drawn(reference_error.ENOUGH), Drawn(4, lambda x: x.argmax(-1))
     for drawn in (few, many, whole):
         Spread(drawn.module, CPU).expect("case", {}, 0)
-    assert (few.made, many.made, whole.made) == (spread.MOST, 1, 1)
+    assert (few.made, many.made, whole.made) == (reference_error.MOST, 1, 1)
 
 
 def test_a_case_is_looked_into_once() -> None:
     drawn = Drawn(16)
     case = Spread(drawn.module, CPU)
     first, second = (case.expect("case", {}, seed) for seed in (0, 1))
-    assert drawn.made == spread.ENOUGH / 16 + 1
+    assert drawn.made == reference_error.ENOUGH / 16 + 1
     assert (first.seed, second.seed) == (0, 1) and not torch.equal(first.outputs[0], second.outputs[0])
 
 
 def test_a_reference_that_takes_long_is_not_asked_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spread, "SECONDS", 0.0)
+    monkeypatch.setattr(reference_error, "SECONDS", 0.0)
     drawn = Drawn(1)
     own = Spread(drawn.module, CPU).expect("case", {}, 0)
     assert drawn.made == 1 and own == numerics.expect(drawn.module, "case", {}, 0, CPU)

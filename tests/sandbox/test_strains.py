@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 import torch
 from pgo_agent.sandbox import target
-from pgo_agent.sandbox.bundle.check import Bundle
 from pgo_agent.sandbox.bundle.schema import Op, Plan, Storage, Tensor
+from pgo_agent.sandbox.bundle.validate import Bundle
 from pgo_agent.sandbox.gate.verdict import Verdict
-from pgo_agent.sandbox.judge import numerics, stages, straining, strains
-from pgo_agent.sandbox.judge.peaks import Peaks
-from pgo_agent.sandbox.judge.stages import Bench, Pick
-from pgo_agent.sandbox.judge.straining import Strained
-from pgo_agent.sandbox.judge.strains import STRAINS, Strain
+from pgo_agent.sandbox.judge import checks, numerics, stress_inputs, stress_runs
+from pgo_agent.sandbox.judge.checks import Bench, Pick
+from pgo_agent.sandbox.judge.measured_peaks import Peaks
+from pgo_agent.sandbox.judge.stress_inputs import STRAINS, Strain
+from pgo_agent.sandbox.judge.stress_runs import Strained
 
 CPU = torch.device("cpu")
 FA_BWD = Path(__file__).parents[2] / "kernels" / "fa_bwd.py"
@@ -34,7 +34,7 @@ def drawn(generator: torch.Generator) -> dict[str, Any]:
 def made(inputs: Inputs, strain: Strain | None, seed: int = 7) -> dict[str, Any]:
     if strain is None:
         return inputs(torch.Generator().manual_seed(seed))
-    given = strains.made(inputs, lambda: torch.Generator().manual_seed(seed), strain)
+    given = stress_inputs.made(inputs, lambda: torch.Generator().manual_seed(seed), strain)
     assert given is not None
     return given
 
@@ -101,14 +101,14 @@ def test_rows_are_masked_wholly_in_masks_of_either_meaning() -> None:
 
 
 def test_without_a_mask_nothing_can_be_masked() -> None:
-    assert strains.made(drawn, torch.Generator, NAMED["wholly masked rows"]) is None
+    assert stress_inputs.made(drawn, torch.Generator, NAMED["wholly masked rows"]) is None
 
 
 def test_without_floats_there_is_nothing_to_strain() -> None:
     def inputs(generator: torch.Generator) -> dict[str, Any]:
         return {"x": torch.randint(9, (8,), generator=generator), "n": 3}
 
-    assert all(strains.made(inputs, torch.Generator, s) is None for s in STRAINS)
+    assert all(stress_inputs.made(inputs, torch.Generator, s) is None for s in STRAINS)
 
 
 def test_a_tensor_that_is_the_same_for_every_seed_has_its_turn_behind_the_draws() -> None:
@@ -118,7 +118,7 @@ def test_a_tensor_that_is_the_same_for_every_seed_has_its_turn_behind_the_draws(
         x = torch.randn(8, 512, generator=generator)
         return {"x": x, "twice": 2 * x, "weights": torch.ones(512), "at": torch.arange(8)}
 
-    assert strains.draws(inputs, CPU) == 2
+    assert stress_inputs.draws(inputs, CPU) == 2
     of = [made(inputs, NAMED["a NaN"].of_draw(n)) for n in range(2)]
     assert [[int(g[n].isnan().sum()) for n in ("x", "twice", "weights")] for g in of] == [[1, 1, 0], [0, 0, 1]]
 
@@ -255,14 +255,14 @@ def bench(inputs: Callable[..., Any] = positive, reference: Callable[..., Any] =
     ],
 )
 def test_a_case_in_full_gives_the_verdict_on(steps: str, verdict: Verdict | None, problem: str) -> None:
-    found, comparison = stages.check_case(bench(), pick(steps), "CASES/small", "numerics")
+    found, comparison = checks.check_case(bench(), pick(steps), "CASES/small", "numerics")
     assert (found, comparison.problem[: len(problem)]) == (verdict, problem)
     assert bool(comparison.problem) == bool(verdict)
 
 
 def test_right_results_do_not_excuse_a_changed_input() -> None:
     prepared = bench(signed, lambda x, y: x.relu() + y)
-    found, comparison = stages.check_case(prepared, pick("a sum of what it puts into its input"), "CASES/small", "full")
+    found, comparison = checks.check_case(prepared, pick("a sum of what it puts into its input"), "CASES/small", "full")
     assert (found, comparison.problem) == (Verdict.CHEATING, "the inputs were changed")
 
 
@@ -271,7 +271,7 @@ MASKED = "wholly masked rows"  # nothing here has a mask
 
 
 def strained(prepared: Bench, candidate: str, own: str = "a sum", cases: tuple[str, ...] = SUMS) -> Strained:
-    return straining.check_strained(prepared, pick(candidate, cases), pick(own, cases), "numerics")
+    return stress_runs.check_strained(prepared, pick(candidate, cases), pick(own, cases), "numerics")
 
 
 def names(found: Strained) -> set[str]:
@@ -352,16 +352,16 @@ def test_every_case_is_strained_that_with_the_least_work_under_all_strains() -> 
     found = strained(bench(), "a sum", cases=BOTH)
     of = {c: {x.strain for x in found.checks if x.case == c} for c in BOTH}
     assert {x.split(" in input")[0] for x in of["CASES/small"]} == {s.name for s in STRAINS} - {MASKED}
-    assert len(of["CASES/large"]) <= straining.MORE
-    assert "CASES/large" in {c for c, _ in straining.drawn_trials(bench(), BOTH[::-1])[0]}
+    assert len(of["CASES/large"]) <= stress_runs.MORE
+    assert "CASES/large" in {c for c, _ in stress_runs.drawn_trials(bench(), BOTH[::-1])[0]}
     assert len(found.checks) + len(found.dropped) < found.possible
 
 
 def test_which_strains_other_cases_get_is_drawn_anew_by_each_process() -> None:
-    drawn = {tuple(straining.drawn_trials(bench(), ("CASES/small", "CASES/large"))[0]) for _ in range(8)}
+    drawn = {tuple(stress_runs.drawn_trials(bench(), ("CASES/small", "CASES/large"))[0]) for _ in range(8)}
     assert len(drawn) > 1
     one = bench()
-    assert len({tuple(straining.drawn_trials(one, BOTH)[0]) for _ in range(4)}) == 1
+    assert len({tuple(stress_runs.drawn_trials(one, BOTH)[0]) for _ in range(4)}) == 1
 
 
 def test_a_write_outside_under_a_strain_is_wrong() -> None:

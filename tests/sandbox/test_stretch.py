@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pgo_agent.sandbox.profile import stretch
+from pgo_agent.sandbox.profile import instruction_path
 from pgo_agent.sandbox.profile.backend import Instruction
 
 PLAIN, LOOP, GUARDED, BRANCH, WAIT, CALL, EXIT = "plain", "loop", "guarded", "branch", "wait", "call", "exit"
@@ -93,7 +93,7 @@ def programs(draw: st.DrawFn, kinds: Sequence[str] = (PLAIN, LOOP, GUARDED, BRAN
 @settings(max_examples=300, deadline=None)
 @given(programs(), st.data())
 def test_whatever_is_told_is_what_every_run_executes(program: Program, data: st.DataObject) -> None:
-    told = stretch.between(program.code, program.begin, [program.end])
+    told = instruction_path.between(program.code, program.begin, [program.end])
     seen = run(program, lambda _: data.draw(st.booleans()))
     if told.why or seen is None:
         return
@@ -109,32 +109,32 @@ def test_plain_code_around_one_loop_is_always_told(before: list[int], after: lis
     kinds = [PLAIN] * len(before) + [kind] + [PLAIN] * len(after)
     order = data.draw(st.permutations(range(len(kinds) + 2)))
     program = laid_out(kinds, [*before, size, *after], order)
-    told = stretch.between(program.code, program.begin, [program.end])
+    told = instruction_path.between(program.code, program.begin, [program.end])
     assert (told.why, len(told.turn)) == ("", size + 1)
     guards = 2 if kind == GUARDED else 0
     assert len(told.once) == 1 + sum(before) + sum(after) + guards + len(kinds) + 1  # begin, and a jump after each part
 
 
 REFUSED = [
-    ([BRANCH], stretch.BRANCHES),
-    ([LOOP, BRANCH], stretch.BRANCHES),
+    ([BRANCH], instruction_path.BRANCHES),
+    ([LOOP, BRANCH], instruction_path.BRANCHES),
     ([LOOP, PLAIN, GUARDED], "it holds 2 loops"),
-    ([PLAIN, WAIT], stretch.WAITS),
-    ([LOOP, WAIT], stretch.WAITS),
-    ([CALL], stretch.CALLS),
+    ([PLAIN, WAIT], instruction_path.WAITS),
+    ([LOOP, WAIT], instruction_path.WAITS),
+    ([CALL], instruction_path.CALLS),
 ]
 
 
 @pytest.mark.parametrize(("kinds", "why"), REFUSED)
 def test_what_differs_from_run_to_run_is_refused_with_its_reason(kinds: list[str], why: str) -> None:
     program = laid_out(kinds, [2] * len(kinds), range(len(kinds) + 2))
-    assert stretch.between(program.code, program.begin, [program.end]) == stretch.Stretch((), (), why)
+    assert instruction_path.between(program.code, program.begin, [program.end]) == instruction_path.Stretch((), (), why)
 
 
 def test_an_end_that_is_not_reached_is_a_reason() -> None:
     program = laid_out([PLAIN], [2], [0, 1, 2])
-    assert stretch.between(program.code, program.end, [program.begin]).why == stretch.NOWHERE
-    assert stretch.between(program.code, program.begin, []).why == stretch.NOWHERE
+    assert instruction_path.between(program.code, program.end, [program.begin]).why == instruction_path.NOWHERE
+    assert instruction_path.between(program.code, program.begin, []).why == instruction_path.NOWHERE
 
 
 def test_a_loop_that_is_left_in_the_middle_is_refused_because_its_last_turn_is_shorter() -> None:
@@ -143,4 +143,4 @@ def test_a_loop_that_is_left_in_the_middle_is_refused_because_its_last_turn_is_s
     leaves = replace(plain, opcode="BRA", targets=(5,))
     back = replace(plain, opcode="BRA", targets=(1,), conditional=False)
     code = [plain, plain, leaves, plain, back, replace(plain, opcode="EXIT", conditional=False, ends=True)]
-    assert stretch.between(code, 0, [5]).why == stretch.MIDDLE
+    assert instruction_path.between(code, 0, [5]).why == instruction_path.MIDDLE

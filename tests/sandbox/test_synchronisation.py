@@ -5,11 +5,11 @@ from functools import cache
 from typing import Any
 
 import pytest
-from pgo_agent.sandbox.gate.synchronisation import dependent, filled, published, waiting
-from pgo_agent.sandbox.gate.synchronisation.dependent import Text
-from pgo_agent.sandbox.gate.synchronisation.flow import Flow
-from pgo_agent.sandbox.gate.synchronisation.found import Found
-from pgo_agent.sandbox.gate.synchronisation.spinning import spins
+from pgo_agent.sandbox.gate.synchronisation import block_waits, dependent_launch, initial_memory, publication
+from pgo_agent.sandbox.gate.synchronisation.dataflow import Flow
+from pgo_agent.sandbox.gate.synchronisation.dependent_launch import Text
+from pgo_agent.sandbox.gate.synchronisation.finding import Found
+from pgo_agent.sandbox.gate.synchronisation.spin_loops import spins
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.ttgir import reader
 
@@ -22,14 +22,14 @@ MANY = {n: n for n in range(8)}  # each argument has memory of its own
 
 def handed_on(text: str, storages: dict[int, int] = MANY) -> list[Found]:
     module = reader.parse(text)
-    return published.rule(module, Flow(module), storages)
+    return publication.rule(module, Flow(module), storages)
 
 
 def waited(text: str, step: dict[str, Any], first: dict[int, int], resident: int, cooperative: bool = False) -> Any:
     """The gravest verdict of the blocks of a launch, or None."""
     module = reader.parse(text)
     flow = Flow(module)
-    found, _ = waiting.rule(module, flow, spins(flow), waiting.Launch(step, first, resident, cooperative))
+    found, _ = block_waits.rule(module, flow, spins(flow), block_waits.Launch(step, first, resident, cooperative))
     return found[0].verdict if found else None
 
 
@@ -133,8 +133,8 @@ def test_memory_begins_as_the_steps_before_leave_it() -> None:
         step_of("early", 4),
         {"op": "aten.zero_.default", "args": [tensor(3)], "kwargs": {}, "out": []},
     ]
-    assert filled.before(steps, 2) == {2: 0, 3: 2}
-    assert filled.before([*steps, step_of("grid", 4)], 5) == {3: 0}  # a kernel was given storage 2
+    assert initial_memory.before(steps, 2) == {2: 0, 3: 2}
+    assert initial_memory.before([*steps, step_of("grid", 4)], 5) == {3: 0}  # a kernel was given storage 2
 
 
 # who starts early -----------------------------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ def overlapping(*steps: dict[str, Any], edit: Edit = str, early: bool = True) ->
     """What is found in a plan of launches of one kernel, which may start early."""
     module = reader.parse(edit(ttgir("early")))
     text = Text("early", module, Flow(module), early)
-    return list(dependent.rule({"steps": list(steps)}, {"early": text}))
+    return list(dependent_launch.rule({"steps": list(steps)}, {"early": text}))
 
 
 def early(source: int, result: int) -> dict[str, Any]:
@@ -177,7 +177,7 @@ def test_a_launch_that_does_not_wait_hides_those_before_it() -> None:
     hasty, patient = Text("hasty", module, Flow(module), True), reader.parse(ttgir("early"))
     texts = {"early": Text("early", patient, Flow(patient), True), "hasty": hasty}
     between = early(5, 6) | {"kernel": "hasty"}
-    found = list(dependent.rule({"steps": [early(0, 1), between, early(1, 2)]}, texts))
+    found = list(dependent_launch.rule({"steps": [early(0, 1), between, early(1, 2)]}, texts))
     assert [f.verdict for f in found] == [Verdict.RACE]
 
 

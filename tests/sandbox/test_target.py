@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from pgo_agent.agent import parts
+from pgo_agent.agent import kernel_part
 from pgo_agent.sandbox import target
 from pgo_agent.sandbox.errors import TargetFault, UsageFault
 
@@ -176,29 +176,29 @@ def test_the_digest_changes_with_the_kernel_and_with_the_sidecar(tmp_path: Path)
 
 @pytest.mark.parametrize("name", sorted(target.CONTRACT))
 def test_the_kernel_part_hides_each_name_of_the_contract(name: str) -> None:
-    assert name not in parts.kernel_part(f"{WHOLE}\n{name} = 1\n")
+    assert name not in kernel_part.kernel_part(f"{WHOLE}\n{name} = 1\n")
 
 
 @pytest.mark.parametrize("secret", ["99_991", "secret", "1e-6", "2 * x", "the reference's own comment", "no_grad"])
 def test_the_kernel_part_hides_what_the_contract_says(secret: str) -> None:
     assert secret in WHOLE
-    assert secret not in parts.kernel_part(WHOLE)
+    assert secret not in kernel_part.kernel_part(WHOLE)
 
 
 @pytest.mark.parametrize("name", ["import triton", "@triton.jit", "def _scale", "def _blocks", "def kernel"])
 def test_the_kernel_part_keeps_launcher_kernels_and_helpers(name: str) -> None:
-    assert name in parts.kernel_part(WHOLE)
+    assert name in kernel_part.kernel_part(WHOLE)
 
 
 def test_the_kernel_part_of_a_file_without_contract_is_the_file() -> None:
-    assert parts.kernel_part(KERNEL) == KERNEL
+    assert kernel_part.kernel_part(KERNEL) == KERNEL
 
 
 @example("\f\f")
 @example("\u2028\u2028")
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters='\0\r\n\\"'), max_size=8))
 def test_the_kernel_part_hides_the_held_out_cases_whatever_characters_stand_above_them(text: str) -> None:
-    part = parts.kernel_part(f'NOTE = "{text}"\nHELD_OUT = {{\n    "secret": 1,\n}}\ndef helper(): ...\n')
+    part = kernel_part.kernel_part(f'NOTE = "{text}"\nHELD_OUT = {{\n    "secret": 1,\n}}\ndef helper(): ...\n')
     assert "secret" not in part
     assert "def helper(): ..." in part
 

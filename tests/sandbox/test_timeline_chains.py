@@ -3,10 +3,10 @@
 from collections.abc import Callable
 
 import pytest
-from pgo_agent.sandbox.profile.timeline.chains import Graph, graph
-from pgo_agent.sandbox.profile.timeline.critical import by_scope, critical_path
-from pgo_agent.sandbox.profile.timeline.points import Kind
-from pgo_agent.sandbox.profile.timeline.scopes import Scope, scopes_of
+from pgo_agent.sandbox.profile.timeline.execution_graph import Graph, graph
+from pgo_agent.sandbox.profile.timeline.find_scopes import Kind
+from pgo_agent.sandbox.profile.timeline.longest_path import by_scope, critical_path
+from pgo_agent.sandbox.profile.timeline.scope_sets import Scope, scopes_of
 from pgo_agent.sandbox.ttgir import reader
 from pgo_agent.sandbox.ttgir.tree import Module
 

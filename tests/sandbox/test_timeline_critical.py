@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pgo_agent.sandbox.profile.timeline.critical import CriticalPath, Edge, Node, by_scope, critical_path
+from pgo_agent.sandbox.profile.timeline.longest_path import CriticalPath, Edge, Node, by_scope, critical_path
 
 
 def chains(nodes: list[Node], edges: list[Edge]) -> Iterator[tuple[tuple[str, ...], float]]:

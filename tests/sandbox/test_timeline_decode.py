@@ -1,6 +1,7 @@
 """What a GPU leaves in the profile scratch becomes records: all that was stored, nothing that was not.
 
-`Encoder` writes the format as documented in `timeline/decode.py`; it shares no code with it. Any bytes are survived.
+`Encoder` writes the format as documented in `sandbox/profile/timeline/decode.py`; it shares no code with it. Any bytes
+are survived.
 """
 
 import struct

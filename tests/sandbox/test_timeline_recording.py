@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from pgo_agent.sandbox.bundle.shelf import Shelf
-from pgo_agent.sandbox.judge import recording
+from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.judge import instrumented_launch
+from pgo_agent.sandbox.profile.timeline.collect import fetched
 from pgo_agent.sandbox.profile.timeline.decode import decode, headers
-from pgo_agent.sandbox.profile.timeline.take import fetched
 
 from tests.sandbox.test_timeline_decode import Encoder
 
@@ -32,7 +32,7 @@ def test_every_header_and_no_more_blocks_than_wanted_are_kept(blocks: int, most:
     shelf = Shelf(tmp_path)
     tensor, size = scratch(blocks)
     for repeat in range(4):
-        kept = recording.keep(tensor, size, most, repeat, shelf)
+        kept = instrumented_launch.keep(tensor, size, most, repeat, shelf)
         assert [b.block for b in headers(fetched(shelf, kept["headers"]))] == list(range(blocks))
         found = decode(fetched(shelf, kept["records"]), size, WARPS)
         assert 0 < len(found.blocks) == kept["fetched"] <= most
@@ -45,6 +45,6 @@ def test_repeats_look_at_other_blocks_until_all_were_seen(tmp_path: Path) -> Non
     tensor, size = scratch(12)
     seen: Counter[int] = Counter()
     for repeat in range(4):
-        raw = fetched(shelf, recording.keep(tensor, size, 3, repeat, shelf)["records"])
+        raw = fetched(shelf, instrumented_launch.keep(tensor, size, 3, repeat, shelf)["records"])
         seen.update(b.block for b in decode(raw, size, WARPS).blocks)
     assert seen == Counter(range(12))

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pgo_agent.sandbox.profile.timeline import summary
 from pgo_agent.sandbox.profile.timeline.decode import Block, Decoded, decode
-from pgo_agent.sandbox.profile.timeline.points import Kind
-from pgo_agent.sandbox.profile.timeline.report import Pass, Timed, Timeline, Waves
-from pgo_agent.sandbox.profile.timeline.scopes import Scope, Unsupported, Why
-from pgo_agent.sandbox.profile.timeline.waves import SLICES, waves
+from pgo_agent.sandbox.profile.timeline.find_scopes import Kind
+from pgo_agent.sandbox.profile.timeline.scope_sets import Scope, Unsupported, Why
+from pgo_agent.sandbox.profile.timeline.sm_waves import SLICES, waves
+from pgo_agent.sandbox.profile.timeline.types import Pass, Timed, Timeline, Waves
 
 from tests.sandbox.test_timeline_decode import Encoder
 

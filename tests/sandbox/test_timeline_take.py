@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
-from pgo_agent.sandbox.bundle.shelf import Shelf
-from pgo_agent.sandbox.judge.base import AnyJudge
-from pgo_agent.sandbox.profile.timeline import take as taking
+from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.judge.interface import AnyJudge
+from pgo_agent.sandbox.profile.timeline import collect as taking
+from pgo_agent.sandbox.profile.timeline.collect import take
 from pgo_agent.sandbox.profile.timeline.decode import Decoded
-from pgo_agent.sandbox.profile.timeline.report import SUFFIX, Timeline
-from pgo_agent.sandbox.profile.timeline.take import take
-from pgo_agent.sandbox.profile.timeline.twin import USUAL
+from pgo_agent.sandbox.profile.timeline.instrumented_build import USUAL
+from pgo_agent.sandbox.profile.timeline.types import SUFFIX, Timeline
 
 from tests.sandbox.test_timeline_decode import Encoder
 from tests.sandbox.test_timeline_twin import GEMM, placed

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pgo_agent.sandbox.bundle.shelf import Shelf
+from pgo_agent.sandbox.bundle.store import Shelf
 from pgo_agent.sandbox.errors import EnvironmentFault
-from pgo_agent.sandbox.profile.passes import Artefact
+from pgo_agent.sandbox.profile.memo import Artefact
 from pgo_agent.sandbox.profile.timeline.decode import decode
-from pgo_agent.sandbox.profile.timeline.points import Kind
-from pgo_agent.sandbox.profile.timeline.report import SUFFIX, Pass
-from pgo_agent.sandbox.profile.timeline.scopes import Scope
+from pgo_agent.sandbox.profile.timeline.find_scopes import Kind
+from pgo_agent.sandbox.profile.timeline.scope_sets import Scope
 from pgo_agent.sandbox.profile.timeline.summary import summarize
 from pgo_agent.sandbox.profile.timeline.traces import Execution, traces
+from pgo_agent.sandbox.profile.timeline.types import SUFFIX, Pass
 
 from tests.sandbox.test_timeline_decode import Encoder, blocks, executions, expected
 

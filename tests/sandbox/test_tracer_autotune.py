@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from pgo_agent.sandbox.built import Built
+from pgo_agent.sandbox.build.result import Built
 from tracing import Traced, build, builder, trace, write
 
 SNIPPET = """

@@ -4,10 +4,10 @@ import os
 from pathlib import Path
 
 import pytest
-from pgo_agent.sandbox import box
-from pgo_agent.sandbox.built import Built
-from pgo_agent.sandbox.bundle.shelf import Shelf
+from pgo_agent.sandbox.build.result import Built
+from pgo_agent.sandbox.bundle.store import Shelf
 from pgo_agent.sandbox.errors import Killed
+from pgo_agent.sandbox.isolation import box
 from tracing import build, builder, once_looping, trace, trace_for, write
 
 REGISTERS = """

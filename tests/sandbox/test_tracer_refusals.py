@@ -1,7 +1,7 @@
 """What a recorded plan cannot hold is refused with its line, and the refusal stands."""
 
 import pytest
-from pgo_agent.sandbox.built import Built
+from pgo_agent.sandbox.build.result import Built
 from tracing import Traced, builder, trace, write
 
 SNIPPET = """

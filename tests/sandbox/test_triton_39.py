@@ -7,12 +7,13 @@ import os
 from pathlib import Path
 
 import pytest
-from pgo_agent.sandbox import box, devices, target
-from pgo_agent.sandbox.build import Builder, triton_version
-from pgo_agent.sandbox.bundle.shelf import Shelf
+from pgo_agent.sandbox import devices, target
+from pgo_agent.sandbox.build.builder import Builder, triton_version
+from pgo_agent.sandbox.bundle.store import Shelf
 from pgo_agent.sandbox.gate.verdict import Verdict
-from pgo_agent.sandbox.judge.pool import Judge
-from pgo_agent.sandbox.profile.timeline import twin
+from pgo_agent.sandbox.isolation import box
+from pgo_agent.sandbox.judge.gpu_judge import Judge
+from pgo_agent.sandbox.profile.timeline import instrumented_build
 
 ROOT = Path(__file__).parents[2]
 KERNELS = sorted(p for p in (ROOT / "kernels").glob("[!_]*.py") if not p.stem.endswith(".target"))
@@ -51,7 +52,9 @@ def test_a_kernel_that_records_its_parts_compiles(path: Path, python: str, tmp_p
     built = builder.build(found.source, {"CASES": None}, 1)
     case, (choice, *_) = next(iter(built.choices.items()))
     for kernel in choice.kernels:
-        made, refused = twin.build(builder, twin.Place(built.bundle, case, choice.label, kernel))
+        made, refused = instrumented_build.build(
+            builder, instrumented_build.Place(built.bundle, case, choice.label, kernel)
+        )
         assert made and not refused
         assert all(set(t.numbers.values()) == set(t.plan.scopes.scopes) for t in made)
 

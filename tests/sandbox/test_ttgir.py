@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from pgo_agent.sandbox.ttgir import normal, reader, types
+from pgo_agent.sandbox.ttgir import normalize, reader, types
 from pgo_agent.sandbox.ttgir.tokens import Unreadable
 from pgo_agent.sandbox.ttgir.tree import Module, Op
 
@@ -92,19 +92,19 @@ def test_renaming_values_and_layouts_and_moving_locations_changes_nothing_normal
     renamed = re.sub(r"#(blocked|shared|mma)(\d*)\b", r"#other\1\2", renamed)
     renamed = re.sub(r"#loc(\d*)", r"#loc9\1", renamed)
     assert renamed != text
-    assert normal.digest(reader.parse(renamed)) == normal.digest(reader.parse(text))
+    assert normalize.digest(reader.parse(renamed)) == normalize.digest(reader.parse(text))
 
 
 def test_another_wait_is_another_normal_form() -> None:
     text = ttgir_samples.text("pipelined")
     other = text.replace("pendings = 1", "pendings = 2", 1)
-    assert normal.digest(reader.parse(other)) != normal.digest(reader.parse(text))
+    assert normalize.digest(reader.parse(other)) != normalize.digest(reader.parse(text))
 
 
 def test_exchanged_operands_are_another_normal_form() -> None:
     text = ttgir_samples.text("odd")
     other = re.sub(r"(arith\.subf|arith\.addf) (%\w+), (%\w+)", r"\1 \3, \2", text, count=1)
-    assert normal.digest(reader.parse(other)) != normal.digest(reader.parse(text))
+    assert normalize.digest(reader.parse(other)) != normalize.digest(reader.parse(text))
 
 
 EDITS = st.tuples(
@@ -134,7 +134,7 @@ def test_a_damaged_text_is_read_whole_or_refused_with_its_line(
             assert 1 <= e.line <= text.count("\n") + 1
         else:
             assert str(module) == text
-            normal.digest(module)
+            normalize.digest(module)
 
 
 @contextmanager
@@ -157,7 +157,7 @@ def test_regions_may_be_nested_as_deep_as_the_reader_says() -> None:
     text = f"module {{\n  tt.func public @f(%c: i1) {{\n{nested}    tt.return\n  }}\n}}\n"
     module = reader.parse(text)
     assert str(module) == text
-    normal.digest(module)
+    normalize.digest(module)
 
 
 def test_an_op_has_no_more_results_than_words() -> None:

@@ -1,19 +1,19 @@
 """Triton's own parser answers from its box: what it prints, or what is wrong and on which line."""
 
 import pytest
-from pgo_agent.sandbox import box
-from pgo_agent.sandbox.bundle.shelf import Shelf
-from pgo_agent.sandbox.ttgir import normal, oracle, reader
+from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.isolation import box
+from pgo_agent.sandbox.ttgir import normalize, reader, triton_parser
 
 from tests.sandbox import ttgir_samples
 
 
 def test_what_triton_prints_is_what_the_reader_understood(add_shelf: Shelf) -> None:
     text = ttgir_samples.text("specialized")
-    printed = oracle.ask(box.choose(), add_shelf, 90, text).printed
+    printed = triton_parser.ask(box.choose(), add_shelf, 90, text).printed
     assert printed
     assert printed != text  # it carries no locations
-    assert normal.digest(reader.parse(printed)) == normal.digest(reader.parse(text))
+    assert normalize.digest(reader.parse(printed)) == normalize.digest(reader.parse(text))
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ def test_what_triton_prints_is_what_the_reader_understood(add_shelf: Shelf) -> N
 )
 def test_an_error_comes_back_with_its_line_of_the_text(add_shelf: Shelf, old: str, new: str, says: str) -> None:
     text = ttgir_samples.text("pipelined").replace(old, new)
-    error = oracle.ask(box.choose(), add_shelf, 90, text).error
+    error = triton_parser.ask(box.choose(), add_shelf, 90, text).error
     assert error is not None
     assert says in error.message
     line = text.splitlines()[error.line - 1]
@@ -34,7 +34,7 @@ def test_an_error_comes_back_with_its_line_of_the_text(add_shelf: Shelf, old: st
 
 def test_a_text_that_crashes_the_parser_is_refused_like_any_other(add_shelf: Shelf) -> None:
     deep = "module attributes {a = " + "[" * 200_000 + "]" * 200_000 + "} {\n}\n"
-    answer = oracle.ask(box.choose(), add_shelf, 90, deep)
+    answer = triton_parser.ask(box.choose(), add_shelf, 90, deep)
     assert not answer.printed
     assert answer.error is not None
     assert answer.error.message
@@ -42,7 +42,7 @@ def test_a_text_that_crashes_the_parser_is_refused_like_any_other(add_shelf: She
 
 def test_taking_locations_away_keeps_every_line_where_it_was() -> None:
     text = ttgir_samples.text("odd")
-    bare = oracle.bare(text)
+    bare = triton_parser.bare(text)
     assert "loc(#" not in bare
     assert '"k {x} } \\22 -> loc("' in bare
     assert [line.split(" loc(#")[0] for line in text.splitlines() if " = tt." in line] == [

@@ -7,12 +7,14 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from pgo_agent.sandbox import box, devices, target, twins
-from pgo_agent.sandbox.build import Builder, Built, limits_of
-from pgo_agent.sandbox.bundle import check, cubin
-from pgo_agent.sandbox.bundle.shelf import Shelf
-from pgo_agent.sandbox.compiler import assembler
+from pgo_agent.sandbox import devices, target
+from pgo_agent.sandbox.build import variants
+from pgo_agent.sandbox.build.builder import Builder, Built, limits_of
+from pgo_agent.sandbox.bundle import elf, validate
+from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.compiler import ptxas
 from pgo_agent.sandbox.errors import BadBundle
+from pgo_agent.sandbox.isolation import box
 
 from tests.sandbox.conftest import ADD
 
@@ -26,19 +28,19 @@ def test_a_warp_specialized_kernel_gets_a_twin_that_asserts_and_needs_scratch(tm
     built = builder.build(subject.source, {"SMALL": None}, 1)
     assert built.ok, built.failures
     ((case, (choice,)),) = built.choices.items()
-    found = twins.sanitized(builder, built.bundle, {case: choice.label})
+    found = variants.sanitized(builder, built.bundle, {case: choice.label})
     assert not found.problem
     allowed = replace(limits_of(builder.device), variables=True)
-    twin = check.load(shelf.bundle(found.bundle), shelf.artefacts, allowed)
+    twin = validate.load(shelf.bundle(found.bundle), shelf.artefacts, allowed)
     ((key, kernel),) = twin.kernels.items()
     assert kernel.global_scratch_size + kernel.profile_scratch_size > 0
     assert kernel.name == "_attention"
     assert b"__assertfail" in shelf.get(kernel.files["ptx"], "ptx")
     assert key not in built.codes  # never the build that is timed
     with pytest.raises(BadBundle, match="device variables"):
-        check.load(shelf.bundle(found.bundle), shelf.artefacts, limits_of(builder.device))
+        validate.load(shelf.bundle(found.bundle), shelf.artefacts, limits_of(builder.device))
     assert twin.plans[case][choice.label].launches[0].grid == (2, 2, 1)
-    assert twins.miscounts(shelf, found) == (version("triton") == "3.6.0")  # both halves of Q have one barrier
+    assert variants.miscounts(shelf, found) == (version("triton") == "3.6.0")  # both halves of Q have one barrier
 
 
 SHARED = """
@@ -92,9 +94,9 @@ def test_a_sanitizer_that_takes_copies_for_arrivals_is_known_by_its_build(tmp_pa
     built = builder.build(subject.source, {"CASES": None}, 1)
     assert built.ok, built.failures
     ((case, (choice,)),) = built.choices.items()
-    found = twins.sanitized(builder, built.bundle, {case: choice.label})
+    found = variants.sanitized(builder, built.bundle, {case: choice.label})
     assert not found.problem
-    assert twins.miscounts(shelf, found) == (version("triton") == "3.6.0")
+    assert variants.miscounts(shelf, found) == (version("triton") == "3.6.0")
 
 
 def test_a_twin_that_does_not_compile_says_why(add_shelf: Shelf) -> None:
@@ -106,22 +108,22 @@ def test_a_twin_that_does_not_compile_says_why(add_shelf: Shelf) -> None:
     text = add_shelf.get(add_shelf.manifest(built.bundle)["kernels"][key]["files"]["ttgir"], "ttgir")
     told = (add_shelf.build(key) or {})["options"] | {"sanitize": True}
     add_shelf.put_build(builder.key(text, told), {"error": "error: operation destroyed but still has uses"})
-    found = twins.sanitized(builder, built.bundle, {case: choice.label})
+    found = variants.sanitized(builder, built.bundle, {case: choice.label})
     assert (found.bundle, found.problem) == ("", "error: operation destroyed but still has uses")
 
 
 def test_a_lined_twin_is_the_same_code_and_says_where_it_comes_from(add_shelf: Shelf, add_built: Built) -> None:
     builder = Builder(target.read(ADD), devices.find("h200"), box.choose(), add_shelf)
     ((case, (choice,)),) = add_built.choices.items()
-    found = twins.lined(builder, add_built.bundle, {case: choice.label})
+    found = variants.lined(builder, add_built.bundle, {case: choice.label})
     assert not found.problem
-    ((key, kernel),) = check.load(
+    ((key, kernel),) = validate.load(
         add_shelf.bundle(found.bundle), add_shelf.artefacts, limits_of(builder.device)
     ).kernels.items()
     assert key not in choice.kernels
     own = add_shelf.manifest(add_built.bundle)["kernels"][choice.kernels[0]]["files"]
     code = [
-        [s.data for s in cubin.sections(add_shelf.get(d, "cubin")) if s.name.startswith(".text")]
+        [s.data for s in elf.sections(add_shelf.get(d, "cubin")) if s.name.startswith(".text")]
         for d in (own["cubin"], kernel.files["cubin"])
     ]
     assert code[0] == code[1]
@@ -132,7 +134,7 @@ def test_a_lined_twin_is_the_same_code_and_says_where_it_comes_from(add_shelf: S
 
 def second_ptxas() -> bool:
     with contextlib.suppress(BadBundle):
-        return bool(assembler.second())
+        return bool(ptxas.second())
     return False
 
 
@@ -142,7 +144,7 @@ def test_a_second_ptxas_makes_other_code_for_the_same_launches(tmp_path: Path) -
     builder = Builder(subject, devices.find("h200"), box.choose(), shelf)
     built = builder.build(subject.source, {"SMALL": ["even", "ragged"]}, 1)
     labels = {case: options[0].label for case, options in built.choices.items()}
-    found = twins.reassembled(builder, built.bundle, labels)
+    found = variants.reassembled(builder, built.bundle, labels)
     assert not found.problem
     own, other = (shelf.manifest(b) for b in (built.bundle, found.bundle))
     assert {c: [s["grid"] for p in ps.values() for s in p["steps"]] for c, ps in own["plans"].items()} == {

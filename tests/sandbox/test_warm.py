@@ -19,9 +19,11 @@ from typing import Any
 
 import pytest
 import tracing
-from pgo_agent.sandbox import boxed, devices, limits, warm
-from pgo_agent.sandbox.box import Box, Ran
-from pgo_agent.sandbox.bundle.shelf import Shelf
+from pgo_agent.sandbox import devices
+from pgo_agent.sandbox.build import trace_and_compile
+from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.isolation import forkserver, rlimits
+from pgo_agent.sandbox.isolation.box import Box, Ran
 
 pytestmark = pytest.mark.bwrap
 MODULE = "pgo_agent.sandbox.compiler"
@@ -77,7 +79,7 @@ def forkers() -> list[int]:
             parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
         except OSError:
             continue
-        if str(warm.PROCESS).encode() in words and parent == os.getpid():
+        if str(forkserver.PROCESS).encode() in words and parent == os.getpid():
             found.append(int(entry.name))
     return found
 
@@ -107,7 +109,7 @@ def test_it_has_the_libraries_and_none_of_our_modules_but_those_of_its_box(forke
 @pytest.mark.skipif(os.geteuid() != 0, reason="the kernel lets users say it some times a second only")
 def test_its_session_lets_others_go_first(forked: Told) -> None:
     said = forked.ran("print(open('/proc/self/autogroup').read())").output
-    assert said.split()[1:] == ["nice", str(limits.NICE)]
+    assert said.split()[1:] == ["nice", str(rlimits.NICE)]
 
 
 def test_it_could_gain_no_capability(forked: Told) -> None:
@@ -130,7 +132,7 @@ def test_importing_ahead_opens_nothing_of_the_users_nor_of_a_place_where_others_
 import importlib, sys
 opened = []
 sys.addaudithook(lambda event, of: opened.append(str(of[0])) if event in ("open", "os.listdir", "os.mkdir") else None)
-for name in {sorted({n for names in warm.LIBRARIES.values() for n in names})!r}:
+for name in {sorted({n for names in forkserver.LIBRARIES.values() for n in names})!r}:
     importlib.import_module(name)
 print([path for path in opened if path.startswith({str(tmp_path)!r})])
 """
@@ -213,7 +215,7 @@ def test_when_the_process_that_forks_is_killed_another_takes_its_place(forked: T
 def test_where_the_libraries_cannot_be_imported_a_process_is_begun_anew(
     forked: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(warm.LIBRARIES, MODULE, ("no_such_library",))
+    monkeypatch.setitem(forkserver.LIBRARIES, MODULE, ("no_such_library",))
     for _ in range(2):
         assert forked.ran("import sys; print('triton' in sys.modules)").output == "False\n"
 
@@ -221,7 +223,7 @@ def test_where_the_libraries_cannot_be_imported_a_process_is_begun_anew(
 def test_where_a_box_may_not_be_joined_a_process_is_begun_anew(forked: Told, monkeypatch: pytest.MonkeyPatch) -> None:
     """As with a bubblewrap that is setuid root; here what stands for the box is no process at all."""
     monkeypatch.setattr(os, "pidfd_open", lambda _pid: os.open("/dev/null", os.O_RDONLY))
-    monkeypatch.setitem(warm.LIBRARIES, MODULE, ("json",))  # a forking process of this test's own: it is given up
+    monkeypatch.setitem(forkserver.LIBRARIES, MODULE, ("json",))  # a forking process of this test's own: it is given up
     for _ in range(2):
         assert forked.ran("print('fine')").output == "fine\n"
 
@@ -229,9 +231,9 @@ def test_where_a_box_may_not_be_joined_a_process_is_begun_anew(forked: Told, mon
 def test_a_box_that_is_gone_before_it_is_joined_was_killed(forked: Told) -> None:
     with subprocess.Popen(["true"]) as process:
         box = os.pidfd_open(process.pid)
-    with warm.entered(sys.executable, MODULE, {"PATH": "/usr/bin"}, box, 2, ["-c", ""]) as entered:
+    with forkserver.entered(sys.executable, MODULE, {"PATH": "/usr/bin"}, box, 2, ["-c", ""]) as entered:
         entered.wait(60)
-        assert entered.code == warm.KILLED
+        assert entered.code == forkserver.KILLED
 
 
 def test_outside_of_a_box_nothing_is_run(tmp_path: Path) -> None:
@@ -239,7 +241,9 @@ def test_outside_of_a_box_nothing_is_run(tmp_path: Path) -> None:
         pytest.skip("only root may join its own namespaces again")
     log = os.open(tmp_path / "log", os.O_CREAT | os.O_RDWR)
     words = ["-c", f"open({str(tmp_path / 'ran')!r}, 'w')"]
-    with warm.entered(sys.executable, MODULE, {"PATH": "/usr/bin"}, os.pidfd_open(os.getpid()), log, words) as entered:
+    with forkserver.entered(
+        sys.executable, MODULE, {"PATH": "/usr/bin"}, os.pidfd_open(os.getpid()), log, words
+    ) as entered:
         entered.wait(60)
         assert entered.code == 1
     assert "this is no box" in (tmp_path / "log").read_text() and not (tmp_path / "ran").exists()
@@ -250,10 +254,10 @@ def test_the_same_source_gives_the_same_files(tmp_path: Path) -> None:
     for forks in (False, True):
         box, shelf = Box("bubblewrap", forks=forks), Shelf(tmp_path / str(forks))
         device = devices.find("h200")
-        traced: dict[str, Any] = boxed.trace(box, shelf, of, device, of.source, {"CASES": None}, None)
+        traced: dict[str, Any] = trace_and_compile.trace(box, shelf, of, device, of.source, {"CASES": None}, None)
         traced.pop("took")
         texts, options = traced["texts"], {k: v["options"] for k, v in traced["kernels"].items()}
-        boxed.compile_missing(box, shelf, device, texts, options, 1)
+        trace_and_compile.compile_missing(box, shelf, device, texts, options, 1)
         made.append((traced, [shelf.build(k) for k in texts]))
     assert made[0] == made[1] and made[0][1]
 
@@ -263,7 +267,7 @@ def test_the_process_that_forks_ends_with_an_agent_that_is_killed(tmp_path: Path
 import os, sys, time
 from pathlib import Path
 from pgo_agent.sandbox import warm
-from pgo_agent.sandbox.box import Box
+from pgo_agent.sandbox.isolation.box import Box
 os.mkdir({str(tmp_path / "box")!r})
 Box("bubblewrap").run({MODULE!r}, Path({str(tmp_path / "box")!r}), 60)
 (kept,) = warm._kept()._warm.values()

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.sandbox import box, boxed, devices, target
-from pgo_agent.sandbox.box import Ran
-from pgo_agent.sandbox.build import Builder
-from pgo_agent.sandbox.built import Built
-from pgo_agent.sandbox.bundle.shelf import Shelf
+from pgo_agent.sandbox import devices, target
+from pgo_agent.sandbox.build import trace_and_compile
+from pgo_agent.sandbox.build.builder import Builder
+from pgo_agent.sandbox.build.result import Built
+from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.isolation import box
+from pgo_agent.sandbox.isolation.box import Ran
 
 KERNELS = """
 import torch
@@ -130,7 +132,9 @@ def trace(
     """Traces every launcher of a snippet, or some of them, in one process."""
     made = write(folder, text)
     b = builder(folder, made, device)
-    return Traced(made.source, boxed.trace(b.box, b.shelf, made, b.device, made.source, {"CASES": cases}, limit))
+    return Traced(
+        made.source, trace_and_compile.trace(b.box, b.shelf, made, b.device, made.source, {"CASES": cases}, limit)
+    )
 
 
 def once_looping(run: Callable[[float], Ran]) -> Ran:
@@ -141,7 +145,7 @@ def once_looping(run: Callable[[float], Ran]) -> Ran:
 def trace_for(folder: Path, text: str, seconds: float) -> Ran:
     """The tracer's process itself, with a deadline of its own."""
     made = write(folder, text)
-    contract, candidate = boxed.place(folder, made, made.source)
+    contract, candidate = trace_and_compile.place(folder, made, made.source)
     request = {"device": "h200", "contract": contract, "candidate": candidate, "limit": None, "cases": {"CASES": None}}
     (folder / "request.json").write_text(json.dumps(request))
     return box.choose().run("pgo_agent.sandbox.tracer", folder, seconds)

@@ -9,15 +9,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from pgo_agent.sandbox.gate import coverage
+from pgo_agent.sandbox.gate.barriers.launches import is_secret
 from pgo_agent.sandbox.gate.coverage import NOTHING, Coverage
-from pgo_agent.sandbox.gate.deadlock.launches import is_secret
 from pgo_agent.sandbox.gate.evidence import Evidence, Plan, Side
-from pgo_agent.sandbox.gate.synchronisation import dependent, filled, published, waiting
-from pgo_agent.sandbox.gate.synchronisation.dependent import Text, storages
-from pgo_agent.sandbox.gate.synchronisation.flow import ATOMICS, Flow
-from pgo_agent.sandbox.gate.synchronisation.found import ORDER, Found
-from pgo_agent.sandbox.gate.synchronisation.resident import resident
-from pgo_agent.sandbox.gate.synchronisation.spinning import spins
+from pgo_agent.sandbox.gate.synchronisation import block_waits, dependent_launch, initial_memory, publication
+from pgo_agent.sandbox.gate.synchronisation.dataflow import ATOMICS, Flow
+from pgo_agent.sandbox.gate.synchronisation.dependent_launch import Text, storages
+from pgo_agent.sandbox.gate.synchronisation.finding import ORDER, Found
+from pgo_agent.sandbox.gate.synchronisation.resident_blocks import resident
+from pgo_agent.sandbox.gate.synchronisation.spin_loops import spins
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.ttgir import reader
 from pgo_agent.sandbox.ttgir.tokens import Unreadable
@@ -63,7 +63,7 @@ def look(side: Side) -> tuple[list[Found], Coverage]:
         covered += looked
     if early and len(texts) == len(side.launched):
         plans = [p for plans in side.plans.values() for p in plans]
-        found += [f for plan in plans for f in dependent.rule(plan, texts)]
+        found += [f for plan in plans for f in dependent_launch.rule(plan, texts)]
         covered += coverage.of(plans_with_early_launches=len(plans))
     return list(dict.fromkeys(found)), covered
 
@@ -82,15 +82,15 @@ def _kernel(side: Side, key: str, text: Text) -> tuple[list[Found], Coverage]:
         return [], covered
     steps = list(_launches(side, key))
     shared = list(dict.fromkeys(tuple(storages(p["steps"][n]).items()) for _, p, n in steps))
-    found = [f for s in shared for f in published.rule(text.module, text.values, dict(s))]
+    found = [f for s in shared for f in publication.rule(text.module, text.values, dict(s))]
     if not waits:
         return found, covered
     kernel = side.manifest["kernels"][key]
     fit = resident(kernel, side.statics[key])
     for case, plan, n in steps[:MOST_LAUNCHES]:
-        begins = filled.before(plan["steps"], n)
-        launch = waiting.Launch(plan["steps"][n], begins, fit, kernel["launch_cooperative_grid"], is_secret(case))
-        said, ran = waiting.rule(text.module, text.values, waits, launch)
+        begins = initial_memory.before(plan["steps"], n)
+        launch = block_waits.Launch(plan["steps"][n], begins, fit, kernel["launch_cooperative_grid"], is_secret(case))
+        said, ran = block_waits.rule(text.module, text.values, waits, launch)
         found += said
         covered += coverage.of(blocks_run=(ran, launch.blocks))
     skipped = {

@@ -2,7 +2,7 @@
 
 A request is named by what it asks, so a run that is killed, suspended or begun again finds its own requests, and what
 was answered is never judged again. Requests carry hashes; the bundles that they name lie beside them. Answers are read
-as data of bounded size. Relies on `folder.py` and `wire.py`; it starts no process and knows of no workspace but the
+as data of bounded size. Relies on `folder.py` and `protocol.py`; it starts no process and knows of no workspace but the
 shelf that it is given.
 """
 
@@ -12,14 +12,14 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pgo_agent.sandbox.bundle.shelf import Shelf, canonical
+from pgo_agent.sandbox.bundle.store import Shelf, canonical
 from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.errors import BadBundle, EnvironmentFault, Fault, TargetFault, UsageFault
-from pgo_agent.sandbox.judge.base import Busy, Ended, Verdicts, always
-from pgo_agent.sandbox.judge.spool import wire
+from pgo_agent.sandbox.judge.interface import Busy, Ended, Verdicts, always
+from pgo_agent.sandbox.judge.spool import protocol
 from pgo_agent.sandbox.judge.spool.folder import ANSWERS, BUNDLES, REQUESTS, Folder, NotWhole
-from pgo_agent.sandbox.judge.spool.wire import Answer, Request
-from pgo_agent.sandbox.profile.timeline.report import SUFFIX
+from pgo_agent.sandbox.judge.spool.protocol import Answer, Request
+from pgo_agent.sandbox.profile.timeline.types import SUFFIX
 from pgo_agent.sandbox.target import Target
 
 POLL = 0.5  # seconds between looks
@@ -64,7 +64,7 @@ class SpoolJudge(Verdicts):
         """
         self.run, self.shelf, self._is_new, self._tell, self._unbooked = run, shelf, is_new, tell, unbooked
         self.folder.make()
-        self._hello = self._request(wire.HELLO, {})
+        self._hello = self._request(protocol.HELLO, {})
         self._found(self._hello)
 
     # asking -----------------------------------------------------------------------------------------------------------
@@ -168,7 +168,7 @@ class SpoolJudge(Verdicts):
 
     def _request(self, command: str, fields: dict[str, Any]) -> Request:
         named = _named({k: v for k, v in fields.items() if k != "shelf"})
-        files = sorted({f for bundle in wire.bundles(named) for f in self._files(bundle)})
+        files = sorted({f for bundle in protocol.bundles(named) for f in self._files(bundle)})
         process = f"{self._scope} {self._process}" if self._process else ""
         return Request(self.run, self.target.digest, self.device.name, command, named, tuple(files), process)
 
@@ -212,7 +212,7 @@ class SpoolJudge(Verdicts):
     def _answer(self, request: Request) -> Answer | None:
         """Raises EnvironmentFault for what is there and is no answer."""
         try:
-            found = wire.answer(self.folder.answer(request.sha), request)
+            found = protocol.answer(self.folder.answer(request.sha), request)
             for file in found.artefacts:
                 self.folder.whole(file)
         except NotWhole:
@@ -227,9 +227,9 @@ class SpoolJudge(Verdicts):
         said, gpu = answer.said, answer.environment.get("gpu")
         if answer.kind == "refused":
             return EnvironmentFault(f"refused in {self.folder.root}: {said['message']}", f"{said['hint']}; {_AGAIN}")
-        if request.do != wire.HELLO or gpu == self.device.name:
+        if request.do != protocol.HELLO or gpu == self.device.name:
             return None
-        return EnvironmentFault(*wire.mismatch(gpu, self.device.name))
+        return EnvironmentFault(*protocol.mismatch(gpu, self.device.name))
 
     def _read(self, answer: Answer) -> dict[str, Any]:
         """What was answered. Raises what asking a judge raises."""

@@ -20,15 +20,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pgo_agent.sandbox.bundle import check
-from pgo_agent.sandbox.bundle.shelf import Shelf
+from pgo_agent.sandbox.bundle import validate
+from pgo_agent.sandbox.bundle.store import Shelf
 from pgo_agent.sandbox.errors import BadBundle, EnvironmentFault, UsageFault
 
 REQUESTS, ANSWERS, CLAIMS, BUNDLES, ARTEFACTS = FOLDERS = ("requests", "answers", "claims", "bundles", "artefacts")
 REQUEST_LIMIT, ANSWER_LIMIT = 32 << 20, 64 << 20  # bytes
 _LIMITS = {REQUESTS: REQUEST_LIMIT, ANSWERS: ANSWER_LIMIT, CLAIMS: 4096} | {
-    BUNDLES: check.JSON_LIMIT,
-    ARTEFACTS: check.ARTEFACT_LIMIT,
+    BUNDLES: validate.JSON_LIMIT,
+    ARTEFACTS: validate.ARTEFACT_LIMIT,
 }
 _REQUEST = re.compile(r"(\d{6,12})-([0-9a-f]{64})\.json")
 _FILE = re.compile(r"(bundles|artefacts)/([0-9a-f]{64})\.([a-z]{1,20})")
@@ -178,7 +178,7 @@ class Folder:
     def _read(self, folder: str, name: str) -> bytes:
         self._stamp(folder, name)
         with self.opened(folder) as fd:
-            return check.read(Path(name), _LIMITS[folder], fd)
+            return validate.read(Path(name), _LIMITS[folder], fd)
 
     def _stamp(self, folder: str, name: str) -> Stamp:
         with self.opened(folder) as fd:

@@ -1,7 +1,7 @@
 """`python -m pgo_agent.sandbox.profile.counters.launcher REQUEST`: what ncu runs. Launches one kernel of a plan once.
 
 Relies on the judge's half: torch, numpy, what the target imports, and the CUDA driver, which it leaves alone until it
-is told its GPU (`handover.py`). The launch that is to be looked at stands alone between the start and the stop of
+is told its GPU (`gpu_handover.py`). The launch that is to be looked at stands alone between the start and the stop of
 CUDA's profiler, so that no name has to tell it from others. A problem is left in one line beside the request. It
 measures nothing, and checks no result.
 """
@@ -16,11 +16,11 @@ from typing import Any
 import torch
 from pgo_agent.sandbox.bundle.schema import Launch, Plan
 from pgo_agent.sandbox.errors import BadBundle
-from pgo_agent.sandbox.guards import NAN
-from pgo_agent.sandbox.judge.looks import Looks
-from pgo_agent.sandbox.judge.replay import synchronize
-from pgo_agent.sandbox.profile.counters.handover import awaited
-from pgo_agent.sandbox.profile.counters.tool import PROBLEM
+from pgo_agent.sandbox.guard_zones import NAN
+from pgo_agent.sandbox.judge.check_commands import Looks
+from pgo_agent.sandbox.judge.plan_executor import synchronize
+from pgo_agent.sandbox.profile.counters.gpu_handover import awaited
+from pgo_agent.sandbox.profile.counters.ncu import PROBLEM
 
 WARM = 2  # whole plans before the launch that counts
 LATE = 72  # exit status: whoever asked is gone

@@ -18,11 +18,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from pgo_agent.sandbox.profile.timeline.report import Lost
+from pgo_agent.sandbox.profile.timeline.types import Lost
 
 MAGIC = 0xDEADBEEF
 FIXED = 10  # words of a block's header before the warps' counts
-TURN = 1 << 32  # cycles: builds read 32 bits of the clock (`sandbox/compiler/records.py`)
+TURN = 1 << 32  # cycles: builds read 32 bits of the clock (`sandbox/compiler/proton.py`)
 Words: TypeAlias = NDArray[np.uint32]
 Numbers: TypeAlias = NDArray[np.int64]
 

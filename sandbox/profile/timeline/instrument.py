@@ -1,13 +1,14 @@
 """Puts records of scopes into a TTGIR text: `proton.record start "x"` before a scope's first op, `end` after its last.
 
 The text stays what it is beside that, so it compiles to the same schedule of ops; registers and shared memory may
-differ. Whether the result is TTGIR, Triton's parser says (`ttgir/oracle.py` with records), where the dialect is loaded.
+differ. Whether the result is TTGIR, Triton's parser says (`sandbox/ttgir/triton_parser.py` with records), where the
+dialect is loaded.
 """
 
 from collections import defaultdict
 from collections.abc import Mapping
 
-from pgo_agent.sandbox.profile.timeline.scopes import MOST, Scope, ScopeSet, Unsupported, Why, obstacle
+from pgo_agent.sandbox.profile.timeline.scope_sets import MOST, Scope, ScopeSet, Unsupported, Why, obstacle
 from pgo_agent.sandbox.ttgir.tree import Module, Op, Region
 
 Lines = Mapping[int, list[str]]

@@ -10,9 +10,9 @@ from statistics import median
 
 import numpy as np
 from pgo_agent.sandbox.profile.timeline.decode import Decoded, Numbers, Records
-from pgo_agent.sandbox.profile.timeline.points import Kind
-from pgo_agent.sandbox.profile.timeline.report import Lost, ScopeTime, Spread, Timed
-from pgo_agent.sandbox.profile.timeline.scopes import Scope
+from pgo_agent.sandbox.profile.timeline.find_scopes import Kind
+from pgo_agent.sandbox.profile.timeline.scope_sets import Scope
+from pgo_agent.sandbox.profile.timeline.types import Lost, ScopeTime, Spread, Timed
 
 
 def overhead(plain_ms: Sequence[float], instrumented_ms: Sequence[float]) -> float:

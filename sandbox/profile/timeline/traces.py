@@ -7,11 +7,11 @@ times are as they were recorded: the cost of a record is in them. Statistics are
 from dataclasses import dataclass
 
 import numpy as np
-from pgo_agent.sandbox.bundle.shelf import Shelf
-from pgo_agent.sandbox.profile.codec import Record
+from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.json_codec import Record
+from pgo_agent.sandbox.profile.timeline.collect import fetched
 from pgo_agent.sandbox.profile.timeline.decode import Records, decode
-from pgo_agent.sandbox.profile.timeline.report import Pass
-from pgo_agent.sandbox.profile.timeline.take import fetched
+from pgo_agent.sandbox.profile.timeline.types import Pass
 
 
 @dataclass(frozen=True)

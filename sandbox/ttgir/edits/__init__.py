@@ -20,7 +20,7 @@ here says whether the edited kernel still computes the same: the gate does.
 
     >>> from pgo_agent.sandbox.ttgir import reader
     >>> from pgo_agent.sandbox.ttgir.edits import applying, excerpts, script
-    >>> from pgo_agent.sandbox.ttgir.readable.view import readable
+    >>> from pgo_agent.sandbox.ttgir.pseudocode.view import readable
     >>> module = reader.parse("""module {
     ...   tt.func public @twice(%x: !tt.ptr<f32>, %n: i32) {
     ...     %c2 = arith.constant 2.0 : f32

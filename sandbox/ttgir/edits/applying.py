@@ -14,7 +14,7 @@ from pgo_agent.sandbox.ttgir.edits.faults import BadEdit
 from pgo_agent.sandbox.ttgir.edits.places import Lines, Spot
 from pgo_agent.sandbox.ttgir.edits.script import Delete, Edit, Insert, Move, Replace, SetAttribute
 from pgo_agent.sandbox.ttgir.edits.working import Cell
-from pgo_agent.sandbox.ttgir.readable.view import Readable
+from pgo_agent.sandbox.ttgir.pseudocode.view import Readable
 from pgo_agent.sandbox.ttgir.tokens import Unreadable
 from pgo_agent.sandbox.ttgir.tree import Module
 

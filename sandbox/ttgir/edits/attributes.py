@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pgo_agent.sandbox.ttgir.edits.working import Cell
+from pgo_agent.sandbox.ttgir.token_lists import nesting
 from pgo_agent.sandbox.ttgir.tokens import Token, Unreadable, tokens
-from pgo_agent.sandbox.ttgir.words import nesting
 
 # Written as bare numbers in an op's text (TritonNvidiaGPUOps.td of 3.6 to 3.9).
 NUMBERS = {

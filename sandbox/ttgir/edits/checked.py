@@ -11,9 +11,9 @@ from pgo_agent.sandbox.ttgir.edits.applying import Edited
 from pgo_agent.sandbox.ttgir.edits.faults import BadEdit
 from pgo_agent.sandbox.ttgir.edits.script import Edit
 from pgo_agent.sandbox.ttgir.edits.working import Cell
-from pgo_agent.sandbox.ttgir.oracle import Answer, Diagnostic
-from pgo_agent.sandbox.ttgir.readable.view import Readable
+from pgo_agent.sandbox.ttgir.pseudocode.view import Readable
 from pgo_agent.sandbox.ttgir.tree import Module
+from pgo_agent.sandbox.ttgir.triton_parser import Answer, Diagnostic
 
 Ask = Callable[[str], Answer]  # `oracle.ask` with its box, shelf and architecture
 

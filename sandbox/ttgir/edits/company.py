@@ -13,7 +13,7 @@ Ops with a line of their own never go along: the edit that needs that is refused
 from pgo_agent.sandbox.ttgir.edits import working
 from pgo_agent.sandbox.ttgir.edits.places import Lines
 from pgo_agent.sandbox.ttgir.edits.working import Cell, Value
-from pgo_agent.sandbox.ttgir.readable import kinds
+from pgo_agent.sandbox.ttgir.pseudocode import kinds
 
 
 def travelling(lines: Lines, chosen: list[int], own: list[Cell], but: frozenset[str] = frozenset()) -> list[Cell]:

@@ -7,10 +7,10 @@ their layouts stand for follow as comments.
 import textwrap
 from collections.abc import Iterable, Iterator
 
-from pgo_agent.sandbox.ttgir import oracle
+from pgo_agent.sandbox.ttgir import triton_parser
 from pgo_agent.sandbox.ttgir.edits import working
 from pgo_agent.sandbox.ttgir.edits.working import Cell
-from pgo_agent.sandbox.ttgir.readable.view import Line, Readable
+from pgo_agent.sandbox.ttgir.pseudocode.view import Line, Readable
 from pgo_agent.sandbox.ttgir.tokens import tokens
 from pgo_agent.sandbox.ttgir.tree import Module
 
@@ -43,7 +43,7 @@ def _said(label: str, cells: list[Cell], heads: set[Cell]) -> Iterator[str]:
 
 def _text(text: str) -> str:
     """An op's text without locations and without the indent that it has in the module."""
-    first, *more = oracle.bare(text).strip("\n").split("\n")
+    first, *more = triton_parser.bare(text).strip("\n").split("\n")
     return "\n".join([first.strip(), *textwrap.dedent("\n".join(more)).split("\n")] if more else [first.strip()])
 
 

@@ -12,7 +12,7 @@ from pgo_agent.sandbox.ttgir.edits.faults import BadEdit
 from pgo_agent.sandbox.ttgir.edits.phrases import Place, Spans
 from pgo_agent.sandbox.ttgir.edits.script import Edit
 from pgo_agent.sandbox.ttgir.edits.working import Cell, Room
-from pgo_agent.sandbox.ttgir.readable.view import Readable
+from pgo_agent.sandbox.ttgir.pseudocode.view import Readable
 
 
 @dataclass(frozen=True)

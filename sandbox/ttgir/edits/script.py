@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pgo_agent.sandbox.ttgir import reader
 from pgo_agent.sandbox.ttgir.edits import phrases
 from pgo_agent.sandbox.ttgir.edits.phrases import Misread
+from pgo_agent.sandbox.ttgir.token_lists import nesting
 from pgo_agent.sandbox.ttgir.tokens import Unreadable
 from pgo_agent.sandbox.ttgir.tree import Op
-from pgo_agent.sandbox.ttgir.words import nesting
 
 LARGEST = 2**20  # characters of a script
 FORMS = "move L3 before L2, set L3 name = 1, delete L3, insert after L3:, replace L3..L4 with:"

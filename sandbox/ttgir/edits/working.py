@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from pgo_agent.sandbox.ttgir.readable import kinds
+from pgo_agent.sandbox.ttgir.pseudocode import kinds
 from pgo_agent.sandbox.ttgir.tokens import tokens
 from pgo_agent.sandbox.ttgir.tree import Argument, Block, Module, Op, Region
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pgo_agent.sandbox.box import Ran
+from pgo_agent.sandbox.isolation.box import Ran
 
 from attacks.inside import Seat, folder_for_all
 

@@ -8,10 +8,10 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from pgo_agent.sandbox import boxed
-from pgo_agent.sandbox.box import Box
-from pgo_agent.sandbox.build import Builder
-from pgo_agent.sandbox.built import Built
+from pgo_agent.sandbox.build import trace_and_compile
+from pgo_agent.sandbox.build.builder import Builder
+from pgo_agent.sandbox.build.result import Built
+from pgo_agent.sandbox.isolation.box import Box
 from tracing import Traced
 
 PRELUDE = "import json, os, sys\nfrom pathlib import Path\nOUT = Path(sys.argv[1]) / 'out'\n"
@@ -54,7 +54,7 @@ class _Forging:
     def build(self) -> Built:
         b = self.builder
         tracer = Forger(b.box.kind, b.box.python, self.code)
-        traced = boxed.trace(tracer, b.shelf, b.target, b.device, b.target.source, {"CASES": None}, None)
+        traced = trace_and_compile.trace(tracer, b.shelf, b.target, b.device, b.target.source, {"CASES": None}, None)
         return b._assemble([traced], 1, "")
 
 

@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import tracing
-from pgo_agent.sandbox import box, boxed
-from pgo_agent.sandbox.box import Box, Ran
-from pgo_agent.sandbox.mounts import NOBODY
+from pgo_agent.sandbox.build import trace_and_compile
+from pgo_agent.sandbox.isolation import box
+from pgo_agent.sandbox.isolation.box import Box, Ran
+from pgo_agent.sandbox.isolation.bubblewrap import NOBODY
 
 ROLES = ("tracer", "interpreter", "compiler")
 USER = 4242  # an ordinary user, where the tests run as root
@@ -101,7 +102,7 @@ def _prepare(folder: Path, role: str, attack: str) -> None:
     """Lays out a box's folder as `boxed.trace` and `on_cpu` do, the attack on top of an honest candidate."""
     with tempfile.TemporaryDirectory() as name:
         of = tracing.write(Path(name), HONEST)
-        contract, candidate = boxed.place(folder, of, f"{attack}\n{of.source}")
+        contract, candidate = trace_and_compile.place(folder, of, f"{attack}\n{of.source}")
     (folder / "in").mkdir()
     request: dict[str, Any] = {"device": "h200", "contract": contract, "candidate": candidate}
     request |= {"limit": None, "cases": {"CASES": None}} if role == "tracer" else {"configs": 1, "cases": {}}

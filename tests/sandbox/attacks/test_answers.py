@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 import tracing
-from pgo_agent.sandbox import box
-from pgo_agent.sandbox.bundle import check
+from pgo_agent.sandbox.bundle import validate
+from pgo_agent.sandbox.isolation import box
 
 from attacks import forging
 from attacks.forging import Honest
@@ -133,7 +133,7 @@ def test_a_reader_that_follows_names_would_read_it(tmp_path: Path, outside: Path
     secret.write_text("sk-this-must-not-be-seen")
     (tmp_path / "d").symlink_to(outside.parent)
     for key in (str(secret.with_suffix("")), f"{'../' * 20}{secret.with_suffix('')}", "d/secret"):
-        assert check.read(tmp_path / f"{key}.ttgir", 99) == secret.read_bytes()
+        assert validate.read(tmp_path / f"{key}.ttgir", 99) == secret.read_bytes()
 
 
 # a real launcher that asks for too much -------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from pgo_agent.sandbox import landlock
+from pgo_agent.sandbox.isolation import landlock
 
 from attacks import world
 from attacks.inside import Seat, folder_for_all

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 import pytest
 import tracing
 from pgo_agent.sandbox import devices
-from pgo_agent.sandbox.build import limits_of
-from pgo_agent.sandbox.built import Built
-from pgo_agent.sandbox.bundle import check, cubin
-from pgo_agent.sandbox.bundle.shelf import Shelf
+from pgo_agent.sandbox.build.builder import limits_of
+from pgo_agent.sandbox.build.result import Built
+from pgo_agent.sandbox.bundle import elf, validate
+from pgo_agent.sandbox.bundle.store import Shelf
 from pgo_agent.sandbox.errors import BadBundle, EnvironmentFault
-from pgo_agent.sandbox.judge.pool import on_shelf
-from pgo_agent.sandbox.judge.worker import Worker
+from pgo_agent.sandbox.judge.gpu_judge import on_shelf
+from pgo_agent.sandbox.judge.timing_commands import Worker
 
 from attacks.inside import HONEST
 
@@ -47,7 +47,7 @@ def judge() -> Worker:
     return worker
 
 
-def read(judge: Worker, shelf: Shelf, bundle: str) -> check.Bundle:
+def read(judge: Worker, shelf: Shelf, bundle: str) -> validate.Bundle:
     return judge._load(on_shelf(shelf, bundle))
 
 
@@ -81,7 +81,7 @@ def test_a_cubin_swapped_together_with_its_hash_is_refused(
     kernel["files"]["cubin"] = shelf.put(ptxas(OTHER), "cubin")
     other = shelf.put_bundle(manifest)
     shelf.bundle(other).replace(shelf.bundle(add_built.bundle))
-    assert check.load(shelf.bundle(add_built.bundle), shelf.artefacts, LIMITS).plans  # of itself it is a good bundle
+    assert validate.load(shelf.bundle(add_built.bundle), shelf.artefacts, LIMITS).plans  # of itself it is a good bundle
     with pytest.raises(BadBundle, match=f"bundle {add_built.bundle[:12]} was tampered with"):
         read(judge, shelf, add_built.bundle)
 
@@ -129,7 +129,7 @@ COMPILED = """
 import sys, torch, triton
 from pathlib import Path
 from pgo_agent.sandbox import target
-from pgo_agent.sandbox.bundle.cubin import code_id
+from pgo_agent.sandbox.bundle.elf import code_id
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 module = target.load(Path(sys.argv[1]), "theirs")
@@ -191,7 +191,7 @@ def test_a_kernel_that_counts_its_launches_is_refused(tmp_path: Path) -> None:
         ("rejected", "device variables: state that would outlive a launch")
     ]
     (image,) = b.shelf.artefacts.glob("*.cubin")  # Triton and ptxas have nothing against it
-    assert any(s.name.startswith(".nv.global") for s in cubin.sections(image.read_bytes()))
+    assert any(s.name.startswith(".nv.global") for s in elf.sections(image.read_bytes()))
 
 
 HEAP = f"""
@@ -229,7 +229,7 @@ def test_a_kernel_that_takes_memory_of_the_devices_heap_is_refused(
 ) -> None:
     """What lies there stays, at the same address, for the next launch to find; no poison reaches it."""
     image = ptxas(HEAP)
-    assert not cubin.keeps_state(image)
+    assert not elf.keeps_state(image)
     forgery.swap_cubin(image)
     with pytest.raises(BadBundle, match="a call of 'malloc': a heap on the device would outlive a launch"):
         forgery.load()
@@ -240,6 +240,6 @@ def test_what_a_kernel_prints_and_asserts_calls_no_other_function(tmp_path: Path
     made = tracing.write(tmp_path, SAYING)
     b = tracing.builder(tmp_path, made)
     built = b.build(made.source, {"CASES": None}, None)
-    called = {name for p in b.shelf.artefacts.glob("*.cubin") for name in cubin.calls(p.read_bytes())}
-    assert "vprintf" in called and called <= check._CALLS, (called, built.failures)
+    called = {name for p in b.shelf.artefacts.glob("*.cubin") for name in elf.calls(p.read_bytes())}
+    assert "vprintf" in called and called <= validate._CALLS, (called, built.failures)
     assert all("tl.device_print" in f.message for f in built.failures), built.failures

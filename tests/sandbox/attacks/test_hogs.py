@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pgo_agent.sandbox import limits, running
+from pgo_agent.sandbox.isolation import process, rlimits
 
 from attacks.conftest import Attack
 from attacks.inside import Seat
@@ -67,12 +67,12 @@ except (OSError, MemoryError) as e:
 
 def test_more_memory_than_half_the_machines_is_refused(attack: Attack) -> None:
     """Nothing is touched: this is about address space that could be."""
-    _, folder = attack(MAP, size=limits.LIMITS[resource.RLIMIT_DATA] + mmap.PAGESIZE)
+    _, folder = attack(MAP, size=rlimits.LIMITS[resource.RLIMIT_DATA] + mmap.PAGESIZE)
     assert (folder / "out" / "said").read_text().startswith("refused: [Errno 12]")
 
 
 def test_outside_of_a_box_it_can_be_had() -> None:
-    size = limits.LIMITS[resource.RLIMIT_DATA] + mmap.PAGESIZE
+    size = rlimits.LIMITS[resource.RLIMIT_DATA] + mmap.PAGESIZE
     mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000).close()  # MAP_NORESERVE
 
 
@@ -115,8 +115,8 @@ except PermissionError:
 
 def test_a_hog_of_processors_lets_others_go_first(attack: Attack) -> None:
     _, folder = attack(URGENT)
-    assert (folder / "out" / "said").read_text() == str(max(limits.NICE, os.nice(0)))
-    assert limits.NICE > 0
+    assert (folder / "out" / "said").read_text() == str(max(rlimits.NICE, os.nice(0)))
+    assert rlimits.NICE > 0
 
 
 # disk -----------------------------------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ def test_a_disk_that_somebody_else_fills_is_not_held_against_the_process(disk: P
 def test_a_flood_of_output_is_kept_to_its_end(attack: Attack) -> None:
     code = "import os\nfor i in range(64): os.write(1, b'x' * (1 << 20))\nos.write(1, b'the end')\nos._exit(0)"
     ran, folder = attack(code)
-    assert len(ran.output) == running.OUTPUT_LIMIT
+    assert len(ran.output) == process.OUTPUT_LIMIT
     assert ran.output.endswith("the end")
     assert (folder / "process.log").stat().st_size > 64 << 20
 

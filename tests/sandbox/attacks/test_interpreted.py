@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 import torch
-from pgo_agent.sandbox import box
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.interpreter import tensors
-from pgo_agent.sandbox.judge.on_cpu import CpuWorker
+from pgo_agent.sandbox.isolation import box
+from pgo_agent.sandbox.judge.cpu_commands import CpuWorker
 
 from attacks.forging import Forger
 

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from pgo_agent.sandbox import landlock
+from pgo_agent.sandbox.isolation import landlock
 
 from attacks import inside
 from attacks.conftest import Attack

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.sandbox import box, devices, target
-from pgo_agent.sandbox.build import Builder, limits_of
-from pgo_agent.sandbox.bundle import check, schema
-from pgo_agent.sandbox.bundle.shelf import Shelf
-from pgo_agent.sandbox.judge.driver import TensorMap
+from pgo_agent.sandbox import devices, target
+from pgo_agent.sandbox.build.builder import Builder, limits_of
+from pgo_agent.sandbox.bundle import schema, validate
+from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.isolation import box
+from pgo_agent.sandbox.judge.cuda_driver import TensorMap
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
@@ -81,18 +82,18 @@ def build(folder: Path) -> dict[str, dict[str, Any]]:
     """Builds SOURCES and gives the launch of each case."""
     shelf, boxed = Shelf(folder), box.choose()
 
-    def bundle(path: Path, cases: Any) -> check.Bundle:
+    def bundle(path: Path, cases: Any) -> validate.Bundle:
         subject = target.read(path)
         built = Builder(subject, DEVICE, boxed, shelf).build(subject.source, cases, 1)
         assert built.ok, built.failures
-        return check.load(shelf.bundle(built.bundle), shelf.artefacts, limits_of(DEVICE))
+        return validate.load(shelf.bundle(built.bundle), shelf.artefacts, limits_of(DEVICE))
 
     with ThreadPoolExecutor(2) as pool:
         bundles = list(pool.map(lambda s: bundle(*s), SOURCES))
     return {case: job for b in bundles for case in b.plans for job in jobs_of(b, case)}
 
 
-def jobs_of(bundle: check.Bundle, case: str) -> list[dict[str, Any]]:
+def jobs_of(bundle: validate.Bundle, case: str) -> list[dict[str, Any]]:
     """The launches of a case's first configuration, with tensors at made-up addresses."""
     plan = next(iter(bundle.plans[case].values()))
     return [_job(bundle, launch) for launch in plan.launches]
@@ -102,7 +103,7 @@ def address(t: schema.Tensor) -> int:
     return BASE + t.storage * STEP + t.offset * schema.ITEMSIZE[t.dtype]
 
 
-def _job(bundle: check.Bundle, launch: schema.Launch) -> dict[str, Any]:
+def _job(bundle: validate.Bundle, launch: schema.Launch) -> dict[str, Any]:
     kernel = bundle.kernels[launch.kernel]
     metas = iter(kernel.tensordesc_meta)
 

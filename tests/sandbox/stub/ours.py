@@ -6,12 +6,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.sandbox.judge import driver
+from pgo_agent.sandbox.judge import cuda_driver
 
 
 def launch(job: dict[str, Any]) -> str | None:
     try:
-        loaded = driver.LoadedKernel(job["image"], job["kernel"])
+        loaded = cuda_driver.LoadedKernel(job["image"], job["kernel"])
         go = loaded.prepare(job["grid"], job["signature"], job["args"], job["scratch"], job["stream"])
         for _ in range(job["times"]):
             go()

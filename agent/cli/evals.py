@@ -1,0 +1,258 @@
+"""The commands below `pgo-agent eval`: they test the project itself. Heavy imports wait for their command."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from pgo_agent.agent.cli import runner
+from pgo_agent.agent.cli.options import (
+    WORKSPACE,
+    AtOnceOption,
+    DeviceOption,
+    GpusOption,
+    JsonOption,
+    JudgeOption,
+    NoWaitOption,
+    PythonOption,
+    SandboxOption,
+    StoreOption,
+)
+
+if TYPE_CHECKING:
+    from pgo_agent.agent.commands.optimize import Wishes
+
+A_PLAN = """
+A plan, say plan.toml:
+
+    metric = "anytime"            # or final; without a GPU: right
+
+    targets = ["kernels/fa_fwd.py", "kernels/gemm.py"]
+
+    insights = ["none", "all"]    # or counters; the others are compared with the first
+
+    models = ["embedded"]         # or names as --model takes them
+
+    seeds = [1, 2, 3, 4, 5]
+
+    candidates = 16
+
+    patience = 16
+
+    minutes = 10
+
+Exit codes: 0 every run has its result, 2 usage, 3 environment, 5 a reply is not there yet (--no-wait), 130 interrupted.
+"""
+
+A_NIGHTLY = """
+A plan, as evals/nightly.toml is one:
+
+    targets = ["fa_fwd", "gemm"]  # kernel files, or kernels that ship
+
+    optimizers = ["embedded"]     # or as --model takes them: NAME, relay:DIR, replay:{kernel}.jsonl
+
+    seeds = [1, 2, 3]
+
+    candidates = 16               # of a run, as all that follows
+
+    patience = 4
+
+    minutes = 40
+
+    gpu_seconds = 1200            # and, for models: tokens, money
+
+Exit codes: 0 every run has its row, 2 usage, 3 environment (also: no GPU), 5 a reply is missing, 130 interrupted.
+"""
+
+evals = typer.Typer(no_args_is_help=True, help="Put the project itself to the test.")
+
+
+@evals.command(
+    "gate",
+    epilog="Exit codes: 0 no bad candidate was admitted and no honest one refused, 1 one was, 2 usage, 3 environment.",
+)
+def eval_gate(
+    entries: Annotated[
+        str | None, typer.Argument(help="Only entries with this in their name, as cheats/, or of this target, as gemm.")
+    ] = None,
+    device: DeviceOption = None,
+    judge: JudgeOption = "auto",
+    gpus: GpusOption = None,
+    sandbox: SandboxOption = "auto",
+    python: PythonOption = sys.executable,
+    json_lines: JsonOption = False,
+) -> None:
+    """Put the corpora through the gate: cheats, wrong kernels and races must be refused, honest variants must not.
+
+    What only a GPU can tell is said to be undecided where there is none. Nothing is recorded in a workspace.
+    """
+    from pgo_agent.agent.commands.optimize import Wishes
+    from pgo_agent.evals import gate
+
+    with runner.faults():
+        wishes = Wishes(device, sandbox=sandbox, judge=judge, python=python, gpus=gpus)
+        raise typer.Exit(gate.main(entries, wishes, json_lines))
+
+
+@evals.command(
+    "mutants",
+    epilog="Exit codes: 0 every mutant that is called right is explained, 1 one is not, 2 usage, 3 environment.",
+)
+def eval_mutants(
+    part: Annotated[
+        str | None,
+        typer.Argument(help="Only bases with this in their name, or of this target; NAME: is that one alone."),
+    ] = None,
+    operators: Annotated[str, typer.Option(help="Only these kinds of change, as mask,loop.")] = "",
+    sample: Annotated[int | None, typer.Option(min=1, help="So many mutants, of each base as many.")] = None,
+    seed: Annotated[int, typer.Option(help="Which sample.")] = 0,
+    results: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Where results go, as JSON lines: what it holds is known.")
+    ] = None,
+    device: DeviceOption = None,
+    judge: JudgeOption = "auto",
+    gpus: GpusOption = None,
+    sandbox: SandboxOption = "auto",
+    python: PythonOption = sys.executable,
+    json_lines: JsonOption = False,
+) -> None:
+    """Change one thing in kernels that are right, and ask the gate: none of those mutants may be called right.
+
+    The kernels are the targets, the honest entries of the corpora, and the TTGIR of some. A mutant of the same code as
+    its base is none; one that changes no result for another reason was read, and is explained. On a GPU the judge
+    judges.
+    """
+    from pgo_agent.agent.commands.optimize import Wishes
+    from pgo_agent.evals.mutants import command
+
+    with runner.faults():
+        wishes = Wishes(device, sandbox=sandbox, judge=judge, python=python, gpus=gpus)
+        names = [n.strip() for n in operators.split(",") if n.strip()]
+        raise typer.Exit(command.main(part, names, sample, seed, wishes, results, json_lines))
+
+
+@evals.command("ablation", epilog=A_PLAN)
+def eval_ablation(
+    plan: Annotated[Path, typer.Argument(help="A TOML file: metric, targets, arms, seeds and budget.")],
+    results: Annotated[Path, typer.Option("--output", "-o", help="Where each run's result goes, as JSON lines.")],
+    device: DeviceOption = None,
+    judge: JudgeOption = "auto",
+    gpus: GpusOption = None,
+    no_wait: NoWaitOption = False,
+    at_once: AtOnceOption = 1,
+    sandbox: SandboxOption = "auto",
+    python: PythonOption = sys.executable,
+    store: StoreOption = WORKSPACE,
+    json_lines: JsonOption = False,
+) -> None:
+    """Ask what profiles are worth: the same targets, budget and seeds, with the optimizer told more or less of them.
+
+    The plan is fixed before the runs: results of another one are refused. The same command goes on where it was ended,
+    and shows what came of it once all runs have ended, with a GPU or without.
+    """
+    from pgo_agent.agent.commands.optimize import Wishes
+    from pgo_agent.evals.ablation import report, run
+    from pgo_agent.evals.ablation.plan import read
+
+    wishes = Wishes(device, sandbox=sandbox, judge=judge, python=python, gpus=gpus, wait=not no_wait)
+    with runner.faults():
+        written = run.Results(results, read(plan))
+    _make(run, report, written, wishes, store, json_lines, at_once)
+
+
+@evals.command("nightly", epilog=A_NIGHTLY)
+def eval_nightly(
+    plan: Annotated[Path, typer.Argument(help="A TOML file: targets, optimizers, seeds and budget.")],
+    rows: Annotated[Path, typer.Option("--output", "-o", help="Where each run's row goes, as JSON lines.")],
+    device: DeviceOption = None,
+    judge: JudgeOption = "auto",
+    gpus: GpusOption = None,
+    no_wait: NoWaitOption = False,
+    at_once: AtOnceOption = 1,
+    sandbox: SandboxOption = "auto",
+    python: PythonOption = sys.executable,
+    store: StoreOption = WORKSPACE,
+    json_lines: JsonOption = False,
+) -> None:
+    """Measure what the optimizer comes to: every target by every optimizer and seed, under one budget, on a GPU.
+
+    A row holds its raw samples and what made them; a run that fails has its row, and counts as 1. The same command goes
+    on where it was ended. `eval site` shows rows, `eval compare` finds what became slower.
+    """
+    from pgo_agent.agent.commands.optimize import Wishes
+    from pgo_agent.evals.nightly import report, run
+    from pgo_agent.evals.nightly.plan import read
+
+    wishes = Wishes(device, sandbox=sandbox, judge=judge, python=python, gpus=gpus, wait=not no_wait)
+    with runner.faults():
+        night = run.opened(rows, read(plan))
+    _make(run, report, night, wishes, store, json_lines, at_once)
+
+
+def _make(
+    running: Any, report: Any, results: Any, wishes: "Wishes", store: Path, json_lines: bool, at_once: int
+) -> None:
+    """Makes the runs of a plan: `running` and `report` are the modules of its evaluation.
+
+    Where every run has its result, they are shown on any machine.
+    """
+    from pgo_agent.evals.runner import parallel
+
+    with runner.faults():
+        if results.missing:
+            running.check(results, wishes)
+
+    def go(opened: Any, emit: Any) -> int:
+        if at_once > 1 and len(results.missing) > 1:
+            code = parallel.run(at_once, results, opened, emit, json_lines)
+        else:
+            code = running.run(results, wishes, opened, emit)
+        return int(report.told(results, json_lines, code))
+
+    runner.run(
+        json_lines,
+        store,
+        True,
+        go,
+        lambda: report.show(results),
+        "this very command",
+    )
+
+
+@evals.command(
+    "compare", epilog="Exit codes: 0 nothing became slower, 1 something did, or fails now, 2 usage, 3 environment."
+)
+def eval_compare(
+    before: Annotated[Path, typer.Argument(help="Rows, as `eval nightly` writes them.")],
+    after: Annotated[Path, typer.Argument(help="Later rows.")],
+    effect: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="Least part by which something must be slower, to count.")
+    ] = 0.02,
+    everything: Annotated[bool, typer.Option("--all", help="Show cases without a difference, too.")] = False,
+    json_lines: JsonOption = False,
+) -> None:
+    """Find what became slower between two files of rows.
+
+    Code that did not change is not tested. Of the rest, raw samples are compared by Mann and Whitney's test, each round
+    divided by a side whose code is the same in both, with Holm's correction for all that is tested.
+    """
+    from pgo_agent.evals.regressions import report
+
+    with runner.faults():
+        raise typer.Exit(report.main(before, after, effect, everything, json_lines))
+
+
+@evals.command("site", epilog="Exit codes: 0 written, 2 usage, 3 environment.")
+def eval_site(
+    rows: Annotated[list[Path], typer.Argument(help="Files of rows: of `eval nightly`, or those in evals/results.")],
+    folder: Annotated[Path, typer.Option("--output", "-o", help="Where the pages and results.json go.")],
+) -> None:
+    """Write the leaderboard of rows as pages that open from a file: no server, no scripts, nothing loaded.
+
+    An overview, a page for each kernel with its trend, searches, winner and evidence, the gate's rates, and the timer
+    against itself; results.json beside them has the same figures for programs.
+    """
+    from pgo_agent.evals.leaderboard import site
+
+    with runner.faults():
+        raise typer.Exit(site.main(rows, folder))

@@ -1,0 +1,276 @@
+"""The command line: one function for each command; those of records, sessions and evaluations lie beside it.
+
+Heavy imports wait for their command.
+"""
+
+import atexit
+import gc
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pgo_agent.agent.cli import runner
+from pgo_agent.agent.cli.evals import evals
+from pgo_agent.agent.cli.options import (
+    CHECK_EPILOG,
+    EPILOG,
+    INIT_EPILOG,
+    PROMPT_TOKENS,
+    WORKSPACE,
+    CaseOption,
+    DeviceOption,
+    DropWrongOption,
+    GpuSecondsOption,
+    GpusOption,
+    HtmlOption,
+    InsightOption,
+    JsonOption,
+    JudgeOption,
+    LongerOption,
+    MinutesOption,
+    ModelOption,
+    MoneyOption,
+    NoWaitOption,
+    PassesOption,
+    PerfettoOption,
+    PromptTokensOption,
+    PythonOption,
+    RunArgument,
+    SandboxOption,
+    SecondsOption,
+    SeedOption,
+    StoreOption,
+    TokensOption,
+)
+from pgo_agent.agent.cli.records import records
+from pgo_agent.agent.cli.session.command import session
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    epilog=EPILOG,
+    add_completion=True,
+    help="Profile-guided optimizer for Triton kernels: every speedup is checked and measured before it is recorded.",
+)
+
+
+@app.command(epilog=EPILOG)
+def optimize(
+    file: Annotated[Path, typer.Argument(help="The target: a kernel file with launcher, reference, inputs and cases.")],
+    device: DeviceOption = None,
+    candidates: Annotated[int, typer.Option(min=1, help="Budget: candidates.")] = 12,
+    minutes: MinutesOption = 20.0,
+    width: Annotated[
+        int | None, typer.Option(min=1, help="Candidates of one generation. Default: 4; on 16 cores 8.")
+    ] = None,
+    patience: Annotated[int, typer.Option(min=1, help="Generations without a win before the run ends.")] = 3,
+    judge: JudgeOption = "auto",
+    gpus: GpusOption = None,
+    case: CaseOption = None,
+    drop_wrong: DropWrongOption = False,
+    sandbox: SandboxOption = "auto",
+    model: ModelOption = None,
+    tokens: TokensOption = None,
+    money: MoneyOption = None,
+    gpu_seconds: GpuSecondsOption = None,
+    no_wait: NoWaitOption = False,
+    insight: InsightOption = "all",
+    seed: SeedOption = 0,
+    prompt_tokens: PromptTokensOption = PROMPT_TOKENS,
+    python: PythonOption = sys.executable,
+    store: StoreOption = WORKSPACE,
+    json_lines: JsonOption = False,
+) -> None:
+    """Optimize a kernel: both baselines, then candidates that are built, checked and, on a GPU, measured."""
+    from pgo_agent.agent.commands.optimize import Wishes, start
+
+    wishes = Wishes(device, candidates, width, minutes, patience, sandbox, judge, tuple(case or ()), python)
+    wishes = replace(wishes, models=tuple(model or ()), wait=not no_wait, insight=insight, seed=seed)
+    wishes = replace(wishes, tokens=tokens, money=money, gpu_seconds=gpu_seconds, prompt_tokens=prompt_tokens)
+    wishes = replace(wishes, gpus=gpus, drop_wrong=drop_wrong)
+    runner.run(json_lines, store, True, lambda opened, emit: start(file, wishes, opened, emit))
+
+
+app.command(epilog=EPILOG)(session)
+
+
+@app.command(epilog=INIT_EPILOG)
+def init(
+    file: Annotated[
+        str, typer.Argument(help="A file with Triton kernels, or an installed module: liger_kernel.ops.rope.")
+    ],
+    launcher: Annotated[
+        str | None, typer.Option(help="The function that launches; needed where there are several.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Default: NAME_target.py, here.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
+    check_: Annotated[bool, typer.Option("--check", help="FILE is a target: say what it lacks, then try it.")] = False,
+    case: CaseOption = None,
+    minutes: LongerOption = None,
+    judge: JudgeOption = "auto",
+    sandbox: SandboxOption = "auto",
+    python: PythonOption = sys.executable,
+    store: StoreOption = WORKSPACE,
+    json_lines: JsonOption = False,
+) -> None:
+    """Write the skeleton of a target for your kernel: what can be read off it, guesses marked, the rest for you.
+
+    The file is read and never run or changed. With --check a target is put through the gate as it is, and it is said
+    how much of it was checked.
+    """
+    from pgo_agent.agent.commands.init import command
+
+    with runner.faults():
+        if not check_:
+            command.tell(command.write(file, launcher, output, force))
+            raise typer.Exit
+        if not command.ready(Path(file)):
+            raise typer.Exit(1)
+    from pgo_agent.agent.commands import check as checking
+    from pgo_agent.agent.commands.optimize import Wishes, longer
+
+    wishes = Wishes(None, 1, 1, sandbox=sandbox, judge=judge, python=python, cases=tuple(case or ()))
+    wishes = longer(wishes, minutes)
+    runner.run(json_lines, store, True, lambda o, emit: checking.start(Path(file), Path(file), wishes, o, emit))
+
+
+@app.command(epilog=CHECK_EPILOG)
+def check(
+    candidate: Annotated[
+        Path,
+        typer.Argument(help="What to judge: a copy of the target with another kernel part, that part, or a .ttgir."),
+    ],
+    of: Annotated[
+        Path,
+        typer.Option("--target", help="What it is a candidate for: a target file, or a kernel that ships: fa_fwd."),
+    ],
+    second_assembler: Annotated[
+        bool,
+        typer.Option(
+            "--second-assembler", help="Its results by another ptxas, too (GPU; pip install nvidia-cuda-nvcc)."
+        ),
+    ] = False,
+    memcheck: Annotated[
+        bool, typer.Option("--memcheck", help="Every kernel under compute-sanitizer, too (GPU; CUDA toolkit).")
+    ] = False,
+    device: DeviceOption = None,
+    minutes: LongerOption = None,
+    judge: JudgeOption = "auto",
+    gpus: GpusOption = None,
+    case: CaseOption = None,
+    drop_wrong: DropWrongOption = False,
+    sandbox: SandboxOption = "auto",
+    no_wait: NoWaitOption = False,
+    python: PythonOption = sys.executable,
+    store: StoreOption = WORKSPACE,
+    json_lines: JsonOption = False,
+) -> None:
+    """Judge one file as a candidate for a target: the whole gate, and nothing else is tried.
+
+    It runs in the sandbox, or not at all. What it came to is recorded as any run is: show, diff and apply know it.
+    """
+    from pgo_agent.agent.commands import check as checking
+    from pgo_agent.agent.commands.optimize import Wishes, longer
+
+    wishes = Wishes(device, 1, 1, 20.0, 1, sandbox, judge, tuple(case or ()), python)
+    wishes = longer(wishes, minutes)
+    wishes = replace(wishes, second_assembler=second_assembler, memcheck=memcheck, wait=not no_wait, gpus=gpus)
+    wishes = replace(wishes, drop_wrong=drop_wrong)
+    runner.run(json_lines, store, True, lambda opened, emit: checking.start(candidate, of, wishes, opened, emit))
+
+
+@app.command(epilog=EPILOG)
+def resume(
+    run: RunArgument = "last",
+    minutes: Annotated[
+        float | None, typer.Option(min=0.0, help="A new budget of wall clock, over all resumptions.")
+    ] = None,
+    tokens: TokensOption = None,
+    money: MoneyOption = None,
+    gpu_seconds: GpuSecondsOption = None,
+    gpus: GpusOption = None,
+    python: Annotated[str | None, typer.Option(help="Another interpreter, where the run's own is not here.")] = None,
+    no_wait: NoWaitOption = False,
+    store: StoreOption = WORKSPACE,
+    json_lines: JsonOption = False,
+) -> None:
+    """Go on with an interrupted or waiting run: nothing that was recorded is lost or done twice.
+
+    Budgets, GPUs and an interpreter that are given replace those of the run. A check ends as `check` says.
+    """
+    from pgo_agent.agent.commands import optimize as session
+
+    budgets = {"minutes": minutes, "tokens": tokens, "money": money, "gpu_seconds": gpu_seconds}
+    instead = budgets | {"gpus": gpus, "python": python}
+    runner.run(json_lines, store, False, lambda opened, emit: session.resume(run, opened, emit, instead, not no_wait))
+
+
+@app.command(epilog="Exit codes: 0 profiled, 2 usage, 3 environment.")
+def profile(
+    file: Annotated[Path, typer.Argument(help="The target: a kernel file, or a kernel that ships: fa_fwd.")],
+    case: CaseOption = None,
+    configuration: Annotated[
+        str | None, typer.Option("--config", help="As listed by show: 'BLOCK_M=64 ...'. Default: the best known.")
+    ] = None,
+    code: Annotated[
+        bool, typer.Option("--code", help="Its TTGIR as pseudo-code, too, with what each line costs beside it.")
+    ] = False,
+    backend: Annotated[str, typer.Option(help="nvidia, or amd: compiled for gfx950, without its GPU.")] = "nvidia",
+    passes: PassesOption = None,
+    seconds: SecondsOption = 60.0,
+    html: HtmlOption = None,
+    perfetto: PerfettoOption = None,
+    device: DeviceOption = None,
+    gpus: GpusOption = None,
+    sandbox: SandboxOption = "auto",
+    python: PythonOption = sys.executable,
+    store: StoreOption = WORKSPACE,
+    json_lines: JsonOption = False,
+) -> None:
+    """Say what a kernel costs and where: registers, occupancy, pipeline, loops, instructions by source line.
+
+    The static pass reads that off the compiled code, on any machine. The pass
+    timeline reads clocks inside of the kernel, counters are Nsight Compute's:
+    both need a GPU. Asked again, the answer comes from the workspace.
+    """
+    from pgo_agent.agent.commands import profile as profiling
+    from pgo_agent.agent.commands.optimize import Wishes
+    from pgo_agent.agent.profile.summarize import summarize
+    from pgo_agent.agent.views.profile import output as report
+
+    with runner.faults():
+        outlets = report.Outlets(json_lines, code, html, perfetto)
+        outlets.check()
+        wanted = profiling.passes_of(passes)
+        wishes = Wishes(device, sandbox=sandbox, cases=tuple(case or ()), python=python, gpus=gpus)
+        with runner.opened(store, create=True) as opened:
+            try:
+                found = profiling.profile(file, wishes, configuration, backend, opened, wanted, seconds)
+            except KeyboardInterrupt:
+                runner.interrupted("the same command; what was taken is kept")
+            report.tell(found, file, outlets, opened.shelf, {c.case: summarize(c) for c in found.cases})
+
+
+@app.command()
+def doctor(json_lines: JsonOption = False) -> None:
+    """Say what this machine can do: sandboxes, compilers, GPU, and what to install for more."""
+    from pgo_agent.agent.commands.doctor import examine
+
+    with runner.faults():
+        raise typer.Exit(examine(json_lines))
+
+
+app.add_typer(records)
+app.add_typer(evals, name="eval")
+
+
+def main() -> None:
+    """The console script `pgo-agent`."""
+    atexit.register(gc.freeze)  # half a second of a run's is the search for garbage in what it leaves to the system
+    app()
+
+
+if __name__ == "__main__":
+    main()

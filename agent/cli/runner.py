@@ -1,0 +1,118 @@
+"""What commands do around their work: print a fault as a person reads it, open and close a workspace, show events."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import typer
+
+
+class faults:  # noqa: N801 (used as a context manager)
+    """Prints a Fault as a person reads it and exits with its code."""
+
+    def __init__(self, feed: Any = None, json_lines: bool = False) -> None:
+        self.feed, self.json_lines = feed, json_lines
+
+    def __enter__(self) -> None:
+        """Nothing to prepare."""
+
+    def __exit__(self, kind: Any, error: Any, _trace: Any) -> None:
+        from pgo_agent.agent.exit_codes import exit_code
+        from pgo_agent.sandbox.errors import Fault
+
+        if self.feed is not None:
+            self.feed.close()
+        if isinstance(error, Fault):
+            if self.json_lines and self.feed is not None:
+                self.feed({"type": "error", "message": error.message, "hint": error.hint})
+            print(f"error: {error}", file=sys.stderr)
+            raise typer.Exit(int(exit_code(error))) from None
+
+
+def must_be_a_terminal(hint: str) -> None:
+    """Raises UsageFault where nobody can type, or nobody reads."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        from pgo_agent.sandbox.errors import UsageFault
+
+        raise UsageFault("a session needs a terminal", hint)
+
+
+class opened:  # noqa: N801
+    """The store of a workspace, closed afterwards."""
+
+    def __init__(self, root: Path, create: bool = False) -> None:
+        self.root, self.create = root, create
+
+    def __enter__(self) -> Any:
+        from pgo_agent.agent.run.record.store import Store
+
+        self.store = Store(self.root, self.create)
+        return self.store
+
+    def __exit__(self, *_: Any) -> None:
+        self.store.close()
+
+
+def interrupted(again: str) -> NoReturn:
+    """Ends at once: no thread is waited for, and boxed processes die with this one. `again`: how to go on."""
+    from pgo_agent.agent.exit_codes import Exit
+
+    print(f"interrupted; nothing is lost. Go on with: {again}", file=sys.stderr, flush=True)
+    os._exit(Exit.INTERRUPTED)
+
+
+def run(
+    json_lines: bool,
+    store: Path,
+    create: bool,
+    go: Callable[[Any, Any], int],
+    tell: Callable[[], None] | None = None,
+    again: str = "pgo-agent resume {run}",
+) -> None:
+    """Does what `go` says with the store and the feed of events, and exits with its code.
+
+    `tell`: prints for a person what came of it; by default what came of the last run. `again`: the command that goes
+    on after Ctrl-C. SIGUSR1 makes the process say where each of its threads stands.
+    """
+    from pgo_agent.agent.views.progress import JsonLines, Progress
+
+    signal.signal(signal.SIGUSR1, _standing)
+    feed = JsonLines() if json_lines else Progress()
+    last: dict[str, Any] = {}
+
+    def emit(event: dict[str, Any]) -> None:
+        last[event["type"]] = event
+        feed(event)
+
+    with faults(feed, json_lines), opened(store, create) as record:
+        feed.look_at(record)
+        try:
+            code = go(record, emit)
+        except KeyboardInterrupt:
+            feed.close()
+            interrupted(again.format(run=last.get("run.started", {}).get("run", "last")))
+        feed.close()
+        done = last.get("run.completed")
+        if tell is not None and not json_lines:
+            tell()
+        elif done and not json_lines:
+            from pgo_agent.agent.views import show as shown
+
+            shown.outcome(record, done["run"])
+        raise typer.Exit(int(code))
+
+
+def _standing(*_: Any) -> None:
+    """Prints where each thread stands. Unlike faulthandler's own it waits until nothing moves in what it reads."""
+    import threading
+    import traceback
+
+    names = {t.ident: t.name for t in threading.enumerate()}
+    each = (
+        f"thread {names.get(ident, ident)}:\n{''.join(traceback.format_stack(frame))}"
+        for ident, frame in sys._current_frames().items()
+    )
+    os.write(2, "\n".join(each).encode(errors="replace"))  # print() may be what was interrupted

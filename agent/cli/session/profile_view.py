@@ -1,0 +1,82 @@
+"""What is kept of a run on the shelf: its incumbent's timeline and profile, readable TTGIR. Nothing is measured here.
+
+A timeline needs a GPU; where none was taken there are no strips, and the record says why. Relies on
+`profile_incumbent.py`.
+"""
+
+import os
+
+from pgo_agent.agent.commands import optimize
+from pgo_agent.agent.profile.case_profile import CaseProfile
+from pgo_agent.agent.proposal import ttgir_view
+from pgo_agent.agent.run import incumbent
+from pgo_agent.agent.run.context import Context
+from pgo_agent.agent.run.record import profiles as profile_record
+from pgo_agent.agent.run.record.profiles import Kept
+from pgo_agent.agent.run.record.store import Store
+from pgo_agent.agent.search import profile_incumbent
+from pgo_agent.agent.views.profile import timeline_terminal
+from pgo_agent.sandbox import devices
+from pgo_agent.sandbox.build.builder import Builder
+from pgo_agent.sandbox.errors import UsageFault
+from pgo_agent.sandbox.isolation import box
+from pgo_agent.sandbox.judge.gpu_judge import Judge
+from pgo_agent.sandbox.profile.kernel_profile import Missing
+from rich.text import Text
+
+
+def context(store: Store, name: str) -> Context:
+    """What reads a run as the loop does, without a GPU, a model and a listener. Raises TargetMoved."""
+    run = store.run(name)
+    found = optimize.unmoved(run)
+    python, sandbox = run.settings["python"], run.settings["sandbox"]
+    device = devices.find(run.device)
+    builder = Builder(found, device, box.choose(sandbox, python), store.shelf, len(os.sched_getaffinity(0)))
+    cpu = Judge(found, python, None, sandbox, device.key)
+    return Context(store, run, found, device, builder, None, None, cpu, lambda event: None)
+
+
+def profiles(store: Store, name: str, case: str = "") -> list[tuple[Kept, CaseProfile]]:
+    """Of the incumbent: each public case that has a profile, or the one that is named. Raises UsageFault for none."""
+    ctx = context(store, name)
+    if store.run(name).baseline is None:
+        raise UsageFault("nothing is profiled yet: the baselines come first", "wait for them, then ask again")
+    which = incumbent.name(ctx)
+    kept = {k.case: k for k in profile_record.of(store, ctx.run.id, which) if k.taken}
+    wanted = [
+        w for w in profile_incumbent.wanted(ctx, which) if w.case in kept and case in ("", w.case.split("/", 1)[1])
+    ]
+    if not wanted:
+        known = ", ".join(c.split("/", 1)[1] for c in kept)
+        raise UsageFault(
+            f"no profile of {case or which[:8]} is there", f"there are: {known}" if known else "wait for it"
+        )
+    return [(kept[w.case], profile_incumbent.again(ctx, w, kept[w.case])) for w in wanted]
+
+
+def ttgir(store: Store, name: str, which: str) -> str:
+    """The kernel that does the work of `shipped` or a candidate, as pseudo-code. Raises UsageFault for what is not
+    built, and for what our reader refuses.
+    """
+    ctx = context(store, name)
+    if which != incumbent.SHIPPED and not (store.candidate(ctx.run.id, which).built or {}).get("bundle"):
+        raise UsageFault(f"{which[:8]} is not built", "wait until it is, or see /evidence for what went wrong")
+    if store.run(name).baseline is None:
+        raise UsageFault("nothing is built yet", "wait for the baselines, then ask again")
+    found = ttgir_view.shown(ctx, which)
+    if found is None:
+        raise UsageFault("our reader does not understand its TTGIR", f"`pgo-agent show {name} {which[:8]} --ttgir DIR`")
+    return f"{found.name} in {found.case.split('/', 1)[1]}\n{found.view.text()}"
+
+
+def strips(store: Store, name: str, width: int) -> list[Text]:
+    """Lanes of the first public case whose timeline was taken, and what their looks mean; none without one."""
+    ctx = context(store, name)
+    which = incumbent.name(ctx)
+    kept = {k.case: k for k in profile_record.of(store, ctx.run.id, which) if "timeline" in k.taken}
+    wanted = next((w for w in profile_incumbent.wanted(ctx, which) if w.case in kept), None) if kept else None
+    if wanted is None:
+        return []
+    found = profile_incumbent.again(ctx, wanted, kept[wanted.case])
+    drawn = ((k, k.timeline) for k in found.kernels if not isinstance(k.timeline, Missing))
+    return next((timeline_terminal.strips(k, t, width) for k, t in drawn), [])

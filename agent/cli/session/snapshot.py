@@ -1,0 +1,118 @@
+"""A run at a glance: what its record says now, as plain values for the live block.
+
+Reads the record and nothing else, so it is as true of a run that another process works on. It draws nothing.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pgo_agent.agent import text
+from pgo_agent.agent.proposal import bottlenecks
+from pgo_agent.agent.run import incumbent, steering
+from pgo_agent.agent.run.record import pending, profiles, shipped_results, user_requests
+from pgo_agent.agent.run.record.profiles import Kept
+from pgo_agent.agent.run.record.store import Candidate, Run, Store
+from pgo_agent.agent.views import summary
+from pgo_agent.sandbox import devices
+
+TIMELINE = "timeline"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A candidate."""
+
+    id: str
+    generation: int
+    by: str
+    move: str
+    verdict: str  # or how far it is: proposed, built, looked at, measured
+    ratio: str  # of its incumbent's time, as measured here; in brackets: recorded earlier; empty: not known
+    reason: str
+
+
+@dataclass(frozen=True)
+class Glance:
+    run: str
+    target: str
+    device: str
+    measured: bool  # whether a GPU measures this run
+    state: str
+    settings: Mapping[str, Any]
+    seconds: float
+    gpu_seconds: float
+    tokens: int
+    money: float
+    generation: int
+    rows: Sequence[Row]
+    incumbent: str
+    best: str  # of the incumbent, against both baselines; and what is pinned
+    profile: str  # what holds the incumbent back
+    asked: int  # requests of a person that the loop did not take yet
+    timeline: str  # why there is none; empty: there is one, or nobody knows yet
+
+    @property
+    def counted(self) -> int:
+        """Candidates that the budget counts."""
+        return sum(r.by != "user" for r in self.rows)
+
+
+def take(store: Store, name: str) -> Glance:
+    """Raises UsageFault when there is no such run, EnvironmentFault for the disk."""
+    run, found = store.run(name), store.candidates(name)
+    device, spent = devices.find(run.device).name, store.spent(run.id)
+    current, pin = incumbent.among(found), steering.pin_of(store, run.id)
+    kept, waiting = profiles.of(store, run.id, current), pending.told(store, run.id)
+    environment = (run.baseline or {}).get("environment")
+    return Glance(
+        run=run.id,
+        target=summary.near(run.target),
+        device=device,
+        measured=bool(environment),
+        state=run.state,
+        settings=run.settings,
+        seconds=run.seconds,
+        gpu_seconds=run.gpu_seconds,
+        tokens=int(spent["tokens"]),
+        money=spent["money"],
+        generation=max((c.generation for c in found), default=0),
+        rows=[_row(c, device, waiting.get(c.id)) for c in found],
+        incumbent=current,
+        best=_best(store, run, current) + (f"; pinned: {pin[:8]}" if pin else ""),
+        profile=_profile(kept),
+        asked=len(user_requests.waiting(store, run.id)),
+        timeline=next((k.passes[TIMELINE] for k in kept if k.passes.get(TIMELINE)), ""),
+    )
+
+
+def _row(c: Candidate, device: str, waiting: tuple[str, float] | None) -> Row:
+    known, speedup = shipped_results.judged(c.id, device), c.speedup or (waiting and waiting[1])
+    told = f"{speedup:.3f}x" if speedup else f"[{known[1]:.3f}x]" if known and known[1] else ""
+    verdict = c.verdict or (waiting[0] if waiting else "built" if c.built is not None else "proposed")
+    by, move, reason = (text.line(x) for x in (c.proposer or c.author, c.move, c.reason or ""))
+    return Row(c.id, c.generation, by, move, verdict, told, reason)
+
+
+def _best(store: Store, run: Run, current: str) -> str:
+    if run.baseline is None:
+        return "the baselines do not stand yet"
+    if not run.baseline.get("environment"):
+        return "nothing is measured without a GPU"
+    if current == incumbent.SHIPPED:
+        return "the kernel as shipped: nothing was accepted yet"
+    found = [b["against"] for b in store.evidence(run.id, current).values() if isinstance(b, dict) and "against" in b]
+    against: dict[str, list[float]] = found[0] if found else {}
+    names = {"shipped": "as shipped", "tuned": "tuned"}
+    told = [f"{summary.interval(x)} of {names[n]}" for n, x in against.items() if n in names]
+    return f"{current[:8]}: {', '.join(told) or 'accepted'}"
+
+
+def _profile(kept: Sequence[Kept]) -> str:
+    """The case with a bottleneck, or any."""
+    told = sorted(kept, key=lambda k: not (k.summary and k.summary.bottlenecks))
+    if not told or told[0].summary is None:
+        return text.line(bottlenecks.told(told[0]).removeprefix("profile of ")) if told else ""
+    first = next((b.as_json() for b in told[0].summary.bottlenecks), None)
+    why = bottlenecks.because(first) or f"{' and '.join(told[0].taken)}: nothing stands out"
+    return text.line(f"{told[0].case.split('/', 1)[1]}, {why}")

@@ -1,0 +1,87 @@
+"""`session`: opens a run or begins one, and reads what is typed until the person leaves or nothing can begin."""
+
+from dataclasses import asdict
+from pathlib import Path
+
+from pgo_agent.agent.cli.session import commands, parse_input, worker
+from pgo_agent.agent.cli.session.controller import Conductor, Stand
+from pgo_agent.agent.cli.session.terminal import Front, front
+from pgo_agent.agent.commands.optimize import STATES, Wishes, locate
+from pgo_agent.agent.exit_codes import Exit
+from pgo_agent.agent.run.record.store import Run, Store
+from pgo_agent.sandbox.errors import EnvironmentFault, Fault, UsageFault
+
+
+def start(what: str, wishes: Wishes | None, store: Store) -> int:
+    """`what`: a kernel file, or a run. `wishes`: None where a run is to go on as it is. Gives the exit code.
+
+    Raises Faults before anything is begun, and what kept a run from beginning.
+    """
+    file = locate(Path(what))
+    run = None if file.is_file() else _run(store, what)
+    wished = asdict(wishes or Wishes())
+    c = Conductor(store, run.id if run else "", lambda name: worker.job(store.root, file, wished, name))
+    return _session(c, run)
+
+
+def _run(store: Store, what: str) -> Run:
+    """Raises UsageFault for what is neither a file nor a run, for a run that failed, and for a check's."""
+    try:
+        run = store.run(what)
+    except UsageFault as e:
+        raise UsageFault(
+            f"{what} is no file, and {e.message}", "name a kernel file, or a run: `pgo-agent runs` lists them"
+        ) from None
+    if run.settings.get("given"):
+        raise UsageFault(f"run {run.id} is the check of one file", f"`pgo-agent show {run.id}` shows what it came to")
+    if run.state == "failed":
+        raise UsageFault(f"run {run.id} failed: {(run.summary or {}).get('error', '')}", "mend that, then start anew")
+    return run
+
+
+def _session(c: Conductor, run: Run | None) -> int:
+    terminal = front(c)
+    with terminal.opened():
+        try:
+            _begin(c, run)
+            _read(c, terminal)
+        finally:
+            c.close()
+    if c.fault:
+        kind = UsageFault if c.code == Exit.USAGE else EnvironmentFault
+        raise kind(c.fault["message"], c.fault["hint"])
+    if c.stand is not Stand.COMPLETE and c.watch.run:
+        print(f"nothing is lost. Go on with: pgo-agent session {c.watch.run}")
+    return c.code
+
+
+def _begin(c: Conductor, run: Run | None) -> None:
+    if run is not None and run.state in STATES:
+        c.stand, c.code = Stand.COMPLETE, int(STATES[run.state])
+        c.say(f"run {run.id} is complete: look at it, or apply what it found")
+        return
+    if run is not None and run.state == "running":
+        c.say(
+            f"run {run.id} is marked as running: its process died, or goes on elsewhere; nothing recorded is done again"
+        )
+    c.say("/help says what can be typed; Ctrl-C pauses, twice leaves")
+    c.go()
+
+
+def _read(c: Conductor, terminal: Front) -> None:
+    def confirm(question: str) -> bool:
+        return (terminal.ask(question) or "").strip().lower() in ("y", "yes")
+
+    while not c.leaving:
+        line = terminal.ask()
+        if line is None:
+            c.leave()
+            return
+        try:
+            asked = parse_input.read(line)
+            if asked is not None:
+                commands.do(c, asked, confirm)
+        except Fault as e:
+            c.say(f"error: {e}")
+        except KeyboardInterrupt:
+            c.interrupt()

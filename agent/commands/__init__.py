@@ -1,0 +1,1 @@
+"""What the commands do: `optimize`, `check`, `profile`, `apply`, `doctor` and `init`, without Typer."""

@@ -1,0 +1,167 @@
+"""`apply`: writes an accepted candidate into the user's file, or onto a git branch, with its evidence.
+
+Only the kernel part can differ: a candidate whose contract statements are not the file's own is refused. The file is
+replaced in one step, its old text kept beside it; nothing happens when the file is not the one that the run was about,
+or stands in a merge that is not resolved.
+"""
+
+import difflib
+import os
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from pgo_agent.agent.run.record.store import Candidate, Run, Store
+from pgo_agent.agent.views.summary import interval
+from pgo_agent.sandbox import target
+from pgo_agent.sandbox.errors import EnvironmentFault, TargetMoved, UsageFault
+
+_MARKERS = re.compile(r"^(<{7}|>{7}) ", re.M)
+_UNDER_WAY = {  # a file of git's -> what is going on while it is there
+    "MERGE_HEAD": "merge",
+    "rebase-merge": "rebase",
+    "rebase-apply": "rebase",
+    "CHERRY_PICK_HEAD": "cherry-pick",
+    "REVERT_HEAD": "revert",
+}
+
+
+@dataclass(frozen=True)
+class Change:
+    """What would be written where."""
+
+    path: Path
+    old: str
+    new: str
+    message: str  # for a commit: what changed, and its evidence
+
+    @property
+    def diff(self) -> str:
+        names = f"a/{self.path.name}", f"b/{self.path.name}"
+        return "".join(difflib.unified_diff(self.old.splitlines(True), self.new.splitlines(True), *names))
+
+
+def plan(store: Store, name: str, candidate: str | None) -> Change:
+    """The change that applying a candidate (the run's winner, if none is named) would make.
+
+    Raises UsageFault when there is no accepted candidate, TargetMoved when the file is not what the run was about.
+    """
+    run = store.run(name)
+    chosen = store.candidate(run.id, candidate) if candidate else _winner(store, run)
+    if chosen.verdict != "accepted":
+        raise UsageFault(f"candidate {chosen.id} is {chosen.verdict or 'not judged'}, not accepted",
+                         "only what was checked and measured on a GPU is applied")  # fmt: skip
+    if chosen.kind == "ttgir":
+        printed = f"`pgo-agent show {run.id} {chosen.id[:8]} --source` prints it, for `ir_override=` of a launch"
+        raise UsageFault(f"candidate {chosen.id} is TTGIR, which no Triton source says", printed)
+    path = Path(run.target)
+    found = _settled(path)
+    if found.digest != run.digest:
+        raise TargetMoved(f"{path} changed since run {run.id} began", "start a new run on it, or restore the file")
+    if not target.same_contract(chosen.source, found.source):
+        raise UsageFault(f"candidate {chosen.id} changes reference, inputs or cases", "only the kernel part is applied")
+    return Change(path, found.source, chosen.source, _message(run, chosen))
+
+
+def write(change: Change) -> Path:
+    """Replaces the file and gives the backup's path. Raises EnvironmentFault when the file cannot be written."""
+    backup = change.path.with_name(f"{change.path.name}.orig")
+    part = change.path.with_name(f".{change.path.name}.pgo")
+    if not os.access(change.path, os.W_OK) or change.path.stat().st_mode & 0o222 == 0:
+        raise EnvironmentFault(f"{change.path} is read-only", "make it writable, or use --branch")
+    if backup.exists():
+        raise UsageFault(f"{backup} exists already", "it holds an earlier original: move it away first")
+    try:
+        backup.write_text(change.old)
+        part.write_text(change.new)
+        part.chmod(change.path.stat().st_mode & 0o777)
+        part.replace(change.path)
+    except OSError as e:
+        part.unlink(missing_ok=True)
+        raise EnvironmentFault(f"cannot write {change.path}: {e.strerror}", "check its folder") from None
+    return backup
+
+
+def branch(change: Change, name: str) -> str:
+    """Makes a git branch with one commit that holds the change; the work tree stays as it is. Gives the commit."""
+    top = Path(_git(change.path.parent, "rev-parse", "--show-toplevel"))
+    _nothing_under_way(top)
+    inside = change.path.resolve().relative_to(top.resolve())
+    if _git(top, "status", "--porcelain", "--", str(inside)):
+        raise UsageFault(
+            f"{change.path} has changes that are not committed", "commit them first, so that the branch can start there"
+        )
+    blob = _git(top, "hash-object", "-w", "--stdin", text=change.new)
+    mode = _git(top, "ls-files", "--stage", "--", str(inside)).split()[0]
+    index = {"GIT_INDEX_FILE": _git(top, "rev-parse", "--absolute-git-dir") + f"/pgo-agent-{os.getpid()}.index"}
+    try:
+        _git(top, "read-tree", "HEAD", env=index)
+        _git(top, "update-index", "--cacheinfo", f"{mode},{blob},{inside}", env=index)
+        tree = _git(top, "write-tree", env=index)
+    finally:
+        Path(index["GIT_INDEX_FILE"]).unlink(missing_ok=True)
+    commit = _git(top, "commit-tree", tree, "-p", "HEAD", "-F", "-", text=change.message)
+    _git(top, "branch", "--", name, commit)
+    return commit
+
+
+def _settled(path: Path) -> target.Target:
+    """The target as it stands. Raises UsageFault when it is in the middle of a merge."""
+    resolve = "resolve the conflict and `git add` the file, or abort the merge; then apply again"
+    if _unmerged(path):
+        raise UsageFault(f"git says that {path} is not merged yet", resolve)
+    try:
+        return target.read(path)
+    except UsageFault:
+        if _MARKERS.search(target.text(path)):
+            raise UsageFault(f"{path} holds the markers of a merge conflict (<<<<<<<)", resolve) from None
+        raise
+
+
+def _unmerged(path: Path) -> bool:
+    try:
+        return bool(_git(path.parent, "ls-files", "--unmerged", "--", path.name))
+    except (UsageFault, EnvironmentFault):
+        return False  # in no repository, or no git here
+
+
+def _nothing_under_way(top: Path) -> None:
+    """Raises UsageFault in the middle of a merge or a rebase: a branch would start at a commit that may not stay."""
+    for name, doing in _UNDER_WAY.items():
+        if Path(top, _git(top, "rev-parse", "--git-path", name)).exists():
+            raise UsageFault(
+                f"a {doing} is under way in {top}", f"finish it (git {doing} --continue) or abort it; then apply again"
+            )
+
+
+def _winner(store: Store, run: Run) -> Candidate:
+    accepted = [c for c in store.candidates(run.id) if c.verdict == "accepted"]
+    if not accepted:
+        raise UsageFault(f"run {run.id} has no accepted candidate", "`pgo-agent show` says what was tried")
+    return accepted[-1]
+
+
+def _message(run: Run, c: Candidate) -> str:
+    summary = run.summary or {}
+    env = summary.get("environment") or {}
+    lines = [f"{Path(run.target).stem}: {c.move}", "", c.rationale, ""]
+    for name, found in (summary.get("against") or {}).items():
+        lines.append(f"{interval(found)} of {name} (geometric mean of {len(summary['cases'])} cases, 95 %)")
+    lines += [f"{c.verdict} at {c.stage}: {c.reason}", f"run {run.id}, candidate {c.id}"]
+    if env:
+        lines.append(f"{env['gpu']}, driver {env['driver']}, torch {env['torch']}")
+    return "\n".join(lines) + "\n"
+
+
+def _git(folder: Path, *args: str, text: str | None = None, env: dict[str, str] | None = None) -> str:
+    try:
+        done = subprocess.run(["git", "-C", str(folder), *args], input=text, capture_output=True, text=True, check=True,
+                              env=os.environ | (env or {}))  # fmt: skip
+    except FileNotFoundError:
+        raise EnvironmentFault("git is not installed", "install it, or apply without --branch") from None
+    except subprocess.CalledProcessError as e:
+        raise UsageFault(
+            f"git {args[0]}: {e.stderr.strip()}", "is the file in a git repository, and the branch name free?"
+        ) from None
+    return done.stdout.strip()

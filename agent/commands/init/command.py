@@ -1,0 +1,147 @@
+"""`pgo-agent init`: writes the skeleton, says what it found and guessed; `--check` says what a target still lacks.
+
+Relies on `check.py` to put a target through the gate as its own candidate. It never changes the file that it reads.
+"""
+
+import importlib.machinery
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from pgo_agent.agent.commands.init import infer as guessing
+from pgo_agent.agent.commands.init import render
+from pgo_agent.agent.commands.init import scan as reading
+from pgo_agent.sandbox import target
+from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
+
+
+@dataclass(frozen=True)
+class Written:
+    """What `init` made, for a person to read."""
+
+    path: Path
+    kernels: tuple[str, ...]
+    launcher: str
+    tensors: dict[str, str]  # name -> shape
+    plain: dict[str, object]  # name -> value, None: to write
+    outputs: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def write(file: str, launcher: str | None, to: Path | None, force: bool) -> Written:
+    """The skeleton for a kernel in a file, or in an installed module by its dotted name.
+
+    Raises UsageFault for an output that is there, and what `found.read` raises; EnvironmentFault where it cannot be
+    written.
+    """
+    path = located(file)
+    found = reading.read(path, launcher)
+    guesses = guessing.guess(found)
+    to = to or Path(f"{path.stem}_target.py")
+    if to.resolve() == path.resolve():
+        raise UsageFault(f"{to} is the file that is read, which is never changed", "name another file with -o")
+    if to.exists() and not force:
+        raise UsageFault(f"{to} is there already", "name another file with -o, or --force to write over it")
+    text = render.write(found, guesses)
+    target.parse(text, str(to))
+    try:
+        to.write_text(text, encoding="utf-8")
+    except OSError as e:
+        raise EnvironmentFault(f"cannot write {to}: {e.strerror}", "name another file with -o") from None
+    return Written(
+        to,
+        tuple(found.kernels),
+        found.launcher.name,
+        {a.name: f"({', '.join(a.dims)})" for a in guesses.arguments if a.dims is not None},
+        {a.name: a.value for a in guesses.arguments if a.dims is None},
+        tuple(o.name for o in guesses.outputs if o.reachable),
+        tuple(_notes(found, guesses)),
+    )
+
+
+def located(file: str) -> Path:
+    """A file, or the source of an installed module such as `liger_kernel.ops.rms_norm`; nothing is imported."""
+    path = Path(file)
+    if path.exists() or not all(part.isidentifier() for part in file.split(".")):
+        return path
+    where: list[str] | None = sys.path
+    for part in file.split("."):  # each by itself: a folder without __init__.py asks for those that it lies in
+        spec = importlib.machinery.PathFinder.find_spec(part, where)
+        if spec is None:
+            return path
+        where = list(spec.submodule_search_locations or ())
+    return Path(spec.origin) if spec and spec.origin else path
+
+
+def _notes(found: reading.Found, guesses: guessing.Guesses) -> list[str]:
+    notes = [
+        f"{n} only lies beside the file: the sandbox does not show it; copy what you need" for n in render.beside(found)
+    ]
+    if guesses.left_out:
+        notes.append(f"left at their defaults: {', '.join(guesses.left_out)}")
+    copied = [o.name for o in guesses.outputs if not o.own]
+    if copied:
+        notes.append(
+            f"the launch writes into its arguments {', '.join(copied)}: kernel() copies them first, and that is timed; "
+            "of one that it fills without reading it, write torch.empty_like in place of clone"
+        )
+    if guesses.dropped and found.launcher.name != "kernel":
+        notes.append(
+            f"returned as well, but not seen to come of what is stored to: {', '.join(guesses.dropped)}: not compared"
+        )
+    if guesses.unread:
+        notes.append(
+            f"only a run tells what configurations set {', '.join(guesses.unread)} to: name the values in LAUNCH_SPACE"
+        )
+    if not guesses.outputs:
+        notes.append("nothing was found that the kernels store to: say what kernel() returns")
+    return notes
+
+
+def marks(path: Path) -> tuple[list[str], list[str]]:
+    """Lines of a target that must be written, and that were guessed. Raises TargetFault for names that are missing."""
+    found = target.read(path)
+    lines = list(enumerate(target.text(found.contract_path).splitlines(), 1))
+    if found.sidecar:
+        lines += list(enumerate(found.source.splitlines(), 1))
+    own = [[f"line {n}: {line.strip()}" for n, line in lines if f"  {mark}" in line] for mark in render.MARKS]
+    return own[0], own[1]
+
+
+def tell(written: Written) -> None:
+    """What was found and guessed, and what comes next."""
+    from pgo_agent.agent.views import summary
+
+    out = summary.output()
+    told = {
+        "kernels": ", ".join(written.kernels),
+        "launcher": written.launcher,
+        "tensors": ", ".join(f"{n} {shape}" for n, shape in written.tensors.items()) or "none found",
+        "values": ", ".join(f"{n} = {'?' if v is None else v}" for n, v in written.plain.items()) or "none",
+        "results": ", ".join(written.outputs) or "none found",
+    }
+    for name, said in told.items():
+        out.print(f"{name:9} {said}", markup=False, highlight=False, soft_wrap=True)
+    for note in written.notes:
+        out.print(f"note: {note}", markup=False, highlight=False, soft_wrap=True)
+    to_write, guessed = marks(written.path)
+    out.print(
+        f"{written.path} is written: {len(to_write)} lines to write, {len(guessed)} guessed ones to look at:",
+        soft_wrap=True,
+    )
+    for line in to_write:
+        out.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
+    out.print(f"then: pgo-agent init --check {written.path}", markup=False, highlight=False, soft_wrap=True)
+
+
+def ready(path: Path) -> bool:
+    """Whether nothing is left to write; says on stderr what is."""
+    to_write, guessed = marks(path)
+    for line in to_write:
+        print(f"to write: {path}, {line}", file=sys.stderr)
+    if guessed and not to_write:
+        print(
+            f"{len(guessed)} lines of {path} are still marked as guessed: delete the marks of those that you looked at",
+            file=sys.stderr,
+        )
+    return not to_write

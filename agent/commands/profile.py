@@ -1,0 +1,151 @@
+"""`profile`: what the kernels of a target cost and where, by passes over its builds. It judges and records nothing.
+
+A profile is made of passes (`sandbox/profile/`), whose answers are kept in the workspace: asked again, it is there at
+once. Without a GPU there is the static one, and what is kept. `case_profile.py` takes a case, `views/` draws it.
+"""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pgo_agent.agent.commands.optimize import Wishes, locate, where
+from pgo_agent.agent.profile.case_profile import CaseProfile, Means, Wanted, case_profile
+from pgo_agent.agent.profile.pass_runner import AT_ONCE, NO_GPU, Gpu
+from pgo_agent.agent.run.record.store import Store
+from pgo_agent.sandbox import target
+from pgo_agent.sandbox.build.builder import Builder
+from pgo_agent.sandbox.errors import EnvironmentFault, TargetFault, UsageFault
+from pgo_agent.sandbox.isolation import box
+from pgo_agent.sandbox.json_codec import Record
+from pgo_agent.sandbox.judge.pool import Judges
+from pgo_agent.sandbox.profile import memo
+from pgo_agent.sandbox.profile.backend import Workbench
+from pgo_agent.sandbox.profile.kernel_profile import PassName
+
+
+@dataclass(frozen=True)
+class Bundled(Record):
+    """A target as it stands, built for its public cases."""
+
+    bundle: str  # id; empty when nothing could be built
+    configurations: dict[str, tuple[str, ...]]  # case -> labels, in the order of the file's list
+    failures: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Profile(Record):
+    """What `profile` found."""
+
+    target: str
+    device: str  # key of the one that was compiled for
+    bundle: str
+    cases: tuple[CaseProfile, ...]
+    failures: tuple[str, ...]  # of configurations that do not build
+
+
+def passes_of(text: str | None) -> frozenset[PassName] | None:
+    """`static,timeline` as names; None for None. Raises UsageFault for an unknown name, and for no name at all."""
+    if text is None:
+        return None
+    names = [n.strip() for n in text.split(",") if n.strip()]
+    wrong = [n for n in names if n not in list(PassName)]
+    if wrong or not names:
+        told = f"there is no pass called {', '.join(wrong)}" if wrong else "--passes names no pass"
+        raise UsageFault(told, f"there are: {', '.join(PassName)}")
+    return frozenset(PassName(n) for n in names)
+
+
+def profile(
+    file: Path,
+    wishes: Wishes,
+    configuration: str | None,
+    backend: str,
+    store: Store,
+    wanted: frozenset[PassName] | None = None,
+    seconds: float = 60.0,
+) -> Profile:
+    """The profile of a target at one configuration of each case.
+
+    `wanted`: passes; None leaves them to the profiler's role. `seconds`: of the GPU, for all that is not kept.
+
+    Raises UsageFault for a file, case, configuration or backend that is none, TargetFault when nothing of the target
+    builds, EnvironmentFault for the sandbox, the disk, and a GPU that is asked for and is not there.
+    """
+    found = target.read(locate(file))
+    judge, device = where(wishes)
+    if judge is not None:
+        judge.target = found
+    if isinstance(judge, Judges):
+        judge.begin(_tell, lambda _gpu, _why: None, ())
+    on_gpu = sorted((wanted or frozenset()) - {PassName.STATIC})
+    if on_gpu and judge is None:
+        raise EnvironmentFault(f"{' and '.join(on_gpu)} cannot be taken: {NO_GPU}", "leave out --passes, or use a GPU")
+    cores = len(os.sched_getaffinity(0))
+    builder = Builder(found, device, box.choose(wishes.sandbox, wishes.python), store.shelf, cores)
+    built = bundled(Workbench(builder), found.source, found.contract, tuple(wishes.cases))
+    _must_exist(built, wishes.cases)
+    tuned = _tuned(store, found)
+    try:
+        chosen = [_chosen(found.source, built, case, configuration, tuned) for case in built.configurations]
+        cases = _taken(builder, Gpu(judge, seconds), wanted, chosen, backend)
+    finally:
+        if judge is not None:
+            judge.close()
+    return Profile(found.name, device.key, built.bundle, cases, built.failures)
+
+
+def _taken(
+    builder: Builder, gpu: Gpu, wanted: frozenset[PassName] | None, chosen: Sequence[Wanted], backend: str
+) -> tuple[CaseProfile, ...]:
+    """The profile of each case, in this order; with a GPU side by side."""
+    at_once = AT_ONCE if gpu.judge else 1
+    means = Means(replace(builder, cores=max(1, builder.cores // at_once)), gpu, wanted)
+    work = {w.case: partial(case_profile, means, w, backend) for w in chosen}
+    found = dict(gpu.judge.together(work, each=at_once)) if gpu.judge else {c: take() for c, take in work.items()}
+    return tuple(found[w.case] for w in chosen)
+
+
+def _tell(kind: str, **told: Any) -> None:
+    """What the GPUs tell of, for a person."""
+    what = f"is in use by {told['holder']}: waiting" if kind == "gpu.waiting" else f"is left out: {told['why']}"
+    print(f"GPU {told['index']} {what}", file=sys.stderr, flush=True)
+
+
+@memo.cpu("pgo_agent.agent.profiling.bundled", version=1)
+def bundled(bench: Workbench, source: str, contract: str, cases: tuple[str, ...]) -> Bundled:
+    """Builds every configuration of the file's own list. `contract`: the target's text, part of the key; no `cases`:
+    all public ones.
+    """
+    b = bench.builder
+    built = b.build(source, {"CASES": list(cases) or None}, None, b.cores)
+    labels = {case: tuple(o.label for o in options) for case, options in built.choices.items()}
+    failures = tuple(f"{f.case}: {f.message}" if f.case else f.message for f in built.failures)
+    return Bundled(built.bundle, labels, failures)
+
+
+def _must_exist(built: Bundled, wanted: Sequence[str]) -> None:
+    missing = [c for c in wanted if f"CASES/{c}" not in built.configurations]
+    if not built.bundle or missing:
+        told = built.failures[0] if built.failures else f"it has no public case {', '.join(missing)}"
+        raise TargetFault(f"nothing to profile: {told}", "`pgo-agent optimize FILE` lists the cases, or mend the file")
+
+
+def _tuned(store: Store, found: target.Target) -> Mapping[str, str]:
+    """Case -> the best configuration of its launch grid, by the last run of this very file; nothing without one."""
+    runs = [r for r in store.runs() if r.digest == found.digest and r.baseline]
+    return {c: p["choice"] for c, p in (runs[-1].baseline or {})["tuned"].items()} if runs else {}
+
+
+def _chosen(source: str, built: Bundled, case: str, wanted: str | None, tuned: Mapping[str, str]) -> Wanted:
+    labels = built.configurations[case]
+    if wanted is not None and wanted not in labels:
+        raise UsageFault(f"{case} has no configuration '{wanted}'", f"it has: {'; '.join(labels)}")
+    best = tuned.get(case)
+    label, why = (wanted, "as asked") if wanted else (labels[0], "the first of the file's list")
+    if wanted is None and best in labels:
+        label, why = str(best), "the best of the last run"
+    return Wanted(source, built.bundle, case, label, why)

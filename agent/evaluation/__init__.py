@@ -1,0 +1,1 @@
+"""Evaluates candidates and baselines: builds, screens, checks and measures them, and decides what is measured next."""

@@ -1,0 +1,119 @@
+"""The configurations of the file's own list: what `triton.autotune` takes of them, and which are not fit to be taken.
+
+The autotuner goes by time alone, so what a user runs today is the fastest of the list, right or not; *as shipped* is
+the fastest right one. Where these differ a person decides before anything is optimized. It measures nothing itself.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from pgo_agent.sandbox.build.result import Failure
+from pgo_agent.sandbox.errors import TargetFault
+
+AUTOTUNED = "autotuned"  # the baseline that the autotuner picks, as the record and sides are called
+OPTION = "--drop-wrong"
+MOST = 6  # configurations that one note names
+Point = Mapping[str, Any]  # as `baseline.py` has them
+Summary = Mapping[str, Any]  # of a run that has ended
+
+
+def autotuned(
+    points: Iterable[Point], cases: Sequence[str], own: set[str], order: Callable[[Any], Any]
+) -> dict[str, dict[str, Any]]:
+    """Case -> the fastest of the file's own list, right or not; nothing of a case of which none has a time."""
+    listed = [p for p in points if p["plan_id"] in own and p["ms"] is not None]
+    found = {case: [p for p in listed if p["case"] == case] for case in cases}
+    return {c: {k: v for k, v in min(ps, key=order).items() if k != "statics"} for c, ps in found.items() if ps}
+
+
+def unfit(points: Iterable[Point], own: set[str], failures: Iterable[Failure]) -> list[dict[str, Any]]:
+    """Configurations of the file's own list that are wrong, end badly or do not build: case, configuration, why, and
+    the time of those that have one. What fails when it is built says in its reason which it is.
+    """
+    wrong = [
+        {"case": p["case"], "said": p["said"], "why": p["problem"], "ms": p["ms"]}
+        for p in points
+        if p["problem"] and p["plan_id"] in own
+    ]
+    kinds = {"build_error": "does not build"}
+    return wrong + [
+        {"case": f.case, "said": kinds.get(f.kind, f.kind), "why": f.message.strip().splitlines()[0][:300], "ms": None}
+        for f in failures
+        if f.message.strip()
+    ]
+
+
+def lines(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """One for each configuration with all the cases where the same is said of it."""
+    cases: dict[tuple[str, str], list[str]] = {}
+    for u in found:
+        cases.setdefault((u["said"], u["why"]), []).append(u["case"].split("/", 1)[-1])
+    for (said, why), names in cases.items():
+        where = f" on {', '.join(names)}" if any(names) else ""
+        yield f"{said}{where}: {why}"
+
+
+def note(found: Sequence[Mapping[str, Any]]) -> str:
+    """All of them in a few lines; empty where there are none."""
+    told = list(lines(found))
+    more = [f"and {len(told) - MOST} more: pgo-agent show"] if len(told) > MOST else []
+    head = "configurations of the file's own list that no baseline is made of:"
+    return "\n    ".join([head, *told[:MOST], *more]) if told else ""
+
+
+def ask(path: object, picked: Mapping[str, Point], shipped: Mapping[str, Point]) -> None:
+    """Raises TargetFault where the autotuner picks what is not right: as shipped would be another kernel than the one
+    that a user runs today, and all that is gained over it may be less than what was lost.
+    """
+    wrong = {c: p for c, p in picked.items() if p["problem"]}
+    if not wrong:
+        return
+    case, p = next(iter(wrong.items()))
+    right = shipped[case]
+    more = f"; so it is on {len(wrong) - 1} more cases" if len(wrong) > 1 else ""
+    raise TargetFault(
+        f"{path}: on {case.split('/', 1)[-1]} triton.autotune picks {p['said']} ({p['ms']:.4g} ms), and that is not "
+        f"right: {p['problem']}; the fastest right one, {right['said']}, takes {right['ms']:.4g} ms{more}",
+        f"{advice(list(wrong.values()))}take it out of the list, or say {OPTION} to go on without it",
+    )
+
+
+def advice(wrong: Iterable[Point]) -> str:
+    """The TOLERANCE that admits all of these, as the start of a sentence; empty where none does."""
+    told = [(p.get("check") or {}).get("admits") for p in wrong]
+    known = [t for t in told if t]
+    if not known or len(known) < len(told):
+        return ""
+    most = ", ".join(f"{n}={max(t[n] for t in known):g}" for n in known[0])
+    return f"if such errors are what you accept, TOLERANCE = dict({most}) in the file admits it; else "
+
+
+def differ(base: Mapping[str, Any]) -> bool:
+    """Whether the autotuner picks other code than as shipped is, in any case."""
+    picked, cases = base.get(AUTOTUNED) or {}, base.get("cases") or []
+    return set(picked) == set(cases) and any(picked[c]["plan_id"] != base["shipped"][c]["plan_id"] for c in cases)
+
+
+def lost(summary: Summary) -> str:
+    """What is to be said first of a run whose result is slower than what a user runs today; empty where it is not."""
+    picked = summary.get(AUTOTUNED) or {}
+    result = "winner" if summary.get("winner") else "tuned"
+    told = []
+    for case, row in (summary.get("cases") or {}).items():
+        sides = row.get("sides") or {}
+        if case not in picked or AUTOTUNED not in sides or result not in sides:
+            continue
+        now, then = sides[AUTOTUNED], sides[result]
+        if now["ms"] < then["ms"]:
+            said, p = "the winner" if result == "winner" else "the best that is right", picked[case]
+            figures = (
+                f"{now['ms']:.4g} ms ({now['rate']:.0f} {now['unit']}) by {p['said']}, {then['ms']:.4g} ms by {said}"
+            )
+            told.append(f"{case.split('/', 1)[-1]}: {figures}; {_why(p)}")
+    head = "Nothing was gained against what triton.autotune picks today, which is faster:"
+    return "\n".join([head, *(f"  {t}" for t in told)]) if told else ""
+
+
+def _why(p: Point) -> str:
+    problem = p.get("problem") or ""
+    return f"it was left out, for it is not right by the rule here: {problem}" if problem else "it is right"

@@ -1,0 +1,209 @@
+"""What a candidate that may be recorded goes through beside the clock: races, idle launches, and what was asked for.
+
+Runs after it was measured, in processes that are thrown away. Each look is a function (context, candidate, chosen
+configurations) -> Evidence. A sanitizer that cannot run leaves `undecided` and a stress run: a caveat, no refusal.
+"""
+
+import re
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+
+from pgo_agent.agent.run import incumbent
+from pgo_agent.agent.run.context import Context
+from pgo_agent.agent.run.record.store import Candidate
+from pgo_agent.sandbox.build import variants
+from pgo_agent.sandbox.build.variants import Twin
+from pgo_agent.sandbox.gate import coverage
+from pgo_agent.sandbox.gate.evidence import Evidence, kernels
+from pgo_agent.sandbox.gate.verdict import Judged, Verdict
+from pgo_agent.sandbox.judge import memcheck
+from pgo_agent.sandbox.judge.gpu_judge import Judge, on_shelf
+from pgo_agent.sandbox.judge.interface import AnyJudge, Ended
+from pgo_agent.sandbox.judge.pool import Judges
+
+TRAPPED = "an illegal instruction was encountered"  # what the driver says of a trap
+WORDLESS = "stopped the kernel, and could not say why"
+MISCOUNTED = "this sanitizer takes each copy for an arrival, and here several complete on one barrier (triton #9046)"
+_ASSERTION = re.compile(r"Assertion `(.+?)` failed")
+
+
+def raced(ctx: Context, candidate: Candidate, choices: Mapping[str, str]) -> dict[str, str]:
+    """The cases on which a candidate is raced, with the configuration of each: of those that launch the same kernels
+    the one with least work, least first."""
+    work, plans = ctx.baseline()["work"]["CASES"], ctx.store.shelf.manifest(bundle_of(candidate))["plans"]
+    public = [c for c in choices if c.startswith("CASES/")]
+    found: dict[tuple[str, ...], str] = {}
+    for case in sorted(public, key=lambda c: float(work[c.split("/", 1)[1]]["flops"])):
+        found.setdefault(tuple(kernels(plans[case][choices[case]])), case)
+    return {case: choices[case] for case in found.values()}
+
+
+def race(ctx: Context, candidate: Candidate, choices: Mapping[str, str], compiled: Future[Twin]) -> Evidence:
+    """The candidate's sanitized twin on every kernel that it launches; where that cannot run, a stress run.
+
+    `undecided` after a stress run without findings: it may be accepted, with the caveat.
+    """
+    started, gpu, cases = time.monotonic(), the_gpu(ctx), raced(ctx, candidate, choices)
+    twin = compiled.result()
+    said = _sanitized(ctx, twin, cases) if twin.bundle else Evidence("race", Verdict.UNDECIDED, twin.problem)
+    if said.verdict == Verdict.UNDECIDED:
+        said = _stressed(ctx, candidate, cases, said.reason)
+    said = said if said.ends else _needed(ctx, candidate, choices) or said
+    gpu.fresh()
+    return replace(said, seconds=time.monotonic() - started)
+
+
+def _sanitized(ctx: Context, twin: Twin, cases: Mapping[str, str]) -> Evidence:
+    gpu, bundle = the_gpu(ctx), on_shelf(ctx.store.shelf, twin.bundle)
+    gpu.fresh()
+    for case, label in cases.items():
+        judged = gpu.verdict("race", bundle=bundle, case=case, choice=label, stress=False, sanitized=True)
+        if judged.verdict != Verdict.CHECKED:
+            return _told(ctx, twin, judged)
+    named = ", ".join(c.removeprefix("CASES/") for c in cases)
+    said = f"Triton's concurrency sanitizer saw no hazard ({named})"
+    return Evidence("race", None, said, coverage=coverage.of(cases=_of_all(ctx, cases)))
+
+
+def _of_all(ctx: Context, cases: Mapping[str, str]) -> tuple[int, int]:
+    """How many public cases were raced, and how many there are: the others launch the same kernels."""
+    return len(cases), len(ctx.baseline()["cases"])
+
+
+def _told(ctx: Context, twin: Twin, judged: Judged) -> Evidence:
+    """What a sanitized run that did not end well says of the candidate."""
+    found = hazard(judged)
+    if found is None:
+        return Evidence("race", Verdict.UNDECIDED, judged.reason)
+    doubtful = found.verdict == Verdict.DEADLOCK or WORDLESS in found.reason
+    if doubtful and variants.miscounts(ctx.store.shelf, twin):
+        return Evidence("race", Verdict.UNDECIDED, MISCOUNTED)
+    return found
+
+
+def _stressed(ctx: Context, candidate: Candidate, cases: Mapping[str, str], problem: str) -> Evidence:
+    gpu, own = the_gpu(ctx), on_shelf(ctx.store.shelf, bundle_of(candidate))
+    gpu.fresh()
+    said, covered = list[str](), coverage.NOTHING
+    for case, label in cases.items():
+        judged = gpu.verdict("race", bundle=own, case=case, choice=label, stress=True)
+        if judged.verdict != Verdict.CHECKED:
+            return Evidence("race", judged.verdict, judged.reason)
+        said.append(judged.reason)
+        covered += judged.coverage
+    reason = f"the sanitizer could not run ({problem}); stress run: {'; '.join(said)}"
+    return Evidence("race", Verdict.UNDECIDED, reason, coverage=covered)
+
+
+def _needed(ctx: Context, candidate: Candidate, choices: Mapping[str, str]) -> Evidence | None:
+    """Something against a candidate that launches kernels which its outputs do not need, more than the target does.
+
+    A kernel for edges may have nothing to do in one case: it has to be idle in every case that launches it, held-out
+    ones as well. Cases are tried until each kernel was launched, and none seems idle any more.
+    """
+    own, shipped = bundle_of(candidate), incumbent.side(ctx, incumbent.SHIPPED)
+    bundle, idle = on_shelf(ctx.store.shelf, own), dict[str, int]()
+    for case, label in {**raced(ctx, candidate, choices), **choices}.items():
+        launched = _launched(ctx, own, case, label)
+        if launched.total() < 2:  # an output that no launch writes keeps what was there, and was found wrong
+            idle |= dict.fromkeys(launched, 0)
+        elif any(idle.get(n, 1) for n in launched):
+            sides = {"candidate": {case: {"bundle": bundle, "choice": label}}, "shipped": shipped}
+            idle = idle_in_all(idle, launched, _idle(ctx, case, sides))
+    named = ", ".join(n for n, count in sorted(idle.items()) for _ in range(count))
+    return Evidence("launches", Verdict.REJECTED, f"the outputs do not need the launch of {named}") if named else None
+
+
+def _idle(ctx: Context, case: str, sides: Mapping[str, object]) -> list[str]:
+    try:
+        return list(the_gpu(ctx).ask("idle", case=case, **sides)["idle"])
+    except Ended:
+        return []  # without one of its launches it faults or hangs: that one was needed
+
+
+def idle_in_all(before: Mapping[str, int], launched: Iterable[str], idle: Sequence[str]) -> dict[str, int]:
+    """How many launches of each kernel are idle in all cases that launch it: `before` is of other cases, `launched` and
+    `idle` name the kernels of one more."""
+    return {**before, **{n: min(before.get(n, idle.count(n)), idle.count(n)) for n in set(launched)}}
+
+
+def _launched(ctx: Context, bundle: str, case: str, label: str) -> Counter[str]:
+    """The kernels that a configuration launches, by name; a launch of no blocks is none."""
+    manifest = ctx.store.shelf.manifest(bundle)
+    steps = manifest["plans"][case][label]["steps"]
+    return Counter(manifest["kernels"][s["kernel"]]["name"] for s in steps if "kernel" in s and 0 not in s["grid"])
+
+
+def memchecked(ctx: Context, candidate: Candidate, choices: Mapping[str, str]) -> Evidence:
+    """One launch of every kernel under NVIDIA's compute-sanitizer, each tensor an allocation of its own."""
+    started, own, local = time.monotonic(), on_shelf(ctx.store.shelf, bundle_of(candidate)), the_gpu(ctx)
+    if not isinstance(local, Judge | Judges):
+        return Evidence("memcheck", Verdict.UNDECIDED, "it runs on the GPU's own machine alone")
+    with local.turn() as gpu, local.occupied(), tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "log"
+        judge = replace(gpu, under=(*memcheck.command(), "--log-file", str(log)))
+        try:
+            for case, label in raced(ctx, candidate, choices).items():
+                said = {"case": case, "choice": label, "stress": False, "unguarded": True}
+                judged = judge.verdict("race", bundle=own, **said)
+        finally:
+            judge.close()
+        problem = memcheck.problem(log)
+    seconds = time.monotonic() - started
+    if problem:
+        return Evidence("memcheck", Verdict.WRONG, problem, seconds)
+    if judged.verdict != Verdict.CHECKED:
+        return Evidence("memcheck", Verdict.UNDECIDED, judged.reason, seconds)
+    covered = coverage.of(cases=len(raced(ctx, candidate, choices)))
+    return Evidence("memcheck", None, "compute-sanitizer saw no access outside of a tensor", seconds, coverage=covered)
+
+
+def reassembled(ctx: Context, candidate: Candidate, choices: Mapping[str, str]) -> Evidence:
+    """The results of the same PTX by another ptxas. A difference is a caveat: one of the two assemblers errs."""
+    started, gpu = time.monotonic(), the_gpu(ctx)
+    twin = variants.reassembled(ctx.builder, bundle_of(candidate), choices)
+    if not twin.bundle:
+        return Evidence("assembler", Verdict.UNDECIDED, twin.problem, time.monotonic() - started)
+    on = on_shelf(ctx.store.shelf, twin.bundle)
+    picks = {c: {"bundle": on, "choice": label} for c, label in choices.items()}
+    judged = gpu.verdict("numerics", candidate=picks, stage="assembler")
+    gpu.fresh()
+    fine = judged.verdict == Verdict.CHECKED
+    reason = judged.reason if fine else f"{judged.verdict} as the second ptxas assembles it: {judged.reason}"
+    verdict = None if fine else Verdict.UNDECIDED
+    return Evidence("assembler", verdict, reason, time.monotonic() - started, coverage=judged.coverage)
+
+
+def hazard(judged: Judged) -> Evidence | None:
+    """A hazard or a deadlock in the sanitizer's own words; None when a run failed or did not end for another reason.
+
+    A sanitized build is many times slower: that it does not end in time says nothing of the plain one. In its PTX a
+    `trap` follows every assertion, and nothing else is one: in a specialized kernel it may come before the words.
+    """
+    asserted = list(dict.fromkeys(_ASSERTION.findall(judged.reason)))
+    if judged.verdict == Verdict.CRASHED and not asserted and TRAPPED in judged.reason:
+        return Evidence("race", Verdict.RACE, f"Triton's concurrency sanitizer {WORDLESS}")
+    if judged.verdict != Verdict.CRASHED or not asserted:
+        return None
+    verdict = Verdict.DEADLOCK if "deadlock" in asserted[0].lower() else Verdict.RACE
+    return Evidence("race", verdict, f"Triton's concurrency sanitizer: {asserted[0]}")
+
+
+def taken_on(gpu: AnyJudge) -> dict[str, str]:
+    """UUID and index of the GPU that answered this thread last, as far as its judge tells."""
+    return {k: str(gpu.environment[k]) for k in ("uuid", "index") if gpu.environment.get(k)}
+
+
+def the_gpu(ctx: Context) -> AnyJudge:
+    if ctx.gpu is None:
+        raise RuntimeError("nothing to judge with")
+    return ctx.gpu
+
+
+def bundle_of(candidate: Candidate) -> str:
+    return str((candidate.built or {})["bundle"])

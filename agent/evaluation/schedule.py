@@ -1,0 +1,252 @@
+"""In which order the candidates of a generation are judged on GPUs, and which of them are measured and proved.
+
+All get a first look, side by side. Those that may be faster are then measured, one after another, what promises most
+first, as long as the next one promises more than the fastest was measured at. What would be accepted is proved: raced,
+and confirmed by a process that knows nothing of the first; the fastest first, until one is accepted. Nothing would
+start from the rest, which stays undecided, with its ratio. So the number of GPUs does not decide. What waits for more
+is in the record: a run that is killed, or out of time, measures nothing again.
+
+Candidates that were given to be checked, and all where an answer may take days, are judged whole, each by itself.
+What a candidate is put through says `measure.py`; verdicts are settled by whoever asks for outcomes.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from pgo_agent.agent.commands import check
+from pgo_agent.agent.evaluation import build as building
+from pgo_agent.agent.evaluation import measure
+from pgo_agent.agent.run.context import Context
+from pgo_agent.agent.run.record import pending
+from pgo_agent.agent.run.record.pending import Waiting
+from pgo_agent.agent.run.record.store import Candidate
+from pgo_agent.sandbox.gate.verdict import Judged, Verdict
+from pgo_agent.sandbox.judge.interface import AnyJudge
+
+AT_ONCE, GIVEN_AT_ONCE = 2, 4  # candidates for each GPU
+Outcome = tuple[Judged, float | None, float]  # a verdict, the speedup, and the seconds of the GPU that both took
+Found = Outcome | Waiting | None  # None: somebody vetoed it before it was begun
+
+
+@dataclass
+class _Batch:
+    """Candidates that are judged together; threads share it."""
+
+    ctx: Context
+    gpu: AnyJudge
+    compilers: Executor
+    begun: set[str]  # what is being judged: a veto comes too late
+    compiling: measure.Compiling = field(init=False)
+    whole: dict[str, Future[Any]] = field(default_factory=dict)  # builds of held-out cases
+    late: set[str] = field(default_factory=set)  # what promises more than was measured, when the time was over
+
+    def __post_init__(self) -> None:
+        self.compiling = measure.Compiling(self.compilers)
+
+    def candidate(self, name: str) -> Candidate:
+        return self.ctx.store.candidate(self.ctx.run.id, name)
+
+    def build(self, name: str) -> Future[Any]:
+        """Has a candidate built whole before a GPU is asked; by the thread that reads verdicts alone."""
+        if name not in self.whole:
+            self.whole[name] = self.compilers.submit(building.complete, self.ctx, self.candidate(name))
+        return self.whole[name]
+
+    def build_no_more(self) -> None:
+        """Whatever was not begun makes room for the twin of what is proved."""
+        self.whole = {name: build for name, build in self.whole.items() if not build.cancel()}
+
+
+def outcomes(
+    ctx: Context, gpu: AnyJudge, waiting: Sequence[Candidate], more: Callable[[], bool], begun: set[str]
+) -> Iterator[tuple[str, Outcome]]:
+    """Verdicts by candidate, as they come: each is to be recorded before the next is asked for.
+
+    `more`: asked before a candidate is begun. `begun`: filled with what is being judged. Raises what judges raise.
+    """
+    given = any(c.author == check.AUTHOR for c in waiting)
+    compilers, ended = ThreadPoolExecutor(max(1, ctx.builder.cores // 2)), False
+    batch = _Batch(ctx, gpu, compilers, begun)
+    try:
+        if given or gpu.by_hand:
+            yield from _whole(batch, waiting, more, GIVEN_AT_ONCE if given else AT_ONCE)
+        else:
+            yield from _looked(batch, waiting, more)
+            yield from _by_promise(batch, waiting, more)
+        ended = True
+    finally:
+        compilers.shutdown(wait=ended, cancel_futures=True)  # Ctrl-C waits for nobody
+
+
+def _whole(
+    batch: _Batch, waiting: Sequence[Candidate], more: Callable[[], bool], each: int
+) -> Iterator[tuple[str, Outcome]]:
+    """While one is on a GPU, others of the same are built whole, or their twins compile. What was given is nothing but
+    judged, so that more of it is begun."""
+    work = {c.id: partial(_judge, batch, c.id) for c in waiting}
+    for name, found in batch.gpu.together(work, more, each):
+        if found is not None:
+            yield name, found
+
+
+def _judge(batch: _Batch, name: str) -> Outcome | None:
+    """The whole gate on one candidate; None for one that was vetoed."""
+    if not _wanted(batch, name):
+        return None
+    found = _waiting(batch, name, measure.first(batch.ctx, batch.candidate(name)))
+    if not isinstance(found, Waiting):
+        return found
+    measure.prepare(batch.ctx, batch.candidate(name), found.judged, batch.compiling)
+    return _prove(batch, found)
+
+
+# what promises most first ---------------------------------------------------------------------------------------------
+
+
+def _looked(batch: _Batch, waiting: Sequence[Candidate], more: Callable[[], bool]) -> Iterator[tuple[str, Outcome]]:
+    """The verdicts that stand after a first look; of all else it is put into the record what it promises."""
+    if _winner(batch, waiting):  # of a process before this one: nothing is measured any more
+        return
+    known, most = pending.of(batch.ctx.store, batch.ctx.run.id), 0.0
+    work = {c.id: partial(_look, batch, c.id) for c in waiting if c.id not in known and not building.is_whole(c)}
+    for name, found in batch.gpu.together(work, more, AT_ONCE):
+        yield from _kept(batch, name, found)
+        if isinstance(found, Waiting) and found.speedup > most:
+            most = found.speedup
+            batch.build(name)
+
+
+def _by_promise(batch: _Batch, waiting: Sequence[Candidate], more: Callable[[], bool]) -> Iterator[tuple[str, Outcome]]:
+    """Measures and proves by turns until one is accepted. The first proof is begun whether or not there is time."""
+    winner, proofs = _winner(batch, waiting), _proved(batch, waiting)
+    while not winner:
+        yield from _measured(batch, waiting, more)
+        left = _in_order(batch, waiting)
+        if not left or (proofs and not more()):
+            break
+        proofs += 1
+        batch.build_no_more()
+        _tell(batch, left[0], len(left))
+        yield from _one(batch, left[0].candidate, partial(_proof, batch, left[0]))
+        winner = _winner(batch, waiting)
+    for one in _in_order(batch, waiting, measured=None):
+        beaten = winner and one.candidate not in batch.late
+        why = f"{winner[:8]} was faster" if beaten else "the time was over"
+        yield one.candidate, (measure.passed_over(one.judged, why), one.speedup, one.seconds)
+
+
+def _measured(batch: _Batch, waiting: Sequence[Candidate], more: Callable[[], bool]) -> Iterator[tuple[str, Outcome]]:
+    """Those that promise more than the fastest that waits for its proof; while one is measured, the next is built."""
+    promises = _promises(batch, waiting)
+    for n, name in enumerate(promises):
+        fastest = next((w.speedup for w in _in_order(batch, waiting)), -math.inf)
+        if promises[name] <= fastest:
+            return
+        if not more():
+            batch.late = {x for x, promised in promises.items() if promised > fastest}
+            return
+        for soon in list(promises)[n : n + 2]:
+            if promises[soon] > fastest:
+                batch.build(soon)
+        yield from _one(batch, name, partial(_measure, batch, name))
+
+
+def _promises(batch: _Batch, waiting: Sequence[Candidate]) -> dict[str, float]:
+    """Speedups at a first look of what was not measured, the most first; infinite for what had none."""
+    looked = {w.candidate: w.speedup for w in _in_order(batch, waiting, measured=False)}
+    known = pending.told(batch.ctx.store, batch.ctx.run.id)
+    unseen = (c.id for c in waiting if building.is_whole(c) and c.id not in known and _open(batch, c.id))
+    return dict.fromkeys(unseen, math.inf) | looked
+
+
+def _in_order(batch: _Batch, waiting: Sequence[Candidate], measured: bool | None = True) -> list[Waiting]:
+    """What waits for its proof, or else was only looked at; both for None. The fastest first."""
+    found, place = pending.of(batch.ctx.store, batch.ctx.run.id), {c.id: c.position for c in waiting}
+    fit = (w for n, w in found.items() if n in place and measured in (None, w.measured) and _open(batch, n))
+    return sorted(fit, key=lambda w: (-w.speedup, place[w.candidate]))
+
+
+def _open(batch: _Batch, name: str) -> bool:
+    return batch.candidate(name).verdict is None
+
+
+def _winner(batch: _Batch, waiting: Sequence[Candidate]) -> str:
+    """What was accepted of the generation, by this process or one before it."""
+    own = batch.ctx.store.candidates(batch.ctx.run.id, waiting[0].generation) if waiting else []
+    return max(((c.speedup or 0.0, c.id) for c in own if c.verdict == Verdict.ACCEPTED), default=(0.0, ""))[1]
+
+
+def _proved(batch: _Batch, waiting: Sequence[Candidate]) -> int:
+    """How many of the generation a process before this one proved, in vain."""
+    own = batch.ctx.store.candidates(batch.ctx.run.id, waiting[0].generation) if waiting else []
+    return sum(c.stage in measure.PROOF for c in own)
+
+
+def _tell(batch: _Batch, one: Waiting, left: int) -> None:
+    among = f", the fastest of {left}" if left > 1 else ""
+    doing = f"racing and confirming {one.candidate[:8]}, measured at {one.speedup:.3f}x{among}"
+    batch.ctx.emit("phase", phase="judge", doing=doing)
+
+
+def _one(batch: _Batch, name: str, do: Callable[[], Found]) -> Iterator[tuple[str, Outcome]]:
+    for _, found in batch.gpu.together({name: do}):
+        yield from _kept(batch, name, found)
+
+
+def _kept(batch: _Batch, name: str, found: Found) -> Iterator[tuple[str, Outcome]]:
+    """A verdict that stands; what does not is put into the record, and may be vetoed until more of it is begun."""
+    if isinstance(found, Waiting):
+        pending.add(batch.ctx.store, batch.ctx.run.id, found)
+    elif found is not None:
+        yield name, found
+    batch.begun.discard(name)
+
+
+# one candidate --------------------------------------------------------------------------------------------------------
+
+
+def _wanted(batch: _Batch, name: str) -> bool:
+    """Whether nobody vetoed it; from here on a veto comes too late."""
+    batch.begun.add(name)
+    return _open(batch, name)
+
+
+def _look(batch: _Batch, name: str) -> Found:
+    looked = measure.look(batch.ctx, batch.candidate(name)) if _wanted(batch, name) else None
+    return _waiting(batch, name, measure.First(looked, looked.verdict != Verdict.CHECKED)) if looked else None
+
+
+def _measure(batch: _Batch, name: str) -> Found:
+    if not _wanted(batch, name):
+        return None
+    batch.whole[name].result()  # before a GPU is held
+    looked = pending.of(batch.ctx.store, batch.ctx.run.id).get(name)
+    first = measure.measured(batch.ctx, batch.candidate(name))
+    if not first.stands:
+        measure.prepare(batch.ctx, batch.candidate(name), first.judged, batch.compiling)
+    return _waiting(batch, name, first, looked.seconds if looked else 0.0)
+
+
+def _waiting(batch: _Batch, name: str, first: measure.First, before: float = 0.0) -> Outcome | Waiting:
+    """A verdict, or what waits for more; `before`: seconds of the GPU before this piece of work."""
+    speedup, seconds = measure.speedup(first.judged), before + batch.gpu.seconds
+    if first.stands:
+        return first.judged, speedup, seconds
+    return Waiting(name, first.judged, speedup or 0.0, seconds)
+
+
+def _prove(batch: _Batch, one: Waiting) -> Outcome:
+    judged, speedup = measure.proved(batch.ctx, batch.candidate(one.candidate), one.judged, batch.compiling)
+    return judged, speedup, batch.gpu.seconds
+
+
+def _proof(batch: _Batch, one: Waiting) -> Outcome | None:
+    """As `_prove`, where the seconds of the measurement are those of another piece of work."""
+    if not _wanted(batch, one.candidate):
+        return None
+    judged, speedup, seconds = _prove(batch, one)
+    return judged, speedup, one.seconds + seconds

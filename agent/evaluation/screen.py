@@ -1,0 +1,128 @@
+"""Verdicts that need no GPU: builds that failed, the gate's stages on the CPU, known code, and what is plainly worse.
+
+Looks at builds and at the record only; `duplicates.py` says whose code is known. What passes here goes to the judge.
+"""
+
+import statistics
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pgo_agent.agent.commands import check
+from pgo_agent.agent.evaluation import duplicates
+from pgo_agent.agent.profile import cost_model
+from pgo_agent.agent.run import incumbent
+from pgo_agent.agent.run.context import Context
+from pgo_agent.agent.run.record.store import Candidate
+from pgo_agent.sandbox.build.result import Built
+from pgo_agent.sandbox.gate import coverage, edit_kind, offsets, plan_rules
+from pgo_agent.sandbox.gate.barriers import stage as deadlock
+from pgo_agent.sandbox.gate.evidence import Evidence, examine, side
+from pgo_agent.sandbox.gate.synchronisation import stage as synchronisation
+from pgo_agent.sandbox.gate.verdict import Judged, Verdict
+
+KNOWN_GAIN = 0.003  # a known gain below it is not worth judging: the judge would not call it one
+STAGES = (
+    plan_rules.stage,
+    edit_kind.stage,
+    deadlock.stage,
+    synchronisation.stage,
+    offsets.stage,
+)  # on the CPU, in this order, of what was built
+SAID = 400  # characters of a reason
+_ENDS = frozenset({Verdict.REJECTED, Verdict.NO_CHANGE, Verdict.DEADLOCK, Verdict.RACE, Verdict.WRONG})
+_FAILED = {"timeout": Verdict.TIMEOUT, "rejected": Verdict.REJECTED, "killed": Verdict.UNDECIDED}
+
+
+def verdict(ctx: Context, candidate: Candidate) -> Judged | None:
+    """The verdict on a built candidate, if it needs no GPU."""
+    base, built = ctx.baseline(), candidate.built or {}
+    wanted = (*base["cases"], *(base["held_out"] if built.get("whole", True) else ()))
+    missing = [c for c in wanted if c not in built["choices"]]
+    if not built["bundle"] or missing:
+        failures = [f for f in built["failures"] if not missing or f["case"] in missing or not f["case"]]
+        failure = failures[0] if failures else {"kind": "build_error", "message": "nothing was built", "case": ""}
+        held_out = failure["case"].startswith("HELD_OUT")
+        reason = "fails to build for a held-out case" if held_out else _first_line(failure["message"])
+        return Judged(_FAILED.get(failure["kind"], Verdict.BUILD_ERROR), "build", reason)
+    last = built["stages"][-1]
+    refused = Judged(Verdict(last["verdict"]), last["stage"], last["reason"]) if last["verdict"] in _ENDS else None
+    if refused or candidate.author == check.AUTHOR:
+        return refused  # somebody asks whether it is right: slow or known code is no answer to that
+    known = known_code(ctx, candidate) or duplicates.twin(ctx, candidate) or duplicates.refused_before(ctx, candidate)
+    return known or _dominated(built, base)
+
+
+def stages(ctx: Context, built: Built) -> list[dict[str, Any]]:
+    """The evidence of the build and, if there is something built, of the stages that look at it."""
+    count = sum(len(options) for options in built.choices.values())
+    if not built.ok:
+        said = Evidence("build", Verdict.BUILD_ERROR, "nothing was built", sum(built.seconds.values()))
+        return [said.as_json()]
+    listed = sum(max(built.listed.get(c, 0), len(options)) for c, options in built.choices.items())
+    of = max(listed, count + len(built.failures))
+    told = f"{count} {f'of {listed} ' if listed > count else ''}configurations of {len(built.choices)} cases"
+    told += f", {len(built.codes)} kernels"
+    covered = coverage.of(cases=len(built.choices), configurations=(count, of))
+    seconds = dict(built.seconds)
+    first = Evidence("build", None, told, sum(seconds.values()), {"seconds": seconds}, covered)
+    ours = side(ctx.store.shelf, ctx.store.shelf.manifest(built.bundle), built.replaced)
+    shipped = next(iter(ctx.baseline()["shipped"].values()))["bundle"]  # all configurations of the file
+    original = side(ctx.store.shelf, _with_held_out(ctx, ctx.store.shelf.manifest(shipped)))
+    return [e.as_json() for e in (first, *examine(STAGES, ours, original))]
+
+
+def _with_held_out(ctx: Context, shipped: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The kernel as shipped in its held-out cases, too: a bundle of their own, which older records do not name."""
+    bundle = ctx.baseline().get("held_out_bundle")
+    if not bundle:
+        return shipped
+    more = ctx.store.shelf.manifest(bundle)
+    return {**shipped, **{part: {**shipped[part], **more[part]} for part in ("kernels", "plans")}}
+
+
+def known_code(ctx: Context, candidate: Candidate) -> Judged | None:
+    """Nothing new: all its code was in the baselines' grid, and what is known of it does not beat the incumbent with
+    which its generation began."""
+    base, built = ctx.baseline(), candidate.built or {}
+    known = {(p["case"], p["plan_id"]): p["ms"] for p in base["points"] if not p["problem"]}
+    brought = duplicates.as_known(ctx, built)
+    now = incumbent.plans(ctx, ctx.store.began_with(ctx.run.id, candidate.generation))
+    if not all((case, plan) in known for case in base["cases"] for plan in brought[case]):
+        return None
+    if built["failures"]:
+        return Judged(Verdict.BUILD_ERROR, "build", _first_line(built["failures"][0]["message"]))
+    if not all((case, plan) in known for case in base["cases"] for plan in now[case]):
+        return None
+
+    def best(case: str, plans: Iterable[str]) -> float:
+        return float(min(known[case, p] for p in plans))
+
+    gain = statistics.geometric_mean(best(c, now[c]) / best(c, brought[c]) for c in base["cases"])
+    if gain > 1 + KNOWN_GAIN:
+        return None
+    return Judged(Verdict.NO_CHANGE, "build", "its code is that of configurations which are known and no faster")
+
+
+def _dominated(built: Mapping[str, Any], base: Mapping[str, Any]) -> Judged | None:
+    """Static pruning: every new configuration of every case spills or serializes where the best known does not."""
+    reasons = []
+    for case in base["cases"]:
+        known = {p["plan_id"] for p in base["points"] if p["case"] == case}
+        best = next(p["statics"] for p in base["points"] if p["plan_id"] == base["tuned"][case]["plan_id"])
+        for choice in (c for c in built["choices"][case] if c["plan_id"] not in known):
+            pairs = zip((built["statics"][k] for k in choice["kernels"]), best, strict=False)
+            reasons.append(next((r for ours, theirs in pairs if (r := cost_model.dominated(ours, theirs))), ""))
+    if reasons and all(reasons):
+        return Judged(Verdict.SLOWER, "static", f"pruned before GPU time: {reasons[0]}")
+    return None
+
+
+def _first_line(text: str) -> str:
+    """The first line that tells of an error; of Triton's, which show code above a caret, that, too."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    first = next((line for line in lines if "error" in line.lower()), lines[0] if lines else "")
+    if not first.endswith(":") or lines[-1] == first:
+        return first[:SAID]
+    caret = next((n for n, line in enumerate(lines) if line == "^"), 0)
+    code = [f"`{line}`" for line in lines[max(caret - 1, 1) : caret]]
+    return " ".join([first, *code, *lines[caret + 1 :]])[:SAID]

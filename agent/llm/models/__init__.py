@@ -1,0 +1,44 @@
+"""What may answer prompts, behind one interface (`types.py`): a server, files that anybody answers, or a recording.
+
+Each module is imported when it is named.
+"""
+
+from contextlib import suppress
+from pathlib import Path
+
+from pgo_agent.agent.llm.models.types import Asker, Model
+from pgo_agent.sandbox.errors import UsageFault
+
+EMBEDDED = "embedded"  # the moves alone: no model is asked
+
+
+def named(text: str, asker: Asker) -> Model | None:
+    """The model that `--model` names: `relay:DIR`, `replay:FILE`, or by its name on a server; None for `embedded`.
+
+    Raises UsageFault when it cannot be one, before anything is asked.
+    """
+    kind, colon, _ = text.strip().partition(":")
+    if text.strip() in ("", EMBEDDED):
+        return None
+    if colon and kind == "relay":
+        from pgo_agent.agent.llm.models.relay import RelayModel
+
+        return RelayModel(_path(text), asker)
+    if colon and kind == "replay":
+        from pgo_agent.agent.llm.models.replay import ReplayModel
+
+        return ReplayModel(_path(text), asker)
+    from pgo_agent.agent.llm.models.openai_server import ServerModel
+
+    return ServerModel(text)
+
+
+def _path(text: str) -> Path:
+    """The path behind the colon, good in any folder."""
+    rest = text.strip().partition(":")[2].strip()
+    if not rest:
+        raise UsageFault(f"'{text}' names no path", "give one, as --model relay:DIR or --model replay:FILE")
+    path = Path(rest)
+    with suppress(RuntimeError):  # no such user: then it is a name like any other
+        path = path.expanduser()
+    return path.absolute()

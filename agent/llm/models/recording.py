@@ -1,0 +1,132 @@
+"""A recording: what a run asked its model and what came back, as JSON lines, for `replay:FILE` and for people.
+
+The first line says of which target it is; then one line for each call, in order. `LAYOUT` is of this form; another one
+is refused. What is read was written by anybody: a line that is not as it should be is refused by its number.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from pgo_agent.agent.llm.models.types import count, sha256, signed, whole
+from pgo_agent.agent.run.record.store import Store
+from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
+
+LAYOUT = 1
+_TEXTS = ("role", "prompt_sha256", "prompt", "reply", "model")  # of a call
+
+
+@dataclass(frozen=True)
+class Head:
+    layout: int
+    target: str  # name of the kernel file
+    digest: str  # of the target's text
+    device: str  # that was compiled for
+    models: tuple[str, ...]  # what answered
+
+
+@dataclass(frozen=True)
+class Call:
+    role: str
+    prompt_sha256: str
+    prompt: str
+    reply: str
+    model: str
+    prompt_tokens: int | None
+    completion_tokens: int | None
+
+
+@dataclass(frozen=True)
+class Recording:
+    head: Head
+    calls: tuple[Call, ...]
+
+
+# writing --------------------------------------------------------------------------------------------------------------
+
+
+def write(store: Store, name: str, file: Path | None) -> str:
+    """The recording of a run, in `file` if one is given. Raises UsageFault when the run asked nobody."""
+    text = "".join(json.dumps(line) + "\n" for line in _lines(store, name))
+    if file is not None:
+        try:
+            file.write_text(text, encoding="utf-8")
+        except OSError as e:
+            raise EnvironmentFault(f"cannot write {file}: {e.strerror}", "name another file with -o") from None
+    return text
+
+
+def _lines(store: Store, name: str) -> Iterator[dict[str, Any]]:
+    run = store.run(name)
+    calls = store.calls(run.id)
+    if not calls:
+        raise UsageFault(f"run {run.id} asked no model", "start one with `pgo-agent optimize FILE --model NAME`")
+    yield asdict(Head(LAYOUT, Path(run.target).stem, run.digest, run.device, store.answered(run.id)))
+    for c in calls:
+        tokens = (c.prompt_tokens, c.completion_tokens)
+        yield asdict(Call(c.role, sha256(c.prompt), c.prompt, c.reply, c.model, *tokens))
+
+
+# reading --------------------------------------------------------------------------------------------------------------
+
+
+def read(file: Path) -> Recording:
+    """The recording in `file`. Raises UsageFault with the number of the line that is none of one."""
+    try:
+        lines = file.read_bytes().splitlines()
+    except OSError as e:
+        raise UsageFault(
+            f"cannot read the recording {file}: {e.strerror}", "`pgo-agent recording` writes one"
+        ) from None
+    parsed = [_parsed(file, n, line) for n, line in enumerate(lines, 1)]
+    if not parsed:
+        raise _damaged(file, 1, "it is missing")
+    return Recording(_head(file, parsed[0]), tuple(_call(file, n, line) for n, line in enumerate(parsed[1:], 2)))
+
+
+def _parsed(file: Path, n: int, line: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        raise _damaged(file, n, "it is no JSON") from None
+    if not isinstance(found, dict):
+        raise _damaged(file, n, "it is no JSON object")
+    return found
+
+
+def _head(file: Path, line: dict[str, Any]) -> Head:
+    if line.get("layout") != LAYOUT:
+        raise _damaged(file, 1, f"it does not begin a recording of layout {LAYOUT}")
+    target, digest, device = (_string(file, 1, line, name) for name in ("target", "digest", "device"))
+    models = line.get("models")
+    return Head(
+        LAYOUT, target, digest, device, tuple(signed(m, "") for m in models) if isinstance(models, list) else ()
+    )
+
+
+def _call(file: Path, n: int, line: dict[str, Any]) -> Call:
+    role, digest, prompt, reply, model = (_string(file, n, line, name) for name in _TEXTS)
+    if sha256(prompt) != digest:
+        raise _damaged(file, n, "its prompt is not the one of its prompt_sha256")
+    spent = (_tokens(file, n, line, name) for name in ("prompt_tokens", "completion_tokens"))
+    return Call(role, digest, prompt, reply, signed(model, "unnamed"), *spent)
+
+
+def _tokens(file: Path, n: int, line: dict[str, Any], name: str) -> int | None:
+    said = line.get(name)
+    if said is not None and count(said) is None:
+        raise _damaged(file, n, f"{name} is no number of tokens")
+    return count(said)
+
+
+def _string(file: Path, n: int, line: dict[str, Any], name: str) -> str:
+    found = line.get(name)
+    if not isinstance(found, str):
+        raise _damaged(file, n, f"it has no {name}" if found is None else f"{name} is no text")
+    return whole(found)
+
+
+def _damaged(file: Path, n: int, why: str) -> UsageFault:
+    return UsageFault(f"{file}, line {n}: {why}", "`pgo-agent recording RUN -o FILE` writes a whole one")

@@ -1,0 +1,148 @@
+"""`relay:DIR`: each prompt becomes a file in DIR, and a file beside it is the reply, by a person or any agent.
+
+`NNN-HASH-request.md` appears whole or not at all, and `NNN-HASH-reply.md` is read once it is whole (`settled_file.py`).
+NNN counts what is in DIR; HASH is of run and prompt, so a run that is killed or suspended and asks again finds its own
+request and its reply, and runs share a DIR without mixing. A new DIR is for its owner alone; whoever an existing one
+lets in reads the kernel. What a reply says is judged like anything else: only its head is read here.
+"""
+
+import hashlib
+import os
+import re
+import time
+from pathlib import Path
+
+from pgo_agent.agent.llm.models import settled_file
+from pgo_agent.agent.llm.models.types import FREE, OPTIMIZER, Asker, Form, Reply, Suspended, count, signed, whole
+from pgo_agent.agent.llm.replies import LONGEST
+from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
+
+POLL = 0.2  # seconds between looks
+ANSWERER = "relay"  # who answered, where the reply does not say
+LINE = "\n---------------- the prompt: from here to the end of the file ----------------\n"
+_NAME = re.compile(r"(\d{3,9})-([0-9a-f]{8})-(request|reply)\.md")
+_HEAD = re.compile(r"\ufeff?---[ \t]*\r?\n((?:(?:model|tokens):[^\r\n]*\r?\n)+)---[ \t]*(?:\r?\n|\Z)")
+_REQUEST = """\
+# pgo-agent asks: {role} of run {run}
+
+Write your answer to the prompt below into this file, in the same folder: {reply}
+It is read when nobody has it open any more and it stands still for a second: save it in one go, or write it under
+another name and rename it. Prose around what the prompt asks for is fine. If you know what answers, and what it took in
+tokens of prompt and answer, say so in its first lines:
+
+---
+model: NAME
+tokens: 1200 300
+---
+"""
+
+
+class RelayModel:
+    """Makes `folder` if need be. Raises UsageFault when it is none, EnvironmentFault when it cannot be made."""
+
+    booked, paid = False, True  # a person thinks as long as it takes
+
+    def __init__(self, folder: Path, asker: Asker) -> None:
+        self.folder, self.asker, self.name = folder, asker, f"relay:{folder}"
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except FileExistsError:
+            raise UsageFault(f"{folder} is no folder", "name one, as --model relay:DIR") from None
+        except OSError as e:
+            raise _unwritable(folder, e) from None
+
+    def complete(self, prompt: str, role: str = OPTIMIZER, form: Form = FREE) -> Reply:
+        """Asks, and waits for the file, unless the asker does not.
+
+        Raises Suspended, and EnvironmentFault for a folder that cannot be written or a reply that is no plain file.
+        """
+        stem = self._asked(whole(prompt), role)
+        request, reply = (self.folder / f"{stem}-{what}.md" for what in ("request", "reply"))
+        found = self._awaited(request, reply, role)
+        said, text = _split(self._text(reply, found.data))
+        tokens = _tokens(said.get("tokens", ""))
+        return Reply(text, *tokens, _since(request, found), signed(said.get("model"), ANSWERER))
+
+    def _text(self, reply: Path, data: bytes) -> str:
+        try:
+            text = data.decode()
+        except UnicodeDecodeError as e:
+            text = data.decode("utf-8", "replace")
+            self._note(reply, f"is not UTF-8 (byte {e.start + 1}): what is not was replaced")
+        return text[: LONGEST + 1]  # a character more than the parser takes: it says that the reply is too long
+
+    def _awaited(self, request: Path, reply: Path, role: str) -> settled_file.Dropped:
+        told: set[str] = set()
+        while True:
+            try:
+                return settled_file.read(reply, 4 * (LONGEST + 1))
+            except settled_file.NotYet as e:
+                if not self.asker.wait:
+                    raise Suspended(request, reply, str(e)) from None
+                if not told:
+                    told.add("is not there")
+                    self.asker.tell("model.waiting", role=role, request=str(request), reply=str(reply))
+                if str(e) not in told:
+                    told.add(str(e))
+                    self._note(reply, str(e))
+            time.sleep(POLL)
+
+    def _note(self, path: Path, what: str) -> None:
+        self.asker.tell("note", text=f"{path.name} {what}")
+
+    # requests ---------------------------------------------------------------------------------------------------------
+
+    def _asked(self, prompt: str, role: str) -> str:
+        """What the names of request and reply begin with; one of them is there afterwards."""
+        mark = hashlib.sha256(f"{self.asker.run}\n{prompt}".encode()).hexdigest()[:8]
+        try:
+            names = [found for path in sorted(self.folder.iterdir()) if (found := _NAME.fullmatch(path.name))]
+            known = next((found for found in names if found[2] == mark), None)
+            if known is not None:
+                return f"{known[1]}-{mark}"
+            stem = f"{max((int(found[1]) for found in names), default=0) + 1:03}-{mark}"
+            self._write(stem, role, prompt)
+            return stem
+        except OSError as e:
+            raise _unwritable(self.folder, e) from None
+
+    def _write(self, stem: str, role: str, prompt: str) -> None:
+        head = _REQUEST.format(role=role, run=self.asker.run, reply=f"{stem}-reply.md")
+        part = self.folder / f".{stem}.part"
+        part.unlink(missing_ok=True)
+        with part.open("x", encoding="utf-8", newline="") as file:
+            file.write(head + LINE + prompt)
+            file.flush()
+            os.fsync(file.fileno())
+        part.rename(self.folder / f"{stem}-request.md")
+
+
+def _unwritable(folder: Path, e: OSError) -> EnvironmentFault:
+    hint = "make it writable or free some space; `pgo-agent resume` goes on from here"
+    return EnvironmentFault(f"cannot write requests into {folder}: {e.strerror}", hint)
+
+
+# replies --------------------------------------------------------------------------------------------------------------
+
+
+def _split(text: str) -> tuple[dict[str, str], str]:
+    """What the head of a reply says, and the rest; all of it when it has no head that is one."""
+    head = _HEAD.match(text)
+    if head is None:
+        return {}, text
+    pairs = (line.partition(":") for line in head[1].splitlines())
+    return {key: value.strip() for key, _, value in pairs}, text[head.end() :]
+
+
+def _tokens(said: str) -> tuple[int | None, int | None]:
+    """Of prompt and answer; None for what is no number of them."""
+    found = re.fullmatch(r"(\d{1,12})[ \t]+(\d{1,12})", said, re.ASCII)
+    return (count(int(found[1])), count(int(found[2]))) if found else (None, None)
+
+
+def _since(request: Path, reply: settled_file.Dropped) -> float:
+    """Seconds between question and answer, by their files."""
+    try:
+        return max(reply.written - request.lstat().st_mtime, 0.0)
+    except OSError:
+        return 0.0

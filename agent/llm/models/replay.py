@@ -1,0 +1,51 @@
+"""`replay:FILE`: gives the replies of a recording again, to a run of the same target.
+
+A prompt that was recorded gets its own reply; another one gets the next that nobody had yet, and that is said. A
+resumed run goes on where it was. Nothing is spent, so no tokens are told; a reply keeps the name of what wrote it.
+"""
+
+from pathlib import Path
+
+from pgo_agent.agent.llm.models import recording
+from pgo_agent.agent.llm.models.types import FREE, OPTIMIZER, Asker, Exhausted, Form, Reply, sha256
+from pgo_agent.sandbox.errors import UsageFault
+
+
+class ReplayModel:
+    """Reads all of `file` at once. Raises UsageFault when it is damaged, or of another target."""
+
+    booked, paid = True, False
+
+    def __init__(self, file: Path, asker: Asker) -> None:
+        self.file, self.asker, self.name = file, asker, f"replay:{file}"
+        found = recording.read(file)
+        _of_target(self.file, found.head, asker)
+        self._left = list(found.calls)
+        for prompt in asker.asked:
+            self._taken(prompt, asker.role)
+
+    def complete(self, prompt: str, role: str = OPTIMIZER, form: Form = FREE) -> Reply:
+        """The recorded reply, at once. Raises Exhausted after the last one."""
+        call = self._taken(prompt, role)
+        if call is None:
+            raise Exhausted(f"all replies of {self.file.name} were given")
+        if call.prompt_sha256 != sha256(prompt):
+            self.asker.tell("note", text=f"{self.file.name} holds no such prompt: this is its next reply, to another")
+        return Reply(call.reply, None, None, 0.0, call.model)
+
+    def _taken(self, prompt: str, role: str) -> recording.Call | None:
+        """The call that answers a prompt; it answers no other."""
+        fit = [c for c in self._left if c.role == role]
+        wanted = sha256(prompt)
+        call = next((c for c in fit if c.prompt_sha256 == wanted), fit[0] if fit else None)
+        if call is not None:
+            self._left.remove(call)
+        return call
+
+
+def _of_target(file: Path, head: recording.Head, asker: Asker) -> None:
+    if head.digest != asker.digest:
+        raise UsageFault(
+            f"{file} is a recording of another kernel, or of another text of it: '{head.target}'",
+            "restore the file that it was made of, or make a recording of this one",
+        )

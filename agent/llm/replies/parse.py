@@ -1,0 +1,219 @@
+"""A whole reply: each of its candidates in whatever form it has, and what is wrong with the others.
+
+The package says which forms there are. One that cannot be read costs none of the others. Text is data here: what the
+code of a reply says in its comments and strings changes nothing in how it is read.
+"""
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from pgo_agent.agent.kernel_part import kernel_part
+from pgo_agent.agent.llm.replies import (
+    fences,
+    launch_configs,
+    merge_contract,
+    search_replace,
+    split,
+    ttgir,
+    unified_diff,
+    whole_kernel,
+)
+from pgo_agent.agent.llm.replies.errors import TOO_DEEP, BadReply, Nothing
+from pgo_agent.agent.llm.replies.fences import SCRIPT, Fence
+from pgo_agent.agent.llm.replies.split import Piece
+from pgo_agent.agent.proposal.ttgir_view import Shown
+from pgo_agent.sandbox.ttgir.edits.checked import Ask
+
+_LAUNCH = ("launch", "json", "jsonc", "json5", "config", "configs")
+_TTGIR, _DIFF = ("ttgir", "mlir"), ("diff", "patch", "udiff")
+_KINDS = {
+    "launch": "launch",
+    "lines": "launch",
+    "ttgir": "ttgir",
+    "snippet": "ttgir",
+    SCRIPT: "ttgir",
+}  # of forms; others are source
+_NOTHING = "no code found: put edits, or the whole kernel part in one fenced block"
+
+Error = tuple[str, BadReply]  # with the kind of what it is about
+
+
+@dataclass(frozen=True)
+class Proposed:
+    source: str  # a whole file, or a whole TTGIR text with its head
+    kind: str  # launch, source, gluon or ttgir
+    rationale: str
+
+
+@dataclass(frozen=True)
+class Unread:
+    """A candidate that could not be read."""
+
+    text: str  # as the reply has it
+    error: str
+    form: str = "source"  # that it seems to be: launch, source or ttgir
+    mendable: bool = False  # whether it proposes something
+
+
+@dataclass(frozen=True)
+class Parsed:
+    candidates: list[Proposed] = field(default_factory=list)
+    unread: list[Unread] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def sources(self) -> list[str]:
+        return [c.source for c in self.candidates]
+
+    @property
+    def errors(self) -> list[str]:
+        """One line each; beside candidates they are notes."""
+        return [*(u.error for u in self.unread), *self.notes]
+
+
+@dataclass(frozen=True)
+class Base:
+    """What a reply is about."""
+
+    source: str  # the kernel file whose kernel part was shown
+    shown: Shown | None  # the kernel whose TTGIR was shown
+    ask: Ask | None  # Triton's parser; None: scripts are applied, and nobody asks it
+
+
+def parse(text: str, source: str, shown: Shown | None = None, ask: Ask | None = None) -> Parsed:
+    """What a reply proposes in place of the file `source`, or of the TTGIR that was shown.
+
+    Never raises for what the reply says; raises what `ask` raises.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a model's odd escapes are no news for the person at the terminal
+        try:
+            text = fences.plain(text)
+        except BadReply as e:
+            return Parsed(unread=[Unread("", str(e))])
+        found = _Reading(Base(source, shown, ask))
+        found.reply(text)
+    return found.parsed
+
+
+class _Reading:
+    """What was found in a reply so far."""
+
+    def __init__(self, base: Base) -> None:
+        self.base, self.parsed = base, Parsed()
+
+    def reply(self, text: str) -> None:
+        pieces = [Piece(0, "", text)] if whole_kernel.is_whole(text) else split.cut(text) or [Piece(0, "", text)]
+        headed = sum(p.number > 0 for p in pieces)
+        for piece in pieces[: split.MOST + (headed < len(pieces))]:
+            if piece.number or not headed:
+                self._piece(piece)
+            elif (found := self._found(piece))[0]:  # above the first heading: mostly prose
+                self._take(piece, *found)
+        if headed > split.MOST:
+            self.parsed.notes.append(f"the reply has {headed} candidates: the first {split.MOST} are read")
+
+    def _piece(self, piece: Piece) -> None:
+        found, errors, notes = self._found(piece)
+        inner = split.again(piece) if errors and not found else []
+        for p in inner[: split.MOST]:
+            self._take(p, *self._found(p))
+        if not inner:
+            self._take(piece, found, errors, notes)
+
+    def _take(self, piece: Piece, found: list[Proposed], errors: list[Error], notes: list[str]) -> None:
+        known = set(self.parsed.sources)
+        self.parsed.candidates.extend(c for c in found[: split.MOST - len(known)] if c.source not in known)
+        where = f"candidate {piece.number}: " if piece.number else ""
+        if found:
+            notes = [*(f"{where}{e}" for _, e in errors), *notes]
+        elif errors:
+            form, error = next(((f, e) for f, e in errors if not isinstance(e, Nothing)), errors[0])
+            mends = not isinstance(error, Nothing)
+            self.parsed.unread.append(Unread(piece.text.strip("\n"), f"{where}{error}", form, mends))
+        self.parsed.notes.extend(n for n in notes if n not in self.parsed.notes)
+
+    def _found(self, piece: Piece) -> tuple[list[Proposed], list[Error], list[str]]:
+        """The candidates of a piece, what is wrong with others in it, and notes."""
+        found: dict[str, Proposed] = {}
+        errors, notes = list[Error](), list[str]()
+        for form in _forms(piece.text):
+            try:
+                for source, kind, more in self._read(*form):
+                    found.setdefault(source, Proposed(source, kind, piece.rationale))
+                    notes += more
+            except BadReply as e:
+                errors.append((_KINDS.get(form[0], "source"), e))
+            except RecursionError:
+                errors.append((_KINDS.get(form[0], "source"), BadReply(TOO_DEEP)))
+            if len(found) >= split.MOST or len(errors) > split.MOST:
+                break
+        errors = [] if found and all(isinstance(e, Nothing) for _, e in errors) else errors
+        return list(found.values()), errors, notes
+
+    def _read(self, form: str, text: str, closed: bool) -> Iterator[tuple[str, str, list[str]]]:
+        """The candidates of one form: text, kind and notes of each. Raises BadReply."""
+        if form in ("launch", "lines"):
+            text = text if form == "launch" else launch_configs.within(text)
+            for source in launch_configs.sources(self.base.source, launch_configs.read(text)):
+                yield source, "launch", []
+        elif form in ("ttgir", "snippet"):
+            yield ttgir.from_text(text, self.base.shown), "ttgir", []
+        elif form == SCRIPT:
+            yield ttgir.from_script(text, self.base.shown, self.base.ask), "ttgir", []
+        else:
+            source, notes = merge_contract.candidate(self._part(form, text, closed), self.base.source)
+            yield source, whole_kernel.kind(kernel_part(source)), notes
+
+    def _part(self, form: str, text: str, closed: bool) -> str:
+        """The new kernel part."""
+        if form == "whole":
+            return text
+        if form == "code":
+            raise whole_kernel.refused(text, closed)
+        if form == "nothing":
+            raise Nothing(_NOTHING)
+        made = search_replace.read(text) if form == "blocks" else unified_diff.read(text)
+        return search_replace.made(kernel_part(self.base.source), made)
+
+
+# forms ----------------------------------------------------------------------------------------------------------------
+
+
+def _forms(text: str) -> list[tuple[str, str, bool]]:
+    """What a piece proposes: each form with its text, and whether its fence is closed. Snippets beside it are none."""
+    if any(search_replace.begins(line) for line in text.split("\n")):
+        return [("blocks", text, True)]
+    fenced = fences.fences(text)
+    found = [(_form(f), f.code, f.closed) for f in fenced] if fenced else [(_bare(text), text, True)]
+    sure = [f for f in found if f[0] not in ("code", "snippet")]
+    return sure or [max(found, key=lambda f: (whole_kernel.KERNEL.search(f[1]) is not None, len(f[1])))]
+
+
+def _form(fence: Fence) -> str:
+    code = fence.code
+    if fence.info == SCRIPT:
+        return SCRIPT
+    if fence.info in _TTGIR or ttgir.is_text(code):
+        return "ttgir" if ttgir.is_text(code) else "snippet"
+    if fence.info in _DIFF or (unified_diff.is_diff(code) and merge_contract.problem(code)):
+        return "diff"
+    if whole_kernel.is_whole(code):
+        return "whole"
+    if fence.info in _LAUNCH or launch_configs.is_launch(code):
+        return "launch"
+    return SCRIPT if not fence.info and ttgir.is_script(code) else "code"
+
+
+def _bare(text: str) -> str:
+    """The form of a piece without fences."""
+    if whole_kernel.is_whole(text):
+        return "whole"
+    if ttgir.is_text(text):
+        return "ttgir"
+    if unified_diff.is_diff(text):
+        return "diff"
+    if ttgir.is_script(text):
+        return SCRIPT
+    return "lines" if launch_configs.within(text) else "nothing"

@@ -1,0 +1,92 @@
+"""TTGIR in a reply: a whole text, or an edit script against the kernel text that was shown.
+
+Scripts are applied with all of their checks (`sandbox/ttgir/edits`) and read by Triton's own parser; whole texts are
+taken as they are, and what Triton says of them comes with their build.
+"""
+
+import re
+
+from pgo_agent.agent.llm.replies.errors import BadReply, Nothing, short
+from pgo_agent.agent.proposal.ttgir_view import Shown
+from pgo_agent.sandbox.build import ttgir_override
+from pgo_agent.sandbox.errors import Killed
+from pgo_agent.sandbox.ttgir.edits import applying, checked, script
+from pgo_agent.sandbox.ttgir.edits.checked import Ask
+from pgo_agent.sandbox.ttgir.edits.faults import BadEdit
+
+LARGEST, LARGEST_SCRIPT, MOST_EDITS = 500_000, 40_000, 200  # characters of a text, of a script; edits in it
+_FUNCTION = re.compile(r"^[ \t]*tt\.func\b", re.M)
+_BEGIN = re.compile(r"^(?:// replaces: |#\w+ = #|module\b)", re.M)
+_HEAD = re.compile(r"^// (?:replaces|at):.*\n?", re.M)
+_EDIT = re.compile(
+    r"\s*(?:[-*+]\s|\d+[.)]\s)?\s*(?:move|set|delete|replace|insert (?:before|after|at))\s+[A-L]\d", re.I
+)
+_NOT_SHOWN = "no kernel's TTGIR was shown, so nothing says what this is for: answer in another form"
+
+
+def is_text(code: str) -> bool:
+    """Whether a text is, or holds, a whole kernel's TTGIR."""
+    return "tt.func" in code and _FUNCTION.search(code) is not None
+
+
+def is_script(code: str) -> bool:
+    """Whether a text that nobody called a script begins like one."""
+    return any(_EDIT.match(line[:200]) for line in code.split("\n"))
+
+
+def from_text(code: str, shown: Shown | None) -> str:
+    """The candidate that a whole text is. Raises BadReply."""
+    if len(code) > LARGEST:
+        raise BadReply(f"a TTGIR text of {len(code)} characters is too long")
+    if "\0" in code or not _encodes(code):
+        raise BadReply("the TTGIR holds a character that no text has")
+    function = _FUNCTION.search(code)
+    if function is None:
+        raise BadReply("the TTGIR holds no tt.func: give the whole module, or an edit script in an ```edits block")
+    key = ttgir_override.named(code)
+    if shown is None and not key:
+        raise BadReply(_NOT_SHOWN)
+    begin = _BEGIN.search(code, 0, function.start())  # behind prose
+    code = f"{code[begin.start() :] if begin else code}".rstrip() + "\n"
+    if shown is None or (key and not shown.replaces.startswith(key)):
+        return code
+    bare = _HEAD.sub("", code)
+    if bare.strip() == shown.text.strip():
+        raise Nothing("the reply changes nothing")
+    return shown.candidate(bare)
+
+
+def from_script(code: str, shown: Shown | None, ask: Ask | None) -> str:
+    """The candidate that a script makes of the text that was shown. Raises BadReply, which names the edit at fault."""
+    if shown is None:
+        raise BadReply(_NOT_SHOWN)
+    if len(code) > LARGEST_SCRIPT or not _encodes(code):
+        raise BadReply("the edit script is too long, or holds a character that no text has")
+    try:
+        made = _made(code, shown, ask)
+    except (script.BadScript, BadEdit) as e:
+        raise BadReply(short(str(e), 500)) from None
+    except Killed as e:
+        raise BadReply(f"the edited text could not be read: {e.message}") from None
+    except RecursionError:
+        raise BadReply("the edit script is nested too deeply") from None
+    return shown.candidate(made)
+
+
+def _made(code: str, shown: Shown, ask: Ask | None) -> str:
+    edits = script.parse(code)
+    if not edits:
+        raise Nothing("the edit script holds no edit")
+    if len(edits) > MOST_EDITS:
+        raise BadReply(f"more than {MOST_EDITS} edits")
+    if ask is None:
+        return applying.apply(shown.module, shown.view, edits)
+    return checked.verified(shown.module, shown.view, edits, ask)
+
+
+def _encodes(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,45 @@
+"""Parts of a file as they are written in a new place: in brackets where they need them there, without commas around.
+
+Relies on libcst; what a part means it does not ask. Text keeps the line breaks that stand between brackets of its own.
+"""
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import libcst as cst
+from pgo_agent.agent.moves.analysis.cst_util import code
+
+Expression = TypeVar("Expression", bound=cst.BaseExpression)
+_PRIMARY = cst.Name | cst.Attribute | cst.Call | cst.Subscript | cst.Integer | cst.Float
+_TERM = cst.Add | cst.Subtract | cst.Multiply | cst.FloorDivide | cst.Modulo
+
+
+def bracketed(e: Expression) -> Expression:
+    return e.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
+
+
+def operand(e: cst.BaseExpression) -> str:
+    """An expression as any operator can take it."""
+    return _text(e, isinstance(e, _PRIMARY))
+
+
+def addend(e: cst.BaseExpression) -> str:
+    """An expression as it can stand before `+` and `-`."""
+    return _text(e, isinstance(e, _PRIMARY) or (isinstance(e, cst.BinaryOperation) and isinstance(e.operator, _TERM)))
+
+
+def side(e: cst.BaseExpression) -> str:
+    """An expression as it can stand beside `<`, `=` and `!=`."""
+    signed = isinstance(e, cst.UnaryOperation) and not isinstance(e.operator, cst.Not)
+    return _text(e, signed or isinstance(e, _PRIMARY | cst.BinaryOperation))
+
+
+def _text(e: cst.BaseExpression, plain: bool) -> str:
+    text = code(e)
+    return text if e.lpar or (plain and "\n" not in text) else code(bracketed(e))
+
+
+def arguments(args: Sequence[cst.Arg]) -> list[str]:
+    """Arguments of a call as text, without what stands between them: commas, comments and line breaks."""
+    plain = dict(comma=cst.MaybeSentinel.DEFAULT, whitespace_after_arg=cst.SimpleWhitespace(""))
+    return [code(a.with_changes(**plain)) for a in args]

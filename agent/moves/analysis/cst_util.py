@@ -1,0 +1,278 @@
+"""Reading and renaming names in libcst trees, and finding the functions of a kernel.
+
+Reading is by plain names in straight-line code; `reads` and `writes` look into the branches of an `if`. Nothing here
+knows what a name means.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import fields
+from functools import cache
+from typing import TypeVar
+
+import libcst as cst
+import libcst.matchers as m
+from pgo_agent.agent.moves.analysis import DoesNotApply
+
+Statement = cst.BaseStatement
+Node = TypeVar("Node", bound=cst.CSTNode)
+_EMPTY = cst.Module([])
+_DOCSTRING = m.SimpleStatementLine(body=[m.Expr(value=m.SimpleString())])
+_LAYOUT = {"lpar", "rpar", "comma", "semicolon", "leading_lines", "lines_after_decorators", "header", "footer"}
+_ARITHMETIC = {
+    "cdiv", "minimum", "maximum", "min", "max", "abs", "int", "len", "program_id", "num_programs", "to", "cast",
+    "multiple_of", "max_contiguous",
+}  # fmt: skip
+
+
+def code(node: cst.CSTNode) -> str:
+    """The text of a node."""
+    return _EMPTY.code_for_node(node)
+
+
+def said(node: cst.CSTNode, longest: int = 60) -> str:
+    """The text of a node on one line, for a reason that a person reads."""
+    text = " ".join(code(node).split())
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."
+
+
+def lines(text: str) -> list[Statement]:
+    """Statements from text."""
+    return [s for s in cst.parse_module(text).body if isinstance(s, Statement)]
+
+
+def expression(text: str) -> cst.BaseExpression:
+    return cst.parse_expression(text)
+
+
+def names(node: cst.CSTNode) -> set[str]:
+    """Variables that a node mentions: no attribute names, no keywords of calls."""
+    below = list(nodes(node))
+    skipped = {id(n.attr) for n in below if isinstance(n, cst.Attribute)}
+    skipped |= {id(n.keyword) for n in below if isinstance(n, cst.Arg)}
+    return {n.value for n in below if isinstance(n, cst.Name) and id(n) not in skipped}
+
+
+def nodes(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """A node and everything below it, without white space and comments."""
+    waiting = [node]
+    while waiting:
+        found = waiting.pop()
+        yield found
+        waiting += reversed(parts(found))
+
+
+def parts(node: cst.CSTNode) -> list[cst.CSTNode]:
+    """What stands directly in a node, without white space and comments."""
+    found = list[cst.CSTNode]()
+    for name in _fields(type(node)):
+        part = getattr(node, name)
+        if isinstance(part, cst.CSTNode):
+            found.append(part)
+        elif isinstance(part, list | tuple):
+            found += part
+    return found
+
+
+@cache
+def _fields(kind: type[cst.CSTNode]) -> tuple[str, ...]:
+    known = [f.name for f in fields(kind) if not f.name.startswith("whitespace")]
+    return tuple(n for n in known if n not in _LAYOUT)
+
+
+def spread(function: cst.FunctionDef) -> cst.FunctionDef:
+    """The function with every statement on a line of its own, in an indented block."""
+    crowded = any(
+        isinstance(n, cst.SimpleStatementSuite) or (isinstance(n, cst.SimpleStatementLine) and len(n.body) > 1)
+        for n in nodes(function)
+    )
+    return visited(function, _Spread()) if crowded else function
+
+
+class _Spread(cst.CSTTransformer):
+    def leave_SimpleStatementSuite(
+        self, original_node: cst.SimpleStatementSuite, updated_node: cst.SimpleStatementSuite
+    ) -> cst.BaseSuite:
+        return cst.IndentedBlock([_line(small) for small in updated_node.body])
+
+    def leave_SimpleStatementLine(
+        self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
+    ) -> cst.BaseStatement | cst.FlattenSentinel[cst.BaseStatement]:
+        if len(updated_node.body) == 1:
+            return updated_node
+        first, *more = [_line(small) for small in updated_node.body]
+        return cst.FlattenSentinel([first.with_changes(leading_lines=updated_node.leading_lines), *more])
+
+
+def _line(small: cst.BaseSmallStatement) -> cst.SimpleStatementLine:
+    return cst.SimpleStatementLine([small.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)])
+
+
+def writes(s: cst.CSTNode) -> set[str]:
+    """Names that a statement may assign."""
+    found = set[str]()
+    for a in nodes(s):
+        if isinstance(a, cst.Assign):
+            found |= set[str]().union(*(names(t.target) for t in a.targets))
+        elif isinstance(a, cst.AugAssign | cst.AnnAssign | cst.For | cst.NamedExpr):
+            found |= names(a.target)
+    return found
+
+
+def reads(s: cst.CSTNode) -> set[str]:
+    """Names whose value from before the statement may matter to it."""
+    read = set[str]()
+    for a in nodes(s):
+        match a:
+            case cst.Assign():
+                read |= names(a.value)
+            case cst.If() | cst.While():
+                read |= names(a.test)
+            case cst.For():
+                read |= names(a.iter)
+            case cst.AugAssign() | cst.AnnAssign() | cst.Expr() | cst.Return() | cst.Assert():
+                read |= names(a)
+    return read
+
+
+class Rename(cst.CSTTransformer):
+    """Gives variables other names: no attributes, no keywords of calls."""
+
+    def __init__(self, named: dict[str, str]) -> None:
+        self.named = named
+
+    def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.Attribute:
+        return updated_node.with_changes(attr=original_node.attr)
+
+    def leave_Arg(self, original_node: cst.Arg, updated_node: cst.Arg) -> cst.Arg:
+        return updated_node.with_changes(keyword=original_node.keyword)
+
+    def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.Name:
+        return updated_node.with_changes(value=self.named.get(original_node.value, original_node.value))
+
+
+def visited(node: Node, transformer: cst.CSTTransformer) -> Node:
+    """The node after a transformer that neither removes it nor puts several in its place."""
+    done = node.visit(transformer)
+    if not isinstance(done, cst.CSTNode):
+        raise TypeError(f"{type(transformer).__name__} does not leave one node")
+    return done
+
+
+def fresh(wanted: str, taken: Iterable[str]) -> str:
+    """A name like the wanted one that nothing uses."""
+    used = set(taken)
+    return next(n for i in range(len(used) + 1) if (n := wanted if not i else f"{wanted}_{i}") not in used)
+
+
+def functions(module: cst.Module) -> dict[str, cst.FunctionDef]:
+    """The functions at the top of a file."""
+    return {s.name.value: s for s in module.body if isinstance(s, cst.FunctionDef)}
+
+
+def constexprs(function: cst.FunctionDef) -> set[str]:
+    """Parameters that are compile-time constants."""
+    return {
+        x.name.value for x in listed(function) if x.annotation and code(x.annotation.annotation).endswith("constexpr")
+    }
+
+
+def parameters(function: cst.FunctionDef) -> list[str]:
+    return [p.name.value for p in listed(function)]
+
+
+def listed(function: cst.FunctionDef) -> tuple[cst.Param, ...]:
+    """The parameters of a function but for `*args` and `**kwargs`."""
+    p = function.params
+    return *p.posonly_params, *p.params, *p.kwonly_params
+
+
+def decorated(function: cst.FunctionDef) -> list[str]:
+    """Names of the decorators of a function: `jit` of `@triton.jit`, `heuristics` of `@triton.heuristics(..)`."""
+    return [code(d.decorator).split("(")[0].split(".")[-1] for d in function.decorators]
+
+
+def docstring(body: Sequence[cst.BaseStatement]) -> Sequence[cst.BaseStatement]:
+    """The first statement of a body, if it is a docstring."""
+    return body[:1] if body and m.matches(body[0], _DOCSTRING) else []
+
+
+def reachable(module: cst.Module, kernel: str) -> list[str]:
+    """The kernel and the functions of the file that it calls, over any number of steps, the kernel first."""
+    known, found, waiting = functions(module), list[str](), [kernel]
+    while waiting:
+        name = waiting.pop(0)
+        if name in known and name not in found:
+            found.append(name)
+            waiting += sorted(names(known[name].body))
+    if kernel not in found:
+        raise DoesNotApply(f"{kernel} is not defined in this file")
+    return found
+
+
+def change(module: cst.Module, changed: dict[str, cst.FunctionDef]) -> cst.Module:
+    """The file with these functions in place of those of the same name."""
+    body = [changed.get(s.name.value, s) if isinstance(s, cst.FunctionDef) else s for s in module.body]
+    return module.with_changes(body=body)
+
+
+def in_kernel(source: str, kernel: str, transform: Callable[[cst.FunctionDef], cst.FunctionDef]) -> str:
+    """Applies a transform to the kernel and to every function that it calls; the text when nothing changed."""
+    module = cst.parse_module(source)
+    known = functions(module)
+    return change(module, {n: transform(known[n]) for n in reachable(module, kernel)}).code
+
+
+def parents(node: cst.CSTNode) -> dict[int, cst.CSTNode]:
+    """Id of every node below a node -> what it is a part of."""
+    found, waiting = dict[int, cst.CSTNode](), [node]
+    while waiting:
+        above = waiting.pop()
+        below = parts(above)
+        found |= {id(n): above for n in below}
+        waiting += below
+    return found
+
+
+def strings(node: cst.CSTNode) -> set[str]:
+    """What is written as a string in a node, but for those that are formatted."""
+    found = (n.evaluated_value for n in nodes(node) if isinstance(n, cst.SimpleString | cst.ConcatenatedString))
+    return {text for text in found if isinstance(text, str)}
+
+
+def repeatable(e: cst.BaseExpression) -> bool:
+    """Whether an expression can be evaluated twice in a row and give the same: arithmetic that reads no memory."""
+    calls = (called(cst.ensure_type(c, cst.Call)) for c in m.findall(e, m.Call()))
+    return all(c in _ARITHMETIC for c in calls) and not m.findall(e, m.NamedExpr() | m.Yield() | m.Await())
+
+
+def before(statement: Statement, first: list[Statement]) -> list[Statement]:
+    """Statements put before another one: blank lines above it come first, its comments stay with it."""
+    if not first or not isinstance(statement, cst.SimpleStatementLine | cst.BaseCompoundStatement):
+        return [*first, statement]
+    above = list(statement.leading_lines)
+    blank = next((i for i, line in enumerate(above) if line.comment), len(above))
+    head = first[0].with_changes(leading_lines=[*above[:blank], *getattr(first[0], "leading_lines", [])])
+    return [head, *first[1:], statement.with_changes(leading_lines=above[blank:])]
+
+
+def contains(node: cst.CSTNode, call: str) -> bool:
+    """Whether a function of Triton's language (`dot`, `load`) is called inside a node."""
+    return any(called(c) == call for c in nodes(node) if isinstance(c, cst.Call))
+
+
+def argument(call: cst.Call, position: int, keyword: str) -> cst.BaseExpression | None:
+    """What a call is given at a place or by a keyword."""
+    if any(a.star for a in call.args):
+        return None
+    plain = [a.value for a in call.args if a.keyword is None]
+    return plain[position] if position < len(plain) else keywords(call).get(keyword)
+
+
+def keywords(call: cst.Call) -> dict[str, cst.BaseExpression]:
+    """What a call is given by keyword."""
+    return {a.keyword.value: a.value for a in call.args if a.keyword is not None}
+
+
+def called(call: cst.Call) -> str:
+    """Name of the Triton function that is called, without its module: `dot` of `tl.dot`, `exp2` of `tl.math.exp2`."""
+    return code(call.func).split(".")[-1] if isinstance(call.func, cst.Attribute | cst.Name) else ""

@@ -1,0 +1,179 @@
+"""How the host code of a file launches its kernels: each call that does, and what it gives to which parameter.
+
+Known are `kernel[grid](...)`, `kernel.run(..., grid=grid)`, both under another name (`launch = kernel[grid]`), through
+`functools.partial` and through torch's `wrap_triton`. What uses a kernel otherwise is listed as not followed. Relies on
+`scopes.py`. What the contract of a target does with kernels is none of this.
+"""
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pgo_agent.agent.moves.analysis.scopes import Function, Scopes
+from pgo_agent.sandbox.target import of_contract
+
+_WRAPPERS = ("wrap_triton", "capture_triton")
+_DECORATORS = ("jit", "heuristics", "autotune")
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One call that launches a kernel."""
+
+    kernel: Function
+    call: ast.Call  # where arguments can be added
+    positional: tuple[ast.expr, ...]
+    keywords: tuple[ast.keyword, ...]  # what a partial was given and the call does not give anew among them
+    grid: ast.expr | None
+
+
+@dataclass(frozen=True)
+class Launched:
+    launches: tuple[Launch, ...]  # in the order of the text
+    unfollowed: dict[str, str]  # kernel -> a use of it that is not followed, with its line
+
+
+def launched(tree: ast.Module, scopes: Scopes) -> Launched:
+    """The launches of a file's own kernels outside of its contract."""
+    found, host = list[Launch](), [*_host(tree)]
+    for node in host:
+        if isinstance(node, ast.Call) and (launch := _launch(node, scopes)) is not None:
+            found.append(launch)
+    found.sort(key=lambda x: (x.call.lineno, x.call.col_offset))
+    return Launched(tuple(found), _unfollowed(host, scopes, found))
+
+
+def kernels(scopes: Scopes) -> list[Function]:
+    """The functions of a file that Triton compiles, as far as their decorators tell."""
+    return [n for n in scopes.nodes if isinstance(n, Function) and any(named(d) == "jit" for d in n.decorator_list)]
+
+
+def parameters(function: Function) -> list[str]:
+    a = function.args
+    return [x.arg for x in (*a.posonlyargs, *a.args, *a.kwonlyargs)]
+
+
+def constexprs(function: Function) -> set[str]:
+    """Parameters that are annotated as compile-time constants."""
+    a = function.args
+    every = (*a.posonlyargs, *a.args, *a.kwonlyargs)
+    return {x.arg for x in every if x.annotation and "constexpr" in ast.unparse(x.annotation)}
+
+
+def strange(function: Function) -> str:
+    """A decorator of a kernel that is none of Triton's: what it makes of a launch is not known."""
+    return next((ast.unparse(d) for d in function.decorator_list if named(d) not in _DECORATORS), "")
+
+
+def named(node: ast.expr) -> str:
+    """The last name of a decorator or of what is called: `jit` of `@triton.jit(debug=True)`."""
+    return ast.unparse(node.func if isinstance(node, ast.Call) else node).split(".")[-1]
+
+
+def kernel_of(value: ast.expr, scopes: Scopes) -> Function | None:
+    """The kernel that an expression is; None where it is none of the file, or may be one of several."""
+    for _ in range(10):
+        if isinstance(value, ast.Call):
+            if not value.args or named(value) not in (*_WRAPPERS, "jit"):
+                return None
+            if named(value) == "jit":
+                return _function(value.args[0], scopes)
+            value = value.args[0]
+        if not isinstance(value, ast.Name):
+            return None
+        if (own := _function(value, scopes)) is not None:
+            return own if any(named(d) == "jit" for d in own.decorator_list) else None
+        if (given := scopes.value(value)) is None:
+            return None
+        value = given
+    return None
+
+
+def _host(tree: ast.Module) -> Iterator[ast.AST]:
+    """The nodes of a file but for its contract and the bodies of kernels."""
+    waiting: list[ast.AST] = [s for s in tree.body if not of_contract(s)]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        inside = isinstance(node, Function) and any(named(d) == "jit" for d in node.decorator_list)
+        waiting += node.decorator_list if inside and isinstance(node, Function) else ast.iter_child_nodes(node)
+
+
+def _launch(call: ast.Call, scopes: Scopes) -> Launch | None:
+    subscript = _subscript(call.func, scopes)
+    if subscript is not None:
+        kernel = kernel_of(subscript.value, scopes)
+        return _given(kernel, call, subscript.slice)
+    if isinstance(call.func, ast.Attribute) and call.func.attr == "run":
+        grid = next((k.value for k in call.keywords if k.arg == "grid"), None)
+        kernel = kernel_of(call.func.value, scopes) if grid is not None else None
+        return _given(kernel, call, grid)
+    return _of_partial(call, scopes)
+
+
+def _given(kernel: Function | None, call: ast.Call, grid: ast.expr | None) -> Launch | None:
+    return Launch(kernel, call, tuple(call.args), tuple(call.keywords), grid) if kernel is not None else None
+
+
+def _of_partial(call: ast.Call, scopes: Scopes) -> Launch | None:
+    """`partial(kernel[grid], ...)` that is called where it is made, or under the name that it was given."""
+    made = scopes.value(call.func) if isinstance(call.func, ast.Name) else call.func
+    if not isinstance(made, ast.Call) or named(made) != "partial" or not made.args:
+        return None
+    subscript = _subscript(made.args[0], scopes)
+    kernel = kernel_of(subscript.value, scopes) if subscript is not None else None
+    if kernel is None or subscript is None:
+        return None
+    given = {k.arg for k in call.keywords}
+    kept = [k for k in made.keywords if k.arg is None or k.arg not in given]
+    return Launch(kernel, call, (*made.args[1:], *call.args), (*kept, *call.keywords), subscript.slice)
+
+
+def _subscript(value: ast.expr, scopes: Scopes) -> ast.Subscript | None:
+    if isinstance(value, ast.Name):
+        value = scopes.value(value) or value
+    return value if isinstance(value, ast.Subscript) else None
+
+
+def _function(value: ast.expr, scopes: Scopes) -> Function | None:
+    """The function of the file that a name is; of several definitions of one name, in branches, the last."""
+    found = scopes.bindings(value.id, value) if isinstance(value, ast.Name) else []
+    own = [n for n in found if isinstance(n, Function)]
+    return own[-1] if own and len(own) == len(found) else None
+
+
+def _unfollowed(host: Sequence[ast.AST], scopes: Scopes, found: list[Launch]) -> dict[str, str]:
+    seen = {id(n) for x in found for n in _chain(x.call, scopes)}
+    own = {k.name: k for k in kernels(scopes)}
+    listed = dict[str, str]()
+    for node in host:
+        if not isinstance(node, ast.Name) or id(node) in seen or not isinstance(node.ctx, ast.Load):
+            continue
+        if node.id in own and own[node.id] in scopes.bindings(node.id, node):
+            said = ast.unparse(_statement(node, scopes)).splitlines()[0]
+            listed.setdefault(node.id, f"line {node.lineno}: {said[:100]}")
+    return listed
+
+
+def _chain(call: ast.Call, scopes: Scopes) -> Iterator[ast.AST]:
+    """What a launch is made of, over the names that lead to it."""
+    waiting, passed = list[ast.AST]([call.func]), set[int]()
+    while waiting:
+        node = waiting.pop()
+        if id(node) in passed:
+            continue
+        passed.add(id(node))
+        yield node
+        if isinstance(node, ast.Name) and (given := scopes.value(node)) is not None:
+            waiting.append(given)
+        match node:
+            case ast.Subscript(value=below) | ast.Attribute(value=below):
+                waiting.append(below)
+            case ast.Call(args=[first, *_]):
+                waiting.append(first)
+
+
+def _statement(node: ast.AST, scopes: Scopes) -> ast.AST:
+    while not isinstance(node, ast.stmt):
+        node = scopes.above[id(node)]
+    return node

@@ -1,0 +1,76 @@
+"""Two kernel parts in one file: what the other one changes stands beside the file's own, under other names.
+
+Relies on `agent.parts` for statements and on libcst for names. The launcher takes the other way where a condition on
+its own arguments holds; else it goes on as it was.
+"""
+
+import ast
+
+import libcst as cst
+from pgo_agent.agent.kernel_part import Block, blocks
+from pgo_agent.agent.moves.analysis import DoesNotApply, cst_util
+from pgo_agent.sandbox import parsing
+from pgo_agent.sandbox.target import CONTRACT
+
+LAUNCHER = "kernel"
+
+
+def both(own: str, other: str, condition: str) -> str:
+    """The file `own`, whose launcher runs `other`'s where the condition holds. Raises DoesNotApply."""
+    mine = blocks(own)
+    moved = _moved(mine, blocks(other))
+    names = {n for b in moved if not b.imports for n in b.names}
+    taken = {n for b in mine for n in b.names | b.loads}
+    suffix = next(s for s in ("_rewritten", *(f"_rewritten{i}" for i in range(2, 99))) if not _clash(names, s, taken))
+    added = "".join(b.text if b.imports else _renamed(b.text, names, suffix) for b in moved)
+    at = next(i for i, b in enumerate(mine) if LAUNCHER in b.names)
+    launcher = _routed(mine[at].text, condition, f"{LAUNCHER}{suffix}")
+    texts = [b.text for b in mine]
+    return "".join([*texts[:at], f"\n\n{added.strip()}\n", launcher, *texts[at + 1 :]])
+
+
+def _clash(names: set[str], suffix: str, taken: set[str]) -> bool:
+    return any(n + suffix in taken for n in names)
+
+
+def _moved(mine: list[Block], theirs: list[Block]) -> list[Block]:
+    """What the other file has and this one has not, and what there uses it."""
+    known = {b.text.strip() for b in mine}
+    found = [b for b in theirs if b.text.strip() not in known and not b.names & (CONTRACT - {LAUNCHER})]
+    while True:
+        names = {n for b in found if not b.imports for n in b.names}
+        using = [b for b in theirs if b not in found and b.loads & names and not b.names & (CONTRACT - {LAUNCHER})]
+        if not using:
+            break
+        found += using
+    launcher = [b for b in theirs if LAUNCHER in b.names]
+    return [b for b in theirs if b in found or b in launcher]
+
+
+def _renamed(text: str, names: set[str], suffix: str) -> str:
+    module = cst.parse_module(text)
+    for function in cst_util.functions(module).values():
+        local = {p.name.value for p in cst_util.nodes(function) if isinstance(p, cst.Param)} | cst_util.writes(function)
+        if local & names:
+            raise DoesNotApply(f"{', '.join(sorted(local & names))} is a variable of {function.name.value}, too")
+    return cst_util.visited(module, cst_util.Rename({n: n + suffix for n in names})).code
+
+
+def _routed(text: str, condition: str, other: str) -> str:
+    """The launcher's text with a first statement that goes the other way."""
+    tree = parsing.module(text)
+    function = next((n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == LAUNCHER), None)
+    if function is None:
+        raise DoesNotApply(f"{LAUNCHER} is not written as a function of its own")
+    given = function.args
+    if given.vararg or given.kwarg or given.posonlyargs:
+        raise DoesNotApply(f"{LAUNCHER} takes arguments without names")
+    passed = ", ".join(f"{a.arg}={a.arg}" for a in (*given.args, *given.kwonlyargs))
+    docstring = isinstance(function.body[0], ast.Expr) and isinstance(function.body[0].value, ast.Constant)
+    if docstring and len(function.body) == 1:
+        raise DoesNotApply(f"{LAUNCHER} does nothing")
+    first = function.body[1 if docstring else 0]
+    lines = text.splitlines(keepends=True)
+    indent = " " * first.col_offset
+    lines.insert(first.lineno - 1, f"{indent}if {condition}:\n{indent}    return {other}({passed})\n")
+    return "".join(lines)

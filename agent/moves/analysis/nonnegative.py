@@ -1,0 +1,77 @@
+"""Which integers of a kernel cannot be negative: at a negative index a descriptor reads zeros, a pointer does not.
+
+A sign is the set of parameters that must not be negative for it, which a launch can check; None says that nothing is
+known. Relies on Triton's integers: `%` has the sign of what is divided, `//` of two numbers that are not negative is
+not negative. Follows no names: what is known of them is given.
+"""
+
+import ast
+from collections.abc import Mapping
+
+from pgo_agent.agent.moves.analysis.index_algebra import HINTS, function_of
+
+Sign = frozenset[str] | None
+Signs = Mapping[str, Sign]
+NONE: Sign = frozenset()  # not negative, whatever the launch
+
+
+def sign(node: ast.expr, known: Signs) -> Sign:
+    """Under which condition an expression is not negative."""
+    match node:
+        case ast.Constant(value=int(number)):
+            return NONE if number >= 0 else None
+        case ast.Name(id=name):
+            return known.get(name)
+        case ast.BinOp(op=ast.Add() | ast.Mult() | ast.FloorDiv()):
+            return every(sign(node.left, known), sign(node.right, known))
+        case ast.BinOp(op=ast.Mod()):
+            return sign(node.left, known)
+        case ast.IfExp():
+            return every(sign(node.body, known), sign(node.orelse, known))
+        case ast.Subscript():
+            return sign(node.value, known)
+        case ast.Call():
+            return _call(node, known)
+    return None
+
+
+def every(*signs: Sign) -> Sign:
+    """All of them."""
+    found = [s for s in signs if s is not None]
+    return frozenset[str]().union(*found) if len(found) == len(signs) else None
+
+
+def least(*signs: Sign) -> Sign:
+    """One of them: the one that asks for the least."""
+    found = [s for s in signs if s is not None]
+    return min(found, key=lambda s: (len(s), sorted(s))) if found else None
+
+
+def positive(node: ast.expr, known: Signs, sizes: set[str]) -> bool:
+    """Whether a number is known to be above zero: a literal, the extent of a range, a product of such."""
+    match node:
+        case ast.Constant(value=int(number)):
+            return number > 0
+        case ast.Name(id=name):
+            return name in sizes and known.get(name) == NONE
+        case ast.BinOp(op=ast.Mult()):
+            return positive(node.left, known, sizes) and positive(node.right, known, sizes)
+    return ast.unparse(node).startswith("tl.num_programs(")
+
+
+def _call(node: ast.Call, known: Signs) -> Sign:
+    name, method = function_of(node)
+    given = [node.func.value, *node.args] if method and isinstance(node.func, ast.Attribute) else node.args
+    if name in ("program_id", "num_programs"):
+        return NONE
+    cast = name in ("to", "cast") and len(given) == 2 and ast.unparse(given[1]).split(".")[-1] in ("int32", "int64")
+    if cast or (name in HINTS and given):
+        return sign(given[0], known)
+    if method or node.keywords or not given:
+        return None
+    signs = [sign(a, known) for a in given]
+    return {"cdiv": every, "minimum": every, "min": every, "maximum": least, "max": least}.get(name, _unknown)(*signs)
+
+
+def _unknown(*_signs: Sign) -> Sign:
+    return None

@@ -1,0 +1,264 @@
+"""Indices that wrap around, `offs % M`: rows past the end are masked instead, where nobody sees what comes of them.
+
+Much that is written after Triton's tutorial loads rows past M anew from the beginning, and does not store what comes of
+them. No descriptor wraps around; one reads zeros past the end. So `offs % M` becomes `offs`, and `offs < M` a mask of
+each load, where it can be shown that such a row goes through `tl.dot` into a row of its own, from there through nothing
+but arithmetic element by element, and into stores whose mask leaves it out. Whatever is not known to be like that stays
+as it is. Relies on libcst; helpers must have been inlined before.
+"""
+
+from collections.abc import Iterator
+
+import libcst as cst
+import libcst.matchers as m
+from pgo_agent.agent.moves.analysis.cst_util import code, expression, keywords, nodes, visited
+from pgo_agent.agent.moves.analysis.modulo_indices import Wrapped, wrapped_indices
+from pgo_agent.agent.moves.analysis.uses import Uses, target
+
+_OF_LOAD = {"pointer", "mask", "other", "eviction_policy", "cache_modifier"}
+_OF_DOT = ("input", "other", "acc")
+_ZEROS = {"0", "0.0", "0."}
+_ELEMENTWISE = {
+    f"{library}.{name}"
+    for library in ("tl", "tl.math")
+    for name in ("cast", "where", "exp", "exp2", "log", "log2", "sqrt", "rsqrt", "abs", "maximum", "minimum", "sigmoid")
+}
+_PLACES = {"[:, None]": 0, "[None, :]": 1}
+
+
+class _Seen(Exception):
+    """Somebody may see a row past the end."""
+
+
+def unwrapped(function: cst.FunctionDef) -> cst.FunctionDef:
+    """The kernel without the wrapped indices of which that can be shown."""
+    for wrapped in list(wrapped_indices(function)):
+        try:
+            function = _Unwrap(function, wrapped).result()
+        except _Seen:
+            continue
+    return function
+
+
+class _Unwrap(Uses):
+    """One wrapped index of a kernel. Raises _Seen where a row past the end may be seen."""
+
+    def __init__(self, function: cst.FunctionDef, wrapped: Wrapped) -> None:
+        super().__init__(function)
+        self.wrapped, self.stored = wrapped, False
+        self.places = set[str]()  # how the index stands in addresses: [:, None] or [None, :]
+
+    def result(self) -> cst.FunctionDef:
+        pointers, loads = self._of_index()
+        for name in pointers:
+            loads += self._of_pointer(name)
+        if len(self.places) != 1 or not loads:
+            raise _Seen
+        (self.place,) = self.places
+        self._follow({r for load in loads for r in self._of_load(load)})
+        if not self.stored:
+            raise _Seen
+        return visited(self.function, _Masks(self.wrapped, self.place, {id(x) for x in loads}))
+
+    # addresses --------------------------------------------------------------------------------------------------------
+
+    def _of_index(self) -> tuple[set[str], list[cst.Call]]:
+        """The pointers that are computed from the index, and the loads that it is used in itself."""
+        pointers, loads = set[str](), list[cst.Call]()
+        for n in self.reads(self.wrapped.name):
+            subscript = self.above[id(n)]
+            place = code(subscript).removeprefix(n.value)
+            if not isinstance(subscript, cst.Subscript) or place not in _PLACES:
+                raise _Seen
+            self.places.add(place)
+            end = self.through(subscript, _sums)
+            if (name := target(end)) is not None:
+                pointers.add(name)
+            else:
+                loads.append(self._pointer_of(end))
+        return pointers, loads
+
+    def _of_pointer(self, name: str) -> list[cst.Call]:
+        """The loads through a pointer that is computed from the index once, and else only advanced."""
+        loads, steps = list[cst.Call](), 0
+        for n in self.reads(name):
+            above = self.above[id(n)]
+            if _sums(above) and target(self.above[id(above)]) == name:
+                steps += 1  # name = name + step
+            else:
+                loads.append(self._pointer_of(above))
+        advanced = (x for x in nodes(self.function.body) if isinstance(x, cst.AugAssign) and code(x.target) == name)
+        if self.count[name] != 1 + steps + sum(isinstance(x.operator, cst.AddAssign) for x in advanced):
+            raise _Seen
+        return loads
+
+    def _pointer_of(self, argument: cst.CSTNode) -> cst.Call:
+        """The load whose pointer an argument is."""
+        call = self.above.get(id(argument))
+        if not isinstance(argument, cst.Arg) or not isinstance(call, cst.Call) or code(call.func) != "tl.load":
+            raise _Seen
+        if call.args[0] is not argument or argument.keyword is not None or argument.star:
+            raise _Seen
+        return call
+
+    # values -----------------------------------------------------------------------------------------------------------
+
+    def _of_load(self, load: cst.Call) -> set[str]:
+        """The names of the dots' results into whose rows what is loaded goes."""
+        value, given = target(self.above[id(load)]), _arguments(load)
+        if value is None or set(given) - _OF_LOAD or code(given.get("other", cst.Integer("0"))) not in _ZEROS:
+            raise _Seen
+        if (mask := given.get("mask")) is not None and code(mask) != "None" and not self._is_condition(mask):
+            raise _Seen
+        return {self._of_dot(n) for n in self.reads(value)} - {value}
+
+    def _is_condition(self, mask: cst.BaseExpression) -> bool:
+        """Whether a mask is one on every path: `None` would not go together with another one."""
+        match self.known(mask):
+            case cst.BinaryOperation(operator=cst.BitAnd() | cst.BitOr(), left=left, right=right):
+                return self._is_condition(left) and self._is_condition(right)
+            case cst.Subscript(value=value):
+                return self._is_condition(value)
+            case found:
+                return isinstance(found, cst.Comparison) or code(found) == "True"
+
+    def _of_dot(self, n: cst.Name) -> str:
+        """The name of the result of a dot whose operand this is; or its own, of its cast."""
+        end = self.through(n, self._cast)
+        if target(end) == n.value:
+            return n.value
+        dot = self.above.get(id(end))
+        if (
+            not isinstance(dot, cst.Call)
+            or code(dot.func) != "tl.dot"
+            or any(a.star or (a is end and a.keyword) for a in dot.args)
+        ):
+            raise _Seen
+        if dot.args[_PLACES[self.place]] is not end:
+            raise _Seen
+        return self._named(dot)
+
+    def _named(self, dot: cst.Call) -> str:
+        above = self.above[id(dot)]
+        if isinstance(above, cst.AugAssign) and isinstance(above.operator, cst.AddAssign) and above.value is dot:
+            return code(above.target)
+        if (name := target(above)) is None:
+            raise _Seen
+        return name
+
+    def _follow(self, results: set[str]) -> None:
+        """Follows results, and all that is computed from them, to the stores that leave out rows past the end."""
+        waiting, known = list(results), set(results)
+        while waiting:
+            for n in self.reads(waiting.pop()):
+                reached = self._next(n) - known
+                waiting += reached
+                known |= reached
+
+    def _next(self, n: cst.Name) -> set[str]:
+        """The name that is given what is computed from this, element by element; none where it is stored."""
+        end = self.through(n, self._elementwise)
+        if isinstance(end, cst.AugAssign) and isinstance(end.target, cst.Name):
+            return {end.target.value}
+        if (name := target(end)) is not None:
+            return {name}
+        call = self.above.get(id(end))
+        if not isinstance(end, cst.Arg) or not isinstance(call, cst.Call):
+            raise _Seen
+        if code(call.func) == "tl.dot" and _arguments(call, ("input", "other", "acc")).get("acc") is end.value:
+            return {self._named(call)}
+        given = _arguments(call, ("pointer", "value", "mask"))
+        if (
+            code(call.func) != "tl.store"
+            or given.get("value") is not end.value
+            or not self._left_out(given.get("mask"))
+        ):
+            raise _Seen
+        self.stored = True
+        return set()
+
+    def _elementwise(self, x: cst.CSTNode) -> bool:
+        if isinstance(x, cst.BinaryOperation):
+            return not isinstance(x.operator, cst.MatrixMultiply)
+        if isinstance(x, cst.Arg):
+            above = self.above[id(x)]
+            return isinstance(above, cst.Call) and code(above.func) in _ELEMENTWISE
+        if isinstance(x, cst.Call):
+            return self._cast(x) or code(x.func) in _ELEMENTWISE
+        return self._cast(x) or isinstance(x, cst.UnaryOperation | cst.Comparison | cst.ComparisonTarget)
+
+    @staticmethod
+    def _cast(x: cst.CSTNode) -> bool:
+        """Part of `value.to(type)`."""
+        return m.matches(x, m.Attribute(attr=m.Name("to")) | m.Call(func=m.Attribute(attr=m.Name("to"))))
+
+    # masks ------------------------------------------------------------------------------------------------------------
+
+    def _left_out(self, mask: cst.BaseExpression | None) -> bool:
+        """Whether a store's mask is false in rows past the end."""
+        return mask is not None and any(self._bounds(c) for c in self._conjuncts(mask))
+
+    def _conjuncts(self, mask: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+        match self.known(mask):
+            case cst.BinaryOperation(operator=cst.BitAnd(), left=left, right=right):
+                yield from self._conjuncts(left)
+                yield from self._conjuncts(right)
+            case found:
+                yield found
+
+    def _bounds(self, condition: cst.BaseExpression) -> bool:
+        """Whether it is `index[place] < size`, or `(index < size)[place]`."""
+        inner = self._at_place(condition)
+        compared = inner if inner is not None else condition
+        if not m.matches(
+            compared, m.Comparison(comparisons=[m.ComparisonTarget(m.LessThan(), m.Name(self.wrapped.size))])
+        ):
+            return False
+        left = cst.ensure_type(compared, cst.Comparison).left
+        index = left if inner is not None else self._at_place(left)
+        return index is not None and _text(self.known(index)) == _text(self.wrapped.index)
+
+    def _at_place(self, x: cst.BaseExpression) -> cst.BaseExpression | None:
+        """What stands before `[:, None]`, or whichever place the index has."""
+        if isinstance(x, cst.Subscript) and code(x.with_changes(lpar=[], rpar=[])).endswith(self.place):
+            return self.known(x.value)
+        return None
+
+
+def _sums(x: cst.CSTNode) -> bool:
+    return isinstance(x, cst.BinaryOperation) and isinstance(x.operator, cst.Add | cst.Multiply)
+
+
+def _arguments(call: cst.Call, order: tuple[str, ...] = ("pointer", "mask", "other")) -> dict[str, cst.BaseExpression]:
+    """What a call is given, by name. Raises _Seen where that cannot be told."""
+    plain = [a.value for a in call.args if a.keyword is None]
+    if len(plain) > len(order) or any(a.star for a in call.args):
+        raise _Seen
+    return dict(zip(order, plain, strict=False)) | keywords(call)
+
+
+def _text(x: cst.BaseExpression) -> str:
+    return "".join(code(x.with_changes(lpar=[], rpar=[])).split())
+
+
+class _Masks(cst.CSTTransformer):
+    """Writes the index without its modulo, and the masks of its loads."""
+
+    def __init__(self, wrapped: Wrapped, place: str, loads: set[int]) -> None:
+        self.wrapped, self.loads = wrapped, loads
+        self.condition = f"({wrapped.name}{place} < {wrapped.size})"
+
+    def leave_Assign(self, original_node: cst.Assign, updated_node: cst.Assign) -> cst.Assign:
+        if target(original_node) != self.wrapped.name:
+            return updated_node
+        return updated_node.with_changes(value=self.wrapped.index)
+
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.Call:
+        if id(original_node) not in self.loads:
+            return updated_node
+        given = {n: code(x) for n, x in _arguments(updated_node).items()}
+        own = given.get("mask", "None")
+        mask = self.condition if own == "None" else f"({own}) & {self.condition}"
+        told = given | {"mask": mask, "other": given.get("other", "0.0")}
+        listed = ", ".join(f"{n}={x}" for n, x in told.items() if n != "pointer")
+        return cst.ensure_type(expression(f"tl.load({given['pointer']}, {listed})"), cst.Call)

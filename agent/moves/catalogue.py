@@ -1,0 +1,160 @@
+"""The embedded optimizer: proposals in the order of what the profile asks for. No model, and no randomness.
+
+It is the default when there is no model, and the seed of the search when there is one. First the moves that answer a
+bottleneck, in the order of the bottlenecks, each citing it; then the others, which are hypotheses, and say so. Among
+equals source moves come first: they can beat the tuned baseline; launch moves follow, and source moves of kernels that
+only prepare for another one. A seed puts equal source moves into another order. Moves address every kernel of a
+launcher by its name. Each source move brings the best known configurations with it, those that a sweep does not tell
+from them, and one that needs less shared memory: a rewrite may move the best point, and of equals it may suit one
+alone. A fault inside of a move is listed like a precondition that does not hold: it never ends a run. Relies on libcst
+and sympy, which take long to import: whoever needs only the words of `move.py` must not import this module.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from random import Random
+
+from pgo_agent.agent.launch_sites import Config, sites, unfollowed, with_configs
+from pgo_agent.agent.moves import (
+    aligned_copy,
+    carry,
+    causal,
+    epilogue,
+    exp2,
+    guard,
+    launch_config,
+    peel,
+    persistent_grid,
+    ptxas_flags,
+    tma_descriptors,
+    warp_specialize,
+)
+from pgo_agent.agent.moves.move import CARRIED, NO_LAUNCH, Best, Proposal, Skipped, SourceMove, Subject, attempted
+from pgo_agent.agent.moves.priority import NOBODY_LOOKED, Evidence
+from pgo_agent.agent.profile.cost_model import symptoms
+from pgo_agent.sandbox.devices import Device
+
+SOURCE_MOVES: tuple[SourceMove, ...] = (
+    tma_descriptors.MOVE,
+    aligned_copy.MOVE,
+    warp_specialize.MOVE,
+    guard.MOVE,
+    causal.MOVE,
+    exp2.MOVE,
+    carry.MOVE,
+    persistent_grid.MOVE,
+    epilogue.MOVE,
+    peel.MOVE,
+    *ptxas_flags.MOVES,
+)
+
+
+_made: dict[tuple[str, ...], Proposal | Skipped] = {}
+
+
+def propose(
+    source: str,
+    best: Mapping[str, Best],
+    measured: Sequence[Config],
+    device: Device,
+    asked: Evidence = NOBODY_LOOKED,
+    seed: int = 0,
+) -> Iterator[Proposal | Skipped]:
+    """All proposals for a source, and the moves that do not apply to it.
+
+    `asked`: what holds it back. `seed`: shuffles source moves that it does not tell apart; 0 leaves them as they are.
+    """
+    found = sites(source)
+    kernels = list(dict.fromkeys(s.kernel for s in found))
+    if not kernels:
+        uses = unfollowed(source).values()
+        yield Skipped("every move", f"a launch is not followed: {next(iter(uses))}" if uses else NO_LAUNCH)
+    several, timed = len(kernels) > 1, {k for b in best.values() for k in b.profiles}
+    for idle in [k for k in kernels if timed and k not in timed]:
+        yield Skipped(f"every move in {idle}", "no case that is timed launches it")
+        kernels.remove(idle)
+    pairs = [(move, kernel, asked.of(kernel, move.cures)) for move in _shuffled(seed) for kernel in kernels]
+    launches = list(launch_config.propose(source, best, measured, device, asked))
+    aside = _aside(kernels, best)
+    turns = [(asked.place(cites), k in aside) for _, k, cites in pairs]
+    turns += [(asked.place(x.cites), False) for x in launches]
+    for i in sorted(range(len(turns)), key=lambda i: turns[i]):  # stable: equals as they stand in the catalogue
+        if i >= len(pairs):
+            yield launches[i - len(pairs)]
+            continue
+        move, kernel, cites = pairs[i]
+        made = _rewritten(move, source, kernel, f" in {kernel}" if several else "", best, device)
+        yield made if isinstance(made, Skipped) else asked.told(made, cites)
+
+
+def _aside(kernels: Sequence[str], best: Mapping[str, Best]) -> set[str]:
+    """Kernels without a dot, where another one has some: there is less to gain from what prepares for it."""
+    dots = {k for b in best.values() for k, static in b.profiles.items() if static.get("dots")}
+    return set(kernels) - dots if dots else set()
+
+
+def _shuffled(seed: int) -> Sequence[SourceMove]:
+    return Random(seed).sample(SOURCE_MOVES, len(SOURCE_MOVES)) if seed else SOURCE_MOVES
+
+
+def _rewritten(
+    move: SourceMove, source: str, kernel: str, where: str, best: Mapping[str, Best], device: Device
+) -> Proposal | Skipped:
+    """What a move makes of a source; it is kept, for a parent is asked again in every generation."""
+    name = move.name + where
+    if device.arch not in move.archs:
+        return Skipped(name, f"not for sm_{device.arch}")
+    key = name, source, kernel, repr(best), device.key
+    if key not in _made:
+        _made[key] = _attempt(move, name, source, kernel, best, device)
+    return _made[key]
+
+
+def _attempt(
+    move: SourceMove, name: str, source: str, kernel: str, best: Mapping[str, Best], device: Device
+) -> Proposal | Skipped:
+    def rewrite() -> str:
+        return _with_neighbours(move.rewrite(_subject(source, kernel, best, device)), kernel, best, move.launch)
+
+    return attempted(name, f"{move.symptom}; {move.gain}", rewrite, source)
+
+
+def _subject(source: str, kernel: str, best: Mapping[str, Best], device: Device) -> Subject:
+    found = sites(source)
+    site = next(s for s in found if s.kernel == kernel)
+    known = [b for b in launch_config.bases_of(site, found, best.values()) if b.profiles]
+    if not known:
+        return Subject(source, kernel, device)
+    ailing = max(known, key=lambda b: len(symptoms(b.static)))  # the first of those with most to cure
+    grids = [b.blocks.get(kernel) for b in best.values()]
+    blocks = max((n for n in grids if n is not None), default=None) if None not in grids else None
+    statics = [b.profiles[kernel] for b in best.values() if kernel in b.profiles]  # cases share configurations
+    return Subject(source, kernel, device, ailing.config, ailing.static, blocks, statics)
+
+
+def _with_neighbours(source: str, kernel: str, best: Mapping[str, Best], needed: Config) -> str:
+    """The rewritten file at the best known configurations, those as fast, and one that is a stage shallower.
+
+    Where the rewrite needs certain launch parameters, these; and last the best ones as they were, for cases whose
+    launches the rewrite leaves alone.
+    """
+    found = sites(source)
+    site = next((s for s in found if s.kernel == kernel), None)
+    if site is None or (site.refused and not needed):
+        return source
+    if not site.autotuned:
+        return with_configs(source, site, [needed]) if needed else source
+    bases = [b.config for b in launch_config.bases_of(site, found, best.values())]
+    if not bases:
+        return source
+    near = [launch_config.config_of(site, found, c, b.profiles.keys() or None) for b in best.values() for c in b.near]
+    configs = _unique([c | needed for c in (*bases, *near) if c is not None])
+    if needed:
+        return with_configs(source, site, _unique([*configs[: CARRIED - 1], *bases])[:CARRIED])
+    deepest = max(bases, key=lambda c: (c.get("num_stages", 3), c.get("num_warps", 4)))
+    shallower = deepest | {"num_stages": max(deepest.get("num_stages", 3) - 1, 1)}
+    kept = [*configs[: CARRIED - 1], shallower] if shallower not in configs[:CARRIED] else configs[:CARRIED]
+    return with_configs(source, site, kept)
+
+
+def _unique(configs: Sequence[Config]) -> list[Config]:
+    return [c for i, c in enumerate(configs) if c not in configs[:i]]

@@ -1,0 +1,136 @@
+"""The profile of one case of a bundle: what the profiler's role takes of each kernel, and what follows of it together.
+
+Passes are taken by `pass_runner.py`, cheapest first. The roofline needs a time of the whole case: that of the plain
+launches between those of a timeline. It is no evidence of speed, which only the gate gives.
+"""
+
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from pgo_agent.agent.profile import pass_policy
+from pgo_agent.agent.profile.findings import Finding, standing_out
+from pgo_agent.agent.profile.pass_policy import Choice, Decision, Situation, Taken
+from pgo_agent.agent.profile.pass_runner import NO_GPU, Gpu, Kernel
+from pgo_agent.sandbox.build.builder import Builder
+from pgo_agent.sandbox.json_codec import Record
+from pgo_agent.sandbox.profile import critical_path, gpu_passes, ipc, roofline, static
+from pgo_agent.sandbox.profile.backend import Subject
+from pgo_agent.sandbox.profile.gpu_passes import NotTaken, Stand
+from pgo_agent.sandbox.profile.kernel_profile import KernelProfile, Launch, Missing, PassName, Roofline
+from pgo_agent.sandbox.profile.pseudocode import pseudocode
+from pgo_agent.sandbox.profile.roofline import Peaks
+from pgo_agent.sandbox.profile.static_profile import StaticProfile
+from pgo_agent.sandbox.profile.timeline.instrumented_build import Place
+from pgo_agent.sandbox.profile.timeline.types import Timeline
+
+Choosing = Callable[[str, Situation], Choice | None]  # of a case
+HOW = "calls of the launcher between recorded ones"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to profile: one configuration of a case in a bundle."""
+
+    source: str  # the text that the bundle was built from
+    bundle: str  # id
+    case: str  # set and name
+    label: str
+    why: str  # this configuration
+    foreign: bool = False  # whether somebody else wrote the source
+    together: tuple[str, ...] = ()  # cases that one trace of the source is of; empty: this one
+
+
+@dataclass(frozen=True)
+class CaseProfile(Record):
+    """The kernels of one case at one configuration, each once, in the order that they are launched in."""
+
+    case: str
+    configuration: str
+    chosen: str  # why this one
+    kernels: tuple[KernelProfile, ...]
+    findings: dict[str, tuple[Finding, ...]]  # key of a kernel's build -> what stands out in it
+    code: dict[str, str]  # key of a kernel's build -> its TTGIR as pseudo-code; nothing for another architecture's
+    roofline: Roofline | Missing
+    decisions: dict[str, tuple[Decision, ...]]  # key of a kernel's build -> which passes were taken of it, and why
+
+
+@dataclass(frozen=True)
+class Means:
+    """What passes are taken with."""
+
+    builder: Builder
+    gpu: Gpu
+    passes: frozenset[PassName] | None = None  # those that are wanted; None leaves it to the profiler
+    choose: Choosing | None = None  # who is asked before the rules
+    unwanted: str = field(default=pass_policy.UNWANTED, kw_only=True)  # why other passes are left out
+
+    @property
+    def stand(self) -> Stand:
+        return Stand(self.builder, self.gpu.held)
+
+
+def case_profile(means: Means, w: Wanted, backend: str = "nvidia") -> CaseProfile:
+    """What the passes say of a case. Raises what passes raise."""
+    stand, where = means.stand, (w.source, w.bundle, w.case, w.label)
+    stand.builder.box.admit(w.foreign)
+    subjects = static.subjects_of(stand, *where, w.together)
+    static.of_subjects(stand, subjects, backend)  # side by side; each is then asked for alone
+    launches = _launches(stand.shelf.manifest(w.bundle)["plans"][w.case][w.label]["steps"])
+    taken = {s.build: _taken(means, w, s, backend) for s in subjects}
+    kernels = tuple(_whole(stand, build, t, launches[build]) for build, t in taken.items())
+    found = {k.build: standing_out(k, stand.builder.device) for k in kernels}
+    code = {s.build: _code(stand, s, taken[s.build]) for s in subjects if backend == "nvidia"}
+    decisions = {build: t.decisions for build, t in taken.items()}
+    return CaseProfile(w.case, w.label, w.why, kernels, found, code, _roofline(stand, w.case, kernels), decisions)
+
+
+def _taken(means: Means, w: Wanted, subject: Subject, backend: str) -> Taken:
+    place = Place(w.bundle, w.case, w.label, subject.build)
+    kernel = Kernel(means.stand, means.gpu, subject, place, backend)
+    choose = partial(means.choose, w.case) if means.choose else None
+    return pass_policy.take(kernel, means.gpu.left, means.passes, choose, means.unwanted)
+
+
+def _whole(stand: Stand, build: str, t: Taken, launch: Launch) -> KernelProfile:
+    name = t.static.kernel if isinstance(t.static, StaticProfile) else build[:12]
+    if isinstance(t.timeline, Missing):
+        absent = (Missing(n, f"it needs the timeline: {t.timeline.why}") for n in (critical_path.NAME, "ipc"))
+        return KernelProfile(build, name, launch, t.static, t.timeline, t.counters, *absent)
+    timeline = t.timeline
+    if isinstance(t.static, StaticProfile):
+        timeline = timeline.placed(t.static.file, t.static.sources)
+    path = critical_path.of_build(stand, build, timeline)
+    rates = ipc.ipc(ipc.counts(stand, [p.build for p in timeline.passes]), timeline)
+    return KernelProfile(build, name, launch, t.static, timeline, t.counters, path, rates)
+
+
+def _code(stand: Stand, subject: Subject, t: Taken) -> str:
+    timeline = None if isinstance(t.timeline, Missing) else t.timeline
+    return pseudocode(stand, subject, timeline, None if isinstance(t.counters, Missing) else t.counters)
+
+
+def _roofline(stand: Stand, case: str, kernels: Sequence[KernelProfile]) -> Roofline | Missing:
+    timelines = [k.timeline for k in kernels if isinstance(k.timeline, Timeline)]
+    calls = [ms for t in timelines for ms in t.plain_ms]
+    if not calls:
+        return Missing(
+            roofline.NAME, next((k.timeline.why for k in kernels if isinstance(k.timeline, Missing)), NO_GPU)
+        )
+    try:
+        reached: Peaks | Missing = gpu_passes.peaks(stand, case, stand.builder.target.contract)
+    except NotTaken as e:
+        reached = Missing(roofline.NAME, str(e))
+    return roofline.of_case(roofline.work_of(stand, case), statistics.median(calls) / 1e3, HOW, reached)
+
+
+def _launches(steps: Sequence[Mapping[str, Any]]) -> dict[str, Launch]:
+    """By the key of the kernel's build."""
+    grids: dict[str, list[int]] = {}
+    for step in steps:
+        if "kernel" in step:
+            grids.setdefault(step["kernel"], []).append(math.prod(step["grid"]))
+    return {build: Launch(max(blocks), len(blocks)) for build, blocks in grids.items()}

@@ -1,0 +1,62 @@
+"""What a finding is: a known defect of a kernel, its figure, the line that it is on and the pass that found it.
+
+`EXPLAINS` says which defects can be why time goes where the timeline sees it go. It is knowledge, not evidence: that a
+spill and long dots stand in one kernel does not prove that the one makes the other.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pgo_agent.sandbox.json_codec import Record
+from pgo_agent.sandbox.profile.kernel_profile import PassName
+
+
+class Defect(StrEnum):
+    """What holds kernels back; moves say which of them they cure."""
+
+    SPILL = "spill"
+    SERIALIZED = "serialized dots"  # ptxas lets no wgmma run beside another
+    FEW_STAGES = "too few stages"  # copies do not run ahead of the dots
+    UNCOALESCED = "uncoalesced access"
+    NARROW = "narrow access"
+    CONVERSION = "layout conversion"  # through shared memory, in a loop
+    BANK_CONFLICTS = "bank conflicts"
+    OCCUPANCY = "low occupancy"
+    TAIL = "tail wave"
+    COPY_WAIT = "exposed copies"  # time in waits for copies from device memory
+    DOT_WAIT = "exposed dots"  # time in waits for wgmma that nothing else fills
+    ARITHMETIC = "arithmetic between dots"  # a softmax or another body that the dots wait for
+    EPILOGUE = "epilogue"  # stores and what is behind the main loop
+    IMBALANCE = "imbalance"  # blocks, or roles, that wait for the slowest
+    MISSES = "cache misses"  # of the L2, while device memory is busy
+
+
+@dataclass(frozen=True)
+class Finding(Record):
+    """One defect."""
+
+    defect: Defect
+    figure: float  # what was counted of it
+    unit: str
+    line: int  # of the source; 0 for one of the whole kernel
+    told: str  # a sentence with the figure in it
+    found_by: PassName = PassName.STATIC
+    share: float | None = None  # of the kernel's time that it takes, 0 to 1; None where its pass has no times
+
+
+EXPLAINS: Mapping[Defect, tuple[Defect, ...]] = {  # where time goes -> why, the usually dearest first
+    Defect.COPY_WAIT: (
+        Defect.SPILL,  # it goes through the same cache
+        Defect.FEW_STAGES,
+        Defect.UNCOALESCED,
+        Defect.NARROW,
+        Defect.CONVERSION,
+        Defect.BANK_CONFLICTS,
+        Defect.OCCUPANCY,
+        Defect.MISSES,
+    ),
+    Defect.DOT_WAIT: (Defect.SPILL, Defect.SERIALIZED),
+    Defect.ARITHMETIC: (Defect.SPILL, Defect.CONVERSION, Defect.BANK_CONFLICTS),
+    Defect.EPILOGUE: (Defect.SPILL, Defect.UNCOALESCED, Defect.NARROW),
+}

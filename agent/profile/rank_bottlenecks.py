@@ -1,0 +1,110 @@
+"""Which of a case's findings cost most: the order in which a summary names them.
+
+The rules, in this order:
+
+1. A section of a timeline is worth its share of the kernel's time, times the kernel's share of the case where that is
+   known. Of the section in which the work is done that the roof is made of (dots where compute bounds, copies and the
+   epilogue where memory does) only what exceeds the share of the roof that is reached counts: no kernel can do without.
+2. Where another pass found a defect that explains a section (`EXPLAINS`), that defect is named in its place, with its
+   share, all of it: then the work need not take so long. Each defect explains one section, the dearest.
+3. Findings of the other passes that have a share of their own stand among the sections.
+4. Behind all that are worth LEAST come those without a time in their fixed order, those of minor kernels last; then
+   the sections that are worth less.
+
+Shares of two passes are not of one whole: cycles of a block, time of the SMs, samples of warps. They are compared as
+what could be won at most. An explanation is an inference, and the text says which pass said what.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pgo_agent.agent.profile.case_profile import CaseProfile
+from pgo_agent.agent.profile.findings import EXPLAINS, Defect, Finding
+from pgo_agent.agent.profile.findings.timeline import LEAST
+from pgo_agent.agent.profile.summary import Bottleneck
+from pgo_agent.sandbox.profile.kernel_profile import KernelProfile, Missing, PassName, Roofline
+from pgo_agent.sandbox.profile.static_profile import StaticProfile
+from pgo_agent.sandbox.profile.timeline.types import Timeline
+
+MINOR = 0.1  # of the case's time: a kernel that takes less
+OWN = {"compute": frozenset({Defect.DOT_WAIT}), "memory": frozenset({Defect.COPY_WAIT, Defect.EPILOGUE})}
+
+
+@dataclass(frozen=True)
+class Ranked:
+    bottleneck: Bottleneck
+    section: Finding | None = None  # that it explains, and stands in the place of
+    worth: float | None = None  # of the case's time, at most; None where nothing was timed
+    minor: bool = False  # of a kernel that hardly counts
+
+
+def ranked(case: CaseProfile) -> tuple[Ranked, ...]:
+    """All findings of all kernels, the one that costs most first."""
+    weight = weights(case)
+    listed = [r for k in case.kernels for r in _of_kernel(case, k, weight)]
+    order = list(Defect)
+
+    def key(r: Ranked) -> tuple[int, float, bool, int]:
+        index = order.index(r.bottleneck.finding.defect)
+        if r.worth is None:
+            return 1, 0.0, r.minor, index
+        return (0 if r.worth >= LEAST else 2), -r.worth, r.minor, index
+
+    return tuple(sorted(listed, key=key))
+
+
+def weights(case: CaseProfile) -> dict[str, float]:
+    """Build -> share of the case's time on the GPU, by the instrumented launches, else by those that Nsight Compute
+    replayed; none where neither saw every kernel.
+    """
+    for ns in (_span_ns, _replayed_ns):
+        times = {k.build: ns(k) * k.launch.count for k in case.kernels}
+        if times and min(times.values()) > 0:
+            return {build: t / sum(times.values()) for build, t in times.items()}
+    return {}
+
+
+def leading(case: CaseProfile) -> KernelProfile | None:
+    """The kernel that takes most time, as far as anybody knows; None for a case without kernels."""
+    weight = weights(case)
+    return max(case.kernels, key=lambda k: (weight.get(k.build, 0.0), _tensor(k)), default=None)
+
+
+def _of_kernel(case: CaseProfile, k: KernelProfile, weight: dict[str, float]) -> Iterator[Ranked]:
+    found, share = case.findings.get(k.build, ()), weight.get(k.build, 1.0)
+    minor = share < MINOR if weight else not _tensor(k) and any(_tensor(o) for o in case.kernels)
+    rest = [f for f in found if f.found_by is not PassName.TIMELINE]
+    for section in sorted((f for f in found if f not in rest), key=lambda f: -_left(f, case)):
+        cause = _cause(section, rest)
+        if cause:
+            rest.remove(cause)
+        worth = (section.share or 0.0) if cause else _left(section, case)
+        named = Bottleneck(k.kernel, cause or section, section.share)
+        yield Ranked(named, section if cause else None, worth * share, minor)
+    for f in rest:
+        yield Ranked(Bottleneck(k.kernel, f, f.share), None, None if f.share is None else f.share * share, minor)
+
+
+def _cause(section: Finding, rest: list[Finding]) -> Finding | None:
+    """What explains a section, the usually dearest first."""
+    causes = EXPLAINS.get(section.defect, ())
+    return min((f for f in rest if f.defect in causes), key=lambda f: causes.index(f.defect), default=None)
+
+
+def _left(section: Finding, case: CaseProfile) -> float:
+    """What of a section's share the work does not need."""
+    share, roof = section.share or 0.0, case.roofline
+    own = isinstance(roof, Roofline) and section.defect in OWN[roof.bound]
+    return max(0.0, share - roof.reached) if own and isinstance(roof, Roofline) else share
+
+
+def _tensor(k: KernelProfile) -> int:
+    return k.static.kinds.get("tensor", 0) if isinstance(k.static, StaticProfile) else 0
+
+
+def _span_ns(k: KernelProfile) -> float:
+    return k.timeline.waves.span_ns if isinstance(k.timeline, Timeline) and k.timeline.waves else 0.0
+
+
+def _replayed_ns(k: KernelProfile) -> float:
+    return 0.0 if isinstance(k.counters, Missing) else k.counters.duration_ns

@@ -1,0 +1,179 @@
+"""The embedded summarizer: a case's profile in short, within a budget of tokens. Every number in it is the profile's.
+
+`rank_bottlenecks.py` says by which rules they are ranked, `compare.py` what is compared with an earlier profile,
+`advice.py` what is told to try. Without a roofline no bound is claimed: then it says what the instructions are, or
+which unit was busiest while counters were read.
+
+A text that is too long loses whole sentences, in this order: what to try beyond the first advice, what varies, the
+bottlenecks after the third, the critical path, what changed, the other bottlenecks but the first, the first advice; of
+several of a kind the last one first. The bound and the first bottleneck stay, even where they alone are too long.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pgo_agent.agent.profile.advice import ADVICE, NEAR_THE_ROOF
+from pgo_agent.agent.profile.case_profile import CaseProfile
+from pgo_agent.agent.profile.compare import changed
+from pgo_agent.agent.profile.findings.timeline import source_line
+from pgo_agent.agent.profile.format import figure, percent, printed
+from pgo_agent.agent.profile.rank_bottlenecks import Ranked, leading, ranked
+from pgo_agent.agent.profile.summary import Summary
+from pgo_agent.sandbox.profile.kernel_profile import Chain, KernelProfile, Missing, Roofline
+from pgo_agent.sandbox.profile.static_profile import StaticProfile
+from pgo_agent.sandbox.profile.timeline.find_scopes import HOLDING
+from pgo_agent.sandbox.profile.timeline.types import ScopeTime, Timeline
+
+BUDGET = 800  # tokens
+LETTERS = 3.5  # of a token: an estimate, for text like this
+STEPS = 3  # of the critical path that the text names
+TRIES = 4
+CLOSE = 0.9  # of the roof
+KINDS = 4  # of instructions that are named where nothing was timed, tensor instructions before all
+
+
+@dataclass(frozen=True)
+class _Line:
+    text: str
+    rank: int = 0  # what has the highest is dropped first; 0 stays
+
+
+def summarize(case: CaseProfile, before: CaseProfile | None = None, budget: int = BUDGET) -> Summary:
+    """`before`: the incumbent's last profile of the same case. `budget`: tokens of the text, by `tokens`."""
+    listed = ranked(case)
+    reached = case.roofline.reached if isinstance(case.roofline, Roofline) else None
+    bound, varies, path = _bound(case), _varies(case), _path(case)
+    differs = changed(case, before) if before else ()
+    tries = _tries(listed, reached)
+    lines = [
+        _Line(bound),
+        *_bottlenecks(listed, len(case.kernels) > 1),
+        *(_Line(f"Critical path: {told}", 4) for told in _told_path(case)),
+        *([_Line(f"Varies most: {varies}", 6)] if varies else []),
+        *(_Line(f"Since the last profile: {told}", 3) for told in differs),
+        *(_Line(f"Try: {told}", 7 if i else 1) for i, told in enumerate(tries)),
+    ]
+    text = _fitted(lines, budget)
+    return Summary(case.case, bound, reached, tuple(r.bottleneck for r in listed), path, varies, differs, tries, text)
+
+
+def tokens(text: str) -> int:
+    """About as many as a model's tokenizer makes of a text: an estimate, for which none is needed."""
+    return math.ceil(len(text) / LETTERS)
+
+
+def _fitted(lines: Sequence[_Line], budget: int) -> str:
+    kept = list(lines)
+    while tokens(_joined(kept)) > budget and any(x.rank for x in kept):
+        last = max(range(len(kept)), key=lambda i: (kept[i].rank, i))
+        del kept[last]
+    return _joined(kept)
+
+
+def _joined(lines: Sequence[_Line]) -> str:
+    return "\n".join(x.text for x in lines)
+
+
+def _bound(case: CaseProfile) -> str:
+    r, k = case.roofline, leading(case)
+    if isinstance(r, Roofline):
+        ms = printed(r.seconds * 1e3)
+        return f"Bound by {r.bound}: {percent(r.reached)} of the roof is reached, with {ms} ms a call ({r.how})."
+    if k is None:
+        return f"Not timed ({r.why}), and no kernel to look at."
+    return f"Not timed ({r.why}), so no bound is known; {_unbound(k)}."
+
+
+def _unbound(k: KernelProfile) -> str:
+    """What can be said of a kernel without a roofline."""
+    if not isinstance(k.counters, Missing) and k.counters.speed_of_light:
+        unit, share = max(k.counters.speed_of_light.items(), key=lambda item: item[1])
+        return f"by counters the busiest unit of {k.kernel} is {unit}, at {percent(share)} of its peak"
+    if not isinstance(k.static, StaticProfile):
+        return f"{k.kernel} has no static profile ({k.static.reason})"
+    where, kinds = _hottest(k.static)
+    most = sorted((n for n in kinds if kinds[n]), key=lambda kind: (kind != "tensor", -kinds[kind], kind))[:KINDS]
+    mix = ", ".join(f"{kinds[kind]} {kind}" for kind in most) or "nothing"
+    return f"by its instructions {where} of {k.kernel} is {mix}"
+
+
+def _hottest(k: StaticProfile) -> tuple[str, dict[str, int]]:
+    """The innermost loop with most tensor instructions, then most of all; a kernel without loops as a whole."""
+    loops = [m for m in k.loops if not m.waits]
+    hot = max(loops, key=lambda m: (m.depth, m.kinds.get("tensor", 0), m.instructions), default=None)
+    return ("the innermost loop", hot.kinds) if hot else ("the text", k.kinds)
+
+
+def _bottlenecks(listed: Sequence[Ranked], several: bool) -> Iterator[_Line]:
+    """Each defect of a kernel once, as the dearest of its kind has it."""
+    kinds = defaultdict[tuple[str, str], list[Ranked]](list)
+    for r in listed:
+        kinds[r.bottleneck.kernel, r.bottleneck.finding.defect].append(r)
+    if not kinds:
+        yield _Line("No known defect stands out.")
+    for i, (first, *others) in enumerate(kinds.values()):
+        more = " There are others of its kind." if others else ""
+        yield _Line(f"- {_told(first, several)}{more}", (0, 2, 2)[i] if i < 3 else 5)
+
+
+def _told(r: Ranked, several: bool) -> str:
+    """One bottleneck with its number, its pass, and what the timeline says of the same."""
+    f, share = r.bottleneck.finding, r.bottleneck.share
+    named = f"{f.defect} in {r.bottleneck.kernel}" if several else str(f.defect)
+    where = f", line {f.line}" if f.line else ""
+    number = figure(f)
+    counted = "" if number in f.told else f"{number} {f.unit}: "
+    if r.section:
+        also = f"; the timeline has {percent(share or 0.0)} of the cycles in {r.section.defect}"
+    else:
+        also = f"; about {percent(share)} of the time" if share is not None and percent(share) not in f.told else ""
+    return f"{named} ({f.found_by}{where}): {counted}{f.told}{also}."
+
+
+def _chains(case: CaseProfile) -> tuple[KernelProfile, Chain] | None:
+    k = leading(case)
+    return (k, k.chain) if k and isinstance(k.chain, Chain) else None
+
+
+def _path(case: CaseProfile) -> tuple[str, ...]:
+    found = _chains(case)
+    return tuple(s.scope for s in found[1].scopes if s.on_path and s.scope) if found else ()
+
+
+def _told_path(case: CaseProfile) -> Iterator[str]:
+    found = _chains(case)
+    if found:
+        k, chain = found
+        steps = [s for s in chain.scopes if s.on_path and s.scope][:STEPS]
+        told = ", ".join(f"{_place(k, s.scope)} {printed(s.cycles)}" for s in steps)
+        yield f"{printed(chain.length)} cycles in {chain.iterations} iterations, most of them in {told}."
+
+
+def _place(k: KernelProfile, name: str) -> str:
+    """A scope by its kind and line of the source, else by its name."""
+    scopes = k.timeline.scopes if isinstance(k.timeline, Timeline) else ()
+    return next((_where(s) for s in scopes if s.scope.name == name), name)
+
+
+def _where(s: ScopeTime) -> str:
+    line, role = source_line(s), "" if s.scope.role == "kernel" else f" of {s.scope.role}"
+    return f"{s.scope.kind}{role} (line {line})" if line else s.scope.name
+
+
+def _varies(case: CaseProfile) -> str:
+    """Of all scopes that hold no others."""
+    timed = [s for k in case.kernels if isinstance(k.timeline, Timeline) for s in k.timeline.scopes]
+    most = max((s for s in timed if s.scope.kind not in HOLDING), key=lambda s: s.variation, default=None)
+    if most is None or not most.variation:
+        return ""
+    low, high = printed(most.cycles.p20), printed(most.cycles.p80)
+    return f"{_where(most)} takes {low} (P20) to {high} (P80) cycles, {printed(most.count)} times in a block."
+
+
+def _tries(listed: Sequence[Ranked], reached: float | None) -> tuple[str, ...]:
+    """Advice for the first bottlenecks, each once; a section that a defect explains is advised on, too."""
+    defects = [f.defect for r in listed for f in (r.bottleneck.finding, r.section) if f]
+    first = [NEAR_THE_ROOF] if reached is not None and reached >= CLOSE else []
+    return (*first, *list(dict.fromkeys(ADVICE[d] for d in defects))[:TRIES])

@@ -1,0 +1,203 @@
+"""Takes the facts of a prompt from a run's record: the incumbent, its profile and code, what was tried, what applies.
+
+Passes and builds are on the shelf already, so nothing is worked out twice. The same record gives the same facts.
+"""
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from pgo_agent.agent import moves
+from pgo_agent.agent import text as hiding
+from pgo_agent.agent.cli.options import PROMPT_TOKENS
+from pgo_agent.agent.evaluation.baseline import rate
+from pgo_agent.agent.kernel_part import kernel_part
+from pgo_agent.agent.launch_sites import sites
+from pgo_agent.agent.moves import launch_config
+from pgo_agent.agent.profile import cost_model
+from pgo_agent.agent.profile.findings import Defect
+from pgo_agent.agent.proposal import case_dispatch, lessons, ttgir_view
+from pgo_agent.agent.proposal.predicates import Inputs
+from pgo_agent.agent.proposal.prompt import applicable_moves, attempts, cards, hot_loop
+from pgo_agent.agent.proposal.prompt.inputs import Code, Facts
+from pgo_agent.agent.proposal.prompt.layout import prompt
+from pgo_agent.agent.proposal.prompt.token_budget import TooLong
+from pgo_agent.agent.proposal.ttgir_view import Shown
+from pgo_agent.agent.run import incumbent, profile_visibility, steering
+from pgo_agent.agent.run.context import Context
+from pgo_agent.agent.run.profile_visibility import Insight
+from pgo_agent.agent.run.record import profiles, shipped_results
+from pgo_agent.agent.run.record.profiles import Kept
+from pgo_agent.agent.search import profile_incumbent
+from pgo_agent.sandbox.build.builder import triton_version
+from pgo_agent.sandbox.compiler.gluon.api import api
+from pgo_agent.sandbox.devices import Device
+from pgo_agent.sandbox.errors import UsageFault
+from pgo_agent.sandbox.profile.backend import Workbench
+from pgo_agent.sandbox.profile.timeline.types import Timeline
+
+_LINE = re.compile(r"\bline (\d+)\b")
+_STATIC = ("registers", "shared", "spill_store_bytes", "spill_load_bytes", "notes", "pipeline_depth")
+MOST_QUOTED = 8  # lines of the source
+
+
+def check(source: str, device: Device, python: str, budget: int) -> None:
+    """Raises UsageFault where no prompt about a file can fit, whatever is left out: to be said before a run begins."""
+    try:
+        prompt(Facts(asdict(device), triton_version(python), kernel_part(source), budget=budget))
+    except TooLong as e:
+        raise UsageFault(str(e), f"give --prompt-tokens {e.needed} or more") from None
+
+
+def gather(ctx: Context, remarks: Sequence[str] = ()) -> Facts:
+    """The facts as the store holds them. `remarks`: why replies of late were of no use."""
+    base, which, given = ctx.baseline(), steering.start(ctx), case_dispatch.inputs(ctx)
+    source, best = incumbent.python(ctx, which), incumbent.best_known(ctx, which)
+    kept = profiles.of(ctx.store, ctx.run.id, which)
+    profile, by_case = _profile(kept), [_defects([k]) for k in kept if k.summary is not None]
+    defects = _defects(kept)
+    statics = [s for b in best.values() for s in (b.profiles.values() or [b.static])]
+    apply, skipped = applicable_moves.lines(ctx)
+    gluon = cards.asks_for_gluon(by_case, statics, ctx.device.arch)
+    return Facts(
+        device=asdict(ctx.device),
+        triton=triton_version(ctx.builder.box.python),
+        kernel=kernel_part(source),
+        cases=[_case(ctx, base, case) | {"arguments": _arguments(given[case])} for case in base["cases"]],
+        statics=[] if profile_visibility.of(ctx) is Insight.NONE else _statics(ctx, best),
+        tried=attempts.lines(_attempts(ctx, base), remarks),
+        allowed_ops=base["allowed_ops"],
+        profile=profile,
+        quoted=_quoted(source, profile),
+        code=_code(ctx, which, kept),
+        moves=apply,
+        skipped=skipped,
+        lessons=lessons.lines(ctx),
+        guidance=steering.guidance(ctx),
+        cards=cards.chosen(defects, statics, kernel_part(source), ctx.device.arch),
+        gluon=api(Workbench(ctx.builder)) if gluon else (),
+        launch=_launch(source, best),
+        budget=int(ctx.settings.get("prompt_tokens") or PROMPT_TOKENS),
+    )
+
+
+# times and builds -----------------------------------------------------------------------------------------------------
+
+
+def _case(ctx: Context, base: Mapping[str, Any], case: str) -> dict[str, Any]:
+    kind, name = case.split("/", 1)
+    sides = {
+        side: {k: base[side][case][k] for k in ("ms", "choice", "how")}
+        | rate(ctx, base["work"][kind][name], base[side][case]["ms"])
+        for side in ("shipped", "tuned")
+    }
+    return {"name": name, **sides}
+
+
+def _arguments(inputs: Inputs) -> str:
+    """What kernel() is given in a case: shapes and types, strides that are not a contiguous tensor's, plain values."""
+    return ", ".join(f"{name} {_tensor(x)}" if isinstance(x, Mapping) else f"{name}={x}" for name, x in inputs.items())
+
+
+def _tensor(x: Mapping[str, Any]) -> str:
+    size, stride = list(x.get("size", ())), list(x.get("stride", ()))
+    packed = [math.prod(size[i + 1 :]) for i in range(len(size))]
+    other = f" strides {stride}" if any(s != p for s, p, n in zip(stride, packed, size, strict=False) if n != 1) else ""
+    return f"{x.get('dtype', '')}{size}{other}"
+
+
+def _statics(ctx: Context, best: Mapping[str, moves.Best]) -> list[dict[str, Any]]:
+    """Each build once, with the cases that it is the best known of."""
+    found: list[dict[str, Any]] = []
+    for case, b in best.items():
+        fits = cost_model.occupancy(b.static, b.config.get("num_warps", 4), ctx.device)
+        one = {k: b.static[k] for k in _STATIC} | asdict(fits) | {"choice": launch_config.said(b.config)}
+        alike = next((f for f in found if {**f, "cases": 0} == {**one, "cases": 0}), None)
+        if alike is None:
+            found.append(one | {"cases": [case.split("/", 1)[1]]})
+        else:
+            alike["cases"].append(case.split("/", 1)[1])
+    return found
+
+
+def _launch(source: str, best: Mapping[str, moves.Best]) -> str:
+    """The best known configuration of the first launch as a reply would give it; empty where nothing can be varied."""
+    found = sites(source)
+    for site in found:
+        bases = launch_config.bases_of(site, found, best.values())
+        if bases and bases[0].config:
+            one = [dict(bases[0].config)]
+            return json.dumps({site.kernel: one} if len({s.kernel for s in found}) > 1 else one)
+    return ""
+
+
+# profile --------------------------------------------------------------------------------------------------------------
+
+
+def _profile(kept: Sequence[Kept]) -> list[str]:
+    """Every public case in short; what is said of several stands once."""
+    told: dict[str, list[str]] = {}
+    for k in kept:
+        for line in k.summary.text.splitlines() if k.summary is not None else ():
+            if line.strip():
+                told.setdefault(line.strip().removeprefix("- "), []).append(k.case.split("/", 1)[1])
+    return [hiding.line(f"{', '.join(cases)}: {line}") for line, cases in told.items()]
+
+
+def _defects(kept: Sequence[Kept]) -> list[Defect]:
+    """What costs most first, over all cases."""
+    found = [(i, b.finding.defect) for k in kept if k.summary for i, b in enumerate(k.summary.bottlenecks)]
+    return list(dict.fromkeys(defect for _, defect in sorted(found, key=lambda f: f[0])))
+
+
+def _quoted(source: str, profile: Sequence[str]) -> list[tuple[int, str]]:
+    """The lines of the kernel part that the profile names."""
+    lines, part = source.splitlines(), set(map(str.strip, kernel_part(source).splitlines()))
+    named = dict.fromkeys(int(n) for said in profile for n in _LINE.findall(said))
+    own = ((n, lines[n - 1].strip()) for n in named if 0 < n <= len(lines))
+    return [(n, hiding.line(text, 160)) for n, text in own if text and text in part][:MOST_QUOTED]
+
+
+# code -----------------------------------------------------------------------------------------------------------------
+
+
+def _code(ctx: Context, which: str, kept: Sequence[Kept]) -> Code | None:
+    """The hot loop of the kernel that edits of TTGIR are about."""
+    found = ttgir_view.shown(ctx, which)
+    if found is None:
+        return None
+    text, weights = _costs(ctx, which, found, kept)
+    labels = hot_loop.chosen(found.module, found.view, weights)
+    whole = found.text if len(found.text) <= hot_loop.WHOLE else ""
+    excerpt = "" if whole else hot_loop.excerpt(found.module, found.view, weights)
+    case, choice = found.case.split("/", 1)[1], launch_config.said(found.config) or "its only configuration"
+    return Code(found.name, case, choice, hot_loop.rows(text, labels), excerpt, whole)
+
+
+def _costs(ctx: Context, which: str, shown: Shown, kept: Sequence[Kept]) -> tuple[str, dict[str, float]]:
+    """All lines with what the profile knows of their costs, and cycles by label where they were timed."""
+    own = next((k for k in kept if k.case == shown.case and k.taken), None)
+    if own is None:
+        return shown.view.text(), {}
+    wanted = next(w for w in profile_incumbent.wanted(ctx, which) if w.case == shown.case)
+    profile = profile_incumbent.again(ctx, wanted, own)
+    text = profile.code.get(shown.build) or shown.view.text()
+    timelines = [k.timeline for k in profile.kernels if k.build == shown.build and isinstance(k.timeline, Timeline)]
+    labels, weights = shown.view.labels(), dict[str, float]()
+    for scope in (s for t in timelines for s in t.scopes):
+        if label := next((labels[n] for n in range(scope.scope.first, scope.scope.last + 1) if n in labels), None):
+            weights[label] = weights.get(label, 0.0) + scope.count * scope.cycles.p50
+    return text, weights
+
+
+# what was tried -------------------------------------------------------------------------------------------------------
+
+
+def _attempts(ctx: Context, base: Mapping[str, Any]) -> list[attempts.Attempt]:
+    hidden = [c.split("/", 1)[1] for c in base["held_out"]]
+    done = [c for c in ctx.store.candidates(ctx.run.id) if c.verdict is not None]
+    gains = {c.id: incumbent.gains(ctx.store.evidence(ctx.run.id, c.id)) for c in done}
+    return [attempts.attempt(c, hidden, gains[c.id], shipped_results.judged(c.id, ctx.device.name)) for c in done]

@@ -1,0 +1,117 @@
+"""The hot loop of a kernel out of its readable TTGIR: the innermost loop with most dots or most time, in every role.
+
+With it go the lines that give what it uses, up to a bound; the rest is `...`. Labels are those of the whole view, which
+edit scripts are read by. It chooses lines and writes nothing anew.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import groupby
+
+from pgo_agent.sandbox.ttgir.edits import excerpts, working
+from pgo_agent.sandbox.ttgir.edits.working import Cell
+from pgo_agent.sandbox.ttgir.pseudocode.view import Line, Readable
+from pgo_agent.sandbox.ttgir.tree import Module
+
+MOST = 90  # lines
+MOST_TTGIR = 9000  # characters of an excerpt
+WHOLE = 6000  # characters of a text that is shown whole
+_LABEL = re.compile(r"[A-Z]\d+ ")
+_DOTS = ("warp_group_dot", "tt.dot", "mma")
+_SYNC = ("wait", "dot", "barrier", "commit", "arrive", "yield", "scf.for")  # what an edit is mostly about
+
+
+def chosen(module: Module, view: Readable, weights: Mapping[str, float], most: int = MOST) -> list[str]:
+    """Labels of the lines to show, in order; all of a short kernel. `weights`: what is known of a line's cost."""
+    every = [line.label for line in view.lines]
+    if len(every) <= most:
+        return every
+    hot = hot_lines(view, weights)
+    if not hot:
+        return every[:most]
+    wanted = [line.label for line in [view.lines[0], *hot, *_used_by(module, view, hot)]]
+    kept = set(list(dict.fromkeys(wanted))[:most])
+    return [label for label in every if label in kept]
+
+
+def hot_lines(view: Readable, weights: Mapping[str, float]) -> list[Line]:
+    """The hottest loop of each role with the line that opens it; nothing of a kernel without loops."""
+    found = list[Line]()
+    for _, lines in groupby(view.lines, key=lambda line: line.role):
+        found += max(_loops(list(lines)), key=partial(_heat, weights), default=[])
+    return found
+
+
+def rows(text: str, labels: Sequence[str]) -> str:
+    """The rows of a view's text that belong to these labels, `...` where others were."""
+    kept, own, gap = list[str](), True, False
+    for row in text.splitlines():
+        if _LABEL.match(row):
+            own = row.split(" ", 1)[0] in labels
+        if not own:
+            gap = True
+            continue
+        kept += ["...", row] if gap else [row]
+        gap = False
+    return "".join(f"{row}\n" for row in [*kept, *(["..."] if gap else [])])
+
+
+def excerpt(module: Module, view: Readable, weights: Mapping[str, float], most: int = MOST_TTGIR) -> str:
+    """TTGIR of the hot loop; of one that is too long, of the lines that wait, multiply or hand over."""
+    hot = hot_lines(view, weights)
+    text = excerpts.excerpt(module, view, [line.label for line in hot])
+    if len(text) <= most:
+        return text
+    for words in (_SYNC, _DOTS):
+        hot = [line for line in hot if any(word in op.name for op in line.ops for word in words)]
+        while words is _DOTS and hot and len(excerpts.excerpt(module, view, [line.label for line in hot])) > most:
+            hot.pop()
+        text = excerpts.excerpt(module, view, [line.label for line in hot])
+        if len(text) <= most:
+            break
+    return text
+
+
+def _loops(lines: Sequence[Line]) -> Iterator[list[Line]]:
+    """Each innermost loop of a role."""
+    for i, line in enumerate(lines):
+        body = list(_body(lines, i))
+        if body and not any(inner.loops > line.loops + 1 for inner in body):
+            yield [line, *body]
+
+
+def _body(lines: Sequence[Line], i: int) -> Iterator[Line]:
+    """What stands in the loop that a line opens; nothing where it opens none."""
+    for line in lines[i + 1 :]:
+        if line.loops <= lines[i].loops:
+            return
+        yield line
+
+
+def _heat(weights: Mapping[str, float], loop: Sequence[Line]) -> tuple[float, int, int]:
+    """Time where it is known, then dots, then length."""
+    dots = sum(any(d in op.name for d in _DOTS) and "wait" not in op.name for line in loop for op in line.ops)
+    return sum(weights.get(line.label, 0.0) for line in loop), dots, len(loop)
+
+
+def _used_by(module: Module, view: Readable, hot: Sequence[Line]) -> Iterator[Line]:
+    """The lines that give what the hot ones use, the nearest first."""
+    cells = working.build(module)
+    line_of = {id(cells[place]): line for line in view.lines for place in line.places}
+    inside = {line.label for line in hot}
+    waiting, seen = list(hot), set[str]()
+    while waiting:
+        for cell in _givers(cells, waiting.pop(0)):
+            giver = line_of.get(id(cell))
+            if giver and giver.label not in inside | seen:
+                seen.add(giver.label)
+                waiting.append(giver)
+                yield giver
+
+
+def _givers(cells: Sequence[Cell], line: Line) -> Iterator[Cell]:
+    """The ops whose results a line uses. A constant stands in the first line that uses it, which gives nothing."""
+    for value in (v for place in line.places for v in cells[place].operands if v is not None):
+        if isinstance(value.holder, Cell) and value.holder.name != "arith.constant":
+            yield value.holder

@@ -1,1 +1,0 @@
-"""The roles of the loop that look before the optimizer proposes: which passes to take, and what they say in short."""

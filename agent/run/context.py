@@ -1,0 +1,103 @@
+"""What a run works with: store, builder, judges, budget, and the one feed of events. Never checkpointed.
+
+Threads share it: what they tell comes out one event after another, and time is booked once.
+"""
+
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from pgo_agent.agent.llm.models.types import OPTIMIZER, Model
+from pgo_agent.agent.run.record.store import Run, Store
+from pgo_agent.sandbox.build.builder import Builder
+from pgo_agent.sandbox.devices import Device
+from pgo_agent.sandbox.judge.gpu_judge import Judge
+from pgo_agent.sandbox.judge.interface import AnyJudge
+from pgo_agent.sandbox.target import Target
+
+Emit = Callable[[dict[str, Any]], None]
+
+
+@dataclass
+class Context:
+    store: Store
+    run: Run
+    target: Target
+    device: Device
+    builder: Builder
+    gpu: AnyJudge | None  # None: nothing can be measured
+    model: Model | None  # the optimizer's: proposes beside the embedded moves; None: nobody does
+    cpu: Judge  # Triton's interpreter
+    emit_to: Emit
+    others: dict[str, Model] = field(default_factory=dict)  # of the other roles; one that is not there is embedded
+    _mark: float = field(default_factory=time.monotonic)
+    _held: float = 0.0  # seconds of the GPU that were booked
+    _waited: float = 0.0  # seconds in which it waited for somebody else's GPU, that were left out
+    _one: threading.RLock = field(default_factory=threading.RLock)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return self.run.settings
+
+    def emit(self, kind: str, /, **fields: Any) -> None:
+        """One event: `--json`, the progress display and tests all read this feed."""
+        with self._one:
+            self.emit_to({"type": kind, "run": self.run.id, **fields})
+
+    def baseline(self) -> dict[str, Any]:
+        """The baseline of the run. It stands before anything else happens."""
+        found = self.store.run(self.run.id).baseline
+        if found is None:
+            raise RuntimeError("the baseline is asked for before it was built")
+        return found
+
+    def spend(self) -> float:
+        """Books the time since the last call to the run; gives the seconds spent over all resumptions."""
+        with self._one:
+            now, held = time.monotonic(), self.gpu.busy if self.gpu is not None else 0.0
+            waited = self.gpu.waited if self.gpu is not None else 0.0
+            self.store.add_seconds(self.run.id, now - self._mark - (waited - self._waited), held - self._held)
+            self._mark, self._held, self._waited = now, held, waited
+            return self.store.run(self.run.id).seconds
+
+    @contextmanager
+    def unbooked(self) -> Iterator[None]:
+        """What passes in here is not the run's time: somebody thinks."""
+        self.spend()
+        try:
+            yield
+        finally:
+            self._mark = time.monotonic()
+
+    def out_of_time(self) -> bool:
+        """Whether the run's minutes, or its seconds of the GPU, are spent."""
+        return self.spend() > 60 * float(self.settings["minutes"]) or self.gpu_left() <= 0.0
+
+    def gpu_seconds(self) -> float:
+        """How long the run held the GPU, over all resumptions."""
+        self.spend()
+        return round(self.store.run(self.run.id).gpu_seconds, 3)
+
+    def gpu_left(self) -> float:
+        """Seconds of the GPU that the run may still take: no limit where there is none."""
+        most = self.settings.get("gpu_seconds")
+        return math.inf if most is None or self.gpu is None else float(most) - self.gpu_seconds()
+
+    def model_of(self, role: str) -> Model | None:
+        """None where the role is embedded."""
+        return self.model if role == OPTIMIZER else self.others.get(role)
+
+    def dismiss(self, role: str) -> None:
+        """From here on the role is embedded."""
+        if role == OPTIMIZER:
+            self.model = None
+        self.others.pop(role, None)
+
+    def close(self) -> None:
+        self.cpu.close()
+        if self.gpu is not None:
+            self.gpu.close()

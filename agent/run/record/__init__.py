@@ -1,0 +1,1 @@
+"""The record of runs in SQLite: the store, profiles, prompts, calls of models, requests of the user, history."""

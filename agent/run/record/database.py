@@ -1,0 +1,119 @@
+"""The database of a workspace: how it is opened, read, written in transactions, and held by one run at a time.
+
+A lock that the kernel drops with its process says which run is active. A power loss may take the last transactions,
+never a part of one. It knows no table: `store.py` and `profiles.py` do.
+"""
+
+import contextlib
+import fcntl
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from pgo_agent.agent.run.record.schema import migrate
+from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
+
+BUSY_SECONDS = 30.0
+
+
+class Database:
+    """Opens (and makes, if `create`) the workspace at `root`. Raises EnvironmentFault when the disk refuses."""
+
+    def __init__(self, root: Path, create: bool = True) -> None:
+        self.root, self.shelf = root, Shelf(root)
+        self._one = threading.RLock()  # threads share the connection: sqlite3 mixes up rows of statements that overlap
+        if not create and not (root / "pgo.db").is_file():
+            raise UsageFault(
+                f"there are no runs in {root}", "start one with `pgo-agent optimize FILE`, or give --store"
+            )
+        with self._disk():
+            root.mkdir(parents=True, exist_ok=True)
+            self.db = sqlite3.connect(
+                root / "pgo.db", timeout=BUSY_SECONDS, check_same_thread=False, isolation_level=None
+            )
+            self.db.row_factory = sqlite3.Row
+            _write_ahead(self.db)
+            self.db.execute("PRAGMA synchronous=FULL")
+            migrate(self.db)
+
+    def close(self) -> None:
+        with self._one:  # a statement that another thread is at would crash the process
+            self.db.close()
+
+    @contextlib.contextmanager
+    def _disk(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, sqlite3.DatabaseError) as e:
+            if getattr(e, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+                raise self._damaged(str(e)) from None
+            hint = "free some space or make the folder writable; what was recorded is safe: `pgo-agent resume` goes on"
+            raise EnvironmentFault(f"cannot write the record in {self.root}: {e}", hint) from None
+
+    def _damaged(self, how: str) -> EnvironmentFault:
+        hint = "put back a copy of it, or start again with another --store"
+        return EnvironmentFault(f"the record {self.root / 'pgo.db'} is damaged: {how}", hint)
+
+    def rows(self, sql: str, values: Sequence[Any] = ()) -> list[sqlite3.Row]:
+        with self._one, self._disk():
+            return self.db.execute(sql, values).fetchall()
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._one, self._disk():
+            self.db.execute("BEGIN IMMEDIATE")
+            try:
+                yield self.db
+                self.db.execute("COMMIT")
+            except BaseException:
+                with contextlib.suppress(sqlite3.Error):
+                    self.db.execute("ROLLBACK")
+                raise
+
+    @contextlib.contextmanager
+    def active(self, run: str) -> Iterator[None]:
+        """Holds the workspace for a run, and clears what killed ones left in it.
+
+        Raises EnvironmentFault when another process holds it, and when the record is damaged.
+        """
+        with self._disk():
+            lock = os.open(self.root / "active", os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            with self._disk():
+                self._lock(lock, f"run {run}, process {os.getpid()}")
+                self.shelf.sweep()
+            (found,) = self.rows("PRAGMA quick_check(1)")
+            if found[0] != "ok":
+                raise self._damaged(found[0])
+            yield
+        finally:
+            os.close(lock)
+
+    def _lock(self, lock: int, whose: str) -> None:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            who = os.pread(lock, 200, 0).decode() or "another process"
+            raise EnvironmentFault(
+                f"a run is active in {self.root}: {who}", "wait for it, or give another --store"
+            ) from None
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, whose.encode(), 0)
+
+
+def _write_ahead(db: sqlite3.Connection) -> None:
+    """Turns it on, for which SQLite waits for nobody: another process may be at it."""
+    until = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            db.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as e:
+            if e.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+            time.sleep(0.01)

@@ -1,0 +1,110 @@
+"""What former runs of a target came to: their candidates with verdicts, as the record of a workspace holds them.
+
+A run sees what was recorded when it began, and nothing that came later: so it decides the same after it was killed,
+whatever other runs did in between. What a person vetoed teaches nothing: nobody looked at it. Relies on `store.py`.
+What follows from it is in `lessons.py` and `duplicates.py`."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from pgo_agent.agent.run.record.store import Candidate, Run, Store
+from pgo_agent.sandbox.gate.verdict import Verdict
+
+RUNS = 50  # former runs that are looked at, newest first
+REFUSED = (Verdict.WRONG, Verdict.RACE)
+_NO_GPU = ("interpreter", "known")  # stages that say nothing of code on a GPU, or only repeat what was said
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A candidate of a former run, with what it came to."""
+
+    run: str
+    id: str
+    parent: str
+    kind: str
+    move: str
+    rationale: str
+    author: str
+    verdict: str
+    stage: str
+    reason: str
+    speedup: float | None  # of its incumbent then; None: not measured
+    against: str | None
+    proposer: str | None
+    device: str  # key of what it was compiled for
+    gpu: str  # name of what measured it; empty: nothing did
+    triton: str  # version; empty: not known
+    same_text: bool  # whether that run was of this very text of the kernel
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Whose former runs are asked for."""
+
+    digest: str  # of kernel and contract
+    asked: str | None  # digest of the contract alone
+    run: str = ""  # the run that asks; empty: nobody does
+    knows: int | None = None  # the last verdict that it may see; None: all
+
+
+def of(run: Run) -> Subject:
+    """What a run may know. One from before there were lessons, or that is to be alone, knows of no other."""
+    return Subject(run.digest, run.contract, run.id, 0 if run.settings.get("alone") else run.knows or 0)
+
+
+def tried(store: Store, subject: Subject) -> Sequence[Tried]:
+    """Candidates with verdicts: of the newest run first, and of a run those that were proposed last."""
+    return _read(store, subject) if subject.knows is None else _kept(store, subject)
+
+
+@lru_cache(maxsize=8)
+def _kept(store: Store, subject: Subject) -> Sequence[Tried]:
+    """What a run may know never changes while it goes on."""
+    return _read(store, subject)
+
+
+def _read(store: Store, subject: Subject) -> Sequence[Tried]:
+    runs = {r["id"]: r for r in _runs(store, subject)}
+    columns = "run, id, parent, kind, move, rationale, author, verdict, stage, reason, speedup, against, proposer"
+    rows = [r for name in runs for r in _rows(store, subject, name, columns)]
+    return [Tried(*(r[c] for c in columns.split(", ")), **_where(runs[r["run"]], subject)) for r in rows]
+
+
+def refused(store: Store, run: Run) -> Iterator[Candidate]:
+    """What a GPU found wrong or racy of the same text for the same device, as `tried`."""
+    for t in tried(store, of(run)):
+        if t.same_text and t.device == run.device and t.verdict in REFUSED and t.stage not in _NO_GPU:
+            yield store.candidate(t.run, t.id)
+
+
+def source(store: Store, t: Tried) -> str:
+    """The text of a former candidate."""
+    return store.candidate(t.run, t.id).source
+
+
+def _runs(store: Store, subject: Subject) -> Sequence[Any]:
+    columns = "id, digest, device, settings, json_extract(baseline, '$.environment.gpu') AS gpu"
+    sql = (
+        f"SELECT {columns} FROM runs WHERE (? = '' OR rowid < (SELECT rowid FROM runs WHERE id = ?))"
+        f" AND (digest = ? OR contract = ?) ORDER BY rowid DESC LIMIT {RUNS}"
+    )
+    return store.rows(sql, (subject.run, subject.run, subject.digest, subject.asked))
+
+
+def _rows(store: Store, subject: Subject, run: str, columns: str) -> Sequence[Any]:
+    sql = (
+        f"SELECT {columns}, (SELECT max(e.rowid) FROM evidence e WHERE e.run = c.run AND e.candidate = c.id) AS at"
+        " FROM candidates c WHERE run = ? AND verdict IS NOT NULL AND verdict != 'vetoed'"
+        " AND at IS NOT NULL AND (? IS NULL OR at <= ?) ORDER BY generation DESC, position DESC"
+    )
+    return store.rows(sql, (run, subject.knows, subject.knows))
+
+
+def _where(run: Any, subject: Subject) -> dict[str, Any]:
+    triton = json.loads(run["settings"]).get("triton", "")
+    told = {"device": run["device"], "gpu": run["gpu"] or "", "triton": triton}
+    return told | {"same_text": run["digest"] == subject.digest}

@@ -1,0 +1,57 @@
+"""Models in the record of a run: who answered in which role and what that took, and where a role fell back.
+
+Relies on `store.py`, which keeps the calls themselves.
+"""
+
+from dataclasses import dataclass, fields
+
+from pgo_agent.agent.run.record.database import Database
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one model did in one role."""
+
+    role: str
+    model: str  # by its own word
+    calls: int
+    useless: int  # calls whose reply had something wrong with it
+    prompt_tokens: int  # as far as they were told
+    completion_tokens: int
+    counted: int  # tokens, as budgets count them
+    seconds: float
+    cost: float | None  # money; None where no price is known
+
+
+@dataclass(frozen=True)
+class Fallback:
+    """Where the embedded form of a role did the work of its model."""
+
+    role: str
+    about: str  # what it did; empty: everything from there on
+    why: str
+
+
+def shares(db: Database, run: str) -> list[Share]:
+    """Who answered, role by role."""
+    rows = db.rows(
+        "SELECT role, model, count(*) AS calls, sum(remark != '') AS useless,"
+        " coalesce(sum(prompt_tokens), 0) AS prompt_tokens, coalesce(sum(completion_tokens), 0) AS completion_tokens,"
+        " sum(counted) AS counted, sum(seconds) AS seconds, sum(cost) AS cost"
+        " FROM calls WHERE run = ? GROUP BY role, model ORDER BY min(n)",
+        (run,),
+    )
+    return [Share(**dict(r)) for r in rows]
+
+
+def add_fallback(db: Database, run: str, fallback: Fallback) -> None:
+    """That a role fell back, and why: what was last said of the same."""
+    with db.transaction() as open_:
+        values = (run, fallback.role, fallback.about, fallback.why)
+        open_.execute("INSERT OR REPLACE INTO fallbacks VALUES (?, ?, ?, ?)", values)
+
+
+def fallbacks(db: Database, run: str) -> list[Fallback]:
+    """In the order in which they came."""
+    names = ", ".join(f.name for f in fields(Fallback))
+    return [Fallback(**dict(r)) for r in db.rows(f"SELECT {names} FROM fallbacks WHERE run = ? ORDER BY rowid", (run,))]

@@ -1,0 +1,301 @@
+"""The record of runs: SQLite beside content-addressed files, in a workspace folder (`.pgo-agent/` by default).
+
+Each method is one transaction. A verdict is written once, with its evidence and raw samples, or not at all. Runs are in
+the order in which they were added: the wall clock may jump. Relies on `database.py`; profiles are in
+`profiles.py`.
+"""
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pgo_agent.agent.llm.models.types import OPTIMIZER, Reply
+from pgo_agent.agent.run.record.database import Database
+from pgo_agent.sandbox.errors import UsageFault
+from pgo_agent.sandbox.gate.verdict import Judged
+from pgo_agent.sandbox.judge.gpus import Gpu
+
+
+@dataclass(frozen=True)
+class Run:
+    id: str
+    target: str
+    digest: str
+    source: str
+    device: str
+    settings: dict[str, Any]
+    baseline: dict[str, Any] | None
+    state: str
+    seconds: float
+    summary: dict[str, Any] | None
+    created: str
+    contract: str | None = None  # digest of what its target asks of a kernel; None: a run from before it was kept
+    knows: int | None = None  # the last verdict in the workspace when it began; None: it looks at no other run
+    gpu_seconds: float = 0.0  # spent, over all resumptions
+
+
+@dataclass(frozen=True)
+class Candidate:
+    run: str
+    id: str
+    generation: int
+    position: int
+    parent: str
+    kind: str
+    move: str
+    rationale: str
+    author: str
+    source: str
+    built: dict[str, Any] | None
+    verdict: str | None
+    stage: str | None
+    reason: str | None
+    speedup: float | None
+    seconds: float | None
+    against: str | None  # what it was measured against, the incumbent then: a candidate or `shipped`
+    cites: dict[str, Any] | None = None  # the bottleneck that its move answers, as `agent/profile/summary.py` writes it
+    proposer: str | None = None  # whose place in its generation it took: see mixing.py
+
+
+def candidate_id(source: str) -> str:
+    """What a candidate is called: the same text is the same candidate, in every run."""
+    return hashlib.sha256(source.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a model."""
+
+    model: str
+    prompt: str
+    reply: str
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    seconds: float
+    role: str = OPTIMIZER
+    cost: float | None = None  # money; None where no price is known
+
+
+class Store(Database):
+    """What runs, generations and candidates came to."""
+
+    # runs -------------------------------------------------------------------------------------------------------------
+
+    def add_run(
+        self,
+        run: str,
+        target: Path,
+        digest: str,
+        source: str,
+        device: str,
+        settings: Mapping[str, Any],
+        contract: str | None = None,
+    ) -> None:
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        row = (run, str(target), digest, source, device, json.dumps(dict(settings)), now, contract)
+        with self.transaction() as db:
+            db.execute(
+                "INSERT INTO runs (id, target, digest, source, device, settings, state, created, contract, knows)"
+                " VALUES (?, ?, ?, ?, ?, ?, 'running', ?, ?, (SELECT coalesce(max(rowid), 0) FROM evidence))",
+                row,
+            )
+
+    def run(self, prefix: str) -> Run:
+        """The run whose id begins with `prefix` ('last': added last). Raises UsageFault when none or several do."""
+        if prefix == "last":
+            rows = self.rows("SELECT * FROM runs ORDER BY rowid DESC LIMIT 1")
+        else:
+            rows = self.rows("SELECT * FROM runs WHERE substr(id, 1, ?) = ?", (len(prefix), prefix))
+        if len(rows) != 1:
+            problem = "several runs begin" if rows else "no run begins"
+            raise UsageFault(f"{problem} with '{prefix}'", "`pgo-agent runs` lists them")
+        return _run(rows[0])
+
+    def runs(self) -> list[Run]:
+        """All runs, oldest first."""
+        return [_run(r) for r in self.rows("SELECT * FROM runs ORDER BY rowid")]
+
+    def set_baseline(self, run: str, baseline: Mapping[str, Any]) -> None:
+        with self.transaction() as db:
+            db.execute("UPDATE runs SET baseline = ? WHERE id = ?", (json.dumps(baseline), run))
+
+    def set_settings(self, run: str, settings: Mapping[str, Any]) -> None:
+        with self.transaction() as db:
+            db.execute("UPDATE runs SET settings = ? WHERE id = ?", (json.dumps(dict(settings)), run))
+
+    def set_state(self, run: str, state: str, summary: Mapping[str, Any] | None = None) -> None:
+        with self.transaction() as db:
+            db.execute("UPDATE runs SET state = ? WHERE id = ?", (state, run))
+            if summary is not None:
+                db.execute("UPDATE runs SET summary = ? WHERE id = ?", (json.dumps(summary), run))
+
+    def add_seconds(self, run: str, seconds: float, gpu_seconds: float = 0.0) -> None:
+        with self.transaction() as db:
+            sql = "UPDATE runs SET seconds = seconds + ?, gpu_seconds = gpu_seconds + ? WHERE id = ?"
+            db.execute(sql, (seconds, gpu_seconds, run))
+
+    # generations and candidates ---------------------------------------------------------------------------------------
+
+    def add_generation(self, run: str, n: int, incumbent: str, proposals: list[dict[str, Any]]) -> None:
+        """A generation with its candidates; nothing happens when it is there already."""
+        with self.transaction() as db:
+            fresh = db.execute(
+                "INSERT OR IGNORE INTO generations (run, n, incumbent) VALUES (?, ?, ?)", (run, n, incumbent)
+            ).rowcount
+            for position, p in enumerate(proposals if fresh else []):
+                told = (p["kind"], p["move"], p["rationale"], p["author"], p["source"], p.get("proposer"))
+                cites = json.dumps(p["cites"]) if p.get("cites") else None
+                db.execute(
+                    "INSERT OR IGNORE INTO candidates (run, id, generation, position, parent, kind, move, rationale,"
+                    " author, source, proposer, cites) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    (run, p["id"], n, position, p["parent"], *told, cites),
+                )
+
+    def add_skipped(self, run: str, parent: str, move: str, reason: str) -> None:
+        """A move that did not apply to a candidate, and why."""
+        with self.transaction() as db:
+            db.execute("INSERT OR REPLACE INTO skipped VALUES (?, ?, ?, ?)", (run, parent, move, reason))
+
+    def skipped(self, run: str) -> list[tuple[str, str, str]]:
+        """(parent, move, reason) of every move that did not apply."""
+        rows = self.rows("SELECT parent, move, reason FROM skipped WHERE run = ? ORDER BY rowid", (run,))
+        return [(r["parent"], r["move"], r["reason"]) for r in rows]
+
+    def add_call(
+        self, run: str, reply: Reply, prompt_hash: str, prompt: str, remark: str, role: str = OPTIMIZER
+    ) -> None:
+        """One call of a model: prompt and reply whole, and what they cost."""
+        cost = (reply.prompt_tokens, reply.completion_tokens, reply.seconds, role, reply.attempts, reply.counted)
+        with self.transaction() as db:
+            (n,) = db.execute("SELECT count(*) FROM calls WHERE run = ?", (run,)).fetchone()
+            values = (run, n + 1, reply.model, prompt_hash, prompt, reply.text, remark, *cost, reply.cost)
+            db.execute("INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+
+    def calls(self, run: str, role: str | None = None) -> list[Call]:
+        """What the run's models were asked and answered, in order; those of one role, if it is given."""
+        sql = (
+            f"SELECT {', '.join(f.name for f in fields(Call))} FROM calls WHERE run = ? AND ? IN (role, '') ORDER BY n"
+        )
+        return [Call(**dict(r)) for r in self.rows(sql, (run, role or ""))]
+
+    def answered(self, run: str) -> tuple[str, ...]:
+        """The run's models by their own word, each once, in the order in which they first answered."""
+        rows = self.rows("SELECT model FROM calls WHERE run = ? GROUP BY model ORDER BY min(n)", (run,))
+        return tuple(r["model"] for r in rows)
+
+    def remarks(self, run: str) -> list[str]:
+        """What was wrong with the optimizer's replies so far."""
+        sql = "SELECT remark FROM calls WHERE run = ? AND role = ? AND remark != '' ORDER BY n"
+        return [r["remark"] for r in self.rows(sql, (run, OPTIMIZER))]
+
+    def spent(self, run: str) -> dict[str, float]:
+        """Tokens, as budgets count them, and money of the run's models."""
+        sql = "SELECT coalesce(sum(counted), 0) AS tokens, coalesce(sum(cost), 0.0) AS money FROM calls WHERE run = ?"
+        (row,) = self.rows(sql, (run,))
+        return dict(row)
+
+    def add_answer(self, run: str, request: str, seconds: float) -> bool:
+        """Notes the answer of a judge elsewhere, once; whether it is a new one."""
+        with self.transaction() as db:
+            sql = "INSERT OR IGNORE INTO answers VALUES (?, ?, ?)"
+            return bool(db.execute(sql, (run, request, seconds)).rowcount)
+
+    def add_quarantined(self, run: str, gpu: Gpu, why: str) -> None:
+        """A GPU that the run uses no more."""
+        with self.transaction() as db:
+            db.execute("INSERT OR REPLACE INTO quarantined VALUES (?, ?, ?, ?)", (run, gpu.uuid, gpu.index, why))
+
+    def quarantined(self, run: str) -> dict[str, tuple[str, str]]:
+        """UUID of each such GPU -> its index then, and why."""
+        rows = self.rows("SELECT gpu, name, why FROM quarantined WHERE run = ? ORDER BY rowid", (run,))
+        return {r["gpu"]: (r["name"], r["why"]) for r in rows}
+
+    def finish_generation(self, run: str, n: int) -> None:
+        with self.transaction() as db:
+            db.execute("UPDATE generations SET finished = 1 WHERE run = ? AND n = ?", (run, n))
+
+    def generations(self, run: str) -> dict[int, bool]:
+        """Number of each generation, in order, and whether it is finished."""
+        rows = self.rows("SELECT n, finished FROM generations WHERE run = ? ORDER BY n", (run,))
+        return {r["n"]: bool(r["finished"]) for r in rows}
+
+    def began_with(self, run: str, generation: int) -> str:
+        """The incumbent of the moment in which a generation was proposed."""
+        (row,) = self.rows("SELECT incumbent FROM generations WHERE run = ? AND n = ?", (run, generation))
+        return str(row["incumbent"])
+
+    def candidates(self, run: str, generation: int | None = None) -> list[Candidate]:
+        rows = self.rows(
+            "SELECT * FROM candidates WHERE run = ? AND (? IS NULL OR generation = ?) ORDER BY generation, position",
+            (run, generation, generation),
+        )
+        return [_candidate(r) for r in rows]
+
+    def candidate(self, run: str, prefix: str) -> Candidate:
+        """Raises UsageFault when no candidate of the run begins with `prefix`, or several do."""
+        sql = "SELECT * FROM candidates WHERE run = ? AND substr(id, 1, ?) = ? ORDER BY generation, position"
+        found = [_candidate(r) for r in self.rows(sql, (run, len(prefix), prefix))]
+        if len(found) != 1:
+            raise UsageFault(
+                f"{len(found)} candidates of run {run} begin with '{prefix}'", f"`pgo-agent show {run}` lists them"
+            )
+        return found[0]
+
+    def set_built(self, run: str, candidate: str, built: Mapping[str, Any]) -> None:
+        with self.transaction() as db:
+            db.execute("UPDATE candidates SET built = ? WHERE run = ? AND id = ?", (json.dumps(built), run, candidate))
+
+    def set_verdict(self, run: str, candidate: str, judged: Judged, speedup: float | None, seconds: float) -> None:
+        """A verdict with its evidence and raw samples. A candidate that has one keeps it."""
+        body = dict(judged.evidence)
+        against = body.pop("incumbent", None)
+        timed = {stage: body.pop(stage, {}) for stage in ("quick", "time")}
+        with self.transaction() as db:
+            values = (str(judged.verdict), judged.stage, judged.reason, speedup, seconds, against, run, candidate)
+            fresh = db.execute(
+                "UPDATE candidates SET verdict = ?, stage = ?, reason = ?, speedup = ?, seconds = ?, against = ?"
+                " WHERE run = ? AND id = ? AND verdict IS NULL",
+                values,
+            ).rowcount
+            if fresh:
+                db.execute("DELETE FROM measured WHERE run = ? AND candidate = ?", (run, candidate))
+                db.execute(
+                    "INSERT OR REPLACE INTO evidence VALUES (?, ?, ?, ?)",
+                    (run, candidate, judged.stage, json.dumps(body)),
+                )
+                for stage, cases in timed.items():
+                    _insert_samples(db, (run, candidate, stage), cases)
+
+    def evidence(self, run: str, candidate: str) -> dict[str, Any]:
+        """Everything recorded of a candidate: stage -> evidence, and its raw samples."""
+        found = {
+            r["stage"]: json.loads(r["body"])
+            for r in self.rows("SELECT stage, body FROM evidence WHERE run = ? AND candidate = ?", (run, candidate))
+        }
+        samples: dict[str, Any] = {}
+        for r in self.rows("SELECT * FROM samples WHERE run = ? AND candidate = ?", (run, candidate)):
+            samples.setdefault(r["stage"], {}).setdefault(r["gpu_case"], {})[r["side"]] = json.loads(r["ms"])
+        return found | ({"samples": samples} if samples else {})
+
+
+def _candidate(row: sqlite3.Row) -> Candidate:
+    return Candidate(**(dict(row) | {k: _json(row[k]) for k in ("built", "cites")}))
+
+
+def _insert_samples(db: sqlite3.Connection, key: tuple[str, str, str], cases: Mapping[str, Mapping[str, Any]]) -> None:
+    for case, sides in cases.items():
+        for side, ms in sides.items():
+            db.execute("INSERT OR REPLACE INTO samples VALUES (?, ?, ?, ?, ?, ?)", (*key, case, side, json.dumps(ms)))
+
+
+def _run(row: sqlite3.Row) -> Run:
+    return Run(**(dict(row) | {k: _json(row[k]) for k in ("settings", "baseline", "summary")}))
+
+
+def _json(text: str | None) -> Any:
+    return None if text is None else json.loads(text)

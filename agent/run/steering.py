@@ -1,0 +1,215 @@
+"""How the loop takes what a person asks of it: at safe points, from the record, each request once.
+
+A veto and a budget are taken before the next piece of work. Guidance, a pinned parent and a person's own candidates
+are taken when a generation is about to be proposed, and hold from it on; a generation for which a model was asked
+already keeps what it was asked with. So a killed run that is resumed decides as it would have.
+
+Requests come from `live/`. Guidance is the words of the person at the terminal: unlike kernel text it may instruct.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from pgo_agent.agent import text as hiding
+from pgo_agent.agent.exit_codes import FAULTY
+from pgo_agent.agent.llm.models.budget import Guarded
+from pgo_agent.agent.moves import Proposal
+from pgo_agent.agent.run import incumbent
+from pgo_agent.agent.run.context import Context
+from pgo_agent.agent.run.record import prompts, user_requests
+from pgo_agent.agent.run.record.store import Candidate, Store, candidate_id
+from pgo_agent.agent.run.record.user_requests import AT_ONCE, Kind, Steer
+from pgo_agent.sandbox.errors import UsageFault
+from pgo_agent.sandbox.gate.verdict import Judged, Verdict
+
+AUTHOR = "user"  # of a person's own candidates, and whose places they take: not `embedded`, so the sandbox holds them
+STAGE = "veto"  # of the verdict on what a person did not want judged
+MOVE = "edit"
+LONGEST, TOLD = 600, 8  # characters of one piece of guidance; the newest that a prompt tells
+BUDGETS: Mapping[str, type] = {"minutes": float, "candidates": int, "tokens": int, "money": float, "gpu_seconds": float}
+Vetoed = tuple[Steer, Candidate, Judged]
+
+
+def room(ctx: Context) -> int:
+    """Candidates that the budget still allows; a person's own take none of it."""
+    counted = sum(c.proposer != AUTHOR for c in ctx.store.candidates(ctx.run.id))
+    return max(0, int(ctx.settings["candidates"]) - counted)
+
+
+# what may be asked ----------------------------------------------------------------------------------------------------
+
+
+def may_veto(c: Candidate) -> None:
+    """Raises UsageFault when it is too late."""
+    if c.verdict is not None:
+        raise UsageFault(f"too late: {c.id[:8]} has its verdict, {c.verdict}", "/pin or /guide steers what comes next")
+
+
+def may_pin(c: Candidate) -> None:
+    """Raises UsageFault for what nothing can start from."""
+    if c.verdict is None:
+        raise UsageFault(f"{c.id[:8]} has no verdict yet", "pin it when it has one")
+    if c.verdict in FAULTY or not (c.built or {}).get("bundle"):
+        raise UsageFault(f"{c.id[:8]} is {c.verdict}: nothing is made of it", "mend it with /edit first")
+    if c.kind == "ttgir":
+        raise UsageFault(f"{c.id[:8]} is TTGIR, which no move starts from", f"its source is that of {c.parent[:8]}")
+
+
+def guidance_of(text: str) -> str:
+    """The words as one printable line. Raises UsageFault for none, and for too many."""
+    line = hiding.line(text, LONGEST + 1)
+    if not line:
+        raise UsageFault("there is nothing in it that can be printed", "say it in words")
+    if len(line) > LONGEST:
+        raise UsageFault(f"that is longer than {LONGEST} characters", "say it shorter, or in several parts")
+    return line
+
+
+def budget_of(name: str, text: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What a request for another budget says. Raises UsageFault for no budget, and for no number."""
+    if name not in BUDGETS:
+        raise UsageFault(f"there is no budget called {hiding.line(name, 40)}", f"there are: {', '.join(BUDGETS)}")
+    try:
+        value = BUDGETS[name](text)
+    except ValueError:
+        value = -1
+    if not 0 <= value < float("inf"):
+        kind = "a whole number" if BUDGETS[name] is int else "a number"
+        raise UsageFault(f"{hiding.line(text, 40)} is not {kind} from 0 on", f"as in /budget {name} 30")
+    if name == "money" and not settings.get("prices"):
+        raise UsageFault("no prices are known to this run", "start it with --money, or limit its tokens")
+    return {"name": name, "value": value}
+
+
+# what the loop takes at once ------------------------------------------------------------------------------------------
+
+
+def look(ctx: Context, begun: Collection[str] = ()) -> list[Vetoed]:
+    """Takes budgets; gives the vetoes, whose verdicts the caller settles and then says `vetoed`.
+
+    A veto of what is begun waits for its verdict, and then came too late.
+    """
+    found = list[Vetoed]()
+    for s in user_requests.waiting(ctx.store, ctx.run.id, *AT_ONCE):
+        if s.kind is Kind.BUDGET:
+            _taken(ctx, s, _budget(ctx, **s.body))
+            continue
+        c = ctx.store.candidate(ctx.run.id, s.body["candidate"])
+        if c.verdict == Verdict.VETOED:  # and then the process was killed
+            vetoed(ctx, s)
+        elif c.verdict is None and c.id in begun:
+            continue
+        elif c.verdict is not None:
+            _taken(ctx, s, f"the veto of {c.id[:8]} came too late: it is {c.verdict}")
+        else:
+            why = s.body.get("why") or "without a reason"
+            found.append((s, c, Judged(Verdict.VETOED, STAGE, f"vetoed by the user: {why}")))
+    return found
+
+
+def vetoed(ctx: Context, s: Steer) -> None:
+    _taken(ctx, s, f"{s.body['candidate'][:8]} is vetoed, and will not be judged")
+
+
+def _budget(ctx: Context, name: str, value: float) -> str:
+    ctx.settings[name] = value
+    ctx.store.set_settings(ctx.run.id, ctx.settings)
+    for model in (ctx.model, *ctx.others.values()):
+        if isinstance(model, Guarded) and name in ("tokens", "money"):
+            setattr(model.purse, name, value)
+    return f"the budget is {user_requests.figure(value)} {name.replace('_', ' ')} from here on"
+
+
+# what it takes with a generation --------------------------------------------------------------------------------------
+
+
+def begin(ctx: Context, generation: int) -> None:
+    """Takes what holds from a generation on, unless a model was asked for that one already."""
+    if prompts.asked(ctx.store, ctx.run.id, generation):
+        return
+    for s in user_requests.waiting(ctx.store, ctx.run.id, Kind.GUIDE, Kind.PIN, Kind.SUBMIT):
+        _taken(ctx, s, _said(ctx, s, generation), generation)
+
+
+def wants_a_generation(ctx: Context, generation: int) -> bool:
+    """Whether a candidate of the person's own waits for one, or was taken for this one by a process that was ended."""
+    return bool(user_requests.waiting(ctx.store, ctx.run.id, Kind.SUBMIT) or _promised(ctx, generation))
+
+
+def give_back(ctx: Context, generation: int) -> None:
+    """Takes the word back that candidates of the person's own are in a generation which does not come about."""
+    for s in _promised(ctx, generation):
+        user_requests.give_back(ctx.store, ctx.run.id, s.n)
+
+
+def _promised(ctx: Context, generation: int) -> list[Steer]:
+    """The person's own candidates that were taken for a generation, and are in none."""
+    known = {c.id for c in ctx.store.candidates(ctx.run.id)}
+    mine = user_requests.of(ctx.store, ctx.run.id, Kind.SUBMIT)
+    return [s for s in mine if s.generation == generation and candidate_id(s.body["source"]) not in known]
+
+
+def _said(ctx: Context, s: Steer, generation: int) -> str:
+    if s.kind is Kind.GUIDE:
+        reads = f"{ctx.model.name} reads" if ctx.model is not None else "nobody reads"
+        return f"{reads} what you said from generation {generation} on"
+    if s.kind is Kind.PIN:
+        which = s.body["candidate"]
+        return f"generation {generation} starts from {which[:8]}" if which else "the search chooses its parents again"
+    name = candidate_id(s.body["source"])
+    if any(c.id == name for c in ctx.store.candidates(ctx.run.id)):
+        return f"your text is candidate {name[:8]} already"
+    return f"your candidate {name[:8]} is in generation {generation}"
+
+
+def guidance(ctx: Context) -> list[str]:
+    """What the person said and the loop took, the newest last."""
+    taken = [s for s in user_requests.of(ctx.store, ctx.run.id, Kind.GUIDE) if s.outcome is not None]
+    return [str(s.body["text"]) for s in taken[-TOLD:]]
+
+
+def pinned(ctx: Context, generation: int | None = None) -> str:
+    """What the person wants generations to start from, in this one or now; empty: nothing."""
+    return pin_of(ctx.store, ctx.run.id, generation)
+
+
+def pin_of(store: Store, run: str, generation: int | None = None) -> str:
+    """The same by the record alone."""
+    taken = [s for s in user_requests.of(store, run, Kind.PIN) if s.generation is not None]
+    held = [s for s in taken if generation is None or (s.generation or 0) <= generation]
+    return str(held[-1].body["candidate"]) if held else ""
+
+
+def start(ctx: Context) -> str:
+    """What a model is shown, and its candidates are made of: what is pinned, else the incumbent."""
+    return pinned(ctx) or incumbent.name(ctx)
+
+
+def started_from(ctx: Context, generation: int) -> str:
+    """The same of a generation that was proposed."""
+    return pinned(ctx, generation) or ctx.store.began_with(ctx.run.id, generation)
+
+
+def submitted(ctx: Context, generation: int) -> list[tuple[Proposal, str, str]]:
+    """The person's own candidates of a generation, with author and parent."""
+    mine = [s.body for s in user_requests.of(ctx.store, ctx.run.id, Kind.SUBMIT) if s.generation == generation]
+    return [(_proposal(b), AUTHOR, b["parent"]) for b in mine]
+
+
+def _proposal(body: Mapping[str, Any]) -> Proposal:
+    of = str(body["of"])[:8]
+    return Proposal(body["source"], body["kind"], f"{MOVE} of {of}", f"a person's own, edited from {of}")
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def _taken(ctx: Context, s: Steer, outcome: str, generation: int | None = None) -> None:
+    now = generation or max(ctx.store.generations(ctx.run.id), default=0)
+    if user_requests.take(ctx.store, ctx.run.id, s.n, now, outcome):
+        ctx.emit("steer.taken", n=s.n, kind=str(s.kind), outcome=outcome)
+
+
+def unread(store: Store, run: str) -> list[Steer]:
+    """What a run that is complete never took."""
+    return user_requests.waiting(store, run)

@@ -1,0 +1,100 @@
+"""The loop, on one screen: baseline -> profile -> summarize -> propose -> build -> judge -> record, and from there to
+profile again where there is a new incumbent, else to propose; when nothing is proposed, it finishes.
+
+LangGraph with SQLite checkpoints after every node. The state is three plain values; what they stand for is in the
+store, where every step looks before it works. So a process killed anywhere goes on at the node where it died, and a
+verdict that was recorded is never made again. A checkpoint that the store does not bear out is not gone on with: a
+power loss may take the end of either file, and after a jump of the clock the newest checkpoint is not the last one.
+"""
+
+import itertools
+import os
+from typing import Literal, TypedDict
+
+os.environ["LANGSMITH_TRACING"] = os.environ["LANGCHAIN_TRACING_V2"] = "false"  # they would upload kernel source
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import END, START, StateGraph
+from langgraph.runtime import Runtime
+from langgraph.types import Command
+from pgo_agent.agent.evaluation import baseline as baselines
+from pgo_agent.agent.run import incumbent, steering
+from pgo_agent.agent.run.context import Context
+from pgo_agent.agent.search import profile_incumbent, recovery, steps
+from pgo_agent.agent.search.finish import finish as finish_run
+
+
+class State(TypedDict):
+    generation: int  # the one that is worked on, from 1
+    proposed: int  # candidates of it
+    barren: int  # generations in a row without an accepted candidate
+
+
+def baseline(state: State, runtime: Runtime[Context]) -> None:
+    if runtime.context.store.run(runtime.context.run.id).baseline is None:
+        baselines.establish(runtime.context)
+
+
+def profile(state: State, runtime: Runtime[Context]) -> None:
+    if not runtime.context.store.candidates(runtime.context.run.id, state["generation"]):  # proposed by what was known
+        profile_incumbent.profile(runtime.context)
+
+
+def summarize(state: State, runtime: Runtime[Context]) -> None:
+    profile_incumbent.summarize(runtime.context)
+
+
+def propose(state: State, runtime: Runtime[Context]) -> Command[Literal["build", "finish"]]:
+    ctx = runtime.context
+    steps.steered(ctx)
+    barren = state["barren"] >= ctx.settings["patience"] and not steering.wants_a_generation(ctx, state["generation"])
+    proposed = 0 if ctx.out_of_time() or barren else steps.propose(ctx, state["generation"])
+    if not proposed:
+        steering.give_back(ctx, state["generation"])
+    return Command(goto="build" if proposed else "finish", update={"proposed": proposed})
+
+
+def build(state: State, runtime: Runtime[Context]) -> None:
+    steps.build(runtime.context, state["generation"])
+
+
+def judge(state: State, runtime: Runtime[Context]) -> None:
+    steps.judge(runtime.context, state["generation"])
+
+
+def record(state: State, runtime: Runtime[Context]) -> Command[Literal["profile", "propose"]]:
+    ctx, n = runtime.context, state["generation"]
+    ctx.store.finish_generation(ctx.run.id, n)
+    own = ctx.store.candidates(ctx.run.id, n)
+    won = any(c.verdict == "accepted" for c in own)
+    ctx.emit(
+        "generation.completed",
+        generation=n,
+        incumbent=incumbent.name(ctx),
+        judged=sum(c.verdict is not None for c in own),
+    )
+    new: State = {"generation": n + 1, "proposed": 0, "barren": 0 if won else state["barren"] + 1}
+    return Command(goto="profile" if profile_incumbent.due(ctx) else "propose", update=new)
+
+
+def finish(state: State, runtime: Runtime[Context]) -> None:
+    finish_run(runtime.context)
+
+
+def run(ctx: Context) -> None:
+    """Runs the loop of `ctx.run`, from its beginning or from where it was interrupted."""
+    recovery.mend(ctx)
+    graph = StateGraph(State, context_schema=Context)
+    for node in (baseline, profile, summarize, propose, build, judge, record, finish):
+        graph.add_node(node)
+    for one, then in itertools.pairwise((START, "baseline", "profile", "summarize", "propose")):
+        graph.add_edge(one, then)
+    graph.add_edge("build", "judge").add_edge("judge", "record").add_edge("finish", END)
+    with recovery.checkpoints(ctx.store.root / "checkpoints.db") as db:
+        loop = graph.compile(checkpointer=SqliteSaver(db))
+        config: RunnableConfig = {"configurable": {"thread_id": ctx.run.id}, "recursion_limit": 10_000}
+        (nodes, generation, barren), held = recovery.stands(ctx), loop.get_state(config)
+        borne_out = held.next in nodes and (held.values["generation"], held.values["barren"]) == (generation, barren)
+        start: State | None = None if borne_out else {"generation": generation, "proposed": 0, "barren": barren}
+        loop.invoke(start, config, context=ctx, durability="sync")

@@ -1,0 +1,95 @@
+"""Where an interrupted run goes on, and on what: by its record alone, whatever became of the other files.
+
+A power loss may take the ends of files, or whole ones. The checkpoints then know of more or less than the record, and
+the shelf lacks what the record names. Relies on builds being the same each time: what comes out different is not put
+in the place of what was judged. The record itself is not mended: `store.py` says when it is damaged.
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from pgo_agent.agent.evaluation import baseline, build
+from pgo_agent.agent.run.context import Context
+from pgo_agent.agent.run.record.store import Candidate
+from pgo_agent.agent.search import profile_incumbent
+from pgo_agent.sandbox.errors import EnvironmentFault
+from pgo_agent.sandbox.gate.verdict import Verdict
+
+
+def stands(ctx: Context) -> tuple[set[tuple[str, ...]], int, int]:
+    """By the record: the nodes that may come next, the generation, and how many without a win come before it."""
+    if ctx.store.run(ctx.run.id).baseline is None:
+        return {("baseline",)}, 1, 0
+    n, barren = 0, 0
+    for n, finished in ctx.store.generations(ctx.run.id).items():
+        own = ctx.store.candidates(ctx.run.id, n)
+        undecided = [c for c in own if c.verdict is None]
+        if undecided:
+            return {("build",) if any(c.built is None for c in undecided) else ("judge",)}, n, barren
+        if not finished:
+            return {("record",)}, n, barren
+        barren = 0 if any(c.verdict == Verdict.ACCEPTED for c in own) else barren + 1
+    due = profile_incumbent.due(ctx)
+    return {(due,)} if due else {("propose",), ("finish",)}, n + 1, barren
+
+
+# the checkpoints ------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def checkpoints(path: Path) -> Iterator[sqlite3.Connection]:
+    """Opens the checkpoints, without what is damaged: the record says as much. Raises EnvironmentFault for the disk."""
+    try:
+        with suppress(sqlite3.OperationalError, OSError):
+            if not _sound(path):
+                for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
+                    path.with_name(name).unlink(missing_ok=True)
+        with closing(sqlite3.connect(path, check_same_thread=False)) as db:
+            yield db
+    except sqlite3.OperationalError as e:
+        hint = "free some space or make the folder writable, then `pgo-agent resume`"
+        raise EnvironmentFault(f"cannot write {path}: {e}", hint) from None
+
+
+def _sound(path: Path) -> bool:
+    try:
+        with closing(sqlite3.connect(path)) as db:
+            return bool(db.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok")
+    except sqlite3.OperationalError:
+        raise
+    except sqlite3.DatabaseError:
+        return False
+
+
+# the shelf ------------------------------------------------------------------------------------------------------------
+
+
+def mend(ctx: Context) -> None:
+    """Builds the run's lost bundles again. Raises EnvironmentFault when they do not come out as they were."""
+    base, candidates = ctx.store.run(ctx.run.id).baseline, ctx.store.candidates(ctx.run.id)
+    lost = {b for b in _of_baseline(base) | set(map(_bundle, candidates)) if b and not ctx.store.shelf.whole(b)}
+    if not lost:
+        return
+    ctx.emit("phase", phase="mend", doing=f"building {len(lost)} lost or damaged bundles again")
+    if lost & _of_baseline(base):
+        baseline.rebuild(ctx)
+    for candidate in candidates:
+        if _bundle(candidate) in lost:
+            build.again(ctx, candidate)
+    left = [b for b in lost if not ctx.store.shelf.whole(b)]
+    if left:
+        raise EnvironmentFault(
+            f"{len(left)} bundles of run {ctx.run.id} are damaged, and come out different when they are built again",
+            "put back a copy of the workspace, or start again with `pgo-agent optimize`",
+        )
+
+
+def _of_baseline(base: dict[str, Any] | None) -> set[str]:
+    return {p["bundle"] for p in base["points"]} if base else set()
+
+
+def _bundle(candidate: Candidate) -> str:
+    return str((candidate.built or {}).get("bundle", ""))

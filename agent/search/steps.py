@@ -1,0 +1,204 @@
+"""What each node of the loop does. Every step can be repeated: what the store holds already is not done again."""
+
+import time
+from collections.abc import Collection, Iterable, Iterator, Sequence, Sized
+from concurrent.futures import as_completed
+from dataclasses import asdict, replace
+from functools import partial
+from itertools import islice
+from typing import Any
+
+from pgo_agent.agent.commands import check
+from pgo_agent.agent.evaluation import build as building
+from pgo_agent.agent.evaluation import measure, ranking, schedule, screen
+from pgo_agent.agent.proposal import bandit, lessons, llm, parents
+from pgo_agent.agent.run import incumbent, steering
+from pgo_agent.agent.run.context import Context
+from pgo_agent.agent.run.record.store import Candidate, candidate_id
+from pgo_agent.sandbox import target as contract
+from pgo_agent.sandbox.gate.coverage import NOTHING
+from pgo_agent.sandbox.gate.evidence import Evidence
+from pgo_agent.sandbox.gate.verdict import Judged, Verdict
+from pgo_agent.sandbox.judge.interface import AnyJudge
+from pgo_agent.sandbox.judge.pool import Judges
+from pgo_agent.sandbox.judge.spool.client import SpoolJudge
+from pgo_agent.sandbox.threads import threads
+
+Fresh = dict[str, Any]  # a row of the record to be
+
+# propose --------------------------------------------------------------------------------------------------------------
+
+
+def propose(ctx: Context, generation: int) -> int:
+    """Writes the next generation's candidates into the store; gives their number."""
+    present = ctx.store.candidates(ctx.run.id, generation)
+    if present:
+        return len(present)
+    steering.begin(ctx, generation)
+    known = {c.id for c in ctx.store.candidates(ctx.run.id)}
+    own = list(_novel(ctx, steering.submitted(ctx, generation), steering.AUTHOR, known))  # beyond the budget
+    room = min(ctx.settings["width"], steering.room(ctx))
+    others = (p for p in _fresh(ctx, generation) if p["id"] not in known)
+    fresh = [*own, *islice(others, room)]
+    if fresh:
+        ctx.store.add_generation(ctx.run.id, generation, incumbent.name(ctx), fresh)
+        bandit.tell(ctx, generation)
+        if again := parents.again_from(ctx):
+            ctx.emit("search.restarted", generation=generation, candidates=again)
+    for p in fresh:
+        told = {k: p[k] for k in ("kind", "move", "rationale", "cites", "proposer", "author")}
+        ctx.emit("candidate.proposed", candidate=p["id"], generation=generation, **told)
+    return len(fresh)
+
+
+def _fresh(ctx: Context, generation: int) -> Iterator[Fresh]:
+    """Proposals that this run has not seen yet: what was given to it; or else a former winner, what the model makes of
+    its candidates that failed, then what the model and the embedded moves propose, by turns."""
+    if given := check.proposals(ctx.settings):
+        yield from _novel(ctx, given, check.AUTHOR, {c.id for c in ctx.store.candidates(ctx.run.id)})
+        return
+    seen = {c.id for c in ctx.store.candidates(ctx.run.id)} | {candidate_id(ctx.target.source)}
+    yield from _novel(ctx, lessons.remembered(ctx), lessons.MEMORY, seen)
+    mended = _novel(ctx, llm.mend(ctx), bandit.MODEL, seen)
+    yield from islice(mended, max(1, ctx.settings["width"] - 1))  # nearly right is worth a place, but not all of them
+    streams = {
+        bandit.MODEL: _novel(ctx, llm.ask(ctx), bandit.MODEL, seen),
+        bandit.MOVES: _novel(ctx, parents.proposals(ctx), bandit.MOVES, seen),
+    }
+    yield from bandit.mixed(streams, bandit.tallies(ctx), ctx.settings.get("seed", 0), generation)
+
+
+def _novel(ctx: Context, proposals: Iterable[parents.Proposed], proposer: str, seen: set[str]) -> Iterator[Fresh]:
+    """As rows of the record, those of the target's contract whose text is in nobody's `seen`, which grows."""
+    for p, author, parent in proposals:
+        name = candidate_id(p.source)
+        if name not in seen and (p.kind == "ttgir" or contract.same_contract(p.source, ctx.target.source)):
+            seen.add(name)
+            yield asdict(p) | {"id": name, "author": author, "parent": parent, "proposer": proposer}
+
+
+# build ----------------------------------------------------------------------------------------------------------------
+
+
+def build(ctx: Context, generation: int) -> None:
+    """Traces and compiles the generation's candidates side by side; those that fail get their verdict here."""
+    steered(ctx)
+    undecided = [c for c in ctx.store.candidates(ctx.run.id, generation) if c.verdict is None]
+    waiting = [c for c in undecided if c.built is None]
+    if waiting:
+        ctx.emit("phase", phase="build", doing=f"tracing and compiling {_counted(waiting)}")
+    with threads(max(1, ctx.builder.cores)) as pool:
+        workers = max(1, ctx.builder.cores // max(1, len(waiting)))
+        tasks = {pool.submit(building.first, ctx, c, workers): c for c in waiting}
+        for task in as_completed(tasks):
+            ctx.store.set_built(ctx.run.id, tasks[task].id, task.result())
+    steered(ctx)
+    for c in ctx.store.candidates(ctx.run.id, generation):
+        judged = screen.verdict(ctx, c) if c.verdict is None else None
+        if judged is not None:
+            settle(ctx, c, judged, None, 0.0)
+
+
+# judge ----------------------------------------------------------------------------------------------------------------
+
+
+def judge(ctx: Context, generation: int) -> None:
+    """Judges what was built and has no verdict, best static rank first; each verdict is recorded as it comes."""
+    steered(ctx)
+    waiting = [c for c in ctx.store.candidates(ctx.run.id, generation) if c.built is not None and c.verdict is None]
+    if waiting:
+        ctx.emit("phase", phase="judge", doing=f"judging {_counted(waiting)} {_where(ctx.gpu)}")
+    waiting.sort(key=lambda c: (ranking.rank(ctx, c), c.position))
+    if ctx.gpu:
+        _on_gpus(ctx, ctx.gpu, waiting)
+        return
+    for candidate in _wanted(ctx, waiting):
+        started = time.monotonic()
+        judged, _ = measure.in_interpreter(ctx, candidate)
+        _told(ctx, ctx.store.candidate(ctx.run.id, candidate.id), judged, None, time.monotonic() - started)
+
+
+def _where(gpu: AnyJudge | None) -> str:
+    if isinstance(gpu, SpoolJudge):
+        return f"on a GPU elsewhere, by {gpu.folder.root}"
+    several = len(gpu.all) if isinstance(gpu, Judges) else 1
+    return "in Triton's interpreter" if gpu is None else f"on {several} GPUs" if several > 1 else "on the GPU"
+
+
+def _wanted(ctx: Context, waiting: Sequence[Candidate]) -> Iterator[Candidate]:
+    """Each in turn, while there is time, without what a person vetoed meanwhile."""
+    for candidate in waiting:
+        if not _goes_on(ctx):
+            return
+        if ctx.store.candidate(ctx.run.id, candidate.id).verdict is None:
+            yield candidate
+
+
+def _on_gpus(ctx: Context, gpu: AnyJudge, waiting: Sequence[Candidate]) -> None:
+    begun = set[str]()
+    for name, outcome in schedule.outcomes(ctx, gpu, waiting, partial(_goes_on, ctx, begun), begun):
+        candidate = ctx.store.candidate(ctx.run.id, name)
+        if candidate.verdict is None:
+            _told(ctx, candidate, *outcome)
+
+
+def _goes_on(ctx: Context, begun: Collection[str] = ()) -> bool:
+    """Whether there is time for another one; what a person asked for meanwhile is taken first."""
+    steered(ctx, begun)
+    return not ctx.out_of_time()
+
+
+def _told(ctx: Context, candidate: Candidate, judged: Judged, speedup: float | None, seconds: float) -> None:
+    given = candidate.author == check.AUTHOR
+    if given:
+        judged = check.said_of(ctx, candidate, measure.told_apart(ctx, candidate, judged))
+    settle(ctx, candidate, judged, speedup, seconds)
+
+
+def steered(ctx: Context, begun: Collection[str] = ()) -> None:
+    """Takes what a person asked for meanwhile, where that need not wait for a generation: see steering.py.
+
+    `begun`: candidates that are being judged, whose verdict will be theirs.
+    """
+    for request, candidate, judged in steering.look(ctx, begun):
+        settle(ctx, candidate, judged, None, 0.0)
+        steering.vetoed(ctx, request)
+
+
+def settle(ctx: Context, candidate: Candidate, judged: Judged, speedup: float | None, seconds: float) -> None:
+    """Records a verdict with what every stage said, and tells of it."""
+    stages = _stages(candidate, judged, seconds)
+    doubts = [f"{s['stage']} could not decide: {s['reason']}" for s in stages if s["verdict"] == Verdict.UNDECIDED]
+    reason = "; ".join((judged.reason, *(d for d in doubts if judged.verdict != Verdict.UNDECIDED)))
+    covered = {} if judged.coverage == NOTHING else {"coverage": judged.coverage.as_json()}
+    judged = replace(judged, reason=reason, evidence={**judged.evidence, "stages": stages, **covered})
+    ctx.store.set_verdict(ctx.run.id, candidate.id, judged, speedup, seconds)
+    ctx.emit(
+        "candidate.verdict",
+        candidate=candidate.id,
+        generation=candidate.generation,
+        kind=candidate.kind,
+        move=candidate.move,
+        verdict=str(judged.verdict),
+        stage=judged.stage,
+        reason=judged.reason,
+        speedup=speedup,
+        seconds=round(seconds, 3),
+        gpu_seconds=ctx.gpu_seconds(),
+        stages=[{k: v for k, v in s.items() if k != "found"} for s in stages],
+        coverage=judged.coverage.as_json(),
+    )
+
+
+def _stages(candidate: Candidate, judged: Judged, seconds: float) -> list[dict[str, Any]]:
+    """The evidence of every stage that looked at a candidate, in order; the last one gave the verdict."""
+    known = (candidate.built or {}).get("stages", [])
+    said = {"verdict": str(judged.verdict), "reason": judged.reason}
+    if any(s["stage"] == judged.stage for s in known):
+        return [s | said if s["stage"] == judged.stage else s for s in known]
+    last = Evidence(judged.stage, judged.verdict, judged.reason, seconds, coverage=judged.coverage).as_json()
+    return [*known, *judged.evidence.get("stages", [last])]
+
+
+def _counted(candidates: Sized) -> str:
+    return f"{len(candidates)} candidate{'' if len(candidates) == 1 else 's'}"

@@ -1,0 +1,1 @@
+"""Charts as plain numbers and SVG, which pages and reports draw."""

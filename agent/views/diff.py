@@ -1,0 +1,140 @@
+"""`diff A B`: what differs between two candidates of a run: source, resources, SASS mix, and normalised TTGIR.
+
+`side` says what a candidate, or a baseline, launches in each case; reports compare sides as well.
+"""
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pgo_agent.agent.evaluation.own_list import AUTOTUNED
+from pgo_agent.agent.run.record.store import Candidate, Run, Store
+from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.errors import UsageFault
+from pgo_agent.sandbox.ttgir import normalize, reader
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+BASELINES = ("shipped", "tuned")
+_RESOURCES = ("registers", "spill_store_bytes", "shared", "pipeline_depth", "dots", "notes")
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One that a case launches."""
+
+    name: str  # of several builds of one function, all but the first with their number
+    build: str  # key
+    static: dict[str, Any]
+    digest: str  # of its TTGIR
+
+    def ttgir(self, shelf: Shelf) -> list[str]:
+        """Its normal form. Raises EnvironmentFault where the text is not on the shelf."""
+        return normalize.text(reader.parse(shelf.get(self.digest, "ttgir").decode())).splitlines(True)
+
+
+@dataclass(frozen=True)
+class Launched:
+    """What a case launches."""
+
+    choice: str  # its configuration
+    kernels: dict[str, Kernel]  # by name, in the order of their first launch
+
+
+@dataclass(frozen=True)
+class Side:
+    """One candidate, or a baseline."""
+
+    name: str
+    source: str
+    cases: dict[str, Launched]
+
+
+def side(store: Store, run: Run, name: str) -> Side:
+    """A baseline by its name, or a candidate by the beginning of its id, at the configurations that a judge chose.
+
+    Raises UsageFault when it was not built, EnvironmentFault where its bundle is not on the shelf.
+    """
+    if name in (*BASELINES, AUTOTUNED):
+        if run.baseline is None:
+            raise UsageFault(f"run {run.id} has no baseline yet", f"pgo-agent resume {run.id}")
+        places = {c: (p["bundle"], p["choice"]) for c, p in run.baseline.get(name, {}).items()}
+        return Side(name, run.source, {c: _launched(store.shelf, *where, c) for c, where in places.items()})
+    candidate = store.candidate(run.id, name)
+    built = candidate.built or {}
+    if not built.get("bundle"):
+        raise UsageFault(f"candidate {candidate.id} was not built: {candidate.reason}", "choose another")
+    labels = _chosen(store, candidate)
+    cases = {c: _launched(store.shelf, built["bundle"], labels[c], c) for c in built["choices"]}
+    return Side(candidate.id[:8], candidate.source if candidate.kind != "ttgir" else run.source, cases)
+
+
+def _chosen(store: Store, candidate: Candidate) -> dict[str, str]:
+    """The configuration of each case that a judge chose; without one, the first."""
+    bodies = [b for b in store.evidence(candidate.run, candidate.id).values() if isinstance(b, dict)]
+    judged: Mapping[str, str] = next((b["choices"] for b in bodies if "choices" in b), {})
+    built = (candidate.built or {})["choices"]
+    return {case: judged.get(case, options[0]["label"]) for case, options in built.items()}
+
+
+def _launched(shelf: Shelf, bundle: str, label: str, case: str) -> Launched:
+    manifest = shelf.manifest(bundle)
+    found: dict[str, Kernel] = {}
+    for key in dict.fromkeys(s["kernel"] for s in manifest["plans"][case][label]["steps"] if "kernel" in s):
+        kernel = manifest["kernels"][key]
+        same = sum(k.static["name"] == kernel["name"] for k in found.values())
+        name = f"{kernel['name']} ({same + 1})" if same else str(kernel["name"])
+        static = (shelf.build(key) or {}).get("static", {}) | {"name": kernel["name"]}
+        found[name] = Kernel(name, key, static, kernel["files"]["ttgir"])
+    return Launched(label, found)
+
+
+def pairs(left: Launched, right: Launched) -> Iterator[tuple[str, Kernel | None, Kernel | None]]:
+    """Kernels by name, with None where only the other side launches it."""
+    for name in dict.fromkeys([*left.kernels, *right.kernels]):
+        yield name, left.kernels.get(name), right.kernels.get(name)
+
+
+def ttgir(shelf: Shelf, a: Kernel | None, b: Kernel | None, names: tuple[str, str], around: int = 1) -> list[str]:
+    """A unified diff of normalised TTGIR; empty when both are the same program."""
+    before, after = (k.ttgir(shelf) if k else [] for k in (a, b))
+    return list(difflib.unified_diff(before, after, *names, n=around))
+
+
+def show(store: Store, run_name: str, a: str, b: str, whole: bool, out: Console) -> None:
+    """`whole`: the TTGIR diff itself, not only how long it is."""
+    run = store.run(run_name)
+    left, right = side(store, run, a), side(store, run, b)
+    lines = difflib.unified_diff(left.source.splitlines(True), right.source.splitlines(True), left.name, right.name)
+    out.print(escape("".join(lines)) or "the same source", highlight=False)
+    for case in (c for c in left.cases if c in right.cases):
+        for name, ours, theirs in pairs(left.cases[case], right.cases[case]):
+            out.print(_resources(f"{case}  {name}", (left, right), case, ours, theirs))
+            changed = ttgir(store.shelf, ours, theirs, (left.name, right.name))
+            if whole:
+                out.print(escape("".join(changed)) or "the same TTGIR", highlight=False)
+            else:
+                out.print(told(changed), highlight=False)
+
+
+def told(changed: Sequence[str]) -> str:
+    """How long a TTGIR diff is."""
+    count = sum(line[0] in "+-" for line in changed[2:])
+    return f"TTGIR: {count} lines differ" if count else "TTGIR: the same"
+
+
+def _resources(title: str, sides: tuple[Side, Side], case: str, one: Kernel | None, two: Kernel | None) -> Table:
+    table = Table(title=escape(title), title_justify="left")
+    for column in ("", *(s.name for s in sides)):
+        table.add_column(column)
+    table.add_row("configuration", *(escape(s.cases[case].choice) for s in sides))
+    ours, theirs = (k.static if k else {} for k in (one, two))
+    for name in _RESOURCES:
+        table.add_row(name, *(str(s.get(name, "-")) for s in (ours, theirs)))
+    mixes = [s.get("sass", {}) for s in (ours, theirs)]
+    for op in sorted({*mixes[0], *mixes[1]} - {"loop"}):
+        if mixes[0].get(op) != mixes[1].get(op):
+            table.add_row(f"SASS {op}", *(str(mix.get(op, 0)) for mix in mixes))
+    return table

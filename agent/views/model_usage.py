@@ -1,0 +1,54 @@
+"""Who answered in a run, what that took of its budgets, and where a role fell back: for `show`, as words or JSON."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from pgo_agent.agent.run.record import model_calls
+from pgo_agent.agent.run.record.model_calls import Fallback, Share
+from pgo_agent.agent.run.record.store import Run, Store
+
+
+def told(store: Store, run: Run) -> Iterator[str]:
+    """A line for each role and model, each fallback, and the budgets beside minutes and candidates."""
+    yield from map(_share, model_calls.shares(store, run.id))
+    yield from map(_fallback, model_calls.fallbacks(store, run.id))
+    budgets = [f"{_figure(spent)} of {_figure(most)} {name}" for name, spent, most in _budgets(store, run)]
+    if budgets:
+        yield f"spent: {', '.join(budgets)}"
+
+
+def as_json(store: Store, run: Run) -> dict[str, Any]:
+    shares, fallbacks = model_calls.shares(store, run.id), model_calls.fallbacks(store, run.id)
+    spent = {"gpu_seconds": run.gpu_seconds, **store.spent(run.id)}
+    return {"calls": [asdict(s) for s in shares], "fallbacks": [asdict(f) for f in fallbacks], "spent": spent}
+
+
+def folders(run: Run) -> list[str]:
+    """Where the replies of a run's models are waited for."""
+    names = (run.settings.get("models") or {"": run.settings.get("model") or ""}).values()
+    return list(dict.fromkeys(name.removeprefix("relay:") for name in names if name.startswith("relay:")))
+
+
+def _share(s: Share) -> str:
+    calls = "1 call" if s.calls == 1 else f"{s.calls} calls"
+    useless = f" ({s.useless} with something wrong)" if s.useless else ""
+    cost = f", {s.cost:.4g} in money" if s.cost is not None else ""
+    tokens = f"{s.prompt_tokens} + {s.completion_tokens} tokens"
+    return f"{s.role}: {s.model}: {calls}{useless}, {tokens}, {s.seconds:.0f} s{cost}"
+
+
+def _fallback(f: Fallback) -> str:
+    return f"{f.role}: embedded for {f.about}: {f.why}" if f.about else f"{f.role}: embedded from there on: {f.why}"
+
+
+def _budgets(store: Store, run: Run) -> Iterator[tuple[str, float, float]]:
+    spent = {**store.spent(run.id), "gpu_seconds": run.gpu_seconds}
+    for key, name in (("tokens", "tokens"), ("money", "in money"), ("gpu_seconds", "seconds of the GPU")):
+        most = run.settings.get(key)
+        if most is not None:
+            yield name, spent[key], most
+
+
+def _figure(x: float) -> str:
+    return f"{x:.0f}" if x >= 1000 or x == int(x) else f"{x:.4g}"

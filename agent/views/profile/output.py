@@ -1,0 +1,75 @@
+"""`profile`'s answers: drawn in the terminal or as JSON on stdout, and the files that were asked for beside it.
+
+Files are written before anything is printed, and whole or not at all. What says where a file went goes to stderr.
+"""
+
+import json
+import sys
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from pgo_agent.agent.commands.optimize import locate
+from pgo_agent.agent.commands.profile import Profile
+from pgo_agent.agent.profile.summary import Summary
+from pgo_agent.agent.views import summary
+from pgo_agent.agent.views.profile import terminal
+from pgo_agent.sandbox import target
+from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
+
+
+@dataclass(frozen=True)
+class Outlets:
+    """Where a profile goes."""
+
+    as_json: bool = False  # to stdout, in place of the drawing
+    code: bool = False  # with its pseudo-code
+    html: Path | None = None
+    perfetto: Path | None = None
+
+    def check(self) -> None:
+        """Before anything is computed. Raises UsageFault for a file that cannot be one."""
+        for path in (self.html, self.perfetto):
+            if path and path.is_dir():
+                raise UsageFault(f"{path} is a folder", "name a file in it")
+        if self.html and self.perfetto and self.html.resolve() == self.perfetto.resolve():
+            raise UsageFault(f"--html and --perfetto both name {self.html}", "give each a file of its own")
+
+
+def tell(
+    found: Profile, file: Path, outlets: Outlets, shelf: Shelf, summaries: Mapping[str, Summary] | None = None
+) -> None:
+    """`shelf`: holds the records of timelines. `summaries`: by case, as the profile names it.
+
+    Raises UsageFault for a trace without a timeline, EnvironmentFault when a file cannot be written.
+    """
+    source, told = target.read(locate(file)).source, summaries or {}
+    if outlets.perfetto:
+        from pgo_agent.agent.views.profile import perfetto  # needs numpy
+
+        put(outlets.perfetto, perfetto.text(found, shelf))
+    if outlets.html:
+        from pgo_agent.agent.views.profile import page  # needs Jinja2
+
+        put(outlets.html, page.render(found, source, told))
+    if outlets.as_json:
+        print(json.dumps(found.as_json(), sort_keys=True))
+    else:
+        terminal.show(found, source, summary.output(), outlets.code, told)
+
+
+def put(path: Path, text: str) -> None:
+    """Writes a file, with the folders above it. Raises EnvironmentFault, and leaves what was there as it was."""
+    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.write_text(text, encoding="utf-8")
+        part.replace(path)
+    except OSError as e:
+        with suppress(OSError):
+            part.unlink()
+        raise EnvironmentFault(f"cannot write {path}: {e.strerror}", "give another file, or free some space") from None
+    print(f"{path} written", file=sys.stderr)

@@ -1,0 +1,206 @@
+"""A profile as one page that loads nothing: no scripts, no fonts, no network; styles and drawings stand in it.
+
+`page.html.j2` says what stands where; this makes plain values for it. Names and sources are hostile: templates
+escape all of them, and the page's policy lets a browser load nothing even so.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pgo_agent.agent.commands.profile import Profile
+from pgo_agent.agent.profile.case_profile import CaseProfile
+from pgo_agent.agent.profile.summary import Summary
+from pgo_agent.agent.views.charts import roofline
+from pgo_agent.agent.views.html import template
+from pgo_agent.agent.views.profile import counters, format, terminal
+from pgo_agent.agent.views.profile.timeline_layout import Bar, Lane, lanes
+from pgo_agent.agent.views.profile.timeline_terminal import names
+from pgo_agent.sandbox.profile.counters.types import Counters
+from pgo_agent.sandbox.profile.kernel_profile import KernelProfile, Missing
+from pgo_agent.sandbox.profile.static_profile import Problem, StaticProfile
+from pgo_agent.sandbox.profile.timeline.types import ScopeTime, Timeline, Waves
+
+TALL = 40  # units of a curve
+Values = dict[str, Any]  # what the template may use
+
+
+@dataclass(frozen=True)
+class Table:
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    left: frozenset[int]  # columns that are no figures
+    bold: frozenset[int] = frozenset()  # rows
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A bar, in percent of the longest lane."""
+
+    bar: Bar
+    label: str
+    share: str
+    title: str
+    x: str
+    width: str
+    end: str
+    tail: str
+
+
+def render(found: Profile, source: str, summaries: Mapping[str, Summary]) -> str:
+    """`source`: the target's text, whose lines the profile names. `summaries`: by case."""
+    text = source.splitlines()
+    cases = [_case(case, text, summaries.get(case.case)) for case in found.cases]
+    return str(template("views/profile/page.html.j2").render(profile=found, cases=cases, basis=terminal.basis(found)))
+
+
+def _case(case: CaseProfile, text: Sequence[str], summary: Summary | None) -> Values:
+    r = case.roofline
+    return {
+        "name": case.case.removeprefix("CASES/"),
+        "configuration": case.configuration,
+        "chosen": case.chosen,
+        "summary": summary.text if summary else "",
+        "roof": "" if isinstance(r, Missing) else format.roof(r),
+        "plot": None if isinstance(r, Missing) else roofline.plot(r),
+        "missing": list(format.gathered([r])) if isinstance(r, Missing) else [],
+        "kernels": [_kernel(k, case, text) for k in case.kernels],
+    }
+
+
+def _kernel(k: KernelProfile, case: CaseProfile, text: Sequence[str]) -> Values:
+    s, t, c = k.static, k.timeline, k.counters
+    return {
+        "name": s.kernel if isinstance(s, StaticProfile) else k.kernel,
+        "built": f"{s.target}, {s.instructions:,} instructions" if isinstance(s, StaticProfile) else "",
+        "problem": s.reason if isinstance(s, Problem) else "",
+        "facts": list(terminal.facts(s)) if isinstance(s, StaticProfile) else [],
+        "live": _live(s) if isinstance(s, StaticProfile) and s.peak else None,
+        "findings": case.findings.get(k.build, ()),
+        "same_code": not isinstance(s, StaticProfile) or s.same_code,
+        "missing": list(format.gathered(k.missing)),
+        "timeline": None if isinstance(t, Missing) else timeline(k, t),
+        "counters": None if isinstance(c, Missing) else _counters(c, text),
+        "code": case.code.get(k.build, ""),
+        "tables": _static(s, text) if isinstance(s, StaticProfile) else [],
+    }
+
+
+def _static(s: StaticProfile, text: Sequence[str]) -> list[Table]:
+    return [
+        *_listed("Loops", "lines", terminal.loops(s)),
+        *_listed("Instructions by source line, innermost loop first", "line", terminal.lines(s, text)),
+    ]
+
+
+def _listed(title: str, name: str, rows: Sequence[terminal.Row]) -> list[Table]:
+    """None without rows."""
+    head, *body = terminal.figures(rows)
+    cells = tuple((row[0].strip(), row[1], *figures) for row, figures in zip(rows, body, strict=True))
+    return [Table(title, (name, "", *head), cells, frozenset({1}))] if rows else []
+
+
+def _live(s: StaticProfile) -> Values:
+    """Registers that hold a value at each instruction, a unit across for each; loops as stretches of them."""
+    most = max((x or 0 for x in s.curve), default=0)
+    steps = (f"L{i} {TALL - TALL * (x or 0) / most:.2f}H{i + 1}" for i, x in enumerate(s.curve))
+    return {
+        "curve": f"M0 {TALL}{''.join(steps)}V{TALL}Z",
+        "across": len(s.curve),
+        "tall": TALL,
+        "most": most,
+        "loops": [(m.first, m.instructions) for m in s.loops if not m.waits],
+    }
+
+
+# timeline -------------------------------------------------------------------------------------------------------------
+
+
+def timeline(k: KernelProfile, t: Timeline, longest: float | None = None) -> Values:
+    """What `lanes` of `parts.html.j2` draws. `longest`: cycles of the widest lane, where several share a scale."""
+    found = lanes(t, k.static)
+    longest = cycles(k) if longest is None else longest
+    return {
+        "lanes": [_lane(lane, longest) for lane in found] if longest else [],
+        "scopes": _scopes(k, found),
+        "path": "" if isinstance(k.chain, Missing) else format.path(k.chain, names(found)),
+        "waves": _waves(t.waves) if t.waves else None,
+        "disturbance": list(format.disturbance(t)),
+    }
+
+
+def cycles(k: KernelProfile) -> float:
+    """Of the longest lane of its timeline; 0 where there is none."""
+    found = () if isinstance(k.timeline, Missing) else lanes(k.timeline, k.static)
+    return max((lane.cycles for lane in found), default=0.0)
+
+
+def _lane(lane: Lane, longest: float) -> Values:
+    return {"role": lane.role, "whole": format.whole(lane.whole), "bars": [_drawn(b, longest) for b in lane.bars]}
+
+
+def _drawn(b: Bar, longest: float) -> Drawn:
+    label = f"{b.name} x{format.number(b.turns)}" if b.turns else b.name
+    told = f"{b.name}: {format.cycles(b.cycles)} cycles, {format.cycles(b.tail)} more at the P80"
+    places = (f"{100 * part / longest:.3f}" for part in (b.begin, b.cycles, b.end, b.tail))
+    return Drawn(b, label, format.percent(b.share), told, *places)
+
+
+def _scopes(k: KernelProfile, found: Iterable[Lane]) -> Table:
+    rates, chained = format.rates(k.ipc), format.chained(k.chain)
+    more = (*(["ipc"] if rates else []), *(["slack"] if chained else []))
+    rows: list[tuple[str, ...]] = []
+    bold: list[int] = []
+    for lane in found:
+        bold.append(len(rows))
+        rows.append((lane.role, "", *_figures(lane.whole), *([""] * len(more))))
+        for b in lane.bars:
+            if b.time:
+                last = (told.get(b.time.scope.name, "-") for told in (rates, chained) if told)
+                rows.append(("\N{EM SPACE}" * (b.depth + 1) + b.name, b.line, *_figures(b.time), *last))
+    head = ("scope", "line", "P20", "P50", "P80", "count", "share", "varies", *more)
+    return Table("Cycles of one execution, by scope", head, tuple(rows), frozenset({0}), frozenset(bold))
+
+
+def _figures(s: ScopeTime | None) -> tuple[str, ...]:
+    return format.figures(s) if s else ("",) * 6
+
+
+def _waves(w: Waves) -> Values:
+    room = w.sms * w.resident
+    steps = (f"L{i} {TALL - TALL * v / room:.2f}H{i + 1}" for i, v in enumerate(w.running))
+    return {
+        "facts": list(format.filled(w)),
+        "curve": f"M0 {TALL}{''.join(steps)}V{TALL}Z" if w.running else "",
+        "across": len(w.running),
+        "tall": TALL,
+        "room": format.number(room),
+        "span": format.nanoseconds(w.span_ns),
+    }
+
+
+# counters -------------------------------------------------------------------------------------------------------------
+
+
+def _counters(c: Counters, text: Sequence[str]) -> Values:
+    light = dict(sorted(c.speed_of_light.items(), key=lambda x: -x[1]))
+    return {
+        "bars": [("Of its peak", "dot", _shares(light)), ("Warps waited for", "wait", _shares(counters.top(c.stalls)))],
+        "facts": list(format.counted(c)),
+        "where": _where(c, text),
+    }
+
+
+def _shares(found: Mapping[str, float]) -> list[tuple[str, str, str]]:
+    """Name, as text, as percent of a bar."""
+    return [(name, format.percent(x), f"{100 * min(1.0, x):.2f}") for name, x in found.items()]
+
+
+def _where(c: Counters, text: Sequence[str]) -> Table:
+    samples = sum(n.samples for n in c.source)
+    listed = tuple(counters.dearest(c))
+    figures = ((str(n.line), format.percent(n.samples / samples), f"{n.executed:,}") for n in listed)
+    said = ((counters.reasons(n), text[n.line - 1].strip() if n.line <= len(text) else "") for n in listed)
+    rows = tuple((*a, *b) for a, b in zip(figures, said, strict=True))
+    return Table("Where warps were seen", ("line", "share", "executed", "waiting for", ""), rows, frozenset({3, 4}))

@@ -1,0 +1,178 @@
+"""A profile's timelines as a trace that Perfetto opens (ui.perfetto.dev): JSON of Chrome's trace events.
+
+Two kinds of processes, whose clocks have nothing to do with one another. A process for each SM holds the blocks whose
+records were kept, in nanoseconds of the GPU's global timer. A process for each instrumented build holds the executions
+of one block, a thread for each warp, in cycles of its SM written as if there were one in a nanosecond, as Proton does.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+from pgo_agent.agent.commands.profile import Profile
+from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.errors import UsageFault
+from pgo_agent.sandbox.profile.kernel_profile import Missing
+from pgo_agent.sandbox.profile.timeline.collect import fetched
+from pgo_agent.sandbox.profile.timeline.decode import Block, decode
+from pgo_agent.sandbox.profile.timeline.traces import Execution, traces
+from pgo_agent.sandbox.profile.timeline.types import Pass, Timeline
+
+Event = dict[str, Any]
+CLOCKS = (
+    "In processes of instrumented builds times are cycles of one SM, written as nanoseconds (1 GHz), from the block's "
+    "first record; in processes of SMs they are nanoseconds of the GPU's global timer from the first block that was "
+    "kept. Times of two processes are not to be compared."
+)
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Something that took time on a track. Whole numbers: nanoseconds, or cycles."""
+
+    name: str
+    begin: int
+    end: int
+    args: Mapping[str, Any]
+
+
+def text(found: Profile, shelf: Shelf) -> str:
+    """Raises UsageFault for a profile without a timeline, EnvironmentFault where its records are gone or damaged."""
+    events = list(_events(found, shelf))
+    if not events:
+        why = next((m.why for c in found.cases for k in c.kernels for m in k.missing if m.name == "timeline"), "")
+        raise UsageFault(
+            f"there is no timeline to write as a trace{f': {why}' if why else ''}",
+            "profile on a machine with an NVIDIA GPU, with the pass `timeline`; without one, leave out --perfetto",
+        )
+    other = {"target": found.target, "device": found.device, "bundle": found.bundle, "clocks": CLOCKS}
+    return json.dumps({"traceEvents": events, "otherData": other})  # a displayTimeUnit changes how Perfetto reads `ts`
+
+
+def _events(found: Profile, shelf: Shelf) -> Iterator[Event]:
+    numbers = count(1)
+    for case in found.cases:
+        for k in case.kernels:
+            if not isinstance(k.timeline, Missing):
+                name = f"{k.kernel} {case.case.removeprefix('CASES/')}"
+                yield from _of_kernel(name, k.timeline, shelf, numbers)
+
+
+def _of_kernel(name: str, t: Timeline, shelf: Shelf, numbers: "count[int]") -> Iterator[Event]:
+    for i, one in enumerate(t.passes, 1):
+        block, executions = _first_block(one, shelf)
+        title = f"{name}: instrumented build {i}, block {block} ({100 * (one.overhead - 1):+.1f} % of time)"
+        yield from process(numbers, title, warps(executions, one))
+    if t.passes:
+        for sm, slices in blocks(_kept(t.passes[0], shelf)).items():
+            yield from process(numbers, f"{name}: SM {sm}, blocks whose records were kept", {"blocks": slices})
+        yield from _running(next(numbers), name, t)
+
+
+def _first_block(one: Pass, shelf: Shelf) -> tuple[int, tuple[Execution, ...]]:
+    """The first block of which anything was kept."""
+    for block in sorted({b.block for b in _kept(one, shelf)}):
+        if found := traces(shelf, one, block):
+            return block, found
+    return 0, ()
+
+
+def _kept(one: Pass, shelf: Shelf) -> tuple[Block, ...]:
+    """Of the last launch."""
+    raw = (fetched(shelf, a.digest) for a in one.records[-1:])
+    return tuple(b for r in raw for b in decode(r, one.block_bytes, one.warps).blocks if b.ns >= 0)
+
+
+def warps(executions: Iterable[Execution], one: Pass) -> dict[str, list[Slice]]:
+    """Slices by the name of their thread."""
+    scopes = {t.scope.name: t for t in one.timed.scopes}
+    threads: dict[str, list[Slice]] = {}
+    for e in executions:
+        t = scopes[e.scope]
+        args = {"source": t.scope.source, "TTGIR": t.scope.first, "cycles": e.end - e.begin, "P50": t.cycles.p50}
+        s = Slice(str(t.scope.kind), e.begin, e.end, args)
+        threads.setdefault(f"warp {e.warp} {e.role}", []).append(s)
+    return dict(sorted(threads.items(), key=lambda x: int(x[0].split()[1])))
+
+
+def blocks(kept: Iterable[Block]) -> dict[int, list[Slice]]:
+    """By SM, in time from the first begin."""
+    listed = sorted(kept, key=lambda b: (b.sm, b.begin_ns))
+    first = min((b.begin_ns for b in listed), default=0)
+    found: dict[int, list[Slice]] = {}
+    for b in listed:
+        s = Slice(f"block {b.block}", b.begin_ns - first, b.end_ns - first, {"nanoseconds": b.ns})
+        found.setdefault(b.sm, []).append(s)
+    return found
+
+
+def _running(pid: int, name: str, t: Timeline) -> Iterator[Event]:
+    if t.waves and t.waves.running:
+        yield _named(pid, pid, "process_name", f"{name}: the whole launch")
+        step = t.waves.span_ns / len(t.waves.running)
+        for i, blocks in enumerate(t.waves.running):
+            at = {"pid": pid, "tid": pid, "ts": microseconds(round(i * step))}
+            yield {"name": "blocks", "ph": "C", **at, "args": {"running": round(blocks, 3)}}
+
+
+# events ---------------------------------------------------------------------------------------------------------------
+
+
+def process(numbers: "count[int]", name: str, threads: Mapping[str, Sequence[Slice]]) -> Iterator[Event]:
+    """A process with its threads. Slices of a track must nest: what crosses another gets a track of its own.
+
+    `numbers`: Perfetto knows threads by their number alone, so no two of a trace may have the same.
+    """
+    if not threads:
+        return
+    pid = next(numbers)
+    yield _named(pid, pid, "process_name", name)
+    yield {"name": "process_sort_index", "ph": "M", "pid": pid, "tid": pid, "args": {"sort_index": pid}}
+    for thread, slices in threads.items():
+        for i, track in enumerate(nested(slices)):
+            yield from _track(pid, next(numbers), f"{thread} ({i + 1})" if i else thread, track)
+
+
+def _track(pid: int, tid: int, name: str, slices: Iterable[Slice]) -> Iterator[Event]:
+    yield _named(pid, tid, "thread_name", name)
+    yield {"name": "thread_sort_index", "ph": "M", "pid": pid, "tid": tid, "args": {"sort_index": tid}}
+    for s in slices:
+        times = {"ts": microseconds(s.begin), "dur": microseconds(s.end - s.begin)}
+        yield {"name": s.name, "cat": "pgo-agent", "ph": "X", "pid": pid, "tid": tid, **times, "args": s.args}
+
+
+def microseconds(nanoseconds: int) -> float:
+    """So that times 1000, without its fraction, it is the same again: Perfetto reads it like that, and slices that end
+    where others begin would cross by one.
+    """
+    x = nanoseconds / 1000
+    return x if int(x * 1000) == nanoseconds else math.nextafter(x, math.inf)
+
+
+def nested(slices: Iterable[Slice]) -> list[list[Slice]]:
+    """Tracks on which any two slices lie apart or one in the other, in the order of their begin."""
+    tracks: list[list[Slice]] = []
+    open_: list[list[Slice]] = []  # of each track, the outermost first
+    for s in sorted(slices, key=lambda s: (s.begin, -s.end)):
+        fitting = (i for i, stack in enumerate(open_) if _fits(s, stack))
+        at = next(fitting, len(tracks))
+        if at == len(tracks):
+            tracks.append([])
+            open_.append([])
+        tracks[at].append(s)
+        open_[at].append(s)
+    return tracks
+
+
+def _fits(s: Slice, stack: list[Slice]) -> bool:
+    """Whether a slice lies in the innermost of those that are open, without those that ended before it began."""
+    while stack and stack[-1].end <= s.begin:
+        stack.pop()
+    return not stack or s.end <= stack[-1].end
+
+
+def _named(pid: int, tid: int, what: str, name: str) -> Event:
+    return {"name": what, "ph": "M", "pid": pid, "tid": tid, "args": {"name": name}}

@@ -1,0 +1,290 @@
+"""Gathers all that is to be said of a run, part by part: what cannot be read is left out, and said to be.
+
+A run may have died half-way, have measured nothing, or be of another version; each part stands without the others.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pgo_agent.agent import text
+from pgo_agent.agent.evaluation import own_list
+from pgo_agent.agent.exit_codes import FAULTY
+from pgo_agent.agent.run import incumbent
+from pgo_agent.agent.run.record import user_requests
+from pgo_agent.agent.run.record.store import Candidate, Run, Store
+from pgo_agent.agent.views import summary as display
+from pgo_agent.agent.views.report import comparison as compared
+from pgo_agent.agent.views.report import correctness, lineage, profiles, reproduce, timings
+from pgo_agent.agent.views.report.comparison import Comparison
+from pgo_agent.agent.views.report.correctness import Proof
+from pgo_agent.agent.views.report.lineage import Step, Tried
+from pgo_agent.agent.views.report.profiles import Profiled
+from pgo_agent.agent.views.report.timings import Ratio, Session
+from pgo_agent.sandbox import devices
+from pgo_agent.sandbox.errors import Fault
+from pgo_agent.sandbox.judge.bootstrap import Interval
+
+T = TypeVar("T")
+STATES = {
+    "done": "complete",
+    "none_found": "complete",
+    "budget": "its budget was spent before anything was judged",
+    "running": "not complete: it is still running, or was killed",
+    "interrupted": "not complete: it was interrupted",
+    "waiting": "not complete: it waits for an answer",
+    "failed": "it failed",
+}
+SURE = 0.95  # of intervals
+ASKED = 400  # characters of a request
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of a candidate's speed without measuring it."""
+
+    candidate: str
+    move: str
+    verdict: str
+    relative: float | None  # its time over the tuned baseline's
+    how: str
+
+
+@dataclass(frozen=True)
+class Report:
+    run: Run
+    target: str
+    device: str
+    outcome: str  # gained, none, unmeasured, unfinished or failed
+    title: str
+    sentences: tuple[str, ...]
+    gains: tuple[Ratio, ...]  # of the session
+    session: Session | None
+    tried: tuple[Tried, ...]
+    winner: Tried | None
+    steps: tuple[Step, ...]  # from as shipped to the winner
+    said: Mapping[str, str]  # case -> what the profile of the kernel as shipped said
+    comparison: Comparison | None
+    profiles: tuple[Profiled, ...]
+    proofs: tuple[Proof, ...]
+    known: tuple[Known, ...]
+    skipped: tuple[tuple[str, str], ...]  # moves that did not apply, and why
+    asked: tuple[tuple[str, str], ...]  # what a person asked of it while it ran, and what came of that
+    environment: tuple[tuple[str, str], ...]
+    commands: tuple[tuple[str, str], ...]
+    unfit: tuple[Mapping[str, Any], ...]  # of the file's own configurations: case, said, why, ms
+    absent: tuple[str, ...]  # what is not in here, and why
+
+    @property
+    def state(self) -> str:
+        return STATES.get(self.run.state, self.run.state)
+
+
+class _Parts:
+    """What was gathered, and what could not be."""
+
+    def __init__(self) -> None:
+        self.absent: list[str] = []
+
+    def take(self, name: str, gather: Callable[[], T], otherwise: T) -> T:
+        """A part of the record that cannot be read may hold anything: no exception of it may cost the other parts."""
+        try:
+            return gather()
+        except Fault as e:
+            self.absent.append(f"{name}: {e.message}")
+        except Exception as e:
+            told = f"{type(e).__name__}: {e}"
+            self.absent.append(f"{name}: the record of it is damaged, or of another version of pgo-agent ({told})")
+        return otherwise
+
+
+def report(store: Store, name: str) -> Report:
+    """Raises UsageFault for a run that is not there."""
+    run, parts = store.run(name), _Parts()
+    nobody: tuple[Tried, ...] = ()
+    all_tried = parts.take("candidates", lambda: lineage.tried(store, run, parts.take), nobody)
+    chosen = parts.take("winner", lambda: lineage.chosen(store, run), None)
+    winner = next((t for t in all_tried if chosen is not None and t.id == chosen.id), None)
+    session = parts.take("timing", lambda: _session(store, run, chosen), None)
+    gains = session.gains if session else ()
+    outcome = _outcome(run, session, chosen)
+    lost = parts.take("what the autotuner picks", lambda: own_list.lost(run.summary or {}), "")
+    unproved: tuple[Proof, ...] = ()
+    proofs = parts.take("evidence", lambda: _proofs(store, run, winner, all_tried), unproved)
+    found = Report(
+        run,
+        Path(run.target).stem,
+        parts.take("device", lambda: devices.find(run.device).name, run.device),
+        outcome,
+        _title(run, outcome, gains, lost, all_tried),
+        tuple(_sentences(run, outcome, gains, session, lost, proofs)),
+        gains,
+        session,
+        all_tried,
+        winner,
+        parts.take("steps", lambda: lineage.steps(store, run, all_tried), ()),
+        parts.take("profile of the kernel as shipped", lambda: lineage.said(store, run, incumbent.SHIPPED), {}),
+        parts.take("builds", lambda: compared.comparison(store, run, chosen), None) if chosen else None,
+        parts.take("profiles", lambda: profiles.profiles(store, run, chosen.id if chosen else None), ()),
+        proofs,
+        parts.take("ranking", lambda: _known(run), ()),
+        parts.take("moves that did not apply", lambda: tuple(_skipped(store, run)), ()),
+        parts.take("what a person asked of it", lambda: tuple(_asked(store, run, outcome)), ()),
+        parts.take("environment", lambda: tuple(reproduce.environment(run)), ()),
+        parts.take(
+            "commands", lambda: tuple(reproduce.commands(run, chosen, bool(user_requests.of(store, run.id)))), ()
+        ),
+        parts.take(
+            "the file's own list", lambda: tuple(u for u in (run.baseline or {}).get("unfit") or () if u["why"]), ()
+        ),
+        (),
+    )
+    return replace(found, absent=tuple(dict.fromkeys([*_lacking(found), *parts.absent])))
+
+
+def _outcome(run: Run, session: Session | None, chosen: Candidate | None) -> str:
+    summary = run.summary
+    if run.state == "failed":
+        return "failed"
+    if summary is None:
+        return "unfinished"
+    if session is None:
+        return "unmeasured"
+    return "gained" if chosen is not None else "none"
+
+
+# the headline ---------------------------------------------------------------------------------------------------------
+
+
+def _title(run: Run, outcome: str, gains: tuple[Ratio, ...], lost: str, tried: tuple[Tried, ...]) -> str:
+    if (run.settings.get("given") or ()) and tried:
+        judged = tried[0].verdict != lineage.NOT_JUDGED
+        return f"{reproduce.given(run)} {display.meaning(tried[0].verdict) if judged else 'was not judged'}"
+    own = [g for g in gains if g.of in timings.BASELINES]
+    if lost:
+        return "nothing was gained against what triton.autotune picks today"
+    if outcome == "gained":
+        return ", ".join(f"{g.interval.mid:.3f}x of {g.of}" for g in own)
+    if outcome == "none":
+        return "no candidate was faster than the kernel beyond the noise"
+    if outcome == "unmeasured":
+        return "nothing was measured"
+    if outcome == "failed":
+        return "the run failed"
+    return f"not complete; at its last look {own[0].interval.mid:.3f}x of {own[0].of}" if own else "not complete"
+
+
+def _sentences(
+    run: Run,
+    outcome: str,
+    gains: tuple[Ratio, ...],
+    session: Session | None,
+    lost: str,
+    proofs: tuple[Proof, ...],
+) -> list[str]:
+    if outcome == "failed":
+        return [str((run.summary or {}).get("error", "It does not say why."))]
+    if outcome == "unmeasured":
+        where = f"There was no GPU: kernels were compiled for {_device(run)} and checked in Triton's interpreter."
+        why = STATES["budget"].capitalize() + "." if run.state == "budget" else where
+        return [why, *_covers(proofs), "No figure in here is a time of this run."]
+    told = [*([lost] if lost else []), *(_against(g) for g in gains)]
+    if session and not session.last:
+        told.append("The second look at what was accepted last: the last session was not reached.")
+    if session:
+        told.append(_how(session, run))
+    if outcome == "unfinished":
+        told.append(f"The run is {STATES.get(run.state, run.state)}.")
+    return told
+
+
+def _covers(proofs: tuple[Proof, ...]) -> list[str]:
+    """What was looked at of the candidates, once for all that are alike."""
+    alike: dict[str, int] = {}
+    for p in proofs:
+        if p.covered:
+            alike[p.covered] = alike.get(p.covered, 0) + 1
+    return [f"Checked of {n} {'candidate' if n == 1 else 'candidates'}: {said}." for said, n in alike.items()]
+
+
+def _device(run: Run) -> str:
+    try:
+        return devices.find(run.device).name
+    except Fault:
+        return run.device
+
+
+def _against(g: Ratio) -> str:
+    i = g.interval
+    said = "faster" if i.low > 1 else "slower" if i.high < 1 else "not told apart"
+    on = f"geometric mean of {g.cases} cases" if g.cases > 1 else "1 case"
+    return f"{times(i)} of {g.of}: {said} ({on})."
+
+
+def times(i: Interval) -> str:
+    """A ratio with its interval."""
+    return display.interval((i.low, i.mid, i.high))
+
+
+def _how(s: Session, run: Run) -> str:
+    told = (run.summary or {}).get("environment") or (run.baseline or {}).get("environment") or {}
+    gpu = told.get("gpu", "a GPU")
+    weights = ", ".join(f"{c} {w:g}" for c, w in s.weights.items())
+    weighed = f"; cases are weighted: {weights}" if weights else ""
+    noise = f"; as shipped against itself: {times(s.noise)}" if s.noise else ""
+    return (
+        f"One session on {gpu}: {s.rounds} rounds of every side in turns, caches flushed before each launch; "
+        f"{SURE:.0%} bootstrap intervals{noise}{weighed}."
+    )
+
+
+# the rest -------------------------------------------------------------------------------------------------------------
+
+
+def _session(store: Store, run: Run, chosen: Candidate | None) -> Session | None:
+    evidence = store.evidence(run.id, chosen.id) if chosen else {}
+    return timings.session(run, evidence, chosen.against if chosen else None)
+
+
+def _proofs(store: Store, run: Run, winner: Tried | None, tried: tuple[Tried, ...]) -> tuple[Proof, ...]:
+    """Of the winner; without one of every candidate that was compared with the reference and has nothing against it."""
+    own = (winner,) if winner else tuple(t for t in tried if t.verdict not in FAULTY)
+    found = (correctness.proof(t, store.evidence(run.id, t.id)) for t in own)
+    return tuple(p for p in found if winner or p.comparisons or p.covered)
+
+
+def _known(run: Run) -> tuple[Known, ...]:
+    rows = (run.summary or {}).get("ranking") or ()
+    return tuple(Known(r["candidate"], r["move"], r["verdict"], r["relative"], r["how"]) for r in rows)
+
+
+def _skipped(store: Store, run: Run) -> list[tuple[str, str]]:
+    """Each move with its reasons once, whatever it did not apply to."""
+    return list(dict.fromkeys((move, reason) for _, move, reason in store.skipped(run.id)))
+
+
+def _asked(store: Store, run: Run, outcome: str) -> Iterator[tuple[str, str]]:
+    untaken = "not taken yet" if outcome == "unfinished" else "nothing came of it: the run did not get to it"
+    for s in user_requests.of(store, run.id):
+        yield text.line(s.asked, ASKED), s.outcome or untaken
+
+
+def _lacking(r: Report) -> list[str]:
+    """What nothing was recorded of, in the order of the report."""
+    told = []
+    if r.session is None:
+        told.append(f"times: {'there was no GPU' if r.outcome == 'unmeasured' else 'the last session was not reached'}")
+    elif not r.session.last:
+        told.append("times of libraries, and those of all sides together: the last session was not reached")
+    if not r.tried:
+        told.append("candidates: none was proposed")
+    if waiting := sum(t.verdict == lineage.NOT_JUDGED for t in r.tried):
+        told.append(f"verdicts: {waiting} of {len(r.tried)} candidates were not judged")
+    if r.winner is None and r.tried:
+        told.append("a comparison of builds: no candidate was accepted")
+    reasons: dict[str, list[str]] = {}  # why -> cases
+    for case in r.profiles:
+        for why in case.reasons:
+            reasons.setdefault(why, []).append(case.case)
+    return told + [f"profile of {', '.join(cases)}, {why}" for why, cases in reasons.items()]

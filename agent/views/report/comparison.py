@@ -1,0 +1,122 @@
+"""What the winner is made of beside the baselines: resources of every kernel, its source and its TTGIR as diffs.
+
+Relies on `diff.py`. Texts of several cases that differ in the same way are shown once.
+"""
+
+import difflib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from pgo_agent.agent.evaluation import own_list
+from pgo_agent.agent.run.record.store import Candidate, Run, Store
+from pgo_agent.agent.views import diff, show
+from pgo_agent.agent.views.diff import Kernel, Side
+from pgo_agent.agent.views.report.timings import LABELS, short
+from pgo_agent.sandbox import devices
+from pgo_agent.sandbox.profile import nvidia
+
+AROUND = 3  # lines of a diff that are the same
+
+
+@dataclass(frozen=True)
+class Resources:
+    """One kernel of one case, as one side launches it."""
+
+    side: str
+    choice: str  # configuration
+    registers: int  # of a thread
+    shared: int  # bytes of a block
+    spills: int  # bytes
+    depth: int  # buffers of its pipeline
+    blocks: int | None  # that an SM holds at a time; None where that is not known
+    warps: int | None  # likewise
+    most_warps: int | None
+    limiter: str  # what keeps it from holding more
+    notes: str  # of ptxas
+    instructions: int | None
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """A kernel of a case, side by side."""
+
+    case: str
+    kernel: str
+    sides: tuple[Resources, ...]  # baselines, then the winner; those that launch it
+
+
+@dataclass(frozen=True)
+class Changed:
+    """A diff of TTGIR."""
+
+    kernel: str
+    cases: tuple[str, ...]
+    lines: tuple[str, ...]  # unified; empty: the same program
+    differ: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    resources: tuple[Kernels, ...]
+    source: tuple[str, ...]  # unified diff, as shipped and the winner; of TTGIR, of the text that it replaces
+    ttgir: tuple[Changed, ...]  # of as shipped and the winner
+
+
+def comparison(store: Store, run: Run, winner: Candidate) -> Comparison:
+    """Raises UsageFault and EnvironmentFault where builds are not there, Unreadable for TTGIR that Triton did not
+    print.
+    """
+    picked = [own_list.AUTOTUNED] if own_list.differ(run.baseline or {}) else []
+    sides = [diff.side(store, run, name) for name in (*diff.BASELINES, *picked, winner.id)]
+    return Comparison(
+        tuple(_kernels(store, run, sides)),
+        tuple(source(store, run, winner)),
+        tuple(_ttgir(store, sides[0], sides[-1])),
+    )
+
+
+def source(store: Store, run: Run, c: Candidate) -> list[str]:
+    """A unified diff; of a candidate that is TTGIR, of the text that it takes the place of."""
+    before, after = show.replaced(store, run, c), c.source
+    names = "as shipped", f"candidate {c.id[:8]}"
+    return list(difflib.unified_diff(before.splitlines(True), after.splitlines(True), *names, n=AROUND))
+
+
+def _kernels(store: Store, run: Run, sides: list[Side]) -> Iterator[Kernels]:
+    labels = [*(LABELS.get(s.name, s.name) for s in sides[:-1]), "winner"]
+    for case in (c for c in sides[-1].cases if all(c in s.cases for s in sides)):
+        launched = [s.cases[case] for s in sides]
+        for name in dict.fromkeys(n for one in launched for n in one.kernels):
+            found = zip(labels, launched, strict=True)
+            rows = (_resources(store, run, label, x.choice, x.kernels[name]) for label, x in found if name in x.kernels)
+            yield Kernels(short(case), name, tuple(rows))
+
+
+def _resources(store: Store, run: Run, label: str, choice: str, k: Kernel) -> Resources:
+    s, build = k.static, store.shelf.build(k.build)
+    room = nvidia.occupancy_of(devices.find(run.device), nvidia.resources_of(build)) if build and s else None
+    return Resources(
+        label,
+        choice,
+        int(s["registers"]),
+        int(s["shared"]),
+        int(s["spill_store_bytes"]),
+        int(s["pipeline_depth"]),
+        room.blocks if room else None,
+        room.warps if room else None,
+        room.most_warps if room else None,
+        " and ".join(room.limiter) if room else "",
+        ", ".join(s["notes"]),
+        s["sass"].get("all"),
+    )
+
+
+def _ttgir(store: Store, before: Side, after: Side) -> Iterator[Changed]:
+    found: dict[tuple[str, tuple[str, ...]], Changed] = {}
+    for case in (c for c in after.cases if c in before.cases):
+        for name, a, b in diff.pairs(before.cases[case], after.cases[case]):
+            lines = tuple(diff.ttgir(store.shelf, a, b, ("as shipped", "winner"), AROUND))
+            differ = sum(line[0] in "+-" for line in lines[2:])
+            known = found.setdefault((name, lines), Changed(name, (), lines, differ))
+            found[name, lines] = replace(known, cases=(*known.cases, short(case)))
+    yield from found.values()

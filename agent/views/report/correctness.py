@@ -1,0 +1,114 @@
+"""The evidence that a candidate is right: every comparison with the reference, strains, races, and the second look."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pgo_agent.agent.evaluation import coverage_text
+from pgo_agent.agent.views.report.lineage import Stage, Tried
+from pgo_agent.agent.views.report.timings import short
+from pgo_agent.sandbox.gate.coverage import NOTHING
+
+FIRST, AGAIN = "first look", "again, in a fresh process"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One output of one launch against the float64 reference."""
+
+    look: str  # FIRST, AGAIN, or the stage that it was made in
+    case: str
+    strain: str  # what was done to the inputs; empty: nothing
+    seed: str
+    output: int
+    worst: float  # max |x - ref|
+    worst_allowed: float
+    mean: float
+    mean_allowed: float
+    problem: str
+    yardstick: str = ""  # whose arithmetic the bounds follow from; empty: torch's own
+
+    @property
+    def share(self) -> float:
+        """Of what it may err, by the nearer of both bounds; 1 is the bound."""
+        pairs = ((self.worst, self.worst_allowed), (self.mean, self.mean_allowed))
+        return max((e / b if b else (0.0 if not e else float("inf"))) for e, b in pairs)
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What speaks for one candidate."""
+
+    candidate: str
+    move: str
+    comparisons: tuple[Comparison, ...]
+    dropped: tuple[tuple[str, str, str], ...]  # case, strain, why it does not count: each once
+    stages: tuple[Stage, ...]
+    disturbed: tuple[str, ...]  # lots of samples that were thrown away, and why
+    noise: str  # of the session in which it was accepted; empty where nothing was timed
+    covered: str = ""  # what the verdict rests on, in words; empty where nobody said
+
+    @property
+    def worst(self) -> Comparison | None:
+        return max(self.comparisons, key=lambda c: c.share, default=None)
+
+    @property
+    def strained(self) -> int:
+        """Different strains that it bore."""
+        return len({c.strain for c in self.comparisons if c.strain})
+
+    @property
+    def yardsticks(self) -> str:
+        """What is no arithmetic of torch's, where bounds follow from such."""
+        return ", ".join(dict.fromkeys(c.yardstick for c in self.comparisons if c.yardstick))
+
+    @property
+    def cases(self) -> int:
+        return len({c.case for c in self.comparisons})
+
+    @property
+    def seeds(self) -> int:
+        return len({c.seed for c in self.comparisons})
+
+    def stage(self, name: str) -> Stage | None:
+        """The last of that name."""
+        return next((s for s in reversed(self.stages) if s.name == name), None)
+
+
+def proof(tried: Tried, evidence: Mapping[str, Any]) -> Proof:
+    bodies = [(stage, b) for stage, b in evidence.items() if isinstance(b, dict) and stage != "samples"]
+    looks = [look for stage, b in bodies for look in _looks(stage, b)]
+    dropped = ((short(d["case"]), str(d["strain"]), str(d["why"])) for _, b in looks for d in b.get("dropped", ()))
+    return Proof(
+        tried.id,
+        tried.move,
+        tuple(c for look, b in looks for c in _comparisons(look, b)),
+        tuple(dict.fromkeys(dropped)),
+        tried.stages,
+        tuple(str(x) for _, b in looks for x in b.get("disturbed", ())),
+        _noise(looks),
+        "" if (found := coverage_text.of(evidence)) == NOTHING else found.said(),
+    )
+
+
+def _looks(stage: str, body: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    again = body.get("again")
+    yield (FIRST if again else stage), body
+    if isinstance(again, dict):
+        yield AGAIN, again
+
+
+def _comparisons(look: str, body: Mapping[str, Any]) -> Iterator[Comparison]:
+    for check in (*body.get("numerics", ()), *([body["check"]] if body.get("check") else ())):
+        told = (look, short(check["case"]), str(check.get("strain") or ""), str(check["seed"]))
+        for i, (error, bounds) in enumerate(zip(check["errors"], check["bounds"], strict=False)):
+            figures = (float(error["max"]), float(bounds[0]), float(error["mean"]), float(bounds[1]))
+            yield Comparison(*told, i, *figures, str(check["problem"]), str(check.get("yardstick") or ""))
+
+
+def _noise(looks: list[tuple[str, Mapping[str, Any]]]) -> str:
+    told = [b["noise"] for _, b in looks if b.get("noise")]
+    if not told:
+        return ""
+    low, mid, high = told[-1]
+    return f"{mid:.4f}x [{low:.4f}, {high:.4f}]"

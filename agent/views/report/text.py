@@ -1,0 +1,105 @@
+"""What the page and the Markdown say in the same words: tables of rates, what is known without a GPU, the evidence."""
+
+from collections.abc import Iterator
+
+from pgo_agent.agent.evaluation.own_list import AUTOTUNED
+from pgo_agent.agent.views.profile import format
+from pgo_agent.agent.views.profile.page import Table
+from pgo_agent.agent.views.profile.timeline_layout import lanes
+from pgo_agent.agent.views.profile.timeline_terminal import names
+from pgo_agent.agent.views.report.collect import Report, times
+from pgo_agent.agent.views.report.comparison import Resources
+from pgo_agent.agent.views.report.correctness import Proof
+from pgo_agent.agent.views.report.profiles import AFTER, BEFORE, Profiled
+from pgo_agent.agent.views.report.timings import BASELINES, LABELS, SHIPPED, TUNED, Session, short
+from pgo_agent.sandbox.profile.kernel_profile import Missing
+from pgo_agent.sandbox.profile.timeline.types import Timeline
+
+
+def table(s: Session) -> Table:
+    """Rates of every side in every case, and ratios to the baselines."""
+    keys = [x for x in dict.fromkeys(side.key for c in s.cases for side in c.sides) if x != "A/A"]
+    first = (SHIPPED, AUTOTUNED, TUNED, "winner")
+    ordered = [k for k in first if k in keys] + [k for k in keys if k not in first]
+    ratios = list(dict.fromkeys(r.of for c in s.cases for r in c.ratios if r.of in BASELINES))
+    head = ("case", "", *(LABELS.get(k, k) for k in ordered), *(f"{s.subject} / {of}" for of in ratios))
+    rows = []
+    for c in s.cases:
+        rates = (format.short(x.rate) if (x := c.side(k)) else "-" for k in ordered)
+        told = {r.of: times(r.interval) for r in c.ratios}
+        rows.append((c.name, c.unit, *rates, *(told.get(of, "-") for of in ratios)))
+    return Table("Rates and ratios", head, tuple(rows), frozenset({0, 1}))
+
+
+def unfit(report: Report) -> Table | None:
+    """The file's own configurations that no baseline is made of."""
+    if not report.unfit:
+        return None
+    rows = (
+        (short(u["case"]), str(u["said"]), f"{u['ms']:.4g}" if u["ms"] else "-", str(u["why"])) for u in report.unfit
+    )
+    return Table("", ("case", "configuration", "ms", "why"), tuple(rows), frozenset({0, 1, 3}))
+
+
+def known(report: Report) -> Table | None:
+    if not report.known:
+        return None
+    rows = ((k.candidate[:8], k.move, k.verdict, _relative(k.relative, k.how), k.how) for k in report.known)
+    head = ("candidate", "move", "verdict", "relative time", "known from")
+    return Table("", head, tuple(rows), frozenset({0, 1, 2, 4}))
+
+
+def _relative(x: float | None, how: str) -> str:
+    mark = "~" if "estimate" in how or "partly" in how else ""
+    return "-" if x is None else f"{mark}{x:.3f}"
+
+
+def occupancy(r: Resources) -> str:
+    """Blocks that an SM holds at a time, and their warps of those that it could."""
+    return "-" if r.blocks is None else f"{blocks(r.blocks)}, {r.warps} of {r.most_warps} warps"
+
+
+def blocks(n: int) -> str:
+    return f"{n} block{'s' * (n != 1)}"
+
+
+def paths(p: Profiled) -> Iterator[tuple[str, str, str, str]]:
+    """Of each timed kernel of a case, before and after: its name, the side, its cycles and its critical path."""
+    for name, *sides in p.kernels:
+        for title, k in zip((BEFORE, AFTER), sides, strict=True):
+            if k is not None and isinstance(k.timeline, Timeline):
+                found = lanes(k.timeline, k.static)
+                whole = ", ".join(f"{lane.role} {format.whole(lane.whole)}" for lane in found)
+                path = k.chain.why if isinstance(k.chain, Missing) else format.path(k.chain, names(found))
+                yield name, title, whole, path
+
+
+def told(p: Proof) -> list[tuple[str, str]]:
+    """The evidence in short: a name, and what is said under it."""
+    found = [("comparisons", _compared(p))] if p.comparisons else []
+    if p.yardsticks:
+        found.append(("yardstick", f"what the reference errs in {p.yardsticks}"))
+    if p.covered:
+        found.append(("covered", p.covered))
+    if p.dropped:
+        found.append(("strains left out", "; ".join(f"{s} on {c}: {why}" for c, s, why in p.dropped)))
+    found += [(s.name, s.reason) for s in p.stages if s.name in ("race", "launches", "memcheck", "assembler")]
+    if confirm := p.stage("confirm"):
+        found.append(("confirmed", f"in a fresh process with new seeds: {confirm.reason}"))
+    if p.noise:
+        found.append(("noise", f"the incumbent against itself in the same session: {p.noise}"))
+    if p.disturbed:
+        found.append(("thrown away", f"{len(p.disturbed)} lots of samples: {'; '.join(p.disturbed)}"))
+    return found
+
+
+def _compared(p: Proof) -> str:
+    worst = p.worst
+    most = ""
+    if worst:
+        where = f"{worst.case} with {worst.strain}" if worst.strain else worst.case
+        most = f"; the largest error is {format.percent(worst.share)} of its bound ({where}, output {worst.output})"
+    strains = f", under {p.strained} strains too" if p.strained > 1 else ", under a strain too" if p.strained else ""
+    return (
+        f"{len(p.comparisons)} outputs against the float64 reference: {p.cases} cases, {p.seeds} seeds{strains}{most}"
+    )

@@ -1,0 +1,171 @@
+"""What a session of a run measured: raw samples, medians and ratios of every side, with bootstrap intervals.
+
+All figures come from the samples of one session. Intervals are those of `sandbox/judge/bootstrap.py`; where the run's
+summary has an interval of the same, it is taken from there.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pgo_agent.agent.evaluation.own_list import AUTOTUNED
+from pgo_agent.agent.run.record.store import Run
+from pgo_agent.sandbox import devices
+from pgo_agent.sandbox.judge import bootstrap
+from pgo_agent.sandbox.judge.bootstrap import Interval
+
+SHIPPED, TUNED, WINNER, AGAIN = "shipped", "tuned", "winner", "A/A"
+OWN = (WINNER, TUNED, SHIPPED, AUTOTUNED)
+Times = dict[str, dict[str, list[float]]]  # case -> side -> ms
+LABELS = {SHIPPED: "as shipped", AGAIN: "as shipped, again", AUTOTUNED: "as autotuned"}
+BASELINES = (TUNED, LABELS[SHIPPED], LABELS[AUTOTUNED])  # as `Ratio.of` calls them
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of one case."""
+
+    key: str  # of the record: winner, a baseline, A/A, or a library's name
+    choice: str  # its configuration; empty for a library
+    ms: tuple[float, ...]  # in the order of the rounds
+    median: Interval  # ms
+    rate: float
+
+    @property
+    def label(self) -> str:
+        return LABELS.get(self.key, self.key)
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times faster the subject was than something."""
+
+    of: str  # as `Side.label`
+    interval: Interval
+    cases: int  # that it is of
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    unit: str  # of rates
+    sides: tuple[Side, ...]  # the subject first, then baselines, then libraries, then A/A
+    ratios: tuple[Ratio, ...]
+    noise: Interval | None  # what as shipped seems to gain over itself
+
+    def side(self, key: str) -> Side | None:
+        return next((s for s in self.sides if s.key == key), None)
+
+
+@dataclass(frozen=True)
+class Session:
+    subject: str  # `winner`; without one `tuned`
+    last: bool  # whether it is the run's last session
+    gains: tuple[Ratio, ...]  # of the subject: geometric means over the cases; baselines first, then libraries
+    cases: tuple[Case, ...]
+    rounds: int
+    noise: Interval | None  # geometric mean over the cases
+    weights: Mapping[str, float]  # of cases; empty: all count alike
+
+
+def session(run: Run, evidence: Mapping[str, Any], against: str | None) -> Session | None:
+    """The last one of a run; where that was not reached, the second look at the candidate that was accepted last.
+
+    `evidence`: that candidate's, `against`: what it was measured against. None where nothing was measured. Raises
+    KeyError, TypeError, ValueError for what no session left.
+    """
+    summary = run.summary or {}
+    times: Times = summary.get("times") or {}
+    last = bool(times)
+    times = times or _second_look(evidence, against)
+    if not times:
+        return None
+    subject = WINNER if all(WINNER in sides for sides in times.values()) else TUNED
+    weights = (run.baseline or {}).get("weights") or {}
+    return Session(
+        subject,
+        last,
+        tuple(_gains(times, subject, weights, summary.get("against") or {})),
+        tuple(_case(run, name, sides, subject) for name, sides in times.items()),
+        max(len(ms) for sides in times.values() for ms in sides.values()),
+        _geomean(times, SHIPPED, AGAIN, weights),
+        {short(c): float(w) for c, w in weights.items()},
+    )
+
+
+def _second_look(evidence: Mapping[str, Any], against: str | None) -> Times:
+    """Its samples by the names of a last session. The incumbent's second side is as shipped only where that was it."""
+    looks = [b.get("again") for b in evidence.values() if isinstance(b, dict)]
+    found: Times = next((x["time"] for x in looks if x and x.get("time")), {})
+    found = found or evidence.get("samples", {}).get("time", {})
+    kept = {SHIPPED: SHIPPED, TUNED: TUNED, "candidate": WINNER} | ({AGAIN: AGAIN} if against == SHIPPED else {})
+    return {c: {kept[n]: ms for n, ms in sides.items() if n in kept} for c, sides in found.items()}
+
+
+def short(case: str) -> str:
+    """A case as people call it; a held-out one stays marked."""
+    return case.removeprefix("CASES/").removeprefix("SMALL/")
+
+
+def interval(told: Sequence[float]) -> Interval:
+    """As the record writes it."""
+    low, mid, high = (float(x) for x in told)
+    return Interval(low, mid, high)
+
+
+def others(names: Sequence[str], subject: str) -> list[str]:
+    """Whatever the subject is compared with: baselines, then libraries by name."""
+    own = [n for n in OWN if n in names and n != subject]
+    return own + sorted(set(names) - {*OWN, AGAIN})
+
+
+def _gains(
+    times: Mapping[str, Mapping[str, Sequence[float]]],
+    subject: str,
+    weights: Mapping[str, float],
+    known: Mapping[str, Sequence[float]],
+) -> Iterator[Ratio]:
+    names = list(dict.fromkeys(n for sides in times.values() for n in sides))
+    for other in others(names, subject):
+        found = interval(known[other]) if other in known else _geomean(times, other, subject, weights)
+        if found:
+            yield Ratio(LABELS.get(other, other), found, sum(other in sides for sides in times.values()))
+
+
+def _geomean(
+    times: Mapping[str, Mapping[str, Sequence[float]]], base: str, other: str, weights: Mapping[str, float]
+) -> Interval | None:
+    """Over the cases that have both sides; None without one."""
+    pairs = {c: (s[base], s[other]) for c, s in times.items() if base in s and other in s}
+    return bootstrap.geomean(pairs, weights) if pairs else None
+
+
+def _case(run: Run, case: str, times: Mapping[str, Sequence[float]], subject: str) -> Case:
+    kind, name = case.split("/", 1)
+    work = (run.baseline or {})["work"][kind][name]
+    _, unit = devices.find(run.device).rate(work["flops"], work["bytes"], 1.0)
+    listed = [subject, *others(list(times), subject), *([AGAIN] if AGAIN in times else [])]
+    ratios = (
+        Ratio(LABELS.get(n, n), bootstrap.ratio(times[n], times[subject]), 1) for n in others(list(times), subject)
+    )
+    both = SHIPPED in times and AGAIN in times
+    return Case(
+        name,
+        unit,
+        tuple(_side(run, case, n, times[n], work) for n in listed),
+        tuple(ratios),
+        bootstrap.ratio(times[SHIPPED], times[AGAIN]) if both else None,
+    )
+
+
+def _side(run: Run, case: str, key: str, ms: Sequence[float], work: Mapping[str, float]) -> Side:
+    middle = bootstrap.ratio(ms, [1.0] * len(ms))  # the interval of their median
+    rate, _ = devices.find(run.device).rate(work["flops"], work["bytes"], middle.mid)
+    return Side(key, _choice(run, case, key), tuple(float(x) for x in ms), middle, rate)
+
+
+def _choice(run: Run, case: str, key: str) -> str:
+    summary = run.summary or {}
+    name = str(summary.get("winner")) if key == WINNER else SHIPPED if key == AGAIN else key
+    known = summary.get("sides", {}).get(name) or (run.baseline or {}).get(name) or {}
+    return str(known.get(case, {}).get("choice", ""))

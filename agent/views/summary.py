@@ -1,0 +1,157 @@
+"""What a person sees of a run that has ended, on stdout, and the words and figures of all that is printed.
+
+Relies on the summary that the last event brings. What is seen while a run goes on is `progress.py`.
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pgo_agent.agent.evaluation import coverage_text, own_list
+from pgo_agent.agent.evaluation.own_list import AUTOTUNED
+from pgo_agent.sandbox.gate import coverage
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+PIPED_WIDTH = 130  # columns of a table that goes to a file
+STYLE = {"accepted": "bold green", "checked": "green", "built": "cyan", "slower": "yellow"} | dict.fromkeys(
+    ("no_change", "vetoed"), "dim"
+)
+
+_MEANING = {  # of a given file
+    "accepted": "is right, and faster than the target",
+    "slower": "is right, and not faster than the target",
+    "no_change": "is right, and no other code than the target has",
+    "checked": "is right as far as can be told without a GPU",
+    "built": "compiles, and could not be checked enough here to be called right",
+    "undecided": "could not be decided",
+    "wrong": "gives wrong results",
+    "race": "can give other results from run to run",
+    "deadlock": "waits for what never comes",
+    "timeout": "does not end in time",
+    "crashed": "crashes",
+    "build_error": "does not build",
+    "rejected": "does what a candidate may not",
+    "cheating": "games the measurement",
+}
+
+
+def output() -> Console:
+    """A console on stdout: as wide as the terminal, or a fixed width for a file."""
+    return Console() if sys.stdout.isatty() else Console(width=PIPED_WIDTH)
+
+
+def meaning(verdict: str) -> str:
+    """What a verdict says of a given file."""
+    return _MEANING.get(verdict, "has no verdict that is known")
+
+
+def verdict(name: str, of: str, verdict: str, stage: str, reason: str, out: Console) -> None:
+    """What a check came to, in one line."""
+    style = STYLE.get(verdict, "red")
+    out.print(
+        f"[{style}]{verdict}[/{style}]: {escape(name)} {meaning(verdict)} (stage {stage}: {escape(reason)})",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def result(summary: dict[str, Any], run: str, state: str, console: Console | None = None) -> None:
+    """The outcome of a run on stdout."""
+    out = console or output()
+    if "error" in summary:
+        out.print(escape(summary["error"]), highlight=False)
+    elif summary["environment"]:
+        _measured(summary, run, out)
+    else:
+        _ranked(summary, run, out)
+    if state == "budget":
+        out.print("The budget was spent before anything was judged: give it more --minutes, or --gpu-seconds.")
+
+
+def _measured(summary: dict[str, Any], run: str, out: Console) -> None:
+    env = summary["environment"]
+    names = {n for row in summary["cases"].values() for n in row["sides"]}
+    own = ["shipped", *([AUTOTUNED] if AUTOTUNED in names else []), "tuned"]
+    libraries = sorted(names - {*own, "winner", "A/A"})
+    if told := own_list.lost(summary):
+        out.print(f"[bold yellow]{escape(told)}[/bold yellow]", highlight=False, soft_wrap=True)
+    title = f"Measured on {env['gpu']}, driver {env['driver']}, torch {env['torch']}"
+    table = Table(title=title, title_justify="left")
+    sides = [*own, *(["winner"] if summary["winner"] else []), *libraries]
+    for column in ("case", "", *sides, *(["winner / tuned"] if summary["winner"] else [])):
+        table.add_column(column, justify="left" if column in ("case", "") else "right")
+    for case, row in summary["cases"].items():
+        cells = [f"{row['sides'][s]['rate']:.0f}" if s in row["sides"] else "-" for s in sides]
+        last = [interval(row["ratio"]["tuned"])] if summary["winner"] else []
+        table.add_row(case.split("/", 1)[1], row["sides"]["shipped"]["unit"], *cells, *last)
+    out.print(table)
+    if summary["winner"]:
+        against = summary["against"]
+        out.print(
+            f"accepted: {interval(against['shipped'])} of as shipped, {interval(against['tuned'])} of tuned "
+            f"{_of_autotuned(against)}(geometric mean, 95 %)"
+        )
+        out.print(f"evidence: pgo-agent show {run} {summary['winner']}", highlight=False)
+    else:
+        out.print("no candidate was faster than the kernel as shipped beyond the noise.")
+    if told := own_list.note(summary.get("unfit") or []):
+        out.print(escape(told), highlight=False, soft_wrap=True)
+
+
+def _of_autotuned(against: Mapping[str, Sequence[float]]) -> str:
+    return f"and {interval(against[AUTOTUNED])} of what triton.autotune picks " if AUTOTUNED in against else ""
+
+
+def interval(x: Sequence[float]) -> str:
+    """How many times faster, with its interval: low, middle, high."""
+    return f"{x[1]:.3f}x [{x[0]:.3f}, {x[2]:.3f}]"
+
+
+def _ranked(summary: dict[str, Any], run: str, out: Console) -> None:
+    told = any(s["how"] == "recorded" for row in summary["cases"].values() for s in row.values())
+    origin = f" (rates without ~ were recorded on an {summary['device']})" if told else ""
+    table = Table(title=f"Best known configuration of each case{origin}", title_justify="left")
+    sides = {"shipped": "as shipped"}
+    if summary.get("varied") != []:  # else the best of the grid is the kernel as shipped
+        sides["tuned"] = "best of the launch grid"
+    for column in ("case", *(c for side in sides.values() for c in (side, "rate"))):
+        table.add_column(column, justify="right" if column == "rate" else "left")
+    for case, row in summary["cases"].items():
+        cells = [cell for side in sides for cell in (row[side]["choice"], _rate(row[side]))]
+        table.add_row(case.split("/", 1)[1], *cells)
+    out.print(table)
+    ranking = Table(
+        title="Candidates, by recorded time first and by estimate after (below 1 is faster)", title_justify="left"
+    )
+    for column in ("candidate", "move", "verdict", "relative time", "known from"):
+        ranking.add_column(column, justify="right" if column == "relative time" else "left")
+    for row in summary["ranking"][:12]:
+        mark = "~" if "estimate" in row["how"] or "partly" in row["how"] else ""
+        relative = "-" if row["relative"] is None else f"{mark}{row['relative']:.3f}"
+        ranking.add_row(row["candidate"][:8], row["move"], row["verdict"], relative, row["how"])
+    if summary["ranking"]:
+        out.print(ranking)
+    for count, said in coverage_text.alike(coverage.from_json(row.get("coverage")) for row in summary["ranking"]):
+        out.print(f"checked of {count} of them: {escape(said)}", highlight=False, soft_wrap=True)
+    out.print(
+        "~ is an estimate from the static profile, never a measurement. Recorded figures are of this very code, "
+        "measured on that GPU.",
+        highlight=False,
+    )
+    out.print(
+        f"next: pgo-agent show {run}   (on a machine with the GPU, the same command judges and measures)",
+        highlight=False,
+    )
+
+
+def _rate(point: dict[str, Any]) -> str:
+    return f"{'~' if point['how'] == 'estimate' else ''}{point['rate']:.0f} {point['unit']}"
+
+
+def near(path: str) -> str:
+    """A path from here where it is below here, else as it is."""
+    inside = Path(path).is_relative_to(Path.cwd())
+    return str(Path(path).relative_to(Path.cwd())) if inside else path

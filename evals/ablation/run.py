@@ -1,0 +1,73 @@
+"""`pgo-agent eval ablation`: makes the runs of a plan, one after another, and writes what each came to as JSON lines.
+
+Relies on `planned/` for the runs and their file. Here stands what a result of an ablation is.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from pgo_agent.agent.commands import optimize
+from pgo_agent.agent.commands.optimize import Wishes
+from pgo_agent.agent.exit_codes import Exit
+from pgo_agent.agent.run.context import Emit
+from pgo_agent.agent.run.record.store import Run, Store
+from pgo_agent.agent.version import commit_of
+from pgo_agent.evals.ablation.plan import Plan, Wanted
+from pgo_agent.evals.ablation.scores import score
+from pgo_agent.evals.runner import results as planned
+from pgo_agent.evals.runner import run as running
+from pgo_agent.sandbox.errors import UsageFault
+
+
+@dataclass(frozen=True)
+class Results(planned.Results[Wanted]):
+    """The file of results of one ablation."""
+
+    plan: Plan
+    kind: str = "an ablation"
+
+    def scores(self) -> dict[Wanted, float]:
+        """Of the runs that ended by themselves."""
+        ended = {w: self.ended(w) for w in self.plan.runs}
+        return {w: line["score"] for w, line in ended.items() if line and not line["truncated"]}
+
+    def commits(self) -> dict[Wanted, str]:
+        """Which pgo-agent made each run that ended."""
+        return {w: str(line.get("commit", "")) for w in self.plan.runs if (line := self.ended(w))}
+
+
+def check(results: Results, wishes: Wishes) -> None:
+    """Raises UsageFault for results of another plan, and for a metric of times without a GPU."""
+    gpu, _ = optimize.where(wishes)
+    if gpu is not None:
+        gpu.close()
+    if gpu is None and results.plan.metric != "right":
+        problem = f"the metric {results.plan.metric} needs a GPU, and none is used here"
+        raise UsageFault(problem, "plan for `right`, or take a machine with one")
+    results.lines  # noqa: B018 (it is read, and refused, here)
+
+
+def run(results: Results, wishes: Wishes, store: Store, emit: Emit) -> Exit:
+    """Makes every run that has no result yet. Gives WAITING when a model's reply is not there yet, else DONE.
+
+    Raises what runs raise.
+    """
+    return running.run(results, wishes, store, emit, lambda opened, found, _: _told(results.plan, opened, found))
+
+
+def _told(plan: Plan, store: Store, run: Run) -> dict[str, Any]:
+    candidates, spent = store.candidates(run.id), store.spent(run.id)
+    judged = [c for c in candidates if c.verdict is not None]
+    return {
+        "score": score(store, run, plan.metric),
+        "state": run.state,
+        "truncated": run.seconds > 60 * plan.minutes,
+        "judged": len(judged),
+        "accepted": [c.move for c in judged if c.verdict == "accepted"],
+        "seconds": round(run.seconds, 1),
+        "tokens": int(spent["tokens"]),
+        "money": spent["money"],
+        "gpu_seconds": run.gpu_seconds,
+        "environment": (run.summary or {}).get("environment"),
+        "commit": commit_of(),
+    }

@@ -1,0 +1,84 @@
+"""Puts mutants through the gate, as `pgo-agent eval gate` puts entries: in portions of one target, a run for each.
+
+On a machine with a GPU the judge judges them; without, there is a portion on each core. Every base goes through by
+itself, too: a mutant of one that the gate refuses would prove nothing. Who is not refused, and is of other code than
+its base, has its bits compared with those of its base (`bits.py`), which decides nothing here: see `outcomes.py`.
+"""
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from pgo_agent.agent.commands.optimize import Wishes
+from pgo_agent.agent.exit_codes import FAULTY
+from pgo_agent.evals import entries as corpora
+from pgo_agent.evals import gate
+from pgo_agent.evals.gate import Outcome, Say
+from pgo_agent.evals.mutants import bits
+from pgo_agent.evals.mutants.generate import Mutant
+from pgo_agent.evals.mutants.results import Results, Row, row
+from pgo_agent.sandbox.gate.verdict import Verdict
+from pgo_agent.sandbox.isolation import box
+from pgo_agent.sandbox.threads import threads
+
+PORTION = 16  # mutants of a run: what a run that is killed loses
+PORTION_ON_GPU = 64
+Each = Callable[[Row], None]
+
+
+def run(chosen: Sequence[Mutant], wishes: Wishes, results: Results, say: Say, each: Each = lambda _: None) -> None:
+    """Judges what the results do not hold yet, and adds it to them; `each` is told of every new row.
+
+    Raises what `gate.run` raises: EnvironmentFault when no sandbox works, for mutants are nobody's own code.
+    """
+    box.choose(wishes.sandbox, wishes.python).admit(foreign=True)
+    alone, turn = gate.on_gpu(wishes), Lock()
+
+    def judge(portion: Sequence[Mutant]) -> None:
+        told = list(_judged(portion, wishes, results, say))
+        with turn:
+            for r in told:
+                results.add(r)
+        for r in told:
+            each(r)
+
+    portions = list(_portions(chosen, results, PORTION_ON_GPU if alone else PORTION))
+    with threads(1 if alone else len(os.sched_getaffinity(0))) as pool:
+        list(pool.map(judge, portions))
+
+
+def _portions(chosen: Sequence[Mutant], results: Results, size: int) -> Iterator[Sequence[Mutant]]:
+    """What is not known yet, target by target, each base before its mutants."""
+    found = dict.fromkeys(x for m in chosen for x in (Mutant(m.base, None), m) if not results.known(x))
+    for target in dict.fromkeys(m.base.target for m in found):
+        own = [m for m in found if m.base.target == target]
+        yield from (own[i : i + size] for i in range(0, len(own), size))
+
+
+def _judged(portion: Sequence[Mutant], wishes: Wishes, results: Results, say: Say) -> Iterator[Row]:
+    base = portion[0].base
+    by_entry = {m.name: m for m in portion}
+    with tempfile.TemporaryDirectory(prefix="pgo-mutants-") as place:
+        outcomes = gate.of_target(base.target, [m.entry for m in portion], wishes, Path(place), base.corpus, say)
+    plans = {m.base.name: row(m, o)["plans"] for o in outcomes if (m := by_entry[_name(o)]).change is None}
+    for o in outcomes:
+        m = by_entry[_name(o)]
+        known = plans.get(m.base.name) or results.rows.get(m.base.name + ":itself", {}).get("plans")
+        yield row(m, o, _compared(m, o, known, wishes))
+
+
+def _name(o: Outcome) -> str:
+    return o.entry.name.removeprefix("mutants/")
+
+
+def _compared(m: Mutant, o: Outcome, plans: str | None, wishes: Wishes) -> dict[str, Any] | None:
+    """The bits of a source that the gate has nothing against, unless its code says that they are the same."""
+    open_ = o.verdict in (*FAULTY, Verdict.BUILT) or m.change is None or m.base.suffix != ".py"
+    if open_ or o.measured or (plans and row(m, o)["plans"] == plans):
+        return None
+    with tempfile.TemporaryDirectory(prefix="pgo-bits-") as place:
+        target = corpora.place(m.base.target, Path(place), m.base.corpus)
+        return bits.compare(target.path, m.base.text, m.text, wishes, Path(place))

@@ -1,0 +1,103 @@
+"""The row of a run that has ended: from the workspace's record and from nothing else."""
+
+import difflib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pgo_agent.agent.llm import templates
+from pgo_agent.agent.llm.models.types import OPTIMIZER, sha256
+from pgo_agent.agent.run.record.store import Candidate, Run, Store
+from pgo_agent.agent.version import commit_of
+from pgo_agent.agent.views import show
+from pgo_agent.evals.nightly.plan import Plan, Wanted
+from pgo_agent.evals.nightly.row import AGAIN, SHIPPED, WINNER, Case, Row, Tried, Winner
+from pgo_agent.sandbox import devices
+
+
+def of(store: Store, run: Run, plan: Plan, wanted: Wanted) -> Row:
+    """A run that measured nothing gives a row that says why, and that counts as 1.0."""
+    calls, spent, failed = store.calls(run.id), store.spent(run.id), _failed(run)
+    return Row(
+        kernel=Path(run.target).stem,
+        **wanted.named,
+        run=run.id,
+        when=run.created,
+        commit=commit_of(),
+        digest=run.digest,
+        environment=_environment(run),
+        budget=plan.budget,
+        state=run.state,
+        failed=failed,
+        truncated=run.seconds > 60 * plan.minutes or run.gpu_seconds > plan.gpu_seconds,
+        cases={} if failed else _cases(run),
+        candidates=tuple(_tried(store, run)),
+        winner=None if failed else _winner(store, run),
+        seconds=round(run.seconds, 1),
+        gpu_seconds=round(run.gpu_seconds, 3),
+        tokens=int(spent["tokens"]),
+        money=spent["money"],
+        unfit=tuple((run.baseline or {}).get("unfit") or ()),
+        models=store.answered(run.id),
+        prompts=tuple(sha256(c.prompt) for c in calls),
+        templates=templates.digest(OPTIMIZER),
+    )
+
+
+def _failed(run: Run) -> str:
+    summary = run.summary or {}
+    if "error" in summary:
+        return str(summary["error"])
+    return "" if summary.get("times") else "the run held no last session: nothing was measured"
+
+
+def _environment(run: Run) -> dict[str, Any]:
+    """Of a run that failed before a GPU was asked, the GPU that it was for."""
+    told = (run.summary or {}).get("environment") or (run.baseline or {}).get("environment")
+    return dict(told or {"gpu": devices.find(run.device).name})
+
+
+def _cases(run: Run) -> dict[str, Case]:
+    base, summary = run.baseline or {}, run.summary or {}
+    sides, of = summary["sides"], {AGAIN: SHIPPED, WINNER: summary["winner"]}
+    found = {}
+    for case, ms in summary["times"].items():
+        kind, name = case.split("/", 1)
+        work, weight = base["work"][kind][name], (base["weights"] or {}).get(case, 1.0)
+        plans = {side: sides[name][case] for side in ms if (name := of.get(side, side)) in sides}
+        found[case] = Case(int(work["flops"]), int(work["bytes"]), float(weight), ms, plans)
+    return found
+
+
+def _tried(store: Store, run: Run) -> Iterator[Tried]:
+    for c in store.candidates(run.id):
+        if c.verdict is not None:
+            told = (c.verdict, c.stage or "", c.reason or "", c.speedup, c.against, c.seconds or 0.0)
+            yield Tried(c.id, c.move, c.kind, c.author, *told)
+
+
+def _winner(store: Store, run: Run) -> Winner | None:
+    name = (run.summary or {}).get("winner")
+    if name is None:
+        return None
+    c = store.candidate(run.id, name)
+    moves = tuple(x.move for x in _line(store, c))
+    stages = tuple({k: v for k, v in s.items() if k != "found"} for s in _stages(store, c))
+    return Winner(c.id, moves, c.kind, c.author, c.reason or "", diff(show.replaced(store, run, c), c.source), stages)
+
+
+def diff(before: str, after: str) -> str:
+    lines = difflib.unified_diff(before.splitlines(True), after.splitlines(True), "as shipped", "winner")
+    return "".join(lines)
+
+
+def _line(store: Store, c: Candidate) -> list[Candidate]:
+    """A candidate and what it was made of, the oldest first."""
+    if c.parent == SHIPPED:
+        return [c]
+    return [*_line(store, store.candidate(c.run, c.parent)), c]
+
+
+def _stages(store: Store, c: Candidate) -> list[dict[str, Any]]:
+    evidence = store.evidence(c.run, c.id).values()
+    return next((list(e["stages"]) for e in evidence if isinstance(e, dict) and "stages" in e), [])

@@ -1,0 +1,191 @@
+"""Reads files of rows, whoever wrote them: a nightly's, those of `evals/record.py`, and the gate's.
+
+What is read was written by anybody: every line is looked at, and refused by its number. A last line that was cut off
+is left out and said. Of each file it is known which rows are its own; nothing is changed or merged.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from pgo_agent.evals.gate_report import STANDINGS
+from pgo_agent.evals.nightly import recorded, row
+from pgo_agent.evals.nightly.row import Row
+from pgo_agent.evals.runner.results import BEGUN, ENDED, PLAN, parsed
+from pgo_agent.sandbox.errors import UsageFault
+
+HINT = "give files of `pgo-agent eval nightly`, or those in evals/results"
+GATE = ("gate", "gate batch")
+BESIDE = {"profile", "time to a result", "mutant"}  # of `evals/profiles.py`, `time_to_result.py`, `mutants/`: no rows
+
+Line = tuple[int, dict[str, Any]]  # with its number
+
+
+@dataclass(frozen=True)
+class Found:
+    """What files hold."""
+
+    rows: tuple[Row, ...] = ()
+    gate: tuple[dict[str, Any], ...] = ()  # lines of the gate, as `evals/gate_record.py` writes them
+    notes: tuple[str, ...] = field(default=())
+
+
+def files(paths: Sequence[Path]) -> Found:
+    """All that several files hold. Raises UsageFault for a line that is nothing of this, and for a run told twice."""
+    each = [file(p, name) for p, name in zip(paths, names(paths), strict=True)]
+    found = [r for f in each for r in f.rows]
+    _of_different_runs([r for r in found if r.seed is None])
+    rows, notes = _told_once(found)
+    _of_different_runs(rows)
+    return Found(
+        tuple(rows),
+        tuple(line for f in each for line in f.gate),
+        (*(note for f in each for note in f.notes), *notes),
+    )
+
+
+def names(paths: Sequence[Path]) -> list[str]:
+    """The name of each file, with as many of the folders before it as tell it from the others."""
+    each = [p.absolute().parts for p in paths]
+    most = max(map(len, each), default=1)
+    enough = (n for n in range(1, most) if len({e[-n:] for e in each}) == len(set(each)))
+    kept = next(enough, most)
+    return [str(Path(*e[-kept:])) for e in each]
+
+
+def _of_different_runs(rows: Sequence[Row]) -> None:
+    """Raises UsageFault when two of them are of one run."""
+    seen: dict[str, str] = {}
+    for r in rows:
+        if r.run in seen:
+            raise UsageFault(f"{r.file} and {seen[r.run]} both hold run {r.run}", "give each file once")
+        seen[r.run] = r.file
+
+
+def _told_once(rows: Sequence[Row]) -> tuple[list[Row], list[str]]:
+    """Without records of runs that a night has a row of, by the same samples; with what is to be said of them."""
+    nights = {r.run: r for r in rows if r.seed is not None}
+    again = [r for r in rows if r.seed is None and r.run in nights and _samples(r) == _samples(nights[r.run])]
+    notes = [f"{r.file} records run {r.run}: taken from {nights[r.run].file}, which says more of it" for r in again]
+    return [r for r in rows if r not in again], notes
+
+
+def _samples(r: Row) -> dict[str, Any]:
+    return {name: case.ms for name, case in r.cases.items()}
+
+
+def file(path: Path, name: str = "") -> Found:
+    """What one file holds, whose name is said to be `name`. Raises UsageFault."""
+    name = name or path.name
+    lines, notes = _lines(path, name)
+    kinds = {line["what"] for _, line in lines}
+    if not lines and not notes:
+        return Found(notes=(f"{name} is empty: no run of it was begun",))
+    if _of_an_ablation(lines):
+        return Found(notes=(*notes, f"{name} holds no rows, but runs that `pgo-agent eval ablation` compares"))
+    if kinds and kinds <= {PLAN, BEGUN, ENDED}:
+        return Found(tuple(_once(path, _nightly(path, name, lines))), notes=(*notes, *_unended(name, lines)))
+    if kinds and kinds <= set(recorded.KINDS):
+        return Found(tuple(_recorded(path, name, [line for _, line in lines])), notes=notes)
+    if kinds and kinds <= set(GATE):
+        return Found(gate=tuple(_gate(path, lines)), notes=notes)
+    if kinds and kinds <= BESIDE:
+        return Found(notes=(*notes, f"{name} holds no rows, but records of {' and '.join(sorted(kinds))}"))
+    said = f"holds lines of {', '.join(sorted(kinds))} side by side" if kinds else "holds no line"
+    raise UsageFault(f"{path} {said}: it is no file of rows", HINT)
+
+
+def _unended(name: str, lines: Sequence[Line]) -> Iterator[str]:
+    """What is to be said of runs of a night's plan that have no row; nothing where the file holds no plan."""
+    plan = next((line.get("plan") for _, line in lines if line["what"] == PLAN), None)
+    try:
+        wanted = list(product(*(plan[part] for part in ("seeds", "targets", "optimizers")))) if plan else []
+        ended = {(line["seed"], line["target"], line["optimizer"]) for _, line in lines if line["what"] == ENDED}
+        absent = [f"{Path(t).stem} by {o}, seed {s}" for s, t, o in wanted if (s, t, o) not in ended]
+    except (KeyError, TypeError):
+        return
+    if absent:
+        yield f"{name}: {len(absent)} of the {len(wanted)} runs of its plan have no row: {'; '.join(absent)}"
+
+
+def _of_an_ablation(lines: Sequence[Line]) -> bool:
+    plan = lines[0][1].get("plan") if lines else None
+    return isinstance(plan, dict) and "insights" in plan
+
+
+def _lines(path: Path, name: str) -> tuple[list[Line], tuple[str, ...]]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as e:
+        raise UsageFault(f"cannot read {path}: {e.strerror}", HINT) from None
+    except UnicodeDecodeError:
+        raise UsageFault(f"{path} is no text", HINT) from None
+    whole = text[: text.rfind("\n") + 1]
+    found: list[Line] = []
+    for n, line in enumerate(whole.splitlines(), 1):
+        told = parsed(line)
+        if told is None:
+            raise UsageFault(f"{path}, line {n}: it is no row", HINT)
+        found.append((n, told))
+    return found, ((f"{name}: its last line was cut off, and is left out",) if whole != text else ())
+
+
+def _nightly(path: Path, name: str, lines: Sequence[Line]) -> Iterator[tuple[int, Row]]:
+    for n, line in lines:
+        try:
+            found = row.read(line, name)
+        except ValueError as e:
+            raise UsageFault(f"{path}, line {n}: {e}", HINT) from None
+        if found:
+            yield n, found
+
+
+def _once(path: Path, rows: Iterator[tuple[int, Row]]) -> Iterator[Row]:
+    seen: dict[tuple[Any, ...], int] = {}
+    for n, r in rows:
+        if r.key in seen:
+            told = f"{r.kernel}, {r.optimizer}, seed {r.seed}"
+            raise UsageFault(f"{path}, line {n}: line {seen[r.key]} is a row of {told}, too", "a night has one of each")
+        seen[r.key] = n
+        yield r
+
+
+def _recorded(path: Path, name: str, lines: Sequence[dict[str, Any]]) -> Iterator[Row]:
+    rows = _read(path, lambda: recorded.rows(lines, name))
+    for r in rows:
+        if why := row.unproven(r):
+            raise UsageFault(f"{path}, run {r.run}: {why}", HINT)
+    return iter(rows)
+
+
+def _read(path: Path, make: Callable[[], list[Row]]) -> list[Row]:
+    try:
+        return make()
+    except KeyError as e:
+        raise UsageFault(f"{path}: a record that says nothing of {e.args[0]}", HINT) from None
+    except (TypeError, ValueError, AttributeError) as e:
+        raise UsageFault(f"{path}: it is no record: {e}", HINT) from None
+
+
+def _gate(path: Path, lines: Sequence[Line]) -> Iterator[dict[str, Any]]:
+    for n, line in lines:
+        try:
+            fine = _batch(line) if line["what"] == GATE[1] else _entry(line)
+        except (AttributeError, KeyError, TypeError):
+            fine = False
+        if not fine:
+            raise UsageFault(f"{path}, line {n}: it does not say what the gate says", HINT)
+        yield line
+
+
+def _batch(line: dict[str, Any]) -> bool:
+    return all(isinstance(line[name], float | int) for name in ("entries", "wall")) and line["wall"] > 0
+
+
+def _entry(line: dict[str, Any]) -> bool:
+    texts = (line["entry"], line["stage"], *(line["environment"][name] for name in ("gpu", "driver", "torch")))
+    seconds = line.get("stages", {}).values()
+    fine = all(isinstance(t, str) for t in texts) and all(isinstance(s, float | int) for s in seconds)
+    return fine and line["standing"] in STANDINGS

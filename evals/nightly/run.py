@@ -1,0 +1,91 @@
+"""`pgo-agent eval nightly`: makes the runs of a plan on a GPU, and writes a row of each as it ends.
+
+Relies on `planned/` for the runs and their file. A night is of one commit, and of a GPU: without one nothing would be
+measured, so nothing is begun. A run whose target fails has its row, too; what the machine or a server of models is at
+fault for ends the night, and the same command goes on.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pgo_agent.agent.commands import optimize
+from pgo_agent.agent.commands.optimize import Wishes
+from pgo_agent.agent.exit_codes import Exit
+from pgo_agent.agent.llm.models import named
+from pgo_agent.agent.llm.models.types import Asker
+from pgo_agent.agent.run.context import Emit
+from pgo_agent.agent.run.record.store import Run, Store
+from pgo_agent.agent.version import commit_of, short
+from pgo_agent.evals.nightly import from_run, row
+from pgo_agent.evals.nightly.plan import Plan, Wanted, model
+from pgo_agent.evals.runner import results as planned
+from pgo_agent.evals.runner import run as running
+from pgo_agent.sandbox import target
+from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
+
+MISSING = "no GPU is used here: a nightly is made of measurements, and nothing would be measured"
+
+
+@dataclass(frozen=True)
+class Rows(planned.Results[Wanted]):
+    """The file of rows of one night."""
+
+    plan: Plan
+
+    def rows(self) -> list[row.Row]:
+        """Of the runs that have ended, in the order of the plan."""
+        return [row.parse(line, self.file.name) for w in self.plan.runs if (line := self.ended(w))]
+
+
+def opened(file: Path, plan: Plan) -> Rows:
+    commit = commit_of()
+    return Rows(file, plan, "a nightly", {"commit": commit}, row.problem)
+
+
+def check(rows: Rows, wishes: Wishes) -> None:
+    """All that can be said before hours of a GPU are spent.
+
+    Raises UsageFault for a target or an optimizer that cannot be one, and for rows of another plan, commit, text of a
+    target, or GPU; EnvironmentFault without a GPU.
+    """
+    _one_commit(rows)
+    for name in rows.plan.targets:
+        found = target.read(optimize.locate(Path(name)))
+        _one_text(rows, name, found.digest)
+        asker = Asker("", found.digest, lambda *_, **__: None)
+        for optimizer in rows.plan.optimizers:
+            named(model(optimizer, name), asker)
+    gpu, device = optimize.where(wishes)
+    if gpu is None:
+        raise EnvironmentFault(MISSING, "take a machine with one, or name one elsewhere with --judge spool:DIR")
+    gpu.close()
+    if others := {r.gpu for r in rows.rows()} - {device.name}:
+        problem = f"{rows.file} was begun on {', '.join(sorted(others))}, and this is {device.name}"
+        raise UsageFault(problem, f"a night is of one GPU: {planned.OTHER_FILE}")
+
+
+def _one_commit(rows: Rows) -> None:
+    begun, here = str(rows.lines[0].get("commit") if rows.lines else rows.head["commit"]), str(rows.head["commit"])
+    if begun != here:
+        problem = f"{rows.file} was begun at commit {short(begun)}, and this is {short(here)}"
+        raise UsageFault(problem, f"a night is of one commit: check that one out again, or {planned.OTHER_FILE}")
+
+
+def _one_text(rows: Rows, name: str, digest: str) -> None:
+    if any(r.digest != digest for r in rows.rows() if r.kernel == Path(name).stem):
+        problem = f"{name} was edited since {rows.file} was begun"
+        raise UsageFault(problem, f"a night is of one text of each target: put it back, or {planned.OTHER_FILE}")
+
+
+def run(rows: Rows, wishes: Wishes, store: Store, emit: Emit) -> Exit:
+    """Makes every run that has no row yet. Gives WAITING when a reply or a verdict is not there yet, else DONE.
+
+    Raises what runs raise, but for what a target is at fault for.
+    """
+
+    def told(opened: Store, found: Run, wanted: Wanted) -> dict[str, Any]:
+        line = from_run.of(opened, found, rows.plan, wanted).as_json()
+        return {name: value for name, value in line.items() if name not in ("what", "run", *wanted.named)}
+
+    return running.run(rows, wishes, store, emit, told, failures=True)

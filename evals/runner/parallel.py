@@ -1,0 +1,116 @@
+"""Makes the runs of a plan by several processes at once: each is this very command, with a workspace of its own.
+
+Much of a run waits for compilers, or for a GPU that another has. The workspaces lie in the one that was named, and keep
+what they build there, so that it is there for all; which process makes which run is settled by the file of results.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Lock
+from typing import IO, Any
+
+from pgo_agent.agent.exit_codes import Exit
+from pgo_agent.agent.run.context import Emit
+from pgo_agent.agent.run.record.store import Store
+from pgo_agent.evals.runner.results import Results
+
+FOLDER = "at-once"  # of the workspace: its own workspaces
+LAST = ("ablation.completed", "nightly.completed")  # events that tell of all runs: this process tells them
+Process = subprocess.Popen[str]
+
+
+def run(count: int, results: Results[Any], store: Store, emit: Emit, json_lines: bool) -> Exit:
+    """Makes every run that has no result yet, by at most `count` processes. Gives DONE, or why a run has none.
+
+    What they print is passed on as it comes: events with their workspace, or lines behind its name. What a process
+    leaves that is killed, the others make. Raises EnvironmentFault where a run is active in the workspace.
+    """
+    names = [str(n + 1) for n in range(min(count, len(results.missing)))]
+    emit({"type": "phase", "phase": "runs", "doing": f"{len(names)} processes make the runs of {results.file}"})
+    with (
+        store.active(f"of {len(names)} processes at once"),
+        _processes([_workspace(store, n) for n in names], json_lines) as processes,
+    ):
+        codes = _heard(dict(zip(names, processes, strict=True)), _telling(emit, json_lines))
+    results.read_again()
+    if not results.missing:
+        return Exit.DONE
+    return next((Exit(c) for c in codes if c in [*Exit] and c), Exit.ENVIRONMENT)  # no code at all: it was killed
+
+
+def _workspace(store: Store, name: str) -> Path:
+    place = store.root / FOLDER / name
+    store.shelf.lend(place)
+    return place
+
+
+@contextmanager
+def _processes(workspaces: Sequence[Path], json_lines: bool) -> Iterator[list[Process]]:
+    """A process for each workspace. What has not ended by the end of this block is interrupted, as by Ctrl-C."""
+    running: list[Process] = []
+    try:
+        for place in workspaces:
+            running.append(_begun(place, json_lines))
+        yield running
+    finally:
+        for process in running:
+            _closed(process.stdin)
+        for process in running:
+            process.wait()
+
+
+def _begun(workspace: Path, json_lines: bool) -> Process:
+    """This command in another workspace. Ctrl-C does not reach it, its lifeline does."""
+    own = [*sys.argv[1:], "--at-once", "1", "--store", str(workspace)]
+    return subprocess.Popen(
+        [sys.executable, "-m", "pgo_agent.agent.cli.parent_watch", *own],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE if json_lines else subprocess.DEVNULL,
+        stderr=None if json_lines else subprocess.PIPE,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+
+
+def _closed(pipe: IO[str] | None) -> None:
+    if pipe is not None:
+        pipe.close()
+
+
+def _heard(processes: Mapping[str, Process], tell: Callable[[str, str], None]) -> list[int]:
+    """Passes on each line with the name of its workspace. The exit statuses, once all have ended."""
+
+    def one(name: str) -> int:
+        process = processes[name]
+        for line in process.stdout or process.stderr or ():
+            tell(name, line.rstrip("\n"))
+        return process.wait()
+
+    threads = ThreadPoolExecutor(len(processes))
+    try:
+        each = [threads.submit(one, name) for name in processes]
+        wait(each, return_when=FIRST_EXCEPTION)  # what nobody can be told any more ends all of them
+        return [done.result() for done in each if done.done()]
+    finally:
+        threads.shutdown(wait=False)  # after Ctrl-C they end with their processes, which this waits for no longer
+
+
+def _telling(emit: Emit, json_lines: bool) -> Callable[[str, str], None]:
+    lock = Lock()
+
+    def tell(name: str, line: str) -> None:
+        with lock:
+            if not json_lines:
+                print(f"{name}| {line}", file=sys.stderr, flush=True)
+                return
+            with suppress(ValueError):  # cut off by a kill
+                if not (event := json.loads(line))["type"].endswith(LAST):
+                    emit(event | {"workspace": f"{FOLDER}/{name}"})
+
+    return tell

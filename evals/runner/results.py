@@ -1,0 +1,193 @@
+"""The file of a plan's results: JSON lines, each written when its run has ended, behind one that says which run began.
+
+The first line names the plan: results of another one are refused. A last line that was cut off counts as none. What
+an evaluation demands of a result is its `problem`: a line that has one is neither written nor read. Several processes
+may write one file: each claims the run that it makes.
+"""
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from pgo_agent.agent.commands.optimize import Wishes
+from pgo_agent.evals.runner.byte_lock import held
+from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+BEGUN, ENDED, PLAN = "begun", "run", "plan"
+HEAD = f'{{"what": "{PLAN}"'  # how a file of results begins
+OTHER_FILE = "name another file with -o"
+LINES = 0  # the part of the file that who reads or writes lines holds; those after it belong to the plan's runs
+
+
+class Wanted(Protocol):
+    """One run of a plan."""
+
+    @property
+    def target(self) -> str: ...
+
+    @property
+    def named(self) -> Mapping[str, Any]:
+        """What tells it from the plan's other runs, as it stands in every line of it."""
+
+
+W = TypeVar("W", bound=Wanted)
+
+
+class Plan(Protocol[W]):
+    @property
+    def digest(self) -> str: ...
+
+    @property
+    def runs(self) -> Sequence[W]:
+        """In the order in which they are made."""
+
+    def wishes(self, wanted: W, wishes: Wishes) -> Wishes:
+        """Those of the command line, with what the plan says of a run."""
+
+
+def _fine(_: Mapping[str, Any]) -> str:
+    return ""
+
+
+@dataclass(frozen=True)
+class Results(Generic[W]):
+    """The file of results of one plan."""
+
+    file: Path
+    plan: Plan[W]
+    kind: str  # of evaluation, for messages: an ablation, a nightly
+    head: Mapping[str, Any] = field(default_factory=dict)  # what else the first line says
+    problem: Callable[[Mapping[str, Any]], str] = _fine  # why a line is no result; empty: it is one
+
+    @cached_property
+    def lines(self) -> list[dict[str, Any]]:
+        """What was written before. Raises UsageFault for another plan's, and for a line that is none of them, and
+        EnvironmentFault where the file is not for this user to write.
+        """
+        if not self.file.exists():
+            return []
+        with self._held(LINES):
+            return self._all()
+
+    def _all(self) -> list[dict[str, Any]]:
+        found = list(self._read())
+        if found and found[0].get("digest") != self.plan.digest:
+            raise UsageFault(
+                f"{self.file} holds results of another plan",
+                f"{OTHER_FILE}: a plan is fixed before its runs",
+            )
+        return found
+
+    @contextmanager
+    def claimed(self, wanted: W, wait: bool) -> Iterator[bool]:
+        """Whether this run is for this block to make: while it lasts no other process gets that. `wait`: until it is.
+
+        What others wrote meanwhile is read. Raises EnvironmentFault where the file cannot be written.
+        """
+        with self._held(LINES + 1 + self.plan.runs.index(wanted), wait) as ours:
+            self.read_again()
+            yield ours
+
+    def read_again(self) -> None:
+        """What others wrote meanwhile counts from here on."""
+        self.__dict__.pop("lines", None)
+
+    def begun(self, wanted: W) -> str | None:
+        """The run that was begun last for what is wanted."""
+        named = [line["run"] for line in self.lines if line["what"] == BEGUN and _is(line, wanted)]
+        return named[-1] if named else None
+
+    @property
+    def missing(self) -> list[W]:
+        """Runs of the plan that have no result yet. Raises as `lines` does."""
+        return [w for w in self.plan.runs if self.ended(w) is None]
+
+    def ended(self, wanted: W) -> dict[str, Any] | None:
+        return next((line for line in self.lines if line["what"] == ENDED and _is(line, wanted)), None)
+
+    def add(self, what: str, **fields: Any) -> dict[str, Any]:
+        """Writes a line, and the plan before the first one. Raises EnvironmentFault where it cannot be written, and
+        UsageFault for a line that is no result.
+        """
+        new = {"what": what} | fields
+        if why := self.problem(new):
+            raise UsageFault(f"{self.kind} cannot write a result: {why}", "`pgo-agent show` says what the run came to")
+        try:
+            with self._held(LINES), self.file.open("a", encoding="utf-8") as out:
+                known = self._all()
+                self._cut_off()
+                lines = [new] if known else [self._first(), new]
+                out.write("".join(json.dumps(line) + "\n" for line in lines))
+                out.flush()
+                os.fsync(out.fileno())
+        except OSError as e:
+            raise self._unwritable(e) from None
+        self.__dict__["lines"] = known + lines
+        return new
+
+    @contextmanager
+    def _held(self, part: int, wait: bool = True) -> Iterator[bool]:
+        """Whether this part of the file is this block's alone. Raises EnvironmentFault where it cannot be opened."""
+        with ExitStack() as stack:
+            try:
+                ours = stack.enter_context(held(self.file, part, wait))
+            except OSError as e:
+                raise self._unwritable(e) from None
+            yield ours
+
+    def _unwritable(self, e: OSError) -> EnvironmentFault:
+        return EnvironmentFault(f"cannot write {self.file}: {e.strerror}", OTHER_FILE)
+
+    def _first(self) -> dict[str, Any]:
+        plan: DataclassInstance = self.plan  # type: ignore[assignment]  # every plan is a dataclass
+        return {"what": PLAN, "digest": self.plan.digest, **self.head, "plan": asdict(plan)}
+
+    def _cut_off(self) -> None:
+        """Takes a last line away that is not whole, once all before it were found to be ours."""
+        data = self.file.read_bytes()
+        os.truncate(self.file, data.rfind(b"\n") + 1)
+
+    def _read(self) -> Iterator[dict[str, Any]]:
+        text = self.file.read_text(encoding="utf-8", errors="replace") if self.file.exists() else ""
+        whole = text[: text.rfind("\n") + 1]
+        if not whole and not (text.startswith(HEAD) or HEAD.startswith(text)):
+            raise UsageFault(f"{self.file}, line 1: it is no result of {self.kind}", OTHER_FILE)
+        known: set[W] = set()
+        for n, line in enumerate(whole.splitlines(), 1):
+            found = parsed(line)
+            why = (
+                f"it is no result of {self.kind}" if found is None else self.problem(found) or self._again(found, known)
+            )
+            if found is None or why:
+                raise UsageFault(f"{self.file}, line {n}: {why}", OTHER_FILE)
+            yield found
+
+    def _again(self, line: Mapping[str, Any], known: set[W]) -> str:
+        """Why a line that ends a run cannot: another one did. Else that run is known from here on."""
+        wanted = next((w for w in self.plan.runs if line["what"] == ENDED and _is(line, w)), None)
+        if wanted in known:
+            return "it is the second result of one run"
+        if wanted is not None:
+            known.add(wanted)
+        return ""
+
+
+def parsed(line: str) -> dict[str, Any] | None:
+    """A line that says what it is; None for another."""
+    with suppress(ValueError, RecursionError):
+        found = json.loads(line)
+        if isinstance(found, dict) and isinstance(found.get("what"), str):
+            return found
+    return None
+
+
+def _is(line: Mapping[str, Any], wanted: Wanted) -> bool:
+    return all(line.get(name) == value for name, value in wanted.named.items())

@@ -1,0 +1,95 @@
+"""Makes the runs of a plan that have no result yet, one after another, through `agent/session.py`.
+
+What is killed, or waits for a reply, goes on with the same command: the file of results says which run was begun. All
+runs share a workspace, so that what is built for one is there for the others; plans say that none learns from another.
+Several of these commands, each with a workspace of its own, share the runs of a plan: each makes what no other is at
+(`side_by_side.py`).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pgo_agent.agent.commands import optimize
+from pgo_agent.agent.commands.optimize import Wishes
+from pgo_agent.agent.exit_codes import Exit
+from pgo_agent.agent.run.context import Emit
+from pgo_agent.agent.run.record.store import Run, Store
+from pgo_agent.evals.runner.results import BEGUN, ENDED, Results, Wanted
+from pgo_agent.sandbox.errors import TargetFault
+
+W = TypeVar("W", bound=Wanted)
+FAILED = "failed"  # a state of a run: its target was at fault, or what it was asked
+Tell = Callable[[Store, Run, W], dict[str, Any]]  # what a result says of a run that has ended
+
+
+def run(results: Results[W], wishes: Wishes, store: Store, emit: Emit, told: Tell[W], failures: bool = False) -> Exit:
+    """Makes every run that has no result yet. Gives WAITING when a reply or a verdict is not there yet, else DONE.
+
+    Runs that other processes are at are waited for in the end, and made where their process was killed.
+    `failures`: a run whose target is at fault has a result, too. Raises what runs raise.
+    """
+    ended = (*optimize.STATES, *([FAILED] if failures else []))
+    for wanted in _open(results, store, emit):
+        _made(results, wanted, wishes, store, emit, failures)
+        found = store.run(results.begun(wanted) or "last")
+        if found.state not in ended:
+            return Exit.WAITING
+        results.add(ENDED, run=found.id, **wanted.named, **told(store, found, wanted))
+    return Exit.DONE
+
+
+def _open(results: Results[W], store: Store, emit: Emit) -> Iterator[W]:
+    """Runs without a result, each claimed until the next is asked for; first those that this workspace has begun, then,
+    beside others, those of targets that it knows: their profiles are there."""
+    for wait in (False, True):
+        left = list(results.plan.runs)
+        while left := [w for w in left if results.ended(w) is None]:
+            wanted = _nearest(results, store, left)
+            left.remove(wanted)
+            if wait:
+                emit({"type": "phase", "doing": f"waiting for other processes that make runs of {results.file}"})
+            with results.claimed(wanted, wait) as ours:
+                if ours and results.ended(wanted) is None:
+                    yield wanted
+
+
+def _nearest(results: Results[W], store: Store, left: Sequence[W]) -> W:
+    """Which of these runs this workspace should make before the others: as the plan says, unless others work on it."""
+    begun, held = {w: results.begun(w) for w in results.plan.runs}, {r.id for r in store.runs()}
+    own = {w.target for w, name in begun.items() if name in held}
+    others = {w.target for w, name in begun.items() if name and name not in held}
+
+    def far(wanted: W) -> int:
+        if begun[wanted] in held:
+            return 0
+        if not others or wanted.target in own:
+            return 1
+        return 3 if wanted.target in others else 2
+
+    return min(left, key=far)
+
+
+def _made(results: Results[W], wanted: W, wishes: Wishes, store: Store, emit: Emit, failures: bool) -> None:
+    """One run, from its beginning or from where it was."""
+
+    def heard(event: dict[str, Any]) -> None:
+        if event["type"] == "run.started" and results.begun(wanted) != event["run"]:
+            results.add(BEGUN, run=event["run"], **wanted.named)
+        emit(event)
+
+    known = _known(store, results.begun(wanted))
+    try:
+        if known is None or known.state == FAILED:  # what was at fault may be mended
+            optimize.start(Path(wanted.target), results.plan.wishes(wanted, wishes), store, heard)
+        elif known.state not in optimize.STATES:
+            optimize.resume(known.id, store, heard, wait=wishes.wait)
+    except TargetFault:
+        ours = _known(store, results.begun(wanted))
+        if not failures or ours is None or ours.state != FAILED:
+            raise
+
+
+def _known(store: Store, name: str | None) -> Run | None:
+    """A run that was begun, if this workspace holds it."""
+    return next((r for r in store.runs() if r.id == name), None)

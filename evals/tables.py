@@ -1,0 +1,297 @@
+"""`python -m pgo_agent.evals.tables README.md docs/*.md`: writes their tables anew, and results/candidates.md.
+
+Results are made of recorded evidence and nothing else, moves of what they say of themselves. Ratios are taken within
+one session on one GPU; each table names its GPU, versions and commit. A target whose run found no improvement says so:
+its winner column stays empty.
+"""
+
+import statistics
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pgo_agent.agent.moves.catalogue import SOURCE_MOVES
+from pgo_agent.agent.run.record.shipped_results import rows
+from pgo_agent.agent.version import short
+from pgo_agent.evals.entries import GROUPS
+from pgo_agent.evals.gate_report import STANDINGS, by_stage
+from pgo_agent.evals.leaderboard.rank import noise as noise_of
+from pgo_agent.evals.mutants import report
+from pgo_agent.evals.mutants.outcomes import FATES
+from pgo_agent.evals.mutants.results import Results
+from pgo_agent.evals.nightly import load
+from pgo_agent.evals.nightly.recorded import descent
+from pgo_agent.evals.nightly.report import interval
+from pgo_agent.evals.record import RESULTS
+from pgo_agent.evals.time_to_result import WORTH
+from pgo_agent.sandbox import devices
+from pgo_agent.sandbox.judge import bootstrap
+
+OWN = ("shipped", "tuned", "winner")
+TRIED = "candidates.md"  # beside the records
+MUTANTS = "mutants-cpu.jsonl"
+_MEANT = """*Scopes / role*: P50 times executions of all scopes, over the cycles of their role: the rest lies between
+scopes, or hid behind the records. *As counted*: scopes whose instructions of a warp and execution are within 5 % of
+what Nsight Compute counts; where blocks turn differently (causal), a middle is compared with a mean.
+"""
+_RULE = "|---|---:|---|---|---:|---|"
+_HEAD = """Figures are how many times faster
+than its incumbent a candidate ran, in one session: of all cases the geometric mean, then each. A candidate that was
+slower at the quick look was timed no further.
+"""
+
+
+def tables() -> str:
+    """A Markdown table for every recorded session, in order of target."""
+    sessions: dict[str, list[dict[str, Any]]] = {}
+    for row in rows():
+        if row["what"] == "final":
+            sessions.setdefault(row["run"], []).append(row)
+    ordered = sorted(sessions.items(), key=lambda s: (str(s[1][0]["target"]), by(s[1][0])))
+    return "\n".join(f"{_table(session)}{_won(run)}\n" for run, session in ordered)
+
+
+def by(row: Mapping[str, Any]) -> str:
+    """Who proposed the candidates of a row's run."""
+    return " and ".join(["moves", *row.get("models", [])])
+
+
+def _won(run: str) -> str:
+    """Who won, among how many."""
+    verdicts = [r for r in rows() if r["what"] == "verdict" and r["run"] == run]
+    won = descent(verdicts)
+    names = ", then ".join(f"{_named(r)} ({r['speedup']:.3f}x of the incumbent)" for r in won)
+    each = f"Each with its ratios: `evals/results/{TRIED}`."
+    return f"{len(verdicts)} candidates judged; accepted: {names or 'none'}. {each}\n"
+
+
+def _named(verdict: Mapping[str, Any]) -> str:
+    """A move by its name, what a model wrote by the first words that it gave it."""
+    if verdict.get("author", "embedded").startswith("embedded"):
+        return str(verdict["move"])
+    return f'"{verdict["idea"].partition(":")[0].splitlines()[0]}" by {verdict["author"]}'
+
+
+def tried() -> str:
+    """What every candidate of the recorded runs came to: a Markdown table for each target."""
+    runs: dict[str, list[dict[str, Any]]] = {}
+    for row in rows():
+        if row["what"] == "verdict":
+            runs.setdefault(f"{row['target']} by {by(row)}, {row['environment']['gpu']}", []).append(row)
+    head = (
+        "# Every candidate of the recorded runs\n\nWritten by `python -m pgo_agent.evals.tables README.md docs/*.md`. "
+        + _HEAD
+    )
+    return head + "".join(f"\n## {name}\n\n{_verdicts(found)}" for name, found in sorted(runs.items()))
+
+
+def _verdicts(found: Sequence[dict[str, Any]]) -> str:
+    cases = list(dict.fromkeys(c for r in found for c in r["ratios"]))
+    columns = ["candidate", "made of", "verdict", "stage", "of the incumbent", *(c.split("/", 1)[1] for c in cases)]
+    lines = ["| " + " | ".join(columns) + " |", "|---|---|---|---|" + "---:|" * (len(cases) + 1)]
+    for r in found:
+        each = [f"{r['ratios'][c]:.3f}" if c in r["ratios"] else "-" for c in cases]
+        total = f"{r['speedup']:.3f}" if r["speedup"] else "-"
+        lines.append("| " + " | ".join([_named(r), r["on"], r["verdict"], r["stage"], total, *each]) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _table(session: list[dict[str, Any]]) -> str:
+    libraries = sorted({r["side"] for r in session} - {*OWN, "A/A"})
+    first = session[0]
+    won = any(r["side"] == "winner" for r in session)
+    columns = [f"`{first['target']}` by {by(first)}", "as shipped", "tuned", "winner", "winner / tuned", *libraries]
+    lines = ["| " + " | ".join(columns) + " |", "|---|" + "---:|" * (len(columns) - 1)]
+    pairs = {}
+    for case in dict.fromkeys(r["case"] for r in session):
+        sides = {r["side"]: r for r in session if r["case"] == case}
+        cells = [_rate(sides.get(s)) for s in OWN]
+        ratio = bootstrap.ratio(sides["tuned"]["ms"], sides["winner"]["ms"]) if won else None
+        pairs[case] = (sides["tuned"]["ms"], sides["winner"]["ms"]) if won else ([1.0], [1.0])
+        _, unit = _reached(sides["shipped"])
+        lines.append(
+            "| "
+            + " | ".join(
+                [f"{case.split('/', 1)[1]} ({unit})", *cells, _said(ratio), *(_rate(sides.get(n)) for n in libraries)]
+            )
+            + " |"
+        )
+    total = (
+        f"Geometric mean {_said(bootstrap.geomean(pairs))} of tuned. "
+        if won
+        else "No candidate beat the kernel beyond the noise. "
+    )
+    lines.append(f"\n{total}{_where(first)}; {len(first['ms'])} rounds, 95 % bootstrap intervals.\n")
+    return "\n".join(lines)
+
+
+def _where(row: dict[str, Any]) -> str:
+    """The machine and the versions that a row was measured with."""
+    env, commit = row["environment"], short(row["commit"])
+    return f"{env['gpu']}, driver {env['driver']}, torch {env['torch']}, triton {env['triton']}, commit {commit}"
+
+
+def _said(i: bootstrap.Interval | None) -> str:
+    return interval(i) if i else "-"
+
+
+def _reached(row: dict[str, Any]) -> tuple[float, str]:
+    """Rate and unit of a row's median, by the device that it was measured on."""
+    device = next(d for d in devices.DEVICES.values() if d.name == row["environment"]["gpu"])
+    return device.rate(row["flops"], row["bytes"], statistics.median(row["ms"]))
+
+
+def _rate(row: dict[str, Any] | None) -> str:
+    return "-" if row is None else f"{_reached(row)[0]:.0f}"
+
+
+def nights() -> str:
+    """What each run of the recorded nights came to, of tuned: a Markdown table, a line for each GPU."""
+    found = load.files(sorted(RESULTS.glob("nightly-*.jsonl")))
+    kernels = sorted({r.kernel for r in found.rows})
+    columns = ["of tuned, each seed", *(f"`{k}`" for k in kernels), "intervals of the timer against itself that hold 1"]
+    lines = ["| " + " | ".join(columns) + " |", "|---|" + "---:|" * (len(columns) - 1)]
+    machines = []
+    for gpu in sorted({r.environment["gpu"] for r in found.rows}):
+        own = sorted((r for r in found.rows if r.environment["gpu"] == gpu), key=lambda r: r.seed or 0)
+        each = [", ".join(f"{r.middle('tuned'):.3f}" for r in own if r.kernel == k) or "-" for k in kernels]
+        noise = noise_of(own)
+        lines.append("| " + " | ".join([gpu, *each, f"{noise['holds']} of {noise['cases']}"]) + " |")
+        machines.append(_where({"environment": own[0].environment, "commit": own[0].commit}))
+    notes = "".join(f" {note}." for note in found.notes)
+    return "\n".join(lines) + f"\n\n{'; '.join(machines)}.{notes}\n"
+
+
+def gate() -> str:
+    """What became of the corpora on a GPU: a Markdown table of the groups, and who refused the bad ones."""
+    found = [r for r in rows() if r["what"] == "gate"]
+    if not found:
+        return "Not recorded on a GPU yet.\n"
+    lines = ["| corpus | entries | refused | admitted | undecided |", "|---|---:|---:|---:|---:|"]
+    for group in GROUPS:
+        own = [r for r in found if r["entry"].startswith(f"{group}/")]
+        counted = Counter(r["standing"] for r in own)
+        lines.append(f"| {group} | {len(own)} | " + " | ".join(str(counted[s]) for s in STANDINGS) + " |")
+    refusals = Counter(r["stage"] for r in found if r["standing"] == "refused")
+    refused = ", ".join(f"{stage} {n}" for stage, n in refusals.most_common())
+    batches = [r for r in rows() if r["what"] == "gate batch"]
+    rate = 60 * sum(b["entries"] for b in batches) / sum(b["wall"] for b in batches)
+    named = ", ".join(f"{b['target']} {60 * b['entries'] / b['wall']:.1f}" for b in batches)
+    lines.append(
+        f"\nUndecided: the clock did not tell, and nothing is recorded as faster. Refused at: {refused}. {rate:.1f} "
+        f"candidates a minute, baselines and builds included ({named}). Seconds of a stage, in the median: "
+        f"{_stages(found)}. {_where(found[0])}.\n"
+    )
+    return "\n".join(lines)
+
+
+def mutants() -> str:
+    """What became of mutants on the CPU: a Markdown table of the kinds of change, who caught them, and who survived."""
+    found = report.told(Results(RESULTS / MUTANTS).rows)
+    counted = found.summary()
+    lines = ["| change | tried | " + " | ".join(FATES) + " |", "|---|---:|" + "---:|" * len(FATES)]
+    for name, counts in {**counted["operators"], "all": counted["fates"]}.items():
+        lines.append(f"| {name} | {sum(counts.values())} | " + " | ".join(map(str, counts.values())) + " |")
+    caught = ", ".join(f"{n} {by}" for by, n in counted["caught_by"].items())
+    survived = "".join(f"- `{r['mutant']}`: `{r['after']}`\n" for r in found.survivors)
+    commits = ", ".join(sorted({short(r["commit"]) for r, _ in found.mutants}))
+    bases = len(counted["bases"])
+    lines.append(f"\nOf {bases} kernels, without a GPU; commit {commits}. Caught as: {caught}.\n")
+    return "\n".join(lines) + (f"\nSurvived:\n\n{survived}" if survived else "")
+
+
+def _stages(found: list[dict[str, Any]]) -> str:
+    """Of every stage of the gate the median of its seconds, where it looked at something."""
+    seconds = by_stage(row["stages"] for row in found)
+    return ", ".join(f"{stage} {statistics.median(taken):.2g}" for stage, taken in seconds.items())
+
+
+def profiles() -> str:
+    """What records cost and how far scopes add up, of each recorded profile: a Markdown table."""
+    found = [r for r in rows() if r["what"] == "profile"]
+    if not found:
+        return "Not recorded on a GPU yet.\n"
+    lines = ["| kernel | builds | slower than without records | scopes / role | roof | as counted |", _RULE]
+    for r in found:
+        slower = [100 * (o - 1) for o in r["overheads"]]
+        shares = [f"{s['of_scopes'] / s['cycles']:.2f}" for s in r["roles"] if s["of_scopes"]]
+        cells = [
+            f"`{r['kernel'].lstrip('_')}` {r['case'].split('/', 1)[1]}",
+            str(len(slower)),
+            f"{max(min(slower), 0):.0f} to {max(slower):.0f} %, half of them below {statistics.median(slower):.1f} %",
+            ", ".join(shares),
+            f"{100 * r['roofline']['reached']:.0f} %" if r["roofline"] else "-",
+            _agree(r["ipc"]),
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + f"\n\n{_MEANT}{_where(found[0])}.\n"
+
+
+def _agree(rates: Sequence[dict[str, Any]]) -> str:
+    """Of how many scopes of all warps the instructions are those that Nsight Compute counted, to 5 %."""
+    counted = [r for r in rates if r["by_counters"] and r["scope"].startswith("kernel ")]
+    if not counted:
+        return "-"
+    same = sum(abs(r["instructions"] / r["by_counters"] - 1) <= 0.05 for r in counted)
+    return f"{same} of {len(counted)} scopes"
+
+
+def races() -> str:
+    """Seconds to a result, beside exhaustive autotune's: a Markdown table."""
+    found = [r for r in rows() if r["what"] == "time to a result"]
+    if not found:
+        return "Not recorded on a GPU yet.\n"
+    lines = ["| | tuned baseline known | result known |", "|---|---:|---:|"]
+    for r in found:
+        ours, theirs = r["ours"], r["triton.autotune"]
+        marks = [ours.get(m) for m in ("tuned baseline, checked", f"{WORTH}x", "end of the run")]
+        known, won, end = (f"{m['wall']:.0f} s ({m['gpu']:.0f} of GPU)" if m else "" for m in marks)
+        result = f"{WORTH}x: {won}" if won else f"no {WORTH}x among {r['candidates']} candidates: {end}"
+        ended = f"{theirs['seconds']:.0f} s" if theirs["ended"] else f"not within {r['limit']:.0f} s"
+        lines.append(f"| `{r['target']}`, pgo-agent, everything checked | {known} | {result} |")
+        lines.append(
+            f"| `{r['target']}`, `triton.autotune` over the same grid, nothing checked | {ended} | no rewrites |"
+        )
+    return "\n".join(lines) + f"\n\n{_where(found[0])}; {found[0]['cores']} cores, one after the other, empty caches.\n"
+
+
+def moves() -> str:
+    """A Markdown table of the source moves: the symptom that each answers, and what is known of its gain."""
+    head = "| source move | symptom | known of its gain | sm |\n|---|---|---|---|\n"
+    return head + "".join(
+        f"| {m.name} | {m.symptom} | {m.gain} | {', '.join(map(str, m.archs))} |\n" for m in SOURCE_MOVES
+    )
+
+
+def between(text: str, marker: str, content: Iterable[str] | str) -> str:
+    """`text` with what stands between <!-- marker --> and <!-- /marker --> replaced."""
+    start, end = f"<!-- {marker} -->\n", f"<!-- /{marker} -->"
+    head, rest = text.split(start, 1)
+    return head + start + "".join(content) + end + rest.split(end, 1)[1]
+
+
+TABLES: Mapping[str, Callable[[], str]] = {
+    "results": tables,
+    "nights": nights,
+    "gate": gate,
+    "mutants": mutants,
+    "moves": moves,
+    "profiles": profiles,
+    "races": races,
+}
+
+
+def main() -> None:
+    for path in map(Path, sys.argv[1:]):
+        text = path.read_text()
+        for marker, content in TABLES.items():
+            if f"<!-- {marker} -->" in text:
+                text = between(text, marker, content())
+        path.write_text(text)
+    (RESULTS / TRIED).write_text(tried())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,298 @@
+"""Source text -> bundle: runs the tracer and the compiler in the box and assembles what they leave as checked data.
+
+The tracer's answer is untrusted: kernel keys are computed anew from the TTGIR text, plans go through the bundle's
+checks before anybody else sees them. A candidate's failure is a value (`Failure`), never an exception.
+"""
+
+import hashlib
+import importlib.metadata
+import itertools
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from typing import Any
+
+from pgo_agent.sandbox.build import trace_and_compile, ttgir_override
+from pgo_agent.sandbox.build.result import Built, Choice, Failure, nothing
+from pgo_agent.sandbox.build.trace_and_compile import Cases, Traced
+from pgo_agent.sandbox.bundle import decode, plan_id, schema, validate
+from pgo_agent.sandbox.bundle.store import Shelf, canonical, room
+from pgo_agent.sandbox.compiler import ptxas
+from pgo_agent.sandbox.devices import Device
+from pgo_agent.sandbox.errors import BadBundle, EnvironmentFault, Killed
+from pgo_agent.sandbox.isolation.box import Box
+from pgo_agent.sandbox.target import Target
+from pgo_agent.sandbox.threads import threads
+from pgo_agent.sandbox.ttgir import triton_parser
+
+MESSAGE_LIMIT = 8192  # characters of what a tracer says went wrong; its own words are fewer
+
+
+@dataclass(frozen=True)
+class Builder:
+    """Builds candidates of one target for one device."""
+
+    target: Target
+    device: Device
+    box: Box
+    shelf: Shelf
+    cores: int = os.cpu_count() or 1
+    told: Callable[[str], None] = trace_and_compile.silent  # how far a long compilation is
+
+    def build(
+        self,
+        source: str,
+        cases: Cases,
+        limit: int | None,
+        workers: int = 1,
+        foreign: bool = False,
+        ttgir: str = "",
+        sample: bool = False,
+    ) -> Built:
+        """Traces `source` on the cases and compiles what it launches. `limit`: most configurations of a case.
+        `sample`: of a longer list they are taken from the whole of it.
+
+        `workers`: processes that trace or compile at a time. `ttgir`: a text that takes the place of one of its
+        kernels' own (`ttgir_override.py`).
+
+        Raises EnvironmentFault for `foreign` code (written by a model, taken from elsewhere) where no sandbox works,
+        and where the disk is full; Killed when somebody kills the tracer or the compiler again and again. `foreign`
+        code may have done that itself, and must not stop a run by it: it gets a Failure of kind `killed`.
+        """
+        self.box.admit(foreign)
+        try:
+            built = self._build(source, cases, limit, workers, ttgir, sample)
+        except Killed as e:
+            if not foreign:
+                raise
+            return nothing(Failure("killed", e.message))
+        if built.failures:
+            room(self.shelf.root)
+        return built
+
+    def _build(
+        self, source: str, cases: Cases, limit: int | None, workers: int, ttgir: str, sample: bool = False
+    ) -> Built:
+        parts = _shared(cases, max(1, workers // 2))  # more tracers importing torch at once hinder one another
+        with threads(workers) as pool:
+            traced = list(
+                pool.map(lambda part: trace_and_compile.trace(*self._seat(), source, part, limit, sample=sample), parts)
+            )
+        return self._assemble(traced, workers, ttgir)
+
+    def key(self, ttgir: bytes, options: Mapping[str, Any]) -> str:
+        """What a build of this text by this builder is called."""
+        return kernel_key(ttgir, options, self.device.arch, triton_version(self.box.python))
+
+    def _seat(self) -> tuple[Box, Shelf, Target, Device]:
+        return self.box, self.shelf, self.target, self.device
+
+    def _assemble(self, parts: list[Traced], jobs: int, ttgir: str) -> Built:
+        failed = next((t["error"] for t in parts if "error" in t), None)
+        if failed:
+            return nothing(Failure(failed["kind"], str(failed["message"]), _line(failed)))
+        try:
+            exchanged = self._exchange(parts, ttgir) if ttgir else None
+            built = self._assembled(parts, jobs)
+            return (
+                replace(built, replaced=self._replaced(built.bundle, *exchanged)) if exchanged and built.ok else built
+            )
+        except ttgir_override.Refused as e:
+            return nothing(Failure(e.kind, e.message, e.line))
+        except (BadBundle, KeyError, TypeError, AttributeError, ValueError) as e:
+            reason = (
+                str(e) if isinstance(e, BadBundle) else f"the tracer's answer is malformed ({type(e).__name__}: {e})"
+            )
+            return nothing(Failure("rejected", reason))
+
+    def _exchange(self, parts: list[Traced], ttgir: str) -> tuple[str, str]:
+        """Puts a candidate's TTGIR into the traced parts; gives the keys of the kernel's own build and of the new."""
+        ask = partial(triton_parser.ask, self.box, self.shelf, self.device.arch)
+        return ttgir_override.exchange(parts, ttgir, self.key, ask)
+
+    def _replaced(self, bundle: str, own: str, new: str) -> dict[str, str]:
+        """What was replaced by what, and the bundle as it is without that.
+
+        A kernel whose own text does not compile has neither code nor bundle to compare with.
+        """
+        old, by = self.shelf.build(own) or {}, self.shelf.build(new) or {}
+        codes = {"code_id": old.get("code_id", ""), "new_code_id": by.get("code_id", "-")}
+        found = {"ttgir": old.get("kernel", {}).get("files", {}).get("ttgir", ""), "by": new, **codes}
+        return found | {"bundle": self._without(bundle, own, new) if "kernel" in old else ""}
+
+    def _without(self, bundle: str, own: str, new: str) -> str:
+        """The bundle with the kernel's own build in place of the new one."""
+        manifest = json.loads(
+            json.dumps(self.shelf.manifest(bundle)).replace(f'"kernel": "{new}"', f'"kernel": "{own}"')
+        )
+        manifest["kernels"][own] = (self.shelf.build(own) or {})["kernel"]
+        manifest["kernels"].pop(new, None)
+        return self.shelf.put_bundle(manifest)
+
+    def _assembled(self, parts: list[Traced], jobs: int) -> Built:
+        names, texts, options = self._kernels(parts)
+        compiled = trace_and_compile.compile_missing(self.box, self.shelf, self.device, texts, options, jobs, self.told)
+        seconds = {"trace": max(p["took"] for p in parts), "compile": compiled}
+        builds = {k: self.shelf.build(k) or {} for k in texts}
+        plans: dict[str, dict[str, Any]] = {}
+        configs: dict[tuple[str, str], dict[str, Any]] = {}
+        failures: list[Failure] = []
+        for part in parts:
+            for kind, traced in part["traced"].items():
+                for case, entries in traced.items():
+                    failures += self._choose(f"{kind}/{case}", entries, names, builds, plans, configs)
+        described = parts[0]["described"]
+        if not plans:
+            return Built("", described, {}, {}, {}, tuple(failures), seconds)
+        kept = {key for choices in plans.values() for plan in choices.values() for key in _launched(plan)}
+        manifest = {"schema": schema.VERSION, "kernels": {k: builds[k]["kernel"] for k in kept}, "plans": plans}
+        bundle = self.shelf.put_bundle(manifest)
+        validate.load(self.shelf.bundle(bundle), self.shelf.artefacts, limits_of(self.device))
+        codes = {k: builds[k]["code_id"] for k in kept}
+        choices = {case: _choices(case, labelled, configs, manifest, codes) for case, labelled in plans.items()}
+        statics = {k: builds[k]["static"] | {n: builds[k]["kernel"][n] for n in ("name", "num_warps")} for k in kept}
+        listed = {case: n for part in parts for case, n in _counts(part).items()}
+        return Built(bundle, described, choices, statics, codes, tuple(failures), seconds, listed=listed)
+
+    def _kernels(self, parts: list[Traced]) -> tuple[dict[str, str], dict[str, bytes], dict[str, dict[str, Any]]]:
+        """The tracer's keys -> ours, and TTGIR and options by our keys. Raises BadBundle for a flag not allowed."""
+        names, texts, options = {}, {}, {}
+        for part in parts:
+            for theirs, kernel in part["kernels"].items():
+                ptxas.flags(kernel["options"].get("ptx_options"))
+                key = self.key(part["texts"][theirs], kernel["options"])
+                names[theirs], texts[key], options[key] = key, part["texts"][theirs], kernel["options"]
+        return names, texts, options
+
+    def _choose(
+        self,
+        case: str,
+        entries: list[dict[str, Any]],
+        names: dict[str, str],
+        builds: dict[str, dict[str, Any]],
+        plans: dict[str, dict[str, Any]],
+        configs: dict[tuple[str, str], dict[str, Any]],
+    ) -> list[Failure]:
+        """Adds the configurations of a case that built and fit the device; gives the failures of the others."""
+        failures = []
+        for entry in entries:
+            label, config = _label(entry["configs"], entries, _several(entry, names, builds))
+            while (case, label) in configs:  # launches of one kernel that differ in their arguments only
+                label = decode.word(f"{label} again", "choice")  # which ends this before long
+            if "error" in entry:
+                e = entry["error"]
+                which = f"{label}: " if len(entries) > 1 else ""
+                said = f"{which}{e['type']}: {e['message']}"[:MESSAGE_LIMIT]
+                failures.append(Failure(str(e["kind"]), said, _line(e), case))
+                continue
+            steps = [s | {"kernel": names[s["kernel"]]} if "kernel" in s else s for s in entry["plan"]["steps"]]
+            broken = next((p for s in steps if "kernel" in s and (p := self._problem(builds[s["kernel"]]))), "")
+            if broken:
+                failures.append(Failure("build_error", f"{label}: {broken}", None, case))
+                continue
+            plans.setdefault(case, {})[label] = entry["plan"] | {"steps": steps}
+            configs[case, label] = config
+        return failures
+
+    def _problem(self, build: dict[str, Any]) -> str:
+        """Why a kernel cannot be launched on the device; empty when it can."""
+        if "error" in build:
+            return str(build["error"])
+        wanted = build["kernel"]["shared"]
+        return (
+            f"error: out of shared memory: {wanted} bytes, the device has {self.device.smem_block}"
+            if wanted > self.device.smem_block
+            else ""
+        )
+
+
+def _shared(cases: Cases, workers: int) -> list[Cases]:
+    """The cases in at most `workers` parts of the same size; in one as long as their names are not known.
+
+    No more parts than that: every tracer first spends seconds on importing torch and triton.
+    """
+    if any(names is None for names in cases.values()):
+        return [cases]
+    pairs = [(s, n) for s, names in cases.items() for n in names or ()]
+    bounds = [len(pairs) * i // workers for i in range(workers + 1)]
+    cut = [pairs[a:b] for a, b in itertools.pairwise(bounds) if a < b]
+    return [{s: [n for k, n in part if k == s] for s, _ in part} for part in cut] or [cases]
+
+
+def _launched(plan: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(s["kernel"] for s in plan["steps"] if "kernel" in s)
+
+
+def _choices(
+    case: str,
+    plans: Mapping[str, Any],
+    configs: Mapping[tuple[str, str], dict[str, Any]],
+    manifest: Mapping[str, Any],
+    codes: Mapping[str, str],
+) -> tuple[Choice, ...]:
+    return tuple(
+        Choice(label, configs[case, label], _launched(p), plan_id.plan_id(p, manifest["kernels"], codes))
+        for label, p in plans.items()
+    )
+
+
+def _counts(part: Traced) -> dict[str, int]:
+    """Configurations of each case, as a tracer counts them."""
+    told = part.get("listed", {})
+    return {str(case): n for case, n in told.items() if type(n) is int}
+
+
+def _label(sites: dict[str, Any], entries: list[dict[str, Any]], several: bool) -> tuple[str, dict[str, Any]]:
+    """A name for a configuration: of all autotuned launches, those in which the entries differ.
+
+    It says whose it is where `several` kernels are launched; so do its parameters where several are autotuned.
+    """
+    differing = [s for s in sites if any(e["configs"].get(s) != sites[s] for e in entries)] or list(sites)
+    parts = {s.split("(")[0]: sites[s] for s in differing}
+    words = {n: " ".join(f"{k}={v}" for k, v in c.items()) for n, c in parts.items()}
+    if not any(words.values()):
+        return "as written", {}
+    label = ", ".join(f"{n}: {w}" if several or len(parts) > 1 else w for n, w in words.items())
+    if len({s.split("(")[0] for s in sites}) == 1:
+        return label, next(iter(parts.values()))
+    return label, {f"{n}.{k}": v for n, c in parts.items() for k, v in c.items()}
+
+
+def _several(entry: dict[str, Any], names: Mapping[str, str], builds: Mapping[str, dict[str, Any]]) -> bool:
+    """Whether a plan launches kernels of several names."""
+    steps = entry.get("plan", {}).get("steps", ())
+    found = (builds[names[s["kernel"]]].get("kernel", {}) for s in steps if "kernel" in s)
+    return len({k.get("name") for k in found}) > 1
+
+
+def kernel_key(ttgir: bytes, options: Mapping[str, Any], arch: int, version: str) -> str:
+    """What a build is of: TTGIR, options, architecture and compiler."""
+    return hashlib.sha256(ttgir + canonical([dict(options), arch, version])).hexdigest()
+
+
+@cache
+def triton_version(python: str) -> str:
+    if python == sys.executable:
+        return importlib.metadata.version("triton")
+    code = "import importlib.metadata as m; print(m.version('triton'))"
+    try:
+        done = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    except OSError as e:
+        raise EnvironmentFault(f"{python} cannot be run ({e.strerror})", "give the interpreter's path: --python") from e
+    if done.returncode:
+        raise EnvironmentFault(f"{python} has no triton", "install triton there, or give another --python")
+    return done.stdout.strip()
+
+
+def limits_of(device: Device) -> validate.Limits:
+    """What a bundle may ask of this device: nine tenths of its memory, a twentieth for scratch."""
+    return validate.Limits(device.arch, device.smem_block, device.memory * 9 // 10, device.memory // 20)
+
+
+def _line(error: dict[str, Any]) -> int | None:
+    line = error.get("line")
+    return line if type(line) is int else None

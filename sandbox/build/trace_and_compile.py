@@ -1,0 +1,183 @@
+"""Runs the tracer and the compiler in the box and reads what they leave behind, trusting none of it.
+
+A process that somebody killed is started again, and a failure on a full disk is none: neither says anything about a
+candidate. One that ended by itself without an answer has failed.
+"""
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pgo_agent.sandbox.bundle import decode, elf, validate
+from pgo_agent.sandbox.bundle.store import Shelf, room
+from pgo_agent.sandbox.devices import Device
+from pgo_agent.sandbox.errors import BadBundle
+from pgo_agent.sandbox.isolation.box import ATTEMPTS, Box, Ran, killed
+from pgo_agent.sandbox.target import Target
+
+TRACE_SECONDS, COMPILE_SECONDS = 240.0, 600.0  # deadlines of one boxed process
+TELLING = 30.0  # seconds between two words about how far it is
+KEPT = ("cubin", "ptx")  # artefacts that go on the shelf beside the TTGIR
+LOCATED = (("texts", "ttgir"), ("located", "located"), ("ttir", "ttir"))  # of a trace: field -> suffix of its files
+LISTED = ("sass", "live")  # and these, of a build with line information
+Cases = Mapping[str, Sequence[str] | None]  # set (CASES, SMALL, HELD_OUT) -> names, None for all
+Traced = dict[str, Any]  # the tracer's answer, with the TTGIR under "texts"; or "error"
+
+
+def place(folder: Path, target: Target, source: str) -> tuple[str, str]:
+    """Writes contract and candidate into a box's folder; gives their paths in it."""
+    for name in ("target", "candidate"):
+        (folder / name).mkdir()
+    (folder / "target" / target.path.name).write_text(target.source)
+    (folder / "target" / target.contract_path.name).write_text(target.contract)
+    (folder / "candidate" / target.path.name).write_text(source)
+    return f"target/{target.contract_path.name}", f"candidate/{target.path.name}"
+
+
+def trace(
+    box: Box,
+    shelf: Shelf,
+    target: Target,
+    device: Device,
+    source: str,
+    cases: Cases,
+    limit: int | None,
+    located: bool = False,
+    sample: bool = False,
+) -> Traced:
+    """What the launcher of `source` does in each case, at most `limit` configurations of each; seconds under "took".
+
+    `sample`: of a longer list not its beginning alone; how many there are stands under "listed", by case.
+    `located`: with the TTGIR as it was with locations, and with the TTIR, by kernel under "located" and "ttir".
+    Raises Killed when the process was killed again and again, and EnvironmentFault when the disk is full.
+    """
+    for _ in range(ATTEMPTS):
+        with shelf.scratch() as name:
+            folder = Path(name)
+            contract, candidate = place(folder, target, source)
+            wanted = {s: None if n is None else list(n) for s, n in cases.items()}
+            request = {
+                "device": device.key,
+                "contract": contract,
+                "candidate": candidate,
+                "limit": limit,
+                "cases": wanted,
+                "located": located,
+                "sample": sample,
+            }
+            (folder / "request.json").write_text(json.dumps(request))
+            ran = box.run("pgo_agent.sandbox.tracer", folder, TRACE_SECONDS)
+            if not ran.killed:
+                return _read_trace(folder / "out", ran, located) | {"took": ran.seconds}
+    raise killed("tracing")
+
+
+def _read_trace(out: Path, ran: Ran, located: bool) -> Traced:
+    if ran.timed_out:
+        return _error("timeout", f"the launcher ran for over {TRACE_SECONDS:.0f} s")
+    try:
+        traced: Traced = validate.answer(out / "result.json")
+        if "error" in traced:
+            e = traced["error"]
+            return {"error": {"kind": str(e["kind"]), "message": str(e["message"]), "line": e["line"]}}
+        names = [decode.sha(k) for k in traced["kernels"]]  # a path, otherwise
+        for field, suffix in LOCATED if located else LOCATED[:1]:
+            traced[field] = {k: validate.read(out / f"{k}.{suffix}", validate.ARTEFACT_LIMIT) for k in names}
+    except (BadBundle, ValueError, TypeError, KeyError, AttributeError):
+        return _error("raised", f"the tracer left no answer\n{ran.output[-2000:]}")
+    return traced
+
+
+def _error(kind: str, message: str) -> Traced:
+    return {"error": {"kind": kind, "message": message, "line": None}}
+
+
+def silent(_said: str) -> None:
+    """For who does not want to know how far it is."""
+
+
+def compile_missing(
+    box: Box,
+    shelf: Shelf,
+    device: Device,
+    texts: Mapping[str, bytes],
+    options: Mapping[str, dict[str, Any]],
+    jobs: int,
+    told: Callable[[str], None] = silent,
+) -> float:
+    """Compiles the TTGIR that the shelf holds no build of, `jobs` at a time. Every key then has one, or an error.
+    `told` hears every few seconds how many it has.
+
+    Raises Killed when the process was killed again and again without getting on, EnvironmentFault for a full disk.
+    """
+    seconds, attempts = 0.0, ATTEMPTS
+    missing = [k for k in texts if shelf.build(k) is None]
+    while missing and attempts:
+        request = {"arch": device.arch, "jobs": jobs, "kernels": [{"key": k, "options": options[k]} for k in missing]}
+        seconds += _compile(box, shelf, request, {k: texts[k] for k in missing}, told)
+        left = [k for k in missing if shelf.build(k) is None]
+        attempts = ATTEMPTS if len(left) < len(missing) else attempts - 1
+        missing = left
+    if missing:
+        raise killed("compiling")
+    return seconds
+
+
+def _compile(
+    box: Box, shelf: Shelf, request: Mapping[str, Any], texts: Mapping[str, bytes], told: Callable[[str], None]
+) -> float:
+    """One compiler process. What it finished goes on the shelf, its diagnostics too; gives its seconds."""
+    with shelf.scratch() as name:
+        folder = Path(name)
+        (folder / "in").mkdir()
+        for key, text in texts.items():
+            (folder / "in" / f"{key}.ttgir").write_bytes(text)
+        (folder / "request.json").write_text(json.dumps(request))
+        with _counting(folder / "out", len(texts), told):
+            ran = box.run("pgo_agent.sandbox.compiler", folder, COMPILE_SECONDS)
+        asked = {k["key"]: k["options"] for k in request["kernels"]}
+        errors = {k: e for k, text in texts.items() if (e := _collect(shelf, folder / "out", k, text, asked[k], ran))}
+    if errors:
+        room(shelf.root)
+    for key, error in errors.items():
+        shelf.put_build(key, {"error": error})
+    return ran.seconds
+
+
+@contextmanager
+def _counting(out: Path, of: int, told: Callable[[str], None]) -> Iterator[None]:
+    """Tells every TELLING seconds how many kernels are compiled: by the names of files alone."""
+    ended = threading.Event()
+
+    def count() -> None:
+        while not ended.wait(TELLING):
+            found = min(of, sum(p.suffix == ".json" for p in out.iterdir()) if out.is_dir() else 0)
+            told(f"compiled {found} of {of} kernels")
+
+    counter = threading.Thread(target=count, daemon=True)
+    counter.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        counter.join()
+
+
+def _collect(shelf: Shelf, out: Path, key: str, ttgir: bytes, options: Mapping[str, Any], ran: Ran) -> str:
+    """Puts one kernel's build on the shelf, or gives its diagnostic. Neither, when the process was killed before it."""
+    try:
+        answer = validate.answer(out / f"{key}.json")
+        if "error" in answer:
+            return str(answer["error"])[:65536] or "error: the compiler gave no reason"
+        wanted = (*KEPT, *LISTED) if options.get("lines") else KEPT
+        files = {s: shelf.put(validate.read(out / f"{key}.{s}", validate.ARTEFACT_LIMIT), s) for s in wanted}
+        files["ttgir"] = shelf.put(ttgir, "ttgir")
+        code = elf.code_id(shelf.get(files["cubin"], "cubin"))
+        record = {"kernel": answer["metadata"] | {"files": files}, "static": answer["static"], "code_id": code}
+        shelf.put_build(key, record | {"options": dict(options)})
+    except (BadBundle, ValueError, TypeError, KeyError, AttributeError):
+        return "" if ran.killed else f"error: the compiler left no answer\n{ran.output[-2000:]}"
+    return ""

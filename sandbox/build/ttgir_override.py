@@ -1,0 +1,160 @@
+"""A TTGIR text in place of a kernel's own: which kernel of a traced launcher it replaces, and whether it may.
+
+The launcher is traced as ever, then one of its texts is exchanged before anything is compiled: plans, grids and
+arguments stay those of the launcher. Name, argument list, cluster size and the layouts of host descriptors must stay,
+for the launch is made for them. Relies on Triton's parser (`sandbox/ttgir/triton_parser.py`) to read the text and to
+print it anew.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pgo_agent.sandbox.build.trace_and_compile import Traced
+from pgo_agent.sandbox.gate.verdict import shown
+from pgo_agent.sandbox.ttgir import normalize, reader
+from pgo_agent.sandbox.ttgir.tokens import Unreadable
+from pgo_agent.sandbox.ttgir.triton_parser import Answer, bare
+
+REPLACES = re.compile(r"^// replaces: ([0-9a-f]{6,64})\s*$", re.M)
+OWN = "own"  # the tracer's names are hashes
+LISTED = 6  # kernels that a message lists
+Ask = Callable[[str], Answer]
+
+
+class Refused(Exception):
+    """Why a text cannot stand in for a kernel: `kind` is rejected or build_error, `line` one of the text."""
+
+    def __init__(self, kind: str, message: str, line: int | None = None) -> None:
+        super().__init__(message)
+        self.kind, self.message, self.line = kind, message, line
+
+
+@dataclass(frozen=True)
+class Place:
+    """A kernel of the launcher that a text could replace."""
+
+    key: str  # of its build, as `show --ttgir` names it
+    theirs: str  # the tracer's name for it
+    text: str
+    used: tuple[str, ...]  # "case: configuration" for each plan that launches it
+
+
+def exchange(
+    parts: list[Traced], text: str, key_of: Callable[[bytes, Mapping[str, Any]], str], ask: Ask
+) -> tuple[str, str]:
+    """Puts `text` into the traced parts in place of the kernel that it replaces; gives the keys of both builds.
+
+    A case that launches the kernel keeps no plan that does not. The kernel's own text stays in the parts, launched by
+    nobody, so that it is compiled, too. Raises Refused.
+    """
+    answer = ask(text)
+    if answer.error:
+        raise Refused("build_error", str(answer.error), answer.error.line or None)
+    place = _place(list(_places(parts, key_of)), text, answer)
+    own = ask(place.text)
+    for what, ours, theirs in _fixed(answer, own):
+        if ours != theirs:
+            message = f"{what} must stay as the launch has it: {theirs}, not {ours}"
+            raise Refused("rejected", message[:600])
+    options = next(p["kernels"][place.theirs]["options"] for p in parts if place.theirs in p["kernels"])
+    new = _same_lines(text, answer.printed).encode()
+    for part in parts:
+        _put(part, place.theirs, new)
+    parts[0]["kernels"][OWN], parts[0]["texts"][OWN] = {"options": options}, place.text.encode()
+    return place.key, key_of(new, options)
+
+
+def _same_lines(text: str, printed: str) -> str:
+    """The text as it was given, where the reader understands it as MLIR does: then findings name its own lines."""
+    own = bare(text)
+    try:
+        same = normalize.digest(reader.parse(own)) == normalize.digest(reader.parse(printed))
+    except Unreadable:
+        same = False
+    return own if same else printed
+
+
+def named(text: str) -> str:
+    """The key that a text says it replaces; empty when it says nothing."""
+    found = REPLACES.search(text)
+    return found[1] if found else ""
+
+
+def _places(parts: list[Traced], key_of: Callable[[bytes, Mapping[str, Any]], str]) -> Iterator[Place]:
+    texts = {k: (p["texts"][k], p["kernels"][k]["options"]) for p in parts for k in p["kernels"]}
+    used: dict[str, list[str]] = {}
+    for part in parts:
+        for kind, traced in part["traced"].items():
+            for case, entries in traced.items():
+                for entry in entries:
+                    for theirs in _launched(entry):
+                        used.setdefault(theirs, []).append(f"{kind}/{case}{_configured(entry)}")
+    for theirs, (text, options) in texts.items():
+        yield Place(key_of(text, options), theirs, text.decode(), tuple(used.get(theirs, ())))
+
+
+def _place(places: list[Place], text: str, answer: Answer) -> Place:
+    wanted = named(text)
+    if wanted:
+        found = [p for p in places if p.key.startswith(wanted)]
+        if not found:
+            raise Refused("rejected", f"the launcher launches no kernel {wanted}; {_listed(places)}")
+        return found[0]
+    same = [p for p in places if _header(p.text) == _header(answer.printed)]
+    if len(same) == 1:
+        return same[0]
+    if not same:
+        name = _header(answer.printed)[0]
+        raise Refused("rejected", f"the launcher launches no kernel with the name and arguments of {name}")
+    raise Refused("rejected", f"{len(same)} kernels have its name and arguments: {_listed(same)}")
+
+
+def _listed(places: list[Place]) -> str:
+    listed = "; ".join(f"// replaces: {p.key[:12]} ({_said(p)})" for p in places[:LISTED])
+    more = f"; and {len(places) - LISTED} more" if len(places) > LISTED else ""
+    return f"say which in a line of the text: {listed}{more}"
+
+
+def _said(place: Place) -> str:
+    """Where a kernel is launched; proposers do not learn the names of held-out cases."""
+    return shown(min(place.used, key=lambda u: u.startswith("HELD_OUT/"))) if place.used else "not launched"
+
+
+def _fixed(answer: Answer, own: Answer) -> Iterator[tuple[str, object, object]]:
+    """What a launch depends on, in the new text and in the old one."""
+    (name, arguments), (own_name, own_arguments) = _header(answer.printed), _header(own.printed)
+    yield "the kernel's name", name, own_name
+    yield "its arguments", arguments, own_arguments
+    for what, field in (("the size of its clusters", "num_ctas"), ("the layout of its descriptors", "tensordesc_meta")):
+        yield what, answer.facts.get(field), own.facts.get(field)
+
+
+def _header(text: str) -> tuple[str, str]:
+    """Name and argument list (types and attributes) of the public function."""
+    try:
+        kernel = reader.parse(text).kernel
+    except Unreadable as e:
+        raise Refused("rejected", str(e), e.line) from None
+    name = next(w for w in kernel.words if w.startswith("@"))
+    return name, normalize.arguments(kernel)
+
+
+def _put(part: Traced, theirs: str, text: bytes) -> None:
+    if theirs not in part["texts"]:
+        return
+    part["texts"][theirs] = text
+    for traced in part["traced"].values():
+        for case, entries in traced.items():
+            changed = [e for e in entries if theirs in _launched(e)]
+            traced[case] = changed or entries
+
+
+def _launched(entry: Mapping[str, Any]) -> set[str]:
+    return {s["kernel"] for s in entry["plan"]["steps"] if "kernel" in s} if "plan" in entry else set()
+
+
+def _configured(entry: Mapping[str, Any]) -> str:
+    words = [f"{k}={v}" for config in entry["configs"].values() for k, v in config.items()]
+    return f" at {' '.join(words)}" if words else ""

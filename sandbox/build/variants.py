@@ -1,0 +1,131 @@
+"""Twins of a bundle: the same launches of the same TTGIR, compiled in another way. Never timed, never recorded as code.
+
+`lined` says which line of its TTGIR each instruction comes from. `sanitized` has Triton's concurrency sanitizer in it:
+ConSan watches at run time which buffer is read or written while a copy or a dot still uses it, and whether all threads
+wait. Version traps (research on triton 3.6 to 3.9): 3.7 and 3.8 do not compile it for plain wgmma kernels.
+`reassembled` goes through another release of ptxas: the one that Triton brings is known to miscompile some wgmma with
+operands in registers. `recorded` stores clock reads that were put into the text of one kernel
+(`sandbox/profile/timeline/`). What does not compile is told, and proves nothing.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pgo_agent.sandbox.build import trace_and_compile
+from pgo_agent.sandbox.build.builder import Builder, limits_of
+from pgo_agent.sandbox.bundle import validate
+from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.errors import BadBundle
+
+_BARRIERS = re.compile(
+    r"(?P<U>__triton_consan_update_barrier_state)|(?P<A>mbarrier\.arrive)|(?P<C>cp\.async\.bulk\.tensor\S*shared::\S*global)"
+)
+Labels = Mapping[str, str]  # case -> the configuration of it
+
+
+@dataclass(frozen=True)
+class Twin:
+    bundle: str  # id; empty when it does not compile
+    problem: str  # why not, in one line
+
+
+def sanitized(builder: Builder, bundle: str, labels: Labels) -> Twin:
+    """Its messages stand in device variables, which no other bundle may have. Raises what the compiler's box raises."""
+    return _twin(builder, bundle, labels, "sanitize")
+
+
+def miscounts(shelf: Shelf, twin: Twin) -> bool:
+    """Whether the sanitizer took every copy for an arrival where several complete on one barrier.
+
+    Then its picture of that barrier turns twice while the barrier turns once, and that all threads wait for good in it
+    proves nothing. So does triton 3.6.0; triton-lang/triton#9046 mends it. Told by the twin's own PTX: one copy, an
+    update of the picture, and the next copy with no arrival between them.
+    """
+    texts = (shelf.get(k["files"]["ptx"], "ptx").decode() for k in shelf.manifest(twin.bundle)["kernels"].values())
+    return any("CUC" in "".join(m.lastgroup or "" for m in _BARRIERS.finditer(t)) for t in texts)
+
+
+def reassembled(builder: Builder, bundle: str, labels: Labels) -> Twin:
+    """By the ptxas of the package nvidia-cuda-nvcc, where the box's interpreter has it. Raises as `sanitized` does."""
+    return _twin(builder, bundle, labels, "reassemble")
+
+
+def lined(builder: Builder, bundle: str, labels: Labels) -> Twin:
+    """With line information: lines are those of each kernel's TTGIR on the shelf. Raises as `sanitized` does.
+
+    ptxas mostly makes the same code of it: 19 or 20 of 21 builds of the shipped kernels, by the path that the lines
+    name; the others take all 255 registers. So its code is compared before a figure of it is said of the original.
+    """
+    return _twin(builder, bundle, labels, "lines")
+
+
+def recorded(builder: Builder, bundle: str, labels: Labels, kernel: str, text: str, records: Mapping[str, Any]) -> Twin:
+    """With `text`, which holds records, in place of one kernel's own; the others stay the builds that they are.
+
+    `records` is what `sandbox/compiler/proton.py` takes. Such a twin has profile scratch, which no other bundle may
+    have. Raises as `sanitized` does.
+    """
+    return _twin(builder, bundle, labels, "records", {kernel: text.encode()}, records)
+
+
+def _twin(
+    builder: Builder,
+    bundle: str,
+    labels: Labels,
+    how: str,
+    replaced: Mapping[str, bytes] | None = None,
+    value: object = True,
+) -> Twin:
+    """A twin of every kernel that is launched, or of those for which a text is given."""
+    shelf = builder.shelf
+    manifest = shelf.manifest(bundle)
+    plans = {case: {label: manifest["plans"][case][label]} for case, label in labels.items()}
+    launched = {
+        s["kernel"] for choices in plans.values() for p in choices.values() for s in p["steps"] if "kernel" in s
+    }
+    names, texts, options = {}, {}, {}
+    for key in launched if replaced is None else launched & replaced.keys():
+        kernel = manifest["kernels"][key]
+        told = _options(builder, key, kernel) | {how: value}
+        text = replaced[key] if replaced else shelf.get(kernel["files"]["ttgir"], "ttgir")
+        names[key] = builder.key(text, told)
+        texts[names[key]], options[names[key]] = text, told
+    trace_and_compile.compile_missing(builder.box, shelf, builder.device, texts, options, builder.cores)
+    builds = {k: shelf.build(k) or {"error": "it left no build"} for k in texts}
+    broken = next((str(b["error"]) for b in builds.values() if "error" in b), "")
+    if broken:
+        return Twin("", _line(broken))
+    made = {
+        "schema": manifest["schema"],
+        "kernels": {k: manifest["kernels"][k] for k in launched - names.keys()}
+        | {k: b["kernel"] for k, b in builds.items()},
+        "plans": {c: {n: _renamed(p, names) for n, p in choices.items()} for c, choices in plans.items()},
+    }
+    return _checked(builder, shelf.put_bundle(made), how)
+
+
+def _options(builder: Builder, key: str, kernel: Mapping[str, Any]) -> dict[str, Any]:
+    """What it was compiled with; by its manifest, where the build was made by a version that did not keep that."""
+    kept = (builder.shelf.build(key) or {}).get("options")
+    return dict(kept) if kept else {o: kernel[o] for o in ("launch_pdl", "launch_cooperative_grid")}
+
+
+def _renamed(plan: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    steps = [s | {"kernel": names.get(s["kernel"], s["kernel"])} if "kernel" in s else s for s in plan["steps"]]
+    return plan | {"steps": steps}
+
+
+def _checked(builder: Builder, name: str, how: str) -> Twin:
+    limits = replace(limits_of(builder.device), variables=how == "sanitize", records=how == "records")
+    try:
+        validate.load(builder.shelf.bundle(name), builder.shelf.artefacts, limits)
+    except BadBundle as e:
+        return Twin("", str(e))
+    return Twin(name, "")
+
+
+def _line(error: str) -> str:
+    lines = [line.strip() for line in error.splitlines() if line.strip()]
+    return next((line for line in lines if "error" in line.lower()), lines[0] if lines else "no reason given")[:300]

@@ -1,0 +1,154 @@
+"""Reads and writes of shared memory in TTGIR as steps of a role, and the groups of cp.async, wgmma and TMA stores.
+
+Semantics after the dialects and their lowering: each asynchronous dot and each TMA store is a group of its own, and a
+dot that is not asynchronous waits for all before it, too; what `local_alloc` is given it stores. Waits for groups never
+hang: what is checked is that they do not let pass what they are for, by their tokens here, by what is read and written
+in `memory`. Only whole slots of known number are followed, and where it is not known which way a role goes, nothing is.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pgo_agent.sandbox.gate.barriers.finding import Finding, Kind
+from pgo_agent.sandbox.gate.barriers.program import Access, Commit, Drain, Fence, Forget, Free, Queue, Use
+from pgo_agent.sandbox.gate.barriers.values import Frame, Memory, Role, Token, Undecided, Value
+from pgo_agent.sandbox.ttgir.tree import Op
+
+if TYPE_CHECKING:
+    from pgo_agent.sandbox.gate.barriers.control import Handler
+    from pgo_agent.sandbox.gate.barriers.interpret import Unroller
+
+
+def slot(value: Value) -> str | None:
+    """The name of the slot that it is the whole of."""
+    if not isinstance(value, Memory) or value.slot is None or not all(isinstance(i, int) for i in value.slot):
+        return None
+    return value.name + "".join(f"[{i}]" for i in value.slot)
+
+
+def note(u: "Unroller", op: Op, values: Sequence[Value], role: Role) -> None:
+    """What an operation does to shared memory that does nothing else that matters here."""
+    at = u.at
+    if op.name == _FENCE:
+        _step(role, Fence(at(op)))
+    elif op.name == "ttg.local_load":
+        _step(role, Access(_slots(values[:1]), False, "load", None, at(op)))
+    elif op.name == "ttg.local_store":
+        stored(u, op, values[1], role)
+    elif op.name in _STORES:
+        _step(role, Access(_slots(values), False, "TMA store", Queue.STORES, at(op)), Commit(Queue.STORES, at(op)))
+    elif op.regions or queued(op):
+        passed_over(u, op, role)
+
+
+def stored(u: "Unroller", op: Op, memory: Value, role: Role) -> None:
+    """All threads write it."""
+    _step(role, Access(_slots([memory]), True, "store", None, u.at(op), True))
+
+
+def _slots(values: Sequence[Value]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(s for v in values if (s := slot(v)) is not None))
+
+
+def _step(role: Role, *steps: Use) -> None:
+    if role.followed:
+        role.steps += steps
+
+
+def passed_over(u: "Unroller", op: Op, role: Role) -> None:
+    """What was not followed may have waited for anything."""
+    if u.queues(op):
+        _step(role, Forget(u.at(op)))
+
+
+# groups ---------------------------------------------------------------------------------------------------------------
+
+
+def started(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, role: Role) -> Sequence[Value]:
+    """The next commit takes all copies that no group has yet (PTX, cp.async.commit_group)."""
+    _step(role, Access(_slots(values[1:2]), True, "copy", Queue.COPIES, u.at(op)))
+    return [Token(None if role.groups is None else role.groups + 1, u.at(op))]
+
+
+def commit(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, role: Role) -> Sequence[Value]:
+    _step(role, Commit(Queue.COPIES, u.at(op)))
+    if role.groups is None:
+        return ()
+    role.groups += 1
+    return [Token(role.groups, u.at(op))]
+
+
+def wait_groups(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, role: Role) -> Sequence[Value]:
+    """All but the last `num` groups are complete; those given as operands must be among them."""
+    pending = _pending(u, op, "num")
+    _step(role, Drain(Queue.COPIES, max(pending, 0), u.at(op)))
+    for token in values:
+        if not isinstance(token, Token) or token.group is None or role.groups is None:
+            continue
+        if token.group > role.groups:
+            said = f"the wait at {u.at(op)} is for the copies at {token.at}, which were never committed to a group"
+            u.findings.append(Finding(Kind.GROUPS, said))
+        elif token.group > role.groups - pending:
+            said = (
+                f"the wait at {u.at(op)} lets the last {pending} groups of copies pending, "
+                f"and the one it is for, committed at {token.at}, is among them"
+            )
+            u.findings.append(Finding(Kind.GROUPS, said))
+    return ()
+
+
+def dot(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, role: Role) -> Sequence[Value]:
+    """Reads its operands. Who uses its result too early is not looked at: ptxas then waits itself (C7514, C7517)."""
+    _step(role, Access(_slots(values[:2]), False, "dot", Queue.DOTS, u.at(op)), Commit(Queue.DOTS, u.at(op)))
+    if not op.integer("isAsync"):
+        _step(role, Drain(Queue.DOTS, 0, u.at(op)))
+    return ()
+
+
+def freed(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, role: Role) -> Sequence[Value]:
+    if isinstance(values[0], Memory):
+        _step(role, Free(values[0].name, u.at(op)))
+    return ()
+
+
+def wait_dots(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, role: Role) -> Sequence[Value]:
+    """It gives what it is given."""
+    _step(role, Drain(Queue.DOTS, max(_pending(u, op, "pendings"), 0), u.at(op)))
+    return values if len(values) == len(op.results) else ()
+
+
+def wait_stores(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, role: Role) -> Sequence[Value]:
+    _step(role, Drain(Queue.STORES, max(_pending(u, op, "pendings"), 0), u.at(op)))
+    return ()
+
+
+def _pending(u: "Unroller", op: Op, name: str) -> int:
+    pending = op.integer(name)
+    if pending is None:
+        raise Undecided(f"{op.name} at {u.at(op)} does not say how many may be pending")
+    if pending < 0:
+        u.findings.append(Finding(Kind.GROUPS, f"{op.name} at {u.at(op)} waits until {pending} are pending"))
+    return pending
+
+
+HANDLERS: "dict[str, Handler]" = {
+    "ttg.async_copy_global_to_local": started,
+    "ttg.async_commit_group": commit,
+    "ttg.async_wait": wait_groups,
+    "ttng.warp_group_dot": dot,
+    "ttng.warp_group_dot_wait": wait_dots,
+    "ttng.async_tma_store_wait": wait_stores,
+    "ttg.local_dealloc": freed,
+}
+_STORES = frozenset({"ttng.async_tma_copy_local_to_global", "ttng.async_tma_reduce", "ttng.async_tma_scatter"})
+_FENCE = "ttng.fence_async_shared"
+_QUEUED = _STORES | HANDLERS.keys() - {"ttg.local_dealloc"} | {"tt.call", _FENCE}
+_IN_ASSEMBLY = re.compile(r"wait|commit|wgmma|fence")
+
+
+def queued(op: Op) -> bool:
+    """Whether an operation starts cp.async, wgmma or TMA stores, makes groups of them or waits for them, or may."""
+    if "inline_asm" in op.name:
+        return any(_IN_ASSEMBLY.search(word) for word in op.words)
+    return op.name in _QUEUED

@@ -1,0 +1,192 @@
+"""Chooses arguments of a kernel so that a term takes a wanted value: how a loop is made to run so many times.
+
+Goes from the term to its leaves by the inverse of each operation, gives what is left a plain value, and believes the
+result only after computing the term with it. So what is chosen is a launch that could happen, as far as the text of the
+kernel tells; that a wanted value is not found does not mean that there is none.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from pgo_agent.sandbox.gate.barriers.terms import Known, Number, Term, evaluate, leaves
+
+Choice = dict[Term, int]
+
+
+def trips(term: Term, wanted: Sequence[int], known: Known) -> list[Choice]:
+    """Choices that make a loop run `wanted` times, or nearly where that cannot be had.
+
+    Three for the last number where other arguments can do it too: of a product of sizes, the one or the other.
+    """
+    found: list[Choice] = []
+    for n in wanted:
+        last = n == wanted[-1]
+        order = [*range(n, n + 4), *(range(n - 1, 0, -1) if last else ())]
+        near = (list(islice(solutions(term, m, known), 3 if last else 1)) for m in order[:4])
+        above = next(filter(None, near), []) or _above(term, n, known)
+        below = (list(islice(solutions(term, m, known), 3)) for m in order[4:] if not above)
+        found += [c for c in above or next(filter(None, below), []) if c not in found]
+    plain, value = _default(term, known)
+    return found or ([plain] if value is not None else [])
+
+
+def _above(term: Term, least: int, known: Known) -> list[Choice]:
+    """The choice with the least value above `least`, of those that are come by in the search for it, and of plain
+    numbers for one leaf each: what must divide by 16 gives 16 where 7 is sought. Empty where none is above."""
+    chosen = (*_guesses(term, least, known), *_plain_ones(term, known))
+    values = ((evaluate(term, c), c) for c in chosen if _within_grid(c))
+    reached = [(v, c) for v, c in values if isinstance(v, int) and v > least]
+    return [min(reached, key=lambda r: r[0])[1]] if reached else []
+
+
+def _plain_ones(term: Term, known: Known) -> Iterator[Choice]:
+    """One leaf that is not known at small multiples of its step, then at powers of two of it; the others plain."""
+    plain, _ = _default(term, known)
+    for leaf in sorted(leaves(term) - known.keys(), key=lambda x: x.name):
+        yield from ({**plain, leaf: n} for k in _PLAIN if _allowed(leaf, n := k * leaf.step))
+
+
+_PLAIN = (*range(32), *(1 << n for n in range(5, 24)))
+
+
+def flags(term: Term, apart: Sequence[int], known: Known) -> list[Choice]:
+    """Choices that make a condition true, and false; where it compares, with its sides `apart` by several numbers."""
+    found: list[Choice] = []
+    if term.op.startswith("cmpi."):
+        for n in apart:
+            if (choice := _apart(term, n, known)) is not None and choice not in found:
+                found.append(choice)
+    values = {evaluate(term, c) for c in found}
+    for value in {0, 1} - values:
+        if (choice := solve(term, value, known)) is not None:
+            found.append(choice)
+    return found
+
+
+def values(term: Term, wanted: Sequence[int], known: Known) -> list[Choice]:
+    """Choices under which a term has the wanted values, or any one at least."""
+    plain, value = _default(term, known)
+    found = [c for n in wanted if (c := solve(term, n, known)) is not None]
+    return found or ([plain] if value is not None else [])
+
+
+def solve(term: Number, value: int, known: Known) -> Choice | None:
+    """Values of the leaves under which the term has the value; those already known stay. None where none was found."""
+    return next(solutions(term, value, known), None)
+
+
+def solutions(term: Number, value: int, known: Known) -> Iterator[Choice]:
+    """All choices that are found, each by other arguments than those before."""
+    by: list[set[Term]] = []
+    for choice in _guesses(term, value, known):
+        if evaluate(term, choice) == value and _within_grid(choice):
+            changed = {leaf for leaf, n in choice.items() if n != _plain(leaf)}
+            if changed not in by:
+                by.append(changed)
+                yield choice
+
+
+def _guesses(x: Number, value: int, known: Known) -> Iterator[Choice]:
+    """Guesses, to be checked."""
+    now = evaluate(x, known)
+    if now is None or isinstance(now, int):
+        yield dict(known)
+        return
+    if now.leaf:
+        down = value - value % now.step
+        yield from ({**known, now: n} for n in (value, down, down + now.step) if _allowed(now, n))
+        return
+    args = now.args
+    for at in (1, 0, 2) if now.op == "trips" else range(len(args)):  # rather the end of a loop than its start
+        sought = args[at]
+        if isinstance(sought, int):
+            continue
+        others: Choice = dict(known)
+        for i, other in enumerate(args):
+            if i != at:
+                others, _ = _default(other, others)
+        fixed = [evaluate(a, others) if i != at else 0 for i, a in enumerate(args)]
+        if all(isinstance(f, int) for f in fixed):
+            for needed in _inverse(now.op, at, [f for f in fixed if isinstance(f, int)], value):
+                yield from _guesses(sought, needed, others)
+    if now.op in _SAME and len(args) == 2:  # both sides the value: the least and the greatest, and, or
+        for choice in _guesses(args[0], value, known):
+            yield from _guesses(args[1], value, choice)
+
+
+def _inverse(op: str, at: int, args: list[int], value: int) -> list[int]:
+    """What operand `at` may have to be, the others given, for the operation to give the value."""
+    other = args[1 - at] if len(args) == 2 else 0
+    if op.startswith("cmpi."):
+        beside = [other, other + 1, other - 1]
+        return beside if op[5:] in ("eq", "ne") or "e" in op[5:] else [other + 1, other - 1, other]
+    if op == "trips":
+        low, high, step = args
+        ends = [low + value * step, low + value * step - step + 1]
+        return ([high - value * step], ends, [-((low - high) // value)] if value else [])[at]
+    match op, at:
+        case "addi", _:
+            return [value - other]
+        case "subi", 0:
+            return [value + other]
+        case "subi", 1:
+            return [other - value]
+        case "muli", _:
+            return [value // other, value // other + 1] if other else []
+        case (("divsi" | "divui" | "floordivsi"), 0):
+            return [value * other + other - 1, value * other, value * other + other // 2]
+        case (("ceildivsi" | "ceildivui"), 0):
+            return [value * other, value * other - other + 1, value * other - other // 2]
+        case "shli", 0:
+            return [value >> other] if 0 <= other < 64 else []
+        case (("shrsi" | "shrui"), 0):
+            return [value << other, ((value + 1) << other) - 1] if 0 <= other < 64 else []
+        case "xori", _:
+            return [value ^ other]
+        case "select", 0:
+            return [1, 0]
+        case "extsi.i1", _:
+            return [-value]
+    return [value]
+
+
+_SAME = frozenset({"minsi", "minui", "maxsi", "maxui", "andi", "ori"})
+
+
+def _apart(term: Term, apart: int, known: Known) -> Choice | None:
+    """A choice under which the left side of a comparison is about so much greater than the right."""
+    left, right = term.args
+    for side, other, n in ((left, right, apart), (right, left, -apart)):
+        if isinstance(side, Term) and not leaves(side) & leaves(other):
+            choice, value = _default(other, known)
+            guesses = _guesses(side, value + n, choice) if value is not None else iter(())
+            found = next(filter(_within_grid, guesses), None)
+            if found is not None and isinstance(evaluate(term, found), int):
+                return found
+    return None
+
+
+def _default(x: Number, known: Known) -> tuple[Choice, int | None]:
+    """Plain values for the leaves that are not known, and the value under them."""
+    choice = dict(known)
+    for leaf in sorted(leaves(x), key=lambda x: x.name):
+        choice.setdefault(leaf, _plain(leaf))
+    value = evaluate(x, choice)
+    return choice, value if isinstance(value, int) else None
+
+
+def _plain(leaf: Term) -> int:
+    return 0 if leaf.op == "pid" else leaf.step
+
+
+def _within_grid(choice: Choice) -> bool:
+    """Whether each program id is below the number of programs, where both are chosen."""
+    programs = {leaf.name[-2]: n for leaf, n in choice.items() if leaf.op == "programs"}
+    return all(n < programs.get(leaf.name[-2], n + 1) for leaf, n in choice.items() if leaf.op == "pid")
+
+
+def _allowed(leaf: Term, value: int) -> bool:
+    if leaf.width == 1:
+        return value in (0, 1)
+    least = 1 if leaf.op == "programs" else 0  # sizes: a kernel is not launched with negative ones
+    return least <= value < 1 << leaf.width - 1 and value % leaf.step == 0

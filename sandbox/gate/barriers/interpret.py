@@ -1,0 +1,248 @@
+"""TTGIR -> abstract barrier programs: runs what decides about barriers on numbers, and skips everything else.
+
+Integers, loops, branches, barrier arrays and warp-specialized regions are followed; tensors are not. Where a number
+that a barrier depends on could be anything, it raises Choose, and `simulate` comes back with that number chosen; where
+it cannot be had (loaded, computed from data), it raises Undecided with the operation and its line.
+
+Believes: an operation that it does not know and that is given no barrier does nothing to barriers; a number loaded
+twice from one address is the same. Barriers of clusters and of Blackwell's tensor cores are out of its depth.
+"""
+
+import re
+from collections.abc import Sequence
+
+from pgo_agent.sandbox.gate.barriers import accesses, control, operations
+from pgo_agent.sandbox.gate.barriers.finding import Finding
+from pgo_agent.sandbox.gate.barriers.program import At, Program
+from pgo_agent.sandbox.gate.barriers.terms import KNOWN_OPS, Known, Number, Term, apply, leaves
+from pgo_agent.sandbox.gate.barriers.values import Choose, Frame, Memory, Role, TooLong, Undecided, Value, place
+from pgo_agent.sandbox.ttgir import types
+from pgo_agent.sandbox.ttgir.tree import Argument, Block, Module, Op, Region
+
+MOST_OPS = 100_000  # executed in one run; a large kernel's longest run takes some ten thousands
+_HANDLERS = control.HANDLERS | operations.HANDLERS
+_ENDS = frozenset(
+    {"scf.yield", "scf.condition", "ttg.warp_yield", "ttg.warp_return", "tt.return", "cf.br", "cf.cond_br"}
+)
+_POINTERS = frozenset({"tt.addptr", "tt.bitcast", "tt.int_to_ptr", "tt.ptr_to_int"})
+_INTEGER = re.compile(r"i\d+|index")
+
+
+class Unroller:
+    """One run of a kernel under what is known."""
+
+    def __init__(self, module: Module, known: Known) -> None:
+        self.module, self.known = module, known
+        self.functions = {w: f for f in module.functions for w in f.words if w.startswith("@")}
+        self.clusters = False  # several CTAs share barriers
+        self.roles: dict[str, Role] = {}
+        self.barriers: set[str] = set()  # allocations that hold barriers
+        self.loops: dict[str, list[int]] = {}  # where a loop with barriers stands -> its numbers of iterations
+        self.findings: list[Finding] = []  # what needs no schedule
+        self.put_off: Choose | Undecided | None = None  # a question that numbers of iterations may settle first
+        self.executed = 0  # operations
+        self._names: dict[str, int] = {}
+        self._allocated: dict[int, str] = {}  # by the identity of an allocation
+        self._places: dict[int, At] = {}  # of operations, by their identity
+        self._concerns: dict[tuple[int, bool], bool] = {}
+        self._queues: dict[int, bool] = {}
+
+    def program(self) -> Program:
+        """The barrier program of the run. Raises Choose, Undecided, Impossible."""
+        kernel = self.module.kernel
+        self.clusters = _of_module(self.module, "ttg.num-ctas", 1) > 1
+        frame: Frame = {a.name: self._argument(a, str(kernel.parts[0])) for a in kernel.defined}
+        role = self.role("kernel", _of_module(self.module, "ttg.num-warps", 4))
+        try:
+            self._function(kernel, frame, role)
+        except Undecided as e:
+            raise self.put_off or e from None
+        if self.put_off:
+            raise self.put_off
+        return Program({name: tuple(role.steps) for name, role in self.roles.items()})
+
+    def _argument(self, argument: Argument, head: str) -> Value:
+        leaf = argument_leaf(argument, head)
+        return self.known.get(leaf, leaf)
+
+    def _function(self, kernel: Op, frame: Frame, role: Role) -> None:
+        """Its blocks, from one to the next: a kernel that returns early has several."""
+        labels = {m[0]: b for b in kernel.regions[0].blocks if (m := re.search(r"\^\w+", b.head))}
+        block: Block | None = next(iter(kernel.regions[0].blocks))
+        for _ in range(len(labels) + 1):
+            if block is None or not block.ops:
+                return
+            values, last = self.block(block, frame, role), block.ops[-1]
+            if last.name not in ("cf.br", "cf.cond_br"):
+                return
+            targets = [labels[t] for t in re.findall(r"\^\w+", str(last))]
+            if last.name == "cf.cond_br" and len(targets) == 2:
+                known = isinstance(values[0], int)
+                holds = self.number(values[0], last, "the condition", "flag")
+                longest = max(targets, key=lambda b: len(b.ops))  # while the question is put off
+                targets = [targets[not holds] if known else longest]
+            if any(b.arguments for b in targets):
+                raise Undecided(f"a jump that hands on values at {self.at(last)}")
+            (block,) = targets
+        raise Undecided(f"a loop of jumps between blocks at {self.at(kernel)}")
+
+    # executing --------------------------------------------------------------------------------------------------------
+
+    def block(self, block: Block, frame: Frame, role: Role) -> list[Value]:
+        """Executes a block; the operands of the operation that ends it."""
+        for op in block.ops:
+            self.executed += 1
+            if self.executed > MOST_OPS:
+                raise TooLong(f"one run takes more than {MOST_OPS} operations, at {self.at(op)}")
+            if op.name in _ENDS:
+                return [frame.get(v) for v in op.operands]
+            try:
+                self._operation(op, frame, role)
+            except (ValueError, IndexError, TypeError) as e:  # too few operands, another number of results, ...
+                raise Undecided(f"{op.name} at {self.at(op)} is not written as Triton prints it") from e
+        return []
+
+    def _operation(self, op: Op, frame: Frame, role: Role) -> None:
+        values = [frame.get(v) for v in op.operands]
+        results: Sequence[Value]
+        if handler := _HANDLERS.get(op.name):
+            results = handler(self, op, values, frame, role)
+        elif op.name.startswith("arith."):
+            results = [self._arithmetic(op, values)]
+        else:
+            results = self._unknown(op, values)
+            accesses.note(self, op, values, role)
+        frame.update(zip(op.results, results, strict=True) if results else dict.fromkeys(op.results))
+
+    def _unknown(self, op: Op, values: Sequence[Value]) -> Sequence[Value]:
+        """An operation that is no concern of barriers, or else out of depth."""
+        touched = next((v for v in values if isinstance(v, Memory) and v.name in self.barriers), None)
+        if touched is not None:
+            raise Undecided(f"{op.name} at {self.at(op)} does to the barrier {touched.name} what is not modelled")
+        if operations.suspect(op):
+            raise Undecided(f"{op.name} at {self.at(op)} may make roles wait for each other and is not modelled")
+        if any(self.concerns(o, False) for region in op.regions for o in region.ops):
+            raise Undecided(f"barriers inside of {op.name} at {self.at(op)}, which is not modelled")
+        numbers = [v for v in values if isinstance(v, int | Term)]
+        if op.name in _POINTERS and len(numbers) == len(values):
+            size = 1 + sum(n.size for n in numbers if isinstance(n, Term))
+            return [Term(op.name.removeprefix("tt."), tuple(numbers), 64, size=size)]
+        return ()
+
+    def _arithmetic(self, op: Op, values: Sequence[Value]) -> Value:
+        kind = op.name.removeprefix("arith.")
+        if kind == "constant":
+            return _constant(op)
+        if kind == "select" and isinstance(values[0], int):
+            return values[1] if values[0] else values[2]
+        numbers = [v for v in values if isinstance(v, int | Term)]
+        result = op.result_types[0] if op.result_types else ""
+        if len(numbers) != len(values) or not _INTEGER.fullmatch(result):
+            return None
+        taken = types.bits(op.operand_types[0]) if op.operand_types else 64
+        named = {
+            "cmpi": f"cmpi.{next(iter(op.words), '')}",
+            "extsi": "extsi.i1" if taken == 1 else "extsi",
+            "extui": f"extui.i{taken}",
+            "index_castui": "index_cast",
+        }
+        kind = named.get(kind, kind)
+        return apply(kind, tuple(numbers), types.bits(result)) if kind in KNOWN_OPS else None
+
+    # what handlers ask ------------------------------------------------------------------------------------------------
+
+    def leaf(self, op: str, name: str, width: int, step: int = 1) -> Number:
+        """A number that is not known, or its value where it was chosen."""
+        leaf = Term(op, (), width, name, step)
+        return self.known.get(leaf, leaf)
+
+    def number(self, value: Value, op: Op, what: str, kind: str = "value") -> int:
+        """A number that a barrier depends on; raises Choose for a loop's.
+
+        For any other one that is not known the run goes on with some number, as far as the next loop, and then asks.
+        """
+        if isinstance(value, int):
+            return value
+        said = f"{what} of {op.name} at {self.at(op)}"
+        question: Choose | Undecided = Undecided(f"{said} is not known: it depends on data")
+        if isinstance(value, Term):
+            loaded = min((x.name for x in leaves(value) if x.op == "load"), default="")
+            question = Choose(value, kind, said, str(self.at(op)))
+            if kind == "trips":
+                raise question
+            if loaded:
+                question = Undecided(f"{said} is not known: it depends on {loaded}")
+        self.put_off = self.put_off or question
+        return int(kind == "flag")
+
+    def entered(self, op: Op, iterations: int) -> None:
+        """Notes how often a loop with barriers runs."""
+        self.loops.setdefault(str(self.at(op)), []).append(iterations)
+
+    def concerns(self, op: Op, groups: bool) -> bool:
+        """Whether barriers, or with `groups` also groups of cp.async, are touched inside of it."""
+        key = (id(op), groups)
+        if key not in self._concerns:
+            self._concerns[key] = any(self._acts(o, groups) for o in op.walk())
+        return self._concerns[key]
+
+    def queues(self, op: Op) -> bool:
+        """Whether cp.async, wgmma or TMA stores are started or waited for inside of it, or may be."""
+        if id(op) not in self._queues:
+            self._queues[id(op)] = any(map(accesses.queued, op.walk()))
+        return self._queues[id(op)]
+
+    def _acts(self, op: Op, groups: bool) -> bool:
+        if op.name != "tt.call":
+            return operations.acts(op, groups)
+        callee = next((self.functions[w] for w in op.words if w in self.functions), None)
+        return callee is None or self.concerns(callee, groups)
+
+    def only_block(self, region: Region, op: Op) -> Block:
+        if len(region.blocks) > 1 and self.concerns(op, True):
+            raise Undecided(f"jumps between blocks inside of {op.name} at {self.at(op)}")
+        return region.blocks[0] if region.blocks else Block("", (), ())
+
+    def at(self, op: Op) -> At:
+        if id(op) not in self._places:
+            self._places[id(op)] = At(op.line, place(self.module.locations.frames(op.location)))
+        return self._places[id(op)]
+
+    def role(self, name: str, warps: int) -> Role:
+        role = Role(self.fresh(name), 32 * warps)
+        self.roles[role.name] = role
+        return role
+
+    def own(self, op: Op) -> str:
+        """The name of the memory of an allocation: each time it is executed it is the same."""
+        if id(op) not in self._allocated:
+            self._allocated[id(op)] = self.fresh(op.results[0])
+        return self._allocated[id(op)]
+
+    def fresh(self, name: str) -> str:
+        """The name, with a number from its second use on."""
+        self._names[name] = self._names.get(name, 0) + 1
+        return name if self._names[name] == 1 else f"{name}'{self._names[name]}"
+
+
+def argument_leaf(argument: Argument, head: str) -> Term:
+    """An argument of a kernel as a number that is not known; `head` is the text that opens the kernel."""
+    name, type_ = argument.name, argument.type
+    divisible = re.search(re.escape(name) + r": [^,{]*\{[^}]*tt\.divisibility = (\d+)", head)
+    width = types.bits(type_) if _INTEGER.fullmatch(type_) else 64
+    return Term("arg", (), width, name.removeprefix("%"), int(divisible[1]) if divisible and width > 1 else 1)
+
+
+def _constant(op: Op) -> int | None:
+    word = op.words[0] if op.words else ""
+    if word in ("true", "false"):
+        return int(word == "true")
+    type_ = op.result_types[0] if op.result_types else ""
+    return int(word) if re.fullmatch(r"-?\d+", word) and _INTEGER.fullmatch(type_) else None
+
+
+def _of_module(module: Module, name: str, otherwise: int) -> int:
+    found = module.op.integer(name)
+    if found is None and name in module.op.attributes:
+        raise Undecided(f"{name} of the module is not a number")
+    return otherwise if found is None else found

@@ -1,0 +1,72 @@
+"""The launches of a kernel in plans, as numbers that a simulation of its TTGIR can start from."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pgo_agent.sandbox.gate.barriers.interpret import argument_leaf
+from pgo_agent.sandbox.gate.barriers.terms import Known, Term
+from pgo_agent.sandbox.gate.evidence import Side
+from pgo_agent.sandbox.ttgir.tree import Module
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What a case settles of a kernel's numbers."""
+
+    known: Known
+    secret: bool  # of a held-out case: its numbers are told to nobody
+
+    def blocks(self) -> Iterator["Launch"]:
+        """The same as single blocks of its grid run it: the last, the one in the middle, and the first."""
+        grid = {leaf.name[-2]: n for leaf, n in self.known.items() if leaf.op == "programs"}
+        for at in ({d: n - 1 for d, n in grid.items()}, {d: n // 2 for d, n in grid.items()}, dict.fromkeys(grid, 0)):
+            place = {Term("pid", (), 32, f"program_id({d})"): i for d, i in at.items()}
+            yield replace(self, known={**self.known, **place})
+
+    @property
+    def on_any_grid(self) -> Known:
+        """Its numbers without those of its grid: with more programs each has less to do."""
+        return {leaf: n for leaf, n in self.known.items() if leaf.op not in ("programs", "pid")}
+
+
+def of(side: Side, key: str, module: Module) -> list[Launch]:
+    """The integers and the grid of each launch of that kernel in any case; equal ones once, public ones first."""
+    found: dict[str, Launch] = {}
+    for case, plans in sorted(side.plans.items(), key=lambda c: is_secret(c[0])):
+        for step in (s for p in plans for s in p["steps"] if s.get("kernel") == key):
+            known = known_of(step, module)
+            if known is not None:
+                found.setdefault(
+                    str(sorted((leaf.name, n) for leaf, n in known.items())), Launch(known, is_secret(case))
+                )
+    return list(found.values())
+
+
+def is_secret(case: str) -> bool:
+    """Whether a case is held out."""
+    return case.startswith("HELD_OUT")
+
+
+def known_of(step: Mapping[str, Any], module: Module) -> Known | None:
+    """What a launch settles of a kernel's numbers; None where its arguments are not those of the text."""
+    arguments, kernel = list(values(step["signature"], step["args"])), module.kernel
+    if len(arguments) != len(kernel.defined):
+        return None
+    head = str(kernel.parts[0])
+    known: dict[Term, int] = {
+        argument_leaf(a, head): int(v) for a, v in zip(kernel.defined, arguments, strict=True) if isinstance(v, int)
+    }
+    grid = {Term("programs", (), 32, f"num_programs({d})"): n for d, n in zip("xyz", step["grid"], strict=True)}
+    return known | grid
+
+
+def values(signature: Any, args: Any) -> Iterator[Any]:
+    """A launch's arguments, one for each of the kernel's: a descriptor is followed by its sizes and strides."""
+    for kind, arg in zip(signature, args, strict=True):
+        if isinstance(kind, list | tuple):
+            yield from values(kind, arg)
+        elif kind.startswith("tensordesc"):
+            yield from (arg, *arg["shape"], *arg["strides"])
+        elif kind != "constexpr":
+            yield arg

@@ -1,0 +1,55 @@
+"""Which loops of a kernel hold barriers or asynchronous copies, and whether the runs of a simulation went into them.
+
+Runs that never enter a loop, or leave it before its ring of slots came around, show nothing of what it does. Where
+the text alone fixes how often it runs, or a launch of a case runs it no oftener, that is all there is to see.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from pgo_agent.sandbox.gate.barriers.finding import Finding, Kind, Seen
+from pgo_agent.sandbox.gate.barriers.interpret import Unroller
+from pgo_agent.sandbox.ttgir import types
+from pgo_agent.sandbox.ttgir.tree import Module, Op
+
+_LOOPS = frozenset({"scf.for", "scf.while"})
+
+
+def most_slots(module: Module) -> int:
+    """The length of the largest array of barriers or of buffers whose parts are taken by number; or 1."""
+    indexed = [types.shaped(op.operand_types[0]) for op in module.walk() if _indexes(op)]
+    return max((s.shape[0] for s in indexed if s and s.shape), default=1)
+
+
+def _indexes(op: Op) -> bool:
+    return op.name == "ttg.memdesc_index" and bool(op.operand_types)
+
+
+def of(module: Module) -> dict[str, Seen]:
+    """The kernel's loops that hold barriers, copies or wgmma, by where they stand; no run has gone into any yet."""
+    u, constants = Unroller(module, {}), _constants(module)
+    held = (op for op in module.kernel.walk() if op.name in _LOOPS and (u.concerns(op, True) or u.queues(op)))
+    return {str(u.at(op)): Seen(fixed=op.name == "scf.for" and constants.issuperset(op.operands[:3])) for op in held}
+
+
+def _constants(module: Module) -> set[str]:
+    """Values that the text alone fixes. Names of partitions' arguments count as not fixed."""
+    found: set[str] = set()
+    for op in module.kernel.walk():
+        computed = op.name.startswith("arith.") and found.issuperset(op.operands)
+        found.update(op.results if op.name == "arith.constant" or computed else ())
+    return found
+
+
+def unseen(loops: Mapping[str, Seen], slots: int) -> Finding | None:
+    """Undecided, where a loop was not entered, or was left before every slot had its turn."""
+    said = "; ".join(_said(loops, slots))
+    return Finding(Kind.UNDECIDED, said, unsettled=True) if said else None
+
+
+def _said(loops: Mapping[str, Seen], slots: int) -> Iterator[str]:
+    for at, seen in loops.items():
+        whole = seen.fixed or seen.most >= slots or (seen.launched and seen.most)
+        if not whole:
+            times = f"at most {seen.most} time{'s' * (seen.most != 1)}" if seen.most else "never"
+            why = f": {seen.why}" if seen.why else ""
+            yield f"the loop at {at} was entered {times} in all runs, and its ring has {slots} slots{why}"

@@ -1,0 +1,196 @@
+"""Tries a kernel's barriers under small numbers of loop iterations, and as cases launch it, and says what was found.
+
+With S slots in the largest array of barriers or buffers, every loop with barriers runs 0, 1, S - 1, S + 1 and 2S + 1
+times (from the third independent loop on 2S + 1 times only): the ends of the pipeline, an end in the second turn and
+one in the third, whose parities differ, and every slot around twice and more. Arguments are chosen so that this happens
+(`solve`); the rest of a run follows from them. `launched` adds the arguments that cases really give. "No finding" says
+that these runs end, in whatever order the steps of their roles come, and that of the slots which they are seen to use
+none is written while it is read; no more than that. Runs that did not go into a loop far enough are no such look:
+that is undecided (`loops`).
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+
+from pgo_agent.sandbox.gate import coverage
+from pgo_agent.sandbox.gate.barriers import argument_search, loops, simulator
+from pgo_agent.sandbox.gate.barriers.finding import Finding, Kind, Seen
+from pgo_agent.sandbox.gate.barriers.interpret import Unroller
+from pgo_agent.sandbox.gate.barriers.launches import Launch
+from pgo_agent.sandbox.gate.barriers.terms import Known, Term, leaves
+from pgo_agent.sandbox.gate.barriers.values import Choose, Impossible, TooLong, Undecided
+from pgo_agent.sandbox.gate.coverage import Coverage
+from pgo_agent.sandbox.ttgir import reader
+from pgo_agent.sandbox.ttgir.tokens import Unreadable
+from pgo_agent.sandbox.ttgir.tree import Module
+
+PACKAGES = (Path(__file__).parent, Path(reader.__file__).parent)
+MOST_OPS = 1_000_000  # executed in all runs of one kernel: some ten seconds
+MOST_LAUNCHED = 60_000  # executed in runs of what cases launch, of one kernel: half a second
+SEVERITY = list(Kind)  # as they are listed
+
+
+@cache
+def version() -> str:
+    """Changes whenever a finding might: a hash of this package's source and of the reader's."""
+    sources = [p.read_bytes() for package in PACKAGES for p in sorted(package.glob("*.py"))]
+    return hashlib.sha256(b"\0".join(sources)).hexdigest()[:16]
+
+
+def read_and_simulate(text: str) -> Finding:
+    """The same for the text of a kernel; one that cannot be read is undecided."""
+    try:
+        return simulate(reader.parse(text))
+    except Unreadable as e:
+        return Finding(Kind.UNDECIDED, f"the TTGIR cannot be read: {e}")
+
+
+def simulate(module: Module) -> Finding:
+    """The gravest finding of all runs; undecided when a run could not be followed, or a loop was not gone into."""
+    runs = Runs(module)
+    runs.explore([({}, 0)])
+    return runs.conclusion()
+
+
+def launched(module: Module, before: Finding, launches: Sequence[Launch]) -> Finding:
+    """What `simulate` found, and what the runs of these launches add.
+
+    Where all of them could be followed, arguments that `simulate` could not choose are no question any more. Single
+    blocks are followed as long as there are loops that no run went into.
+    """
+    runs = Runs(module, before, dict(before.loops))
+    for launch in launches:
+        if runs.executed > MOST_LAUNCHED:
+            runs.skipped["launches"] = f"{MOST_LAUNCHED} operations of those before were followed"
+            break
+        runs.explore([(launch.known, 2)], launch)
+    for block in (b for launch in launches for b in launch.blocks()):
+        if runs.executed > MOST_LAUNCHED or not loops.unseen(runs.loops, runs.slots):
+            break
+        runs.explore([(block.known, 2)], block)
+    return runs.conclusion()
+
+
+@dataclass
+class Runs:
+    """All runs of one kernel so far."""
+
+    module: Module
+    before: Finding | None = None
+    loops: dict[str, Seen] = field(default_factory=dict)
+    found: list[Finding] = field(default_factory=list)
+    executed: int = 0  # operations
+    skipped: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.slots = loops.most_slots(self.module)
+        self.wanted = sorted({0, 1, max(self.slots - 1, 0), self.slots + 1, 2 * self.slots + 1})
+        self.loops = self.loops or loops.of(self.module)
+
+    def explore(self, todo: list[tuple[Known, int]], launch: Launch | None = None) -> None:
+        """Follows runs from what is known, and of how many loops it was chosen, until none is left."""
+        while todo and (not self.found or self.found[-1].kind is not Kind.DEADLOCK):
+            known, chosen = todo.pop()
+            unroller = Unroller(self.module, known)
+            try:
+                self.found.append(_run(unroller, launch is None or not launch.secret))
+                self.seen(unroller, launch is not None)
+            except Choose as e:
+                todo += [(c, chosen + (e.kind == "trips")) for c in reversed(self.choices(e, known, chosen))]
+            except TooLong as e:
+                if launch is not None and known.keys() - launch.on_any_grid.keys():
+                    self.explore([(launch.on_any_grid, 1)])
+                elif launch is not None:
+                    self.skipped["a launch"] = str(e)
+                else:
+                    self.found.append(Finding(Kind.UNDECIDED, str(e)))
+            except (Undecided, RecursionError) as e:
+                self.found.append(Finding(Kind.UNDECIDED, str(e)))
+            except Impossible:
+                pass
+            self.executed += unroller.executed
+            if todo and self.executed > MOST_OPS:
+                said = f"{len(self.found)} runs take {self.executed} operations, and more are left"
+                self.found.append(Finding(Kind.UNDECIDED, said))
+                return
+
+    def choices(self, e: Choose, known: Known, chosen: int) -> list[argument_search.Choice]:
+        """Arguments to go on with; where there are none, that is noted."""
+        wanted = self.wanted if chosen < 2 else self.wanted[-1:]
+        found = _choices(e, wanted, known)
+        if not found:
+            said = f"{e} is not known: no arguments were found that settle it"
+            self.found.append(Finding(Kind.UNDECIDED, said, unsettled=True))
+        if e.kind == "trips" and e.at in self.loops:
+            self.loops[e.at] += Seen(why=f"how often it runs follows from {_named(e.term)}")
+        return found
+
+    def seen(self, unroller: Unroller, launch: bool) -> None:
+        for at in self.loops:
+            times = unroller.loops.get(at, [])
+            self.loops[at] += Seen(max(times, default=0), sum(times), launched=launch)
+
+    def conclusion(self) -> Finding:
+        """The gravest that was found, in any run of these and of those before."""
+        bad = sorted((f for f in self._all() if f.found), key=lambda f: SEVERITY.index(f.kind))
+        unknown = [f for f in self._all() if f.kind is Kind.UNDECIDED and not (f.unsettled and self._as_launched)]
+        unseen = loops.unseen(self.loops, self.slots)
+        first = (bad or unknown or [unseen or self._nothing()])[0]
+        return replace(first, coverage=self._coverage(), loops=self.loops)
+
+    def _all(self) -> list[Finding]:
+        return [*([self.before] if self.before else []), *self.found]
+
+    @property
+    def _as_launched(self) -> bool:
+        """Whether launches of cases were followed, and all of them to their ends."""
+        followed = any(f.kind is Kind.NONE for f in self.found)
+        return self.before is not None and followed and not self.skipped and not any(f.unsettled for f in self.found)
+
+    def _coverage(self) -> Coverage:
+        runs = sum(f.kind is not Kind.UNDECIDED for f in self.found)
+        entered = sum(bool(s.most) for s in self.loops.values())
+        iterations = sum(s.iterations for s in self.loops.values())
+        own = coverage.of(self.skipped, runs=(runs, len(self.found)), operations=self.executed)
+        gone = coverage.of(loops=(entered, len(self.loops)), loop_iterations=iterations)
+        old = {n: c for n, c in (self.before.coverage.counts if self.before else {}).items() if n not in gone.counts}
+        return Coverage(old) + own + gone
+
+    def _nothing(self) -> Finding:
+        if not self._coverage().counts["runs"].ran:
+            return Finding(Kind.UNDECIDED, "the kernel's own assumptions exclude every run that was tried")
+        count = sum(1 for _ in self.module.kernel.walk()) - 1
+        said = f"no hang and no mismatch in {self._coverage().said()}; not a proof"
+        if not self.loops:
+            said = f"{said}; no loop of its {count} operations holds barriers or asynchronous copies"
+        return Finding(Kind.NONE, said)
+
+
+def _run(unroller: Unroller, told: bool) -> Finding:
+    """What is found in one run; its numbers stand in the trace where they may be told."""
+    program = unroller.program()
+    finding = simulator.run(program)
+    finding = min([finding, *unroller.findings[:1]], key=lambda f: SEVERITY.index(f.kind))
+    if not finding.found or not told:
+        return finding
+    when = [f"{n[-1]} iteration{'s' * (n[-1] != 1)} of the loop at {at}" for at, n in unroller.loops.items()]
+    chosen = [f"{leaf.name} = {value}" for leaf, value in unroller.known.items()]
+    trace = ("with " + ", ".join(when),) * bool(when) + ("for example with " + ", ".join(chosen),) * bool(chosen)
+    return replace(finding, trace=finding.trace + trace)
+
+
+def _choices(e: Choose, wanted: list[int], known: Known) -> list[argument_search.Choice]:
+    if e.kind == "trips":
+        return argument_search.trips(e.term, wanted, known)
+    if e.kind == "flag":
+        return argument_search.flags(e.term, [s * n for n in wanted for s in (1, -1)], known)
+    return argument_search.values(e.term, wanted, known)
+
+
+def _named(term: Term) -> str:
+    """The numbers that a term is made of."""
+    found = sorted(leaves(term), key=lambda leaf: leaf.name)
+    return ", ".join(f"{x.name} (a multiple of {x.step})" if x.step > 1 else x.name for x in found)

@@ -1,0 +1,58 @@
+"""Stage deadlock: every kernel that the original does not launch itself, through the simulator of its barriers.
+
+A hang, or a run that could end in one, is `deadlock`; a wait that lets pass what it is for is `race`, as is a slot of
+shared memory that may be read while a copy writes it: it hangs nothing, and reads what is not there yet or any more.
+What the simulator cannot follow, or did not go into, is `undecided`, with the line. The compiler's process has run the
+same simulator already, many kernels side by side, for arguments of its own choice; what an older one said there does
+not count. The launches of the cases are simulated here, where the plans are known.
+"""
+
+from functools import reduce
+from operator import add
+
+from pgo_agent.sandbox.gate import coverage
+from pgo_agent.sandbox.gate.barriers import launches, runs
+from pgo_agent.sandbox.gate.barriers.finding import Finding, Kind, from_json
+from pgo_agent.sandbox.gate.coverage import NOTHING, Coverage
+from pgo_agent.sandbox.gate.evidence import Evidence, Side
+from pgo_agent.sandbox.gate.verdict import Verdict
+from pgo_agent.sandbox.ttgir import reader
+
+RACES = frozenset({Kind.GROUPS, Kind.EARLY, Kind.LIFETIME, Kind.MEMORY})
+
+
+def stage(candidate: Side, original: Side) -> Evidence:
+    """The gravest finding over all kernels; undecided when one could not be followed and no other has a finding."""
+    known = set(original.launched)
+    found = {key: _finding(candidate, key) for key in candidate.launched if key not in known}
+    shared = len(set(candidate.launched) & known)
+    covered = reduce(add, (f.coverage for f in found.values()), NOTHING)
+    covered += coverage.of(new_kernels=len(found), kernels_of_the_original=shared)
+    bad = [(k, f) for k, f in found.items() if f.found]
+    if bad:
+        key, finding = min(bad, key=lambda b: list(Kind).index(b[1].kind))
+        verdict = Verdict.RACE if finding.kind in RACES else Verdict.DEADLOCK
+        return _evidence(verdict, candidate, key, finding, covered)
+    unknown = next(((k, f) for k, f in found.items() if f.kind is Kind.UNDECIDED), None)
+    if unknown:
+        return _evidence(Verdict.UNDECIDED, candidate, *unknown, covered)
+    told = f"no hang and no mismatch in {covered.said()}; not a proof"
+    if not found:
+        told = "no kernel that the original does not launch, too"
+    return Evidence("deadlock", None, told, coverage=covered)
+
+
+def _finding(candidate: Side, key: str) -> Finding:
+    told = candidate.statics[key].get("barriers") or {}
+    current = told.get("simulator") == runs.version()
+    finding = from_json(told) if current else runs.read_and_simulate(candidate.texts[key])
+    if finding.found or not (finding.loops or finding.unsettled):
+        return finding
+    module = reader.parse(candidate.texts[key])
+    return runs.launched(module, finding, launches.of(candidate, key, module))
+
+
+def _evidence(verdict: Verdict, candidate: Side, key: str, finding: Finding, covered: Coverage) -> Evidence:
+    name = candidate.manifest["kernels"][key]["name"]
+    told = {"kernel": key, "kind": str(finding.kind), "trace": list(finding.trace)}
+    return Evidence("deadlock", verdict, f"{name}: {finding.sentence}", found=told, coverage=covered)

@@ -1,0 +1,83 @@
+"""Stage inspect: what a build says of itself, and for a TTGIR text what kind of edit it is.
+
+An edit that keeps the multiset of arithmetic ops is `schedule-only`: then the results must be the very bits of the
+kernel's own. Spills and serialized wgmma are told, not refused: they cost time, and the clock says how much.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+
+from pgo_agent.sandbox.gate import coverage
+from pgo_agent.sandbox.gate.evidence import Evidence, Side
+from pgo_agent.sandbox.gate.verdict import Verdict
+from pgo_agent.sandbox.ttgir import normalize, reader, types
+from pgo_agent.sandbox.ttgir.tree import Module, Op
+
+SCHEDULE, ARITHMETIC, SAME = "schedule-only", "arithmetic", "unchanged"
+_COMPUTES = (
+    "arith.",
+    "math.",
+    "tt.dot",
+    "ttng.warp_group_dot",
+    "ttng.tc_gen5_mma",
+    "tt.reduce",
+    "tt.scan",
+    "tt.extern",
+)
+_WAITS = ("ttng.warp_group_dot_wait",)
+_SCHEDULING = frozenset({"isAsync", "async_task_id"})
+_ALIAS = re.compile(r"#\w+")
+
+
+def stage(candidate: Side, _original: Side) -> Evidence:
+    """`no_change` for a TTGIR text that is the kernel's own; else what the build says."""
+    statics = [candidate.statics[k] for k in candidate.launched]
+    found = {
+        "registers": max(s["registers"] for s in statics),
+        "spill_store_bytes": max(s["spill_store_bytes"] for s in statics),
+        "notes": sorted({n for s in statics for n in s["notes"]}),
+    }
+    spilled = f"{found['spill_store_bytes']} bytes of spills" if found["spill_store_bytes"] else "no spills"
+    told = ", ".join((f"{found['registers']} registers", spilled, *found["notes"]))
+    if not candidate.replaced:
+        return Evidence("inspect", None, told, found=found, coverage=coverage.of(kernels=len(statics)))
+    if candidate.replaced["by"] not in candidate.launched:
+        return Evidence("inspect", Verdict.BUILD_ERROR, "the text does not compile, so that nothing launches it")
+    kind = _kind(candidate)
+    if kind == SAME:
+        return Evidence("inspect", Verdict.NO_CHANGE, "it is the kernel's own text, or compiles to its very code")
+    found |= {"edit": kind}
+    return Evidence("inspect", None, f"{kind} edit; {told}", found=found, coverage=coverage.of(kernels=len(statics)))
+
+
+def _kind(candidate: Side) -> str:
+    own = reader.parse(candidate.shelf.get(candidate.replaced["ttgir"], "ttgir").decode())
+    new = reader.parse(candidate.texts[candidate.replaced["by"]])
+    same = candidate.replaced["code_id"] == candidate.replaced["new_code_id"]
+    if same or normalize.digest(own) == normalize.digest(new):
+        return SAME
+    return SCHEDULE if arithmetic(own) == arithmetic(new) else ARITHMETIC
+
+
+def arithmetic(module: Module) -> Counter[str]:
+    """How often each op that makes a floating-point value stands in the text, with its types and attributes."""
+    return Counter(
+        _said(op, module.aliases)
+        for op in module.walk()
+        if op.name.startswith(_COMPUTES) and op.name not in _WAITS and any(map(_floats, op.result_types))
+    )
+
+
+def _said(op: Op, aliases: Mapping[str, str]) -> str:
+    """An op without its values; layouts by what they are, for the same one may have another name."""
+    constant = str(op).partition("=")[2].partition(" loc(")[0] if op.name == "arith.constant" else ""
+    attributes = sorted((k, v) for k, v in op.attributes.items() if k not in _SCHEDULING)
+    text = f"{op.name} {op.words} {constant} {attributes} {op.operand_types} {op.result_types}"
+    return _ALIAS.sub(lambda m: aliases.get(m[0], m[0]), text)
+
+
+def _floats(text: str) -> bool:
+    found = types.shaped(text)
+    element = found.element if found else text
+    return element.startswith(("f", "bf", "tf"))

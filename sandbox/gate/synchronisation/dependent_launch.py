@@ -1,0 +1,148 @@
+"""Rule: a launch that may start before those before it have ended waits for them before it touches their memory.
+
+`launch_pdl` lets a kernel start while the one before it still runs (programmatic dependent launch); only what comes
+behind its `griddepcontrol.wait` finds the memory of that one complete (PTX, griddepcontrol). A wait is for the launch
+before and for what that one had waited for itself: a launch without one hides those before it from those behind it.
+Launches without the switch, and torch ops, start when all before them have ended.
+
+Touches of one storage are taken to meet: offsets are not computed.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pgo_agent.sandbox.gate.barriers import launches
+from pgo_agent.sandbox.gate.synchronisation.dataflow import ANYTHING, Flow, says
+from pgo_agent.sandbox.gate.synchronisation.finding import Found, at
+from pgo_agent.sandbox.gate.verdict import Verdict
+from pgo_agent.sandbox.ttgir.tree import Block, Module
+
+RULE = "dependent launch"
+
+
+@dataclass(frozen=True)
+class Use:
+    """What a step of a plan does to one storage."""
+
+    storage: int
+    writes: bool
+    waited: bool  # behind the step's wait for the launches before it
+    where: str
+
+
+@dataclass(frozen=True)
+class Text:
+    """One kernel of the plan, read."""
+
+    name: str
+    module: Module
+    values: Flow
+    early: bool  # launched with `launch_pdl`
+
+
+def rule(plan: Mapping[str, Any], texts: Mapping[str, Text]) -> Iterator[Found]:
+    """What breaks it in one plan; `texts` has all of its kernels."""
+    running: set[int] = set()  # steps that may still run when the next one starts
+    done: list[Sequence[Use]] = []
+    for n, step in enumerate(plan["steps"]):
+        text = texts.get(step.get("kernel", ""))
+        uses = list(_uses(step, text)) if text else list(_op(step))
+        early = text is not None and text.early
+        before = {*running, n - 1} if early and n else set()
+        after = running if early and n else set()  # the wait is for the step before, and for what that one waited for
+        for use in uses:
+            yield from _met(use, after if use.waited else before, done, text)
+        if early and not n and text:
+            yield from _first(uses, text)
+        running = after if text is not None and _waits(text) else before
+        done.append(uses)
+
+
+def _met(use: Use, running: set[int], done: Sequence[Sequence[Use]], text: Text | None) -> Iterator[Found]:
+    for n in sorted(running):
+        other = next((o for o in done[n] if _overlap(o, use)), None)
+        if other and text:
+            does, did = "writes" if use.writes else "reads", "writes" if other.writes else "reads"
+            said = (
+                f"{text.name} {does} at {use.where} what {other.where} {did}, and is launched with launch_pdl: "
+                f"nothing there makes it wait for that launch"
+            )
+            yield Found(Verdict.RACE, said, RULE)
+            return
+
+
+def _overlap(a: Use, b: Use) -> bool:
+    return (a.writes or b.writes) and (a.storage == b.storage or ANYTHING in (a.storage, b.storage))
+
+
+def _first(uses: Sequence[Use], text: Text) -> Iterator[Found]:
+    """What comes before a plan is not known, but the inputs were made by something."""
+    use = next((u for u in uses if not u.waited), None)
+    if use:
+        said = (
+            f"{text.name} is launched with launch_pdl and does not wait before {use.where} for what its caller launched"
+        )
+        yield Found(Verdict.UNDECIDED, said, RULE)
+
+
+def _uses(step: Mapping[str, Any], text: Text) -> Iterator[Use]:
+    given = storages(step)
+    waited = behind(text.module)
+    for touch in text.values.touches():
+        where = f"{at(text.module, touch.op)} of {text.name}"
+        of = {given.get(r, ANYTHING) for r in touch.roots}
+        behind_it = id(touch.op) in waited
+        for storage in of:
+            yield from (Use(storage, w, behind_it, where) for w in {not touch.reads, touch.writes})
+
+
+def _op(step: Mapping[str, Any]) -> Iterator[Use]:
+    """A torch op's: reads and writes all that it is given."""
+    for storage in _tensors(step):
+        yield Use(storage, True, True, str(step.get("op", "")).removesuffix(".default"))
+
+
+def _tensors(value: Any) -> Iterator[int]:
+    if isinstance(value, Mapping):
+        if "t" in value:
+            yield value["t"]
+        for inner in value.values():
+            yield from _tensors(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _tensors(inner)
+
+
+def storages(step: Mapping[str, Any]) -> dict[int, int]:
+    """Which storage each argument of a kernel is given, by the argument's position."""
+    found = {}
+    for n, v in enumerate(launches.values(step["signature"], step["args"])):
+        tensor = v.get("desc", v) if isinstance(v, Mapping) else {}
+        if "t" in tensor:
+            found[n] = tensor["t"]
+    return found
+
+
+def behind(module: Module) -> set[int]:
+    """Identities of the operations that run after the kernel's wait, whichever way it goes."""
+    found: set[int] = set()
+    _walk(module.kernel.regions[0].blocks[0], False, found)
+    for block in module.kernel.regions[0].blocks[1:]:  # after a jump: those in which it does not wait itself
+        _walk(block, _walk(module.kernel.regions[0].blocks[0], False, set()), found)
+    return found
+
+
+def _waits(text: Text) -> bool:
+    return _walk(text.module.kernel.regions[0].blocks[0], False, set())
+
+
+def _walk(block: Block, waited: bool, found: set[int]) -> bool:
+    """Notes what runs behind a wait; whether the block's end does."""
+    for op in block.ops:
+        if waited:
+            found.add(id(op))
+        ends = [_walk(b, waited, found) for region in op.regions for b in region.blocks]
+        both = op.name == "scf.if" and len(ends) == 2 and all(ends)
+        waited = waited or both or says(op, "griddepcontrol.wait")
+    return waited

@@ -1,0 +1,84 @@
+"""Lets a launcher written for 'cuda' run on CPU tensors: devices are rewritten on the way in, and answered as cuda.
+
+What a launcher allocates, and the storages that it is given, lie between guard zones; what was not written holds NaN.
+Results of other torch functions are not guarded; all storages are told, so that accesses outside of them are seen.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from pgo_agent.sandbox.guard_zones import Guarded
+from torch.overrides import TorchFunctionMode
+
+CUDA = torch.device("cuda", 0)
+ZONES = 0x7B  # around what a launcher allocates: a NaN that was read outside of an input and written there is seen
+_UNWRITTEN = {
+    torch.empty, torch.empty_like, torch.empty_strided, torch.Tensor.new_empty, torch.Tensor.new_empty_strided,
+}  # fmt: skip
+_FILLED = {
+    torch.zeros, torch.zeros_like, torch.ones, torch.ones_like, torch.full, torch.full_like,
+    torch.Tensor.new_zeros, torch.Tensor.new_ones, torch.Tensor.new_full,
+}  # fmt: skip
+
+
+class OnCpu(TorchFunctionMode):
+    """Enter it around the import of a launcher and its calls."""
+
+    def __init__(self, know: Callable[[Any], None]) -> None:
+        """`know` is told every storage that comes up."""
+        super().__init__()
+        self._know = know
+        self._guarded: list[Guarded] = []
+
+    def storage(self, raw: bytes) -> Any:
+        """A guarded storage of these bytes."""
+        if not raw:
+            return torch.UntypedStorage(0)
+        self._guarded.append(Guarded(len(raw), "cpu"))
+        self._guarded[-1].bytes.copy_(torch.frombuffer(bytearray(raw), dtype=torch.uint8))
+        storage = self._guarded[-1].storage()
+        self._know(storage)
+        return storage
+
+    def stray(self) -> int:
+        """Bytes that were written into guard zones."""
+        return sum(g.stray() for g in self._guarded)
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        answers = {
+            torch.Tensor.device.__get__: CUDA,
+            torch.Tensor.is_cuda.__get__: True,
+            torch.Tensor.is_cpu.__get__: False,
+        }
+        if func in answers:
+            return answers[func]
+        if func is torch.Tensor.get_device:
+            return 0
+        if func is torch.Tensor.cuda:
+            return args[0]
+        out = func(*[_cpu(a) for a in args], **{k: _cpu(v) for k, v in (kwargs or {}).items()})
+        if func in _UNWRITTEN | _FILLED and isinstance(out, torch.Tensor) and out.untyped_storage().nbytes():
+            self._guard(out, func in _FILLED)
+        for t in out if isinstance(out, list | tuple) else (out,):
+            if type(t) is torch.Tensor:
+                with torch._C.DisableTorchFunction():
+                    self._know(t.untyped_storage())
+        return out
+
+    def _guard(self, out: Any, keep: bool) -> None:
+        """Moves a new tensor between guard zones, with what it was filled with."""
+        before = torch.empty(0, dtype=torch.uint8).set_(out.untyped_storage())
+        self._guarded.append(Guarded(before.numel(), "cpu"))
+        self._guarded[-1].arm(ZONES)
+        if keep:
+            self._guarded[-1].bytes.copy_(before)
+        out.set_(self._guarded[-1].storage(), out.storage_offset(), out.size(), out.stride())
+
+
+def _cpu(a: Any) -> Any:
+    if isinstance(a, torch.device) and a.type == "cuda":
+        return torch.device("cpu")
+    if isinstance(a, str) and (a == "cuda" or a.startswith("cuda:")):
+        return "cpu"
+    return a

@@ -1,0 +1,162 @@
+"""Runs one of our own modules in a box: no GPU, no network, no keys, one writable folder, a deadline.
+
+What is covered, with bubblewrap (preferred) / with Landlock (where namespaces are forbidden):
+  the file system is read-only but for the folder, and shows only the interpreter and its libraries  yes / reads: same
+  network, sockets of any kind                                 none at all / none at all
+  other processes cannot be seen or signalled                  yes / seen, but neither read nor (Linux 6.12) signalled
+  files outside keep content, mode and times                   yes / yes; whether one exists can be found out
+  keys of the session, namespaces, io_uring (`seccomp.py`)     yes / yes
+  huge files, core dumps, more than 4096 processes             yes / yes
+  a disk that fills up                                         yes / yes: the process is ended before
+  more memory than half the machine's                          yes / yes, for one process; of several, these go first
+  whatever it started ends with it                             yes / yes (before Linux 6.12 it can prevent that)
+What is not covered: bugs of the Linux kernel, and side channels. Nothing in here ever holds a GPU.
+
+As root, bubblewrap sets up the mounts and `setpriv` then drops to uid 65534: limits on processes ignore root.
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from pgo_agent.sandbox.bundle.store import room
+from pgo_agent.sandbox.errors import EnvironmentFault, Killed, UsageFault
+from pgo_agent.sandbox.isolation import bubblewrap, forkserver, process
+from pgo_agent.sandbox.isolation.process import Ran
+
+KINDS = ("bubblewrap", "landlock", "none")
+ATTEMPTS = 3  # for a process that was killed from outside
+__all__ = ["ATTEMPTS", "KINDS", "Box", "Ran", "choose", "killed", "problem_with"]
+
+
+@dataclass(frozen=True)
+class Box:
+    """A way of isolating a process. `python` is the interpreter that runs inside."""
+
+    kind: str
+    python: str = sys.executable
+    forks: bool = field(default=True, kw_only=True)  # from a process that has what it imports, where that works
+
+    @property
+    def isolates(self) -> bool:
+        return self.kind != "none"
+
+    def admit(self, foreign: bool) -> None:
+        """Raises EnvironmentFault when code that is not the user's own would run without isolation."""
+        if foreign and not self.isolates:
+            raise EnvironmentFault(
+                "no sandbox works on this machine, and this candidate is not your own code",
+                "install bubblewrap (see `pgo-agent doctor`), or run where one works",
+            )
+
+    def run(
+        self, module: str, folder: Path, seconds: float, args: Sequence[str] = (), env: Mapping[str, str] | None = None
+    ) -> Ran:
+        """Runs `python -m MODULE FOLDER ARGS` with FOLDER as its only writable place.
+
+        Raises EnvironmentFault when the disk filled up meanwhile, and what the process wrote is not why.
+        """
+        folder = folder.resolve()
+        _hand_over(folder)
+        inside = Path("/box") if self.kind == "bubblewrap" else folder
+        words = [*self._program(module), str(inside), *args]
+        with process.place(self.kind, folder, self._environment(inside, env or {}), seconds) as at:
+            if self.kind == "bubblewrap" and self.forks and module in forkserver.LIBRARIES:
+                with contextlib.suppress(forkserver.Cold):
+                    return process.forked(self.python, module, words, at)
+            ends_by = signal.SIGTERM if self.kind == "landlock" else signal.SIGKILL
+            return process.anew(self._wrapped([self.python, "-B", *words], folder, *at.filters), at, ends_by)
+
+    def _program(self, module: str) -> list[str]:
+        """How Python is told what to run."""
+        return ["-m", module]
+
+    def _wrapped(self, command: list[str], folder: Path, *filters: int) -> list[str]:
+        if self.kind == "bubblewrap":
+            return [*bubblewrap.bubblewrap(self.python, folder, *filters), *command]
+        if self.kind == "landlock":
+            readable = [
+                str(p) for p in (*bubblewrap.readable(self.python), bubblewrap.PACKAGE, bubblewrap.import_root())
+            ]
+            return [self.python, "-m", "pgo_agent.sandbox.isolation.landlock", str(folder), *readable, "--", *command]
+        return command
+
+    def _environment(self, inside: Path, extra: Mapping[str, str]) -> dict[str, str]:
+        bubbled = self.kind == "bubblewrap"
+        home = "/tmp" if bubbled else str(inside / "tmp")
+        ours = "/pgo" if bubbled else str(bubblewrap.import_root())
+        return {
+            "PATH": "/usr/local/bin:/usr/bin:/bin",
+            "HOME": home,
+            "TMPDIR": home,
+            "LANG": "C.UTF-8",
+            "TRITON_CACHE_DIR": f"{home}/triton",
+            "CUDA_VISIBLE_DEVICES": "",
+            "TRITON_DEFAULT_FP_FUSION": "1",
+            "PYTHONPATH": os.pathsep.join([ours, *map(str, bubblewrap.extra_paths())]),
+            "PYTHONHASHSEED": "0",
+            "PYTHONSAFEPATH": "1",
+            "PYTHONNOUSERSITE": "1",
+            "USER": "nobody",
+            "TORCHINDUCTOR_CACHE_DIR": f"{home}/inductor",
+            **extra,
+        }
+
+
+def choose(wanted: str = "auto", python: str = sys.executable) -> Box:
+    """The best box that works here, or the one that is asked for. Raises when that one does not work."""
+    if wanted not in ("auto", *KINDS):
+        raise UsageFault(f"unknown sandbox '{wanted}'", f"choose one of: auto, {', '.join(KINDS)}")
+    if wanted != "auto":
+        problem = problem_with(wanted, python)
+        if problem:
+            raise EnvironmentFault(f"the sandbox '{wanted}' does not work here: {problem}", "see `pgo-agent doctor`")
+        return Box(wanted, python)
+    return Box(next(k for k in KINDS if not problem_with(k, python)), python)
+
+
+@cache
+def problem_with(kind: str, python: str = sys.executable) -> str:
+    """Why this kind of box does not work here; empty when it does. It is tried, not guessed."""
+    if kind == "none":
+        return ""
+    if kind == "bubblewrap" and not shutil.which("bwrap"):
+        return "bubblewrap is not installed (Debian, Ubuntu: apt-get install bubblewrap)"
+    import tempfile
+
+    for _ in range(ATTEMPTS):
+        with tempfile.TemporaryDirectory(prefix="pgo-probe-") as name:
+            folder = Path(name)
+            ran = Box(kind, python).run("pgo_agent.sandbox.isolation.probe", folder, 30)
+            fine = ran.code == 0 and (folder / "out" / "probe").is_file()
+        if fine:
+            return ""
+        room(Path(tempfile.gettempdir()))
+        if not ran.killed:  # that would say nothing about the box
+            return ran.output.strip()[-300:] or f"exit status {ran.code}"
+    raise killed("probing")
+
+
+def killed(what: str) -> Killed:
+    """The fault of a process that was killed ATTEMPTS times in a row."""
+    hint = "free some memory if it ran out (`dmesg` says so), then `pgo-agent resume`"
+    return Killed(f"the {what} process was killed {ATTEMPTS} times in a row (SIGKILL)", hint)
+
+
+def _hand_over(folder: Path) -> None:
+    """Makes the folder readable, and out/ and tmp/ writable, for whoever runs inside; fixes the times of its files."""
+    for name in ("out", "tmp"):
+        (folder / name).mkdir(exist_ok=True)
+        if os.geteuid() == 0:
+            os.chown(folder / name, bubblewrap.NOBODY, bubblewrap.NOBODY)
+    folder.chmod(0o755)
+    for path in folder.rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            os.utime(path, (0, 0))  # some compilers write a file's time into what they make
+            path.chmod(0o644)

@@ -1,0 +1,176 @@
+"""Boxed processes that need not import torch and triton first: they are forked from one that has
+(`forkserver_main.py`).
+
+The box is bubblewrap's all the same: it sets up mounts and namespaces around a shell that waits, and the forked process
+joins it there. When the shell ends, all in the box ends. Where joining is not allowed (a bubblewrap that is setuid
+root), `Cold` says so, and `box.py` starts a process the long way.
+"""
+
+import atexit
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+PROCESS = Path(__file__).with_name("forkserver_main.py")
+WAIT = ("/bin/sh", "-c", "echo; read line")  # what holds a box: it says that all is set up, and ends with its input
+START_SECONDS = 120.0  # torch on a machine that does much else
+_TRITON = ("triton", "triton.backends.nvidia.compiler")
+LIBRARIES = {  # what a module is sure to import, from which all else of torch and triton follows
+    "pgo_agent.sandbox.tracer": ("torch", "torch.fx.experimental.symbolic_shapes", *_TRITON, "triton.testing"),
+    "pgo_agent.sandbox.interpreter": ("torch", *_TRITON, "triton.testing", "triton.runtime.interpreter"),
+    "pgo_agent.sandbox.compiler": _TRITON,
+}
+KILLED = 128 + signal.SIGKILL  # as bubblewrap tells of a SIGKILL
+
+
+class Cold(Exception):
+    """No process can be forked into a box here; the text says why."""
+
+
+@dataclass(frozen=True)
+class _Kind:
+    python: str
+    module: str
+    libraries: tuple[str, ...]
+    env: tuple[tuple[str, str], ...]
+
+
+class Entered:
+    """A process in a box."""
+
+    code = KILLED  # its exit status once it ended, as bubblewrap gives it
+
+    def __init__(self, told: int) -> None:
+        self._told = told  # an open file that says how it ended
+
+    def wait(self, timeout: float) -> None:
+        """Raises subprocess.TimeoutExpired, and Cold when it never began."""
+        ready = select.poll()
+        ready.register(self._told, select.POLLIN)
+        if not ready.poll(1000 * max(0.0, timeout)):
+            raise subprocess.TimeoutExpired("a boxed process", timeout)
+        said = os.read(self._told, 1000).decode()
+        if said.startswith("no: "):
+            raise Cold(said[4:])
+        if said:
+            self.code = int(said) if int(said) >= 0 else 128 - int(said)
+
+
+class Warm:
+    """One process that forks others. Any number of threads may ask it."""
+
+    def __init__(self, kind: _Kind) -> None:
+        self.ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._popen = subprocess.Popen(
+                [kind.python, "-B", str(PROCESS), kind.module, *kind.libraries],
+                env=dict(kind.env),
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                start_new_session=True,
+            )
+        self.ours.settimeout(START_SECONDS)
+        try:
+            fine = self.ours.recv(16) == b"ready"
+        except OSError:
+            fine = False
+        if not fine:
+            self.end()
+            raise Cold("the libraries cannot be imported ahead")
+
+    def enter(self, box: int, log: int, words: Sequence[str]) -> int:
+        """Runs Python with these words in the box of a process (pidfd); an open file that will say how it ended.
+
+        Raises OSError when this process is gone.
+        """
+        told, tells = os.pipe()
+        try:
+            socket.send_fds(self.ours, [json.dumps({"words": list(words)}).encode()], [box, log, tells])
+        except OSError:
+            os.close(told)
+            raise
+        finally:
+            os.close(tells)
+        return told
+
+    def end(self) -> None:
+        self.ours.close()
+        self._popen.kill()
+        self._popen.wait()
+
+
+class _Kept:
+    """The processes of this one: one of a kind, begun when it is first needed."""
+
+    def __init__(self) -> None:
+        self._owner, self._lock = os.getpid(), threading.Lock()
+        self._locks: dict[_Kind, threading.Lock] = {}
+        self._warm: dict[_Kind, Warm] = {}
+        self.cold: dict[_Kind, str] = {}
+
+    def enter(self, kind: _Kind, box: int, log: int, words: Sequence[str]) -> int:
+        """As Warm.enter, in a new process if somebody killed the last. Raises Cold."""
+        with self._lock:
+            lock = self._locks.setdefault(kind, threading.Lock())
+        for _ in range(3):
+            with lock:
+                if kind in self.cold:
+                    raise Cold(self.cold[kind])
+                warm = self._warm.get(kind) or self._begin(kind)
+            try:
+                return warm.enter(box, log, words)
+            except OSError:
+                with lock:
+                    if self._warm.get(kind) is warm:
+                        self._warm.pop(kind).end()
+        raise Cold("the process that forks others was killed again and again")
+
+    def _begin(self, kind: _Kind) -> Warm:
+        try:
+            self._warm[kind] = Warm(kind)
+        except Cold as e:
+            self.cold[kind] = str(e)
+            raise
+        return self._warm[kind]
+
+    def end(self) -> None:
+        if self._owner == os.getpid():  # and not a fork of it
+            for warm in self._warm.values():
+                warm.end()
+
+
+@contextlib.contextmanager
+def entered(
+    python: str, module: str, env: Mapping[str, str], box: int, log: int, words: Sequence[str]
+) -> Iterator[Entered]:
+    """Runs Python with these words, and what that module imports, in the box of a process (pidfd).
+
+    Raises Cold, now or in `wait`.
+    """
+    kind, kept = _Kind(python, module, LIBRARIES[module], tuple(sorted(env.items()))), _kept()
+    told = kept.enter(kind, box, log, words)
+    try:
+        yield Entered(told)
+    except Cold as e:
+        kept.cold[kind] = str(e)
+        raise
+    finally:
+        os.close(told)
+
+
+@cache
+def _kept() -> _Kept:
+    kept = _Kept()
+    atexit.register(kept.end)
+    return kept

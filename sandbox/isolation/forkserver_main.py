@@ -1,0 +1,158 @@
+"""`python warm_process.py MODULE LIBRARY...`: imports libraries, then becomes one boxed process after another.
+
+Most of what a boxed process costs is the import of torch and triton. This one has them, waits on a socket (its standard
+input), and forks a child for each request. A request comes with three open files: a process of a box that bubblewrap
+has set up, the log, and where to tell the end. The child joins that box's namespaces (setns: its mounts, processes,
+network, IPC, host name and users are bubblewrap's), gives up every privilege, and runs as Python would be told to.
+
+No foreign code runs in this process, nothing of a child comes back to it, every child is forked from the same state.
+It imports nothing of ours: a child does, inside the box, from where the box has it. `forkserver.py` is the other end.
+"""
+
+import contextlib
+import ctypes
+import errno
+import gc
+import importlib
+import json
+import os
+import runpy
+import signal
+import socket
+import sys
+import traceback
+import types
+from pathlib import Path
+from typing import Any, NoReturn
+
+NOBODY = 65534
+_NEW = {  # CLONE_NEW* of a box, and their names in /proc
+    "mounts": (0x00020000, "mnt"),
+    "cgroup": (0x02000000, "cgroup"),
+    "host name": (0x04000000, "uts"),
+    "IPC": (0x08000000, "ipc"),
+    "processes": (0x20000000, "pid"),
+    "network": (0x40000000, "net"),
+}
+_NEW_USER = 0x10000000  # where no root starts it
+_PDEATHSIG, _DUMPABLE, _CAPBSET_DROP, _NO_NEW_PRIVS, _AMBIENT, _AMBIENT_CLEAR = 1, 4, 24, 38, 47, 4
+_CAPSET, _CAPABILITY_VERSION = {"x86_64": 126, "aarch64": 91}, 0x20080522  # number of the system call; _VERSION_3
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def main(libraries: list[str]) -> None:
+    gc.disable()
+    for name in libraries:
+        importlib.import_module(name)
+    gc.freeze()  # what is shared with the children stays so
+    gc.enable()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the children here
+    with socket.socket(fileno=0) as asked:
+        asked.send(b"ready")
+        while True:
+            request, files, _, _ = socket.recv_fds(asked, 1 << 20, 3)
+            if not request:
+                return
+            if not os.fork():
+                _child(json.loads(request), *files)
+            for fd in files:
+                os.close(fd)
+
+
+def _child(request: dict[str, Any], box: int, log: int, told: int) -> NoReturn:
+    """Stands between this process and the one in the box: only a child of it is in the box's process namespace."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    try:
+        ours = _namespaces()
+        _ok(_libc.setns(box, sum(n for n, _ in _NEW.values()) | (_NEW_USER if os.geteuid() else 0)))
+        boxed = os.fork()
+        if not boxed:
+            os.close(told)
+            _run(request, log, ours)
+        os.write(told, b"%d" % os.waitstatus_to_exitcode(os.waitpid(boxed, 0)[1]))
+    except OSError as e:
+        with contextlib.suppress(OSError):
+            os.write(told, b"" if e.errno == errno.ESRCH else f"no: {e}".encode())  # a box that is gone was killed
+    finally:
+        os._exit(0)
+
+
+def _namespaces() -> set[Path]:
+    """Those that every box has of its own; control groups it has where the machine lets it."""
+    return {Path(f"/proc/self/ns/{name}").readlink() for _, name in _NEW.values() if name != "cgroup"}
+
+
+def _run(request: dict[str, Any], log: int, outside: set[Path]) -> NoReturn:
+    code = 1
+    try:
+        _settle(log)
+        if _namespaces() & outside:
+            raise RuntimeError("this is no box")
+        os.chdir("/box")
+        _give_up()
+        sys.argv = list(request["words"])
+        _as_python(sys.argv)
+        code = 0
+    except SystemExit as e:
+        code = e.code if isinstance(e.code, int) else int(e.code is not None)
+        if e.code is not None and not isinstance(e.code, int):
+            print(e.code, file=sys.stderr)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(BaseException):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code & 0xFF)
+
+
+def _settle(log: int) -> None:
+    """Nothing of its parents stays open, and what it prints goes to the log."""
+    os.setsid()
+    null = os.open("/dev/null", os.O_RDWR)
+    for fd, of in ((0, null), (1, log), (2, log)):
+        os.dup2(of, fd)
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+
+
+def _give_up() -> None:
+    """Limits, user, capabilities, system calls: as bubblewrap, setpriv and `box.py` leave a process that they start."""
+    importlib.invalidate_caches()  # the box's folder for our package is not there outside of it
+    from pgo_agent.sandbox.isolation import rlimits, seccomp
+
+    rlimits.apply()
+    _libc.prctl(_AMBIENT, _AMBIENT_CLEAR, 0, 0, 0)
+    number = 0
+    while _libc.prctl(_CAPBSET_DROP, number, 0, 0, 0) == 0:
+        number += 1
+    if not os.geteuid():
+        os.setgroups([])
+        os.setresgid(NOBODY, NOBODY, NOBODY)
+        os.setresuid(NOBODY, NOBODY, NOBODY)
+    none = (ctypes.c_uint32 * 6)()
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
+    _ok(_libc.syscall(_CAPSET[os.uname().machine], header, none))
+    _ok(_libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0))
+    _ok(_libc.prctl(_DUMPABLE, 1, 0, 0, 0))  # as after an exec: /proc/self is its own
+    _ok(_libc.prctl(_PDEATHSIG, signal.SIGKILL, 0, 0, 0))  # another user's would be forgotten
+    seccomp.install(attributes=False)
+
+
+def _as_python(words: list[str]) -> None:
+    """`-m MODULE` or `-c CODE` and their arguments, in a fresh `__main__`."""
+    how, what = words[:2]
+    sys.argv = [how, *words[2:]]
+    if how == "-m":
+        runpy.run_module(what, run_name="__main__", alter_sys=True)
+        return
+    module = sys.modules["__main__"] = types.ModuleType("__main__")
+    exec(compile(what, "<string>", "exec"), module.__dict__)
+
+
+def _ok(result: int) -> None:
+    if result < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+if __name__ == "__main__":
+    main(sys.argv[2:])  # the module's name is for those who look at the machine's processes

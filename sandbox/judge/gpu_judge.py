@@ -1,0 +1,246 @@
+"""The parent's end of a judge process: starts it, feeds it, ends it at a deadline, replaces it after a fault.
+
+A hang costs the deadline of the step it hung in; the process group is killed, and the next process proves the GPU
+healthy with a known computation before it judges again. While a command runs, the GPU is this one's alone
+(`gpu_lock.py`). This is one GPU; several are `pool.py`.
+"""
+
+import json
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.errors import EnvironmentFault, Fault, Killed, TargetFault, UsageFault
+from pgo_agent.sandbox.gate.verdict import Judged, from_json
+from pgo_agent.sandbox.isolation.box import ATTEMPTS, killed
+from pgo_agent.sandbox.judge import gpus
+from pgo_agent.sandbox.judge.gpu_lock import GpuLock
+from pgo_agent.sandbox.judge.gpus import Gpu, visible_gpu, visible_gpus
+from pgo_agent.sandbox.judge.interface import Ended, NoStart, always, of_ended
+from pgo_agent.sandbox.judge.worker_process import Process
+from pgo_agent.sandbox.target import Target
+
+START_SECONDS = 120.0
+IMPORTING = "import the target"  # the step of `open` that is not ours
+T = TypeVar("T")
+__all__ = ["Ended", "Judge", "NoStart", "on_shelf", "visible_gpu", "visible_gpus"]
+
+
+@dataclass(eq=False)
+class Judge:
+    """One judge process for one target; started when it is first needed."""
+
+    target: Target
+    python: str = sys.executable
+    gpu: str | None = "0"  # CUDA_VISIBLE_DEVICES of the process, a UUID once it was used; None: the CPU judge
+    sandbox: str = "auto"  # for the CPU judge's interpreter
+    device: str = "h200"  # what that interpreter says to launchers that ask
+    under: tuple[str, ...] = ()  # a command that runs the process
+    spares: int = 1  # processes to keep ready: each candidate of a batch uses three
+    lock: GpuLock | None = None  # of that GPU; None: found when it is first needed
+    elsewhere: ClassVar[bool] = False
+    by_hand: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        self._process: Process | None = None
+        self._spare: list[Process] = []
+        self.environment: dict[str, Any] = {}
+        self.replaced = 0
+        self.busy = self._began = 0.0  # seconds in which the GPU worked for it; those before the piece of work
+        self.waited = 0.0  # seconds in which another process held the GPU
+        self.told: Callable[[Gpu, str], None] = lambda _gpu, _holder: None  # of such
+        self.heard: Callable[[str], None] = lambda _stage: None  # of each step that its process announces
+        self._closed = False
+
+    # commands ---------------------------------------------------------------------------------------------------------
+
+    def ask(self, command: str, **fields: Any) -> dict[str, Any]:
+        """The answer to a command, asked again of a new process when somebody killed the first.
+
+        Raises Ended, TargetFault or EnvironmentFault; Killed when that happens again and again.
+        """
+        with self.turn():
+            for _ in range(ATTEMPTS):
+                try:
+                    with self.occupied():
+                        if self._process is None:
+                            self._start()
+                        return self._send({"do": command, **fields})
+                except Ended as e:
+                    if not e.killed:
+                        raise
+                    self.replaced += 1
+        raise killed("judge")
+
+    def verdict(self, command: str, **fields: Any) -> Judged:
+        """As `ask`, for commands that answer a verdict: a hang or a crash becomes one, too; a kill never does."""
+        try:
+            return from_json(self.ask(command, **fields))
+        except Ended as e:
+            self.replaced += 1
+            return of_ended(command, e)
+
+    def open(self) -> dict[str, Any]:
+        """The environment of a process that has the target open. Raises as `ask` does."""
+        if not self.started:
+            self.ask("hello")
+        return self.environment
+
+    @contextmanager
+    def turn(self) -> Iterator["Judge"]:
+        """Holds the GPU for several commands; within, no other process uses it. Waits for one that does."""
+        lock = self._lock()
+        if lock is None:
+            yield self
+            return
+        with lock.turn(self.told) as waited:
+            self.waited += waited
+            yield self
+
+    @contextmanager
+    def occupied(self) -> Iterator[None]:
+        """Counts the time in which something beside its process works on the GPU."""
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self.busy += time.monotonic() - started
+
+    def together(
+        self, work: Mapping[str, Callable[[], T]], more: Callable[[], bool] = always, each: int = 1
+    ) -> Iterator[tuple[str, T]]:
+        """One after another."""
+        for name, do in work.items():
+            if not more():
+                return
+            self._began = self.busy
+            yield name, do()
+
+    def idle(self) -> AbstractContextManager[None]:
+        """There is one thread, and it does not wait for itself."""
+        return nullcontext()
+
+    @property
+    def seconds(self) -> float:
+        return self.busy - self._began
+
+    @property
+    def started(self) -> bool:
+        """Whether it has a process."""
+        return self._process is not None
+
+    def queue(self, command: str, **fields: Any) -> None:
+        """It is asked soon enough."""
+
+    def close(self) -> None:
+        """Ends all its processes; a command that waits for one, in another thread, is answered by Ended or NoStart."""
+        self._closed = True
+        self._end()
+        self._end_spares()
+
+    def fresh(self) -> None:
+        """Ends the process: the next command gets a new one."""
+        self._end()
+
+    def prepare(self, processes: int) -> None:
+        """Has so many more processes ready, that a fresh one need not import torch while the GPU waits."""
+        while len(self._spare) < processes and not self._closed:
+            self._spare.append(self._new())
+        if self._closed:  # while one of them was started
+            self._end_spares()
+
+    # the process ------------------------------------------------------------------------------------------------------
+
+    def _lock(self) -> GpuLock | None:
+        if self.lock is None and self.gpu is not None:
+            found = gpus.named(self.gpu)
+            self.gpu, self.lock = found.uuid, GpuLock(found)
+        return self.lock
+
+    def _new(self) -> Process:
+        lock = self._lock()
+        return Process(self.python, self.gpu, self.under, [lock.fd] if lock else [])
+
+    def _start(self) -> None:
+        self._process = self._spare.pop(0) if self._spare else self._new()
+        if self.gpu is not None and not self.under:
+            self.prepare(self.spares)
+        if self._closed:  # before, or while it was started
+            self._end()
+            raise NoStart("the judge was closed")
+        try:
+            self.environment = self._send(
+                {
+                    "do": "open",
+                    "path": str(self.target.path.resolve()),
+                    "python": self.python,
+                    "contract": str(self.target.contract_path.resolve()),
+                    "sandbox": self.sandbox,
+                    "device": self.device,
+                }
+            )
+            self.environment |= {"uuid": self.lock.gpu.uuid, "index": self.lock.gpu.index} if self.lock else {}
+        except Fault:
+            self._end()
+            raise
+        except Ended as e:
+            if e.killed:
+                raise
+            if e.stage == IMPORTING and e.timed_out:
+                raise TargetFault(f"{self.target.contract_path}: its import does not end", "mend it") from None
+            raise NoStart(f"the judge process did not start: {e.detail[-600:]}", "see `pgo-agent doctor`") from None
+
+    def _send(self, message: dict[str, Any]) -> dict[str, Any]:
+        process = self._process
+        if process is None:
+            raise RuntimeError("the judge process is not running")
+        stage, deadline = "", time.monotonic() + START_SECONDS
+        try:
+            process.say(message)
+            while True:
+                line = process.line(deadline)
+                if line is None:
+                    raise self._ended(stage, True, "no answer before the deadline")
+                if not line.endswith(b"\n"):  # it ended, maybe while it wrote
+                    raise self._ended(stage, False, process.printed() or "the process ended")
+                reply = json.loads(line)
+                if "stage" in reply:
+                    stage, deadline = reply["stage"], time.monotonic() + reply["seconds"]
+                    self.heard(stage)
+                elif "answer" in reply:
+                    return dict(reply["answer"])
+                elif "fault" in reply:
+                    raise _fault(reply["fault"])
+                else:
+                    raise self._ended(stage, False, f"{reply['crash'][:300]}\n{process.printed()[-800:]}".strip())
+        except BrokenPipeError:
+            raise self._ended(stage, False, process.printed() or "the process ended") from None
+
+    def _ended(self, stage: str, timed_out: bool, detail: str) -> Ended:
+        status = None if timed_out or self._process is None else self._process.status()
+        self._end()
+        return Ended(stage, timed_out, detail, status == -signal.SIGKILL)
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.end()
+
+    def _end_spares(self) -> None:
+        while self._spare:
+            self._spare.pop().end()
+
+
+def _fault(x: dict[str, str]) -> Exception:
+    kinds = {"TargetFault": TargetFault, "UsageFault": UsageFault, "Killed": Killed}
+    return kinds.get(x["type"], EnvironmentFault)(x["message"], x["hint"])
+
+
+def on_shelf(shelf: Shelf, bundle: str) -> dict[str, str]:
+    """How a command names a bundle of a workspace."""
+    return {"id": bundle, "manifest": str(shelf.bundle(bundle).resolve()), "artefacts": str(shelf.artefacts.resolve())}

@@ -1,0 +1,180 @@
+"""What the runs of an interpreter process come to: what was compared, what was left out and why, and the verdict.
+
+Right is said of what ran alone: every output must have been compared, with elements, and every kernel that the plans of
+the public cases launch must have run in a case that was right. Else the candidate is `built`, with the reason. Relies
+on `numerics.py` for comparisons. What a process left is read as hostile.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pgo_agent.sandbox import guard_zones
+from pgo_agent.sandbox.bundle import decode
+from pgo_agent.sandbox.gate.coverage import Count, Coverage
+from pgo_agent.sandbox.gate.verdict import Judged, Verdict
+from pgo_agent.sandbox.interpreter import tensors
+from pgo_agent.sandbox.judge import numerics
+from pgo_agent.sandbox.judge.interpreter_cases import HELD_OUT, Trial
+from pgo_agent.sandbox.judge.numerics import Comparison, Expected
+from pgo_agent.sandbox.judge.stress_inputs import STRAINS
+
+SEEN = {"wrong": Verdict.WRONG, "deadlock": Verdict.DEADLOCK}  # what the interpreter itself saw a kernel do
+OUTPUTS_LIMIT = 256 << 20  # bytes of a candidate's outputs on one small case; what it leaves may be forged
+NAMED = 5  # configurations that were not tried, by name; of the others the number
+SAID = 300  # characters of an error
+SMALL, HIDDEN, CONFIGS = "small cases", "held-out cases", "configurations"
+TOLD = (SMALL, HIDDEN, CONFIGS, "strains")  # the counts that a reason has
+Result = Mapping[str, Any]  # one run, as the process left it
+
+
+@dataclass
+class Covered:
+    """What was looked at of a candidate."""
+
+    small: int  # cases that there are
+    held_out: int
+    wanted: Collection[str]  # kernels that its plans launch; empty where nobody says
+    ran: dict[str, int] = field(default_factory=dict)  # case -> elements that were compared in it
+    outputs: dict[int, int] = field(default_factory=dict)  # output -> elements
+    kernels: set[str] = field(default_factory=set)
+    listed: dict[str, None] = field(default_factory=dict)  # all configurations
+    tried: set[str] = field(default_factory=set)
+    strains: set[str] = field(default_factory=set)
+    left_out: dict[str, str] = field(default_factory=dict)  # case, configuration or strain -> why
+
+    def right(self, trial: Trial, result: Result, expected: Expected) -> None:
+        """A run gave what was expected."""
+        elements = sum(o.numel() for o in expected.outputs)
+        if not elements:
+            self.left_out[trial.case] = "its results have no elements"
+            return
+        for i, o in enumerate(expected.outputs):
+            self.outputs[i] = self.outputs.get(i, 0) + o.numel()
+        self.kernels.update(_words(result.get("launched")))
+        if trial.strain:
+            self.strains.add(trial.strain.name)
+            return
+        self.ran[trial.case] = self.ran.get(trial.case, 0) + elements
+        self.tried.add(str(result.get("config", "")))
+
+    def says_nothing(self, trial: Trial, result: Result, why: str) -> None:
+        """A run that is no evidence: by its case, and by its configuration."""
+        self.left_out.setdefault(trial.strain.name if trial.strain else trial.case, why)
+        if not trial.strain and len(self.listed) > 1 and (config := str(result.get("config", ""))):
+            self.left_out.setdefault(config, why)
+
+    def note(self, results: Sequence[Result]) -> None:
+        """Takes note of the configurations that a case has, of whatever became of them."""
+        self.listed.update(dict.fromkeys(n for r in results for n in _words(r.get("listed"))))
+
+    def coverage(self, ended: bool = True) -> Coverage:
+        """What it comes to. `ended`: nothing wrong was found, so that what was not reached is told as left out."""
+        held = sum(c.startswith(HELD_OUT) for c in self.ran)
+        seen = [k for k in self.wanted if self.saw(k)]
+        counts = {
+            SMALL: Count(len(self.ran) - held, self.small),
+            HIDDEN: Count(held, self.held_out),
+            CONFIGS: Count(len(self.tried), max(len(self.listed), len(self.tried))),
+            "strains": Count(len(self.strains), len(STRAINS)),
+            "outputs": Count(sum(n > 0 for n in self.outputs.values()), len(self.outputs)),
+            "kernels": Count(len(seen), len(self.wanted))
+            if self.wanted
+            else Count(len(self.kernels), len(self.kernels)),
+            "elements compared": Count(*[sum(self.ran.values())] * 2),
+        }
+        untried = (
+            [c for c in self.listed if c not in self.tried and c not in self.left_out] if ended and self.ran else []
+        )
+        skipped = self.left_out | dict.fromkeys(untried[:NAMED], "no time was left for it")
+        if len(untried) > NAMED:
+            skipped[f"{len(untried) - NAMED} more configurations"] = "no time was left for them"
+        unseen = [k for k in self.wanted if not self.saw(k)] if ended and self.ran else []
+        skipped |= dict.fromkeys(unseen, "no case that was checked runs it")
+        seen_too = self.ran.keys() | self.tried | self.strains
+        return Coverage(counts, {n: why for n, why in skipped.items() if n not in seen_too})
+
+    def saw(self, kernel: str) -> bool:
+        """Whether a kernel ran. A compiled one may have a name that begins with that of its function."""
+        return any(kernel == k or kernel.startswith(f"{k}_") for k in self.kernels)
+
+    def lacking(self) -> str:
+        """Why it cannot be called right; empty when it can."""
+        if not self.ran:
+            why = _public(self.coverage()).left_out() or "there is no small case"
+            return f"nothing of it could be checked here: {why}"
+        blank = [str(i) for i, n in sorted(self.outputs.items()) if not n]
+        if blank:
+            return f"output {', '.join(blank)} has no elements in any case that was checked"
+        unseen = [k for k in self.wanted if not self.saw(k)]
+        return (
+            f"{', '.join(unseen)}: launched for the public cases, and by no case that could be checked"
+            if unseen
+            else ""
+        )
+
+
+def verdict(covered: Covered, evidence: dict[str, Any]) -> Judged:
+    """What nothing was found wrong with: `checked`, or `built` with the reason."""
+    found, lacking = covered.coverage(), covered.lacking()
+    if lacking:
+        right = f"; right on {_public(found).counted()}" if covered.ran else ""
+        return Judged(Verdict.BUILT, "interpreter", f"{lacking}{right}", evidence, found)
+    said, left = _public(found).counted(), _public(found).left_out()
+    reason = f"right on {said} in Triton's interpreter; not measured{f'; left out: {left}' if left else ''}"
+    return Judged(Verdict.CHECKED, "interpreter", reason, evidence, found)
+
+
+def _public(coverage: Coverage) -> Coverage:
+    """What a reason has of it: the counts that a person asks for first, and no held-out case by its name."""
+    counts = {n: c for n, c in coverage.counts.items() if n in TOLD and (c.ran or n in (SMALL, CONFIGS))}
+    strains = {s.name for s in STRAINS}
+    skipped = {n: w for n, w in coverage.skipped.items() if n not in strains and not n.startswith(HELD_OUT)}
+    return Coverage(counts, skipped)
+
+
+def compared(
+    trial: Trial, result: Result, expected: Expected, ratios: dict[str, float], folder: Path, own: bool
+) -> Comparison | Judged | str:
+    """One run: how it compares, what is wrong with it, or why it says nothing. `own`: of the target's own kernel."""
+    if result.get("unsupported"):
+        return f"{_where(result)}{_line(result['error'])}"
+    if lacking := _words(result.get("not_modelled")):
+        return f"not modelled by the interpreter: {', '.join(lacking[:NAMED])}"
+    if "error" in result:
+        seen = SEEN.get(str(result.get("verdict")), Verdict.BUILD_ERROR)
+        kind = Verdict.TIMEOUT if result.get("endless") is True else seen
+        return Judged(kind, "interpreter", f"{trial.shown}: {_where(result)}{result['error']}"[:600])
+    outputs = tensors.load(result["outputs"], folder, OUTPUTS_LIMIT)
+    found = numerics.check([outputs[str(i)] for i in range(len(outputs))], expected, ratios)
+    evidence = {"numerics": [found.as_json()]}
+    if found.problem:
+        return Judged(Verdict.WRONG, "interpreter", f"{trial.shown}: {found.problem}", evidence)
+    if stray := decode.integer(result["stray"], 0, 1 << 40, "bytes written outside"):
+        return Judged(Verdict.WRONG, "interpreter", f"{trial.shown}: {guard_zones.said(stray)}", evidence)
+    if result["changed"]:
+        names = [n for n in _words(result["changed"]) if n in trial.given]
+        in_place = own or set(result["changed"]) <= set(_words(result.get("in_place")))
+        return _changed(trial, ", ".join(names) or "all of them", evidence, in_place)
+    return found
+
+
+def _changed(trial: Trial, names: str, evidence: dict[str, Any], in_place: bool) -> Judged:
+    if in_place:
+        said = f"{trial.shown}: kernel() writes into its argument {names}, and inputs are used again: clone it first"
+        return Judged(Verdict.REJECTED, "interpreter", said, evidence)
+    return Judged(Verdict.CHEATING, "interpreter", f"{trial.shown}: the inputs were changed: {names}", evidence)
+
+
+def _where(result: Result) -> str:
+    return f"line {result['line']}: " if type(result.get("line")) is int else ""
+
+
+def _line(text: object) -> str:
+    return " ".join(str(text).split())[:SAID]
+
+
+def _words(told: Any) -> list[str]:
+    """The names in what should be a list of them."""
+    return [_line(n) for n in told] if isinstance(told, list) else []

@@ -1,0 +1,102 @@
+"""A judge process as its parent holds it: its pipes, what it prints, its end. It imports torch, then awaits commands.
+
+Knows nothing of commands and verdicts: `gpu_judge.py` does. Processes get none of the user's keys.
+"""
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from pgo_agent.sandbox.isolation import bubblewrap
+
+ENDING_SECONDS = 10.0  # between the end of its output and its own
+
+
+class Process:
+    """Starts one at once, in a session of its own. `gpu`: its CUDA_VISIBLE_DEVICES; None: the CPU judge.
+
+    `under`: a command that runs it, such as a checker of memory; every tensor then is an allocation of its own.
+    `keeps`: open files that it inherits.
+    """
+
+    def __init__(self, python: str, gpu: str | None, under: Sequence[str] = (), keeps: Sequence[int] = ()) -> None:
+        self._reading = threading.Lock()  # who waits for a file that is closed may sleep on, or read another's
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `end`)
+        self._popen = subprocess.Popen(
+            [*under, python, "-B", "-m", "pgo_agent.sandbox.judge", *([] if gpu is not None else ["--cpu"])],
+            env=environment(gpu) | ({"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"} if under else {}),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            bufsize=0,
+            pass_fds=keeps,
+            start_new_session=True,
+        )
+
+    def say(self, message: dict[str, Any]) -> None:
+        """Raises BrokenPipeError when the process is gone."""
+        stream: Any = self._popen.stdin
+        try:
+            stream.write(json.dumps(message).encode() + b"\n")
+        except ValueError:
+            raise BrokenPipeError from None  # closed by `end`, in another thread
+
+    def line(self, deadline: float) -> bytes | None:
+        """The next line; None when the deadline passes first; without a newline when the process ended in it."""
+        stream: Any = self._popen.stdout
+        with self._reading, selectors.DefaultSelector() as selector:
+            if stream.closed:
+                return b""
+            selector.register(stream, selectors.EVENT_READ)
+            if not selector.select(max(0.0, deadline - time.monotonic())):
+                return None
+            return bytes(stream.readline())
+
+    def status(self) -> int | None:
+        """How it ended by itself, given a moment to do so; None when it did not."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self._popen.wait(ENDING_SECONDS)
+        return None
+
+    def printed(self) -> str:
+        """The last of what it printed; nothing once it was ended by `end`."""
+        with self._reading:
+            if self._log.closed:
+                return ""
+            self._log.seek(0, os.SEEK_END)
+            self._log.seek(max(0, self._log.tell() - 2000))
+            return self._log.read().decode(errors="replace").strip()
+
+    def end(self) -> None:
+        """Kills it. A thread that waits for its next line is answered as by any process that ended."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._popen.pid, signal.SIGKILL)
+        self._popen.wait()
+        if self._reading.acquire(timeout=ENDING_SECONDS):
+            self._close()
+            self._reading.release()
+
+    def _close(self) -> None:
+        for stream in (self._popen.stdin, self._popen.stdout, self._log):
+            with contextlib.suppress(OSError):
+                if stream is not None:
+                    stream.close()
+
+
+def environment(gpu: str | None) -> dict[str, str]:
+    """What a process of ours on a GPU is given: this one's own, without the user's keys."""
+    extra = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
+    found = os.environ | {
+        "CUDA_VISIBLE_DEVICES": gpu or "",
+        "PYTHONSAFEPATH": "1",
+        "PYTHONPATH": os.pathsep.join([str(bubblewrap.import_root()), *extra]),
+    }
+    return {k: v for k, v in found.items() if not k.endswith(("_KEY", "_TOKEN", "_SECRET"))}

@@ -1,0 +1,92 @@
+"""The seat of passes that need a GPU, and these passes: timeline, counters, and what the GPU reaches at best.
+
+What is measured depends on the machine, too: an answer is kept for a model of GPU and a Triton, and says itself which
+driver and torch it was taken with. Asked again it comes back without a judge process; `Pass.again` measures anew.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from pgo_agent.sandbox.judge.gpu_judge import Judge
+from pgo_agent.sandbox.judge.interface import AnyJudge, Ended
+from pgo_agent.sandbox.judge.pool import Judges
+from pgo_agent.sandbox.profile import memo, roofline, static
+from pgo_agent.sandbox.profile.backend import Subject, Workbench
+from pgo_agent.sandbox.profile.counters import collect as counting
+from pgo_agent.sandbox.profile.counters.types import Counters
+from pgo_agent.sandbox.profile.kernel_profile import Missing
+from pgo_agent.sandbox.profile.roofline import Peaks
+from pgo_agent.sandbox.profile.static_profile import StaticProfile
+from pgo_agent.sandbox.profile.timeline.instrumented_build import Place
+from pgo_agent.sandbox.profile.timeline.types import Timeline
+
+T = TypeVar("T")
+ELSEWHERE = "the GPU is elsewhere, and Nsight Compute runs on its own machine alone"
+MACHINE = ("gpu", "driver", "torch")  # of the judge's environment, what a time depends on
+
+
+class NotTaken(Exception):
+    """A pass that gave nothing; the text says why. It is not kept: the next one may."""
+
+
+@dataclass(frozen=True)
+class Stand(Workbench):
+    """A seat with a GPU. `judge` gives the process that holds it, when a pass has to be taken."""
+
+    judge: Callable[[], AnyJudge]
+
+
+@memo.gpu("pgo_agent.sandbox.profile.gpu.timeline", version=1)
+def timeline(
+    stand: Stand, place: Place, contract: str, per_pass: int = 8, repeats: int = 3, blocks: int = 24
+) -> Timeline:
+    """A kernel's timeline.
+
+    `contract`: the target's text, whose inputs the kernel gets; part of the key. Raises NotTaken where nothing of the
+    kernel could be recorded, or a launch hung or crashed; what the boxes raise.
+    """
+    from pgo_agent.sandbox.profile.timeline.collect import take  # numpy, which a kept answer does not need
+
+    judge = stand.judge()
+    try:
+        found = take(judge, stand.builder, place, per_pass, repeats, blocks)
+    except Ended as e:
+        raise NotTaken(f"an instrumented launch {_how(e)}") from None
+    if not found.passes:
+        raise NotTaken("; ".join(r.told for r in found.refused) or "there is nothing to record in this kernel")
+    return replace(found, machine={k: str(judge.environment.get(k, "")) for k in MACHINE})
+
+
+def _how(e: Ended) -> str:
+    return f"{'did not end' if e.timed_out else 'crashed'}: {e.detail.strip()[-300:]}"
+
+
+@memo.gpu("pgo_agent.sandbox.profile.gpu.counters", version=1)
+def counters(stand: Stand, place: Place, contract: str, subject: Subject) -> Counters:
+    """What Nsight Compute counts in the first launch of a kernel. `subject`: the same kernel, for lines of its source.
+
+    Raises NotTaken where it is absent, old or forbidden, or counted nothing; what the compiler's box raises.
+    """
+    known = static.static(stand, subject, "nvidia")
+    lines = known if isinstance(known, StaticProfile) else None
+    judge = stand.judge()
+    if not isinstance(judge, Judge | Judges):
+        raise NotTaken(ELSEWHERE)
+    return _there(counting.take(judge, stand.builder, place, lines))
+
+
+@memo.gpu("pgo_agent.sandbox.profile.gpu.peaks", version=1)
+def peaks(stand: Stand, case: str, contract: str) -> Peaks:
+    """What the GPU reaches with the types of a case. Raises NotTaken where it does not say."""
+    try:
+        return _there(roofline.peaks_of(stand.judge(), case))
+    except Ended as e:
+        raise NotTaken(f"the judge {_how(e)}") from None
+
+
+def _there(found: T | Missing) -> T:
+    """An answer. Raises NotTaken for none."""
+    if isinstance(found, Missing):
+        raise NotTaken(found.why)
+    return found

@@ -1,0 +1,147 @@
+"""What runs between two instructions of machine code, where that is always the same but for the turns of one loop.
+
+Works on instructions with branch targets and relies on `machine_loops.py` for loops. Knows nothing of scopes and
+clocks; `ipc.py` counts with it. A predicated instruction counts whether its predicate holds or not: it is issued all
+the same.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pgo_agent.sandbox.profile import machine_loops
+from pgo_agent.sandbox.profile.backend import Instruction
+
+Edges = Mapping[int, tuple[int, ...]]
+_TRIES = "SYNCS.PHASECHK"  # asks whether a phase of an mbarrier is over
+WAITS = "it waits for a barrier in a loop that turns as often as it must"
+BRANCHES = "it branches: what it executes depends on the data"
+CALLS = "it calls a function"
+NOWHERE = "its end is not reached from its begin"
+MIDDLE = "its loop ends in the middle of a turn"
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Indices of instructions, in the order of execution."""
+
+    once: tuple[int, ...]  # from the first one on; the end is not in it
+    turn: tuple[int, ...] = ()  # of one turn of its loop, which is entered once
+    why: str = ""  # why nobody can tell; then there are none
+
+
+class _Untold(Exception):
+    pass
+
+
+def between(code: Sequence[Instruction], begin: int, ends: Collection[int]) -> Stretch:
+    """What is executed from `begin` until the first of `ends` comes; a loop on the way is taken to turn at least once.
+
+    Ways that end elsewhere (an exit, a trap) do not count: they never come to an end.
+    """
+    try:
+        return _between(code, begin, frozenset(ends))
+    except _Untold as e:
+        return Stretch((), (), str(e))
+
+
+def _between(code: Sequence[Instruction], begin: int, ends: frozenset[int]) -> Stretch:
+    edges = _ways(code, begin, ends)
+    if any(code[i].opcode.partition(".")[0] == "CALL" for i in edges):
+        raise _Untold(CALLS)
+    loops = _loops(code, begin, edges)
+    inner = [body for body in loops if not any(set(other) < set(body) for other in loops)]
+    if any(code[i].opcode.startswith(_TRIES) for body in inner for i in body):
+        raise _Untold(WAITS)
+    if len(loops) > 1:
+        raise _Untold(f"it holds {len(loops)} loops")
+    if not loops:
+        return Stretch(_walk(edges, begin, ends))
+    return _around(edges, begin, ends, frozenset(loops[0]))
+
+
+def _around(edges: Edges, begin: int, ends: frozenset[int], body: frozenset[int]) -> Stretch:
+    """The way to the loop, one turn, and the way from there to the end."""
+    into = {t for i, after in edges.items() if i not in body for t in after if t in body}
+    if begin in body or len(into) != 1:
+        raise _Untold(BRANCHES)
+    (header,) = into
+    turn = _turn(edges, body, header)
+    left = [t for t in edges[turn[-1]] if t not in body]
+    if len(left) != 1:
+        raise _Untold(BRANCHES)
+    return Stretch((*_walk(_towards(edges, header), begin, into), *_walk(edges, left[0], ends)), turn)
+
+
+def _turn(edges: Edges, body: frozenset[int], header: int) -> tuple[int, ...]:
+    """The only way from a loop's header back to it, if the loop is left at its end alone."""
+    within = {i: tuple(t for t in edges[i] if t in body) for i in body}
+    if len(within[header]) != 1:
+        raise _Untold(BRANCHES)
+    turn = (header, *_walk(within, within[header][0], {header}))
+    if any(set(edges[i]) - body for i in turn[:-1]):
+        raise _Untold(MIDDLE)
+    return turn
+
+
+def _walk(edges: Edges, begin: int, ends: Collection[int]) -> tuple[int, ...]:
+    """The only way from `begin` to an end, which is not in it."""
+    way, at = list[int](), begin
+    while at not in ends:
+        way.append(at)
+        if len(edges[at]) != 1:
+            raise _Untold(BRANCHES)
+        at = edges[at][0]
+    return tuple(way)
+
+
+def _ways(code: Sequence[Instruction], begin: int, ends: frozenset[int]) -> Edges:
+    """What may follow each instruction on a way from `begin` to an end."""
+    after = dict[int, tuple[int, ...]]()
+    left = [begin]
+    while left:
+        i = left.pop()
+        if i not in after and i not in ends:
+            after[i] = _after(code, i)
+            left += after[i]
+    arrive = _reaching(after, ends)
+    if begin not in arrive:
+        raise _Untold(NOWHERE)
+    return {i: tuple(t for t in after[i] if t in arrive or t in ends) for i in after if i in arrive}
+
+
+def _after(code: Sequence[Instruction], i: int) -> tuple[int, ...]:
+    one = code[i]
+    falls = not one.ends and (not one.targets or one.conditional) and i + 1 < len(code)
+    return tuple(dict.fromkeys((*one.targets, *((i + 1,) if falls else ()))))
+
+
+def _reaching(after: Edges, goals: Iterable[int]) -> set[int]:
+    """The instructions that some way leads from to a goal."""
+    before: dict[int, list[int]] = {}
+    for i, following in after.items():
+        for t in following:
+            before.setdefault(t, []).append(i)
+    found, left = set[int](), [b for g in goals for b in before.get(g, ())]
+    while left:
+        i = left.pop()
+        if i not in found:
+            found.add(i)
+            left += before.get(i, ())
+    return found
+
+
+def _towards(edges: Edges, goal: int) -> Edges:
+    """The edges without those from which the goal is not reached any more."""
+    near = _reaching(edges, [goal]) | {goal}
+    return {i: tuple(t for t in after if t in near) for i, after in edges.items()}
+
+
+def _loops(code: Sequence[Instruction], begin: int, edges: Edges) -> tuple[tuple[int, ...], ...]:
+    """The loops on the ways, by their indices in the whole code."""
+    order = [begin, *sorted(i for i in edges if i != begin)]
+    place = {i: n for n, i in enumerate(order)}
+    cut = [
+        replace(code[i], targets=tuple(place[t] for t in edges[i] if t in place), conditional=False, ends=True)
+        for i in order
+    ]
+    return tuple(tuple(sorted(order[n] for n in body)) for body in machine_loops.loops(cut))

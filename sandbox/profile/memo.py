@@ -1,0 +1,158 @@
+"""Passes and jobs: a pass is a function whose answers are kept, a job is any Python that calls passes and jobs.
+
+A pass's first argument is its seat (the shelf, and what identifies the machine and the compiler); the others say what
+to look at. Its answer is kept on the shelf under the hash of its name, version, seat and arguments, so a job that was
+killed and is called again finds what was done. Nothing is scheduled behind one's back: a pass runs in the thread that
+calls it, a breakpoint works, nesting is a call. An exception is never kept.
+
+A pass must be a function of its arguments and of what the seat identifies, and its version must be raised when what it
+computes changes. Two processes that run the same pass at once both work, and the later answer stays.
+"""
+
+import hashlib
+import inspect
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeVar, get_type_hints
+
+from pgo_agent.sandbox import json_codec
+from pgo_agent.sandbox.bundle.store import PASSES, Shelf, canonical
+from pgo_agent.sandbox.errors import EnvironmentFault
+from pgo_agent.sandbox.threads import threads
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+Machine = Literal["cpu", "gpu"]
+
+
+class Seat(Protocol):
+    """Where a pass works."""
+
+    @property
+    def shelf(self) -> Shelf:
+        """Holds answers and artefacts."""
+
+    @property
+    def identity(self) -> str:
+        """What answers depend on beside the arguments: device, compiler."""
+
+
+S = TypeVar("S", bound=Seat, contravariant=True)
+
+
+@dataclass(frozen=True)
+class Artefact(json_codec.Record):
+    """A file on the shelf. An answer that names one counts as missing when that is missing or damaged."""
+
+    digest: str
+    suffix: str
+
+    @classmethod
+    def put(cls, shelf: Shelf, data: bytes, suffix: str) -> "Artefact":
+        """Stores data. Raises EnvironmentFault when the disk refuses."""
+        return cls(shelf.put(data, suffix), suffix)
+
+    def read(self, shelf: Shelf) -> bytes:
+        """Raises EnvironmentFault when it is not there, or damaged."""
+        return shelf.get(self.digest, self.suffix)
+
+
+@dataclass(frozen=True)
+class Pass(Generic[S, P, R]):
+    """A memoised function. Call it as the function itself; `again` works anew and replaces what was kept."""
+
+    function: Callable[Concatenate[S, P], R]
+    name: str
+    version: int
+    machine: Machine  # what it needs
+    _locks: dict[str, threading.Lock] = field(default_factory=dict, repr=False)
+
+    def __call__(self, seat: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        key = self.key(seat, *args, **kwargs)
+        with self._alone(key):  # a second thread waits for the first one's answer
+            kept = self._kept(seat, key)
+            return kept[0] if kept else self._work(seat, key, *args, **kwargs)
+
+    def again(self, seat: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Works although there is an answer, and keeps the new one: for measurements."""
+        key = self.key(seat, *args, **kwargs)
+        with self._alone(key):
+            return self._work(seat, key, *args, **kwargs)
+
+    def known(self, seat: S, /, *args: P.args, **kwargs: P.kwargs) -> bool:
+        """Whether there is an undamaged answer."""
+        return self._kept(seat, self.key(seat, *args, **kwargs)) is not None
+
+    def key(self, seat: S, /, *args: P.args, **kwargs: P.kwargs) -> str:
+        """What its answer is kept under. Raises codec.Malformed for an argument that JSON has no form of."""
+        bound = self._signature.bind(seat, *args, **kwargs)
+        bound.apply_defaults()
+        given = dict(list(bound.arguments.items())[1:])
+        return hashlib.sha256(
+            canonical([self.name, self.version, seat.identity, json_codec.as_json(given)])
+        ).hexdigest()
+
+    @cached_property
+    def _signature(self) -> inspect.Signature:
+        return inspect.signature(self.function)
+
+    @cached_property
+    def _returns(self) -> Any:
+        return get_type_hints(self.function)["return"]
+
+    def _alone(self, key: str) -> threading.Lock:
+        return self._locks.setdefault(key, threading.Lock())
+
+    def _kept(self, seat: S, key: str) -> tuple[R] | None:
+        record = seat.shelf.record(PASSES, key)
+        try:
+            if record is None or record["pass"] != self.name:
+                return None
+            answer = json_codec.from_json(self._returns, record["answer"])
+            for artefact in _artefacts(answer):
+                artefact.read(seat.shelf)
+        except (json_codec.Malformed, KeyError, EnvironmentFault):
+            return None
+        return (answer,)
+
+    def _work(self, seat: S, key: str, *args: P.args, **kwargs: P.kwargs) -> R:
+        answer = self.function(seat, *args, **kwargs)
+        seat.shelf.put_record(PASSES, key, {"pass": self.name, "answer": json_codec.as_json(answer)})
+        return answer
+
+
+def cpu(name: str, version: int) -> "Callable[[Callable[Concatenate[S, P], R]], Pass[S, P, R]]":
+    """Makes a function a pass that needs no GPU. Name and version are part of its answers' key: the name stays when
+    the function moves."""
+    return lambda function: Pass(function, name, version, "cpu")
+
+
+def gpu(name: str, version: int) -> "Callable[[Callable[Concatenate[S, P], R]], Pass[S, P, R]]":
+    """Makes a function a pass that needs a GPU, and holds one by the judge's `turn` while it does."""
+    return lambda function: Pass(function, name, version, "gpu")
+
+
+def parallel(calls: Iterable[Callable[[], T]], workers: int) -> tuple[T, ...]:
+    """The answers of the calls, in their order, `workers` at a time. Raises what the first failing one raised, and
+    starts no further call then. With one worker they run in the caller's thread, where a debugger follows them.
+    """
+    calls = list(calls)
+    if workers <= 1 or len(calls) <= 1:
+        return tuple(call() for call in calls)
+    with threads(workers) as pool:
+        return tuple(f.result() for f in [pool.submit(call) for call in calls])
+
+
+def _artefacts(x: object) -> Iterator[Artefact]:
+    if isinstance(x, Artefact):
+        yield x
+    elif isinstance(x, tuple):
+        for v in x:
+            yield from _artefacts(v)
+    elif isinstance(x, dict):
+        yield from _artefacts(tuple(x.values()))
+    elif hasattr(x, "__dataclass_fields__"):
+        yield from _artefacts(tuple(getattr(x, n) for n in x.__dataclass_fields__))

@@ -1,0 +1,163 @@
+"""Builds the instrumented twins of one kernel of a bundle: a bundle for each set of scopes, as far as they compile.
+
+What does not fit is tried again with the records in global memory, then in two builds with half of the scopes each.
+Whatever cannot be recorded in the end is told with its reason. Relies on `twins.recorded`; nothing here runs a kernel.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import partial
+from typing import Any
+
+from pgo_agent.sandbox.build import variants
+from pgo_agent.sandbox.build.builder import Builder
+from pgo_agent.sandbox.profile.timeline import scope_sets
+from pgo_agent.sandbox.profile.timeline.instrument import instrument
+from pgo_agent.sandbox.profile.timeline.scope_sets import Scope, ScopeSet, Unsupported, Why
+from pgo_agent.sandbox.threads import threads
+from pgo_agent.sandbox.ttgir import reader
+from pgo_agent.sandbox.ttgir.tokens import Unreadable
+from pgo_agent.sandbox.ttgir.tree import Module
+
+ENTRY = 8  # bytes of an entry
+LEAST, USUAL, MOST = 32, 2048, 1 << 15  # entries of a warp: fewest worth having, Proton's own choice, and at most
+HEADER = 256  # bytes before the entries of a block, at most: 40, 4 for each of 32 warps, and what aligns to 128
+ADDRESSED = (1 << 31) - 1  # bytes of scratch for all blocks: Proton's arithmetic has 32 bits
+
+
+class Buffer(StrEnum):
+    SHARED = "shared"  # a store to shared memory for each record; small: the oldest records get lost
+    GLOBAL = "global"  # a store to global memory; room for 1024 executions of scopes in each warp
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a build is to record, and where."""
+
+    scopes: ScopeSet
+    buffer: Buffer = Buffer.GLOBAL
+    entries: int = USUAL  # of each warp in global memory, a power of two; two for each execution of a scope
+
+
+@dataclass(frozen=True)
+class Twin:
+    """A bundle in which one kernel records a set of scopes."""
+
+    bundle: str  # id, on the builder's shelf
+    kernel: str  # key of the instrumented build
+    plan: Plan
+    numbers: dict[int, Scope]  # as the records name them
+    warps: int  # of a block
+    block_bytes: int  # of profile scratch
+    static: dict[str, Any]  # registers, spills and shared memory of the instrumented build
+
+
+@dataclass(frozen=True)
+class Place:
+    """The kernel that is to be timed: where it is launched, and its own build."""
+
+    bundle: str
+    case: str
+    choice: str
+    kernel: str  # key
+
+
+def build(
+    builder: Builder, place: Place, per_pass: int = 8, buffer: Buffer = Buffer.GLOBAL, entries: int = USUAL
+) -> tuple[list[Twin], list[Unsupported]]:
+    """Twins that together record every scope of a kernel, the calibrating one first; and what could not be recorded.
+
+    Fewer `entries` where the grid leaves no room for them. Raises what the compiler's box raises: Killed,
+    EnvironmentFault.
+    """
+    module = _module(builder, place)
+    if isinstance(module, Unsupported):
+        return [], [module]
+    return _built(builder, place, module, [Plan(s, buffer, entries) for s in scope_sets.plan_scopes(module, per_pass)])
+
+
+def planned(builder: Builder, place: Place, plans: Sequence[Plan]) -> tuple[list[Twin], list[Unsupported]]:
+    """Twins that record what is planned. As `build`."""
+    module = _module(builder, place)
+    if isinstance(module, Unsupported):
+        return [], [module]
+    return _built(builder, place, module, list(plans))
+
+
+def _module(builder: Builder, place: Place) -> Module | Unsupported:
+    """The kernel's final TTGIR, or why nothing of it can be recorded."""
+    manifest = builder.shelf.manifest(place.bundle)
+    text = builder.shelf.get(manifest["kernels"][place.kernel]["files"]["ttgir"], "ttgir").decode()
+    try:
+        module = reader.parse(text)
+    except Unreadable as e:
+        return Unsupported(Why.BUILD, str(e))
+    return scope_sets.obstacle(module) or module
+
+
+def _built(builder: Builder, place: Place, module: Module, waiting: list[Plan]) -> tuple[list[Twin], list[Unsupported]]:
+    """The calibrating one first."""
+    made: list[Twin] = []
+    refused: list[Unsupported] = []
+    while waiting:
+        with threads(builder.cores) as pool:
+            found = list(pool.map(partial(one, builder, place, module), waiting))
+        made += [t for t in found if isinstance(t, Twin)]
+        again = [_again(p, f) for p, f in zip(waiting, found, strict=True) if isinstance(f, Unsupported)]
+        refused += [f for f, a in zip((f for f in found if isinstance(f, Unsupported)), again, strict=True) if not a]
+        waiting = [p for a in again for p in a]
+    return sorted(made, key=lambda t: not t.plan.scopes.calibrates), refused
+
+
+def _again(plan: Plan, problem: Unsupported) -> list[Plan]:
+    """What to build in place of what did not build."""
+    if plan.buffer is Buffer.SHARED and problem.why in (Why.SHARED, Why.BUILD):
+        return [replace(plan, buffer=Buffer.GLOBAL)]
+    return halves(plan) if problem.why in (Why.BUILD, Why.SCOPES) else []
+
+
+def halves(plan: Plan) -> list[Plan]:
+    """Two plans with half of the scopes each; none where there is one alone."""
+    return [replace(plan, scopes=half) for half in plan.scopes.halves()]
+
+
+def one(builder: Builder, place: Place, module: Module, plan: Plan) -> Twin | Unsupported:
+    """The twin that records one set of scopes, or why there is none. Raises Killed, EnvironmentFault."""
+    text = instrument(module, plan.scopes)
+    if isinstance(text, Unsupported):
+        return text
+    manifest = builder.shelf.manifest(place.bundle)
+    size = 0 if plan.buffer is Buffer.SHARED else _room(manifest, place, builder, plan.entries)
+    if size is None:
+        return Unsupported(Why.SCRATCH, f"a grid of {_blocks(manifest, place)} blocks leaves a warp less than {LEAST}")
+    told = {"buffer": str(plan.buffer), "size": size, "shared": builder.device.smem_block}
+    twin = variants.recorded(builder, place.bundle, {place.case: place.choice}, place.kernel, text, told)
+    if twin.problem:
+        full = "shared memory" in twin.problem
+        return Unsupported(Why.SHARED if full else Why.BUILD, twin.problem)
+    kernels = builder.shelf.manifest(twin.bundle)["kernels"]
+    (key,) = set(kernels) - set(manifest["kernels"])
+    static = (builder.shelf.build(key) or {})["static"]
+    named = plan.scopes.named
+    numbers = {int(n): named[name] for n, name in static["scopes"]}
+    kernel = kernels[key]
+    warps, size = kernel["num_warps"], kernel["profile_scratch_size"]
+    return Twin(twin.bundle, key, plan, numbers, warps, size, static)
+
+
+def _room(manifest: dict[str, Any], place: Place, builder: Builder, entries: int) -> int | None:
+    """Bytes of a block's buffer in global memory; None where not even the least fits the scratch of a launch."""
+    warps, blocks = manifest["kernels"][place.kernel]["num_warps"], _blocks(manifest, place)
+    while entries >= LEAST:
+        if blocks * (HEADER + warps * entries * ENTRY) <= min(ADDRESSED, builder.device.memory // 20):
+            return int(warps * entries * ENTRY)
+        entries //= 2
+    return None
+
+
+def _blocks(manifest: dict[str, Any], place: Place) -> int:
+    """Blocks of the largest launch of the kernel."""
+    steps: Sequence[dict[str, Any]] = manifest["plans"][place.case][place.choice]["steps"]
+    grids = [s["grid"] for s in steps if s.get("kernel") == place.kernel]
+    return max((x * y * z for x, y, z in grids), default=0)

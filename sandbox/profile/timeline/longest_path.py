@@ -1,0 +1,144 @@
+"""The longest chain of a program whose parts wait for one another, and how much later each part could end.
+
+A node is one execution of a scope. Edges say what must have ended before what begins: the program order of a role, and
+an arrival before the wait that it serves. Nothing here knows of kernels; `execution_graph.py` makes the graph of one.
+The model has no contention and no latency but what an edge says, so its length is a lower bound of what the nodes'
+times allow.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pgo_agent.sandbox.json_codec import Record
+
+
+@dataclass(frozen=True)
+class Node:
+    name: str  # unique
+    cycles: float  # from its begin to its end, not below zero
+    scope: str = ""  # what it is an execution of
+    role: str = ""
+
+
+@dataclass(frozen=True)
+class Edge:
+    before: str  # name of a node that must have ended
+    after: str  # before this one begins
+    cycles: float = 0.0  # that pass in between, at least
+
+
+@dataclass(frozen=True)
+class CriticalPath(Record):
+    """Cycles. Of several longest chains the one whose nodes come first in the given order."""
+
+    length: float
+    path: tuple[str, ...]  # names of nodes, in order
+    slack: dict[str, float]  # node -> how much longer it could take without making the whole longer
+
+
+@dataclass(frozen=True)
+class ScopeChain(Record):
+    """What the executions of one scope have to do with the longest chain."""
+
+    scope: str
+    on_path: int  # executions that are on it
+    cycles: float  # of these
+    slack: float  # the least of any execution
+
+
+def critical_path(nodes: Sequence[Node], edges: Sequence[Edge]) -> CriticalPath:
+    """The longest chain by the times of nodes and edges. Linear in both.
+
+    Raises ValueError for a node named twice, an edge of an unknown node, a time below zero, and a circle.
+    """
+    _check(nodes, edges)
+    order, cycles = _ordered(nodes, edges), {n.name: n.cycles for n in nodes}
+    ends, why = _ends(order, cycles, edges)
+    length = max(ends.values(), default=0.0)
+    latest = _latest(order, cycles, edges, length)
+    slack = {name: max(0.0, latest[name] - ends[name]) for name in cycles}
+    return CriticalPath(length, _back(max(cycles, key=ends.__getitem__, default=None), why), slack)
+
+
+def _check(nodes: Sequence[Node], edges: Sequence[Edge]) -> None:
+    names = {n.name for n in nodes}
+    times = (*(n.cycles for n in nodes), *(e.cycles for e in edges))
+    if len(names) < len(nodes) or any(not t >= 0 for t in times):  # which NaN is not, either
+        raise ValueError("nodes need names of their own, and times that are not below zero")
+    if any(name not in names for e in edges for name in (e.before, e.after)):
+        raise ValueError("an edge of a node that is not there")
+
+
+def _ends(
+    order: Sequence[str], cycles: Mapping[str, float], edges: Sequence[Edge]
+) -> tuple[dict[str, float], dict[str, str | None]]:
+    """When each node ends at the earliest, and the node that it waits for last."""
+    into = defaultdict[str, list[Edge]](list)
+    for e in edges:
+        into[e.after].append(e)
+    ends: dict[str, float] = {}
+    why: dict[str, str | None] = {}
+    for name in order:
+        last = max(into[name], key=lambda e: ends[e.before] + e.cycles, default=None)
+        begins = ends[last.before] + last.cycles if last else 0.0
+        ends[name], why[name] = begins + cycles[name], last.before if last else None
+    return ends, why
+
+
+def _latest(
+    order: Sequence[str], cycles: Mapping[str, float], edges: Sequence[Edge], length: float
+) -> dict[str, float]:
+    """When each node may end at the latest without making the whole longer."""
+    out = defaultdict[str, list[Edge]](list)
+    for e in edges:
+        out[e.before].append(e)
+    latest: dict[str, float] = {}
+    for name in reversed(order):
+        latest[name] = min((latest[e.after] - cycles[e.after] - e.cycles for e in out[name]), default=length)
+    return latest
+
+
+def _back(name: str | None, why: Mapping[str, str | None]) -> tuple[str, ...]:
+    path = []
+    while name is not None:
+        path.append(name)
+        name = why[name]
+    return tuple(reversed(path))
+
+
+def _ordered(nodes: Sequence[Node], edges: Iterable[Edge]) -> list[str]:
+    """So that every edge goes forward. Raises ValueError where that cannot be."""
+    missing = {n.name: 0 for n in nodes}
+    out = defaultdict[str, list[str]](list)
+    for e in edges:
+        missing[e.after] += 1
+        out[e.before].append(e.after)
+    order = [n for n, count in missing.items() if not count]
+    for name in order:  # which grows
+        for after in out[name]:
+            missing[after] -= 1
+            if not missing[after]:
+                order.append(after)
+    if len(order) < len(nodes):
+        stuck = next(n for n, count in missing.items() if count)
+        raise ValueError(f"the edges lead in a circle, at {stuck} or before it")
+    return order
+
+
+def by_scope(found: CriticalPath, nodes: Sequence[Node]) -> tuple[ScopeChain, ...]:
+    """The executions of each scope together, those with most cycles on the path first."""
+    path = set(found.path)
+    grouped = defaultdict[str, list[Node]](list)
+    for n in nodes:
+        grouped[n.scope].append(n)
+    chains = [
+        ScopeChain(
+            scope,
+            sum(n.name in path for n in listed),
+            sum(n.cycles for n in listed if n.name in path),
+            min(found.slack[n.name] for n in listed),
+        )
+        for scope, listed in grouped.items()
+    ]
+    return tuple(sorted(chains, key=lambda c: -c.cycles))

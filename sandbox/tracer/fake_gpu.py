@@ -1,0 +1,64 @@
+"""Turns a process into one that believes it has a GPU: fake cuda tensors with addresses, and a driver that records."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch._library.triton
+from pgo_agent.sandbox.devices import Device
+from pgo_agent.sandbox.tracer import cuda_device_guard, fake_cuda_api, lazy_dynamo
+from torch._subclasses import fake_tensor
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from triton.runtime import driver
+
+BASE, STEP = 1 << 46, 1 << 40  # fake addresses: one terabyte for each storage, far above any real one
+
+lazy_dynamo.settings()  # before there is a FakeTensorMode, which would import all of dynamo
+
+
+class FakeMode(FakeTensorMode):
+    """Stays off the device although `torch.cuda.is_available()` now says yes."""
+
+    avoid_device_init = True
+
+
+class Addresses:
+    """Fake tensors answer `data_ptr()` with an address of their own: one that ends up in a plan as a number is seen."""
+
+    def __init__(self) -> None:
+        self._index: dict[int, int] = {}
+        self._keep: list[Any] = []
+
+    def of(self, tensor: Any) -> int:
+        storage = tensor.untyped_storage()
+        if storage._cdata not in self._index:
+            self._index[storage._cdata] = len(self._index)
+            self._keep.append(storage)
+        return BASE + self._index[storage._cdata] * STEP + int(tensor.storage_offset()) * int(tensor.element_size())
+
+    def known(self, n: object) -> bool:
+        return type(n) is int and BASE <= n < BASE + len(self._index) * STEP
+
+
+class Generator(torch.Generator):
+    """A CPU generator that says it lives on the GPU, for `inputs(case, generator)` under FakeMode."""
+
+    device = torch.device("cuda", 0)
+
+
+def install(
+    device: Device,
+    refusals: fake_cuda_api.Refusals,
+    addresses: Addresses,
+    launched: Callable[..., None],
+    loaded: Callable[..., tuple[int, int]],
+) -> None:
+    """Turns this process into one that believes it has `device`. There is no way back: use a process of its own."""
+    cuda_device_guard.install()
+    FakeTensor.data_ptr = lambda tensor: addresses.of(tensor)
+    if hasattr(
+        fake_tensor, "init_gpu_context"
+    ):  # some releases touch the device even where `avoid_device_init` says no
+        fake_tensor.init_gpu_context = lambda _device: None
+    fake_cuda_api.patch_torch(device, refusals)
+    driver.set_active(fake_cuda_api.Driver(device, launched, loaded))
