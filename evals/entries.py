@@ -22,9 +22,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pgo_agent.agent.commands import check, optimize
+from pgo_agent.agent.commands import check
 from pgo_agent.agent.kernel_part import blocks
 from pgo_agent.agent.llm.replies import parse
+from pgo_agent.agent.run import target_file
 from pgo_agent.evals import ttgir_edits
 from pgo_agent.evals.ttgir_edits import BrokenCorpus
 from pgo_agent.sandbox import target
@@ -128,7 +129,7 @@ def place(name: str, folder: Path, corpus: Path = CORPUS) -> Target:
         raise BrokenCorpus(f"no target is called {name}")
     text = file.read_text()
     path = folder / f"{name}.py"
-    path.write_text(text if "def kernel" in text else _with(optimize.locate(Path(name)), text))
+    path.write_text(text if "def kernel" in text else _with(target_file.locate(Path(name)), text))
     return target.read(path)
 
 

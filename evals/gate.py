@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from pgo_agent.agent.commands import optimize
-from pgo_agent.agent.commands.optimize import Wishes
 from pgo_agent.agent.evaluation import duplicates
 from pgo_agent.agent.exit_codes import FAULTY
+from pgo_agent.agent.run import settings
 from pgo_agent.agent.run.record.store import Candidate, Store, candidate_id
+from pgo_agent.agent.run.settings import Wishes
 from pgo_agent.evals import entries as corpora
 from pgo_agent.evals import ttgir_edits
 from pgo_agent.evals.entries import CORPUS, Entry
@@ -160,7 +161,7 @@ def of_target(
 
 def own_ttgir(subject: Target, wishes: Wishes, shelf: Shelf) -> str:
     """What `ttgir_edits.own` gives: of all GPUs of an architecture it is the same."""
-    device = devices.find(wishes.device or optimize.DEFAULT_DEVICE)
+    device = devices.find(wishes.device or settings.DEFAULT_DEVICE)
     return ttgir_edits.own(Builder(subject, device, box.choose(wishes.sandbox, wishes.python), shelf))
 
 

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from pgo_agent.agent.commands import profile
-from pgo_agent.agent.commands.optimize import Wishes
 from pgo_agent.agent.profile.case_profile import CaseProfile
 from pgo_agent.agent.profile.summarize import summarize
 from pgo_agent.agent.run.record.store import Store
+from pgo_agent.agent.run.settings import Wishes
 from pgo_agent.agent.version import commit_of
 from pgo_agent.evals.record import RESULTS
 from pgo_agent.sandbox.build.builder import triton_version

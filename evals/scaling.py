@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from pgo_agent.agent.commands import optimize
-from pgo_agent.agent.commands.optimize import Wishes
 from pgo_agent.agent.run.record.store import Candidate, Run, Store
+from pgo_agent.agent.run.settings import Wishes
 from pgo_agent.agent.views.summary import output
 from pgo_agent.sandbox.errors import EnvironmentFault, Fault, UsageFault
 from pgo_agent.sandbox.gate.verdict import Verdict

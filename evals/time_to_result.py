@@ -16,8 +16,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.agent.launch_sites import sites, with_configs
 from pgo_agent.agent.moves import launch_config
+from pgo_agent.agent.moves.launch_sites import sites, with_configs
 from pgo_agent.agent.run.record.store import Run, Store
 from pgo_agent.agent.version import commit_of
 from pgo_agent.sandbox import target

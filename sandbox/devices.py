@@ -8,6 +8,11 @@ from dataclasses import dataclass
 
 from pgo_agent.sandbox.errors import UsageFault
 
+LANES = 32  # threads of a warp
+REGISTER_UNIT = 256  # registers of a warp come in such units
+WARP_UNIT = 4  # an SM's four partitions: warps share its registers evenly among them
+SMEM_UNIT, SMEM_RESERVED = 128, 1024  # bytes: shared memory of a block comes in such units, the system's own first
+
 
 @dataclass(frozen=True)
 class Device:
@@ -33,6 +38,27 @@ class Device:
         if moved / (self.gbps * 1e9) > flops / (self.fp16_tflops * 1e12):
             return moved / ms / 1e6, "GB/s"
         return flops / ms / 1e9, "TFLOP/s"
+
+    def resident_blocks(self, registers: int, shared_bytes: int, warps: int) -> dict[str, int]:
+        """Blocks that each resource of an SM allows, as NVIDIA's occupancy calculator (of Nsight Compute) counts for
+        8.0 to 12.0; their least is how many an SM holds.
+
+        `registers` of a thread, `shared_bytes` and `warps` of a block. Registers of a warp: 32 x registers of a thread,
+        rounded up to 256. Of these an SM's 64 Ki give so many warps, in fours. Shared memory of a block: its own and
+        1 KiB of the system's, rounded up to 128 bytes. Most warps and blocks: the programming guide's table of
+        technical specifications. Clusters are taken to fit, whatever their size.
+        """
+        a_warp = _rounded(max(registers, 1) * LANES, REGISTER_UNIT)
+        return {
+            "registers": self.regs_sm // a_warp // WARP_UNIT * WARP_UNIT // warps,
+            "shared memory": self.smem_sm // _rounded(shared_bytes + SMEM_RESERVED, SMEM_UNIT),
+            "warps": self.threads_sm // LANES // warps,
+            "blocks": self.blocks_sm,
+        }
+
+
+def _rounded(n: int, unit: int) -> int:
+    return -(-n // unit) * unit
 
 
 DEVICES = {

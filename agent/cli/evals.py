@@ -20,7 +20,7 @@ from pgo_agent.agent.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from pgo_agent.agent.commands.optimize import Wishes
+    from pgo_agent.agent.run.settings import Wishes
 
 A_PLAN = """
 A plan, say plan.toml:
@@ -86,7 +86,7 @@ def eval_gate(
 
     What only a GPU can tell is said to be undecided where there is none. Nothing is recorded in a workspace.
     """
-    from pgo_agent.agent.commands.optimize import Wishes
+    from pgo_agent.agent.run.settings import Wishes
     from pgo_agent.evals import gate
 
     with runner.faults():
@@ -122,7 +122,7 @@ def eval_mutants(
     its base is none; one that changes no result for another reason was read, and is explained. On a GPU the judge
     judges.
     """
-    from pgo_agent.agent.commands.optimize import Wishes
+    from pgo_agent.agent.run.settings import Wishes
     from pgo_agent.evals.mutants import command
 
     with runner.faults():
@@ -150,7 +150,7 @@ def eval_ablation(
     The plan is fixed before the runs: results of another one are refused. The same command goes on where it was ended,
     and shows what came of it once all runs have ended, with a GPU or without.
     """
-    from pgo_agent.agent.commands.optimize import Wishes
+    from pgo_agent.agent.run.settings import Wishes
     from pgo_agent.evals.ablation import report, run
     from pgo_agent.evals.ablation.plan import read
 
@@ -179,7 +179,7 @@ def eval_nightly(
     A row holds its raw samples and what made them; a run that fails has its row, and counts as 1. The same command goes
     on where it was ended. `eval site` shows rows, `eval compare` finds what became slower.
     """
-    from pgo_agent.agent.commands.optimize import Wishes
+    from pgo_agent.agent.run.settings import Wishes
     from pgo_agent.evals.nightly import report, run
     from pgo_agent.evals.nightly.plan import read
 

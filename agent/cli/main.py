@@ -17,7 +17,6 @@ from pgo_agent.agent.cli.options import (
     CHECK_EPILOG,
     EPILOG,
     INIT_EPILOG,
-    PROMPT_TOKENS,
     WORKSPACE,
     CaseOption,
     DeviceOption,
@@ -46,6 +45,7 @@ from pgo_agent.agent.cli.options import (
 )
 from pgo_agent.agent.cli.records import records
 from pgo_agent.agent.cli.session.command import session
+from pgo_agent.agent.run.settings import PROMPT_TOKENS
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -84,7 +84,8 @@ def optimize(
     json_lines: JsonOption = False,
 ) -> None:
     """Optimize a kernel: both baselines, then candidates that are built, checked and, on a GPU, measured."""
-    from pgo_agent.agent.commands.optimize import Wishes, start
+    from pgo_agent.agent.commands.optimize import start
+    from pgo_agent.agent.run.settings import Wishes
 
     wishes = Wishes(device, candidates, width, minutes, patience, sandbox, judge, tuple(case or ()), python)
     wishes = replace(wishes, models=tuple(model or ()), wait=not no_wait, insight=insight, seed=seed)
@@ -129,7 +130,7 @@ def init(
         if not command.ready(Path(file)):
             raise typer.Exit(1)
     from pgo_agent.agent.commands import check as checking
-    from pgo_agent.agent.commands.optimize import Wishes, longer
+    from pgo_agent.agent.run.settings import Wishes, longer
 
     wishes = Wishes(None, 1, 1, sandbox=sandbox, judge=judge, python=python, cases=tuple(case or ()))
     wishes = longer(wishes, minutes)
@@ -172,7 +173,7 @@ def check(
     It runs in the sandbox, or not at all. What it came to is recorded as any run is: show, diff and apply know it.
     """
     from pgo_agent.agent.commands import check as checking
-    from pgo_agent.agent.commands.optimize import Wishes, longer
+    from pgo_agent.agent.run.settings import Wishes, longer
 
     wishes = Wishes(device, 1, 1, 20.0, 1, sandbox, judge, tuple(case or ()), python)
     wishes = longer(wishes, minutes)
@@ -236,8 +237,8 @@ def profile(
     both need a GPU. Asked again, the answer comes from the workspace.
     """
     from pgo_agent.agent.commands import profile as profiling
-    from pgo_agent.agent.commands.optimize import Wishes
     from pgo_agent.agent.profile.summarize import summarize
+    from pgo_agent.agent.run.settings import Wishes
     from pgo_agent.agent.views.profile import output as report
 
     with runner.faults():

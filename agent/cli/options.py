@@ -122,4 +122,3 @@ AtOnceOption = Annotated[
     ),
 ]
 WORKSPACE = Path(".pgo-agent")
-PROMPT_TOKENS = 16_000

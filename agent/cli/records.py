@@ -18,10 +18,10 @@ def recording(
     store: StoreOption = WORKSPACE,
 ) -> None:
     """Write what a run asked its model, and the replies, as JSON lines: `--model replay:FILE` gives them again."""
-    from pgo_agent.agent.llm.models import recording as recorded
+    from pgo_agent.agent.commands import recordings
 
     with runner.faults(), runner.opened(store) as opened:
-        text = recorded.write(opened, run, output)
+        text = recordings.write(opened, run, output)
         print(f"{output} written" if output else text, end="\n" if output else "")
 
 

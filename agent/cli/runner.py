@@ -77,7 +77,7 @@ def run(
     `tell`: prints for a person what came of it; by default what came of the last run. `again`: the command that goes
     on after Ctrl-C. SIGUSR1 makes the process say where each of its threads stands.
     """
-    from pgo_agent.agent.views.progress import JsonLines, Progress
+    from pgo_agent.agent.views.live.progress import JsonLines, Progress
 
     signal.signal(signal.SIGUSR1, _standing)
     feed = JsonLines() if json_lines else Progress()

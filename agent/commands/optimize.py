@@ -7,16 +7,13 @@ another kernel.
 import contextlib
 import os
 import secrets
-import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, fields
 from functools import partial
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from pgo_agent.agent import version
-from pgo_agent.agent.cli.options import PROMPT_TOKENS
 from pgo_agent.agent.evaluation import interpreter
 from pgo_agent.agent.exit_codes import Exit, check_code
 from pgo_agent.agent.llm.models import EMBEDDED, prices, roles
@@ -26,10 +23,12 @@ from pgo_agent.agent.llm.models.types import OPTIMIZER, Asker, Suspended
 from pgo_agent.agent.run import profile_visibility
 from pgo_agent.agent.run.context import Context, Emit
 from pgo_agent.agent.run.record.store import Run, Store
+from pgo_agent.agent.run.settings import DEFAULT_DEVICE, OWN, SPOOL, STATES, Wishes, default_width
+from pgo_agent.agent.run.target_file import locate, unmoved
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder, triton_version
 from pgo_agent.sandbox.devices import Device
-from pgo_agent.sandbox.errors import EnvironmentFault, TargetMoved, UsageFault
+from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.judge import gpus
 from pgo_agent.sandbox.judge.gpu_judge import Judge
@@ -38,50 +37,6 @@ from pgo_agent.sandbox.judge.gpus import Gpu
 from pgo_agent.sandbox.judge.interface import AnyJudge
 from pgo_agent.sandbox.judge.pool import Judges
 from pgo_agent.sandbox.judge.spool.client import SpoolJudge, Unanswered
-
-DEFAULT_DEVICE, SPOOL = "h200", "spool:"
-OWN = ("device", "wait")  # wishes that are kept elsewhere, or hold for one command
-STATES = {"done": Exit.DONE, "none_found": Exit.NONE_FOUND, "budget": Exit.BUDGET}
-
-
-@dataclass(frozen=True)
-class Wishes:
-    """What the command line asks for."""
-
-    device: str | None = None
-    candidates: int = 12
-    width: int | None = None  # candidates of a generation; None: `default_width`
-    minutes: float = 20.0
-    patience: int = 3  # generations in a row without a win before a run ends
-    sandbox: str = "auto"
-    judge: str = "auto"  # auto, gpu, cpu or spool:DIR
-    cases: tuple[str, ...] = ()  # public cases to optimize; none given: all
-    python: str = sys.executable  # runs tracer, compiler and judge
-    models: tuple[str, ...] = ()  # of the roles, as `--model` takes them: see models/casting.py
-    tokens: int | None = None  # of all models; None: no limit, as for what follows
-    money: float | None = None
-    gpu_seconds: float | None = None
-    given: tuple[Mapping[str, str], ...] = ()  # candidates to judge, and no others: see check.py
-    second_assembler: bool = False  # try the results of another ptxas, too, on a GPU
-    memcheck: bool = False  # run every kernel under compute-sanitizer, too, on a GPU
-    interpreting: float | None = None  # deadline of Triton's interpreter for a candidate, s; None: the judge's own
-    prompt_tokens: int = PROMPT_TOKENS  # of a prompt, by estimate
-    seed: int = 0  # picks the order of moves that nothing tells apart, and who proposes first; 0: as they are listed
-    insight: str = "all"  # what of profiles the optimizer is told: see insight.py
-    drop_wrong: bool = False  # go on where the fastest of the file's own configurations is not right
-    alone: bool = False  # learn nothing from former runs of the target
-    gpus: str | None = None  # of this machine, as `0,1`; None: all that are visible
-    wait: bool = True  # for replies and verdicts that are not there yet; if not, the run is suspended
-
-
-def longer(wishes: Wishes, minutes: float | None) -> Wishes:
-    """With the minutes that somebody gave, which are the interpreter's, too; as they are where nobody did."""
-    return wishes if minutes is None else replace(wishes, minutes=minutes, interpreting=60 * minutes or None)
-
-
-def default_width(cores: int) -> int:
-    """Candidates of a generation: four, and up to eight where there are cores to build them side by side."""
-    return max(4, min(8, cores // 2))
 
 
 def start(file: Path, wishes: Wishes, store: Store, emit: Emit) -> Exit:
@@ -106,14 +61,6 @@ def start(file: Path, wishes: Wishes, store: Store, emit: Emit) -> Exit:
     with store.active(run):
         store.add_run(run, file.resolve(), found.digest, found.source, device.key, settings, found.asked)
         return _go(store.run(run), found, device, gpu, cast, store, emit)
-
-
-def locate(file: Path) -> Path:
-    """The file, or the kernel of that name that ships with the project (`fa_fwd`, `kernels/fa_fwd.py`)."""
-    if file.exists() or (file.parent.name not in ("", "kernels")):
-        return file
-    shipped = Path(str(resources.files("pgo_agent.kernels").joinpath(f"{file.stem}.py")))
-    return shipped if shipped.is_file() else file
 
 
 def _cast(settings: dict[str, Any], run: str, found: target.Target, store: Store, emit: Emit, wait: bool) -> roles.Cast:
@@ -176,14 +123,6 @@ def resume(
         store.set_settings(run.id, run.settings)
         store.set_state(run.id, "running")
         return _go(run, found, device, gpu, cast, store, emit)
-
-
-def unmoved(run: Run) -> target.Target:
-    """A run's target as it stands. Raises TargetMoved where it is not what the run began with."""
-    found = target.read(Path(run.target))
-    if found.digest != run.digest:
-        raise TargetMoved(f"{run.target} changed since run {run.id} began", "start a new run, or restore the file")
-    return found
 
 
 def _go(

@@ -12,10 +12,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.agent.commands.optimize import Wishes, locate, where
-from pgo_agent.agent.profile.case_profile import CaseProfile, Means, Wanted, case_profile
+from pgo_agent.agent.commands.optimize import where
+from pgo_agent.agent.profile.case_profile import CaseProfile, Means, Profile, Wanted, case_profile
 from pgo_agent.agent.profile.pass_runner import AT_ONCE, NO_GPU, Gpu
 from pgo_agent.agent.run.record.store import Store
+from pgo_agent.agent.run.settings import Wishes
+from pgo_agent.agent.run.target_file import locate
 from pgo_agent.sandbox import target
 from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.errors import EnvironmentFault, TargetFault, UsageFault
@@ -34,17 +36,6 @@ class Bundled(Record):
     bundle: str  # id; empty when nothing could be built
     configurations: dict[str, tuple[str, ...]]  # case -> labels, in the order of the file's list
     failures: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Profile(Record):
-    """What `profile` found."""
-
-    target: str
-    device: str  # key of the one that was compiled for
-    bundle: str
-    cases: tuple[CaseProfile, ...]
-    failures: tuple[str, ...]  # of configurations that do not build
 
 
 def passes_of(text: str | None) -> frozenset[PassName] | None:

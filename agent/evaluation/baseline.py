@@ -10,10 +10,11 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from pgo_agent.agent.evaluation import interpreter, own_list, sweep
-from pgo_agent.agent.launch_sites import Config
+from pgo_agent.agent.evaluation import interpreter, sweep
 from pgo_agent.agent.moves import launch_config, space
+from pgo_agent.agent.moves.launch_sites import Config
 from pgo_agent.agent.profile import cost_model
+from pgo_agent.agent.run import own_list
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record import shipped_results
 from pgo_agent.sandbox.build.result import Built

@@ -9,16 +9,14 @@ from dataclasses import asdict
 from typing import Any
 
 from pgo_agent.agent import moves
-from pgo_agent.agent.commands import check
-from pgo_agent.agent.evaluation import baseline, screen
-from pgo_agent.agent.proposal import parents
-from pgo_agent.agent.run import incumbent, steering, ttgir_files
+from pgo_agent.agent.evaluation import baseline, given_file, screen
+from pgo_agent.agent.run import incumbent, provenance, steering, ttgir_files
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record.store import Candidate
 from pgo_agent.sandbox.build.result import Built, joined
 from pgo_agent.sandbox.gate.verdict import Judged
 
-_GIVEN = (check.AUTHOR, steering.AUTHOR)  # a person's file brings its whole list of configurations
+_GIVEN = (provenance.GIVEN, steering.AUTHOR)  # a person's file brings its whole list of configurations
 _SECTIONS = {"CASES": "cases", "HELD_OUT": "held_out"}  # of a target -> of the baseline
 
 
@@ -59,14 +57,14 @@ def _told(ctx: Context, built: Built, whole: bool) -> dict[str, Any]:
 
 
 def _build(ctx: Context, candidate: Candidate, sections: Iterable[str], workers: int) -> Built:
-    foreign, given = parents.foreign(ctx, candidate), candidate.author in _GIVEN
+    foreign, given = provenance.foreign(ctx, candidate), candidate.author in _GIVEN
     text = candidate.source if candidate.kind == "ttgir" else ""
     source = _launcher(ctx, candidate) if text else candidate.source
     limit = baseline.sampled(ctx) if given and not text else None if text else moves.CARRIED
     base = ctx.baseline()
     cases = {s: [c.split("/", 1)[1] for c in base[_SECTIONS[s]]] for s in sections}
     built = ctx.builder.build(source, cases, limit, workers, foreign, text, given)
-    return check.narrowed(ctx, built) if given else built
+    return given_file.narrowed(ctx, built) if given else built
 
 
 def _launcher(ctx: Context, candidate: Candidate) -> str:

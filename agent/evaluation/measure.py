@@ -13,12 +13,10 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pgo_agent.agent.commands import check
-from pgo_agent.agent.evaluation import build, interpreter, safety_checks, screen
+from pgo_agent.agent.evaluation import build, given_file, interpreter, safety_checks, screen
 from pgo_agent.agent.evaluation.safety_checks import bundle_of, the_gpu
 from pgo_agent.agent.exit_codes import FAULTY
-from pgo_agent.agent.proposal import parents
-from pgo_agent.agent.run import incumbent
+from pgo_agent.agent.run import incumbent, provenance
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record.store import Candidate
 from pgo_agent.sandbox.build import variants
@@ -40,7 +38,7 @@ PROOF = ("race", "memcheck", "assembler", "confirm")  # the stages that `proved`
 def in_interpreter(ctx: Context, candidate: Candidate) -> Outcome:
     if candidate.kind == "ttgir":
         return Judged(Verdict.BUILT, "interpreter", "it compiles; Triton's interpreter does not run TTGIR"), None
-    foreign = parents.foreign(ctx, candidate)
+    foreign = provenance.foreign(ctx, candidate)
     ctx.builder.box.admit(foreign)  # it may have been built where a sandbox works
     judged = interpreter.judged(ctx, candidate.source, (candidate.built or {}).get("bundle", ""), foreign)
     refused = build.complete(ctx, candidate)[1] if judged.verdict not in FAULTY else None
@@ -60,7 +58,7 @@ def _as_far_as_it_tells(ctx: Context, candidate: Candidate, judged: Judged) -> J
 def told_apart(ctx: Context, candidate: Candidate, judged: Judged) -> Judged:
     """Says of a given candidate with nothing wrong when it is no other kernel than the target."""
     known = screen.known_code(ctx, candidate)
-    if candidate.kind != "ttgir" and check.same(candidate.source, ctx.target.source):
+    if candidate.kind != "ttgir" and given_file.same(candidate.source, ctx.target.source):
         known = Judged(Verdict.NO_CHANGE, "", "it holds the same statements as the target")
     if known is None or known.verdict != Verdict.NO_CHANGE or judged.verdict not in _FINE:
         return judged
@@ -122,7 +120,7 @@ def measured(ctx: Context, candidate: Candidate) -> First:
     if refused:
         return First(refused)
     found = _told(gpu, base, gpu.verdict("judge", candidate=_bundle(ctx, candidate), **_sides(ctx, base)))
-    given = candidate.author == check.AUTHOR
+    given = candidate.author == provenance.GIVEN
     if found.verdict != Verdict.ACCEPTED and not (given and found.verdict in _NOT_FASTER):
         return First(found)
     if differs := _other_bits(ctx, candidate, found.evidence["choices"]):

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from pgo_agent.agent.commands import check
 from pgo_agent.agent.evaluation import build as building
 from pgo_agent.agent.evaluation import measure
+from pgo_agent.agent.run import provenance
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record import pending
 from pgo_agent.agent.run.record.pending import Waiting
@@ -68,7 +68,7 @@ def outcomes(
 
     `more`: asked before a candidate is begun. `begun`: filled with what is being judged. Raises what judges raise.
     """
-    given = any(c.author == check.AUTHOR for c in waiting)
+    given = any(c.author == provenance.GIVEN for c in waiting)
     compilers, ended = ThreadPoolExecutor(max(1, ctx.builder.cores // 2)), False
     batch = _Batch(ctx, gpu, compilers, begun)
     try:

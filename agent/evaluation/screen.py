@@ -7,10 +7,9 @@ import statistics
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pgo_agent.agent.commands import check
 from pgo_agent.agent.evaluation import duplicates
 from pgo_agent.agent.profile import cost_model
-from pgo_agent.agent.run import incumbent
+from pgo_agent.agent.run import incumbent, provenance
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record.store import Candidate
 from pgo_agent.sandbox.build.result import Built
@@ -46,7 +45,7 @@ def verdict(ctx: Context, candidate: Candidate) -> Judged | None:
         return Judged(_FAILED.get(failure["kind"], Verdict.BUILD_ERROR), "build", reason)
     last = built["stages"][-1]
     refused = Judged(Verdict(last["verdict"]), last["stage"], last["reason"]) if last["verdict"] in _ENDS else None
-    if refused or candidate.author == check.AUTHOR:
+    if refused or candidate.author == provenance.GIVEN:
         return refused  # somebody asks whether it is right: slow or known code is no answer to that
     known = known_code(ctx, candidate) or duplicates.twin(ctx, candidate) or duplicates.refused_before(ctx, candidate)
     return known or _dominated(built, base)

@@ -13,7 +13,6 @@ and sympy, which take long to import: whoever needs only the words of `move.py` 
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 
-from pgo_agent.agent.launch_sites import Config, sites, unfollowed, with_configs
 from pgo_agent.agent.moves import (
     aligned_copy,
     carry,
@@ -28,6 +27,7 @@ from pgo_agent.agent.moves import (
     tma_descriptors,
     warp_specialize,
 )
+from pgo_agent.agent.moves.launch_sites import Config, sites, unfollowed, with_configs
 from pgo_agent.agent.moves.move import CARRIED, NO_LAUNCH, Best, Proposal, Skipped, SourceMove, Subject, attempted
 from pgo_agent.agent.moves.priority import NOBODY_LOOKED, Evidence
 from pgo_agent.agent.profile.cost_model import symptoms

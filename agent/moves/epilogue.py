@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 import libcst.matchers as m
-from pgo_agent.agent.launch_sites import Config
 from pgo_agent.agent.moves.analysis import DoesNotApply
 from pgo_agent.agent.moves.analysis.cst_format import addend
 from pgo_agent.agent.moves.analysis.cst_util import (  # fmt: skip
@@ -39,6 +38,7 @@ from pgo_agent.agent.moves.analysis.cst_util import (  # fmt: skip
     writes,
 )
 from pgo_agent.agent.moves.analysis.loops import unrolled
+from pgo_agent.agent.moves.launch_sites import Config
 from pgo_agent.agent.moves.move import SourceMove, Subject
 from pgo_agent.agent.profile.findings import Defect
 

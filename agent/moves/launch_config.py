@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pgo_agent.agent.launch_sites import LAUNCH_OPTIONS, Config, Site, sites, unsettable, with_configs
 from pgo_agent.agent.moves.analysis import DoesNotApply
+from pgo_agent.agent.moves.launch_sites import LAUNCH_OPTIONS, Config, Site, sites, unsettable, with_configs
 from pgo_agent.agent.moves.move import CARRIED, Best, Proposal, Skipped, checked
 from pgo_agent.agent.moves.priority import Evidence
 from pgo_agent.agent.profile.cost_model import RESERVED_SHARED, occupancy

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pgo_agent.agent.launch_sites import Config
 from pgo_agent.agent.moves.analysis import DoesNotApply, sound
+from pgo_agent.agent.moves.launch_sites import Config
 from pgo_agent.agent.profile.findings import Defect
 from pgo_agent.agent.profile.summary import Bottleneck
 from pgo_agent.sandbox.devices import Device

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import libcst as cst
 import libcst.matchers as m
-from pgo_agent.agent.launch_sites import sites
 from pgo_agent.agent.moves.analysis import DoesNotApply
 from pgo_agent.agent.moves.analysis.cst_format import operand
 from pgo_agent.agent.moves.analysis.cst_util import (
@@ -34,6 +33,7 @@ from pgo_agent.agent.moves.analysis.cst_util import (
 )
 from pgo_agent.agent.moves.analysis.launch_grid import Grid, given_elsewhere, grids, in_kernel_terms, passed
 from pgo_agent.agent.moves.analysis.launcher_edit import append_parameters, check_names, launches, with_keywords
+from pgo_agent.agent.moves.launch_sites import sites
 from pgo_agent.agent.moves.move import SourceMove, Subject
 from pgo_agent.agent.profile.cost_model import occupancy
 from pgo_agent.agent.profile.findings import Defect

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pgo_agent.agent.launch_sites import LAUNCH_OPTIONS, Config, Site, sites, unfollowed, unsettable, with_configs
 from pgo_agent.agent.moves.analysis import DoesNotApply
 from pgo_agent.agent.moves.launch_config import GRID_LIMIT, config_of, launch_grid, named, written
+from pgo_agent.agent.moves.launch_sites import LAUNCH_OPTIONS, Config, Site, sites, unfollowed, unsettable, with_configs
 from pgo_agent.agent.moves.move import NO_LAUNCH, Best
 from pgo_agent.agent.moves.workload import hardest
 from pgo_agent.sandbox.build.result import Built

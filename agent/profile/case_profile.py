@@ -134,3 +134,14 @@ def _launches(steps: Sequence[Mapping[str, Any]]) -> dict[str, Launch]:
         if "kernel" in step:
             grids.setdefault(step["kernel"], []).append(math.prod(step["grid"]))
     return {build: Launch(max(blocks), len(blocks)) for build, blocks in grids.items()}
+
+
+@dataclass(frozen=True)
+class Profile(Record):
+    """What `profile` found."""
+
+    target: str
+    device: str  # key of the one that was compiled for
+    bundle: str
+    cases: tuple[CaseProfile, ...]
+    failures: tuple[str, ...]  # of configurations that do not build

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from pgo_agent.agent.launch_sites import sites, with_configs
 from pgo_agent.agent.moves import CARRIED, Best, Proposal, Skipped, launch_config
+from pgo_agent.agent.moves.launch_sites import sites, with_configs
 from pgo_agent.agent.moves.move import attempted
 from pgo_agent.agent.proposal.predicates import condition
 from pgo_agent.agent.run import incumbent

@@ -10,15 +10,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
 
-from pgo_agent.agent.commands import check
 from pgo_agent.agent.llm import replies, templates
 from pgo_agent.agent.llm.models import budget
 from pgo_agent.agent.llm.models.types import OPTIMIZER, Exhausted, Model, Reply, Suspended, remark, whole
 from pgo_agent.agent.moves import Proposal
-from pgo_agent.agent.proposal import json_query, parents, repair
+from pgo_agent.agent.proposal import json_query, repair
 from pgo_agent.agent.proposal import prompt as prompting
 from pgo_agent.agent.proposal.repair import Question
-from pgo_agent.agent.run import steering
+from pgo_agent.agent.run import provenance, steering
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record import prompts
 from pgo_agent.agent.run.record.store import candidate_id
@@ -26,7 +25,7 @@ from pgo_agent.sandbox.ttgir import triton_parser
 
 MOVE, REPAIR = "model rewrite", "model repair"
 # names that say how far a candidate is trusted: no answer may sign with one
-_TAKEN = (parents.AUTHOR, check.AUTHOR, steering.AUTHOR)
+_TAKEN = (provenance.EMBEDDED, provenance.GIVEN, steering.AUTHOR)
 Answer = tuple[Proposal, str, str]  # with its author, the model that answered, and its parent
 Answered = tuple[Question, Reply, replies.Parsed]
 

@@ -5,9 +5,6 @@ a generation works on a small beam of parents: the incumbent, then the best sour
 whoever wrote them. Each parent in turn gives one proposal, after what a person pinned, which gives all of its own
 first; what failed in a former run comes after all others. When patience nears its end, the runners-up go first, and
 their launches are varied, too. The run's seed orders equals; else nothing here is random.
-
-What a move makes of somebody else's code is somebody else's code: `author` says so, and `foreign` looks at all that a
-candidate was made of.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -15,19 +12,18 @@ from dataclasses import dataclass, replace
 
 from pgo_agent.agent import moves
 from pgo_agent.agent.evaluation import ranking
-from pgo_agent.agent.launch_sites import Config
+from pgo_agent.agent.moves.launch_sites import Config
 from pgo_agent.agent.proposal import bandit, bottlenecks, case_dispatch, lessons
 from pgo_agent.agent.run import incumbent, steering
 from pgo_agent.agent.run.context import Context
+from pgo_agent.agent.run.provenance import EMBEDDED, author
 from pgo_agent.agent.run.record.store import Candidate
 from pgo_agent.sandbox.gate.verdict import Verdict
 
-AUTHOR = "embedded"
 WIDTH = 3  # parents of a generation
 WORTH = 0.85  # a speedup below it is no promise: what a rewrite cost, the next one would have to earn first
 DEPTH = 3  # rewrites on top of one another
 _RIGHT = {Verdict.SLOWER, Verdict.UNDECIDED, Verdict.CHECKED, Verdict.NO_CHANGE}
-_ONTO = f"{AUTHOR}, onto "
 Proposed = tuple[moves.Proposal, str, str]  # with its author, and its parent
 
 
@@ -38,32 +34,6 @@ class Parent:
     name: str  # id of its candidate, or `shipped`
     source: str
     best: Mapping[str, moves.Best]
-
-
-# whose code ----------------------------------------------------------------------------------------------------------
-
-
-def foreign(ctx: Context, candidate: Candidate) -> bool:
-    """Whether anybody but the embedded moves wrote a candidate, or what it was made of."""
-    return _foreign(candidate, {c.id: c for c in ctx.store.candidates(ctx.run.id)})
-
-
-def _foreign(candidate: Candidate, known: Mapping[str, Candidate]) -> bool:
-    at, left = candidate, dict(known)
-    while at.author == AUTHOR and at.parent != incumbent.SHIPPED:
-        if (parent := left.pop(at.parent, None)) is None:
-            return True  # of nobody knows what
-        at = parent
-    return at.author != AUTHOR
-
-
-def author(ctx: Context, *parts: str) -> str:
-    """Who is told to have written what a move makes of candidates, or of the kernel as shipped."""
-    made_of = [ctx.store.candidate(ctx.run.id, name) for name in parts if name != incumbent.SHIPPED]
-    theirs = next((c.author for c in made_of if foreign(ctx, c)), None)
-    if theirs is None:
-        return AUTHOR
-    return theirs if theirs.startswith(_ONTO) else f"{_ONTO}{theirs}"
 
 
 # proposals ------------------------------------------------------------------------------------------------------------
@@ -155,7 +125,7 @@ def _moved(ctx: Context, parent: Parent, tried: list[Config]) -> Iterator[moves.
     try:
         yield from catalogue.propose(parent.source, parent.best, tried, ctx.device, asked, ctx.settings.get("seed", 0))
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError, SyntaxError) as e:
-        if author(ctx, parent.name) == AUTHOR:
+        if author(ctx, parent.name) == EMBEDDED:
             raise
         yield moves.Skipped("every move", f"its text cannot be analysed ({type(e).__name__})")
 

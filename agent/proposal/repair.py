@@ -17,8 +17,8 @@ from pgo_agent.agent import text as hiding
 from pgo_agent.agent.kernel_part import kernel_part
 from pgo_agent.agent.llm import templates
 from pgo_agent.agent.llm.replies import Unread
+from pgo_agent.agent.llm.replies.ttgir import Shown
 from pgo_agent.agent.proposal import prompt, ttgir_view
-from pgo_agent.agent.proposal.ttgir_view import Shown
 from pgo_agent.agent.run import incumbent, steering
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record import prompts

@@ -5,38 +5,17 @@ kernel that does the work. Prompts show the view of it and replies are applied t
 would mean other lines. It reads builds on the shelf, asks nobody and judges nothing.
 """
 
-import json
-from dataclasses import dataclass
 from typing import Any
 
-from pgo_agent.agent.launch_sites import Config
+from pgo_agent.agent.llm.replies.ttgir import Shown
 from pgo_agent.agent.moves import workload
+from pgo_agent.agent.moves.launch_sites import Config
 from pgo_agent.agent.run import incumbent
 from pgo_agent.agent.run.context import Context
 from pgo_agent.sandbox.build import ttgir_override
 from pgo_agent.sandbox.ttgir import reader
-from pgo_agent.sandbox.ttgir.pseudocode.view import Readable, readable
+from pgo_agent.sandbox.ttgir.pseudocode.view import readable
 from pgo_agent.sandbox.ttgir.tokens import Unreadable
-from pgo_agent.sandbox.ttgir.tree import Module
-
-
-@dataclass(frozen=True)
-class Shown:
-    """One kernel of one plan. Labels do not depend on names: a view with the source's names has the same ones."""
-
-    case: str  # set and name, as `CASES/d128-4k`
-    name: str  # of the kernel
-    build: str  # key of its build: profiles name it
-    replaces: str  # key of the build that a new text takes the place of; `build`, but for an incumbent that is TTGIR
-    config: Config
-    text: str
-    module: Module
-    view: Readable
-
-    def candidate(self, text: str) -> str:
-        """A new text for the kernel, as `ttgir_files.py` writes one: the lines that say what it is for, and the
-        text."""
-        return f"// replaces: {self.replaces}\n// at: {json.dumps(self.config)}\n{text}"
 
 
 def shown(ctx: Context, which: str) -> Shown | None:

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pgo_agent.agent import moves
-from pgo_agent.agent.evaluation.own_list import AUTOTUNED
-from pgo_agent.agent.launch_sites import Config
 from pgo_agent.agent.moves import workload
+from pgo_agent.agent.moves.launch_sites import Config
 from pgo_agent.agent.run.context import Context
+from pgo_agent.agent.run.own_list import AUTOTUNED
 from pgo_agent.agent.run.record.store import Candidate
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.judge import bootstrap

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from pgo_agent.agent.launch_sites import Config, sites, with_configs
 from pgo_agent.agent.moves import launch_config
 from pgo_agent.agent.moves.analysis import DoesNotApply
+from pgo_agent.agent.moves.launch_sites import Config, sites, with_configs
 from pgo_agent.agent.run.record.store import Run, Store
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 

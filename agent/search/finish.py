@@ -4,10 +4,10 @@ import statistics
 from collections.abc import Mapping
 from typing import Any
 
-from pgo_agent.agent.evaluation import baseline, coverage_text, own_list, ranking
-from pgo_agent.agent.evaluation.own_list import AUTOTUNED
-from pgo_agent.agent.run import incumbent
+from pgo_agent.agent.evaluation import baseline, coverage_text, ranking
+from pgo_agent.agent.run import incumbent, own_list
 from pgo_agent.agent.run.context import Context
+from pgo_agent.agent.run.own_list import AUTOTUNED
 from pgo_agent.agent.run.record import shipped_results
 from pgo_agent.agent.run.record.store import Candidate
 from pgo_agent.sandbox.gate.verdict import Verdict

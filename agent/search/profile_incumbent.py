@@ -12,18 +12,16 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal
 
-from pgo_agent.agent.launch_sites import Config, in_place, sites
 from pgo_agent.agent.llm.models.types import PROFILER, Suspended
 from pgo_agent.agent.llm.roles.summarizer import Short
-from pgo_agent.agent.moves import launch_config
-from pgo_agent.agent.profile.case_profile import CaseProfile, Choosing, Means, Wanted, case_profile
-from pgo_agent.agent.profile.pass_policy import EMBEDDED, Choice, Situation
-from pgo_agent.agent.profile.pass_runner import AT_ONCE, NO_GPU, Gpu
+from pgo_agent.agent.profile.case_profile import CaseProfile, Wanted
+from pgo_agent.agent.profile.pass_policy import EMBEDDED
+from pgo_agent.agent.profile.pass_runner import AT_ONCE, Gpu
 from pgo_agent.agent.profile.summarize import summarize as in_short
 from pgo_agent.agent.profile.summary import Summary
-from pgo_agent.agent.proposal import parents
 from pgo_agent.agent.run import incumbent, profile_visibility, steering
 from pgo_agent.agent.run.context import Context
+from pgo_agent.agent.run.profile_targets import _case, again, wanted
 from pgo_agent.agent.run.profile_visibility import Insight
 from pgo_agent.agent.run.record import profiles
 from pgo_agent.agent.run.record.profiles import Kept
@@ -35,9 +33,6 @@ from pgo_agent.sandbox.profile import memo
 from pgo_agent.sandbox.profile.kernel_profile import Missing, PassName
 from pgo_agent.sandbox.profile.static_profile import Problem
 
-WHY = "the best known of this run"
-LAST = frozenset({PassName.STATIC, PassName.TIMELINE})  # what a report shows: nothing is proposed by it
-ENOUGH = "it could lead to nothing: all candidates of the budget were proposed"
 SHARE = 0.1  # of a run's minutes: what one incumbent's profile may take of the GPU
 
 
@@ -108,24 +103,6 @@ def taken(ctx: Context, which: str, w: Wanted, gpu: Gpu, at_once: int) -> Kept:
     except Exception as e:  # whatever a pass stumbles over: the run goes on without its answer
         found = _lost(ctx, e)
     return Kept(which, w.case, found, round(time.monotonic() - started, 3), None)
-
-
-def _case(ctx: Context, w: Wanted, gpu: Gpu, at_once: int, choose: Choosing, last: bool = False) -> CaseProfile:
-    """What the passes say, `at_once` cases side by side. `last`: nothing will be proposed by it."""
-    which, builder = profile_visibility.of(ctx), replace(ctx.builder, cores=max(1, ctx.builder.cores // at_once))
-    means = Means(builder, gpu, profile_visibility.passes(which), choose)
-    if last and which is Insight.ALL:
-        means = replace(means, passes=LAST, unwanted=ENOUGH)
-    return profile_visibility.cut(case_profile(means, w), which)
-
-
-def again(ctx: Context, w: Wanted, kept: Kept) -> CaseProfile:
-    """What the passes said: those that were taken are kept, and no other is taken now."""
-
-    def choose(_case: str, s: Situation) -> Choice:
-        return Choice(tuple(n for n in s.offered if n in kept.taken), "it was left out", EMBEDDED)
-
-    return _case(ctx, w, Gpu(None, 0.0, "it was not taken" if ctx.gpu else NO_GPU), 1, choose)
 
 
 def _passes(found: CaseProfile) -> dict[str, str]:
@@ -216,45 +193,3 @@ def _named(which: str) -> str:
 
 def _places(ctx: Context, which: str) -> dict[str, Wanted]:
     return {w.case: w for w in wanted(ctx, which)}
-
-
-def wanted(ctx: Context, which: str) -> list[Wanted]:
-    """What to profile of `shipped` or a candidate: each public case at its best known configuration."""
-    builds, foreign = _builds(ctx, which)
-    configs = {c: b.config for c, b in incumbent.best_known(ctx, which).items()}
-    return [
-        Wanted(text, *builds[case], WHY, foreign, tuple(cases))
-        for text, cases in texts(incumbent.python(ctx, which), configs).items()
-        for case in cases
-    ]
-
-
-def _builds(ctx: Context, which: str) -> tuple[dict[str, tuple[str, str, str]], bool]:
-    """Case -> bundle, case and label; and whether somebody else wrote it."""
-    if which == incumbent.SHIPPED:
-        return {c: (p["bundle"], c, p["choice"]) for c, p in ctx.baseline()["tuned"].items()}, False
-    candidate = ctx.store.candidate(ctx.run.id, which)
-    bundle, labels = (candidate.built or {})["bundle"], incumbent.chosen(ctx, candidate)
-    return {c: (bundle, c, labels[c]) for c in ctx.baseline()["cases"]}, parents.foreign(ctx, candidate)
-
-
-def texts(source: str, configs: Mapping[str, Config]) -> dict[str, list[str]]:
-    """Texts that hold few configurations beside the wanted ones, each with its cases: a trace takes all that they hold.
-
-    Lines stay where they were: they are told of the source.
-    """
-    made = dict[str, list[str]]()
-    for case, config in configs.items():
-        text = launch_config.placed(source, config)
-        found = sites(text)
-        tuned = [s for s in found if s.autotuned]
-        if len(tuned) == 1 and not tuned[0].refused:
-            own = (launch_config.config_of(tuned[0], found, c) for c in configs.values())
-            text = in_place(text, tuned[0], _unique(c for c in own if c is not None))
-        made.setdefault(text, []).append(case)
-    return made
-
-
-def _unique(configs: Iterable[Config]) -> list[Config]:
-    listed = list(configs)
-    return [c for i, c in enumerate(listed) if c not in listed[:i]]

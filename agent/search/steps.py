@@ -8,11 +8,10 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from pgo_agent.agent.commands import check
 from pgo_agent.agent.evaluation import build as building
-from pgo_agent.agent.evaluation import measure, ranking, schedule, screen
+from pgo_agent.agent.evaluation import given_file, measure, ranking, schedule, screen
 from pgo_agent.agent.proposal import bandit, lessons, llm, parents
-from pgo_agent.agent.run import incumbent, steering
+from pgo_agent.agent.run import incumbent, provenance, steering
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record.store import Candidate, candidate_id
 from pgo_agent.sandbox import target as contract
@@ -54,8 +53,8 @@ def propose(ctx: Context, generation: int) -> int:
 def _fresh(ctx: Context, generation: int) -> Iterator[Fresh]:
     """Proposals that this run has not seen yet: what was given to it; or else a former winner, what the model makes of
     its candidates that failed, then what the model and the embedded moves propose, by turns."""
-    if given := check.proposals(ctx.settings):
-        yield from _novel(ctx, given, check.AUTHOR, {c.id for c in ctx.store.candidates(ctx.run.id)})
+    if given := given_file.proposals(ctx.settings):
+        yield from _novel(ctx, given, provenance.GIVEN, {c.id for c in ctx.store.candidates(ctx.run.id)})
         return
     seen = {c.id for c in ctx.store.candidates(ctx.run.id)} | {candidate_id(ctx.target.source)}
     yield from _novel(ctx, lessons.remembered(ctx), lessons.MEMORY, seen)
@@ -149,9 +148,9 @@ def _goes_on(ctx: Context, begun: Collection[str] = ()) -> bool:
 
 
 def _told(ctx: Context, candidate: Candidate, judged: Judged, speedup: float | None, seconds: float) -> None:
-    given = candidate.author == check.AUTHOR
+    given = candidate.author == provenance.GIVEN
     if given:
-        judged = check.said_of(ctx, candidate, measure.told_apart(ctx, candidate, judged))
+        judged = given_file.said_of(ctx, candidate, measure.told_apart(ctx, candidate, judged))
     settle(ctx, candidate, judged, speedup, seconds)
 
 

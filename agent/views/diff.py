@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pgo_agent.agent.evaluation.own_list import AUTOTUNED
+from pgo_agent.agent.run.own_list import AUTOTUNED
 from pgo_agent.agent.run.record.store import Candidate, Run, Store
 from pgo_agent.sandbox.bundle.store import Shelf
 from pgo_agent.sandbox.errors import UsageFault

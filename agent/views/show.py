@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from pgo_agent.agent import text
-from pgo_agent.agent.commands import optimize
-from pgo_agent.agent.evaluation import baseline, coverage_text, own_list
+from pgo_agent.agent.evaluation import baseline, coverage_text
 from pgo_agent.agent.profile import cost_model
 from pgo_agent.agent.proposal import bottlenecks
 from pgo_agent.agent.proposal import lessons as learned
 from pgo_agent.agent.proposal.prompt.token_budget import left_out
+from pgo_agent.agent.run import own_list, target_file
 from pgo_agent.agent.run.record import history, pending, profiles
 from pgo_agent.agent.run.record.profiles import Kept
 from pgo_agent.agent.run.record.store import Candidate, Run, Store
@@ -110,7 +110,7 @@ def run(store: Store, name: str, as_json: bool) -> None:
 
 def lessons(store: Store, file: Path) -> None:
     """What a new run of a target would be told of former ones."""
-    found = target.read(optimize.locate(file))
+    found = target.read(target_file.locate(file))
     lines = learned.told(history.tried(store, history.Subject(found.digest, found.asked)), ())
     for line in lines or [f"no run of {file} in this workspace has come to a verdict"]:
         display.output().print(escape(line), highlight=False)

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.agent.evaluation import coverage_text, own_list
-from pgo_agent.agent.evaluation.own_list import AUTOTUNED
+from pgo_agent.agent.evaluation import coverage_text
+from pgo_agent.agent.run import own_list
+from pgo_agent.agent.run.own_list import AUTOTUNED
 from pgo_agent.sandbox.gate import coverage
 from rich.console import Console
 from rich.markup import escape

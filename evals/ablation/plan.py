@@ -10,8 +10,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.agent.commands.optimize import Wishes
 from pgo_agent.agent.run.profile_visibility import Insight
+from pgo_agent.agent.run.settings import Wishes
 from pgo_agent.evals.runner import plan_toml
 from pgo_agent.evals.runner.plan_toml import SEEDS, TEXTS, Shape, different, number, whole
 

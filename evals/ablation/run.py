@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from pgo_agent.agent.commands import optimize
-from pgo_agent.agent.commands.optimize import Wishes
 from pgo_agent.agent.exit_codes import Exit
 from pgo_agent.agent.run.context import Emit
 from pgo_agent.agent.run.record.store import Run, Store
+from pgo_agent.agent.run.settings import Wishes
 from pgo_agent.agent.version import commit_of
 from pgo_agent.evals.ablation.plan import Plan, Wanted
 from pgo_agent.evals.ablation.scores import score

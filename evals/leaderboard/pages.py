@@ -8,8 +8,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pgo_agent.agent.evaluation import own_list
-from pgo_agent.agent.evaluation.own_list import AUTOTUNED
+from pgo_agent.agent.run import own_list
+from pgo_agent.agent.run.own_list import AUTOTUNED
 from pgo_agent.agent.version import short
 from pgo_agent.evals.leaderboard import figures, rank
 from pgo_agent.evals.leaderboard.figures import Bars, Beside, Colors

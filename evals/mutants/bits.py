@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.agent.commands.optimize import DEFAULT_DEVICE, Wishes
+from pgo_agent.agent.run.settings import DEFAULT_DEVICE, Wishes
 
 SEEDS = 6  # of plain inputs of each case
 SECONDS = 240.0  # of one kernel on all of them

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from pgo_agent.agent.commands.optimize import Wishes
+from pgo_agent.agent.run.settings import Wishes
 from pgo_agent.evals import entries as corpora
 from pgo_agent.evals import gate
 from pgo_agent.evals.entries import CORPUS, STAGES, Entry

@@ -12,8 +12,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from pgo_agent.agent.commands.optimize import Wishes
 from pgo_agent.agent.exit_codes import FAULTY
+from pgo_agent.agent.run.settings import Wishes
 from pgo_agent.evals import entries as corpora
 from pgo_agent.evals import gate
 from pgo_agent.evals.gate import Outcome, Say

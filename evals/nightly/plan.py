@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.agent.commands.optimize import Wishes
 from pgo_agent.agent.llm.models import EMBEDDED
 from pgo_agent.agent.llm.models.types import OPTIMIZER, ROLES
+from pgo_agent.agent.run.settings import Wishes
 from pgo_agent.evals.runner import plan_toml
 from pgo_agent.evals.runner.plan_toml import SEEDS, TEXTS, Shape, number, whole
 from pgo_agent.sandbox.errors import UsageFault

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.agent.commands import optimize
+from pgo_agent.agent.run import target_file
 from pgo_agent.evals.nightly import row
 from pgo_agent.evals.nightly.from_run import diff
 from pgo_agent.evals.nightly.row import SHIPPED, WINNER, Case, Row, Tried, Winner
@@ -109,7 +109,7 @@ def _winner(verdicts: Sequence[Mapping[str, Any]], kernel: str, digest: str) -> 
 @cache
 def _shipped(kernel: str, digest: str) -> str:
     """The text of the kernel that ships under that name, while it is the one of the digest; else empty."""
-    file = optimize.locate(Path(kernel))
+    file = target_file.locate(Path(kernel))
     if not file.is_file():
         return ""
     found = target.read(file)

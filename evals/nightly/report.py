@@ -5,8 +5,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pgo_agent.agent.evaluation import own_list
 from pgo_agent.agent.exit_codes import Exit
+from pgo_agent.agent.run import own_list
 from pgo_agent.agent.version import short
 from pgo_agent.agent.views import summary as display
 from pgo_agent.evals.nightly.row import BASES, SHIPPED, TUNED, Row

@@ -13,7 +13,7 @@ from functools import cached_property
 from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin
 
-from pgo_agent.agent.evaluation.own_list import AUTOTUNED
+from pgo_agent.agent.run.own_list import AUTOTUNED
 from pgo_agent.evals.runner.results import ENDED
 from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.gate.verdict import Verdict

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from pgo_agent.agent.commands import optimize
-from pgo_agent.agent.commands.optimize import Wishes
 from pgo_agent.agent.exit_codes import Exit
 from pgo_agent.agent.llm.models import named
 from pgo_agent.agent.llm.models.types import Asker
+from pgo_agent.agent.run import target_file
 from pgo_agent.agent.run.context import Emit
 from pgo_agent.agent.run.record.store import Run, Store
+from pgo_agent.agent.run.settings import Wishes
 from pgo_agent.agent.version import commit_of, short
 from pgo_agent.evals.nightly import from_run, row
 from pgo_agent.evals.nightly.plan import Plan, Wanted, model
@@ -51,7 +52,7 @@ def check(rows: Rows, wishes: Wishes) -> None:
     """
     _one_commit(rows)
     for name in rows.plan.targets:
-        found = target.read(optimize.locate(Path(name)))
+        found = target.read(target_file.locate(Path(name)))
         _one_text(rows, name, found.digest)
         asker = Asker("", found.digest, lambda *_, **__: None)
         for optimizer in rows.plan.optimizers:

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from pgo_agent.agent.commands.optimize import Wishes
+from pgo_agent.agent.run.settings import Wishes
 from pgo_agent.evals.runner.byte_lock import held
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 

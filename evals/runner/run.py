@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pgo_agent.agent.commands import optimize
-from pgo_agent.agent.commands.optimize import Wishes
 from pgo_agent.agent.exit_codes import Exit
+from pgo_agent.agent.run import settings
 from pgo_agent.agent.run.context import Emit
 from pgo_agent.agent.run.record.store import Run, Store
+from pgo_agent.agent.run.settings import Wishes
 from pgo_agent.evals.runner.results import BEGUN, ENDED, Results, Wanted
 from pgo_agent.sandbox.errors import TargetFault
 
@@ -29,7 +30,7 @@ def run(results: Results[W], wishes: Wishes, store: Store, emit: Emit, told: Tel
     Runs that other processes are at are waited for in the end, and made where their process was killed.
     `failures`: a run whose target is at fault has a result, too. Raises what runs raise.
     """
-    ended = (*optimize.STATES, *([FAILED] if failures else []))
+    ended = (*settings.STATES, *([FAILED] if failures else []))
     for wanted in _open(results, store, emit):
         _made(results, wanted, wishes, store, emit, failures)
         found = store.run(results.begun(wanted) or "last")
@@ -82,7 +83,7 @@ def _made(results: Results[W], wanted: W, wishes: Wishes, store: Store, emit: Em
     try:
         if known is None or known.state == FAILED:  # what was at fault may be mended
             optimize.start(Path(wanted.target), results.plan.wishes(wanted, wishes), store, heard)
-        elif known.state not in optimize.STATES:
+        elif known.state not in settings.STATES:
             optimize.resume(known.id, store, heard, wait=wishes.wait)
     except TargetFault:
         ours = _known(store, results.begun(wanted))

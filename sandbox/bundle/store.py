@@ -22,6 +22,7 @@ from pgo_agent.sandbox.errors import EnvironmentFault
 
 ROOM = 64 << 20  # bytes that a disk must have free for a failure on it to mean anything
 PASSES = "passes"  # folder of what the profiler's passes gave
+RECORDS = "records"  # suffix of artefacts that hold what the blocks of an instrumented build recorded, by zlib
 KEPT = ("artefacts", "bundles", "builds", PASSES)  # folders whose files are there for good
 _FREE = "free some space or make the folder writable, then `pgo-agent resume`"
 _REFUSES = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO}

@@ -49,8 +49,7 @@ Listing = Callable[[Sequence[str]], Job]
 
 def main(folder: Path) -> None:
     request = json.loads((folder / "request.json").read_text())
-    from pgo_agent.sandbox.build import nvidia_tools
-    from pgo_agent.sandbox.compiler import backend_stages, sass_mix, static  # noqa: F401 (imported once, before forking)
+    from pgo_agent.sandbox.compiler import backend_stages, nvidia_tools, sass_mix, static  # noqa: F401 (imported once, before forking)
 
     nvidia_tools.find(request["arch"], "nvdisasm")
 

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import triton
-from pgo_agent.sandbox.build import nvidia_tools
-from pgo_agent.sandbox.compiler import proton, ptxas
+from pgo_agent.sandbox.compiler import nvidia_tools, proton, ptxas
 from triton import knobs
 from triton._C.libtriton import ir
 from triton.backends.compiler import GPUTarget, Language

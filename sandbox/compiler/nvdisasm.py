@@ -10,8 +10,8 @@ import struct
 import tempfile
 from pathlib import Path
 
-from pgo_agent.sandbox.build import nvidia_tools
 from pgo_agent.sandbox.bundle import elf
+from pgo_agent.sandbox.compiler import nvidia_tools
 
 _REGCOUNT = bytes([4, 0x2F, 8, 0])  # a record of .nv.info: form, attribute, size; then symbol and count, 32 bits each
 _REFUSED, _TAKEN = 255, 254

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.sandbox.build import nvidia_tools
 from pgo_agent.sandbox.bundle import elf
+from pgo_agent.sandbox.compiler import nvidia_tools
 
 _INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]+)\*/\s+(.*)$", re.M)
 _OPCODE = re.compile(r"(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_]*)")

@@ -11,12 +11,11 @@ from typing import Any
 
 import torch
 from pgo_agent.sandbox.bundle.schema import Launch
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import RECORDS, Shelf
 from pgo_agent.sandbox.guard_zones import NAN
 from pgo_agent.sandbox.judge import timer
 from pgo_agent.sandbox.judge.checks import STEP_SECONDS, Bench, Pick
 from pgo_agent.sandbox.judge.plan_executor import Replay, synchronize
-from pgo_agent.sandbox.profile.timeline.types import SUFFIX
 
 HEADER = 40  # bytes of a block that say where and when it ran
 WARM = 2  # launches before the first that counts
@@ -97,7 +96,7 @@ def keep(scratch: Any, block_bytes: int, most: int, repeat: int, shelf: Shelf) -
 
 
 def _kept(shelf: Shelf, tensor: Any) -> str:
-    return shelf.put(zlib.compress(tensor.contiguous().cpu().numpy().tobytes(), 1), SUFFIX)
+    return shelf.put(zlib.compress(tensor.contiguous().cpu().numpy().tobytes(), 1), RECORDS)
 
 
 def _disturbance(plain: Replay, instrumented: Replay) -> dict[str, list[float]]:

@@ -27,10 +27,6 @@ from pgo_agent.sandbox.profile.backend import (
 from pgo_agent.sandbox.ttgir import reader
 
 LANES = 32
-REGISTER_UNIT = 256  # registers of a warp come in such units
-WARP_UNIT = 4  # an SM's four partitions: warps share its registers evenly among them
-SMEM_UNIT = 128  # bytes that shared memory of a block is rounded up to
-SMEM_RESERVED = 1024  # bytes of each block that the system takes
 
 
 class Nvidia:
@@ -66,23 +62,9 @@ class Nvidia:
 
 
 def occupancy_of(device: Device, needs: Resources) -> Occupancy:
-    """Blocks that an SM holds at a time, as NVIDIA's occupancy calculator (of Nsight Compute) counts for 8.0 to 12.0.
-
-    Registers of a warp: 32 x registers of a thread, rounded up to 256. Of these an SM's 64 Ki give so many warps, in
-    fours. Shared memory of a block: its own and 1 KiB of the system's, rounded up to 128 bytes. Most warps and blocks:
-    the programming guide's table of technical specifications. Clusters are taken to fit, whatever their size.
-    """
-    a_warp = backend.rounded(max(needs.registers, 1) * LANES, REGISTER_UNIT)
-    by_registers = device.regs_sm // a_warp // WARP_UNIT * WARP_UNIT // needs.warps
-    by_shared = device.smem_sm // backend.rounded(needs.shared_bytes + SMEM_RESERVED, SMEM_UNIT)
-    most_warps = device.threads_sm // LANES
-    limits = {
-        "registers": by_registers,
-        "shared memory": by_shared,
-        "warps": most_warps // needs.warps,
-        "blocks": device.blocks_sm,
-    }
-    return backend.occupancy(limits, needs.warps, most_warps)
+    """How many blocks an SM holds at a time: see `Device.resident_blocks`."""
+    limits = device.resident_blocks(needs.registers, needs.shared_bytes, needs.warps)
+    return backend.occupancy(limits, needs.warps, device.threads_sm // LANES)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import triton
-from pgo_agent.sandbox.build import nvidia_tools
+from pgo_agent.sandbox.compiler import nvidia_tools
 from triton import knobs
 from triton.compiler.compiler import CompiledKernel
 from triton.runtime import cache

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pgo_agent.sandbox import devices, target
-from pgo_agent.sandbox.build import nvidia_tools
+from pgo_agent.sandbox.compiler import nvidia_tools
 from pgo_agent.sandbox.tracer import autotune, compiler_stderr, error_messages, fake_cuda_api, fake_gpu, launches
 from pgo_agent.sandbox.tracer.capture_ttgir import Capture
 from pgo_agent.sandbox.tracer.plan_recorder import Recorder

@@ -4,7 +4,7 @@ It is about SOURCE of `loopback.py`, and about the TTGIR of a small kernel, SHOW
 candidates, or to none and a part of the sentence that says why.
 """
 
-from pgo_agent.agent.proposal.ttgir_view import Shown
+from pgo_agent.agent.llm.replies.ttgir import Shown
 from pgo_agent.sandbox.ttgir import reader
 from pgo_agent.sandbox.ttgir.pseudocode.view import readable
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from pgo_agent.agent import version
 from pgo_agent.agent.evaluation import build as building
+from pgo_agent.agent.run import profile_targets
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record import profiles
 from pgo_agent.agent.run.record.profiles import Kept
@@ -174,7 +175,7 @@ def refuse(ctx: Context, name: str, verdict: Verdict, stage: str, reason: str, r
 def clocked(ctx: Context, which: str, turns: float = timelines.TURNS) -> None:
     """Takes the static profile of the incumbent, puts a made-up timeline beside it, and summarizes both."""
     stand = Stand(ctx.builder, lambda: ctx.gpu)  # type: ignore[arg-type, return-value]
-    for w in profile_incumbent.wanted(ctx, which):
+    for w in profile_targets.wanted(ctx, which):
         for s in static.subjects_of(stand, w.source, w.bundle, w.case, w.label, w.together):
             place, contract = Place(w.bundle, w.case, w.label, s.build), ctx.target.contract
             build: Mapping[str, Any] = ctx.store.shelf.build(s.build) or {}

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pgo_agent.agent.launch_sites import Config, sites, with_configs
 from pgo_agent.agent.moves import Best, Proposal, Skipped, carry, catalogue, launch_config
+from pgo_agent.agent.moves.launch_sites import Config, sites, with_configs
 from pgo_agent.sandbox import devices
 
 from tests.agent.cli import ADD, Done, pgo

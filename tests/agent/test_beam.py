@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from pgo_agent.agent.evaluation import build, measure
 from pgo_agent.agent.proposal import parents
+from pgo_agent.agent.run import profile_targets, provenance
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record.store import Store
-from pgo_agent.agent.search import profile_incumbent, steps
+from pgo_agent.agent.search import steps
 from pgo_agent.sandbox.errors import EnvironmentFault
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.isolation.box import Box
@@ -41,26 +42,26 @@ def test_a_move_on_a_models_code_gives_a_models_code(ctx: Context) -> None:
 
 def test_a_move_on_its_own_code_stays_the_moves_code(ctx: Context) -> None:
     ours = tried(ctx, Verdict.ACCEPTED, 1.1, **OURS)
-    assert {author for _, author, parent in parents.proposals(ctx) if parent == ours.id} == {parents.AUTHOR}
+    assert {author for _, author, parent in parents.proposals(ctx) if parent == ours.id} == {provenance.EMBEDDED}
 
 
 def test_what_comes_of_foreign_code_in_three_steps_is_foreign(ctx: Context) -> None:
     first = tried(ctx, Verdict.SLOWER, 0.99, **THEIRS)
-    second = tried(ctx, Verdict.SLOWER, 0.99, author=parents.author(ctx, first.id), parent=first.id)
-    third = tried(ctx, Verdict.SLOWER, 0.99, author=parents.author(ctx, second.id), parent=second.id)
+    second = tried(ctx, Verdict.SLOWER, 0.99, author=provenance.author(ctx, first.id), parent=first.id)
+    third = tried(ctx, Verdict.SLOWER, 0.99, author=provenance.author(ctx, second.id), parent=second.id)
     assert [c.author for c in (second, third)] == ["embedded, onto tiny"] * 2
-    assert all(parents.foreign(ctx, c) for c in (first, second, third))
+    assert all(provenance.foreign(ctx, c) for c in (first, second, third))
 
 
 def test_a_record_that_calls_it_embedded_does_not_make_foreign_code_ours(ctx: Context) -> None:
     """Records from before had it so: what a candidate is made of counts, not its own author alone."""
     theirs = tried(ctx, Verdict.SLOWER, 0.99, **THEIRS)
     onto = tried(ctx, Verdict.SLOWER, 0.99, parent=theirs.id)
-    assert onto.author == parents.AUTHOR and parents.foreign(ctx, onto)
+    assert onto.author == provenance.EMBEDDED and provenance.foreign(ctx, onto)
 
 
 def test_what_is_made_of_nobody_knows_what_is_foreign(ctx: Context) -> None:
-    assert parents.foreign(ctx, tried(ctx, Verdict.SLOWER, 0.99, parent="0123456789abcdef"))
+    assert provenance.foreign(ctx, tried(ctx, Verdict.SLOWER, 0.99, parent="0123456789abcdef"))
 
 
 @pytest.mark.parametrize("theirs_first", [True, False])
@@ -71,13 +72,13 @@ def test_two_kernels_in_one_file_are_foreign_when_one_of_them_is(ctx: Context, t
     second = tried(ctx, Verdict.SLOWER, 0.99, source=searching.adding("0.0"), parent="shipped", **told[1])
     ctx.store.db.execute("UPDATE candidates SET against = ? WHERE id = ?", (first.id, second.id))
     (theirs,) = (c for c in (first, second) if c.author == "tiny")
-    assert parents.author(ctx, first.id, second.id) == f"embedded, onto {theirs.author}"
+    assert provenance.author(ctx, first.id, second.id) == f"embedded, onto {theirs.author}"
 
 
 def test_what_moves_make_of_foreign_code_is_refused_where_no_sandbox_works(ctx: Context) -> None:
     theirs = tried(ctx, Verdict.SLOWER, 0.99, **THEIRS)
-    (onto,) = searching.propose(ctx, searching.another(50), parent=theirs.id, author=parents.author(ctx, theirs.id))
-    for refused in (onto, replace(onto, author=parents.AUTHOR)):
+    (onto,) = searching.propose(ctx, searching.another(50), parent=theirs.id, author=provenance.author(ctx, theirs.id))
+    for refused in (onto, replace(onto, author=provenance.EMBEDDED)):
         with pytest.raises(EnvironmentFault, match="not your own code"):
             build.first(unboxed(ctx), refused, 1)
 
@@ -93,7 +94,7 @@ def test_foreign_code_that_was_built_elsewhere_is_not_interpreted_where_no_sandb
 def test_foreign_code_is_told_as_such_to_the_profiler_and_when_it_is_built_again(ctx: Context) -> None:
     theirs = tried(ctx, Verdict.ACCEPTED, 1.1, **THEIRS)
     onto = tried(ctx, Verdict.ACCEPTED, 1.1, parent=theirs.id)
-    assert {w.foreign for w in profile_incumbent.wanted(ctx, onto.id)} == {True}
+    assert {w.foreign for w in profile_targets.wanted(ctx, onto.id)} == {True}
     with pytest.raises(EnvironmentFault, match="not your own code"):
         build.again(unboxed(ctx), onto)
 

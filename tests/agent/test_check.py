@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from pgo_agent.agent.commands import check
-from pgo_agent.agent.commands.optimize import locate
+from pgo_agent.agent.run.target_file import locate
 from pgo_agent.sandbox import target
 from pgo_agent.sandbox.errors import UsageFault
 

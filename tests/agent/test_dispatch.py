@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pgo_agent.agent.launch_sites import sites
 from pgo_agent.agent.moves.analysis import DoesNotApply
 from pgo_agent.agent.moves.analysis.merge_kernels import both
+from pgo_agent.agent.moves.launch_sites import sites
 from pgo_agent.agent.proposal import case_dispatch, parents
 from pgo_agent.agent.proposal.predicates import condition
 from pgo_agent.agent.run import incumbent

@@ -3,9 +3,9 @@
 from itertools import islice
 
 import pytest
-from pgo_agent.agent.launch_sites import Config
 from pgo_agent.agent.moves import Best, Proposal, Skipped, catalogue, launch_config, persistent_grid
 from pgo_agent.agent.moves.analysis import DoesNotApply
+from pgo_agent.agent.moves.launch_sites import Config
 from pgo_agent.agent.moves.move import Subject
 from pgo_agent.agent.moves.priority import HYPOTHESIS, Evidence
 from pgo_agent.agent.profile.advice import ADVICE

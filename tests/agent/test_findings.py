@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 from pgo_agent.agent.commands import profile
-from pgo_agent.agent.commands.optimize import Wishes
 from pgo_agent.agent.profile.check_numbers import unfounded
 from pgo_agent.agent.profile.summarize import summarize
 from pgo_agent.agent.profile.summary import Summary
 from pgo_agent.agent.run.record.store import Store
+from pgo_agent.agent.run.settings import Wishes
 
 from tests.agent.defects import COLUMNS, HEALTHY, STATIC, VARIANTS, Variant
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pgo_agent.agent.launch_sites import LAUNCH_OPTIONS, sites, unfollowed, unsettable, with_configs
 from pgo_agent.agent.moves import Best, Proposal, Skipped, catalogue
 from pgo_agent.agent.moves.analysis import DoesNotApply, sound
+from pgo_agent.agent.moves.launch_sites import LAUNCH_OPTIONS, sites, unfollowed, unsettable, with_configs
 from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.target import same_contract

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pgo_agent.agent.proposal import lessons, parents
 from pgo_agent.agent.proposal.lessons import MOST, WIDE
+from pgo_agent.agent.run import provenance
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record import history
 from pgo_agent.agent.run.record.history import Tried
@@ -208,7 +209,7 @@ def test_what_comes_from_memory_is_foreign_whoever_wrote_it(before: Context) -> 
     ctx = now(before.store)
     steps.propose(ctx, 1)
     found = before.store.candidates("now-1")[0]
-    assert found.author == "embedded, of before-1" and parents.foreign(ctx, found)
+    assert found.author == "embedded, of before-1" and provenance.foreign(ctx, found)
     alone = replace(ctx, builder=replace(ctx.builder, box=Box("none")))
     assert list(lessons.remembered(alone)) == []
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
-from pgo_agent.agent.cli.session import dashboard
-from pgo_agent.agent.cli.session.refresh import Watch
-from pgo_agent.agent.cli.session.snapshot import Glance, Row
 from pgo_agent.agent.run.record.store import Store
+from pgo_agent.agent.views.live import dashboard
+from pgo_agent.agent.views.live.refresh import Watch
+from pgo_agent.agent.views.live.snapshot import Glance, Row
 from pgo_agent.agent.views.profile import timeline_terminal
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.profile.kernel_profile import Missing

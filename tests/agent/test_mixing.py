@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pgo_agent.agent.llm.models import recording
+from pgo_agent.agent.commands import recordings
 from pgo_agent.agent.llm.models.replay import ReplayModel
 from pgo_agent.agent.llm.models.types import Asker, Reply
 from pgo_agent.agent.proposal import bandit
@@ -139,7 +139,7 @@ def recorded(store: Store, folder: Path, *texts: str) -> Path:
     asker = searching.begin(store, "recorded-1")
     for i, text in enumerate(texts):
         asker.store.add_call("recorded-1", Reply(text, 1, 1, 0.1, "tiny"), "t", f"prompt {i}", "")
-    recording.write(store, "recorded-1", folder / "replies.jsonl")
+    recordings.write(store, "recorded-1", folder / "replies.jsonl")
     return folder / "replies.jsonl"
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pgo_agent.agent.launch_sites import Config, sites, with_configs
 from pgo_agent.agent.moves import ptxas_flags
+from pgo_agent.agent.moves.launch_sites import Config, sites, with_configs
 from pgo_agent.agent.moves.move import SourceMove, Subject
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder

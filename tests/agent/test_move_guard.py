@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pgo_agent.agent.launch_sites import sites, with_configs
 from pgo_agent.agent.moves import guard
+from pgo_agent.agent.moves.launch_sites import sites, with_configs
 from pgo_agent.agent.moves.move import Subject
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder

@@ -7,7 +7,7 @@ from html import unescape
 from pathlib import Path
 
 import pytest
-from pgo_agent.agent.commands.profile import Profile
+from pgo_agent.agent.profile.case_profile import Profile
 from pgo_agent.agent.views.profile import page
 from pgo_agent.sandbox.json_codec import decoded
 from pgo_agent.sandbox.profile.static_profile import StaticProfile

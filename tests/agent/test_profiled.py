@@ -14,7 +14,7 @@ from typing import Any, cast
 import pytest
 from pgo_agent.agent.profile.pass_runner import Gpu
 from pgo_agent.agent.proposal import bottlenecks, prompt
-from pgo_agent.agent.run import incumbent
+from pgo_agent.agent.run import incumbent, profile_targets
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record import profiles
 from pgo_agent.agent.run.record.store import Store
@@ -195,7 +195,7 @@ def test_an_answer_of_a_judge_elsewhere_that_is_read_again_is_booked_once() -> N
 
 
 def test_what_cannot_be_profiled_is_recorded_with_its_reason_and_moves_fire_without_it(ctx: Context) -> None:
-    (known,) = profile_incumbent.wanted(ctx, "shipped")
+    (known,) = profile_targets.wanted(ctx, "shipped")
     lost = profile_incumbent.taken(ctx, "nobody", replace(known, label="TILE=3"), Gpu(None, 0.0), 1)
     assert lost.taken == () and "has no configuration 'TILE=3'" in lost.passes["static"]
     profiles.add(ctx.store, ctx.run.id, lost)
@@ -213,10 +213,10 @@ def test_a_parent_that_is_not_profiled_has_what_its_build_tells(ctx: Context) ->
     assert told == spilled
 
 
-@pytest.mark.parametrize(("candidates", "why"), [(3, profile_incumbent.ENOUGH), (4, "no GPU is visible here")])
+@pytest.mark.parametrize(("candidates", "why"), [(3, profile_targets.ENOUGH), (4, "no GPU is visible here")])
 def test_counters_are_read_only_where_another_candidate_may_follow(ctx: Context, candidates: int, why: str) -> None:
     ctx.run.settings["candidates"] = candidates  # of which there are three
-    (known,) = profile_incumbent.wanted(ctx, "shipped")
+    (known,) = profile_targets.wanted(ctx, "shipped")
     found = profile_incumbent.taken(ctx, "shipped", known, Gpu(None, 0.0), 1)
     assert (found.passes["timeline"], found.passes["counters"]) == ("no GPU is visible here", why)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from pgo_agent.agent.llm import replies
+from pgo_agent.agent.llm.replies.ttgir import Shown
 from pgo_agent.agent.proposal.prompt import layout
-from pgo_agent.agent.proposal.ttgir_view import Shown
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.bundle.store import Shelf

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pgo_agent.agent.commands import recordings
 from pgo_agent.agent.llm.models import recording
 from pgo_agent.agent.llm.models.replay import ReplayModel
 from pgo_agent.agent.llm.models.types import Asker, Exhausted, Reply
@@ -32,7 +33,7 @@ def store(tmp_path: Path) -> Store:
 
 @pytest.fixture
 def file(store: Store, tmp_path: Path) -> Path:
-    recording.write(store, "last", tmp_path / "a.jsonl")
+    recordings.write(store, "last", tmp_path / "a.jsonl")
     return tmp_path / "a.jsonl"
 
 
@@ -61,12 +62,12 @@ def test_a_recording_holds_every_call_as_it_was(file: Path) -> None:
 def test_a_run_that_asked_nobody_has_no_recording(store: Store) -> None:
     store.add_run("add-2", Path("add.py"), "d", "", "h200", {})
     with pytest.raises(UsageFault, match="run add-2 asked no model"):
-        recording.write(store, "add-2", None)
+        recordings.write(store, "add-2", None)
 
 
 def test_a_recording_that_cannot_be_written_says_why(store: Store, tmp_path: Path) -> None:
     with pytest.raises(EnvironmentFault, match=r"no/a\.jsonl: No such file"):
-        recording.write(store, "last", tmp_path / "no" / "a.jsonl")
+        recordings.write(store, "last", tmp_path / "no" / "a.jsonl")
 
 
 @pytest.mark.parametrize(

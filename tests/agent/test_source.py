@@ -5,7 +5,7 @@ import ast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pgo_agent.agent.launch_sites import Site, sites, with_configs
+from pgo_agent.agent.moves.launch_sites import Site, sites, with_configs
 
 AUTOTUNED = """# größe: non-ASCII before the site moves byte columns
 import triton, triton.language as tl

@@ -3,7 +3,7 @@
 import io
 from typing import Any
 
-from pgo_agent.agent.views.progress import Progress
+from pgo_agent.agent.views.live.progress import Progress
 from rich.console import Console
 
 STARTED = {

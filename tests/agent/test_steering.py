@@ -10,7 +10,7 @@ from pgo_agent.agent.llm.models.budget import Guarded, Purse
 from pgo_agent.agent.llm.models.relay import RelayModel
 from pgo_agent.agent.llm.models.types import Asker, Exhausted
 from pgo_agent.agent.proposal import bandit, lessons, parents, prompt
-from pgo_agent.agent.run import steering
+from pgo_agent.agent.run import provenance, steering
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record import history, prompts, user_requests
 from pgo_agent.agent.run.record.store import Candidate, Store, candidate_id
@@ -171,8 +171,8 @@ def test_a_candidate_of_ones_own_is_proposed_first_beyond_the_budget_and_is_fore
     assert steps.propose(ctx, 1) == 2
     first, second = ctx.store.candidates(ctx.run.id)
     assert (first.source, first.author, first.proposer) == (source, "user", "user") and second.author == "embedded"
-    assert parents.foreign(ctx, first) and not parents.foreign(ctx, second)
-    assert parents.author(ctx, first.id) == "embedded, onto user"
+    assert provenance.foreign(ctx, first) and not provenance.foreign(ctx, second)
+    assert provenance.author(ctx, first.id) == "embedded, onto user"
 
 
 def test_a_candidate_of_ones_own_is_in_its_generation_again_after_a_kill(ctx: Context) -> None:

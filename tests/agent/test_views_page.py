@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pgo_agent.agent.commands.profile import Profile
+from pgo_agent.agent.profile.case_profile import Profile
 from pgo_agent.agent.profile.findings import Defect, Finding
 from pgo_agent.agent.profile.summary import Summary
 from pgo_agent.agent.views.charts import roofline

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pgo_agent.agent.views.profile import perfetto
 from pgo_agent.agent.views.profile.perfetto import Slice
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import RECORDS, Shelf
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 from pgo_agent.sandbox.profile.memo import Artefact
 from pgo_agent.sandbox.profile.timeline.find_scopes import Kind
 from pgo_agent.sandbox.profile.timeline.traces import traces
-from pgo_agent.sandbox.profile.timeline.types import SUFFIX, Pass, Timeline
+from pgo_agent.sandbox.profile.timeline.types import Pass, Timeline
 
 from tests.agent import timelines
 from tests.agent.test_views_terminal import full, profiled
@@ -41,7 +41,7 @@ def recorded(shelf: Shelf, blocks: int = 3) -> Timeline:
     role = next(i for i, s in numbers.items() if s.kind is Kind.ROLE)
     body = [i for i, s in numbers.items() if s.depth == 1]
     raw = b"".join(_block(b, role, body).raw() for b in range(blocks))
-    kept = (Artefact.put(shelf, zlib.compress(raw), SUFFIX),)
+    kept = (Artefact.put(shelf, zlib.compress(raw), RECORDS),)
     names = {str(i): s.name for i, s in numbers.items()}
     timed = replace(t.passes[0].timed, scopes=timelines.timed(found))
     one = Pass(timed, 1.03, True, {}, kept, len(raw) // blocks, 2, names, "")
@@ -161,6 +161,6 @@ def test_a_profile_without_a_timeline_is_refused_with_what_to_do(tmp_path: Path)
 def test_records_that_are_gone_are_a_fault_of_the_machine(tmp_path: Path) -> None:
     shelf = Shelf(tmp_path)
     t = recorded(shelf)
-    gone = replace(t.passes[0], records=(Artefact("0" * 64, SUFFIX),))
+    gone = replace(t.passes[0], records=(Artefact("0" * 64, RECORDS),))
     with pytest.raises(EnvironmentFault):
         made(shelf, replace(t, passes=(gone,)))

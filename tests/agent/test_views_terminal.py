@@ -5,8 +5,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from pgo_agent.agent.commands.profile import Profile
-from pgo_agent.agent.profile.case_profile import CaseProfile
+from pgo_agent.agent.profile.case_profile import CaseProfile, Profile
 from pgo_agent.agent.profile.summary import Summary
 from pgo_agent.agent.views.profile import format, terminal, timeline_terminal
 from pgo_agent.sandbox.profile.counters.types import Counters

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pgo_agent.agent.commands.optimize import Wishes
+from pgo_agent.agent.run.settings import Wishes
 from pgo_agent.evals import entries, gate, gate_report
 from pgo_agent.evals.entries import Entry
 from pgo_agent.evals.gate import Outcome

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pgo_agent.agent.commands.optimize import Wishes
+from pgo_agent.agent.run.settings import Wishes
 from pgo_agent.evals import entries
 from pgo_agent.evals.mutants import bits, generate, outcomes, report, run, source, ttgir
 from pgo_agent.evals.mutants.generate import Base, Mutant

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from pgo_agent.agent.cli.evals import evals
-from pgo_agent.agent.commands.optimize import Wishes
+from pgo_agent.agent.run.settings import Wishes
 from pgo_agent.evals.leaderboard import site
 from pgo_agent.evals.nightly import load, run
 from pgo_agent.evals.nightly import plan as plans

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pgo_agent.agent.commands.optimize import Wishes
 from pgo_agent.agent.run.record.store import Store
+from pgo_agent.agent.run.settings import Wishes
 from pgo_agent.evals.runner import run
 from pgo_agent.evals.runner.byte_lock import held
 from pgo_agent.evals.runner.results import BEGUN, ENDED, LINES, Results

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from pgo_agent.agent.commands import profile
-from pgo_agent.agent.commands.optimize import Wishes
 from pgo_agent.agent.profile.check_numbers import unfounded
 from pgo_agent.agent.profile.summarize import summarize
 from pgo_agent.agent.run.record.store import Store
+from pgo_agent.agent.run.settings import Wishes
 from pgo_agent.sandbox.profile.kernel_profile import Missing
 
 from tests.agent.defects import STATIC, VARIANTS

@@ -7,8 +7,8 @@ import pytest
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.bundle.store import Shelf
-from pgo_agent.sandbox.compiler.gluon import api
 from pgo_agent.sandbox.isolation import box
+from pgo_agent.sandbox.profile import gluon_api
 from pgo_agent.sandbox.profile.backend import Workbench
 from triton.experimental.gluon.language.nvidia import hopper
 
@@ -22,7 +22,7 @@ def bench(folder: Path, device: str = "h200") -> Workbench:
 
 @pytest.fixture(scope="module")
 def lines(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
-    return api.api(bench(tmp_path_factory.mktemp("gluon")))
+    return gluon_api.api(bench(tmp_path_factory.mktemp("gluon")))
 
 
 def test_it_names_every_function_that_the_installed_package_has_for_hopper(lines: tuple[str, ...]) -> None:
@@ -40,28 +40,28 @@ def test_arguments_are_those_that_the_package_takes(lines: tuple[str, ...]) -> N
 
 
 def test_it_is_short_and_plain(lines: tuple[str, ...]) -> None:
-    assert 20 < len(lines) <= api.MOST
-    assert all(line.isprintable() and len(line) <= api.LONGEST and "_semantic" not in line for line in lines)
+    assert 20 < len(lines) <= gluon_api.MOST
+    assert all(line.isprintable() and len(line) <= gluon_api.LONGEST and "_semantic" not in line for line in lines)
 
 
 def test_the_answer_is_kept(tmp_path: Path) -> None:
     seat = bench(tmp_path)
-    assert not api.api.known(seat)
-    api.api(seat)
-    assert api.api.known(seat)
+    assert not gluon_api.api.known(seat)
+    gluon_api.api(seat)
+    assert gluon_api.api.known(seat)
 
 
 def test_an_older_architecture_has_no_warpgroups(tmp_path: Path) -> None:
-    found = api.api(bench(tmp_path, "a100"))
+    found = gluon_api.api(bench(tmp_path, "a100"))
     assert found and not any("warpgroup" in line or line.startswith("tma.") for line in found)
 
 
 @pytest.mark.parametrize("left", ["", "[]", '{"lines": 3}', '{"lines": [1, null, "  "]}', "{" * 100_000])
 def test_an_answer_that_is_none_leaves_no_lines(tmp_path: Path, left: str) -> None:
     (tmp_path / "result.json").write_text(left)
-    assert api._read(tmp_path / "result.json") == ()
+    assert gluon_api._read(tmp_path / "result.json") == ()
 
 
 def test_lines_that_came_back_are_cut_and_made_printable(tmp_path: Path) -> None:
     (tmp_path / "result.json").write_text('{"lines": ["gl.f(\\n\\u001b[31mx)", "%s"]}' % ("y" * 1000))
-    assert api._read(tmp_path / "result.json") == ("gl.f(  [31mx)", "y" * api.LONGEST)
+    assert gluon_api._read(tmp_path / "result.json") == ("gl.f(  [31mx)", "y" * gluon_api.LONGEST)

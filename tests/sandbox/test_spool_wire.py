@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pgo_agent.sandbox import devices, target
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import RECORDS, Shelf
 from pgo_agent.sandbox.errors import BadBundle, EnvironmentFault, TargetFault
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.judge.interface import Busy, Ended
@@ -20,7 +20,6 @@ from pgo_agent.sandbox.judge.spool.client import SpoolJudge, Unanswered
 from pgo_agent.sandbox.judge.spool.folder import ANSWERS, ARTEFACTS, Folder
 from pgo_agent.sandbox.judge.spool.protocol import Answer, Request
 from pgo_agent.sandbox.judge.spool.server import Worker
-from pgo_agent.sandbox.profile.timeline.types import SUFFIX
 
 from tests.sandbox.test_pool import write
 
@@ -286,7 +285,7 @@ def test_the_seconds_of_an_answer_count_once_however_often_it_is_read(tmp_path: 
 def recorded(fields: dict[str, Any]) -> dict[str, Any]:
     """As `instrumented_launch.py` answers: with artefacts on the shelf that it is given."""
     shelf = Shelf(Path(fields["shelf"]))
-    kept = [shelf.put(zlib.compress(what), SUFFIX) for what in (b"headers", b"records")]
+    kept = [shelf.put(zlib.compress(what), RECORDS) for what in (b"headers", b"records")]
     repeat = {"headers": kept[0], "records": kept[1], "blocks": 1, "fetched": 1}
     sides = {"plain_ms": [1.0], "instrumented_ms": [1.1]}
     return {"repeats": [repeat], "block_bytes": 64, "warps": 4, "same_outputs": True, **sides}
@@ -300,7 +299,7 @@ def timeline(both: Both) -> dict[str, Any]:
 def test_what_an_instrumented_launch_recorded_comes_onto_the_shelf_of_who_asked(tmp_path: Path) -> None:
     both = Both(tmp_path, timeline=recorded)
     (repeat,) = both.asked("timeline", **timeline(both))["repeats"]
-    assert zlib.decompress(both.shelf.get(repeat["records"], SUFFIX)) == b"records"
+    assert zlib.decompress(both.shelf.get(repeat["records"], RECORDS)) == b"records"
 
 
 def test_an_answer_waits_for_the_artefacts_that_it_names(tmp_path: Path) -> None:

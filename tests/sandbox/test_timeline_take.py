@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import RECORDS, Shelf
 from pgo_agent.sandbox.judge.interface import AnyJudge
 from pgo_agent.sandbox.profile.timeline import collect as taking
 from pgo_agent.sandbox.profile.timeline.collect import take
 from pgo_agent.sandbox.profile.timeline.decode import Decoded
 from pgo_agent.sandbox.profile.timeline.instrumented_build import USUAL
-from pgo_agent.sandbox.profile.timeline.types import SUFFIX, Timeline
+from pgo_agent.sandbox.profile.timeline.types import Timeline
 
 from tests.sandbox.test_timeline_decode import Encoder
 from tests.sandbox.test_timeline_twin import GEMM, placed
@@ -65,7 +65,7 @@ class Recorder:
         numbers = (self.shelf.build(build) or {})["static"]["scopes"]
         room = 1 << ((size // warps // 8).bit_length() - 1)
         self.sizes[build] = room, fields["blocks"]
-        records = self.shelf.put(zlib.compress(self._block(warps, room, [n for n, _ in numbers])), SUFFIX)
+        records = self.shelf.put(zlib.compress(self._block(warps, room, [n for n, _ in numbers])), RECORDS)
         repeat = {"headers": records, "records": records, "blocks": 1, "fetched": 1}
         slow = 1.5 if sum(" role " not in name for _, name in numbers) > self.loud else 1.0
         times = {"plain_ms": [1.0], "instrumented_ms": [slow]}

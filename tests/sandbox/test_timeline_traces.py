@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import RECORDS, Shelf
 from pgo_agent.sandbox.errors import EnvironmentFault
 from pgo_agent.sandbox.profile.memo import Artefact
 from pgo_agent.sandbox.profile.timeline.decode import decode
@@ -15,7 +15,7 @@ from pgo_agent.sandbox.profile.timeline.find_scopes import Kind
 from pgo_agent.sandbox.profile.timeline.scope_sets import Scope
 from pgo_agent.sandbox.profile.timeline.summary import summarize
 from pgo_agent.sandbox.profile.timeline.traces import Execution, traces
-from pgo_agent.sandbox.profile.timeline.types import SUFFIX, Pass
+from pgo_agent.sandbox.profile.timeline.types import Pass
 
 from tests.sandbox.test_timeline_decode import Encoder, blocks, executions, expected
 
@@ -32,7 +32,7 @@ def passed(shelf: Shelf, launches: list[list[Encoder]]) -> Pass:
     raw = [[b.raw() for b in kept] for kept in launches]
     size, warps = len(raw[0][0]), launches[0][0].warps
     timed = summarize([decode(b"".join(r), size, warps) for r in raw], SCOPES, {})
-    kept = tuple(Artefact.put(shelf, zlib.compress(b"".join(r)), SUFFIX) for r in raw)
+    kept = tuple(Artefact.put(shelf, zlib.compress(b"".join(r)), RECORDS) for r in raw)
     return Pass(timed, 1.0, True, {}, kept, size, warps, {str(n): s.name for n, s in SCOPES.items()}, "")
 
 
@@ -114,6 +114,6 @@ def test_records_of_a_scope_that_the_build_does_not_have_are_left_out(tmp_path: 
 def test_damaged_records_are_a_fault_of_the_machine(tmp_path: Path) -> None:
     shelf = Shelf(tmp_path)
     one = passed(shelf, [[block_of(0, {0: []})]])
-    gone = replace(one, records=(Artefact("0" * 64, SUFFIX),))
+    gone = replace(one, records=(Artefact("0" * 64, RECORDS),))
     with pytest.raises(EnvironmentFault):
         traces(shelf, gone)

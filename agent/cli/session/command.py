@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 from pgo_agent.agent.cli import runner
 from pgo_agent.agent.cli.options import (
-    PROMPT_TOKENS,
     WORKSPACE,
     CaseOption,
     DeviceOption,
@@ -27,6 +26,7 @@ from pgo_agent.agent.cli.options import (
     StoreOption,
     TokensOption,
 )
+from pgo_agent.agent.run.settings import PROMPT_TOKENS
 
 
 def session(
@@ -58,7 +58,7 @@ def session(
     with runner.faults():
         runner.must_be_a_terminal(f"without one: {_without_terminal(what)}")
     from pgo_agent.agent.cli.session import start
-    from pgo_agent.agent.commands.optimize import Wishes
+    from pgo_agent.agent.run.settings import Wishes
 
     wishes = Wishes(device, candidates or 12, width, 20.0 if minutes is None else minutes, patience, sandbox, judge)
     wishes = replace(wishes, cases=tuple(case or ()), python=python, models=tuple(model or ()), insight=insight)
@@ -70,7 +70,7 @@ def session(
 
 def _without_terminal(what: str) -> str:
     """The command that does the same."""
-    from pgo_agent.agent.commands.optimize import locate
+    from pgo_agent.agent.run.target_file import locate
 
     begins = Path(what).suffix == ".py" or locate(Path(what)).exists()
     return f"pgo-agent {'optimize' if begins else 'resume'} {shlex.quote(what)}"

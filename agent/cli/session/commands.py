@@ -9,18 +9,19 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pgo_agent.agent import text as hiding
-from pgo_agent.agent.cli.session import dashboard, editor, parse_input
+from pgo_agent.agent.cli.session import editor, parse_input
 from pgo_agent.agent.cli.session.controller import Conductor, Stand
 from pgo_agent.agent.cli.session.parse_input import COMMANDS, Asked
 from pgo_agent.agent.commands import apply as applying
-from pgo_agent.agent.commands.optimize import STATES
 from pgo_agent.agent.llm.models import EMBEDDED
 from pgo_agent.agent.llm.models.types import OPTIMIZER
 from pgo_agent.agent.run import incumbent, steering
 from pgo_agent.agent.run.record import user_requests
 from pgo_agent.agent.run.record.store import Candidate, candidate_id
 from pgo_agent.agent.run.record.user_requests import Kind
+from pgo_agent.agent.run.settings import STATES
 from pgo_agent.agent.views import diff, show, summary
+from pgo_agent.agent.views.live import dashboard
 from pgo_agent.sandbox.errors import UsageFault
 from rich.table import Table
 from rich.text import Text
@@ -94,7 +95,7 @@ def _diff(c: Conductor, asked: Asked) -> None:
 
 
 def _ttgir(c: Conductor, asked: Asked) -> None:
-    from pgo_agent.agent.cli.session import profile_view
+    from pgo_agent.agent.views.live import profile_view
 
     summary.output().print(
         Text(hiding.visible(profile_view.ttgir(c.store, c.run.id, _which(c, asked)))), soft_wrap=True
@@ -108,8 +109,8 @@ def _evidence(c: Conductor, asked: Asked) -> None:
 
 
 def _profile(c: Conductor, asked: Asked) -> None:
-    from pgo_agent.agent.cli.session import profile_view
-    from pgo_agent.agent.commands.profile import Profile
+    from pgo_agent.agent.profile.case_profile import Profile
+    from pgo_agent.agent.views.live import profile_view
     from pgo_agent.agent.views.profile import terminal
 
     run = c.run

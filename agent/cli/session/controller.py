@@ -10,13 +10,14 @@ from enum import StrEnum
 from typing import Any
 
 from pgo_agent.agent import text as hiding
-from pgo_agent.agent.cli.session.refresh import Watch
 from pgo_agent.agent.cli.session.worker_process import Event, Running
-from pgo_agent.agent.commands.optimize import STATES
 from pgo_agent.agent.exit_codes import Exit
 from pgo_agent.agent.run import steering
 from pgo_agent.agent.run.record.store import Run, Store
-from pgo_agent.agent.views import progress, show
+from pgo_agent.agent.run.settings import STATES
+from pgo_agent.agent.views import show
+from pgo_agent.agent.views.live import progress
+from pgo_agent.agent.views.live.refresh import Watch
 from pgo_agent.sandbox.errors import UsageFault
 from rich.console import Console
 from rich.markup import escape

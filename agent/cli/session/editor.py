@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pgo_agent.agent.commands import check, optimize
-from pgo_agent.agent.run import incumbent
+from pgo_agent.agent.commands import check
+from pgo_agent.agent.run import incumbent, target_file
 from pgo_agent.agent.run.record.store import Run, Store, candidate_id
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 from pgo_agent.sandbox.isolation import box
@@ -52,7 +52,7 @@ def edited(store: Store, run: Run, which: str) -> Path:
 
 def submission(store: Store, run: Run, path: Path, which: str) -> dict[str, str]:
     """What a request says of a file. Raises UsageFault where `check` would, and for a text that the run has already."""
-    found = optimize.unmoved(run)
+    found = target_file.unmoved(run)
     given = check.read(path, found)
     box.choose(run.settings["sandbox"], run.settings["python"]).admit(foreign=True)
     parent = text_of(store, run, which)[2]

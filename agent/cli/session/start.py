@@ -6,9 +6,10 @@ from pathlib import Path
 from pgo_agent.agent.cli.session import commands, parse_input, worker
 from pgo_agent.agent.cli.session.controller import Conductor, Stand
 from pgo_agent.agent.cli.session.terminal import Front, front
-from pgo_agent.agent.commands.optimize import STATES, Wishes, locate
 from pgo_agent.agent.exit_codes import Exit
 from pgo_agent.agent.run.record.store import Run, Store
+from pgo_agent.agent.run.settings import STATES, Wishes
+from pgo_agent.agent.run.target_file import locate
 from pgo_agent.sandbox.errors import EnvironmentFault, Fault, UsageFault
 
 

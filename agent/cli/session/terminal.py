@@ -14,9 +14,10 @@ import time
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-from pgo_agent.agent.cli.session import dashboard, parse_input
+from pgo_agent.agent.cli.session import parse_input
 from pgo_agent.agent.cli.session.controller import Conductor, mark
 from pgo_agent.agent.run.steering import BUDGETS
+from pgo_agent.agent.views.live import dashboard
 from rich.console import Console
 from rich.text import Text
 

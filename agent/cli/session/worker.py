@@ -14,6 +14,7 @@ import typer
 from pgo_agent.agent.cli import parent_watch, runner
 from pgo_agent.agent.commands import optimize
 from pgo_agent.agent.exit_codes import Exit
+from pgo_agent.agent.run import settings
 
 
 def job(store: Path, file: Path | None, wishes: dict[str, Any], run: str) -> str:
@@ -28,7 +29,7 @@ def main(text: str) -> int:
     def go(store: Any, emit: Any) -> int:
         if told["run"]:
             return optimize.resume(told["run"], store, emit)
-        return optimize.start(Path(told["file"]), optimize.Wishes(**told["wishes"]), store, emit)
+        return optimize.start(Path(told["file"]), settings.Wishes(**told["wishes"]), store, emit)
 
     try:
         runner.run(True, Path(told["store"]), True, go)

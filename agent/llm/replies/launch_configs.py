@@ -1,7 +1,8 @@
 """Launch changes: configurations as JSON or as lines, put in place of those of the launches that they name.
 
-Relies on `agent/launch_sites.py` to find launches and to write them. A configuration is read as it is meant (comments,
-trailing commas, `kwargs`), and refused where it names what is no parameter or a value that no launch could have.
+Relies on `agent/moves/launch_sites.py` to find launches and to write them. A configuration is read as it is meant
+(comments, trailing commas, `kwargs`), and refused where it names what is no parameter or a value that no launch could
+have.
 """
 
 import ast
@@ -10,10 +11,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pgo_agent.agent.launch_sites import LAUNCH_OPTIONS, Config, Site, sites, with_configs
 from pgo_agent.agent.llm.replies.errors import BadReply, Nothing, short
 from pgo_agent.agent.moves import CARRIED
 from pgo_agent.agent.moves.analysis import DoesNotApply
+from pgo_agent.agent.moves.launch_sites import LAUNCH_OPTIONS, Config, Site, sites, with_configs
 from pgo_agent.sandbox import parsing
 
 LARGEST, WIDEST = 20_000, 500  # characters of a launch change, of a line of one

@@ -22,7 +22,7 @@ from pgo_agent.agent.llm.replies import (
 from pgo_agent.agent.llm.replies.errors import TOO_DEEP, BadReply, Nothing
 from pgo_agent.agent.llm.replies.fences import SCRIPT, Fence
 from pgo_agent.agent.llm.replies.split import Piece
-from pgo_agent.agent.proposal.ttgir_view import Shown
+from pgo_agent.agent.llm.replies.ttgir import Shown
 from pgo_agent.sandbox.ttgir.edits.checked import Ask
 
 _LAUNCH = ("launch", "json", "jsonc", "json5", "config", "configs")

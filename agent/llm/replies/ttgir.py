@@ -4,15 +4,19 @@ Scripts are applied with all of their checks (`sandbox/ttgir/edits`) and read by
 taken as they are, and what Triton says of them comes with their build.
 """
 
+import json
 import re
+from dataclasses import dataclass
 
 from pgo_agent.agent.llm.replies.errors import BadReply, Nothing, short
-from pgo_agent.agent.proposal.ttgir_view import Shown
+from pgo_agent.agent.moves.launch_sites import Config
 from pgo_agent.sandbox.build import ttgir_override
 from pgo_agent.sandbox.errors import Killed
 from pgo_agent.sandbox.ttgir.edits import applying, checked, script
 from pgo_agent.sandbox.ttgir.edits.checked import Ask
 from pgo_agent.sandbox.ttgir.edits.faults import BadEdit
+from pgo_agent.sandbox.ttgir.pseudocode.view import Readable
+from pgo_agent.sandbox.ttgir.tree import Module
 
 LARGEST, LARGEST_SCRIPT, MOST_EDITS = 500_000, 40_000, 200  # characters of a text, of a script; edits in it
 _FUNCTION = re.compile(r"^[ \t]*tt\.func\b", re.M)
@@ -22,6 +26,25 @@ _EDIT = re.compile(
     r"\s*(?:[-*+]\s|\d+[.)]\s)?\s*(?:move|set|delete|replace|insert (?:before|after|at))\s+[A-L]\d", re.I
 )
 _NOT_SHOWN = "no kernel's TTGIR was shown, so nothing says what this is for: answer in another form"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One kernel of one plan. Labels do not depend on names: a view with the source's names has the same ones."""
+
+    case: str  # set and name, as `CASES/d128-4k`
+    name: str  # of the kernel
+    build: str  # key of its build: profiles name it
+    replaces: str  # key of the build that a new text takes the place of; `build`, but for an incumbent that is TTGIR
+    config: Config
+    text: str
+    module: Module
+    view: Readable
+
+    def candidate(self, text: str) -> str:
+        """A new text for the kernel, as `ttgir_files.py` writes one: the lines that say what it is for, and the
+        text."""
+        return f"// replaces: {self.replaces}\n// at: {json.dumps(self.config)}\n{text}"
 
 
 def is_text(code: str) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pgo_agent.agent import text as hiding
-from pgo_agent.agent.proposal import parents
+from pgo_agent.agent.run import provenance
 from pgo_agent.agent.run.record.store import Candidate
 
 MOST = 20  # lines
@@ -49,7 +49,7 @@ def attempt(
 ) -> Attempt:
     """`hidden`: names of held-out cases. `gains`: case -> ratio, as measured in this run; `known`: what is recorded of
     this very source on such a GPU, its verdict and ratio."""
-    own = c.author == parents.AUTHOR  # then the move's name says all
+    own = c.author == provenance.EMBEDDED  # then the move's name says all
     what = c.move if own or not c.rationale else f"{c.move} ({hiding.line(c.rationale, 160)})"
     ratios = ", ".join(f"{case.split('/', 1)[-1]} {ratio:.3f}x" for case, ratio in gains.items())
     if known and known[1] and not ratios:

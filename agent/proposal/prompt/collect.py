@@ -12,11 +12,11 @@ from typing import Any
 
 from pgo_agent.agent import moves
 from pgo_agent.agent import text as hiding
-from pgo_agent.agent.cli.options import PROMPT_TOKENS
 from pgo_agent.agent.evaluation.baseline import rate
 from pgo_agent.agent.kernel_part import kernel_part
-from pgo_agent.agent.launch_sites import sites
+from pgo_agent.agent.llm.replies.ttgir import Shown
 from pgo_agent.agent.moves import launch_config
+from pgo_agent.agent.moves.launch_sites import sites
 from pgo_agent.agent.profile import cost_model
 from pgo_agent.agent.profile.findings import Defect
 from pgo_agent.agent.proposal import case_dispatch, lessons, ttgir_view
@@ -25,18 +25,17 @@ from pgo_agent.agent.proposal.prompt import applicable_moves, attempts, cards, h
 from pgo_agent.agent.proposal.prompt.inputs import Code, Facts
 from pgo_agent.agent.proposal.prompt.layout import prompt
 from pgo_agent.agent.proposal.prompt.token_budget import TooLong
-from pgo_agent.agent.proposal.ttgir_view import Shown
-from pgo_agent.agent.run import incumbent, profile_visibility, steering
+from pgo_agent.agent.run import incumbent, profile_targets, profile_visibility, steering
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.profile_visibility import Insight
 from pgo_agent.agent.run.record import profiles, shipped_results
 from pgo_agent.agent.run.record.profiles import Kept
-from pgo_agent.agent.search import profile_incumbent
+from pgo_agent.agent.run.settings import PROMPT_TOKENS
 from pgo_agent.sandbox.build.builder import triton_version
-from pgo_agent.sandbox.compiler.gluon.api import api
 from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.profile.backend import Workbench
+from pgo_agent.sandbox.profile.gluon_api import api
 from pgo_agent.sandbox.profile.timeline.types import Timeline
 
 _LINE = re.compile(r"\bline (\d+)\b")
@@ -182,8 +181,8 @@ def _costs(ctx: Context, which: str, shown: Shown, kept: Sequence[Kept]) -> tupl
     own = next((k for k in kept if k.case == shown.case and k.taken), None)
     if own is None:
         return shown.view.text(), {}
-    wanted = next(w for w in profile_incumbent.wanted(ctx, which) if w.case == shown.case)
-    profile = profile_incumbent.again(ctx, wanted, own)
+    wanted = next(w for w in profile_targets.wanted(ctx, which) if w.case == shown.case)
+    profile = profile_targets.again(ctx, wanted, own)
     text = profile.code.get(shown.build) or shown.view.text()
     timelines = [k.timeline for k in profile.kernels if k.build == shown.build and isinstance(k.timeline, Timeline)]
     labels, weights = shown.view.labels(), dict[str, float]()

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pgo_agent.agent.cli.options import PROMPT_TOKENS
 from pgo_agent.agent.moves import CARRIED
+from pgo_agent.agent.run.settings import PROMPT_TOKENS
 
 
 @dataclass(frozen=True)

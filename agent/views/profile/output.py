@@ -11,9 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from pgo_agent.agent.commands.optimize import locate
-from pgo_agent.agent.commands.profile import Profile
+from pgo_agent.agent.profile.case_profile import Profile
 from pgo_agent.agent.profile.summary import Summary
+from pgo_agent.agent.run.target_file import locate
 from pgo_agent.agent.views import summary
 from pgo_agent.agent.views.profile import terminal
 from pgo_agent.sandbox import target

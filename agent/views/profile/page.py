@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pgo_agent.agent.commands.profile import Profile
-from pgo_agent.agent.profile.case_profile import CaseProfile
+from pgo_agent.agent.profile.case_profile import CaseProfile, Profile
 from pgo_agent.agent.profile.summary import Summary
 from pgo_agent.agent.views.charts import roofline
 from pgo_agent.agent.views.html import template

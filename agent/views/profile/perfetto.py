@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from pgo_agent.agent.commands.profile import Profile
+from pgo_agent.agent.profile.case_profile import Profile
 from pgo_agent.sandbox.bundle.store import Shelf
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.profile.kernel_profile import Missing

@@ -6,8 +6,7 @@ What was not taken is one dim line with its reason. Nothing here writes a file.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from pgo_agent.agent.commands.profile import Profile
-from pgo_agent.agent.profile.case_profile import CaseProfile
+from pgo_agent.agent.profile.case_profile import CaseProfile, Profile
 from pgo_agent.agent.profile.findings import Finding
 from pgo_agent.agent.profile.summary import Summary
 from pgo_agent.agent.views.profile import counters, format, timeline_terminal

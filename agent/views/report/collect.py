@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pgo_agent.agent import text
-from pgo_agent.agent.evaluation import own_list
 from pgo_agent.agent.exit_codes import FAULTY
-from pgo_agent.agent.run import incumbent
+from pgo_agent.agent.run import incumbent, own_list
 from pgo_agent.agent.run.record import user_requests
 from pgo_agent.agent.run.record.store import Candidate, Run, Store
 from pgo_agent.agent.views import summary as display

@@ -7,7 +7,7 @@ import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from pgo_agent.agent.evaluation import own_list
+from pgo_agent.agent.run import own_list
 from pgo_agent.agent.run.record.store import Candidate, Run, Store
 from pgo_agent.agent.views import diff, show
 from pgo_agent.agent.views.diff import Kernel, Side

@@ -10,22 +10,20 @@ from pathlib import Path
 
 from pgo_agent.agent.profile.case_profile import CaseProfile, Means, Wanted, case_profile
 from pgo_agent.agent.profile.pass_runner import Gpu
-from pgo_agent.agent.run import incumbent
+from pgo_agent.agent.run import incumbent, profile_targets
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record import profiles as profile_record
 from pgo_agent.agent.run.record.profiles import Kept
 from pgo_agent.agent.run.record.store import Run, Store
-from pgo_agent.agent.search import profile_incumbent
 from pgo_agent.agent.views.report.timings import short
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
-from pgo_agent.sandbox.bundle.store import Shelf, canonical
+from pgo_agent.sandbox.bundle.store import RECORDS, Shelf, canonical
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 from pgo_agent.sandbox.isolation.box import Box, Ran
 from pgo_agent.sandbox.judge.gpu_judge import Judge
 from pgo_agent.sandbox.profile.gpu_passes import Stand
 from pgo_agent.sandbox.profile.kernel_profile import KernelProfile, Missing, PassName
-from pgo_agent.sandbox.profile.timeline.types import SUFFIX as RECORDS
 from pgo_agent.sandbox.profile.timeline.types import Timeline
 from pgo_agent.sandbox.target import Target
 
@@ -130,7 +128,7 @@ def _side(ctx: Context, which: str) -> dict[str, Found]:
     """Of each case that was profiled."""
     known = {k.case: k for k in profile_record.of(ctx.store, ctx.run.id, which)}
     try:
-        places = {w.case: w for w in profile_incumbent.wanted(ctx, which)} if known else {}
+        places = {w.case: w for w in profile_targets.wanted(ctx, which)} if known else {}
     except Exception as e:  # the record of its builds may be of another version, too
         return dict.fromkeys(known, (None, (f"its build cannot be read ({type(e).__name__}: {e})",)))
     return {case: _read(ctx, places[case], k) for case, k in known.items() if case in places}

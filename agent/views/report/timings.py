@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pgo_agent.agent.evaluation.own_list import AUTOTUNED
+from pgo_agent.agent.run.own_list import AUTOTUNED
 from pgo_agent.agent.run.record.store import Run
 from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.judge import bootstrap

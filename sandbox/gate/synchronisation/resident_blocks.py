@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from pgo_agent.sandbox.devices import DEVICES
-from pgo_agent.sandbox.profile.backend import Resources
-from pgo_agent.sandbox.profile.nvidia import occupancy_of
 
 
 def resident(kernel: Mapping[str, Any], static: Mapping[str, Any]) -> int:
@@ -13,16 +11,6 @@ def resident(kernel: Mapping[str, Any], static: Mapping[str, Any]) -> int:
 
     `kernel` is its entry in a bundle, `static` its static profile.
     """
-    needs = Resources(
-        registers=static.get("registers", 0),
-        scalar_registers=0,
-        stack_bytes=0,
-        spill_store_bytes=0,
-        spill_load_bytes=0,
-        spilled_registers=0,
-        shared_bytes=kernel["shared"],
-        warps=kernel["num_warps"],
-        lanes=32,
-    )
-    known = [d.sms * occupancy_of(d, needs).blocks for d in DEVICES.values() if d.arch == kernel["arch"]]
+    needs = (static.get("registers", 0), kernel["shared"], kernel["num_warps"])
+    known = [d.sms * min(d.resident_blocks(*needs).values()) for d in DEVICES.values() if d.arch == kernel["arch"]]
     return max(known, default=1) // kernel["num_ctas"] or 1

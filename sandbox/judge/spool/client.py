@@ -12,14 +12,13 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pgo_agent.sandbox.bundle.store import Shelf, canonical
+from pgo_agent.sandbox.bundle.store import RECORDS, Shelf, canonical
 from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.errors import BadBundle, EnvironmentFault, Fault, TargetFault, UsageFault
 from pgo_agent.sandbox.judge.interface import Busy, Ended, Verdicts, always
 from pgo_agent.sandbox.judge.spool import protocol
 from pgo_agent.sandbox.judge.spool.folder import ANSWERS, BUNDLES, REQUESTS, Folder, NotWhole
 from pgo_agent.sandbox.judge.spool.protocol import Answer, Request
-from pgo_agent.sandbox.profile.timeline.types import SUFFIX
 from pgo_agent.sandbox.target import Target
 
 POLL = 0.5  # seconds between looks
@@ -240,7 +239,7 @@ class SpoolJudge(Verdicts):
             kinds: dict[str, type[Fault]] = {"TargetFault": TargetFault, "UsageFault": UsageFault}
             raise kinds.get(said["type"], EnvironmentFault)(said["message"], said["hint"])
         for file in answer.artefacts:
-            self.shelf.put(self.folder.get(file), SUFFIX)
+            self.shelf.put(self.folder.get(file), RECORDS)
         return dict(said)
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pgo_agent.sandbox import target
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import RECORDS, Shelf
 from pgo_agent.sandbox.errors import BadBundle, EnvironmentFault, Fault, UsageFault
 from pgo_agent.sandbox.judge import gpus
 from pgo_agent.sandbox.judge.gpu_judge import Ended, Judge, on_shelf
@@ -30,7 +30,6 @@ from pgo_agent.sandbox.judge.spool import protocol
 from pgo_agent.sandbox.judge.spool.folder import Asked, Folder, NotWhole
 from pgo_agent.sandbox.judge.spool.leases import Claims
 from pgo_agent.sandbox.judge.spool.protocol import Answer, Request
-from pgo_agent.sandbox.profile.timeline.types import SUFFIX
 from pgo_agent.sandbox.target import Target
 
 POLL = 0.5  # seconds between looks
@@ -179,9 +178,9 @@ class Worker:
         with tempfile.TemporaryDirectory(prefix="pgo-spool-") as own:
             kind, said = self._said(request, judge, Shelf(Path(own)))
             names = [d for r in said.get("repeats") or () for d in (r["headers"], r["records"])]
-            kept = tuple(f"artefacts/{digest}.{SUFFIX}" for digest in names)
+            kept = tuple(f"artefacts/{digest}.{RECORDS}" for digest in names)
             for digest, file in zip(names, kept, strict=True):
-                self.folder.put(file, Shelf(Path(own)).get(digest, SUFFIX))
+                self.folder.put(file, Shelf(Path(own)).get(digest, RECORDS))
         return Answer(request.sha, kind, said, environment, round(judge.busy - began, 3), kept)
 
     def _said(self, request: Request, judge: Held, own: Shelf) -> tuple[protocol.Kind, dict[str, Any]]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pgo_agent.sandbox.build.builder import Builder
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import RECORDS, Shelf
 from pgo_agent.sandbox.errors import EnvironmentFault
 from pgo_agent.sandbox.judge.gpu_judge import on_shelf
 from pgo_agent.sandbox.judge.interface import AnyJudge
@@ -20,7 +20,7 @@ from pgo_agent.sandbox.profile.timeline.decode import Decoded, decode, headers, 
 from pgo_agent.sandbox.profile.timeline.instrumented_build import Place, Plan, Twin
 from pgo_agent.sandbox.profile.timeline.scope_sets import Unsupported, Why
 from pgo_agent.sandbox.profile.timeline.sm_waves import waves
-from pgo_agent.sandbox.profile.timeline.types import SUFFIX, Pass, Timeline, Waves
+from pgo_agent.sandbox.profile.timeline.types import Pass, Timeline, Waves
 
 MOST = 1 << 30  # bytes of what one launch recorded
 DISTURBED = 1.08  # times as long as the plain build: KPerfIR reports 8.2 % (arXiv 2505.21661); above, a set is divided
@@ -122,7 +122,7 @@ class _Found:
             self.costs = summary.calibration(decoded, one.numbers)
             self.waves = waves(headers(fetched(shelf, answer["repeats"][-1]["headers"])))
         timed = summary.summarize(decoded, one.numbers, self.costs)
-        kept = tuple(Artefact(r["records"], SUFFIX) for r in answer["repeats"])
+        kept = tuple(Artefact(r["records"], RECORDS) for r in answer["repeats"])
         layout = (answer["block_bytes"], answer["warps"], {str(n): s.name for n, s in one.numbers.items()})
         same = bool(answer["same_outputs"])
         self.passes.append(Pass(timed, _overhead(answer), same, one.static, kept, *layout, one.kernel))
@@ -153,7 +153,7 @@ def _decoded(shelf: Shelf, answer: Mapping[str, Any], repeat: Mapping[str, Any])
 def fetched(shelf: Shelf, artefact: str) -> bytes:
     """What the judge kept. Raises EnvironmentFault when it is not there, damaged or too large."""
     whole = zlib.decompressobj()
-    found = whole.decompress(shelf.get(artefact, SUFFIX), MOST)
+    found = whole.decompress(shelf.get(artefact, RECORDS), MOST)
     if not whole.eof:
         raise EnvironmentFault(f"artefact {artefact[:12]} is not whole, or larger than {MOST} bytes", "profile again")
     return found

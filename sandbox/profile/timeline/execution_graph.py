@@ -1,6 +1,6 @@
 """The graph of a kernel for `longest_path.py`: executions of its scopes, in the order of each role, tied by barriers.
 
-The simulator of barriers (`gate/deadlock/`) unrolls the kernel for a number of iterations and says which arrivals
+The simulator of barriers (`gate/barriers/`) unrolls the kernel for a number of iterations and says which arrivals
 complete the phase that a wait sees. A wait that only arrivals of other roles serve takes no time of its own: what it
 waits for is on the path to it. A wait for copies keeps its time, for the latency of memory is in no scope. Believes, as
 the simulator does, that all warps of a role act as one; of a branch that it cannot follow both ways are taken.

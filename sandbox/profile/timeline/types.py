@@ -12,8 +12,6 @@ from pgo_agent.sandbox.json_codec import Record
 from pgo_agent.sandbox.profile.memo import Artefact
 from pgo_agent.sandbox.profile.timeline.scope_sets import Scope, Unsupported
 
-SUFFIX = "records"  # of the artefacts on a shelf that hold what blocks recorded, compressed by zlib
-
 
 @dataclass(frozen=True)
 class Lost(Record):

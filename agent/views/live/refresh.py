@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from pgo_agent.agent.cli.session import dashboard, snapshot
-from pgo_agent.agent.cli.session.snapshot import Glance
 from pgo_agent.agent.run.record.store import Store
+from pgo_agent.agent.views.live import dashboard, snapshot
+from pgo_agent.agent.views.live.snapshot import Glance
 from pgo_agent.sandbox.errors import Fault
 from rich.text import Text
 
@@ -71,7 +71,7 @@ class Watch:
         self._known = found
 
     def _take_strips(self) -> None:
-        from pgo_agent.agent.cli.session import profile_view
+        from pgo_agent.agent.views.live import profile_view
 
         with suppress(Exception):  # a drawing is no reason to end a run
             self._strips = profile_view.strips(self.store, self.run, min(STRIPS, self._width - dashboard.LABEL))

@@ -7,8 +7,8 @@ block never higher than it is told; what goes first is what was judged long ago.
 import math
 from collections.abc import Iterator, Sequence
 
-from pgo_agent.agent.cli.session.snapshot import Glance, Row
 from pgo_agent.agent.views import summary
+from pgo_agent.agent.views.live.snapshot import Glance, Row
 from rich.text import Text
 
 WIDTH, HEIGHT = 60, 16  # of a terminal: in less there is one line

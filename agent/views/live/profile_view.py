@@ -6,15 +6,13 @@ A timeline needs a GPU; where none was taken there are no strips, and the record
 
 import os
 
-from pgo_agent.agent.commands import optimize
 from pgo_agent.agent.profile.case_profile import CaseProfile
 from pgo_agent.agent.proposal import ttgir_view
-from pgo_agent.agent.run import incumbent
+from pgo_agent.agent.run import incumbent, profile_targets, target_file
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record import profiles as profile_record
 from pgo_agent.agent.run.record.profiles import Kept
 from pgo_agent.agent.run.record.store import Store
-from pgo_agent.agent.search import profile_incumbent
 from pgo_agent.agent.views.profile import timeline_terminal
 from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.build.builder import Builder
@@ -28,7 +26,7 @@ from rich.text import Text
 def context(store: Store, name: str) -> Context:
     """What reads a run as the loop does, without a GPU, a model and a listener. Raises TargetMoved."""
     run = store.run(name)
-    found = optimize.unmoved(run)
+    found = target_file.unmoved(run)
     python, sandbox = run.settings["python"], run.settings["sandbox"]
     device = devices.find(run.device)
     builder = Builder(found, device, box.choose(sandbox, python), store.shelf, len(os.sched_getaffinity(0)))
@@ -43,15 +41,13 @@ def profiles(store: Store, name: str, case: str = "") -> list[tuple[Kept, CasePr
         raise UsageFault("nothing is profiled yet: the baselines come first", "wait for them, then ask again")
     which = incumbent.name(ctx)
     kept = {k.case: k for k in profile_record.of(store, ctx.run.id, which) if k.taken}
-    wanted = [
-        w for w in profile_incumbent.wanted(ctx, which) if w.case in kept and case in ("", w.case.split("/", 1)[1])
-    ]
+    wanted = [w for w in profile_targets.wanted(ctx, which) if w.case in kept and case in ("", w.case.split("/", 1)[1])]
     if not wanted:
         known = ", ".join(c.split("/", 1)[1] for c in kept)
         raise UsageFault(
             f"no profile of {case or which[:8]} is there", f"there are: {known}" if known else "wait for it"
         )
-    return [(kept[w.case], profile_incumbent.again(ctx, w, kept[w.case])) for w in wanted]
+    return [(kept[w.case], profile_targets.again(ctx, w, kept[w.case])) for w in wanted]
 
 
 def ttgir(store: Store, name: str, which: str) -> str:
@@ -74,9 +70,9 @@ def strips(store: Store, name: str, width: int) -> list[Text]:
     ctx = context(store, name)
     which = incumbent.name(ctx)
     kept = {k.case: k for k in profile_record.of(store, ctx.run.id, which) if "timeline" in k.taken}
-    wanted = next((w for w in profile_incumbent.wanted(ctx, which) if w.case in kept), None) if kept else None
+    wanted = next((w for w in profile_targets.wanted(ctx, which) if w.case in kept), None) if kept else None
     if wanted is None:
         return []
-    found = profile_incumbent.again(ctx, wanted, kept[wanted.case])
+    found = profile_targets.again(ctx, wanted, kept[wanted.case])
     drawn = ((k, k.timeline) for k in found.kernels if not isinstance(k.timeline, Missing))
     return next((timeline_terminal.strips(k, t, width) for k, t in drawn), [])

@@ -16,8 +16,8 @@ from rich.spinner import Spinner
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from pgo_agent.agent.cli.session.refresh import Watch
     from pgo_agent.agent.run.record.store import Store
+    from pgo_agent.agent.views.live.refresh import Watch
 
 BELOW = 4  # rows of a terminal that the live block leaves to what was said before
 
@@ -68,7 +68,7 @@ class Progress:
     def look_at(self, store: "Store") -> None:
         """Draws what the record holds of the run, too, where there is a terminal to draw on."""
         if self.live:
-            from pgo_agent.agent.cli.session.refresh import Watch  # it reads profiles, which take long to import
+            from pgo_agent.agent.views.live.refresh import Watch  # it reads profiles, which take long to import
 
             self.watch = Watch(store)
 

@@ -1,0 +1,78 @@
+"""The rooms of the house stand in one order: a module imports from its own room and from those below, lazily too."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+ORDER = (  # lowest first; a name without a folder of its own is a module beside the rooms
+    "sandbox/*",
+    "sandbox/bundle",
+    "sandbox/isolation",
+    "sandbox/ttgir",
+    "sandbox/gate",
+    "sandbox/compiler",
+    "sandbox/tracer",
+    "sandbox/interpreter",
+    "sandbox/build",
+    "sandbox/judge",
+    "sandbox/profile",
+    "agent/*",
+    "agent/profile",
+    "agent/moves",
+    "agent/llm",
+    "agent/run",
+    "agent/evaluation",
+    "agent/proposal",
+    "agent/search",
+    "agent/views",
+    "agent/commands",
+    "evals",
+    "agent/cli",
+)
+
+
+def modules() -> Iterator[Path]:
+    for top in ("sandbox", "agent", "evals"):
+        for path in sorted((ROOT / top).rglob("*.py")):
+            if not {"corpus", "targets"} & set(path.parts):
+                yield path.relative_to(ROOT)
+
+
+def room(path: Path) -> str:
+    if path.parts[0] == "evals":
+        return "evals"
+    return "/".join(path.parts[:2]) if len(path.parts) > 2 else f"{path.parts[0]}/*"
+
+
+def imports(path: Path) -> Iterator[Path]:
+    """The modules of this project that a module names in an import, wherever in it the import stands."""
+    for node in ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield from (at for name in node.names if (at := found(f"{node.module}.{name.name}") or found(node.module)))
+        elif isinstance(node, ast.Import):
+            yield from (at for name in node.names if (at := found(name.name)))
+
+
+def found(dotted: str) -> Path | None:
+    if not dotted.startswith("pgo_agent."):
+        return None
+    at = Path(*dotted.split(".")[1:])
+    for path in (at.with_suffix(".py"), at / "__init__.py"):
+        if (ROOT / path).is_file():
+            return path
+    return None
+
+
+def test_every_module_stands_in_a_room_that_has_a_place_in_the_order() -> None:
+    assert {room(path) for path in modules()} == set(ORDER)
+
+
+@pytest.mark.parametrize("name", ORDER)
+def test_a_room_imports_only_from_itself_and_from_rooms_below(name: str) -> None:
+    below = set(ORDER[: ORDER.index(name) + 1])
+    up = [f"{path} imports {at}" for path in modules() if room(path) == name for at in imports(path)
+          if room(at) not in below]  # fmt: skip
+    assert up == []
