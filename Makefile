@@ -25,7 +25,7 @@ test-model: $(VENV)/ready $(MODEL)/ready  ## a whole run with a real model of 1.
 	$(BIN)/python -m pytest -m model -q -rP
 
 kills: $(VENV)/ready  ## a hundred processes killed at random moments, and records cut off at random lengths
-	KILLS=100 $(BIN)/python -m pytest -q tests/agent/test_breaking.py tests/agent/test_torn.py -k "hundred or transactions"
+	KILLS=100 $(BIN)/python -m pytest -q tests/agent/search/test_killed_runs.py tests/agent/run/record/test_torn_records.py -k "hundred or transactions"
 
 lint: $(VENV)/ready build/types/pgo_agent
 	$(BIN)/ruff check .

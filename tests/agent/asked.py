@@ -21,7 +21,7 @@ from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.judge.gpu_judge import Judge
 
-from tests.agent.cli import pgo, write
+from tests.agent.command_line import pgo, write
 from tests.agent.loopback import Server, completion, serving
 
 _numbers = itertools.count(1)

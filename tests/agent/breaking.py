@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.agent.cli import command
+from tests.agent.command_line import command
 
 SHORT = ("optimize", "add.py", "--case", "1m", "--candidates", "2", "--width", "1", "--json")
 LONG = ("optimize", "add.py", "--case", "1m", "--candidates", "4", "--width", "2", "--json")

@@ -11,7 +11,7 @@ from pgo_agent.agent.run.record.store import Store
 
 from tests.agent import breaking, searching
 from tests.agent.breaking import Broken, Whole
-from tests.agent.cli import write
+from tests.agent.command_line import write
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.agent import breaking
-from tests.agent.cli import Done, write
+from tests.agent.command_line import Done, write
 from tests.agent.many import Machine
 from tests.conftest import ROOT
 

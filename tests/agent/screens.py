@@ -14,7 +14,7 @@ from shlex import join
 
 import pytest
 
-from tests.agent.cli import command
+from tests.agent.command_line import command
 
 SECONDS = 240.0
 needs_tmux = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")

@@ -20,7 +20,7 @@ from pgo_agent.evals.ablation.compare import apart, differences
 from pgo_agent.evals.ablation.plan import Arm, Plan, Wanted
 from pgo_agent.sandbox.errors import UsageFault
 
-from tests.agent.cli import command, pgo, write
+from tests.agent.command_line import command, pgo, write
 
 TEXT = """
 metric = "right"

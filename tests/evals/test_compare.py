@@ -15,7 +15,7 @@ from pgo_agent.evals.regressions import ranks, report
 from pgo_agent.evals.regressions.compare import Compared, Standing, compare
 from pgo_agent.sandbox.errors import UsageFault
 
-from tests.agent.cli import pgo
+from tests.agent.command_line import pgo
 from tests.evals.rows import FA_FWD, H200, case, failed, night, row
 
 few = st.lists(st.integers(0, 8), min_size=1, max_size=5)

@@ -25,7 +25,7 @@ from pgo_agent.sandbox import target
 from pgo_agent.sandbox.errors import UsageFault
 
 from tests.agent import made_up
-from tests.agent.cli import Done, command, pgo, write
+from tests.agent.command_line import Done, command, pgo, write
 from tests.conftest import ROOT
 from tests.evals.rows import row
 

@@ -17,7 +17,7 @@ from pgo_agent.evals.runner.byte_lock import held
 from pgo_agent.evals.runner.results import BEGUN, ENDED, LINES, Results
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 
-from tests.agent.cli import command
+from tests.agent.command_line import command
 from tests.evals.test_ablation import lines, planned
 
 HOLDER = """

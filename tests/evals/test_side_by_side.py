@@ -14,7 +14,7 @@ import pytest
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.evals.runner import parallel
 
-from tests.agent.cli import Done, command, pgo
+from tests.agent.command_line import Done, command, pgo
 from tests.evals.test_ablation import lines, planned
 
 TWO = ('["none", "all"]', '["none"]'), ("seeds = [1]", "seeds = [1, 2]")

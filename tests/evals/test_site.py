@@ -13,7 +13,7 @@ from pgo_agent.evals.nightly.load import Found
 from pgo_agent.evals.nightly.report import interval
 from pgo_agent.evals.nightly.row import Row
 
-from tests.agent.cli import pgo
+from tests.agent.command_line import pgo
 from tests.evals.rows import FA_FWD, H200, RECORDED, WON, case, failed, row
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'&{{ 7*7 }}"

@@ -1,7 +1,7 @@
 """Kernels that hide something between launches, know a check when they see one, or err where nobody looked; on a GPU.
 
 Each is the target's own kernel with a few lines changed. The cases are small: the whole file takes a few minutes,
-most of them to build. What needs no GPU to be shown is in tests/sandbox/test_hidden_state.py, test_ptx.py and
+most of them to build. What needs no GPU to be shown is in tests/sandbox/judge/test_hidden_state.py, test_ptx.py and
 test_strains.py, with functions in place of kernels.
 """
 
@@ -15,7 +15,7 @@ from pgo_agent.sandbox.gate.verdict import Judged, Verdict
 from pgo_agent.sandbox.judge.gpu_judge import on_shelf
 
 from tests.agent.breaking import database
-from tests.agent.cli import pgo
+from tests.agent.command_line import pgo
 from tests.gpu.test_on_gpu import Gate
 
 TARGET = '''"""Three times X, times ONES; KEPT is scratch that nobody needs."""

@@ -14,7 +14,7 @@ from pgo_agent.sandbox.bundle.store import Shelf
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.judge.gpu_judge import Judge, on_shelf, visible_gpu
 
-from tests.agent.cli import Done, pgo
+from tests.agent.command_line import Done, pgo
 from tests.conftest import TARGETS
 
 GEMM = TARGETS / "fp8_gemm.py"

@@ -19,7 +19,7 @@ from pgo_agent.sandbox.judge.gpu_lock import GpuLock
 from pgo_agent.sandbox.judge.pool import Judges
 
 from tests.agent import breaking
-from tests.agent.cli import command, pgo, write
+from tests.agent.command_line import command, pgo, write
 from tests.conftest import FA_FWD
 
 pytestmark = [

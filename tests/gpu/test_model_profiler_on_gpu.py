@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.cli import pgo
+from tests.agent.command_line import pgo
 from tests.agent.loopback import completion, serving
 
 

@@ -17,9 +17,9 @@ from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.judge.gpu_judge import Judge, visible_gpu
 
 from tests.agent.breaking import database
-from tests.agent.cli import pgo, write
+from tests.agent.command_line import pgo, write
+from tests.sandbox.judge.test_gpu_judge import end, wait_for
 from tests.sandbox.processes import alive, below
-from tests.sandbox.test_pool import end, wait_for
 
 SMALL = ("optimize", "add.py", "--case", "1m", "--candidates", "2", "--width", "2", "--json")
 WRONG = ("tl.load(x_ptr + at, mask=inside) + tl", "tl.load(x_ptr + at, mask=inside) - tl")

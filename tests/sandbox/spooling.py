@@ -22,8 +22,8 @@ from pgo_agent.sandbox.judge.spool.folder import (
 )
 from pgo_agent.sandbox.judge.spool.protocol import Answer, Request
 
+from tests.sandbox.judge.test_gpu_judge import end
 from tests.sandbox.processes import alive, below
-from tests.sandbox.test_pool import end
 
 H200 = devices.find("h200")
 

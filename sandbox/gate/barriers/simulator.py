@@ -1,15 +1,14 @@
 """Runs an abstract barrier program and says whether some schedule of its roles ends in a hang.
 
 One greedy run is enough when no step depends on the schedule, and the machine proves that as it goes. Say a barrier has
-completed k phases. Three conditions, each on the order that holds in every schedule:
-  1. what reaches phase n comes after everything that reached phase n - 1;
-  2. of a wait that passed after k phases, some arrival of phase k comes after it (else the next phase may overtake it);
-  3. before that wait k - 1 phases were complete already (else it may pass on an older phase of the same parity).
-Then by induction every schedule lets every wait see the same k and every arrival the same phase: all schedules run the
-same steps, and all finish. (A phase never completes on a part of its arrivals: whatever expects bytes is an arrival.)
-Conversely a condition that fails gives a schedule with another course: that is a finding of its own. A run that gets
-stuck is itself a schedule, so a reported deadlock can be reached. tests/sandbox/test_deadlock_machine.py holds both
-directions to a search over all schedules.
+completed k phases. Three conditions, each on the order that holds in every schedule: 1. what reaches phase n comes
+after everything that reached phase n - 1; 2. of a wait that passed after k phases, some arrival of phase k comes after
+it (else the next phase may overtake it); 3. before that wait k - 1 phases were complete already (else it may pass on an
+older phase of the same parity). Then by induction every schedule lets every wait see the same k and every arrival the
+same phase: all schedules run the same steps, and all finish. (A phase never completes on a part of its arrivals:
+whatever expects bytes is an arrival.) Conversely a condition that fails gives a schedule with another course: that is a
+finding of its own. A run that gets stuck is itself a schedule, so a reported deadlock can be reached.
+tests/sandbox/gate/barriers/test_simulator.py holds both directions to a search over all schedules.
 
 The same order says who may use a slot of shared memory too soon (`memory`).
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pgo_agent.sandbox.isolation.box import Ran
 
-from attacks.inside import Seat, folder_for_all
+from tests.sandbox.attacks.inside import Seat, folder_for_all
 
 Attack = Callable[..., tuple[Ran, Path]]  # (code, seconds, **given) -> what came of it, and the box's folder
 SEATS = [

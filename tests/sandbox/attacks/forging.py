@@ -12,7 +12,8 @@ from pgo_agent.sandbox.build import trace_and_compile
 from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.build.result import Built
 from pgo_agent.sandbox.isolation.box import Box
-from tracing import Traced
+
+from tests.sandbox.tracing import Traced
 
 PRELUDE = "import json, os, sys\nfrom pathlib import Path\nOUT = Path(sys.argv[1]) / 'out'\n"
 

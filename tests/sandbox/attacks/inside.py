@@ -19,11 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import tracing
 from pgo_agent.sandbox.build import trace_and_compile
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.isolation.box import Box, Ran
 from pgo_agent.sandbox.isolation.bubblewrap import NOBODY
+
+from tests.sandbox import tracing
 
 ROLES = ("tracer", "interpreter", "compiler")
 USER = 4242  # an ordinary user, where the tests run as root
@@ -70,7 +71,7 @@ class Seat:
         for path in (folder, *folder.rglob("*")) if self.user else ():
             os.chown(path, USER, USER)
         asked = dataclasses.asdict(self) | {"folder": str(folder), "seconds": seconds}
-        path = os.pathsep.join([str(Path(tracing.__file__).parent), sysconfig.get_path("purelib")])
+        path = os.pathsep.join([str(Path(tracing.__file__).parents[2]), sysconfig.get_path("purelib")])
         command = [sys.executable, __file__, json.dumps(asked)]
         env = os.environ | {"PYTHONPATH": path, "OPENAI_API_KEY": given.get("secret", "")}
         done = subprocess.run(command, env=env, pass_fds=pass_fds, capture_output=True, text=True, check=False)

@@ -7,13 +7,13 @@ import time
 from pathlib import Path
 
 import pytest
-import tracing
 from pgo_agent.sandbox.bundle import validate
 from pgo_agent.sandbox.isolation import box
 
-from attacks import forging
-from attacks.forging import Honest
-from attacks.inside import HONEST
+from tests.sandbox import tracing
+from tests.sandbox.attacks import forging
+from tests.sandbox.attacks.forging import Honest
+from tests.sandbox.attacks.inside import HONEST
 
 STEPS = "answer['traced']['CASES']['copied'][0]['plan']['steps']"
 PLAN = "answer['traced']['CASES']['copied'][0]['plan']"

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from pgo_agent.sandbox.isolation import landlock
 
-from attacks import world
-from attacks.inside import Seat, folder_for_all
+from tests.sandbox.attacks import world
+from tests.sandbox.attacks.inside import Seat, folder_for_all
 
 TEXT = (Path(__file__).parent / "attempts.py").read_text()
 NAMES = [n.name for n in ast.parse(TEXT).body if isinstance(n, ast.FunctionDef) and not n.name.startswith("_")]

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-import tracing
 from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.build.builder import limits_of
 from pgo_agent.sandbox.build.result import Built
@@ -22,7 +21,8 @@ from pgo_agent.sandbox.errors import BadBundle, EnvironmentFault
 from pgo_agent.sandbox.judge.gpu_judge import on_shelf
 from pgo_agent.sandbox.judge.timing_commands import Worker
 
-from attacks.inside import HONEST
+from tests.sandbox import tracing
+from tests.sandbox.attacks.inside import HONEST
 
 if TYPE_CHECKING:
     from tests.sandbox.conftest import Forgery

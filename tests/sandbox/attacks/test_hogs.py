@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from pgo_agent.sandbox.isolation import process, rlimits
 
-from attacks.conftest import Attack
-from attacks.inside import Seat
+from tests.sandbox.attacks.conftest import Attack
+from tests.sandbox.attacks.inside import Seat
 
 MOST = 300  # processes of the fork bombs here
 BOMB = """

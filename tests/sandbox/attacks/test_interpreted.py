@@ -15,7 +15,7 @@ from pgo_agent.sandbox.interpreter import tensors
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.judge.cpu_commands import CpuWorker
 
-from attacks.forging import Forger
+from tests.sandbox.attacks.forging import Forger
 
 ADD = Path(__file__).parents[2] / "kernels" / "add.py"
 FORGE = """

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from pgo_agent.sandbox.isolation import landlock
 
-from attacks import inside
-from attacks.conftest import Attack
-from attacks.inside import Seat
+from tests.sandbox.attacks import inside
+from tests.sandbox.attacks.conftest import Attack
+from tests.sandbox.attacks.inside import Seat
 
 HEART = """
 import os, time

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-import tracing
 from pgo_agent.sandbox.errors import BadBundle
 
-from attacks.inside import HONEST
+from tests.sandbox import tracing
+from tests.sandbox.attacks.inside import HONEST
 
 if TYPE_CHECKING:
     from tests.sandbox.conftest import Forgery

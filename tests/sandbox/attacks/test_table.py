@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-import attacks
+from tests.sandbox import attacks
 
 HERE = Path(__file__).parent
 ASKED = (
