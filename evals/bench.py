@@ -14,9 +14,9 @@ from typing import Any
 
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.isolation import box
-from pgo_agent.sandbox.judge.gpu_judge import Judge, on_shelf, visible_gpu
+from pgo_agent.sandbox.judge.gpu_judge import GpuJudge, bundle_ref, visible_gpu
 
 REPEATS = 3
 
@@ -27,7 +27,7 @@ def measure(file: Path, device: str) -> dict[str, Any]:
     builds = []
     with tempfile.TemporaryDirectory() as place:
         for i in range(REPEATS):
-            builder = Builder(found, devices.find(device), chosen, Shelf(Path(place) / str(i)), 1)
+            builder = Builder(found, devices.find(device), chosen, ContentStore(Path(place) / str(i)), 1)
             built = builder.build(found.source, {"CASES": None}, 1)
             builds.append(built.seconds)
         cases = len(built.choices)
@@ -39,7 +39,7 @@ def measure(file: Path, device: str) -> dict[str, Any]:
             "compile, s a candidate on one core": compile_,
             "build, s a case and core": (trace + compile_) / cases,
             "check in the interpreter, s a candidate": _interpreter(found),
-            "judge, s a candidate (warm)": _judge(found, built.bundle, built.choices, builder.shelf),
+            "judge, s a candidate (warm)": _judge(found, built.bundle, built.choices, builder.contents),
         }
     # ru_maxrss is in KiB on Linux; children: the largest process of the tracer, compiler and judge
     peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
@@ -47,7 +47,7 @@ def measure(file: Path, device: str) -> dict[str, Any]:
 
 
 def _interpreter(found: target.Target) -> float:
-    judge = Judge(found, gpu=None)
+    judge = GpuJudge(found, gpu=None)
     try:
         judge.verdict("check", source=found.source)
         started = time.monotonic()
@@ -57,13 +57,13 @@ def _interpreter(found: target.Target) -> float:
         judge.close()
 
 
-def _judge(found: target.Target, bundle: str, choices: dict[str, Any], shelf: Shelf) -> float | None:
+def _judge(found: target.Target, bundle: str, choices: dict[str, Any], contents: ContentStore) -> float | None:
     """Seconds for a candidate that is the incumbent itself, so that every stage but the confirmation runs."""
     gpu = visible_gpu()
     if gpu is None:
         return None
-    judge = Judge(found, gpu=gpu)
-    side = {c: {"bundle": on_shelf(shelf, bundle), "choice": o[0].label} for c, o in choices.items()}
+    judge = GpuJudge(found, gpu=gpu)
+    side = {c: {"bundle": bundle_ref(contents, bundle), "choice": o[0].label} for c, o in choices.items()}
     fields = {
         "incumbent": side,
         "shipped": side,

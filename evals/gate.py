@@ -22,14 +22,14 @@ from pgo_agent.agent.evaluation import duplicates
 from pgo_agent.agent.exit_codes import FAULTY
 from pgo_agent.agent.run import settings
 from pgo_agent.agent.run.record.store import Candidate, Store, candidate_id
-from pgo_agent.agent.run.settings import Wishes
+from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.evals import entries as corpora
 from pgo_agent.evals import ttgir_edits
 from pgo_agent.evals.entries import CORPUS, Entry
 from pgo_agent.evals.ttgir_edits import BrokenCorpus
 from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.build.builder import Builder
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.isolation import box
@@ -92,7 +92,7 @@ class Outcome:
 
 
 def run(
-    chosen: Sequence[Entry], wishes: Wishes, say: Say, corpus: Path = CORPUS, each: Tell = lambda _: None
+    chosen: Sequence[Entry], wishes: RunSettings, say: Say, corpus: Path = CORPUS, each: Tell = lambda _: None
 ) -> tuple[list[Outcome], float]:
     """Judges the entries; gives what became of them, in their order, and the seconds it took.
 
@@ -120,12 +120,12 @@ def run(
     return [found[e.name] for e in chosen], time.monotonic() - started
 
 
-def on_gpu(wishes: Wishes) -> bool:
+def on_gpu(wishes: RunSettings) -> bool:
     return wishes.judge != "cpu" and visible_gpu() is not None
 
 
 def of_target(
-    name: str, chosen: Sequence[Entry], wishes: Wishes, folder: Path, corpus: Path, say: Say
+    name: str, chosen: Sequence[Entry], wishes: RunSettings, folder: Path, corpus: Path, say: Say
 ) -> list[Outcome]:
     """The entries of one target, as one run in an empty folder. Raises what `run` raises."""
     subject = corpora.place(name, folder, corpus)
@@ -133,7 +133,7 @@ def of_target(
     given: list[dict[str, str]] = []
     outcomes = []
     with closing(Store(folder / "workspace")) as store:
-        own = cache(partial(own_ttgir, subject, wishes, store.shelf))
+        own = cache(partial(own_ttgir, subject, wishes, store.contents))
         for entry in chosen:
             try:
                 given.append(corpora.given(entry, subject, folder, own))
@@ -159,10 +159,10 @@ def of_target(
     return outcomes
 
 
-def own_ttgir(subject: Target, wishes: Wishes, shelf: Shelf) -> str:
+def own_ttgir(subject: Target, wishes: RunSettings, contents: ContentStore) -> str:
     """What `ttgir_edits.own` gives: of all GPUs of an architecture it is the same."""
     device = devices.find(wishes.device or settings.DEFAULT_DEVICE)
-    return ttgir_edits.own(Builder(subject, device, box.choose(wishes.sandbox, wishes.python), shelf))
+    return ttgir_edits.own(Builder(subject, device, box.choose(wishes.sandbox, wishes.python), contents))
 
 
 def _feed(name: str, count: int, measured: list[bool], say: Say) -> Callable[[dict[str, Any]], None]:
@@ -188,12 +188,12 @@ def _outcome(entry: Entry, c: Candidate, store: Store, measured: bool) -> Outcom
     known = [s for body in store.evidence(run.id, c.id).values() for s in body.get("stages", [])]
     stages = {s["stage"]: s["seconds"] for s in known}
     environment = (run.baseline or {}).get("environment")
-    launched = duplicates.launched(store.shelf, c)
+    launched = duplicates.launched(store.contents, c)
     said = entry, Verdict(c.verdict), c.stage or "", c.reason or ""
     return Outcome(*said, seconds, measured, stages, environment, launched)
 
 
-def main(pattern: str | None, wishes: Wishes, as_json: bool) -> int:
+def main(pattern: str | None, wishes: RunSettings, as_json: bool) -> int:
     """Runs the corpora, or what the pattern names, and prints the outcome; gives the exit code."""
     from pgo_agent.evals import gate_report
 

@@ -18,7 +18,7 @@ from pgo_agent.agent.commands import profile
 from pgo_agent.agent.profile.case_profile import CaseProfile
 from pgo_agent.agent.profile.summarize import summarize
 from pgo_agent.agent.run.record.store import Store
-from pgo_agent.agent.run.settings import Wishes
+from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.agent.version import commit_of
 from pgo_agent.evals.record import RESULTS
 from pgo_agent.sandbox.build.builder import triton_version
@@ -127,7 +127,7 @@ def main() -> None:
     for named in args.kernels:
         file, _, case = named.rpartition(":")
         wanted = frozenset(PassName)
-        found = profile.profile(Path(file), Wishes(cases=(case,)), None, "nvidia", store, wanted, args.seconds)
+        found = profile.profile(Path(file), RunSettings(cases=(case,)), None, "nvidia", store, wanted, args.seconds)
         out = args.out or RESULTS / f"profiles-{found.device}.jsonl"
         made = [line for c in found.cases for line in lines(c, found.target, commit)]
         with out.open("a") as f:

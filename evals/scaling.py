@@ -18,7 +18,7 @@ from typing import Any
 
 from pgo_agent.agent.commands import optimize
 from pgo_agent.agent.run.record.store import Candidate, Run, Store
-from pgo_agent.agent.run.settings import Wishes
+from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.agent.views.summary import output
 from pgo_agent.sandbox.errors import EnvironmentFault, Fault, UsageFault
 from pgo_agent.sandbox.gate.verdict import Verdict
@@ -95,7 +95,7 @@ def candidates(store: Store, of: Run) -> list[dict[str, str]]:
 
 def _once(store: Store, of: Run, given: Sequence[Mapping[str, str]], names: Sequence[str]) -> Measured:
     clock, count, own = Clock(), len(given), of.settings
-    wishes = Wishes(of.device, count, count, MINUTES, 1, own["sandbox"], "gpu", tuple(own["cases"]), own["python"])
+    wishes = RunSettings(of.device, count, count, MINUTES, 1, own["sandbox"], "gpu", tuple(own["cases"]), own["python"])
     wishes = replace(wishes, given=tuple(given), gpus=",".join(names), alone=True)
     optimize.start(Path(of.target), wishes, store, clock)
     run = store.run("last")

@@ -41,7 +41,7 @@ def own(builder: Builder) -> str:
 
     Raises BrokenCorpus when it cannot be traced, or launches more or less than one kernel.
     """
-    seat = builder.box, builder.shelf, builder.target, builder.device
+    seat = builder.box, builder.contents, builder.target, builder.device
     traced = trace_and_compile.trace(*seat, builder.target.source, {"CASES": None}, None)
     if "error" in traced:
         raise BrokenCorpus(f"{builder.target.path.stem} cannot be traced: {traced['error']['message']}")

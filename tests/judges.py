@@ -8,16 +8,16 @@ import atexit
 from pathlib import Path
 
 from pgo_agent.sandbox import target
-from pgo_agent.sandbox.judge.gpu_judge import Judge
+from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 
-_JUDGES: dict[tuple[str, str], Judge] = {}
+_JUDGES: dict[tuple[str, str], GpuJudge] = {}
 
 
-def judge_of(path: Path) -> Judge:
+def judge_of(path: Path) -> GpuJudge:
     """The judge of a target with this text."""
     found = target.read(path)
     key = found.source, found.contract
     if key not in _JUDGES:
-        _JUDGES[key] = Judge(found, gpu=None)
+        _JUDGES[key] = GpuJudge(found, gpu=None)
         atexit.register(_JUDGES[key].close)
     return _JUDGES[key]

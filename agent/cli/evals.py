@@ -20,7 +20,7 @@ from pgo_agent.agent.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from pgo_agent.agent.run.settings import Wishes
+    from pgo_agent.agent.run.settings import RunSettings
 
 A_PLAN = """
 A plan, say plan.toml:
@@ -86,11 +86,11 @@ def eval_gate(
 
     What only a GPU can tell is said to be undecided where there is none. Nothing is recorded in a workspace.
     """
-    from pgo_agent.agent.run.settings import Wishes
+    from pgo_agent.agent.run.settings import RunSettings
     from pgo_agent.evals import gate
 
     with runner.faults():
-        wishes = Wishes(device, sandbox=sandbox, judge=judge, python=python, gpus=gpus)
+        wishes = RunSettings(device, sandbox=sandbox, judge=judge, python=python, gpus=gpus)
         raise typer.Exit(gate.main(entries, wishes, json_lines))
 
 
@@ -122,11 +122,11 @@ def eval_mutants(
     its base is none; one that changes no result for another reason was read, and is explained. On a GPU the judge
     judges.
     """
-    from pgo_agent.agent.run.settings import Wishes
+    from pgo_agent.agent.run.settings import RunSettings
     from pgo_agent.evals.mutants import command
 
     with runner.faults():
-        wishes = Wishes(device, sandbox=sandbox, judge=judge, python=python, gpus=gpus)
+        wishes = RunSettings(device, sandbox=sandbox, judge=judge, python=python, gpus=gpus)
         names = [n.strip() for n in operators.split(",") if n.strip()]
         raise typer.Exit(command.main(part, names, sample, seed, wishes, results, json_lines))
 
@@ -150,11 +150,11 @@ def eval_ablation(
     The plan is fixed before the runs: results of another one are refused. The same command goes on where it was ended,
     and shows what came of it once all runs have ended, with a GPU or without.
     """
-    from pgo_agent.agent.run.settings import Wishes
+    from pgo_agent.agent.run.settings import RunSettings
     from pgo_agent.evals.ablation import report, run
     from pgo_agent.evals.ablation.plan import read
 
-    wishes = Wishes(device, sandbox=sandbox, judge=judge, python=python, gpus=gpus, wait=not no_wait)
+    wishes = RunSettings(device, sandbox=sandbox, judge=judge, python=python, gpus=gpus, wait=not no_wait)
     with runner.faults():
         written = run.Results(results, read(plan))
     _make(run, report, written, wishes, store, json_lines, at_once)
@@ -179,18 +179,18 @@ def eval_nightly(
     A row holds its raw samples and what made them; a run that fails has its row, and counts as 1. The same command goes
     on where it was ended. `eval site` shows rows, `eval compare` finds what became slower.
     """
-    from pgo_agent.agent.run.settings import Wishes
+    from pgo_agent.agent.run.settings import RunSettings
     from pgo_agent.evals.nightly import report, run
     from pgo_agent.evals.nightly.plan import read
 
-    wishes = Wishes(device, sandbox=sandbox, judge=judge, python=python, gpus=gpus, wait=not no_wait)
+    wishes = RunSettings(device, sandbox=sandbox, judge=judge, python=python, gpus=gpus, wait=not no_wait)
     with runner.faults():
         night = run.opened(rows, read(plan))
     _make(run, report, night, wishes, store, json_lines, at_once)
 
 
 def _make(
-    running: Any, report: Any, results: Any, wishes: "Wishes", store: Path, json_lines: bool, at_once: int
+    running: Any, report: Any, results: Any, wishes: "RunSettings", store: Path, json_lines: bool, at_once: int
 ) -> None:
     """Makes the runs of a plan: `running` and `report` are the modules of its evaluation.
 

@@ -85,9 +85,9 @@ def optimize(
 ) -> None:
     """Optimize a kernel: both baselines, then candidates that are built, checked and, on a GPU, measured."""
     from pgo_agent.agent.commands.optimize import start
-    from pgo_agent.agent.run.settings import Wishes
+    from pgo_agent.agent.run.settings import RunSettings
 
-    wishes = Wishes(device, candidates, width, minutes, patience, sandbox, judge, tuple(case or ()), python)
+    wishes = RunSettings(device, candidates, width, minutes, patience, sandbox, judge, tuple(case or ()), python)
     wishes = replace(wishes, models=tuple(model or ()), wait=not no_wait, insight=insight, seed=seed)
     wishes = replace(wishes, tokens=tokens, money=money, gpu_seconds=gpu_seconds, prompt_tokens=prompt_tokens)
     wishes = replace(wishes, gpus=gpus, drop_wrong=drop_wrong)
@@ -130,9 +130,9 @@ def init(
         if not command.ready(Path(file)):
             raise typer.Exit(1)
     from pgo_agent.agent.commands import check as checking
-    from pgo_agent.agent.run.settings import Wishes, longer
+    from pgo_agent.agent.run.settings import RunSettings, longer
 
-    wishes = Wishes(None, 1, 1, sandbox=sandbox, judge=judge, python=python, cases=tuple(case or ()))
+    wishes = RunSettings(None, 1, 1, sandbox=sandbox, judge=judge, python=python, cases=tuple(case or ()))
     wishes = longer(wishes, minutes)
     runner.run(json_lines, store, True, lambda o, emit: checking.start(Path(file), Path(file), wishes, o, emit))
 
@@ -173,9 +173,9 @@ def check(
     It runs in the sandbox, or not at all. What it came to is recorded as any run is: show, diff and apply know it.
     """
     from pgo_agent.agent.commands import check as checking
-    from pgo_agent.agent.run.settings import Wishes, longer
+    from pgo_agent.agent.run.settings import RunSettings, longer
 
-    wishes = Wishes(device, 1, 1, 20.0, 1, sandbox, judge, tuple(case or ()), python)
+    wishes = RunSettings(device, 1, 1, 20.0, 1, sandbox, judge, tuple(case or ()), python)
     wishes = longer(wishes, minutes)
     wishes = replace(wishes, second_assembler=second_assembler, memcheck=memcheck, wait=not no_wait, gpus=gpus)
     wishes = replace(wishes, drop_wrong=drop_wrong)
@@ -238,20 +238,20 @@ def profile(
     """
     from pgo_agent.agent.commands import profile as profiling
     from pgo_agent.agent.profile.summarize import summarize
-    from pgo_agent.agent.run.settings import Wishes
+    from pgo_agent.agent.run.settings import RunSettings
     from pgo_agent.agent.views.profile import output as report
 
     with runner.faults():
         outlets = report.Outlets(json_lines, code, html, perfetto)
         outlets.check()
         wanted = profiling.passes_of(passes)
-        wishes = Wishes(device, sandbox=sandbox, cases=tuple(case or ()), python=python, gpus=gpus)
+        wishes = RunSettings(device, sandbox=sandbox, cases=tuple(case or ()), python=python, gpus=gpus)
         with runner.opened(store, create=True) as opened:
             try:
                 found = profiling.profile(file, wishes, configuration, backend, opened, wanted, seconds)
             except KeyboardInterrupt:
                 runner.interrupted("the same command; what was taken is kept")
-            report.tell(found, file, outlets, opened.shelf, {c.case: summarize(c) for c in found.cases})
+            report.tell(found, file, outlets, opened.contents, {c.case: summarize(c) for c in found.cases})
 
 
 @app.command()

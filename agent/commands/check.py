@@ -24,7 +24,7 @@ from pgo_agent.sandbox.target import CONTRACT, Target
 _FORMS = "give a copy of the target with another kernel part, the kernel part alone, or a kernel's .ttgir"
 
 
-def start(file: Path, of: Path, wishes: settings.Wishes, store: Store, emit: Emit) -> Exit:
+def start(file: Path, of: Path, wishes: settings.RunSettings, store: Store, emit: Emit) -> Exit:
     """A new run that judges `file` as a candidate for the target `of`. Raises Faults before there is a run."""
     found = target.read(target_file.locate(of))
     given = read(file, found)

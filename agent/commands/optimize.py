@@ -17,13 +17,13 @@ from pgo_agent.agent import version
 from pgo_agent.agent.evaluation import interpreter
 from pgo_agent.agent.exit_codes import Exit, check_code
 from pgo_agent.agent.llm.models import EMBEDDED, prices, roles
-from pgo_agent.agent.llm.models.budget import Purse, Spent
+from pgo_agent.agent.llm.models.budget import Budget, Spent
 from pgo_agent.agent.llm.models.prices import Price
 from pgo_agent.agent.llm.models.types import OPTIMIZER, Asker, Suspended
 from pgo_agent.agent.run import profile_visibility
 from pgo_agent.agent.run.context import Context, Emit
 from pgo_agent.agent.run.record.store import Run, Store
-from pgo_agent.agent.run.settings import DEFAULT_DEVICE, OWN, SPOOL, STATES, Wishes, default_width
+from pgo_agent.agent.run.settings import DEFAULT_DEVICE, OWN, SPOOL, STATES, RunSettings, default_width
 from pgo_agent.agent.run.target_file import locate, unmoved
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder, triton_version
@@ -31,15 +31,15 @@ from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.judge import gpus
-from pgo_agent.sandbox.judge.gpu_judge import Judge
+from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 from pgo_agent.sandbox.judge.gpu_lock import GpuLock
 from pgo_agent.sandbox.judge.gpus import Gpu
-from pgo_agent.sandbox.judge.interface import AnyJudge
-from pgo_agent.sandbox.judge.pool import Judges
+from pgo_agent.sandbox.judge.interface import Judge
+from pgo_agent.sandbox.judge.pool import GpuPool
 from pgo_agent.sandbox.judge.spool.client import SpoolJudge, Unanswered
 
 
-def start(file: Path, wishes: Wishes, store: Store, emit: Emit) -> Exit:
+def start(file: Path, wishes: RunSettings, store: Store, emit: Emit) -> Exit:
     """A new run of a target. Raises Faults; KeyboardInterrupt leaves the run resumable."""
     file = locate(file)
     profile_visibility.check(wishes.insight)
@@ -79,7 +79,7 @@ def _cast(settings: dict[str, Any], run: str, found: target.Target, store: Store
     priced = roles.prices_of(wanted, known, settings.get("money"))
     replies = {role: tuple(c.prompt for c in store.calls(run, role)) for role in wanted}
     askers = {role: Asker(run, found.digest, tell, wait, replies[role], role) for role in wanted}
-    purse = Purse(settings.get("tokens"), settings.get("money"), spent)
+    purse = Budget(settings.get("tokens"), settings.get("money"), spent)
     cast = roles.opened(wanted, askers, purse, priced)
     settings["models"] = {role: cast[role].name if role in cast else EMBEDDED for role in wanted}
     settings["prices"] = {name: [p.prompt, p.completion] for name, p in priced.items()}
@@ -109,7 +109,7 @@ def resume(
     found = unmoved(run)
     run.settings.update({name: wished for name, wished in (instead or {}).items() if wished is not None})
     run.settings.setdefault("models", roles.roles([run.settings.get("model") or EMBEDDED]))  # of an older run
-    wishes = Wishes(
+    wishes = RunSettings(
         run.device,
         sandbox=run.settings["sandbox"],
         judge=run.settings["judge"],
@@ -126,19 +126,19 @@ def resume(
 
 
 def _go(
-    run: Run, found: target.Target, device: Device, gpu: AnyJudge | None, cast: roles.Cast, store: Store, emit: Emit
+    run: Run, found: target.Target, device: Device, gpu: Judge | None, cast: roles.Cast, store: Store, emit: Emit
 ) -> Exit:
     python = run.settings["python"]
     triton_version(python)  # says at once when the interpreter lacks it
     chosen = box.choose(run.settings["sandbox"], python)
-    builder = Builder(found, device, chosen, store.shelf, len(os.sched_getaffinity(0)))
+    builder = Builder(found, device, chosen, store.contents, len(os.sched_getaffinity(0)))
     given = run.settings.get("given") or ()
     model = cast.pop(OPTIMIZER, None)
     if model is not None or given:
         chosen.admit(foreign=True)
     if gpu is not None:
         gpu.target = found
-    cpu = Judge(found, python, None, run.settings["sandbox"], device.key)
+    cpu = GpuJudge(found, python, None, run.settings["sandbox"], device.key)
     ctx = Context(store, run, found, device, builder, gpu, model, cpu, emit, cast)
     interpreter.attach(ctx)
     ctx.emit(
@@ -162,8 +162,8 @@ def _go(
 
     try:
         if isinstance(gpu, SpoolJudge):
-            gpu.begin(run.id, store.shelf, partial(store.add_answer, run.id), ctx.emit, ctx.unbooked)
-        if isinstance(gpu, Judges):
+            gpu.begin(run.id, store.contents, partial(store.add_answer, run.id), ctx.emit, ctx.unbooked)
+        if isinstance(gpu, GpuPool):
             gpu.begin(ctx.emit, partial(store.add_quarantined, run.id), store.quarantined(run.id))
             gpu.prepare(1)  # which imports torch while the kernel is built, and not while a GPU is held
         loop.run(ctx)
@@ -190,7 +190,7 @@ def _go(
     return max((check_code(c.verdict) for c in store.candidates(run.id)), default=state) if given else state
 
 
-def where(wishes: Wishes) -> tuple[AnyJudge | None, Device]:
+def where(wishes: RunSettings) -> tuple[Judge | None, Device]:
     """The judges of this machine's GPUs, or of one elsewhere, if it is to be used, and the device to compile for."""
     if wishes.judge.startswith(SPOOL):
         return _elsewhere(wishes)
@@ -207,7 +207,7 @@ def where(wishes: Wishes) -> tuple[AnyJudge | None, Device]:
     return _here(found, wishes)
 
 
-def _here(found: Sequence[Gpu], wishes: Wishes) -> tuple[AnyJudge | None, Device]:
+def _here(found: Sequence[Gpu], wishes: RunSettings) -> tuple[Judge | None, Device]:
     """A run is for one model of GPU: the wished one, or that of the first GPU."""
     model = devices.find(wishes.device).name if wishes.device is not None else found[0].model
     fit = [g for g in found if g.model == model]
@@ -223,14 +223,14 @@ def _here(found: Sequence[Gpu], wishes: Wishes) -> tuple[AnyJudge | None, Device
             f"the GPU '{model}' is not in the device table", f"known are: {known}; use --judge cpu to go on without it"
         )
     spares, none = max(1, len(os.sched_getaffinity(0)) // (4 * len(fit))), target.Target(Path(), "", Path(), "")
-    return Judges([Judge(none, wishes.python, g.uuid, spares=spares, lock=GpuLock(g)) for g in fit]), device
+    return GpuPool([GpuJudge(none, wishes.python, g.uuid, spares=spares, lock=GpuLock(g)) for g in fit]), device
 
 
-def _of_here(gpu: AnyJudge | None) -> list[Gpu]:
-    return [j.lock.gpu for j in gpu.all if j.lock] if isinstance(gpu, Judges) else []
+def _of_here(gpu: Judge | None) -> list[Gpu]:
+    return [j.lock.gpu for j in gpu.all if j.lock] if isinstance(gpu, GpuPool) else []
 
 
-def _elsewhere(wishes: Wishes) -> tuple[AnyJudge, Device]:
+def _elsewhere(wishes: RunSettings) -> tuple[Judge, Device]:
     name = wishes.judge.removeprefix(SPOOL)
     if not name:
         raise UsageFault("--judge spool: names no folder", "give it as --judge spool:DIR")

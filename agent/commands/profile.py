@@ -16,14 +16,14 @@ from pgo_agent.agent.commands.optimize import where
 from pgo_agent.agent.profile.case_profile import CaseProfile, Means, Profile, Wanted, case_profile
 from pgo_agent.agent.profile.pass_runner import AT_ONCE, NO_GPU, Gpu
 from pgo_agent.agent.run.record.store import Store
-from pgo_agent.agent.run.settings import Wishes
+from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.agent.run.target_file import locate
 from pgo_agent.sandbox import target
 from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.errors import EnvironmentFault, TargetFault, UsageFault
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.json_codec import Record
-from pgo_agent.sandbox.judge.pool import Judges
+from pgo_agent.sandbox.judge.pool import GpuPool
 from pgo_agent.sandbox.profile import memo
 from pgo_agent.sandbox.profile.backend import Workbench
 from pgo_agent.sandbox.profile.kernel_profile import PassName
@@ -52,7 +52,7 @@ def passes_of(text: str | None) -> frozenset[PassName] | None:
 
 def profile(
     file: Path,
-    wishes: Wishes,
+    wishes: RunSettings,
     configuration: str | None,
     backend: str,
     store: Store,
@@ -70,13 +70,13 @@ def profile(
     judge, device = where(wishes)
     if judge is not None:
         judge.target = found
-    if isinstance(judge, Judges):
+    if isinstance(judge, GpuPool):
         judge.begin(_tell, lambda _gpu, _why: None, ())
     on_gpu = sorted((wanted or frozenset()) - {PassName.STATIC})
     if on_gpu and judge is None:
         raise EnvironmentFault(f"{' and '.join(on_gpu)} cannot be taken: {NO_GPU}", "leave out --passes, or use a GPU")
     cores = len(os.sched_getaffinity(0))
-    builder = Builder(found, device, box.choose(wishes.sandbox, wishes.python), store.shelf, cores)
+    builder = Builder(found, device, box.choose(wishes.sandbox, wishes.python), store.contents, cores)
     built = bundled(Workbench(builder), found.source, found.contract, tuple(wishes.cases))
     _must_exist(built, wishes.cases)
     tuned = _tuned(store, found)

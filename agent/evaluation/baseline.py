@@ -21,7 +21,7 @@ from pgo_agent.sandbox.build.result import Built
 from pgo_agent.sandbox.errors import TargetFault, UsageFault
 from pgo_agent.sandbox.gate import plan_rules
 from pgo_agent.sandbox.gate.verdict import Verdict
-from pgo_agent.sandbox.judge.gpu_judge import on_shelf
+from pgo_agent.sandbox.judge.gpu_judge import bundle_ref
 from pgo_agent.sandbox.target import SIDES
 from pgo_agent.sandbox.threads import threads
 
@@ -80,11 +80,11 @@ def establish(ctx: Context) -> dict[str, Any]:
 
 
 def _plans(ctx: Context, bundle: str) -> list[Mapping[str, Any]]:
-    return [p for choices in ctx.store.shelf.manifest(bundle)["plans"].values() for p in choices.values()]
+    return [p for choices in ctx.store.contents.manifest(bundle)["plans"].values() for p in choices.values()]
 
 
 def rebuild(ctx: Context) -> None:
-    """Builds again what `establish` built, onto the shelf; measures nothing."""
+    """Builds again what `establish` built, onto the content store; measures nothing."""
     _others(ctx, ctx.target.source, _as_shipped(ctx, ctx.target.source))
 
 
@@ -192,7 +192,7 @@ def _grid(ctx: Context, source: str, shipped: Built, described: Mapping[str, Any
 
 
 def _grid_points(ctx: Context, source: str, shipped: Built, described: Mapping[str, Any]) -> space.Varied:
-    return space.varied(source, shipped, ctx.store.shelf.manifest(shipped.bundle), described["launch_space"])
+    return space.varied(source, shipped, ctx.store.contents.manifest(shipped.bundle), described["launch_space"])
 
 
 def _written(ctx: Context, source: str, shipped: Built) -> Config | None:
@@ -204,7 +204,7 @@ def _points(ctx: Context, built: Built, described: Mapping[str, Any], written: C
     """Everything known of a build's configurations. `written`: what stands in its text, for plain launches."""
     if not built.ok:
         return []
-    manifest = ctx.store.shelf.manifest(built.bundle)
+    manifest = ctx.store.contents.manifest(built.bundle)
     return [
         {
             "case": case,
@@ -270,7 +270,7 @@ def _time(ctx: Context, points: list[Point], held_out: list[Point], own: set[str
     ctx.emit("phase", phase="baseline", doing=f"measuring {len(points)} configurations")
     entries = [
         {
-            "bundle": on_shelf(ctx.store.shelf, p["bundle"]),
+            "bundle": bundle_ref(ctx.store.contents, p["bundle"]),
             "case": p["case"],
             "choice": p["choice"],
             "own": p["plan_id"] in own,

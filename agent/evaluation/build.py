@@ -14,7 +14,7 @@ from pgo_agent.agent.run import incumbent, provenance, steering, ttgir_files
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record.store import Candidate
 from pgo_agent.sandbox.build.result import Built, joined
-from pgo_agent.sandbox.gate.verdict import Judged
+from pgo_agent.sandbox.gate.verdict import Judgement
 
 _GIVEN = (provenance.GIVEN, steering.AUTHOR)  # a person's file brings its whole list of configurations
 _SECTIONS = {"CASES": "cases", "HELD_OUT": "held_out"}  # of a target -> of the baseline
@@ -27,7 +27,7 @@ def first(ctx: Context, candidate: Candidate, workers: int) -> dict[str, Any]:
     return _told(ctx, built, whole or not built.ok)
 
 
-def complete(ctx: Context, candidate: Candidate) -> tuple[Candidate, Judged | None]:
+def complete(ctx: Context, candidate: Candidate) -> tuple[Candidate, Judgement | None]:
     """The candidate built for its held-out cases, too, and the verdict that this brings, if any."""
     if not is_whole(candidate):
         ctx.store.set_built(ctx.run.id, candidate.id, _whole(ctx, candidate, candidate.built or {}))
@@ -36,7 +36,7 @@ def complete(ctx: Context, candidate: Candidate) -> tuple[Candidate, Judged | No
 
 
 def again(ctx: Context, candidate: Candidate) -> None:
-    """Builds what a candidate had on the shelf."""
+    """Builds what a candidate had in the content store."""
     built = first(ctx, candidate, ctx.builder.cores)
     if built["whole"] != is_whole(candidate):
         _whole(ctx, candidate, built)
@@ -49,7 +49,7 @@ def is_whole(candidate: Candidate) -> bool:
 
 def _whole(ctx: Context, candidate: Candidate, built: Mapping[str, Any]) -> dict[str, Any]:
     more = _build(ctx, candidate, ["HELD_OUT"], ctx.builder.cores)
-    return _told(ctx, joined(ctx.store.shelf, Built.of(built), more), True)
+    return _told(ctx, joined(ctx.store.contents, Built.of(built), more), True)
 
 
 def _told(ctx: Context, built: Built, whole: bool) -> dict[str, Any]:

@@ -16,31 +16,31 @@ from pgo_agent.agent.run.record import history
 from pgo_agent.agent.run.record.store import Candidate
 from pgo_agent.sandbox.build.builder import triton_version
 from pgo_agent.sandbox.bundle import elf, plan_id
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.errors import BadBundle, EnvironmentFault
-from pgo_agent.sandbox.gate.verdict import Judged, Verdict
+from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 
 STAGE = "known"  # of a verdict that comes from a former run
 Plans = frozenset[tuple[str, str]]  # case, and identity of a plan
 
 
-def twin(ctx: Context, candidate: Candidate) -> Judged | None:
+def twin(ctx: Context, candidate: Candidate) -> Judgement | None:
     """Another text of the same code: an earlier candidate of the run brought every plan of this one.
 
     One in which something was wrong is no answer: that may have been in a case that is not built yet.
     """
-    mine, brought = launched(ctx.store.shelf, candidate), _brought(candidate)
+    mine, brought = launched(ctx.store.contents, candidate), _brought(candidate)
     for c in ctx.store.candidates(ctx.run.id):
         if c.id == candidate.id:
             return None
         if not (c.built or {}).get("bundle") or c.verdict in (*FAULTY, Verdict.VETOED):
             continue
-        if brought <= _brought(c) or (mine and mine <= launched(ctx.store.shelf, c)):
-            return Judged(Verdict.NO_CHANGE, "build", f"its code is that of candidate {c.id[:8]}")
+        if brought <= _brought(c) or (mine and mine <= launched(ctx.store.contents, c)):
+            return Judgement(Verdict.NO_CHANGE, "build", f"its code is that of candidate {c.id[:8]}")
     return None
 
 
-def refused_before(ctx: Context, candidate: Candidate) -> Judged | None:
+def refused_before(ctx: Context, candidate: Candidate) -> Judgement | None:
     """The verdict on the very code of this candidate, where a GPU found it wrong or racy in a former run.
 
     It must be of the same target, text and contract, for the same device, by the same Triton; and all cases must be
@@ -50,19 +50,21 @@ def refused_before(ctx: Context, candidate: Candidate) -> Judged | None:
         if not _launches_alike(ctx, candidate, c):
             continue
         where = f"its code is that of candidate {c.id[:8]} of run {c.run}"
-        return Judged(Verdict(str(c.verdict)), STAGE, f"{where}, which was {c.verdict} there ({c.stage}): {c.reason}")
+        return Judgement(
+            Verdict(str(c.verdict)), STAGE, f"{where}, which was {c.verdict} there ({c.stage}): {c.reason}"
+        )
     return None
 
 
 def as_known(ctx: Context, built: Mapping[str, Any]) -> dict[str, list[str]]:
     """Case -> the plans that a build brings: those of the baselines' grid, by its names, where only names differ."""
-    base, shelf = ctx.baseline(), ctx.store.shelf
+    base, contents = ctx.baseline(), ctx.store.contents
     points, options = base["points"], {case: built["choices"][case] for case in base["cases"]}
     grid = {p["plan_id"] for p in points}
     if all(o["plan_id"] in grid for os in options.values() for o in os):
         return {case: [o["plan_id"] for o in os] for case, os in options.items()}
-    alike = {(p["case"], nameless(shelf, p["bundle"]).get((p["case"], p["choice"]))): p["plan_id"] for p in points}
-    ids = nameless(shelf, built["bundle"])
+    alike = {(p["case"], nameless(contents, p["bundle"]).get((p["case"], p["choice"]))): p["plan_id"] for p in points}
+    ids = nameless(contents, built["bundle"])
     return {
         case: [alike.get((case, ids[case, o["label"]]), o["plan_id"]) if ids else o["plan_id"] for o in os]
         for case, os in options.items()
@@ -71,17 +73,17 @@ def as_known(ctx: Context, built: Mapping[str, Any]) -> dict[str, list[str]]:
 
 def _launches_alike(ctx: Context, candidate: Candidate, other: Candidate) -> bool:
     ours, theirs = (set((c.built or {}).get("choices", {})) for c in (candidate, other))
-    shelf, compiler = ctx.store.shelf, triton_version(ctx.builder.box.python)
-    if ours != theirs or _compilers(shelf, _bundle(other)) != {compiler}:
+    contents, compiler = ctx.store.contents, triton_version(ctx.builder.box.python)
+    if ours != theirs or _compilers(contents, _bundle(other)) != {compiler}:
         return False
-    plans = launched(shelf, candidate)
-    return bool(plans) and plans == launched(shelf, other)
+    plans = launched(contents, candidate)
+    return bool(plans) and plans == launched(contents, other)
 
 
-def _compilers(shelf: Shelf, bundle: str) -> set[str]:
+def _compilers(contents: ContentStore, bundle: str) -> set[str]:
     """The versions of Triton that compiled a bundle; none where it is lost."""
     try:
-        return {str(k["triton"]) for k in shelf.manifest(bundle)["kernels"].values()}
+        return {str(k["triton"]) for k in contents.manifest(bundle)["kernels"].values()}
     except EnvironmentFault:
         return set()
 
@@ -90,9 +92,9 @@ def _brought(c: Candidate) -> Plans:
     return frozenset((case, o["plan_id"]) for case, os in (c.built or {})["choices"].items() for o in os)
 
 
-def launched(shelf: Shelf, c: Candidate) -> Plans:
+def launched(contents: ContentStore, c: Candidate) -> Plans:
     """What a candidate brings, whatever its kernels are called; nothing where its bundle is lost or damaged."""
-    ids = nameless(shelf, _bundle(c))
+    ids = nameless(contents, _bundle(c))
     return frozenset((case, ids[case, label]) for case, label in ids if case in (c.built or {})["choices"])
 
 
@@ -101,11 +103,11 @@ def _bundle(c: Candidate) -> str:
 
 
 @lru_cache(maxsize=1024)
-def nameless(shelf: Shelf, bundle: str) -> Mapping[tuple[str, str], str]:
+def nameless(contents: ContentStore, bundle: str) -> Mapping[tuple[str, str], str]:
     """(case, configuration) -> identity of its plan, whatever its kernels are called. Empty where it is lost."""
     try:
-        manifest = shelf.manifest(bundle)
-        images = {k: shelf.get(kernel["files"]["cubin"], "cubin") for k, kernel in manifest["kernels"].items()}
+        manifest = contents.manifest(bundle)
+        images = {k: contents.get(kernel["files"]["cubin"], "cubin") for k, kernel in manifest["kernels"].items()}
         codes = {k: elf.code_id(image, named=False) for k, image in images.items()}
     except (EnvironmentFault, BadBundle):
         return {}

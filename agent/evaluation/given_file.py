@@ -15,7 +15,7 @@ from pgo_agent.agent.run.record.store import Candidate
 from pgo_agent.sandbox import parsing
 from pgo_agent.sandbox.build.result import Built, Choice
 from pgo_agent.sandbox.gate.coverage import Coverage
-from pgo_agent.sandbox.gate.verdict import Judged
+from pgo_agent.sandbox.gate.verdict import Judgement
 
 KEPT = 3  # configurations of a case that are judged
 
@@ -42,7 +42,7 @@ def narrowed(ctx: Context, built: Built) -> Built:
     """
     if all(len(options) <= KEPT for options in built.choices.values()):
         return built
-    manifest = ctx.store.shelf.manifest(built.bundle)
+    manifest = ctx.store.contents.manifest(built.bundle)
     kept = {case: _likeliest(ctx, manifest, case, built) for case in ctx.baseline()["cases"] if case in built.choices}
     used = Counter(o.label for options in kept.values() for o in options)
     for case in built.choices.keys() - kept.keys():  # held out: what the public cases use
@@ -50,7 +50,7 @@ def narrowed(ctx: Context, built: Built) -> Built:
     return _cut(ctx, manifest, built, kept)
 
 
-def said_of(ctx: Context, candidate: Candidate, judged: Judged) -> Judged:
+def said_of(ctx: Context, candidate: Candidate, judged: Judgement) -> Judgement:
     """With how many configurations of its list a GPU judged, where those are not all: the others were not looked at."""
     built = candidate.built or {}
     kept = {case: (len(o), built.get("listed", {}).get(case, 0)) for case, o in built.get("choices", {}).items()}
@@ -84,7 +84,7 @@ def _cut(ctx: Context, manifest: Mapping[str, Any], built: Built, kept: Mapping[
     smaller = {**manifest, "plans": plans, "kernels": {k: v for k, v in manifest["kernels"].items() if k in keys}}
     return replace(
         built,
-        bundle=ctx.store.shelf.put_bundle(smaller),
+        bundle=ctx.store.contents.put_bundle(smaller),
         choices={case: tuple(options) for case, options in kept.items()},
         statics={k: v for k, v in built.statics.items() if k in keys},
         codes={k: v for k, v in built.codes.items() if k in keys},

@@ -9,14 +9,14 @@ from dataclasses import replace
 from typing import Any
 
 from pgo_agent.agent.run.context import Context
-from pgo_agent.sandbox.gate.verdict import Judged
+from pgo_agent.sandbox.gate.verdict import Judgement
 
 PUBLIC = "CASES/"
 
 
-def judged(ctx: Context, source: str, bundle: str = "", foreign: bool = False) -> Judged:
+def judged(ctx: Context, source: str, bundle: str = "", foreign: bool = False) -> Judgement:
     """The verdict on a source. `bundle`: its build; without one nothing is known of the kernels that it launches."""
-    kernels = launched(ctx.store.shelf.manifest(bundle)) if bundle else []
+    kernels = launched(ctx.store.contents.manifest(bundle)) if bundle else []
     seconds = ctx.settings.get("interpreting")
     return ctx.cpu.verdict("check", source=source, foreign=foreign, seconds=seconds, kernels=kernels)
 

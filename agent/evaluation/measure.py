@@ -23,12 +23,12 @@ from pgo_agent.sandbox.build import variants
 from pgo_agent.sandbox.build.variants import Twin
 from pgo_agent.sandbox.gate import edit_kind, program_order
 from pgo_agent.sandbox.gate.evidence import Evidence, side
-from pgo_agent.sandbox.gate.verdict import Judged, Verdict
-from pgo_agent.sandbox.judge.gpu_judge import on_shelf
-from pgo_agent.sandbox.judge.interface import AnyJudge, Busy
+from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
+from pgo_agent.sandbox.judge.gpu_judge import bundle_ref
+from pgo_agent.sandbox.judge.interface import Busy, Judge
 
 PROCESSES = 2  # that a candidate which may be accepted needs after the first: it is raced, and confirmed
-Outcome = tuple[Judged, float | None]  # a verdict, and the speedup over the incumbent, if one was measured
+Outcome = tuple[Judgement, float | None]  # a verdict, and the speedup over the incumbent, if one was measured
 _NOT_FASTER = {Verdict.SLOWER, Verdict.UNDECIDED}  # as far as the clock can tell
 _FINE = {Verdict.CHECKED, Verdict.BUILT, *_NOT_FASTER}  # nothing is known to be wrong
 _ON_REQUEST = {"memcheck": safety_checks.memchecked, "second_assembler": safety_checks.reassembled}
@@ -37,7 +37,7 @@ PROOF = ("race", "memcheck", "assembler", "confirm")  # the stages that `proved`
 
 def in_interpreter(ctx: Context, candidate: Candidate) -> Outcome:
     if candidate.kind == "ttgir":
-        return Judged(Verdict.BUILT, "interpreter", "it compiles; Triton's interpreter does not run TTGIR"), None
+        return Judgement(Verdict.BUILT, "interpreter", "it compiles; Triton's interpreter does not run TTGIR"), None
     foreign = provenance.foreign(ctx, candidate)
     ctx.builder.box.admit(foreign)  # it may have been built where a sandbox works
     judged = interpreter.judged(ctx, candidate.source, (candidate.built or {}).get("bundle", ""), foreign)
@@ -45,28 +45,28 @@ def in_interpreter(ctx: Context, candidate: Candidate) -> Outcome:
     return refused or _as_far_as_it_tells(ctx, candidate, judged), None
 
 
-def _as_far_as_it_tells(ctx: Context, candidate: Candidate, judged: Judged) -> Judged:
+def _as_far_as_it_tells(ctx: Context, candidate: Candidate, judged: Judgement) -> Judgement:
     """Right in the interpreter is no more than built where it matters in which order programs run."""
     if judged.verdict != Verdict.CHECKED:
         return judged
-    manifest = ctx.store.shelf.manifest(str((candidate.built or {})["bundle"]))
-    why = program_order.handing_on(side(ctx.store.shelf, manifest).texts.values())
+    manifest = ctx.store.contents.manifest(str((candidate.built or {})["bundle"]))
+    why = program_order.handing_on(side(ctx.store.contents, manifest).texts.values())
     told = f"{why}: what the interpreter finds, which runs one after another, proves nothing; {judged.reason}"
     return replace(judged, verdict=Verdict.BUILT, reason=told) if why else judged
 
 
-def told_apart(ctx: Context, candidate: Candidate, judged: Judged) -> Judged:
+def told_apart(ctx: Context, candidate: Candidate, judged: Judgement) -> Judgement:
     """Says of a given candidate with nothing wrong when it is no other kernel than the target."""
     known = screen.known_code(ctx, candidate)
     if candidate.kind != "ttgir" and given_file.same(candidate.source, ctx.target.source):
-        known = Judged(Verdict.NO_CHANGE, "", "it holds the same statements as the target")
+        known = Judgement(Verdict.NO_CHANGE, "", "it holds the same statements as the target")
     if known is None or known.verdict != Verdict.NO_CHANGE or judged.verdict not in _FINE:
         return judged
     verdict = Verdict.NO_CHANGE if _right(judged) else judged.verdict  # what is no other code is not right for that
     return replace(judged, verdict=verdict, reason=f"{known.reason}; {judged.reason}")
 
 
-def _right(judged: Judged) -> bool:
+def _right(judged: Judgement) -> bool:
     """Whether somebody found its results right; of what the clock alone could not tell a GPU has."""
     return judged.verdict in (Verdict.CHECKED, Verdict.SLOWER) or judged.stage in ("time", "confirm")
 
@@ -78,7 +78,7 @@ def _right(judged: Judged) -> bool:
 class First:
     """What the first process said of a candidate."""
 
-    judged: Judged
+    judged: Judgement
     stands: bool = True  # if not, it is to be `proved`
 
 
@@ -105,7 +105,7 @@ def first(ctx: Context, candidate: Candidate) -> First:
     return First(looked)
 
 
-def look(ctx: Context, candidate: Candidate) -> Judged | None:
+def look(ctx: Context, candidate: Candidate) -> Judgement | None:
     """What a few rounds of the public cases say: `checked` may be faster. None for what is built whole at once."""
     if build.is_whole(candidate):
         return None
@@ -124,21 +124,21 @@ def measured(ctx: Context, candidate: Candidate) -> First:
     if found.verdict != Verdict.ACCEPTED and not (given and found.verdict in _NOT_FASTER):
         return First(found)
     if differs := _other_bits(ctx, candidate, found.evidence["choices"]):
-        return First(Judged(Verdict.WRONG, "numerics", differs, found.evidence))
+        return First(Judgement(Verdict.WRONG, "numerics", differs, found.evidence))
     return First(found, stands=False)
 
 
-def prepare(ctx: Context, candidate: Candidate, first: Judged, compiling: Compiling) -> None:
+def prepare(ctx: Context, candidate: Candidate, first: Judgement, compiling: Compiling) -> None:
     """Has what the proof of a candidate needs begun: its processes, and its twin."""
     the_gpu(ctx).prepare(PROCESSES)
     _twin(ctx, candidate, first, compiling)
 
 
-def _twin(ctx: Context, candidate: Candidate, first: Judged, compiling: Compiling) -> Future[Twin]:
+def _twin(ctx: Context, candidate: Candidate, first: Judgement, compiling: Compiling) -> Future[Twin]:
     return compiling.twin(ctx, bundle_of(candidate), safety_checks.raced(ctx, candidate, first.evidence["choices"]))
 
 
-def proved(ctx: Context, candidate: Candidate, first: Judged, compiling: Compiling) -> Outcome:
+def proved(ctx: Context, candidate: Candidate, first: Judgement, compiling: Compiling) -> Outcome:
     """Races what does not stand yet, and confirms it.
 
     Raises Busy where all candidates are judged by one thread, and the twin of this one is not compiled yet.
@@ -152,19 +152,19 @@ def proved(ctx: Context, candidate: Candidate, first: Judged, compiling: Compili
         return _proved(ctx, candidate, first, twin)
 
 
-def _proved(ctx: Context, candidate: Candidate, first: Judged, twin: Future[Twin]) -> Outcome:
+def _proved(ctx: Context, candidate: Candidate, first: Judgement, twin: Future[Twin]) -> Outcome:
     choices = first.evidence["choices"]
     raced = safety_checks.race(ctx, candidate, choices, twin)
     first = _with(first, [*_stages(first), raced.as_json()])
     if raced.ends:
-        return Judged(raced.verdict or Verdict.RACE, raced.stage, raced.reason, first.evidence), speedup(first)
+        return Judgement(raced.verdict or Verdict.RACE, raced.stage, raced.reason, first.evidence), speedup(first)
     for name, look in _ON_REQUEST.items():
         if not ctx.settings.get(name):
             continue
         said = look(ctx, candidate, choices)
         first = _with(first, [*_stages(first), said.as_json()])
         if said.ends:
-            return Judged(said.verdict or Verdict.WRONG, said.stage, said.reason, first.evidence), speedup(first)
+            return Judgement(said.verdict or Verdict.WRONG, said.stage, said.reason, first.evidence), speedup(first)
     bundle = _bundle(ctx, candidate)
     again = {c: bundle | {"choice": label} for c, label in choices.items()}
     # in a new process: it never saw the first run
@@ -173,7 +173,7 @@ def _proved(ctx: Context, candidate: Candidate, first: Judged, twin: Future[Twin
     return _confirmed(first, _on(the_gpu(ctx), confirmed))
 
 
-def passed_over(judged: Judged, why: str) -> Judged:
+def passed_over(judged: Judgement, why: str) -> Judgement:
     """What is said of a candidate that was looked at, or measured, and is not proved."""
     looked = judged.verdict == Verdict.CHECKED
     stage, said = ("time", " at a first look; not measured") if looked else ("confirm", "; neither raced nor confirmed")
@@ -189,7 +189,7 @@ def _other_bits(ctx: Context, candidate: Candidate, choices: dict[str, str]) -> 
     own, base = built.get("replaced", {}).get("bundle"), ctx.baseline()
     if edit != edit_kind.SCHEDULE or not own or base["nondeterministic"]:
         return ""
-    sides = {n: on_shelf(ctx.store.shelf, b) for n, b in (("candidate", bundle_of(candidate)), ("own", own))}
+    sides = {n: bundle_ref(ctx.store.contents, b) for n, b in (("candidate", bundle_of(candidate)), ("own", own))}
     picks = {n: {c: {"bundle": b, "choice": choices[c]} for c in base["cases"]} for n, b in sides.items()}
     case = the_gpu(ctx).ask("same_bits", public=base["cases"], **picks)["differs"]
     return (
@@ -197,15 +197,15 @@ def _other_bits(ctx: Context, candidate: Candidate, choices: dict[str, str]) -> 
     )
 
 
-def _confirmed(first: Judged, confirmed: Judged) -> Outcome:
+def _confirmed(first: Judgement, confirmed: Judgement) -> Outcome:
     stages = [*_stages(first), *_stages(confirmed)]
     evidence = {**first.evidence, "again": confirmed.evidence, "stages": stages}
     covered = first.coverage + confirmed.coverage
     if first.verdict in _NOT_FASTER and confirmed.verdict in {Verdict.ACCEPTED, *_NOT_FASTER}:
         return replace(first, evidence=evidence), speedup(first)  # right, and not faster at the first look
     if confirmed.verdict != Verdict.ACCEPTED:
-        return Judged(confirmed.verdict, "confirm", f"not confirmed: {confirmed.reason}", evidence), None
-    return Judged(Verdict.ACCEPTED, "confirm", confirmed.reason, evidence, covered), speedup(confirmed)
+        return Judgement(confirmed.verdict, "confirm", f"not confirmed: {confirmed.reason}", evidence), None
+    return Judgement(Verdict.ACCEPTED, "confirm", confirmed.reason, evidence, covered), speedup(confirmed)
 
 
 def _sides(ctx: Context, against: str) -> dict[str, Any]:
@@ -221,29 +221,29 @@ def _sides(ctx: Context, against: str) -> dict[str, Any]:
 
 
 def _bundle(ctx: Context, candidate: Candidate) -> dict[str, Any]:
-    return {"bundle": on_shelf(ctx.store.shelf, bundle_of(candidate))}
+    return {"bundle": bundle_ref(ctx.store.contents, bundle_of(candidate))}
 
 
-def _told(gpu: AnyJudge, against: str, judged: Judged) -> Judged:
+def _told(gpu: Judge, against: str, judged: Judgement) -> Judgement:
     """With what it was measured against, and where."""
     return _on(gpu, replace(judged, evidence={**judged.evidence, "incumbent": against}))
 
 
-def _on(gpu: AnyJudge, judged: Judged) -> Judged:
+def _on(gpu: Judge, judged: Judgement) -> Judgement:
     """With the GPU that answered this thread last; a judge may not tell."""
     found = safety_checks.taken_on(gpu)
     return replace(judged, evidence={**judged.evidence, "taken_on": found}) if found else judged
 
 
-def _stages(judged: Judged) -> list[dict[str, Any]]:
+def _stages(judged: Judgement) -> list[dict[str, Any]]:
     return list(judged.evidence.get("stages", []))
 
 
-def _with(judged: Judged, stages: list[dict[str, Any]]) -> Judged:
+def _with(judged: Judgement, stages: list[dict[str, Any]]) -> Judgement:
     return replace(judged, evidence={**judged.evidence, "stages": stages})
 
 
-def speedup(judged: Judged) -> float | None:
+def speedup(judged: Judgement) -> float | None:
     """Over what it was measured against; None where nothing was."""
     found = judged.evidence.get("speedup")
     return float(found[1]) if found else None

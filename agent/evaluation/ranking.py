@@ -43,7 +43,7 @@ def _alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 def novel(ctx: Context, candidate: Candidate) -> dict[str, dict[str, Any]]:
     """Case -> what is known of the best configuration that the candidate adds to those of the baselines."""
     base, built = ctx.baseline(), candidate.built or {}
-    manifest = ctx.store.shelf.manifest(built["bundle"])
+    manifest = ctx.store.contents.manifest(built["bundle"])
     measured = {p["plan_id"] for p in base["points"]}
     found = {}
     for case in base["cases"]:

@@ -20,11 +20,11 @@ from pgo_agent.sandbox.build import variants
 from pgo_agent.sandbox.build.variants import Twin
 from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.evidence import Evidence, kernels
-from pgo_agent.sandbox.gate.verdict import Judged, Verdict
+from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.judge import memcheck
-from pgo_agent.sandbox.judge.gpu_judge import Judge, on_shelf
-from pgo_agent.sandbox.judge.interface import AnyJudge, Ended
-from pgo_agent.sandbox.judge.pool import Judges
+from pgo_agent.sandbox.judge.gpu_judge import GpuJudge, bundle_ref
+from pgo_agent.sandbox.judge.interface import Ended, Judge
+from pgo_agent.sandbox.judge.pool import GpuPool
 
 TRAPPED = "an illegal instruction was encountered"  # what the driver says of a trap
 WORDLESS = "stopped the kernel, and could not say why"
@@ -35,7 +35,7 @@ _ASSERTION = re.compile(r"Assertion `(.+?)` failed")
 def raced(ctx: Context, candidate: Candidate, choices: Mapping[str, str]) -> dict[str, str]:
     """The cases on which a candidate is raced, with the configuration of each: of those that launch the same kernels
     the one with least work, least first."""
-    work, plans = ctx.baseline()["work"]["CASES"], ctx.store.shelf.manifest(bundle_of(candidate))["plans"]
+    work, plans = ctx.baseline()["work"]["CASES"], ctx.store.contents.manifest(bundle_of(candidate))["plans"]
     public = [c for c in choices if c.startswith("CASES/")]
     found: dict[tuple[str, ...], str] = {}
     for case in sorted(public, key=lambda c: float(work[c.split("/", 1)[1]]["flops"])):
@@ -59,7 +59,7 @@ def race(ctx: Context, candidate: Candidate, choices: Mapping[str, str], compile
 
 
 def _sanitized(ctx: Context, twin: Twin, cases: Mapping[str, str]) -> Evidence:
-    gpu, bundle = the_gpu(ctx), on_shelf(ctx.store.shelf, twin.bundle)
+    gpu, bundle = the_gpu(ctx), bundle_ref(ctx.store.contents, twin.bundle)
     gpu.fresh()
     for case, label in cases.items():
         judged = gpu.verdict("race", bundle=bundle, case=case, choice=label, stress=False, sanitized=True)
@@ -75,19 +75,19 @@ def _of_all(ctx: Context, cases: Mapping[str, str]) -> tuple[int, int]:
     return len(cases), len(ctx.baseline()["cases"])
 
 
-def _told(ctx: Context, twin: Twin, judged: Judged) -> Evidence:
+def _told(ctx: Context, twin: Twin, judged: Judgement) -> Evidence:
     """What a sanitized run that did not end well says of the candidate."""
     found = hazard(judged)
     if found is None:
         return Evidence("race", Verdict.UNDECIDED, judged.reason)
     doubtful = found.verdict == Verdict.DEADLOCK or WORDLESS in found.reason
-    if doubtful and variants.miscounts(ctx.store.shelf, twin):
+    if doubtful and variants.miscounts(ctx.store.contents, twin):
         return Evidence("race", Verdict.UNDECIDED, MISCOUNTED)
     return found
 
 
 def _stressed(ctx: Context, candidate: Candidate, cases: Mapping[str, str], problem: str) -> Evidence:
-    gpu, own = the_gpu(ctx), on_shelf(ctx.store.shelf, bundle_of(candidate))
+    gpu, own = the_gpu(ctx), bundle_ref(ctx.store.contents, bundle_of(candidate))
     gpu.fresh()
     said, covered = list[str](), coverage.NOTHING
     for case, label in cases.items():
@@ -107,7 +107,7 @@ def _needed(ctx: Context, candidate: Candidate, choices: Mapping[str, str]) -> E
     ones as well. Cases are tried until each kernel was launched, and none seems idle any more.
     """
     own, shipped = bundle_of(candidate), incumbent.side(ctx, incumbent.SHIPPED)
-    bundle, idle = on_shelf(ctx.store.shelf, own), dict[str, int]()
+    bundle, idle = bundle_ref(ctx.store.contents, own), dict[str, int]()
     for case, label in {**raced(ctx, candidate, choices), **choices}.items():
         launched = _launched(ctx, own, case, label)
         if launched.total() < 2:  # an output that no launch writes keeps what was there, and was found wrong
@@ -134,15 +134,15 @@ def idle_in_all(before: Mapping[str, int], launched: Iterable[str], idle: Sequen
 
 def _launched(ctx: Context, bundle: str, case: str, label: str) -> Counter[str]:
     """The kernels that a configuration launches, by name; a launch of no blocks is none."""
-    manifest = ctx.store.shelf.manifest(bundle)
+    manifest = ctx.store.contents.manifest(bundle)
     steps = manifest["plans"][case][label]["steps"]
     return Counter(manifest["kernels"][s["kernel"]]["name"] for s in steps if "kernel" in s and 0 not in s["grid"])
 
 
 def memchecked(ctx: Context, candidate: Candidate, choices: Mapping[str, str]) -> Evidence:
     """One launch of every kernel under NVIDIA's compute-sanitizer, each tensor an allocation of its own."""
-    started, own, local = time.monotonic(), on_shelf(ctx.store.shelf, bundle_of(candidate)), the_gpu(ctx)
-    if not isinstance(local, Judge | Judges):
+    started, own, local = time.monotonic(), bundle_ref(ctx.store.contents, bundle_of(candidate)), the_gpu(ctx)
+    if not isinstance(local, GpuJudge | GpuPool):
         return Evidence("memcheck", Verdict.UNDECIDED, "it runs on the GPU's own machine alone")
     with local.turn() as gpu, local.occupied(), tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
@@ -169,7 +169,7 @@ def reassembled(ctx: Context, candidate: Candidate, choices: Mapping[str, str]) 
     twin = variants.reassembled(ctx.builder, bundle_of(candidate), choices)
     if not twin.bundle:
         return Evidence("assembler", Verdict.UNDECIDED, twin.problem, time.monotonic() - started)
-    on = on_shelf(ctx.store.shelf, twin.bundle)
+    on = bundle_ref(ctx.store.contents, twin.bundle)
     picks = {c: {"bundle": on, "choice": label} for c, label in choices.items()}
     judged = gpu.verdict("numerics", candidate=picks, stage="assembler")
     gpu.fresh()
@@ -179,7 +179,7 @@ def reassembled(ctx: Context, candidate: Candidate, choices: Mapping[str, str]) 
     return Evidence("assembler", verdict, reason, time.monotonic() - started, coverage=judged.coverage)
 
 
-def hazard(judged: Judged) -> Evidence | None:
+def hazard(judged: Judgement) -> Evidence | None:
     """A hazard or a deadlock in the sanitizer's own words; None when a run failed or did not end for another reason.
 
     A sanitized build is many times slower: that it does not end in time says nothing of the plain one. In its PTX a
@@ -194,12 +194,12 @@ def hazard(judged: Judged) -> Evidence | None:
     return Evidence("race", verdict, f"Triton's concurrency sanitizer: {asserted[0]}")
 
 
-def taken_on(gpu: AnyJudge) -> dict[str, str]:
+def taken_on(gpu: Judge) -> dict[str, str]:
     """UUID and index of the GPU that answered this thread last, as far as its judge tells."""
     return {k: str(gpu.environment[k]) for k in ("uuid", "index") if gpu.environment.get(k)}
 
 
-def the_gpu(ctx: Context) -> AnyJudge:
+def the_gpu(ctx: Context) -> Judge:
     if ctx.gpu is None:
         raise RuntimeError("nothing to judge with")
     return ctx.gpu

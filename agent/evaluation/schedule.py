@@ -24,11 +24,11 @@ from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record import pending
 from pgo_agent.agent.run.record.pending import Waiting
 from pgo_agent.agent.run.record.store import Candidate
-from pgo_agent.sandbox.gate.verdict import Judged, Verdict
-from pgo_agent.sandbox.judge.interface import AnyJudge
+from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
+from pgo_agent.sandbox.judge.interface import Judge
 
 AT_ONCE, GIVEN_AT_ONCE = 2, 4  # candidates for each GPU
-Outcome = tuple[Judged, float | None, float]  # a verdict, the speedup, and the seconds of the GPU that both took
+Outcome = tuple[Judgement, float | None, float]  # a verdict, the speedup, and the seconds of the GPU that both took
 Found = Outcome | Waiting | None  # None: somebody vetoed it before it was begun
 
 
@@ -37,7 +37,7 @@ class _Batch:
     """Candidates that are judged together; threads share it."""
 
     ctx: Context
-    gpu: AnyJudge
+    gpu: Judge
     compilers: Executor
     begun: set[str]  # what is being judged: a veto comes too late
     compiling: measure.Compiling = field(init=False)
@@ -62,7 +62,7 @@ class _Batch:
 
 
 def outcomes(
-    ctx: Context, gpu: AnyJudge, waiting: Sequence[Candidate], more: Callable[[], bool], begun: set[str]
+    ctx: Context, gpu: Judge, waiting: Sequence[Candidate], more: Callable[[], bool], begun: set[str]
 ) -> Iterator[tuple[str, Outcome]]:
     """Verdicts by candidate, as they come: each is to be recorded before the next is asked for.
 

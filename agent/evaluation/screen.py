@@ -17,7 +17,7 @@ from pgo_agent.sandbox.gate import coverage, edit_kind, offsets, plan_rules
 from pgo_agent.sandbox.gate.barriers import stage as deadlock
 from pgo_agent.sandbox.gate.evidence import Evidence, examine, side
 from pgo_agent.sandbox.gate.synchronisation import stage as synchronisation
-from pgo_agent.sandbox.gate.verdict import Judged, Verdict
+from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 
 KNOWN_GAIN = 0.003  # a known gain below it is not worth judging: the judge would not call it one
 STAGES = (
@@ -32,7 +32,7 @@ _ENDS = frozenset({Verdict.REJECTED, Verdict.NO_CHANGE, Verdict.DEADLOCK, Verdic
 _FAILED = {"timeout": Verdict.TIMEOUT, "rejected": Verdict.REJECTED, "killed": Verdict.UNDECIDED}
 
 
-def verdict(ctx: Context, candidate: Candidate) -> Judged | None:
+def verdict(ctx: Context, candidate: Candidate) -> Judgement | None:
     """The verdict on a built candidate, if it needs no GPU."""
     base, built = ctx.baseline(), candidate.built or {}
     wanted = (*base["cases"], *(base["held_out"] if built.get("whole", True) else ()))
@@ -42,9 +42,9 @@ def verdict(ctx: Context, candidate: Candidate) -> Judged | None:
         failure = failures[0] if failures else {"kind": "build_error", "message": "nothing was built", "case": ""}
         held_out = failure["case"].startswith("HELD_OUT")
         reason = "fails to build for a held-out case" if held_out else _first_line(failure["message"])
-        return Judged(_FAILED.get(failure["kind"], Verdict.BUILD_ERROR), "build", reason)
+        return Judgement(_FAILED.get(failure["kind"], Verdict.BUILD_ERROR), "build", reason)
     last = built["stages"][-1]
-    refused = Judged(Verdict(last["verdict"]), last["stage"], last["reason"]) if last["verdict"] in _ENDS else None
+    refused = Judgement(Verdict(last["verdict"]), last["stage"], last["reason"]) if last["verdict"] in _ENDS else None
     if refused or candidate.author == provenance.GIVEN:
         return refused  # somebody asks whether it is right: slow or known code is no answer to that
     known = known_code(ctx, candidate) or duplicates.twin(ctx, candidate) or duplicates.refused_before(ctx, candidate)
@@ -64,9 +64,9 @@ def stages(ctx: Context, built: Built) -> list[dict[str, Any]]:
     covered = coverage.of(cases=len(built.choices), configurations=(count, of))
     seconds = dict(built.seconds)
     first = Evidence("build", None, told, sum(seconds.values()), {"seconds": seconds}, covered)
-    ours = side(ctx.store.shelf, ctx.store.shelf.manifest(built.bundle), built.replaced)
+    ours = side(ctx.store.contents, ctx.store.contents.manifest(built.bundle), built.replaced)
     shipped = next(iter(ctx.baseline()["shipped"].values()))["bundle"]  # all configurations of the file
-    original = side(ctx.store.shelf, _with_held_out(ctx, ctx.store.shelf.manifest(shipped)))
+    original = side(ctx.store.contents, _with_held_out(ctx, ctx.store.contents.manifest(shipped)))
     return [e.as_json() for e in (first, *examine(STAGES, ours, original))]
 
 
@@ -75,11 +75,11 @@ def _with_held_out(ctx: Context, shipped: Mapping[str, Any]) -> Mapping[str, Any
     bundle = ctx.baseline().get("held_out_bundle")
     if not bundle:
         return shipped
-    more = ctx.store.shelf.manifest(bundle)
+    more = ctx.store.contents.manifest(bundle)
     return {**shipped, **{part: {**shipped[part], **more[part]} for part in ("kernels", "plans")}}
 
 
-def known_code(ctx: Context, candidate: Candidate) -> Judged | None:
+def known_code(ctx: Context, candidate: Candidate) -> Judgement | None:
     """Nothing new: all its code was in the baselines' grid, and what is known of it does not beat the incumbent with
     which its generation began."""
     base, built = ctx.baseline(), candidate.built or {}
@@ -89,7 +89,7 @@ def known_code(ctx: Context, candidate: Candidate) -> Judged | None:
     if not all((case, plan) in known for case in base["cases"] for plan in brought[case]):
         return None
     if built["failures"]:
-        return Judged(Verdict.BUILD_ERROR, "build", _first_line(built["failures"][0]["message"]))
+        return Judgement(Verdict.BUILD_ERROR, "build", _first_line(built["failures"][0]["message"]))
     if not all((case, plan) in known for case in base["cases"] for plan in now[case]):
         return None
 
@@ -99,10 +99,10 @@ def known_code(ctx: Context, candidate: Candidate) -> Judged | None:
     gain = statistics.geometric_mean(best(c, now[c]) / best(c, brought[c]) for c in base["cases"])
     if gain > 1 + KNOWN_GAIN:
         return None
-    return Judged(Verdict.NO_CHANGE, "build", "its code is that of configurations which are known and no faster")
+    return Judgement(Verdict.NO_CHANGE, "build", "its code is that of configurations which are known and no faster")
 
 
-def _dominated(built: Mapping[str, Any], base: Mapping[str, Any]) -> Judged | None:
+def _dominated(built: Mapping[str, Any], base: Mapping[str, Any]) -> Judgement | None:
     """Static pruning: every new configuration of every case spills or serializes where the best known does not."""
     reasons = []
     for case in base["cases"]:
@@ -112,7 +112,7 @@ def _dominated(built: Mapping[str, Any], base: Mapping[str, Any]) -> Judged | No
             pairs = zip((built["statics"][k] for k in choice["kernels"]), best, strict=False)
             reasons.append(next((r for ours, theirs in pairs if (r := cost_model.dominated(ours, theirs))), ""))
     if reasons and all(reasons):
-        return Judged(Verdict.SLOWER, "static", f"pruned before GPU time: {reasons[0]}")
+        return Judgement(Verdict.SLOWER, "static", f"pruned before GPU time: {reasons[0]}")
     return None
 
 

@@ -10,10 +10,10 @@ from typing import Any
 from pgo_agent.agent.evaluation import safety_checks
 from pgo_agent.agent.run.context import Context
 from pgo_agent.sandbox.errors import TargetFault
-from pgo_agent.sandbox.judge.interface import AnyJudge, Ended, of_ended
+from pgo_agent.sandbox.judge.interface import Ended, Judge, of_ended
 
 
-def sweep(ctx: Context, gpu: AnyJudge, entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def sweep(ctx: Context, gpu: Judge, entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """What the sweep says of them: all of a case on one GPU, and the cases side by side. Elsewhere it is one request:
     a refusal is then told once."""
     parts: dict[str, list[dict[str, Any]]] = {}
@@ -23,7 +23,7 @@ def sweep(ctx: Context, gpu: AnyJudge, entries: Sequence[dict[str, Any]]) -> lis
     return [e for _, answer in found for e in answer]
 
 
-def _sweep(ctx: Context, gpu: AnyJudge, entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _sweep(ctx: Context, gpu: Judge, entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """What becomes of each. One that ends the process is looked for, and the others are timed together without it."""
     try:
         answer = gpu.ask("sweep", entries=entries)["entries"]
@@ -44,7 +44,7 @@ def _sweep(ctx: Context, gpu: AnyJudge, entries: Sequence[dict[str, Any]]) -> li
     return [e | {"taken_on": safety_checks.taken_on(gpu)} for e in answer]
 
 
-def _ending(gpu: AnyJudge, entries: Sequence[dict[str, Any]], e: Ended) -> dict[tuple[str, str, str], str]:
+def _ending(gpu: Judge, entries: Sequence[dict[str, Any]], e: Ended) -> dict[tuple[str, str, str], str]:
     """Which of them end the process, and how: found by halves."""
     if len(entries) == 1:
         told = of_ended("sweep", e)

@@ -19,7 +19,7 @@ from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.json_codec import Record
 from pgo_agent.sandbox.profile import critical_path, gpu_passes, ipc, roofline, static
 from pgo_agent.sandbox.profile.backend import Subject
-from pgo_agent.sandbox.profile.gpu_passes import NotTaken, Stand
+from pgo_agent.sandbox.profile.gpu_passes import GpuPassContext, NotTaken
 from pgo_agent.sandbox.profile.kernel_profile import KernelProfile, Launch, Missing, PassName, Roofline
 from pgo_agent.sandbox.profile.pseudocode import pseudocode
 from pgo_agent.sandbox.profile.roofline import Peaks
@@ -69,33 +69,33 @@ class Means:
     unwanted: str = field(default=pass_policy.UNWANTED, kw_only=True)  # why other passes are left out
 
     @property
-    def stand(self) -> Stand:
-        return Stand(self.builder, self.gpu.held)
+    def context(self) -> GpuPassContext:
+        return GpuPassContext(self.builder, self.gpu.held)
 
 
 def case_profile(means: Means, w: Wanted, backend: str = "nvidia") -> CaseProfile:
     """What the passes say of a case. Raises what passes raise."""
-    stand, where = means.stand, (w.source, w.bundle, w.case, w.label)
-    stand.builder.box.admit(w.foreign)
-    subjects = static.subjects_of(stand, *where, w.together)
-    static.of_subjects(stand, subjects, backend)  # side by side; each is then asked for alone
-    launches = _launches(stand.shelf.manifest(w.bundle)["plans"][w.case][w.label]["steps"])
+    context, where = means.context, (w.source, w.bundle, w.case, w.label)
+    context.builder.box.admit(w.foreign)
+    subjects = static.subjects_of(context, *where, w.together)
+    static.of_subjects(context, subjects, backend)  # side by side; each is then asked for alone
+    launches = _launches(context.contents.manifest(w.bundle)["plans"][w.case][w.label]["steps"])
     taken = {s.build: _taken(means, w, s, backend) for s in subjects}
-    kernels = tuple(_whole(stand, build, t, launches[build]) for build, t in taken.items())
-    found = {k.build: standing_out(k, stand.builder.device) for k in kernels}
-    code = {s.build: _code(stand, s, taken[s.build]) for s in subjects if backend == "nvidia"}
+    kernels = tuple(_whole(context, build, t, launches[build]) for build, t in taken.items())
+    found = {k.build: standing_out(k, context.builder.device) for k in kernels}
+    code = {s.build: _code(context, s, taken[s.build]) for s in subjects if backend == "nvidia"}
     decisions = {build: t.decisions for build, t in taken.items()}
-    return CaseProfile(w.case, w.label, w.why, kernels, found, code, _roofline(stand, w.case, kernels), decisions)
+    return CaseProfile(w.case, w.label, w.why, kernels, found, code, _roofline(context, w.case, kernels), decisions)
 
 
 def _taken(means: Means, w: Wanted, subject: Subject, backend: str) -> Taken:
     place = Place(w.bundle, w.case, w.label, subject.build)
-    kernel = Kernel(means.stand, means.gpu, subject, place, backend)
+    kernel = Kernel(means.context, means.gpu, subject, place, backend)
     choose = partial(means.choose, w.case) if means.choose else None
     return pass_policy.take(kernel, means.gpu.left, means.passes, choose, means.unwanted)
 
 
-def _whole(stand: Stand, build: str, t: Taken, launch: Launch) -> KernelProfile:
+def _whole(context: GpuPassContext, build: str, t: Taken, launch: Launch) -> KernelProfile:
     name = t.static.kernel if isinstance(t.static, StaticProfile) else build[:12]
     if isinstance(t.timeline, Missing):
         absent = (Missing(n, f"it needs the timeline: {t.timeline.why}") for n in (critical_path.NAME, "ipc"))
@@ -103,17 +103,17 @@ def _whole(stand: Stand, build: str, t: Taken, launch: Launch) -> KernelProfile:
     timeline = t.timeline
     if isinstance(t.static, StaticProfile):
         timeline = timeline.placed(t.static.file, t.static.sources)
-    path = critical_path.of_build(stand, build, timeline)
-    rates = ipc.ipc(ipc.counts(stand, [p.build for p in timeline.passes]), timeline)
+    path = critical_path.of_build(context, build, timeline)
+    rates = ipc.ipc(ipc.counts(context, [p.build for p in timeline.passes]), timeline)
     return KernelProfile(build, name, launch, t.static, timeline, t.counters, path, rates)
 
 
-def _code(stand: Stand, subject: Subject, t: Taken) -> str:
+def _code(context: GpuPassContext, subject: Subject, t: Taken) -> str:
     timeline = None if isinstance(t.timeline, Missing) else t.timeline
-    return pseudocode(stand, subject, timeline, None if isinstance(t.counters, Missing) else t.counters)
+    return pseudocode(context, subject, timeline, None if isinstance(t.counters, Missing) else t.counters)
 
 
-def _roofline(stand: Stand, case: str, kernels: Sequence[KernelProfile]) -> Roofline | Missing:
+def _roofline(context: GpuPassContext, case: str, kernels: Sequence[KernelProfile]) -> Roofline | Missing:
     timelines = [k.timeline for k in kernels if isinstance(k.timeline, Timeline)]
     calls = [ms for t in timelines for ms in t.plain_ms]
     if not calls:
@@ -121,10 +121,10 @@ def _roofline(stand: Stand, case: str, kernels: Sequence[KernelProfile]) -> Roof
             roofline.NAME, next((k.timeline.why for k in kernels if isinstance(k.timeline, Missing)), NO_GPU)
         )
     try:
-        reached: Peaks | Missing = gpu_passes.peaks(stand, case, stand.builder.target.contract)
+        reached: Peaks | Missing = gpu_passes.peaks(context, case, context.builder.target.contract)
     except NotTaken as e:
         reached = Missing(roofline.NAME, str(e))
-    return roofline.of_case(roofline.work_of(stand, case), statistics.median(calls) / 1e3, HOW, reached)
+    return roofline.of_case(roofline.work_of(context, case), statistics.median(calls) / 1e3, HOW, reached)
 
 
 def _launches(steps: Sequence[Mapping[str, Any]]) -> dict[str, Launch]:

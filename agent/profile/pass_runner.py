@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TypeVar
 
-from pgo_agent.sandbox.judge.interface import AnyJudge
+from pgo_agent.sandbox.judge.interface import Judge
 from pgo_agent.sandbox.profile import gpu_passes, static
 from pgo_agent.sandbox.profile.backend import Subject
 from pgo_agent.sandbox.profile.counters import ncu
 from pgo_agent.sandbox.profile.counters.types import Counters
-from pgo_agent.sandbox.profile.gpu_passes import NotTaken, Stand
+from pgo_agent.sandbox.profile.gpu_passes import GpuPassContext, NotTaken
 from pgo_agent.sandbox.profile.kernel_profile import Missing, PassName
 from pgo_agent.sandbox.profile.static_profile import Problem, StaticProfile
 from pgo_agent.sandbox.profile.timeline import instrumented_build
@@ -34,14 +34,14 @@ T = TypeVar("T")
 class Gpu:
     """The GPU, as far as it may be spent; threads may share it."""
 
-    judge: AnyJudge | None
+    judge: Judge | None
     left: float  # GPU seconds
     why: str = NO_GPU  # it cannot be used, where there is no judge
     expected: dict[PassName, float] = field(default_factory=lambda: dict(FIRST))
     _booked: float = 0.0  # GPU seconds that passes which were begun are expected to take
     _one: threading.Condition = field(default_factory=threading.Condition)
 
-    def held(self) -> AnyJudge:
+    def held(self) -> Judge:
         """The judge. Raises NotTaken where there is none."""
         if self.judge is None:
             raise NotTaken(self.why)
@@ -94,7 +94,7 @@ class Gpu:
 class Kernel:
     """One kernel of a case: the `Passes` that the profiler's role asks."""
 
-    stand: Stand
+    context: GpuPassContext
     gpu: Gpu
     subject: Subject
     place: Place
@@ -114,28 +114,28 @@ class Kernel:
         return absent or self.gpu.short_of(name)
 
     def static(self) -> StaticProfile | Problem:
-        return static.static(self.stand, self.subject, self.backend)
+        return static.static(self.context, self.subject, self.backend)
 
     def timeline(self) -> Timeline | Missing:
         if PassName.TIMELINE not in self._kept:
-            instrumented_build.build(self.stand.builder, self.place)  # while nobody waits for the GPU
-        return self._taken(PassName.TIMELINE, partial(gpu_passes.timeline, self.stand, *self._what))
+            instrumented_build.build(self.context.builder, self.place)  # while nobody waits for the GPU
+        return self._taken(PassName.TIMELINE, partial(gpu_passes.timeline, self.context, *self._what))
 
     def counters(self) -> Counters | Missing:
-        return self._taken(PassName.COUNTERS, partial(gpu_passes.counters, self.stand, *self._what, self.subject))
+        return self._taken(PassName.COUNTERS, partial(gpu_passes.counters, self.context, *self._what, self.subject))
 
     @cached_property
     def _kept(self) -> frozenset[PassName]:
         """The passes whose answers were there before: to see that reads all that they name."""
         known = {
-            PassName.TIMELINE: gpu_passes.timeline.known(self.stand, *self._what),
-            PassName.COUNTERS: gpu_passes.counters.known(self.stand, *self._what, self.subject),
+            PassName.TIMELINE: gpu_passes.timeline.known(self.context, *self._what),
+            PassName.COUNTERS: gpu_passes.counters.known(self.context, *self._what, self.subject),
         }
         return frozenset(name for name, there in known.items() if there)
 
     @property
     def _what(self) -> tuple[Place, str]:
-        return self.place, self.stand.builder.target.contract
+        return self.place, self.context.builder.target.contract
 
     def _taken(self, name: PassName, take: Callable[[], T]) -> T | Missing:
         if name in self._kept:

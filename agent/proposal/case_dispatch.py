@@ -122,7 +122,7 @@ def inputs(ctx: Context) -> dict[str, Any]:
     """What the launcher is given in each public case, as the plans of the kernel as shipped have it."""
     found = {}
     for case, point in ctx.baseline()["shipped"].items():
-        plans = ctx.store.shelf.manifest(point["bundle"])["plans"][case]
+        plans = ctx.store.contents.manifest(point["bundle"])["plans"][case]
         found[case] = plans[point["choice"]]["inputs"]
     return found
 

@@ -156,7 +156,7 @@ def _asked(ctx: Context, model: Model, question: Question, prompt: str) -> tuple
 
 
 def _read(ctx: Context, question: Question, reply: Reply) -> replies.Parsed:
-    triton = partial(triton_parser.ask, ctx.builder.box, ctx.store.shelf, ctx.device.arch)
+    triton = partial(triton_parser.ask, ctx.builder.box, ctx.store.contents, ctx.device.arch)
     return replies.parse(reply.text, question.source, question.shown, triton)
 
 

@@ -83,10 +83,12 @@ def restarts(ctx: Context) -> bool:
 
     Never where nothing is measured: there no generation can win.
     """
-    return bool(ctx.baseline().get("environment")) and barren(ctx) >= max(1, ctx.settings.get("patience", 1) - 1)
+    return bool(ctx.baseline().get("environment")) and generations_without_win(ctx) >= max(
+        1, ctx.settings.get("patience", 1) - 1
+    )
 
 
-def barren(ctx: Context) -> int:
+def generations_without_win(ctx: Context) -> int:
     """Finished generations since the last one that won."""
     won = {c.generation for c in ctx.store.candidates(ctx.run.id) if c.verdict == Verdict.ACCEPTED}
     finished = [n for n, done in ctx.store.generations(ctx.run.id).items() if done]

@@ -138,9 +138,9 @@ def _found(c: Candidate) -> dict[str, Any]:
 
 def _text(ctx: Context, c: Candidate, found: Mapping[str, Any]) -> str:
     """The TTGIR whose lines the reason names; empty where there is none."""
-    build = ctx.store.shelf.build(str(found["kernel"])) if "kernel" in found else None
+    build = ctx.store.contents.build(str(found["kernel"])) if "kernel" in found else None
     if build and "kernel" in build:
-        return ctx.store.shelf.get(build["kernel"]["files"]["ttgir"], "ttgir").decode()
+        return ctx.store.contents.get(build["kernel"]["files"]["ttgir"], "ttgir").decode()
     return c.source if c.kind == "ttgir" else ""
 
 

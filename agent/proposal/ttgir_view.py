@@ -2,7 +2,7 @@
 
 Of a run's incumbent (or any candidate that was built): its first public case, in the best known configuration, the
 kernel that does the work. Prompts show the view of it and replies are applied to it, both by way of here: else labels
-would mean other lines. It reads builds on the shelf, asks nobody and judges nothing.
+would mean other lines. It reads builds in the content store, asks nobody and judges nothing.
 """
 
 from typing import Any
@@ -22,9 +22,9 @@ def shown(ctx: Context, which: str) -> Shown | None:
     """What models are shown of `shipped` or a candidate that was built; None for a text that our reader refuses."""
     case = ctx.baseline()["cases"][0]
     bundle, label, config = _plan(ctx, which, case)
-    manifest = ctx.store.shelf.manifest(bundle)
+    manifest = ctx.store.contents.manifest(bundle)
     build = _hot(ctx, which, manifest, manifest["plans"][case][label])
-    text = ctx.store.shelf.get(manifest["kernels"][build]["files"]["ttgir"], "ttgir").decode()
+    text = ctx.store.contents.get(manifest["kernels"][build]["files"]["ttgir"], "ttgir").decode()
     try:
         module = reader.parse(text)
         view = readable(module)
@@ -49,7 +49,7 @@ def _hot(ctx: Context, which: str, manifest: dict[str, Any], plan: dict[str, Any
     launched: list[str] = [s["kernel"] for s in plan["steps"] if "kernel" in s]
     if replaced in launched:
         return replaced
-    statics = {k: (ctx.store.shelf.build(k) or {})["static"] for k in launched}
+    statics = {k: (ctx.store.contents.build(k) or {})["static"] for k in launched}
     hot = workload.hardest([plan], manifest["kernels"], statics)[0]
     return next(k for k in launched if manifest["kernels"][k]["name"] == hot)
 
@@ -60,8 +60,8 @@ def _own(ctx: Context, which: str, build: str) -> str:
     if replaced.get("by") != build:
         return build
     written = ttgir_override.named(ctx.store.candidate(ctx.run.id, which).source)
-    own = ctx.store.shelf.manifest(replaced["bundle"])["kernels"].keys() if replaced["bundle"] else ()
-    mine = ctx.store.shelf.manifest((ctx.store.candidate(ctx.run.id, which).built or {})["bundle"])["kernels"]
+    own = ctx.store.contents.manifest(replaced["bundle"])["kernels"].keys() if replaced["bundle"] else ()
+    mine = ctx.store.contents.manifest((ctx.store.candidate(ctx.run.id, which).built or {})["bundle"])["kernels"]
     return next((k for k in own if k not in mine), written)
 
 

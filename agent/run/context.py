@@ -15,8 +15,8 @@ from pgo_agent.agent.llm.models.types import OPTIMIZER, Model
 from pgo_agent.agent.run.record.store import Run, Store
 from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.devices import Device
-from pgo_agent.sandbox.judge.gpu_judge import Judge
-from pgo_agent.sandbox.judge.interface import AnyJudge
+from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
+from pgo_agent.sandbox.judge.interface import Judge
 from pgo_agent.sandbox.target import Target
 
 Emit = Callable[[dict[str, Any]], None]
@@ -29,9 +29,9 @@ class Context:
     target: Target
     device: Device
     builder: Builder
-    gpu: AnyJudge | None  # None: nothing can be measured
+    gpu: Judge | None  # None: nothing can be measured
     model: Model | None  # the optimizer's: proposes beside the embedded moves; None: nobody does
-    cpu: Judge  # Triton's interpreter
+    cpu: GpuJudge  # Triton's interpreter
     emit_to: Emit
     others: dict[str, Model] = field(default_factory=dict)  # of the other roles; one that is not there is embedded
     _mark: float = field(default_factory=time.monotonic)

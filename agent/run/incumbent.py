@@ -12,7 +12,7 @@ from pgo_agent.agent.run.own_list import AUTOTUNED
 from pgo_agent.agent.run.record.store import Candidate
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.judge import bootstrap
-from pgo_agent.sandbox.judge.gpu_judge import on_shelf
+from pgo_agent.sandbox.judge.gpu_judge import bundle_ref
 
 SHIPPED = "shipped"
 NEAR = 0.005  # of the best time: an H200's sessions measured a kernel against itself up to 0.6 % apart
@@ -52,10 +52,11 @@ def side(ctx: Context, which: str) -> dict[str, Any]:
     base = ctx.baseline()
     if which in (SHIPPED, "tuned", AUTOTUNED):
         return {
-            c: {"bundle": on_shelf(ctx.store.shelf, p["bundle"]), "choice": p["choice"]} for c, p in base[which].items()
+            c: {"bundle": bundle_ref(ctx.store.contents, p["bundle"]), "choice": p["choice"]}
+            for c, p in base[which].items()
         }
     candidate = ctx.store.candidate(ctx.run.id, which)
-    bundle = on_shelf(ctx.store.shelf, (candidate.built or {})["bundle"])
+    bundle = bundle_ref(ctx.store.contents, (candidate.built or {})["bundle"])
     return {c: {"bundle": bundle, "choice": label} for c, label in chosen(ctx, candidate).items()}
 
 
@@ -106,7 +107,7 @@ def _best(
     label: str,
     tied: tuple[Config, ...] = (),
 ) -> moves.Best:
-    manifest = ctx.store.shelf.manifest(bundle)
+    manifest = ctx.store.contents.manifest(bundle)
     plan, by_name = manifest["plans"][case][label], {s["name"]: s for s in statics}
     blocks, by_key = dict[str, int](), dict[str, dict[str, Any]]()
     for step in (s for s in plan["steps"] if "kernel" in s):

@@ -13,7 +13,7 @@ STATES = {"done": Exit.DONE, "none_found": Exit.NONE_FOUND, "budget": Exit.BUDGE
 
 
 @dataclass(frozen=True)
-class Wishes:
+class RunSettings:
     """What the command line asks for."""
 
     device: str | None = None
@@ -42,7 +42,7 @@ class Wishes:
     wait: bool = True  # for replies and verdicts that are not there yet; if not, the run is suspended
 
 
-def longer(wishes: Wishes, minutes: float | None) -> Wishes:
+def longer(wishes: RunSettings, minutes: float | None) -> RunSettings:
     """With the minutes that somebody gave, which are the interpreter's, too; as they are where nobody did."""
     return wishes if minutes is None else replace(wishes, minutes=minutes, interpreting=60 * minutes or None)
 

@@ -60,11 +60,11 @@ def write(store: Store, name: str, which: str, folder: Path) -> list[Path]:
     found, written = store.run(name), dict[str, Path]()
     for case, plans in _plans(store, found, which).items():
         for bundle, label, config in plans:
-            manifest = store.shelf.manifest(bundle)
+            manifest = store.contents.manifest(bundle)
             for key in dict.fromkeys(s["kernel"] for s in manifest["plans"][case][label]["steps"] if "kernel" in s):
                 kernel = manifest["kernels"][key]
                 path = folder / f"{case.split('/')[-1]}.{kernel['name']}.{key[:8]}.ttgir"
-                text = store.shelf.get(kernel["files"]["ttgir"], "ttgir").decode()
+                text = store.contents.get(kernel["files"]["ttgir"], "ttgir").decode()
                 written.setdefault(key, _put(path, f"// replaces: {key}\n// at: {json.dumps(config)}\n{text}"))
     return list(written.values())
 

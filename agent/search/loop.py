@@ -28,7 +28,7 @@ from pgo_agent.agent.search.finish import finish as finish_run
 class State(TypedDict):
     generation: int  # the one that is worked on, from 1
     proposed: int  # candidates of it
-    barren: int  # generations in a row without an accepted candidate
+    generations_without_win: int  # generations in a row without an accepted candidate
 
 
 def baseline(state: State, runtime: Runtime[Context]) -> None:
@@ -48,8 +48,10 @@ def summarize(state: State, runtime: Runtime[Context]) -> None:
 def propose(state: State, runtime: Runtime[Context]) -> Command[Literal["build", "finish"]]:
     ctx = runtime.context
     steps.steered(ctx)
-    barren = state["barren"] >= ctx.settings["patience"] and not steering.wants_a_generation(ctx, state["generation"])
-    proposed = 0 if ctx.out_of_time() or barren else steps.propose(ctx, state["generation"])
+    generations_without_win = state["generations_without_win"] >= ctx.settings[
+        "patience"
+    ] and not steering.wants_a_generation(ctx, state["generation"])
+    proposed = 0 if ctx.out_of_time() or generations_without_win else steps.propose(ctx, state["generation"])
     if not proposed:
         steering.give_back(ctx, state["generation"])
     return Command(goto="build" if proposed else "finish", update={"proposed": proposed})
@@ -74,7 +76,11 @@ def record(state: State, runtime: Runtime[Context]) -> Command[Literal["profile"
         incumbent=incumbent.name(ctx),
         judged=sum(c.verdict is not None for c in own),
     )
-    new: State = {"generation": n + 1, "proposed": 0, "barren": 0 if won else state["barren"] + 1}
+    new: State = {
+        "generation": n + 1,
+        "proposed": 0,
+        "generations_without_win": 0 if won else state["generations_without_win"] + 1,
+    }
     return Command(goto="profile" if profile_incumbent.due(ctx) else "propose", update=new)
 
 
@@ -94,7 +100,14 @@ def run(ctx: Context) -> None:
     with recovery.checkpoints(ctx.store.root / "checkpoints.db") as db:
         loop = graph.compile(checkpointer=SqliteSaver(db))
         config: RunnableConfig = {"configurable": {"thread_id": ctx.run.id}, "recursion_limit": 10_000}
-        (nodes, generation, barren), held = recovery.stands(ctx), loop.get_state(config)
-        borne_out = held.next in nodes and (held.values["generation"], held.values["barren"]) == (generation, barren)
-        start: State | None = None if borne_out else {"generation": generation, "proposed": 0, "barren": barren}
+        (nodes, generation, generations_without_win), held = recovery.stands(ctx), loop.get_state(config)
+        borne_out = held.next in nodes and (held.values["generation"], held.values["generations_without_win"]) == (
+            generation,
+            generations_without_win,
+        )
+        start: State | None = (
+            None
+            if borne_out
+            else {"generation": generation, "proposed": 0, "generations_without_win": generations_without_win}
+        )
         loop.invoke(start, config, context=ctx, durability="sync")

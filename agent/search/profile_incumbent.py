@@ -1,9 +1,9 @@
 """The loop's nodes `profile` and `summarize`: the incumbent, once for each public case, at its best configuration.
 
-What passes answer is kept on the shelf, and what they say in short in the record, so both steps can be repeated. A
-profile that cannot be taken never ends a run: the record says why, and moves then fire without it. Other parents of a
-generation are not profiled. Relies on `case_profile.py` for the passes, on `agent/profile/summarize.py`, and on
-`llm_roles.py` where a role is a model's; `bottlenecks.py` hands what comes of it to the moves.
+What passes answer is kept in the content store, and what they say in short in the record, so both steps can be
+repeated. A profile that cannot be taken never ends a run: the record says why, and moves then fire without it. Other
+parents of a generation are not profiled. Relies on `case_profile.py` for the passes, on `agent/profile/summarize.py`,
+and on `llm_roles.py` where a role is a model's; `bottlenecks.py` hands what comes of it to the moves.
 """
 
 import time

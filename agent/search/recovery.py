@@ -1,8 +1,8 @@
 """Where an interrupted run goes on, and on what: by its record alone, whatever became of the other files.
 
 A power loss may take the ends of files, or whole ones. The checkpoints then know of more or less than the record, and
-the shelf lacks what the record names. Relies on builds being the same each time: what comes out different is not put
-in the place of what was judged. The record itself is not mended: `store.py` says when it is damaged.
+the content store lacks what the record names. Relies on builds being the same each time: what comes out different is
+not put in the place of what was judged. The record itself is not mended: `store.py` says when it is damaged.
 """
 
 import sqlite3
@@ -23,17 +23,17 @@ def stands(ctx: Context) -> tuple[set[tuple[str, ...]], int, int]:
     """By the record: the nodes that may come next, the generation, and how many without a win come before it."""
     if ctx.store.run(ctx.run.id).baseline is None:
         return {("baseline",)}, 1, 0
-    n, barren = 0, 0
+    n, generations_without_win = 0, 0
     for n, finished in ctx.store.generations(ctx.run.id).items():
         own = ctx.store.candidates(ctx.run.id, n)
         undecided = [c for c in own if c.verdict is None]
         if undecided:
-            return {("build",) if any(c.built is None for c in undecided) else ("judge",)}, n, barren
+            return {("build",) if any(c.built is None for c in undecided) else ("judge",)}, n, generations_without_win
         if not finished:
-            return {("record",)}, n, barren
-        barren = 0 if any(c.verdict == Verdict.ACCEPTED for c in own) else barren + 1
+            return {("record",)}, n, generations_without_win
+        generations_without_win = 0 if any(c.verdict == Verdict.ACCEPTED for c in own) else generations_without_win + 1
     due = profile_incumbent.due(ctx)
-    return {(due,)} if due else {("propose",), ("finish",)}, n + 1, barren
+    return {(due,)} if due else {("propose",), ("finish",)}, n + 1, generations_without_win
 
 
 # the checkpoints ------------------------------------------------------------------------------------------------------
@@ -64,13 +64,13 @@ def _sound(path: Path) -> bool:
         return False
 
 
-# the shelf ------------------------------------------------------------------------------------------------------------
+# the content store ----------------------------------------------------------------------------------------------------
 
 
 def mend(ctx: Context) -> None:
     """Builds the run's lost bundles again. Raises EnvironmentFault when they do not come out as they were."""
     base, candidates = ctx.store.run(ctx.run.id).baseline, ctx.store.candidates(ctx.run.id)
-    lost = {b for b in _of_baseline(base) | set(map(_bundle, candidates)) if b and not ctx.store.shelf.whole(b)}
+    lost = {b for b in _of_baseline(base) | set(map(_bundle, candidates)) if b and not ctx.store.contents.whole(b)}
     if not lost:
         return
     ctx.emit("phase", phase="mend", doing=f"building {len(lost)} lost or damaged bundles again")
@@ -79,7 +79,7 @@ def mend(ctx: Context) -> None:
     for candidate in candidates:
         if _bundle(candidate) in lost:
             build.again(ctx, candidate)
-    left = [b for b in lost if not ctx.store.shelf.whole(b)]
+    left = [b for b in lost if not ctx.store.contents.whole(b)]
     if left:
         raise EnvironmentFault(
             f"{len(left)} bundles of run {ctx.run.id} are damaged, and come out different when they are built again",

@@ -17,9 +17,9 @@ from pgo_agent.agent.run.record.store import Candidate, candidate_id
 from pgo_agent.sandbox import target as contract
 from pgo_agent.sandbox.gate.coverage import NOTHING
 from pgo_agent.sandbox.gate.evidence import Evidence
-from pgo_agent.sandbox.gate.verdict import Judged, Verdict
-from pgo_agent.sandbox.judge.interface import AnyJudge
-from pgo_agent.sandbox.judge.pool import Judges
+from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
+from pgo_agent.sandbox.judge.interface import Judge
+from pgo_agent.sandbox.judge.pool import GpuPool
 from pgo_agent.sandbox.judge.spool.client import SpoolJudge
 from pgo_agent.sandbox.threads import threads
 
@@ -117,10 +117,10 @@ def judge(ctx: Context, generation: int) -> None:
         _told(ctx, ctx.store.candidate(ctx.run.id, candidate.id), judged, None, time.monotonic() - started)
 
 
-def _where(gpu: AnyJudge | None) -> str:
+def _where(gpu: Judge | None) -> str:
     if isinstance(gpu, SpoolJudge):
         return f"on a GPU elsewhere, by {gpu.folder.root}"
-    several = len(gpu.all) if isinstance(gpu, Judges) else 1
+    several = len(gpu.all) if isinstance(gpu, GpuPool) else 1
     return "in Triton's interpreter" if gpu is None else f"on {several} GPUs" if several > 1 else "on the GPU"
 
 
@@ -133,7 +133,7 @@ def _wanted(ctx: Context, waiting: Sequence[Candidate]) -> Iterator[Candidate]:
             yield candidate
 
 
-def _on_gpus(ctx: Context, gpu: AnyJudge, waiting: Sequence[Candidate]) -> None:
+def _on_gpus(ctx: Context, gpu: Judge, waiting: Sequence[Candidate]) -> None:
     begun = set[str]()
     for name, outcome in schedule.outcomes(ctx, gpu, waiting, partial(_goes_on, ctx, begun), begun):
         candidate = ctx.store.candidate(ctx.run.id, name)
@@ -147,7 +147,7 @@ def _goes_on(ctx: Context, begun: Collection[str] = ()) -> bool:
     return not ctx.out_of_time()
 
 
-def _told(ctx: Context, candidate: Candidate, judged: Judged, speedup: float | None, seconds: float) -> None:
+def _told(ctx: Context, candidate: Candidate, judged: Judgement, speedup: float | None, seconds: float) -> None:
     given = candidate.author == provenance.GIVEN
     if given:
         judged = given_file.said_of(ctx, candidate, measure.told_apart(ctx, candidate, judged))
@@ -164,7 +164,7 @@ def steered(ctx: Context, begun: Collection[str] = ()) -> None:
         steering.vetoed(ctx, request)
 
 
-def settle(ctx: Context, candidate: Candidate, judged: Judged, speedup: float | None, seconds: float) -> None:
+def settle(ctx: Context, candidate: Candidate, judged: Judgement, speedup: float | None, seconds: float) -> None:
     """Records a verdict with what every stage said, and tells of it."""
     stages = _stages(candidate, judged, seconds)
     doubts = [f"{s['stage']} could not decide: {s['reason']}" for s in stages if s["verdict"] == Verdict.UNDECIDED]
@@ -189,7 +189,7 @@ def settle(ctx: Context, candidate: Candidate, judged: Judged, speedup: float | 
     )
 
 
-def _stages(candidate: Candidate, judged: Judged, seconds: float) -> list[dict[str, Any]]:
+def _stages(candidate: Candidate, judged: Judgement, seconds: float) -> list[dict[str, Any]]:
     """The evidence of every stage that looked at a candidate, in order; the last one gave the verdict."""
     known = (candidate.built or {}).get("stages", [])
     said = {"verdict": str(judged.verdict), "reason": judged.reason}

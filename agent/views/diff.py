@@ -10,7 +10,7 @@ from typing import Any
 
 from pgo_agent.agent.run.own_list import AUTOTUNED
 from pgo_agent.agent.run.record.store import Candidate, Run, Store
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.ttgir import normalize, reader
 from rich.console import Console
@@ -30,9 +30,9 @@ class Kernel:
     static: dict[str, Any]
     digest: str  # of its TTGIR
 
-    def ttgir(self, shelf: Shelf) -> list[str]:
-        """Its normal form. Raises EnvironmentFault where the text is not on the shelf."""
-        return normalize.text(reader.parse(shelf.get(self.digest, "ttgir").decode())).splitlines(True)
+    def ttgir(self, contents: ContentStore) -> list[str]:
+        """Its normal form. Raises EnvironmentFault where the text is not in the content store."""
+        return normalize.text(reader.parse(contents.get(self.digest, "ttgir").decode())).splitlines(True)
 
 
 @dataclass(frozen=True)
@@ -55,19 +55,19 @@ class Side:
 def side(store: Store, run: Run, name: str) -> Side:
     """A baseline by its name, or a candidate by the beginning of its id, at the configurations that a judge chose.
 
-    Raises UsageFault when it was not built, EnvironmentFault where its bundle is not on the shelf.
+    Raises UsageFault when it was not built, EnvironmentFault where its bundle is not in the content store.
     """
     if name in (*BASELINES, AUTOTUNED):
         if run.baseline is None:
             raise UsageFault(f"run {run.id} has no baseline yet", f"pgo-agent resume {run.id}")
         places = {c: (p["bundle"], p["choice"]) for c, p in run.baseline.get(name, {}).items()}
-        return Side(name, run.source, {c: _launched(store.shelf, *where, c) for c, where in places.items()})
+        return Side(name, run.source, {c: _launched(store.contents, *where, c) for c, where in places.items()})
     candidate = store.candidate(run.id, name)
     built = candidate.built or {}
     if not built.get("bundle"):
         raise UsageFault(f"candidate {candidate.id} was not built: {candidate.reason}", "choose another")
     labels = _chosen(store, candidate)
-    cases = {c: _launched(store.shelf, built["bundle"], labels[c], c) for c in built["choices"]}
+    cases = {c: _launched(store.contents, built["bundle"], labels[c], c) for c in built["choices"]}
     return Side(candidate.id[:8], candidate.source if candidate.kind != "ttgir" else run.source, cases)
 
 
@@ -79,14 +79,14 @@ def _chosen(store: Store, candidate: Candidate) -> dict[str, str]:
     return {case: judged.get(case, options[0]["label"]) for case, options in built.items()}
 
 
-def _launched(shelf: Shelf, bundle: str, label: str, case: str) -> Launched:
-    manifest = shelf.manifest(bundle)
+def _launched(contents: ContentStore, bundle: str, label: str, case: str) -> Launched:
+    manifest = contents.manifest(bundle)
     found: dict[str, Kernel] = {}
     for key in dict.fromkeys(s["kernel"] for s in manifest["plans"][case][label]["steps"] if "kernel" in s):
         kernel = manifest["kernels"][key]
         same = sum(k.static["name"] == kernel["name"] for k in found.values())
         name = f"{kernel['name']} ({same + 1})" if same else str(kernel["name"])
-        static = (shelf.build(key) or {}).get("static", {}) | {"name": kernel["name"]}
+        static = (contents.build(key) or {}).get("static", {}) | {"name": kernel["name"]}
         found[name] = Kernel(name, key, static, kernel["files"]["ttgir"])
     return Launched(label, found)
 
@@ -97,9 +97,11 @@ def pairs(left: Launched, right: Launched) -> Iterator[tuple[str, Kernel | None,
         yield name, left.kernels.get(name), right.kernels.get(name)
 
 
-def ttgir(shelf: Shelf, a: Kernel | None, b: Kernel | None, names: tuple[str, str], around: int = 1) -> list[str]:
+def ttgir(
+    contents: ContentStore, a: Kernel | None, b: Kernel | None, names: tuple[str, str], around: int = 1
+) -> list[str]:
     """A unified diff of normalised TTGIR; empty when both are the same program."""
-    before, after = (k.ttgir(shelf) if k else [] for k in (a, b))
+    before, after = (k.ttgir(contents) if k else [] for k in (a, b))
     return list(difflib.unified_diff(before, after, *names, n=around))
 
 
@@ -112,7 +114,7 @@ def show(store: Store, run_name: str, a: str, b: str, whole: bool, out: Console)
     for case in (c for c in left.cases if c in right.cases):
         for name, ours, theirs in pairs(left.cases[case], right.cases[case]):
             out.print(_resources(f"{case}  {name}", (left, right), case, ours, theirs))
-            changed = ttgir(store.shelf, ours, theirs, (left.name, right.name))
+            changed = ttgir(store.contents, ours, theirs, (left.name, right.name))
             if whole:
                 out.print(escape("".join(changed)) or "the same TTGIR", highlight=False)
             else:

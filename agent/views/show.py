@@ -191,7 +191,7 @@ def replaced(store: Store, run: Run, c: Candidate) -> str:
     if c.kind != "ttgir":
         return run.source
     digest = (c.built or {}).get("replaced", {}).get("ttgir")
-    return store.shelf.get(digest, "ttgir").decode() if digest else ""
+    return store.contents.get(digest, "ttgir").decode() if digest else ""
 
 
 def _covered(out: Console, evidence: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pgo_agent.agent.run.profile_visibility import Insight
-from pgo_agent.agent.run.settings import Wishes
+from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.evals.runner import plan_toml
 from pgo_agent.evals.runner.plan_toml import SEEDS, TEXTS, Shape, different, number, whole
 
@@ -69,7 +69,7 @@ class Plan:
             for arm in (*arms[n % len(arms) :], *arms[: n % len(arms)])
         ]
 
-    def wishes(self, wanted: Wanted, wishes: Wishes) -> Wishes:
+    def wishes(self, wanted: Wanted, wishes: RunSettings) -> RunSettings:
         budget = replace(wishes, candidates=self.candidates, patience=self.patience, minutes=self.minutes)
         return replace(budget, models=(wanted.arm.model,), insight=wanted.arm.insight, seed=wanted.seed, alone=True)
 

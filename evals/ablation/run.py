@@ -10,7 +10,7 @@ from pgo_agent.agent.commands import optimize
 from pgo_agent.agent.exit_codes import Exit
 from pgo_agent.agent.run.context import Emit
 from pgo_agent.agent.run.record.store import Run, Store
-from pgo_agent.agent.run.settings import Wishes
+from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.agent.version import commit_of
 from pgo_agent.evals.ablation.plan import Plan, Wanted
 from pgo_agent.evals.ablation.scores import score
@@ -36,7 +36,7 @@ class Results(planned.Results[Wanted]):
         return {w: str(line.get("commit", "")) for w in self.plan.runs if (line := self.ended(w))}
 
 
-def check(results: Results, wishes: Wishes) -> None:
+def check(results: Results, wishes: RunSettings) -> None:
     """Raises UsageFault for results of another plan, and for a metric of times without a GPU."""
     gpu, _ = optimize.where(wishes)
     if gpu is not None:
@@ -47,7 +47,7 @@ def check(results: Results, wishes: Wishes) -> None:
     results.lines  # noqa: B018 (it is read, and refused, here)
 
 
-def run(results: Results, wishes: Wishes, store: Store, emit: Emit) -> Exit:
+def run(results: Results, wishes: RunSettings, store: Store, emit: Emit) -> Exit:
     """Makes every run that has no result yet. Gives WAITING when a model's reply is not there yet, else DONE.
 
     Raises what runs raise.

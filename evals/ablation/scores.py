@@ -17,7 +17,7 @@ from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.gate.verdict import Verdict
 
 
-class Judged(Protocol):
+class Judgement(Protocol):
     """A candidate, as far as gains go."""
 
     @property
@@ -55,13 +55,13 @@ def final(run: Run) -> float:
     return math.log(against[1]) if against else 0.0
 
 
-def anytime(candidates: Sequence[Judged], budget: int) -> float:
+def anytime(candidates: Sequence[Judgement], budget: int) -> float:
     """Candidates in the order in which they were proposed."""
     found = bests(candidates[:budget])
     return sum(found + found[-1:] * (budget - len(found))) / budget
 
 
-def bests(candidates: Sequence[Judged]) -> list[float]:
+def bests(candidates: Sequence[Judgement]) -> list[float]:
     """After each candidate the best gain so far over the kernel as shipped, as a logarithm."""
     gains: dict[str | None, float] = {}
     best, found = 0.0, []
@@ -71,7 +71,7 @@ def bests(candidates: Sequence[Judged]) -> list[float]:
     return found
 
 
-def _gained(c: Judged, gains: dict[str | None, float]) -> float:
+def _gained(c: Judgement, gains: dict[str | None, float]) -> float:
     """Logarithm of an accepted candidate's gain over the kernel as shipped: its own and that of what it replaced."""
     if c.verdict != Verdict.ACCEPTED or not c.speedup:
         return 0.0

@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.agent.run.settings import DEFAULT_DEVICE, Wishes
+from pgo_agent.agent.run.settings import DEFAULT_DEVICE, RunSettings
 
 SEEDS = 6  # of plain inputs of each case
 SECONDS = 240.0  # of one kernel on all of them
 
 
-def compare(target: Path, one: str, other: str, wishes: Wishes, folder: Path) -> dict[str, Any]:
+def compare(target: Path, one: str, other: str, wishes: RunSettings, folder: Path) -> dict[str, Any]:
     """How many inputs gave equal bits, of how many, and the names of some that did not: {equal, of, differ}.
 
     {error} when they cannot be compared: one of them raises, or does not end.

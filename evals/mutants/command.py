@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from pgo_agent.agent.run.settings import Wishes
+from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.evals.mutants import generate, report, run
 from pgo_agent.evals.mutants.generate import Mutant
 from pgo_agent.evals.mutants.results import Results, Row
@@ -16,7 +16,7 @@ def main(
     operators: Sequence[str],
     sample: int | None,
     seed: int,
-    wishes: Wishes,
+    wishes: RunSettings,
     file: Path | None,
     as_json: bool,
 ) -> int:

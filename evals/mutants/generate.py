@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from pgo_agent.agent.run.settings import Wishes
+from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.evals import entries as corpora
 from pgo_agent.evals import gate
 from pgo_agent.evals.entries import CORPUS, STAGES, Entry
 from pgo_agent.evals.mutants import source, ttgir
 from pgo_agent.evals.mutants.edits import Change
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.errors import UsageFault
 
 OWN = Path(__file__).parent  # its folder `targets` holds small targets
@@ -73,7 +73,7 @@ class Mutant:
         )
 
 
-def bases(part: str | None, wishes: Wishes) -> list[Base]:
+def bases(part: str | None, wishes: RunSettings) -> list[Base]:
     """The bases that a part of their name, or their target, names; all without one. NAME: is that base alone.
 
     Raises BrokenCorpus, UsageFault when there is none, and the faults of a sandbox for those of TTGIR.
@@ -108,8 +108,8 @@ def honest(place: Path, named: Named) -> Iterator[Base]:
             yield Base(entry.name, entry.target, CORPUS, text, ".py")
 
 
-def _ttgir(name: str, place: Path, wishes: Wishes) -> Base:
-    text = gate.own_ttgir(corpora.place(name, place), wishes, Shelf(place / "shelf"))
+def _ttgir(name: str, place: Path, wishes: RunSettings) -> Base:
+    text = gate.own_ttgir(corpora.place(name, place), wishes, ContentStore(place / "shelf"))
     return Base(f"ttgir/{name}", name, CORPUS, text, ".ttgir")
 
 

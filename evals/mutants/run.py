@@ -13,7 +13,7 @@ from threading import Lock
 from typing import Any
 
 from pgo_agent.agent.exit_codes import FAULTY
-from pgo_agent.agent.run.settings import Wishes
+from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.evals import entries as corpora
 from pgo_agent.evals import gate
 from pgo_agent.evals.gate import Outcome, Say
@@ -29,7 +29,7 @@ PORTION_ON_GPU = 64
 Each = Callable[[Row], None]
 
 
-def run(chosen: Sequence[Mutant], wishes: Wishes, results: Results, say: Say, each: Each = lambda _: None) -> None:
+def run(chosen: Sequence[Mutant], wishes: RunSettings, results: Results, say: Say, each: Each = lambda _: None) -> None:
     """Judges what the results do not hold yet, and adds it to them; `each` is told of every new row.
 
     Raises what `gate.run` raises: EnvironmentFault when no sandbox works, for mutants are nobody's own code.
@@ -58,7 +58,7 @@ def _portions(chosen: Sequence[Mutant], results: Results, size: int) -> Iterator
         yield from (own[i : i + size] for i in range(0, len(own), size))
 
 
-def _judged(portion: Sequence[Mutant], wishes: Wishes, results: Results, say: Say) -> Iterator[Row]:
+def _judged(portion: Sequence[Mutant], wishes: RunSettings, results: Results, say: Say) -> Iterator[Row]:
     base = portion[0].base
     by_entry = {m.name: m for m in portion}
     with tempfile.TemporaryDirectory(prefix="pgo-mutants-") as place:
@@ -74,7 +74,7 @@ def _name(o: Outcome) -> str:
     return o.entry.name.removeprefix("mutants/")
 
 
-def _compared(m: Mutant, o: Outcome, plans: str | None, wishes: Wishes) -> dict[str, Any] | None:
+def _compared(m: Mutant, o: Outcome, plans: str | None, wishes: RunSettings) -> dict[str, Any] | None:
     """The bits of a source that the gate has nothing against, unless its code says that they are the same."""
     open_ = o.verdict in (*FAULTY, Verdict.BUILT) or m.change is None or m.base.suffix != ".py"
     if open_ or o.measured or (plans and row(m, o)["plans"] == plans):

@@ -11,7 +11,7 @@ from typing import Any
 
 from pgo_agent.agent.llm.models import EMBEDDED
 from pgo_agent.agent.llm.models.types import OPTIMIZER, ROLES
-from pgo_agent.agent.run.settings import Wishes
+from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.evals.runner import plan_toml
 from pgo_agent.evals.runner.plan_toml import SEEDS, TEXTS, Shape, number, whole
 from pgo_agent.sandbox.errors import UsageFault
@@ -59,7 +59,7 @@ class Plan:
         """Seed by seed: a night that is cut short has something of every target and optimizer."""
         return [Wanted(t, o, s) for s in self.seeds for t in self.targets for o in self.optimizers]
 
-    def wishes(self, wanted: Wanted, wishes: Wishes) -> Wishes:
+    def wishes(self, wanted: Wanted, wishes: RunSettings) -> RunSettings:
         """None learns from another run; roles that the plan names no model for are embedded, whatever variables say."""
         named = dict.fromkeys(ROLES, EMBEDDED) | {OPTIMIZER: model(wanted.optimizer, wanted.target)}
         models = tuple(f"{role}={name}" for role, name in named.items())

@@ -16,7 +16,7 @@ from pgo_agent.agent.llm.models.types import Asker
 from pgo_agent.agent.run import target_file
 from pgo_agent.agent.run.context import Emit
 from pgo_agent.agent.run.record.store import Run, Store
-from pgo_agent.agent.run.settings import Wishes
+from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.agent.version import commit_of, short
 from pgo_agent.evals.nightly import from_run, row
 from pgo_agent.evals.nightly.plan import Plan, Wanted, model
@@ -44,7 +44,7 @@ def opened(file: Path, plan: Plan) -> Rows:
     return Rows(file, plan, "a nightly", {"commit": commit}, row.problem)
 
 
-def check(rows: Rows, wishes: Wishes) -> None:
+def check(rows: Rows, wishes: RunSettings) -> None:
     """All that can be said before hours of a GPU are spent.
 
     Raises UsageFault for a target or an optimizer that cannot be one, and for rows of another plan, commit, text of a
@@ -79,7 +79,7 @@ def _one_text(rows: Rows, name: str, digest: str) -> None:
         raise UsageFault(problem, f"a night is of one text of each target: put it back, or {planned.OTHER_FILE}")
 
 
-def run(rows: Rows, wishes: Wishes, store: Store, emit: Emit) -> Exit:
+def run(rows: Rows, wishes: RunSettings, store: Store, emit: Emit) -> Exit:
     """Makes every run that has no row yet. Gives WAITING when a reply or a verdict is not there yet, else DONE.
 
     Raises what runs raise, but for what a target is at fault for.

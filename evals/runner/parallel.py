@@ -45,7 +45,7 @@ def run(count: int, results: Results[Any], store: Store, emit: Emit, json_lines:
 
 def _workspace(store: Store, name: str) -> Path:
     place = store.root / FOLDER / name
-    store.shelf.lend(place)
+    store.contents.lend(place)
     return place
 
 

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from pgo_agent.agent.run.settings import Wishes
+from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.evals.runner.byte_lock import held
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 
@@ -49,7 +49,7 @@ class Plan(Protocol[W]):
     def runs(self) -> Sequence[W]:
         """In the order in which they are made."""
 
-    def wishes(self, wanted: W, wishes: Wishes) -> Wishes:
+    def wishes(self, wanted: W, wishes: RunSettings) -> RunSettings:
         """Those of the command line, with what the plan says of a run."""
 
 

@@ -15,7 +15,7 @@ from pgo_agent.agent.exit_codes import Exit
 from pgo_agent.agent.run import settings
 from pgo_agent.agent.run.context import Emit
 from pgo_agent.agent.run.record.store import Run, Store
-from pgo_agent.agent.run.settings import Wishes
+from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.evals.runner.results import BEGUN, ENDED, Results, Wanted
 from pgo_agent.sandbox.errors import TargetFault
 
@@ -24,7 +24,9 @@ FAILED = "failed"  # a state of a run: its target was at fault, or what it was a
 Tell = Callable[[Store, Run, W], dict[str, Any]]  # what a result says of a run that has ended
 
 
-def run(results: Results[W], wishes: Wishes, store: Store, emit: Emit, told: Tell[W], failures: bool = False) -> Exit:
+def run(
+    results: Results[W], wishes: RunSettings, store: Store, emit: Emit, told: Tell[W], failures: bool = False
+) -> Exit:
     """Makes every run that has no result yet. Gives WAITING when a reply or a verdict is not there yet, else DONE.
 
     Runs that other processes are at are waited for in the end, and made where their process was killed.
@@ -71,7 +73,7 @@ def _nearest(results: Results[W], store: Store, left: Sequence[W]) -> W:
     return min(left, key=far)
 
 
-def _made(results: Results[W], wanted: W, wishes: Wishes, store: Store, emit: Emit, failures: bool) -> None:
+def _made(results: Results[W], wanted: W, wishes: RunSettings, store: Store, emit: Emit, failures: bool) -> None:
     """One run, from its beginning or from where it was."""
 
     def heard(event: dict[str, Any]) -> None:

@@ -20,7 +20,7 @@ from pgo_agent.sandbox.build import trace_and_compile, ttgir_override
 from pgo_agent.sandbox.build.result import Built, Choice, Failure, nothing
 from pgo_agent.sandbox.build.trace_and_compile import Cases, Traced
 from pgo_agent.sandbox.bundle import decode, plan_id, schema, validate
-from pgo_agent.sandbox.bundle.store import Shelf, canonical, room
+from pgo_agent.sandbox.bundle.store import ContentStore, canonical, room
 from pgo_agent.sandbox.compiler import ptxas
 from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.errors import BadBundle, EnvironmentFault, Killed
@@ -39,7 +39,7 @@ class Builder:
     target: Target
     device: Device
     box: Box
-    shelf: Shelf
+    contents: ContentStore
     cores: int = os.cpu_count() or 1
     told: Callable[[str], None] = trace_and_compile.silent  # how far a long compilation is
 
@@ -71,7 +71,7 @@ class Builder:
                 raise
             return nothing(Failure("killed", e.message))
         if built.failures:
-            room(self.shelf.root)
+            room(self.contents.root)
         return built
 
     def _build(
@@ -88,8 +88,8 @@ class Builder:
         """What a build of this text by this builder is called."""
         return kernel_key(ttgir, options, self.device.arch, triton_version(self.box.python))
 
-    def _seat(self) -> tuple[Box, Shelf, Target, Device]:
-        return self.box, self.shelf, self.target, self.device
+    def _seat(self) -> tuple[Box, ContentStore, Target, Device]:
+        return self.box, self.contents, self.target, self.device
 
     def _assemble(self, parts: list[Traced], jobs: int, ttgir: str) -> Built:
         failed = next((t["error"] for t in parts if "error" in t), None)
@@ -111,7 +111,7 @@ class Builder:
 
     def _exchange(self, parts: list[Traced], ttgir: str) -> tuple[str, str]:
         """Puts a candidate's TTGIR into the traced parts; gives the keys of the kernel's own build and of the new."""
-        ask = partial(triton_parser.ask, self.box, self.shelf, self.device.arch)
+        ask = partial(triton_parser.ask, self.box, self.contents, self.device.arch)
         return ttgir_override.exchange(parts, ttgir, self.key, ask)
 
     def _replaced(self, bundle: str, own: str, new: str) -> dict[str, str]:
@@ -119,7 +119,7 @@ class Builder:
 
         A kernel whose own text does not compile has neither code nor bundle to compare with.
         """
-        old, by = self.shelf.build(own) or {}, self.shelf.build(new) or {}
+        old, by = self.contents.build(own) or {}, self.contents.build(new) or {}
         codes = {"code_id": old.get("code_id", ""), "new_code_id": by.get("code_id", "-")}
         found = {"ttgir": old.get("kernel", {}).get("files", {}).get("ttgir", ""), "by": new, **codes}
         return found | {"bundle": self._without(bundle, own, new) if "kernel" in old else ""}
@@ -127,17 +127,19 @@ class Builder:
     def _without(self, bundle: str, own: str, new: str) -> str:
         """The bundle with the kernel's own build in place of the new one."""
         manifest = json.loads(
-            json.dumps(self.shelf.manifest(bundle)).replace(f'"kernel": "{new}"', f'"kernel": "{own}"')
+            json.dumps(self.contents.manifest(bundle)).replace(f'"kernel": "{new}"', f'"kernel": "{own}"')
         )
-        manifest["kernels"][own] = (self.shelf.build(own) or {})["kernel"]
+        manifest["kernels"][own] = (self.contents.build(own) or {})["kernel"]
         manifest["kernels"].pop(new, None)
-        return self.shelf.put_bundle(manifest)
+        return self.contents.put_bundle(manifest)
 
     def _assembled(self, parts: list[Traced], jobs: int) -> Built:
         names, texts, options = self._kernels(parts)
-        compiled = trace_and_compile.compile_missing(self.box, self.shelf, self.device, texts, options, jobs, self.told)
+        compiled = trace_and_compile.compile_missing(
+            self.box, self.contents, self.device, texts, options, jobs, self.told
+        )
         seconds = {"trace": max(p["took"] for p in parts), "compile": compiled}
-        builds = {k: self.shelf.build(k) or {} for k in texts}
+        builds = {k: self.contents.build(k) or {} for k in texts}
         plans: dict[str, dict[str, Any]] = {}
         configs: dict[tuple[str, str], dict[str, Any]] = {}
         failures: list[Failure] = []
@@ -150,8 +152,8 @@ class Builder:
             return Built("", described, {}, {}, {}, tuple(failures), seconds)
         kept = {key for choices in plans.values() for plan in choices.values() for key in _launched(plan)}
         manifest = {"schema": schema.VERSION, "kernels": {k: builds[k]["kernel"] for k in kept}, "plans": plans}
-        bundle = self.shelf.put_bundle(manifest)
-        validate.load(self.shelf.bundle(bundle), self.shelf.artefacts, limits_of(self.device))
+        bundle = self.contents.put_bundle(manifest)
+        validate.load(self.contents.bundle(bundle), self.contents.artefacts, limits_of(self.device))
         codes = {k: builds[k]["code_id"] for k in kept}
         choices = {case: _choices(case, labelled, configs, manifest, codes) for case, labelled in plans.items()}
         statics = {k: builds[k]["static"] | {n: builds[k]["kernel"][n] for n in ("name", "num_warps")} for k in kept}

@@ -1,11 +1,12 @@
-"""What became of a build: a bundle on the shelf, what is known of its kernels without running them, and what failed."""
+"""What became of a build: a bundle in the content store, what is known of its kernels without running them, and what
+failed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from pgo_agent.sandbox.bundle import schema
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 
 
 @dataclass(frozen=True)
@@ -57,15 +58,15 @@ def nothing(failure: Failure) -> Built:
     return Built("", {}, {}, {}, {}, (failure,))
 
 
-def joined(shelf: Shelf, first: Built, more: Built) -> Built:
+def joined(contents: ContentStore, first: Built, more: Built) -> Built:
     """Two builds of one source on different cases, as one with a bundle of both. Seconds add up."""
     if not more.ok:
         return replace(first, failures=(*first.failures, *more.failures))
-    ours, theirs = shelf.manifest(first.bundle), shelf.manifest(more.bundle)
+    ours, theirs = contents.manifest(first.bundle), contents.manifest(more.bundle)
     both = {k: ours[k] | theirs[k] for k in ("kernels", "plans")}
     return replace(
         first,
-        bundle=shelf.put_bundle({"schema": schema.VERSION, **both}),
+        bundle=contents.put_bundle({"schema": schema.VERSION, **both}),
         choices=first.choices | more.choices,
         statics=first.statics | more.statics,
         codes=first.codes | more.codes,

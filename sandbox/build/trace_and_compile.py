@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pgo_agent.sandbox.bundle import decode, elf, validate
-from pgo_agent.sandbox.bundle.store import Shelf, room
+from pgo_agent.sandbox.bundle.store import ContentStore, room
 from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.errors import BadBundle
 from pgo_agent.sandbox.isolation.box import ATTEMPTS, Box, Ran, killed
@@ -20,7 +20,7 @@ from pgo_agent.sandbox.target import Target
 
 TRACE_SECONDS, COMPILE_SECONDS = 240.0, 600.0  # deadlines of one boxed process
 TELLING = 30.0  # seconds between two words about how far it is
-KEPT = ("cubin", "ptx")  # artefacts that go on the shelf beside the TTGIR
+KEPT = ("cubin", "ptx")  # artefacts that go in the content store beside the TTGIR
 LOCATED = (("texts", "ttgir"), ("located", "located"), ("ttir", "ttir"))  # of a trace: field -> suffix of its files
 LISTED = ("sass", "live")  # and these, of a build with line information
 Cases = Mapping[str, Sequence[str] | None]  # set (CASES, SMALL, HELD_OUT) -> names, None for all
@@ -39,7 +39,7 @@ def place(folder: Path, target: Target, source: str) -> tuple[str, str]:
 
 def trace(
     box: Box,
-    shelf: Shelf,
+    contents: ContentStore,
     target: Target,
     device: Device,
     source: str,
@@ -55,7 +55,7 @@ def trace(
     Raises Killed when the process was killed again and again, and EnvironmentFault when the disk is full.
     """
     for _ in range(ATTEMPTS):
-        with shelf.scratch() as name:
+        with contents.scratch() as name:
             folder = Path(name)
             contract, candidate = place(folder, target, source)
             wanted = {s: None if n is None else list(n) for s, n in cases.items()}
@@ -101,24 +101,24 @@ def silent(_said: str) -> None:
 
 def compile_missing(
     box: Box,
-    shelf: Shelf,
+    contents: ContentStore,
     device: Device,
     texts: Mapping[str, bytes],
     options: Mapping[str, dict[str, Any]],
     jobs: int,
     told: Callable[[str], None] = silent,
 ) -> float:
-    """Compiles the TTGIR that the shelf holds no build of, `jobs` at a time. Every key then has one, or an error.
-    `told` hears every few seconds how many it has.
+    """Compiles the TTGIR that the content store holds no build of, `jobs` at a time. Every key then has one, or an
+    error. `told` hears every few seconds how many it has.
 
     Raises Killed when the process was killed again and again without getting on, EnvironmentFault for a full disk.
     """
     seconds, attempts = 0.0, ATTEMPTS
-    missing = [k for k in texts if shelf.build(k) is None]
+    missing = [k for k in texts if contents.build(k) is None]
     while missing and attempts:
         request = {"arch": device.arch, "jobs": jobs, "kernels": [{"key": k, "options": options[k]} for k in missing]}
-        seconds += _compile(box, shelf, request, {k: texts[k] for k in missing}, told)
-        left = [k for k in missing if shelf.build(k) is None]
+        seconds += _compile(box, contents, request, {k: texts[k] for k in missing}, told)
+        left = [k for k in missing if contents.build(k) is None]
         attempts = ATTEMPTS if len(left) < len(missing) else attempts - 1
         missing = left
     if missing:
@@ -127,10 +127,14 @@ def compile_missing(
 
 
 def _compile(
-    box: Box, shelf: Shelf, request: Mapping[str, Any], texts: Mapping[str, bytes], told: Callable[[str], None]
+    box: Box,
+    contents: ContentStore,
+    request: Mapping[str, Any],
+    texts: Mapping[str, bytes],
+    told: Callable[[str], None],
 ) -> float:
-    """One compiler process. What it finished goes on the shelf, its diagnostics too; gives its seconds."""
-    with shelf.scratch() as name:
+    """One compiler process. What it finished goes in the content store, its diagnostics too; gives its seconds."""
+    with contents.scratch() as name:
         folder = Path(name)
         (folder / "in").mkdir()
         for key, text in texts.items():
@@ -139,11 +143,13 @@ def _compile(
         with _counting(folder / "out", len(texts), told):
             ran = box.run("pgo_agent.sandbox.compiler", folder, COMPILE_SECONDS)
         asked = {k["key"]: k["options"] for k in request["kernels"]}
-        errors = {k: e for k, text in texts.items() if (e := _collect(shelf, folder / "out", k, text, asked[k], ran))}
+        errors = {
+            k: e for k, text in texts.items() if (e := _collect(contents, folder / "out", k, text, asked[k], ran))
+        }
     if errors:
-        room(shelf.root)
+        room(contents.root)
     for key, error in errors.items():
-        shelf.put_build(key, {"error": error})
+        contents.put_build(key, {"error": error})
     return ran.seconds
 
 
@@ -166,18 +172,19 @@ def _counting(out: Path, of: int, told: Callable[[str], None]) -> Iterator[None]
         counter.join()
 
 
-def _collect(shelf: Shelf, out: Path, key: str, ttgir: bytes, options: Mapping[str, Any], ran: Ran) -> str:
-    """Puts one kernel's build on the shelf, or gives its diagnostic. Neither, when the process was killed before it."""
+def _collect(contents: ContentStore, out: Path, key: str, ttgir: bytes, options: Mapping[str, Any], ran: Ran) -> str:
+    """Puts one kernel's build in the content store, or gives its diagnostic. Neither, when the process was killed
+    before it."""
     try:
         answer = validate.answer(out / f"{key}.json")
         if "error" in answer:
             return str(answer["error"])[:65536] or "error: the compiler gave no reason"
         wanted = (*KEPT, *LISTED) if options.get("lines") else KEPT
-        files = {s: shelf.put(validate.read(out / f"{key}.{s}", validate.ARTEFACT_LIMIT), s) for s in wanted}
-        files["ttgir"] = shelf.put(ttgir, "ttgir")
-        code = elf.code_id(shelf.get(files["cubin"], "cubin"))
+        files = {s: contents.put(validate.read(out / f"{key}.{s}", validate.ARTEFACT_LIMIT), s) for s in wanted}
+        files["ttgir"] = contents.put(ttgir, "ttgir")
+        code = elf.code_id(contents.get(files["cubin"], "cubin"))
         record = {"kernel": answer["metadata"] | {"files": files}, "static": answer["static"], "code_id": code}
-        shelf.put_build(key, record | {"options": dict(options)})
+        contents.put_build(key, record | {"options": dict(options)})
     except (BadBundle, ValueError, TypeError, KeyError, AttributeError):
         return "" if ran.killed else f"error: the compiler left no answer\n{ran.output[-2000:]}"
     return ""

@@ -16,7 +16,7 @@ from typing import Any
 from pgo_agent.sandbox.build import trace_and_compile
 from pgo_agent.sandbox.build.builder import Builder, limits_of
 from pgo_agent.sandbox.bundle import validate
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.errors import BadBundle
 
 _BARRIERS = re.compile(
@@ -36,14 +36,16 @@ def sanitized(builder: Builder, bundle: str, labels: Labels) -> Twin:
     return _twin(builder, bundle, labels, "sanitize")
 
 
-def miscounts(shelf: Shelf, twin: Twin) -> bool:
+def miscounts(contents: ContentStore, twin: Twin) -> bool:
     """Whether the sanitizer took every copy for an arrival where several complete on one barrier.
 
     Then its picture of that barrier turns twice while the barrier turns once, and that all threads wait for good in it
     proves nothing. So does triton 3.6.0; triton-lang/triton#9046 mends it. Told by the twin's own PTX: one copy, an
     update of the picture, and the next copy with no arrival between them.
     """
-    texts = (shelf.get(k["files"]["ptx"], "ptx").decode() for k in shelf.manifest(twin.bundle)["kernels"].values())
+    texts = (
+        contents.get(k["files"]["ptx"], "ptx").decode() for k in contents.manifest(twin.bundle)["kernels"].values()
+    )
     return any("CUC" in "".join(m.lastgroup or "" for m in _BARRIERS.finditer(t)) for t in texts)
 
 
@@ -53,7 +55,7 @@ def reassembled(builder: Builder, bundle: str, labels: Labels) -> Twin:
 
 
 def lined(builder: Builder, bundle: str, labels: Labels) -> Twin:
-    """With line information: lines are those of each kernel's TTGIR on the shelf. Raises as `sanitized` does.
+    """With line information: lines are those of each kernel's TTGIR in the content store. Raises as `sanitized` does.
 
     ptxas mostly makes the same code of it: 19 or 20 of 21 builds of the shipped kernels, by the path that the lines
     name; the others take all 255 registers. So its code is compared before a figure of it is said of the original.
@@ -79,8 +81,8 @@ def _twin(
     value: object = True,
 ) -> Twin:
     """A twin of every kernel that is launched, or of those for which a text is given."""
-    shelf = builder.shelf
-    manifest = shelf.manifest(bundle)
+    contents = builder.contents
+    manifest = contents.manifest(bundle)
     plans = {case: {label: manifest["plans"][case][label]} for case, label in labels.items()}
     launched = {
         s["kernel"] for choices in plans.values() for p in choices.values() for s in p["steps"] if "kernel" in s
@@ -89,11 +91,11 @@ def _twin(
     for key in launched if replaced is None else launched & replaced.keys():
         kernel = manifest["kernels"][key]
         told = _options(builder, key, kernel) | {how: value}
-        text = replaced[key] if replaced else shelf.get(kernel["files"]["ttgir"], "ttgir")
+        text = replaced[key] if replaced else contents.get(kernel["files"]["ttgir"], "ttgir")
         names[key] = builder.key(text, told)
         texts[names[key]], options[names[key]] = text, told
-    trace_and_compile.compile_missing(builder.box, shelf, builder.device, texts, options, builder.cores)
-    builds = {k: shelf.build(k) or {"error": "it left no build"} for k in texts}
+    trace_and_compile.compile_missing(builder.box, contents, builder.device, texts, options, builder.cores)
+    builds = {k: contents.build(k) or {"error": "it left no build"} for k in texts}
     broken = next((str(b["error"]) for b in builds.values() if "error" in b), "")
     if broken:
         return Twin("", _line(broken))
@@ -103,12 +105,12 @@ def _twin(
         | {k: b["kernel"] for k, b in builds.items()},
         "plans": {c: {n: _renamed(p, names) for n, p in choices.items()} for c, choices in plans.items()},
     }
-    return _checked(builder, shelf.put_bundle(made), how)
+    return _checked(builder, contents.put_bundle(made), how)
 
 
 def _options(builder: Builder, key: str, kernel: Mapping[str, Any]) -> dict[str, Any]:
     """What it was compiled with; by its manifest, where the build was made by a version that did not keep that."""
-    kept = (builder.shelf.build(key) or {}).get("options")
+    kept = (builder.contents.build(key) or {}).get("options")
     return dict(kept) if kept else {o: kernel[o] for o in ("launch_pdl", "launch_cooperative_grid")}
 
 
@@ -120,7 +122,7 @@ def _renamed(plan: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
 def _checked(builder: Builder, name: str, how: str) -> Twin:
     limits = replace(limits_of(builder.device), variables=how == "sanitize", records=how == "records")
     try:
-        validate.load(builder.shelf.bundle(name), builder.shelf.artefacts, limits)
+        validate.load(builder.contents.bundle(name), builder.contents.artefacts, limits)
     except BadBundle as e:
         return Twin("", str(e))
     return Twin(name, "")

@@ -29,7 +29,7 @@ _REFUSES = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO}
 
 
 @dataclass(frozen=True)
-class Shelf:
+class ContentStore:
     root: Path
 
     @property

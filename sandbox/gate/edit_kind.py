@@ -52,7 +52,7 @@ def stage(candidate: Side, _original: Side) -> Evidence:
 
 
 def _kind(candidate: Side) -> str:
-    own = reader.parse(candidate.shelf.get(candidate.replaced["ttgir"], "ttgir").decode())
+    own = reader.parse(candidate.contents.get(candidate.replaced["ttgir"], "ttgir").decode())
     new = reader.parse(candidate.texts[candidate.replaced["by"]])
     same = candidate.replaced["code_id"] == candidate.replaced["new_code_id"]
     if same or normalize.digest(own) == normalize.digest(new):

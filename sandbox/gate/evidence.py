@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.gate.coverage import NOTHING, Coverage
-from pgo_agent.sandbox.gate.verdict import Judged, Verdict
+from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 
 Plan = Mapping[str, Any]  # of a bundle's JSON
 
@@ -48,7 +48,7 @@ class Evidence:
 class Side:
     """The plans of one bundle: a candidate, or the original at a configuration for each case."""
 
-    shelf: Shelf
+    contents: ContentStore
     manifest: Mapping[str, Any]
     plans: Mapping[str, Sequence[Plan]]  # case -> its plans
     statics: Mapping[str, Mapping[str, Any]]  # kernel key -> static profile
@@ -58,7 +58,7 @@ class Side:
     def texts(self) -> dict[str, str]:
         """The TTGIR of every kernel that a plan launches, by its key."""
         files = {k: self.manifest["kernels"][k]["files"]["ttgir"] for k in self.launched}
-        return {k: self.shelf.get(digest, "ttgir").decode() for k, digest in files.items()}
+        return {k: self.contents.get(digest, "ttgir").decode() for k, digest in files.items()}
 
     @property
     def launched(self) -> list[str]:
@@ -66,11 +66,11 @@ class Side:
         return list(dict.fromkeys(k for plans in self.plans.values() for p in plans for k in kernels(p)))
 
 
-def side(shelf: Shelf, manifest: Mapping[str, Any], replaced: Mapping[str, str] | None = None) -> Side:
-    """A bundle with all its plans, and the static profiles of its kernels as the shelf has them."""
+def side(contents: ContentStore, manifest: Mapping[str, Any], replaced: Mapping[str, str] | None = None) -> Side:
+    """A bundle with all its plans, and the static profiles of its kernels as the content store has them."""
     plans = {case: list(choices.values()) for case, choices in manifest["plans"].items()}
-    statics = {k: (shelf.build(k) or {}).get("static", {}) for k in manifest["kernels"]}
-    return Side(shelf, manifest, plans, statics, replaced or {})
+    statics = {k: (contents.build(k) or {}).get("static", {}) for k in manifest["kernels"]}
+    return Side(contents, manifest, plans, statics, replaced or {})
 
 
 Stage = Callable[[Side, Side], Evidence]
@@ -93,7 +93,7 @@ def examine(stages: Sequence[Stage], candidate: Side, original: Side) -> list[Ev
     return asked
 
 
-def outcome(asked: Sequence[Evidence]) -> Judged | None:
+def outcome(asked: Sequence[Evidence]) -> Judgement | None:
     """The verdict that the last stage ended with; None when the candidate goes on."""
     last = asked[-1]
-    return Judged(last.verdict, last.stage, last.reason) if last.verdict and last.ends else None
+    return Judgement(last.verdict, last.stage, last.reason) if last.verdict and last.ends else None

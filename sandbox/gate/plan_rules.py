@@ -99,7 +99,7 @@ def _stores(candidate: Side, original: Side) -> Iterator[str]:
         kernel = candidate.manifest["kernels"][key]
         if key in original.launched or "ptx" not in kernel["files"]:
             continue
-        found = ptx.stored_at(candidate.shelf.get(kernel["files"]["ptx"], "ptx").decode())
+        found = ptx.stored_at(candidate.contents.get(kernel["files"]["ptx"], "ptx").decode())
         if found:
             name = kernel["name"]
             yield f"{name} stores at a symbol of its module, which would outlive a launch: {found[:80]}"

@@ -41,7 +41,7 @@ def shown(case: str) -> str:
 
 
 @dataclass(frozen=True)
-class Judged:
+class Judgement:
     """The outcome for one candidate."""
 
     verdict: Verdict
@@ -60,5 +60,5 @@ class Judged:
         return told if self.coverage == NOTHING else told | {"coverage": self.coverage.as_json()}
 
 
-def from_json(x: dict[str, Any]) -> Judged:
-    return Judged(Verdict(x["verdict"]), x["stage"], x["reason"], x["evidence"], covers.from_json(x.get("coverage")))
+def from_json(x: dict[str, Any]) -> Judgement:
+    return Judgement(Verdict(x["verdict"]), x["stage"], x["reason"], x["evidence"], covers.from_json(x.get("coverage")))

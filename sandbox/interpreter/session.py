@@ -21,10 +21,10 @@ import torch
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.interpreter import (
     arithmetic,
-    blame,
     blocks,
     cuda_as_cpu,
     deadline,
+    fault_origin,
     libdevice,
     memory,
     products,
@@ -111,7 +111,7 @@ class Session:
                 self.kernel = target.load(self.candidate, "pgo_candidate").kernel
         except (Exception, SystemExit) as e:
             nothing = {"launched": [], "configs": 0, "not_modelled": []}
-            self.results |= {name: [blame.entry(e, self.candidate) | nothing] for name in self.request["cases"]}
+            self.results |= {name: [fault_origin.entry(e, self.candidate) | nothing] for name in self.request["cases"]}
         return not self.results
 
     def _left(self) -> float | None:
@@ -133,7 +133,7 @@ class Session:
             with deadline.within(self._left(), self.blocks):
                 entry, tells = self._entry(case, label)
         except (Exception, SystemExit) as e:
-            entry = blame.entry(e, self.candidate)
+            entry = fault_origin.entry(e, self.candidate)
         noted = [*unsupported.noted(), *self.blocks.assumed]
         entry |= {"launched": self.blocks.names, "not_modelled": [] if "verdict" in entry else noted}
         return entry, tells

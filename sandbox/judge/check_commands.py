@@ -13,25 +13,25 @@ from typing import Any
 import torch
 from pgo_agent.sandbox import guard_zones, target
 from pgo_agent.sandbox.bundle import validate
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.bundle.validate import Bundle, Limits
 from pgo_agent.sandbox.errors import BadBundle, Fault, TargetFault
 from pgo_agent.sandbox.gate import coverage
-from pgo_agent.sandbox.gate.verdict import Judged, Verdict, shown
+from pgo_agent.sandbox.gate.verdict import Judgement, Verdict, shown
 from pgo_agent.sandbox.judge import checks, instrumented_launch, measured_peaks, timer
-from pgo_agent.sandbox.judge.checks import Bench, Pick
+from pgo_agent.sandbox.judge.checks import Pick, TargetSession
 from pgo_agent.sandbox.judge.environment import environment, healthy
 
 RACE_SECONDS, STRESS_LAUNCHES = 60.0, 200
 STRESS_CHECKS = 10  # of three launches, where each is compared with the reference
 
 
-class Looks:
+class CheckCommands:
     """Commands on an open target. `announce` tells the parent what is about to run, and for how long at most."""
 
     def __init__(self, announce: checks.Announce) -> None:
         self.announce = announce
-        self.bench: Bench | None = None
+        self.bench: TargetSession | None = None
         self.bundles: dict[tuple[str, Limits], Bundle] = {}
         self.limits = Limits(0, 0, 0, 0)
 
@@ -57,7 +57,7 @@ class Looks:
             properties.total_memory // 20,
         )
         found = measured_peaks.known(device)
-        self.bench = Bench(module, cases, device, timer.Timer(device), self.announce, found)
+        self.bench = TargetSession(module, cases, device, timer.Timer(device), self.announce, found)
         return environment(properties) | {"tflops": round(found.flops / 1e12, 1), "gbps": round(found.moved / 1e9, 1)}
 
     def rest(self) -> None:
@@ -79,7 +79,7 @@ class Looks:
             limits = replace(self.limits, variables=request.get("sanitized", False))
             bundle = self._load(request["bundle"], limits)
         except BadBundle as e:
-            return Judged(Verdict.UNDECIDED, "race", str(e)).as_json()
+            return Judgement(Verdict.UNDECIDED, "race", str(e)).as_json()
         if request.get("unguarded"):
             guard_zones.GUARD = (
                 0  # for a checker of memory, to which a guard zone is as good as the tensor; ends with us
@@ -91,11 +91,11 @@ class Looks:
         seen = checks.outputs_of(bench, {case: (bundle, request["choice"])}, case, launches)
         if len(seen) > 1 and bench.deterministic:
             reason = f"{shown(case)}: {launches} launches on the same inputs gave {len(seen)} different outputs"
-            return Judged(Verdict.RACE, "race", reason).as_json()
+            return Judgement(Verdict.RACE, "race", reason).as_json()
         told = f"the same outputs in {launches} launches ({shown(case)})"
-        return Judged(Verdict.CHECKED, "race", told, coverage=coverage.of(cases=1, launches=launches)).as_json()
+        return Judgement(Verdict.CHECKED, "race", told, coverage=coverage.of(cases=1, launches=launches)).as_json()
 
-    def _stressed(self, bench: Bench, pick: Pick, case: str) -> Judged:
+    def _stressed(self, bench: TargetSession, pick: Pick, case: str) -> Judgement:
         """A stress run where outputs may differ from launch to launch: each is compared with the reference."""
         for _ in range(STRESS_CHECKS):
             verdict, found = checks.check_case(bench, pick, case, "race")
@@ -103,7 +103,7 @@ class Looks:
                 return failed(verdict, "race", case, found)
         launches = STRESS_CHECKS * len(checks.FILLS)
         told = f"right in {launches} launches ({shown(case)})"
-        return Judged(Verdict.CHECKED, "race", told, coverage=coverage.of(cases=1, launches=launches))
+        return Judgement(Verdict.CHECKED, "race", told, coverage=coverage.of(cases=1, launches=launches))
 
     def idle(self, request: dict[str, Any]) -> dict[str, Any]:
         """Kernels of a candidate that its outputs do not need, beyond as many of the kernel as shipped, where that has
@@ -124,7 +124,7 @@ class Looks:
             verdict, found = checks.check_case(bench, pick, case, stage)
             if verdict:
                 return failed(verdict, stage, case, found).as_json()
-        return Judged(
+        return Judgement(
             Verdict.CHECKED, stage, f"right on {len(pick)} cases", coverage=coverage.of(cases=len(pick))
         ).as_json()
 
@@ -147,8 +147,10 @@ class Looks:
         twin = request["instrumented"]
         try:
             instrumented = {case: (self._load(twin["bundle"], replace(self.limits, records=True)), twin["choice"])}
-            shelf = Shelf(Path(request["shelf"]))
-            wanted = instrumented_launch.Wanted(case, request["kernel"], request["repeats"], request["blocks"], shelf)
+            contents = ContentStore(Path(request["shelf"]))
+            wanted = instrumented_launch.Wanted(
+                case, request["kernel"], request["repeats"], request["blocks"], contents
+            )
             return instrumented_launch.record(bench, instrumented, self._pick({case: request["plain"]}), wanted)
         except BadBundle as e:
             return {"problem": str(e)}
@@ -161,7 +163,7 @@ class Looks:
             return {"problem": f"the target has no case {shown(case)}"}
         return {"flops": bench.peaks.best_flops(bench.is_narrow(case)), "moved": bench.peaks.moved}
 
-    def _bench(self) -> Bench:
+    def _bench(self) -> TargetSession:
         if self.bench is None:
             raise Fault("no target is open", "send the command `open` first")
         return self.bench
@@ -179,7 +181,7 @@ class Looks:
         return {case: (self._load(entry["bundle"]), entry["choice"]) for case, entry in side.items()}
 
 
-def failed(verdict: Verdict, stage: str, case: str, found: Any, label: str = "") -> Judged:
+def failed(verdict: Verdict, stage: str, case: str, found: Any, label: str = "") -> Judgement:
     """What is wrong with a case, in the configuration of that `label` if there are several."""
     name = shown(case) + (f" with {found.strain}" if found.strain else "") + (f" ({label})" if label else "")
-    return Judged(verdict, stage, f"{name}: {found.problem}", {"check": found.as_json()})
+    return Judgement(verdict, stage, f"{name}: {found.problem}", {"check": found.as_json()})

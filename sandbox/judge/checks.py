@@ -49,7 +49,7 @@ FILLS: tuple[tuple[Callable[[], Fill], Callable[[], Fill]], ...] = (
 
 
 @dataclass
-class Bench:
+class TargetSession:
     """What a judge process holds: the target, its cases, the GPU, and expected results of this batch's seeds."""
 
     target: ModuleType
@@ -128,14 +128,14 @@ class _Left:
     problem: str = ""
 
 
-def check_case(bench: Bench, pick: Pick, case: str, stage: str) -> tuple[Verdict | None, Comparison]:
+def check_case(bench: TargetSession, pick: Pick, case: str, stage: str) -> tuple[Verdict | None, Comparison]:
     """One configuration of a case, as `check_labels`: (None, what was compared) when all is well."""
     bundle, label = pick[case]
     return check_labels(bench, bundle, case, [label], stage)[-1][1:]
 
 
 def check_labels(
-    bench: Bench, bundle: Bundle, case: str, labels: Sequence[str], stage: str
+    bench: TargetSession, bundle: Bundle, case: str, labels: Sequence[str], stage: str
 ) -> list[tuple[str, Verdict | None, Comparison]]:
     """Configurations of a case in full, up to the first that fails: all memory but the inputs filled in three ways,
     repeats equal, inputs unchanged, nothing read or written outside, error within bounds.
@@ -158,7 +158,7 @@ def check_labels(
     return found
 
 
-def _batches(bench: Bench, bundle: Bundle, case: str, labels: Sequence[str]) -> Iterator[list[str]]:
+def _batches(bench: TargetSession, bundle: Bundle, case: str, labels: Sequence[str]) -> Iterator[list[str]]:
     """Configurations whose outputs may be kept on the GPU at once."""
     batch, kept = list[str](), 0
     for label in labels:
@@ -171,7 +171,7 @@ def _batches(bench: Bench, bundle: Bundle, case: str, labels: Sequence[str]) -> 
     yield batch
 
 
-def _launched(bench: Bench, bundle: Bundle, case: str, label: str, step: str) -> _Left:
+def _launched(bench: TargetSession, bundle: Bundle, case: str, label: str, step: str) -> _Left:
     bench.announce(step, STEP_SECONDS)
     replay = bench.replay({case: (bundle, label)}, case, bench.seeds[case])
     try:
@@ -197,7 +197,7 @@ def _launched(bench: Bench, bundle: Bundle, case: str, label: str, step: str) ->
 
 
 def _why(
-    bench: Bench, replay: Replay, step: str, one: tuple[Fill, Fill], other: tuple[Fill, Fill]
+    bench: TargetSession, replay: Replay, step: str, one: tuple[Fill, Fill], other: tuple[Fill, Fill]
 ) -> tuple[Verdict, str]:
     """Why launches on the same inputs gave different outputs: for what lay around the tensors, or in buffers before
     anything was written there; else it is a race. Each pair of fillings is tried twice: a race may look like either."""
@@ -219,7 +219,7 @@ def _why(
 
 
 @contextmanager
-def _nearby(bench: Bench, expected: Expected, comparisons: int) -> Iterator[Expected]:
+def _nearby(bench: TargetSession, expected: Expected, comparisons: int) -> Iterator[Expected]:
     """On the GPU where more than one comparison asks for it; then it is wiped, for nothing may find it there."""
     if comparisons < 2:
         yield expected
@@ -232,7 +232,7 @@ def _nearby(bench: Bench, expected: Expected, comparisons: int) -> Iterator[Expe
             output.zero_()
 
 
-def _compared(bench: Bench, left: _Left, expected: Expected) -> tuple[Verdict | None, Comparison]:
+def _compared(bench: TargetSession, left: _Left, expected: Expected) -> tuple[Verdict | None, Comparison]:
     """What explains the rest: a wrong result explains that runs differ, and whatever else is known explains it.
 
     The last run is held to the bounds; where outputs may differ and there are others, they are to OFTEN times those.
@@ -247,7 +247,7 @@ def _compared(bench: Bench, left: _Left, expected: Expected) -> tuple[Verdict | 
     return (left.verdict, replace(found, problem=left.problem)) if left.verdict else (None, found)
 
 
-def outputs_of(bench: Bench, pick: Pick, case: str, launches: int) -> set[int]:
+def outputs_of(bench: TargetSession, pick: Pick, case: str, launches: int) -> set[int]:
     """Checksums of the outputs of some launches on the same inputs, all other memory filled anew before each."""
     replay = bench.replay(pick, case, bench.seeds[case])
     try:
@@ -263,7 +263,7 @@ def outputs_of(bench: Bench, pick: Pick, case: str, launches: int) -> set[int]:
         replay.close()
 
 
-def idle_launches(bench: Bench, pick: Pick, case: str) -> list[str]:
+def idle_launches(bench: TargetSession, pick: Pick, case: str) -> list[str]:
     """Names of the kernels without whose launch the outputs are what they are with it, to the bit.
 
     Buffers are left at zero first, and only for one that seems idle then at bytes of chance: what an index is read
@@ -282,7 +282,7 @@ def idle_launches(bench: Bench, pick: Pick, case: str) -> list[str]:
         replay.close()
 
 
-def _outputs_without(bench: Bench, replay: Replay, step: int | None, buffers: Fill) -> int:
+def _outputs_without(bench: TargetSession, replay: Replay, step: int | None, buffers: Fill) -> int:
     replay.poison(buffers)
     replay(without=step)
     synchronize(bench.device)
@@ -294,7 +294,7 @@ def verified_key(pick: Pick, case: str) -> tuple[str, str, str]:
     return pick[case][0].id, case, pick[case][1]
 
 
-def _unchanged(bench: Bench, replay: Replay, case: str, seed: int) -> bool:
+def _unchanged(bench: TargetSession, replay: Replay, case: str, seed: int) -> bool:
     """Makes the inputs again from the seed: a copy in GPU memory could have been changed along with them."""
     again = bench.inputs(case, seed)
     return all(_bits_equal(replay.view(t), given) for t, given in paired(replay.plan, again))

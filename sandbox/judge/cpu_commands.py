@@ -26,7 +26,7 @@ from pgo_agent.sandbox.build.trace_and_compile import place
 from pgo_agent.sandbox.bundle import validate as rules
 from pgo_agent.sandbox.bundle.store import room, writing
 from pgo_agent.sandbox.errors import BadBundle, Fault, Killed, TargetFault
-from pgo_agent.sandbox.gate.verdict import Judged, Verdict
+from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.interpreter import tensors
 from pgo_agent.sandbox.interpreter.floats import INTERPRETED
 from pgo_agent.sandbox.isolation import box
@@ -56,7 +56,7 @@ class CpuWorker:
         self.dropped: list[dict[str, str]] = []  # the other strains: case, strain, why
         self.usual: dict[str, numerics.Expected] = {}  # what the last candidate's plain trials must give, by case
         self.module: ModuleType | None = None
-        self.own: tuple[float, Judged, Covered] | None = None  # of the target's own kernel, and in how many seconds
+        self.own: tuple[float, Judgement, Covered] | None = None  # of the target's own kernel, and in how many seconds
         self.spread: Spread
 
     def open(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -97,12 +97,12 @@ class CpuWorker:
         except Killed as e:
             if not request.get("foreign"):
                 raise
-            judged = Judged(Verdict.UNDECIDED, "interpreter", e.message)
+            judged = Judgement(Verdict.UNDECIDED, "interpreter", e.message)
         if judged.verdict not in (Verdict.CHECKED, Verdict.BUILT):
             room(Path(tempfile.gettempdir()))
         return judged.as_json()
 
-    def _check(self, module: ModuleType, asked: "Asked") -> Judged:
+    def _check(self, module: ModuleType, asked: "Asked") -> Judgement:
         own = asked.source == self.target.source
         if own and self.own is not None and self.own[0] >= asked.seconds:
             return self._of_own(asked)
@@ -117,14 +117,14 @@ class CpuWorker:
             self.own = asked.seconds, judged, covered
         return judged
 
-    def _of_own(self, asked: "Asked") -> Judged:
+    def _of_own(self, asked: "Asked") -> Judgement:
         """What is known of the target's own kernel: it is asked for as the baseline, and again as what is checked."""
-        _, judged, covered = self.own or (0.0, Judged(Verdict.BUILT, "interpreter", "not tried"), Covered(0, 0, ()))
+        _, judged, covered = self.own or (0.0, Judgement(Verdict.BUILT, "interpreter", "not tried"), Covered(0, 0, ()))
         if judged.verdict not in (Verdict.CHECKED, Verdict.BUILT):
             return judged
         return verdict(replace(covered, wanted=asked.kernels), judged.evidence)
 
-    def _attempts(self, module: ModuleType, asked: "Asked", trials: list[Trial], covered: Covered) -> Judged:
+    def _attempts(self, module: ModuleType, asked: "Asked", trials: list[Trial], covered: Covered) -> Judgement:
         for _ in range(box.ATTEMPTS):
             self.announce("interpreter", asked.seconds + 60.0)
             with tempfile.TemporaryDirectory() as name, writing(Path(name)):
@@ -172,7 +172,7 @@ class CpuWorker:
 
     def _run(
         self, module: ModuleType, asked: "Asked", trials: list[Trial], folder: Path, covered: Covered
-    ) -> Judged | None:
+    ) -> Judgement | None:
         """One boxed process and what it comes to; None when somebody killed it."""
         _, candidate = place(folder, self.target, asked.source)
         (folder / "in").mkdir()
@@ -203,7 +203,7 @@ class CpuWorker:
                 raise
             if ran.timed_out:
                 return _late(asked.seconds, own)
-            return Judged(Verdict.CRASHED, "interpreter", _last_line(ran.output) or str(e))
+            return Judgement(Verdict.CRASHED, "interpreter", _last_line(ran.output) or str(e))
 
     def _read(
         self,
@@ -213,7 +213,7 @@ class CpuWorker:
         out: Path,
         covered: Covered,
         timed_out: bool,
-    ) -> Judged:
+    ) -> Judgement:
         """What a process left, and what it comes to. Raises KeyError for one that left out a small case on its own."""
         results, own = rules.answer(out / "result.json"), asked.source == self.target.source
         if timed_out:
@@ -237,7 +237,7 @@ class CpuWorker:
         folder: Path,
         own: bool,
         covered: Covered,
-    ) -> Judged:
+    ) -> Judgement:
         checks: list[dict[str, Any]] = []
         for trial in trials:
             runs = results.get(trial.said, [])
@@ -251,7 +251,7 @@ class CpuWorker:
                 continue
             for run in runs:
                 found = compared(trial, run, expected, _ratios(module, trial, LOOSER), folder, own)
-                if isinstance(found, Judged):
+                if isinstance(found, Judgement):
                     if run is not runs[0] and run.get("config"):  # others were right, or not tried in this case
                         found = replace(found, reason=f"{found.reason}; in its configuration {run['config']}"[:900])
                     evidence = {"numerics": [*checks, *found.evidence.get("numerics", [])]}
@@ -282,12 +282,12 @@ class CpuWorker:
             return []
         ratios = _ratios(module, trial, OWN_RATIO)
         found = [compared(trial, r, expected, ratios, folder, own=True) for r in results]
-        wrong = next((f.reason if isinstance(f, Judged) else f for f in found if isinstance(f, Judged | str)), "")
+        wrong = next((f.reason if isinstance(f, Judgement) else f for f in found if isinstance(f, Judgement | str)), "")
         if found and not wrong:
             self.borne = [*(self.borne or []), (trial.case, strain)]
             covered.right(trial, results[0], expected)
         else:
-            blamed = f"the target's own kernel: {wrong}" if any(isinstance(f, Judged) for f in found) else wrong
+            blamed = f"the target's own kernel: {wrong}" if any(isinstance(f, Judgement) for f in found) else wrong
             self._drop(trial.case, strain, blamed or "there was no time to try it")
         return [f.as_json() for f in found if isinstance(f, numerics.Comparison)]
 
@@ -318,10 +318,10 @@ class Asked:
         return cls(request["source"], request.get("seconds") or SECONDS, tuple(request.get("kernels") or ()))
 
 
-def _late(seconds: float, own: bool) -> Judged:
+def _late(seconds: float, own: bool) -> Judgement:
     """A process that was ended at its deadline: it must have kept its runs from being ended for their time."""
     said = f"ran for over {seconds:.0f} s on the small cases"
-    return Judged(Verdict.BUILT if own else Verdict.TIMEOUT, "interpreter", said)
+    return Judgement(Verdict.BUILT if own else Verdict.TIMEOUT, "interpreter", said)
 
 
 def _ended_for_time(results: dict[str, Any]) -> bool:

@@ -14,9 +14,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.errors import EnvironmentFault, Fault, Killed, TargetFault, UsageFault
-from pgo_agent.sandbox.gate.verdict import Judged, from_json
+from pgo_agent.sandbox.gate.verdict import Judgement, from_json
 from pgo_agent.sandbox.isolation.box import ATTEMPTS, killed
 from pgo_agent.sandbox.judge import gpus
 from pgo_agent.sandbox.judge.gpu_lock import GpuLock
@@ -28,11 +28,11 @@ from pgo_agent.sandbox.target import Target
 START_SECONDS = 120.0
 IMPORTING = "import the target"  # the step of `open` that is not ours
 T = TypeVar("T")
-__all__ = ["Ended", "Judge", "NoStart", "on_shelf", "visible_gpu", "visible_gpus"]
+__all__ = ["Ended", "GpuJudge", "NoStart", "bundle_ref", "visible_gpu", "visible_gpus"]
 
 
 @dataclass(eq=False)
-class Judge:
+class GpuJudge:
     """One judge process for one target; started when it is first needed."""
 
     target: Target
@@ -77,7 +77,7 @@ class Judge:
                     self.replaced += 1
         raise killed("judge")
 
-    def verdict(self, command: str, **fields: Any) -> Judged:
+    def verdict(self, command: str, **fields: Any) -> Judgement:
         """As `ask`, for commands that answer a verdict: a hang or a crash becomes one, too; a kill never does."""
         try:
             return from_json(self.ask(command, **fields))
@@ -92,7 +92,7 @@ class Judge:
         return self.environment
 
     @contextmanager
-    def turn(self) -> Iterator["Judge"]:
+    def turn(self) -> Iterator["GpuJudge"]:
         """Holds the GPU for several commands; within, no other process uses it. Waits for one that does."""
         lock = self._lock()
         if lock is None:
@@ -241,6 +241,10 @@ def _fault(x: dict[str, str]) -> Exception:
     return kinds.get(x["type"], EnvironmentFault)(x["message"], x["hint"])
 
 
-def on_shelf(shelf: Shelf, bundle: str) -> dict[str, str]:
+def bundle_ref(contents: ContentStore, bundle: str) -> dict[str, str]:
     """How a command names a bundle of a workspace."""
-    return {"id": bundle, "manifest": str(shelf.bundle(bundle).resolve()), "artefacts": str(shelf.artefacts.resolve())}
+    return {
+        "id": bundle,
+        "manifest": str(contents.bundle(bundle).resolve()),
+        "artefacts": str(contents.artefacts.resolve()),
+    }

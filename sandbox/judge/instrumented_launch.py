@@ -2,7 +2,8 @@
 
 Its outputs are compared with those of the plain build, to the bit. Both are launched in turns for a ratio of their
 times: that says how much the records disturb, and nothing else; it is no evidence of speed, so it is not taken by
-`timing.Timer`. What is fetched goes onto the shelf as it is, compressed; `sandbox/profile/timeline/decode.py` reads it.
+`timing.Timer`. What is fetched goes onto the content store as it is, compressed; `sandbox/profile/timeline/decode.py`
+reads it.
 """
 
 import zlib
@@ -11,10 +12,10 @@ from typing import Any
 
 import torch
 from pgo_agent.sandbox.bundle.schema import Launch
-from pgo_agent.sandbox.bundle.store import RECORDS, Shelf
+from pgo_agent.sandbox.bundle.store import RECORDS, ContentStore
 from pgo_agent.sandbox.guard_zones import NAN
 from pgo_agent.sandbox.judge import timer
-from pgo_agent.sandbox.judge.checks import STEP_SECONDS, Bench, Pick
+from pgo_agent.sandbox.judge.checks import STEP_SECONDS, Pick, TargetSession
 from pgo_agent.sandbox.judge.plan_executor import Replay, synchronize
 
 HEADER = 40  # bytes of a block that say where and when it ran
@@ -28,10 +29,10 @@ class Wanted:
     kernel: str  # key of the instrumented build
     repeats: int
     blocks: int  # most blocks of a launch whose records are fetched; of the others only the headers
-    shelf: Shelf
+    contents: ContentStore
 
 
-def record(bench: Bench, instrumented: Pick, plain: Pick, wanted: Wanted) -> dict[str, Any]:
+def record(bench: TargetSession, instrumented: Pick, plain: Pick, wanted: Wanted) -> dict[str, Any]:
     """Artefacts with the headers of all blocks and the records of some, for each repeat; and how much they disturb.
 
     Of several launches of the kernel the first is looked at. Other blocks are chosen in every repeat, evenly spaced.
@@ -66,37 +67,38 @@ def _scratch(replay: Replay, kernel: str) -> Any:
     return replay.recorded.get(next(steps, -1))
 
 
-def _launched(bench: Bench, replay: Replay) -> None:
+def _launched(bench: TargetSession, replay: Replay) -> None:
     replay.poison(NAN)  # clears profile scratch, too: partitions go on counting from what stands there
     replay()
     synchronize(bench.device)
 
 
-def _outputs(bench: Bench, replay: Replay) -> int:
+def _outputs(bench: TargetSession, replay: Replay) -> int:
     _launched(bench, replay)
     return int(timer.checksum(replay.outputs))
 
 
-def _fetch(bench: Bench, replay: Replay, scratch: Any, wanted: Wanted, repeat: int) -> dict[str, Any]:
+def _fetch(bench: TargetSession, replay: Replay, scratch: Any, wanted: Wanted, repeat: int) -> dict[str, Any]:
     _launched(bench, replay)
     size = replay.kernels[wanted.kernel].kernel.profile_scratch_size
-    return keep(scratch, size, wanted.blocks, repeat, wanted.shelf)
+    return keep(scratch, size, wanted.blocks, repeat, wanted.contents)
 
 
-def keep(scratch: Any, block_bytes: int, most: int, repeat: int, shelf: Shelf) -> dict[str, Any]:
-    """Puts the headers of all blocks and the whole of at most `most` blocks on the shelf; gives their names and counts.
+def keep(scratch: Any, block_bytes: int, most: int, repeat: int, contents: ContentStore) -> dict[str, Any]:
+    """Puts the headers of all blocks and the whole of at most `most` blocks in the content store; gives their names and
+    counts.
 
     `scratch` is a tensor of bytes, `block_bytes` for each block of the launch.
     """
     table = scratch.view(-1, block_bytes)
     step = -(-len(table) // most)
     chosen = table[repeat % step :: step]
-    headers, records = (_kept(shelf, t) for t in (table[:, :HEADER], chosen))
+    headers, records = (_kept(contents, t) for t in (table[:, :HEADER], chosen))
     return {"headers": headers, "records": records, "blocks": len(table), "fetched": len(chosen)}
 
 
-def _kept(shelf: Shelf, tensor: Any) -> str:
-    return shelf.put(zlib.compress(tensor.contiguous().cpu().numpy().tobytes(), 1), RECORDS)
+def _kept(contents: ContentStore, tensor: Any) -> str:
+    return contents.put(zlib.compress(tensor.contiguous().cpu().numpy().tobytes(), 1), RECORDS)
 
 
 def _disturbance(plain: Replay, instrumented: Replay) -> dict[str, list[float]]:

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol, TypeVar
 
 from pgo_agent.sandbox.errors import EnvironmentFault
-from pgo_agent.sandbox.gate.verdict import Judged, Verdict, from_json
+from pgo_agent.sandbox.gate.verdict import Judgement, Verdict, from_json
 from pgo_agent.sandbox.target import Target
 
 T = TypeVar("T")
@@ -32,7 +32,7 @@ class Verdicts(ABC):
     def ask(self, command: str, **fields: Any) -> dict[str, Any]:
         """As AnyJudge.ask."""
 
-    def verdict(self, command: str, **fields: Any) -> Judged:
+    def verdict(self, command: str, **fields: Any) -> Judgement:
         """As AnyJudge.verdict."""
         try:
             return from_json(self.ask(command, **fields))
@@ -44,7 +44,7 @@ class Verdicts(ABC):
         return nullcontext()
 
 
-class AnyJudge(Protocol):
+class Judge(Protocol):
     target: Target
 
     @property
@@ -74,7 +74,7 @@ class AnyJudge(Protocol):
     def ask(self, command: str, **fields: Any) -> dict[str, Any]:
         """The answer to a command. Raises Ended, TargetFault or EnvironmentFault; elsewhere Unanswered, too."""
 
-    def verdict(self, command: str, **fields: Any) -> Judged:
+    def verdict(self, command: str, **fields: Any) -> Judgement:
         """As `ask`, for commands that answer a verdict: a hang or a crash becomes one, too."""
 
     def queue(self, command: str, **fields: Any) -> None:
@@ -86,7 +86,7 @@ class AnyJudge(Protocol):
     def prepare(self, processes: int) -> None:
         """Has so many more processes ready."""
 
-    def turn(self) -> AbstractContextManager["AnyJudge"]:
+    def turn(self) -> AbstractContextManager["Judge"]:
         """Within, the commands of this thread go to the same GPU, and no others go there. Gives that GPU's judge."""
 
     def together(
@@ -117,9 +117,9 @@ class NoStart(EnvironmentFault):
     """A judge process did not come as far as a known computation on its GPU."""
 
 
-def of_ended(command: str, e: Ended) -> Judged:
+def of_ended(command: str, e: Ended) -> Judgement:
     """The verdict that a hang or a crash is."""
     stage = e.stage.split()[0] if e.stage else command
     if e.timed_out:
-        return Judged(Verdict.TIMEOUT, stage, f"did not end: stopped in '{e.stage}' at its deadline")
-    return Judged(Verdict.CRASHED, stage, e.detail[-1200:])
+        return Judgement(Verdict.TIMEOUT, stage, f"did not end: stopped in '{e.stage}' at its deadline")
+    return Judgement(Verdict.CRASHED, stage, e.detail[-1200:])

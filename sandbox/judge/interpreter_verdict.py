@@ -13,7 +13,7 @@ from typing import Any
 from pgo_agent.sandbox import guard_zones
 from pgo_agent.sandbox.bundle import decode
 from pgo_agent.sandbox.gate.coverage import Count, Coverage
-from pgo_agent.sandbox.gate.verdict import Judged, Verdict
+from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.interpreter import tensors
 from pgo_agent.sandbox.judge import numerics
 from pgo_agent.sandbox.judge.interpreter_cases import HELD_OUT, Trial
@@ -115,15 +115,15 @@ class Covered:
         )
 
 
-def verdict(covered: Covered, evidence: dict[str, Any]) -> Judged:
+def verdict(covered: Covered, evidence: dict[str, Any]) -> Judgement:
     """What nothing was found wrong with: `checked`, or `built` with the reason."""
     found, lacking = covered.coverage(), covered.lacking()
     if lacking:
         right = f"; right on {_public(found).counted()}" if covered.ran else ""
-        return Judged(Verdict.BUILT, "interpreter", f"{lacking}{right}", evidence, found)
+        return Judgement(Verdict.BUILT, "interpreter", f"{lacking}{right}", evidence, found)
     said, left = _public(found).counted(), _public(found).left_out()
     reason = f"right on {said} in Triton's interpreter; not measured{f'; left out: {left}' if left else ''}"
-    return Judged(Verdict.CHECKED, "interpreter", reason, evidence, found)
+    return Judgement(Verdict.CHECKED, "interpreter", reason, evidence, found)
 
 
 def _public(coverage: Coverage) -> Coverage:
@@ -136,7 +136,7 @@ def _public(coverage: Coverage) -> Coverage:
 
 def compared(
     trial: Trial, result: Result, expected: Expected, ratios: dict[str, float], folder: Path, own: bool
-) -> Comparison | Judged | str:
+) -> Comparison | Judgement | str:
     """One run: how it compares, what is wrong with it, or why it says nothing. `own`: of the target's own kernel."""
     if result.get("unsupported"):
         return f"{_where(result)}{_line(result['error'])}"
@@ -145,14 +145,14 @@ def compared(
     if "error" in result:
         seen = SEEN.get(str(result.get("verdict")), Verdict.BUILD_ERROR)
         kind = Verdict.TIMEOUT if result.get("endless") is True else seen
-        return Judged(kind, "interpreter", f"{trial.shown}: {_where(result)}{result['error']}"[:600])
+        return Judgement(kind, "interpreter", f"{trial.shown}: {_where(result)}{result['error']}"[:600])
     outputs = tensors.load(result["outputs"], folder, OUTPUTS_LIMIT)
     found = numerics.check([outputs[str(i)] for i in range(len(outputs))], expected, ratios)
     evidence = {"numerics": [found.as_json()]}
     if found.problem:
-        return Judged(Verdict.WRONG, "interpreter", f"{trial.shown}: {found.problem}", evidence)
+        return Judgement(Verdict.WRONG, "interpreter", f"{trial.shown}: {found.problem}", evidence)
     if stray := decode.integer(result["stray"], 0, 1 << 40, "bytes written outside"):
-        return Judged(Verdict.WRONG, "interpreter", f"{trial.shown}: {guard_zones.said(stray)}", evidence)
+        return Judgement(Verdict.WRONG, "interpreter", f"{trial.shown}: {guard_zones.said(stray)}", evidence)
     if result["changed"]:
         names = [n for n in _words(result["changed"]) if n in trial.given]
         in_place = own or set(result["changed"]) <= set(_words(result.get("in_place")))
@@ -160,11 +160,11 @@ def compared(
     return found
 
 
-def _changed(trial: Trial, names: str, evidence: dict[str, Any], in_place: bool) -> Judged:
+def _changed(trial: Trial, names: str, evidence: dict[str, Any], in_place: bool) -> Judgement:
     if in_place:
         said = f"{trial.shown}: kernel() writes into its argument {names}, and inputs are used again: clone it first"
-        return Judged(Verdict.REJECTED, "interpreter", said, evidence)
-    return Judged(Verdict.CHEATING, "interpreter", f"{trial.shown}: the inputs were changed: {names}", evidence)
+        return Judgement(Verdict.REJECTED, "interpreter", said, evidence)
+    return Judgement(Verdict.CHEATING, "interpreter", f"{trial.shown}: the inputs were changed: {names}", evidence)
 
 
 def _where(result: Result) -> str:

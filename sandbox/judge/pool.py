@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any, ClassVar, TypeVar
 
 from pgo_agent.sandbox.errors import EnvironmentFault
-from pgo_agent.sandbox.judge.gpu_judge import Judge
+from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 from pgo_agent.sandbox.judge.gpu_lock import POLL
 from pgo_agent.sandbox.judge.gpus import Gpu
 from pgo_agent.sandbox.judge.interface import Ended, NoStart, Verdicts, always
@@ -33,21 +33,21 @@ class Sick(Exception):
 class _Mine(threading.local):
     """What a thread has and had."""
 
-    judge: Judge | None = None  # that it may ask now
-    last: Judge | None = None
+    judge: GpuJudge | None = None  # that it may ask now
+    last: GpuJudge | None = None
     seconds = 0.0  # of its GPUs since its piece of work began
 
 
-class Judges(Verdicts):
+class GpuPool(Verdicts):
     """AnyJudge on the GPUs of `judges`."""
 
     elsewhere: ClassVar[bool] = False
     by_hand: ClassVar[bool] = False
 
-    def __init__(self, judges: Sequence[Judge]) -> None:
+    def __init__(self, judges: Sequence[GpuJudge]) -> None:
         self.all = tuple(judges)
         self._left = list(judges)  # that are not quarantined
-        self._taken: set[Judge] = set()
+        self._taken: set[GpuJudge] = set()
         self._changed = threading.Condition()
         self._mine = _Mine()
         self._latest: dict[str, Any] = {}
@@ -112,7 +112,7 @@ class Judges(Verdicts):
         for judge in self.all:
             judge.close()
 
-    def _answer(self, judge: Judge, command: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    def _answer(self, judge: GpuJudge, command: str, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Raises Sick when it is the GPU that does not answer; Ended when it is what was asked."""
         hangs, began = 0, judge.busy
         try:
@@ -132,14 +132,14 @@ class Judges(Verdicts):
             self._mine.seconds += judge.busy - began
             self._latest = judge.environment or self._latest
 
-    def _prove(self, judge: Judge, hang: Ended) -> None:
+    def _prove(self, judge: GpuJudge, hang: Ended) -> None:
         """A known computation in a fresh process, after a hang. Raises Sick when that does not come to an end, too."""
         try:
             judge.open()
         except NoStart as e:
             raise Sick(f"stopped in '{hang.stage}' at its deadline; then {e.message}") from None
 
-    def _quarantine(self, judge: Judge, why: str) -> None:
+    def _quarantine(self, judge: GpuJudge, why: str) -> None:
         with self._changed:
             self._must_be_open()  # a judge that is being closed answers nobody
             self._left.remove(judge)
@@ -154,7 +154,7 @@ class Judges(Verdicts):
     # GPUs -------------------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def turn(self) -> Iterator[Judge]:
+    def turn(self) -> Iterator[GpuJudge]:
         """Raises EnvironmentFault when no GPU is left."""
         if self._mine.judge:
             yield self._mine.judge
@@ -168,12 +168,12 @@ class Judges(Verdicts):
                 with self._changed:
                     self._give(judge)
 
-    def _own(self) -> Judge:
+    def _own(self) -> GpuJudge:
         if self._mine.judge is None:
             raise RuntimeError("this thread has no GPU")
         return self._mine.judge
 
-    def _take(self) -> Judge:
+    def _take(self) -> GpuJudge:
         """A GPU that nobody has, with its lock; the one that this thread had last, or one whose process is warm, if
         there is a choice."""
         told = False
@@ -199,7 +199,7 @@ class Judges(Verdicts):
                     self._leave_lines()
                 self._still.note(bool(self._taken))
 
-    def _first(self, free: Sequence[Judge]) -> Judge | None:
+    def _first(self, free: Sequence[GpuJudge]) -> GpuJudge | None:
         """The first whose lock is to be had. In the line of each other one this process stands from now on."""
         for judge in free:
             if judge.lock is None or judge.lock.taken():
@@ -217,7 +217,7 @@ class Judges(Verdicts):
         if self._closed:
             raise EnvironmentFault("the run was ended while a GPU was asked", "`pgo-agent resume` goes on")
 
-    def _free(self) -> list[Judge]:
+    def _free(self) -> list[GpuJudge]:
         """Raises EnvironmentFault when there is none that could become free."""
         self._must_be_open()
         if not self._left:
@@ -229,11 +229,11 @@ class Judges(Verdicts):
         free = [j for j in self._left if j not in self._taken]
         return sorted(free, key=lambda j: (j is not self._mine.last, not j.started))
 
-    def _tell_of(self, held: Sequence[Judge]) -> None:
+    def _tell_of(self, held: Sequence[GpuJudge]) -> None:
         for lock in [j.lock for j in held if j.lock]:
             self._tell("gpu.waiting", index=lock.gpu.index, uuid=lock.gpu.uuid, holder=lock.holder)
 
-    def _give(self, judge: Judge) -> None:
+    def _give(self, judge: GpuJudge) -> None:
         if judge in self._taken:
             self._taken.remove(judge)
             if judge.lock:

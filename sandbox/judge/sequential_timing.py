@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from pgo_agent.sandbox.gate.verdict import Judged, Verdict
+from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.judge import bootstrap, measured_peaks, timer, timing_session, timing_verdict
-from pgo_agent.sandbox.judge.checks import Bench, Pick
+from pgo_agent.sandbox.judge.checks import Pick, TargetSession
 
 LOTS = (12, 12, 24, 36)  # rounds; after each the samples are looked at
 BURSTS, BURST = 4, 6  # of each side alone, and rounds of one
@@ -27,8 +27,12 @@ Times = dict[str, dict[str, list[float]]]  # case -> side -> ms
 
 
 def run(
-    bench: Bench, sides: Mapping[str, Pick], cases: list[str], weights: Mapping[str, float] | None, right: Judged
-) -> Judged:
+    bench: TargetSession,
+    sides: Mapping[str, Pick],
+    cases: list[str],
+    weights: Mapping[str, float] | None,
+    right: Judgement,
+) -> Judgement:
     """Times the side `candidate` against `incumbent`, and the others beside them. Raises `session.Inconsistent`.
 
     `right`: what says that the candidate's results are right; the verdict has its evidence and its coverage, too.
@@ -53,11 +57,11 @@ def run(
         if problem:
             verdict, reason = Verdict.UNDECIDED, problem
     evidence = gain | alone | {"against": _against(times, sides, weights), "time": times, "disturbed": thrown}
-    return Judged(verdict, "time", reason, right.evidence | evidence, right.coverage)
+    return Judgement(verdict, "time", reason, right.evidence | evidence, right.coverage)
 
 
 def _alone(
-    bench: Bench, sides: Mapping[str, Pick], cases: list[str], gain: float, weights: Mapping[str, float] | None
+    bench: TargetSession, sides: Mapping[str, Pick], cases: list[str], gain: float, weights: Mapping[str, float] | None
 ) -> tuple[str, dict[str, Any]]:
     """What speaks against a gain when bursts of the incumbent alone and of the candidate alone are timed, in turns."""
     bursts: Times = {c: {"incumbent": [], "candidate": []} for c in cases}
@@ -74,7 +78,9 @@ def _alone(
     return problem, told
 
 
-def _look(bench: Bench, times: Times, weights: Mapping[str, float] | None) -> tuple[Verdict, str, dict[str, Any]]:
+def _look(
+    bench: TargetSession, times: Times, weights: Mapping[str, float] | None
+) -> tuple[Verdict, str, dict[str, Any]]:
     def told() -> tuple[Verdict, str, dict[str, Any]]:
         return timing_verdict.on_time(times, {c: bench.floor_ms(c) for c in times}, "incumbent", weights, len(LOTS))
 
@@ -85,7 +91,9 @@ def _look(bench: Bench, times: Times, weights: Mapping[str, float] | None) -> tu
     return found
 
 
-def _lot(bench: Bench, sides: Mapping[str, Pick], cases: list[str], rounds: int, thrown: list[str]) -> Times | None:
+def _lot(
+    bench: TargetSession, sides: Mapping[str, Pick], cases: list[str], rounds: int, thrown: list[str]
+) -> Times | None:
     """The samples of an undisturbed lot; None when too many were disturbed."""
     while True:
         lot = {c: _samples(bench, sides, c, rounds) for c in cases}
@@ -98,7 +106,7 @@ def _lot(bench: Bench, sides: Mapping[str, Pick], cases: list[str], rounds: int,
 
 
 def _samples(
-    bench: Bench, sides: Mapping[str, Pick], case: str, rounds: int, control: bool = True
+    bench: TargetSession, sides: Mapping[str, Pick], case: str, rounds: int, control: bool = True
 ) -> dict[str, list[float]]:
     return timer.rounded(timing_session.time_sides(bench, sides, case, rounds, "time", control=control))
 

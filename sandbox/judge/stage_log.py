@@ -6,7 +6,7 @@ from typing import Any
 
 from pgo_agent.sandbox.gate.coverage import Coverage
 from pgo_agent.sandbox.gate.evidence import Evidence
-from pgo_agent.sandbox.gate.verdict import Judged, Verdict
+from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 
 
 class Clock:
@@ -19,11 +19,11 @@ class Clock:
     def passed(self, stage: str, reason: str, coverage: Coverage) -> None:
         self._add(stage, None, reason, coverage)
 
-    def ends(self, judged: Judged) -> Judged:
+    def ends(self, judged: Judgement) -> Judgement:
         self._add(judged.stage, judged.verdict, judged.reason, judged.coverage)
         return self.told(judged)
 
-    def told(self, judged: Judged) -> Judged:
+    def told(self, judged: Judgement) -> Judgement:
         """With what every stage so far said."""
         return replace(judged, evidence={**judged.evidence, "stages": self.stages})
 

@@ -20,7 +20,7 @@ from pgo_agent.sandbox.errors import TargetFault
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.guard_zones import Fill
 from pgo_agent.sandbox.judge import numerics, stress_inputs
-from pgo_agent.sandbox.judge.checks import REFERENCE_SECONDS, STEP_SECONDS, Bench, Pick
+from pgo_agent.sandbox.judge.checks import REFERENCE_SECONDS, STEP_SECONDS, Pick, TargetSession
 from pgo_agent.sandbox.judge.numerics import Comparison, Expected
 from pgo_agent.sandbox.judge.stress_inputs import LOOSER, OWN_RATIO, STRAINS, Strain
 
@@ -40,7 +40,7 @@ class Strained:
     possible: int = 0  # trials that there are, of which some were drawn
 
 
-def check_strained(bench: Bench, pick: Pick, own: Pick, stage: str) -> Strained:
+def check_strained(bench: TargetSession, pick: Pick, own: Pick, stage: str) -> Strained:
     """A candidate under the strains that this process tries; `own` is the target's kernel as shipped, in some cases."""
     cases = sorted((c for c in own if c in pick), key=lambda c: float(bench.target.flops(bench.cases[c])))
     chosen, possible = drawn_trials(bench, cases)
@@ -57,7 +57,7 @@ def check_strained(bench: Bench, pick: Pick, own: Pick, stage: str) -> Strained:
     return found
 
 
-def drawn_trials(bench: Bench, cases: Sequence[str]) -> tuple[list[Trial], int]:
+def drawn_trials(bench: TargetSession, cases: Sequence[str]) -> tuple[list[Trial], int]:
     """What this process tries of these cases, that with the least work first; and how many trials there are."""
     key = tuple(cases)
     if key not in bench.trials:
@@ -78,7 +78,7 @@ def _of_least(trials: Sequence[Trial], strain: Strain) -> list[Strain]:
     return sorted(random.SystemRandom().sample(alike, min(len(alike), TURNS if strain.turns else 1)), key=alike.index)
 
 
-def _trials(bench: Bench, case: str) -> Iterator[Trial]:
+def _trials(bench: TargetSession, case: str) -> Iterator[Trial]:
     """Every strain, with each tensor of the case in turn where it changes one."""
     draws = stress_inputs.draws(lambda g: bench.target.inputs(bench.cases[case], g), bench.device)
     for strain in STRAINS:
@@ -86,7 +86,7 @@ def _trials(bench: Bench, case: str) -> Iterator[Trial]:
             yield case, strain if strain.draw is None else strain.of_draw(turn)
 
 
-def _borne(bench: Bench, own: Pick, case: str, strain: Strain, stage: str) -> Expected | str:
+def _borne(bench: TargetSession, own: Pick, case: str, strain: Strain, stage: str) -> Expected | str:
     """What a case must give under a strain, or why that does not count. Found out once in a process.
 
     Candidates get the very inputs that the own kernel bore: on others it might not have borne it.
@@ -97,7 +97,7 @@ def _borne(bench: Bench, own: Pick, case: str, strain: Strain, stage: str) -> Ex
     return bench.strained[key]
 
 
-def _find_out(bench: Bench, own: Pick, case: str, strain: Strain, stage: str) -> Expected | str:
+def _find_out(bench: TargetSession, own: Pick, case: str, strain: Strain, stage: str) -> Expected | str:
     bench.announce(f"reference {case}", REFERENCE_SECONDS)
     try:
         seed = secrets.randbits(48)
@@ -111,7 +111,9 @@ def _find_out(bench: Bench, own: Pick, case: str, strain: Strain, stage: str) ->
     return f"the target's own kernel: {found.problem}" if found.problem else expected
 
 
-def _launched(bench: Bench, pick: Pick, expected: Expected, strain: Strain, times: float, stage: str) -> Comparison:
+def _launched(
+    bench: TargetSession, pick: Pick, expected: Expected, strain: Strain, times: float, stage: str
+) -> Comparison:
     """One launch on strained inputs, with the usual ratios `times` as large."""
     step = f"{stage} {expected.case}"
     bench.announce(step, STEP_SECONDS)

@@ -15,20 +15,20 @@ from pgo_agent.sandbox.bundle.validate import Bundle
 from pgo_agent.sandbox.errors import BadBundle, TargetFault
 from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.coverage import Coverage
-from pgo_agent.sandbox.gate.verdict import Judged, Verdict, shown
+from pgo_agent.sandbox.gate.verdict import Judgement, Verdict, shown
 from pgo_agent.sandbox.judge import bootstrap, numerics, sequential_timing, stress_runs, timer, timing_verdict
 from pgo_agent.sandbox.judge import checks as stages
-from pgo_agent.sandbox.judge.check_commands import Looks, failed
-from pgo_agent.sandbox.judge.checks import Bench, Pick
+from pgo_agent.sandbox.judge.check_commands import CheckCommands, failed
+from pgo_agent.sandbox.judge.checks import Pick, TargetSession
 from pgo_agent.sandbox.judge.stage_log import Clock
 from pgo_agent.sandbox.judge.timing_session import Inconsistent, time_sides
 
 SWEEP_ROUNDS, FINALIST_ROUNDS, FINAL_ROUNDS = 4, 12, 30
 FINALISTS, FINALISTS_OWN = 5, 2
-Question = Callable[[Bench, Bundle, dict[str, Any]], Judged]  # of a candidate, with the request
+Question = Callable[[TargetSession, Bundle, dict[str, Any]], Judgement]  # of a candidate, with the request
 
 
-class Worker(Looks):
+class Worker(CheckCommands):
     """Commands that time an open target, beside those of `check_commands.py`."""
 
     def sweep(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -103,20 +103,20 @@ class Worker(Looks):
         try:
             candidate = self._load(request["candidate"]["bundle"])
         except BadBundle as e:
-            return Judged(Verdict.REJECTED, "build", str(e)).as_json()
+            return Judgement(Verdict.REJECTED, "build", str(e)).as_json()
         bench.new_seeds()
         try:
             return ask(bench, candidate, request).as_json()
         except BadBundle as e:
-            return Judged(Verdict.REJECTED, "smoke", str(e)).as_json()
+            return Judgement(Verdict.REJECTED, "smoke", str(e)).as_json()
         except Inconsistent as e:
-            return Judged(e.verdict, "time", str(e)).as_json()
+            return Judgement(e.verdict, "time", str(e)).as_json()
 
-    def _look(self, bench: Bench, candidate: Bundle, request: dict[str, Any]) -> Judged:
+    def _look(self, bench: TargetSession, candidate: Bundle, request: dict[str, Any]) -> Judgement:
         clock = Clock()
         return clock.told(self._first(bench, candidate, request, request["public"], clock)[1])
 
-    def _judge(self, bench: Bench, candidate: Bundle, request: dict[str, Any]) -> Judged:
+    def _judge(self, bench: TargetSession, candidate: Bundle, request: dict[str, Any]) -> Judgement:
         clock = Clock()
         everything = [*request["public"], *request["held_out"]]
         pick, judged = self._first(bench, candidate, request, everything, clock)
@@ -129,16 +129,16 @@ class Worker(Looks):
         evidence = {k: v for k, v in judged.evidence.items() if k != "speedup"} | checked
         base = self._pick(request["incumbent"])
         return clock.ends(
-            self._time(bench, request, pick, base, Judged(Verdict.CHECKED, "time", "", evidence, covered))
+            self._time(bench, request, pick, base, Judgement(Verdict.CHECKED, "time", "", evidence, covered))
         )
 
     def _first(
-        self, bench: Bench, candidate: Bundle, request: dict[str, Any], cases: list[str], clock: Clock
-    ) -> tuple[Pick, Judged]:
+        self, bench: TargetSession, candidate: Bundle, request: dict[str, Any], cases: list[str], clock: Clock
+    ) -> tuple[Pick, Judgement]:
         """The first look, at the least of these cases and at the time of the public ones; `checked`: it goes on."""
         absent = [c for c in cases if c not in candidate.plans]
         if absent:
-            return {}, Judged(Verdict.BUILD_ERROR, "build", f"does not build for {', '.join(map(shown, absent))}")
+            return {}, Judgement(Verdict.BUILD_ERROR, "build", f"does not build for {', '.join(map(shown, absent))}")
         pick: dict[str, tuple[Bundle, str]] = {c: (candidate, next(iter(candidate.plans[c]))) for c in cases}
         smoke = _least(bench, candidate, cases, request["public"])
         wrong, _ = self._checked(bench, candidate, smoke, "smoke")
@@ -156,13 +156,13 @@ class Worker(Looks):
         told = f"{gain.mid:.3f}x of the incumbent"
         evidence = {"choices": _choices(pick), "quick": quick, "speedup": gain.as_json()}
         if gain.high < 1 + timing_verdict.NOISE_FLOOR:
-            return pick, clock.ends(Judged(Verdict.SLOWER, "quick", told, evidence))
+            return pick, clock.ends(Judgement(Verdict.SLOWER, "quick", told, evidence))
         clock.passed("quick", told, coverage.of(cases=len(quick)))
-        return pick, Judged(Verdict.CHECKED, "quick", told, evidence, looked)
+        return pick, Judgement(Verdict.CHECKED, "quick", told, evidence, looked)
 
     def _numerics(
-        self, bench: Bench, pick: Pick, request: dict[str, Any], stage: str
-    ) -> tuple[Judged | None, dict[str, Any], Coverage]:
+        self, bench: TargetSession, pick: Pick, request: dict[str, Any], stage: str
+    ) -> tuple[Judgement | None, dict[str, Any], Coverage]:
         """Every case in every configuration, for any may be chosen, then some under strains: a failure, or else the
         evidence."""
         checks, wanted = list[numerics.Comparison](), _to_check(pick, request)
@@ -184,8 +184,8 @@ class Worker(Looks):
         return None, compared, tried
 
     def _checked(
-        self, bench: Bench, bundle: Bundle, wanted: Mapping[str, list[str]], stage: str
-    ) -> tuple[Judged | None, list[numerics.Comparison]]:
+        self, bench: TargetSession, bundle: Bundle, wanted: Mapping[str, list[str]], stage: str
+    ) -> tuple[Judgement | None, list[numerics.Comparison]]:
         """Configurations of cases against the reference: the first failure, and what was compared up to it."""
         checks = list[numerics.Comparison]()
         for case, labels in wanted.items():
@@ -195,7 +195,7 @@ class Worker(Looks):
                 checks.append(found)
         return None, checks
 
-    def _choose(self, bench: Bench, bundle: Bundle, cases: list[str]) -> dict[str, tuple[Bundle, str]]:
+    def _choose(self, bench: TargetSession, bundle: Bundle, cases: list[str]) -> dict[str, tuple[Bundle, str]]:
         """The fastest configuration of each case among those that the candidate brings, by a short timing."""
         chosen = {}
         for case in cases:
@@ -207,7 +207,9 @@ class Worker(Looks):
             chosen[case] = (bundle, labels[0])
         return chosen
 
-    def _time(self, bench: Bench, request: dict[str, Any], pick: Pick, base: Pick, right: Judged) -> Judged:
+    def _time(
+        self, bench: TargetSession, request: dict[str, Any], pick: Pick, base: Pick, right: Judgement
+    ) -> Judgement:
         """What the clock says of a candidate that is `right`, with the evidence and the coverage of that."""
         sides: dict[str, Pick] = {"incumbent": base}
         sides |= {n: self._pick(request[n]) for n in ("shipped", "tuned") if request.get(n)}
@@ -224,10 +226,10 @@ class Worker(Looks):
             wrong, checked, covered = self._numerics(bench, pick, request, "confirm")
             if wrong:
                 return clock.ends(wrong).as_json()
-            right = Judged(Verdict.CHECKED, "confirm", "", {"choices": _choices(pick), **checked}, covered)
+            right = Judgement(Verdict.CHECKED, "confirm", "", {"choices": _choices(pick), **checked}, covered)
             judged = self._time(bench, request, pick, self._pick(request["incumbent"]), right)
         except Inconsistent as e:
-            return clock.ends(Judged(e.verdict, "confirm", str(e))).as_json()
+            return clock.ends(Judgement(e.verdict, "confirm", str(e))).as_json()
         return clock.ends(replace(judged, stage="confirm")).as_json()
 
     def final(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -262,7 +264,7 @@ def _to_check(pick: Pick, request: dict[str, Any]) -> dict[str, list[str]]:
     return {c: list(dict.fromkeys((pick[c][1], *pick[c][0].plans[c]))) for c in cases}
 
 
-def _least(bench: Bench, bundle: Bundle, cases: Sequence[str], public: Sequence[str]) -> dict[str, list[str]]:
+def _least(bench: TargetSession, bundle: Bundle, cases: Sequence[str], public: Sequence[str]) -> dict[str, list[str]]:
     """Every configuration that may be timed, on the case with least work that has it; and that case's own."""
     wanted = {n for c in public for n in bundle.plans[c]}
     found: dict[str, list[str]] = {}

@@ -15,7 +15,7 @@ import torch
 from pgo_agent.sandbox import guard_zones
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.guard_zones import Fill
-from pgo_agent.sandbox.judge.checks import STEP_SECONDS, Bench, Pick, verified_key
+from pgo_agent.sandbox.judge.checks import STEP_SECONDS, Pick, TargetSession, verified_key
 from pgo_agent.sandbox.judge.deviation import compare
 from pgo_agent.sandbox.judge.numerics import Expected
 from pgo_agent.sandbox.judge.timer import Place, Side, checksum
@@ -37,7 +37,7 @@ class Inconsistent(Exception):
 
 
 def time_sides(
-    bench: Bench,
+    bench: TargetSession,
     sides: Mapping[str, Pick],
     case: str,
     rounds: int,
@@ -72,7 +72,12 @@ def time_sides(
 
 
 def _open(
-    bench: Bench, picks: Mapping[str, Pick], extra: Mapping[str, Library], case: str, many: int, opened: ExitStack
+    bench: TargetSession,
+    picks: Mapping[str, Pick],
+    extra: Mapping[str, Library],
+    case: str,
+    many: int,
+    opened: ExitStack,
 ) -> dict[str, Side]:
     """Opens each side at so many places, or at one where memory is too short for more: sizes are an estimate."""
     try:
@@ -85,7 +90,12 @@ def _open(
 
 
 def _laid_out(
-    bench: Bench, picks: Mapping[str, Pick], extra: Mapping[str, Library], case: str, many: int, opened: ExitStack
+    bench: TargetSession,
+    picks: Mapping[str, Pick],
+    extra: Mapping[str, Library],
+    case: str,
+    many: int,
+    opened: ExitStack,
 ) -> dict[str, Side]:
     seeds = {n: bench.seeds[case] if n == "candidate" else secrets.randbits(48) for n in (*picks, *extra)}
 
@@ -106,7 +116,7 @@ def _laid_out(
     return {n: Side(n, places, bench.deterministic) for n, places in found.items()}
 
 
-def _places(bench: Bench, picks: Mapping[str, Pick], libraries: int, case: str, rounds: int) -> int:
+def _places(bench: TargetSession, picks: Mapping[str, Pick], libraries: int, case: str, rounds: int) -> int:
     """How many places each side gets: those that the rounds are worth and that the memory has room for.
 
     What torch has in its cache counts as free. Every library has inputs of its own, at one place.

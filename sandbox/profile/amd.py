@@ -64,7 +64,7 @@ class Amd:
         made = assembled(bench, origin.ttir, origin.warps, origin.ctas, ARCH)
         if made.problem:
             raise CannotCompile(made.problem)
-        ttgir, located, text = (f.read(bench.shelf).decode() for f in made.files)
+        ttgir, located, text = (f.read(bench.contents).decode() for f in made.files)
         code = amdgcn.instructions(text)
         return Compiled(
             target=ARCH,
@@ -132,10 +132,10 @@ def assembled(bench: Workbench, ttir: Artefact, warps: int, ctas: int, arch: str
     kernel = {"key": "kernel", "only": "amdgcn", "target": arch, "options": options}
     request = {"arch": bench.builder.device.arch, "jobs": 1, "kernels": [kernel]}
     for _ in range(ATTEMPTS):
-        with bench.shelf.scratch() as name:
+        with bench.contents.scratch() as name:
             folder = Path(name)
             (folder / "in").mkdir()
-            (folder / "in" / "kernel.ttir").write_bytes(ttir.read(bench.shelf))
+            (folder / "in" / "kernel.ttir").write_bytes(ttir.read(bench.contents))
             (folder / "request.json").write_text(json.dumps(request))
             ran = bench.builder.box.run("pgo_agent.sandbox.compiler", folder, SECONDS)
             if not ran.killed:
@@ -147,10 +147,10 @@ def _collected(bench: Workbench, out: Path, ran: Ran) -> Assembly:
     try:
         answer: dict[str, Any] = validate.answer(out / "kernel.json")
         if "error" in answer:
-            room(bench.shelf.root)
+            room(bench.contents.root)
             return Assembly((), "", 0, str(answer["error"])[:4000] or "error: the compiler gave no reason")
         files = (validate.read(out / f"kernel.{s}", validate.ARTEFACT_LIMIT) for s in LEFT)
-        kept = tuple(Artefact.put(bench.shelf, data, s) for data, s in zip(files, LEFT, strict=True))
+        kept = tuple(Artefact.put(bench.contents, data, s) for data, s in zip(files, LEFT, strict=True))
         return Assembly(kept, str(answer["facts"]["name"]), int(answer["facts"]["shared"]), "")
     except (BadBundle, ValueError, TypeError, KeyError, AttributeError):
         return Assembly((), "", 0, f"error: the compiler left no answer\n{ran.output[-2000:]}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from pgo_agent.sandbox.build.builder import Builder, triton_version
-from pgo_agent.sandbox.bundle.store import Shelf, canonical
+from pgo_agent.sandbox.bundle.store import ContentStore, canonical
 from pgo_agent.sandbox.json_codec import Record
 from pgo_agent.sandbox.profile.memo import Artefact
 
@@ -30,13 +30,13 @@ Kind = Literal[
 
 @dataclass(frozen=True)
 class Workbench:
-    """Where the profiler works: a seat for its passes."""
+    """Where the profiler works: a context for its passes."""
 
     builder: Builder
 
     @property
-    def shelf(self) -> Shelf:
-        return self.builder.shelf
+    def contents(self) -> ContentStore:
+        return self.builder.contents
 
     @property
     def identity(self) -> str:
@@ -60,7 +60,7 @@ class Origin(Record):
 class Subject(Record):
     """One built kernel, to be profiled."""
 
-    build: str  # key of its build on the shelf
+    build: str  # key of its build in the content store
     origin: Origin | None  # None where no trace makes it: a TTGIR that somebody wrote
 
 

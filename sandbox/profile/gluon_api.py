@@ -22,7 +22,7 @@ def api(bench: Workbench) -> tuple[str, ...]:
     Raises Killed when somebody kills the process again and again, EnvironmentFault when the disk is full.
     """
     for _ in range(ATTEMPTS):
-        with bench.shelf.scratch() as name:
+        with bench.contents.scratch() as name:
             ran = bench.builder.box.run(
                 "pgo_agent.sandbox.compiler.gluon", Path(name), SECONDS, [str(bench.builder.device.arch)]
             )

@@ -1,4 +1,4 @@
-"""The seat of passes that need a GPU, and these passes: timeline, counters, and what the GPU reaches at best.
+"""The context of passes that need a GPU, and these passes: timeline, counters, and what the GPU reaches at best.
 
 What is measured depends on the machine, too: an answer is kept for a model of GPU and a Triton, and says itself which
 driver and torch it was taken with. Asked again it comes back without a judge process; `Pass.again` measures anew.
@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from pgo_agent.sandbox.judge.gpu_judge import Judge
-from pgo_agent.sandbox.judge.interface import AnyJudge, Ended
-from pgo_agent.sandbox.judge.pool import Judges
+from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
+from pgo_agent.sandbox.judge.interface import Ended, Judge
+from pgo_agent.sandbox.judge.pool import GpuPool
 from pgo_agent.sandbox.profile import memo, roofline, static
 from pgo_agent.sandbox.profile.backend import Subject, Workbench
 from pgo_agent.sandbox.profile.counters import collect as counting
@@ -31,15 +31,15 @@ class NotTaken(Exception):
 
 
 @dataclass(frozen=True)
-class Stand(Workbench):
-    """A seat with a GPU. `judge` gives the process that holds it, when a pass has to be taken."""
+class GpuPassContext(Workbench):
+    """A context with a GPU. `judge` gives the process that holds it, when a pass has to be taken."""
 
-    judge: Callable[[], AnyJudge]
+    judge: Callable[[], Judge]
 
 
 @memo.gpu("pgo_agent.sandbox.profile.gpu.timeline", version=1)
 def timeline(
-    stand: Stand, place: Place, contract: str, per_pass: int = 8, repeats: int = 3, blocks: int = 24
+    context: GpuPassContext, place: Place, contract: str, per_pass: int = 8, repeats: int = 3, blocks: int = 24
 ) -> Timeline:
     """A kernel's timeline.
 
@@ -48,9 +48,9 @@ def timeline(
     """
     from pgo_agent.sandbox.profile.timeline.collect import take  # numpy, which a kept answer does not need
 
-    judge = stand.judge()
+    judge = context.judge()
     try:
-        found = take(judge, stand.builder, place, per_pass, repeats, blocks)
+        found = take(judge, context.builder, place, per_pass, repeats, blocks)
     except Ended as e:
         raise NotTaken(f"an instrumented launch {_how(e)}") from None
     if not found.passes:
@@ -63,24 +63,24 @@ def _how(e: Ended) -> str:
 
 
 @memo.gpu("pgo_agent.sandbox.profile.gpu.counters", version=1)
-def counters(stand: Stand, place: Place, contract: str, subject: Subject) -> Counters:
+def counters(context: GpuPassContext, place: Place, contract: str, subject: Subject) -> Counters:
     """What Nsight Compute counts in the first launch of a kernel. `subject`: the same kernel, for lines of its source.
 
     Raises NotTaken where it is absent, old or forbidden, or counted nothing; what the compiler's box raises.
     """
-    known = static.static(stand, subject, "nvidia")
+    known = static.static(context, subject, "nvidia")
     lines = known if isinstance(known, StaticProfile) else None
-    judge = stand.judge()
-    if not isinstance(judge, Judge | Judges):
+    judge = context.judge()
+    if not isinstance(judge, GpuJudge | GpuPool):
         raise NotTaken(ELSEWHERE)
-    return _there(counting.take(judge, stand.builder, place, lines))
+    return _there(counting.take(judge, context.builder, place, lines))
 
 
 @memo.gpu("pgo_agent.sandbox.profile.gpu.peaks", version=1)
-def peaks(stand: Stand, case: str, contract: str) -> Peaks:
+def peaks(context: GpuPassContext, case: str, contract: str) -> Peaks:
     """What the GPU reaches with the types of a case. Raises NotTaken where it does not say."""
     try:
-        return _there(roofline.peaks_of(stand.judge(), case))
+        return _there(roofline.peaks_of(context.judge(), case))
     except Ended as e:
         raise NotTaken(f"the judge {_how(e)}") from None
 

@@ -85,7 +85,7 @@ class Roofline(Record):
 class KernelProfile(Record):
     """One kernel of a case."""
 
-    build: str  # key of its build on the shelf
+    build: str  # key of its build in the content store
     kernel: str
     launch: Launch
     static: StaticProfile | Problem

@@ -1,12 +1,12 @@
 """Passes and jobs: a pass is a function whose answers are kept, a job is any Python that calls passes and jobs.
 
-A pass's first argument is its seat (the shelf, and what identifies the machine and the compiler); the others say what
-to look at. Its answer is kept on the shelf under the hash of its name, version, seat and arguments, so a job that was
-killed and is called again finds what was done. Nothing is scheduled behind one's back: a pass runs in the thread that
-calls it, a breakpoint works, nesting is a call. An exception is never kept.
+A pass's first argument is its context (the content store, and what identifies the machine and the compiler); the others
+say what to look at. Its answer is kept in the content store under the hash of its name, version, context and arguments,
+so a job that was killed and is called again finds what was done. Nothing is scheduled behind one's back: a pass runs in
+the thread that calls it, a breakpoint works, nesting is a call. An exception is never kept.
 
-A pass must be a function of its arguments and of what the seat identifies, and its version must be raised when what it
-computes changes. Two processes that run the same pass at once both work, and the later answer stays.
+A pass must be a function of its arguments and of what the context identifies, and its version must be raised when what
+it computes changes. Two processes that run the same pass at once both work, and the later answer stays.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from functools import cached_property
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeVar, get_type_hints
 
 from pgo_agent.sandbox import json_codec
-from pgo_agent.sandbox.bundle.store import PASSES, Shelf, canonical
+from pgo_agent.sandbox.bundle.store import PASSES, ContentStore, canonical
 from pgo_agent.sandbox.errors import EnvironmentFault
 from pgo_agent.sandbox.threads import threads
 
@@ -28,11 +28,11 @@ T = TypeVar("T")
 Machine = Literal["cpu", "gpu"]
 
 
-class Seat(Protocol):
+class PassContext(Protocol):
     """Where a pass works."""
 
     @property
-    def shelf(self) -> Shelf:
+    def contents(self) -> ContentStore:
         """Holds answers and artefacts."""
 
     @property
@@ -40,24 +40,24 @@ class Seat(Protocol):
         """What answers depend on beside the arguments: device, compiler."""
 
 
-S = TypeVar("S", bound=Seat, contravariant=True)
+S = TypeVar("S", bound=PassContext, contravariant=True)
 
 
 @dataclass(frozen=True)
 class Artefact(json_codec.Record):
-    """A file on the shelf. An answer that names one counts as missing when that is missing or damaged."""
+    """A file in the content store. An answer that names one counts as missing when that is missing or damaged."""
 
     digest: str
     suffix: str
 
     @classmethod
-    def put(cls, shelf: Shelf, data: bytes, suffix: str) -> "Artefact":
+    def put(cls, contents: ContentStore, data: bytes, suffix: str) -> "Artefact":
         """Stores data. Raises EnvironmentFault when the disk refuses."""
-        return cls(shelf.put(data, suffix), suffix)
+        return cls(contents.put(data, suffix), suffix)
 
-    def read(self, shelf: Shelf) -> bytes:
+    def read(self, contents: ContentStore) -> bytes:
         """Raises EnvironmentFault when it is not there, or damaged."""
-        return shelf.get(self.digest, self.suffix)
+        return contents.get(self.digest, self.suffix)
 
 
 @dataclass(frozen=True)
@@ -70,29 +70,29 @@ class Pass(Generic[S, P, R]):
     machine: Machine  # what it needs
     _locks: dict[str, threading.Lock] = field(default_factory=dict, repr=False)
 
-    def __call__(self, seat: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        key = self.key(seat, *args, **kwargs)
+    def __call__(self, context: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        key = self.key(context, *args, **kwargs)
         with self._alone(key):  # a second thread waits for the first one's answer
-            kept = self._kept(seat, key)
-            return kept[0] if kept else self._work(seat, key, *args, **kwargs)
+            kept = self._kept(context, key)
+            return kept[0] if kept else self._work(context, key, *args, **kwargs)
 
-    def again(self, seat: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+    def again(self, context: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Works although there is an answer, and keeps the new one: for measurements."""
-        key = self.key(seat, *args, **kwargs)
+        key = self.key(context, *args, **kwargs)
         with self._alone(key):
-            return self._work(seat, key, *args, **kwargs)
+            return self._work(context, key, *args, **kwargs)
 
-    def known(self, seat: S, /, *args: P.args, **kwargs: P.kwargs) -> bool:
+    def known(self, context: S, /, *args: P.args, **kwargs: P.kwargs) -> bool:
         """Whether there is an undamaged answer."""
-        return self._kept(seat, self.key(seat, *args, **kwargs)) is not None
+        return self._kept(context, self.key(context, *args, **kwargs)) is not None
 
-    def key(self, seat: S, /, *args: P.args, **kwargs: P.kwargs) -> str:
+    def key(self, context: S, /, *args: P.args, **kwargs: P.kwargs) -> str:
         """What its answer is kept under. Raises codec.Malformed for an argument that JSON has no form of."""
-        bound = self._signature.bind(seat, *args, **kwargs)
+        bound = self._signature.bind(context, *args, **kwargs)
         bound.apply_defaults()
         given = dict(list(bound.arguments.items())[1:])
         return hashlib.sha256(
-            canonical([self.name, self.version, seat.identity, json_codec.as_json(given)])
+            canonical([self.name, self.version, context.identity, json_codec.as_json(given)])
         ).hexdigest()
 
     @cached_property
@@ -106,21 +106,21 @@ class Pass(Generic[S, P, R]):
     def _alone(self, key: str) -> threading.Lock:
         return self._locks.setdefault(key, threading.Lock())
 
-    def _kept(self, seat: S, key: str) -> tuple[R] | None:
-        record = seat.shelf.record(PASSES, key)
+    def _kept(self, context: S, key: str) -> tuple[R] | None:
+        record = context.contents.record(PASSES, key)
         try:
             if record is None or record["pass"] != self.name:
                 return None
             answer = json_codec.from_json(self._returns, record["answer"])
             for artefact in _artefacts(answer):
-                artefact.read(seat.shelf)
+                artefact.read(context.contents)
         except (json_codec.Malformed, KeyError, EnvironmentFault):
             return None
         return (answer,)
 
-    def _work(self, seat: S, key: str, *args: P.args, **kwargs: P.kwargs) -> R:
-        answer = self.function(seat, *args, **kwargs)
-        seat.shelf.put_record(PASSES, key, {"pass": self.name, "answer": json_codec.as_json(answer)})
+    def _work(self, context: S, key: str, *args: P.args, **kwargs: P.kwargs) -> R:
+        answer = self.function(context, *args, **kwargs)
+        context.contents.put_record(PASSES, key, {"pass": self.name, "answer": json_codec.as_json(answer)})
         return answer
 
 

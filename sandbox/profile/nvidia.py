@@ -10,7 +10,7 @@ from typing import Any
 
 from pgo_agent.sandbox.build import trace_and_compile
 from pgo_agent.sandbox.bundle import elf
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.compiler import static
 from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.profile import backend, sass
@@ -35,10 +35,10 @@ class Nvidia:
     name = "nvidia"
 
     def compiled(self, bench: Workbench, subject: Subject) -> Compiled:
-        """Raises CannotCompile where the build failed, EnvironmentFault where it is not on the shelf."""
-        build = _build(bench.shelf, subject.build)
+        """Raises CannotCompile where the build failed, EnvironmentFault where it is not in the content store."""
+        build = _build(bench.contents, subject.build)
         listed = listing(bench, subject.build)
-        located = subject.origin.located.read(bench.shelf).decode() if subject.origin else ""
+        located = subject.origin.located.read(bench.contents).decode() if subject.origin else ""
         return Compiled(
             target=f"sm_{build['kernel']['arch']}",
             name=build["kernel"]["name"],
@@ -78,19 +78,19 @@ class Listing:
 
 
 def listing(bench: Workbench, key: str) -> Listing:
-    """Of a build on the shelf, instrumented ones too; the twin is made where it is missing.
+    """Of a build in the content store, instrumented ones too; the twin is made where it is missing.
 
     Raises CannotCompile where the build or its twin failed, and what the compiler's box raises.
     """
-    build = _build(bench.shelf, key)
-    text = {s: bench.shelf.get(d, s) for s, d in _lined(bench, key, build)["kernel"]["files"].items()}
-    own = bench.shelf.get(build["kernel"]["files"]["cubin"], "cubin")
+    build = _build(bench.contents, key)
+    text = {s: bench.contents.get(d, s) for s, d in _lined(bench, key, build)["kernel"]["files"].items()}
+    own = bench.contents.get(build["kernel"]["files"]["cubin"], "cubin")
     same = elf.code(own) == elf.code(text["cubin"])
     return Listing(text["ttgir"].decode(), text["sass"].decode(), _instructions(text), same)
 
 
-def _build(shelf: Shelf, key: str) -> dict[str, Any]:
-    build = shelf.build(key) or {"error": "it is not on the shelf"}
+def _build(contents: ContentStore, key: str) -> dict[str, Any]:
+    build = contents.build(key) or {"error": "it is not in the content store"}
     if "error" in build:
         raise CannotCompile(str(build["error"]))
     return build
@@ -98,18 +98,18 @@ def _build(shelf: Shelf, key: str) -> dict[str, Any]:
 
 def _lined(bench: Workbench, key: str, build: dict[str, Any]) -> dict[str, Any]:
     """The build of the same TTGIR with line information; made where it is missing."""
-    text = bench.shelf.get(build["kernel"]["files"]["ttgir"], "ttgir")
+    text = bench.contents.get(build["kernel"]["files"]["ttgir"], "ttgir")
     launched = {o: build["kernel"][o] for o in ("launch_pdl", "launch_cooperative_grid")}
     options = build.get("options", launched) | {"lines": True}
     twin = bench.builder.key(text, options)
     trace_and_compile.compile_missing(
-        bench.builder.box, bench.shelf, bench.builder.device, {twin: text}, {twin: options}, 1
+        bench.builder.box, bench.contents, bench.builder.device, {twin: text}, {twin: options}, 1
     )
-    return _build(bench.shelf, twin)
+    return _build(bench.contents, twin)
 
 
 def resources_of(build: dict[str, Any]) -> Resources:
-    """What one block of a build on the shelf takes."""
+    """What one block of a build in the content store takes."""
     kernel, found = build["kernel"], build["static"]
     return Resources(
         registers=found["registers"],

@@ -33,9 +33,9 @@ def pseudocode(
     profile = static.static(bench, subject, "nvidia")
     if isinstance(profile, Problem):
         return ""
-    files = (bench.shelf.build(subject.build) or {})["kernel"]["files"]
-    module = reader.parse(bench.shelf.get(files["ttgir"], "ttgir").decode())
-    located = reader.parse(subject.origin.located.read(bench.shelf).decode()) if subject.origin else None
+    files = (bench.contents.build(subject.build) or {})["kernel"]["files"]
+    module = reader.parse(bench.contents.get(files["ttgir"], "ttgir").decode())
+    located = reader.parse(subject.origin.located.read(bench.contents).decode()) if subject.origin else None
     view = readable(module, located)
     counts = instructions(view.labels(), profile)
     if timeline is None and counters is None:

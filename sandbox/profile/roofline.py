@@ -14,7 +14,7 @@ from typing import Any
 
 from pgo_agent.sandbox.build import trace_and_compile
 from pgo_agent.sandbox.json_codec import Malformed, Record
-from pgo_agent.sandbox.judge.interface import AnyJudge
+from pgo_agent.sandbox.judge.interface import Judge
 from pgo_agent.sandbox.profile import memo
 from pgo_agent.sandbox.profile.backend import Workbench
 from pgo_agent.sandbox.profile.kernel_profile import Missing, Roofline
@@ -60,7 +60,7 @@ def of_case(work: Work | Missing, seconds: float, how: str, peaks: Peaks | Missi
     return roofline(work.flops, work.bytes, seconds, how, peaks)
 
 
-def peaks_of(judge: AnyJudge, case: str) -> Peaks | Missing:
+def peaks_of(judge: Judge, case: str) -> Peaks | Missing:
     """What the judge's GPU reaches with the types of a case ("CASES/8k").
 
     Raises what asking a judge raises: Ended, TargetFault, EnvironmentFault, Killed.
@@ -89,7 +89,7 @@ def works(bench: Workbench, source: str, contract: str) -> dict[str, Work]:
     where they give what is no number, Killed and EnvironmentFault as the box does.
     """
     b = bench.builder
-    traced = trace_and_compile.trace(b.box, b.shelf, b.target, b.device, source, {}, None)
+    traced = trace_and_compile.trace(b.box, b.contents, b.target, b.device, source, {}, None)
     if "error" in traced:
         raise CannotTrace(traced["error"]["message"])
     return _read(traced["described"])

@@ -42,7 +42,8 @@ def profile_static(
     among them, that one trace of the source is of; without, this one alone.
 
     A kernel that cannot be profiled gets a Problem. Raises UsageFault for a case, label or backend that is not there,
-    EnvironmentFault where the bundle is not on the shelf, no sandbox works for foreign code, or the disk is full.
+    EnvironmentFault where the bundle is not in the content store, no sandbox works for foreign code, or the disk is
+    full.
     """
     bench.builder.box.admit(foreign)
     return of_subjects(bench, subjects_of(bench, source, bundle, case, label, together), backend)
@@ -63,7 +64,7 @@ def subjects_of(
 
     One that the source does not make (its TTGIR was written by somebody) has no origin. Raises as `profile_static`.
     """
-    manifest = bench.shelf.manifest(bundle)
+    manifest = bench.contents.manifest(bundle)
     keys = _launched(manifest["plans"], case, label)
     try:
         known = {o.ttgir: o for o in origins(bench, source, bench.builder.target.contract, together or (case,))}
@@ -92,9 +93,9 @@ def origins(bench: Workbench, source: str, contract: str, cases: tuple[str, ...]
     b, wanted = bench.builder, dict[str, list[str]]()
     for kind, _, name in (case.partition("/") for case in cases):
         wanted.setdefault(kind, []).append(name)
-    traced = trace_and_compile.trace(b.box, b.shelf, b.target, b.device, source, wanted, None, located=True)
+    traced = trace_and_compile.trace(b.box, b.contents, b.target, b.device, source, wanted, None, located=True)
     if "error" in traced:
-        room(b.shelf.root)
+        room(b.contents.root)
         raise CannotTrace(traced["error"]["message"])
     return tuple(_origin(bench, traced, key) for key in traced["kernels"])
 
@@ -102,9 +103,9 @@ def origins(bench: Workbench, source: str, contract: str, cases: tuple[str, ...]
 def _origin(bench: Workbench, traced: trace_and_compile.Traced, key: str) -> Origin:
     shape = traced["kernels"][key]["shape"]
     return Origin(
-        ttgir=bench.shelf.put(traced["texts"][key], "ttgir"),
-        located=Artefact.put(bench.shelf, traced["located"][key], "located"),
-        ttir=Artefact.put(bench.shelf, traced["ttir"][key], "ttir"),
+        ttgir=bench.contents.put(traced["texts"][key], "ttgir"),
+        located=Artefact.put(bench.contents, traced["located"][key], "located"),
+        ttir=Artefact.put(bench.contents, traced["ttir"][key], "ttir"),
         warps=int(shape["num_warps"]),
         stages=int(shape["num_stages"]),
         ctas=int(shape["num_ctas"]),

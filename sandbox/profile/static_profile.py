@@ -116,7 +116,7 @@ class Access(Record):
 class StaticProfile(Record):
     """One built kernel, looked at without running it."""
 
-    build: str  # key of its build on the shelf
+    build: str  # key of its build in the content store
     kernel: str
     backend: str
     target: str  # sm_90, gfx950

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pgo_agent.sandbox.bundle import validate
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.errors import BadBundle
 from pgo_agent.sandbox.isolation.box import ATTEMPTS, Box, killed
 from pgo_agent.sandbox.ttgir.token_lists import locations
@@ -50,20 +50,20 @@ class Answer:
         return found or Diagnostic(0, 0, "error", "Triton's parser refuses the text and does not say why")
 
 
-def ask(box: Box, shelf: Shelf, arch: int, text: str, records: bool = False) -> Answer:
+def ask(box: Box, contents: ContentStore, arch: int, text: str, records: bool = False) -> Answer:
     """What Triton's parser and verifier say of a text for an architecture; with `records` it may hold Proton's.
 
     Raises Killed when somebody kills the process again and again, EnvironmentFault when the disk is full.
     """
-    return ask_all(box, shelf, arch, [text], records)[0]
+    return ask_all(box, contents, arch, [text], records)[0]
 
 
-def ask_all(box: Box, shelf: Shelf, arch: int, texts: Sequence[str], records: bool = False) -> list[Answer]:
+def ask_all(box: Box, contents: ContentStore, arch: int, texts: Sequence[str], records: bool = False) -> list[Answer]:
     """As `ask`, of several texts in one process, which starts Triton once."""
     kernels = [{"key": f"text{i}", "only": "read", "records": records} for i in range(len(texts))]
     request = {"arch": arch, "jobs": 1, "kernels": kernels}
     for _ in range(ATTEMPTS):
-        with shelf.scratch() as name:
+        with contents.scratch() as name:
             folder = Path(name)
             (folder / "in").mkdir()
             for i, text in enumerate(texts):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.agent.llm.models.budget import Guarded, Purse, Spent
+from pgo_agent.agent.llm.models.budget import Budget, Guarded, Spent
 from pgo_agent.agent.llm.models.openai_server import ServerModel
 from pgo_agent.agent.llm.models.prices import Price
 from pgo_agent.agent.llm.models.types import ROLES, Asker, Model
@@ -15,7 +15,7 @@ from pgo_agent.agent.run.record.store import Store
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.isolation import box
-from pgo_agent.sandbox.judge.gpu_judge import Judge
+from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 
 from tests.agent.loopback import Answer, Server, serving
 from tests.conftest import TARGETS
@@ -51,16 +51,16 @@ def advised(
         store.add_run(NAME, found.path, found.digest, found.source, "h200", {"minutes": 20.0})
     events: list[dict[str, Any]] = []
     with serving(script) as server:
-        cast = cast_of(store, found.digest, events, server, Purse(tokens, money, lambda: spent(store)), prices or {})
+        cast = cast_of(store, found.digest, events, server, Budget(tokens, money, lambda: spent(store)), prices or {})
         device, chosen = devices.find("h200"), box.choose()
-        builder, judge = Builder(found, device, chosen, store.shelf), Judge(found, gpu=None)
+        builder, judge = Builder(found, device, chosen, store.contents), GpuJudge(found, gpu=None)
         model = cast.pop("optimizer")
         ctx = Context(store, store.run(NAME), found, device, builder, None, model, judge, events.append, cast)
         yield Advised(ctx, server, events)
 
 
 def cast_of(
-    store: Store, digest: str, events: list[dict[str, Any]], server: Server, purse: Purse, prices: dict[str, Price]
+    store: Store, digest: str, events: list[dict[str, Any]], server: Server, purse: Budget, prices: dict[str, Price]
 ) -> dict[str, Model]:
     def tell(kind: str, **fields: Any) -> None:
         events.append({"type": kind, **fields})

@@ -19,7 +19,7 @@ from pgo_agent.agent.search import steps
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.isolation import box
-from pgo_agent.sandbox.judge.gpu_judge import Judge
+from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 
 from tests.agent.command_line import pgo, write
 from tests.agent.loopback import Server, completion, serving
@@ -73,9 +73,9 @@ def asking(folder: Path, replies: Sequence[str], width: int = 1) -> Iterator[Ask
         run = f"add-{next(_numbers):06}"
         store.add_run(run, folder / "add.py", found.digest, found.source, device.key, settings)
         store.set_baseline(run, old.baseline or {})
-        builder = Builder(found, device, box.choose("auto"), store.shelf)
+        builder = Builder(found, device, box.choose("auto"), store.contents)
         model, events = ServerModel("tiny", server.url, "k"), list[dict[str, Any]]()
-        cpu = Judge(found, gpu=None)
+        cpu = GpuJudge(found, gpu=None)
         ctx = Context(store, store.run(run), found, device, builder, None, model, cpu, events.append)
         try:
             yield Asked(ctx, server, events)

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 import torch
 from pgo_agent.agent.moves.analysis import DoesNotApply
-from pgo_agent.sandbox.gate.verdict import Judged
+from pgo_agent.sandbox.gate.verdict import Judgement
 from pgo_agent.sandbox.interpreter import tensors
 
 from tests.judges import judge_of
@@ -84,7 +84,7 @@ def reason(rewrite: Callable[..., str], *given: Any, **named: Any) -> str:
     return str(caught.value)
 
 
-def checked(path: Path, source: str) -> Judged:
+def checked(path: Path, source: str) -> Judgement:
     """What the judge says of a source for a target, without a GPU."""
     return judge_of(path).verdict("check", source=source)
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.sandbox.judge.gpu_judge import Judge
+from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 from pgo_agent.sandbox.judge.gpu_lock import GpuLock
 from pgo_agent.sandbox.judge.gpus import Gpu
-from pgo_agent.sandbox.judge.pool import Judges
+from pgo_agent.sandbox.judge.pool import GpuPool
 from pgo_agent.sandbox.target import Target
 
 from tests.agent import made_up_process
@@ -41,7 +41,7 @@ class Machine:
         path = self.folder / "asked"
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
-    def judges(self, target: Target = NOBODY) -> Judges:
+    def judges(self, target: Target = NOBODY) -> GpuPool:
         python = self.folder / "python"
         path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
         python.write_text(
@@ -49,7 +49,7 @@ class Machine:
         )
         python.chmod(0o700)
         found = [Gpu(f"GPU-{i}", str(i), "made up") for i in range(self.gpus)]
-        return Judges([Judge(target, str(python), g.uuid, lock=GpuLock(g), spares=0) for g in found])
+        return GpuPool([GpuJudge(target, str(python), g.uuid, lock=GpuLock(g), spares=0) for g in found])
 
     def command(self, *args: str) -> list[str]:
         return [sys.executable, __file__, str(self.folder), str(self.gpus), *args]

@@ -23,12 +23,12 @@ from pgo_agent.sandbox.build.builder import Builder, triton_version
 from pgo_agent.sandbox.bundle.store import PASSES
 from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.evidence import Evidence
-from pgo_agent.sandbox.gate.verdict import Judged, Verdict
+from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.judge import bootstrap, timing_verdict
 from pgo_agent.sandbox.judge.deviation import Error
 from pgo_agent.sandbox.judge.error_bounds import Bound
-from pgo_agent.sandbox.judge.gpu_judge import Judge
+from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 from pgo_agent.sandbox.judge.numerics import Comparison
 from pgo_agent.sandbox.judge.stress_inputs import STRAINS
 from pgo_agent.sandbox.profile import gpu_passes, static
@@ -88,8 +88,8 @@ def begin(
     python = box.choose().python
     told = SETTINGS | {"python": python, "triton": triton_version(python), "pgo_agent": version.ours()} | settings
     store.add_run(run, path, found.digest, found.source, H200.key, told, found.asked)
-    builder, judge = Builder(found, H200, box.choose(), store.shelf, 2), Bench(found, final)
-    cpu: Any = Judge(found, gpu=None)
+    builder, judge = Builder(found, H200, box.choose(), store.contents, 2), Bench(found, final)
+    cpu: Any = GpuJudge(found, gpu=None)
     ctx = Context(store, store.run(run), found, H200, builder, judge, None, cpu, lambda _: None)  # type: ignore[arg-type]
     _baseline(ctx)
     return ctx
@@ -136,7 +136,7 @@ def accept(ctx: Context, name: str, faster: float = 1.06) -> None:
     evidence = first | {"choices": choices, "again": again, "stages": stages, "incumbent": "shipped"}
     i = again["speedup"]
     told = f"{i[1]:.3f}x [{i[0]:.3f}, {i[2]:.3f}] of the incumbent"
-    steps.settle(ctx, candidate, Judged(Verdict.ACCEPTED, "confirm", told, evidence, COVERED), i[1], 12.5)
+    steps.settle(ctx, candidate, Judgement(Verdict.ACCEPTED, "confirm", told, evidence, COVERED), i[1], 12.5)
 
 
 def _look(ctx: Context, faster: float, seed: int) -> dict[str, Any]:
@@ -168,7 +168,11 @@ def refuse(ctx: Context, name: str, verdict: Verdict, stage: str, reason: str, r
     )
     candidate = ctx.store.candidate(ctx.run.id, name)
     steps.settle(
-        ctx, candidate, Judged(verdict, stage, reason, evidence, COVERED), evidence.get("speedup", [0, ratio])[1], 1.0
+        ctx,
+        candidate,
+        Judgement(verdict, stage, reason, evidence, COVERED),
+        evidence.get("speedup", [0, ratio])[1],
+        1.0,
     )
 
 
@@ -178,11 +182,11 @@ def clocked(ctx: Context, which: str, turns: float = timelines.TURNS) -> None:
     for w in profile_targets.wanted(ctx, which):
         for s in static.subjects_of(stand, w.source, w.bundle, w.case, w.label, w.together):
             place, contract = Place(w.bundle, w.case, w.label, s.build), ctx.target.contract
-            build: Mapping[str, Any] = ctx.store.shelf.build(s.build) or {}
-            text = ctx.store.shelf.get(build["kernel"]["files"]["ttgir"], "ttgir").decode()
+            build: Mapping[str, Any] = ctx.store.contents.build(s.build) or {}
+            text = ctx.store.contents.get(build["kernel"]["files"]["ttgir"], "ttgir").decode()
             told = timelines.timeline(scopes_of(reader.parse(text)), turns)
             answer = {"pass": gpu_passes.timeline.name, "answer": json_codec.as_json(told)}
-            ctx.store.shelf.put_record(PASSES, gpu_passes.timeline.key(stand, place, contract), answer)
+            ctx.store.contents.put_record(PASSES, gpu_passes.timeline.key(stand, place, contract), answer)
         passes = {"static": "", "timeline": "", "counters": "Nsight Compute was made up to be absent"}
         profiles.add(ctx.store, ctx.run.id, Kept(which, w.case, passes, 1.0, None))
     profile_incumbent.summarize(ctx)

@@ -1,8 +1,8 @@
 """Runs as a GPU would have left them, for tests of what the search makes of its record.
 
-The kernel is really built and its bundle is on the shelf; what a judge with a GPU would have said of the baseline and
-of candidates is written with the store's own methods. `begin` adds a run to a workspace, `propose` a generation,
-`tried` a candidate with its verdict, `built` a candidate with its real first build.
+The kernel is really built and its bundle is in the content store; what a judge with a GPU would have said of the
+baseline and of candidates is written with the store's own methods. `begin` adds a run to a workspace, `propose` a
+generation, `tried` a candidate with its verdict, `built` a candidate with its real first build.
 """
 
 import itertools
@@ -17,9 +17,9 @@ from pgo_agent.agent.run.record.store import Candidate, Store, candidate_id
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder, triton_version
 from pgo_agent.sandbox.gate import coverage
-from pgo_agent.sandbox.gate.verdict import Judged, Verdict
+from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.isolation import box
-from pgo_agent.sandbox.judge.gpu_judge import Judge
+from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 
 from tests.conftest import TARGETS
 
@@ -36,7 +36,7 @@ _sum = "tl.load(x_ptr + at, mask=inside) + tl.load(y_ptr + at, mask=inside)"
 def prepare(root: Path) -> None:
     """A workspace with one run, `first-1`, whose baseline is the kernel as shipped."""
     store, subject = Store(root), target.read(ADD)
-    built = Builder(subject, H200, box.choose(), store.shelf, 2).build(SOURCE, {"CASES": ["1m"]}, None, 2)
+    built = Builder(subject, H200, box.choose(), store.contents, 2).build(SOURCE, {"CASES": ["1m"]}, None, 2)
     (case, options), own = next(iter(built.choices.items())), built.statics
     points = [
         {"case": case, "bundle": built.bundle, "choice": o.label, "config": o.config, "plan_id": o.plan_id}
@@ -68,8 +68,8 @@ def context(store: Store, run: str, **changes: Any) -> Context:
     """What a process works with that goes on with a run."""
     kept = store.run(run)
     subject = replace(target.read(ADD), source=kept.source, contract=kept.source)
-    own = Builder(subject, H200, box.choose(), store.shelf, 2)
-    ready = Context(store, kept, subject, H200, own, None, None, Judge(subject, gpu=None), lambda event: None)
+    own = Builder(subject, H200, box.choose(), store.contents, 2)
+    ready = Context(store, kept, subject, H200, own, None, None, GpuJudge(subject, gpu=None), lambda event: None)
     return replace(ready, **changes)
 
 
@@ -104,7 +104,7 @@ def tried(ctx: Context, verdict: Verdict, speedup: float | None = None, source: 
     (c,) = propose(ctx, source or another(next(_numbers)), finished=True, **told)
     ctx.store.set_built(ctx.run.id, c.id, _as_shipped(ctx))
     against = told.get("parent", "shipped")
-    judged = Judged(verdict, stage, reason, {"incumbent": against} if speedup else {}, COVERED)
+    judged = Judgement(verdict, stage, reason, {"incumbent": against} if speedup else {}, COVERED)
     ctx.store.set_verdict(ctx.run.id, c.id, judged, speedup, 1.0)
     return ctx.store.candidate(ctx.run.id, c.id)
 
@@ -117,14 +117,14 @@ def built(ctx: Context, source: str, **told: Any) -> Candidate:
 
 
 def judge(ctx: Context, c: Candidate, verdict: Verdict, stage: str, speedup: float | None = None) -> None:
-    ctx.store.set_verdict(ctx.run.id, c.id, Judged(verdict, stage, "why", coverage=COVERED), speedup, 1.0)
+    ctx.store.set_verdict(ctx.run.id, c.id, Judgement(verdict, stage, "why", coverage=COVERED), speedup, 1.0)
 
 
 def accept(ctx: Context, c: Candidate, speedup: float) -> None:
     """A win over the kernel as shipped; its build is the baseline's."""
     ctx.store.set_built(ctx.run.id, c.id, _as_shipped(ctx))
     ctx.store.set_verdict(
-        ctx.run.id, c.id, Judged(Verdict.ACCEPTED, "confirm", "why", {"incumbent": "shipped"}, COVERED), speedup, 1.0
+        ctx.run.id, c.id, Judgement(Verdict.ACCEPTED, "confirm", "why", {"incumbent": "shipped"}, COVERED), speedup, 1.0
     )
 
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.isolation import box
 
 
 def builder_of(source: str, folder: Path) -> Builder:
     path = folder / "it.py"
     path.write_text(source)
-    return Builder(target.read(path), devices.find("h200"), box.choose(), Shelf(folder / "shelf"))
+    return Builder(target.read(path), devices.find("h200"), box.choose(), ContentStore(folder / "shelf"))

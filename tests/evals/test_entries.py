@@ -11,7 +11,7 @@ from pgo_agent.evals.entries import Entry
 from pgo_agent.evals.ttgir_edits import BrokenCorpus
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.target import Target
@@ -42,7 +42,7 @@ def nothing() -> str:
 
 
 def own_ttgir(of: Target) -> str:
-    return ttgir_edits.own(Builder(of, devices.find("h200"), box.choose(), Shelf(of.path.parent / "shelf")))
+    return ttgir_edits.own(Builder(of, devices.find("h200"), box.choose(), ContentStore(of.path.parent / "shelf")))
 
 
 HEAD = "# does: errs\n# target: rms_norm\n# stage: results\n"

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pgo_agent.agent.run.settings import Wishes
+from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.evals import entries, gate, gate_report
 from pgo_agent.evals.entries import Entry
 from pgo_agent.evals.gate import Outcome
@@ -22,7 +22,7 @@ from pgo_agent.sandbox.gate.verdict import Verdict
 CORPUS = {e.name: e for e in entries.load()}
 SAMPLE = ["cheats/wider_tolerance", "cheats/side_stream", "cheats/copy_for_norm", "cheats/knows_the_interpreter",
           "honest/norm_double"]  # fmt: skip
-NO_GPU = Wishes(judge="cpu", device="h200")
+NO_GPU = RunSettings(judge="cpu", device="h200")
 
 
 def judged(chosen: Sequence[Entry]) -> dict[str, Outcome]:

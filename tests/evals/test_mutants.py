@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pgo_agent.agent.run.settings import Wishes
+from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.evals import entries
 from pgo_agent.evals.mutants import bits, generate, outcomes, report, run, source, ttgir
 from pgo_agent.evals.mutants.generate import Base, Mutant
@@ -19,7 +19,7 @@ from pgo_agent.sandbox import target
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.ttgir import reader
 
-NO_GPU = Wishes(judge="cpu", device="h200")
+NO_GPU = RunSettings(judge="cpu", device="h200")
 PLACES = [(f.stem, f.parents[1]) for c in (entries.CORPUS, generate.OWN) for f in sorted((c / "targets").glob("*.py"))]
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from pgo_agent.agent.cli.evals import evals
-from pgo_agent.agent.run.settings import Wishes
+from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.evals.leaderboard import site
 from pgo_agent.evals.nightly import load, run
 from pgo_agent.evals.nightly import plan as plans
@@ -122,7 +122,7 @@ def test_what_cannot_run_is_said_before_the_first_run(
     folder = planned(tmp_path, ("add.py", "FOLDER/add.py"), (old, new), ("FOLDER", str(tmp_path)))
     found = plans.read(folder / "plan.toml")
     with pytest.raises(UsageFault, match=problem):
-        run.check(run.opened(tmp_path / "rows.jsonl", found), Wishes(judge="cpu"))
+        run.check(run.opened(tmp_path / "rows.jsonl", found), RunSettings(judge="cpu"))
 
 
 def test_rows_of_another_plan_commit_text_or_gpu_are_refused(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_rows_of_another_plan_commit_text_or_gpu_are_refused(tmp_path: Path) -> 
     ):
         first = {"what": "plan", "digest": found.digest, **night.head} | head
         file.write_text(f"{json.dumps(first)}\n{json.dumps(told)}\n")
-        elsewhere = Wishes("b200", judge=f"spool:{tmp_path / 'box'}")
+        elsewhere = RunSettings("b200", judge=f"spool:{tmp_path / 'box'}")
         with pytest.raises(UsageFault, match=problem):
             run.check(run.opened(file, found), elsewhere)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from pgo_agent.agent.run.record.store import Store
-from pgo_agent.agent.run.settings import Wishes
+from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.evals.runner import run
 from pgo_agent.evals.runner.byte_lock import held
 from pgo_agent.evals.runner.results import BEGUN, ENDED, LINES, Results
@@ -56,7 +56,7 @@ class Plan:
     def runs(self) -> Sequence[Wanted]:
         return [Wanted(t, seed) for seed in self.seeds for t in self.targets]
 
-    def wishes(self, wanted: Wanted, wishes: Wishes) -> Wishes:
+    def wishes(self, wanted: Wanted, wishes: RunSettings) -> RunSettings:
         return wishes
 
 

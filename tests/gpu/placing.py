@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.isolation import box
-from pgo_agent.sandbox.judge.gpu_judge import Judge, visible_gpu
+from pgo_agent.sandbox.judge.gpu_judge import GpuJudge, visible_gpu
 from pgo_agent.sandbox.profile.timeline.instrumented_build import Place
 
 
 @dataclass(frozen=True)
 class Placed:
-    judge: Judge
+    judge: GpuJudge
     builder: Builder
     place: Place  # of the first kernel
 
@@ -24,14 +24,14 @@ class Placed:
 @contextmanager
 def placed(path: Path, case: str, folder: Path) -> Iterator[Placed]:
     """Skips where `sandbox/devices.py` does not know the GPU. The judge is closed at the end."""
-    subject, shelf = target.read(path), Shelf(folder / "shelf")
-    judge = Judge(subject, gpu=visible_gpu() or "0")
+    subject, contents = target.read(path), ContentStore(folder / "shelf")
+    judge = GpuJudge(subject, gpu=visible_gpu() or "0")
     try:
         judge.ask("sweep", entries=[])  # starts the process, which says what GPU it has
         device = devices.named(judge.environment["gpu"])
         if device is None:
             pytest.skip(f"sandbox/devices.py does not know {judge.environment['gpu']}")
-        builder = Builder(subject, device, box.choose(), shelf)
+        builder = Builder(subject, device, box.choose(), contents)
         built = builder.build(subject.source, {"CASES": [case]}, 1)
         assert built.ok, built.failures
         ((name, (choice,)),) = built.choices.items()

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from pgo_agent.sandbox.build.result import Built
-from pgo_agent.sandbox.gate.verdict import Judged, Verdict
-from pgo_agent.sandbox.judge.gpu_judge import on_shelf
+from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
+from pgo_agent.sandbox.judge.gpu_judge import bundle_ref
 
 from tests.agent.breaking import database
 from tests.agent.command_line import pgo
@@ -162,11 +162,11 @@ ANY_ORDER = "NONDETERMINISTIC = True\n"
 class Whole(Gate):
     """As Gate, with every configuration and every case."""
 
-    def judged(self, source: str) -> Judged:
-        bundle = on_shelf(self.shelf, self.build(source, None).bundle)
+    def judged(self, source: str) -> Judgement:
+        bundle = bundle_ref(self.contents, self.build(source, None).bundle)
         return self.judge.verdict("judge", candidate={"bundle": bundle}, **self._against())
 
-    def confirmed(self, source: str) -> Judged:
+    def confirmed(self, source: str) -> Judgement:
         """In the first of its configurations, whichever is the fastest."""
         self.judge.fresh()
         return self.judge.verdict("confirm", candidate=self._sides(self.build(source, None)), **self._against())
@@ -178,7 +178,8 @@ class Whole(Gate):
 
     def _sides(self, built: Built) -> dict[str, dict[str, Any]]:
         return {
-            c: {"bundle": on_shelf(self.shelf, built.bundle), "choice": o[0].label} for c, o in built.choices.items()
+            c: {"bundle": bundle_ref(self.contents, built.bundle), "choice": o[0].label}
+            for c, o in built.choices.items()
         }
 
 

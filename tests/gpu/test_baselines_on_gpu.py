@@ -10,9 +10,9 @@ import pytest
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.isolation import box
-from pgo_agent.sandbox.judge.gpu_judge import Judge, on_shelf, visible_gpu
+from pgo_agent.sandbox.judge.gpu_judge import GpuJudge, bundle_ref, visible_gpu
 
 from tests.agent.command_line import Done, pgo
 from tests.conftest import TARGETS
@@ -29,16 +29,16 @@ def sweep(folder: Path, text: str) -> list[dict[str, Any]]:
     """What the judge says of every configuration of the file's own list."""
     path = folder / "fp8_gemm.py"
     path.write_text(text)
-    subject, shelf = target.read(path), Shelf(folder / "shelf")
-    judge = Judge(subject, gpu=visible_gpu() or "0")
+    subject, contents = target.read(path), ContentStore(folder / "shelf")
+    judge = GpuJudge(subject, gpu=visible_gpu() or "0")
     with closing(judge):
         judge.ask("sweep", entries=[])
         device = devices.named(judge.environment["gpu"])
         if device is None or device.key not in ("h100", "h200"):
             pytest.skip("fp8 tensor cores of another kind")
-        built = Builder(subject, device, box.choose(), shelf).build(subject.source, {"CASES": None}, None, 8)
+        built = Builder(subject, device, box.choose(), contents).build(subject.source, {"CASES": None}, None, 8)
         assert built.ok and not built.failures, built.failures
-        bundle = on_shelf(shelf, built.bundle)
+        bundle = bundle_ref(contents, built.bundle)
         entries = [{"bundle": bundle, "case": CASE, "choice": c.label, "own": True} for c in built.choices[CASE]]
         found: list[dict[str, Any]] = judge.ask("sweep", entries=entries)["entries"]
     return found

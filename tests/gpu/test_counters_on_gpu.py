@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from pgo_agent.sandbox import target
-from pgo_agent.sandbox.judge.gpu_judge import on_shelf
+from pgo_agent.sandbox.judge.gpu_judge import bundle_ref
 from pgo_agent.sandbox.profile import static
 from pgo_agent.sandbox.profile.backend import Workbench
 from pgo_agent.sandbox.profile.counters import metrics
@@ -51,7 +51,7 @@ def addition(tmp_path_factory: pytest.TempPathFactory) -> Taken:
 
 def taken(path: Path, name: str, folder: Path) -> Taken:
     with placed(path, name, folder) as p:  # closed behind it: two processes on one GPU would disturb each other
-        bundle = on_shelf(p.builder.shelf, p.place.bundle)
+        bundle = bundle_ref(p.builder.contents, p.place.bundle)
         entry = {"case": p.place.case, "bundle": bundle, "choice": p.place.choice}
         (timed,) = p.judge.ask("sweep", entries=[entry])["entries"]
     assert not timed["problem"], timed

@@ -10,7 +10,7 @@ from pgo_agent.agent.commands import profile
 from pgo_agent.agent.profile.check_numbers import unfounded
 from pgo_agent.agent.profile.summarize import summarize
 from pgo_agent.agent.run.record.store import Store
-from pgo_agent.agent.run.settings import Wishes
+from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.sandbox.profile.kernel_profile import Missing
 
 from tests.agent.defects import STATIC, VARIANTS
@@ -20,7 +20,7 @@ from tests.agent.defects import STATIC, VARIANTS
 @pytest.mark.parametrize("name", VARIANTS)
 def test_the_first_bottleneck_names_the_defect(name: str, tmp_path: Path) -> None:
     (tmp_path / "target.py").write_text(VARIANTS[name].text)
-    (case,) = profile.profile(tmp_path / "target.py", Wishes(), None, "nvidia", Store(tmp_path / "w")).cases
+    (case,) = profile.profile(tmp_path / "target.py", RunSettings(), None, "nvidia", Store(tmp_path / "w")).cases
     summary = summarize(case)
     print(f"\n{summary.text}")
     (kernel,) = case.kernels

@@ -14,9 +14,9 @@ import pytest
 from pgo_agent.evals import scaling
 from pgo_agent.sandbox import target
 from pgo_agent.sandbox.judge import gpus
-from pgo_agent.sandbox.judge.gpu_judge import Judge
+from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 from pgo_agent.sandbox.judge.gpu_lock import GpuLock
-from pgo_agent.sandbox.judge.pool import Judges
+from pgo_agent.sandbox.judge.pool import GpuPool
 
 from tests.agent import breaking
 from tests.agent.command_line import command, pgo, write
@@ -39,7 +39,7 @@ def ran(folder: Path, *args: str) -> list[dict[str, Any]]:
 
 def test_each_judge_process_is_on_the_gpu_that_evidence_names() -> None:
     found = gpus.usable()
-    judges = Judges([Judge(target.read(FA_FWD), gpu=g.uuid, lock=GpuLock(g)) for g in found])
+    judges = GpuPool([GpuJudge(target.read(FA_FWD), gpu=g.uuid, lock=GpuLock(g)) for g in found])
 
     def asked() -> dict[str, Any]:
         judges.ask("peaks", case="CASES/d128-4k")

@@ -17,11 +17,11 @@ from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build import variants
 from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.build.result import Built
-from pgo_agent.sandbox.bundle.store import Shelf
-from pgo_agent.sandbox.gate.verdict import Judged, Verdict
+from pgo_agent.sandbox.bundle.store import ContentStore
+from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.judge import memcheck
-from pgo_agent.sandbox.judge.gpu_judge import Judge, on_shelf, visible_gpu
+from pgo_agent.sandbox.judge.gpu_judge import GpuJudge, bundle_ref, visible_gpu
 
 ROOT = Path(__file__).parents[2]
 PUBLIC, HELD_OUT = "CASES/d64-2k", "HELD_OUT/d64-ragged-causal"
@@ -51,15 +51,15 @@ class Gate:
 
     def __init__(self, path: Path, folder: Path) -> None:
         subject = target.read(path)
-        self.shelf = Shelf(folder)
+        self.contents = ContentStore(folder)
         self.known: dict[tuple[str, int | None], Built] = {}
-        self.judge = Judge(subject, gpu=visible_gpu() or "0")
+        self.judge = GpuJudge(subject, gpu=visible_gpu() or "0")
         self.judge.ask("sweep", entries=[])  # starts the process, which says what GPU it has
         device = devices.named(self.judge.environment["gpu"])
         if device is None:
             self.judge.close()
             pytest.skip(f"sandbox/devices.py does not know {self.judge.environment['gpu']}")
-        self.builder = Builder(subject, device, box.choose(), self.shelf)
+        self.builder = Builder(subject, device, box.choose(), self.contents)
 
     def build(self, source: str, limit: int | None) -> Built:
         if (source, limit) in self.known:
@@ -68,15 +68,15 @@ class Gate:
         assert built.ok, built.failures
         return self.known.setdefault((source, limit), built)
 
-    def verdict(self, source: str) -> Judged:
+    def verdict(self, source: str) -> Judgement:
         """What the judge says of a candidate's first configuration, against the first of the kernel as shipped."""
         shipped, candidate = self.build(self.builder.target.source, 1), self.build(source, 1)
         side = {
-            case: {"bundle": on_shelf(self.shelf, shipped.bundle), "choice": choices[0].label}
+            case: {"bundle": bundle_ref(self.contents, shipped.bundle), "choice": choices[0].label}
             for case, choices in shipped.choices.items()
         }
         fields: dict[str, Any] = {"incumbent": side, "shipped": side, "tuned": side, "weights": None}
-        bundle = {"bundle": on_shelf(self.shelf, candidate.bundle)}
+        bundle = {"bundle": bundle_ref(self.contents, candidate.bundle)}
         return self.judge.verdict("judge", candidate=bundle, public=[PUBLIC], held_out=[HELD_OUT], **fields)
 
 
@@ -97,7 +97,7 @@ def edited(source: str, name: str) -> str:
     return source.replace(old, new)
 
 
-def is_level(judged: Judged) -> bool:
+def is_level(judged: Judgement) -> bool:
     """Whether a candidate came out as fast as the incumbent, to 2 %."""
     assert judged.verdict == Verdict.SLOWER, judged.reason
     return bool(abs(judged.evidence["speedup"][1] - 1) < 0.02)
@@ -113,7 +113,7 @@ def test_every_configuration_of_an_honest_kernel_is_right(tmp_path: Path) -> Non
     gate = Gate(ROOT / "tests" / "kernels" / "add.py", tmp_path / "shelf")
     try:
         built = gate.build(gate.builder.target.source, None)
-        bundle = on_shelf(gate.shelf, built.bundle)
+        bundle = bundle_ref(gate.contents, built.bundle)
         entries = [
             {"bundle": bundle, "case": case, "choice": choice.label}
             for case, choices in built.choices.items()
@@ -166,8 +166,8 @@ def test_the_sanitizer_refuses_a_wait_that_lets_pass_what_it_is_for(
     source = attention.builder.target.source
     own = attention.build(source, None)
     (choice,) = [o for o in own.choices[PUBLIC] if o.config == PIPELINED]
-    kernel = attention.shelf.manifest(own.bundle)["kernels"][choice.kernels[0]]
-    text = attention.shelf.get(kernel["files"]["ttgir"], "ttgir").decode()
+    kernel = attention.contents.manifest(own.bundle)["kernels"][choice.kernels[0]]
+    text = attention.contents.get(kernel["files"]["ttgir"], "ttgir").decode()
     edited_text = f"// replaces: {choice.kernels[0]}\n" + (
         re.sub(r"(async_wait .*num = )2", rf"\g<1>{waits}", text) if waits else text
     )
@@ -178,7 +178,7 @@ def test_the_sanitizer_refuses_a_wait_that_lets_pass_what_it_is_for(
     assert twin.bundle, twin.problem
     attention.judge.fresh()
     said = {"case": PUBLIC, "choice": choice.label, "stress": False, "sanitized": True}
-    judged = attention.judge.verdict("race", bundle=on_shelf(attention.shelf, twin.bundle), **said)
+    judged = attention.judge.verdict("race", bundle=bundle_ref(attention.contents, twin.bundle), **said)
     attention.judge.fresh()
     found = hazard(judged)
     assert (found and found.verdict, judged.verdict) == (verdict, Verdict.CRASHED if verdict else Verdict.CHECKED), (
@@ -190,7 +190,7 @@ def test_the_sanitizer_refuses_a_wait_that_lets_pass_what_it_is_for(
 def test_a_stress_run_of_an_honest_kernel_gives_the_same_bits_every_time(attention: Gate) -> None:
     built = attention.build(attention.builder.target.source, 1)
     said = {"case": PUBLIC, "choice": built.choices[PUBLIC][0].label, "stress": True}
-    judged = attention.judge.verdict("race", bundle=on_shelf(attention.shelf, built.bundle), **said)
+    judged = attention.judge.verdict("race", bundle=bundle_ref(attention.contents, built.bundle), **said)
     assert judged.verdict == Verdict.CHECKED, judged.reason
 
 
@@ -210,7 +210,9 @@ def addition(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
 
 def side(gate: Gate, source: str) -> dict[str, dict[str, Any]]:
     built = gate.build(source, 1)
-    return {c: {"bundle": on_shelf(gate.shelf, built.bundle), "choice": o[0].label} for c, o in built.choices.items()}
+    return {
+        c: {"bundle": bundle_ref(gate.contents, built.bundle), "choice": o[0].label} for c, o in built.choices.items()
+    }
 
 
 @pytest.mark.gpu

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.profile import static
 from pgo_agent.sandbox.profile.backend import Workbench
@@ -24,15 +24,15 @@ def test_the_driver_counts_the_same_occupancy(name: str, tmp_path: Path) -> None
     device = devices.named(torch.cuda.get_device_name())
     if device is None:
         pytest.skip("a GPU that is not in the table of devices")
-    subject, shelf = target.read(KERNELS / f"{name}.py"), Shelf(tmp_path)
-    bench = Workbench(Builder(subject, device, box.choose(), shelf))
+    subject, contents = target.read(KERNELS / f"{name}.py"), ContentStore(tmp_path)
+    bench = Workbench(Builder(subject, device, box.choose(), contents))
     built = bench.builder.build(subject.source, {"CASES": None}, 2)
-    manifest = shelf.manifest(built.bundle)
+    manifest = contents.manifest(built.bundle)
     for case in built.choices:
         for key, p in static.profile_static(bench, subject.source, built.bundle, case).items():
             assert isinstance(p, StaticProfile), p
             kernel = manifest["kernels"][key]
-            image = shelf.get(kernel["files"]["cubin"], "cubin")
+            image = contents.get(kernel["files"]["cubin"], "cubin")
             assert p.occupancy.blocks == _by_the_driver(image, p), (name, case, key)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from pgo_agent.agent.exit_codes import FAULTY
 from pgo_agent.sandbox import devices, target
-from pgo_agent.sandbox.judge.gpu_judge import Judge, visible_gpu
+from pgo_agent.sandbox.judge.gpu_judge import GpuJudge, visible_gpu
 
 from tests.agent.breaking import database
 from tests.agent.command_line import pgo, write
@@ -28,7 +28,7 @@ WRONG = ("tl.load(x_ptr + at, mask=inside) + tl", "tl.load(x_ptr + at, mask=insi
 @pytest.fixture(scope="module")
 def device(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The key of this machine's GPU."""
-    judge = Judge(target.read(write(tmp_path_factory.mktemp("device"))), gpu=visible_gpu() or "0")
+    judge = GpuJudge(target.read(write(tmp_path_factory.mktemp("device"))), gpu=visible_gpu() or "0")
     try:
         found = devices.named(judge.open()["gpu"])
     finally:

@@ -18,7 +18,7 @@ from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder, limits_of
 from pgo_agent.sandbox.build.result import Built
 from pgo_agent.sandbox.bundle import validate
-from pgo_agent.sandbox.bundle.store import Shelf, canonical
+from pgo_agent.sandbox.bundle.store import ContentStore, canonical
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.ttgir import triton_parser
 
@@ -27,31 +27,31 @@ ADD = Path(__file__).parent.parent / "kernels" / "add.py"
 
 
 @pytest.fixture(scope="session")
-def add_shelf(tmp_path_factory: pytest.TempPathFactory) -> Shelf:
-    """The shelf that `add_built` stands on. Tests read it only."""
-    return Shelf(tmp_path_factory.mktemp("shelf"))
+def add_contents(tmp_path_factory: pytest.TempPathFactory) -> ContentStore:
+    """The content store that `add_built` stands on. Tests read it only."""
+    return ContentStore(tmp_path_factory.mktemp("shelf"))
 
 
 @pytest.fixture(scope="session")
-def add_built(add_shelf: Shelf) -> Built:
+def add_built(add_contents: ContentStore) -> Built:
     """One case of add.py with its first configuration: one kernel, one plan."""
     add = target.read(ADD)
-    built = Builder(add, devices.find("h200"), box.choose(), add_shelf).build(add.source, {"SMALL": ["even"]}, 1)
+    built = Builder(add, devices.find("h200"), box.choose(), add_contents).build(add.source, {"SMALL": ["even"]}, 1)
     assert built.ok, built.failures
     return built
 
 
 @pytest.fixture
-def add_manifest(add_shelf: Shelf, add_built: Built) -> dict[str, Any]:
+def add_manifest(add_contents: ContentStore, add_built: Built) -> dict[str, Any]:
     """The bundle's JSON, a fresh copy for each test."""
-    return add_shelf.manifest(add_built.bundle)
+    return add_contents.manifest(add_built.bundle)
 
 
 @pytest.fixture(scope="session")
-def add_image(add_shelf: Shelf, add_built: Built) -> bytes:
+def add_image(add_contents: ContentStore, add_built: Built) -> bytes:
     """The cubin of `_add`."""
-    (kernel,) = add_shelf.manifest(add_built.bundle)["kernels"].values()
-    return add_shelf.get(kernel["files"]["cubin"], "cubin")
+    (kernel,) = add_contents.manifest(add_built.bundle)["kernels"].values()
+    return add_contents.get(kernel["files"]["cubin"], "cubin")
 
 
 @pytest.fixture(scope="session")
@@ -125,7 +125,11 @@ class Forgery:
 
 @pytest.fixture
 def forgery(
-    tmp_path: Path, add_manifest: dict[str, Any], add_shelf: Shelf, add_image: bytes, h200_limits: validate.Limits
+    tmp_path: Path,
+    add_manifest: dict[str, Any],
+    add_contents: ContentStore,
+    add_image: bytes,
+    h200_limits: validate.Limits,
 ) -> Forgery:
     made = Forgery(add_manifest, tmp_path, h200_limits, add_image)
     made.cubin.write_bytes(add_image)
@@ -162,6 +166,6 @@ def ttgir(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
 
 
 @pytest.fixture(scope="session")
-def ask(add_shelf: Shelf) -> Callable[[str], triton_parser.Answer]:
+def ask(add_contents: ContentStore) -> Callable[[str], triton_parser.Answer]:
     """Triton's parser and verifier, asked of a text for an H200."""
-    return partial(triton_parser.ask, box.choose(), add_shelf, 90)
+    return partial(triton_parser.ask, box.choose(), add_contents, 90)

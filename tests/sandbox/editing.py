@@ -4,7 +4,8 @@ import re
 from dataclasses import dataclass
 
 from pgo_agent.sandbox.ttgir import reader
-from pgo_agent.sandbox.ttgir.edits import applying, script
+from pgo_agent.sandbox.ttgir.edits import apply as applying
+from pgo_agent.sandbox.ttgir.edits import script
 from pgo_agent.sandbox.ttgir.pseudocode.view import Readable, readable
 from pgo_agent.sandbox.ttgir.tree import Module
 

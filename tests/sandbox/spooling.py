@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pgo_agent.sandbox import devices, target
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.judge.spool import protocol
 from pgo_agent.sandbox.judge.spool.client import SpoolJudge
 from pgo_agent.sandbox.judge.spool.folder import (
@@ -32,7 +32,7 @@ class Spool:
     """A folder, a target, and who asks and answers there."""
 
     def __init__(self, place: Path, subject: Path) -> None:
-        self.root, self.subject, self.shelf = place / "spool", subject, Shelf(place / "shelf")
+        self.root, self.subject, self.contents = place / "spool", subject, ContentStore(place / "shelf")
         self.folder = Folder(self.root)
 
     def judge(self, subject: Path | None = None) -> SpoolJudge:
@@ -42,7 +42,7 @@ class Spool:
 
     def begin(self, judge: SpoolJudge) -> None:
         """As a run does that begins or is resumed."""
-        judge.begin("subject-1", self.shelf, lambda *_: True)
+        judge.begin("subject-1", self.contents, lambda *_: True)
 
     def command(self, *args: str, gpus: str = "none", subject: Path | None = None) -> list[str]:
         named = ["--spool", str(self.root), "--target", str(subject or self.subject), "--gpus", gpus, *args]
@@ -97,6 +97,6 @@ class Spool:
             return None
 
     def bundle(self) -> str:
-        """A bundle on the shelf with one artefact, which nobody looks into before it is whole."""
-        cubin = self.shelf.put(b"what a compiler made", "cubin")
-        return self.shelf.put_bundle({"kernels": {"k": {"files": {"cubin": cubin}}}})
+        """A bundle in the content store with one artefact, which nobody looks into before it is whole."""
+        cubin = self.contents.put(b"what a compiler made", "cubin")
+        return self.contents.put_bundle({"kernels": {"k": {"files": {"cubin": cubin}}}})

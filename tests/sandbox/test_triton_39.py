@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder, triton_version
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.isolation import box
-from pgo_agent.sandbox.judge.gpu_judge import Judge
+from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 from pgo_agent.sandbox.profile.timeline import instrumented_build
 
 ROOT = Path(__file__).parents[2]
@@ -35,20 +35,20 @@ def python() -> str:
 
 @every_kernel
 def test_every_case_of_a_kernel_traces_and_compiles(path: Path, python: str, tmp_path: Path) -> None:
-    found, shelf = target.read(path), Shelf(tmp_path)
-    builder = Builder(found, devices.find("h200"), box.choose("auto", python), shelf)
+    found, contents = target.read(path), ContentStore(tmp_path)
+    builder = Builder(found, devices.find("h200"), box.choose("auto", python), contents)
     built = builder.build(found.source, dict.fromkeys(SETS), CONFIGURATIONS)
     assert built.ok and not built.failures, built.failures
     sets = built.described["sets"]
     assert set(built.choices) == {f"{s}/{n}" for s in SETS for n in sets[s]}
-    assert {k["triton"] for k in shelf.manifest(built.bundle)["kernels"].values()} == {triton_version(python)}
+    assert {k["triton"] for k in contents.manifest(built.bundle)["kernels"].values()} == {triton_version(python)}
     assert all(s["registers"] and s["sass"]["all"] for s in built.statics.values())
 
 
 @every_kernel
 def test_a_kernel_that_records_its_parts_compiles(path: Path, python: str, tmp_path: Path) -> None:
-    found, shelf = target.read(path), Shelf(tmp_path)
-    builder = Builder(found, devices.find("h200"), box.choose("auto", python), shelf)
+    found, contents = target.read(path), ContentStore(tmp_path)
+    builder = Builder(found, devices.find("h200"), box.choose("auto", python), contents)
     built = builder.build(found.source, {"CASES": None}, 1)
     case, (choice, *_) = next(iter(built.choices.items()))
     for kernel in choice.kernels:
@@ -61,7 +61,7 @@ def test_a_kernel_that_records_its_parts_compiles(path: Path, python: str, tmp_p
 
 @every_kernel
 def test_a_kernel_is_right_on_its_small_cases_in_its_interpreter(path: Path, python: str) -> None:
-    judge = Judge(target.read(path), python, gpu=None)
+    judge = GpuJudge(target.read(path), python, gpu=None)
     try:
         found = judge.verdict("check", source=judge.target.source)
     finally:

@@ -15,7 +15,7 @@ from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build import trace_and_compile
 from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.build.result import Built
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.isolation.box import Ran
 
@@ -79,7 +79,7 @@ def write(folder: Path, text: str, name: str = "snippet") -> target.Target:
 
 
 def builder(folder: Path, of: target.Target, device: str = "h200") -> Builder:
-    return Builder(of, devices.find(device), box.choose(), Shelf(folder / "shelf"))
+    return Builder(of, devices.find(device), box.choose(), ContentStore(folder / "shelf"))
 
 
 def build(folder: Path, text: str, device: str = "h200", limit: int | None = None) -> Built:
@@ -133,7 +133,7 @@ def trace(
     made = write(folder, text)
     b = builder(folder, made, device)
     return Traced(
-        made.source, trace_and_compile.trace(b.box, b.shelf, made, b.device, made.source, {"CASES": cases}, limit)
+        made.source, trace_and_compile.trace(b.box, b.contents, made, b.device, made.source, {"CASES": cases}, limit)
     )
 
 

@@ -58,9 +58,11 @@ def session(
     with runner.faults():
         runner.must_be_a_terminal(f"without one: {_without_terminal(what)}")
     from pgo_agent.agent.cli.session import start
-    from pgo_agent.agent.run.settings import Wishes
+    from pgo_agent.agent.run.settings import RunSettings
 
-    wishes = Wishes(device, candidates or 12, width, 20.0 if minutes is None else minutes, patience, sandbox, judge)
+    wishes = RunSettings(
+        device, candidates or 12, width, 20.0 if minutes is None else minutes, patience, sandbox, judge
+    )
     wishes = replace(wishes, cases=tuple(case or ()), python=python, models=tuple(model or ()), insight=insight)
     wishes = replace(wishes, tokens=tokens, money=money, gpu_seconds=gpu_seconds, seed=seed)
     wishes = replace(wishes, prompt_tokens=prompt_tokens, gpus=gpus, drop_wrong=drop_wrong)

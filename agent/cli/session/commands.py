@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pgo_agent.agent import text as hiding
 from pgo_agent.agent.cli.session import editor, parse_input
-from pgo_agent.agent.cli.session.controller import Conductor, Stand
+from pgo_agent.agent.cli.session.controller import SessionController, Stand
 from pgo_agent.agent.cli.session.parse_input import COMMANDS, Asked
 from pgo_agent.agent.commands import apply as applying
 from pgo_agent.agent.llm.models import EMBEDDED
@@ -33,7 +33,7 @@ _SHOWN = "/show alone tells of the run, /show CANDIDATE of a candidate; /ttgir s
 _APPLIED = "/apply alone writes the winner, /apply CANDIDATE another that was accepted; baselines have your file's text"
 
 
-def do(c: Conductor, asked: Asked, confirm: Confirm) -> None:
+def do(c: SessionController, asked: Asked, confirm: Confirm) -> None:
     """Raises Faults."""
     if asked.name == "apply":
         _apply(c, asked, confirm)
@@ -44,7 +44,7 @@ def do(c: Conductor, asked: Asked, confirm: Confirm) -> None:
 # the session ----------------------------------------------------------------------------------------------------------
 
 
-def _help(c: Conductor, asked: Asked) -> None:
+def _help(c: SessionController, asked: Asked) -> None:
     name = asked.words[0].lstrip("/") if asked.words else ""
     if name and name not in COMMANDS:
         raise parse_input.unknown(name)
@@ -56,7 +56,7 @@ def _help(c: Conductor, asked: Asked) -> None:
         c.say("A CANDIDATE is the beginning of an id. What has no slash is said to the optimizer's model.")
 
 
-def _status(c: Conductor, _asked: Asked) -> None:
+def _status(c: SessionController, _asked: Asked) -> None:
     out, known = summary.output(), c.watch.glance()
     plain = not out.encoding.startswith("utf")
     rows = c.watch.lines(max(out.width, dashboard.WIDTH), dashboard.TALLEST, plain) if known else []
@@ -64,29 +64,29 @@ def _status(c: Conductor, _asked: Asked) -> None:
         out.print(row, no_wrap=True, overflow="crop")
 
 
-def _pause(c: Conductor, _asked: Asked) -> None:
+def _pause(c: SessionController, _asked: Asked) -> None:
     c.pause()
 
 
-def _resume(c: Conductor, _asked: Asked) -> None:
+def _resume(c: SessionController, _asked: Asked) -> None:
     c.go()
 
 
-def _quit(c: Conductor, _asked: Asked) -> None:
+def _quit(c: SessionController, _asked: Asked) -> None:
     c.leave()
 
 
 # what is shown --------------------------------------------------------------------------------------------------------
 
 
-def _show(c: Conductor, asked: Asked) -> None:
+def _show(c: SessionController, asked: Asked) -> None:
     if asked.words:
         show.candidate(c.store, c.run.id, _candidate(c, asked.words[0], _SHOWN).id, False, False)
     else:
         show.run(c.store, c.run.id, False)
 
 
-def _diff(c: Conductor, asked: Asked) -> None:
+def _diff(c: SessionController, asked: Asked) -> None:
     run, out = c.run, summary.output()
     if len(asked.words) > 1:
         diff.show(c.store, run.id, asked.words[1], asked.words[0], False, out)
@@ -94,7 +94,7 @@ def _diff(c: Conductor, asked: Asked) -> None:
         show.changes(c.store, run, _candidate(c, asked.words[0]), out)
 
 
-def _ttgir(c: Conductor, asked: Asked) -> None:
+def _ttgir(c: SessionController, asked: Asked) -> None:
     from pgo_agent.agent.views.live import profile_view
 
     summary.output().print(
@@ -102,13 +102,13 @@ def _ttgir(c: Conductor, asked: Asked) -> None:
     )
 
 
-def _evidence(c: Conductor, asked: Asked) -> None:
+def _evidence(c: SessionController, asked: Asked) -> None:
     found = _candidate(c, asked.words[0])
     c.say(f"{found.id[:8]}  {found.move}: {found.verdict or 'not judged yet'} {hiding.line(found.reason or '')}")
     show.findings(c.store, found, summary.output())
 
 
-def _profile(c: Conductor, asked: Asked) -> None:
+def _profile(c: SessionController, asked: Asked) -> None:
     from pgo_agent.agent.profile.case_profile import Profile
     from pgo_agent.agent.views.live import profile_view
     from pgo_agent.agent.views.profile import terminal
@@ -121,7 +121,7 @@ def _profile(c: Conductor, asked: Asked) -> None:
         terminal.show(whole, text, summary.output(), False, {found.case: kept.summary} if kept.summary else {})
 
 
-def _said(c: Conductor, _asked: Asked) -> None:
+def _said(c: SessionController, _asked: Asked) -> None:
     found = user_requests.of(c.store, c.run.id)
     for s in found:
         came = s.outcome or ("the run ended before" if c.stand is Stand.COMPLETE else "not taken yet")
@@ -133,7 +133,7 @@ def _said(c: Conductor, _asked: Asked) -> None:
 # what is asked of the run ---------------------------------------------------------------------------------------------
 
 
-def _guide(c: Conductor, asked: Asked) -> None:
+def _guide(c: SessionController, asked: Asked) -> None:
     model = (_open(c).run.settings.get("models") or {}).get(OPTIMIZER, EMBEDDED)
     _ask(c, Kind.GUIDE, text=steering.guidance_of(asked.rest))
     if model == EMBEDDED:
@@ -142,7 +142,7 @@ def _guide(c: Conductor, asked: Asked) -> None:
         c.say(f"{hiding.line(model)} reads it from the next generation on")
 
 
-def _veto(c: Conductor, asked: Asked) -> None:
+def _veto(c: SessionController, asked: Asked) -> None:
     found = _candidate(_open(c), asked.words[0])
     steering.may_veto(found)
     why = hiding.line(" ".join(asked.words[1:]), WHY)
@@ -150,7 +150,7 @@ def _veto(c: Conductor, asked: Asked) -> None:
     c.say(f"{found.id[:8]} will not be judged, unless it is being judged already")
 
 
-def _pin(c: Conductor, asked: Asked) -> None:
+def _pin(c: SessionController, asked: Asked) -> None:
     which = "" if asked.words[0] == "off" else _which(c, asked)
     if which not in ("", incumbent.SHIPPED):
         steering.may_pin(c.store.candidate(_open(c).run.id, which))
@@ -158,13 +158,13 @@ def _pin(c: Conductor, asked: Asked) -> None:
     c.say(f"generations start from {which[:8]}" if which else "the search chooses its parents again")
 
 
-def _budget(c: Conductor, asked: Asked) -> None:
+def _budget(c: SessionController, asked: Asked) -> None:
     wanted = steering.budget_of(asked.words[0], asked.words[1], _open(c).run.settings)
     _ask(c, Kind.BUDGET, **wanted)
     c.say(f"{wanted['name']}: {user_requests.figure(wanted['value'])}, from the next piece of work on")
 
 
-def _edit(c: Conductor, asked: Asked) -> None:
+def _edit(c: SessionController, asked: Asked) -> None:
     which = _which(_open(c), asked)
     c.hold()
     try:
@@ -174,14 +174,14 @@ def _edit(c: Conductor, asked: Asked) -> None:
     _submitted(c, path, which)
 
 
-def _submit(c: Conductor, asked: Asked) -> None:
+def _submit(c: SessionController, asked: Asked) -> None:
     _open(c)
     words = asked.words
     which = words[1] if len(words) > 1 else incumbent.SHIPPED
     _submitted(c, Path(words[0]), which if which == incumbent.SHIPPED else _candidate(c, which).id)
 
 
-def _submitted(c: Conductor, path: Path, which: str) -> None:
+def _submitted(c: SessionController, path: Path, which: str) -> None:
     try:
         body = editor.submission(c.store, _open(c).run, path, which)  # it may have ended while its person wrote
     except UsageFault as e:
@@ -192,7 +192,7 @@ def _submitted(c: Conductor, path: Path, which: str) -> None:
     c.say(f"candidate {candidate_id(body['source'])[:8]} is yours, in the next generation; the text is kept in {path}")
 
 
-def _apply(c: Conductor, asked: Asked, confirm: Confirm) -> None:
+def _apply(c: SessionController, asked: Asked, confirm: Confirm) -> None:
     change = applying.plan(c.store, c.run.id, _candidate(c, asked.words[0], _APPLIED).id if asked.words else None)
     c.say(hiding.visible(change.diff))
     if confirm("Write this? [y/N] "):
@@ -204,11 +204,11 @@ def _apply(c: Conductor, asked: Asked, confirm: Confirm) -> None:
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-def _ask(c: Conductor, kind: Kind, /, **body: object) -> None:
+def _ask(c: SessionController, kind: Kind, /, **body: object) -> None:
     user_requests.add(c.store, c.run.id, kind, body)
 
 
-def _open(c: Conductor) -> Conductor:
+def _open(c: SessionController) -> SessionController:
     """Raises UsageFault where the run takes no more requests."""
     if c.stand is Stand.COMPLETE or c.run.state in STATES:
         raise UsageFault(
@@ -218,20 +218,20 @@ def _open(c: Conductor) -> Conductor:
     return c
 
 
-def _which(c: Conductor, asked: Asked) -> str:
+def _which(c: SessionController, asked: Asked) -> str:
     """`shipped`, or the whole id of a candidate."""
     name = asked.words[0]
     return name if name == incumbent.SHIPPED else _candidate(c, name).id
 
 
-def _candidate(c: Conductor, name: str, instead: str = _COMPARED) -> Candidate:
+def _candidate(c: SessionController, name: str, instead: str = _COMPARED) -> Candidate:
     """Raises UsageFault for what is none, and, with what to type instead, for a baseline."""
     if name in diff.BASELINES:
         raise UsageFault(f"{name} is a baseline and no candidate here", instead)
     return c.store.candidate(c.run.id, name)
 
 
-_DO: Mapping[str, Callable[[Conductor, Asked], None]] = {
+_DO: Mapping[str, Callable[[SessionController, Asked], None]] = {
     "help": _help, "status": _status, "show": _show, "diff": _diff, "ttgir": _ttgir, "evidence": _evidence,
     "profile": _profile, "veto": _veto, "edit": _edit, "submit": _submit, "pin": _pin, "budget": _budget,
     "guide": _guide, "said": _said, "pause": _pause, "resume": _resume, "quit": _quit,

@@ -43,7 +43,7 @@ HINTS = {
 }
 
 
-class Conductor:
+class SessionController:
     """`job`: what a worker is told for a run, or, for an empty name, to begin one."""
 
     def __init__(self, store: Store, run: str, job: Callable[[str], str]) -> None:

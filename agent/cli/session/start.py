@@ -4,24 +4,24 @@ from dataclasses import asdict
 from pathlib import Path
 
 from pgo_agent.agent.cli.session import commands, parse_input, worker
-from pgo_agent.agent.cli.session.controller import Conductor, Stand
-from pgo_agent.agent.cli.session.terminal import Front, front
+from pgo_agent.agent.cli.session.controller import SessionController, Stand
+from pgo_agent.agent.cli.session.terminal import SessionTerminal, front
 from pgo_agent.agent.exit_codes import Exit
 from pgo_agent.agent.run.record.store import Run, Store
-from pgo_agent.agent.run.settings import STATES, Wishes
+from pgo_agent.agent.run.settings import STATES, RunSettings
 from pgo_agent.agent.run.target_file import locate
 from pgo_agent.sandbox.errors import EnvironmentFault, Fault, UsageFault
 
 
-def start(what: str, wishes: Wishes | None, store: Store) -> int:
+def start(what: str, wishes: RunSettings | None, store: Store) -> int:
     """`what`: a kernel file, or a run. `wishes`: None where a run is to go on as it is. Gives the exit code.
 
     Raises Faults before anything is begun, and what kept a run from beginning.
     """
     file = locate(Path(what))
     run = None if file.is_file() else _run(store, what)
-    wished = asdict(wishes or Wishes())
-    c = Conductor(store, run.id if run else "", lambda name: worker.job(store.root, file, wished, name))
+    wished = asdict(wishes or RunSettings())
+    c = SessionController(store, run.id if run else "", lambda name: worker.job(store.root, file, wished, name))
     return _session(c, run)
 
 
@@ -40,7 +40,7 @@ def _run(store: Store, what: str) -> Run:
     return run
 
 
-def _session(c: Conductor, run: Run | None) -> int:
+def _session(c: SessionController, run: Run | None) -> int:
     terminal = front(c)
     with terminal.opened():
         try:
@@ -56,7 +56,7 @@ def _session(c: Conductor, run: Run | None) -> int:
     return c.code
 
 
-def _begin(c: Conductor, run: Run | None) -> None:
+def _begin(c: SessionController, run: Run | None) -> None:
     if run is not None and run.state in STATES:
         c.stand, c.code = Stand.COMPLETE, int(STATES[run.state])
         c.say(f"run {run.id} is complete: look at it, or apply what it found")
@@ -69,7 +69,7 @@ def _begin(c: Conductor, run: Run | None) -> None:
     c.go()
 
 
-def _read(c: Conductor, terminal: Front) -> None:
+def _read(c: SessionController, terminal: SessionTerminal) -> None:
     def confirm(question: str) -> bool:
         return (terminal.ask(question) or "").strip().lower() in ("y", "yes")
 

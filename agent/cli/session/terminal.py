@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 
 from pgo_agent.agent.cli.session import parse_input
-from pgo_agent.agent.cli.session.controller import Conductor, mark
+from pgo_agent.agent.cli.session.controller import SessionController, mark
 from pgo_agent.agent.run.steering import BUDGETS
 from pgo_agent.agent.views.live import dashboard
 from rich.console import Console
@@ -27,7 +27,7 @@ REFRESH = 0.5  # seconds
 _DRAWN = 0.2  # seconds that a drawing is good for
 
 
-class Front(Protocol):
+class SessionTerminal(Protocol):
     def opened(self) -> contextlib.AbstractContextManager[None]:
         """While it is open the terminal is its own."""
 
@@ -35,7 +35,7 @@ class Front(Protocol):
         """A line; None at the end of input, and when the session is to end."""
 
 
-def front(c: Conductor) -> Front:
+def front(c: SessionController) -> SessionTerminal:
     return Lines(c) if os.environ.get("TERM", "dumb") in ("", "dumb", "unknown") else Rich(c)
 
 
@@ -45,7 +45,7 @@ def front(c: Conductor) -> Front:
 class Lines:
     """Reads plain lines. What is told in the meantime comes as it comes."""
 
-    def __init__(self, c: Conductor) -> None:
+    def __init__(self, c: SessionController) -> None:
         self.c, self._typed = c, b""
         self._woken, self._wake = os.pipe()
 
@@ -86,7 +86,7 @@ class Lines:
 class Rich:
     """Reads with history and completion, below the live block."""
 
-    def __init__(self, c: Conductor) -> None:
+    def __init__(self, c: SessionController) -> None:
         from prompt_toolkit import PromptSession
         from prompt_toolkit.formatted_text import ANSI
         from prompt_toolkit.output import ColorDepth
@@ -163,7 +163,7 @@ class Rich:
             app.loop.call_soon_threadsafe(lambda: app.is_running and not app.is_done and app.exit(result=None))
 
 
-def _history(c: Conductor) -> Any:
+def _history(c: SessionController) -> Any:
     from prompt_toolkit.history import FileHistory
 
     class Kept(FileHistory):
@@ -180,7 +180,7 @@ def _history(c: Conductor) -> Any:
     return Kept(str(c.store.root / "session_history"))
 
 
-def _completer(c: Conductor) -> Any:
+def _completer(c: SessionController) -> Any:
     from prompt_toolkit.completion import Completer, Completion
 
     class Names(Completer):
@@ -196,7 +196,7 @@ def _completer(c: Conductor) -> Any:
     return Names()
 
 
-def _names(c: Conductor, text: str) -> list[str]:
+def _names(c: SessionController, text: str) -> list[str]:
     """What may stand at the end of a text."""
     command, space, rest = text.partition(" ")
     if not space:

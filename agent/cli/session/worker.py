@@ -29,7 +29,7 @@ def main(text: str) -> int:
     def go(store: Any, emit: Any) -> int:
         if told["run"]:
             return optimize.resume(told["run"], store, emit)
-        return optimize.start(Path(told["file"]), settings.Wishes(**told["wishes"]), store, emit)
+        return optimize.start(Path(told["file"]), settings.RunSettings(**told["wishes"]), store, emit)
 
     try:
         runner.run(True, Path(told["store"]), True, go)

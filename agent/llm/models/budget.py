@@ -26,7 +26,7 @@ class Spent:
 
 
 @dataclass
-class Purse:
+class Budget:
     """What the models of a run may spend together, which a person may change. None: no such limit."""
 
     tokens: int | None = None
@@ -37,7 +37,7 @@ class Purse:
 class Guarded:
     """`model`, asked no more than `purse` allows. `price`: None where it is not known."""
 
-    def __init__(self, model: Model, asker: Asker, purse: Purse, price: Price | None) -> None:
+    def __init__(self, model: Model, asker: Asker, purse: Budget, price: Price | None) -> None:
         self.model, self.asker, self.purse, self.price = model, asker, purse, price
         self.name, self.booked, self.paid = model.name, model.booked, model.paid
         self._answered = bool(asker.asked)

@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from pgo_agent.agent.llm.models import EMBEDDED, named, prices
-from pgo_agent.agent.llm.models.budget import Guarded, Purse
+from pgo_agent.agent.llm.models.budget import Budget, Guarded
 from pgo_agent.agent.llm.models.prices import Price
 from pgo_agent.agent.llm.models.types import OPTIMIZER, PROFILER, ROLES, SUMMARIZER, Asker, Model
 from pgo_agent.sandbox.errors import UsageFault
@@ -47,11 +47,11 @@ def prices_of(wanted: Mapping[str, str], known: Mapping[str, Price], money: floa
     return {prices.entry(name): known[prices.entry(name)] for name in paid if prices.entry(name) in known}
 
 
-def opened(wanted: Mapping[str, str], askers: Mapping[str, Asker], purse: Purse, known: Mapping[str, Price]) -> Cast:
+def opened(wanted: Mapping[str, str], askers: Mapping[str, Asker], purse: Budget, known: Mapping[str, Price]) -> Cast:
     """The models, by role. Raises UsageFault for a name that cannot be one, before anything is asked."""
     found = {role: named(name, askers[role]) for role, name in wanted.items()}
     return {role: _within(m, askers[role], purse, known) for role, m in found.items() if m is not None}
 
 
-def _within(model: Model, asker: Asker, purse: Purse, known: Mapping[str, Price]) -> Model:
+def _within(model: Model, asker: Asker, purse: Budget, known: Mapping[str, Price]) -> Model:
     return Guarded(model, asker, purse, known.get(prices.entry(model.name))) if model.paid else model

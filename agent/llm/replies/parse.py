@@ -23,7 +23,7 @@ from pgo_agent.agent.llm.replies.errors import TOO_DEEP, BadReply, Nothing
 from pgo_agent.agent.llm.replies.fences import SCRIPT, Fence
 from pgo_agent.agent.llm.replies.split import Piece
 from pgo_agent.agent.llm.replies.ttgir import Shown
-from pgo_agent.sandbox.ttgir.edits.checked import Ask
+from pgo_agent.sandbox.ttgir.edits.verify import Ask
 
 _LAUNCH = ("launch", "json", "jsonc", "json5", "config", "configs")
 _TTGIR, _DIFF = ("ttgir", "mlir"), ("diff", "patch", "udiff")

@@ -12,9 +12,9 @@ from pgo_agent.agent.llm.replies.errors import BadReply, Nothing, short
 from pgo_agent.agent.moves.launch_sites import Config
 from pgo_agent.sandbox.build import ttgir_override
 from pgo_agent.sandbox.errors import Killed
-from pgo_agent.sandbox.ttgir.edits import applying, checked, script
-from pgo_agent.sandbox.ttgir.edits.checked import Ask
-from pgo_agent.sandbox.ttgir.edits.faults import BadEdit
+from pgo_agent.sandbox.ttgir.edits import apply, script, verify
+from pgo_agent.sandbox.ttgir.edits.errors import BadEdit
+from pgo_agent.sandbox.ttgir.edits.verify import Ask
 from pgo_agent.sandbox.ttgir.pseudocode.view import Readable
 from pgo_agent.sandbox.ttgir.tree import Module
 
@@ -103,8 +103,8 @@ def _made(code: str, shown: Shown, ask: Ask | None) -> str:
     if len(edits) > MOST_EDITS:
         raise BadReply(f"more than {MOST_EDITS} edits")
     if ask is None:
-        return applying.apply(shown.module, shown.view, edits)
-    return checked.verified(shown.module, shown.view, edits, ask)
+        return apply.apply(shown.module, shown.view, edits)
+    return verify.verified(shown.module, shown.view, edits, ask)
 
 
 def _encodes(text: str) -> bool:

@@ -1,6 +1,7 @@
 """Takes the facts of a prompt from a run's record: the incumbent, its profile and code, what was tried, what applies.
 
-Passes and builds are on the shelf already, so nothing is worked out twice. The same record gives the same facts.
+Passes and builds are in the content store already, so nothing is worked out twice. The same record gives the same
+facts.
 """
 
 import json

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 
-from pgo_agent.sandbox.ttgir.edits import excerpts, working
-from pgo_agent.sandbox.ttgir.edits.working import Cell
+from pgo_agent.sandbox.ttgir.edits import excerpts, mutable_tree
+from pgo_agent.sandbox.ttgir.edits.mutable_tree import MutableOperation
 from pgo_agent.sandbox.ttgir.pseudocode.view import Line, Readable
 from pgo_agent.sandbox.ttgir.tree import Module
 
@@ -97,21 +97,21 @@ def _heat(weights: Mapping[str, float], loop: Sequence[Line]) -> tuple[float, in
 
 def _used_by(module: Module, view: Readable, hot: Sequence[Line]) -> Iterator[Line]:
     """The lines that give what the hot ones use, the nearest first."""
-    cells = working.build(module)
-    line_of = {id(cells[place]): line for line in view.lines for place in line.places}
+    operations = mutable_tree.build(module)
+    line_of = {id(operations[place]): line for line in view.lines for place in line.places}
     inside = {line.label for line in hot}
     waiting, seen = list(hot), set[str]()
     while waiting:
-        for cell in _givers(cells, waiting.pop(0)):
-            giver = line_of.get(id(cell))
+        for operation in _givers(operations, waiting.pop(0)):
+            giver = line_of.get(id(operation))
             if giver and giver.label not in inside | seen:
                 seen.add(giver.label)
                 waiting.append(giver)
                 yield giver
 
 
-def _givers(cells: Sequence[Cell], line: Line) -> Iterator[Cell]:
+def _givers(operations: Sequence[MutableOperation], line: Line) -> Iterator[MutableOperation]:
     """The ops whose results a line uses. A constant stands in the first line that uses it, which gives nothing."""
-    for value in (v for place in line.places for v in cells[place].operands if v is not None):
-        if isinstance(value.holder, Cell) and value.holder.name != "arith.constant":
+    for value in (v for place in line.places for v in operations[place].operands if v is not None):
+        if isinstance(value.holder, MutableOperation) and value.holder.name != "arith.constant":
             yield value.holder

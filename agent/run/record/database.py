@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pgo_agent.agent.run.record.schema import migrate
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 
 BUSY_SECONDS = 30.0
@@ -25,7 +25,7 @@ class Database:
     """Opens (and makes, if `create`) the workspace at `root`. Raises EnvironmentFault when the disk refuses."""
 
     def __init__(self, root: Path, create: bool = True) -> None:
-        self.root, self.shelf = root, Shelf(root)
+        self.root, self.contents = root, ContentStore(root)
         self._one = threading.RLock()  # threads share the connection: sqlite3 mixes up rows of statements that overlap
         if not create and not (root / "pgo.db").is_file():
             raise UsageFault(
@@ -86,7 +86,7 @@ class Database:
         try:
             with self._disk():
                 self._lock(lock, f"run {run}, process {os.getpid()}")
-                self.shelf.sweep()
+                self.contents.sweep()
             (found,) = self.rows("PRAGMA quick_check(1)")
             if found[0] != "ok":
                 raise self._damaged(found[0])

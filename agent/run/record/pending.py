@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 
 from pgo_agent.agent.run.record.database import Database
-from pgo_agent.sandbox.gate.verdict import Judged, Verdict, from_json
+from pgo_agent.sandbox.gate.verdict import Judgement, Verdict, from_json
 
 LOOKED, MEASURED = "looked at", "measured"
 
@@ -17,7 +17,7 @@ class Waiting:
     """What was said of a candidate so far."""
 
     candidate: str
-    judged: Judged
+    judged: Judgement
     speedup: float  # over the incumbent that its generation began with
     seconds: float  # of the GPU
 

@@ -1,6 +1,7 @@
 """Profiles in the record of a run: which passes were taken of a candidate's case, and its summary.
 
-Relies on `store.py`. What the passes said in full is on the shelf, under their own keys: see `sandbox/profile/`.
+Relies on `store.py`. What the passes said in full is in the content store, under their own keys: see
+`sandbox/profile/`.
 """
 
 import contextlib

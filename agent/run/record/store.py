@@ -17,7 +17,7 @@ from typing import Any
 from pgo_agent.agent.llm.models.types import OPTIMIZER, Reply
 from pgo_agent.agent.run.record.database import Database
 from pgo_agent.sandbox.errors import UsageFault
-from pgo_agent.sandbox.gate.verdict import Judged
+from pgo_agent.sandbox.gate.verdict import Judgement
 from pgo_agent.sandbox.judge.gpus import Gpu
 
 
@@ -250,7 +250,7 @@ class Store(Database):
         with self.transaction() as db:
             db.execute("UPDATE candidates SET built = ? WHERE run = ? AND id = ?", (json.dumps(built), run, candidate))
 
-    def set_verdict(self, run: str, candidate: str, judged: Judged, speedup: float | None, seconds: float) -> None:
+    def set_verdict(self, run: str, candidate: str, judged: Judgement, speedup: float | None, seconds: float) -> None:
         """A verdict with its evidence and raw samples. A candidate that has one keeps it."""
         body = dict(judged.evidence)
         against = body.pop("incumbent", None)

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from pgo_agent.agent.views import summary
-from pgo_agent.agent.views.live.snapshot import Glance, Row
+from pgo_agent.agent.views.live.snapshot import Row, Snapshot
 from rich.text import Text
 
 WIDTH, HEIGHT = 60, 16  # of a terminal: in less there is one line
@@ -21,7 +21,7 @@ _ASCII = str.maketrans({"─": "-", "█": "#", "▓": "=", "▒": "+", "·": ".
 
 
 def lines(
-    g: Glance, strips: Sequence[Text], width: int, height: int, ascii_only: bool = False, seconds: float = 0.0
+    g: Snapshot, strips: Sequence[Text], width: int, height: int, ascii_only: bool = False, seconds: float = 0.0
 ) -> list[Text]:
     """At most `height` lines of at most `width` columns. `strips`: the incumbent's timeline, a lane each. `seconds`:
     since the record was told how many the run took.
@@ -42,7 +42,7 @@ def room(width: int, height: int) -> str:
     return f"the live block needs a terminal of {WIDTH} x {HEIGHT}, and this one is {width} x {height}"
 
 
-def budget(g: Glance, seconds: float = 0.0) -> str:
+def budget(g: Snapshot, seconds: float = 0.0) -> str:
     """What is spent of what. `seconds`: since the record was told."""
     s = g.settings
     minutes = f"{(g.seconds + seconds) / 60:.1f} of {s.get('minutes', math.inf):g} min"
@@ -57,7 +57,7 @@ def budget(g: Glance, seconds: float = 0.0) -> str:
     return ", ".join(told)
 
 
-def _lines(g: Glance, strips: Sequence[Text], width: int, height: int, seconds: float) -> Iterator[Text]:
+def _lines(g: Snapshot, strips: Sequence[Text], width: int, height: int, seconds: float) -> Iterator[Text]:
     yield _head(g, width)
     yield _said("budget", budget(g, seconds))
     yield _said("best", g.best)
@@ -71,7 +71,7 @@ def _lines(g: Glance, strips: Sequence[Text], width: int, height: int, seconds: 
     yield from _candidates(g, width, left)
 
 
-def _head(g: Glance, width: int) -> Text:
+def _head(g: Snapshot, width: int) -> Text:
     where = g.device if g.measured else f"for {g.device}, not measured"
     text = Text.assemble(("── ", "dim"), (g.run, "bold"), f"  {g.target} ")
     fill = width - text.cell_len - len(where) - 4
@@ -82,7 +82,7 @@ def _said(label: str, said: str) -> Text:
     return Text.assemble((label.ljust(LABEL), "dim"), said)
 
 
-def _timeline(g: Glance, strips: Sequence[Text], most: int) -> Iterator[Text]:
+def _timeline(g: Snapshot, strips: Sequence[Text], most: int) -> Iterator[Text]:
     if strips and most >= 1:
         for i, strip in enumerate(strips[:most]):
             yield Text(("timeline" if not i else "").ljust(LABEL), "dim") + strip
@@ -90,7 +90,7 @@ def _timeline(g: Glance, strips: Sequence[Text], most: int) -> Iterator[Text]:
         yield _said("timeline", f"none: {g.timeline}")
 
 
-def _candidates(g: Glance, width: int, most: int) -> Iterator[Text]:
+def _candidates(g: Snapshot, width: int, most: int) -> Iterator[Text]:
     """The incumbent and the newest, in the order in which they were proposed."""
     if not g.rows or most < 2:
         return

@@ -1,4 +1,5 @@
-"""What is kept of a run on the shelf: its incumbent's timeline and profile, readable TTGIR. Nothing is measured here.
+"""What is kept of a run in the content store: its incumbent's timeline and profile, readable TTGIR. Nothing is measured
+here.
 
 A timeline needs a GPU; where none was taken there are no strips, and the record says why. Relies on
 `profile_incumbent.py`.
@@ -18,7 +19,7 @@ from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.isolation import box
-from pgo_agent.sandbox.judge.gpu_judge import Judge
+from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 from pgo_agent.sandbox.profile.kernel_profile import Missing
 from rich.text import Text
 
@@ -29,8 +30,8 @@ def context(store: Store, name: str) -> Context:
     found = target_file.unmoved(run)
     python, sandbox = run.settings["python"], run.settings["sandbox"]
     device = devices.find(run.device)
-    builder = Builder(found, device, box.choose(sandbox, python), store.shelf, len(os.sched_getaffinity(0)))
-    cpu = Judge(found, python, None, sandbox, device.key)
+    builder = Builder(found, device, box.choose(sandbox, python), store.contents, len(os.sched_getaffinity(0)))
+    cpu = GpuJudge(found, python, None, sandbox, device.key)
     return Context(store, run, found, device, builder, None, None, cpu, lambda event: None)
 
 

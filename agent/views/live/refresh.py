@@ -1,7 +1,7 @@
 """Keeps a run at a glance up to date while somebody looks: by its events, and by the record where there are none.
 
 Whoever draws calls `lines` as often as it likes. A record that cannot be read for a moment changes nothing on the
-screen. Timelines are taken from the shelf in a thread of their own.
+screen. Timelines are taken from the content store in a thread of their own.
 """
 
 import threading
@@ -12,7 +12,7 @@ from typing import Any
 
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.views.live import dashboard, snapshot
-from pgo_agent.agent.views.live.snapshot import Glance
+from pgo_agent.agent.views.live.snapshot import Snapshot
 from pgo_agent.sandbox.errors import Fault
 from rich.text import Text
 
@@ -27,7 +27,7 @@ class Watch:
     def __init__(self, store: Store, run: str = "") -> None:
         self.store, self.run = store, run
         self.doing, self.since = "", time.monotonic()
-        self._known: Glance | None = None
+        self._known: Snapshot | None = None
         self._read = self._told = 0.0
         self._stale, self._one = True, threading.Lock()
         self._strips: Sequence[Text] = ()
@@ -40,7 +40,7 @@ class Watch:
         if event["type"] == "profile.completed" and event["passes"].get(snapshot.TIMELINE) == "":
             threading.Thread(target=self._take_strips, daemon=True).start()
 
-    def glance(self) -> Glance | None:
+    def glance(self) -> Snapshot | None:
         """None before there is anything in the record."""
         with self._one:
             old = time.monotonic() - self._read

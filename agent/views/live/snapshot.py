@@ -33,7 +33,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Glance:
+class Snapshot:
     run: str
     target: str
     device: str
@@ -58,14 +58,14 @@ class Glance:
         return sum(r.by != "user" for r in self.rows)
 
 
-def take(store: Store, name: str) -> Glance:
+def take(store: Store, name: str) -> Snapshot:
     """Raises UsageFault when there is no such run, EnvironmentFault for the disk."""
     run, found = store.run(name), store.candidates(name)
     device, spent = devices.find(run.device).name, store.spent(run.id)
     current, pin = incumbent.among(found), steering.pin_of(store, run.id)
     kept, waiting = profiles.of(store, run.id, current), pending.told(store, run.id)
     environment = (run.baseline or {}).get("environment")
-    return Glance(
+    return Snapshot(
         run=run.id,
         target=summary.near(run.target),
         device=device,

@@ -17,7 +17,7 @@ from pgo_agent.agent.run.target_file import locate
 from pgo_agent.agent.views import summary
 from pgo_agent.agent.views.profile import terminal
 from pgo_agent.sandbox import target
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 
 
@@ -40,9 +40,9 @@ class Outlets:
 
 
 def tell(
-    found: Profile, file: Path, outlets: Outlets, shelf: Shelf, summaries: Mapping[str, Summary] | None = None
+    found: Profile, file: Path, outlets: Outlets, contents: ContentStore, summaries: Mapping[str, Summary] | None = None
 ) -> None:
-    """`shelf`: holds the records of timelines. `summaries`: by case, as the profile names it.
+    """`contents`: holds the records of timelines. `summaries`: by case, as the profile names it.
 
     Raises UsageFault for a trace without a timeline, EnvironmentFault when a file cannot be written.
     """
@@ -50,7 +50,7 @@ def tell(
     if outlets.perfetto:
         from pgo_agent.agent.views.profile import perfetto  # needs numpy
 
-        put(outlets.perfetto, perfetto.text(found, shelf))
+        put(outlets.perfetto, perfetto.text(found, contents))
     if outlets.html:
         from pgo_agent.agent.views.profile import page  # needs Jinja2
 

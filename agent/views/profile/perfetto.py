@@ -13,7 +13,7 @@ from itertools import count
 from typing import Any
 
 from pgo_agent.agent.profile.case_profile import Profile
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.profile.kernel_profile import Missing
 from pgo_agent.sandbox.profile.timeline.collect import fetched
@@ -39,9 +39,9 @@ class Slice:
     args: Mapping[str, Any]
 
 
-def text(found: Profile, shelf: Shelf) -> str:
+def text(found: Profile, contents: ContentStore) -> str:
     """Raises UsageFault for a profile without a timeline, EnvironmentFault where its records are gone or damaged."""
-    events = list(_events(found, shelf))
+    events = list(_events(found, contents))
     if not events:
         why = next((m.why for c in found.cases for k in c.kernels for m in k.missing if m.name == "timeline"), "")
         raise UsageFault(
@@ -52,37 +52,37 @@ def text(found: Profile, shelf: Shelf) -> str:
     return json.dumps({"traceEvents": events, "otherData": other})  # a displayTimeUnit changes how Perfetto reads `ts`
 
 
-def _events(found: Profile, shelf: Shelf) -> Iterator[Event]:
+def _events(found: Profile, contents: ContentStore) -> Iterator[Event]:
     numbers = count(1)
     for case in found.cases:
         for k in case.kernels:
             if not isinstance(k.timeline, Missing):
                 name = f"{k.kernel} {case.case.removeprefix('CASES/')}"
-                yield from _of_kernel(name, k.timeline, shelf, numbers)
+                yield from _of_kernel(name, k.timeline, contents, numbers)
 
 
-def _of_kernel(name: str, t: Timeline, shelf: Shelf, numbers: "count[int]") -> Iterator[Event]:
+def _of_kernel(name: str, t: Timeline, contents: ContentStore, numbers: "count[int]") -> Iterator[Event]:
     for i, one in enumerate(t.passes, 1):
-        block, executions = _first_block(one, shelf)
+        block, executions = _first_block(one, contents)
         title = f"{name}: instrumented build {i}, block {block} ({100 * (one.overhead - 1):+.1f} % of time)"
         yield from process(numbers, title, warps(executions, one))
     if t.passes:
-        for sm, slices in blocks(_kept(t.passes[0], shelf)).items():
+        for sm, slices in blocks(_kept(t.passes[0], contents)).items():
             yield from process(numbers, f"{name}: SM {sm}, blocks whose records were kept", {"blocks": slices})
         yield from _running(next(numbers), name, t)
 
 
-def _first_block(one: Pass, shelf: Shelf) -> tuple[int, tuple[Execution, ...]]:
+def _first_block(one: Pass, contents: ContentStore) -> tuple[int, tuple[Execution, ...]]:
     """The first block of which anything was kept."""
-    for block in sorted({b.block for b in _kept(one, shelf)}):
-        if found := traces(shelf, one, block):
+    for block in sorted({b.block for b in _kept(one, contents)}):
+        if found := traces(contents, one, block):
             return block, found
     return 0, ()
 
 
-def _kept(one: Pass, shelf: Shelf) -> tuple[Block, ...]:
+def _kept(one: Pass, contents: ContentStore) -> tuple[Block, ...]:
     """Of the last launch."""
-    raw = (fetched(shelf, a.digest) for a in one.records[-1:])
+    raw = (fetched(contents, a.digest) for a in one.records[-1:])
     return tuple(b for r in raw for b in decode(r, one.block_bytes, one.warps).blocks if b.ns >= 0)
 
 

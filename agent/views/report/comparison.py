@@ -93,7 +93,7 @@ def _kernels(store: Store, run: Run, sides: list[Side]) -> Iterator[Kernels]:
 
 
 def _resources(store: Store, run: Run, label: str, choice: str, k: Kernel) -> Resources:
-    s, build = k.static, store.shelf.build(k.build)
+    s, build = k.static, store.contents.build(k.build)
     room = nvidia.occupancy_of(devices.find(run.device), nvidia.resources_of(build)) if build and s else None
     return Resources(
         label,
@@ -115,7 +115,7 @@ def _ttgir(store: Store, before: Side, after: Side) -> Iterator[Changed]:
     found: dict[tuple[str, tuple[str, ...]], Changed] = {}
     for case in (c for c in after.cases if c in before.cases):
         for name, a, b in diff.pairs(before.cases[case], after.cases[case]):
-            lines = tuple(diff.ttgir(store.shelf, a, b, ("as shipped", "winner"), AROUND))
+            lines = tuple(diff.ttgir(store.contents, a, b, ("as shipped", "winner"), AROUND))
             differ = sum(line[0] in "+-" for line in lines[2:])
             known = found.setdefault((name, lines), Changed(name, (), lines, differ))
             found[name, lines] = replace(known, cases=(*known.cases, short(case)))

@@ -1,7 +1,7 @@
 """The profiles that a run kept of what it began with and of its winner, read again for a person.
 
-Nothing is run for it: answers of passes come off the shelf, under the keys of the machine and the compiler that the run
-names. What is no longer there, or was kept by a version whose keys differ, is a reason and not a fault.
+Nothing is run for it: answers of passes come off the content store, under the keys of the machine and the compiler that
+the run names. What is no longer there, or was kept by a version whose keys differ, is a reason and not a fault.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,11 +18,11 @@ from pgo_agent.agent.run.record.store import Run, Store
 from pgo_agent.agent.views.report.timings import short
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
-from pgo_agent.sandbox.bundle.store import RECORDS, Shelf, canonical
+from pgo_agent.sandbox.bundle.store import RECORDS, ContentStore, canonical
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 from pgo_agent.sandbox.isolation.box import Box, Ran
-from pgo_agent.sandbox.judge.gpu_judge import Judge
-from pgo_agent.sandbox.profile.gpu_passes import Stand
+from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
+from pgo_agent.sandbox.profile.gpu_passes import GpuPassContext
 from pgo_agent.sandbox.profile.kernel_profile import KernelProfile, Missing, PassName
 from pgo_agent.sandbox.profile.timeline.types import Timeline
 from pgo_agent.sandbox.target import Target
@@ -75,15 +75,15 @@ class Closed(Box):
 
 
 @dataclass(frozen=True)
-class Figures(Shelf):
-    """A shelf from which nobody reads what blocks recorded: a timeline's figures stand without that."""
+class Figures(ContentStore):
+    """A content store from which nobody reads what blocks recorded: a timeline's figures stand without that."""
 
     def get(self, digest: str, suffix: str) -> bytes:
         return b"" if suffix == RECORDS else super().get(digest, suffix)
 
 
 @dataclass(frozen=True)
-class Place(Stand):
+class Place(GpuPassContext):
     """The seat that a run's passes had, wherever this is."""
 
     triton: str = ""
@@ -100,7 +100,7 @@ class Reading(Means):
     triton: str = field(kw_only=True)
 
     @property
-    def stand(self) -> Stand:
+    def context(self) -> GpuPassContext:
         return Place(self.builder, self.gpu.held, self.triton)
 
 
@@ -154,9 +154,9 @@ def _read(ctx: Context, w: Wanted, kept: Kept) -> Found:
 def _context(store: Store, run: Run) -> Context:
     found, device = _target(run), devices.find(run.device)
     builder = Builder(
-        found, device, Closed("bubblewrap", str(run.settings.get("python", ""))), Figures(store.shelf.root), 1
+        found, device, Closed("bubblewrap", str(run.settings.get("python", ""))), Figures(store.contents.root), 1
     )
-    return Context(store, run, found, device, builder, None, None, Judge(found, gpu=None), lambda _: None)
+    return Context(store, run, found, device, builder, None, None, GpuJudge(found, gpu=None), lambda _: None)
 
 
 def _target(run: Run) -> Target:

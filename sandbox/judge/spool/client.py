@@ -3,7 +3,7 @@
 A request is named by what it asks, so a run that is killed, suspended or begun again finds its own requests, and what
 was answered is never judged again. Requests carry hashes; the bundles that they name lie beside them. Answers are read
 as data of bounded size. Relies on `folder.py` and `protocol.py`; it starts no process and knows of no workspace but the
-shelf that it is given.
+content store that it is given.
 """
 
 import time
@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pgo_agent.sandbox.bundle.store import RECORDS, Shelf, canonical
+from pgo_agent.sandbox.bundle.store import RECORDS, ContentStore, canonical
 from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.errors import BadBundle, EnvironmentFault, Fault, TargetFault, UsageFault
 from pgo_agent.sandbox.judge.interface import Busy, Ended, Verdicts, always
@@ -51,7 +51,7 @@ class SpoolJudge(Verdicts):
     def begin(
         self,
         run: str,
-        shelf: Shelf,
+        contents: ContentStore,
         is_new: Callable[[str, float], bool],
         tell: Callable[..., None] = lambda _kind, **_: None,
         unbooked: Callable[[], AbstractContextManager[None]] = nullcontext,
@@ -61,7 +61,7 @@ class SpoolJudge(Verdicts):
         `is_new`: whether the run did not know an answer, by its request and its GPU seconds. `tell` is told of waiting;
         `unbooked` is around it. Raises UsageFault, EnvironmentFault.
         """
-        self.run, self.shelf, self._is_new, self._tell, self._unbooked = run, shelf, is_new, tell, unbooked
+        self.run, self.contents, self._is_new, self._tell, self._unbooked = run, contents, is_new, tell, unbooked
         self.folder.make()
         self._hello = self._request(protocol.HELLO, {})
         self._found(self._hello)
@@ -173,7 +173,7 @@ class SpoolJudge(Verdicts):
 
     def _files(self, bundle: str) -> Iterator[str]:
         yield f"bundles/{bundle}.json"
-        for kernel in self.shelf.manifest(bundle)["kernels"].values():
+        for kernel in self.contents.manifest(bundle)["kernels"].values():
             yield from (f"artefacts/{sha}.{suffix}" for suffix, sha in kernel["files"].items() if suffix in TAKEN)
 
     def _put(self, request: Request) -> None:
@@ -182,9 +182,9 @@ class SpoolJudge(Verdicts):
         self.folder.ask(request.as_bytes())
 
     def _data(self, file: str) -> bytes:
-        """Raises EnvironmentFault for what the shelf lost."""
+        """Raises EnvironmentFault for what the content store lost."""
         sha, _, suffix = file.partition("/")[2].partition(".")
-        return canonical(self.shelf.manifest(sha)) if file.startswith(BUNDLES) else self.shelf.get(sha, suffix)
+        return canonical(self.contents.manifest(sha)) if file.startswith(BUNDLES) else self.contents.get(sha, suffix)
 
     def _found(self, request: Request) -> Answer | None:
         """The answer; None where there is none: then it is asked. What was refused is asked once more, and raised."""
@@ -239,7 +239,7 @@ class SpoolJudge(Verdicts):
             kinds: dict[str, type[Fault]] = {"TargetFault": TargetFault, "UsageFault": UsageFault}
             raise kinds.get(said["type"], EnvironmentFault)(said["message"], said["hint"])
         for file in answer.artefacts:
-            self.shelf.put(self.folder.get(file), RECORDS)
+            self.contents.put(self.folder.get(file), RECORDS)
         return dict(said)
 
 

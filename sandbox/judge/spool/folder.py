@@ -2,7 +2,7 @@
 
     requests/NNNNNN-SHA.json    what is asked; SHA is of its bytes: it is there whole or not at all; NNNNNN: the order
     answers/SHA.json            the answer to that request: a line with the SHA-256 of the rest, and the rest
-    bundles/SHA.json            what requests name, and artefacts/SHA.SUFFIX, as on the shelf of a workspace
+    bundles/SHA.json            what requests name, and artefacts/SHA.SUFFIX, as in the content store of a workspace
     claims/SHA.json             who works on a request
 
 A file that was copied in part is no file: its hash tells. Files of ours appear whole, by a rename. Everything in it is
@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pgo_agent.sandbox.bundle import validate
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.errors import BadBundle, EnvironmentFault, UsageFault
 
 REQUESTS, ANSWERS, CLAIMS, BUNDLES, ARTEFACTS = FOLDERS = ("requests", "answers", "claims", "bundles", "artefacts")
@@ -57,9 +57,9 @@ class Folder:
     _known: dict[str, Stamp] = field(default_factory=dict)  # of files whose hash was looked at
 
     @property
-    def shelf(self) -> Shelf:
+    def contents(self) -> ContentStore:
         """Bundles and artefacts, to be read by their hash alone."""
-        return Shelf(self.root)
+        return ContentStore(self.root)
 
     def make(self) -> None:
         """Makes it, for its owner alone, if need be. Raises UsageFault where it is no folder."""

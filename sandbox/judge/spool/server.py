@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pgo_agent.sandbox import target
-from pgo_agent.sandbox.bundle.store import RECORDS, Shelf
+from pgo_agent.sandbox.bundle.store import RECORDS, ContentStore
 from pgo_agent.sandbox.errors import BadBundle, EnvironmentFault, Fault, UsageFault
 from pgo_agent.sandbox.judge import gpus
-from pgo_agent.sandbox.judge.gpu_judge import Ended, Judge, on_shelf
+from pgo_agent.sandbox.judge.gpu_judge import Ended, GpuJudge, bundle_ref
 from pgo_agent.sandbox.judge.gpu_lock import GpuLock
 from pgo_agent.sandbox.judge.gpus import Gpu
 from pgo_agent.sandbox.judge.spool import protocol
@@ -176,15 +176,15 @@ class Worker:
 
     def _judged(self, request: Request, judge: Held, environment: Mapping[str, Any], began: float) -> Answer:
         with tempfile.TemporaryDirectory(prefix="pgo-spool-") as own:
-            kind, said = self._said(request, judge, Shelf(Path(own)))
+            kind, said = self._said(request, judge, ContentStore(Path(own)))
             names = [d for r in said.get("repeats") or () for d in (r["headers"], r["records"])]
             kept = tuple(f"artefacts/{digest}.{RECORDS}" for digest in names)
             for digest, file in zip(names, kept, strict=True):
-                self.folder.put(file, Shelf(Path(own)).get(digest, RECORDS))
+                self.folder.put(file, ContentStore(Path(own)).get(digest, RECORDS))
         return Answer(request.sha, kind, said, environment, round(judge.busy - began, 3), kept)
 
-    def _said(self, request: Request, judge: Held, own: Shelf) -> tuple[protocol.Kind, dict[str, Any]]:
-        fields = located(request.fields, self.folder.shelf)
+    def _said(self, request: Request, judge: Held, own: ContentStore) -> tuple[protocol.Kind, dict[str, Any]]:
+        fields = located(request.fields, self.folder.contents)
         if request.do == "timeline":
             fields["shelf"] = str(own.root)
         try:
@@ -199,12 +199,12 @@ class Worker:
         return Answer(sha, "refused", {"message": why.message, "hint": why.hint}, {}, 0.0)
 
 
-def located(x: Any, shelf: Shelf) -> Any:
+def located(x: Any, contents: ContentStore) -> Any:
     """A request's fields as the judge process takes them: bundles by where they lie here."""
     if isinstance(x, dict):
-        named = {k: on_shelf(shelf, v) for k, v in x.items() if k == "bundle" and isinstance(v, str)}
-        return {k: located(v, shelf) for k, v in x.items()} | named
-    return [located(v, shelf) for v in x] if isinstance(x, list) else x
+        named = {k: bundle_ref(contents, v) for k, v in x.items() if k == "bundle" and isinstance(v, str)}
+        return {k: located(v, contents) for k, v in x.items()} | named
+    return [located(v, contents) for v in x] if isinstance(x, list) else x
 
 
 # the command ----------------------------------------------------------------------------------------------------------
@@ -264,7 +264,7 @@ def _one(gpu: Gpu | None, folder: Folder, targets: Mapping[str, Target], args: a
     lock = GpuLock(gpu) if gpu else None
     alone = turns(lock, say) if lock else nullcontext
     uuid = gpu.uuid if gpu else None
-    worker = Worker(folder, targets, lambda found: Judge(found, gpu=uuid, lock=lock), alone)
+    worker = Worker(folder, targets, lambda found: GpuJudge(found, gpu=uuid, lock=lock), alone)
     if not args.once:
         say(f"answers in {folder.root} for {', '.join(t.name for t in targets.values())}; Ctrl-C ends it")
     with closing(worker):

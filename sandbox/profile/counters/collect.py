@@ -10,8 +10,8 @@ import tempfile
 from pathlib import Path
 
 from pgo_agent.sandbox.build.builder import Builder
-from pgo_agent.sandbox.judge.gpu_judge import Judge, on_shelf
-from pgo_agent.sandbox.judge.pool import Judges
+from pgo_agent.sandbox.judge.gpu_judge import GpuJudge, bundle_ref
+from pgo_agent.sandbox.judge.pool import GpuPool
 from pgo_agent.sandbox.judge.worker_process import environment
 from pgo_agent.sandbox.profile.backend import CannotCompile, Subject, Workbench
 from pgo_agent.sandbox.profile.counters import metrics, ncu, ncu_report
@@ -31,7 +31,7 @@ OTHER_CODE = "with line information the assembler makes other code of this kerne
 
 
 def take(
-    judge: Judge | Judges,
+    judge: GpuJudge | GpuPool,
     builder: Builder,
     place: Place,
     static: StaticProfile | None = None,
@@ -45,7 +45,7 @@ def take(
     """
     try:
         found = ncu.find()
-        if isinstance(judge, Judge) and judge.gpu is None:
+        if isinstance(judge, GpuJudge) and judge.gpu is None:
             raise Absent("there is no GPU")
         reader = ncu.own_reader(found)
         ncu_report.readable(reader)
@@ -56,7 +56,7 @@ def take(
                 lines = code(builder, place, static)
                 report = _launched(launcher, handover, judge, folder, seconds)
             facts = ncu_report.facts(report, reader)
-        wanted = builder.shelf.manifest(place.bundle)["kernels"][place.kernel]["name"]
+        wanted = builder.contents.manifest(place.bundle)["kernels"][place.kernel]["name"]
         if facts.kernel != wanted:
             raise Absent(f"ncu profiled {facts.kernel} in place of {wanted}")
         return metrics.counters(facts, found.name, lines)
@@ -64,12 +64,12 @@ def take(
         return Missing(PassName.COUNTERS, str(e))
 
 
-def _ask(folder: Path, judge: Judge | Judges, builder: Builder, place: Place, seconds: float) -> None:
+def _ask(folder: Path, judge: GpuJudge | GpuPool, builder: Builder, place: Place, seconds: float) -> None:
     request = {
         "contract": str(judge.target.contract_path.resolve()),
         "case": place.case,
         "kernel": place.kernel,
-        "plain": {"bundle": on_shelf(builder.shelf, place.bundle), "choice": place.choice},
+        "plain": {"bundle": bundle_ref(builder.contents, place.bundle), "choice": place.choice},
         "seconds": seconds + GRACE_SECONDS,
     }
     (folder / "request.json").write_text(json.dumps(request))
@@ -81,7 +81,7 @@ def _started(found: Tool, python: str, folder: Path) -> Program:
     return Program(found.command(_report(folder), launcher), environment(None), folder / "log")
 
 
-def _launched(launcher: Program, handover: Handover, judge: Judge | Judges, folder: Path, seconds: float) -> Path:
+def _launched(launcher: Program, handover: Handover, judge: GpuJudge | GpuPool, folder: Path, seconds: float) -> Path:
     """The report of one launch. Raises Absent where there is none."""
     if not launcher.within(seconds, handover.ready):
         raise Absent(f"the launcher was not ready in {seconds:.0f} s")

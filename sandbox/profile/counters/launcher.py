@@ -17,7 +17,7 @@ import torch
 from pgo_agent.sandbox.bundle.schema import Launch, Plan
 from pgo_agent.sandbox.errors import BadBundle
 from pgo_agent.sandbox.guard_zones import NAN
-from pgo_agent.sandbox.judge.check_commands import Looks
+from pgo_agent.sandbox.judge.check_commands import CheckCommands
 from pgo_agent.sandbox.judge.plan_executor import synchronize
 from pgo_agent.sandbox.profile.counters.gpu_handover import awaited
 from pgo_agent.sandbox.profile.counters.ncu import PROBLEM
@@ -26,7 +26,7 @@ WARM = 2  # whole plans before the launch that counts
 LATE = 72  # exit status: whoever asked is gone
 
 
-class Once(Looks):
+class Once(CheckCommands):
     """An open target, and one launch of one of its kernels."""
 
     def launch(self, request: dict[str, Any]) -> None:

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pgo_agent.sandbox.build.builder import Builder
-from pgo_agent.sandbox.bundle.store import RECORDS, Shelf
+from pgo_agent.sandbox.bundle.store import RECORDS, ContentStore
 from pgo_agent.sandbox.errors import EnvironmentFault
-from pgo_agent.sandbox.judge.gpu_judge import on_shelf
-from pgo_agent.sandbox.judge.interface import AnyJudge
+from pgo_agent.sandbox.judge.gpu_judge import bundle_ref
+from pgo_agent.sandbox.judge.interface import Judge
 from pgo_agent.sandbox.profile.memo import Artefact
 from pgo_agent.sandbox.profile.timeline import instrumented_build, summary
 from pgo_agent.sandbox.profile.timeline.decode import Decoded, decode, headers, recorded
@@ -37,7 +37,7 @@ class Heard:
     refused: tuple[Unsupported, ...]
 
 
-def take(judge: AnyJudge, builder: Builder, place: Place, per_pass: int, repeats: int, blocks: int) -> Timeline:
+def take(judge: Judge, builder: Builder, place: Place, per_pass: int, repeats: int, blocks: int) -> Timeline:
     """Times every scope of a kernel in `repeats` launches of each build, by the records of up to `blocks` blocks each.
 
     Of a pass whose `timed.lost` counts overwritten entries no build has room for all of them. One GPU is held for all
@@ -48,15 +48,15 @@ def take(judge: AnyJudge, builder: Builder, place: Place, per_pass: int, repeats
     """
     with judge.turn():
         heard = _heard(judge, builder, place, per_pass, repeats, blocks)
-    return _timeline(builder.shelf, heard.answers, heard.refused)
+    return _timeline(builder.contents, heard.answers, heard.refused)
 
 
-def _heard(judge: AnyJudge, builder: Builder, place: Place, per_pass: int, repeats: int, blocks: int) -> Heard:
+def _heard(judge: Judge, builder: Builder, place: Place, per_pass: int, repeats: int, blocks: int) -> Heard:
     """What the judge answers of each build, those included that are made in place of others. Raises as `take`."""
     made, refused = instrumented_build.build(builder, place, per_pass)
     heard: list[tuple[Twin, dict[str, Any]]] = []
     for last in (False,) * ROUNDS + (True,):
-        wanted = [_wanted(builder.shelf, place, one, repeats, blocks) for one in made]
+        wanted = [_wanted(builder.contents, place, one, repeats, blocks) for one in made]
         for fields in wanted:
             judge.queue("timeline", **fields)
         instead: list[Plan] = []
@@ -64,7 +64,7 @@ def _heard(judge: AnyJudge, builder: Builder, place: Place, per_pass: int, repea
             answer = judge.ask("timeline", **fields)
             if "problem" in answer:
                 refused.append(Unsupported(Why.LAUNCH, str(answer["problem"])))
-            elif not last and (better := _better(builder.shelf, one, answer, per_pass >> DIVISIONS)):
+            elif not last and (better := _better(builder.contents, one, answer, per_pass >> DIVISIONS)):
                 instead += better
             else:
                 heard.append((one, answer))
@@ -75,18 +75,18 @@ def _heard(judge: AnyJudge, builder: Builder, place: Place, per_pass: int, repea
     return Heard(tuple(heard), tuple(refused))
 
 
-def _better(shelf: Shelf, one: Twin, answer: Mapping[str, Any], fewest: int) -> list[Plan]:
+def _better(contents: ContentStore, one: Twin, answer: Mapping[str, Any], fewest: int) -> list[Plan]:
     """What to build in its place: sets of half as many scopes, `fewest` at least, where it disturbs, and in any case
     with room for all that it recorded. [] where it is fine, or nothing is better. The calibrating one is not divided.
     """
-    room = _room(shelf, one, answer)
+    room = _room(contents, one, answer)
     divides = _overhead(answer) > DISTURBED and not one.plan.scopes.calibrates and one.plan.scopes.inner > fewest
     if divides and (parts := instrumented_build.halves(one.plan)):
         return [replace(part, entries=room) for part in parts]
     return [replace(one.plan, entries=room)] if room > one.plan.entries else []
 
 
-def _room(shelf: Shelf, one: Twin, answer: Mapping[str, Any]) -> int:
+def _room(contents: ContentStore, one: Twin, answer: Mapping[str, Any]) -> int:
     """Entries that each warp needs, as a power of two: no fewer than were planned, and no more where those had no room.
 
     By the last launch; the others recorded as much.
@@ -94,16 +94,16 @@ def _room(shelf: Shelf, one: Twin, answer: Mapping[str, Any]) -> int:
     planned = one.plan.entries
     if one.block_bytes < one.warps * planned * instrumented_build.ENTRY:
         return planned
-    most = recorded(fetched(shelf, answer["repeats"][-1]["records"]), one.block_bytes, one.warps)
+    most = recorded(fetched(contents, answer["repeats"][-1]["records"]), one.block_bytes, one.warps)
     return max(planned, min(instrumented_build.MOST, 1 << max(0, most - 1).bit_length()))
 
 
 def _timeline(
-    shelf: Shelf, heard: Iterable[tuple[Twin, Mapping[str, Any]]], refused: Iterable[Unsupported]
+    contents: ContentStore, heard: Iterable[tuple[Twin, Mapping[str, Any]]], refused: Iterable[Unsupported]
 ) -> Timeline:
     found = _Found([], {}, None, [])
     for one, answer in sorted(heard, key=lambda h: not h[0].plan.scopes.calibrates):
-        found.add(shelf, one, answer)
+        found.add(contents, one, answer)
     return Timeline(tuple(found.passes), found.costs, found.waves, tuple(refused), tuple(found.plain), {})
 
 
@@ -116,11 +116,11 @@ class _Found:
     waves: Waves | None
     plain: list[float]
 
-    def add(self, shelf: Shelf, one: Twin, answer: Mapping[str, Any]) -> None:
-        decoded = [_decoded(shelf, answer, r) for r in answer["repeats"]]
+    def add(self, contents: ContentStore, one: Twin, answer: Mapping[str, Any]) -> None:
+        decoded = [_decoded(contents, answer, r) for r in answer["repeats"]]
         if one.plan.scopes.calibrates:
             self.costs = summary.calibration(decoded, one.numbers)
-            self.waves = waves(headers(fetched(shelf, answer["repeats"][-1]["headers"])))
+            self.waves = waves(headers(fetched(contents, answer["repeats"][-1]["headers"])))
         timed = summary.summarize(decoded, one.numbers, self.costs)
         kept = tuple(Artefact(r["records"], RECORDS) for r in answer["repeats"])
         layout = (answer["block_bytes"], answer["warps"], {str(n): s.name for n, s in one.numbers.items()})
@@ -133,7 +133,7 @@ def _overhead(answer: Mapping[str, Any]) -> float:
     return summary.overhead(answer["plain_ms"], answer["instrumented_ms"])
 
 
-def _wanted(shelf: Shelf, place: Place, one: Twin, repeats: int, blocks: int) -> dict[str, Any]:
+def _wanted(contents: ContentStore, place: Place, one: Twin, repeats: int, blocks: int) -> dict[str, Any]:
     """What the judge's command `timeline` takes; `sandbox/judge/instrumented_launch.py` says what it answers."""
     sides = {"instrumented": one.bundle, "plain": place.bundle}
     return {
@@ -141,19 +141,19 @@ def _wanted(shelf: Shelf, place: Place, one: Twin, repeats: int, blocks: int) ->
         "kernel": one.kernel,
         "repeats": repeats,
         "blocks": min(blocks, max(FEWEST, blocks * instrumented_build.USUAL // one.plan.entries)),
-        "shelf": str(shelf.root.resolve()),
-        **{n: {"bundle": on_shelf(shelf, b), "choice": place.choice} for n, b in sides.items()},
+        "shelf": str(contents.root.resolve()),
+        **{n: {"bundle": bundle_ref(contents, b), "choice": place.choice} for n, b in sides.items()},
     }
 
 
-def _decoded(shelf: Shelf, answer: Mapping[str, Any], repeat: Mapping[str, Any]) -> Decoded:
-    return decode(fetched(shelf, repeat["records"]), answer["block_bytes"], answer["warps"])
+def _decoded(contents: ContentStore, answer: Mapping[str, Any], repeat: Mapping[str, Any]) -> Decoded:
+    return decode(fetched(contents, repeat["records"]), answer["block_bytes"], answer["warps"])
 
 
-def fetched(shelf: Shelf, artefact: str) -> bytes:
+def fetched(contents: ContentStore, artefact: str) -> bytes:
     """What the judge kept. Raises EnvironmentFault when it is not there, damaged or too large."""
     whole = zlib.decompressobj()
-    found = whole.decompress(shelf.get(artefact, RECORDS), MOST)
+    found = whole.decompress(contents.get(artefact, RECORDS), MOST)
     if not whole.eof:
         raise EnvironmentFault(f"artefact {artefact[:12]} is not whole, or larger than {MOST} bytes", "profile again")
     return found

@@ -116,7 +116,7 @@ def _header(one: Words) -> Block | None:
     return Block(int(one[1]), int(one[2]), begin, end)
 
 
-# Rows of entries: warp, scope, whether it is an end, clock. ----------------------------------------------------------
+# Rows of entries: warp, scope, whether it is an end, clock. -----------------------------------------------------------
 
 
 def _entries(one: Words, warps: int) -> tuple[Numbers, list[str], int]:

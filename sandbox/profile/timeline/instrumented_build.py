@@ -44,7 +44,7 @@ class Plan:
 class Twin:
     """A bundle in which one kernel records a set of scopes."""
 
-    bundle: str  # id, on the builder's shelf
+    bundle: str  # id, on the builder's content store
     kernel: str  # key of the instrumented build
     plan: Plan
     numbers: dict[int, Scope]  # as the records name them
@@ -87,8 +87,8 @@ def planned(builder: Builder, place: Place, plans: Sequence[Plan]) -> tuple[list
 
 def _module(builder: Builder, place: Place) -> Module | Unsupported:
     """The kernel's final TTGIR, or why nothing of it can be recorded."""
-    manifest = builder.shelf.manifest(place.bundle)
-    text = builder.shelf.get(manifest["kernels"][place.kernel]["files"]["ttgir"], "ttgir").decode()
+    manifest = builder.contents.manifest(place.bundle)
+    text = builder.contents.get(manifest["kernels"][place.kernel]["files"]["ttgir"], "ttgir").decode()
     try:
         module = reader.parse(text)
     except Unreadable as e:
@@ -127,7 +127,7 @@ def one(builder: Builder, place: Place, module: Module, plan: Plan) -> Twin | Un
     text = instrument(module, plan.scopes)
     if isinstance(text, Unsupported):
         return text
-    manifest = builder.shelf.manifest(place.bundle)
+    manifest = builder.contents.manifest(place.bundle)
     size = 0 if plan.buffer is Buffer.SHARED else _room(manifest, place, builder, plan.entries)
     if size is None:
         return Unsupported(Why.SCRATCH, f"a grid of {_blocks(manifest, place)} blocks leaves a warp less than {LEAST}")
@@ -136,9 +136,9 @@ def one(builder: Builder, place: Place, module: Module, plan: Plan) -> Twin | Un
     if twin.problem:
         full = "shared memory" in twin.problem
         return Unsupported(Why.SHARED if full else Why.BUILD, twin.problem)
-    kernels = builder.shelf.manifest(twin.bundle)["kernels"]
+    kernels = builder.contents.manifest(twin.bundle)["kernels"]
     (key,) = set(kernels) - set(manifest["kernels"])
-    static = (builder.shelf.build(key) or {})["static"]
+    static = (builder.contents.build(key) or {})["static"]
     named = plan.scopes.named
     numbers = {int(n): named[name] for n, name in static["scopes"]}
     kernel = kernels[key]

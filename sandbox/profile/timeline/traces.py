@@ -7,7 +7,7 @@ times are as they were recorded: the cost of a record is in them. Statistics are
 from dataclasses import dataclass
 
 import numpy as np
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.json_codec import Record
 from pgo_agent.sandbox.profile.timeline.collect import fetched
 from pgo_agent.sandbox.profile.timeline.decode import Records, decode
@@ -25,14 +25,14 @@ class Execution(Record):
     end: int  # cycles from there; not before it began
 
 
-def traces(shelf: Shelf, timeline_pass: Pass, block: int = 0, most: int = 5000) -> tuple[Execution, ...]:
+def traces(contents: ContentStore, timeline_pass: Pass, block: int = 0, most: int = 5000) -> tuple[Execution, ...]:
     """The first `most` executions in a block, in the order of their begin; what holds another comes before it.
 
     `block`: its linear number in the grid. Of the launches that were recorded it is the first in which this block's
     records were kept; () where none was. Raises EnvironmentFault where records are missing or damaged.
     """
     for artefact in timeline_pass.records:
-        raw = fetched(shelf, artefact.digest)
+        raw = fetched(contents, artefact.digest)
         decoded = decode(raw, timeline_pass.block_bytes, timeline_pass.warps)
         if any(b.block == block for b in decoded.blocks):
             return _named(decoded.records, block, timeline_pass)[:most]

@@ -11,15 +11,15 @@ Places are `before L7`, `after L7`, and of a line that opens a block `at start o
 are those of the view that was shown, whatever edits before did; edits are made in order, and no two change one line.
 
 A label stands for the op that its line is of, with all inside of it. With it go the pure ops written into its line that
-nothing else uses (`company.py`). In TTGIR `%$L31` is the result of line L31, `%$L31#1` its second; other values and
+nothing else uses (`dependents.py`). In TTGIR `%$L31` is the result of line L31, `%$L31#1` its second; other values and
 layouts are named as the text does, which `excerpts.excerpt` shows. A new name that is taken is changed.
 
-`script.parse` reads a script, `applying.apply` makes the edits and sees that each op still means the values it meant,
-`checked.verified` asks Triton's verifier, too. What must not be is refused by a sentence that names the edit. Nothing
+`script.parse` reads a script, `apply.apply` makes the edits and sees that each op still means the values it meant,
+`verify.verified` asks Triton's verifier, too. What must not be is refused by a sentence that names the edit. Nothing
 here says whether the edited kernel still computes the same: the gate does.
 
     >>> from pgo_agent.sandbox.ttgir import reader
-    >>> from pgo_agent.sandbox.ttgir.edits import applying, excerpts, script
+    >>> from pgo_agent.sandbox.ttgir.edits import apply, excerpts, script
     >>> from pgo_agent.sandbox.ttgir.pseudocode.view import readable
     >>> module = reader.parse("""module {
     ...   tt.func public @twice(%x: !tt.ptr<f32>, %n: i32) {
@@ -53,7 +53,7 @@ here says whether the edited kernel still computes the same: the gate does.
     ... replace L5 with:
     ...     tt.store %p, %a : !tt.ptr<f32>
     ... """)
-    >>> print(applying.apply(module, view, edits), end="")
+    >>> print(apply.apply(module, view, edits), end="")
     module {
       tt.func public @twice(%x: !tt.ptr<f32>, %n: i32) {
         %i = tt.get_program_id x : i32

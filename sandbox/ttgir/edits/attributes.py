@@ -7,7 +7,7 @@ one of the few below that MLIR leaves out where they have their default.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pgo_agent.sandbox.ttgir.edits.working import Cell
+from pgo_agent.sandbox.ttgir.edits.mutable_tree import MutableOperation
 from pgo_agent.sandbox.ttgir.token_lists import nesting
 from pgo_agent.sandbox.ttgir.tokens import Token, Unreadable, tokens
 
@@ -43,34 +43,34 @@ class _Piece:
         return self.begin + len(self.token.text)
 
 
-def names(cell: Cell) -> list[str]:
+def names(operation: MutableOperation) -> list[str]:
     """What can be set of an op as it stands."""
-    found = [name.strip('"') for name, _ in _entries(cell)]
-    found += [n for op, n in sorted(NUMBERS) if op == cell.name and _number(cell)]
-    return found + [n for op, n in sorted(OPTIONAL | WORDS) if op == cell.name and n not in found]
+    found = [name.strip('"') for name, _ in _entries(operation)]
+    found += [n for op, n in sorted(NUMBERS) if op == operation.name and _number(operation)]
+    return found + [n for op, n in sorted(OPTIONAL | WORDS) if op == operation.name and n not in found]
 
 
-def named(cell: Cell, name: str) -> str:
+def named(operation: MutableOperation, name: str) -> str:
     """The attribute of an op that a name means: `num_stages` is tt.num_stages where that is there. Empty for none."""
-    there = names(cell)
+    there = names(operation)
     if name in there:
         return name
     same = [n for n in there if n.rpartition(".")[2].lower() == name.lower()]
     return same[0] if len(same) == 1 else name if "." in name.strip(".") else ""
 
 
-def change(cell: Cell, name: str, value: str) -> None:
+def change(operation: MutableOperation, name: str, value: str) -> None:
     """Gives an attribute another value, with the type of the old one where it has none. Raises Unchanged."""
     _checked(value)
-    entry = next((v for n, v in _entries(cell) if n.strip('"') == name), None)
+    entry = next((v for n, v in _entries(operation) if n.strip('"') == name), None)
     if entry is not None:
         if not entry:
             raise Unchanged(f"{name} is there or not and has no value; replace the line to take it away")
-        _write(cell, entry, _typed(value, entry))
-    elif (cell.name, name) in NUMBERS:
-        _write(cell, _number(cell), value)
+        _write(operation, entry, _typed(value, entry))
+    elif (operation.name, name) in NUMBERS:
+        _write(operation, _number(operation), value)
     else:
-        _add(cell, name, value)
+        _add(operation, name, value)
 
 
 def _checked(value: str) -> None:
@@ -89,23 +89,23 @@ def _checked(value: str) -> None:
         raise Unchanged(f"{value[:40]} is no value of an attribute; write one such as 2, true or array<i32: 1, 0>")
 
 
-def _pieces(cell: Cell) -> list[_Piece]:
+def _pieces(operation: MutableOperation) -> list[_Piece]:
     """All words of an op's own text behind its results, without white space."""
     found, depth = [], 0
-    for number, part in enumerate(cell.parts):
+    for number, part in enumerate(operation.parts):
         at = 0
         for token in tokens(part) if isinstance(part, str) else ():
             if token.kind != "space":
                 found.append(_Piece(token, number, at, depth))
                 depth += nesting(token.text)
             at += len(token.text)
-    equals = next((i for i, p in enumerate(found) if p.token.text == "="), -1) if cell.results else -1
+    equals = next((i for i, p in enumerate(found) if p.token.text == "="), -1) if operation.results else -1
     return found[equals + 1 :]
 
 
-def _entries(cell: Cell) -> Iterator[tuple[str, list[_Piece]]]:
+def _entries(operation: MutableOperation) -> Iterator[tuple[str, list[_Piece]]]:
     """Attributes and the words of their values: `name = value` in dictionaries, and outside of brackets."""
-    found = _pieces(cell)
+    found = _pieces(operation)
     for i, piece in enumerate(found[:-1]):
         opens = _dictionary(found, i)
         if opens:
@@ -139,19 +139,19 @@ def _listed(found: list[_Piece], opened: int) -> Iterator[tuple[str, list[_Piece
             return
 
 
-def _number(cell: Cell) -> list[_Piece]:
+def _number(operation: MutableOperation) -> list[_Piece]:
     """The only bare number of an op's operands."""
-    found = _pieces(cell)
+    found = _pieces(operation)
     colon = next((i for i, p in enumerate(found) if p.token.text == ":" and p.depth == 0), len(found))
     numbers = [p for p in found[:colon] if p.token.kind == "number" and p.depth == 0]
     return numbers if len(numbers) == 1 else []
 
 
-def _write(cell: Cell, words: list[_Piece], value: str) -> None:
+def _write(operation: MutableOperation, words: list[_Piece], value: str) -> None:
     if not words:
         raise Unchanged("its text does not show it as one number; replace the line")
-    part = str(cell.parts[words[0].part])
-    cell.parts[words[0].part] = part[: words[0].begin] + value + part[words[-1].end :]
+    part = str(operation.parts[words[0].part])
+    operation.parts[words[0].part] = part[: words[0].begin] + value + part[words[-1].end :]
 
 
 def _typed(value: str, old: list[_Piece]) -> str:
@@ -163,24 +163,24 @@ def _typed(value: str, old: list[_Piece]) -> str:
     return f"{value} : {''.join(p.token.text for p in old[colon + 1 :])}"
 
 
-def _add(cell: Cell, name: str, value: str) -> None:
+def _add(operation: MutableOperation, name: str, value: str) -> None:
     """Adds an attribute that the op's text leaves out."""
     value = value.lower() if value in ("True", "False") else value
-    if (cell.name, name) in WORDS:
-        _insert(cell, f"{name} = {value} ", words=True)
+    if (operation.name, name) in WORDS:
+        _insert(operation, f"{name} = {value} ", words=True)
         return
     typed = f"{value} : i32" if value.lstrip("-").isdigit() else value
-    closing = _closing(cell)
+    closing = _closing(operation)
     if closing is None:
-        _insert(cell, f"{{{name} = {typed}}} ", words=False)
+        _insert(operation, f"{{{name} = {typed}}} ", words=False)
         return
-    part = str(cell.parts[closing.part])
-    cell.parts[closing.part] = f"{part[: closing.begin]}, {name} = {typed}{part[closing.begin :]}"
+    part = str(operation.parts[closing.part])
+    operation.parts[closing.part] = f"{part[: closing.begin]}, {name} = {typed}{part[closing.begin :]}"
 
 
-def _closing(cell: Cell) -> _Piece | None:
+def _closing(operation: MutableOperation) -> _Piece | None:
     """The brace that closes the op's dictionary."""
-    found = _pieces(cell)
+    found = _pieces(operation)
     for i in range(len(found) - 1):
         if _dictionary(found, i) and found[i + 1].token.text != "}":
             inside = found[i].depth + 1
@@ -188,18 +188,20 @@ def _closing(cell: Cell) -> _Piece | None:
     return None
 
 
-def _insert(cell: Cell, said: str, words: bool) -> None:
+def _insert(operation: MutableOperation, said: str, words: bool) -> None:
     """Writes words before the types of an op; before its dictionary where `words`."""
-    if cell.rooms:
-        part = str(cell.parts[-1]) if isinstance(cell.parts[-1], str) else ""
+    if operation.rooms:
+        part = str(operation.parts[-1]) if isinstance(operation.parts[-1], str) else ""
         brace = part.find("}") + 1
-        if len(cell.rooms) != 1 or cell.name != "scf.for" or not brace:
+        if len(operation.rooms) != 1 or operation.name != "scf.for" or not brace:
             raise Unchanged("nothing can be added to an op with blocks other than scf.for; replace the line")
-        cell.parts[-1] = f"{part[:brace]} {said.strip()}{part[brace:]}"
+        operation.parts[-1] = f"{part[:brace]} {said.strip()}{part[brace:]}"
         return
-    found = _pieces(cell)
+    found = _pieces(operation)
     stops = ("{", ":", "loc") if words else (":", "loc")
     before = next((p for p in found if p.depth == 0 and p.token.text in stops), None)
     at, where = (found[-1].end, found[-1].part) if before is None else (before.begin, before.part)
-    part = str(cell.parts[where])
-    cell.parts[where] = f"{part[:at]} {said.strip()}{part[at:]}" if before is None else part[:at] + said + part[at:]
+    part = str(operation.parts[where])
+    operation.parts[where] = (
+        f"{part[:at]} {said.strip()}{part[at:]}" if before is None else part[:at] + said + part[at:]
+    )

@@ -8,10 +8,10 @@ given: what an edit put elsewhere is found where it is now.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pgo_agent.sandbox.ttgir.edits.faults import BadEdit
-from pgo_agent.sandbox.ttgir.edits.phrases import Place, Spans
+from pgo_agent.sandbox.ttgir.edits.errors import BadEdit
+from pgo_agent.sandbox.ttgir.edits.grammar import Place, Spans
+from pgo_agent.sandbox.ttgir.edits.mutable_tree import MutableBlock, MutableOperation
 from pgo_agent.sandbox.ttgir.edits.script import Edit
-from pgo_agent.sandbox.ttgir.edits.working import Cell, Room
 from pgo_agent.sandbox.ttgir.pseudocode.view import Readable
 
 
@@ -19,26 +19,28 @@ from pgo_agent.sandbox.ttgir.pseudocode.view import Readable
 class Spot:
     """Between two ops of a block: before or behind one of them, or at its beginning where there is none."""
 
-    room: Room
-    beside: Cell | None
+    room: MutableBlock
+    beside: MutableOperation | None
     behind: bool
 
     def at(self) -> int:
         """The index in the block, as it is now."""
-        return self.room.cells.index(self.beside) + self.behind if self.beside is not None else 0
+        return self.room.operations.index(self.beside) + self.behind if self.beside is not None else 0
 
 
 class Lines:
     """The lines of a view beside the ops of the tree that is edited."""
 
-    def __init__(self, view: Readable, cells: list[Cell], aliases: Mapping[str, str]) -> None:
-        self.lines, self.cells, self.aliases = view.lines, cells, aliases
+    def __init__(self, view: Readable, operations: list[MutableOperation], aliases: Mapping[str, str]) -> None:
+        self.lines, self.operations, self.aliases = view.lines, operations, aliases
         self.at = {line.label: i for i, line in enumerate(view.lines)}
-        self.labels = {cells[p]: line.label for line in view.lines for p in line.places}
+        self.labels = {operations[p]: line.label for line in view.lines for p in line.places}
         self.owned = {own for i in range(len(view.lines)) if (own := self.own(i))}
-        self.homes = {cell: cell.room for cell in cells if cell.room is not None}  # blocks that they were read in
+        self.homes = {
+            operation: operation.room for operation in operations if operation.room is not None
+        }  # blocks that they were read in
         self.last = {
-            cell: p + sum(1 for _ in cell.walk()) - 1 for p, cell in enumerate(cells)
+            operation: p + sum(1 for _ in operation.walk()) - 1 for p, operation in enumerate(operations)
         }  # inside of it, by place
 
     def index(self, edit: Edit, label: str) -> int:
@@ -51,22 +53,22 @@ class Lines:
             edit, f"there is no line {label}; the labels are {', '.join(f'{k}1..{v}' for k, v in last.items())}"
         )
 
-    def own(self, i: int) -> Cell | None:
+    def own(self, i: int) -> MutableOperation | None:
         """The op that a line is of; None for `else:` and roles."""
         line = self.lines[i]
-        found = self.cells[line.places[0]] if line.places else None
+        found = self.operations[line.places[0]] if line.places else None
         return None if found is None or (found.ends and self._opens(i)) else found
 
-    def told(self, i: int) -> list[Cell]:
+    def told(self, i: int) -> list[MutableOperation]:
         """All ops that a line stands for, in the order of the text."""
-        return [self.cells[p] for p in sorted(self.lines[i].places)]
+        return [self.operations[p] for p in sorted(self.lines[i].places)]
 
-    def name(self, cell: Cell) -> str:
+    def name(self, operation: MutableOperation) -> str:
         """How a message names an op: by the line that shows it, if one does."""
-        label = next((self.labels[c] for c in cell.around() if c in self.labels), "")
-        if not label or cell.inserted:
-            return f"the inserted {cell.name}" if cell.inserted else cell.name
-        return f"{label} ({cell.name})" if cell in self.owned else f"{cell.name} of {label}"
+        label = next((self.labels[c] for c in operation.around() if c in self.labels), "")
+        if not label or operation.inserted:
+            return f"the inserted {operation.name}" if operation.inserted else operation.name
+        return f"{label} ({operation.name})" if operation in self.owned else f"{operation.name} of {label}"
 
     def chosen(self, edit: Edit, spans: Spans) -> list[int]:
         """The lines of ranges. Raises BadEdit for one that begins outside of a loop and ends inside of it."""
@@ -82,46 +84,46 @@ class Lines:
             found |= dict.fromkeys(listed)
         return sorted(found)
 
-    def outermost(self, edit: Edit, chosen: list[int]) -> list[Cell]:
+    def outermost(self, edit: Edit, chosen: list[int]) -> list[MutableOperation]:
         """The ops of lines, without those that stand in another of them. Raises BadEdit where a line has none."""
         owns = [(i, self.present(edit, i)) for i in chosen]
-        all_ = {cell for _, cell in owns if cell is not None}
-        for i, cell in owns:
-            if cell is None and not any(j < i and self.own(j) and i in self.inside(j) for j in chosen):
+        all_ = {operation for _, operation in owns if operation is not None}
+        for i, operation in owns:
+            if operation is None and not any(j < i and self.own(j) and i in self.inside(j) for j in chosen):
                 raise BadEdit(edit, f"{self.lines[i].label} stands for no op; name the lines inside of it")
         return [c for _, c in owns if c is not None and not any(a in all_ for a in list(c.around())[1:])]
 
-    def present(self, edit: Edit, i: int) -> Cell | None:
+    def present(self, edit: Edit, i: int) -> MutableOperation | None:
         """A line's op. Raises BadEdit when an edit took it away."""
-        cell = self.own(i)
-        lost = next((c for c in cell.around() if c.gone), None) if cell is not None else None
+        operation = self.own(i)
+        lost = next((c for c in operation.around() if c.gone), None) if operation is not None else None
         if lost is not None:
             raise BadEdit(
                 edit, f"{self.lines[i].label} is already taken away by edit {lost.edit}; leave one of them out"
             )
-        return cell
+        return operation
 
     # places -----------------------------------------------------------------------------------------------------------
 
     def spot(self, edit: Edit, place: Place) -> Spot:
         """Where an edit puts something. Raises BadEdit for a place that there is not."""
         i = self.index(edit, place.label)
-        cell = self.present(edit, i)
+        operation = self.present(edit, i)
         inner = self.inside(i)
         if place.where in ("start", "end"):
             return self._within(edit, i, place.where)
-        if cell is None or cell.name == "tt.func":
+        if operation is None or operation.name == "tt.func":
             if place.where == "after" and inner:
                 return self._within(edit, i, "start")
             raise BadEdit(edit, f"nothing can stand {place.where} {place.label}; {self._instead(i)}")
         if place.where == "after" and inner:
             raise BadEdit(edit, f"{place.label} opens a block, so 'after {place.label}' is unclear; {self._instead(i)}")
-        if cell.room is None:
+        if operation.room is None:
             raise BadEdit(edit, f"nothing can stand {place.where} {place.label}")
         behind = place.where != "before"
-        if behind and cell.ends:
+        if behind and operation.ends:
             raise BadEdit(edit, f"{place.label} ends its block, nothing can follow it; write 'before {place.label}'")
-        return Spot(cell.room, cell, behind)
+        return Spot(operation.room, operation, behind)
 
     def _instead(self, i: int) -> str:
         """What to write where `before` or `after` a line means nothing, or two things."""
@@ -149,11 +151,11 @@ class Lines:
 
     def _within(self, edit: Edit, i: int, where: str) -> Spot:
         """At the start or the end of the block that a line opens: before what ends it."""
-        direct = list[Cell]()
+        direct = list[MutableOperation]()
         for line in self.lines[i + 1 :]:
             if line.depth <= self.lines[i].depth:
                 break
-            direct += [self.cells[p] for p in line.places[:1] if line.depth == self.lines[i].depth + 1]
+            direct += [self.operations[p] for p in line.places[:1] if line.depth == self.lines[i].depth + 1]
         if not direct:
             raise BadEdit(edit, f"no line stands inside of {self.lines[i].label}; name another line")
         room = self.homes[direct[0 if where == "start" else -1]]
@@ -162,5 +164,5 @@ class Lines:
             raise BadEdit(
                 edit, f"{self.lines[i].label} is already taken away by edit {lost.edit}; leave one of them out"
             )
-        last = room.cells[-1] if room.cells and where == "end" else None
+        last = room.operations[-1] if room.operations and where == "end" else None
         return Spot(room, last, last is not None and not last.ends)

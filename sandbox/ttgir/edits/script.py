@@ -10,8 +10,8 @@ import textwrap
 from dataclasses import dataclass
 
 from pgo_agent.sandbox.ttgir import reader
-from pgo_agent.sandbox.ttgir.edits import phrases
-from pgo_agent.sandbox.ttgir.edits.phrases import Misread
+from pgo_agent.sandbox.ttgir.edits import grammar
+from pgo_agent.sandbox.ttgir.edits.grammar import Misread
 from pgo_agent.sandbox.ttgir.token_lists import nesting
 from pgo_agent.sandbox.ttgir.tokens import Unreadable
 from pgo_agent.sandbox.ttgir.tree import Op
@@ -39,8 +39,8 @@ class Edit:
 class Move(Edit):
     """Takes lines to another place, in the order in which the text has them."""
 
-    spans: phrases.Spans
-    place: phrases.Place
+    spans: grammar.Spans
+    place: grammar.Place
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,12 @@ class SetAttribute(Edit):
 
 @dataclass(frozen=True)
 class Delete(Edit):
-    spans: phrases.Spans
+    spans: grammar.Spans
 
 
 @dataclass(frozen=True)
 class Insert(Edit):
-    place: phrases.Place
+    place: grammar.Place
     block: str  # TTGIR ops
 
 
@@ -68,7 +68,7 @@ class Insert(Edit):
 class Replace(Edit):
     """Puts ops in place of lines: results under their old names take the place of the old ones."""
 
-    spans: phrases.Spans
+    spans: grammar.Spans
     block: str
 
 
@@ -111,7 +111,7 @@ class _Script:
         while self.at < len(self.lines):
             raw = self.lines[self.at]
             self.at += 1
-            said = phrases.cleaned(raw)
+            said = grammar.cleaned(raw)
             if not said or _FENCE.match(raw):
                 continue
             edit = Edit(len(self.found) + 1, self.at, said if len(said) <= 120 else f"{said[:117]}...")
@@ -126,42 +126,42 @@ class _Script:
 
     def _line(self, edit: Edit, raw: str, said: str) -> None:
         """Reads one line as an edit with what belongs to it, or passes over a sentence."""
-        verb, rest = phrases.verb(said)
+        verb, rest = grammar.verb(said)
         if verb:
             self.found.append(_READ[verb](self, edit, rest))
         elif _OP.match(raw):
             raise Misread("TTGIR stands outside of a block; write 'insert after L3:' with a label on the line above it")
-        elif phrases.labels(said):
+        elif grammar.labels(said):
             hint = f"begin the line with one of: {FORMS}; put what explains an edit behind '#'"
             raise Misread(f"there is no edit that begins with '{said.split()[0][:20]}'; {hint}")
 
     def move(self, edit: Edit, rest: str) -> Edit:
-        spans, rest = phrases.spans(rest, "move L3 before L2")
-        place, rest = phrases.place(rest, "write where to: move L3 before L2, or after L2")
-        phrases.ended(rest)
+        spans, rest = grammar.spans(rest, "move L3 before L2")
+        place, rest = grammar.place(rest, "write where to: move L3 before L2, or after L2")
+        grammar.ended(rest)
         return Move(edit.number, edit.line, edit.text, spans, place)
 
     def set(self, edit: Edit, rest: str) -> Edit:
-        return SetAttribute(edit.number, edit.line, edit.text, *phrases.attribute(rest))
+        return SetAttribute(edit.number, edit.line, edit.text, *grammar.attribute(rest))
 
     def delete(self, edit: Edit, rest: str) -> Edit:
-        spans, rest = phrases.spans(rest, "delete L3")
-        phrases.ended(rest)
+        spans, rest = grammar.spans(rest, "delete L3")
+        grammar.ended(rest)
         return Delete(edit.number, edit.line, edit.text, spans)
 
     def insert(self, edit: Edit, rest: str) -> Edit:
-        place, rest = phrases.place(rest, "write where: insert before L3: or insert after L3: and the ops below it")
+        place, rest = grammar.place(rest, "write where: insert before L3: or insert after L3: and the ops below it")
         return Insert(edit.number, edit.line, edit.text, place, self._block(edit, rest))
 
     def replace(self, edit: Edit, rest: str) -> Edit:
-        spans, rest = phrases.spans(rest, "replace L3..L4 with: and the ops below it")
-        return Replace(edit.number, edit.line, edit.text, spans, self._block(edit, phrases.without_with(rest)))
+        spans, rest = grammar.spans(rest, "replace L3..L4 with: and the ops below it")
+        return Replace(edit.number, edit.line, edit.text, spans, self._block(edit, grammar.without_with(rest)))
 
     def _block(self, edit: Edit, rest: str) -> str:
         """The TTGIR that belongs to an edit: behind its colon, in fences, or the lines below that look like TTGIR."""
         first = rest.strip().removeprefix(":").strip()
         if not _OP.match(first):
-            phrases.ended(first)
+            grammar.ended(first)
             first = ""
         while self.at < len(self.lines) and not first and not self.lines[self.at].strip():
             self.at += 1
@@ -188,7 +188,7 @@ class _Script:
         taken, depth = list[str](), _depth(first)
         while self.at < len(self.lines):
             line = self.lines[self.at]
-            ours = _OP.match(line) or (depth > 0 and not phrases.verb(phrases.cleaned(line))[0])
+            ours = _OP.match(line) or (depth > 0 and not grammar.verb(grammar.cleaned(line))[0])
             if _FENCE.match(line) or (line.strip() and not ours):
                 break
             depth += _depth(line)

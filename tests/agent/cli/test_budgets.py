@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record.store import Store
-from pgo_agent.sandbox.judge.gpu_judge import Judge
+from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 
 from tests.agent.advised import NAME, advised
 from tests.agent.loopback import completion
@@ -15,7 +15,7 @@ def context(workspace: Path, seconds: float | None, busy: float) -> Context:
     """Of a run with a GPU whose judge, not started yet, was busy for so long."""
     with advised(workspace, completion()) as of:
         ctx = of.ctx
-    ctx.settings["gpu_seconds"], ctx.gpu = seconds, Judge(ctx.target, spares=0)
+    ctx.settings["gpu_seconds"], ctx.gpu = seconds, GpuJudge(ctx.target, spares=0)
     ctx.gpu.busy = busy
     return ctx
 

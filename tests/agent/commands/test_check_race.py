@@ -7,7 +7,7 @@ import pytest
 from pgo_agent.evals import entries, ttgir_edits
 from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.build.builder import Builder
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.isolation import box
 
 from tests.agent.command_line import pgo
@@ -18,7 +18,7 @@ WAIT = re.compile(r"ttg\.async_wait (%\w+), (%\w+) \{num = 2 : i32\}")
 @pytest.mark.slow
 def test_a_wait_relaxed_in_the_attention_as_it_is_built_is_refused_as_a_race(tmp_path: Path) -> None:
     subject = entries.place("fa_fwd", tmp_path)
-    text = ttgir_edits.own(Builder(subject, devices.find("h200"), box.choose(), Shelf(tmp_path / "shelf")))
+    text = ttgir_edits.own(Builder(subject, devices.find("h200"), box.choose(), ContentStore(tmp_path / "shelf")))
     changed, times = WAIT.subn(r"ttg.async_wait \1, \2 {num = 4 : i32}", text)
     assert times == 1  # what may be pending: K and V of the next block
     (tmp_path / "relaxed.ttgir").write_text(changed)

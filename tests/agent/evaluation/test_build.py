@@ -12,7 +12,7 @@ from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.isolation import box
-from pgo_agent.sandbox.judge.gpu_judge import Judge
+from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 
 ADD = Path(__file__).parents[2] / "kernels" / "add.py"
 
@@ -22,9 +22,9 @@ def ctx(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Context]:
     """A run whose baseline stands."""
     store, subject, device = Store(tmp_path_factory.mktemp("building") / "w"), target.read(ADD), devices.find("h200")
     store.add_run("add-1", ADD, subject.digest, subject.source, device.key, {"cases": []})
-    builder = Builder(subject, device, box.choose(), store.shelf)
+    builder = Builder(subject, device, box.choose(), store.contents)
     found = Context(
-        store, store.run("add-1"), subject, device, builder, None, None, Judge(subject, gpu=None), lambda e: None
+        store, store.run("add-1"), subject, device, builder, None, None, GpuJudge(subject, gpu=None), lambda e: None
     )
     baseline.establish(found)
     yield found
@@ -54,7 +54,7 @@ def test_the_first_build_is_of_the_public_cases_and_the_second_adds_the_held_out
     whole, refused = build.complete(ctx, first)
     assert cases(whole) == {"CASES/1m", "CASES/16m", "HELD_OUT/odd"} and build.is_whole(whole)
     assert refused is None
-    assert set(ctx.store.shelf.manifest((whole.built or {})["bundle"])["plans"]) == cases(whole)
+    assert set(ctx.store.contents.manifest((whole.built or {})["bundle"])["plans"]) == cases(whole)
 
 
 def test_what_does_not_build_for_a_held_out_case_is_refused_by_the_second_build(ctx: Context) -> None:
@@ -75,6 +75,6 @@ def test_a_lost_bundle_of_both_builds_comes_out_as_it_was(ctx: Context) -> None:
         ),
     )
     name = (whole.built or {})["bundle"]
-    ctx.store.shelf.bundle(name).unlink()
+    ctx.store.contents.bundle(name).unlink()
     build.again(ctx, whole)
-    assert ctx.store.shelf.whole(name)
+    assert ctx.store.contents.whole(name)

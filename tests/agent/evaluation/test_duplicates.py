@@ -12,7 +12,7 @@ from pgo_agent.agent.evaluation import duplicates, screen
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record.store import Candidate, Store
 from pgo_agent.sandbox.bundle import elf
-from pgo_agent.sandbox.gate.verdict import Judged, Verdict
+from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.ttgir import normalize, reader
 
 from tests.agent import searching
@@ -27,7 +27,7 @@ Built = Callable[[Context, str], Candidate]  # what a text was built to
 
 @dataclass(frozen=True)
 class Builds:
-    """A workspace whose shelf holds the first build of each text, and what the record says of them."""
+    """A workspace whose content store holds the first build of each text, and what the record says of them."""
 
     root: Path
     of: dict[str, dict[str, Any]]
@@ -97,8 +97,8 @@ def test_builds_that_differ_in_names_alone_have_one_ir_and_one_nameless_code(bef
 
 
 def _kernels(ctx: Context, c: Candidate, suffix: str) -> list[bytes]:
-    kernels = ctx.store.shelf.manifest((c.built or {})["bundle"])["kernels"].values()
-    return [ctx.store.shelf.get(k["files"][suffix], suffix) for k in kernels]
+    kernels = ctx.store.contents.manifest((c.built or {})["bundle"])["kernels"].values()
+    return [ctx.store.contents.get(k["files"][suffix], suffix) for k in kernels]
 
 
 def _irs(ctx: Context, c: Candidate) -> set[str]:
@@ -136,7 +136,7 @@ def test_what_a_gpu_refused_of_the_same_target_is_refused_with_where_it_came_fro
     ctx = now(before)
     judged = screen.verdict(ctx, built(ctx, RENAMED))
     said = f"its code is that of candidate {c.id[:8]} of run {before.run.id}, which was {verdict} there (numerics): why"
-    assert judged == Judged(verdict, duplicates.STAGE, said)
+    assert judged == Judgement(verdict, duplicates.STAGE, said)
 
 
 @pytest.mark.parametrize(
@@ -167,8 +167,10 @@ def test_other_code_is_not_refused_for_that(before: Context, built: Built) -> No
 def by_another_triton(ctx: Context, c: Candidate) -> None:
     """Says of a candidate's bundle that another version compiled it."""
     was = c.built or {}
-    manifest = json.loads(json.dumps(ctx.store.shelf.manifest(was["bundle"])).replace('"triton": "3', '"triton": "2'))
-    ctx.store.set_built(ctx.run.id, c.id, was | {"bundle": ctx.store.shelf.put_bundle(manifest)})
+    manifest = json.loads(
+        json.dumps(ctx.store.contents.manifest(was["bundle"])).replace('"triton": "3', '"triton": "2')
+    )
+    ctx.store.set_built(ctx.run.id, c.id, was | {"bundle": ctx.store.contents.put_bundle(manifest)})
 
 
 @pytest.mark.parametrize("change", ["text", "device", "compiler", "later", "cases"])

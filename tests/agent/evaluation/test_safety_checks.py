@@ -2,7 +2,7 @@
 
 import pytest
 from pgo_agent.agent.evaluation.safety_checks import hazard, idle_in_all
-from pgo_agent.sandbox.gate.verdict import Judged, Verdict
+from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 
 PENDING = "Accessing buffer with pending access. Pending access type: async_copy_global_to_shared"
 
@@ -12,8 +12,8 @@ def asserted(words: str) -> str:
     return f"k.py:12: _fa_fwd: block: [3,0,0], thread: [0,0,0] Assertion `{words}` failed.\n" * 3 + "CUDA_ERROR_ASSERT"
 
 
-def said(verdict: Verdict, reason: str) -> Judged:
-    return Judged(verdict, "race", reason)
+def said(verdict: Verdict, reason: str) -> Judgement:
+    return Judgement(verdict, "race", reason)
 
 
 def test_an_assertion_of_the_sanitizer_is_a_race_in_its_own_words() -> None:

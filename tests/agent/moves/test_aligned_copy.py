@@ -12,7 +12,7 @@ from pgo_agent.agent.moves import Best, Proposal, Skipped, aligned_copy, catalog
 from pgo_agent.agent.moves.move import Subject
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.isolation import box
 
@@ -149,10 +149,10 @@ def kernel(x, phi):
 
 
 def test_loads_of_odd_rows_become_copies_that_run_ahead(tmp_path: Path) -> None:
-    gemm, shelf = target.read(GEMM), Shelf(tmp_path)
+    gemm, contents = target.read(GEMM), ContentStore(tmp_path)
     made: dict[str, list[dict[str, Any]]] = {}
     for name, source in (("shipped", gemm.source), ("rewritten", rewritten())):
-        built = Builder(gemm, H200, box.choose(), shelf).build(source, {"CASES": ["ragged"]}, 1)
+        built = Builder(gemm, H200, box.choose(), contents).build(source, {"CASES": ["ragged"]}, 1)
         assert built.ok, built.failures
         made[name] = [built.statics[k] for k in built.choices["CASES/ragged"][0].kernels]
     (slow,) = made["shipped"]

@@ -12,7 +12,7 @@ from pgo_agent.agent.moves.move import Subject
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.build.result import Built
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.isolation import box
 
@@ -182,7 +182,7 @@ def test_the_rewritten_kernel_is_right_on_all_small_cases(tmp_path: Path) -> Non
 @pytest.mark.slow
 def test_a_stage_more_fits_on_an_h200(tmp_path: Path) -> None:
     wide = target.read(compose(tmp_path, KERNEL, CONTRACT))
-    builder = Builder(wide, H200, box.choose(), Shelf(tmp_path / "shelf"))
+    builder = Builder(wide, H200, box.choose(), ContentStore(tmp_path / "shelf"))
 
     def built(source: str) -> Built:
         config = {"TALL": 128, "WIDE": 256, "DEEP": 64, "num_warps": 8, "num_stages": 4}

@@ -10,7 +10,7 @@ from pgo_agent.agent.moves.launch_sites import sites, with_configs
 from pgo_agent.agent.moves.move import Subject
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.isolation import box
 
@@ -149,7 +149,7 @@ def test_a_rewritten_kernel_is_right_on_all_small_cases(name: str) -> None:
 def test_ptxas_serializes_the_product_before_and_not_behind_the_test(tmp_path: Path) -> None:
     source = GEMM.read_text()
     config = {"BLOCK_M": 128, "BLOCK_N": 256, "BLOCK_K": 64, "GROUP_M": 8, "num_warps": 8, "num_stages": 3}
-    builder = Builder(target.read(GEMM), H200, box.choose(), Shelf(tmp_path))
+    builder = Builder(target.read(GEMM), H200, box.choose(), ContentStore(tmp_path))
     profiles = []
     for text in (source, rewritten(source, "_gemm")):
         built = builder.build(with_configs(text, sites(text)[0], [config]), {"CASES": ["4k-bt-bf16"]}, 1)

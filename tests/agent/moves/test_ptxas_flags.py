@@ -12,7 +12,7 @@ from pgo_agent.agent.moves.move import SourceMove, Subject
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.build.result import Built
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.compiler import ptxas as allowed
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.isolation import box
@@ -191,7 +191,7 @@ def check_builds(builder: Builder, source: str, kernel: str, cases: list[str], c
 def test_a_product_that_spills_is_built_anew(tmp_path: Path) -> None:
     config = {"BLOCK_M": 128, "BLOCK_N": 256, "BLOCK_K": 64, "GROUP_M": 8, "num_warps": 8, "num_stages": 3}
     found = target.read(ROOT / "kernels" / "gemm.py")
-    check_builds(Builder(found, H200, box.choose(), Shelf(tmp_path)), found.source, "_gemm", ["ragged"], config)
+    check_builds(Builder(found, H200, box.choose(), ContentStore(tmp_path)), found.source, "_gemm", ["ragged"], config)
 
 
 @pytest.fixture(scope="module")
@@ -203,7 +203,7 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> target.Target:
 @pytest.mark.slow
 def test_a_kernel_of_a_package_that_it_has_never_seen_is_built_anew(gate: target.Target, tmp_path: Path) -> None:
     config = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "GROUP_SIZE_M": 8, "num_warps": 4, "num_stages": 3}
-    builder = Builder(gate, H200, box.choose(), Shelf(tmp_path))
+    builder = Builder(gate, H200, box.choose(), ContentStore(tmp_path))
     check_builds(builder, gate.source, "_swiglu_kernel_forward", ["wide"], config)
 
 

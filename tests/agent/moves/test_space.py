@@ -56,7 +56,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[str
             builder = builder_of(source, tmp_path_factory.mktemp("space"))
             shipped = builder.build(source, {"CASES": None}, None)
             assert shipped.ok, shipped.failures
-            known[text] = source, shipped, builder.shelf.manifest(shipped.bundle)
+            known[text] = source, shipped, builder.contents.manifest(shipped.bundle)
         return known[text]
 
     return build

@@ -13,7 +13,7 @@ from pgo_agent.agent.moves import tma_descriptors
 from pgo_agent.agent.moves.move import Subject
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.isolation import box
 
@@ -118,7 +118,7 @@ def test_a_rewritten_kernel_is_right_on_all_small_cases(name: str) -> None:
 def test_the_compiled_loop_loads_through_the_copy_engine(tmp_path: Path) -> None:
     gemm = target.read(ROOT / "kernels" / "gemm.py")
     source = tma_descriptors.rewrite(Subject(gemm.source, "_gemm", H200))
-    built = Builder(gemm, H200, box.choose(), Shelf(tmp_path)).build(source, {"CASES": ["8k"]}, 1)
+    built = Builder(gemm, H200, box.choose(), ContentStore(tmp_path)).build(source, {"CASES": ["8k"]}, 1)
     assert built.ok, built.failures
     (static,) = built.statics.values()
     assert static["sass"]["UTMALDG"] > 0

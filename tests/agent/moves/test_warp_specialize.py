@@ -9,7 +9,7 @@ from pgo_agent.agent.moves.analysis import DoesNotApply
 from pgo_agent.agent.moves.move import Subject
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.ttgir import reader
 from pgo_agent.sandbox.ttgir.pseudocode.view import readable
@@ -130,15 +130,15 @@ def specialized(tmp_path_factory: pytest.TempPathFactory) -> tuple[Builder, str]
     """Attention with descriptors, specialized, and what builds it."""
     kernel = target.read(FA_FWD)
     source = tma_descriptors.rewrite(Subject(kernel.source, "_fa_fwd", H200)).replace("num_warps=8", "num_warps=4")
-    builder = Builder(kernel, H200, box.choose(), Shelf(tmp_path_factory.mktemp("specialized")))
+    builder = Builder(kernel, H200, box.choose(), ContentStore(tmp_path_factory.mktemp("specialized")))
     return builder, warp_specialize.rewrite(Subject(source, "_fa_fwd", H200))
 
 
 def ttgir(builder: Builder, source: str) -> str:
     """The TTGIR of its kernel, as pseudo-code."""
     built = builder.build(source, {"CASES": ["d64-4k"]}, 1)
-    (kernel,) = builder.shelf.manifest(built.bundle)["kernels"].values()
-    return readable(reader.parse(builder.shelf.get(kernel["files"]["ttgir"], "ttgir").decode())).text()
+    (kernel,) = builder.contents.manifest(built.bundle)["kernels"].values()
+    return readable(reader.parse(builder.contents.get(kernel["files"]["ttgir"], "ttgir").decode())).text()
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from pgo_agent.agent.profile.check_numbers import unfounded
 from pgo_agent.agent.profile.summarize import summarize
 from pgo_agent.agent.profile.summary import Summary
 from pgo_agent.agent.run.record.store import Store
-from pgo_agent.agent.run.settings import Wishes
+from pgo_agent.agent.run.settings import RunSettings
 
 from tests.agent.defects import COLUMNS, HEALTHY, STATIC, VARIANTS, Variant
 
@@ -30,7 +30,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 def summarized(store: Store, folder: Path, variant: Variant) -> Summary:
     (folder / "target.py").write_text(variant.text)
-    (case,) = profile.profile(folder / "target.py", Wishes(), None, "nvidia", store).cases
+    (case,) = profile.profile(folder / "target.py", RunSettings(), None, "nvidia", store).cases
     summary = summarize(case)
     assert unfounded(summary.text, case) == []
     return summary

@@ -12,7 +12,7 @@ from pgo_agent.agent.proposal import llm as agent_asking
 from pgo_agent.agent.proposal import repair, ttgir_view
 from pgo_agent.agent.run.record import prompts
 from pgo_agent.agent.run.record.store import Candidate
-from pgo_agent.sandbox.gate.verdict import Judged, Verdict
+from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 
 from tests.agent.asked import Asked, asking, established
 from tests.agent.command_line import ADD
@@ -35,7 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def judged(run: Asked, verdict: Verdict, stage: str, reason: str) -> Candidate:
     """The one candidate of the next generation, with a verdict that some machine came to."""
     (c,) = run.propose()
-    run.ctx.store.set_verdict(run.ctx.run.id, c.id, Judged(verdict, stage, reason), None, 1.0)
+    run.ctx.store.set_verdict(run.ctx.run.id, c.id, Judgement(verdict, stage, reason), None, 1.0)
     return run.ctx.store.candidate(run.ctx.run.id, c.id)
 
 
@@ -142,7 +142,7 @@ def test_messages_come_before_the_fresh_prompt_and_no_more_than_four(folder: Pat
         failed = run.propose()
         assert len(failed) == 4
         for c in failed:
-            run.ctx.store.set_verdict(run.ctx.run.id, c.id, Judged(Verdict.WRONG, "quick", "1m: NaN"), None, 1.0)
+            run.ctx.store.set_verdict(run.ctx.run.id, c.id, Judgement(Verdict.WRONG, "quick", "1m: NaN"), None, 1.0)
         run.propose()
         about = [e["mends"] for e in run.events if e["type"] == "model.replied"]
         assert about == ["", *(c.id for c in failed), ""] and repair.A_GENERATION == 4

@@ -22,8 +22,8 @@ from pgo_agent.agent.search import profile_incumbent
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.isolation import box
-from pgo_agent.sandbox.judge.gpu_judge import Judge
-from pgo_agent.sandbox.judge.interface import AnyJudge
+from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
+from pgo_agent.sandbox.judge.interface import Judge
 from pgo_agent.sandbox.profile.gpu_passes import NotTaken
 from pgo_agent.sandbox.profile.kernel_profile import PassName
 
@@ -62,8 +62,8 @@ def ctx(run: Run) -> Iterator[Context]:
     """The run's context, on a copy of its record."""
     store, found = Store(run.folder / ".pgo-agent"), target.read(run.folder / "spilling.py")
     device, kept = devices.find("h200"), store.run("last")
-    builder = Builder(found, device, box.choose(), store.shelf)
-    yield Context(store, kept, found, device, builder, None, None, Judge(found, gpu=None), lambda e: None)
+    builder = Builder(found, device, box.choose(), store.contents)
+    yield Context(store, kept, found, device, builder, None, None, GpuJudge(found, gpu=None), lambda e: None)
     store.close()
 
 
@@ -151,7 +151,7 @@ class Held:
 
 def test_cases_that_are_profiled_side_by_side_share_what_the_gpu_may_be_held() -> None:
     held, at_once = Held(), threading.Barrier(3)
-    gpu = Gpu(cast(AnyJudge, held), 60.0)
+    gpu = Gpu(cast(Judge, held), 60.0)
 
     def take(seconds: float) -> None:
         at_once.wait(10)
@@ -164,7 +164,7 @@ def test_cases_that_are_profiled_side_by_side_share_what_the_gpu_may_be_held() -
 
 def test_passes_side_by_side_begin_no_more_than_the_gpu_has_time_for() -> None:
     held = Held()
-    gpu = Gpu(cast(AnyJudge, held), 32.0)  # for two passes, of which each is expected to take 15 s
+    gpu = Gpu(cast(Judge, held), 32.0)  # for two passes, of which each is expected to take 15 s
 
     def case(_: int) -> str:
         try:
@@ -188,7 +188,7 @@ def test_an_answer_of_a_judge_elsewhere_that_is_read_again_is_booked_once() -> N
             self.seconds += 3.0
 
     judge = Elsewhere()
-    gpu = Gpu(cast(AnyJudge, judge), 60.0)
+    gpu = Gpu(cast(Judge, judge), 60.0)
     gpu.timed(PassName.TIMELINE, lambda: judge.read(3.0))
     gpu.timed(PassName.TIMELINE, lambda: judge.read(0.0))
     assert gpu.left == 57.0

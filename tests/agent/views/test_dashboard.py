@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.views.live import dashboard
 from pgo_agent.agent.views.live.refresh import Watch
-from pgo_agent.agent.views.live.snapshot import Glance, Row
+from pgo_agent.agent.views.live.snapshot import Row, Snapshot
 from pgo_agent.agent.views.profile import timeline_terminal
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.profile.kernel_profile import Missing
@@ -23,7 +23,7 @@ ROWS = [
     *(Row(f"{n:08x}{n:08x}", 2, "model", f"model rewrite {n}", "slower", "", "no gain") for n in range(30)),
     Row("b" * 16, 3, "user", "edit", "proposed", "[1.020x]", ""),
 ]
-GLANCE = Glance(
+GLANCE = Snapshot(
     run="fa_fwd-1", target="kernels/fa_fwd.py", device="NVIDIA H200", measured=True, state="running",
     settings={"minutes": 20.0, "candidates": 40, "tokens": 5000}, seconds=90.0, gpu_seconds=12.5, tokens=1410,
     money=0.0, generation=3, rows=ROWS, incumbent="a" * 16, best="aaaaaaaa: 1.033x of as shipped", profile="spills",
@@ -32,7 +32,7 @@ GLANCE = Glance(
 STRIPS = [Text("loop ████▓▓▓···"), Text("█ dots  ▓ arithmetic")]
 
 
-def drawn(g: Glance = GLANCE, width: int = 80, height: int = 12, **more: bool) -> list[str]:
+def drawn(g: Snapshot = GLANCE, width: int = 80, height: int = 12, **more: bool) -> list[str]:
     return [line.plain for line in dashboard.lines(g, STRIPS, width, height, **more)]
 
 

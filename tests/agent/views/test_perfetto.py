@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pgo_agent.agent.views.profile import perfetto
 from pgo_agent.agent.views.profile.perfetto import Slice
-from pgo_agent.sandbox.bundle.store import RECORDS, Shelf
+from pgo_agent.sandbox.bundle.store import RECORDS, ContentStore
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 from pgo_agent.sandbox.profile.memo import Artefact
 from pgo_agent.sandbox.profile.timeline.find_scopes import Kind
@@ -33,7 +33,7 @@ SLICES = st.lists(
 )
 
 
-def recorded(shelf: Shelf, blocks: int = 3) -> Timeline:
+def recorded(contents: ContentStore, blocks: int = 3) -> Timeline:
     """A timeline with the scopes of a compiled kernel and kept records: the loop's body turns four times."""
     found = timelines.scopes("cp_async")
     t = timelines.timeline(found)
@@ -41,7 +41,7 @@ def recorded(shelf: Shelf, blocks: int = 3) -> Timeline:
     role = next(i for i, s in numbers.items() if s.kind is Kind.ROLE)
     body = [i for i, s in numbers.items() if s.depth == 1]
     raw = b"".join(_block(b, role, body).raw() for b in range(blocks))
-    kept = (Artefact.put(shelf, zlib.compress(raw), RECORDS),)
+    kept = (Artefact.put(contents, zlib.compress(raw), RECORDS),)
     names = {str(i): s.name for i, s in numbers.items()}
     timed = replace(t.passes[0].timed, scopes=timelines.timed(found))
     one = Pass(timed, 1.03, True, {}, kept, len(raw) // blocks, 2, names, "")
@@ -61,9 +61,9 @@ def _block(number: int, role: int, body: list[int]) -> Encoder:
     return block
 
 
-def made(shelf: Shelf, t: Timeline) -> dict[str, Any]:
+def made(contents: ContentStore, t: Timeline) -> dict[str, Any]:
     k = replace(full("cp_async"), timeline=t)
-    return dict(json.loads(perfetto.text(profiled(k), shelf)))
+    return dict(json.loads(perfetto.text(profiled(k), contents)))
 
 
 def by_track(events: list[dict[str, Any]]) -> dict[tuple[int, int], list[dict[str, Any]]]:
@@ -85,8 +85,8 @@ def crossing(spans: list[tuple[int, int]]) -> list[tuple[tuple[int, int], tuple[
 
 
 def test_every_event_has_what_the_format_requires_and_every_track_has_a_name(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path)
-    events = made(shelf, recorded(shelf))["traceEvents"]
+    contents = ContentStore(tmp_path)
+    events = made(contents, recorded(contents))["traceEvents"]
     assert {e["ph"] for e in events} == set(REQUIRED)
     for e in events:
         assert e.keys() == REQUIRED[e["ph"]], e
@@ -99,34 +99,34 @@ def test_every_event_has_what_the_format_requires_and_every_track_has_a_name(tmp
 
 
 def test_slices_of_a_track_nest(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path)
-    for track in by_track(made(shelf, recorded(shelf))["traceEvents"]).values():
+    contents = ContentStore(tmp_path)
+    for track in by_track(made(contents, recorded(contents))["traceEvents"]).values():
         assert not crossing([read(e) for e in track])
 
 
 def test_executions_are_those_that_were_recorded_in_thousandths_for_each_cycle(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path)
-    t = recorded(shelf)
-    events = made(shelf, t)["traceEvents"]
+    contents = ContentStore(tmp_path)
+    t = recorded(contents)
+    events = made(contents, t)["traceEvents"]
     build = next(e["pid"] for e in events if e["name"] == "process_name" and "instrumented build" in e["args"]["name"])
     drawn = sorted(read(e) for e in events if e["ph"] == "X" and e["pid"] == build)
-    expected = sorted((e.begin, e.end) for e in traces(shelf, t.passes[0], 0))
+    expected = sorted((e.begin, e.end) for e in traces(contents, t.passes[0], 0))
     assert drawn == expected and len(expected) == 2 * 17
     warps = {e["args"]["name"] for e in events if e["name"] == "thread_name" and e["pid"] == build}
     assert warps == {"warp 0 kernel", "warp 1 kernel"}
 
 
 def test_the_clocks_are_explained_and_the_disturbance_is_in_the_name(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path)
-    trace = made(shelf, recorded(shelf))
+    contents = ContentStore(tmp_path)
+    trace = made(contents, recorded(contents))
     assert "cycles of one SM, written as nanoseconds (1 GHz)" in trace["otherData"]["clocks"]
     names = [e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "process_name"]
     assert any("block 0 (+3.0 % of time)" in name for name in names)
 
 
 def test_blocks_whose_records_were_kept_stand_on_their_sms(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path)
-    events = made(shelf, recorded(shelf, blocks=3))["traceEvents"]
+    contents = ContentStore(tmp_path)
+    events = made(contents, recorded(contents, blocks=3))["traceEvents"]
     assert sorted(e["name"] for e in events if e["name"].startswith("block ")) == ["block 0", "block 1", "block 2"]
     running = [e["args"]["running"] for e in events if e["ph"] == "C"]
     assert running == [round(x, 3) for x in timelines.filled().running]
@@ -154,13 +154,13 @@ def test_whatever_crosses_gets_another_track_and_nothing_is_lost(slices: list[Sl
 
 def test_a_profile_without_a_timeline_is_refused_with_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(UsageFault, match="no timeline to write as a trace: no GPU is visible here") as refused:
-        perfetto.text(profiled(timelines.bare("cp_async")), Shelf(tmp_path))
+        perfetto.text(profiled(timelines.bare("cp_async")), ContentStore(tmp_path))
     assert "NVIDIA GPU" in refused.value.hint
 
 
 def test_records_that_are_gone_are_a_fault_of_the_machine(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path)
-    t = recorded(shelf)
+    contents = ContentStore(tmp_path)
+    t = recorded(contents)
     gone = replace(t.passes[0], records=(Artefact("0" * 64, RECORDS),))
     with pytest.raises(EnvironmentFault):
-        made(shelf, replace(t, passes=(gone,)))
+        made(contents, replace(t, passes=(gone,)))

@@ -55,7 +55,7 @@ class _Forging:
     def build(self) -> Built:
         b = self.builder
         tracer = Forger(b.box.kind, b.box.python, self.code)
-        traced = trace_and_compile.trace(tracer, b.shelf, b.target, b.device, b.target.source, {"CASES": None}, None)
+        traced = trace_and_compile.trace(tracer, b.contents, b.target, b.device, b.target.source, {"CASES": None}, None)
         return b._assemble([traced], 1, "")
 
 

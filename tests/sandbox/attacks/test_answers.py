@@ -125,7 +125,7 @@ def test_the_agent_reads_no_file_of_the_users_for_it(leak: str, bundle: Honest, 
     built = bundle.forged(code)
     assert not built.ok and NO_ANSWER in built.failures[0].message
     assert "sk-this" not in str(built)
-    assert not any(b"sk-this" in p.read_bytes() for p in bundle.builder.shelf.root.rglob("*") if p.is_file())
+    assert not any(b"sk-this" in p.read_bytes() for p in bundle.builder.contents.root.rglob("*") if p.is_file())
 
 
 def test_a_reader_that_follows_names_would_read_it(tmp_path: Path, outside: Path) -> None:

@@ -16,9 +16,9 @@ from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.build.builder import limits_of
 from pgo_agent.sandbox.build.result import Built
 from pgo_agent.sandbox.bundle import elf, validate
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.errors import BadBundle, EnvironmentFault
-from pgo_agent.sandbox.judge.gpu_judge import on_shelf
+from pgo_agent.sandbox.judge.gpu_judge import bundle_ref
 from pgo_agent.sandbox.judge.timing_commands import Worker
 
 from tests.sandbox import tracing
@@ -33,10 +33,10 @@ LIMITS = limits_of(devices.find("h200"))
 
 
 @pytest.fixture
-def shelf(tmp_path: Path, add_shelf: Shelf) -> Shelf:
+def contents(tmp_path: Path, add_contents: ContentStore) -> ContentStore:
     """A shelf of its own, to be tampered with."""
-    shutil.copytree(add_shelf.root, tmp_path / "shelf")
-    return Shelf(tmp_path / "shelf")
+    shutil.copytree(add_contents.root, tmp_path / "shelf")
+    return ContentStore(tmp_path / "shelf")
 
 
 @pytest.fixture
@@ -47,54 +47,58 @@ def judge() -> Worker:
     return worker
 
 
-def read(judge: Worker, shelf: Shelf, bundle: str) -> validate.Bundle:
-    return judge._load(on_shelf(shelf, bundle))
+def read(judge: Worker, contents: ContentStore, bundle: str) -> validate.Bundle:
+    return judge._load(bundle_ref(contents, bundle))
 
 
-def image_of(shelf: Shelf, bundle: str) -> Path:
-    (kernel,) = shelf.manifest(bundle)["kernels"].values()
-    return shelf.artefacts / f"{kernel['files']['cubin']}.cubin"
+def image_of(contents: ContentStore, bundle: str) -> Path:
+    (kernel,) = contents.manifest(bundle)["kernels"].values()
+    return contents.artefacts / f"{kernel['files']['cubin']}.cubin"
 
 
 # swapped after the build ----------------------------------------------------------------------------------------------
 
 
-def test_the_judge_reads_an_honest_bundle(judge: Worker, shelf: Shelf, add_built: Built, add_image: bytes) -> None:
-    assert list(read(judge, shelf, add_built.bundle).images.values()) == [add_image]
+def test_the_judge_reads_an_honest_bundle(
+    judge: Worker, contents: ContentStore, add_built: Built, add_image: bytes
+) -> None:
+    assert list(read(judge, contents, add_built.bundle).images.values()) == [add_image]
 
 
 def test_a_cubin_swapped_after_the_build_is_refused(
-    judge: Worker, shelf: Shelf, add_built: Built, ptxas: Callable[[str], bytes]
+    judge: Worker, contents: ContentStore, add_built: Built, ptxas: Callable[[str], bytes]
 ) -> None:
-    image_of(shelf, add_built.bundle).write_bytes(ptxas(OTHER))
+    image_of(contents, add_built.bundle).write_bytes(ptxas(OTHER))
     with pytest.raises(BadBundle, match=r"\.cubin was tampered with"):
-        read(judge, shelf, add_built.bundle)
+        read(judge, contents, add_built.bundle)
     with pytest.raises(EnvironmentFault, match="is damaged"):
-        shelf.get(image_of(shelf, add_built.bundle).stem, "cubin")
+        contents.get(image_of(contents, add_built.bundle).stem, "cubin")
 
 
 def test_a_cubin_swapped_together_with_its_hash_is_refused(
-    judge: Worker, shelf: Shelf, add_built: Built, ptxas: Callable[[str], bytes]
+    judge: Worker, contents: ContentStore, add_built: Built, ptxas: Callable[[str], bytes]
 ) -> None:
-    manifest = shelf.manifest(add_built.bundle)
+    manifest = contents.manifest(add_built.bundle)
     (kernel,) = manifest["kernels"].values()
-    kernel["files"]["cubin"] = shelf.put(ptxas(OTHER), "cubin")
-    other = shelf.put_bundle(manifest)
-    shelf.bundle(other).replace(shelf.bundle(add_built.bundle))
-    assert validate.load(shelf.bundle(add_built.bundle), shelf.artefacts, LIMITS).plans  # of itself it is a good bundle
+    kernel["files"]["cubin"] = contents.put(ptxas(OTHER), "cubin")
+    other = contents.put_bundle(manifest)
+    contents.bundle(other).replace(contents.bundle(add_built.bundle))
+    assert validate.load(
+        contents.bundle(add_built.bundle), contents.artefacts, LIMITS
+    ).plans  # of itself it is a good bundle
     with pytest.raises(BadBundle, match=f"bundle {add_built.bundle[:12]} was tampered with"):
-        read(judge, shelf, add_built.bundle)
+        read(judge, contents, add_built.bundle)
 
 
-def test_ptx_in_place_of_a_cubin_is_refused(judge: Worker, shelf: Shelf, add_built: Built) -> None:
+def test_ptx_in_place_of_a_cubin_is_refused(judge: Worker, contents: ContentStore, add_built: Built) -> None:
     """The driver would compile it: with another assembler and other options than what was judged before."""
-    manifest = shelf.manifest(add_built.bundle)
+    manifest = contents.manifest(add_built.bundle)
     (kernel,) = manifest["kernels"].values()
-    ptx = shelf.get(kernel["files"]["ptx"], "ptx")
+    ptx = contents.get(kernel["files"]["ptx"], "ptx")
     assert b".version" in ptx and b".entry _add" in ptx
-    kernel["files"]["cubin"] = shelf.put(ptx, "cubin")
+    kernel["files"]["cubin"] = contents.put(ptx, "cubin")
     with pytest.raises(BadBundle, match="not a cubin: no 64-bit ELF"):
-        read(judge, shelf, shelf.put_bundle(manifest))
+        read(judge, contents, contents.put_bundle(manifest))
 
 
 # another code for an honest TTGIR -------------------------------------------------------------------------------------
@@ -190,7 +194,7 @@ def test_a_kernel_that_counts_its_launches_is_refused(tmp_path: Path) -> None:
     assert [(f.kind, f.message) for f in built.failures] == [
         ("rejected", "device variables: state that would outlive a launch")
     ]
-    (image,) = b.shelf.artefacts.glob("*.cubin")  # Triton and ptxas have nothing against it
+    (image,) = b.contents.artefacts.glob("*.cubin")  # Triton and ptxas have nothing against it
     assert any(s.name.startswith(".nv.global") for s in elf.sections(image.read_bytes()))
 
 
@@ -240,6 +244,6 @@ def test_what_a_kernel_prints_and_asserts_calls_no_other_function(tmp_path: Path
     made = tracing.write(tmp_path, SAYING)
     b = tracing.builder(tmp_path, made)
     built = b.build(made.source, {"CASES": None}, None)
-    called = {name for p in b.shelf.artefacts.glob("*.cubin") for name in elf.calls(p.read_bytes())}
+    called = {name for p in b.contents.artefacts.glob("*.cubin") for name in elf.calls(p.read_bytes())}
     assert "vprintf" in called and called <= validate._CALLS, (called, built.failures)
     assert all("tl.device_print" in f.message for f in built.failures), built.failures

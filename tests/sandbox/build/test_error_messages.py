@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.tracer import compiler_stderr
 
@@ -36,7 +36,7 @@ MISTAKES = {  # what a helper does -> a word of what is wrong
 def failing(folder: Path, mistake: str) -> str:
     """The message of a kernel whose helper's helper makes a mistake."""
     subject = target.read(ADD)
-    builder = Builder(subject, devices.find("h200"), box.choose(), Shelf(folder))
+    builder = Builder(subject, devices.find("h200"), box.choose(), ContentStore(folder))
     helper = HELPER.format(mistake=mistake)
     source = subject.source.replace("@triton.autotune", f"{helper}@triton.autotune", 1)
     source = source.replace("tl.load(x_ptr + at, mask=inside)", "_helper(tl.load(x_ptr + at, mask=inside))", 1)
@@ -65,7 +65,7 @@ error: a third
 
 def test_what_mlir_prints_of_a_layout_is_told_beside_an_assertion_without_words(tmp_path: Path) -> None:
     subject = target.read(SPECIALIZED)
-    builder = Builder(subject, devices.find("h200"), box.choose(), Shelf(tmp_path))
+    builder = Builder(subject, devices.find("h200"), box.choose(), ContentStore(tmp_path))
     source = subject.source.replace("N=N, num_warps=4)", "N=N, num_warps=8)")
     assert source != subject.source
     (failure, *_) = builder.build(source, {"CASES": ["d128-4k"]}, 1).failures

@@ -7,7 +7,7 @@ import pytest
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.build.result import Built
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.gate import edit_kind
 from pgo_agent.sandbox.gate.evidence import Evidence, side
 from pgo_agent.sandbox.gate.verdict import Verdict
@@ -20,7 +20,9 @@ CASES = {"SMALL": ["even", "ragged"]}  # two texts each: `ragged` is not divisib
 
 @pytest.fixture(scope="module")
 def workshop(tmp_path_factory: pytest.TempPathFactory) -> tuple[Builder, Built]:
-    builder = Builder(target.read(ADD), devices.find("h200"), box.choose(), Shelf(tmp_path_factory.mktemp("shelf")))
+    builder = Builder(
+        target.read(ADD), devices.find("h200"), box.choose(), ContentStore(tmp_path_factory.mktemp("shelf"))
+    )
     built = builder.build(builder.target.source, CASES, None)
     assert built.ok and not built.failures, built.failures
     return builder, built
@@ -30,8 +32,8 @@ def own(workshop: tuple[Builder, Built]) -> str:
     """The text of the first kernel of `even`, which says what it is."""
     builder, built = workshop
     (key,) = built.choices["SMALL/even"][0].kernels
-    files = builder.shelf.manifest(built.bundle)["kernels"][key]["files"]
-    return f"// replaces: {key[:16]}\n{builder.shelf.get(files['ttgir'], 'ttgir').decode()}"
+    files = builder.contents.manifest(built.bundle)["kernels"][key]["files"]
+    return f"// replaces: {key[:16]}\n{builder.contents.get(files['ttgir'], 'ttgir').decode()}"
 
 
 def put(workshop: tuple[Builder, Built], text: str) -> Built:
@@ -40,8 +42,8 @@ def put(workshop: tuple[Builder, Built], text: str) -> Built:
 
 
 def inspected(workshop: tuple[Builder, Built], built: Built) -> Evidence:
-    shelf = workshop[0].shelf
-    ours, theirs = (side(shelf, shelf.manifest(b.bundle), b.replaced) for b in (built, workshop[1]))
+    contents = workshop[0].contents
+    ours, theirs = (side(contents, contents.manifest(b.bundle), b.replaced) for b in (built, workshop[1]))
     return edit_kind.stage(ours, theirs)
 
 
@@ -64,7 +66,7 @@ def test_an_edit_that_leaves_the_arithmetic_alone_is_schedule_only(workshop: tup
     built = put(workshop, text)
     assert built.ok, built.failures
     assert inspected(workshop, built).found["edit"] == "schedule-only"
-    without = workshop[0].shelf.manifest(built.replaced["bundle"])["plans"]["SMALL/even"]
+    without = workshop[0].contents.manifest(built.replaced["bundle"])["plans"]["SMALL/even"]
     assert without == {o.label: _plan(workshop, o.label) for o in built.choices["SMALL/even"]}
 
 
@@ -72,8 +74,8 @@ def test_an_edit_that_leaves_the_arithmetic_alone_is_schedule_only(workshop: tup
 def test_findings_name_the_lines_of_the_text_that_was_given(workshop: tuple[Builder, Built]) -> None:
     text = own(workshop).replace("arith.addf", "arith.subf")
     built = put(workshop, text)
-    kernel = workshop[0].shelf.manifest(built.bundle)["kernels"][built.replaced["by"]]
-    assert workshop[0].shelf.get(kernel["files"]["ttgir"], "ttgir").decode().splitlines() == text.splitlines()
+    kernel = workshop[0].contents.manifest(built.bundle)["kernels"][built.replaced["by"]]
+    assert workshop[0].contents.get(kernel["files"]["ttgir"], "ttgir").decode().splitlines() == text.splitlines()
 
 
 @pytest.mark.slow
@@ -135,4 +137,4 @@ def test_a_held_out_case_is_not_named_to_a_proposer(workshop: tuple[Builder, Bui
 
 def _plan(workshop: tuple[Builder, Built], label: str) -> Any:
     """A plan of the kernel as it stands."""
-    return workshop[0].shelf.manifest(workshop[1].bundle)["plans"]["SMALL/even"][label]
+    return workshop[0].contents.manifest(workshop[1].bundle)["plans"]["SMALL/even"][label]

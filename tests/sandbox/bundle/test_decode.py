@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pgo_agent.sandbox.bundle import decode, validate
 from pgo_agent.sandbox.bundle.schema import ITEMSIZE, Descriptor, Launch, Literal, OnDevice, Op, Tensor, TorchName
-from pgo_agent.sandbox.bundle.store import Shelf, canonical
+from pgo_agent.sandbox.bundle.store import ContentStore, canonical
 from pgo_agent.sandbox.errors import BadBundle
 
 TENSOR = {"t": 0, "dtype": "float16", "size": [2, 3], "stride": [3, 1], "offset": 0}
@@ -127,15 +127,15 @@ def test_a_kernel_with_any_one_value_replaced_is_read_or_refused(data: st.DataOb
 @settings(max_examples=300, deadline=None)
 @given(data=st.data())
 def test_a_whole_bundle_with_any_one_value_replaced_is_loaded_or_refused(
-    add_shelf: Shelf,
+    add_contents: ContentStore,
     add_built: Any,
     h200_limits: validate.Limits,
     tmp_path_factory: pytest.TempPathFactory,
     data: st.DataObject,
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "changed.json"
-    path.write_bytes(canonical(_changed(add_shelf.manifest(add_built.bundle), data)))
-    _read_or_refused(lambda p: validate.load(p, add_shelf.artefacts, h200_limits), path)
+    path.write_bytes(canonical(_changed(add_contents.manifest(add_built.bundle), data)))
+    _read_or_refused(lambda p: validate.load(p, add_contents.artefacts, h200_limits), path)
 
 
 @settings(max_examples=300, deadline=None)

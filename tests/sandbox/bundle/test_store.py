@@ -1,4 +1,4 @@
-"""The content-addressed shelf under killed writers, rivals that write the same thing, and disks that refuse.
+"""The content-addressed content store under killed writers, rivals that write the same thing, and disks that refuse.
 
 Real processes, and where the machine lets us mount one, a real disk that is full or read-only.
 """
@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pgo_agent.sandbox.bundle.store import Shelf, canonical
+from pgo_agent.sandbox.bundle.store import ContentStore, canonical
 from pgo_agent.sandbox.errors import EnvironmentFault
 
 WRITER = """\
@@ -38,75 +38,75 @@ for _ in range(1500):
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> Shelf:
-    return Shelf(tmp_path / "shelf")
+def contents(tmp_path: Path) -> ContentStore:
+    return ContentStore(tmp_path / "shelf")
 
 
-def _visible(shelf: Shelf) -> list[Path]:
+def _visible(contents: ContentStore) -> list[Path]:
     """What a reader can find: files that are not being written aside."""
-    return [p for p in shelf.artefacts.iterdir() if not p.name.startswith(".")]
+    return [p for p in contents.artefacts.iterdir() if not p.name.startswith(".")]
 
 
-def _writer(shelf: Shelf, *args: str) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen([sys.executable, "-c", WRITER, str(shelf.root), *args], stdout=subprocess.PIPE)
+def _writer(contents: ContentStore, *args: str) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen([sys.executable, "-c", WRITER, str(contents.root), *args], stdout=subprocess.PIPE)
 
 
 # artefacts ------------------------------------------------------------------------------------------------------------
 
 
-def test_what_was_put_can_be_had_by_its_hash(shelf: Shelf) -> None:
-    digest = shelf.put(b"cubin", "cubin")
+def test_what_was_put_can_be_had_by_its_hash(contents: ContentStore) -> None:
+    digest = contents.put(b"cubin", "cubin")
     assert digest == hashlib.sha256(b"cubin").hexdigest()
-    assert shelf.get(digest, "cubin") == b"cubin"
+    assert contents.get(digest, "cubin") == b"cubin"
 
 
-def test_an_empty_artefact_is_one(shelf: Shelf) -> None:
-    assert shelf.get(shelf.put(b"", "ptx"), "ptx") == b""
+def test_an_empty_artefact_is_one(contents: ContentStore) -> None:
+    assert contents.get(contents.put(b"", "ptx"), "ptx") == b""
 
 
-def test_the_same_content_is_stored_once(shelf: Shelf) -> None:
-    shelf.put(b"cubin", "cubin")
-    (path,) = _visible(shelf)
+def test_the_same_content_is_stored_once(contents: ContentStore) -> None:
+    contents.put(b"cubin", "cubin")
+    (path,) = _visible(contents)
     before = path.stat()
-    shelf.put(b"cubin", "cubin")
-    assert [p.stat() for p in _visible(shelf)] == [before]
+    contents.put(b"cubin", "cubin")
+    assert [p.stat() for p in _visible(contents)] == [before]
 
 
-def test_an_artefacts_file_is_named_by_its_content(shelf: Shelf) -> None:
+def test_an_artefacts_file_is_named_by_its_content(contents: ContentStore) -> None:
     for i in range(8):
-        shelf.put(bytes([i]) * i, "bin")
-    assert all(p.stem == hashlib.sha256(p.read_bytes()).hexdigest() for p in _visible(shelf))
+        contents.put(bytes([i]) * i, "bin")
+    assert all(p.stem == hashlib.sha256(p.read_bytes()).hexdigest() for p in _visible(contents))
 
 
-def test_a_hash_that_was_never_put_is_not_found(shelf: Shelf) -> None:
+def test_a_hash_that_was_never_put_is_not_found(contents: ContentStore) -> None:
     with pytest.raises(EnvironmentFault, match=r"cannot read .*: No such file or directory"):
-        shelf.get("0" * 64, "cubin")
+        contents.get("0" * 64, "cubin")
 
 
 # bundles and builds ---------------------------------------------------------------------------------------------------
 
 
-def test_a_bundle_comes_back_as_it_was_put(shelf: Shelf) -> None:
+def test_a_bundle_comes_back_as_it_was_put(contents: ContentStore) -> None:
     manifest = {"schema": 1, "kernels": {}, "plans": {"a": [1, None, "ü"]}}
-    digest = shelf.put_bundle(manifest)
-    assert shelf.manifest(digest) == manifest
-    assert hashlib.sha256(shelf.bundle(digest).read_bytes()).hexdigest() == digest
+    digest = contents.put_bundle(manifest)
+    assert contents.manifest(digest) == manifest
+    assert hashlib.sha256(contents.bundle(digest).read_bytes()).hexdigest() == digest
 
 
-def test_a_bundles_id_does_not_depend_on_the_order_of_its_fields(shelf: Shelf) -> None:
-    assert shelf.put_bundle({"a": 1, "b": {"c": 2, "d": 3}}) == shelf.put_bundle({"b": {"d": 3, "c": 2}, "a": 1})
+def test_a_bundles_id_does_not_depend_on_the_order_of_its_fields(contents: ContentStore) -> None:
+    assert contents.put_bundle({"a": 1, "b": {"c": 2, "d": 3}}) == contents.put_bundle({"b": {"d": 3, "c": 2}, "a": 1})
 
 
-def test_a_build_comes_back_under_its_key(shelf: Shelf) -> None:
-    assert shelf.build("key") is None
-    shelf.put_build("key", {"code_id": "abc"})
-    assert shelf.build("key") == {"code_id": "abc"}
+def test_a_build_comes_back_under_its_key(contents: ContentStore) -> None:
+    assert contents.build("key") is None
+    contents.put_build("key", {"code_id": "abc"})
+    assert contents.build("key") == {"code_id": "abc"}
 
 
-def test_a_builds_first_record_stays(shelf: Shelf) -> None:
-    shelf.put_build("key", {"n": 1})
-    shelf.put_build("key", {"n": 2})
-    assert shelf.build("key") == {"n": 1}
+def test_a_builds_first_record_stays(contents: ContentStore) -> None:
+    contents.put_build("key", {"n": 1})
+    contents.put_build("key", {"n": 2})
+    assert contents.build("key") == {"n": 1}
 
 
 JSON = st.recursive(
@@ -127,42 +127,42 @@ def test_what_json_cannot_say_has_no_canonical_form(number: float) -> None:
         canonical({"x": number})
 
 
-def test_a_scratch_folder_is_gone_afterwards(shelf: Shelf) -> None:
-    with shelf.scratch() as name:
+def test_a_scratch_folder_is_gone_afterwards(contents: ContentStore) -> None:
+    with contents.scratch() as name:
         (Path(name) / "file").write_text("x")
-    assert list((shelf.root / "tmp").iterdir()) == []
+    assert list((contents.root / "tmp").iterdir()) == []
 
 
-def test_a_scratch_folder_nested_deeper_than_pythons_recursion_is_gone_afterwards(shelf: Shelf) -> None:
+def test_a_scratch_folder_nested_deeper_than_pythons_recursion_is_gone_afterwards(contents: ContentStore) -> None:
     try:
-        with shelf.scratch() as name:
+        with contents.scratch() as name:
             subprocess.run([sys.executable, "-c", DIG, name], check=True)
-        assert list((shelf.root / "tmp").iterdir()) == []
+        assert list((contents.root / "tmp").iterdir()) == []
     finally:
-        subprocess.run(["rm", "-rf", shelf.root], check=True)
+        subprocess.run(["rm", "-rf", contents.root], check=True)
 
 
 # nothing half-written -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("after", [1, 2, 3, 5, 8])
-def test_a_killed_writer_leaves_nothing_half_written_to_be_seen(shelf: Shelf, after: int) -> None:
-    writer = _writer(shelf, "10000")
+def test_a_killed_writer_leaves_nothing_half_written_to_be_seen(contents: ContentStore, after: int) -> None:
+    writer = _writer(contents, "10000")
     assert writer.stdout is not None
     for _ in range(after):
         writer.stdout.readline()
     time.sleep(0.003 * after)  # somewhere in the next artefact of 4 MiB
     writer.send_signal(signal.SIGKILL)
     writer.communicate()
-    assert len(_visible(shelf)) >= after
-    assert all(p.stem == hashlib.sha256(p.read_bytes()).hexdigest() for p in _visible(shelf))
+    assert len(_visible(contents)) >= after
+    assert all(p.stem == hashlib.sha256(p.read_bytes()).hexdigest() for p in _visible(contents))
 
 
-def test_a_reader_sees_whole_files_while_a_writer_works(shelf: Shelf) -> None:
-    shelf.artefacts.mkdir(parents=True)
-    writer, seen = _writer(shelf, "20"), dict[str, bool]()
+def test_a_reader_sees_whole_files_while_a_writer_works(contents: ContentStore) -> None:
+    contents.artefacts.mkdir(parents=True)
+    writer, seen = _writer(contents, "20"), dict[str, bool]()
     while writer.poll() is None:
-        for path in _visible(shelf):
+        for path in _visible(contents):
             if path.name not in seen:
                 seen[path.name] = path.stem == hashlib.sha256(path.read_bytes()).hexdigest()
     writer.communicate()
@@ -170,31 +170,31 @@ def test_a_reader_sees_whole_files_while_a_writer_works(shelf: Shelf) -> None:
     assert all(seen.values())
 
 
-def test_rivals_that_write_the_same_artefacts_all_succeed(shelf: Shelf) -> None:
-    writers = [_writer(shelf, "8", "same") for _ in range(4)]
+def test_rivals_that_write_the_same_artefacts_all_succeed(contents: ContentStore) -> None:
+    writers = [_writer(contents, "8", "same") for _ in range(4)]
     for writer in writers:
         writer.communicate(timeout=60)
     assert [w.returncode for w in writers] == [0] * 4
-    assert len(list(shelf.artefacts.iterdir())) == 8
+    assert len(list(contents.artefacts.iterdir())) == 8
 
 
 # disks that refuse ----------------------------------------------------------------------------------------------------
 
 
-def _put(shelf: Shelf) -> None:
-    shelf.put(b"x", "bin")
+def _put(contents: ContentStore) -> None:
+    contents.put(b"x", "bin")
 
 
-def _put_bundle(shelf: Shelf) -> None:
-    shelf.put_bundle({})
+def _put_bundle(contents: ContentStore) -> None:
+    contents.put_bundle({})
 
 
-def _put_build(shelf: Shelf) -> None:
-    shelf.put_build("key", {})
+def _put_build(contents: ContentStore) -> None:
+    contents.put_build("key", {})
 
 
-def _scratch(shelf: Shelf) -> None:
-    with shelf.scratch():
+def _scratch(contents: ContentStore) -> None:
+    with contents.scratch():
         pass
 
 
@@ -202,7 +202,7 @@ def _scratch(shelf: Shelf) -> None:
 def test_a_shelf_below_a_file_is_the_environments_fault(tmp_path: Path, write: Any) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(EnvironmentFault, match=r"cannot write .*\n  -> free some space or make the folder writable"):
-        write(Shelf(tmp_path / "file" / "shelf"))
+        write(ContentStore(tmp_path / "file" / "shelf"))
 
 
 ON_A_SMALL_DISK = """\
@@ -212,7 +212,7 @@ from pgo_agent.sandbox.bundle.store import Shelf
 from pgo_agent.sandbox.errors import EnvironmentFault
 shelf = Shelf(Path(sys.argv[1]))
 shelf.put(b"fits", "bin")
-with shelf.scratch(): pass
+with content store.scratch(): pass
 if sys.argv[2] == "full":
     def attempt(): shelf.put(os.urandom(1 << 20), "bin")
 else:
@@ -221,12 +221,12 @@ else:
         def attempt(): shelf.put(b"more", "bin")
     else:
         def attempt():
-            with shelf.scratch(): pass
+            with content store.scratch(): pass
 try:
     attempt()
 except EnvironmentFault as e:
     print(e.message)
-print(sorted(p.name[64:] for p in shelf.artefacts.iterdir()))
+print(sorted(p.name[64:] for p in content store.artefacts.iterdir()))
 """
 
 

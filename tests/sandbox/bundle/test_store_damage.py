@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.errors import EnvironmentFault
 
 DAMAGES: dict[str, Callable[[Path], object]] = {
@@ -18,93 +18,93 @@ every_damage = pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> Shelf:
-    return Shelf(tmp_path / "shelf")
+def contents(tmp_path: Path) -> ContentStore:
+    return ContentStore(tmp_path / "shelf")
 
 
-def _kept(shelf: Shelf) -> tuple[dict[str, Any], str]:
+def _kept(contents: ContentStore) -> tuple[dict[str, Any], str]:
     """A build with its artefact, and a bundle of it."""
-    kernel = {"files": {"cubin": shelf.put(b"a cubin", "cubin")}}
-    shelf.put_build("key", {"kernel": kernel, "code_id": "abc"})
-    return kernel, shelf.put_bundle({"schema": 1, "kernels": {"key": kernel}, "plans": {}})
+    kernel = {"files": {"cubin": contents.put(b"a cubin", "cubin")}}
+    contents.put_build("key", {"kernel": kernel, "code_id": "abc"})
+    return kernel, contents.put_bundle({"schema": 1, "kernels": {"key": kernel}, "plans": {}})
 
 
 @every_damage
-def test_a_damaged_artefact_is_not_handed_out_and_is_written_anew(shelf: Shelf, damage: Any) -> None:
-    digest = shelf.put(b"a cubin", "cubin")
-    damage(shelf.artefacts / f"{digest}.cubin")
+def test_a_damaged_artefact_is_not_handed_out_and_is_written_anew(contents: ContentStore, damage: Any) -> None:
+    digest = contents.put(b"a cubin", "cubin")
+    damage(contents.artefacts / f"{digest}.cubin")
     with pytest.raises(EnvironmentFault):
-        shelf.get(digest, "cubin")
-    shelf.put(b"a cubin", "cubin")
-    assert shelf.get(digest, "cubin") == b"a cubin"
+        contents.get(digest, "cubin")
+    contents.put(b"a cubin", "cubin")
+    assert contents.get(digest, "cubin") == b"a cubin"
 
 
 @every_damage
-def test_a_damaged_bundle_is_not_handed_out_and_is_written_anew(shelf: Shelf, damage: Any) -> None:
-    _, bundle = _kept(shelf)
-    assert shelf.whole(bundle)
-    before = shelf.manifest(bundle)
-    damage(shelf.bundle(bundle))
-    assert not shelf.whole(bundle)
+def test_a_damaged_bundle_is_not_handed_out_and_is_written_anew(contents: ContentStore, damage: Any) -> None:
+    _, bundle = _kept(contents)
+    assert contents.whole(bundle)
+    before = contents.manifest(bundle)
+    damage(contents.bundle(bundle))
+    assert not contents.whole(bundle)
     with pytest.raises(EnvironmentFault):
-        shelf.manifest(bundle)
-    assert shelf.put_bundle(before) == bundle and shelf.whole(bundle)
+        contents.manifest(bundle)
+    assert contents.put_bundle(before) == bundle and contents.whole(bundle)
 
 
 @every_damage
-def test_a_bundle_with_a_damaged_artefact_is_not_whole(shelf: Shelf, damage: Any) -> None:
-    kernel, bundle = _kept(shelf)
-    damage(shelf.artefacts / f"{kernel['files']['cubin']}.cubin")
-    assert not shelf.whole(bundle)
+def test_a_bundle_with_a_damaged_artefact_is_not_whole(contents: ContentStore, damage: Any) -> None:
+    kernel, bundle = _kept(contents)
+    damage(contents.artefacts / f"{kernel['files']['cubin']}.cubin")
+    assert not contents.whole(bundle)
 
 
 @every_damage
-def test_a_damaged_build_is_unknown_and_is_recorded_anew(shelf: Shelf, damage: Any) -> None:
-    _kept(shelf)
-    damage(shelf.root / "builds" / "key.json")
-    assert shelf.build("key") is None
-    shelf.put_build("key", {"code_id": "new"})
-    assert shelf.build("key") == {"code_id": "new"}
+def test_a_damaged_build_is_unknown_and_is_recorded_anew(contents: ContentStore, damage: Any) -> None:
+    _kept(contents)
+    damage(contents.root / "builds" / "key.json")
+    assert contents.build("key") is None
+    contents.put_build("key", {"code_id": "new"})
+    assert contents.build("key") == {"code_id": "new"}
 
 
 @every_damage
-def test_a_build_with_a_damaged_artefact_is_unknown(shelf: Shelf, damage: Any) -> None:
-    kernel, _ = _kept(shelf)
-    damage(shelf.artefacts / f"{kernel['files']['cubin']}.cubin")
-    assert shelf.build("key") is None
+def test_a_build_with_a_damaged_artefact_is_unknown(contents: ContentStore, damage: Any) -> None:
+    kernel, _ = _kept(contents)
+    damage(contents.artefacts / f"{kernel['files']['cubin']}.cubin")
+    assert contents.build("key") is None
 
 
-def test_sweeping_takes_what_killed_processes_left_and_nothing_else(shelf: Shelf) -> None:
-    _, bundle = _kept(shelf)
-    kept = sorted(p for p in shelf.root.rglob("*") if p.is_file())
-    (shelf.artefacts / f".{'0' * 64}.cubin.5eed").write_bytes(b"half")
-    (shelf.bundle(bundle).with_name(".b.json.5eed")).write_bytes(b"half")
-    (shelf.root / "tmp" / "left" / "out").mkdir(parents=True)
-    (shelf.root / "tmp" / "left" / "out" / "result.json").write_text("{}")
-    shelf.sweep()
-    assert sorted(p for p in shelf.root.rglob("*") if p.is_file()) == kept
-    assert shelf.whole(bundle)
+def test_sweeping_takes_what_killed_processes_left_and_nothing_else(contents: ContentStore) -> None:
+    _, bundle = _kept(contents)
+    kept = sorted(p for p in contents.root.rglob("*") if p.is_file())
+    (contents.artefacts / f".{'0' * 64}.cubin.5eed").write_bytes(b"half")
+    (contents.bundle(bundle).with_name(".b.json.5eed")).write_bytes(b"half")
+    (contents.root / "tmp" / "left" / "out").mkdir(parents=True)
+    (contents.root / "tmp" / "left" / "out" / "result.json").write_text("{}")
+    contents.sweep()
+    assert sorted(p for p in contents.root.rglob("*") if p.is_file()) == kept
+    assert contents.whole(bundle)
 
 
-def test_what_one_workspace_builds_is_there_for_one_that_it_lends_to_wherever_both_move(shelf: Shelf) -> None:
-    other = Shelf(shelf.root / "at-once" / "1")
-    shelf.lend(other.root)
+def test_what_one_workspace_builds_is_there_for_one_that_it_lends_to_wherever_both_move(contents: ContentStore) -> None:
+    other = ContentStore(contents.root / "at-once" / "1")
+    contents.lend(other.root)
     _, bundle = _kept(other)
-    assert shelf.whole(bundle) and shelf.build("key") == other.build("key") is not None
-    moved = shelf.root.rename(shelf.root.with_name("moved"))
-    assert Shelf(moved / "at-once" / "1").whole(bundle)
+    assert contents.whole(bundle) and contents.build("key") == other.build("key") is not None
+    moved = contents.root.rename(contents.root.with_name("moved"))
+    assert ContentStore(moved / "at-once" / "1").whole(bundle)
 
 
-def test_sweeping_leaves_alone_what_another_workspace_may_be_writing(shelf: Shelf, tmp_path: Path) -> None:
-    shelf.lend(tmp_path / "other")
-    part = shelf.artefacts / f".{'0' * 64}.cubin.5eed"
+def test_sweeping_leaves_alone_what_another_workspace_may_be_writing(contents: ContentStore, tmp_path: Path) -> None:
+    contents.lend(tmp_path / "other")
+    part = contents.artefacts / f".{'0' * 64}.cubin.5eed"
     part.write_bytes(b"half")
-    Shelf(tmp_path / "other").sweep()
+    ContentStore(tmp_path / "other").sweep()
     assert part.exists()
 
 
-def test_a_workspace_keeps_what_it_has_of_its_own(shelf: Shelf, tmp_path: Path) -> None:
-    other = Shelf(tmp_path / "other")
+def test_a_workspace_keeps_what_it_has_of_its_own(contents: ContentStore, tmp_path: Path) -> None:
+    other = ContentStore(tmp_path / "other")
     _, bundle = _kept(other)
-    shelf.lend(other.root)
-    assert other.whole(bundle) and not shelf.bundle(bundle).exists()
+    contents.lend(other.root)
+    assert other.whole(bundle) and not contents.bundle(bundle).exists()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pgo_agent.sandbox.build.result import Built
 from pgo_agent.sandbox.bundle import plan_id, validate
-from pgo_agent.sandbox.bundle.store import Shelf, canonical
+from pgo_agent.sandbox.bundle.store import ContentStore, canonical
 from pgo_agent.sandbox.errors import BadBundle
 
 if TYPE_CHECKING:
@@ -290,11 +290,11 @@ def test_the_canonical_form_does_not_depend_on_the_order_of_fields(forgery: Forg
 
 
 def test_each_broken_rule_gives_another_bundle_id(forgery: Forgery, add_built: Built) -> None:
-    honest, shelf, ids = canonical(forgery.manifest), Shelf(forgery.folder), {add_built.bundle}
+    honest, contents, ids = canonical(forgery.manifest), ContentStore(forgery.folder), {add_built.bundle}
     for edits, _ in RULES.values():
         forgery.manifest = json.loads(honest)
         forgery.edit(edits)
-        ids.add(shelf.put_bundle(forgery.manifest))
+        ids.add(contents.put_bundle(forgery.manifest))
     assert len(ids) == 1 + len(RULES)
 
 

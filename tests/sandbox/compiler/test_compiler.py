@@ -16,7 +16,7 @@ from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.build import trace_and_compile
 from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.build.result import Built
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.compiler import error_text
 from pgo_agent.sandbox.errors import Killed
 from pgo_agent.sandbox.isolation import box
@@ -90,8 +90,8 @@ class Made:
 
     @property
     def ttgir(self) -> bytes:
-        (kernel,) = self.builder.shelf.manifest(self.built.bundle)["kernels"].values()
-        return self.builder.shelf.get(kernel["files"]["ttgir"], "ttgir")
+        (kernel,) = self.builder.contents.manifest(self.built.bundle)["kernels"].values()
+        return self.builder.contents.get(kernel["files"]["ttgir"], "ttgir")
 
 
 def make(folder: Path, name: str = "snippet") -> Made:
@@ -160,9 +160,9 @@ def test_another_program_has_another_code(product: Made) -> None:
 
 def test_ttgir_that_does_not_compile_fails_alone(product: Made, tmp_path: Path) -> None:
     texts = {"garbage": b"this is not mlir", "aborting": b"", "good": product.ttgir}
-    shelf = Shelf(tmp_path)
-    trace_and_compile.compile_missing(box.choose(), shelf, devices.find("h200"), texts, {k: {} for k in texts}, 1)
-    builds = {k: shelf.build(k) or {} for k in texts}
+    contents = ContentStore(tmp_path)
+    trace_and_compile.compile_missing(box.choose(), contents, devices.find("h200"), texts, {k: {} for k in texts}, 1)
+    builds = {k: contents.build(k) or {} for k in texts}
     assert "custom op 'this' is unknown" in builds["garbage"]["error"]
     assert builds["aborting"]["error"].startswith("the compiler died of SIGABRT")
     assert builds["good"]["code_id"] in product.built.codes.values()
@@ -186,12 +186,12 @@ def test_a_crash_of_ptxas_is_told_as_what_it_is() -> None:
 
 def test_a_sanitized_build_is_assembled_alike_whatever_a_candidate_asks_of_ptxas(product: Made, tmp_path: Path) -> None:
     def code(flags: str) -> str:
-        shelf = Shelf(tmp_path / str(len(flags)))
+        contents = ContentStore(tmp_path / str(len(flags)))
         options = {"sanitize": True, "ptx_options": flags}
         trace_and_compile.compile_missing(
-            box.choose(), shelf, devices.find("h200"), {"k": product.ttgir}, {"k": options}, 1
+            box.choose(), contents, devices.find("h200"), {"k": product.ttgir}, {"k": options}, 1
         )
-        return str((shelf.build("k") or {})["code_id"])
+        return str((contents.build("k") or {})["code_id"])
 
     assert code("") == code("--opt-level=2 --register-usage-level=1")
 
@@ -234,18 +234,18 @@ def kill_once(victim: str, killed: list[int], ended: threading.Event) -> None:
 def test_a_compiler_that_somebody_kills_is_started_again(victim: str, product: Made, tmp_path: Path) -> None:
     killed: list[int] = []
     for attempt in range(20):  # a tool lives for some milliseconds: the killer may come too late
-        ended, shelf = threading.Event(), Shelf(tmp_path / str(attempt))
+        ended, contents = threading.Event(), ContentStore(tmp_path / str(attempt))
         thread = threading.Thread(target=kill_once, args=(victim, killed, ended))
         thread.start()
         trace_and_compile.compile_missing(
-            box.choose(), shelf, devices.find("h200"), {"good": product.ttgir}, {"good": {}}, 1
+            box.choose(), contents, devices.find("h200"), {"good": product.ttgir}, {"good": {}}, 1
         )
         ended.set()
         thread.join()
         if killed:
             break
     assert killed
-    build = shelf.build("good") or {}
+    build = contents.build("good") or {}
     assert build.get("code_id") in product.built.codes.values(), build
     (key,) = (k for k, code in product.built.codes.items() if code == build["code_id"])
     told = {n: build["kernel"][n] for n in ("name", "num_warps")}
@@ -253,7 +253,7 @@ def test_a_compiler_that_somebody_kills_is_started_again(victim: str, product: M
 
 
 def test_a_compiler_that_is_always_killed_is_a_fault_and_leaves_no_diagnostic(product: Made, tmp_path: Path) -> None:
-    shelf, ended = Shelf(tmp_path), threading.Event()
+    contents, ended = ContentStore(tmp_path), threading.Event()
 
     def kill_all() -> None:
         while not ended.is_set():
@@ -264,9 +264,9 @@ def test_a_compiler_that_is_always_killed_is_a_fault_and_leaves_no_diagnostic(pr
     try:
         with pytest.raises(Killed, match=f"the compiling process was killed {box.ATTEMPTS} times in a row"):
             trace_and_compile.compile_missing(
-                box.choose(), shelf, devices.find("h200"), {"good": product.ttgir}, {"good": {}}, 1
+                box.choose(), contents, devices.find("h200"), {"good": product.ttgir}, {"good": {}}, 1
             )
     finally:
         ended.set()
         thread.join()
-    assert not (shelf.root / "builds").exists()
+    assert not (contents.root / "builds").exists()

@@ -26,7 +26,7 @@ def test_a_kernel_compiles_for(device: str, tmp_path: Path) -> None:
     b = builder(tmp_path, add, device)
     built = b.build(add.source, {"SMALL": ["even"]}, 1)
     assert built.failures == ()
-    (kernel,) = b.shelf.manifest(built.bundle)["kernels"].values()
+    (kernel,) = b.contents.manifest(built.bundle)["kernels"].values()
     (static,) = built.statics.values()
     assert kernel["arch"] == devices.find(device).arch
     assert static["registers"] > 0

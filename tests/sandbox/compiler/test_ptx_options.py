@@ -10,7 +10,7 @@ from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.build import trace_and_compile
 from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.build.result import Built
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.compiler import ptxas
 from pgo_agent.sandbox.errors import BadBundle
 from pgo_agent.sandbox.gate.verdict import Verdict
@@ -206,11 +206,11 @@ def test_the_compiler_itself_gives_ptxas_nothing_else(
     text: str, product: Product, tmp_path: Path, made_by: Callable[[Product], bytes]
 ) -> None:
     """Whoever writes its request: the word must not reach a command line."""
-    shelf = Shelf(tmp_path)
+    contents = ContentStore(tmp_path)
     trace_and_compile.compile_missing(
-        box.choose(), shelf, H200, {"k": made_by(product)}, {"k": {"ptx_options": text}}, 1
+        box.choose(), contents, H200, {"k": made_by(product)}, {"k": {"ptx_options": text}}, 1
     )
-    build = shelf.build("k") or {}
+    build = contents.build("k") or {}
     assert "is not a flag that a candidate may give to ptxas" in build["error"]
     assert "Repro command" not in build["error"]
 
@@ -220,7 +220,7 @@ def made_by() -> Callable[[Product], bytes]:
     """The TTGIR of a product."""
 
     def ttgir(product: Product) -> bytes:
-        (kernel,) = product.builder.shelf.manifest(product.plain().bundle)["kernels"].values()
-        return product.builder.shelf.get(kernel["files"]["ttgir"], "ttgir")
+        (kernel,) = product.builder.contents.manifest(product.plain().bundle)["kernels"].values()
+        return product.builder.contents.get(kernel["files"]["ttgir"], "ttgir")
 
     return ttgir

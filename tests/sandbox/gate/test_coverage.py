@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.coverage import NOTHING, Coverage
 from pgo_agent.sandbox.gate.evidence import Evidence
-from pgo_agent.sandbox.gate.verdict import Judged, Verdict, from_json
+from pgo_agent.sandbox.gate.verdict import Judgement, Verdict, from_json
 
 COUNTS = st.dictionaries(
     st.sampled_from(["cases", "kernels", "loop iterations"]), st.tuples(st.integers(0, 9), st.integers(0, 9))
@@ -33,8 +33,8 @@ def test_coverage_that_is_taken_away_takes_the_pass_away() -> None:
     ("claimed", "worth"), [(Verdict.CHECKED, Verdict.BUILT), (Verdict.ACCEPTED, Verdict.UNDECIDED)]
 )
 def test_no_verdict_is_better_than_its_evidence(claimed: Verdict, worth: Verdict) -> None:
-    assert Judged(claimed, "confirm", "1.1x").verdict == worth
-    covered = Judged(claimed, "confirm", "1.1x", coverage=coverage.of(cases=1))
+    assert Judgement(claimed, "confirm", "1.1x").verdict == worth
+    covered = Judgement(claimed, "confirm", "1.1x", coverage=coverage.of(cases=1))
     assert covered.verdict == claimed
     told = covered.as_json()
     assert from_json(told) == covered

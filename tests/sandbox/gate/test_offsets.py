@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.gate import offsets
 from pgo_agent.sandbox.gate.evidence import Side, side
 from pgo_agent.sandbox.gate.verdict import Verdict
@@ -66,12 +66,12 @@ def bytes_moved(case):
 def built(tmp_path_factory: pytest.TempPathFactory) -> Side:
     path = tmp_path_factory.mktemp("offsets") / "rows.py"
     path.write_text(TARGET)
-    found, shelf = target.read(path), Shelf(path.parent / "shelf")
-    made = Builder(found, devices.find("h200"), box.choose(), shelf).build(
+    found, contents = target.read(path), ContentStore(path.parent / "shelf")
+    made = Builder(found, devices.find("h200"), box.choose(), contents).build(
         found.source, {"CASES": None, "HELD_OUT": None}, 1
     )
     assert made.ok, made.failures
-    return side(shelf, shelf.manifest(made.bundle))
+    return side(contents, contents.manifest(made.bundle))
 
 
 def only(built: Side, case: str) -> Side:

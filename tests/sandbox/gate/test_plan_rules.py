@@ -10,7 +10,7 @@ import pytest
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.build.result import Built
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.gate import plan_rules
 from pgo_agent.sandbox.gate.evidence import Evidence, side
 from pgo_agent.sandbox.gate.verdict import Verdict
@@ -84,8 +84,8 @@ class Workshop:
         path = folder / "subject.py"
         path.write_text(TARGET)
         subject = target.read(path)
-        self.shelf = Shelf(folder / "shelf")
-        self.builder = Builder(subject, devices.find("h200"), box.choose(), self.shelf)
+        self.contents = ContentStore(folder / "shelf")
+        self.builder = Builder(subject, devices.find("h200"), box.choose(), self.contents)
 
     def build(self, *kinds: str) -> Built:
         return self.builder.build(self.builder.target.source, dict.fromkeys(kinds), 1)
@@ -100,7 +100,7 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
 def manifest(workshop: Workshop) -> Manifest:
     built = workshop.build("CASES", "SMALL")
     assert built.ok and not built.failures, built.failures
-    return workshop.shelf.manifest(built.bundle)
+    return workshop.contents.manifest(built.bundle)
 
 
 def only(manifest: Manifest, *cases: str) -> Manifest:
@@ -108,7 +108,7 @@ def only(manifest: Manifest, *cases: str) -> Manifest:
 
 
 def said(workshop: Workshop, candidate: Manifest, original: Manifest) -> Evidence:
-    return plan_rules.stage(side(workshop.shelf, candidate), side(workshop.shelf, original))
+    return plan_rules.stage(side(workshop.contents, candidate), side(workshop.contents, original))
 
 
 @pytest.mark.parametrize("case", ["CASES/plain", "CASES/zeros-like", "CASES/zeros", "CASES/views", "SMALL/chain"])

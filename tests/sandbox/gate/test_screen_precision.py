@@ -4,7 +4,7 @@ import pytest
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.build.result import Built
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.gate import plan_rules
 from pgo_agent.sandbox.gate.evidence import Evidence, side
 from pgo_agent.sandbox.gate.verdict import Verdict
@@ -53,24 +53,24 @@ flops = bytes_moved = len
 
 
 @pytest.fixture(scope="module")
-def workshop(tmp_path_factory: pytest.TempPathFactory) -> tuple[Shelf, Built]:
+def workshop(tmp_path_factory: pytest.TempPathFactory) -> tuple[ContentStore, Built]:
     folder = tmp_path_factory.mktemp("precision")
     path = folder / "product.py"
     path.write_text(TARGET)
-    found, shelf = target.read(path), Shelf(folder / "shelf")
-    built = Builder(found, devices.find("h200"), box.choose(), shelf).build(found.source, {"CASES": None}, 1)
+    found, contents = target.read(path), ContentStore(folder / "shelf")
+    built = Builder(found, devices.find("h200"), box.choose(), contents).build(found.source, {"CASES": None}, 1)
     assert built.ok and not built.failures, built.failures
-    return shelf, built
+    return contents, built
 
 
-def said(workshop: tuple[Shelf, Built], ours: str, theirs: str) -> Evidence:
-    shelf, built = workshop
-    manifest = shelf.manifest(built.bundle)
+def said(workshop: tuple[ContentStore, Built], ours: str, theirs: str) -> Evidence:
+    contents, built = workshop
+    manifest = contents.manifest(built.bundle)
 
     def only(way: str) -> dict[str, object]:
         return manifest | {"plans": {"CASES/it": manifest["plans"][f"CASES/{way}"]}}
 
-    return plan_rules.stage(side(shelf, only(ours)), side(shelf, only(theirs)))
+    return plan_rules.stage(side(contents, only(ours)), side(contents, only(theirs)))
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def said(workshop: tuple[Shelf, Built], ours: str, theirs: str) -> Evidence:
         ("added up in fp16", "fp16", "accumulator of its dots is fp16 or tf32, of the original's fp32"),
     ],
 )
-def test_narrower_dots_are_rejected(workshop: tuple[Shelf, Built], ours: str, theirs: str, reason: str) -> None:
+def test_narrower_dots_are_rejected(workshop: tuple[ContentStore, Built], ours: str, theirs: str, reason: str) -> None:
     found = said(workshop, ours, theirs)
     assert found.verdict == Verdict.REJECTED
     assert reason in found.reason
@@ -91,27 +91,29 @@ def test_narrower_dots_are_rejected(workshop: tuple[Shelf, Built], ours: str, th
 @pytest.mark.parametrize(
     ("ours", "theirs"), [("fp16", "fp16"), ("ieee", "tf32"), ("tf32", "fp16"), ("fp16", "fp8"), ("tf32x3", "ieee")]
 )
-def test_dots_as_wide_wider_or_split_are_not(workshop: tuple[Shelf, Built], ours: str, theirs: str) -> None:
+def test_dots_as_wide_wider_or_split_are_not(workshop: tuple[ContentStore, Built], ours: str, theirs: str) -> None:
     assert said(workshop, ours, theirs).verdict is None
 
 
-def test_a_held_out_case_with_narrower_dots_is_rejected_and_not_named(workshop: tuple[Shelf, Built]) -> None:
-    shelf, built = workshop
-    manifest = shelf.manifest(built.bundle)
+def test_a_held_out_case_with_narrower_dots_is_rejected_and_not_named(workshop: tuple[ContentStore, Built]) -> None:
+    contents, built = workshop
+    manifest = contents.manifest(built.bundle)
     plans = {way: manifest["plans"][f"CASES/{way}"] for way in ("fp16", "ieee", "tf32")}
     original = {"CASES/it": plans["fp16"], "HELD_OUT/secret": plans["ieee"]}
-    sides = [side(shelf, manifest | {"plans": original | {"HELD_OUT/secret": plans[way]}}) for way in ("tf32", "ieee")]
-    refused, fine = (plan_rules.stage(s, side(shelf, manifest | {"plans": original})) for s in sides)
+    sides = [
+        side(contents, manifest | {"plans": original | {"HELD_OUT/secret": plans[way]}}) for way in ("tf32", "ieee")
+    ]
+    refused, fine = (plan_rules.stage(s, side(contents, manifest | {"plans": original})) for s in sides)
     assert (refused.verdict, fine.verdict) == (Verdict.REJECTED, None)
     assert refused.reason.startswith("a held-out case: an operand of its dots is fp16 or tf32")
 
 
-def test_a_case_that_the_original_has_no_build_of_is_said_to_be_left_out(workshop: tuple[Shelf, Built]) -> None:
-    shelf, built = workshop
-    manifest = shelf.manifest(built.bundle)
+def test_a_case_that_the_original_has_no_build_of_is_said_to_be_left_out(workshop: tuple[ContentStore, Built]) -> None:
+    contents, built = workshop
+    manifest = contents.manifest(built.bundle)
     original = manifest | {"plans": {"CASES/ieee": manifest["plans"]["CASES/ieee"]}}
     found = plan_rules.stage(
-        side(shelf, original | {"plans": original["plans"] | {"CASES/b": original["plans"]["CASES/ieee"]}}),
-        side(shelf, original),
+        side(contents, original | {"plans": original["plans"] | {"CASES/b": original["plans"]["CASES/ieee"]}}),
+        side(contents, original),
     )
     assert found.verdict is None and "b" in found.coverage.skipped

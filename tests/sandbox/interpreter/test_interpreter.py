@@ -13,14 +13,14 @@ from pgo_agent.sandbox import target
 from pgo_agent.sandbox.build import trace_and_compile
 from pgo_agent.sandbox.errors import Killed
 from pgo_agent.sandbox.gate.coverage import Count
-from pgo_agent.sandbox.gate.verdict import Judged, Verdict
+from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.interpreter import tensors
 from pgo_agent.sandbox.interpreter.schedule import Schedule
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.isolation.box import Ran
 from pgo_agent.sandbox.judge import interpreter_cases, interpreter_verdict, numerics
 from pgo_agent.sandbox.judge.deviation import Error
-from pgo_agent.sandbox.judge.gpu_judge import Judge
+from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 from pgo_agent.sandbox.judge.stress_inputs import SCALED, STRAINS
 
 from tests.judges import judge_of
@@ -45,16 +45,16 @@ SUICIDE = "    import os\n    os.kill(os.getpid(), 9)\n"  # looks as if somebody
 
 
 @pytest.fixture(scope="module")
-def attention() -> Judge:
+def attention() -> GpuJudge:
     return judge_of(FA_FWD)
 
 
 @pytest.fixture(scope="module")
-def addition() -> Judge:
+def addition() -> GpuJudge:
     return judge_of(ADD)
 
 
-def judged(judge: Judge, old: str = "", new: str = "") -> Judged:
+def judged(judge: GpuJudge, old: str = "", new: str = "") -> Judgement:
     """The verdict on the target's own source, in which `old` was replaced."""
     source = judge.target.source
     assert old in source
@@ -66,7 +66,7 @@ def line_of(source: str, text: str) -> int:
     return line
 
 
-def test_attention_as_shipped_is_checked_in_all_configurations_of_its_list(attention: Judge) -> None:
+def test_attention_as_shipped_is_checked_in_all_configurations_of_its_list(attention: GpuJudge) -> None:
     found = judged(attention)
     assert (found.verdict, found.stage) == (Verdict.CHECKED, "interpreter"), found.reason
     tried = Counter(c["case"] for c in found.evidence["numerics"] if not c["strain"])
@@ -77,13 +77,13 @@ def test_attention_as_shipped_is_checked_in_all_configurations_of_its_list(atten
 
 
 @pytest.mark.parametrize("bug", first_of(BUGS))
-def test_attention_is_wrong_with(bug: str, attention: Judge) -> None:
+def test_attention_is_wrong_with(bug: str, attention: GpuJudge) -> None:
     found = judged(attention, *BUGS[bug])
     assert found.verdict == Verdict.WRONG, found.reason
     assert "max error" in found.reason
 
 
-def test_an_addition_as_shipped_is_checked(addition: Judge) -> None:
+def test_an_addition_as_shipped_is_checked(addition: GpuJudge) -> None:
     found = judged(addition)
     assert found.verdict == Verdict.CHECKED, found.reason
     tried = Counter(c["case"] for c in found.evidence["numerics"] if not c["strain"])
@@ -91,7 +91,7 @@ def test_an_addition_as_shipped_is_checked(addition: Judge) -> None:
     assert found.coverage.counts["held-out cases"] == Count(1, 1) and "odd" not in found.reason
 
 
-def test_a_mistake_in_the_second_configuration_alone_is_found(addition: Judge) -> None:
+def test_a_mistake_in_the_second_configuration_alone_is_found(addition: GpuJudge) -> None:
     found = judged(
         addition, "+ tl.load(y_ptr + at, mask=inside)", "+ tl.load(y_ptr + at, mask=inside) * (BLOCK == 1024)"
     )
@@ -99,25 +99,25 @@ def test_a_mistake_in_the_second_configuration_alone_is_found(addition: Judge) -
     assert len(found.evidence["numerics"]) == 2
 
 
-def test_a_nan_in_one_element_is_wrong(addition: Judge) -> None:
+def test_a_nan_in_one_element_is_wrong(addition: GpuJudge) -> None:
     found = judged(addition, "    return z\n", "    z[7] = float('nan')\n    return z\n")
     assert found.verdict == Verdict.WRONG
     assert "1 elements are NaN or infinite" in found.reason
 
 
-def test_an_output_of_another_shape_is_wrong_and_both_shapes_are_named(addition: Judge) -> None:
+def test_an_output_of_another_shape_is_wrong_and_both_shapes_are_named(addition: GpuJudge) -> None:
     found = judged(addition, "    return z\n", "    return z[:-1]\n")
     assert found.verdict == Verdict.WRONG
     assert "float32[2047]" in found.reason
     assert "float32[2048]" in found.reason
 
 
-def test_an_output_of_another_type_is_wrong(addition: Judge) -> None:
+def test_an_output_of_another_type_is_wrong(addition: GpuJudge) -> None:
     found = judged(addition, "    return z\n", "    return z.half()\n")
     assert (found.verdict, "float16[2048]" in found.reason) == (Verdict.WRONG, True)
 
 
-def test_a_launcher_that_raises_is_a_build_error_with_its_line(addition: Judge) -> None:
+def test_a_launcher_that_raises_is_a_build_error_with_its_line(addition: GpuJudge) -> None:
     raising = LAUNCH + "    raise ValueError('no such size')\n"
     found = judged(addition, LAUNCH, raising)
     assert found.verdict == Verdict.BUILD_ERROR
@@ -125,14 +125,14 @@ def test_a_launcher_that_raises_is_a_build_error_with_its_line(addition: Judge) 
     assert found.reason == f"even: line {line}: ValueError: no such size"
 
 
-def test_a_kernel_that_raises_is_a_build_error_with_its_line(addition: Judge) -> None:
+def test_a_kernel_that_raises_is_a_build_error_with_its_line(addition: GpuJudge) -> None:
     found = judged(addition, "    inside = at < n\n", "    inside = at < nowhere\n")
     assert found.verdict == Verdict.BUILD_ERROR
     assert f"line {line_of(addition.target.source, 'inside = at < n')}: " in found.reason
     assert "nowhere" in found.reason
 
 
-def test_results_that_are_right_do_not_excuse_a_changed_input(addition: Judge) -> None:
+def test_results_that_are_right_do_not_excuse_a_changed_input(addition: GpuJudge) -> None:
     found = judged(
         addition,
         "    tl.store(z_ptr + at,",
@@ -144,7 +144,7 @@ def test_results_that_are_right_do_not_excuse_a_changed_input(addition: Judge) -
     assert (found.verdict, found.reason) == (Verdict.CHEATING, "even: the inputs were changed: y")
 
 
-def test_a_softmax_without_its_maximum_breaks_down_where_the_inputs_are_strained(attention: Judge) -> None:
+def test_a_softmax_without_its_maximum_breaks_down_where_the_inputs_are_strained(attention: GpuJudge) -> None:
     found = judged(attention, "m_new = tl.maximum(m_i, tl.max(qk, 1) * scale)", "m_new = tl.zeros_like(m_i)")
     assert found.verdict == Verdict.WRONG
     assert "inputs times 8: " in found.reason and "NaN or infinite" in found.reason
@@ -154,7 +154,7 @@ CUT = ("    tl.store(z_ptr + at, tl.load(x_ptr + at, mask=inside)",
        "    tl.store(z_ptr + at, tl.clamp(tl.load(x_ptr + at, mask=inside), -9.0, 9.0)")  # fmt: skip
 
 
-def test_a_result_fitted_to_the_usual_inputs_is_wrong_where_they_are_strained(addition: Judge) -> None:
+def test_a_result_fitted_to_the_usual_inputs_is_wrong_where_they_are_strained(addition: GpuJudge) -> None:
     found = judged(addition, *CUT)
     assert found.verdict == Verdict.WRONG and "inputs times 8: output 0: max error" in found.reason
 
@@ -166,7 +166,7 @@ def test_strained_inputs_do_not_count_where_the_target_itself_breaks_down(old: s
     text = ADD.read_text()
     assert text.count(old) == 1
     (tmp_path / "add.py").write_text(text.replace(old, new))
-    judge = Judge(target.read(tmp_path / "add.py"), gpu=None)
+    judge = GpuJudge(target.read(tmp_path / "add.py"), gpu=None)
     try:
         assert judged(judge, "    return z\n", "    return z  # the candidate\n").verdict == Verdict.CHECKED
     finally:
@@ -185,7 +185,7 @@ FITTED = {  # strain -> a sum that is right of the usual inputs
 
 
 @pytest.mark.parametrize("strain", first_of(FITTED))
-def test_a_sum_that_is_right_of_the_usual_inputs_alone_is_wrong_with(strain: str, addition: Judge) -> None:
+def test_a_sum_that_is_right_of_the_usual_inputs_alone_is_wrong_with(strain: str, addition: GpuJudge) -> None:
     found = judged(addition, SUM, FITTED[strain])
     assert found.verdict == Verdict.WRONG, found.reason
     assert f" with {strain}: output 0: " in found.reason
@@ -196,13 +196,13 @@ def test_a_maximum_that_drops_a_nan_is_wrong_where_the_target_keeps_it(tmp_path:
     keeping = f"tl.maximum({SUM}, 0.0, propagate_nan=tl.PropagateNan.ALL)"
     path = tmp_path / "add.py"
     path.write_text(ADD.read_text().replace(SUM, keeping).replace("return x + y", "return torch.relu(x + y)"))
-    judge = Judge(target.read(path), gpu=None)
+    judge = GpuJudge(target.read(path), gpu=None)
     found = judged(judge, ", propagate_nan=tl.PropagateNan.ALL", "")
     judge.close()
     assert found.verdict == Verdict.WRONG and "with a NaN: output 0: 1 elements are NaN" in found.reason, found.reason
 
 
-def test_evidence_holds_what_was_tried_under_every_strain_and_which_strains_did_not_count(addition: Judge) -> None:
+def test_evidence_holds_what_was_tried_under_every_strain_and_which_strains_did_not_count(addition: GpuJudge) -> None:
     found = judged(addition, "    return z\n", "    return z  # the candidate\n")
     tried = Counter(c["strain"] for c in found.evidence["numerics"] if c["strain"])
     assert tried == {s.name: 2 if s is SCALED else 1 for s in STRAINS if not s.masks}
@@ -223,19 +223,19 @@ OUTSIDE = {
 
 
 @pytest.mark.parametrize("what", first_of(OUTSIDE))
-def test_a_kernel_that_leaves_its_tensors_is_wrong_with_line_and_distance(what: str, addition: Judge) -> None:
+def test_a_kernel_that_leaves_its_tensors_is_wrong_with_line_and_distance(what: str, addition: GpuJudge) -> None:
     found = judged(addition, STORE, OUTSIDE[what])
     line = line_of(addition.target.source, STORE)
     assert (found.verdict, found.reason) == (Verdict.WRONG, f"even: line {line}: {what}")
 
 
-def test_what_was_read_behind_an_input_is_seen_where_it_is_written_behind_the_output(addition: Judge) -> None:
+def test_what_was_read_behind_an_input_is_seen_where_it_is_written_behind_the_output(addition: GpuJudge) -> None:
     copied = f"    tl.store(z_ptr + n, tl.load(x_ptr + n), mask=tl.program_id(0) == 0)\n{STORE}"
     found = judged(addition, STORE, copied)
     assert (found.verdict, "past the end of x_ptr" in found.reason) == (Verdict.WRONG, True)
 
 
-def test_an_output_that_was_made_of_zeros_is_guarded_as_well(addition: Judge) -> None:
+def test_an_output_that_was_made_of_zeros_is_guarded_as_well(addition: GpuJudge) -> None:
     zeros = addition.target.source.replace("torch.empty_like(x)", "torch.zeros_like(x)")
     assert zeros != addition.target.source
     found = addition.verdict("check", source=zeros.replace(STORE, OUTSIDE["writes 4 bytes past the end of z_ptr"]))
@@ -273,26 +273,26 @@ LACKING = {
 
 
 @pytest.mark.parametrize("what", first_of(LACKING))
-def test_what_the_interpreter_lacks_is_no_fault_of_the_candidate(what: str, addition: Judge) -> None:
+def test_what_the_interpreter_lacks_is_no_fault_of_the_candidate(what: str, addition: GpuJudge) -> None:
     old, new = LACKING[what]
     found = judged(addition, old, new.replace("X", SUM_X.removesuffix(" +")))
     assert found.verdict == Verdict.BUILT, found.reason
     assert "not supported in interpreter mode" in found.reason
 
 
-def test_a_candidate_that_ends_its_process_is_crashed_and_the_next_is_judged(addition: Judge) -> None:
+def test_a_candidate_that_ends_its_process_is_crashed_and_the_next_is_judged(addition: GpuJudge) -> None:
     found = judged(addition, LAUNCH, "    import os\n\n    os._exit(7)\n")
     assert found.verdict == Verdict.CRASHED
     assert judged(addition).verdict == Verdict.CHECKED
 
 
-def test_an_interpreter_killed_again_and_again_is_a_fault_and_no_verdict(addition: Judge) -> None:
+def test_an_interpreter_killed_again_and_again_is_a_fault_and_no_verdict(addition: GpuJudge) -> None:
     with pytest.raises(Killed, match=f"the interpreting process was killed {box.ATTEMPTS} times in a row"):
         judged(addition, LAUNCH, SUICIDE)
     assert judged(addition).verdict == Verdict.CHECKED
 
 
-def test_foreign_code_that_kills_itself_stays_undecided_and_stops_nothing(addition: Judge) -> None:
+def test_foreign_code_that_kills_itself_stays_undecided_and_stops_nothing(addition: GpuJudge) -> None:
     source = addition.target.source.replace(LAUNCH, SUICIDE)
     found = addition.verdict("check", source=source, foreign=True)
     assert (found.verdict, found.stage) == (Verdict.UNDECIDED, "interpreter"), found.reason
@@ -361,7 +361,7 @@ def test_a_nan_or_infinity_where_the_reference_has_none_is_a_problem(value: floa
         "torch.cuda.device(x.device).__enter__()",
     ],
 )
-def test_a_launcher_may_ask_about_its_device(question: str, addition: Judge) -> None:
+def test_a_launcher_may_ask_about_its_device(question: str, addition: GpuJudge) -> None:
     found = judged(addition, LAUNCH, f"    {question}\n{LAUNCH}")
     assert found.verdict == Verdict.CHECKED, found.reason
 
@@ -371,7 +371,7 @@ def test_an_output_that_is_never_written_is_wrong_where_the_result_is_zero(tmp_p
     path = tmp_path / "add.py"
     cases = ADD.read_text().replace("dict(n=2048)", "dict(n=1 << 20)").replace(', "ragged": dict(n=1000)', "")
     path.write_text(cases.replace("return x + y", "return x - x"))
-    judge = Judge(target.read(path), gpu=None)
+    judge = GpuJudge(target.read(path), gpu=None)
     found = judged(judge, LAUNCH, "")
     judge.close()
     assert found.verdict == Verdict.WRONG
@@ -380,10 +380,10 @@ def test_an_output_that_is_never_written_is_wrong_where_the_result_is_zero(tmp_p
 # what it covers -------------------------------------------------------------------------------------------------------
 
 
-def judged_as(folder: Path, text: str, source: str = "", **asked: Any) -> Judged:
+def judged_as(folder: Path, text: str, source: str = "", **asked: Any) -> Judgement:
     """The verdict on a source, by default its own, for a target of this text."""
     (folder / "add.py").write_text(text)
-    judge = Judge(target.read(folder / "add.py"), gpu=None)
+    judge = GpuJudge(target.read(folder / "add.py"), gpu=None)
     try:
         return judge.verdict("check", source=source or text, **asked)
     finally:
@@ -429,7 +429,7 @@ def test_what_ended_before_another_case_did_not_is_kept(tmp_path: Path) -> None:
     assert found.coverage.counts["small cases"] == Count(1, 2) and "without an end" in found.reason
 
 
-def test_a_kernel_that_a_public_case_launches_and_no_small_one_is_not_called_right(addition: Judge) -> None:
+def test_a_kernel_that_a_public_case_launches_and_no_small_one_is_not_called_right(addition: GpuJudge) -> None:
     source = addition.target.source
     assert addition.verdict("check", source=source, kernels=["_add"]).verdict == Verdict.CHECKED
     found = addition.verdict("check", source=source, kernels=["_add", "_wide"])
@@ -461,7 +461,7 @@ def test_what_the_interpreter_does_not_model_is_no_evidence_for_or_against(tmp_p
     trial = interpreter_verdict.Trial("even", 0, {})
     out = tensors.save({"0": torch.ones(4)}, tmp_path, "0")
     told = {"outputs": out, "changed": [], "stray": 0, "launched": ["_k"]}
-    assert isinstance(interpreter_verdict.compared(trial, told, expected, {}, tmp_path, own=False), Judged)
+    assert isinstance(interpreter_verdict.compared(trial, told, expected, {}, tmp_path, own=False), Judgement)
     said = interpreter_verdict.compared(trial, told | {"not_modelled": ["a NaN"]}, expected, {}, tmp_path, own=False)
     assert isinstance(said, str) and "a NaN" in said
     covered = interpreter_verdict.Covered(1, 0, ())
@@ -469,7 +469,7 @@ def test_what_the_interpreter_does_not_model_is_no_evidence_for_or_against(tmp_p
     assert interpreter_verdict.verdict(covered, {}).verdict == Verdict.BUILT
 
 
-def test_loads_through_tensor_descriptors_are_interpreted(addition: Judge) -> None:
+def test_loads_through_tensor_descriptors_are_interpreted(addition: GpuJudge) -> None:
     load = "    x = tl.make_tensor_descriptor(x_ptr, [n], [1], [BLOCK]).load([tl.program_id(0) * BLOCK])\n"
     found = judged(addition, STORE, load + STORE.replace("tl.store(z_ptr + at,", "tl.store(z_ptr + at, 0.0 * x +"))
     assert found.verdict == Verdict.CHECKED, found.reason

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.interpreter import libdevice
-from pgo_agent.sandbox.judge.gpu_judge import Judge
+from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 
 SUM = "tl.load(x_ptr + at, mask=inside) + tl.load(y_ptr + at, mask=inside)"
 ONE: dict[str, Callable[[float], float]] = {
@@ -76,16 +76,16 @@ CALLS = {  # of integers they must give the very sum
 
 
 @pytest.fixture(scope="module")
-def addition() -> Judge:
+def addition() -> GpuJudge:
     from pgo_agent.sandbox import target
 
     from tests.conftest import TARGETS
 
-    return Judge(target.read(TARGETS / "add.py"), gpu=None, device="h200")
+    return GpuJudge(target.read(TARGETS / "add.py"), gpu=None, device="h200")
 
 
 @pytest.mark.parametrize("what", CALLS)
-def test_a_kernel_that_calls_libdevice_is_right_or_wrong_by_what_it_computes(addition: Judge, what: str) -> None:
+def test_a_kernel_that_calls_libdevice_is_right_or_wrong_by_what_it_computes(addition: GpuJudge, what: str) -> None:
     own = addition.target.source
     assert SUM in own
     right = own.replace(SUM, CALLS[what].replace("S", f"({SUM})")).replace("import triton\n", IMPORTS)

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.gate import plan_rules
-from pgo_agent.sandbox.gate.verdict import Judged, Verdict
+from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.isolation import box
 
 from tests.judges import judge_of
@@ -44,7 +44,7 @@ BUGS = {
 every_kernel = pytest.mark.parametrize("name", KERNELS)
 
 
-def check(name: str, old: str = "", new: str = "") -> Judged:
+def check(name: str, old: str = "", new: str = "") -> Judgement:
     """The verdict on a kernel, in whose source `old` was replaced, by its small cases in Triton's interpreter."""
     judge = judge_of(FOLDER / f"{name}.py")
     assert old in judge.target.source
@@ -70,13 +70,13 @@ def test_a_seeded_bug_is_found_wrong(name: str, bug: str) -> None:
 @pytest.mark.slow
 def test_every_case_of_a_kernel_builds_for_an_h200_without_torch_operations(name: str, tmp_path: Path) -> None:
     """At the first configuration. A torch operation in the original's plan would be allowed to every candidate."""
-    found, shelf = target.read(FOLDER / f"{name}.py"), Shelf(tmp_path)
-    built = Builder(found, devices.find("h200"), box.choose(), shelf).build(found.source, dict.fromkeys(SETS), 1)
+    found, contents = target.read(FOLDER / f"{name}.py"), ContentStore(tmp_path)
+    built = Builder(found, devices.find("h200"), box.choose(), contents).build(found.source, dict.fromkeys(SETS), 1)
     assert built.ok and not built.failures, built.failures
     sets, space = built.described["sets"], built.described["launch_space"]
     assert all(sets.values())
     assert set(built.choices) == {f"{s}/{n}" for s in SETS for n in sets[s]}
-    plans = shelf.manifest(built.bundle)["plans"].values()
+    plans = contents.manifest(built.bundle)["plans"].values()
     assert plan_rules.ops_of(plan for choices in plans for plan in choices.values()) == set()
     (first,) = next(iter(built.choices.values()))
     assert not any(built.statics[k]["spill_store_bytes"] for k in first.kernels)

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 from pgo_agent.sandbox.judge import sequential_timing, timing_session
-from pgo_agent.sandbox.judge.checks import Bench, Pick
+from pgo_agent.sandbox.judge.checks import Pick, TargetSession
 from pgo_agent.sandbox.judge.timer import Side
 
 CASES = ["CASES/small", "CASES/large"]
@@ -20,7 +20,7 @@ class Clock:
         self.bursts: list[tuple[str, tuple[str, ...], bool]] = []
 
     def __call__(
-        self, bench: Bench, sides: Mapping[str, Pick], case: str, rounds: int, stage: str, control: bool = True
+        self, bench: TargetSession, sides: Mapping[str, Pick], case: str, rounds: int, stage: str, control: bool = True
     ) -> dict[str, Side]:
         self.bursts.append((case, tuple(sides), control))
         shift = self.random.gauss(1, self.noise)  # of a whole burst

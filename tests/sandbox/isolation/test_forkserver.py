@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.build import trace_and_compile
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.isolation import forkserver, rlimits
 from pgo_agent.sandbox.isolation.box import Box, Ran
 
@@ -253,13 +253,13 @@ def test_outside_of_a_box_nothing_is_run(tmp_path: Path) -> None:
 def test_the_same_source_gives_the_same_files(tmp_path: Path) -> None:
     of, made = tracing.write(tmp_path, COPIED), []
     for forks in (False, True):
-        box, shelf = Box("bubblewrap", forks=forks), Shelf(tmp_path / str(forks))
+        box, contents = Box("bubblewrap", forks=forks), ContentStore(tmp_path / str(forks))
         device = devices.find("h200")
-        traced: dict[str, Any] = trace_and_compile.trace(box, shelf, of, device, of.source, {"CASES": None}, None)
+        traced: dict[str, Any] = trace_and_compile.trace(box, contents, of, device, of.source, {"CASES": None}, None)
         traced.pop("took")
         texts, options = traced["texts"], {k: v["options"] for k, v in traced["kernels"].items()}
-        trace_and_compile.compile_missing(box, shelf, device, texts, options, 1)
-        made.append((traced, [shelf.build(k) for k in texts]))
+        trace_and_compile.compile_missing(box, contents, device, texts, options, 1)
+        made.append((traced, [contents.build(k) for k in texts]))
     assert made[0] == made[1] and made[0][1]
 
 

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from pgo_agent.sandbox import target
 from pgo_agent.sandbox.errors import Killed, TargetFault
-from pgo_agent.sandbox.gate.verdict import Judged, Verdict
+from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.isolation import box
-from pgo_agent.sandbox.judge.gpu_judge import Judge
+from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 
 from tests.sandbox.processes import alive, below, depth
 
@@ -59,13 +59,13 @@ time.sleep(600)
 
 
 @pytest.fixture
-def judging(tmp_path: Path) -> Iterator[Callable[..., Judge]]:
+def judging(tmp_path: Path) -> Iterator[Callable[..., GpuJudge]]:
     """Makes judges that are closed afterwards."""
-    made: list[Judge] = []
+    made: list[GpuJudge] = []
     OTHERS.update(judges(os.getpid()))
 
-    def make(source: str = QUICK, dtype: str = "bfloat16", sandbox: str = "none") -> Judge:
-        made.append(Judge(target.read(write(tmp_path, source, dtype)), gpu=None, sandbox=sandbox))
+    def make(source: str = QUICK, dtype: str = "bfloat16", sandbox: str = "none") -> GpuJudge:
+        made.append(GpuJudge(target.read(write(tmp_path, source, dtype)), gpu=None, sandbox=sandbox))
         return made[-1]
 
     yield make
@@ -79,7 +79,7 @@ def write(folder: Path, source: str = QUICK, dtype: str = "bfloat16") -> Path:
     return path
 
 
-def check(judge: Judge, source: str | None = None) -> Judged:
+def check(judge: GpuJudge, source: str | None = None) -> Judgement:
     return judge.verdict("check", source=judge.target.source if source is None else source)
 
 
@@ -117,31 +117,31 @@ def own_judge() -> int:
 # commands -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_candidate_is_checked_by_a_process_of_its_own(judging: Callable[..., Judge]) -> None:
+def test_a_candidate_is_checked_by_a_process_of_its_own(judging: Callable[..., GpuJudge]) -> None:
     judge = judging(dtype="float32", sandbox="auto")
     assert check(judge).verdict == Verdict.CHECKED
     assert own_judge() != os.getpid()
     assert judge.environment["gpu"] is None
 
 
-def test_what_a_target_prints_is_not_taken_for_an_answer(judging: Callable[..., Judge]) -> None:
+def test_what_a_target_prints_is_not_taken_for_an_answer(judging: Callable[..., GpuJudge]) -> None:
     assert check(judging()).verdict == Verdict.CHECKED
 
 
-def test_one_process_answers_one_command_after_another(judging: Callable[..., Judge]) -> None:
+def test_one_process_answers_one_command_after_another(judging: Callable[..., GpuJudge]) -> None:
     judge = judging()
     pids = {own_judge() for _ in range(3) if check(judge)}
     assert len(pids) == 1
     assert judge.replaced == 0
 
 
-def test_a_target_that_raises_when_imported_is_the_targets_fault(judging: Callable[..., Judge]) -> None:
+def test_a_target_that_raises_when_imported_is_the_targets_fault(judging: Callable[..., GpuJudge]) -> None:
     judge = judging(QUICK + "raise RuntimeError('no such table')\n")
     with pytest.raises(TargetFault, match="cannot be imported: RuntimeError: no such table"):
         check(judge)
 
 
-def test_asking_again_after_a_failed_import_tells_the_same_fault(judging: Callable[..., Judge]) -> None:
+def test_asking_again_after_a_failed_import_tells_the_same_fault(judging: Callable[..., GpuJudge]) -> None:
     judge = judging(QUICK + "raise RuntimeError('no such table')\n")
     with pytest.raises(TargetFault):
         check(judge)
@@ -149,7 +149,7 @@ def test_asking_again_after_a_failed_import_tells_the_same_fault(judging: Callab
         check(judge)
 
 
-def test_fresh_gives_the_next_command_a_new_process(judging: Callable[..., Judge]) -> None:
+def test_fresh_gives_the_next_command_a_new_process(judging: Callable[..., GpuJudge]) -> None:
     judge = judging()
     check(judge)
     first = own_judge()
@@ -159,7 +159,7 @@ def test_fresh_gives_the_next_command_a_new_process(judging: Callable[..., Judge
     assert own_judge() != first
 
 
-def test_a_fresh_process_is_one_that_was_prepared(judging: Callable[..., Judge]) -> None:
+def test_a_fresh_process_is_one_that_was_prepared(judging: Callable[..., GpuJudge]) -> None:
     judge = judging()
     check(judge)
     first = own_judge()
@@ -171,7 +171,7 @@ def test_a_fresh_process_is_one_that_was_prepared(judging: Callable[..., Judge])
     assert own_judge() == ready
 
 
-def test_a_prepared_process_that_was_killed_is_no_verdict(judging: Callable[..., Judge]) -> None:
+def test_a_prepared_process_that_was_killed_is_no_verdict(judging: Callable[..., GpuJudge]) -> None:
     judge = judging()
     judge.prepare(1)
     os.kill(own_judge(), signal.SIGKILL)
@@ -196,7 +196,7 @@ def kill_when(happens: Callable[[int], bool], times: int = 1) -> threading.Threa
     return thread
 
 
-def test_a_judge_killed_while_it_works_is_replaced_and_asked_again(judging: Callable[..., Judge]) -> None:
+def test_a_judge_killed_while_it_works_is_replaced_and_asked_again(judging: Callable[..., GpuJudge]) -> None:
     judge = judging(dtype="float32", sandbox="auto")
     killer = kill_when(spinning)
     judged = check(judge, f"import time\ntime.sleep(3)\n{judge.target.source}")
@@ -204,14 +204,14 @@ def test_a_judge_killed_while_it_works_is_replaced_and_asked_again(judging: Call
     assert (judged.verdict, judge.replaced) == (Verdict.CHECKED, 1)
 
 
-def test_a_judge_killed_between_commands_is_replaced_and_asked_again(judging: Callable[..., Judge]) -> None:
+def test_a_judge_killed_between_commands_is_replaced_and_asked_again(judging: Callable[..., GpuJudge]) -> None:
     judge = judging()
     check(judge)
     os.kill(own_judge(), signal.SIGKILL)
     assert (check(judge).verdict, judge.replaced) == (Verdict.CHECKED, 1)
 
 
-def test_a_judge_killed_again_and_again_is_a_fault_and_no_verdict(judging: Callable[..., Judge]) -> None:
+def test_a_judge_killed_again_and_again_is_a_fault_and_no_verdict(judging: Callable[..., GpuJudge]) -> None:
     judge = judging(dtype="float32", sandbox="auto")
     killer = kill_when(spinning, box.ATTEMPTS)
     with pytest.raises(Killed, match=f"the judge process was killed {box.ATTEMPTS} times in a row"):
@@ -221,7 +221,7 @@ def test_a_judge_killed_again_and_again_is_a_fault_and_no_verdict(judging: Calla
 
 
 def test_a_judge_that_ends_by_itself_is_a_crash_and_the_next_command_is_answered(
-    judging: Callable[..., Judge],
+    judging: Callable[..., GpuJudge],
 ) -> None:
     judge = judging(f"{QUICK}\ndef inputs(case, generator):\n    import os\n    os._exit(7)\n")
     assert (check(judge).verdict, judge.replaced) == (Verdict.CRASHED, 1)
@@ -232,7 +232,7 @@ def test_a_judge_that_ends_by_itself_is_a_crash_and_the_next_command_is_answered
 # endings --------------------------------------------------------------------------------------------------------------
 
 
-def test_closing_leaves_no_process_behind(judging: Callable[..., Judge]) -> None:
+def test_closing_leaves_no_process_behind(judging: Callable[..., GpuJudge]) -> None:
     judge = judging()
     check(judge)
     pid = own_judge()
@@ -243,7 +243,7 @@ def test_closing_leaves_no_process_behind(judging: Callable[..., Judge]) -> None
 
 @pytest.mark.parametrize("sandbox", box.KINDS)
 def test_a_judge_that_is_killed_takes_the_candidate_that_it_runs_with_it(
-    judging: Callable[..., Judge], sandbox: str
+    judging: Callable[..., GpuJudge], sandbox: str
 ) -> None:
     if box.problem_with(sandbox):
         pytest.skip(f"{sandbox} does not work here")
@@ -295,7 +295,7 @@ def test_a_judge_ends_when_its_parent_is_killed(tmp_path: Path, busy: bool) -> N
 
 
 def test_keys_tokens_and_secrets_are_not_passed_on(
-    judging: Callable[..., Judge], monkeypatch: pytest.MonkeyPatch
+    judging: Callable[..., GpuJudge], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("OPENAI_API_KEY", "HF_TOKEN", "AWS_SECRET", "MONKEY_BUSINESS"):
         monkeypatch.setenv(name, "a-value")

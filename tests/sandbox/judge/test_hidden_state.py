@@ -15,7 +15,7 @@ from pgo_agent.sandbox.bundle.schema import Op, Plan, Storage, Tensor
 from pgo_agent.sandbox.bundle.validate import Bundle
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.judge import checks, timing_session
-from pgo_agent.sandbox.judge.checks import Bench, Pick
+from pgo_agent.sandbox.judge.checks import Pick, TargetSession
 from pgo_agent.sandbox.judge.measured_peaks import Peaks
 from pgo_agent.sandbox.judge.plan_executor import Replay
 from pgo_agent.sandbox.judge.timer import Side, Timer
@@ -75,7 +75,7 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timing_session, "_places", lambda *_: 2)
 
 
-def bench(kernel: Kernel, deterministic: bool = True) -> Bench:
+def bench(kernel: Kernel, deterministic: bool = True) -> TargetSession:
     module = ModuleType("target")
     given = {"x": lambda g: torch.randn(SIZE, generator=g), "ones": lambda _: torch.ones(SIZE)}
     module.inputs = lambda case, generator: {n: f(generator) for n, f in given.items()}  # type: ignore[attr-defined]
@@ -84,7 +84,7 @@ def bench(kernel: Kernel, deterministic: bool = True) -> Bench:
     module.NONDETERMINISTIC = not deterministic  # type: ignore[attr-defined]
     timer = Timer.__new__(Timer)
     timer._flush, timer._random = torch.zeros(4), random.SystemRandom()
-    made = Bench(module, {CASE: {}}, CPU, timer, lambda stage, seconds: None, Peaks(1.0, 1.0))
+    made = TargetSession(module, {CASE: {}}, CPU, timer, lambda stage, seconds: None, Peaks(1.0, 1.0))
     launched = type("Launched", (Launched,), {"kernel": staticmethod(kernel)})
 
     def replay(pick: Pick, case: str, seed: int, strain: Any = None) -> Replay:

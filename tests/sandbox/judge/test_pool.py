@@ -18,7 +18,7 @@ from pgo_agent.sandbox.errors import EnvironmentFault
 from pgo_agent.sandbox.judge.gpu_lock import GpuLock
 from pgo_agent.sandbox.judge.gpus import Gpu
 from pgo_agent.sandbox.judge.interface import Ended
-from pgo_agent.sandbox.judge.pool import Judges
+from pgo_agent.sandbox.judge.pool import GpuPool
 from pgo_agent.sandbox.profile.kernel_profile import PassName
 
 from tests.agent.many import Machine, overlapping
@@ -43,11 +43,11 @@ class Told:
 
 
 @pytest.fixture
-def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., tuple[Judges, Machine, Told]]]:
+def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., tuple[GpuPool, Machine, Told]]]:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    made: list[Judges] = []
+    made: list[GpuPool] = []
 
-    def make(gpus: int, quarantined: tuple[str, ...] = (), **control: Any) -> tuple[Judges, Machine, Told]:
+    def make(gpus: int, quarantined: tuple[str, ...] = (), **control: Any) -> tuple[GpuPool, Machine, Told]:
         machine, told = Machine(tmp_path / f"machine{len(made)}", gpus), Told()
         machine.control(**control)
         judges = machine.judges()
@@ -60,7 +60,7 @@ def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
         judges.close()
 
 
-def hello(judges: Judges) -> str:
+def hello(judges: GpuPool) -> str:
     """Asks for nothing, and gives the GPU that answered."""
     judges.ask("hello")
     return str(judges.environment["uuid"])
@@ -226,7 +226,7 @@ def test_two_pools_never_use_a_gpu_at_once_and_both_come_to_an_end(pool: Callabl
     assert sum(a["do"] == "hello" for a in asked) >= 12 and overlapping(asked) == []
 
 
-def all_of(judges: Judges) -> None:
+def all_of(judges: GpuPool) -> None:
     list(judges.together({str(i): lambda: hello(judges) for i in range(6)}))
 
 

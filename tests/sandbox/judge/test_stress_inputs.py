@@ -16,7 +16,7 @@ from pgo_agent.sandbox.bundle.schema import Op, Plan, Storage, Tensor
 from pgo_agent.sandbox.bundle.validate import Bundle
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.judge import checks, numerics, stress_inputs, stress_runs
-from pgo_agent.sandbox.judge.checks import Bench, Pick
+from pgo_agent.sandbox.judge.checks import Pick, TargetSession
 from pgo_agent.sandbox.judge.measured_peaks import Peaks
 from pgo_agent.sandbox.judge.stress_inputs import STRAINS, Strain
 from pgo_agent.sandbox.judge.stress_runs import Strained
@@ -232,7 +232,7 @@ def added(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return x + y
 
 
-def bench(inputs: Callable[..., Any] = positive, reference: Callable[..., Any] = added) -> Bench:
+def bench(inputs: Callable[..., Any] = positive, reference: Callable[..., Any] = added) -> TargetSession:
     """A judge's bench for sums, without a timer."""
     module = ModuleType("target")
     module.inputs = inputs  # type: ignore[attr-defined]
@@ -240,7 +240,7 @@ def bench(inputs: Callable[..., Any] = positive, reference: Callable[..., Any] =
     module.flops = lambda case: case["work"]  # type: ignore[attr-defined]
     timer: Any = None  # nothing here is timed
     cases = {"CASES/large": {"work": 2}, "CASES/small": {"work": 1}}
-    made = Bench(module, cases, CPU, timer, lambda stage, seconds: None, Peaks(1.0, 1.0))
+    made = TargetSession(module, cases, CPU, timer, lambda stage, seconds: None, Peaks(1.0, 1.0))
     made.new_seeds()
     return made
 
@@ -270,7 +270,7 @@ SUMS = ("CASES/small",)
 MASKED = "wholly masked rows"  # nothing here has a mask
 
 
-def strained(prepared: Bench, candidate: str, own: str = "a sum", cases: tuple[str, ...] = SUMS) -> Strained:
+def strained(prepared: TargetSession, candidate: str, own: str = "a sum", cases: tuple[str, ...] = SUMS) -> Strained:
     return stress_runs.check_strained(prepared, pick(candidate, cases), pick(own, cases), "numerics")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from pgo_agent.sandbox.errors import EnvironmentFault
-from pgo_agent.sandbox.judge.gpu_judge import Judge
+from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 from pgo_agent.sandbox.judge.interface import Ended, NoStart
 from pgo_agent.sandbox.judge.worker_process import Process
 
@@ -51,15 +51,15 @@ def test_a_process_that_was_ended_prints_and_says_nothing_more(mute: str) -> Non
 
 
 def test_a_judge_that_is_closed_while_it_starts_asks_nobody(mute: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    judge = Judge(NOBODY, mute, gpu=None)
-    new, made = Judge._new, list[Process]()
+    judge = GpuJudge(NOBODY, mute, gpu=None)
+    new, made = GpuJudge._new, list[Process]()
 
-    def closed_meanwhile(self: Judge) -> Process:
+    def closed_meanwhile(self: GpuJudge) -> Process:
         made.append(new(self))
         self.close()
         return made[-1]
 
-    monkeypatch.setattr(Judge, "_new", closed_meanwhile)
+    monkeypatch.setattr(GpuJudge, "_new", closed_meanwhile)
     with pytest.raises(NoStart):
         judge.ask("hello")
     judge.prepare(2)
@@ -67,7 +67,7 @@ def test_a_judge_that_is_closed_while_it_starts_asks_nobody(mute: str, monkeypat
 
 
 def test_a_command_that_waits_is_over_when_its_judge_is_closed(mute: str) -> None:
-    judge, ended = Judge(NOBODY, mute, gpu=None), list[Exception]()
+    judge, ended = GpuJudge(NOBODY, mute, gpu=None), list[Exception]()
 
     def ask() -> None:
         try:

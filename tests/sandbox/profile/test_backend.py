@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.profile import static
 from pgo_agent.sandbox.profile.backend import Workbench
@@ -23,7 +23,7 @@ def test_the_backend_of_the_guide_counts_the_ptx_of_a_kernel(tmp_path: Path, mon
     exec(compile(example, "AGENTS.md", "exec"), made)
     monkeypatch.setattr(static, "BACKENDS", {**static.BACKENDS, "ptx": made["Ptx"]()})
     subject = target.read(TARGETS / "add.py")
-    bench = Workbench(Builder(subject, devices.find("h200"), box.choose(), Shelf(tmp_path)))
+    bench = Workbench(Builder(subject, devices.find("h200"), box.choose(), ContentStore(tmp_path)))
     built = bench.builder.build(subject.source, {"CASES": ["1m"]}, 1)
     (found,) = static.profile_static(bench, subject.source, built.bundle, "CASES/1m", None, "ptx").values()
     assert isinstance(found, StaticProfile)

@@ -16,10 +16,10 @@ from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.build.result import Built
 from pgo_agent.sandbox.bundle import validate
 from pgo_agent.sandbox.bundle.schema import Op
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.errors import BadBundle
 from pgo_agent.sandbox.isolation import box
-from pgo_agent.sandbox.judge.gpu_judge import Judge, visible_gpu
+from pgo_agent.sandbox.judge.gpu_judge import GpuJudge, visible_gpu
 from pgo_agent.sandbox.profile.counters import ncu as tool
 from pgo_agent.sandbox.profile.counters.collect import take
 from pgo_agent.sandbox.profile.counters.launcher import first
@@ -37,14 +37,14 @@ GPU = "GPU-00000000-1111-2222-3333-444444444444"
 
 
 @pytest.fixture
-def taken(add_shelf: Shelf, add_built: Built) -> Taken:
+def taken(add_contents: ContentStore, add_built: Built) -> Taken:
     """What the pass says of the addition, on the GPU "0" whether there is one or not; it must not say figures."""
-    builder = Builder(target.read(ADD), devices.find("h200"), box.choose(), add_shelf)
+    builder = Builder(target.read(ADD), devices.find("h200"), box.choose(), add_contents)
     ((case, (choice,)),) = add_built.choices.items()
     place = Place(add_built.bundle, case, choice.label, choice.kernels[0])
 
     def ask(gpu: str | None = "0", seconds: float = 60.0) -> Missing:
-        found = take(Judge(builder.target, gpu=gpu), builder, place, seconds=seconds)
+        found = take(GpuJudge(builder.target, gpu=gpu), builder, place, seconds=seconds)
         assert isinstance(found, Missing) and found.name == "counters"
         assert found.why and "\n" not in found.why
         return found
@@ -138,9 +138,9 @@ def test_the_launcher_leaves_its_problem_where_the_pass_finds_it(taken: Taken, n
 
 
 def test_the_launch_that_is_looked_at_is_the_first_of_the_wanted_build(
-    add_shelf: Shelf, add_built: Built, h200_limits: validate.Limits
+    add_contents: ContentStore, add_built: Built, h200_limits: validate.Limits
 ) -> None:
-    bundle = validate.load(add_shelf.bundle(add_built.bundle), add_shelf.artefacts, h200_limits)
+    bundle = validate.load(add_contents.bundle(add_built.bundle), add_contents.artefacts, h200_limits)
     ((plans,), (key,)) = bundle.plans.values(), bundle.kernels
     plan = plans[next(iter(plans))]
     (launch,) = plan.launches

@@ -11,7 +11,7 @@ import pytest
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.build.result import Built
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.profile import static
 from pgo_agent.sandbox.profile.backend import Instruction, Workbench
@@ -38,10 +38,10 @@ def percent(**values: float) -> dict[str, Metric]:
 
 
 @pytest.fixture(scope="session")
-def addition(add_shelf: Shelf, add_built: Built) -> SimpleNamespace:
+def addition(add_contents: ContentStore, add_built: Built) -> SimpleNamespace:
     """The addition: its static profile, and its lines as the counters pass finds them."""
     subject = target.read(ADD)
-    builder = Builder(subject, devices.find("h200"), box.choose(), add_shelf)
+    builder = Builder(subject, devices.find("h200"), box.choose(), add_contents)
     ((case, (choice,)),) = add_built.choices.items()
     place = Place(add_built.bundle, case, choice.label, choice.kernels[0])
     profile = static.profile_static(Workbench(builder), subject.source, place.bundle, case)[place.kernel]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.profile import gluon_api
 from pgo_agent.sandbox.profile.backend import Workbench
@@ -17,7 +17,7 @@ from tests.agent.command_line import write
 
 def bench(folder: Path, device: str = "h200") -> Workbench:
     found = target.read(write(folder))
-    return Workbench(Builder(found, devices.find(device), box.choose("auto"), Shelf(folder / "shelf")))
+    return Workbench(Builder(found, devices.find(device), box.choose("auto"), ContentStore(folder / "shelf")))
 
 
 @pytest.fixture(scope="module")
@@ -45,10 +45,10 @@ def test_it_is_short_and_plain(lines: tuple[str, ...]) -> None:
 
 
 def test_the_answer_is_kept(tmp_path: Path) -> None:
-    seat = bench(tmp_path)
-    assert not gluon_api.api.known(seat)
-    gluon_api.api(seat)
-    assert gluon_api.api.known(seat)
+    context = bench(tmp_path)
+    assert not gluon_api.api.known(context)
+    gluon_api.api(context)
+    assert gluon_api.api.known(context)
 
 
 def test_an_older_architecture_has_no_warpgroups(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder, limits_of
 from pgo_agent.sandbox.bundle import validate
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.errors import BadBundle
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.profile.timeline import instrumented_build, scope_sets
@@ -33,10 +33,10 @@ BUILT = {  # a public case of each
 STACK = 64  # bytes of registers that the records of eight scopes may push out
 
 
-def placed(path: Path, case: str, shelf: Shelf, cases: str = "CASES") -> tuple[Builder, list[Place]]:
+def placed(path: Path, case: str, contents: ContentStore, cases: str = "CASES") -> tuple[Builder, list[Place]]:
     """A builder, and each kernel that one case of a target launches."""
     subject = target.read(path)
-    builder = Builder(subject, devices.find("h200"), box.choose(), shelf)
+    builder = Builder(subject, devices.find("h200"), box.choose(), contents)
     built = builder.build(subject.source, {cases: [case]}, 1)
     assert built.ok, built.failures
     ((name, (choice,)),) = built.choices.items()
@@ -45,13 +45,15 @@ def placed(path: Path, case: str, shelf: Shelf, cases: str = "CASES") -> tuple[B
 
 @pytest.fixture(scope="module")
 def gemm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Builder, Place]:
-    builder, (place,) = placed(GEMM, "even", Shelf(tmp_path_factory.mktemp("shelf")), "SMALL")
+    builder, (place,) = placed(GEMM, "even", ContentStore(tmp_path_factory.mktemp("shelf")), "SMALL")
     return builder, place
 
 
 def accepted(builder: Builder, made: Twin) -> validate.Bundle:
-    shelf = builder.shelf
-    return validate.load(shelf.bundle(made.bundle), shelf.artefacts, replace(limits_of(builder.device), records=True))
+    contents = builder.contents
+    return validate.load(
+        contents.bundle(made.bundle), contents.artefacts, replace(limits_of(builder.device), records=True)
+    )
 
 
 def test_a_twin_launches_what_the_plain_bundle_does_and_passes_for_no_candidate(gemm: tuple[Builder, Place]) -> None:
@@ -62,11 +64,11 @@ def test_a_twin_launches_what_the_plain_bundle_does_and_passes_for_no_candidate(
     assert {s.kind for s in calibrating.numbers.values()} == {Kind.ROLE, Kind.EMPTY}
     assert set(whole.numbers.values()) == set(whole.plan.scopes.scopes)
     bundle = accepted(builder, whole)
-    plain = validate.load(builder.shelf.bundle(place.bundle), builder.shelf.artefacts, limits_of(builder.device))
+    plain = validate.load(builder.contents.bundle(place.bundle), builder.contents.artefacts, limits_of(builder.device))
     (ours,), (theirs,) = (b.plans[place.case][place.choice].launches for b in (bundle, plain))
     assert (ours.grid, ours.args, ours.kernel) == (theirs.grid, theirs.args, whole.kernel)
     with pytest.raises(BadBundle, match="profile scratch"):
-        validate.load(builder.shelf.bundle(whole.bundle), builder.shelf.artefacts, limits_of(builder.device))
+        validate.load(builder.contents.bundle(whole.bundle), builder.contents.artefacts, limits_of(builder.device))
 
 
 def test_a_twin_that_disturbs_is_divided_into_two_that_share_its_scopes_out(gemm: tuple[Builder, Place]) -> None:
@@ -88,7 +90,7 @@ def test_an_instrumented_kernel_reads_the_clock_twice_for_each_scope_and_writes_
 ) -> None:
     builder, place = gemm
     (_, whole), _ = instrumented_build.build(builder, place, per_pass=32)
-    ptx = builder.shelf.get(accepted(builder, whole).kernels[whole.kernel].files["ptx"], "ptx").decode()
+    ptx = builder.contents.get(accepted(builder, whole).kernels[whole.kernel].files["ptx"], "ptx").decode()
     assert len(re.findall(r"%clock;", ptx)) == 2 * len(whole.plan.scopes.scopes)
     stored = {m[2]: int(m[1] or 0) for m in re.finditer(r"st\.global\.b32 \t\[%rd\d+(?:\+(\d+))?\], (\S+);", ptx)}
     assert stored[str(0xDEADBEEF - (1 << 32))] == 0
@@ -100,7 +102,7 @@ def test_records_go_to_global_memory_where_no_shared_memory_is_left(gemm: tuple[
     builder, place = gemm
     roomy, refused = instrumented_build.build(builder, place, per_pass=32, buffer=Buffer.SHARED)
     assert not refused and {t.plan.buffer for t in roomy} == {Buffer.SHARED}
-    taken = builder.shelf.manifest(place.bundle)["kernels"][place.kernel]["shared"]
+    taken = builder.contents.manifest(place.bundle)["kernels"][place.kernel]["shared"]
     assert all(t.static["shared"] > taken for t in roomy)
     full = replace(builder, device=replace(builder.device, smem_block=taken))
     moved, refused = instrumented_build.build(full, place, per_pass=32, buffer=Buffer.SHARED)
@@ -117,15 +119,15 @@ def test_a_grid_that_is_too_large_for_the_scratch_is_a_reason(gemm: tuple[Builde
 
 def test_scopes_that_do_not_compile_together_are_recorded_by_two_builds(gemm: tuple[Builder, Place]) -> None:
     builder, place = gemm
-    manifest = builder.shelf.manifest(place.bundle)["kernels"][place.kernel]
-    module = reader.parse(builder.shelf.get(manifest["files"]["ttgir"], "ttgir").decode())
+    manifest = builder.contents.manifest(place.bundle)["kernels"][place.kernel]
+    module = reader.parse(builder.contents.get(manifest["files"]["ttgir"], "ttgir").decode())
     _, whole = scope_sets.plan_scopes(module, 32)
     size = manifest["num_warps"] * 512 * instrumented_build.ENTRY
     records = {"buffer": "global", "size": size, "shared": builder.device.smem_block}
-    told = (builder.shelf.build(place.kernel) or {})["options"] | {"records": records}
+    told = (builder.contents.build(place.kernel) or {})["options"] | {"records": records}
     text = instrument(module, whole)
     assert isinstance(text, str)
-    builder.shelf.put_build(builder.key(text.encode(), told), {"error": "error: ptxas ran out of registers"})
+    builder.contents.put_build(builder.key(text.encode(), told), {"error": "error: ptxas ran out of registers"})
     made, refused = instrumented_build.build(builder, place, per_pass=32, entries=512)
     assert not refused
     _, first, second = made
@@ -189,11 +191,11 @@ def test_early_returns_branches_and_while_loops_are_recorded_and_a_kernel_of_not
 def test_every_scope_of_a_shipped_kernel_is_recorded_by_some_twin_without_many_spills(
     name: str, tmp_path: Path
 ) -> None:
-    builder, places = placed(*BUILT[name], Shelf(tmp_path))
+    builder, places = placed(*BUILT[name], ContentStore(tmp_path))
     for place in places:
         made, refused = instrumented_build.build(builder, place)
         assert made and not refused
-        plain = (builder.shelf.build(place.kernel) or {})["static"]
+        plain = (builder.contents.build(place.kernel) or {})["static"]
         for one in made:
             accepted(builder, one)
             assert set(one.numbers.values()) == set(one.plan.scopes.scopes)
@@ -203,11 +205,11 @@ def test_every_scope_of_a_shipped_kernel_is_recorded_by_some_twin_without_many_s
 
 @pytest.mark.slow
 def test_every_role_of_a_warp_specialized_kernel_reads_the_clock(tmp_path: Path) -> None:
-    builder, (place,) = placed(SPECIALIZED, "d128-4k", Shelf(tmp_path))
+    builder, (place,) = placed(SPECIALIZED, "d128-4k", ContentStore(tmp_path))
     made, _ = instrumented_build.build(builder, place)
     roles = {"kernel", "default", "partition0", "partition1"}
     assert all({s.role for s in t.plan.scopes.scopes if s.kind is Kind.ROLE} == roles for t in made)
     for one in made:
         assert one.warps == 12
-        ptx = builder.shelf.get(accepted(builder, one).kernels[one.kernel].files["ptx"], "ptx").decode()
+        ptx = builder.contents.get(accepted(builder, one).kernels[one.kernel].files["ptx"], "ptx").decode()
         assert len(re.findall(r"%clock;", ptx)) >= 2 * len(one.plan.scopes.scopes)

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from pgo_agent.sandbox.build.builder import Builder
-from pgo_agent.sandbox.bundle.store import PASSES, Shelf
+from pgo_agent.sandbox.bundle.store import PASSES, ContentStore
 from pgo_agent.sandbox.profile import assemble_static, instruction_path, ipc, machine_loops, nvidia, sass
 from pgo_agent.sandbox.profile.backend import Workbench
 from pgo_agent.sandbox.profile.ipc import Count, Counts
@@ -29,7 +29,7 @@ MOST_OF_A_RECORD = 11  # instructions between the reads of any empty scope that 
 @pytest.fixture(scope="module")
 def gemm(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     """A GEMM's plain listing, and the counts of all its twins by their scopes."""
-    builder, (place,) = placed(GEMM, "even", Shelf(tmp_path_factory.mktemp("shelf")), "SMALL")
+    builder, (place,) = placed(GEMM, "even", ContentStore(tmp_path_factory.mktemp("shelf")), "SMALL")
     bench = Workbench(builder)
     found = counted(bench, place)
     plain = nvidia.listing(bench, place.kernel)
@@ -58,16 +58,16 @@ def safe(opcodes: Mapping[str, int]) -> dict[str, int]:
 
 
 def one_twin(builder: Builder, place: Place, wanted: ScopeSet) -> Twin:
-    manifest = builder.shelf.manifest(place.bundle)["kernels"][place.kernel]
-    module = reader.parse(builder.shelf.get(manifest["files"]["ttgir"], "ttgir").decode())
+    manifest = builder.contents.manifest(place.bundle)["kernels"][place.kernel]
+    module = reader.parse(builder.contents.get(manifest["files"]["ttgir"], "ttgir").decode())
     made = instrumented_build.one(builder, place, module, Plan(wanted))
     assert isinstance(made, Twin), made
     return made
 
 
 def planned(builder: Builder, place: Place) -> list[ScopeSet]:
-    manifest = builder.shelf.manifest(place.bundle)["kernels"][place.kernel]
-    return scope_sets.plan_scopes(reader.parse(builder.shelf.get(manifest["files"]["ttgir"], "ttgir").decode()), 8)
+    manifest = builder.contents.manifest(place.bundle)["kernels"][place.kernel]
+    return scope_sets.plan_scopes(reader.parse(builder.contents.get(manifest["files"]["ttgir"], "ttgir").decode()), 8)
 
 
 # counts of real builds ------------------------------------------------------------------------------------------------
@@ -160,18 +160,18 @@ def test_what_is_taken_off_is_no_more_than_what_a_record_costs(gemm: SimpleNames
 
 def test_counts_are_kept_on_the_shelf_and_read_back_as_they_were(gemm: SimpleNamespace) -> None:
     for one in gemm.counts:
-        kept = gemm.bench.shelf.record(PASSES, ipc.instructions.key(gemm.bench, one.build))
+        kept = gemm.bench.contents.record(PASSES, ipc.instructions.key(gemm.bench, one.build))
         assert Counts.from_json(kept["answer"]) == one == ipc.instructions(gemm.bench, one.build)
 
 
 def test_a_build_that_is_not_there_is_a_problem(gemm: SimpleNamespace) -> None:
     found = ipc.instructions(gemm.bench, "0" * 64)
-    assert (found.scopes, found.problem) == ((), "it is not on the shelf")
+    assert (found.scopes, found.problem) == ((), "it is not in the content store")
 
 
 @pytest.mark.slow
 def test_a_scope_that_waits_for_a_barrier_is_refused_and_the_dots_beside_it_are_not(tmp_path: Path) -> None:
-    builder, (place,) = placed(SPECIALIZED, "d128-4k", Shelf(tmp_path))
+    builder, (place,) = placed(SPECIALIZED, "d128-4k", ContentStore(tmp_path))
     bench = Workbench(builder)
     every = {s.name: s for part in planned(builder, place) for s in part.scopes}
     chosen = [s for s in every.values() if s.role == "default" and s.kind in (Kind.BARRIER_WAIT, Kind.DOT, Kind.ROLE)]
@@ -210,7 +210,7 @@ def twice(x):
 @pytest.mark.slow
 def test_arithmetic_that_shows_the_line_of_a_record_before_it_is_still_the_kernels(tmp_path: Path) -> None:
     """In attention's epilogue dozens of instructions have no line of their own: the record's is the last told."""
-    builder, (place,) = placed(FORWARD, "d64-4k", Shelf(tmp_path))
+    builder, (place,) = placed(FORWARD, "d64-4k", ContentStore(tmp_path))
     bench = Workbench(builder)
     made = one_twin(builder, place, planned(builder, place)[2])
     listing = nvidia.listing(bench, made.kernel)
@@ -238,13 +238,13 @@ def test_two_loops_and_a_branch_in_a_loop_are_refused_with_the_reason(tmp_path: 
 
 
 def test_code_that_differs_with_line_information_is_not_counted(gemm: SimpleNamespace) -> None:
-    """The build on the shelf is given the plain build's code, as if ptxas had decided otherwise."""
-    build = gemm.bench.shelf.build(gemm.counts[0].build)
+    """The build in the content store is given the plain build's code, as if ptxas had decided otherwise."""
+    build = gemm.bench.contents.build(gemm.counts[0].build)
     assert build is not None
-    other = (gemm.bench.shelf.build(gemm.place.kernel) or {})["kernel"]["files"]["cubin"]
+    other = (gemm.bench.contents.build(gemm.place.kernel) or {})["kernel"]["files"]["cubin"]
     files = build["kernel"]["files"] | {"cubin": other}
     key = "1" * 64
-    gemm.bench.shelf.put_build(key, build | {"kernel": build["kernel"] | {"files": files}})
+    gemm.bench.contents.put_build(key, build | {"kernel": build["kernel"] | {"files": files}})
     assert ipc.instructions(gemm.bench, key) == Counts(key, (), ipc.OTHER_CODE)
 
 
@@ -253,7 +253,7 @@ def test_code_that_differs_with_line_information_is_not_counted(gemm: SimpleName
 def test_empty_scopes_are_empty_and_tensor_instructions_are_all_found_in_every_shipped_kernel(
     name: str, tmp_path: Path
 ) -> None:
-    builder, places = placed(*BUILT[name], Shelf(tmp_path))
+    builder, places = placed(*BUILT[name], ContentStore(tmp_path))
     bench = Workbench(builder)
     for place in places:
         plain = assemble_static.opcodes(nvidia.listing(bench, place.kernel).instructions)

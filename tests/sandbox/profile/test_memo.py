@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pgo_agent.sandbox import json_codec
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.profile import memo
 from pgo_agent.sandbox.profile.memo import Artefact
 from pgo_agent.sandbox.profile.static_profile import Access, Conversion, Line, MachineLoop, Peak, StaticProfile
@@ -25,8 +25,8 @@ from tests.sandbox.bundle.test_store_damage import every_damage
 
 
 @dataclass(frozen=True)
-class Seat:
-    shelf: Shelf
+class PassContext:
+    contents: ContentStore
     identity: str = "this machine"
 
 
@@ -40,134 +40,136 @@ worked: list[object] = []
 
 
 @memo.cpu("squared", version=1)
-def squared(seat: Seat, n: int, factor: int = 1) -> Squared:
+def squared(context: PassContext, n: int, factor: int = 1) -> Squared:
     worked.append(n)
-    return Squared(n * n * factor, Artefact.put(seat.shelf, str(n * n).encode(), "txt"))
+    return Squared(n * n * factor, Artefact.put(context.contents, str(n * n).encode(), "txt"))
 
 
 @memo.cpu("squared_anew", version=2)
-def squared_anew(seat: Seat, n: int) -> int:
+def squared_anew(context: PassContext, n: int) -> int:
     worked.append(n)
     return n * n
 
 
 @memo.cpu("fourth", version=1)
-def fourth(seat: Seat, n: int) -> int:
-    return squared(seat, n).of ** 2
+def fourth(context: PassContext, n: int) -> int:
+    return squared(context, n).of ** 2
 
 
 @pytest.fixture
-def seat(tmp_path: Path) -> Seat:
+def context(tmp_path: Path) -> PassContext:
     worked.clear()
-    return Seat(Shelf(tmp_path))
+    return PassContext(ContentStore(tmp_path))
 
 
-def test_a_pass_works_once_and_answers_the_same_from_the_shelf(seat: Seat) -> None:
-    assert [squared(seat, 3), squared(seat, n=3), squared(seat, 3, 1)] == [squared(Seat(seat.shelf), 3)] * 3
+def test_a_pass_works_once_and_answers_the_same_from_the_shelf(context: PassContext) -> None:
+    assert [squared(context, 3), squared(context, n=3), squared(context, 3, 1)] == [
+        squared(PassContext(context.contents), 3)
+    ] * 3
     assert worked == [3]
-    assert squared(seat, 3).text.read(seat.shelf) == b"9"
+    assert squared(context, 3).text.read(context.contents) == b"9"
 
 
-def test_other_arguments_another_machine_and_another_version_are_other_answers(seat: Seat) -> None:
+def test_other_arguments_another_machine_and_another_version_are_other_answers(context: PassContext) -> None:
     keys = {
-        squared.key(seat, 3),
-        squared.key(seat, 4),
-        squared.key(seat, 3, 2),
-        squared.key(Seat(seat.shelf, "another"), 3),
-        squared_anew.key(seat, 3),
+        squared.key(context, 3),
+        squared.key(context, 4),
+        squared.key(context, 3, 2),
+        squared.key(PassContext(context.contents, "another"), 3),
+        squared_anew.key(context, 3),
     }
     assert len(keys) == 5
     newer = memo.Pass(squared.function, squared.name, 2, "cpu")
-    assert newer.key(seat, 3) not in keys
+    assert newer.key(context, 3) not in keys
 
 
-def test_a_kept_answer_takes_milliseconds(seat: Seat) -> None:
-    squared(seat, 3)
+def test_a_kept_answer_takes_milliseconds(context: PassContext) -> None:
+    squared(context, 3)
     started = time.perf_counter()
     for _ in range(50):
-        squared(seat, 3)
+        squared(context, 3)
     assert (time.perf_counter() - started) / 50 < 0.01
     assert worked == [3]
 
 
 @every_damage
-def test_a_damaged_answer_is_made_anew(seat: Seat, damage: Any) -> None:
-    first = squared(seat, 3)
-    (path,) = (seat.shelf.root / "passes").iterdir()
+def test_a_damaged_answer_is_made_anew(context: PassContext, damage: Any) -> None:
+    first = squared(context, 3)
+    (path,) = (context.contents.root / "passes").iterdir()
     damage(path)
-    assert not squared.known(seat, 3)
-    assert squared(seat, 3) == first
+    assert not squared.known(context, 3)
+    assert squared(context, 3) == first
     assert worked == [3, 3]
-    assert squared.known(seat, 3)
+    assert squared.known(context, 3)
 
 
 @every_damage
-def test_an_answer_whose_artefact_is_damaged_is_made_anew(seat: Seat, damage: Any) -> None:
-    digest = squared(seat, 3).text.digest
-    damage(seat.shelf.artefacts / f"{digest}.txt")
-    assert squared(seat, 3).text.read(seat.shelf) == b"9"
+def test_an_answer_whose_artefact_is_damaged_is_made_anew(context: PassContext, damage: Any) -> None:
+    digest = squared(context, 3).text.digest
+    damage(context.contents.artefacts / f"{digest}.txt")
+    assert squared(context, 3).text.read(context.contents) == b"9"
     assert worked == [3, 3]
 
 
-def test_an_answer_of_another_shape_is_made_anew(seat: Seat) -> None:
-    seat.shelf.put_record("passes", squared.key(seat, 3), {"pass": squared.name, "answer": {"of": "nine"}})
-    assert squared(seat, 3).of == 9
+def test_an_answer_of_another_shape_is_made_anew(context: PassContext) -> None:
+    context.contents.put_record("passes", squared.key(context, 3), {"pass": squared.name, "answer": {"of": "nine"}})
+    assert squared(context, 3).of == 9
 
 
-def test_a_measurement_can_be_taken_again_and_replaces_the_answer(seat: Seat) -> None:
+def test_a_measurement_can_be_taken_again_and_replaces_the_answer(context: PassContext) -> None:
     readings = iter((1, 2))
 
     @memo.cpu("reading", version=1)
-    def reading(seat: Seat) -> int:
+    def reading(context: PassContext) -> int:
         return next(readings)
 
-    assert [reading(seat), reading.again(seat), reading(seat)] == [1, 2, 2]
+    assert [reading(context), reading.again(context), reading(context)] == [1, 2, 2]
 
 
-def test_an_exception_is_not_kept(seat: Seat) -> None:
+def test_an_exception_is_not_kept(context: PassContext) -> None:
     trouble = [ValueError("no"), None]
 
     @memo.cpu("careful", version=1)
-    def careful(seat: Seat) -> int:
+    def careful(context: PassContext) -> int:
         if problem := trouble.pop(0):
             raise problem
         return 1
 
     with pytest.raises(ValueError, match="no"):
-        careful(seat)
-    assert careful(seat) == 1
+        careful(context)
+    assert careful(context) == 1
 
 
-def test_passes_call_passes(seat: Seat) -> None:
-    assert fourth(seat, 3) == 81
-    assert squared.known(seat, 3)
-    assert fourth(seat, 3) == 81
+def test_passes_call_passes(context: PassContext) -> None:
+    assert fourth(context, 3) == 81
+    assert squared.known(context, 3)
+    assert fourth(context, 3) == 81
     assert worked == [3]
 
 
-def test_cpu_passes_run_at_the_same_time(seat: Seat) -> None:
+def test_cpu_passes_run_at_the_same_time(context: PassContext) -> None:
     both = threading.Barrier(2)
 
     @memo.cpu("meets", version=1)
-    def meets(seat: Seat, n: int) -> int:
+    def meets(context: PassContext, n: int) -> int:
         both.wait(timeout=10)  # breaks unless the other one runs, too
         return n
 
-    assert memo.parallel([lambda: meets(seat, 1), lambda: meets(seat, 2)], 2) == (1, 2)
+    assert memo.parallel([lambda: meets(context, 1), lambda: meets(context, 2)], 2) == (1, 2)
 
 
-def test_one_thread_works_while_the_others_wait_for_its_answer(seat: Seat) -> None:
+def test_one_thread_works_while_the_others_wait_for_its_answer(context: PassContext) -> None:
     @memo.cpu("slow", version=1)
-    def slow(seat: Seat) -> int:
+    def slow(context: PassContext) -> int:
         worked.append("slow")
         time.sleep(0.05)
         return 1
 
-    assert memo.parallel([lambda: slow(seat)] * 8, 8) == (1,) * 8
+    assert memo.parallel([lambda: slow(context)] * 8, 8) == (1,) * 8
     assert worked == ["slow"]
 
 
-def test_a_failing_call_ends_the_others_that_have_not_begun(seat: Seat) -> None:
+def test_a_failing_call_ends_the_others_that_have_not_begun(context: PassContext) -> None:
     def fails() -> int:
         raise ValueError("the first")
 
@@ -194,13 +196,13 @@ class Seat:
     identity: str = "this machine"
 
 @passes.cpu("step", version=1)
-def step(seat: Seat, n: int) -> int:
+def step(context: Seat, n: int) -> int:
     print("began", n, flush=True)
     time.sleep(0.2)
     return n * n
 
-def job(seat: Seat) -> int:
-    return sum(step(seat, n) for n in range(5))
+def job(context: Seat) -> int:
+    return sum(step(context, n) for n in range(5))
 
 print("total", job(Seat(Shelf(Path(sys.argv[1])))), flush=True)
 """

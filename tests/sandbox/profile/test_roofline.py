@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pgo_agent.sandbox import target
 from pgo_agent.sandbox.judge import measured_peaks as measured
-from pgo_agent.sandbox.judge.gpu_judge import Judge
+from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 from pgo_agent.sandbox.profile.backend import Workbench
 from pgo_agent.sandbox.profile.kernel_profile import Missing, Roofline
 from pgo_agent.sandbox.profile.roofline import NAME, Peaks, Work, of_case, peaks_of, roofline, work_of, works
@@ -171,7 +171,7 @@ CASES, SMALL, HELD_OUT = {"one": {}}, {}, {}
 
 
 def test_a_judge_without_a_gpu_says_so_and_goes_on_judging(tmp_path: Path) -> None:
-    judge = Judge(target.read(write(tmp_path)), gpu=None, sandbox="none")
+    judge = GpuJudge(target.read(write(tmp_path)), gpu=None, sandbox="none")
     try:
         missing = peaks_of(judge, "CASES/one")
         assert missing == Missing(NAME, "this judge has no GPU")

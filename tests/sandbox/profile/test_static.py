@@ -12,7 +12,7 @@ import pytest
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.bundle import elf
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.compiler import nvdisasm
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.isolation import box
@@ -28,12 +28,12 @@ Profiled = Callable[[str, str, str], SimpleNamespace]
 @pytest.fixture(scope="session")
 def profiled(tmp_path_factory: pytest.TempPathFactory) -> Profiled:
     """(kernel, case, backend) -> profile of the case's first configuration, built once; with what it was built by."""
-    shelf = Shelf(tmp_path_factory.mktemp("profiled"))
+    contents = ContentStore(tmp_path_factory.mktemp("profiled"))
 
     @cache
     def built(name: str, case: str) -> SimpleNamespace:
         subject = target.read(KERNELS / f"{name}.py")
-        bench = Workbench(Builder(subject, devices.find("h200"), box.choose(), shelf, 2))
+        bench = Workbench(Builder(subject, devices.find("h200"), box.choose(), contents, 2))
         made = bench.builder.build(subject.source, {"CASES": [case]}, 1)
         assert made.ok, made.failures
         return SimpleNamespace(bench=bench, source=subject.source, built=made, case=f"CASES/{case}")
@@ -160,8 +160,8 @@ def test_live_registers_are_known_where_all_255_are_taken(ragged: SimpleNamespac
 
 
 def test_only_the_declared_registers_differ_in_the_copy_that_is_listed(ragged: SimpleNamespace) -> None:
-    shelf = ragged.bench.shelf
-    image = shelf.get(shelf.build(ragged.profile.build)["kernel"]["files"]["cubin"], "cubin")
+    contents = ragged.bench.contents
+    image = contents.get(contents.build(ragged.profile.build)["kernel"]["files"]["cubin"], "cubin")
     copy = nvdisasm.redeclared(image)
     assert [(a, b) for a, b in zip(image, copy, strict=True) if a != b] == [(255, 254)]
     assert {s.name for s, t in zip(elf.sections(image), elf.sections(copy), strict=True) if s != t} == {".nv.info"}
@@ -200,7 +200,7 @@ def test_what_is_not_there_is_named_with_what_is(
 @pytest.mark.slow
 def test_every_role_of_a_specialized_kernel_has_its_loop(tmp_path: Path) -> None:
     subject = target.read(KERNELS.parent / "evals" / "corpus" / "targets" / "attention_specialized.py")
-    bench = Workbench(Builder(subject, devices.find("h200"), box.choose(), Shelf(tmp_path)))
+    bench = Workbench(Builder(subject, devices.find("h200"), box.choose(), ContentStore(tmp_path)))
     built = bench.builder.build(subject.source, {"SMALL": None}, 1)
     ((case, _),) = built.choices.items()
     (p,) = static.profile_static(bench, subject.source, built.bundle, case).values()
@@ -231,7 +231,7 @@ def test_amd_compiles_the_traced_kernel_and_tells_its_resources(on_amd: SimpleNa
 def test_amd_occupancy_by_registers_is_what_llvm_prints(on_amd: SimpleNamespace) -> None:
     (origin,) = {s.origin for s in static.subjects_of(on_amd.bench, on_amd.source, on_amd.built.bundle, on_amd.case)}
     made = amd.assembled(on_amd.bench, origin.ttir, origin.warps, origin.ctas, amd.ARCH)
-    printed = re.search(r"; Occupancy: (\d+)", made.files[2].read(on_amd.bench.shelf).decode())
+    printed = re.search(r"; Occupancy: (\d+)", made.files[2].read(on_amd.bench.contents).decode())
     limits = on_amd.profile.occupancy.limits
     assert printed
     waves = min(limits["registers"], limits["scalar registers"]) * on_amd.profile.resources.warps // amd.SIMDS
@@ -239,11 +239,11 @@ def test_amd_occupancy_by_registers_is_what_llvm_prints(on_amd: SimpleNamespace)
 
 
 def test_what_amd_cannot_compile_is_a_problem_and_no_fault(on_amd: SimpleNamespace) -> None:
-    shelf = on_amd.bench.shelf
+    contents = on_amd.bench.contents
     (subject,) = static.subjects_of(on_amd.bench, on_amd.source, on_amd.built.bundle, on_amd.case)
     assert subject.origin
-    broken = subject.origin.ttir.read(shelf).replace(b"tt.dot", b"tt.dott")
-    spoilt = replace(subject, origin=replace(subject.origin, ttir=Artefact.put(shelf, broken, "ttir")))
+    broken = subject.origin.ttir.read(contents).replace(b"tt.dot", b"tt.dott")
+    spoilt = replace(subject, origin=replace(subject.origin, ttir=Artefact.put(contents, broken, "ttir")))
     found = static.static(on_amd.bench, spoilt, "amd")
     assert isinstance(found, Problem) and "tt.dott" in found.reason
     unknown = static.static(on_amd.bench, Subject(subject.build, None), "amd")

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
-from pgo_agent.sandbox.bundle.store import RECORDS, Shelf
-from pgo_agent.sandbox.judge.interface import AnyJudge
+from pgo_agent.sandbox.bundle.store import RECORDS, ContentStore
+from pgo_agent.sandbox.judge.interface import Judge
 from pgo_agent.sandbox.profile.timeline import collect as taking
 from pgo_agent.sandbox.profile.timeline.collect import take
 from pgo_agent.sandbox.profile.timeline.decode import Decoded
@@ -33,7 +33,7 @@ class Later(Exception):
 class Recorder:
     """A GPU on which every warp of a block executes each scope so many times, and some builds are slow."""
 
-    shelf: Shelf
+    contents: ContentStore
     executions: int = 3
     loud: int = 1 << 30  # a build with more scopes beside the roles than this takes 1.5 times as long
     patient: bool = True
@@ -60,12 +60,12 @@ class Recorder:
             self.ready.add(build)
             raise Later
         self.asked[build] += 1
-        kernel = self.shelf.manifest(fields["instrumented"]["bundle"]["id"])["kernels"][build]
+        kernel = self.contents.manifest(fields["instrumented"]["bundle"]["id"])["kernels"][build]
         warps, size = kernel["num_warps"], kernel["profile_scratch_size"]
-        numbers = (self.shelf.build(build) or {})["static"]["scopes"]
+        numbers = (self.contents.build(build) or {})["static"]["scopes"]
         room = 1 << ((size // warps // 8).bit_length() - 1)
         self.sizes[build] = room, fields["blocks"]
-        records = self.shelf.put(zlib.compress(self._block(warps, room, [n for n, _ in numbers])), RECORDS)
+        records = self.contents.put(zlib.compress(self._block(warps, room, [n for n, _ in numbers])), RECORDS)
         repeat = {"headers": records, "records": records, "blocks": 1, "fetched": 1}
         slow = 1.5 if sum(" role " not in name for _, name in numbers) > self.loud else 1.0
         times = {"plain_ms": [1.0], "instrumented_ms": [slow]}
@@ -84,14 +84,14 @@ class Recorder:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    builder, (found,) = placed(GEMM, "even", Shelf(tmp_path_factory.mktemp("shelf")), "SMALL")
+    builder, (found,) = placed(GEMM, "even", ContentStore(tmp_path_factory.mktemp("shelf")), "SMALL")
     return builder, found
 
 
 def timed(place: Any, **gpu: Any) -> tuple[Timeline, Recorder]:
     builder, found = place
-    recorder = Recorder(builder.shelf, **gpu)
-    return take(cast(AnyJudge, recorder), builder, found, PER_PASS, 1, 24), recorder
+    recorder = Recorder(builder.contents, **gpu)
+    return take(cast(Judge, recorder), builder, found, PER_PASS, 1, 24), recorder
 
 
 def inner(timeline: Timeline) -> list[int]:
@@ -131,7 +131,7 @@ def test_nothing_is_decoded_before_all_is_answered_nor_while_a_gpu_is_held(
     place: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     builder, found = place
-    recorder, decoded, decode, tries = Recorder(builder.shelf, patient=False), list[int](), taking.decode, 0
+    recorder, decoded, decode, tries = Recorder(builder.contents, patient=False), list[int](), taking.decode, 0
 
     def noted(raw: bytes, block_bytes: int, warps: int) -> Decoded:
         assert not recorder.held
@@ -142,7 +142,7 @@ def test_nothing_is_decoded_before_all_is_answered_nor_while_a_gpu_is_held(
     while True:
         tries += 1
         try:
-            timeline = take(cast(AnyJudge, recorder), builder, found, PER_PASS, 1, 24)
+            timeline = take(cast(Judge, recorder), builder, found, PER_PASS, 1, 24)
             break
         except Later:
             assert not decoded

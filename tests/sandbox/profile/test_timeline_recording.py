@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.judge import instrumented_launch
 from pgo_agent.sandbox.profile.timeline.collect import fetched
 from pgo_agent.sandbox.profile.timeline.decode import decode, headers
@@ -29,22 +29,22 @@ def scratch(blocks: int) -> tuple[torch.Tensor, int]:
 
 @pytest.mark.parametrize(("blocks", "most"), [(1, 4), (4, 4), (7, 3), (10, 1)])
 def test_every_header_and_no_more_blocks_than_wanted_are_kept(blocks: int, most: int, tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path)
+    contents = ContentStore(tmp_path)
     tensor, size = scratch(blocks)
     for repeat in range(4):
-        kept = instrumented_launch.keep(tensor, size, most, repeat, shelf)
-        assert [b.block for b in headers(fetched(shelf, kept["headers"]))] == list(range(blocks))
-        found = decode(fetched(shelf, kept["records"]), size, WARPS)
+        kept = instrumented_launch.keep(tensor, size, most, repeat, contents)
+        assert [b.block for b in headers(fetched(contents, kept["headers"]))] == list(range(blocks))
+        found = decode(fetched(contents, kept["records"]), size, WARPS)
         assert 0 < len(found.blocks) == kept["fetched"] <= most
         assert found.records.cycles.tolist() == found.records.block.tolist()
         assert (found.problems, kept["blocks"]) == ((), blocks)
 
 
 def test_repeats_look_at_other_blocks_until_all_were_seen(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path)
+    contents = ContentStore(tmp_path)
     tensor, size = scratch(12)
     seen: Counter[int] = Counter()
     for repeat in range(4):
-        raw = fetched(shelf, instrumented_launch.keep(tensor, size, 3, repeat, shelf)["records"])
+        raw = fetched(contents, instrumented_launch.keep(tensor, size, 3, repeat, contents)["records"])
         seen.update(b.block for b in decode(raw, size, WARPS).blocks)
     assert seen == Counter(range(12))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.profile.timeline import find_scopes, scope_sets
 from pgo_agent.sandbox.profile.timeline.find_scopes import Kind
@@ -52,19 +52,21 @@ def test_without_its_records_an_instrumented_text_is_the_text_that_it_was_made_o
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_tritons_own_parser_reads_every_scope_of_a_kernel_at_once(
-    name: str, ttgir: Callable[[str], str], add_shelf: Shelf
+    name: str, ttgir: Callable[[str], str], add_contents: ContentStore
 ) -> None:
     module = reader.parse(triton_parser.bare(ttgir(name)))
     made = text_of(instrument(module, ScopeSet(scope_sets.scopes_of(module))))
-    answer = triton_parser.ask(box.choose(), add_shelf, 90, made, records=True)
+    answer = triton_parser.ask(box.choose(), add_contents, 90, made, records=True)
     assert answer.error is None
     assert normalize.digest(reader.parse(answer.printed)) == normalize.digest(reader.parse(made))
 
 
-def test_a_text_with_records_is_no_candidate_for_the_parser(ttgir: Callable[[str], str], add_shelf: Shelf) -> None:
+def test_a_text_with_records_is_no_candidate_for_the_parser(
+    ttgir: Callable[[str], str], add_contents: ContentStore
+) -> None:
     module = reader.parse(ttgir("cp_async"))
     made = text_of(instrument(module, ScopeSet(scope_sets.scopes_of(module))))
-    assert triton_parser.ask(box.choose(), add_shelf, 90, made).error is not None
+    assert triton_parser.ask(box.choose(), add_contents, 90, made).error is not None
 
 
 def test_waits_dots_bodies_and_stores_of_each_role_have_scopes(ttgir: Callable[[str], str]) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder, limits_of
 from pgo_agent.sandbox.bundle import schema, validate
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.judge.cuda_driver import TensorMap
 
@@ -80,13 +80,13 @@ class Machine:
 
 def build(folder: Path) -> dict[str, dict[str, Any]]:
     """Builds SOURCES and gives the launch of each case."""
-    shelf, boxed = Shelf(folder), box.choose()
+    contents, boxed = ContentStore(folder), box.choose()
 
     def bundle(path: Path, cases: Any) -> validate.Bundle:
         subject = target.read(path)
-        built = Builder(subject, DEVICE, boxed, shelf).build(subject.source, cases, 1)
+        built = Builder(subject, DEVICE, boxed, contents).build(subject.source, cases, 1)
         assert built.ok, built.failures
-        return validate.load(shelf.bundle(built.bundle), shelf.artefacts, limits_of(DEVICE))
+        return validate.load(contents.bundle(built.bundle), contents.artefacts, limits_of(DEVICE))
 
     with ThreadPoolExecutor(2) as pool:
         bundles = list(pool.map(lambda s: bundle(*s), SOURCES))

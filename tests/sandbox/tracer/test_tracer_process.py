@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from pgo_agent.sandbox.build.result import Built
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.errors import Killed
 from pgo_agent.sandbox.isolation import box
 
@@ -98,7 +98,10 @@ def test_a_bundle_is_the_same_in_another_folder_under_another_file_time(
     os.utime(made.path, (10**9, 10**9))
     other = builder(tmp_path, made)
     bundle = other.build(made.source, {"CASES": None}, None).bundle
-    assert other.shelf.bundle(bundle).read_bytes() == Shelf(gluon_folder / "shelf").bundle(gluon.bundle).read_bytes()
+    assert (
+        other.contents.bundle(bundle).read_bytes()
+        == ContentStore(gluon_folder / "shelf").bundle(gluon.bundle).read_bytes()
+    )
 
 
 def test_a_launcher_that_never_ends_is_ended_at_its_deadline(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pgo_agent.sandbox.ttgir.edits import script
-from pgo_agent.sandbox.ttgir.edits.phrases import Place
+from pgo_agent.sandbox.ttgir.edits.grammar import Place
 from pgo_agent.sandbox.ttgir.edits.reference import reference
 from pgo_agent.sandbox.ttgir.edits.script import BadScript, Delete, Edit, Insert, Move, Replace, SetAttribute
 

@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.ttgir import triton_parser
-from pgo_agent.sandbox.ttgir.edits import checked, script
-from pgo_agent.sandbox.ttgir.edits.checked import Ask
-from pgo_agent.sandbox.ttgir.edits.faults import BadEdit
+from pgo_agent.sandbox.ttgir.edits import script, verify
+from pgo_agent.sandbox.ttgir.edits.errors import BadEdit
+from pgo_agent.sandbox.ttgir.edits.verify import Ask
 from pgo_agent.sandbox.ttgir.triton_parser import Answer
 
 from tests.sandbox.editing import BLOCKED, EARLY, SMALL, Kernel, kernel, of
@@ -63,11 +63,11 @@ GOOD = {
 
 
 @pytest.fixture(scope="module")
-def made(add_shelf: Shelf) -> dict[str, tuple[Kernel, str, Answer]]:
+def made(add_contents: ContentStore) -> dict[str, tuple[Kernel, str, Answer]]:
     """The kernel of each good script, the text that it makes, and what Triton says of that."""
     kernels = {name: of(name) for name, _ in GOOD.values()}
     texts = [kernels[name].apply(said) for name, said in GOOD.values()]
-    answers = triton_parser.ask_all(box.choose(), add_shelf, 90, texts)
+    answers = triton_parser.ask_all(box.choose(), add_contents, 90, texts)
     return {k: (kernels[GOOD[k][0]], t, a) for k, t, a in zip(GOOD, texts, answers, strict=True)}
 
 
@@ -89,7 +89,7 @@ def test_compiled_kernels_are_edited_by_their_lines(name: str, ttgir: Callable[[
     assert before.apply("") == before.text
     wait = next(line for line in before.view.lines if line.ops and "pendings" in line.ops[0].attributes)
     edits = script.parse(f"set {wait.label} pendings = 3")
-    text = checked.verified(before.module, before.view, edits, ask)
+    text = verify.verified(before.module, before.view, edits, ask)
     assert [a for a, b in zip(before.text.splitlines(), text.splitlines(), strict=True) if a != b] == [
         before.text.splitlines()[wait.ops[0].line - 1]
     ]
@@ -183,7 +183,7 @@ def test_labels_are_those_of_the_view_whatever_edits_before_moved() -> None:
 def test_of_several_blocks_only_the_first_comes_before_the_others(ask: Ask) -> None:
     before = kernel(EARLY)
     good = script.parse(before.script("move <<sync>> before <<load arg0|1>>\nmove <<load arg0>> before <<sync|1>>"))
-    text = checked.verified(before.module, before.view, good, ask)
+    text = verify.verified(before.module, before.view, good, ask)
     assert "^bb2:  // pred: ^bb0\n    %v = tt.load" in text
     for bad in (
         "move <<load arg0|1>> before <<sync|1>>",
@@ -212,7 +212,7 @@ def test_of_several_blocks_only_the_first_comes_before_the_others(ask: Ask) -> N
 )
 def test_what_triton_refuses_is_told_of_the_edit_that_caused_it(said: str, number: int, says: str, ask: Ask) -> None:
     with pytest.raises(BadEdit, match="Triton refuses it") as refused:
-        checked.verified(SMALL.module, SMALL.view, script.parse(SMALL.script(said)), ask)
+        verify.verified(SMALL.module, SMALL.view, script.parse(SMALL.script(said)), ask)
     assert refused.value.edit is not None
     assert refused.value.edit.number == number
     assert says in str(refused.value)

@@ -5,9 +5,9 @@ import doctest
 import pytest
 from pgo_agent.sandbox.ttgir import edits as package
 from pgo_agent.sandbox.ttgir import reader, triton_parser
-from pgo_agent.sandbox.ttgir.edits import applying, excerpts, script
-from pgo_agent.sandbox.ttgir.edits.checked import Ask
+from pgo_agent.sandbox.ttgir.edits import apply, excerpts, script
 from pgo_agent.sandbox.ttgir.edits.reference import EXAMPLE, reference
+from pgo_agent.sandbox.ttgir.edits.verify import Ask
 from pgo_agent.sandbox.ttgir.pseudocode.view import readable
 
 from tests.sandbox import ttgir_samples
@@ -60,6 +60,6 @@ def test_the_example_of_the_reference_can_be_applied(ask: Ask) -> None:
     text = eval(examples[3].source.partition("reader.parse(")[2].strip().removesuffix(")"))
     module = reader.parse(text)
     assert all(f"  {line}" in reference() for line in EXAMPLE.splitlines())
-    applied = applying.apply(module, readable(module), script.parse(EXAMPLE))
+    applied = apply.apply(module, readable(module), script.parse(EXAMPLE))
     assert "%v = tt.load %p evictionPolicy = evict_first : !tt.ptr<f32>\n    %a = math.absf %v" in applied
     assert ask(applied).error is None

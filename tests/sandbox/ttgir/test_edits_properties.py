@@ -7,11 +7,11 @@ from functools import cache
 from itertools import pairwise, product
 from random import Random
 
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.ttgir import normalize, reader, triton_parser
 from pgo_agent.sandbox.ttgir.edits import excerpts
-from pgo_agent.sandbox.ttgir.edits.faults import BadEdit
+from pgo_agent.sandbox.ttgir.edits.errors import BadEdit
 from pgo_agent.sandbox.ttgir.edits.script import BadScript
 from pgo_agent.sandbox.ttgir.pseudocode.view import Line
 
@@ -42,11 +42,11 @@ def _made(seeds: range, edit: Callable[[Kernel, Random], str]) -> list[tuple[Ker
     return found
 
 
-def _refused(shelf: Shelf, texts: list[str]) -> list[str]:
+def _refused(contents: ContentStore, texts: list[str]) -> list[str]:
     """What Triton says against texts."""
     different = list(dict.fromkeys(texts))
     batches = [different[i : i + BATCH] for i in range(0, len(different), BATCH)]
-    answers = [a for batch in batches for a in triton_parser.ask_all(box.choose(), shelf, 90, batch)]
+    answers = [a for batch in batches for a in triton_parser.ask_all(box.choose(), contents, 90, batch)]
     return [
         f"{a.error}\n{t.splitlines()[a.error.line - 1]}" for a, t in zip(answers, different, strict=True) if a.error
     ]
@@ -80,12 +80,12 @@ def _any(before: Kernel, random: Random) -> str:
     return edits[random.choice(list(edits))]
 
 
-def test_moves_that_are_made_keep_every_op_and_are_read_by_triton(add_shelf: Shelf) -> None:
+def test_moves_that_are_made_keep_every_op_and_are_read_by_triton(add_contents: ContentStore) -> None:
     made = _made(range(24), _near)
     assert len(made) > 20
     for before, text in made:
         assert Counter(map(_op, text.splitlines())) == Counter(map(_op, before.text.splitlines()))
-    assert _refused(add_shelf, [text for _, text in made]) == []
+    assert _refused(add_contents, [text for _, text in made]) == []
 
 
 def _op(line: str) -> str:
@@ -93,10 +93,10 @@ def _op(line: str) -> str:
     return " ".join(word.partition("%")[0] for word in line.split())
 
 
-def test_whatever_script_is_made_triton_reads(add_shelf: Shelf) -> None:
+def test_whatever_script_is_made_triton_reads(add_contents: ContentStore) -> None:
     made = _made(range(40), _any)
     assert len(made) > 40
-    assert _refused(add_shelf, [text for _, text in made]) == []
+    assert _refused(add_contents, [text for _, text in made]) == []
 
 
 def test_a_move_and_the_move_back_give_the_same_normal_form() -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 from pgo_agent.sandbox.ttgir import reader
-from pgo_agent.sandbox.ttgir.edits import applying
-from pgo_agent.sandbox.ttgir.edits.faults import BadEdit
+from pgo_agent.sandbox.ttgir.edits import apply
+from pgo_agent.sandbox.ttgir.edits.errors import BadEdit
 
 from tests.sandbox.editing import SMALL, of
 
@@ -109,4 +109,4 @@ def test_what_must_not_be_is_refused_and_the_edit_is_named(name: str, said: str,
 def test_a_view_of_another_module_is_no_view_for_an_edit() -> None:
     other = reader.parse(SMALL.text)
     with pytest.raises(ValueError, match="of another module"):
-        applying.apply(other, SMALL.view, [])
+        apply.apply(other, SMALL.view, [])

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build import trace_and_compile
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.ttgir import reader, triton_parser
 from pgo_agent.sandbox.ttgir.pseudocode.view import Readable, readable
@@ -47,7 +47,7 @@ EFFECT = re.compile(
 @pytest.fixture(scope="module")
 def shipped(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[Module]]:
     """The TTGIR of everything that a target launches in its public and small cases."""
-    shelf = Shelf(tmp_path_factory.mktemp("shelf"))
+    contents = ContentStore(tmp_path_factory.mktemp("shelf"))
 
     @cache
     def of(path: str) -> list[Module]:
@@ -55,7 +55,7 @@ def shipped(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[Mo
         wanted = {"CASES": None, "SMALL": None}
         device = devices.find("h200")
         traced = trace_and_compile.trace(
-            box.choose(), shelf, subject, device, subject.source, wanted, TARGETS.get(path, 2)
+            box.choose(), contents, subject, device, subject.source, wanted, TARGETS.get(path, 2)
         )
         assert "error" not in traced, traced
         return [reader.parse(text.decode()) for text in traced["texts"].values()]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from pgo_agent.agent.cli.session import commands, parse_input
-from pgo_agent.agent.cli.session.controller import Conductor
+from pgo_agent.agent.cli.session.controller import SessionController
 from pgo_agent.agent.run.record.store import Candidate, Store
 from pgo_agent.sandbox.errors import UsageFault
 
@@ -168,7 +168,7 @@ def test_a_baseline_where_a_candidate_is_wanted_is_told_what_to_type(store: Stor
     asked = parse_input.read(typed)
     assert asked is not None
     with pytest.raises(UsageFault, match="is a baseline and no candidate here") as e:
-        commands.do(Conductor(store, "first-1", lambda run: run), asked, lambda question: False)
+        commands.do(SessionController(store, "first-1", lambda run: run), asked, lambda question: False)
     assert instead in e.value.hint
 
 
@@ -177,7 +177,7 @@ def test_where_a_text_that_is_refused_is_kept_can_be_typed_again(store: Store, t
     asked = parse_input.read(f"/submit '{path}'")
     assert asked is not None
     with pytest.raises(UsageFault) as e:
-        commands.do(Conductor(store, "first-1", lambda run: run), asked, lambda question: False)
+        commands.do(SessionController(store, "first-1", lambda run: run), asked, lambda question: False)
     assert e.value.hint.endswith(f"your text is kept: /submit '{path}' shipped")
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pgo_agent.agent.llm.models.budget import BYTES, LEAST, Guarded, Purse, Spent, estimate
+from pgo_agent.agent.llm.models.budget import BYTES, LEAST, Budget, Guarded, Spent, estimate
 from pgo_agent.agent.llm.models.openai_server import ServerModel
 from pgo_agent.agent.llm.models.prices import Price
 from pgo_agent.agent.llm.models.types import Asker, Exhausted, Gone
@@ -21,14 +21,14 @@ class Guard:
     """A guarded model of a server, and what it told."""
 
     def __init__(
-        self, server: Server, purse: Purse | None = None, price: Price | None = None, asked: Sequence[str] = ()
+        self, server: Server, purse: Budget | None = None, price: Price | None = None, asked: Sequence[str] = ()
     ) -> None:
         self.events = list[dict[str, Any]]()
         asker = Asker(
             "add-1", "digest", lambda kind, **told: self.events.append({"type": kind, **told}), True, tuple(asked)
         )
         model = ServerModel("tiny", server.url, "k", timeout=5.0, attempts=1)
-        self.model = Guarded(model, asker, purse or Purse(), price)
+        self.model = Guarded(model, asker, purse or Budget(), price)
 
 
 def limits(server: Server) -> list[int | None]:
@@ -47,40 +47,40 @@ def test_without_a_budget_no_limit_is_told() -> None:
 
 def test_a_reply_may_take_what_the_prompt_leaves_of_the_tokens() -> None:
     with serving([completion()]) as server:
-        Guard(server, Purse(1000, None, spent(400))).model.complete(PROMPT)
+        Guard(server, Budget(1000, None, spent(400))).model.complete(PROMPT)
     assert limits(server) == [500]
 
 
 def test_a_reply_may_take_what_the_prompt_leaves_of_the_money() -> None:
     with serving([completion()]) as server:
-        reply = Guard(server, Purse(None, 0.01, spent(0, 0.005898)), PRICE).model.complete(PROMPT)
+        reply = Guard(server, Budget(None, 0.01, spent(0, 0.005898)), PRICE).model.complete(PROMPT)
     assert limits(server) == [1000] and reply.cost == pytest.approx((7 * 1 + 3 * 4) / 1e6)
 
 
 def test_the_smaller_of_two_budgets_holds() -> None:
     with serving([completion()]) as server:
-        Guard(server, Purse(1000, 1.0), PRICE).model.complete(PROMPT)
-        Guard(server, Purse(10**6, 0.010105), Price(1.0, 10.0)).model.complete(PROMPT)
+        Guard(server, Budget(1000, 1.0), PRICE).model.complete(PROMPT)
+        Guard(server, Budget(10**6, 0.010105), Price(1.0, 10.0)).model.complete(PROMPT)
     assert limits(server) == [900, 1000]
 
 
 def test_replies_that_cost_nothing_are_not_limited_by_money() -> None:
     with serving([completion()]) as server:
-        Guard(server, Purse(None, 0.5), Price(0.0, 0.0)).model.complete(PROMPT)
+        Guard(server, Budget(None, 0.5), Price(0.0, 0.0)).model.complete(PROMPT)
     assert limits(server) == [None]
 
 
 @pytest.mark.parametrize(
     ("purse", "told"),
     [
-        (Purse(1000, None, spent(900 - LEAST + 1)), f"of 1000 tokens {100 + LEAST - 1} are left"),
-        (Purse(1000, None, spent(5000)), "of 1000 tokens 0 are left"),
-        (Purse(0, None), "of 0 tokens 0 are left"),
-        (Purse(None, 0.001, spent(0, 0.0009)), "of 0.001 in money 0.0001 are left"),
-        (Purse(None, 0.001, spent(0, 5.0)), "of 0.001 in money 0 are left"),
+        (Budget(1000, None, spent(900 - LEAST + 1)), f"of 1000 tokens {100 + LEAST - 1} are left"),
+        (Budget(1000, None, spent(5000)), "of 1000 tokens 0 are left"),
+        (Budget(0, None), "of 0 tokens 0 are left"),
+        (Budget(None, 0.001, spent(0, 0.0009)), "of 0.001 in money 0.0001 are left"),
+        (Budget(None, 0.001, spent(0, 5.0)), "of 0.001 in money 0 are left"),
     ],
 )
-def test_what_may_exceed_the_budget_is_not_asked(purse: Purse, told: str) -> None:
+def test_what_may_exceed_the_budget_is_not_asked(purse: Budget, told: str) -> None:
     with serving([completion()]) as server:
         with pytest.raises(Exhausted) as caught:
             Guard(server, purse, PRICE).model.complete(PROMPT)
@@ -90,14 +90,14 @@ def test_what_may_exceed_the_budget_is_not_asked(purse: Purse, told: str) -> Non
 
 def test_tokens_that_nobody_tells_are_estimated() -> None:
     with serving([completion("x" * 31, usage=None)]) as server:
-        reply = Guard(server, Purse(1000), PRICE).model.complete(PROMPT)
+        reply = Guard(server, Budget(1000), PRICE).model.complete(PROMPT)
     assert (reply.prompt_tokens, reply.completion_tokens, reply.counted) == (None, None, 111)
     assert reply.cost == pytest.approx((100 + 11 * 4) / 1e6)
 
 
 def test_what_was_spent_is_told_live_with_what_may_be() -> None:
     with serving([completion()]) as server:
-        guard = Guard(server, Purse(1000, 1.0, spent(400, 0.5)), PRICE)
+        guard = Guard(server, Budget(1000, 1.0, spent(400, 0.5)), PRICE)
         guard.model.complete(PROMPT)
     (event,) = guard.events
     assert event == {

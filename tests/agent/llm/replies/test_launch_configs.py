@@ -121,7 +121,9 @@ def warps(builder: Builder, source: str) -> set[int]:
     """The warps of what a launcher launches."""
     built = builder.build(source, {"CASES": None}, 1)
     assert built.ok, built.failures
-    return {k["num_warps"] for k in builder.shelf.manifest(built.bundle)["kernels"].values() if k["name"] == "_scale"}
+    return {
+        k["num_warps"] for k in builder.contents.manifest(built.bundle)["kernels"].values() if k["name"] == "_scale"
+    }
 
 
 @pytest.mark.parametrize("form", [f if f in REACHED else pytest.param(f, marks=pytest.mark.slow) for f in FORMS])

@@ -12,7 +12,7 @@ from pgo_agent.agent.llm.replies.ttgir import Shown
 from pgo_agent.agent.proposal.prompt import layout
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.gate.barriers import runs
 from pgo_agent.sandbox.gate.barriers.finding import Kind
 from pgo_agent.sandbox.isolation import box
@@ -128,27 +128,27 @@ def test_the_gluon_kernel_is_one() -> None:
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Shelf, list[str], list[str]]:
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[ContentStore, list[str], list[str]]:
     """The Gluon example, traced and compiled for an H200 by the installed Triton: shelf, builds, failures."""
     folder = tmp_path_factory.mktemp("gluon")
     path = Path(folder / "matmul.py")
     path.write_text(MATMUL)
-    shelf, source = Shelf(folder / "shelf"), one(form("gluon")).source
-    builder = Builder(target.read(path), devices.find("h200"), box.choose("auto"), shelf)
+    contents, source = ContentStore(folder / "shelf"), one(form("gluon")).source
+    builder = Builder(target.read(path), devices.find("h200"), box.choose("auto"), contents)
     found = builder.build(source, {"CASES": ["4k"], "SMALL": ["ragged"]}, 1)
-    keys = list(shelf.manifest(found.bundle)["kernels"]) if found.bundle else []
-    return shelf, keys, [f.message for f in found.failures]
+    keys = list(contents.manifest(found.bundle)["kernels"]) if found.bundle else []
+    return contents, keys, [f.message for f in found.failures]
 
 
-def test_the_gluon_kernel_compiles_with_the_installed_triton(built: tuple[Shelf, list[str], list[str]]) -> None:
+def test_the_gluon_kernel_compiles_with_the_installed_triton(built: tuple[ContentStore, list[str], list[str]]) -> None:
     assert built[1] and built[2] == []
 
 
-def test_the_barriers_of_the_gluon_kernel_are_in_order(built: tuple[Shelf, list[str], list[str]]) -> None:
-    shelf, keys, _ = built
-    for build in map(shelf.build, keys):
+def test_the_barriers_of_the_gluon_kernel_are_in_order(built: tuple[ContentStore, list[str], list[str]]) -> None:
+    contents, keys, _ = built
+    for build in map(contents.build, keys):
         assert build is not None
-        text = shelf.get(build["kernel"]["files"]["ttgir"], "ttgir").decode()
+        text = contents.get(build["kernel"]["files"]["ttgir"], "ttgir").decode()
         assert runs.simulate(reader.parse(text)).kind is Kind.NONE
 
 

@@ -12,9 +12,9 @@ from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
-from pgo_agent.sandbox.gate.verdict import Judged, Verdict
+from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.isolation import box
-from pgo_agent.sandbox.judge.gpu_judge import Judge
+from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 
 from tests.agent.command_line import ADD, pgo, write
 from tests.agent.facts import FULL, GLUON
@@ -37,13 +37,13 @@ def ctx(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Context]:
     assert pgo("optimize", "add.py", "--case", "1m", "--minutes", "0", cwd=folder).code == 4
     store = Store(folder / ".pgo-agent")
     run, found, device = store.run("last"), target.read(path), devices.find("h200")
-    builder = Builder(found, device, box.choose("auto"), store.shelf)
+    builder = Builder(found, device, box.choose("auto"), store.contents)
     for i, (stage, reason) in enumerate(FAILURES):
         proposal = {"id": f"c{i}", "kind": "source", "move": f"m{i}", "rationale": "r", "author": "x", "source": "s"}
         proposal["parent"] = "shipped"
         store.add_generation(run.id, i, "shipped", [proposal])
-        store.set_verdict(run.id, f"c{i}", Judged(Verdict.WRONG, stage, reason), None, 1.0)
-    opened = Context(store, run, found, device, builder, None, None, Judge(found, gpu=None), lambda event: None)
+        store.set_verdict(run.id, f"c{i}", Judgement(Verdict.WRONG, stage, reason), None, 1.0)
+    opened = Context(store, run, found, device, builder, None, None, GpuJudge(found, gpu=None), lambda event: None)
     yield opened
     opened.close()
     store.close()

@@ -7,7 +7,7 @@ from pgo_agent.agent.run.record import shipped_results
 from pgo_agent.evals import tables
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.isolation import box
 
 from tests.conftest import FA_FWD, ROOT
@@ -47,7 +47,7 @@ def test_every_table_stands_on_one_page_and_is_that_of_the_evidence(marker: str)
 
 def test_a_build_made_here_is_recognized_as_the_code_that_was_measured(tmp_path: Path) -> None:
     fa_fwd = target.read(FA_FWD)
-    builder = Builder(fa_fwd, devices.find("h200"), box.choose(), Shelf(tmp_path))
+    builder = Builder(fa_fwd, devices.find("h200"), box.choose(), ContentStore(tmp_path))
     built = builder.build(fa_fwd.source, {"CASES": ["d64-4k", "d128-4k-causal"]}, 1)
     for case, (choice,) in built.choices.items():
         found = shipped_results.find(choice.plan_id, "NVIDIA H200")

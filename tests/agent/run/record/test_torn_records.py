@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from pgo_agent.agent.run.record.store import Store
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 
 from tests.agent import breaking
 from tests.agent.breaking import Whole
@@ -102,7 +102,7 @@ def test_a_record_that_cannot_be_read_is_named_and_left_as_it_is(damage: Any, wh
     assert path.read_bytes() == left
 
 
-# the shelf ------------------------------------------------------------------------------------------------------------
+# the content store ----------------------------------------------------------------------------------------------------
 
 
 def damage_shelf(workspace: Path) -> None:
@@ -126,9 +126,9 @@ def test_a_damaged_shelf_is_built_again_and_not_believed(whole: Whole, tmp_path:
     done = resumed(whole.first, tmp_path, damage_shelf)
     assert done.code == 0, done.err
     assert breaking.record(tmp_path) == whole.record
-    shelf = Shelf(tmp_path / ".pgo-agent")
-    assert all(shelf.whole(p.stem) for p in (whole.folder / ".pgo-agent" / "bundles").iterdir())
-    assert list(shelf.root.rglob(".*")) == [] and list((shelf.root / "tmp").iterdir()) == []
+    contents = ContentStore(tmp_path / ".pgo-agent")
+    assert all(contents.whole(p.stem) for p in (whole.folder / ".pgo-agent" / "bundles").iterdir())
+    assert list(contents.root.rglob(".*")) == [] and list((contents.root / "tmp").iterdir()) == []
 
 
 def test_showing_what_is_damaged_says_so_and_what_makes_it_again(whole: Whole, tmp_path: Path) -> None:

@@ -166,7 +166,7 @@ def test_what_was_passed_over_may_have_waited() -> None:
     assert simulator.run(small) is simulator.NOTHING
 
 
-# what is followed of TTGIR -------------------------------------------------------------------------------------------
+# what is followed of TTGIR --------------------------------------------------------------------------------------------
 
 SLOT = "!ttg.memdesc<128xi32, #shared, #smem, mutable>"
 SLOTS = SLOT.replace("128xi32", "2x128xi32")

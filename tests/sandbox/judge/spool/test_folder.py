@@ -115,7 +115,7 @@ HOSTILE = {
     "an attribute of the judge": {"do": "__init__", "fields": {}},
     "a path for a bundle": {"do": "peaks", "fields": {"case": "a", "bundle": {"manifest": "/etc/passwd"}}},
     "a bundle of another folder": {"files": ["../../etc/passwd"]},
-    "a shelf to write on": {"do": "peaks", "fields": {"case": "a", "shelf": "/tmp"}},
+    "a content store to write on": {"do": "peaks", "fields": {"case": "a", "shelf": "/tmp"}},
     "no fields": {"do": "race", "fields": {}},
     "a bundle that is not brought": {"do": "final", "fields": {"sides": {"shipped": PICK}, "cases": ["CASES/one"]}},
     "unguarded launches": {

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pgo_agent.sandbox import devices, target
-from pgo_agent.sandbox.bundle.store import RECORDS, Shelf
+from pgo_agent.sandbox.bundle.store import RECORDS, ContentStore
 from pgo_agent.sandbox.errors import BadBundle, EnvironmentFault, TargetFault
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.judge.interface import Busy, Ended
@@ -199,12 +199,12 @@ class Both:
     def __init__(self, place: Path, **told: Any) -> None:
         self.subject = target.read(write(place))
         self.judge = SpoolJudge(place / "spool", H200, self.subject, wait=False)
-        self.shelf, self.scripted = Shelf(place / "shelf"), Scripted(told)
+        self.contents, self.scripted = ContentStore(place / "shelf"), Scripted(told)
         self.known: set[str] = set()
         self.begin()
 
     def begin(self) -> None:
-        self.judge.begin("run-1", self.shelf, self._is_new)
+        self.judge.begin("run-1", self.contents, self._is_new)
 
     def _is_new(self, request: str, _seconds: float) -> bool:
         new = request not in self.known
@@ -225,7 +225,7 @@ class Both:
 
 def test_a_hang_and_a_crash_elsewhere_are_what_they_are_here(tmp_path: Path) -> None:
     both = Both(tmp_path, race=Ended("race d64", True, "no answer before the deadline"))
-    bundle = {"id": both.shelf.put_bundle({"kernels": {}})}
+    bundle = {"id": both.contents.put_bundle({"kernels": {}})}
     fields = {"bundle": bundle, "case": "CASES/one", "choice": "a", "stress": True}
     with pytest.raises(Ended, match="no answer before the deadline"):
         both.asked("race", **fields)
@@ -283,23 +283,23 @@ def test_the_seconds_of_an_answer_count_once_however_often_it_is_read(tmp_path: 
 
 
 def recorded(fields: dict[str, Any]) -> dict[str, Any]:
-    """As `instrumented_launch.py` answers: with artefacts on the shelf that it is given."""
-    shelf = Shelf(Path(fields["shelf"]))
-    kept = [shelf.put(zlib.compress(what), RECORDS) for what in (b"headers", b"records")]
+    """As `instrumented_launch.py` answers: with artefacts in the content store that it is given."""
+    contents = ContentStore(Path(fields["shelf"]))
+    kept = [contents.put(zlib.compress(what), RECORDS) for what in (b"headers", b"records")]
     repeat = {"headers": kept[0], "records": kept[1], "blocks": 1, "fetched": 1}
     sides = {"plain_ms": [1.0], "instrumented_ms": [1.1]}
     return {"repeats": [repeat], "block_bytes": 64, "warps": 4, "same_outputs": True, **sides}
 
 
 def timeline(both: Both) -> dict[str, Any]:
-    pick = {"bundle": {"id": both.shelf.put_bundle({"kernels": {}})}, "choice": "a"}
-    return ASKED["timeline"] | {"instrumented": pick, "plain": pick, "shelf": str(both.shelf.root)}
+    pick = {"bundle": {"id": both.contents.put_bundle({"kernels": {}})}, "choice": "a"}
+    return ASKED["timeline"] | {"instrumented": pick, "plain": pick, "shelf": str(both.contents.root)}
 
 
 def test_what_an_instrumented_launch_recorded_comes_onto_the_shelf_of_who_asked(tmp_path: Path) -> None:
     both = Both(tmp_path, timeline=recorded)
     (repeat,) = both.asked("timeline", **timeline(both))["repeats"]
-    assert zlib.decompress(both.shelf.get(repeat["records"], RECORDS)) == b"records"
+    assert zlib.decompress(both.contents.get(repeat["records"], RECORDS)) == b"records"
 
 
 def test_an_answer_waits_for_the_artefacts_that_it_names(tmp_path: Path) -> None:

@@ -21,40 +21,44 @@ class Value:
     name: str  # with its %, without #1
     index: int  # among the results of that name
     type: str
-    holder: "Cell | Room | None"  # the op or the block that gives it; None where the text does not say
-    uses: list["Cell"] = field(default_factory=list)  # once for each operand
+    holder: (
+        "MutableOperation | MutableBlock | None"  # the op or the block that gives it; None where the text does not say
+    )
+    uses: list["MutableOperation"] = field(default_factory=list)  # once for each operand
     read: str = ""  # its name in the text that was read, where that was another
 
     @property
     def said(self) -> str:
-        several = isinstance(self.holder, Cell) and sum(v.name == self.name for v in self.holder.results) > 1
+        several = (
+            isinstance(self.holder, MutableOperation) and sum(v.name == self.name for v in self.holder.results) > 1
+        )
         return f"{self.name}#{self.index}" if several else self.name
 
 
 @dataclass(eq=False)
-class Room:
+class MutableBlock:
     """A block in its place."""
 
     head: str
-    owner: "Cell"
-    region: list["Room"]
+    owner: "MutableOperation"
+    region: list["MutableBlock"]
     isolated: bool  # its region sees nothing of the outside
     arguments: list[Value] = field(default_factory=list)
-    cells: list["Cell"] = field(default_factory=list)
+    operations: list["MutableOperation"] = field(default_factory=list)
 
     @property
     def indent(self) -> str:
         """White space at the beginning of its lines."""
-        return _indent(self.cells[0]) if self.cells else _indent(self.owner) + STEP
+        return _indent(self.operations[0]) if self.operations else _indent(self.owner) + STEP
 
 
 @dataclass(eq=False)
-class Cell:
+class MutableOperation:
     """An op in its place."""
 
     op: Op  # as it was read
-    parts: list[str | list[Room]]
-    room: Room | None  # None for the module, and for what was taken out
+    parts: list[str | list[MutableBlock]]
+    room: MutableBlock | None  # None for the module, and for what was taken out
     written: list[str]  # operands as the text has them
     operands: list[Value | None] = field(default_factory=list)  # None: of an inserted op, until `scopes.link` knows
     results: list[Value] = field(default_factory=list)
@@ -68,7 +72,7 @@ class Cell:
         return self.op.name
 
     @property
-    def rooms(self) -> list[Room]:
+    def rooms(self) -> list[MutableBlock]:
         return [room for part in self.parts if not isinstance(part, str) for room in part]
 
     @property
@@ -76,18 +80,18 @@ class Cell:
         """Whether it ends its block."""
         return self.name in ENDS
 
-    def walk(self) -> Iterator["Cell"]:
+    def walk(self) -> Iterator["MutableOperation"]:
         yield self
         for room in self.rooms:
-            for cell in room.cells:
-                yield from cell.walk()
+            for operation in room.operations:
+                yield from operation.walk()
 
-    def around(self) -> Iterator["Cell"]:
+    def around(self) -> Iterator["MutableOperation"]:
         """Itself and the ops that it stands in, from the inside to the outside."""
-        cell: Cell | None = self
-        while cell is not None:
-            yield cell
-            cell = cell.room.owner if cell.room is not None else None
+        operation: MutableOperation | None = self
+        while operation is not None:
+            yield operation
+            operation = operation.room.owner if operation.room is not None else None
 
     def blame(self) -> int:
         """The last edit that touched it, or what it stands in; 0 for none."""
@@ -103,14 +107,14 @@ def key(written: str) -> tuple[str, int]:
     return name, int(which or 0)
 
 
-def build(module: Module) -> list[Cell]:
+def build(module: Module) -> list[MutableOperation]:
     """All ops in the order of `Module.walk`, the module's first."""
-    return list(cell(module.op, None, {}).walk())
+    return list(operation(module.op, None, {}).walk())
 
 
-def cell(op: Op, room: Room | None, scope: Scope | None) -> Cell:
+def operation(op: Op, room: MutableBlock | None, scope: Scope | None) -> MutableOperation:
     """An op with all inside of it. Adds its results to `scope`; without one no operand is resolved."""
-    made = Cell(op, [], room, list(op.operands), inserted=scope is None)
+    made = MutableOperation(op, [], room, list(op.operands), inserted=scope is None)
     for written in op.operands:
         value = None if scope is None else scope.get(key(written)) or Value(*key(written), "", None)
         made.operands.append(value)
@@ -127,53 +131,53 @@ def cell(op: Op, room: Room | None, scope: Scope | None) -> Cell:
     return made
 
 
-def _rooms(owner: Cell, region: Region, number: int, scope: Scope | None) -> list[Room]:
+def _rooms(owner: MutableOperation, region: Region, number: int, scope: Scope | None) -> list[MutableBlock]:
     isolated = region.name.startswith("partition") or owner.name in ("module", "tt.func")
     inner = None if scope is None else {} if isolated else dict(scope)
-    made = list[Room]()
+    made = list[MutableBlock]()
     for block in region.blocks:
-        made.append(Room(block.head, owner, made, isolated))
+        made.append(MutableBlock(block.head, owner, made, isolated))
         first = number == 0 and len(made) == 1
         _fill(made[-1], block, block.arguments or (owner.op.defined if first else ()), inner)
     return made
 
 
-def _fill(room: Room, block: Block, listed: tuple[Argument, ...], scope: Scope | None) -> None:
+def _fill(room: MutableBlock, block: Block, listed: tuple[Argument, ...], scope: Scope | None) -> None:
     room.arguments = [Value(a.name, 0, a.type, room) for a in listed]
     if scope is not None:
         scope.update({(v.name, 0): v for v in room.arguments})
-    room.cells = [cell(op, room, scope) for op in block.ops]
+    room.operations = [operation(op, room, scope) for op in block.ops]
 
 
 # text -----------------------------------------------------------------------------------------------------------------
 
 
-def text(cell: Cell) -> str:
-    return "".join(p if isinstance(p, str) else "".join(map(_room_text, p)) for p in cell.parts)
+def text(operation: MutableOperation) -> str:
+    return "".join(p if isinstance(p, str) else "".join(map(_room_text, p)) for p in operation.parts)
 
 
-def _room_text(room: Room) -> str:
-    return room.head + "".join(map(text, room.cells))
+def _room_text(room: MutableBlock) -> str:
+    return room.head + "".join(map(text, room.operations))
 
 
-def lines(cell: Cell, first: int) -> dict[int, Cell]:
+def lines(operation: MutableOperation, first: int) -> dict[int, MutableOperation]:
     """Which op begins on a line of the text, which begins with the line `first`."""
-    found: dict[int, Cell] = {}
-    _count(cell, first, found)
+    found: dict[int, MutableOperation] = {}
+    _count(operation, first, found)
     return found
 
 
-def _count(cell: Cell, at: int, found: dict[int, Cell]) -> int:
+def _count(operation: MutableOperation, at: int, found: dict[int, MutableOperation]) -> int:
     """Adds the lines of an op that begins with the line `at`; gives the line it ends with."""
-    opening = str(cell.parts[0])
-    found[at + _leading(opening).count("\n")] = cell
-    for part in cell.parts:
+    opening = str(operation.parts[0])
+    found[at + _leading(opening).count("\n")] = operation
+    for part in operation.parts:
         if isinstance(part, str):
             at += part.count("\n")
             continue
         for room in part:
             at += room.head.count("\n")
-            for inner in room.cells:
+            for inner in room.operations:
                 at = _count(inner, at, found)
     return at
 
@@ -184,44 +188,44 @@ def _leading(opening: str) -> str:
     return space[0] if space else ""
 
 
-def _indent(cell: Cell) -> str:
-    return _leading(str(cell.parts[0])).rpartition("\n")[2]
+def _indent(operation: MutableOperation) -> str:
+    return _leading(str(operation.parts[0])).rpartition("\n")[2]
 
 
 # changes --------------------------------------------------------------------------------------------------------------
 
 
-def take(cell: Cell) -> None:
+def take(operation: MutableOperation) -> None:
     """Takes an op out of its block."""
-    if cell.room is not None:
-        cell.room.cells.remove(cell)
-    cell.room = None
+    if operation.room is not None:
+        operation.room.operations.remove(operation)
+    operation.room = None
 
 
-def put(cell: Cell, room: Room, at: int, edit: int) -> None:
+def put(operation: MutableOperation, room: MutableBlock, at: int, edit: int) -> None:
     """Puts an op that was taken out into a block, on a line of its own, indented as the others."""
-    indent = _indent(cell)
-    if not _leading(str(cell.parts[0])).startswith("\n"):
-        cell.parts[0] = f"\n{indent}{str(cell.parts[0]).lstrip()}"
-    _shift(cell, f"\n{indent}", f"\n{room.indent}")
-    cell.room, cell.edit = room, edit
-    room.cells.insert(at, cell)
+    indent = _indent(operation)
+    if not _leading(str(operation.parts[0])).startswith("\n"):
+        operation.parts[0] = f"\n{indent}{str(operation.parts[0]).lstrip()}"
+    _shift(operation, f"\n{indent}", f"\n{room.indent}")
+    operation.room, operation.edit = room, edit
+    room.operations.insert(at, operation)
 
 
-def _shift(cell: Cell, old: str, new: str) -> None:
-    cell.parts = [p.replace(old, new) if isinstance(p, str) else p for p in cell.parts]
-    for room in cell.rooms:
+def _shift(operation: MutableOperation, old: str, new: str) -> None:
+    operation.parts = [p.replace(old, new) if isinstance(p, str) else p for p in operation.parts]
+    for room in operation.rooms:
         room.head = room.head.replace(old, new)
-        for inner in room.cells:
+        for inner in room.operations:
             _shift(inner, old, new)
 
 
-def rename(holder: Cell, old: str, new: str) -> None:
+def rename(holder: MutableOperation, old: str, new: str) -> None:
     """Gives the results of an op another name, wherever they are used."""
     values = [v for v in holder.results if v.name == old]
     users = dict.fromkeys(user for v in values for user in v.uses)
-    for cell in (holder, *users):
-        cell.parts[0] = renamed(str(cell.parts[0]), {old: new})
+    for operation in (holder, *users):
+        operation.parts[0] = renamed(str(operation.parts[0]), {old: new})
     for value in values:
         value.name, value.read = new, value.read or old
     for user in users:

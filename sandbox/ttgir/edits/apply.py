@@ -9,11 +9,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pgo_agent.sandbox.ttgir import reader, types
-from pgo_agent.sandbox.ttgir.edits import attributes, company, inserting, scopes, working
-from pgo_agent.sandbox.ttgir.edits.faults import BadEdit
+from pgo_agent.sandbox.ttgir.edits import attributes, dependents, dominance, insert, mutable_tree
+from pgo_agent.sandbox.ttgir.edits.errors import BadEdit
+from pgo_agent.sandbox.ttgir.edits.mutable_tree import MutableOperation
 from pgo_agent.sandbox.ttgir.edits.places import Lines, Spot
 from pgo_agent.sandbox.ttgir.edits.script import Delete, Edit, Insert, Move, Replace, SetAttribute
-from pgo_agent.sandbox.ttgir.edits.working import Cell
 from pgo_agent.sandbox.ttgir.pseudocode.view import Readable
 from pgo_agent.sandbox.ttgir.tokens import Unreadable
 from pgo_agent.sandbox.ttgir.tree import Module
@@ -25,13 +25,13 @@ class Edited:
 
     text: str
     edits: Sequence[Edit]
-    ops: dict[int, Cell]
+    ops: dict[int, MutableOperation]
     lines: Lines
 
     def edit(self, number: int) -> Edit | None:
         return next((e for e in self.edits if e.number == number), None)
 
-    def at(self, line: int) -> Cell | None:
+    def at(self, line: int) -> MutableOperation | None:
         """The op that begins on a line, or the last before it."""
         return self.ops.get(max((at for at in self.ops if at <= line), default=0))
 
@@ -43,24 +43,24 @@ def apply(module: Module, view: Readable, edits: Iterable[Edit]) -> str:
 
 def edited(module: Module, view: Readable, edits: Iterable[Edit]) -> Edited:
     """As `apply`, with what stands where."""
-    cells = working.build(module)
-    if any(cells[p].op is not op for line in view.lines for p, op in zip(line.places, line.ops, strict=True)):
+    operations = mutable_tree.build(module)
+    if any(operations[p].op is not op for line in view.lines for p, op in zip(line.places, line.ops, strict=True)):
         raise ValueError("the view is of another module")
-    return _Applying(module, Lines(view, cells, module.aliases), list(edits)).all()
+    return _Applying(module, Lines(view, operations, module.aliases), list(edits)).all()
 
 
 class _Applying:
     def __init__(self, module: Module, lines: Lines, edits: list[Edit]) -> None:
-        self.module, self.lines, self.edits, self.root = module, lines, edits, lines.cells[0]
+        self.module, self.lines, self.edits, self.root = module, lines, edits, lines.operations[0]
 
     def all(self) -> Edited:
         for edit in self.edits:
             self._one(edit)
-        scopes.link(self.root)
-        fault = scopes.parted(self.root) or next(scopes.faults(self.root, self.lines), None)
+        dominance.link(self.root)
+        fault = dominance.parted(self.root) or next(dominance.faults(self.root, self.lines), None)
         before = self.module.before.count("\n") + 1
-        text = f"{self.module.before}{working.text(self.root)}{self.module.after}"
-        found = Edited(text, self.edits, working.lines(self.root, before), self.lines)
+        text = f"{self.module.before}{mutable_tree.text(self.root)}{self.module.after}"
+        found = Edited(text, self.edits, mutable_tree.lines(self.root, before), self.lines)
         if fault is not None:
             raise BadEdit(found.edit(fault[0]), fault[1])
         self._read(found)
@@ -71,8 +71,8 @@ class _Applying:
         try:
             reader.parse(found.text)
         except Unreadable as e:
-            cell = found.at(e.line)
-            raise BadEdit(found.edit(cell.blame() if cell is not None else 0), str(e)) from None
+            operation = found.at(e.line)
+            raise BadEdit(found.edit(operation.blame() if operation is not None else 0), str(e)) from None
 
     def _one(self, edit: Edit) -> None:
         if isinstance(edit, Move):
@@ -92,47 +92,49 @@ class _Applying:
         spot = self.lines.spot(edit, edit.place)
         chosen = self.lines.chosen(edit, edit.spans)
         own = self.lines.outermost(edit, chosen)
-        for cell in own:
-            self._movable(edit, cell, spot)
-        going = company.travelling(self.lines, chosen, own)
-        moved = [cell for cell in going if cell in own or cell.name != "arith.constant"]
-        for cell in moved:
-            working.take(cell)
+        for operation in own:
+            self._movable(edit, operation, spot)
+        going = dependents.travelling(self.lines, chosen, own)
+        moved = [operation for operation in going if operation in own or operation.name != "arith.constant"]
+        for operation in moved:
+            mutable_tree.take(operation)
         at = spot.at()
-        for i, cell in enumerate(moved):
-            working.put(cell, spot.room, at + i, edit.number)
-        company.bring(self.lines, moved, edit.number)
-        company.follow(self.lines, moved, [v for c in moved for v in c.results], edit.number)
+        for i, operation in enumerate(moved):
+            mutable_tree.put(operation, spot.room, at + i, edit.number)
+        dependents.bring(self.lines, moved, edit.number)
+        dependents.follow(self.lines, moved, [v for c in moved for v in c.results], edit.number)
 
-    def _movable(self, edit: Edit, cell: Cell, spot: Spot) -> None:
-        name = self.lines.name(cell)
-        if cell.room is None or cell.name == "tt.func":
+    def _movable(self, edit: Edit, operation: MutableOperation, spot: Spot) -> None:
+        name = self.lines.name(operation)
+        if operation.room is None or operation.name == "tt.func":
             raise BadEdit(edit, f"{name} is the function itself and cannot be moved")
-        if cell.ends:
+        if operation.ends:
             raise BadEdit(edit, f"{name} ends its block and cannot be moved; replace it to hand over other values")
-        if cell.edit:
-            raise BadEdit(edit, f"{name} is already moved by edit {cell.edit}; say in one edit where it goes")
-        if spot.beside is cell:
+        if operation.edit:
+            raise BadEdit(edit, f"{name} is already moved by edit {operation.edit}; say in one edit where it goes")
+        if spot.beside is operation:
             raise BadEdit(edit, f"{name} cannot be moved beside itself; name a line that is not moved")
-        if cell in spot.room.owner.around():
+        if operation in spot.room.owner.around():
             raise BadEdit(edit, f"{name} cannot be moved into itself; name a line outside of it")
 
     # attributes -------------------------------------------------------------------------------------------------------
 
     def _set(self, edit: SetAttribute) -> None:
-        cell = self._op(edit)
-        name = attributes.named(cell, edit.name)
+        operation = self._op(edit)
+        name = attributes.named(operation, edit.name)
         if not name:
-            raise BadEdit(edit, self._unknown(edit, cell))
-        if name in cell.given:
-            raise BadEdit(edit, f"edit {cell.given[name]} sets {name} of {edit.label} already; leave one of them out")
+            raise BadEdit(edit, self._unknown(edit, operation))
+        if name in operation.given:
+            raise BadEdit(
+                edit, f"edit {operation.given[name]} sets {name} of {edit.label} already; leave one of them out"
+            )
         try:
-            attributes.change(cell, name, edit.value)
+            attributes.change(operation, name, edit.value)
         except attributes.Unchanged as e:
             raise BadEdit(edit, str(e)) from None
-        cell.given[name] = edit.number
+        operation.given[name] = edit.number
 
-    def _op(self, edit: SetAttribute) -> Cell:
+    def _op(self, edit: SetAttribute) -> MutableOperation:
         """The op that an edit names: the line's own, or one that is written into the line."""
         i = self.lines.index(edit, edit.label)
         own = self.lines.present(edit, i)
@@ -147,60 +149,68 @@ class _Applying:
             raise BadEdit(edit, f"{edit.label} has {len(found) or 'no'} {edit.op}; it has {there}")
         return found[0]
 
-    def _unknown(self, edit: SetAttribute, cell: Cell) -> str:
+    def _unknown(self, edit: SetAttribute, operation: MutableOperation) -> str:
         told = self.lines.told(self.lines.index(edit, edit.label))
-        other = next((c for c in told if c is not cell and attributes.named(c, edit.name) in attributes.names(c)), None)
+        other = next(
+            (c for c in told if c is not operation and attributes.named(c, edit.name) in attributes.names(c)), None
+        )
         if other is not None:
-            return f"{cell.name} has no {edit.name}; write: set {edit.label} {other.name} {edit.name} = {edit.value}"
-        there = ", ".join(attributes.names(cell)) or "nothing that can be set"
+            return (
+                f"{operation.name} has no {edit.name}; write: set {edit.label} {other.name} {edit.name} = {edit.value}"
+            )
+        there = ", ".join(attributes.names(operation)) or "nothing that can be set"
         hint = f"a new one needs its dialect: tt.{edit.name}"
-        return f"{cell.name} of {edit.label} has no {edit.name}; it has {there}; {hint}"
+        return f"{operation.name} of {edit.label} has no {edit.name}; it has {there}; {hint}"
 
     # deletions, insertions --------------------------------------------------------------------------------------------
 
-    def _take(self, edit: Edit, chosen: list[int], but: frozenset[str]) -> list[Cell]:
+    def _take(self, edit: Edit, chosen: list[int], but: frozenset[str]) -> list[MutableOperation]:
         """Marks the ops of lines, with what goes along, as taken away; gives them. `but`: what stays."""
         own = self.lines.outermost(edit, chosen)
-        for cell in own:
-            if cell.name == "tt.func" or (cell.ends and not isinstance(edit, Replace)):
-                raise BadEdit(edit, f"{self.lines.name(cell)} cannot be taken away; it is a function or ends a block")
-            touched = next((c for c in cell.walk() if c.edit or c.given), None)
+        for operation in own:
+            if operation.name == "tt.func" or (operation.ends and not isinstance(edit, Replace)):
+                raise BadEdit(
+                    edit, f"{self.lines.name(operation)} cannot be taken away; it is a function or ends a block"
+                )
+            touched = next((c for c in operation.walk() if c.edit or c.given), None)
             if touched is not None:
                 by = max(touched.edit, *touched.given.values(), 0)
                 raise BadEdit(
                     edit, f"{self.lines.name(touched)} is already changed by edit {by}; leave one of them out"
                 )
-        going = company.travelling(self.lines, chosen, own, but)
-        for cell in going:
-            cell.edit, cell.gone = edit.number, True
+        going = dependents.travelling(self.lines, chosen, own, but)
+        for operation in going:
+            operation.edit, operation.gone = edit.number, True
         return going
 
-    def _remove(self, going: list[Cell]) -> None:
-        for cell in going:
-            working.take(cell)
+    def _remove(self, going: list[MutableOperation]) -> None:
+        for operation in going:
+            mutable_tree.take(operation)
 
     def _insert(self, edit: Insert) -> None:
         spot = self.lines.spot(edit, edit.place)
-        made = inserting.cells(edit, edit.block, self.lines)
+        made = insert.operations(edit, edit.block, self.lines)
         self._put(edit, made, spot)
 
-    def _put(self, edit: Edit, made: list[Cell], spot: Spot) -> None:
-        for cell in made[: len(made) - isinstance(edit, Replace)]:
-            if cell.ends:
-                raise BadEdit(edit, f"{cell.name} ends a block and cannot stand in the middle of one; leave it out")
+    def _put(self, edit: Edit, made: list[MutableOperation], spot: Spot) -> None:
+        for operation in made[: len(made) - isinstance(edit, Replace)]:
+            if operation.ends:
+                raise BadEdit(
+                    edit, f"{operation.name} ends a block and cannot stand in the middle of one; leave it out"
+                )
         at = spot.at()
-        for i, cell in enumerate(made):
-            working.put(cell, spot.room, at + i, edit.number)
-        scopes.link(self.root)
+        for i, operation in enumerate(made):
+            mutable_tree.put(operation, spot.room, at + i, edit.number)
+        dominance.link(self.root)
 
     def _replace(self, edit: Replace) -> None:
         chosen = self.lines.chosen(edit, edit.spans)
         own = self.lines.outermost(edit, chosen)
         last, room = own[-1], own[-1].room
-        if room is None or any(cell.room is not room for cell in own):
+        if room is None or any(operation.room is not room for operation in own):
             raise BadEdit(edit, "its lines stand in several blocks; replace the lines of one block in one edit")
         going = self._take(edit, chosen, self._needed(edit))
-        made = inserting.cells(edit, edit.block, self.lines, self._names(going))
+        made = insert.operations(edit, edit.block, self.lines, self._names(going))
         self._same_end(edit, going, made)
         self._put(edit, made, Spot(room, last, True))
         self._remove(going)
@@ -208,17 +218,22 @@ class _Applying:
 
     def _needed(self, edit: Replace) -> frozenset[str]:
         """Names that a block uses and does not give."""
-        block = inserting.read(edit, edit.block)
-        used = {working.key(w)[0] for op in block for inner in op.walk() for w in inner.operands}
-        return frozenset(used - {working.key(w)[0] for op in block for w in op.results})
+        block = insert.read(edit, edit.block)
+        used = {mutable_tree.key(w)[0] for op in block for inner in op.walk() for w in inner.operands}
+        return frozenset(used - {mutable_tree.key(w)[0] for op in block for w in op.results})
 
-    def _names(self, going: list[Cell]) -> frozenset[str]:
+    def _names(self, going: list[MutableOperation]) -> frozenset[str]:
         """Names that ops give, and those inside of them."""
-        inside = [inner for cell in going for inner in cell.walk()]
-        values = [v for cell in inside for given in (cell.results, *(r.arguments for r in cell.rooms)) for v in given]
+        inside = [inner for operation in going for inner in operation.walk()]
+        values = [
+            v
+            for operation in inside
+            for given in (operation.results, *(r.arguments for r in operation.rooms))
+            for v in given
+        ]
         return frozenset(v.name for v in values)
 
-    def _same_end(self, edit: Edit, going: list[Cell], made: list[Cell]) -> None:
+    def _same_end(self, edit: Edit, going: list[MutableOperation], made: list[MutableOperation]) -> None:
         """What ends a block must be replaced by what ends it the same way."""
         old = next((c for c in going if c.ends), None)
         new = made[-1] if made[-1].ends else None
@@ -227,10 +242,10 @@ class _Applying:
         if old is None and new is not None:
             raise BadEdit(edit, f"{new.name} ends a block and cannot stand in the middle of one; leave it out")
 
-    def _hand_over(self, edit: Edit, going: list[Cell], made: list[Cell]) -> None:
+    def _hand_over(self, edit: Edit, going: list[MutableOperation], made: list[MutableOperation]) -> None:
         """Who used an old result uses the new one of its name; pure ops in between that do so go behind it."""
-        new = {(v.name, v.index): v for cell in made for v in cell.results}
-        for old in [v for cell in going for v in cell.results]:
+        new = {(v.name, v.index): v for operation in made for v in operation.results}
+        for old in [v for operation in going for v in operation.results]:
             value = new.get((old.name, old.index))
             if value is None:
                 continue
@@ -240,7 +255,7 @@ class _Applying:
                 user.operands = [value if operand is old else operand for operand in user.operands]
             value.uses += old.uses
             old.uses = []
-        company.follow(self.lines, made, list(new.values()), edit.number)
+        dependents.follow(self.lines, made, list(new.values()), edit.number)
 
 
 def _differ(one: str, other: str) -> bool:

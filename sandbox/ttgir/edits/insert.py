@@ -8,26 +8,26 @@ import re
 from collections.abc import Iterator
 from itertools import zip_longest
 
-from pgo_agent.sandbox.ttgir.edits import scopes, script, working
-from pgo_agent.sandbox.ttgir.edits.faults import BadEdit
+from pgo_agent.sandbox.ttgir.edits import dominance, mutable_tree, script
+from pgo_agent.sandbox.ttgir.edits.errors import BadEdit
+from pgo_agent.sandbox.ttgir.edits.mutable_tree import MutableOperation
 from pgo_agent.sandbox.ttgir.edits.places import Lines
 from pgo_agent.sandbox.ttgir.edits.script import Edit
-from pgo_agent.sandbox.ttgir.edits.working import Cell
 from pgo_agent.sandbox.ttgir.tokens import Unreadable, tokens
 from pgo_agent.sandbox.ttgir.tree import Argument, Op, Region
 
 _RESULT = re.compile(r"%\$([A-Za-z][0-9]+)(?:#([0-9]+))?")
 
 
-def cells(edit: Edit, block: str, lines: Lines, free: frozenset[str] = frozenset()) -> list[Cell]:
+def operations(edit: Edit, block: str, lines: Lines, free: frozenset[str] = frozenset()) -> list[MutableOperation]:
     """The ops of a block, not yet in their place. `free`: names that may be given anew, for their ops go."""
     read(edit, block)
     text = _RESULT.sub(lambda m: _result(edit, lines, m), _indented(block))
-    named, scope = _Names(lines.cells[0], text, free), dict[str, str]()
+    named, scope = _Names(lines.operations[0], text, free), dict[str, str]()
     renamed = "".join("".join(named.op(op, scope)) for op in read(edit, text))
     found = read(edit, renamed.strip("\n"))
     _aliases(edit, text, lines)
-    return [working.cell(op, None, None) for op in found]
+    return [mutable_tree.operation(op, None, None) for op in found]
 
 
 def read(edit: Edit, block: str) -> tuple[Op, ...]:
@@ -46,7 +46,7 @@ def _indented(block: str) -> str:
     found, depth = list[str](), 1
     for line in filter(None, map(str.strip, block.splitlines())):
         at = depth - line.startswith(("}", "^"))
-        found.append(working.STEP * max(at, 1) + line)
+        found.append(mutable_tree.STEP * max(at, 1) + line)
         depth += line.endswith("{") - line.startswith("}")
     return "\n".join(found)
 
@@ -54,8 +54,8 @@ def _indented(block: str) -> str:
 def _result(edit: Edit, lines: Lines, found: re.Match[str]) -> str:
     """The name of a line's result as it is now."""
     label = found[1].upper()
-    cell = lines.present(edit, lines.index(edit, label))
-    values = cell.results if cell is not None else []
+    operation = lines.present(edit, lines.index(edit, label))
+    values = operation.results if operation is not None else []
     if not values:
         raise BadEdit(edit, f"{found[0]} is nothing: the op of {label} gives no result")
     if len(values) > 1 and found[2] is None:
@@ -79,10 +79,10 @@ def _aliases(edit: Edit, text: str, lines: Lines) -> None:
 class _Names:
     """Gives values of a block names that nothing else in the text has."""
 
-    def __init__(self, root: Cell, text: str, free: frozenset[str]) -> None:
+    def __init__(self, root: MutableOperation, text: str, free: frozenset[str]) -> None:
         self.root, self.text = root, text
-        given = {v.name for cell in root.walk() for v in cell.results if not cell.gone}
-        given |= {v.name for cell in root.walk() for room in cell.rooms for v in room.arguments}
+        given = {v.name for operation in root.walk() for v in operation.results if not operation.gone}
+        given |= {v.name for operation in root.walk() for room in operation.rooms for v in room.arguments}
         self.taken = given - free
 
     def op(self, op: Op, scope: dict[str, str]) -> Iterator[str]:
@@ -96,13 +96,13 @@ class _Names:
                 entering = following.blocks[0].arguments if isinstance(following, Region) and following.blocks else ()
                 known |= self._given(entering if not op.defined else ())
                 given, rest = _at_equals(part) if results and i == 0 else ("", part)
-                yield working.renamed(given, results) + working.renamed(rest, known)
+                yield mutable_tree.renamed(given, results) + mutable_tree.renamed(rest, known)
         scope |= results
 
     def _region(self, region: Region, known: dict[str, str]) -> Iterator[str]:
         for block in region.blocks:
             known |= {k: v for k, v in self._given(block.arguments).items() if k not in known}
-            yield working.renamed(block.head, known)
+            yield mutable_tree.renamed(block.head, known)
             for op in block.ops:
                 yield from self.op(op, known)
 
@@ -115,7 +115,7 @@ class _Names:
         return new
 
     def _free(self, name: str) -> str:
-        return scopes.fresh(self.root, name, f"{self.text}\n{' '.join(sorted(self.taken))}")
+        return dominance.fresh(self.root, name, f"{self.text}\n{' '.join(sorted(self.taken))}")
 
 
 def _at_equals(text: str) -> tuple[str, str]:

@@ -6,21 +6,21 @@ changed what it uses.
 
 from collections.abc import Callable, Iterable
 
-from pgo_agent.sandbox.ttgir.edits import applying
-from pgo_agent.sandbox.ttgir.edits.applying import Edited
-from pgo_agent.sandbox.ttgir.edits.faults import BadEdit
+from pgo_agent.sandbox.ttgir.edits import apply
+from pgo_agent.sandbox.ttgir.edits.apply import Edited
+from pgo_agent.sandbox.ttgir.edits.errors import BadEdit
+from pgo_agent.sandbox.ttgir.edits.mutable_tree import MutableOperation
 from pgo_agent.sandbox.ttgir.edits.script import Edit
-from pgo_agent.sandbox.ttgir.edits.working import Cell
 from pgo_agent.sandbox.ttgir.pseudocode.view import Readable
 from pgo_agent.sandbox.ttgir.tree import Module
 from pgo_agent.sandbox.ttgir.triton_parser import Answer, Diagnostic
 
-Ask = Callable[[str], Answer]  # `oracle.ask` with its box, shelf and architecture
+Ask = Callable[[str], Answer]  # `oracle.ask` with its box, content store and architecture
 
 
 def verified(module: Module, view: Readable, edits: Iterable[Edit], ask: Ask) -> str:
     """The module's text after all edits, which Triton reads. Raises BadEdit, and what `ask` raises."""
-    made = applying.edited(module, view, edits)
+    made = apply.edited(module, view, edits)
     refused(made, ask(made.text))
     return made.text
 
@@ -30,24 +30,28 @@ def refused(made: Edited, answer: Answer) -> None:
     error = answer.error
     if error is None:
         return
-    cell = made.at(error.line) if error.line else None
-    where = f"{made.lines.name(cell)}: " if cell is not None and made.lines.name(cell) != cell.name else ""
+    operation = made.at(error.line) if error.line else None
+    where = (
+        f"{made.lines.name(operation)}: "
+        if operation is not None and made.lines.name(operation) != operation.name
+        else ""
+    )
     raise BadEdit(_at_fault(made, [error, *answer.diagnostics]), f"Triton refuses it: {where}{error.message[:400]}")
 
 
 def _at_fault(made: Edited, said: list[Diagnostic]) -> Edit | None:
     """The edit that touched what Triton speaks of, or what that uses; the only one where there is but one."""
-    cells = [cell for d in said if d.line and (cell := made.at(d.line)) is not None]
-    for cell in cells:
-        if cell.blame():
-            return made.edit(cell.blame())
-    for cell in cells:
-        if (blame := _used(cell)) != 0:
+    operations = [operation for d in said if d.line and (operation := made.at(d.line)) is not None]
+    for operation in operations:
+        if operation.blame():
+            return made.edit(operation.blame())
+    for operation in operations:
+        if (blame := _used(operation)) != 0:
             return made.edit(blame)
     return made.edits[0] if len(made.edits) == 1 else None
 
 
-def _used(cell: Cell) -> int:
+def _used(operation: MutableOperation) -> int:
     """The last edit that touched what gives an op its values."""
-    holders = [v.holder for v in cell.operands if v is not None and isinstance(v.holder, Cell)]
+    holders = [v.holder for v in operation.operands if v is not None and isinstance(v.holder, MutableOperation)]
     return max((h.blame() for h in holders), default=0)
