@@ -16,7 +16,6 @@ from pgo_agent.agent.moves.analysis.modulo_indices import Wrapped, wrapped_indic
 from pgo_agent.agent.moves.analysis.uses import Uses, target
 
 _OF_LOAD = {"pointer", "mask", "other", "eviction_policy", "cache_modifier"}
-_OF_DOT = ("input", "other", "acc")
 _ZEROS = {"0", "0.0", "0."}
 _ELEMENTWISE = {
     f"{library}.{name}"
