@@ -39,10 +39,17 @@ def expression(text: str) -> cst.BaseExpression:
 
 def names(node: cst.CSTNode) -> set[str]:
     """Variables that a node mentions: no attribute names, no keywords of calls."""
-    below = list(nodes(node))
-    skipped = {id(n.attr) for n in below if isinstance(n, cst.Attribute)}
-    skipped |= {id(n.keyword) for n in below if isinstance(n, cst.Arg)}
-    return {n.value for n in below if isinstance(n, cst.Name) and id(n) not in skipped}
+    return {n.value for n in variables(node)}
+
+
+def variables(node: cst.CSTNode) -> Iterator[cst.Name]:
+    """Yield each mention of a variable, in the order of the text."""
+    waiting = [node]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, cst.Name):
+            yield part
+        waiting += [part.value] if isinstance(part, cst.Attribute | cst.Arg) else reversed(parts(part))
 
 
 def nodes(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
