@@ -31,7 +31,7 @@ from pgo_agent.agent.moves.analysis.def_use import reached, sources
 from pgo_agent.agent.moves.analysis.descriptor_operand import Operand
 from pgo_agent.agent.moves.analysis.descriptor_plan import planned
 from pgo_agent.agent.moves.analysis.index_algebra import mentions
-from pgo_agent.agent.moves.analysis.launch_args import Launch, check_fresh, check_replaceable, launch_of
+from pgo_agent.agent.moves.analysis.launch_args import LaunchArgs, check_fresh, check_replaceable, launch_of
 from pgo_agent.agent.moves.analysis.launcher_edit import add_function, before_launch
 from pgo_agent.agent.moves.analysis.stored_pointers import written
 from pgo_agent.agent.moves.move import SourceMove, Subject
@@ -87,8 +87,8 @@ def _tensors(subject: Subject) -> list[str]:
     """The launcher's names for the matrices that descriptors read, each of which another of its values may replace."""
     launch = launch_of(cst.parse_module(subject.source), subject.kernel)
     kernel = _Kernel(subject)
-    found = list(dict.fromkeys(_tensor(o, launch) for o in kernel.operands))
-    for name in found:
+    tensors = list(dict.fromkeys(_tensor(o, launch) for o in kernel.operands))
+    for name in tensors:
         check_replaceable(launch, name)
         if not {p for p, text in launch.passed.items() if text == name} <= {o.pointer for o in kernel.operands}:
             raise DoesNotApply(f"{name} is read in ways that are not followed, too")
@@ -96,14 +96,14 @@ def _tensors(subject: Subject) -> list[str]:
         check_fresh(launch, parameter)
     if "pre_hook" in subject.source:
         raise DoesNotApply("a function that runs before the kernel may see its arguments")
-    strides = {p for name in found for p in launch.strides(name)}
+    strides = {p for name in tensors for p in launch.strides(name)}
     kernel.check(strides)
     if strings(launch.launcher) & {*strides, *launch.passed}:
         raise DoesNotApply("the launcher looks at arguments of the launch")
-    return found
+    return tensors
 
 
-def _tensor(o: Operand, launch: Launch) -> str:
+def _tensor(o: Operand, launch: LaunchArgs) -> str:
     """The launcher's name of an operand that is found by that tensor's strides, which the launch passes as they are."""
     name = launch.passed[o.pointer]
     own = launch.strides(name)
@@ -167,10 +167,10 @@ def _words(*texts: str) -> set[str]:
 def _stepping(function: cst.FunctionDef) -> set[str]:
     """Names that are multiplied or divided: no pointer is."""
     operators = cst.Multiply | cst.FloorDivide | cst.Modulo | cst.Divide
-    found = [
+    operations = [
         n for n in nodes(function.body) if isinstance(n, cst.BinaryOperation) and isinstance(n.operator, operators)
     ]
-    return {side.value for n in found for side in (n.left, n.right) if isinstance(side, cst.Name)}
+    return {side.value for n in operations for side in (n.left, n.right) if isinstance(side, cst.Name)}
 
 
 def _plain_heuristics(decorator: cst.Decorator, hidden: set[str]) -> bool:

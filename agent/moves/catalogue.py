@@ -24,7 +24,7 @@ from pgo_agent.agent.moves import (
 )
 from pgo_agent.agent.moves.launch_sites import Config, sites, unfollowed, with_configs
 from pgo_agent.agent.moves.move import CARRIED, NO_LAUNCH, Best, Proposal, Skipped, SourceMove, Subject, attempted
-from pgo_agent.agent.moves.priority import NOBODY_LOOKED, Evidence
+from pgo_agent.agent.moves.priority import NO_PROFILE, ProfileEvidence
 from pgo_agent.agent.profile.cost_model import symptoms
 from pgo_agent.sandbox.devices import Device
 
@@ -46,15 +46,15 @@ def propose(
     best: Mapping[str, Best],
     measured: Sequence[Config],
     device: Device,
-    asked: Evidence = NOBODY_LOOKED,
+    asked: ProfileEvidence = NO_PROFILE,
     seed: int = 0,
 ) -> Iterator[Proposal | Skipped]:
     """All proposals for a source, and the moves that do not apply to it.
 
     `asked`: what holds it back. `seed`: shuffles source moves that it does not tell apart; 0 leaves them as they are.
     """
-    found = sites(source)
-    kernels = list(dict.fromkeys(s.kernel for s in found))
+    every_site = sites(source)
+    kernels = list(dict.fromkeys(s.kernel for s in every_site))
     if not kernels:
         uses = unfollowed(source).values()
         yield Skipped("every move", f"a launch is not followed: {next(iter(uses))}" if uses else NO_LAUNCH)
@@ -73,7 +73,7 @@ def propose(
             continue
         move, kernel, cites = pairs[i]
         made = _rewritten(move, source, kernel, f" in {kernel}" if several else "", best, device)
-        yield made if isinstance(made, Skipped) else asked.told(made, cites)
+        yield made if isinstance(made, Skipped) else asked.cite(made, cites)
 
 
 def _aside(kernels: Sequence[str], best: Mapping[str, Best]) -> set[str]:
@@ -109,12 +109,12 @@ def _attempt(
 
 
 def _subject(source: str, kernel: str, best: Mapping[str, Best], device: Device) -> Subject:
-    found = sites(source)
-    site = next(s for s in found if s.kernel == kernel)
-    known = [b for b in launch_config.bases_of(site, found, best.values()) if b.profiles]
-    if not known:
+    every_site = sites(source)
+    site = next(s for s in every_site if s.kernel == kernel)
+    bases = [b for b in launch_config.bases_of(site, every_site, best.values()) if b.profiles]
+    if not bases:
         return Subject(source, kernel, device)
-    ailing = max(known, key=lambda b: len(symptoms(b.static)))  # the first of those with most to cure
+    ailing = max(bases, key=lambda b: len(symptoms(b.static)))  # the first of those with most to cure
     grids = [b.blocks.get(kernel) for b in best.values()]
     blocks = max((n for n in grids if n is not None), default=None) if None not in grids else None
     statics = [b.profiles[kernel] for b in best.values() if kernel in b.profiles]  # cases share configurations
@@ -127,23 +127,25 @@ def _with_neighbours(source: str, kernel: str, best: Mapping[str, Best], needed:
     Where the rewrite needs certain launch parameters, these; and last the best ones as they were, for cases whose
     launches the rewrite leaves alone.
     """
-    found = sites(source)
-    site = next((s for s in found if s.kernel == kernel), None)
+    every_site = sites(source)
+    site = next((s for s in every_site if s.kernel == kernel), None)
     if site is None or (site.refused and not needed):
         return source
     if not site.autotuned:
         return with_configs(source, site, [needed]) if needed else source
-    bases = [b.config for b in launch_config.bases_of(site, found, best.values())]
+    bases = [b.config for b in launch_config.bases_of(site, every_site, best.values())]
     if not bases:
         return source
-    near = [launch_config.config_of(site, found, c, b.profiles.keys() or None) for b in best.values() for c in b.near]
+    near = [
+        launch_config.config_of(site, every_site, c, b.profiles.keys() or None) for b in best.values() for c in b.near
+    ]
     configs = _unique([c | needed for c in (*bases, *near) if c is not None])
     if needed:
         return with_configs(source, site, _unique([*configs[: CARRIED - 1], *bases])[:CARRIED])
     deepest = max(bases, key=lambda c: (c.get("num_stages", 3), c.get("num_warps", 4)))
     shallower = deepest | {"num_stages": max(deepest.get("num_stages", 3) - 1, 1)}
-    kept = [*configs[: CARRIED - 1], shallower] if shallower not in configs[:CARRIED] else configs[:CARRIED]
-    return with_configs(source, site, kept)
+    carried = [*configs[: CARRIED - 1], shallower] if shallower not in configs[:CARRIED] else configs[:CARRIED]
+    return with_configs(source, site, carried)
 
 
 def _unique(configs: Sequence[Config]) -> list[Config]:

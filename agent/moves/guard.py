@@ -99,9 +99,9 @@ class Loops:
             raise DoesNotApply("ptxas knows how often its loop runs")
         _check_variable(code(loop.target), function)
         start, stop = side(low), side(high)
-        told = {f"{start} < {stop}", f"{start} != {stop}", f"{stop} > {start}", f"{stop} != {start}"}
-        if found := told & _holding(loop, above):
-            raise DoesNotApply(f"its loop stands behind `if {min(found)}:` already")
+        tests = {f"{start} < {stop}", f"{start} != {stop}", f"{stop} > {start}", f"{stop} != {start}"}
+        if standing := tests & _holding(loop, above):
+            raise DoesNotApply(f"its loop stands behind `if {min(standing)}:` already")
         return f"{stop} != 0" if start == "0" else f"{start} != {stop}"
 
 
@@ -137,13 +137,13 @@ def _check_variable(variable: str, function: cst.FunctionDef) -> None:
 
 def _holding(loop: cst.For, above: Mapping[int, cst.CSTNode]) -> set[str]:
     """The tests behind which a loop stands."""
-    found = set[str]()
+    tests = set[str]()
     below: cst.CSTNode = loop
     while (node := above.get(id(below))) is not None:
         if isinstance(node, cst.If) and node.body is below:
-            found.add(code(node.test))
+            tests.add(code(node.test))
         below = node
-    return found
+    return tests
 
 
 # rewriting ------------------------------------------------------------------------------------------------------------

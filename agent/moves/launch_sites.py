@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from pgo_agent.agent.moves.analysis import DoesNotApply, tuned
-from pgo_agent.agent.moves.analysis.launched import Launch, constexprs, launched, named, parameters, strange
+from pgo_agent.agent.moves.analysis.launched import LaunchCall, constexprs, launched, named, parameters, strange
 from pgo_agent.agent.moves.analysis.offsets import KEPT, Offsets, Span, replaced
 from pgo_agent.agent.moves.analysis.scopes import Function, Scopes
 from pgo_agent.sandbox import parsing
@@ -32,7 +32,7 @@ class Edit:
 
 
 @dataclass(frozen=True)
-class Call:
+class ArgumentSlot:
     """Where a launch takes one more argument."""
 
     end: Span  # just before its ")"
@@ -50,7 +50,7 @@ class Site:
     span: Span = (0, 0)  # autotuned: of the configs expression
     values: dict[str, int] = field(default_factory=dict)  # plain launches: the literals that stand there now
     edits: dict[str, tuple[Edit, ...]] = field(default_factory=dict)  # plain launches: where a parameter can be set
-    calls: tuple[Call, ...] = ()  # plain launches
+    calls: tuple[ArgumentSlot, ...] = ()  # plain launches
     pre_hook: str = ""  # autotuned: text of the configs' pre_hook, kept
     config_class: str = "triton.Config"
     parameters: frozenset[str] = frozenset()  # of the jit function
@@ -73,13 +73,13 @@ def _read(source: str) -> tuple[tuple[Site, ...], dict[str, str]]:
     autotuned = {
         f: call for f in scopes.nodes if isinstance(f, Function) and (call := tuned.tuner(f, scopes)) is not None
     }
-    found = [_autotuned(tree, f, call, how.launches, offsets, scopes) for f, call in autotuned.items()]
-    plain = dict[int, list[Launch]]()
+    result = [_autotuned(tree, f, call, how.launches, offsets, scopes) for f, call in autotuned.items()]
+    plain = dict[int, list[LaunchCall]]()
     for one in how.launches:
         if one.kernel not in autotuned:
             plain.setdefault(id(one.kernel), []).append(one)
-    found += [_plain(each, offsets, scopes) for each in plain.values()]
-    return tuple(found), how.unfollowed
+    result += [_plain(each, offsets, scopes) for each in plain.values()]
+    return tuple(result), how.unfollowed
 
 
 def sites(source: str) -> list[Site]:
@@ -109,11 +109,11 @@ def with_configs(source: str, site: Site, configs: Sequence[Config]) -> str:
     for name in changed:
         if why := unsettable(site, name):
             raise DoesNotApply(why)
-    edits, told = dict[Span, str](), site.values | config
+    edits, values = dict[Span, str](), site.values | config
     for name in changed:
-        edits |= {e.span: e.form.format(repr(told[name])) for e in site.edits.get(name, ())}
-    for name in told:
-        if any(edits.get(e.span, text := e.form.format(repr(told[name]))) != text for e in site.edits.get(name, ())):
+        edits |= {e.span: e.form.format(repr(values[name])) for e in site.edits.get(name, ())}
+    for name in values:
+        if any(edits.get(e.span, text := e.form.format(repr(values[name]))) != text for e in site.edits.get(name, ())):
             raise DoesNotApply(f"{name} is one number of the file with another parameter of {site.kernel}")
     return replaced(source, edits | _added({k: v for k, v in changed.items() if k not in site.edits}, site))
 
@@ -172,7 +172,7 @@ def _autotuned(
     tree: ast.Module,
     function: Function,
     call: ast.Call,
-    launches: Sequence[Launch],
+    launches: Sequence[LaunchCall],
     offsets: Offsets,
     scopes: Scopes,
 ) -> Site:
@@ -195,16 +195,16 @@ def _autotuned(
                 by_hand=by_hand, refused=refused)  # fmt: skip
 
 
-def _plain(launches: Sequence[Launch], offsets: Offsets, scopes: Scopes) -> Site:
+def _plain(launches: Sequence[LaunchCall], offsets: Offsets, scopes: Scopes) -> Site:
     """One kernel that is not autotuned, by all its launches: what they have in common can be varied."""
     kernel = launches[0].kernel
     values, edits, tied, fixed = dict[str, int](), dict[str, tuple[Edit, ...]](), dict[str, int](), dict[str, str]()
     heuristics, given = _heuristics(kernel), [_given(x, scopes) for x in launches]
-    for name in dict.fromkeys(n for known, _ in given for n in known):
-        told = [known.get(name) for known, _ in given]
+    for name in dict.fromkeys(n for arguments, _ in given for n in arguments):
+        passed = [arguments.get(name) for arguments, _ in given]
         if name in heuristics or not _varied(name, kernel):
             continue
-        literals = [scopes.literal(v) if v is not None else None for v in told]
+        literals = [scopes.literal(v) if v is not None else None for v in passed]
         numbers = {int(ast.literal_eval(v)) for v in literals if v is not None}
         if None not in literals and len(numbers) == 1:
             (value,) = numbers
@@ -212,11 +212,11 @@ def _plain(launches: Sequence[Launch], offsets: Offsets, scopes: Scopes) -> Site
                 tied[name] = value
                 continue
             values[name] = value
-        elif name not in LAUNCH_OPTIONS or None in told:
-            texts = dict.fromkeys(ast.unparse(v) if v is not None else "nothing" for v in told)
+        elif name not in LAUNCH_OPTIONS or None in passed:
+            texts = dict.fromkeys(ast.unparse(v) if v is not None else "nothing" for v in passed)
             fixed[name] = f"its launch gives it as {' or '.join(texts)}"[:160]
             continue
-        edits[name] = tuple(_edit(name, v, scopes, offsets, name in values) for v in told if v is not None)
+        edits[name] = tuple(_edit(name, v, scopes, offsets, name in values) for v in passed if v is not None)
     for name, rule in heuristics.items():
         if rule is not None and name in LAUNCH_OPTIONS:
             edits[name] = (Edit(offsets.of(rule), "lambda args: {}"),)
@@ -232,33 +232,33 @@ def _plain(launches: Sequence[Launch], offsets: Offsets, scopes: Scopes) -> Site
 Given = tuple[dict[str, ast.expr], list[ast.expr]]  # by the name of a parameter; and dicts that may hold others
 
 
-def _given(launch: Launch, scopes: Scopes | None = None) -> Given:
+def _given(launch: LaunchCall, scopes: Scopes | None = None) -> Given:
     """What a launch gives to which parameter, as far as its text tells."""
-    found, spread = dict[str, ast.expr](), list[ast.expr]()
+    arguments, spread = dict[str, ast.expr](), list[ast.expr]()
     for name, value in zip(parameters(launch.kernel), launch.positional, strict=False):
         if isinstance(value, ast.Starred):
             break
-        found[name] = value
+        arguments[name] = value
     for keyword in launch.keywords:
         if keyword.arg is not None:
-            found[keyword.arg] = keyword.value
+            arguments[keyword.arg] = keyword.value
         elif scopes is not None:
             items = scopes.items(keyword.value)
-            found |= items.known
+            arguments |= items.known
             spread += [] if items.closed else [keyword.value]
-    return found, spread
+    return arguments, spread
 
 
 def _edit(name: str, value: ast.expr, scopes: Scopes, offsets: Offsets, literal: bool) -> Edit:
     """Where a value is written anew: at the literal; an option where it is passed, unless the name serves it alone."""
-    found = scopes.literal(value) if literal else None
+    constant = scopes.literal(value) if literal else None
     shared = isinstance(value, ast.Name) and len(scopes.loads(value.id, value)) > 1
-    return Edit(offsets.of(value if found is None or (name in LAUNCH_OPTIONS and shared) else found))
+    return Edit(offsets.of(value if constant is None or (name in LAUNCH_OPTIONS and shared) else constant))
 
 
-def _call(launch: Launch, spread: Sequence[ast.expr], offsets: Offsets) -> Call:
+def _call(launch: LaunchCall, spread: Sequence[ast.expr], offsets: Offsets) -> ArgumentSlot:
     end = offsets.of(launch.call)[1] - 1
-    return Call((end, end), offsets.comma(launch.call), offsets.of(spread[0]) if spread else None, len(spread))
+    return ArgumentSlot((end, end), offsets.comma(launch.call), offsets.of(spread[0]) if spread else None, len(spread))
 
 
 def _varied(name: str, kernel: Function) -> bool:
@@ -268,13 +268,13 @@ def _varied(name: str, kernel: Function) -> bool:
 
 def _heuristics(kernel: Function) -> dict[str, ast.expr | None]:
     """The parameters that heuristics of a kernel set, and the functions that give them where those stand there."""
-    found = dict[str, ast.expr | None]()
+    rules = dict[str, ast.expr | None]()
     for decorator in kernel.decorator_list:
         if isinstance(decorator, ast.Call) and named(decorator) == "heuristics":
             for given in (*decorator.args, *(k.value for k in decorator.keywords)):
                 pairs = zip(given.keys, given.values, strict=True) if isinstance(given, ast.Dict) else ()
-                found |= {str(k.value): v for k, v in pairs if isinstance(k, ast.Constant)}
-    return found
+                rules |= {str(k.value): v for k, v in pairs if isinstance(k, ast.Constant)}
+    return rules
 
 
 def _numbers(grid: ast.expr | None, scopes: Scopes) -> set[int]:
@@ -283,20 +283,20 @@ def _numbers(grid: ast.expr | None, scopes: Scopes) -> set[int]:
     Names are followed to what they are assigned, but for a name that is a number itself: that may be set in one place.
     """
     waiting: list[ast.AST] = [grid] if grid is not None else []
-    found, seen = set[int](), set[int]()
+    numbers, seen = set[int](), set[int]()
     while waiting:
         node = waiting.pop()
         if id(node) in seen or (isinstance(node, ast.Name | ast.Subscript) and scopes.literal(node) is not None):
             continue
         seen.add(id(node))
         if isinstance(node, ast.Constant) and type(node.value) is int and node.value > 1:
-            found.add(node.value)
+            numbers.add(node.value)
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             given = scopes.value(node)
             waiting += [n for n in scopes.bindings(node.id, node) if isinstance(n, Function)]
             waiting += [given] if given is not None else []
         waiting += ast.iter_child_nodes(node)
-    return found
+    return numbers
 
 
 def _gluon(function: Function) -> bool:

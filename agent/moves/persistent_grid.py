@@ -75,30 +75,30 @@ def rewrite(subject: Subject) -> str:
 
 
 def _check(module: cst.Module, kernel: str) -> None:
-    known = functions(module)
+    by_name = functions(module)
     helpers = reachable(module, kernel)
     for name in helpers:
-        calls = {called(cst.ensure_type(c, cst.Call)) for c in m.findall(known[name], m.Call())}
+        calls = {called(cst.ensure_type(c, cst.Call)) for c in m.findall(by_name[name], m.Call())}
         if "num_programs" in calls:
             raise DoesNotApply("it counts its programs already: its grid may be persistent")
         if name != kernel and "program_id" in calls:
             raise DoesNotApply(f"its helper {name} asks for the program's place itself")
         if calls & _WAITING:
             raise DoesNotApply(f"its programs may wait for one another ({', '.join(sorted(calls & _WAITING))})")
-    if m.findall(known[kernel], m.Return()):
+    if m.findall(by_name[kernel], m.Return()):
         raise DoesNotApply("a program of it may return early")
     check_names(module, kernel)
 
 
 def _tiles(grid: Grid, function: cst.FunctionDef) -> Tiles:
-    known, sizes, added = set(parameters(function)), list[str](), dict[str, str]()
+    taken, sizes, added = set(parameters(function)), list[str](), dict[str, str]()
     for i, dimension in enumerate(grid.dimensions):
         try:
-            sizes.append(in_kernel_terms(dimension, grid, known))
+            sizes.append(in_kernel_terms(dimension, grid, taken))
         except DoesNotApply:
             if not passed(dimension, grid):
                 raise
-            name = fresh(f"BLOCKS_{i}", known | names(function.body))
+            name = fresh(f"BLOCKS_{i}", taken | names(function.body))
             sizes.append(name)
             added[name] = code(dimension)
     return Tiles(tuple(sizes), added)
@@ -201,8 +201,8 @@ class _Launch(cst.CSTTransformer):
     def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.FunctionDef:
         old = code(cst.ensure_type(self.grid.call.func, cst.Subscript).slice[0])
         body = cst.ensure_type(updated_node.body, cst.IndentedBlock)
-        kept = [s for s in body.body if not (old.isidentifier() and writes(s) == {old} and _unread(old, s, body))]
-        return updated_node.with_changes(body=body.with_changes(body=kept))
+        statements = [s for s in body.body if not (old.isidentifier() and writes(s) == {old} and _unread(old, s, body))]
+        return updated_node.with_changes(body=body.with_changes(body=statements))
 
 
 def _unread(name: str, own: cst.CSTNode, body: cst.IndentedBlock) -> bool:

@@ -13,7 +13,7 @@ Key = tuple[str, Defect]  # a defect of a kernel
 
 
 @dataclass(frozen=True)
-class Evidence:
+class ProfileEvidence:
     """The bottlenecks of a source."""
 
     by_case: Mapping[str, Sequence[Bottleneck]] | None  # the one that costs most first; None: nobody looked
@@ -32,7 +32,7 @@ class Evidence:
         """The turn of a proposal that cites this: what cites nothing comes last."""
         return len(self.order) if cites is None else self.order.index(_key(cites))
 
-    def told(self, proposal: Proposal, cites: Bottleneck | None) -> Proposal:
+    def cite(self, proposal: Proposal, cites: Bottleneck | None) -> Proposal:
         """The proposal with what it cites; one that nothing asks for says so, where somebody looked."""
         if cites is None and self.by_case is not None:
             return replace(proposal, rationale=f"{proposal.rationale}; {HYPOTHESIS}")
@@ -50,7 +50,7 @@ class Evidence:
 
     @property
     def _all(self) -> list[tuple[str, Bottleneck]]:
-        return [(case, b) for case, found in (self.by_case or {}).items() for b in found]
+        return [(case, b) for case, bottlenecks in (self.by_case or {}).items() for b in bottlenecks]
 
 
 def _key(b: Bottleneck) -> Key:
@@ -61,4 +61,4 @@ def _share(b: Bottleneck) -> float:
     return b.share or 0.0
 
 
-NOBODY_LOOKED = Evidence(None)
+NO_PROFILE = ProfileEvidence(None)

@@ -36,8 +36,8 @@ def _check(module: cst.Module, kernel: str) -> None:
         raise DoesNotApply(f"no function of the file launches {kernel}[grid](...)")
     named = {k for c in calls for k in keywords(c)}
     texts = {n.evaluated_value for n in nodes(module) if isinstance(n, cst.SimpleString)}
-    known = functions(module)
-    if OPTION in named | texts | set(parameters(known[kernel]) if kernel in known else ()):
+    by_name = functions(module)
+    if OPTION in named | texts | set(parameters(by_name[kernel]) if kernel in by_name else ()):
         raise DoesNotApply(f"the file says something of {OPTION} already")
     unknown = next((a for c in calls for a in c.args if a.star == "**"), None)
     if unknown:

@@ -27,7 +27,7 @@ from pgo_agent.agent.moves.analysis.cst_util import (
 )
 from pgo_agent.agent.moves.analysis.dataflow import Flow
 from pgo_agent.agent.moves.analysis.descriptor_operand import UNBOUNDED, Operand
-from pgo_agent.agent.moves.analysis.descriptor_plan import Plan, planned
+from pgo_agent.agent.moves.analysis.descriptor_plan import DescriptorPlan, planned
 from pgo_agent.agent.moves.analysis.launcher_edit import (
     add_function,
     add_heuristics,
@@ -90,7 +90,7 @@ def prepared(subject: Subject) -> cst.Module:
 class _Writer(cst.CSTTransformer):
     """Puts `if DESCRIPTORS: the loop with descriptors, else: the loop as it was` in place of each planned loop."""
 
-    def __init__(self, plans: dict[int, Plan], taken: set[str]) -> None:
+    def __init__(self, plans: dict[int, DescriptorPlan], taken: set[str]) -> None:
         self.plans, self.taken = plans, taken
         self.switch = self._fresh(SWITCH)
         self.fits: list[str] = []
@@ -130,7 +130,7 @@ class _Writer(cst.CSTTransformer):
         line = dead_code.same_branches(cst.ensure_type(changed, cst.SimpleStatementLine))
         return self._either(creation, line, updated_node)
 
-    def _changed(self, plan: Plan) -> tuple[list[Statement], cst.CSTNode]:
+    def _changed(self, plan: DescriptorPlan) -> tuple[list[Statement], cst.CSTNode]:
         """The statements that make the descriptors, and the node that uses them."""
         creation, calls = self._made(plan)
         before = dict[int, list[Statement]]()
@@ -139,7 +139,7 @@ class _Writer(cst.CSTTransformer):
             calls |= more
         return creation, visited(plan.node, _Calls(calls, before))
 
-    def _made(self, plan: Plan) -> tuple[list[Statement], dict[int, cst.BaseExpression]]:
+    def _made(self, plan: DescriptorPlan) -> tuple[list[Statement], dict[int, cst.BaseExpression]]:
         """The statements that make descriptors, and what takes the places of loads."""
         made: dict[tuple[object, ...], str] = {}
         for o in plan.operands.values():
@@ -154,7 +154,7 @@ class _Writer(cst.CSTTransformer):
             return expression(straight if o.inner == 1 else turned)
         return expression(f"({turned} if {self._turned(o)} else {straight})")
 
-    def _creation(self, plan: Plan, made: dict[tuple[object, ...], str]) -> list[Statement]:
+    def _creation(self, plan: DescriptorPlan, made: dict[tuple[object, ...], str]) -> list[Statement]:
         text = ""
         for o in plan.operands.values():
             self._check(o)

@@ -17,18 +17,18 @@ def is_literal(e: cst.BaseExpression) -> bool:
     return isinstance(e, _LITERALS) or (isinstance(e, cst.Name) and e.value in ("True", "False", "None"))
 
 
-def constant(e: cst.BaseExpression, known: set[str]) -> bool:
+def constant(e: cst.BaseExpression, compile_time: set[str]) -> bool:
     """Whether an expression is made of literals, names that the compiler knows and plain operations only."""
     if isinstance(e, cst.Attribute):
         return code(e).startswith("tl.") and code(e).count(".") == 1  # a type, as tl.float16
     if isinstance(e, cst.Call):
         return code(e.func) == "float" and len(e.args) == 1 and isinstance(e.args[0].value, cst.SimpleString)
     if isinstance(e, cst.Name):
-        return is_literal(e) or e.value in known
+        return is_literal(e) or e.value in compile_time
     if isinstance(e, cst.UnaryOperation):
-        return constant(e.expression, known)
+        return constant(e.expression, compile_time)
     if isinstance(e, cst.BinaryOperation):
-        return constant(e.left, known) and constant(e.right, known)
+        return constant(e.left, compile_time) and constant(e.right, compile_time)
     return is_literal(e)
 
 

@@ -56,27 +56,27 @@ def nodes(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
     """A node and everything below it, without white space and comments."""
     waiting = [node]
     while waiting:
-        found = waiting.pop()
-        yield found
-        waiting += reversed(parts(found))
+        part = waiting.pop()
+        yield part
+        waiting += reversed(parts(part))
 
 
 def parts(node: cst.CSTNode) -> list[cst.CSTNode]:
     """What stands directly in a node, without white space and comments."""
-    found = list[cst.CSTNode]()
+    below = list[cst.CSTNode]()
     for name in _fields(type(node)):
         part = getattr(node, name)
         if isinstance(part, cst.CSTNode):
-            found.append(part)
+            below.append(part)
         elif isinstance(part, list | tuple):
-            found += part
-    return found
+            below += part
+    return below
 
 
 @cache
 def _fields(kind: type[cst.CSTNode]) -> tuple[str, ...]:
-    known = [f.name for f in fields(kind) if not f.name.startswith("whitespace")]
-    return tuple(n for n in known if n not in _LAYOUT)
+    names_of_parts = [f.name for f in fields(kind) if not f.name.startswith("whitespace")]
+    return tuple(n for n in names_of_parts if n not in _LAYOUT)
 
 
 def spread(function: cst.FunctionDef) -> cst.FunctionDef:
@@ -109,13 +109,13 @@ def _line(small: cst.BaseSmallStatement) -> cst.SimpleStatementLine:
 
 def writes(s: cst.CSTNode) -> set[str]:
     """Names that a statement may assign."""
-    found = set[str]()
+    assigned = set[str]()
     for a in nodes(s):
         if isinstance(a, cst.Assign):
-            found |= set[str]().union(*(names(t.target) for t in a.targets))
+            assigned |= set[str]().union(*(names(t.target) for t in a.targets))
         elif isinstance(a, cst.AugAssign | cst.AnnAssign | cst.For | cst.NamedExpr):
-            found |= names(a.target)
-    return found
+            assigned |= names(a.target)
+    return assigned
 
 
 class Rename(cst.CSTTransformer):
@@ -182,15 +182,15 @@ def docstring(body: Sequence[cst.BaseStatement]) -> Sequence[cst.BaseStatement]:
 
 def reachable(module: cst.Module, kernel: str) -> list[str]:
     """The kernel and the functions of the file that it calls, over any number of steps, the kernel first."""
-    known, found, waiting = functions(module), list[str](), [kernel]
+    by_name, reached, waiting = functions(module), list[str](), [kernel]
     while waiting:
         name = waiting.pop(0)
-        if name in known and name not in found:
-            found.append(name)
-            waiting += sorted(names(known[name].body))
-    if kernel not in found:
+        if name in by_name and name not in reached:
+            reached.append(name)
+            waiting += sorted(names(by_name[name].body))
+    if kernel not in reached:
         raise DoesNotApply(f"{kernel} is not defined in this file")
-    return found
+    return reached
 
 
 def change(module: cst.Module, changed: dict[str, cst.FunctionDef]) -> cst.Module:
@@ -201,19 +201,19 @@ def change(module: cst.Module, changed: dict[str, cst.FunctionDef]) -> cst.Modul
 
 def parents(node: cst.CSTNode) -> dict[int, cst.CSTNode]:
     """Id of every node below a node -> what it is a part of."""
-    found, waiting = dict[int, cst.CSTNode](), [node]
+    by_id, waiting = dict[int, cst.CSTNode](), [node]
     while waiting:
         above = waiting.pop()
         below = parts(above)
-        found |= {id(n): above for n in below}
+        by_id |= {id(n): above for n in below}
         waiting += below
-    return found
+    return by_id
 
 
 def strings(node: cst.CSTNode) -> set[str]:
     """What is written as a string in a node, but for those that are formatted."""
-    found = (n.evaluated_value for n in nodes(node) if isinstance(n, cst.SimpleString | cst.ConcatenatedString))
-    return {text for text in found if isinstance(text, str)}
+    texts = (n.evaluated_value for n in nodes(node) if isinstance(n, cst.SimpleString | cst.ConcatenatedString))
+    return {text for text in texts if isinstance(text, str)}
 
 
 def repeatable(e: cst.BaseExpression) -> bool:

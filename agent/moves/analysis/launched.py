@@ -17,7 +17,7 @@ _DECORATORS = ("jit", "heuristics", "autotune")
 
 
 @dataclass(frozen=True)
-class Launch:
+class LaunchCall:
     """One call that launches a kernel."""
 
     kernel: Function
@@ -28,19 +28,19 @@ class Launch:
 
 
 @dataclass(frozen=True)
-class Launched:
-    launches: tuple[Launch, ...]  # in the order of the text
+class HostLaunches:
+    launches: tuple[LaunchCall, ...]  # in the order of the text
     unfollowed: dict[str, str]  # kernel -> a use of it that is not followed, with its line
 
 
-def launched(tree: ast.Module, scopes: Scopes) -> Launched:
+def launched(tree: ast.Module, scopes: Scopes) -> HostLaunches:
     """The launches of a file's own kernels outside of its contract."""
-    found, host = list[Launch](), [*_host(tree)]
+    launches, host = list[LaunchCall](), [*_host(tree)]
     for node in host:
         if isinstance(node, ast.Call) and (launch := _launch(node, scopes)) is not None:
-            found.append(launch)
-    found.sort(key=lambda x: (x.call.lineno, x.call.col_offset))
-    return Launched(tuple(found), _unfollowed(host, scopes, found))
+            launches.append(launch)
+    launches.sort(key=lambda x: (x.call.lineno, x.call.col_offset))
+    return HostLaunches(tuple(launches), _unfollowed(host, scopes, launches))
 
 
 def kernels(scopes: Scopes) -> list[Function]:
@@ -99,7 +99,7 @@ def _host(tree: ast.Module) -> Iterator[ast.AST]:
         waiting += node.decorator_list if inside and isinstance(node, Function) else ast.iter_child_nodes(node)
 
 
-def _launch(call: ast.Call, scopes: Scopes) -> Launch | None:
+def _launch(call: ast.Call, scopes: Scopes) -> LaunchCall | None:
     subscript = _subscript(call.func, scopes)
     if subscript is not None:
         kernel = kernel_of(subscript.value, scopes)
@@ -111,11 +111,11 @@ def _launch(call: ast.Call, scopes: Scopes) -> Launch | None:
     return _of_partial(call, scopes)
 
 
-def _given(kernel: Function | None, call: ast.Call, grid: ast.expr | None) -> Launch | None:
-    return Launch(kernel, call, tuple(call.args), tuple(call.keywords), grid) if kernel is not None else None
+def _given(kernel: Function | None, call: ast.Call, grid: ast.expr | None) -> LaunchCall | None:
+    return LaunchCall(kernel, call, tuple(call.args), tuple(call.keywords), grid) if kernel is not None else None
 
 
-def _of_partial(call: ast.Call, scopes: Scopes) -> Launch | None:
+def _of_partial(call: ast.Call, scopes: Scopes) -> LaunchCall | None:
     """`partial(kernel[grid], ...)` that is called where it is made, or under the name that it was given."""
     made = scopes.value(call.func) if isinstance(call.func, ast.Name) else call.func
     if not isinstance(made, ast.Call) or named(made) != "partial" or not made.args:
@@ -125,8 +125,8 @@ def _of_partial(call: ast.Call, scopes: Scopes) -> Launch | None:
     if kernel is None or subscript is None:
         return None
     given = {k.arg for k in call.keywords}
-    kept = [k for k in made.keywords if k.arg is None or k.arg not in given]
-    return Launch(kernel, call, (*made.args[1:], *call.args), (*kept, *call.keywords), subscript.slice)
+    keywords = [k for k in made.keywords if k.arg is None or k.arg not in given]
+    return LaunchCall(kernel, call, (*made.args[1:], *call.args), (*keywords, *call.keywords), subscript.slice)
 
 
 def _subscript(value: ast.expr, scopes: Scopes) -> ast.Subscript | None:
@@ -137,21 +137,21 @@ def _subscript(value: ast.expr, scopes: Scopes) -> ast.Subscript | None:
 
 def _function(value: ast.expr, scopes: Scopes) -> Function | None:
     """The function of the file that a name is; of several definitions of one name, in branches, the last."""
-    found = scopes.bindings(value.id, value) if isinstance(value, ast.Name) else []
-    own = [n for n in found if isinstance(n, Function)]
-    return own[-1] if own and len(own) == len(found) else None
+    bindings = scopes.bindings(value.id, value) if isinstance(value, ast.Name) else []
+    own = [n for n in bindings if isinstance(n, Function)]
+    return own[-1] if own and len(own) == len(bindings) else None
 
 
-def _unfollowed(host: Sequence[ast.AST], scopes: Scopes, found: list[Launch]) -> dict[str, str]:
-    seen = {id(n) for x in found for n in _chain(x.call, scopes)}
+def _unfollowed(host: Sequence[ast.AST], scopes: Scopes, launches: list[LaunchCall]) -> dict[str, str]:
+    seen = {id(n) for x in launches for n in _chain(x.call, scopes)}
     own = {k.name: k for k in kernels(scopes)}
     listed = dict[str, str]()
     for node in host:
         if not isinstance(node, ast.Name) or id(node) in seen or not isinstance(node.ctx, ast.Load):
             continue
         if node.id in own and own[node.id] in scopes.bindings(node.id, node):
-            said = ast.unparse(_statement(node, scopes)).splitlines()[0]
-            listed.setdefault(node.id, f"line {node.lineno}: {said[:100]}")
+            text = ast.unparse(_statement(node, scopes)).splitlines()[0]
+            listed.setdefault(node.id, f"line {node.lineno}: {text[:100]}")
     return listed
 
 

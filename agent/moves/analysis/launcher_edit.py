@@ -63,10 +63,14 @@ def add_heuristics(module: cst.Module, kernel: str, values: Mapping[str, str]) -
     long = {n: f"(\n            {text}\n        )" if "\n" in text else text for n, text in values.items()}
     entries = "".join(f'        "{n}": lambda args: {text},\n' for n, text in long.items())
     decorator = cst.Decorator(expression("triton.heuristics(\n    {\n" + entries + "    }\n)"))
-    found = decorated(function)
-    if "jit" not in found:
+    decorations = decorated(function)
+    if "jit" not in decorations:
         raise DoesNotApply(f"{kernel} is not decorated with triton.jit")
-    decorators = [*function.decorators[: found.index("jit")], decorator, *function.decorators[found.index("jit") :]]
+    decorators = [
+        *function.decorators[: decorations.index("jit")],
+        decorator,
+        *function.decorators[decorations.index("jit") :],
+    ]
     return change(module, {kernel: function.with_changes(decorators=decorators)})
 
 
@@ -88,24 +92,24 @@ def add_function(module: cst.Module, kernel: str, text: str) -> cst.Module:
 
 def check_names(module: cst.Module, kernel: str) -> None:
     """Raises DoesNotApply unless text that says `torch`, `triton` or `tl` means these, and the kernel is one thing."""
-    found = bound(module)
+    bindings = bound(module)
     for name, meant in _MEANT.items():
-        if found.get(name) != [meant]:
+        if bindings.get(name) != [meant]:
             raise DoesNotApply(f"the file does not import {meant} under the name {name}, or gives that name twice")
-    if hidden := sorted(_BUILTINS & set(found)):
+    if hidden := sorted(_BUILTINS & set(bindings)):
         raise DoesNotApply(f"the file gives {', '.join(hidden)} another meaning than Python's")
-    if len(found.get(kernel, [])) != 1:
+    if len(bindings.get(kernel, [])) != 1:
         raise DoesNotApply(f"the name {kernel} is given to more than one thing")
 
 
 def bound(module: cst.Module) -> dict[str, list[str]]:
     """The names at the top of a file, and what they are bound to: a module by its name, anything else as ""."""
-    found = dict[str, list[str]]()
+    bindings = dict[str, list[str]]()
     for statement in _top(module):
         for name, meant in _bindings(statement):
-            if meant == "" or meant not in found.get(name, []):
-                found.setdefault(name, []).append(meant)
-    return found
+            if meant == "" or meant not in bindings.get(name, []):
+                bindings.setdefault(name, []).append(meant)
+    return bindings
 
 
 def before_launch(module: cst.Module, kernel: str, text: str) -> cst.Module:

@@ -51,13 +51,13 @@ def advance(name: str, loop: cst.For) -> cst.BaseExpression | None:
 
 def used_as_numbers(function: cst.FunctionDef) -> set[str]:
     """Names that are multiplied, divided, compared or bound a range: these are no pointers."""
-    found = set[str]()
+    numbers = set[str]()
     for node in nodes(function.body):
         match node:
             case cst.BinaryOperation(operator=cst.Multiply() | cst.FloorDivide() | cst.Modulo() | cst.Divide()):
-                found |= {e.value for e in (node.left, node.right) if isinstance(e, cst.Name)}
+                numbers |= {e.value for e in (node.left, node.right) if isinstance(e, cst.Name)}
             case cst.Comparison():
-                found |= names(node)
+                numbers |= names(node)
             case cst.Call() if called(node) in ("range", "static_range", "cdiv", "arange"):
-                found |= names(node)
-    return found
+                numbers |= names(node)
+    return numbers

@@ -35,16 +35,16 @@ def _clash(names: set[str], suffix: str, taken: set[str]) -> bool:
 
 def _moved(mine: list[Block], theirs: list[Block]) -> list[Block]:
     """What the other file has and this one has not, and what there uses it."""
-    known = {b.text.strip() for b in mine}
-    found = [b for b in theirs if b.text.strip() not in known and not b.names & (CONTRACT - {LAUNCHER})]
+    texts = {b.text.strip() for b in mine}
+    added = [b for b in theirs if b.text.strip() not in texts and not b.names & (CONTRACT - {LAUNCHER})]
     while True:
-        names = {n for b in found if not b.imports for n in b.names}
-        using = [b for b in theirs if b not in found and b.loads & names and not b.names & (CONTRACT - {LAUNCHER})]
+        names = {n for b in added if not b.imports for n in b.names}
+        using = [b for b in theirs if b not in added and b.loads & names and not b.names & (CONTRACT - {LAUNCHER})]
         if not using:
             break
-        found += using
+        added += using
     launcher = [b for b in theirs if LAUNCHER in b.names]
-    return [b for b in theirs if b in found or b in launcher]
+    return [b for b in theirs if b in added or b in launcher]
 
 
 def _renamed(text: str, names: set[str], suffix: str) -> str:

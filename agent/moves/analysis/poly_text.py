@@ -56,8 +56,8 @@ def in_64_bits(term: Poly) -> str:
 def at_launch(text: str, flow: Flow) -> str:
     """An expression over parameters as the launch knows it. Raises DoesNotApply when it mentions anything else."""
     node = parse(text)
-    found = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
-    if not flow.given(found):
+    names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+    if not flow.given(names):
         raise DoesNotApply(f"'{text}' is not known when the kernel is launched")
     return _QUOTED.sub(r'args\1"\2"', ast.unparse(_Arguments(flow).visit(node)))
 
@@ -65,11 +65,11 @@ def at_launch(text: str, flow: Flow) -> str:
 def multiple_at_launch(term: Poly, flow: Flow) -> str:
     """The factors of a term that the launch knows: where their product is a multiple of 16 bytes, so is the term."""
     coefficient, factors = term.as_coeff_mul()
-    known = [f.name for f in factors if isinstance(f, sympy.Symbol) and flow.given({f.name})]
+    names = [f.name for f in factors if isinstance(f, sympy.Symbol) and flow.given({f.name})]
     number = [str(abs(coefficient))] if abs(coefficient) != 1 else []
-    if not known and coefficient % 4:
+    if not names and coefficient % 4:
         raise DoesNotApply(f"it starts at {in_kernel(term)}, which may not be a multiple of 16 bytes")
-    return " * ".join([*number, *(at_launch(n, flow) for n in sorted(known))])
+    return " * ".join([*number, *(at_launch(n, flow) for n in sorted(names))])
 
 
 class _Arguments(ast.NodeTransformer):

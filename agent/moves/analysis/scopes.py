@@ -53,9 +53,9 @@ class Scopes:
         """The nodes that bind a name as it is seen from a place, in its nearest scope; empty: nothing in the file."""
         scope = own = self.scope(at)
         while True:
-            found = self._bound.get(id(scope), {}).get(name)
-            if found and (scope is own or not isinstance(scope, ast.ClassDef)):
-                return found
+            binders = self._bound.get(id(scope), {}).get(name)
+            if binders and (scope is own or not isinstance(scope, ast.ClassDef)):
+                return binders
             if scope is self.tree:
                 return []
             scope = self.scope(scope)
@@ -66,29 +66,29 @@ class Scopes:
 
     def value(self, name: ast.Name) -> ast.expr | None:
         """What the only assignment of a name gives it; None where there is no such, or something else binds it."""
-        found = self.bindings(name.id, name)
-        if len(found) != 1 or name.id in self.loose:
+        binders = self.bindings(name.id, name)
+        if len(binders) != 1 or name.id in self.loose:
             return None
-        if isinstance(found[0], ast.arg):
-            return self._argument(found[0])
-        return self._assigned(found[0])
+        if isinstance(binders[0], ast.arg):
+            return self._argument(binders[0])
+        return self._assigned(binders[0])
 
     def literal(self, value: ast.expr) -> ast.Constant | None:
         """The integer literal that an expression is; None where it is anything else."""
         for _ in range(20):  # a name may be bound to itself in a loop of functions
             if isinstance(value, ast.Constant):
                 return value if type(value.value) is int else None
-            found = self.value(value) if isinstance(value, ast.Name) else self._item(value)
-            if found is None:
+            step = self.value(value) if isinstance(value, ast.Name) else self._item(value)
+            if step is None:
                 return None
-            value = found
+            value = step
         return None
 
     def items(self, value: ast.expr) -> Items:
         """What a dict holds, as far as its text tells; one that is not only read is not followed."""
         if isinstance(value, ast.Name):
-            found = self.value(value) if self._only_read(value) else None
-            return self.items(found) if isinstance(found, ast.Dict | ast.Call) else Items({}, False)
+            bound_to = self.value(value) if self._only_read(value) else None
+            return self.items(bound_to) if isinstance(bound_to, ast.Dict | ast.Call) else Items({}, False)
         if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "dict":
             closed = not value.args and all(k.arg for k in value.keywords)
             return Items({k.arg: k.value for k in value.keywords if k.arg}, closed)
@@ -96,8 +96,8 @@ class Scopes:
             return Items({}, False)
         last = max((i for i, k in enumerate(value.keys) if k is None), default=-1)  # what follows it wins
         pairs = list(zip(value.keys, value.values, strict=True))[last + 1 :]
-        known = {k.value: v for k, v in pairs if isinstance(k, ast.Constant) and isinstance(k.value, str)}
-        return Items(known, last < 0 and len(known) == len(pairs))
+        entries = {k.value: v for k, v in pairs if isinstance(k, ast.Constant) and isinstance(k.value, str)}
+        return Items(entries, last < 0 and len(entries) == len(pairs))
 
     def loads(self, name: str, at: ast.AST) -> list[ast.Name]:
         """Every place that reads what a name is bound to, as it is seen from one."""
