@@ -69,7 +69,7 @@ _HARMLESS = {"load", "to", "cast", "multiple_of", "max_contiguous", "assume"}  #
 
 
 def rewrite(subject: Subject) -> str:
-    """Raises DoesNotApply where no row out of line slows a loop, or where the values cannot be shown to stay."""
+    """Align rows. Raises DoesNotApply where none out of line slows a loop, or where values cannot be shown to stay."""
     if subject.statics and not any(_waits(s) for s in subject.statics):
         raise DoesNotApply("copies run ahead of the dots in every case: its rows are aligned")
     tensors = _tensors(subject)
@@ -142,7 +142,7 @@ class _Kernel:
             raise DoesNotApply("the kernel reads in ways that are not followed, too")
 
     def check(self, strides: set[str]) -> None:
-        """Raises DoesNotApply unless pointers and strides serve to find operands, and nothing else hangs on them."""
+        """Raise DoesNotApply unless pointers and strides serve to find operands, and nothing else hangs on them."""
         pointers = {o.pointer for o in self.operands}
         derived = _derived(self.function.body, strides)
         self._check_others(pointers | derived)

@@ -49,7 +49,7 @@ def propose(
     asked: ProfileEvidence = NO_PROFILE,
     seed: int = 0,
 ) -> Iterator[Proposal | Skipped]:
-    """All proposals for a source, and the moves that do not apply to it.
+    """Yield all proposals for a source, and the moves that do not apply to it.
 
     `asked`: what holds it back. `seed`: shuffles source moves that it does not tell apart; 0 leaves them as they are.
     """

@@ -2,10 +2,8 @@
 
 Where a loop may run zero times, ptxas can end up with instructions that set the accumulator among the tensor
 instructions, and then serializes them (its note C7515, seen with tiles 256 wide). With the loop in a branch of its own
-it does not. A loop only runs where its start and stop differ, whatever its step, so the test changes no value.
-
-Peeling the first iteration takes the note away as well, but its operands need the shared memory of one more stage, it
-loads them without the pipeline, and where the accumulator starts from a bias ptxas has to add waits (C7517, C7519).
+it does not. A loop only runs where its start and stop differ, whatever its step, so the test changes no value. To peel
+the first iteration takes the note away as well, for the shared memory of one more stage.
 
 Relies on libcst. It does not know which of several loops the note is about: all that have the form get a test.
 """
@@ -44,10 +42,10 @@ _TAKEN_APART = {"warp_specialize", "flatten"}  # loops that the compiler merges 
 
 
 def rewrite(subject: Subject) -> str:
-    """Puts every loop of the kernel and its helpers that has the form behind a test. Raises DoesNotApply."""
-    check_symptom(subject)
+    """Put every loop of the kernel and its helpers that has the form behind a test. Raises DoesNotApply if none has."""
+    _check_symptom(subject)
     module = cst.parse_module(subject.source)
-    loops = Loops(module, subject.kernel)
+    loops = _Loops(module, subject.kernel)
     for name in loops.known:
         loops.collect(name)
     if not loops.tests:
@@ -55,7 +53,7 @@ def rewrite(subject: Subject) -> str:
     return change(module, {n: visited(f, _Behind(loops.tests)) for n, f in loops.known.items()}).code
 
 
-def check_symptom(subject: Subject) -> None:
+def _check_symptom(subject: Subject) -> None:
     notes = SERIALIZED & set(subject.static.get("notes", ()))
     if subject.static and not notes:
         raise DoesNotApply("ptxas does not serialize its tensor instructions")
@@ -63,7 +61,7 @@ def check_symptom(subject: Subject) -> None:
         raise DoesNotApply(f"ptxas serializes its tensor instructions for another reason: {', '.join(sorted(notes))}")
 
 
-class Loops:
+class _Loops:
     """The loops with dots of a kernel and its helpers: those that have the form, and why others have not."""
 
     def __init__(self, module: cst.Module, kernel: str) -> None:
@@ -166,7 +164,10 @@ class _Behind(cst.CSTTransformer):
 MOVE = SourceMove(
     name="test before the loop",
     symptom="ptxas serializes the loop's tensor instructions (C7515): as far as it knows, the loop may run zero times",
-    gain="compiled for an H200: C7515 gone in 23 of 23 builds of GEMM loops, for no shared memory; not timed yet",
+    gain=(
+        "judged on an H100: gemm 1.039x in one run; compiled for an H200: C7515 gone in 23 of 23 builds of GEMM loops, "
+        "for no shared memory"
+    ),
     archs=(90,),
     rewrite=rewrite,
     cures=(Defect.SERIALIZED,),

@@ -27,7 +27,7 @@ _MORE_WARPS = (Defect.SPILL, Defect.SERIALIZED, Defect.OCCUPANCY)
 
 
 def launch_grid(space: Mapping[str, Sequence[int]] | None, seen: Sequence[Config]) -> list[Config]:
-    """The points of the tuned baseline: the declared LAUNCH_SPACE, or else one around the file's own values."""
+    """Return the points of the tuned baseline: the declared LAUNCH_SPACE, or else one around the file's own values."""
     if not seen:
         return []
     space = space or _around(seen)
@@ -75,7 +75,7 @@ def _points(space: Mapping[str, Sequence[int]]) -> int:
 def propose(
     source: str, best: Mapping[str, Best], measured: Sequence[Config], device: Device, asked: ProfileEvidence
 ) -> Iterator[Proposal | Skipped]:
-    """Launch proposals for a source. `best`: case -> its best configuration; `measured`: points known already."""
+    """Yield launch proposals. `best`: case -> its best configuration; `measured`: points measured already."""
     every_site = sites(source)
     busiest = {b.static.get("name") for b in best.values()}
     launched = {name for b in best.values() for name in b.profiles}
@@ -137,7 +137,7 @@ def _held(site: Site, base: Best, config: Config) -> str:
 def config_of(
     site: Site, every_site: Sequence[Site], config: Config, launched: Collection[str] | None = None
 ) -> Config | None:
-    """What a known configuration of a file says of one of its launch sites; None when it does not say.
+    """Return what a known configuration of a file says of one of its launch sites; None when it does not say.
 
     Where a file launches several kernels, a configuration names each (`kernel.BLOCK`); without a name it is of the
     autotuned one, or the only one that has several. `launched`: the kernels that are launched where it is known of, if
@@ -156,18 +156,18 @@ def config_of(
 
 
 def named(site: Site, every_site: Sequence[Site], config: Mapping[str, int]) -> Config:
-    """A configuration of one launch as one of its file: named after its kernel where there are several."""
+    """Return a configuration of one launch as one of its file: named after its kernel where there are several."""
     return {f"{site.kernel}.{k}": v for k, v in config.items()} if len(every_site) > 1 else dict(config)
 
 
 def written(site: Site, b: Best) -> Config:
-    """A configuration with the warps that its build has, where the launcher computes them."""
+    """Return a configuration with the warps that its build has, where the launcher computes them."""
     computed = "num_warps" in site.computed and "num_warps" not in b.config and not b.static.get("warp_specialized")
     return b.config | ({"num_warps": b.static["num_warps"]} if computed and "num_warps" in b.static else {})
 
 
 def placed(source: str, config: Config) -> str:
-    """The file with a known configuration at its launches that are not autotuned. Raises DoesNotApply."""
+    """Return the file with a known configuration at its launches that are not autotuned. Raises DoesNotApply."""
     every_site = sites(source)
     for site in (s for s in every_site if not s.autotuned):
         own = config_of(site, every_site, config) or {}
@@ -176,7 +176,7 @@ def placed(source: str, config: Config) -> str:
 
 
 def bases_of(site: Site, every_site: Sequence[Site], best: Iterable[Best]) -> list[Best]:
-    """The best known configurations of a site with the profile of its kernel, each once, in order of first use."""
+    """Return the best known configurations of a site with its kernel's profile, each once, in order of first use."""
     bases: list[Best] = []
     for b in best:
         config = config_of(site, every_site, b.config, b.profiles.keys() or None)
@@ -284,7 +284,7 @@ def _warps(b: Best, device: Device) -> Iterator[Step]:
 
 
 def said(config: Mapping[str, Any]) -> str:
-    """A configuration in words, those of several kernels one after the other, each with its name."""
+    """Return a configuration in words, those of several kernels one after the other, each with its name."""
     parts = dict[str, list[str]]()
     for key, value in config.items():
         kernel, _, name = key.rpartition(".")
@@ -293,5 +293,5 @@ def said(config: Mapping[str, Any]) -> str:
 
 
 def labelled(label: str, config: Mapping[str, Any], standing: Config | None) -> str:
-    """How a point of a sweep is shown: the label of its build, and what stands in its text for other launches."""
+    """Label a point of a sweep: the label of its build, and what stands in its text for other launches."""
     return ", ".join([*([label] if config or not standing else []), *([said(standing)] if standing else [])])

@@ -61,7 +61,7 @@ class Site:
 
     @property
     def computed(self) -> frozenset[str]:
-        """Options that an expression gives now."""
+        """Return options that an expression gives now."""
         return frozenset(n for n in self.edits if n not in self.values)
 
 
@@ -83,7 +83,7 @@ def _read(source: str) -> tuple[tuple[Site, ...], dict[str, str]]:
 
 
 def sites(source: str) -> list[Site]:
-    """The kernels whose launches can be varied: autotuned ones, then others, both in the order of the text.
+    """Return the kernels whose launches can be varied: autotuned ones, then others, both in the order of the text.
 
     Raises SyntaxError when it is not Python.
     """
@@ -91,12 +91,12 @@ def sites(source: str) -> list[Site]:
 
 
 def unfollowed(source: str) -> dict[str, str]:
-    """The kernels of a file that it uses in a way that is not followed -> such a use. Raises as `sites`."""
+    """Return the kernels of a file that it uses in a way that is not followed -> such a use. Raises as `sites`."""
     return dict(_read(source)[1])
 
 
 def with_configs(source: str, site: Site, configs: Sequence[Config]) -> str:
-    """The file with these configurations at the site. Launches that are not autotuned take exactly one.
+    """Return the file with these configurations at the site. Launches that are not autotuned take exactly one.
 
     Raises DoesNotApply where one of them cannot be set there.
     """
@@ -119,7 +119,7 @@ def with_configs(source: str, site: Site, configs: Sequence[Config]) -> str:
 
 
 def unsettable(site: Site, name: str) -> str:
-    """Why a parameter of a launch cannot be set; empty when it can."""
+    """Return why a parameter of a launch cannot be set; empty when it can."""
     if name in site.fixed:
         return f"{name} of {site.kernel} cannot be set: {site.fixed[name]}"
     if name in site.tied:
@@ -145,7 +145,7 @@ def _added(config: Mapping[str, int], site: Site) -> dict[Span, str]:
 
 
 def in_place(source: str, site: Site, configs: Sequence[Config]) -> str:
-    """The file with these configurations at an autotuned site, and every other line where it was. Raises as above."""
+    """Return the file with these configurations at an autotuned site, no line moved. Raises as `with_configs`."""
     if site.refused:
         raise DoesNotApply(site.refused)
     start, end = site.span

@@ -51,7 +51,7 @@ class Tiles:
 
 
 def rewrite(subject: Subject) -> str:
-    """Raises DoesNotApply where a tile's work cannot be moved into a loop as it is, or every tile has a program."""
+    """Loop over tiles. Raises DoesNotApply where a tile's work cannot move into a loop, or all programs run at once."""
     at_once = subject.device.sms * _programs(subject)
     if subject.blocks is not None and subject.blocks <= at_once:
         raise DoesNotApply(f"its {subject.blocks} blocks run at once: the device holds {at_once}")

@@ -19,8 +19,9 @@ class ProfileEvidence:
     by_case: Mapping[str, Sequence[Bottleneck]] | None  # the one that costs most first; None: nobody looked
 
     def of(self, kernel: str, cures: Collection[Defect], cases: Collection[str] | None = None) -> Bottleneck | None:
-        """The most pressing bottleneck of a kernel that is one of `cures`, in some cases or in all of them: as it is in
-        the case where it takes the most.
+        """Return the most pressing bottleneck of a kernel that is one of `cures`, in some cases or in all of them.
+
+        It is told as it is in the case where it takes the most time.
         """
         for key in self.order:
             seen = [b for c, b in self._all if _key(b) == key and (cases is None or c in cases)]
@@ -29,18 +30,18 @@ class ProfileEvidence:
         return None
 
     def place(self, cites: Bottleneck | None) -> int:
-        """The turn of a proposal that cites this: what cites nothing comes last."""
+        """Return the turn of a proposal that cites this: what cites nothing comes last."""
         return len(self.order) if cites is None else self.order.index(_key(cites))
 
     def cite(self, proposal: Proposal, cites: Bottleneck | None) -> Proposal:
-        """The proposal with what it cites; one that nothing asks for says so, where somebody looked."""
+        """Return the proposal with what it cites; one that nothing asks for says so, where somebody looked."""
         if cites is None and self.by_case is not None:
             return replace(proposal, rationale=f"{proposal.rationale}; {HYPOTHESIS}")
         return replace(proposal, cites=cites)
 
     @cached_property
     def order(self) -> list[Key]:
-        """Each defect of a kernel once: by its best place in a case, and among equals by its share of time in all."""
+        """List each defect of a kernel once: by its best place in a case, then by its share of time in all."""
         taken, place = dict[Key, float](), dict[Key, int]()
         for bottlenecks in (self.by_case or {}).values():
             for i, b in enumerate(bottlenecks):

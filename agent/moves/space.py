@@ -34,7 +34,7 @@ class Varied:
 
 
 def varied(source: str, shipped: Built, manifest: Mapping[str, Any], space: object) -> Varied:
-    """The grid of a target. `space`: its LAUNCH_SPACE, if any; `manifest`: of the bundle of the kernel as shipped.
+    """Return the grid of a target. `space`: its LAUNCH_SPACE, if any; `manifest`: of the shipped kernel's bundle.
 
     Raises TargetFault where LAUNCH_SPACE asks for what no launch takes, or is no such grid.
     """

@@ -61,7 +61,7 @@ def _descriptor_memory(size, alignment, stream):
 
 
 def rewrite(subject: Subject) -> str:
-    """Raises DoesNotApply when no load of a loop with dots can be shown to fit a descriptor."""
+    """Load through descriptors. Raises DoesNotApply where no load of a loop with dots is shown to fit one."""
     before = cst.parse_module(subject.source)
     if any(contains(functions(before)[n], "make_tensor_descriptor") for n in reachable(before, subject.kernel)):
         raise DoesNotApply("it uses descriptors already")
@@ -82,7 +82,7 @@ def rewrite(subject: Subject) -> str:
 
 
 def prepared(subject: Subject) -> cst.Module:
-    """The file with helpers inside of the kernel, and with masks where rows past the end wrapped around."""
+    """Return the file with helpers inside of the kernel, and with masks where rows past the end wrapped around."""
     module = cst.parse_module(inline.inline(subject.source, subject.kernel))
     return change(module, {subject.kernel: unwrap_modulo.unwrapped(functions(module)[subject.kernel])})
 
@@ -98,7 +98,7 @@ class _Writer(cst.CSTTransformer):
         self.transposed: dict[str, str] = {}  # text of the test -> parameter
 
     def switches(self) -> dict[str, str]:
-        """The parameters that the launch computes."""
+        """Return the parameters that the launch computes."""
         sizes = list(self.sizes)
         least = f"min({', '.join(sizes)})" if len(sizes) > 1 else "".join(sizes)
         tests = [*self.fits, *([f"{least} >= 0"] if sizes else [])]

@@ -35,7 +35,7 @@ LEAST = -(1 << 31)  # of a coordinate
 
 
 def rewrite(subject: Subject) -> str:
-    """Raises DoesNotApply unless a loop of the kernel meets the conditions."""
+    """Ask for warp specialization. Raises DoesNotApply unless a loop of the kernel meets the conditions."""
     module = cst.parse_module(subject.source)
     by_name = functions(module)
     helpers = reachable(module, subject.kernel)[1:]

@@ -20,7 +20,7 @@ def hardest(
     kernels: Mapping[str, Mapping[str, Any]],
     statics: Mapping[str, Mapping[str, Any]],
 ) -> list[str]:
-    """The names of the kernels that plans launch, those that do most work first.
+    """Return the names of the kernels that plans launch, those that do most work first.
 
     `kernels`: those of the plans' bundle; `statics`: their static profiles, both by the keys of their builds.
     """

@@ -10,7 +10,7 @@ from pgo_agent.agent.moves.analysis.cst_util import Statement, code
 
 
 def folded(body: Sequence[Statement]) -> list[Statement]:
-    """The statements with every `if` on a literal replaced by its branch."""
+    """Return the statements with every `if` on a literal replaced by its branch."""
     result: list[Statement] = []
     for s in body:
         done = s.visit(_Fold())

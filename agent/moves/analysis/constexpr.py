@@ -13,12 +13,12 @@ _KNOWN = ("shape", "value", "numel", "type", "handle", "dtype", "element_ty")
 
 
 def is_literal(e: cst.BaseExpression) -> bool:
-    """A number, a string, True, False or None, as it stands."""
+    """Tell whether an expression is a number, a string, True, False or None."""
     return isinstance(e, _LITERALS) or (isinstance(e, cst.Name) and e.value in ("True", "False", "None"))
 
 
 def constant(e: cst.BaseExpression, compile_time: set[str]) -> bool:
-    """Whether an expression is made of literals, names that the compiler knows and plain operations only."""
+    """Tell whether an expression is made of literals, names that the compiler knows and plain operations only."""
     if isinstance(e, cst.Attribute):
         return code(e).startswith("tl.") and code(e).count(".") == 1  # a type, as tl.float16
     if isinstance(e, cst.Call):
@@ -33,7 +33,7 @@ def constant(e: cst.BaseExpression, compile_time: set[str]) -> bool:
 
 
 def runs(e: cst.BaseExpression, running: set[str]) -> bool:
-    """Whether an expression is a value of the running kernel for sure: it reads one of these names, or memory."""
+    """Tell whether an expression is a value of the running kernel for sure: it reads one of these names, or memory."""
     calls = {called(n) for n in nodes(e) if isinstance(n, cst.Call)}
     if not names(e) & running and not calls & _RUNNING:
         return False

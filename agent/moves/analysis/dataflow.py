@@ -50,7 +50,7 @@ class Flow:
         self._walk(self.function.body)
 
     def given(self, names: set[str]) -> bool:
-        """Whether names stand for what the launch gave the kernel, everywhere in it."""
+        """Tell whether names stand for what the launch gave the kernel, everywhere in it."""
         return names <= set(self.parameters) - self.reassigned - set(self.moved)
 
     def _walk(self, body: cst.CSTNode) -> None:

@@ -45,23 +45,23 @@ class Operand:
 
     @property
     def inner(self) -> int | None:
-        """The contiguous dimension, if the source tells."""
+        """Return the contiguous dimension, if the source tells."""
         contiguous = [d for d in (1, 0) if self.dimensions[d].stride == 1 or _number(self.dimensions[1 - d].stride)]
         return contiguous[0] if len(contiguous) == 1 else None
 
     @property
     def key(self) -> tuple[object, ...]:
-        """Loads of the same key share a descriptor."""
+        """Return what loads that share a descriptor have in common."""
         return self.base, *((d.stride, d.extent, d.bound) for d in self.dimensions)
 
     @property
     def address(self) -> tuple[object, ...]:
-        """Loads of the same address read the same tile, up to their masks."""
+        """Return what loads of the same tile have in common, up to their masks."""
         return self.base, *((d.stride, d.extent, d.offset) for d in self.dimensions)
 
 
 def operand(load: Load, flow: Flow) -> Operand:
-    """The descriptor for a load. Raises DoesNotApply with the reason."""
+    """Return the descriptor for a load. Raises DoesNotApply with the reason."""
     try:
         return _Finder(load, flow).operand()
     except Unknown as e:

@@ -25,7 +25,7 @@ class DescriptorPlan:
 
 
 def planned(flow: Flow, targets: set[str]) -> tuple[dict[int, DescriptorPlan], list[str]]:
-    """The outermost loops outside of which all their descriptors can be made, and why other loads stay."""
+    """Return the outermost loops outside of which all their descriptors can be made, and why other loads stay."""
     plans, reasons = dict[int, DescriptorPlan](), list[str]()
     multiplied = _multiplied(flow.function)
     for load in flow.loads:

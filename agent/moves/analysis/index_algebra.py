@@ -45,16 +45,17 @@ Env = Mapping[str, "Value | Unknown"]
 
 
 def symbol(text: str) -> Poly:
+    """Return the symbol of an integer, by its text."""
     return sympy.Symbol(text, integer=True)
 
 
 def axis(dimension: int, extent: str) -> Poly:
-    """The index 0 .. extent - 1 along a dimension."""
+    """Return the index 0 .. extent - 1 along a dimension."""
     return symbol(f"@{dimension}:{extent}")
 
 
 def axes(value: Poly) -> dict[int, tuple[Poly, str]]:
-    """Dimension -> index symbol and extent. Raises Unknown when one dimension has ranges of different extents."""
+    """Map dimensions to index symbol and extent. Raises Unknown where one dimension has ranges of different extents."""
     by_dimension: dict[int, tuple[Poly, str]] = {}
     for s in value.free_symbols:
         if s.name.startswith("@"):
@@ -66,36 +67,37 @@ def axes(value: Poly) -> dict[int, tuple[Poly, str]]:
 
 
 def mentions(held: Value) -> set[str]:
-    """The names that a value's text would read."""
+    """Return the names that a value's text would read."""
     values = [t.value for t in held.positive] if isinstance(held, Mask) else [held.value]
     return {n for v in values for s in v.free_symbols for n in identifiers(s.name)}
 
 
 @cache
 def identifiers(text: str) -> frozenset[str]:
-    """The names in an expression, or in the extent of an index."""
+    """Return the names in an expression, or in the extent of an index."""
     plain = text.split(":", 1)[1] if text.startswith("@") else text
     return frozenset(n.id for n in ast.walk(parse(plain)) if isinstance(n, ast.Name))
 
 
 def evaluate(text: str, env: Env) -> Value:
-    """The value of an expression, which may stand on several lines. Raises Unknown."""
+    """Return the value of an expression, which may stand on several lines. Raises Unknown."""
     return _value(parse(text), env)
 
 
 def parse(text: str) -> ast.expr:
-    """An expression as it may stand between brackets: over several lines, with comments."""
+    """Return an expression as it may stand between brackets: over several lines, with comments."""
     return parsing.expression(f"({text}\n)")
 
 
 def shifted(mask: Mask, rank: int) -> Mask:
-    """A mask as it meets a tile: Triton adds dimensions in front. Raises Unknown when it has more dimensions."""
+    """Return a mask as it meets a tile: Triton adds dimensions in front. Raises Unknown when it has more dimensions."""
     if any(t.rank > rank for t in mask.positive):
         raise Unknown("a mask with more dimensions than its tile")
     return Mask(tuple(_shifted(t, rank) for t in mask.positive))
 
 
 def tile(text: str, env: Env) -> Tile:
+    """Return the number, pointer or tile that an expression is. Raises Unknown."""
     result = evaluate(text, env)
     if isinstance(result, Mask):
         raise Unknown(f"'{text}' is a condition")
@@ -231,7 +233,7 @@ def _cast(node: ast.Call, value: ast.expr, kind: str, env: Env) -> Tile:
 
 
 def function_of(node: ast.Call) -> tuple[str, bool]:
-    """Name of the function of Triton's language that is called, and whether it is called as a method of a value."""
+    """Return the name of the function of Triton's language that is called, and whether it is a method of a value."""
     head, _, name = ast.unparse(node.func).rpartition(".")
     if head in ("tl", "tl.math", "triton.language", "language", "triton"):
         return name, False

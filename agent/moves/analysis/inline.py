@@ -38,7 +38,7 @@ DEPTH = 8  # helpers that call helpers
 
 
 def inline(source: str, kernel: str) -> str:
-    """The file with the helpers of a kernel inlined, and those that nothing uses any more taken away."""
+    """Return the file with the helpers of a kernel inlined, and those that nothing uses any more taken away."""
     module = cst.parse_module(source)
     if kernel not in functions(module):
         return source

@@ -47,14 +47,14 @@ class LaunchArgs:
     passed: Mapping[str, str]  # parameter -> text of what it is given
 
     def strides(self, tensor: str) -> dict[str, int]:
-        """The parameters that are given a stride of a matrix, and of which dimension."""
+        """Return the parameters that are given a stride of a matrix, and of which dimension."""
         pattern = re.compile(rf"{re.escape(tensor)}\.stride\((-[12]|[01])\)")
         matches = {p: pattern.fullmatch(text) for p, text in self.passed.items()}
         return {p: int(given[1]) % 2 for p, given in matches.items() if given}
 
 
 def launch_of(module: cst.Module, kernel: str) -> LaunchArgs:
-    """Raises DoesNotApply where it is not the only one, or does not tell what it passes."""
+    """Find the launch of a kernel. Raises DoesNotApply where there are several, or it does not tell what it passes."""
     calls = [(f, call) for f in functions(module).values() for call in launches(f, kernel)]
     count = len(launches(module, kernel))
     if len(calls) != 1 or count != 1:
@@ -84,7 +84,7 @@ def _texts(a: cst.Arg) -> list[str]:
 
 
 def check_replaceable(launch: LaunchArgs, tensor: str) -> None:
-    """Raises DoesNotApply where something but the launch sees where a tensor lies, or that it is another one now.
+    """Raise DoesNotApply where something but the launch sees where a tensor lies, or that it is another one now.
 
     In the launch it may stand by itself, by its strides, and by what any tensor of that shape and type has.
     """
@@ -126,7 +126,7 @@ def _statement(launch: LaunchArgs) -> cst.SimpleStatementLine:
 
 
 def check_fresh(launch: LaunchArgs, parameter: str) -> None:
-    """Raises DoesNotApply unless the launcher itself makes what a parameter is given: no other tensor lies there."""
+    """Raise DoesNotApply unless the launcher itself makes what a parameter is given: no other tensor lies there."""
     name = launch.passed.get(parameter, "")
     bound = [n for n in nodes(launch.launcher) if name in _binds(n)]
     made = bound[0] if len(bound) == 1 and isinstance(bound[0], cst.Assign) else None

@@ -29,7 +29,7 @@ class Grid:
 
 
 def grids(module: cst.Module, kernel: str, given: set[str]) -> list[Grid]:
-    """All launches of a kernel in the file. `given`: parameters that heuristics or configurations give."""
+    """Return all launches of a kernel in the file. `given`: parameters that heuristics or configurations give."""
     by_name, result = functions(module), list[Grid]()
     for name, function in by_name.items():
         for call in launches(function, kernel):
@@ -42,7 +42,7 @@ def grids(module: cst.Module, kernel: str, given: set[str]) -> list[Grid]:
 
 
 def given_elsewhere(function: cst.FunctionDef, configured: set[str]) -> set[str]:
-    """Parameters that no launch passes: those of heuristics, and of the configurations."""
+    """Return parameters that no launch passes: those of heuristics, and of the configurations."""
     dicts = [d for x in function.decorators for d in m.findall(x, m.Dict()) if "heuristics" in code(x.decorator)[:24]]
     keys = {code(e.key) for d in dicts for e in cst.ensure_type(d, cst.Dict).elements if isinstance(e, cst.DictElement)}
     return configured | {k.strip("\"'") for k in keys}
@@ -91,12 +91,12 @@ def _arguments(call: cst.Call, positional: list[str]) -> dict[str, str]:
 
 
 def in_kernel_terms(dimension: cst.BaseExpression, grid: Grid, available: set[str]) -> str:
-    """A dimension of the grid as an expression over the kernel's parameters. Raises DoesNotApply."""
+    """Return a dimension of the grid as an expression over the kernel's parameters. Raises DoesNotApply."""
     return code(visited(dimension, _Translate(grid, available)))
 
 
 def passed(dimension: cst.BaseExpression, grid: Grid) -> bool:
-    """Whether the host knows a dimension before a configuration is chosen, so that a launch can pass it."""
+    """Tell whether the host knows a dimension before a configuration is chosen, so that a launch can pass it."""
     return not grid.meta or grid.meta not in names(dimension)
 
 

@@ -34,7 +34,7 @@ class HostLaunches:
 
 
 def launched(tree: ast.Module, scopes: Scopes) -> HostLaunches:
-    """The launches of a file's own kernels outside of its contract."""
+    """Return the launches of a file's own kernels outside of its contract."""
     launches, host = list[LaunchCall](), [*_host(tree)]
     for node in host:
         if isinstance(node, ast.Call) and (launch := _launch(node, scopes)) is not None:
@@ -44,34 +44,35 @@ def launched(tree: ast.Module, scopes: Scopes) -> HostLaunches:
 
 
 def kernels(scopes: Scopes) -> list[Function]:
-    """The functions of a file that Triton compiles, as far as their decorators tell."""
+    """Return the functions of a file that Triton compiles, as far as their decorators tell."""
     return [n for n in scopes.nodes if isinstance(n, Function) and any(named(d) == "jit" for d in n.decorator_list)]
 
 
 def parameters(function: Function) -> list[str]:
+    """Return the names of a function's parameters but for `*args` and `**kwargs`."""
     a = function.args
     return [x.arg for x in (*a.posonlyargs, *a.args, *a.kwonlyargs)]
 
 
 def constexprs(function: Function) -> set[str]:
-    """Parameters that are annotated as compile-time constants."""
+    """Return parameters that are annotated as compile-time constants."""
     a = function.args
     every = (*a.posonlyargs, *a.args, *a.kwonlyargs)
     return {x.arg for x in every if x.annotation and "constexpr" in ast.unparse(x.annotation)}
 
 
 def strange(function: Function) -> str:
-    """A decorator of a kernel that is none of Triton's: what it makes of a launch is not known."""
+    """Return a decorator of a kernel that is none of Triton's: what it makes of a launch is not known."""
     return next((ast.unparse(d) for d in function.decorator_list if named(d) not in _DECORATORS), "")
 
 
 def named(node: ast.expr) -> str:
-    """The last name of a decorator or of what is called: `jit` of `@triton.jit(debug=True)`."""
+    """Return the last name of a decorator or of what is called: `jit` of `@triton.jit(debug=True)`."""
     return ast.unparse(node.func if isinstance(node, ast.Call) else node).split(".")[-1]
 
 
 def kernel_of(value: ast.expr, scopes: Scopes) -> Function | None:
-    """The kernel that an expression is; None where it is none of the file, or may be one of several."""
+    """Return the kernel that an expression is; None where it is none of the file, or may be one of several."""
     for _ in range(10):
         if isinstance(value, ast.Call):
             if not value.args or named(value) not in (*_WRAPPERS, "jit"):

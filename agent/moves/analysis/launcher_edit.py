@@ -29,14 +29,14 @@ _MEANT = {"torch": "torch", "triton": "triton", "tl": "triton.language"}
 
 
 def append_parameters(function: cst.FunctionDef, added: Sequence[str]) -> cst.FunctionDef:
-    """The kernel with more parameters at its end: numbers that a launch passes by name."""
+    """Return the kernel with more parameters at its end: numbers that a launch passes by name."""
     changed = add_parameters(function, added) if added else function
     plain = [p.with_changes(annotation=None) if p.name.value in added else p for p in changed.params.params]
     return changed.with_changes(params=changed.params.with_changes(params=plain))
 
 
 def add_parameters(function: cst.FunctionDef, added: Sequence[str]) -> cst.FunctionDef:
-    """The kernel with more `tl.constexpr` parameters at its end."""
+    """Return the kernel with more `tl.constexpr` parameters at its end."""
     given = list(function.params.params)
     defaults = any(p.default is not None for p in (*function.params.posonly_params, *given))
     constexpr = cst.Annotation(expression("tl.constexpr"))
@@ -58,7 +58,7 @@ def add_parameters(function: cst.FunctionDef, added: Sequence[str]) -> cst.Funct
 
 
 def add_heuristics(module: cst.Module, kernel: str, values: Mapping[str, str]) -> cst.Module:
-    """Lets the launch compute constexpr parameters from its arguments: name -> expression over `args`."""
+    """Let the launch compute constexpr parameters from its arguments: name -> expression over `args`."""
     function = functions(module)[kernel]
     long = {n: f"(\n            {text}\n        )" if "\n" in text else text for n, text in values.items()}
     entries = "".join(f'        "{n}": lambda args: {text},\n' for n, text in long.items())
@@ -75,7 +75,7 @@ def add_heuristics(module: cst.Module, kernel: str, values: Mapping[str, str]) -
 
 
 def add_function(module: cst.Module, kernel: str, text: str) -> cst.Module:
-    """The file with a host function above the kernel; one that another kernel brought is used again.
+    """Return the file with a host function above the kernel; one that another kernel brought is used again.
 
     Raises DoesNotApply when its name is taken by something else.
     """
@@ -91,7 +91,7 @@ def add_function(module: cst.Module, kernel: str, text: str) -> cst.Module:
 
 
 def check_names(module: cst.Module, kernel: str) -> None:
-    """Raises DoesNotApply unless text that says `torch`, `triton` or `tl` means these, and the kernel is one thing."""
+    """Raise DoesNotApply unless text that says `torch`, `triton` or `tl` means these, and the kernel is one thing."""
     bindings = bound(module)
     for name, meant in _MEANT.items():
         if bindings.get(name) != [meant]:
@@ -103,7 +103,7 @@ def check_names(module: cst.Module, kernel: str) -> None:
 
 
 def bound(module: cst.Module) -> dict[str, list[str]]:
-    """The names at the top of a file, and what they are bound to: a module by its name, anything else as ""."""
+    """Return the names at the top of a file, and what they are bound to: a module by its name, anything else as ""."""
     bindings = dict[str, list[str]]()
     for statement in _top(module):
         for name, meant in _bindings(statement):
@@ -113,7 +113,7 @@ def bound(module: cst.Module) -> dict[str, list[str]]:
 
 
 def before_launch(module: cst.Module, kernel: str, text: str) -> cst.Module:
-    """The file with a statement before every statement that launches the kernel. Raises DoesNotApply without one."""
+    """Return the file with a statement before each that launches the kernel. Raises DoesNotApply where none does."""
     visitor = _BeforeLaunch(kernel, text)
     changed = cst.ensure_type(module.visit(visitor), cst.Module)
     mentions = [n for n in variables(module) if n.value == kernel]
@@ -127,13 +127,13 @@ def before_launch(module: cst.Module, kernel: str, text: str) -> cst.Module:
 
 
 def launches(node: cst.CSTNode, kernel: str) -> list[cst.Call]:
-    """The calls `kernel[grid](...)` in a node."""
+    """Return the calls `kernel[grid](...)` in a node."""
     form = m.Call(func=m.Subscript(value=m.Name(kernel)))
     return [n for n in nodes(node) if isinstance(n, cst.Call) and m.matches(n, form)]
 
 
 def with_keywords(call: cst.Call, added: Mapping[str, str]) -> cst.Call:
-    """The call with more arguments: keyword -> text of its value. They stand on the line of the last one."""
+    """Return the call with more arguments: keyword -> text of its value. They stand on the line of the last one."""
     fresh = [cst.Arg(expression(text), cst.Name(n), equal=_TIGHT) for n, text in added.items()]
     if not fresh or not call.args:
         return call.with_changes(args=[*call.args, *fresh])

@@ -12,7 +12,7 @@ from pgo_agent.agent.moves.analysis.load_site import Branch
 
 
 def merged(operands: dict[int, Operand], paths: dict[int, tuple[Branch, ...]]) -> dict[int, Operand]:
-    """Gives loads of the same addresses one descriptor, where compile-time constants tell their bounds apart."""
+    """Give loads of the same addresses one descriptor, where compile-time constants tell their bounds apart."""
     same: dict[object, list[int]] = {}
     for call, o in operands.items():
         same.setdefault(o.address, []).append(call)

@@ -16,7 +16,7 @@ LAUNCHER = "kernel"
 
 
 def both(own: str, other: str, condition: str) -> str:
-    """The file `own`, whose launcher runs `other`'s where the condition holds. Raises DoesNotApply."""
+    """Return the file `own`, whose launcher runs `other`'s where the condition holds. Raises DoesNotApply."""
     mine = blocks(own)
     moved = _moved(mine, blocks(other))
     names = {n for b in moved if not b.imports for n in b.names}

@@ -24,7 +24,7 @@ class Wrapped:
 
 
 def wrapped_indices(function: cst.FunctionDef) -> Iterator[Wrapped]:
-    """Wrapped indices at the top of a kernel, whose size the launch passes."""
+    """Yield the wrapped indices at the top of a kernel whose size the launch passes."""
     given, count = set(parameters(function)), assignments(function)
     numbers = {n for n in given if not count[n]}  # names that stand for one number, from here on
     lines = (line for line in function.body.body if isinstance(line, cst.SimpleStatementLine))

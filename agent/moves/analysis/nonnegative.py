@@ -16,7 +16,7 @@ NONE: Sign = frozenset()  # not negative, whatever the launch
 
 
 def sign(node: ast.expr, signs: Signs) -> Sign:
-    """Under which condition an expression is not negative."""
+    """Return under which condition an expression is not negative."""
     match node:
         case ast.Constant(value=int(number)):
             return NONE if number >= 0 else None
@@ -36,19 +36,19 @@ def sign(node: ast.expr, signs: Signs) -> Sign:
 
 
 def every(*signs: Sign) -> Sign:
-    """All of them."""
+    """Join conditions: all of them must hold."""
     conditions = [s for s in signs if s is not None]
     return frozenset[str]().union(*conditions) if len(conditions) == len(signs) else None
 
 
 def least(*signs: Sign) -> Sign:
-    """One of them: the one that asks for the least."""
+    """Choose one of several conditions: the one that asks for the least."""
     conditions = [s for s in signs if s is not None]
     return min(conditions, key=lambda s: (len(s), sorted(s))) if conditions else None
 
 
 def positive(node: ast.expr, signs: Signs, sizes: set[str]) -> bool:
-    """Whether a number is known to be above zero: a literal, the extent of a range, a product of such."""
+    """Tell whether a number is known to be above zero: a literal, the extent of a range, a product of such."""
     match node:
         case ast.Constant(value=int(number)):
             return number > 0

@@ -20,16 +20,17 @@ _ATOMS = ast.Name | ast.Call | ast.Constant | ast.Attribute
 
 
 def terms(p: Poly) -> list[Poly]:
+    """Return the terms of a polynomial."""
     return [t for t in sympy.Add.make_args(sympy.expand(p)) if t != 0]
 
 
 def integral(p: Poly) -> bool:
-    """Whether a polynomial has whole coefficients: others are right on paper, but no kernel computes them."""
+    """Tell whether a polynomial has whole coefficients: others are right on paper, but no kernel computes them."""
     return bool(p.is_polynomial()) and all(t.as_coeff_mul()[0].is_Integer for t in terms(p))
 
 
 def in_kernel(p: Poly, wide: Set[str] = frozenset()) -> str:
-    """A polynomial as an expression of the kernel, in 32 bits."""
+    """Return a polynomial as an expression of the kernel, in 32 bits."""
     text = _sum(sorted(terms(p), key=lambda t: (str(t).startswith("-"), str(t))))
     return f"tl.cast({text}, tl.int32)" if mentions(Tile(p, 0)) & wide else text
 
@@ -46,7 +47,7 @@ def _sum(ordered: Iterable[Poly]) -> str:
 
 
 def in_64_bits(term: Poly) -> str:
-    """A term as addresses are computed."""
+    """Return a term as addresses are computed."""
     coefficient, factors = term.as_coeff_mul()
     texts = [factor(f) for f in sorted(factors, key=_order)] or ["1"]
     number = [str(coefficient)] if coefficient != 1 else []
@@ -54,7 +55,7 @@ def in_64_bits(term: Poly) -> str:
 
 
 def at_launch(text: str, flow: Flow) -> str:
-    """An expression over parameters as the launch knows it. Raises DoesNotApply when it mentions anything else."""
+    """Return an expression over parameters as the launch knows it. Raises DoesNotApply for any other."""
     node = parse(text)
     names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
     if not flow.given(names):
@@ -63,7 +64,7 @@ def at_launch(text: str, flow: Flow) -> str:
 
 
 def multiple_at_launch(term: Poly, flow: Flow) -> str:
-    """The factors of a term that the launch knows: where their product is a multiple of 16 bytes, so is the term."""
+    """Return what the launch knows of a term: it is a multiple of 16 bytes if that is. Raises DoesNotApply."""
     coefficient, factors = term.as_coeff_mul()
     names = [f.name for f in factors if isinstance(f, sympy.Symbol) and flow.given({f.name})]
     number = [str(abs(coefficient))] if abs(coefficient) != 1 else []
@@ -85,7 +86,7 @@ class _Arguments(ast.NodeTransformer):
 
 
 def factor(f: Poly) -> str:
-    """A factor of a term, in brackets where it needs them."""
+    """Return a factor of a term, in brackets where it needs them."""
     if isinstance(f, sympy.Pow):
         return " * ".join([factor(f.base)] * int(f.exp))
     return str(f.name) if isinstance(parse(f.name), _ATOMS) else f"({f.name})"

@@ -27,7 +27,7 @@ OPTIONS = frozenset(
 
 
 def check(before: str, after: str) -> None:
-    """Raises DoesNotApply with what is wrong with `after`, SyntaxError where it is no Python."""
+    """Raise DoesNotApply with what is wrong with `after`, SyntaxError where it is no Python."""
     if after == before:
         return
     tree = parsing.compiled(after)

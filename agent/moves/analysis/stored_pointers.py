@@ -14,7 +14,7 @@ _LIBRARIES = {"tl", "triton", "libdevice", "math"}
 
 
 def written(module: cst.Module, function: cst.FunctionDef) -> set[str]:
-    """Names, parameters among them, that a kernel may write through."""
+    """Return names, parameters among them, that a kernel may write through."""
     below = list(nodes(function.body))
     own = writes(function.body) | set(parameters(function))
     through = set[str]()

@@ -13,7 +13,7 @@ from pgo_agent.agent.moves.analysis.scopes import BUILTINS, Function, Scopes, de
 
 
 def tuner(function: Function, scopes: Scopes) -> ast.Call | None:
-    """The call of `autotune` that decorates a kernel, also under a name of its own."""
+    """Return the call of `autotune` that decorates a kernel, also under a name of its own."""
     for decorator in function.decorator_list:
         call = scopes.value(decorator) if isinstance(decorator, ast.Name) else decorator
         if isinstance(call, ast.Call) and named(call) == "autotune":
@@ -22,19 +22,19 @@ def tuner(function: Function, scopes: Scopes) -> ast.Call | None:
 
 
 def configs(call: ast.Call) -> ast.expr | None:
-    """The expression of its configurations."""
+    """Return the expression of its configurations."""
     given = [k.value for k in call.keywords if k.arg == "configs"] or call.args[:1]
     return given[0] if given and not isinstance(given[0], ast.Starred) else None
 
 
 def shared(function: Function, scopes: Scopes) -> bool:
-    """Whether a tuner has a name under which several kernels use it: other configurations would be theirs, too."""
+    """Tell whether a tuner has a name under which several kernels use it: other configurations would be theirs, too."""
     named_ones = [d for d in function.decorator_list if isinstance(d, ast.Name) and scopes.value(d) is not None]
     return any(len(scopes.loads(d.id, d)) > 1 for d in named_ones)
 
 
 def config_class(tree: ast.Module, call: ast.Call, scopes: Scopes) -> str:
-    """How the file says `triton.Config`. Raises DoesNotApply where it has no name for it."""
+    """Return how the file says `triton.Config`. Raises DoesNotApply where it has no name for it."""
     prefix = ast.unparse(call.func).removesuffix("autotune")
     written = [ast.unparse(n.func) for n in ast.walk(tree) if isinstance(n, ast.Call) and named(n) == "Config"]
     for name in (f"{prefix}Config", *written, "Config", "triton.Config"):
@@ -44,7 +44,7 @@ def config_class(tree: ast.Module, call: ast.Call, scopes: Scopes) -> str:
 
 
 def pre_hook(tree: ast.Module, given: ast.expr, scopes: Scopes) -> str:
-    """The text of the pre_hook of all configurations; empty: they have none.
+    """Return the text of the pre_hook of all configurations; empty: they have none.
 
     Raises DoesNotApply where not all have the same, or what it is can only be told where they are made.
     """

@@ -30,7 +30,7 @@ class _Seen(Exception):
 
 
 def unwrapped(function: cst.FunctionDef) -> cst.FunctionDef:
-    """The kernel without the wrapped indices of which that can be shown."""
+    """Return the kernel without the wrapped indices of which that can be shown."""
     for wrapped in list(wrapped_indices(function)):
         try:
             function = _Unwrap(function, wrapped).result()
