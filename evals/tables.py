@@ -45,12 +45,39 @@ slower at the quick look was timed no further.
 
 def tables() -> str:
     """A Markdown table for every recorded session, in order of target."""
+    return "\n".join(f"{_table(session)}{_won(run)}\n" for run, session in _sessions())
+
+
+def gains() -> str:
+    """What each recorded winner gained over both baselines: a Markdown table, a line for each session."""
+    lines = [
+        "| kernel | rewrites by | over as shipped | over tuned | each case, over tuned |",
+        "|---|---|---:|---:|---:|",
+    ]
+    for _, session in _sessions():
+        cells = [f"`{session[0]['target']}`", by(session[0]), *_gained(session)]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _gained(session: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The winner's geometric means over both baselines, and its least and largest ratio of a case to tuned."""
+    samples = {(r["side"], r["case"]): r["ms"] for r in session}
+    cases = [case for side, case in samples if side == "winner"]
+    if not cases:
+        return ["-", "-", "no candidate was faster"]
+    pairs = [{c: (samples[base, c], samples["winner", c]) for c in cases} for base in ("shipped", "tuned")]
+    each = [bootstrap.middle(*pair) for pair in pairs[1].values()]
+    return [*(f"{bootstrap.geomean(p).mid:.3f}x" for p in pairs), f"{min(each):.3f}x to {max(each):.3f}x"]
+
+
+def _sessions() -> list[tuple[str, list[dict[str, Any]]]]:
+    """Run and rows of every recorded last session, in order of target and of who proposed."""
     sessions: dict[str, list[dict[str, Any]]] = {}
     for row in rows():
         if row["what"] == "final":
             sessions.setdefault(row["run"], []).append(row)
-    ordered = sorted(sessions.items(), key=lambda s: (str(s[1][0]["target"]), by(s[1][0])))
-    return "\n".join(f"{_table(session)}{_won(run)}\n" for run, session in ordered)
+    return sorted(sessions.items(), key=lambda s: (str(s[1][0]["target"]), by(s[1][0])))
 
 
 def by(row: Mapping[str, Any]) -> str:
@@ -273,6 +300,7 @@ def between(text: str, marker: str, content: Iterable[str] | str) -> str:
 
 
 TABLES: Mapping[str, Callable[[], str]] = {
+    "gains": gains,
     "results": tables,
     "nights": nights,
     "gate": gate,
