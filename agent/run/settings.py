@@ -25,7 +25,7 @@ class RunSettings:
     judge: str = "auto"  # auto, gpu, cpu or spool:DIR
     cases: tuple[str, ...] = ()  # public cases to optimize; none given: all
     python: str = sys.executable  # runs tracer, compiler and judge
-    models: tuple[str, ...] = ()  # of the roles, as `--model` takes them: see models/casting.py
+    models: tuple[str, ...] = ()  # of the roles, as `--model` takes them: see llm/models/roles.py
     tokens: int | None = None  # of all models; None: no limit, as for what follows
     money: float | None = None
     gpu_seconds: float | None = None
@@ -35,7 +35,7 @@ class RunSettings:
     interpreting: float | None = None  # deadline of Triton's interpreter for a candidate, s; None: the judge's own
     prompt_tokens: int = PROMPT_TOKENS  # of a prompt, by estimate
     seed: int = 0  # picks the order of moves that nothing tells apart, and who proposes first; 0: as they are listed
-    insight: str = "all"  # what of profiles the optimizer is told: see insight.py
+    insight: str = "all"  # what of profiles the optimizer is told: see profile_visibility.py
     drop_wrong: bool = False  # go on where the fastest of the file's own configurations is not right
     alone: bool = False  # learn nothing from former runs of the target
     gpus: str | None = None  # of this machine, as `0,1`; None: all that are visible

@@ -3,7 +3,7 @@
 What is killed, or waits for a reply, goes on with the same command: the file of results says which run was begun. All
 runs share a workspace, so that what is built for one is there for the others; plans say that none learns from another.
 Several of these commands, each with a workspace of its own, share the runs of a plan: each makes what no other is at
-(`side_by_side.py`).
+(`parallel.py`).
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -32,7 +32,7 @@ from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 from pgo_agent.sandbox.judge.numerics import Comparison
 from pgo_agent.sandbox.judge.stress_inputs import STRAINS
 from pgo_agent.sandbox.profile import gpu_passes, static
-from pgo_agent.sandbox.profile.gpu_passes import Stand
+from pgo_agent.sandbox.profile.gpu_passes import GpuPassContext
 from pgo_agent.sandbox.profile.timeline.instrumented_build import Place
 from pgo_agent.sandbox.profile.timeline.scope_sets import scopes_of
 from pgo_agent.sandbox.ttgir import reader
@@ -178,7 +178,7 @@ def refuse(ctx: Context, name: str, verdict: Verdict, stage: str, reason: str, r
 
 def clocked(ctx: Context, which: str, turns: float = timelines.TURNS) -> None:
     """Takes the static profile of the incumbent, puts a made-up timeline beside it, and summarizes both."""
-    stand = Stand(ctx.builder, lambda: ctx.gpu)  # type: ignore[arg-type, return-value]
+    stand = GpuPassContext(ctx.builder, lambda: ctx.gpu)  # type: ignore[arg-type, return-value]
     for w in profile_targets.wanted(ctx, which):
         for s in static.subjects_of(stand, w.source, w.bundle, w.case, w.label, w.together):
             place, contract = Place(w.bundle, w.case, w.label, s.build), ctx.target.contract

@@ -135,7 +135,7 @@ def m006_roles_and_budgets(db: sqlite3.Connection) -> None:
 
 @migration
 def m007_proposers_and_lessons(db: sqlite3.Connection) -> None:
-    db.execute("ALTER TABLE candidates ADD COLUMN proposer TEXT")  # model, moves, memory or given: see mixing.py
+    db.execute("ALTER TABLE candidates ADD COLUMN proposer TEXT")  # model, moves, memory or given: see bandit.py
     db.execute("""
         UPDATE candidates SET proposer = CASE author
             WHEN 'embedded' THEN 'moves' WHEN 'given' THEN 'given' ELSE 'model' END""")

@@ -59,7 +59,7 @@ class Candidate:
     seconds: float | None
     against: str | None  # what it was measured against, the incumbent then: a candidate or `shipped`
     cites: dict[str, Any] | None = None  # the bottleneck that its move answers, as `agent/profile/summary.py` writes it
-    proposer: str | None = None  # whose place in its generation it took: see mixing.py
+    proposer: str | None = None  # whose place in its generation it took: see bandit.py
 
 
 def candidate_id(source: str) -> str:
