@@ -25,7 +25,6 @@ from pgo_agent.evals.nightly import load
 from pgo_agent.evals.nightly.recorded import descent
 from pgo_agent.evals.nightly.report import interval
 from pgo_agent.evals.record import RESULTS
-from pgo_agent.evals.time_to_result import WORTH
 from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.judge import bootstrap
 
@@ -238,25 +237,6 @@ def _agree(rates: Sequence[dict[str, Any]]) -> str:
     return f"{same} of {len(counted)} scopes"
 
 
-def races() -> str:
-    """Seconds to a result, beside exhaustive autotune's: a Markdown table."""
-    found = [r for r in rows() if r["what"] == "time to a result"]
-    if not found:
-        return "Not recorded on a GPU yet.\n"
-    lines = ["| | tuned baseline known | result known |", "|---|---:|---:|"]
-    for r in found:
-        ours, theirs = r["ours"], r["triton.autotune"]
-        marks = [ours.get(m) for m in ("tuned baseline, checked", f"{WORTH}x", "end of the run")]
-        known, won, end = (f"{m['wall']:.0f} s ({m['gpu']:.0f} of GPU)" if m else "" for m in marks)
-        result = f"{WORTH}x: {won}" if won else f"no {WORTH}x among {r['candidates']} candidates: {end}"
-        ended = f"{theirs['seconds']:.0f} s" if theirs["ended"] else f"not within {r['limit']:.0f} s"
-        lines.append(f"| `{r['target']}`, pgo-agent, everything checked | {known} | {result} |")
-        lines.append(
-            f"| `{r['target']}`, `triton.autotune` over the same grid, nothing checked | {ended} | no rewrites |"
-        )
-    return "\n".join(lines) + f"\n\n{_where(found[0])}; {found[0]['cores']} cores, one after the other, empty caches.\n"
-
-
 def moves() -> str:
     """A Markdown table of the source moves: the symptom that each answers, and what is known of its gain."""
     head = "| source move | symptom | known of its gain | sm |\n|---|---|---|---|\n"
@@ -279,7 +259,6 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "mutants": mutants,
     "moves": moves,
     "profiles": profiles,
-    "races": races,
 }
 
 
