@@ -22,13 +22,10 @@ from pgo_agent.evals.mutants import report
 from pgo_agent.evals.mutants.outcomes import FATES
 from pgo_agent.evals.mutants.results import Results
 from pgo_agent.evals.nightly import load
-from pgo_agent.evals.nightly.recorded import descent
 from pgo_agent.evals.nightly.report import interval
+from pgo_agent.evals.nightly.row import BASES, SHIPPED, TUNED, WINNER, Case, Row
 from pgo_agent.evals.record import RESULTS
-from pgo_agent.sandbox import devices
-from pgo_agent.sandbox.judge import bootstrap
 
-OWN = ("shipped", "tuned", "winner")
 TRIED = "candidates.md"  # beside the records
 MUTANTS = "mutants-cpu.jsonl"
 _MEANT = """*Scopes / role*: P50 times executions of all scopes, over the cycles of their role: the rest lies between
@@ -43,13 +40,20 @@ slower at the quick look was timed no further.
 
 
 def tables() -> str:
-    """A Markdown table for every recorded session, in order of target."""
-    sessions: dict[str, list[dict[str, Any]]] = {}
-    for row in rows():
-        if row["what"] == "final":
-            sessions.setdefault(row["run"], []).append(row)
-    ordered = sorted(sessions.items(), key=lambda s: (str(s[1][0]["target"]), by(s[1][0])))
-    return "\n".join(f"{_table(session)}{_won(run)}\n" for run, session in ordered)
+    """A Markdown table for every recorded run, in order of target."""
+    verdicts = _by_run("verdict")
+    found = [r for r in load.files(sorted(RESULTS.glob("*.jsonl"))).rows if r.run in verdicts]
+    ordered = sorted(found, key=lambda r: (r.kernel, by(verdicts[r.run][0])))
+    return "\n".join(f"{_table(r, by(verdicts[r.run][0]))}{_won(verdicts[r.run])}\n" for r in ordered)
+
+
+def _by_run(what: str) -> dict[str, list[dict[str, Any]]]:
+    """Run -> its lines of one kind, in order."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for line in rows():
+        if line["what"] == what:
+            found.setdefault(line["run"], []).append(line)
+    return found
 
 
 def by(row: Mapping[str, Any]) -> str:
@@ -57,13 +61,21 @@ def by(row: Mapping[str, Any]) -> str:
     return " and ".join(["moves", *row.get("models", [])])
 
 
-def _won(run: str) -> str:
+def _won(verdicts: Sequence[Mapping[str, Any]]) -> str:
     """Who won, among how many."""
-    verdicts = [r for r in rows() if r["what"] == "verdict" and r["run"] == run]
-    won = descent(verdicts)
-    names = ", then ".join(f"{_named(r)} ({r['speedup']:.3f}x of the incumbent)" for r in won)
+    names = ", then ".join(f"{_named(r)} ({r['speedup']:.3f}x of the incumbent)" for r in _descent(verdicts))
     each = f"Each with its ratios: `evals/results/{TRIED}`."
     return f"{len(verdicts)} candidates judged; accepted: {names or 'none'}. {each}\n"
+
+
+def _descent(verdicts: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The candidates that led to a run's winner, each measured against the one before; the winner comes last."""
+    by_id = {v["candidate"]: v for v in verdicts}
+    name, found = verdicts[0]["winner"], list[Mapping[str, Any]]()
+    while name in by_id:
+        found.append(by_id[name])
+        name = by_id[name]["against"]
+    return found[::-1]
 
 
 def _named(verdict: Mapping[str, Any]) -> str:
@@ -75,10 +87,7 @@ def _named(verdict: Mapping[str, Any]) -> str:
 
 def tried() -> str:
     """What every candidate of the recorded runs came to: a Markdown table for each target."""
-    runs: dict[str, list[dict[str, Any]]] = {}
-    for row in rows():
-        if row["what"] == "verdict":
-            runs.setdefault(f"{row['target']} by {by(row)}, {row['environment']['gpu']}", []).append(row)
+    runs = {f"{r[0]['target']} by {by(r[0])}, {r[0]['environment']['gpu']}": r for r in _by_run("verdict").values()}
     head = (
         "# Every candidate of the recorded runs\n\nWritten by `python -m pgo_agent.evals.tables README.md docs/*.md`. "
         + _HEAD
@@ -97,53 +106,31 @@ def _verdicts(found: Sequence[dict[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _table(session: list[dict[str, Any]]) -> str:
-    libraries = sorted({r["side"] for r in session} - {*OWN, "A/A"})
-    first = session[0]
-    won = any(r["side"] == "winner" for r in session)
-    columns = [f"`{first['target']}` by {by(first)}", "as shipped", "tuned", "winner", "winner / tuned", *libraries]
+def _table(row: Row, who: str) -> str:
+    libraries = sorted({name for c in row.cases.values() for name in c.libraries})
+    columns = [f"`{row.kernel}` by {who}", "as shipped", "tuned", "winner", "winner / tuned", *libraries]
     lines = ["| " + " | ".join(columns) + " |", "|---|" + "---:|" * (len(columns) - 1)]
-    pairs = {}
-    for case in dict.fromkeys(r["case"] for r in session):
-        sides = {r["side"]: r for r in session if r["case"] == case}
-        cells = [_rate(sides.get(s)) for s in OWN]
-        ratio = bootstrap.ratio(sides["tuned"]["ms"], sides["winner"]["ms"]) if won else None
-        pairs[case] = (sides["tuned"]["ms"], sides["winner"]["ms"]) if won else ([1.0], [1.0])
-        _, unit = _reached(sides["shipped"])
-        lines.append(
-            "| "
-            + " | ".join(
-                [f"{case.split('/', 1)[1]} ({unit})", *cells, _said(ratio), *(_rate(sides.get(n)) for n in libraries)]
-            )
-            + " |"
-        )
-    total = (
-        f"Geometric mean {_said(bootstrap.geomean(pairs))} of tuned. "
-        if won
-        else "No candidate beat the kernel beyond the noise. "
-    )
-    lines.append(f"\n{total}{_where(first)}; {len(first['ms'])} rounds, 95 % bootstrap intervals.\n")
+    for name, case in row.cases.items():
+        unit = case.reached(SHIPPED, row.environment)["unit"]
+        rates = [_rate(row, case, side) for side in (*BASES, WINNER)]
+        ratio = interval(case.ratio(TUNED)) if row.winner else "-"
+        cells = [*rates, ratio, *(_rate(row, case, library) for library in libraries)]
+        lines.append("| " + " | ".join([f"{name.split('/', 1)[1]} ({unit})", *cells]) + " |")
+    won = f"Geometric mean {interval(row.ratio(TUNED))} of tuned."
+    total = won if row.winner else "No candidate beat the kernel beyond the noise."
+    rounds = len(next(iter(row.cases.values())).ms[SHIPPED])
+    lines.append(f"\n{total} {_where(row.environment, row.commit)}; {rounds} rounds, 95 % bootstrap intervals.\n")
     return "\n".join(lines)
 
 
-def _where(row: dict[str, Any]) -> str:
-    """The machine and the versions that a row was measured with."""
-    env, commit = row["environment"], short(row["commit"])
-    return f"{env['gpu']}, driver {env['driver']}, torch {env['torch']}, triton {env['triton']}, commit {commit}"
+def _where(environment: Mapping[str, Any], commit: str) -> str:
+    """The machine and the versions that something was measured with."""
+    versions = ", ".join(f"{name} {environment[name]}" for name in ("driver", "torch", "triton"))
+    return f"{environment['gpu']}, {versions}, commit {short(commit)}"
 
 
-def _said(i: bootstrap.Interval | None) -> str:
-    return interval(i) if i else "-"
-
-
-def _reached(row: dict[str, Any]) -> tuple[float, str]:
-    """Rate and unit of a row's median, by the device that it was measured on."""
-    device = next(d for d in devices.DEVICES.values() if d.name == row["environment"]["gpu"])
-    return device.rate(row["flops"], row["bytes"], statistics.median(row["ms"]))
-
-
-def _rate(row: dict[str, Any] | None) -> str:
-    return "-" if row is None else f"{_reached(row)[0]:.0f}"
+def _rate(row: Row, case: Case, side: str) -> str:
+    return f"{case.reached(side, row.environment)['rate']:.0f}" if side in case.ms else "-"
 
 
 def nights() -> str:
@@ -158,7 +145,7 @@ def nights() -> str:
         each = [", ".join(f"{r.middle('tuned'):.3f}" for r in own if r.kernel == k) or "-" for k in kernels]
         noise = noise_of(own)
         lines.append("| " + " | ".join([gpu, *each, f"{noise['holds']} of {noise['cases']}"]) + " |")
-        machines.append(_where({"environment": own[0].environment, "commit": own[0].commit}))
+        machines.append(_where(own[0].environment, own[0].commit))
     notes = "".join(f" {note}." for note in found.notes)
     return "\n".join(lines) + f"\n\n{'; '.join(machines)}.{notes}\n"
 
@@ -181,7 +168,7 @@ def gate() -> str:
     lines.append(
         f"\nUndecided: the clock did not tell, and nothing is recorded as faster. Refused at: {refused}. {rate:.1f} "
         f"candidates a minute, baselines and builds included ({named}). Seconds of a stage, in the median: "
-        f"{_stages(found)}. {_where(found[0])}.\n"
+        f"{_stages(found)}. {_where(found[0]['environment'], found[0]['commit'])}.\n"
     )
     return "\n".join(lines)
 
@@ -225,7 +212,7 @@ def profiles() -> str:
             _agree(r["ipc"]),
         ]
         lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines) + f"\n\n{_MEANT}{_where(found[0])}.\n"
+    return "\n".join(lines) + f"\n\n{_MEANT}{_where(found[0]['environment'], found[0]['commit'])}.\n"
 
 
 def _agree(rates: Sequence[dict[str, Any]]) -> str:
