@@ -7,7 +7,6 @@ its winner column stays empty.
 
 import statistics
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,7 @@ from typing import Any
 from pgo_agent.agent.moves.catalogue import SOURCE_MOVES
 from pgo_agent.agent.run.record.shipped_results import rows
 from pgo_agent.agent.version import short
-from pgo_agent.evals.entries import GROUPS
-from pgo_agent.evals.gate_report import STANDINGS, by_stage
+from pgo_agent.evals import gate_report
 from pgo_agent.evals.leaderboard.rank import noise as noise_of
 from pgo_agent.evals.mutants import report
 from pgo_agent.evals.mutants.outcomes import FATES
@@ -152,23 +150,21 @@ def nights() -> str:
 
 def gate() -> str:
     """What became of the corpora on a GPU: a Markdown table of the groups, and who refused the bad ones."""
-    found = [r for r in rows() if r["what"] == "gate"]
-    if not found:
+    recorded = list(rows())
+    counts = gate_report.rates(recorded)
+    if counts is None:
         return "Not recorded on a GPU yet.\n"
     lines = ["| corpus | entries | refused | admitted | undecided |", "|---|---:|---:|---:|---:|"]
-    for group in GROUPS:
-        own = [r for r in found if r["entry"].startswith(f"{group}/")]
-        counted = Counter(r["standing"] for r in own)
-        lines.append(f"| {group} | {len(own)} | " + " | ".join(str(counted[s]) for s in STANDINGS) + " |")
-    refusals = Counter(r["stage"] for r in found if r["standing"] == "refused")
-    refused = ", ".join(f"{stage} {n}" for stage, n in refusals.most_common())
-    batches = [r for r in rows() if r["what"] == "gate batch"]
-    rate = 60 * sum(b["entries"] for b in batches) / sum(b["wall"] for b in batches)
-    named = ", ".join(f"{b['target']} {60 * b['entries'] / b['wall']:.1f}" for b in batches)
+    lines += [f"| {group} | {' | '.join(map(str, own.values()))} |" for group, own in counts["groups"].items()]
+    refused = ", ".join(f"{stage} {n}" for stage, n in counts["refused_by"].items())
+    batches = [r for r in recorded if r["what"] == gate_report.BATCH]
+    each = ", ".join(f"{b['target']} {60 * b['entries'] / b['wall']:.1f}" for b in batches)
+    medians = ", ".join(f"{stage} {seconds:.2g}" for stage, seconds in counts["seconds"].items())
+    commit = next(r["commit"] for r in recorded if r["what"] == gate_report.ENTRY)
     lines.append(
-        f"\nUndecided: the clock did not tell, and nothing is recorded as faster. Refused at: {refused}. {rate:.1f} "
-        f"candidates a minute, baselines and builds included ({named}). Seconds of a stage, in the median: "
-        f"{_stages(found)}. {_where(found[0]['environment'], found[0]['commit'])}.\n"
+        f"\nUndecided: the clock did not tell, and nothing is recorded as faster. Refused at: {refused}. "
+        f"{counts['per_minute']:.1f} candidates a minute, baselines and builds included ({each}). Seconds of a stage, "
+        f"in the median: {medians}. {_where(counts['environment'], commit)}.\n"
     )
     return "\n".join(lines)
 
@@ -186,12 +182,6 @@ def mutants() -> str:
     bases = len(counted["bases"])
     lines.append(f"\nOf {bases} kernels, without a GPU; commit {commits}. Caught as: {caught}.\n")
     return "\n".join(lines) + (f"\nSurvived:\n\n{survived}" if survived else "")
-
-
-def _stages(found: list[dict[str, Any]]) -> str:
-    """Of every stage of the gate the median of its seconds, where it looked at something."""
-    seconds = by_stage(row["stages"] for row in found)
-    return ", ".join(f"{stage} {statistics.median(taken):.2g}" for stage, taken in seconds.items())
 
 
 def profiles() -> str:

@@ -10,14 +10,14 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.evals.gate_report import STANDINGS
+from pgo_agent.evals.gate_report import BATCH, ENTRY, STANDINGS
 from pgo_agent.evals.nightly import row
 from pgo_agent.evals.nightly.row import Row
 from pgo_agent.evals.runner.results import BEGUN, ENDED, PLAN, parsed
 from pgo_agent.sandbox.errors import UsageFault
 
 HINT = "give files of `pgo-agent eval nightly`, or those in evals/results"
-GATE = ("gate", "gate batch")
+GATE = (ENTRY, BATCH)
 BESIDE = {
     "sweep",
     "verdict",
@@ -34,7 +34,7 @@ class Found:
     """What files hold."""
 
     rows: tuple[Row, ...] = ()
-    gate: tuple[dict[str, Any], ...] = ()  # lines of the gate, as `evals/gate_record.py` writes them
+    gate: tuple[dict[str, Any], ...] = ()  # lines of the gate, as `evals/gate_report.py` writes them
     notes: tuple[str, ...] = field(default=())
 
 
@@ -141,7 +141,7 @@ def _once(path: Path, rows: Iterator[tuple[int, Row]]) -> Iterator[Row]:
 def _gate(path: Path, lines: Sequence[Line]) -> Iterator[dict[str, Any]]:
     for n, line in lines:
         try:
-            fine = _batch(line) if line["what"] == GATE[1] else _entry(line)
+            fine = _batch(line) if line["what"] == BATCH else _entry(line)
         except (AttributeError, KeyError, TypeError):
             fine = False
         if not fine:
