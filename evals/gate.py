@@ -3,11 +3,10 @@
 Each target's entries are one run with all of them as given candidates: the very path of `pgo-agent check`, in the
 sandbox or not at all, on GPUs where there are some and in Triton's interpreter where there is none. One run takes all
 GPUs by itself; without, there is a run on each core. What only a GPU can tell is never counted as refused without one.
-Relies on `entries.py`; `gate_report.py` counts and prints.
+Relies on `entries.py`; `gate_report.py` is the command: it counts, prints and records.
 """
 
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -191,19 +190,3 @@ def _outcome(entry: Entry, c: Candidate, store: Store, measured: bool) -> Outcom
     launched = duplicates.launched(store.contents, c)
     said = entry, Verdict(c.verdict), c.stage or "", c.reason or ""
     return Outcome(*said, seconds, measured, stages, environment, launched)
-
-
-def main(pattern: str | None, wishes: RunSettings, as_json: bool) -> int:
-    """Runs the corpora, or what the pattern names, and prints the outcome; gives the exit code."""
-    from pgo_agent.evals import gate_report
-
-    found = [e for e in corpora.load() if pattern is None or pattern in e.name or pattern == e.target]
-    if not found:
-        raise UsageFault(f"no entry of the corpora is called {pattern}", "give a part of a name, or a target")
-    each = gate_report.line if as_json else lambda _: None
-    outcomes, seconds = run(found, wishes, lambda text: print(text, file=sys.stderr, flush=True), each=each)
-    if as_json:
-        gate_report.as_json(outcomes, seconds)
-    else:
-        gate_report.show(outcomes, seconds)
-    return gate_report.code(outcomes)

@@ -87,11 +87,11 @@ def eval_gate(
     What only a GPU can tell is said to be undecided where there is none. Nothing is recorded in a workspace.
     """
     from pgo_agent.agent.run.settings import RunSettings
-    from pgo_agent.evals import gate
+    from pgo_agent.evals import gate_report
 
     with runner.faults():
         wishes = RunSettings(device, sandbox=sandbox, judge=judge, python=python, gpus=gpus)
-        raise typer.Exit(gate.main(entries, wishes, json_lines))
+        raise typer.Exit(gate_report.main(entries, wishes, json_lines))
 
 
 @evals.command(
