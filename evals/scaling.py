@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from pgo_agent.agent.commands import optimize
+from pgo_agent.agent.run.facts import GivenFile
 from pgo_agent.agent.run.record.store import Candidate, Run, Store
 from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.agent.views.summary import output
@@ -85,19 +86,19 @@ def measure(
     return found
 
 
-def candidates(store: Store, of: Run) -> list[dict[str, str]]:
+def candidates(store: Store, of: Run) -> list[GivenFile]:
     """What a run had to judge on a GPU, as candidates that are given."""
     fit = [c for c in store.candidates(of.id) if c.verdict not in (None, *UNTRIED) and (c.built or {}).get("bundle")]
     if not fit:
         raise UsageFault(f"run {of.id} judged no candidate", "name one that did, with --run")
-    return [{"from": c.id, "kind": "source" if c.kind != "ttgir" else "ttgir", "source": c.source} for c in fit]
+    return [GivenFile(c.id, "ttgir" if c.kind == "ttgir" else "source", c.source) for c in fit]
 
 
-def _once(store: Store, of: Run, given: Sequence[Mapping[str, str]], names: Sequence[str]) -> Measured:
+def _once(store: Store, of: Run, given: Sequence[GivenFile], names: Sequence[str]) -> Measured:
     clock, count, own = Clock(), len(given), of.settings
-    wishes = RunSettings(of.device, count, count, MINUTES, 1, own["sandbox"], "gpu", tuple(own["cases"]), own["python"])
-    wishes = replace(wishes, given=tuple(given), gpus=",".join(names), alone=True)
-    optimize.start(Path(of.target), wishes, store, clock)
+    asked = RunSettings(device=of.device, sandbox=own.sandbox, python=own.python, cases=own.cases, judge="gpu")
+    asked = replace(asked, gpus=",".join(names), alone=True, candidates=count, width=count, minutes=MINUTES, patience=1)
+    optimize.start(Path(of.target), asked, store, clock, given)
     run = store.run("last")
     accepted = [c for c in store.candidates(run.id) if c.verdict == Verdict.ACCEPTED]
     speedups = {c.id: _interval(store, run, c) for c in accepted}
