@@ -53,7 +53,7 @@ class Subject:
 
 def of(run: Run) -> Subject:
     """What a run may know. One that is to be alone knows of no other."""
-    return Subject(run.digest, run.contract, run.id, 0 if run.settings.get("alone") else run.knows or 0)
+    return Subject(run.digest, run.contract, run.id, 0 if run.settings.alone else run.knows or 0)
 
 
 def tried(store: Store, subject: Subject) -> Sequence[Tried]:

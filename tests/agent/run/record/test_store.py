@@ -6,10 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from pgo_agent.agent.run.facts import RunFacts
 from pgo_agent.agent.run.record import pending, profiles
 from pgo_agent.agent.run.record.pending import Waiting
 from pgo_agent.agent.run.record.profiles import Kept
 from pgo_agent.agent.run.record.store import Store
+from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
@@ -30,7 +32,7 @@ PROPOSAL = {
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     opened = Store(tmp_path / "w")
-    opened.add_run("add-1", Path("add.py"), "d", "pass\n", "h200", {})
+    opened.add_run("add-1", Path("add.py"), "d", "pass\n", "h200", RunSettings(), RunFacts())
     opened.add_generation("add-1", 1, "shipped", [PROPOSAL])
     return opened
 
@@ -66,7 +68,7 @@ def test_proposing_a_generation_twice_changes_nothing(store: Store) -> None:
 
 
 def test_an_ambiguous_or_unknown_run_is_named_to_the_person(store: Store) -> None:
-    store.add_run("add-2", Path("add.py"), "d", "", "h200", {})
+    store.add_run("add-2", Path("add.py"), "d", "", "h200", RunSettings(), RunFacts())
     with pytest.raises(UsageFault, match="several runs"):
         store.run("add")
     with pytest.raises(UsageFault, match="no run"):
@@ -75,7 +77,7 @@ def test_an_ambiguous_or_unknown_run_is_named_to_the_person(store: Store) -> Non
 
 
 def test_the_last_run_is_the_one_added_last_though_the_clock_went_back(store: Store) -> None:
-    store.add_run("add-2", Path("add.py"), "d", "", "h200", {})
+    store.add_run("add-2", Path("add.py"), "d", "", "h200", RunSettings(), RunFacts())
     store.db.execute("UPDATE runs SET created = '2999-01-01T00:00:00+00:00' WHERE id = 'add-1'")
     assert store.run("last").id == "add-2"
     assert [r.id for r in store.runs()] == ["add-1", "add-2"]
@@ -94,7 +96,7 @@ def test_a_record_of_another_schema_is_refused_and_left_as_it_is(store: Store, c
 def test_a_run_keeps_the_last_verdict_that_was_there_when_it_began(store: Store) -> None:
     assert store.run("add-1").knows == 0
     store.set_verdict("add-1", "c1", Judgement(Verdict.WRONG, "smoke", "first"), None, 1.0)
-    store.add_run("add-2", Path("add.py"), "d", "", "h200", {})
+    store.add_run("add-2", Path("add.py"), "d", "", "h200", RunSettings(), RunFacts())
     assert store.run("add-2").knows == 1
 
 
