@@ -13,8 +13,8 @@ from pgo_agent.agent.profile.pass_policy import EMBEDDED, Choice, Situation
 from pgo_agent.agent.profile.pass_runner import NO_GPU, Gpu
 from pgo_agent.agent.run import incumbent, profile_visibility, provenance
 from pgo_agent.agent.run.context import Context
-from pgo_agent.agent.run.profile_visibility import Insight
 from pgo_agent.agent.run.record.profiles import Kept
+from pgo_agent.agent.run.settings import ProfileVisibility
 from pgo_agent.sandbox.profile.kernel_profile import PassName
 
 WHY = "the best known of this run"
@@ -24,9 +24,9 @@ ENOUGH = "it could lead to nothing: all candidates of the budget were proposed"
 
 def _case(ctx: Context, w: Wanted, gpu: Gpu, at_once: int, choose: Choosing, last: bool = False) -> CaseProfile:
     """What the passes say, `at_once` cases side by side. `last`: nothing will be proposed by it."""
-    which, builder = profile_visibility.of(ctx), replace(ctx.builder, cores=max(1, ctx.builder.cores // at_once))
+    which, builder = ctx.settings.profile_visibility, replace(ctx.builder, cores=max(1, ctx.builder.cores // at_once))
     means = Means(builder, gpu, profile_visibility.passes(which), choose)
-    if last and which is Insight.ALL:
+    if last and which is ProfileVisibility.ALL:
         means = replace(means, passes=LAST, unwanted=ENOUGH)
     return profile_visibility.cut(case_profile(means, w), which)
 

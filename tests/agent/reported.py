@@ -14,9 +14,11 @@ from pgo_agent.agent import version
 from pgo_agent.agent.evaluation import build as building
 from pgo_agent.agent.run import profile_targets
 from pgo_agent.agent.run.context import Context
+from pgo_agent.agent.run.facts import RunFacts
 from pgo_agent.agent.run.record import profiles
 from pgo_agent.agent.run.record.profiles import Kept
 from pgo_agent.agent.run.record.store import Store, candidate_id
+from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.agent.search import finish, profile_incumbent, steps
 from pgo_agent.sandbox import devices, json_codec, target
 from pgo_agent.sandbox.build.builder import Builder, triton_version
@@ -32,7 +34,7 @@ from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 from pgo_agent.sandbox.judge.numerics import Comparison
 from pgo_agent.sandbox.judge.stress_inputs import STRAINS
 from pgo_agent.sandbox.profile import gpu_passes, static
-from pgo_agent.sandbox.profile.gpu_passes import Stand
+from pgo_agent.sandbox.profile.gpu_passes import GpuPassContext
 from pgo_agent.sandbox.profile.timeline.instrumented_build import Place
 from pgo_agent.sandbox.profile.timeline.scope_sets import scopes_of
 from pgo_agent.sandbox.ttgir import reader
@@ -43,7 +45,7 @@ from tests.conftest import TARGETS
 COVERED = coverage.of(cases=1)
 
 H200 = devices.find("h200")
-SETTINGS = {"width": 4, "candidates": 12, "minutes": 20.0, "patience": 3, "seed": 0, "judge": "auto", "cases": []}
+SETTINGS = RunSettings(width=4)
 MADE_UP = {"gpu": H200.name, "driver": "made.up", "torch": "0+made.up", "triton": "0.made.up", "python": "3.0",
            "cuda_driver": "0.0"}  # fmt: skip
 LOOKS = ("CASES/2k", "HELD_OUT/wide")
@@ -86,8 +88,8 @@ def begin(
     """A run of a target whose baseline stands."""
     store, found = Store(folder / ".pgo-agent"), target.read(path)
     python = box.choose().python
-    told = SETTINGS | {"python": python, "triton": triton_version(python), "pgo_agent": version.ours()} | settings
-    store.add_run(run, path, found.digest, found.source, H200.key, told, found.asked)
+    asked, facts = SETTINGS.changed({"python": python} | settings), RunFacts(triton_version(python), version.ours())
+    store.add_run(run, path, found.digest, found.source, H200.key, asked, facts, found.asked)
     builder, judge = Builder(found, H200, box.choose(), store.contents, 2), Bench(found, final)
     cpu: Any = GpuJudge(found, gpu=None)
     ctx = Context(store, store.run(run), found, H200, builder, judge, None, cpu, lambda _: None)  # type: ignore[arg-type]
@@ -178,7 +180,7 @@ def refuse(ctx: Context, name: str, verdict: Verdict, stage: str, reason: str, r
 
 def clocked(ctx: Context, which: str, turns: float = timelines.TURNS) -> None:
     """Takes the static profile of the incumbent, puts a made-up timeline beside it, and summarizes both."""
-    stand = Stand(ctx.builder, lambda: ctx.gpu)  # type: ignore[arg-type, return-value]
+    stand = GpuPassContext(ctx.builder, lambda: ctx.gpu)  # type: ignore[arg-type, return-value]
     for w in profile_targets.wanted(ctx, which):
         for s in static.subjects_of(stand, w.source, w.bundle, w.case, w.label, w.together):
             place, contract = Place(w.bundle, w.case, w.label, s.build), ctx.target.contract

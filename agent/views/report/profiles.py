@@ -139,7 +139,7 @@ def _read(ctx: Context, w: Wanted, kept: Kept) -> Found:
     if not kept.taken:
         return None, absent
     wanted = frozenset(PassName(n) for n in kept.taken if n in list(PassName))
-    means = Reading(ctx.builder, Gpu(None, 0.0, GONE), wanted, triton=str(ctx.settings.get("triton", "")))
+    means = Reading(ctx.builder, Gpu(None, 0.0, GONE), wanted, triton=ctx.run.facts.triton)
     try:
         found = case_profile(means, w)
     except EnvironmentFault as e:
@@ -153,9 +153,7 @@ def _read(ctx: Context, w: Wanted, kept: Kept) -> Found:
 
 def _context(store: Store, run: Run) -> Context:
     found, device = _target(run), devices.find(run.device)
-    builder = Builder(
-        found, device, Closed("bubblewrap", str(run.settings.get("python", ""))), Figures(store.contents.root), 1
-    )
+    builder = Builder(found, device, Closed("bubblewrap", run.settings.python), Figures(store.contents.root), 1)
     return Context(store, run, found, device, builder, None, None, GpuJudge(found, gpu=None), lambda _: None)
 
 
