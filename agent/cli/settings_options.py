@@ -68,7 +68,7 @@ def _parameter(name: str, changes: bool) -> inspect.Parameter:
         default, wanted = None, list[str] | None
     if wanted is bool:
         default = False  # the option turns on what is off, or off what is on
-    if changes and OPTIONS[name].stored != "":
+    if changes and OPTIONS[name].stored:
         default, wanted = None, settings.kind(name) | None
     return inspect.Parameter(
         name,
@@ -86,9 +86,9 @@ def _typer_option(name: str, changes: bool) -> Any:
 
 
 def _help(name: str, changes: bool) -> str:
-    """What None means is said, for a command's help says only of other defaults what they are."""
+    """With what None means, for Typer writes other defaults alone."""
     o = OPTIONS[name]
-    unset = o.unset if not changes else "what the run has" if o.stored != "" else ""
+    unset = "what the run has" if changes and o.stored else o.unset
     return f"{o.help} Default: {unset}." if unset else o.help
 
 

@@ -63,7 +63,8 @@ class Option:
     of_models: bool = False  # a budget that only models spend
     example: float | None = None  # for a plan
     of_machine: bool = False  # it says nothing to whoever makes the run again elsewhere
-    stored: str | None = None  # key in the record; None: its name; empty: it is kept elsewhere, or for one command
+    key: str = ""  # in the record of a run; empty: the name of the setting
+    stored: bool = True  # in that record; if not, it is kept elsewhere, or holds for one command
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +77,7 @@ class RunSettings:
             "Compile for: h200, h100, a100, b200, rtx4090, rtx5090.",
             EVERYWHERE,
             unset=f"the GPU here, else {DEFAULT_DEVICE}",
-            stored="",  # a column of its own
+            stored=False,  # a column of its own
         ),
     ] = None
     candidates: Annotated[int, Option("Budget: candidates.", SEARCH, least=1, budget="candidates", example=16)] = 12
@@ -132,7 +133,7 @@ class RunSettings:
             SEARCH,
             flag="--model",
             metavar="[ROLE=]NAME",
-            stored="",  # a fact of the run: who was named, by role
+            stored=False,  # a fact of the run: who was named, by role
         ),
     ] = ()
     tokens: Annotated[
@@ -168,7 +169,7 @@ class RunSettings:
         Option(
             "Do not wait for answers in relay:DIR or spool:DIR: end with 5, and `resume` goes on with them.",
             frozenset({Command.OPTIMIZE, Command.CHECK, Command.RESUME, Command.PLAN}),
-            stored="",  # holds for one command
+            stored=False,  # holds for one command
         ),
     ] = True
     profile_visibility: Annotated[
@@ -177,7 +178,7 @@ class RunSettings:
             "What of profiles the optimizer is told; counters are Nsight Compute's.",
             SEARCH,
             flag="--profile",
-            stored="insight",
+            key="insight",
         ),
     ] = ProfileVisibility.ALL
     seed: Annotated[
@@ -233,8 +234,8 @@ def flag(name: str) -> str:
 
 def stored_as(name: str) -> str:
     """Return the key of a setting in the record of a run; empty for one that is not stored there."""
-    key = OPTIONS[name].stored if name in OPTIONS else None
-    return name if key is None else key
+    option = OPTIONS.get(name)
+    return name if option is None else (option.key or name) if option.stored else ""
 
 
 def with_minutes(asked: RunSettings, minutes: float | None) -> RunSettings:

@@ -82,5 +82,4 @@ def _given(value: Any) -> Any:
     """A given file by the names of its fields; what is none stays what it is, and is refused."""
     if not isinstance(value, dict):
         return value
-    plain = {"kind": "source", "source": ""}  # of a run whose record is cut down
-    return plain | {name: value[key] for name, key in GIVEN.items() if key in value}
+    return {name: value[key] for name, key in GIVEN.items() if key in value}
