@@ -12,10 +12,10 @@ from typing import Any
 
 from pgo_agent.agent import version
 from pgo_agent.agent.evaluation import build as building
+from pgo_agent.agent.profile.pass_runner import Gpu
 from pgo_agent.agent.run import profile_targets
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record import profiles
-from pgo_agent.agent.run.record.profiles import Kept
 from pgo_agent.agent.run.record.store import Store, candidate_id
 from pgo_agent.agent.search import finish, profile_incumbent, steps
 from pgo_agent.sandbox import devices, json_codec, target
@@ -32,7 +32,7 @@ from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 from pgo_agent.sandbox.judge.numerics import Comparison
 from pgo_agent.sandbox.judge.stress_inputs import STRAINS
 from pgo_agent.sandbox.profile import gpu_passes, static
-from pgo_agent.sandbox.profile.gpu_passes import Stand
+from pgo_agent.sandbox.profile.gpu_passes import GpuPassContext
 from pgo_agent.sandbox.profile.timeline.instrumented_build import Place
 from pgo_agent.sandbox.profile.timeline.scope_sets import scopes_of
 from pgo_agent.sandbox.ttgir import reader
@@ -178,17 +178,18 @@ def refuse(ctx: Context, name: str, verdict: Verdict, stage: str, reason: str, r
 
 def clocked(ctx: Context, which: str, turns: float = timelines.TURNS) -> None:
     """Takes the static profile of the incumbent, puts a made-up timeline beside it, and summarizes both."""
-    stand = Stand(ctx.builder, lambda: ctx.gpu)  # type: ignore[arg-type, return-value]
+    context = GpuPassContext(ctx.builder, lambda: ctx.gpu)  # type: ignore[arg-type, return-value]
     for w in profile_targets.wanted(ctx, which):
-        for s in static.subjects_of(stand, w.source, w.bundle, w.case, w.label, w.together):
+        for s in static.subjects_of(context, w.source, w.bundle, w.case, w.label, w.together):
             place, contract = Place(w.bundle, w.case, w.label, s.build), ctx.target.contract
             build: Mapping[str, Any] = ctx.store.contents.build(s.build) or {}
             text = ctx.store.contents.get(build["kernel"]["files"]["ttgir"], "ttgir").decode()
             told = timelines.timeline(scopes_of(reader.parse(text)), turns)
             answer = {"pass": gpu_passes.timeline.name, "answer": json_codec.as_json(told)}
-            ctx.store.contents.put_record(PASSES, gpu_passes.timeline.key(stand, place, contract), answer)
-        passes = {"static": "", "timeline": "", "counters": "Nsight Compute was made up to be absent"}
-        profiles.add(ctx.store, ctx.run.id, Kept(which, w.case, passes, 1.0, None))
+            ctx.store.contents.put_record(PASSES, gpu_passes.timeline.key(context, place, contract), answer)
+        found = profile_incumbent.taken(ctx, which, w, Gpu(None, 0.0, "Nsight Compute was made up to be absent"), 1)
+        assert found.taken == ("static", "timeline"), found.passes
+        profiles.add(ctx.store, ctx.run.id, found)
     profile_incumbent.summarize(ctx)
 
 

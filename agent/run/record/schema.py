@@ -204,3 +204,8 @@ def m011_measured(db: sqlite3.Connection) -> None:
             speedup REAL NOT NULL, seconds REAL NOT NULL,
             PRIMARY KEY (run, candidate)
         )""")
+
+
+@migration
+def m012_whole_profiles(db: sqlite3.Connection) -> None:
+    db.execute("ALTER TABLE profiles ADD COLUMN profile TEXT")  # hash of the whole profile; NULL: none is kept

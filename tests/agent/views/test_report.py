@@ -290,13 +290,16 @@ def test_markdown_of_very_many_candidates_still_fits_a_pull_request(made: Made) 
 # damaged, and of another version --------------------------------------------------------------------------------------
 
 
-def test_without_the_kept_answers_of_passes_it_says_so_and_runs_nothing(made: Made) -> None:
+def test_without_the_answers_of_passes_it_draws_the_profiles_that_the_record_names(made: Made) -> None:
     shutil.rmtree(made.folder / ".pgo-agent" / "passes")
+    assert [p.timed for p in made.report().profiles] == [True]
+
+
+def test_of_a_workspace_without_whole_profiles_it_says_so_and_runs_nothing(made: Made) -> None:
+    made.change("UPDATE profiles SET profile = NULL")  # as older records have none
     before = sorted(p.name for p in (made.folder / ".pgo-agent").rglob("*") if p.is_file() and "pgo.db" not in p.name)
     found = made.report()
-    assert not any(p.timed for p in found.profiles) and any(
-        "is not in the workspace any more" in x for x in found.absent
-    )
+    assert not any(p.timed for p in found.profiles) and any("no profile: its profile is not" in x for x in found.absent)
     assert "Timeline, before" not in page.render(found) and found.session is not None
     after = sorted(p.name for p in (made.folder / ".pgo-agent").rglob("*") if p.is_file() and "pgo.db" not in p.name)
     assert after == before

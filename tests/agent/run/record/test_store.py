@@ -9,7 +9,7 @@ import pytest
 from pgo_agent.agent.llm.models.types import Reply
 from pgo_agent.agent.run.record import pending, profiles
 from pgo_agent.agent.run.record.pending import Waiting
-from pgo_agent.agent.run.record.profiles import Kept
+from pgo_agent.agent.run.record.profiles import StoredProfile
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 from pgo_agent.sandbox.gate import coverage
@@ -89,6 +89,7 @@ UNDONE = {  # what a migration made
         "ALTER TABLE profiles DROP COLUMN author",
         "DROP TABLE fallbacks",
     ],
+    "m012_whole_profiles": ["ALTER TABLE profiles DROP COLUMN profile"],
     "m005_profiles": ["DROP TABLE profiles", "ALTER TABLE candidates DROP COLUMN cites"],
 }
 
@@ -106,7 +107,7 @@ def test_a_record_from_before_profiles_is_brought_up_to_date(store: Store) -> No
     """Its candidates cite nothing and its runs have no profile; both can be added."""
     again = older(store, *UNDONE)
     assert again.candidate("add-1", "c1").cites is None and profiles.of(again, "add-1") == []
-    kept = Kept("shipped", "CASES/x", {"static": "", "timeline": "no GPU"}, 1.5, None)
+    kept = StoredProfile("shipped", "CASES/x", {"static": "", "timeline": "no GPU"}, 1.5, None)
     profiles.add(again, "add-1", kept)
     again.add_generation("add-1", 2, "shipped", [PROPOSAL | {"id": "c2", "cites": {"kernel": "k"}}])
     assert profiles.of(again, "add-1", "shipped") == [kept] and kept.taken == ("static",)
@@ -143,8 +144,8 @@ def test_calls_from_before_roles_are_the_optimizers_and_count_as_they_were_told(
 
 
 def test_the_first_profile_of_a_case_stands(store: Store) -> None:
-    first = Kept("shipped", "CASES/x", {"static": "first"}, 1.0, None)
-    for kept in (first, Kept("shipped", "CASES/x", {"static": "second"}, 2.0, None)):
+    first = StoredProfile("shipped", "CASES/x", {"static": "first"}, 1.0, None)
+    for kept in (first, StoredProfile("shipped", "CASES/x", {"static": "second"}, 2.0, None)):
         profiles.add(store, "add-1", kept)
     assert profiles.of(store, "add-1") == [first]
 
