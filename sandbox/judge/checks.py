@@ -18,6 +18,7 @@ import torch
 from pgo_agent.sandbox import guard_zones
 from pgo_agent.sandbox.bundle.schema import ITEMSIZE, Launch
 from pgo_agent.sandbox.bundle.validate import Bundle
+from pgo_agent.sandbox.gate.reason import plain
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.guard_zones import NAN, ZERO, Fill
 from pgo_agent.sandbox.judge import numerics
@@ -244,7 +245,7 @@ def _compared(bench: TargetSession, left: _Left, expected: Expected) -> tuple[Ve
     found = next((c for c in checks if c.problem), checks[-1])
     if found.problem and left.verdict in (None, Verdict.RACE):
         return Verdict.WRONG, found
-    return (left.verdict, replace(found, problem=left.problem)) if left.verdict else (None, found)
+    return (left.verdict, replace(found, why=plain(left.problem))) if left.verdict else (None, found)
 
 
 def outputs_of(bench: TargetSession, pick: Pick, case: str, launches: int) -> set[int]:

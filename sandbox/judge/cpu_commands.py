@@ -26,13 +26,15 @@ from pgo_agent.sandbox.build.trace_and_compile import place
 from pgo_agent.sandbox.bundle import validate as rules
 from pgo_agent.sandbox.bundle.store import room, writing
 from pgo_agent.sandbox.errors import BadBundle, Fault, Killed, TargetFault
+from pgo_agent.sandbox.gate.coverage import HELD_OUT
+from pgo_agent.sandbox.gate.reason import plain, quoted
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.interpreter import tensors
 from pgo_agent.sandbox.interpreter.floats import INTERPRETED
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.judge import numerics
 from pgo_agent.sandbox.judge.checks import Announce
-from pgo_agent.sandbox.judge.interpreter_cases import HELD_OUT, Trial, chosen, floats, large, params, to_find_out
+from pgo_agent.sandbox.judge.interpreter_cases import Trial, chosen, floats, large, params, to_find_out
 from pgo_agent.sandbox.judge.interpreter_progress import watched
 from pgo_agent.sandbox.judge.interpreter_verdict import Covered, compared, verdict
 from pgo_agent.sandbox.judge.reference_error import Spread
@@ -97,7 +99,7 @@ class CpuWorker:
         except Killed as e:
             if not request.get("foreign"):
                 raise
-            judged = Judgement(Verdict.UNDECIDED, "interpreter", e.message)
+            judged = Judgement(Verdict.UNDECIDED, "interpreter", quoted(e.message))
         if judged.verdict not in (Verdict.CHECKED, Verdict.BUILT):
             room(Path(tempfile.gettempdir()))
         return judged.as_json()
@@ -119,7 +121,11 @@ class CpuWorker:
 
     def _of_own(self, asked: "Asked") -> Judgement:
         """What is known of the target's own kernel: it is asked for as the baseline, and again as what is checked."""
-        _, judged, covered = self.own or (0.0, Judgement(Verdict.BUILT, "interpreter", "not tried"), Covered(0, 0, ()))
+        _, judged, covered = self.own or (
+            0.0,
+            Judgement(Verdict.BUILT, "interpreter", plain("not tried")),
+            Covered(0, 0, ()),
+        )
         if judged.verdict not in (Verdict.CHECKED, Verdict.BUILT):
             return judged
         return verdict(replace(covered, wanted=asked.kernels), judged.evidence)
@@ -203,7 +209,7 @@ class CpuWorker:
                 raise
             if ran.timed_out:
                 return _late(asked.seconds, own)
-            return Judgement(Verdict.CRASHED, "interpreter", _last_line(ran.output) or str(e))
+            return Judgement(Verdict.CRASHED, "interpreter", quoted(_last_line(ran.output) or str(e)))
 
     def _read(
         self,
@@ -253,7 +259,8 @@ class CpuWorker:
                 found = compared(trial, run, expected, _ratios(module, trial, LOOSER), folder, own)
                 if isinstance(found, Judgement):
                     if run is not runs[0] and run.get("config"):  # others were right, or not tried in this case
-                        found = replace(found, reason=f"{found.reason}; in its configuration {run['config']}"[:900])
+                        within = quoted(f"; in its configuration {run['config']}"[:300])
+                        found = replace(found, why=found.why + within)
                     evidence = {"numerics": [*checks, *found.evidence.get("numerics", [])]}
                     return replace(found, evidence=evidence, coverage=covered.coverage(ended=False))
                 if isinstance(found, str):
@@ -321,7 +328,7 @@ class Asked:
 def _late(seconds: float, own: bool) -> Judgement:
     """A process that was ended at its deadline: it must have kept its runs from being ended for their time."""
     said = f"ran for over {seconds:.0f} s on the small cases"
-    return Judgement(Verdict.BUILT if own else Verdict.TIMEOUT, "interpreter", said)
+    return Judgement(Verdict.BUILT if own else Verdict.TIMEOUT, "interpreter", plain(said))
 
 
 def _ended_for_time(results: dict[str, Any]) -> bool:

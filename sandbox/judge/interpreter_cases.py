@@ -10,7 +10,8 @@ from types import ModuleType
 from typing import Any
 
 import torch
-from pgo_agent.sandbox.gate.verdict import shown
+from pgo_agent.sandbox.gate.coverage import HELD_OUT
+from pgo_agent.sandbox.gate.reason import Reason, of_case
 from pgo_agent.sandbox.judge.stress_inputs import SCALED, STRAINS, Strain
 from pgo_agent.sandbox.judge.stress_inputs import tensors as tensors_of
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -18,7 +19,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 PLACES = 2  # cases on which a strain is tried with the target's own kernel; the first that it bears is a candidate's
 HELD_OUT_FLOPS, HELD_OUT_BYTES = 1e8, 4e6  # of a held-out case that is interpreted
 STORED = 64 << 20  # bytes of a tensor of such a case
-HELD_OUT = "HELD_OUT/"  # begins the names of held-out cases
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,13 @@ class Trial:
         return f"{self.case} with {self.strain.name}" if self.strain else self.case
 
     @property
-    def shown(self) -> str:
-        """As `said`, for reasons that proposers see."""
-        return self.said if not self.held_out else shown(self.case)
+    def why(self) -> Reason:
+        """As `said`, in a reason."""
+        return of_case(self.case, text=None if self.held_out else self.said)
 
     @property
     def held_out(self) -> bool:
-        return self.case.startswith("HELD_OUT/")
+        return self.case.startswith(HELD_OUT)
 
 
 def params(module: ModuleType, case: str) -> dict[str, Any]:

@@ -12,19 +12,20 @@ from typing import Any
 
 from pgo_agent.sandbox import guard_zones
 from pgo_agent.sandbox.bundle import decode
-from pgo_agent.sandbox.gate.coverage import Count, Coverage
+from pgo_agent.sandbox.gate.coverage import HELD_OUT, HELD_OUT_CASES, Count, Coverage
+from pgo_agent.sandbox.gate.reason import NONE, Reason, counted, left_out, plain, quoted
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.interpreter import tensors
 from pgo_agent.sandbox.judge import numerics
-from pgo_agent.sandbox.judge.interpreter_cases import HELD_OUT, Trial
+from pgo_agent.sandbox.judge.interpreter_cases import Trial
 from pgo_agent.sandbox.judge.numerics import Comparison, Expected
 from pgo_agent.sandbox.judge.stress_inputs import STRAINS
 
 SEEN = {"wrong": Verdict.WRONG, "deadlock": Verdict.DEADLOCK}  # what the interpreter itself saw a kernel do
 OUTPUTS_LIMIT = 256 << 20  # bytes of a candidate's outputs on one small case; what it leaves may be forged
 NAMED = 5  # configurations that were not tried, by name; of the others the number
-SAID = 300  # characters of an error
-SMALL, HIDDEN, CONFIGS = "small cases", "held-out cases", "configurations"
+SAID, MESSAGE = 300, 600  # characters of an error in what was left out, and of one that is the reason
+SMALL, HIDDEN, CONFIGS = "small cases", HELD_OUT_CASES, "configurations"
 TOLD = (SMALL, HIDDEN, CONFIGS, "strains")  # the counts that a reason has
 Result = Mapping[str, Any]  # one run, as the process left it
 
@@ -99,31 +100,29 @@ class Covered:
         """Whether a kernel ran. A compiled one may have a name that begins with that of its function."""
         return any(kernel == k or kernel.startswith(f"{k}_") for k in self.kernels)
 
-    def lacking(self) -> str:
+    def lacking(self) -> Reason:
         """Why it cannot be called right; empty when it can."""
         if not self.ran:
-            why = _public(self.coverage()).left_out() or "there is no small case"
-            return f"nothing of it could be checked here: {why}"
+            why = left_out(_public(self.coverage())) or plain("there is no small case")
+            return plain("nothing of it could be checked here: ") + why
         blank = [str(i) for i, n in sorted(self.outputs.items()) if not n]
         if blank:
-            return f"output {', '.join(blank)} has no elements in any case that was checked"
+            return plain(f"output {', '.join(blank)} has no elements in any case that was checked")
         unseen = [k for k in self.wanted if not self.saw(k)]
-        return (
-            f"{', '.join(unseen)}: launched for the public cases, and by no case that could be checked"
-            if unseen
-            else ""
-        )
+        words = "launched for the public cases, and by no case that could be checked"
+        return quoted(f"{', '.join(unseen)}: {words}") if unseen else NONE
 
 
 def verdict(covered: Covered, evidence: dict[str, Any]) -> Judgement:
     """What nothing was found wrong with: `checked`, or `built` with the reason."""
     found, lacking = covered.coverage(), covered.lacking()
     if lacking:
-        right = f"; right on {_public(found).counted()}" if covered.ran else ""
-        return Judgement(Verdict.BUILT, "interpreter", f"{lacking}{right}", evidence, found)
-    said, left = _public(found).counted(), _public(found).left_out()
-    reason = f"right on {said} in Triton's interpreter; not measured{f'; left out: {left}' if left else ''}"
-    return Judgement(Verdict.CHECKED, "interpreter", reason, evidence, found)
+        right = plain("; right on ") + counted(_public(found)) if covered.ran else NONE
+        return Judgement(Verdict.BUILT, "interpreter", lacking + right, evidence, found)
+    why = plain("right on ") + counted(_public(found)) + plain(" in Triton's interpreter; not measured")
+    left = left_out(_public(found))
+    why += plain("; left out: ") + left if left else NONE
+    return Judgement(Verdict.CHECKED, "interpreter", why, evidence, found)
 
 
 def _public(coverage: Coverage) -> Coverage:
@@ -145,14 +144,14 @@ def compared(
     if "error" in result:
         seen = SEEN.get(str(result.get("verdict")), Verdict.BUILD_ERROR)
         kind = Verdict.TIMEOUT if result.get("endless") is True else seen
-        return Judgement(kind, "interpreter", f"{trial.shown}: {_where(result)}{result['error']}"[:600])
+        return Judgement(kind, "interpreter", trial.why + _quoted(f": {_where(result)}{result['error']}"))
     outputs = tensors.load(result["outputs"], folder, OUTPUTS_LIMIT)
     found = numerics.check([outputs[str(i)] for i in range(len(outputs))], expected, ratios)
     evidence = {"numerics": [found.as_json()]}
     if found.problem:
-        return Judgement(Verdict.WRONG, "interpreter", f"{trial.shown}: {found.problem}", evidence)
+        return Judgement(Verdict.WRONG, "interpreter", trial.why + plain(": ") + found.why, evidence)
     if stray := decode.integer(result["stray"], 0, 1 << 40, "bytes written outside"):
-        return Judgement(Verdict.WRONG, "interpreter", f"{trial.shown}: {guard_zones.said(stray)}", evidence)
+        return Judgement(Verdict.WRONG, "interpreter", trial.why + plain(f": {guard_zones.said(stray)}"), evidence)
     if result["changed"]:
         names = [n for n in _words(result["changed"]) if n in trial.given]
         in_place = own or set(result["changed"]) <= set(_words(result.get("in_place")))
@@ -162,9 +161,14 @@ def compared(
 
 def _changed(trial: Trial, names: str, evidence: dict[str, Any], in_place: bool) -> Judgement:
     if in_place:
-        said = f"{trial.shown}: kernel() writes into its argument {names}, and inputs are used again: clone it first"
-        return Judgement(Verdict.REJECTED, "interpreter", said, evidence)
-    return Judgement(Verdict.CHEATING, "interpreter", f"{trial.shown}: the inputs were changed: {names}", evidence)
+        words = f": kernel() writes into its argument {names}, and inputs are used again: clone it first"
+        return Judgement(Verdict.REJECTED, "interpreter", trial.why + quoted(words), evidence)
+    why = trial.why + quoted(f": the inputs were changed: {names}")
+    return Judgement(Verdict.CHEATING, "interpreter", why, evidence)
+
+
+def _quoted(text: str) -> Reason:
+    return quoted(text[:MESSAGE])
 
 
 def _where(result: Result) -> str:

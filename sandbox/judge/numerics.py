@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 from pgo_agent.sandbox.errors import TargetFault
+from pgo_agent.sandbox.gate.reason import NONE, Reason, plain
 from pgo_agent.sandbox.judge import error_bounds, fp8_arithmetic, stress_inputs
 from pgo_agent.sandbox.judge.deviation import Error, chunks, compare
 from pgo_agent.sandbox.judge.error_bounds import Bound, Held
@@ -59,11 +60,16 @@ class Comparison:
     seed: int
     errors: tuple[Error, ...]
     bounds: tuple[Bound, ...]
-    problem: str  # empty when right
+    why: Reason  # what is wrong; empty when right
     strain: str = ""
     yardstick: str = ""  # as of Expected
     elements: int = 0  # that were compared
     admits: Mapping[str, float] | None = None  # of a problem: the TOLERANCE that lets it pass, where one does
+
+    @property
+    def problem(self) -> str:
+        """What is wrong, for a person; empty when right."""
+        return self.why.for_person()
 
     def as_json(self) -> dict[str, Any]:
         told = {
@@ -154,14 +160,14 @@ def check(outputs: list[Any], expected: Expected, tolerance: dict[str, float] | 
     want = [(tuple(o.shape), d) for o, d in zip(expected.outputs, expected.dtypes, strict=True)]
     got = [(tuple(o.shape), str(o.dtype)[6:]) for o in outputs]
     if got != want:
-        problem = f"outputs are {_said(got)}, the reference gives {_said(want)}"
-        return Comparison(expected.case, expected.seed, (), (), problem, expected.strain)
+        why = plain(f"outputs are {_said(got)}, the reference gives {_said(want)}")
+        return Comparison(expected.case, expected.seed, (), (), why, expected.strain)
     found = [_error(o, e, expected.strain) for o, e in zip(outputs, expected.outputs, strict=True)]
     held = list(map(Held, found, expected.low, expected.floors, expected.dtypes))
     limits = tuple(h.bound(tolerance or {}) for h in held)
-    problem = next((p for i, (e, b) in enumerate(zip(found, limits, strict=True)) if (p := b.problem(i, e))), "")
-    said = Comparison(expected.case, expected.seed, tuple(found), limits, problem, expected.strain, expected.yardstick)
-    admits = error_bounds.admits(held) if problem else None
+    why = next((w for i, (e, b) in enumerate(zip(found, limits, strict=True)) if (w := b.problem(i, e))), NONE)
+    said = Comparison(expected.case, expected.seed, tuple(found), limits, why, expected.strain, expected.yardstick)
+    admits = error_bounds.admits(held) if why else None
     return replace(said, elements=sum(o.numel() for o in outputs), admits=admits)
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from pgo_agent.sandbox import guard_zones
 from pgo_agent.sandbox.errors import TargetFault
+from pgo_agent.sandbox.gate.reason import plain
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.guard_zones import Fill
 from pgo_agent.sandbox.judge import numerics, stress_inputs
@@ -124,6 +125,6 @@ def _launched(
         ratios = numerics.looser(getattr(bench.target, "TOLERANCE", None), times)
         found = numerics.check(replay.outputs, expected, ratios)
         stray = replay.stray()
-        return replace(found, problem=guard_zones.said(stray)) if stray and not found.problem else found
+        return replace(found, why=plain(guard_zones.said(stray))) if stray and not found.problem else found
     finally:
         replay.close()

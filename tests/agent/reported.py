@@ -23,6 +23,7 @@ from pgo_agent.sandbox.build.builder import Builder, triton_version
 from pgo_agent.sandbox.bundle.store import PASSES
 from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.evidence import Evidence
+from pgo_agent.sandbox.gate.reason import NONE, plain
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.judge import bootstrap, timing_verdict
@@ -129,14 +130,14 @@ def accept(ctx: Context, name: str, faster: float = 1.06) -> None:
     choices = {c: o[0]["label"] for c, o in (candidate.built or {})["choices"].items()}
     first, again = (_look(ctx, faster, seed) for seed in (1, 2))
     said = [
-        Evidence(s, None, f"{s} was made up", 1.0, coverage=COVERED).as_json()
+        Evidence(s, None, plain(f"{s} was made up"), 1.0, coverage=COVERED).as_json()
         for s in ("smoke", "quick", "numerics", "time", "race")
     ]
-    stages = [*said, Evidence("confirm", Verdict.ACCEPTED, "again, and made up", 2.0).as_json()]
+    stages = [*said, Evidence("confirm", Verdict.ACCEPTED, plain("again, and made up"), 2.0).as_json()]
     evidence = first | {"choices": choices, "again": again, "stages": stages, "incumbent": "shipped"}
     i = again["speedup"]
     told = f"{i[1]:.3f}x [{i[0]:.3f}, {i[2]:.3f}] of the incumbent"
-    steps.settle(ctx, candidate, Judgement(Verdict.ACCEPTED, "confirm", told, evidence, COVERED), i[1], 12.5)
+    steps.settle(ctx, candidate, Judgement(Verdict.ACCEPTED, "confirm", plain(told), evidence, COVERED), i[1], 12.5)
 
 
 def _look(ctx: Context, faster: float, seed: int) -> dict[str, Any]:
@@ -155,7 +156,7 @@ def _look(ctx: Context, faster: float, seed: int) -> dict[str, Any]:
 def _compared(case: str, strain: str, seed: int) -> dict[str, Any]:
     draw = random.Random(f"{case} {strain} {seed}")
     errors = (Error(1e-4 * draw.random(), 1e-6 * draw.random(), 0),)
-    return Comparison(case, draw.getrandbits(48), errors, (Bound(2e-4, 4e-6),), "", strain).as_json()
+    return Comparison(case, draw.getrandbits(48), errors, (Bound(2e-4, 4e-6),), NONE, strain).as_json()
 
 
 def refuse(ctx: Context, name: str, verdict: Verdict, stage: str, reason: str, ratio: float | None = None) -> None:
@@ -170,7 +171,7 @@ def refuse(ctx: Context, name: str, verdict: Verdict, stage: str, reason: str, r
     steps.settle(
         ctx,
         candidate,
-        Judgement(verdict, stage, reason, evidence, COVERED),
+        Judgement(verdict, stage, plain(reason), evidence, COVERED),
         evidence.get("speedup", [0, ratio])[1],
         1.0,
     )

@@ -209,3 +209,8 @@ def m011_measured(db: sqlite3.Connection) -> None:
 @migration
 def m012_whole_profiles(db: sqlite3.Connection) -> None:
     db.execute("ALTER TABLE profiles ADD COLUMN profile TEXT")  # hash of the whole profile; NULL: none is kept
+
+
+@migration
+def m013_typed_reasons(db: sqlite3.Connection) -> None:
+    db.execute("ALTER TABLE candidates ADD COLUMN why TEXT")  # JSON: clauses of the reason; NULL: from before them
