@@ -10,6 +10,7 @@ from pgo_agent.agent.evaluation import baseline
 from pgo_agent.agent.moves import Proposal
 from pgo_agent.agent.run import incumbent
 from pgo_agent.agent.run.context import Context
+from pgo_agent.agent.run.facts import GivenFile
 from pgo_agent.agent.run.provenance import GIVEN
 from pgo_agent.agent.run.record.store import Candidate
 from pgo_agent.sandbox import parsing
@@ -29,10 +30,9 @@ def same(source: str, other: str) -> bool:
         return source == other
 
 
-def proposals(settings: Mapping[str, Any]) -> list[tuple[Proposal, str, str]]:
-    """The candidates that were given to a run, with author and parent; none for a run that looks for its own."""
-    given = settings.get("given") or ()
-    proposals = (Proposal(g["source"], g.get("kind", "source"), "given", f"given as {g['from']}") for g in given)
+def proposals(given: Sequence[GivenFile]) -> list[tuple[Proposal, str, str]]:
+    """Return the candidates that were given to a run, with author and parent."""
+    proposals = (Proposal(g.source, g.kind, "given", f"given as {g.name}") for g in given)
     return [(p, GIVEN, incumbent.SHIPPED) for p in proposals]
 
 

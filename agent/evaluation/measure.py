@@ -7,7 +7,7 @@ on one, and says on which.
 """
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent import futures
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
@@ -19,6 +19,7 @@ from pgo_agent.agent.exit_codes import FAULTY
 from pgo_agent.agent.run import incumbent, provenance
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record.store import Candidate
+from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.sandbox.build import variants
 from pgo_agent.sandbox.build.variants import Twin
 from pgo_agent.sandbox.gate import edit_kind, program_order
@@ -32,7 +33,6 @@ PROCESSES = 2  # that a candidate which may be accepted needs after the first: i
 Outcome = tuple[Judgement, float | None]  # a verdict, and the speedup over the incumbent, if one was measured
 _NOT_FASTER = {Verdict.SLOWER, Verdict.UNDECIDED}  # as far as the clock can tell
 _FINE = {Verdict.CHECKED, Verdict.BUILT, *_NOT_FASTER}  # nothing is known to be wrong
-_ON_REQUEST = {"memcheck": safety_checks.memchecked, "second_assembler": safety_checks.reassembled}
 PROOF = ("race", "memcheck", "assembler", "confirm")  # the stages that `proved` may end with
 
 
@@ -160,10 +160,8 @@ def _proved(ctx: Context, candidate: Candidate, first: Judgement, twin: Future[T
     first = _with(first, [*_stages(first), raced.as_json()])
     if raced.ends:
         return Judgement(raced.verdict or Verdict.RACE, raced.stage, raced.why, first.evidence), speedup(first)
-    for name, look in _ON_REQUEST.items():
-        if not ctx.settings.get(name):
-            continue
-        said = look(ctx, candidate, choices)
+    for check in _on_request(ctx.settings):
+        said = check(ctx, candidate, choices)
         first = _with(first, [*_stages(first), said.as_json()])
         if said.ends:
             return Judgement(said.verdict or Verdict.WRONG, said.stage, said.why, first.evidence), speedup(first)
@@ -173,6 +171,14 @@ def _proved(ctx: Context, candidate: Candidate, first: Judgement, twin: Future[T
     sides = _sides(ctx, ctx.store.began_with(ctx.run.id, candidate.generation))
     confirmed = the_gpu(ctx).verdict("confirm", candidate=again, **sides)
     return _confirmed(first, _on(the_gpu(ctx), confirmed))
+
+
+def _on_request(settings: RunSettings) -> Iterator[Callable[[Context, Candidate, dict[str, str]], Evidence]]:
+    """The checks that only some runs are asked for."""
+    if settings.memcheck:
+        yield safety_checks.memchecked
+    if settings.second_assembler:
+        yield safety_checks.reassembled
 
 
 def passed_over(judged: Judgement, why: str) -> Judgement:

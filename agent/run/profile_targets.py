@@ -12,7 +12,7 @@ from pgo_agent.agent.profile.case_profile import CaseProfile, Choosing, Means, W
 from pgo_agent.agent.profile.pass_runner import Gpu
 from pgo_agent.agent.run import incumbent, profile_visibility, provenance
 from pgo_agent.agent.run.context import Context
-from pgo_agent.agent.run.profile_visibility import Insight
+from pgo_agent.agent.run.settings import ProfileVisibility
 from pgo_agent.sandbox.profile.kernel_profile import PassName
 
 WHY = "the best known of this run"
@@ -24,9 +24,9 @@ def take(ctx: Context, w: Wanted, gpu: Gpu, at_once: int, choose: Choosing, last
     """What the passes say, `at_once` cases side by side. `last`: nothing will be proposed by it. Raises what passes
     raise.
     """
-    which, builder = profile_visibility.of(ctx), replace(ctx.builder, cores=max(1, ctx.builder.cores // at_once))
+    which, builder = ctx.settings.profile_visibility, replace(ctx.builder, cores=max(1, ctx.builder.cores // at_once))
     means = Means(builder, gpu, profile_visibility.passes(which), choose)
-    if last and which is Insight.ALL:
+    if last and which is ProfileVisibility.ALL:
         means = replace(means, passes=LAST, unwanted=ENOUGH)
     return profile_visibility.cut(case_profile(means, w), which)
 

@@ -19,12 +19,12 @@ from pgo_agent.agent.profile.pass_policy import EMBEDDED
 from pgo_agent.agent.profile.pass_runner import AT_ONCE, Gpu
 from pgo_agent.agent.profile.summarize import summarize as in_short
 from pgo_agent.agent.profile.summary import Summary
-from pgo_agent.agent.run import incumbent, profile_visibility, steering
+from pgo_agent.agent.run import incumbent, steering
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.profile_targets import take, wanted
-from pgo_agent.agent.run.profile_visibility import Insight
 from pgo_agent.agent.run.record import profiles
 from pgo_agent.agent.run.record.profiles import StoredProfile
+from pgo_agent.agent.run.settings import ProfileVisibility
 from pgo_agent.agent.search import llm_roles
 from pgo_agent.sandbox.bundle.store import room
 from pgo_agent.sandbox.errors import EnvironmentFault
@@ -38,7 +38,7 @@ SHARE = 0.1  # of a run's minutes: what one incumbent's profile may take of the 
 
 def due(ctx: Context) -> Literal["profile", "summarize"] | None:
     """The step that the incumbent still needs, by the record. Who proposes nothing, or is told nothing, needs none."""
-    if ctx.settings.get("given") or profile_visibility.of(ctx) is Insight.NONE:
+    if ctx.run.facts.given or ctx.settings.profile_visibility is ProfileVisibility.NONE:
         return None
     stored = _by_case(ctx, incumbent.name(ctx))
     if any(case not in stored or _is_gone(ctx, stored[case]) for case in ctx.baseline()["cases"]):
@@ -70,7 +70,7 @@ def profile(ctx: Context) -> None:
     waiting = [w for w in wanted(ctx, which) if w.case not in known or _is_gone(ctx, known[w.case])]
     cases = "1 case" if len(waiting) == 1 else f"{len(waiting)} cases"
     ctx.emit("phase", phase="profile", doing=f"profiling {cases} of {_named(which)}")
-    gpu = Gpu(ctx.gpu, min(SHARE * 60 * ctx.settings["minutes"], ctx.gpu_left()))
+    gpu = Gpu(ctx.gpu, min(SHARE * 60 * ctx.settings.minutes, ctx.gpu_left()))
     at_once = _at_once(ctx)
     for stored in _side_by_side(ctx, {w.case: partial(taken, ctx, which, w, gpu, at_once) for w in waiting}, at_once):
         record = profiles.update if stored.case in known else profiles.add

@@ -14,6 +14,7 @@ from pgo_agent.agent.proposal import bandit, lessons, llm, parents
 from pgo_agent.agent.run import incumbent, provenance, steering
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record.store import Candidate, candidate_id
+from pgo_agent.agent.run.settings import default_width
 from pgo_agent.sandbox import target as contract
 from pgo_agent.sandbox.gate.coverage import NOTHING
 from pgo_agent.sandbox.gate.evidence import Evidence
@@ -37,7 +38,7 @@ def propose(ctx: Context, generation: int) -> int:
     steering.begin(ctx, generation)
     known = {c.id for c in ctx.store.candidates(ctx.run.id)}
     own = list(_novel(ctx, steering.submitted(ctx, generation), steering.AUTHOR, known))  # beyond the budget
-    room = min(ctx.settings["width"], steering.room(ctx))
+    room = min(_width(ctx), steering.room(ctx))
     others = (p for p in _fresh(ctx, generation) if p["id"] not in known)
     fresh = [*own, *islice(others, room)]
     if fresh:
@@ -51,21 +52,26 @@ def propose(ctx: Context, generation: int) -> int:
     return len(fresh)
 
 
+def _width(ctx: Context) -> int:
+    """Return how many candidates a generation has at most."""
+    return ctx.settings.width or default_width(ctx.builder.cores)
+
+
 def _fresh(ctx: Context, generation: int) -> Iterator[Fresh]:
     """Proposals that this run has not seen yet: what was given to it; or else a former winner, what the model makes of
     its candidates that failed, then what the model and the embedded moves propose, by turns."""
-    if given := given_file.proposals(ctx.settings):
+    if given := given_file.proposals(ctx.run.facts.given):
         yield from _novel(ctx, given, provenance.GIVEN, {c.id for c in ctx.store.candidates(ctx.run.id)})
         return
     seen = {c.id for c in ctx.store.candidates(ctx.run.id)} | {candidate_id(ctx.target.source)}
     yield from _novel(ctx, lessons.remembered(ctx), lessons.MEMORY, seen)
     mended = _novel(ctx, llm.mend(ctx), bandit.MODEL, seen)
-    yield from islice(mended, max(1, ctx.settings["width"] - 1))  # nearly right is worth a place, but not all of them
+    yield from islice(mended, max(1, _width(ctx) - 1))  # nearly right is worth a place, but not all of them
     streams = {
         bandit.MODEL: _novel(ctx, llm.ask(ctx), bandit.MODEL, seen),
         bandit.MOVES: _novel(ctx, parents.proposals(ctx), bandit.MOVES, seen),
     }
-    yield from bandit.mixed(streams, bandit.tallies(ctx), ctx.settings.get("seed", 0), generation)
+    yield from bandit.mixed(streams, bandit.tallies(ctx), ctx.settings.seed, generation)
 
 
 def _novel(ctx: Context, proposals: Iterable[parents.Proposed], proposer: str, seen: set[str]) -> Iterator[Fresh]:

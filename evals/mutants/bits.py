@@ -18,13 +18,13 @@ SEEDS = 6  # of plain inputs of each case
 SECONDS = 240.0  # of one kernel on all of them
 
 
-def compare(target: Path, one: str, other: str, wishes: RunSettings, folder: Path) -> dict[str, Any]:
+def compare(target: Path, one: str, other: str, asked: RunSettings, folder: Path) -> dict[str, Any]:
     """How many inputs gave equal bits, of how many, and the names of some that did not: {equal, of, differ}.
 
     {error} when they cannot be compared: one of them raises, or does not end.
     """
-    request = {"target": str(target), "texts": [one, other], "device": wishes.device or DEFAULT_DEVICE}
-    (folder / "bits.json").write_text(json.dumps(request | {"sandbox": wishes.sandbox, "python": wishes.python}))
+    request = {"target": str(target), "texts": [one, other], "device": asked.device or DEFAULT_DEVICE}
+    (folder / "bits.json").write_text(json.dumps(request | {"sandbox": asked.sandbox, "python": asked.python}))
     command = [sys.executable, "-m", "pgo_agent.evals.mutants.bits", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:

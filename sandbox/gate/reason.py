@@ -17,7 +17,7 @@ from typing import Any
 from pgo_agent.sandbox.gate.coverage import HELD_OUT, Coverage
 
 FAILS = "fails on a case that is not shown"
-UNTOLD = "its reason, from an older record, may be of a case that is not shown"
+UNTOLD = "its reason may be of a case that is not shown"
 _SIGNS = ("held-out", "held_out", "held out", "heldout")
 
 
@@ -25,7 +25,7 @@ class Kind(StrEnum):
     SAID = "said"  # our own words, with nothing in them that is not public
     QUOTED = "quoted"  # words of a compiler, an exception or a candidate: they may name anything
     WITHHELD = "withheld"  # a bound, or a count of held-out cases: for a person alone
-    STORED = "stored"  # prose of an older record, whose parts nobody told apart
+    STORED = "stored"  # prose that came without its clauses, whose parts nobody told apart
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ NONE = Reason()
 
 
 def from_json(text: str, clauses: Sequence[Mapping[str, Any]] | None) -> Reason:
-    """What `as_json` gave; of a record that has but its text, a reason that tells a model nothing in doubt."""
+    """What `as_json` gave; of a judge that gave its text alone, a reason that tells a model nothing in doubt."""
     if clauses is None:
         return stored(text)
     return Reason(tuple(Clause(**{**c, "kind": Kind(c["kind"])}) for c in clauses))
@@ -126,7 +126,7 @@ def withheld(text: str, bound: float | None = None) -> Reason:
 
 
 def stored(text: str) -> Reason:
-    """Takes the prose of an older record."""
+    """Takes prose that came without its clauses: from an older record, or an older judge."""
     return Reason((Clause(text, Kind.STORED),))
 
 

@@ -15,8 +15,10 @@ from pgo_agent.agent.evaluation import build as building
 from pgo_agent.agent.profile.pass_runner import Gpu
 from pgo_agent.agent.run import profile_targets
 from pgo_agent.agent.run.context import Context
+from pgo_agent.agent.run.facts import RunFacts
 from pgo_agent.agent.run.record import profiles
 from pgo_agent.agent.run.record.store import Store, candidate_id
+from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.agent.search import finish, profile_incumbent, steps
 from pgo_agent.sandbox import devices, json_codec, target
 from pgo_agent.sandbox.build.builder import Builder, triton_version
@@ -44,7 +46,7 @@ from tests.conftest import TARGETS
 COVERED = coverage.of(cases=1)
 
 H200 = devices.find("h200")
-SETTINGS = {"width": 4, "candidates": 12, "minutes": 20.0, "patience": 3, "seed": 0, "judge": "auto", "cases": []}
+SETTINGS = RunSettings(width=4)
 MADE_UP = {"gpu": H200.name, "driver": "made.up", "torch": "0+made.up", "triton": "0.made.up", "python": "3.0",
            "cuda_driver": "0.0"}  # fmt: skip
 LOOKS = ("CASES/2k", "HELD_OUT/wide")
@@ -87,8 +89,8 @@ def begin(
     """A run of a target whose baseline stands."""
     store, found = Store(folder / ".pgo-agent"), target.read(path)
     python = box.choose().python
-    told = SETTINGS | {"python": python, "triton": triton_version(python), "pgo_agent": version.ours()} | settings
-    store.add_run(run, path, found.digest, found.source, H200.key, told, found.asked)
+    asked, facts = SETTINGS.changed({"python": python} | settings), RunFacts(triton_version(python), version.ours())
+    store.add_run(run, path, found.digest, found.source, H200.key, asked, facts, found.asked)
     builder, judge = Builder(found, H200, box.choose(), store.contents, 2), Bench(found, final)
     cpu: Any = GpuJudge(found, gpu=None)
     ctx = Context(store, store.run(run), found, H200, builder, judge, None, cpu, lambda _: None)  # type: ignore[arg-type]

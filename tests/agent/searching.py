@@ -13,7 +13,9 @@ from typing import Any
 
 from pgo_agent.agent.evaluation import build
 from pgo_agent.agent.run.context import Context
+from pgo_agent.agent.run.facts import RunFacts
 from pgo_agent.agent.run.record.store import Candidate, Store, candidate_id
+from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder, triton_version
 from pgo_agent.sandbox.gate import coverage
@@ -29,7 +31,7 @@ COVERED = coverage.of(cases=1)
 ADD = TARGETS / "add.py"
 SOURCE = ADD.read_text()
 H200 = devices.find("h200")
-SETTINGS = {"cases": ["1m"], "width": 4, "candidates": 12, "patience": 3}
+SETTINGS = RunSettings(cases=("1m",), width=4)
 ALONE = replace(box.choose(), kind="none")  # a machine without a sandbox
 _sum = "tl.load(x_ptr + at, mask=inside) + tl.load(y_ptr + at, mask=inside)"
 
@@ -48,19 +50,19 @@ def prepare(root: Path) -> None:
     told = {"held_out": ["HELD_OUT/odd"], "nondeterministic": False, "allowed_ops": [], "weights": None}
     told |= {"work": built.described["work"]}
     baseline = told | {"cases": [case], "shipped": best, "tuned": best, "points": points}
-    store.add_run("first-1", ADD, subject.digest, SOURCE, H200.key, _settings(), subject.asked)
+    store.add_run("first-1", ADD, subject.digest, SOURCE, H200.key, SETTINGS, _facts(), subject.asked)
     store.set_baseline("first-1", baseline | {"environment": {"gpu": H200.name}})
     store.close()
 
 
-def _settings(**changes: Any) -> dict[str, Any]:
-    return SETTINGS | {"triton": triton_version(box.choose().python)} | changes
+def _facts() -> RunFacts:
+    return RunFacts(triton_version(box.choose().python))
 
 
 def begin(store: Store, run: str, source: str = SOURCE, **settings: Any) -> Context:
     """A new run in a prepared workspace, of `add` or of another text of it."""
     subject = replace(target.read(ADD), source=source, contract=source)
-    store.add_run(run, ADD, subject.digest, source, H200.key, _settings(**settings), subject.asked)
+    store.add_run(run, ADD, subject.digest, source, H200.key, SETTINGS.changed(settings), _facts(), subject.asked)
     store.set_baseline(run, store.run("first-1").baseline or {})
     return context(store, run)
 

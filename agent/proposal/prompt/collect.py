@@ -26,12 +26,11 @@ from pgo_agent.agent.proposal.prompt import applicable_moves, attempts, cards, h
 from pgo_agent.agent.proposal.prompt.inputs import Code, Facts
 from pgo_agent.agent.proposal.prompt.layout import prompt
 from pgo_agent.agent.proposal.prompt.token_budget import TooLong
-from pgo_agent.agent.run import incumbent, profile_visibility, steering
+from pgo_agent.agent.run import incumbent, steering
 from pgo_agent.agent.run.context import Context
-from pgo_agent.agent.run.profile_visibility import Insight
 from pgo_agent.agent.run.record import profiles, shipped_results
 from pgo_agent.agent.run.record.profiles import StoredProfile
-from pgo_agent.agent.run.settings import PROMPT_TOKENS
+from pgo_agent.agent.run.settings import ProfileVisibility
 from pgo_agent.sandbox.build.builder import triton_version
 from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.errors import UsageFault
@@ -67,7 +66,7 @@ def gather(ctx: Context, remarks: Sequence[str] = ()) -> Facts:
         triton=triton_version(ctx.builder.box.python),
         kernel=kernel_part(source),
         cases=[_case(ctx, base, case) | {"arguments": _arguments(given[case])} for case in base["cases"]],
-        statics=[] if profile_visibility.of(ctx) is Insight.NONE else _statics(ctx, best),
+        statics=[] if ctx.settings.profile_visibility is ProfileVisibility.NONE else _statics(ctx, best),
         tried=attempts.lines(_attempts(ctx, base), remarks),
         allowed_ops=base["allowed_ops"],
         profile=profile,
@@ -80,7 +79,7 @@ def gather(ctx: Context, remarks: Sequence[str] = ()) -> Facts:
         cards=cards.chosen(defects, statics, kernel_part(source), ctx.device.arch),
         gluon=api(Workbench(ctx.builder)) if gluon else (),
         launch=_launch(source, best),
-        budget=int(ctx.settings.get("prompt_tokens") or PROMPT_TOKENS),
+        budget=ctx.settings.prompt_tokens,
     )
 
 

@@ -53,17 +53,17 @@ class Subject:
 
 
 def of(run: Run) -> Subject:
-    """What a run may know. One from before there were lessons, or that is to be alone, knows of no other."""
-    return Subject(run.digest, run.contract, run.id, 0 if run.settings.get("alone") else run.knows or 0)
+    """What a run may know. One that is to be alone knows of no other."""
+    return Subject(run.digest, run.contract, run.id, 0 if run.settings.alone else run.knows or 0)
 
 
 def tried(store: Store, subject: Subject) -> Sequence[Tried]:
     """Candidates with verdicts: of the newest run first, and of a run those that were proposed last."""
-    return _read(store, subject) if subject.knows is None else _kept(store, subject)
+    return _read(store, subject) if subject.knows is None else _read_once(store, subject)
 
 
 @lru_cache(maxsize=8)
-def _kept(store: Store, subject: Subject) -> Sequence[Tried]:
+def _read_once(store: Store, subject: Subject) -> Sequence[Tried]:
     """What a run may know never changes while it goes on."""
     return _read(store, subject)
 
@@ -110,5 +110,5 @@ def _rows(store: Store, subject: Subject, run: str, columns: str) -> Sequence[An
 
 def _where(run: Any, subject: Subject) -> dict[str, Any]:
     triton = json.loads(run["settings"]).get("triton", "")
-    told = {"device": run["device"], "gpu": run["gpu"] or "", "triton": triton}
-    return told | {"same_text": run["digest"] == subject.digest}
+    same_text = run["digest"] == subject.digest
+    return {"device": run["device"], "gpu": run["gpu"] or "", "triton": triton, "same_text": same_text}

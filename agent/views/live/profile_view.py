@@ -28,7 +28,7 @@ def context(store: Store, name: str) -> Context:
     """What reads a run as the loop does, without a GPU, a model and a listener. Raises TargetMoved."""
     run = store.run(name)
     found = target_file.unmoved(run)
-    python, sandbox = run.settings["python"], run.settings["sandbox"]
+    python, sandbox = run.settings.python, run.settings.sandbox
     device = devices.find(run.device)
     builder = Builder(found, device, box.choose(sandbox, python), store.contents, len(os.sched_getaffinity(0)))
     cpu = GpuJudge(found, python, None, sandbox, device.key)

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 from pgo_agent.agent.commands import apply
 from pgo_agent.agent.commands.apply import Change
+from pgo_agent.agent.run.facts import RunFacts
 from pgo_agent.agent.run.record.store import Store
+from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.sandbox import target
 from pgo_agent.sandbox.errors import EnvironmentFault, TargetMoved, UsageFault
 from pgo_agent.sandbox.gate import coverage
@@ -27,7 +29,7 @@ def store(tmp_path: Path) -> Store:
     path = write(tmp_path)
     found = target.read(path)
     opened = Store(tmp_path / ".pgo-agent")
-    opened.add_run("add-1", path, found.digest, found.source, "h200", {})
+    opened.add_run("add-1", path, found.digest, found.source, "h200", RunSettings(), RunFacts())
     base = {"kind": "launch", "rationale": "fewer warps", "author": "embedded", "parent": "shipped"}
     sources = {"c1": found.source.replace(OLD, NEW), "c2": found.source.replace("return x + y", "return x + y + 0")}
     opened.add_generation(

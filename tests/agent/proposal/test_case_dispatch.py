@@ -16,7 +16,9 @@ from pgo_agent.agent.proposal import case_dispatch, parents
 from pgo_agent.agent.proposal.predicates import condition
 from pgo_agent.agent.run import incumbent
 from pgo_agent.agent.run.context import Context
+from pgo_agent.agent.run.facts import RunFacts
 from pgo_agent.agent.run.record.store import Store
+from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.bundle.store import ContentStore
@@ -153,7 +155,7 @@ def measured(tmp_path: Path) -> Context:
     """A run as a GPU would leave it: both baselines built, one rewrite measured in each case."""
     store, subject = Store(tmp_path / "w"), target.read(ADD)
     device = devices.find("h200")
-    store.add_run("add-1", ADD, subject.digest, subject.source, device.key, {})
+    store.add_run("add-1", ADD, subject.digest, subject.source, device.key, RunSettings(), RunFacts())
     builder = Builder(subject, device, box.choose(), store.contents)
     built = builder.build(subject.source, {"CASES": None}, 1)
     timed = {"ms": 1.0, "how": "measured", "problem": "", "finalist": True}

@@ -18,6 +18,7 @@ from pgo_agent.agent.run import incumbent, profile_targets
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record import profiles
 from pgo_agent.agent.run.record.store import Store
+from pgo_agent.agent.run.settings import ProfileVisibility
 from pgo_agent.agent.search import profile_incumbent
 from pgo_agent.agent.views.live import profile_view
 from pgo_agent.sandbox import devices, target
@@ -217,7 +218,7 @@ def test_a_parent_that_is_not_profiled_has_what_its_build_tells(ctx: Context) ->
 
 @pytest.mark.parametrize(("candidates", "why"), [(3, profile_targets.ENOUGH), (4, "no GPU is visible here")])
 def test_counters_are_read_only_where_another_candidate_may_follow(ctx: Context, candidates: int, why: str) -> None:
-    ctx.run.settings["candidates"] = candidates  # of which there are three
+    ctx.change({"candidates": candidates})  # of which there are three
     (known,) = profile_targets.wanted(ctx, "shipped")
     found = profile_incumbent.taken(ctx, "shipped", known, Gpu(None, 0.0), 1)
     assert (found.passes["timeline"], found.passes["counters"]) == ("no GPU is visible here", why)
@@ -225,7 +226,7 @@ def test_counters_are_read_only_where_another_candidate_may_follow(ctx: Context,
 
 @pytest.mark.parametrize("told", ["none", "counters"])
 def test_who_is_told_no_profile_or_counters_alone_hears_of_no_spills(ctx: Context, told: str) -> None:
-    ctx.run.settings["insight"] = told
+    ctx.change({"profile_visibility": ProfileVisibility(told)})
     (kept,) = profiles.of(ctx.store, ctx.run.id, "shipped")
     ctx.store.db.execute("DELETE FROM profiles")
     profile_incumbent.profile(ctx)

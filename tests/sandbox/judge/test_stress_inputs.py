@@ -1,4 +1,4 @@
-"""judge/strains.py, and what the judges do with it: which inputs a strain makes, and whose failure counts.
+"""judge/stress_inputs.py, and what the judges do with it: which inputs a strain makes, and whose failure counts.
 
 What both judges share is tested on CPU tensors; plans that launch nothing stand for kernels in the GPU judge's stages.
 """

@@ -1,4 +1,5 @@
-"""judge/decision.py: what samples come to. Real arithmetic on made samples: 30 rounds, the same noise on both sides."""
+"""judge/timing_verdict.py: what samples come to. Real arithmetic on made samples: 30 rounds, the same noise on both
+sides."""
 
 import random
 
