@@ -184,6 +184,6 @@ class CheckCommands:
 
 def failed(verdict: Verdict, stage: str, case: str, found: Comparison, label: str = "") -> Judgement:
     """What is wrong with a case, in the configuration of that `label` if there are several."""
-    detail = (f" with {found.strain}" if found.strain else "") + (f" ({label})" if label else "")
+    detail = (f" with {found.stress_input}" if found.stress_input else "") + (f" ({label})" if label else "")
     why = of_case(case, detail) + plain(": ") + found.why
     return Judgement(verdict, stage, why, {"check": found.as_json()})

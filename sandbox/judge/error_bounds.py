@@ -10,10 +10,10 @@ ex2.approx.f32 in the PTX manual). Both figures are maxima over
 as many runs: of 64 normal ones the ratio of two such maxima spreads by a quarter, and the bound is more than ten times
 that away from 1; of more runs it spreads less.
 
-And bounds of magnitudes hide that all errors have one sign. Of a result in 16 bits or less
-    |mean signed error| <= max(0.5, 2 * low's) half units in the last place + 6 standard errors
-Rounding to nearest gives 0 of it, cutting digits off gives 1. Under strains, which leave few different numbers, neither
-is asked. Relies on `deviation.py`, which measures; what the reference errs is `numerics.py`'s.
+And bounds of magnitudes hide that all errors have one sign. Of a result in 16 bits or less |mean signed error| <=
+max(0.5, 2 * low's) half units in the last place + 6 standard errors Rounding to nearest gives 0 of it, cutting digits
+off gives 1. Under stress inputs, which leave few different numbers, neither is asked. Relies on `deviation.py`, which
+measures; what the reference errs is `numerics.py`'s.
 """
 
 import math

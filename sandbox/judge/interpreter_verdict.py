@@ -19,14 +19,15 @@ from pgo_agent.sandbox.interpreter import tensors
 from pgo_agent.sandbox.judge import numerics
 from pgo_agent.sandbox.judge.interpreter_cases import Trial
 from pgo_agent.sandbox.judge.numerics import Comparison, Expected
-from pgo_agent.sandbox.judge.stress_inputs import STRAINS
+from pgo_agent.sandbox.judge.stress_inputs import STRESS_INPUTS
 
 SEEN = {"wrong": Verdict.WRONG, "deadlock": Verdict.DEADLOCK}  # what the interpreter itself saw a kernel do
 OUTPUTS_LIMIT = 256 << 20  # bytes of a candidate's outputs on one small case; what it leaves may be forged
 NAMED = 5  # configurations that were not tried, by name; of the others the number
 SAID, MESSAGE = 300, 600  # characters of an error in what was left out, and of one that is the reason
 SMALL, HIDDEN, CONFIGS = "small cases", HELD_OUT_CASES, "configurations"
-TOLD = (SMALL, HIDDEN, CONFIGS, "strains")  # the counts that a reason has
+STRESSED = "strains"  # what stored rows and recorded prompts call the count of stress inputs
+TOLD = (SMALL, HIDDEN, CONFIGS, STRESSED)  # the counts that a reason has
 Result = Mapping[str, Any]  # one run, as the process left it
 
 
@@ -42,8 +43,8 @@ class Covered:
     kernels: set[str] = field(default_factory=set)
     listed: dict[str, None] = field(default_factory=dict)  # all configurations
     tried: set[str] = field(default_factory=set)
-    strains: set[str] = field(default_factory=set)
-    left_out: dict[str, str] = field(default_factory=dict)  # case, configuration or strain -> why
+    stressed: set[str] = field(default_factory=set)
+    left_out: dict[str, str] = field(default_factory=dict)  # case, configuration or stress input -> why
 
     def right(self, trial: Trial, result: Result, expected: Expected) -> None:
         """A run gave what was expected."""
@@ -54,16 +55,16 @@ class Covered:
         for i, o in enumerate(expected.outputs):
             self.outputs[i] = self.outputs.get(i, 0) + o.numel()
         self.kernels.update(_words(result.get("launched")))
-        if trial.strain:
-            self.strains.add(trial.strain.name)
+        if trial.stress_input:
+            self.stressed.add(trial.stress_input.name)
             return
         self.ran[trial.case] = self.ran.get(trial.case, 0) + elements
         self.tried.add(str(result.get("config", "")))
 
     def says_nothing(self, trial: Trial, result: Result, why: str) -> None:
         """A run that is no evidence: by its case, and by its configuration."""
-        self.left_out.setdefault(trial.strain.name if trial.strain else trial.case, why)
-        if not trial.strain and len(self.listed) > 1 and (config := str(result.get("config", ""))):
+        self.left_out.setdefault(trial.stress_input.name if trial.stress_input else trial.case, why)
+        if not trial.stress_input and len(self.listed) > 1 and (config := str(result.get("config", ""))):
             self.left_out.setdefault(config, why)
 
     def note(self, results: Sequence[Result]) -> None:
@@ -78,7 +79,7 @@ class Covered:
             SMALL: Count(len(self.ran) - held, self.small),
             HIDDEN: Count(held, self.held_out),
             CONFIGS: Count(len(self.tried), max(len(self.listed), len(self.tried))),
-            "strains": Count(len(self.strains), len(STRAINS)),
+            STRESSED: Count(len(self.stressed), len(STRESS_INPUTS)),
             "outputs": Count(sum(n > 0 for n in self.outputs.values()), len(self.outputs)),
             "kernels": Count(len(seen), len(self.wanted))
             if self.wanted
@@ -93,7 +94,7 @@ class Covered:
             skipped[f"{len(untried) - NAMED} more configurations"] = "no time was left for them"
         unseen = [k for k in self.wanted if not self.saw(k)] if ended and self.ran else []
         skipped |= dict.fromkeys(unseen, "no case that was checked runs it")
-        seen_too = self.ran.keys() | self.tried | self.strains
+        seen_too = self.ran.keys() | self.tried | self.stressed
         return Coverage(counts, {n: why for n, why in skipped.items() if n not in seen_too})
 
     def saw(self, kernel: str) -> bool:
@@ -128,8 +129,8 @@ def verdict(covered: Covered, evidence: dict[str, Any]) -> Judgement:
 def _public(coverage: Coverage) -> Coverage:
     """What a reason has of it: the counts that a person asks for first, and no held-out case by its name."""
     counts = {n: c for n, c in coverage.counts.items() if n in TOLD and (c.ran or n in (SMALL, CONFIGS))}
-    strains = {s.name for s in STRAINS}
-    skipped = {n: w for n, w in coverage.skipped.items() if n not in strains and not n.startswith(HELD_OUT)}
+    names = {s.name for s in STRESS_INPUTS}
+    skipped = {n: w for n, w in coverage.skipped.items() if n not in names and not n.startswith(HELD_OUT)}
     return Coverage(counts, skipped)
 
 

@@ -165,23 +165,23 @@ class Worker(CheckCommands):
     def _numerics(
         self, bench: TargetSession, pick: Pick, request: dict[str, Any], stage: str
     ) -> tuple[Judgement | None, dict[str, Any], Coverage]:
-        """Every case in every configuration, for any may be chosen, then some under strains: a failure, or else the
-        evidence."""
+        """Every case in every configuration, for any may be chosen, then some under stress inputs: a failure, or else
+        the evidence."""
         checks, wanted = list[numerics.Comparison](), _to_check(pick, request)
         for case, labels in wanted.items():
             wrong, found = self._checked(bench, pick[case][0], {case: labels}, stage)
             if wrong:
                 return wrong, {}, coverage.NOTHING
             checks += found
-        strained = stress_runs.check_strained(bench, pick, self._pick(request["shipped"]), stage)
-        if strained.verdict:
-            last = strained.checks[-1]
-            return failed(strained.verdict, stage, last.case, last), {}, coverage.NOTHING
-        compared = {"numerics": [c.as_json() for c in (*checks, *strained.checks)], "dropped": strained.dropped}
+        under_stress = stress_runs.check_stress_inputs(bench, pick, self._pick(request["shipped"]), stage)
+        if under_stress.verdict:
+            last = under_stress.checks[-1]
+            return failed(under_stress.verdict, stage, last.case, last), {}, coverage.NOTHING
+        compared = {"numerics": [c.as_json() for c in (*checks, *under_stress.checks)], "dropped": under_stress.dropped}
         tried = coverage.of(
             cases=len(wanted),
             configurations=sum(map(len, wanted.values())),
-            strains=(len(strained.checks), strained.possible),
+            strains=(len(under_stress.checks), under_stress.possible),
         )
         return None, compared, tried
 

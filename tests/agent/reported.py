@@ -33,7 +33,7 @@ from pgo_agent.sandbox.judge.deviation import Error
 from pgo_agent.sandbox.judge.error_bounds import Bound
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 from pgo_agent.sandbox.judge.numerics import Comparison
-from pgo_agent.sandbox.judge.stress_inputs import STRAINS
+from pgo_agent.sandbox.judge.stress_inputs import STRESS_INPUTS
 from pgo_agent.sandbox.profile import gpu_passes, static
 from pgo_agent.sandbox.profile.gpu_passes import GpuPassContext
 from pgo_agent.sandbox.profile.timeline.instrumented_build import Place
@@ -151,14 +151,14 @@ def _look(ctx: Context, faster: float, seed: int) -> dict[str, Any]:
     pairs = {n: {c: (s[n], s["candidate"]) for c, s in times.items()} for n in ("incumbent", "shipped", "tuned")}
     against = {n: bootstrap.geomean(p, None).as_json() for n, p in pairs.items()}
     dropped = [{"case": cases[0], "strain": "wholly masked rows", "why": "inputs() holds nothing for it"}]
-    numerics = [_compared(c, "", seed) for c in LOOKS] + [_compared(LOOKS[0], s.name, seed) for s in STRAINS[:-1]]
+    numerics = [_compared(c, "", seed) for c in LOOKS] + [_compared(LOOKS[0], s.name, seed) for s in STRESS_INPUTS[:-1]]
     return found | {"against": against, "time": times, "numerics": numerics, "dropped": dropped, "disturbed": []}
 
 
-def _compared(case: str, strain: str, seed: int) -> dict[str, Any]:
-    draw = random.Random(f"{case} {strain} {seed}")
+def _compared(case: str, stress_input: str, seed: int) -> dict[str, Any]:
+    draw = random.Random(f"{case} {stress_input} {seed}")
     errors = (Error(1e-4 * draw.random(), 1e-6 * draw.random(), 0),)
-    return Comparison(case, draw.getrandbits(48), errors, (Bound(2e-4, 4e-6),), NONE, strain).as_json()
+    return Comparison(case, draw.getrandbits(48), errors, (Bound(2e-4, 4e-6),), NONE, stress_input).as_json()
 
 
 def refuse(ctx: Context, name: str, verdict: Verdict, stage: str, reason: str, ratio: float | None = None) -> None:
