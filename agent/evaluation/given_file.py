@@ -16,6 +16,7 @@ from pgo_agent.agent.run.record.store import Candidate
 from pgo_agent.sandbox import parsing
 from pgo_agent.sandbox.build.result import Built, Choice
 from pgo_agent.sandbox.gate.coverage import Coverage
+from pgo_agent.sandbox.gate.reason import plain
 from pgo_agent.sandbox.gate.verdict import Judgement
 
 KEPT = 3  # configurations of a case that are judged
@@ -61,7 +62,8 @@ def said_of(ctx: Context, candidate: Candidate, judged: Judgement) -> Judgement:
     why = f"a check judges {KEPT}: the target's fastest, and the likeliest others"
     skipped = {f"{b - a} configurations of {c.split('/', 1)[1]}": why for c, (a, b) in lost.items()}
     covered = judged.coverage + Coverage({}, skipped)
-    return replace(judged, reason=f"{judged.reason}; configurations that were judged: {told}", coverage=covered)
+    whole = judged.why + plain(f"; configurations that were judged: {told}")
+    return replace(judged, why=whole, coverage=covered)
 
 
 def _likeliest(ctx: Context, manifest: Mapping[str, Any], case: str, built: Built) -> list[Choice]:

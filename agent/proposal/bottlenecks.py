@@ -14,7 +14,7 @@ from pgo_agent.agent.profile.findings import Defect, Finding
 from pgo_agent.agent.profile.summary import Bottleneck
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record import profiles
-from pgo_agent.agent.run.record.profiles import Kept
+from pgo_agent.agent.run.record.profiles import StoredProfile
 from pgo_agent.agent.run.settings import ProfileVisibility
 
 
@@ -55,7 +55,7 @@ def because(cites: Mapping[str, Any] | None) -> str:
     return f"{found['found_by']}: {found['told']}{share}{line}"
 
 
-def told(kept: Kept) -> str:
+def told(kept: StoredProfile) -> str:
     """A profile of the record in one line."""
     of = f"profile of {kept.candidate[:8]}, {kept.case.split('/', 1)[1]}"
     if kept.summary is None:

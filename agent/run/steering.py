@@ -22,6 +22,7 @@ from pgo_agent.agent.run.record.store import Candidate, Store, candidate_id
 from pgo_agent.agent.run.record.user_requests import AT_ONCE, Kind, Steer
 from pgo_agent.agent.run.settings import BUDGETS
 from pgo_agent.sandbox.errors import UsageFault
+from pgo_agent.sandbox.gate.reason import quoted
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 
 AUTHOR = "user"  # of a person's own candidates, and whose places they take: not `embedded`, so the sandbox holds them
@@ -104,7 +105,7 @@ def look(ctx: Context, begun: Collection[str] = ()) -> list[Vetoed]:
             _taken(ctx, s, f"the veto of {c.id[:8]} came too late: it is {c.verdict}")
         else:
             why = s.body.get("why") or "without a reason"
-            found.append((s, c, Judgement(Verdict.VETOED, STAGE, f"vetoed by the user: {why}")))
+            found.append((s, c, Judgement(Verdict.VETOED, STAGE, quoted(f"vetoed by the user: {why}"))))
     return found
 
 

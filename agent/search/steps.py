@@ -18,6 +18,7 @@ from pgo_agent.agent.run.settings import default_width
 from pgo_agent.sandbox import target as contract
 from pgo_agent.sandbox.gate.coverage import NOTHING
 from pgo_agent.sandbox.gate.evidence import Evidence
+from pgo_agent.sandbox.gate.reason import from_json, joined, plain
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.judge.interface import Judge
 from pgo_agent.sandbox.judge.pool import GpuPool
@@ -173,10 +174,11 @@ def steered(ctx: Context, begun: Collection[str] = ()) -> None:
 def settle(ctx: Context, candidate: Candidate, judged: Judgement, speedup: float | None, seconds: float) -> None:
     """Records a verdict with what every stage said, and tells of it."""
     stages = _stages(candidate, judged, seconds)
-    doubts = [f"{s['stage']} could not decide: {s['reason']}" for s in stages if s["verdict"] == Verdict.UNDECIDED]
-    reason = "; ".join((judged.reason, *(d for d in doubts if judged.verdict != Verdict.UNDECIDED)))
+    open_ = [s for s in stages if s["verdict"] == Verdict.UNDECIDED and judged.verdict != Verdict.UNDECIDED]
+    doubts = (plain(f"{s['stage']} could not decide: ") + from_json(s["reason"], s.get("why")) for s in open_)
+    why = joined("; ", [judged.why, *doubts])
     covered = {} if judged.coverage == NOTHING else {"coverage": judged.coverage.as_json()}
-    judged = replace(judged, reason=reason, evidence={**judged.evidence, "stages": stages, **covered})
+    judged = replace(judged, why=why, evidence={**judged.evidence, "stages": stages, **covered})
     ctx.store.set_verdict(ctx.run.id, candidate.id, judged, speedup, seconds)
     ctx.emit(
         "candidate.verdict",
@@ -190,7 +192,7 @@ def settle(ctx: Context, candidate: Candidate, judged: Judgement, speedup: float
         speedup=speedup,
         seconds=round(seconds, 3),
         gpu_seconds=ctx.gpu_seconds(),
-        stages=[{k: v for k, v in s.items() if k != "found"} for s in stages],
+        stages=[{k: v for k, v in s.items() if k not in ("found", "why")} for s in stages],
         coverage=judged.coverage.as_json(),
     )
 
@@ -198,10 +200,10 @@ def settle(ctx: Context, candidate: Candidate, judged: Judgement, speedup: float
 def _stages(candidate: Candidate, judged: Judgement, seconds: float) -> list[dict[str, Any]]:
     """The evidence of every stage that looked at a candidate, in order; the last one gave the verdict."""
     known = (candidate.built or {}).get("stages", [])
-    said = {"verdict": str(judged.verdict), "reason": judged.reason}
+    outcome = {"verdict": str(judged.verdict), "reason": judged.reason, "why": judged.why.as_json()}
     if any(s["stage"] == judged.stage for s in known):
-        return [s | said if s["stage"] == judged.stage else s for s in known]
-    last = Evidence(judged.stage, judged.verdict, judged.reason, seconds, coverage=judged.coverage).as_json()
+        return [s | outcome if s["stage"] == judged.stage else s for s in known]
+    last = Evidence(judged.stage, judged.verdict, judged.why, seconds, coverage=judged.coverage).as_json()
     return [*known, *judged.evidence.get("stages", [last])]
 
 

@@ -15,7 +15,7 @@ from pgo_agent.agent.proposal import lessons as learned
 from pgo_agent.agent.proposal.prompt.token_budget import left_out
 from pgo_agent.agent.run import own_list, target_file
 from pgo_agent.agent.run.record import history, pending, profiles
-from pgo_agent.agent.run.record.profiles import Kept
+from pgo_agent.agent.run.record.profiles import StoredProfile
 from pgo_agent.agent.run.record.store import Candidate, Run, Store
 from pgo_agent.agent.views import model_usage
 from pgo_agent.agent.views import summary as display
@@ -313,5 +313,5 @@ def _because(c: Candidate) -> str:
     return f"because: {bottlenecks.because(c.cites)}" if c.cites else ""
 
 
-def _profile(k: Kept) -> dict[str, Any]:
+def _profile(k: StoredProfile) -> dict[str, Any]:
     return asdict(k) | {"summary": k.summary.as_json() if k.summary else None}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pgo_agent.sandbox.build.trace_and_compile import Traced
-from pgo_agent.sandbox.gate.verdict import shown
+from pgo_agent.sandbox.gate.reason import shown
 from pgo_agent.sandbox.ttgir import normalize, reader
 from pgo_agent.sandbox.ttgir.tokens import Unreadable
 from pgo_agent.sandbox.ttgir.triton_parser import Answer, bare

@@ -13,6 +13,7 @@ from functools import partial
 
 import torch
 from pgo_agent.sandbox import guard_zones
+from pgo_agent.sandbox.gate.reason import Reason, of_case, plain, withheld
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.guard_zones import Fill
 from pgo_agent.sandbox.judge.checks import STEP_SECONDS, Pick, TargetSession, verified_key
@@ -31,8 +32,9 @@ class Inconsistent(Exception):
     """What timed launches left is not what it should be: different outputs (a race), other ones than were verified, or
     changed inputs (a cheat), writes outside, or an error that is too large (wrong)."""
 
-    def __init__(self, verdict: Verdict, reason: str) -> None:
-        super().__init__(reason)
+    def __init__(self, verdict: Verdict, why: Reason) -> None:
+        super().__init__(why.for_person())
+        self.why = why
         self.verdict = verdict
 
 
@@ -130,14 +132,17 @@ def _places(bench: TargetSession, picks: Mapping[str, Pick], libraries: int, cas
 
 
 def _consistent(side: Side, case: str, verified: int | None) -> None:
+    def refuse(verdict: Verdict, words: str) -> Inconsistent:
+        return Inconsistent(verdict, of_case(case, text=case) + plain(f": {words}"))
+
     if side.meddled:
-        raise Inconsistent(Verdict.CHEATING, f"{case}: launches of {side.name} changed their inputs while it was timed")
+        raise refuse(Verdict.CHEATING, f"launches of {side.name} changed their inputs while it was timed")
     if stray := side.stray:
-        raise Inconsistent(Verdict.WRONG, f"{case}: {side.name} {guard_zones.said(stray)} while it was timed")
+        raise refuse(Verdict.WRONG, f"{side.name} {guard_zones.said(stray)} while it was timed")
     if not side.consistent():
-        raise Inconsistent(Verdict.RACE, f"{case}: timed launches of {side.name} on the same inputs differ")
+        raise refuse(Verdict.RACE, f"timed launches of {side.name} on the same inputs differ")
     if not side.consistent(verified):
-        raise Inconsistent(Verdict.CHEATING, f"{case}: timed launches gave other outputs than were verified")
+        raise refuse(Verdict.CHEATING, "timed launches gave other outputs than were verified")
 
 
 def _right(side: Side, case: str, expected: Expected, allowed: Sequence[float]) -> None:
@@ -146,5 +151,8 @@ def _right(side: Side, case: str, expected: Expected, allowed: Sequence[float]) 
         for n, ((at, found), exact, most) in enumerate(zip(drawn, expected.outputs, allowed, strict=True)):
             error = compare(found, exact.reshape(-1)[at.to(exact.device)])
             if error.misplaced or not error.worst <= most:
-                wrong = "NaN or infinity out of place" if error.misplaced else f"error {error.worst:.3g} > {most:.3g}"
-                raise Inconsistent(Verdict.WRONG, f"{case}: a timed launch of {side.name}: output {n}: {wrong}")
+                why = of_case(case, text=case) + plain(f": a timed launch of {side.name}: output {n}: ")
+                over = plain(f"error {error.worst:.3g}") + withheld(f" > {most:.3g}", most)
+                raise Inconsistent(
+                    Verdict.WRONG, why + (plain("NaN or infinity out of place") if error.misplaced else over)
+                )

@@ -19,6 +19,7 @@ from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder, triton_version
 from pgo_agent.sandbox.gate import coverage
+from pgo_agent.sandbox.gate.reason import plain
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
@@ -102,11 +103,11 @@ _numbers = itertools.count(1)
 
 def tried(ctx: Context, verdict: Verdict, speedup: float | None = None, source: str = "", **told: Any) -> Candidate:
     """A finished generation of one candidate with its verdict; its build is the baseline's."""
-    reason, stage = told.pop("reason", "why"), told.pop("stage", "time")
+    why, stage = told.pop("why", plain("why")), told.pop("stage", "time")
     (c,) = propose(ctx, source or another(next(_numbers)), finished=True, **told)
     ctx.store.set_built(ctx.run.id, c.id, _as_shipped(ctx))
     against = told.get("parent", "shipped")
-    judged = Judgement(verdict, stage, reason, {"incumbent": against} if speedup else {}, COVERED)
+    judged = Judgement(verdict, stage, why, {"incumbent": against} if speedup else {}, COVERED)
     ctx.store.set_verdict(ctx.run.id, c.id, judged, speedup, 1.0)
     return ctx.store.candidate(ctx.run.id, c.id)
 
@@ -119,14 +120,18 @@ def built(ctx: Context, source: str, **told: Any) -> Candidate:
 
 
 def judge(ctx: Context, c: Candidate, verdict: Verdict, stage: str, speedup: float | None = None) -> None:
-    ctx.store.set_verdict(ctx.run.id, c.id, Judgement(verdict, stage, "why", coverage=COVERED), speedup, 1.0)
+    ctx.store.set_verdict(ctx.run.id, c.id, Judgement(verdict, stage, plain("why"), coverage=COVERED), speedup, 1.0)
 
 
 def accept(ctx: Context, c: Candidate, speedup: float) -> None:
     """A win over the kernel as shipped; its build is the baseline's."""
     ctx.store.set_built(ctx.run.id, c.id, _as_shipped(ctx))
     ctx.store.set_verdict(
-        ctx.run.id, c.id, Judgement(Verdict.ACCEPTED, "confirm", "why", {"incumbent": "shipped"}, COVERED), speedup, 1.0
+        ctx.run.id,
+        c.id,
+        Judgement(Verdict.ACCEPTED, "confirm", plain("why"), {"incumbent": "shipped"}, COVERED),
+        speedup,
+        1.0,
     )
 
 

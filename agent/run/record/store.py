@@ -20,6 +20,8 @@ from pgo_agent.agent.run.record.database import Database
 from pgo_agent.agent.run.record.settings_json import decode, encode
 from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.sandbox.errors import UsageFault
+from pgo_agent.sandbox.gate import reason as reasons
+from pgo_agent.sandbox.gate.reason import Reason
 from pgo_agent.sandbox.gate.verdict import Judgement
 from pgo_agent.sandbox.judge.gpus import Gpu
 
@@ -60,12 +62,17 @@ class Candidate:
     built: dict[str, Any] | None
     verdict: str | None
     stage: str | None
-    reason: str | None
+    why: Reason | None
     speedup: float | None
     seconds: float | None
     against: str | None  # what it was measured against, the incumbent then: a candidate or `shipped`
     cites: dict[str, Any] | None = None  # the bottleneck that its move answers, as `agent/profile/summary.py` writes it
     proposer: str | None = None  # whose place in its generation it took: see bandit.py
+
+    @property
+    def reason(self) -> str | None:
+        """Why it has its verdict, for a person."""
+        return self.why.for_person() if self.why is not None else None
 
 
 def candidate_id(source: str) -> str:
@@ -263,10 +270,11 @@ class Store(Database):
         against = body.pop("incumbent", None)
         timed = {stage: body.pop(stage, {}) for stage in ("quick", "time")}
         with self.transaction() as db:
-            values = (str(judged.verdict), judged.stage, judged.reason, speedup, seconds, against, run, candidate)
+            why = json.dumps(judged.why.as_json())
+            values = (str(judged.verdict), judged.stage, judged.reason, why, speedup, seconds, against, run, candidate)
             fresh = db.execute(
-                "UPDATE candidates SET verdict = ?, stage = ?, reason = ?, speedup = ?, seconds = ?, against = ?"
-                " WHERE run = ? AND id = ? AND verdict IS NULL",
+                "UPDATE candidates SET verdict = ?, stage = ?, reason = ?, why = ?, speedup = ?, seconds = ?,"
+                " against = ? WHERE run = ? AND id = ? AND verdict IS NULL",
                 values,
             ).rowcount
             if fresh:
@@ -291,7 +299,13 @@ class Store(Database):
 
 
 def _candidate(row: sqlite3.Row) -> Candidate:
-    return Candidate(**(dict(row) | {k: _json(row[k]) for k in ("built", "cites")}))
+    fields = dict(row) | {k: _json(row[k]) for k in ("built", "cites")} | {"why": why_of(row)}
+    return Candidate(**{k: v for k, v in fields.items() if k != "reason"})
+
+
+def why_of(row: sqlite3.Row) -> Reason | None:
+    """Reads a candidate's reason: typed, or the prose of an older record; None before its verdict."""
+    return None if row["reason"] is None else reasons.from_json(row["reason"], _json(row["why"]))
 
 
 def _insert_samples(db: sqlite3.Connection, key: tuple[str, str, str], cases: Mapping[str, Mapping[str, Any]]) -> None:

@@ -10,7 +10,7 @@ from pgo_agent.agent import text
 from pgo_agent.agent.proposal import bottlenecks
 from pgo_agent.agent.run import incumbent, steering
 from pgo_agent.agent.run.record import pending, profiles, shipped_results, user_requests
-from pgo_agent.agent.run.record.profiles import Kept
+from pgo_agent.agent.run.record.profiles import StoredProfile
 from pgo_agent.agent.run.record.store import Candidate, Run, Store
 from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.agent.views import model_usage, summary
@@ -104,7 +104,7 @@ def _best(store: Store, run: Run, current: str) -> str:
     return f"{current[:8]}: {', '.join(told) or 'accepted'}"
 
 
-def _profile(kept: Sequence[Kept]) -> str:
+def _profile(kept: Sequence[StoredProfile]) -> str:
     """The case with a bottleneck, or any."""
     told = sorted(kept, key=lambda k: not (k.summary and k.summary.bottlenecks))
     if not told or told[0].summary is None:

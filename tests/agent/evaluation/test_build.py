@@ -12,6 +12,7 @@ from pgo_agent.agent.run.record.store import Candidate, Store
 from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
+from pgo_agent.sandbox.gate.reason import FAILS
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
@@ -64,6 +65,7 @@ def test_what_does_not_build_for_a_held_out_case_is_refused_by_the_second_build(
     _, refused = build.complete(ctx, first)
     assert refused is not None
     assert (refused.verdict, refused.reason) == (Verdict.BUILD_ERROR, "fails to build for a held-out case")
+    assert refused.why.for_model(["odd"]) == FAILS
 
 
 @pytest.mark.slow

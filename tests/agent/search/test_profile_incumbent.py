@@ -20,8 +20,10 @@ from pgo_agent.agent.run.record import profiles
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.settings import ProfileVisibility
 from pgo_agent.agent.search import profile_incumbent
+from pgo_agent.agent.views.live import profile_view
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
+from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 from pgo_agent.sandbox.judge.interface import Judge
@@ -237,7 +239,7 @@ def test_who_is_told_no_profile_or_counters_alone_hears_of_no_spills(ctx: Contex
     assert not bottlenecks.asked(ctx, "shipped", best).order
     assert not bottlenecks.asked(ctx, ctx.store.candidates(ctx.run.id)[0].id, best).order
     profiles.add(ctx.store, ctx.run.id, kept)
-    profiles.finish(ctx.store, ctx.run.id, kept)
+    profiles.update(ctx.store, ctx.run.id, kept)
 
 
 def test_a_summary_of_another_version_is_made_anew(ctx: Context) -> None:
@@ -246,3 +248,38 @@ def test_a_summary_of_another_version_is_made_anew(ctx: Context) -> None:
     assert profile_incumbent.due(ctx) == "summarize"
     profile_incumbent.summarize(ctx)
     assert profiles.of(ctx.store, ctx.run.id, "shipped") == [kept]
+
+
+def test_the_whole_profile_is_kept_and_read_back_as_it_was_taken(ctx: Context) -> None:
+    (stored,), (known,) = profiles.of(ctx.store, ctx.run.id, "shipped"), profile_targets.wanted(ctx, "shipped")
+    taken = profile_targets.take(ctx, known, Gpu(None, 0.0), 1, lambda *_: None)
+    digest = profiles.put(ctx.store.contents, taken)
+    assert profiles.whole(ctx.store.contents, replace(stored, profile=digest)) == taken
+    first = profiles.whole(ctx.store.contents, stored)
+    assert first is not None and (first.code, first.findings) == (taken.code, taken.findings) and first.code
+
+
+def test_a_profile_that_is_damaged_before_it_is_summarized_is_taken_again(ctx: Context) -> None:
+    (stored,) = profiles.of(ctx.store, ctx.run.id, "shipped")
+    path = ctx.store.contents.artefacts / f"{stored.profile}.{profiles.SUFFIX}"
+    original = path.read_bytes()
+    path.write_bytes(original[:-1])
+    assert profile_incumbent.due(ctx) is None  # its summary is there
+    assert prompt.render(prompt.gather(ctx))  # without costs beside the code
+    profiles.update(ctx.store, ctx.run.id, replace(stored, summary=None))
+    assert profile_incumbent.due(ctx) == "profile"
+    profile_incumbent.profile(ctx)
+    profile_incumbent.summarize(ctx)
+    (again,) = profiles.of(ctx.store, ctx.run.id, "shipped")
+    assert again.summary == stored.summary and profiles.there(ctx.store.contents, again)
+    path.write_bytes(original)
+    profiles.update(ctx.store, ctx.run.id, stored)
+
+
+def test_an_older_record_without_a_whole_profile_is_told_as_not_kept(ctx: Context) -> None:
+    (stored,) = profiles.of(ctx.store, ctx.run.id, "shipped")
+    profiles.update(ctx.store, ctx.run.id, replace(stored, profile=None))
+    with pytest.raises(UsageFault, match="another version of pgo-agent wrote it"):
+        profile_view.profiles(ctx.store, ctx.run.id)
+    assert profile_view.strips(ctx.store, ctx.run.id, 80) == [] and prompt.render(prompt.gather(ctx))
+    profiles.update(ctx.store, ctx.run.id, stored)

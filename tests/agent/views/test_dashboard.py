@@ -12,6 +12,7 @@ from pgo_agent.agent.views.live import dashboard
 from pgo_agent.agent.views.live.refresh import Watch
 from pgo_agent.agent.views.live.snapshot import Row, Snapshot
 from pgo_agent.agent.views.profile import timeline_terminal
+from pgo_agent.sandbox.gate.reason import quoted
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.profile.kernel_profile import Missing
 from rich.console import Console
@@ -77,7 +78,7 @@ def test_what_is_too_small_is_told_with_what_is_needed() -> None:
 
 def test_a_run_is_read_off_its_record(store: Store, tmp_path: Path) -> None:
     ctx = searching.begin(store, "second-1")
-    won = searching.tried(ctx, Verdict.ACCEPTED, 1.05, reason="faster\x1b[2Jthan before")
+    won = searching.tried(ctx, Verdict.ACCEPTED, 1.05, why=quoted("faster\x1b[2Jthan before"))
     searching.propose(ctx, searching.another(77))
     watch = Watch(store, "second-1")
     out = io.StringIO()

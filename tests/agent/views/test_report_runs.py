@@ -14,6 +14,7 @@ from pgo_agent.agent.views.report import collect, markdown, page
 from pgo_agent.agent.views.report.collect import Report
 from pgo_agent.agent.views.report.write import Places, write
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
+from pgo_agent.sandbox.gate.reason import plain
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 
 from tests.agent.breaking import Whole
@@ -154,7 +155,7 @@ def checked(store: Store, verdict: Verdict | None) -> Report:
     told = {"kind": "source", "move": "given", "rationale": "given", "author": "given", "parent": "shipped"}
     store.add_generation("check-1", 1, "shipped", [told | {"id": "c1", "source": "pass\n"}])
     if verdict:
-        store.set_verdict("check-1", "c1", Judgement(verdict, "smoke", "why"), None, 1.0)
+        store.set_verdict("check-1", "c1", Judgement(verdict, "smoke", plain("why")), None, 1.0)
     return collect.report(store, "check-1")
 
 

@@ -87,9 +87,9 @@ def bench(kernel: Kernel, deterministic: bool = True) -> TargetSession:
     made = TargetSession(module, {CASE: {}}, CPU, timer, lambda stage, seconds: None, Peaks(1.0, 1.0))
     launched = type("Launched", (Launched,), {"kernel": staticmethod(kernel)})
 
-    def replay(pick: Pick, case: str, seed: int, strain: Any = None) -> Replay:
+    def replay(pick: Pick, case: str, seed: int, stress_input: Any = None) -> Replay:
         bundle, choice = pick[case]
-        return launched(bundle, bundle.plans[case][choice], made.inputs(case, seed, strain), CPU)  # type: ignore[no-any-return]
+        return launched(bundle, bundle.plans[case][choice], made.inputs(case, seed, stress_input), CPU)  # type: ignore[no-any-return]
 
     made.replay = replay  # type: ignore[method-assign]
     made.new_seeds()

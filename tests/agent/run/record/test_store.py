@@ -9,11 +9,12 @@ import pytest
 from pgo_agent.agent.run.facts import RunFacts
 from pgo_agent.agent.run.record import pending, profiles
 from pgo_agent.agent.run.record.pending import Waiting
-from pgo_agent.agent.run.record.profiles import Kept
+from pgo_agent.agent.run.record.profiles import StoredProfile
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 from pgo_agent.sandbox.gate import coverage
+from pgo_agent.sandbox.gate.reason import plain
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 
 COVERED = coverage.of(cases=1)
@@ -38,17 +39,19 @@ def store(tmp_path: Path) -> Store:
 
 
 def test_the_first_verdict_of_a_candidate_stands(store: Store) -> None:
-    store.set_verdict("add-1", "c1", Judgement(Verdict.WRONG, "smoke", "first"), None, 1.0)
-    store.set_verdict("add-1", "c1", Judgement(Verdict.ACCEPTED, "confirm", "second", coverage=COVERED), 2.0, 1.0)
+    store.set_verdict("add-1", "c1", Judgement(Verdict.WRONG, "smoke", plain("first")), None, 1.0)
+    store.set_verdict(
+        "add-1", "c1", Judgement(Verdict.ACCEPTED, "confirm", plain("second"), coverage=COVERED), 2.0, 1.0
+    )
     assert store.candidate("add-1", "c").reason == "first"
     assert "confirm" not in store.evidence("add-1", "c1")
 
 
 def test_what_has_a_verdict_by_now_waits_for_nothing(store: Store) -> None:
-    waiting = Waiting("c1", Judgement(Verdict.CHECKED, "quick", "1.1x", coverage=COVERED), 1.1, 2.0)
+    waiting = Waiting("c1", Judgement(Verdict.CHECKED, "quick", plain("1.1x"), coverage=COVERED), 1.1, 2.0)
     pending.add(store, "add-1", waiting)
     assert pending.of(store, "add-1") == {"c1": waiting}
-    store.set_verdict("add-1", "c1", Judgement(Verdict.VETOED, "veto", "no need"), None, 0.0)
+    store.set_verdict("add-1", "c1", Judgement(Verdict.VETOED, "veto", plain("no need")), None, 0.0)
     pending.add(store, "add-1", waiting)
     assert not pending.of(store, "add-1")
 
@@ -56,7 +59,7 @@ def test_what_has_a_verdict_by_now_waits_for_nothing(store: Store) -> None:
 def test_raw_samples_are_kept_apart_from_evidence_and_come_back_in_order(store: Store) -> None:
     times = {"CASES/x": {"incumbent": [2.0, 1.0], "candidate": [1.0, 3.0]}}
     store.set_verdict(
-        "add-1", "c1", Judgement(Verdict.SLOWER, "time", "r", {"time": times, "speedup": [1, 1, 1]}), 1.0, 1.0
+        "add-1", "c1", Judgement(Verdict.SLOWER, "time", plain("r"), {"time": times, "speedup": [1, 1, 1]}), 1.0, 1.0
     )
     found = store.evidence("add-1", "c1")
     assert found["samples"]["time"] == times and found["time"] == {"speedup": [1, 1, 1]}
@@ -95,14 +98,14 @@ def test_a_record_of_another_schema_is_refused_and_left_as_it_is(store: Store, c
 
 def test_a_run_keeps_the_last_verdict_that_was_there_when_it_began(store: Store) -> None:
     assert store.run("add-1").knows == 0
-    store.set_verdict("add-1", "c1", Judgement(Verdict.WRONG, "smoke", "first"), None, 1.0)
+    store.set_verdict("add-1", "c1", Judgement(Verdict.WRONG, "smoke", plain("first")), None, 1.0)
     store.add_run("add-2", Path("add.py"), "d", "", "h200", RunSettings(), RunFacts())
     assert store.run("add-2").knows == 1
 
 
 def test_the_first_profile_of_a_case_stands(store: Store) -> None:
-    first = Kept("shipped", "CASES/x", {"static": "first"}, 1.0, None)
-    for kept in (first, Kept("shipped", "CASES/x", {"static": "second"}, 2.0, None)):
+    first = StoredProfile("shipped", "CASES/x", {"static": "first"}, 1.0, None)
+    for kept in (first, StoredProfile("shipped", "CASES/x", {"static": "second"}, 2.0, None)):
         profiles.add(store, "add-1", kept)
     assert profiles.of(store, "add-1") == [first]
 
