@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pgo_agent.agent.profile.case_profile import CaseProfile, Means, Profile, Wanted, case_profile
-from pgo_agent.agent.profile.pass_runner import AT_ONCE, NO_GPU, Gpu
+from pgo_agent.agent.profile.pass_runner import AT_ONCE, NO_GPU, GpuBudget
 from pgo_agent.agent.run import judge_choice
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.settings import RunSettings
@@ -82,7 +82,7 @@ def profile(
     tuned = _tuned(store, found)
     try:
         chosen = [_chosen(found.source, built, case, configuration, tuned) for case in built.configurations]
-        cases = _taken(builder, Gpu(judge, seconds), wanted, chosen, backend)
+        cases = _taken(builder, GpuBudget(judge, seconds), wanted, chosen, backend)
     finally:
         if judge is not None:
             judge.close()
@@ -90,7 +90,7 @@ def profile(
 
 
 def _taken(
-    builder: Builder, gpu: Gpu, wanted: frozenset[PassName] | None, chosen: Sequence[Wanted], backend: str
+    builder: Builder, gpu: GpuBudget, wanted: frozenset[PassName] | None, chosen: Sequence[Wanted], backend: str
 ) -> tuple[CaseProfile, ...]:
     """The profile of each case, in this order; with a GPU side by side."""
     at_once = AT_ONCE if gpu.judge else 1

@@ -21,7 +21,7 @@ from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record.store import Candidate
 from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.sandbox.build import variants
-from pgo_agent.sandbox.build.variants import Twin
+from pgo_agent.sandbox.build.variants import VariantBuild
 from pgo_agent.sandbox.gate import edit_kind, program_order
 from pgo_agent.sandbox.gate.evidence import Evidence, side
 from pgo_agent.sandbox.gate.reason import plain, quoted
@@ -89,9 +89,9 @@ class Compiling:
 
     def __init__(self, compilers: Executor) -> None:
         self._compilers, self._lock = compilers, threading.Lock()
-        self._twins: dict[tuple[str, frozenset[tuple[str, str]]], Future[Twin]] = {}
+        self._twins: dict[tuple[str, frozenset[tuple[str, str]]], Future[VariantBuild]] = {}
 
-    def twin(self, ctx: Context, bundle: str, labels: Mapping[str, str]) -> Future[Twin]:
+    def twin(self, ctx: Context, bundle: str, labels: Mapping[str, str]) -> Future[VariantBuild]:
         with self._lock:
             key = bundle, frozenset(labels.items())
             if key not in self._twins:
@@ -136,7 +136,7 @@ def prepare(ctx: Context, candidate: Candidate, first: Judgement, compiling: Com
     _twin(ctx, candidate, first, compiling)
 
 
-def _twin(ctx: Context, candidate: Candidate, first: Judgement, compiling: Compiling) -> Future[Twin]:
+def _twin(ctx: Context, candidate: Candidate, first: Judgement, compiling: Compiling) -> Future[VariantBuild]:
     return compiling.twin(ctx, bundle_of(candidate), safety_checks.raced(ctx, candidate, first.evidence["choices"]))
 
 
@@ -154,7 +154,7 @@ def proved(ctx: Context, candidate: Candidate, first: Judgement, compiling: Comp
         return _proved(ctx, candidate, first, twin)
 
 
-def _proved(ctx: Context, candidate: Candidate, first: Judgement, twin: Future[Twin]) -> Outcome:
+def _proved(ctx: Context, candidate: Candidate, first: Judgement, twin: Future[VariantBuild]) -> Outcome:
     choices = first.evidence["choices"]
     raced = safety_checks.race(ctx, candidate, choices, twin)
     first = _with(first, [*_stages(first), raced.as_json()])

@@ -17,7 +17,7 @@ from pgo_agent.agent.run import incumbent
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record.store import Candidate
 from pgo_agent.sandbox.build import variants
-from pgo_agent.sandbox.build.variants import Twin
+from pgo_agent.sandbox.build.variants import VariantBuild
 from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.evidence import Evidence, kernels
 from pgo_agent.sandbox.gate.reason import Reason, joined, plain, quoted
@@ -44,7 +44,7 @@ def raced(ctx: Context, candidate: Candidate, choices: Mapping[str, str]) -> dic
     return {case: choices[case] for case in found.values()}
 
 
-def race(ctx: Context, candidate: Candidate, choices: Mapping[str, str], compiled: Future[Twin]) -> Evidence:
+def race(ctx: Context, candidate: Candidate, choices: Mapping[str, str], compiled: Future[VariantBuild]) -> Evidence:
     """The candidate's sanitized twin on every kernel that it launches; where that cannot run, a stress run.
 
     `undecided` after a stress run without findings: it may be accepted, with the caveat.
@@ -59,7 +59,7 @@ def race(ctx: Context, candidate: Candidate, choices: Mapping[str, str], compile
     return replace(said, seconds=time.monotonic() - started)
 
 
-def _sanitized(ctx: Context, twin: Twin, cases: Mapping[str, str]) -> Evidence:
+def _sanitized(ctx: Context, twin: VariantBuild, cases: Mapping[str, str]) -> Evidence:
     gpu, bundle = the_gpu(ctx), bundle_ref(ctx.store.contents, twin.bundle)
     gpu.fresh()
     for case, label in cases.items():
@@ -76,7 +76,7 @@ def _of_all(ctx: Context, cases: Mapping[str, str]) -> tuple[int, int]:
     return len(cases), len(ctx.baseline()["cases"])
 
 
-def _told(ctx: Context, twin: Twin, judged: Judgement) -> Evidence:
+def _told(ctx: Context, twin: VariantBuild, judged: Judgement) -> Evidence:
     """What a sanitized run that did not end well says of the candidate."""
     found = hazard(judged)
     if found is None:

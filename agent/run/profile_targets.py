@@ -9,7 +9,7 @@ from dataclasses import replace
 from pgo_agent.agent.moves import launch_config
 from pgo_agent.agent.moves.launch_sites import Config, in_place, sites
 from pgo_agent.agent.profile.case_profile import CaseProfile, Choosing, Means, Wanted, case_profile
-from pgo_agent.agent.profile.pass_runner import Gpu
+from pgo_agent.agent.profile.pass_runner import GpuBudget
 from pgo_agent.agent.run import incumbent, profile_visibility, provenance
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.settings import ProfileVisibility
@@ -20,7 +20,7 @@ LAST = frozenset({PassName.STATIC, PassName.TIMELINE})  # what a report shows: n
 ENOUGH = "it could lead to nothing: all candidates of the budget were proposed"
 
 
-def take(ctx: Context, w: Wanted, gpu: Gpu, at_once: int, choose: Choosing, last: bool = False) -> CaseProfile:
+def take(ctx: Context, w: Wanted, gpu: GpuBudget, at_once: int, choose: Choosing, last: bool = False) -> CaseProfile:
     """What the passes say, `at_once` cases side by side. `last`: nothing will be proposed by it. Raises what passes
     raise.
     """

@@ -16,7 +16,7 @@ from pgo_agent.agent.llm.models.types import PROFILER, Suspended
 from pgo_agent.agent.llm.roles.summarizer import Short
 from pgo_agent.agent.profile.case_profile import CaseProfile, Wanted
 from pgo_agent.agent.profile.pass_policy import EMBEDDED
-from pgo_agent.agent.profile.pass_runner import AT_ONCE, Gpu
+from pgo_agent.agent.profile.pass_runner import AT_ONCE, GpuBudget
 from pgo_agent.agent.profile.summarize import summarize as in_short
 from pgo_agent.agent.profile.summary import Summary
 from pgo_agent.agent.run import incumbent, steering
@@ -70,7 +70,7 @@ def profile(ctx: Context) -> None:
     waiting = [w for w in wanted(ctx, which) if w.case not in known or _is_gone(ctx, known[w.case])]
     cases = "1 case" if len(waiting) == 1 else f"{len(waiting)} cases"
     ctx.emit("phase", phase="profile", doing=f"profiling {cases} of {_named(which)}")
-    gpu = Gpu(ctx.gpu, min(SHARE * 60 * ctx.settings.minutes, ctx.gpu_left()))
+    gpu = GpuBudget(ctx.gpu, min(SHARE * 60 * ctx.settings.minutes, ctx.gpu_left()))
     at_once = _at_once(ctx)
     for stored in _side_by_side(ctx, {w.case: partial(taken, ctx, which, w, gpu, at_once) for w in waiting}, at_once):
         record = profiles.update if stored.case in known else profiles.add
@@ -105,7 +105,7 @@ def _in_order(names: Sequence[str], results: Iterable[tuple[str, StoredProfile]]
             yield there[left.pop(0)]
 
 
-def taken(ctx: Context, which: str, w: Wanted, gpu: Gpu, at_once: int) -> StoredProfile:
+def taken(ctx: Context, which: str, w: Wanted, gpu: GpuBudget, at_once: int) -> StoredProfile:
     """One case's passes, or why there are none. Raises as `profile`."""
     started, digest = time.monotonic(), None
     try:

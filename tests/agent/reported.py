@@ -12,7 +12,7 @@ from typing import Any
 
 from pgo_agent.agent import version
 from pgo_agent.agent.evaluation import build as building
-from pgo_agent.agent.profile.pass_runner import Gpu
+from pgo_agent.agent.profile.pass_runner import GpuBudget
 from pgo_agent.agent.run import profile_targets
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.facts import RunFacts
@@ -36,7 +36,7 @@ from pgo_agent.sandbox.judge.numerics import Comparison
 from pgo_agent.sandbox.judge.stress_inputs import STRESS_INPUTS
 from pgo_agent.sandbox.profile import gpu_passes, static
 from pgo_agent.sandbox.profile.gpu_passes import GpuPassContext
-from pgo_agent.sandbox.profile.timeline.instrumented_build import Place
+from pgo_agent.sandbox.profile.timeline.instrumented_build import KernelRef
 from pgo_agent.sandbox.profile.timeline.scope_sets import scopes_of
 from pgo_agent.sandbox.ttgir import reader
 
@@ -184,13 +184,15 @@ def clocked(ctx: Context, which: str, turns: float = timelines.TURNS) -> None:
     context = GpuPassContext(ctx.builder, lambda: ctx.gpu)  # type: ignore[arg-type, return-value]
     for w in profile_targets.wanted(ctx, which):
         for s in static.subjects_of(context, w.source, w.bundle, w.case, w.label, w.together):
-            place, contract = Place(w.bundle, w.case, w.label, s.build), ctx.target.contract
+            place, contract = KernelRef(w.bundle, w.case, w.label, s.build), ctx.target.contract
             build: Mapping[str, Any] = ctx.store.contents.build(s.build) or {}
             text = ctx.store.contents.get(build["kernel"]["files"]["ttgir"], "ttgir").decode()
             told = timelines.timeline(scopes_of(reader.parse(text)), turns)
             answer = {"pass": gpu_passes.timeline.name, "answer": json_codec.as_json(told)}
             ctx.store.contents.put_record(PASSES, gpu_passes.timeline.key(context, place, contract), answer)
-        found = profile_incumbent.taken(ctx, which, w, Gpu(None, 0.0, "Nsight Compute was made up to be absent"), 1)
+        found = profile_incumbent.taken(
+            ctx, which, w, GpuBudget(None, 0.0, "Nsight Compute was made up to be absent"), 1
+        )
         assert found.taken == ("static", "timeline"), found.passes
         profiles.add(ctx.store, ctx.run.id, found)
     profile_incumbent.summarize(ctx)

@@ -90,7 +90,9 @@ def _kernel(side: Side, key: str, text: Text) -> tuple[list[Found], Coverage]:
     fit = resident(kernel, side.statics[key])
     for case, plan, n in steps[:MOST_LAUNCHES]:
         begins = initial_memory.before(plan["steps"], n)
-        launch = block_waits.Launch(plan["steps"][n], begins, fit, kernel["launch_cooperative_grid"], is_secret(case))
+        launch = block_waits.WaitingLaunch(
+            plan["steps"][n], begins, fit, kernel["launch_cooperative_grid"], is_secret(case)
+        )
         said, ran = block_waits.rule(text.module, text.values, waits, launch)
         found += [replace(f, case=case) for f in said] if is_secret(case) else said
         covered += coverage.of(blocks_run=(ran, launch.blocks))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from pgo_agent.agent.profile.pass_runner import Gpu
+from pgo_agent.agent.profile.pass_runner import GpuBudget
 from pgo_agent.agent.proposal import bottlenecks, prompt
 from pgo_agent.agent.run import incumbent, profile_targets
 from pgo_agent.agent.run.context import Context
@@ -154,7 +154,7 @@ class Held:
 
 def test_cases_that_are_profiled_side_by_side_share_what_the_gpu_may_be_held() -> None:
     held, at_once = Held(), threading.Barrier(3)
-    gpu = Gpu(cast(Judge, held), 60.0)
+    gpu = GpuBudget(cast(Judge, held), 60.0)
 
     def take(seconds: float) -> None:
         at_once.wait(10)
@@ -167,7 +167,7 @@ def test_cases_that_are_profiled_side_by_side_share_what_the_gpu_may_be_held() -
 
 def test_passes_side_by_side_begin_no_more_than_the_gpu_has_time_for() -> None:
     held = Held()
-    gpu = Gpu(cast(Judge, held), 32.0)  # for two passes, of which each is expected to take 15 s
+    gpu = GpuBudget(cast(Judge, held), 32.0)  # for two passes, of which each is expected to take 15 s
 
     def case(_: int) -> str:
         try:
@@ -191,7 +191,7 @@ def test_an_answer_of_a_judge_elsewhere_that_is_read_again_is_booked_once() -> N
             self.seconds += 3.0
 
     judge = Elsewhere()
-    gpu = Gpu(cast(Judge, judge), 60.0)
+    gpu = GpuBudget(cast(Judge, judge), 60.0)
     gpu.timed(PassName.TIMELINE, lambda: judge.read(3.0))
     gpu.timed(PassName.TIMELINE, lambda: judge.read(0.0))
     assert gpu.left == 57.0
@@ -199,7 +199,7 @@ def test_an_answer_of_a_judge_elsewhere_that_is_read_again_is_booked_once() -> N
 
 def test_what_cannot_be_profiled_is_recorded_with_its_reason_and_moves_fire_without_it(ctx: Context) -> None:
     (known,) = profile_targets.wanted(ctx, "shipped")
-    lost = profile_incumbent.taken(ctx, "nobody", replace(known, label="TILE=3"), Gpu(None, 0.0), 1)
+    lost = profile_incumbent.taken(ctx, "nobody", replace(known, label="TILE=3"), GpuBudget(None, 0.0), 1)
     assert lost.taken == () and "has no configuration 'TILE=3'" in lost.passes["static"]
     profiles.add(ctx.store, ctx.run.id, lost)
     best = incumbent.best_known(ctx, "shipped")
@@ -220,7 +220,7 @@ def test_a_parent_that_is_not_profiled_has_what_its_build_tells(ctx: Context) ->
 def test_counters_are_read_only_where_another_candidate_may_follow(ctx: Context, candidates: int, why: str) -> None:
     ctx.change({"candidates": candidates})  # of which there are three
     (known,) = profile_targets.wanted(ctx, "shipped")
-    found = profile_incumbent.taken(ctx, "shipped", known, Gpu(None, 0.0), 1)
+    found = profile_incumbent.taken(ctx, "shipped", known, GpuBudget(None, 0.0), 1)
     assert (found.passes["timeline"], found.passes["counters"]) == ("no GPU is visible here", why)
 
 
@@ -252,7 +252,7 @@ def test_a_summary_of_another_version_is_made_anew(ctx: Context) -> None:
 
 def test_the_whole_profile_is_kept_and_read_back_as_it_was_taken(ctx: Context) -> None:
     (stored,), (known,) = profiles.of(ctx.store, ctx.run.id, "shipped"), profile_targets.wanted(ctx, "shipped")
-    taken = profile_targets.take(ctx, known, Gpu(None, 0.0), 1, lambda *_: None)
+    taken = profile_targets.take(ctx, known, GpuBudget(None, 0.0), 1, lambda *_: None)
     digest = profiles.put(ctx.store.contents, taken)
     assert profiles.whole(ctx.store.contents, replace(stored, profile=digest)) == taken
     first = profiles.whole(ctx.store.contents, stored)
