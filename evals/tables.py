@@ -40,9 +40,27 @@ slower at the quick look was timed no further.
 def tables() -> str:
     """A Markdown table for every recorded run, in order of target."""
     verdicts = _by_run("verdict")
-    found = [r for r in load.files(sorted(RESULTS.glob("*.jsonl"))).rows if r.run in verdicts]
-    ordered = sorted(found, key=lambda r: (r.kernel, by(verdicts[r.run][0])))
-    return "\n".join(f"{_table(r, by(verdicts[r.run][0]))}{_won(verdicts[r.run])}\n" for r in ordered)
+    return "\n".join(f"{_table(row, who)}{_won(verdicts[row.run])}\n" for row, who in _recorded(verdicts))
+
+
+def gains() -> str:
+    """What the winner of each recorded run gained over both baselines: a Markdown table, a line for each run."""
+    lines = ["| kernel | rewrites by | over as shipped | over tuned | each case, over tuned |"]
+    lines.append("|---|---|---:|---:|---:|")
+    for row, who in _recorded(_by_run("verdict")):
+        cells = ["no candidate was faster", "", ""]
+        if row.winner:
+            each = [case.ratio(TUNED).mid for case in row.cases.values()]
+            means = (row.ratio(SHIPPED).mid, row.ratio(TUNED).mid)
+            cells = [*(f"{mean:.3f}x" for mean in means), f"{min(each):.3f}x to {max(each):.3f}x"]
+        lines.append("| " + " | ".join([f"`{row.kernel}`", who, *cells]) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _recorded(verdicts: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[tuple[Row, str]]:
+    """The row of every recorded run, with who proposed its candidates; in order of target. `verdicts`: by run."""
+    runs = [r for r in load.files(sorted(RESULTS.glob("*.jsonl"))).rows if r.run in verdicts]
+    return sorted(((r, by(verdicts[r.run][0])) for r in runs), key=lambda pair: (pair[0].kernel, pair[1]))
 
 
 def _by_run(what: str) -> dict[str, list[dict[str, Any]]]:
@@ -230,6 +248,7 @@ def between(text: str, marker: str, content: Iterable[str] | str) -> str:
 
 
 TABLES: Mapping[str, Callable[[], str]] = {
+    "gains": gains,
     "results": tables,
     "nights": nights,
     "gate": gate,

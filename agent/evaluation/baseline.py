@@ -54,7 +54,7 @@ def establish(ctx: Context) -> dict[str, Any]:
     if unfit:
         ctx.emit("note", text=own_list.note(unfit))
     best, picked = _best(points, cases, own), own_list.autotuned(points, cases, own, order)
-    if not ctx.settings.get("drop_wrong"):
+    if not ctx.settings.drop_wrong:
         own_list.ask(ctx.target.path, picked, best)
     found = {
         "cases": cases,
@@ -92,14 +92,14 @@ def _others(ctx: Context, source: str, shipped: Built) -> tuple[Built, list[tupl
     """The held-out cases and the launch grid."""
     with threads(1) as pool:
         workers = max(1, ctx.builder.cores // HELD_OUT_SHARE)
-        limit = None if ctx.settings.get("drop_wrong") else 1  # the first may be what is dropped
+        limit = None if ctx.settings.drop_wrong else 1  # the first may be what is dropped
         building = pool.submit(ctx.builder.build, source, {"HELD_OUT": None}, limit, workers)
         grid = _grid(ctx, source, shipped, shipped.described)
         return building.result(), grid
 
 
 def _as_shipped(ctx: Context, source: str) -> Built:
-    wanted = ctx.settings["cases"]
+    wanted = ctx.settings.cases
     shipped = ctx.builder.build(source, {"CASES": wanted or None}, sampled(ctx), ctx.builder.cores, sample=True)
     for case, count in shipped.listed.items():
         if (built := len(shipped.choices.get(case, ()))) < count and count > (sampled(ctx) or count):
@@ -158,7 +158,7 @@ def _check_small(ctx: Context) -> None:
     if ctx.gpu is not None:
         return
     judged = interpreter.judged(ctx, ctx.target.source)
-    if judged.verdict == Verdict.BUILT and not ctx.settings.get("given"):  # a check says it of its candidate
+    if judged.verdict == Verdict.BUILT and not ctx.run.facts.given:  # a check says it of its candidate
         ctx.emit("warning", text=f"what follows compares no results: {judged.reason}")
     if judged.verdict == Verdict.REJECTED:
         raise TargetFault(f"{ctx.target.path}: {judged.reason}", "return a copy: `x = x.clone()` before the launch")
@@ -171,7 +171,7 @@ def _check_small(ctx: Context) -> None:
 
 def _grid(ctx: Context, source: str, shipped: Built, described: Mapping[str, Any]) -> list[tuple[Built, Config | None]]:
     """What the launch grid builds, each text with what stands in it for launches that are not autotuned."""
-    if ctx.settings.get("given") and ctx.gpu is None:
+    if ctx.run.facts.given and ctx.gpu is None:
         ctx.emit("phase", phase="baseline", doing="checking the kernel itself")
         return []  # nothing is timed here, so that a check has no use for it
     grid = _grid_points(ctx, source, shipped, described)

@@ -44,7 +44,7 @@ def summarize(state: State, runtime: Runtime[Context]) -> None:
 def propose(state: State, runtime: Runtime[Context]) -> Command[Literal["build", "finish"]]:
     ctx = runtime.context
     steps.steered(ctx)
-    impatient = state["generations_without_win"] >= ctx.settings["patience"]
+    impatient = state["generations_without_win"] >= ctx.settings.patience
     ended = ctx.out_of_time() or (impatient and not steering.wants_a_generation(ctx, state["generation"]))
     if not ended and steps.propose(ctx, state["generation"]):
         return Command(goto="build")

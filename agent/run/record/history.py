@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from pgo_agent.agent.run.record.store import Candidate, Run, Store
+from pgo_agent.agent.run.record.store import Candidate, Run, Store, why_of
+from pgo_agent.sandbox.gate.reason import NONE, Reason
 from pgo_agent.sandbox.gate.verdict import Verdict
 
 RUNS = 50  # former runs that are looked at, newest first
@@ -31,7 +32,7 @@ class Tried:
     author: str
     verdict: str
     stage: str
-    reason: str
+    why: Reason
     speedup: float | None  # of its incumbent then; None: not measured
     against: str | None
     proposer: str | None
@@ -53,7 +54,7 @@ class Subject:
 
 def of(run: Run) -> Subject:
     """What a run may know. One that is to be alone knows of no other."""
-    return Subject(run.digest, run.contract, run.id, 0 if run.settings.get("alone") else run.knows or 0)
+    return Subject(run.digest, run.contract, run.id, 0 if run.settings.alone else run.knows or 0)
 
 
 def tried(store: Store, subject: Subject) -> Sequence[Tried]:
@@ -69,9 +70,12 @@ def _read_once(store: Store, subject: Subject) -> Sequence[Tried]:
 
 def _read(store: Store, subject: Subject) -> Sequence[Tried]:
     runs = {r["id"]: r for r in _runs(store, subject)}
-    columns = "run, id, parent, kind, move, rationale, author, verdict, stage, reason, speedup, against, proposer"
-    rows = [r for name in runs for r in _rows(store, subject, name, columns)]
-    return [Tried(*(r[c] for c in columns.split(", ")), **_where(runs[r["run"]], subject)) for r in rows]
+    columns = "run, id, parent, kind, move, rationale, author, verdict, stage, speedup, against, proposer"
+    rows = [r for name in runs for r in _rows(store, subject, name, f"{columns}, reason, why")]
+    return [
+        Tried(**{c: r[c] for c in columns.split(", ")}, why=why_of(r) or NONE, **_where(runs[r["run"]], subject))
+        for r in rows
+    ]
 
 
 def refused(store: Store, run: Run) -> Iterator[Candidate]:

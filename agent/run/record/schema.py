@@ -39,7 +39,9 @@ CREATE TABLE IF NOT EXISTS candidates (
     author TEXT NOT NULL,           -- embedded, or the name of a model
     source TEXT NOT NULL,
     built TEXT,                     -- JSON: bundle, choices, static profiles; NULL until built
-    verdict TEXT, stage TEXT, reason TEXT,
+    verdict TEXT, stage TEXT,
+    reason TEXT,                    -- as a person is told it
+    why TEXT,                       -- JSON: the clauses that it is made of, and what of them a model may know
     speedup REAL,                   -- of the incumbent then, as judged; NULL where nothing was measured
     seconds REAL,                   -- to judge
     against TEXT,                   -- what it was measured against: the incumbent then
@@ -78,6 +80,7 @@ CREATE TABLE IF NOT EXISTS profiles (
     seconds REAL NOT NULL,
     summary TEXT,                   -- JSON: the case in short; NULL until it is made, and where no pass was
     author TEXT,                    -- of the summary; NULL: embedded
+    profile TEXT,                   -- hash of the whole profile in the content store; NULL: nothing could be taken
     PRIMARY KEY (run, candidate, "case")
 );
 CREATE TABLE IF NOT EXISTS questions (

@@ -9,14 +9,19 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from pgo_agent.agent.llm.models.types import OPTIMIZER, Reply
+from pgo_agent.agent.run.facts import RunFacts
 from pgo_agent.agent.run.record.database import Database
+from pgo_agent.agent.run.record.settings_json import decode, encode
+from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.sandbox.errors import UsageFault
+from pgo_agent.sandbox.gate import reason as reasons
+from pgo_agent.sandbox.gate.reason import Reason
 from pgo_agent.sandbox.gate.verdict import Judgement
 from pgo_agent.sandbox.judge.gpus import Gpu
 
@@ -28,7 +33,7 @@ class Run:
     digest: str
     source: str
     device: str
-    settings: dict[str, Any]
+    settings: RunSettings
     baseline: dict[str, Any] | None
     state: str
     seconds: float
@@ -37,6 +42,9 @@ class Run:
     contract: str | None = None  # digest of what its target asks of a kernel; None: a run from before it was kept
     knows: int | None = None  # the last verdict in the workspace when it began; None: it looks at no other run
     gpu_seconds: float = 0.0  # spent, over all resumptions
+    facts: RunFacts = field(default_factory=RunFacts)
+    damaged: tuple[str, ...] = ()  # settings and facts that cannot be read: nobody goes on with the run
+    unknown: tuple[str, ...] = ()  # settings of another version, which are ignored
 
 
 @dataclass(frozen=True)
@@ -54,12 +62,17 @@ class Candidate:
     built: dict[str, Any] | None
     verdict: str | None
     stage: str | None
-    reason: str | None
+    why: Reason | None
     speedup: float | None
     seconds: float | None
     against: str | None  # what it was measured against, the incumbent then: a candidate or `shipped`
     cites: dict[str, Any] | None = None  # the bottleneck that its move answers, as `agent/profile/summary.py` writes it
-    proposer: str | None = None  # whose place in its generation it took: see mixing.py
+    proposer: str | None = None  # whose place in its generation it took: see bandit.py
+
+    @property
+    def reason(self) -> str | None:
+        """Why it has its verdict, for a person."""
+        return self.why.for_person() if self.why is not None else None
 
 
 def candidate_id(source: str) -> str:
@@ -93,11 +106,12 @@ class Store(Database):
         digest: str,
         source: str,
         device: str,
-        settings: Mapping[str, Any],
+        settings: RunSettings,
+        facts: RunFacts,
         contract: str | None = None,
     ) -> None:
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        row = (run, str(target), digest, source, device, json.dumps(dict(settings)), now, contract)
+        row = (run, str(target), digest, source, device, json.dumps(encode(settings, facts)), now, contract)
         with self.transaction() as db:
             db.execute(
                 "INSERT INTO runs (id, target, digest, source, device, settings, state, created, contract, knows)"
@@ -124,9 +138,9 @@ class Store(Database):
         with self.transaction() as db:
             db.execute("UPDATE runs SET baseline = ? WHERE id = ?", (json.dumps(baseline), run))
 
-    def set_settings(self, run: str, settings: Mapping[str, Any]) -> None:
+    def set_settings(self, run: str, settings: RunSettings, facts: RunFacts) -> None:
         with self.transaction() as db:
-            db.execute("UPDATE runs SET settings = ? WHERE id = ?", (json.dumps(dict(settings)), run))
+            db.execute("UPDATE runs SET settings = ? WHERE id = ?", (json.dumps(encode(settings, facts)), run))
 
     def set_state(self, run: str, state: str, summary: Mapping[str, Any] | None = None) -> None:
         with self.transaction() as db:
@@ -256,10 +270,11 @@ class Store(Database):
         against = body.pop("incumbent", None)
         timed = {stage: body.pop(stage, {}) for stage in ("quick", "time")}
         with self.transaction() as db:
-            values = (str(judged.verdict), judged.stage, judged.reason, speedup, seconds, against, run, candidate)
+            why = json.dumps(judged.why.as_json())
+            values = (str(judged.verdict), judged.stage, judged.reason, why, speedup, seconds, against, run, candidate)
             fresh = db.execute(
-                "UPDATE candidates SET verdict = ?, stage = ?, reason = ?, speedup = ?, seconds = ?, against = ?"
-                " WHERE run = ? AND id = ? AND verdict IS NULL",
+                "UPDATE candidates SET verdict = ?, stage = ?, reason = ?, why = ?, speedup = ?, seconds = ?,"
+                " against = ? WHERE run = ? AND id = ? AND verdict IS NULL",
                 values,
             ).rowcount
             if fresh:
@@ -284,7 +299,13 @@ class Store(Database):
 
 
 def _candidate(row: sqlite3.Row) -> Candidate:
-    return Candidate(**(dict(row) | {k: _json(row[k]) for k in ("built", "cites")}))
+    fields = dict(row) | {k: _json(row[k]) for k in ("built", "cites")} | {"why": why_of(row)}
+    return Candidate(**{k: v for k, v in fields.items() if k != "reason"})
+
+
+def why_of(row: sqlite3.Row) -> Reason | None:
+    """Reads a candidate's reason: typed, or the prose of an older record; None before its verdict."""
+    return None if row["reason"] is None else reasons.from_json(row["reason"], _json(row["why"]))
 
 
 def _insert_samples(db: sqlite3.Connection, key: tuple[str, str, str], cases: Mapping[str, Mapping[str, Any]]) -> None:
@@ -294,7 +315,9 @@ def _insert_samples(db: sqlite3.Connection, key: tuple[str, str, str], cases: Ma
 
 
 def _run(row: sqlite3.Row) -> Run:
-    return Run(**(dict(row) | {k: _json(row[k]) for k in ("settings", "baseline", "summary")}))
+    stored = decode(row["settings"], row["device"])
+    asked = {f.name: getattr(stored, f.name) for f in fields(stored)}
+    return Run(**(dict(row) | asked | {k: _json(row[k]) for k in ("baseline", "summary")}))
 
 
 def _json(text: str | None) -> Any:

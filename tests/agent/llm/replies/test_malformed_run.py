@@ -8,6 +8,7 @@ import pytest
 from pgo_agent.agent.llm.models.types import whole
 from pgo_agent.agent.proposal.llm import ask
 from pgo_agent.agent.run.record.store import candidate_id
+from pgo_agent.sandbox.gate.reason import plain
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 
 from tests.agent.asked import Asked, asking, established
@@ -29,7 +30,7 @@ def generation(run: Asked, n: int) -> None:
     other = {"id": f"other{n}", "kind": "source", "move": "m", "rationale": "r", "author": "embedded", "source": "s"}
     run.ctx.store.add_generation(run.ctx.run.id, n, "shipped", rows or [other | {"parent": "shipped"}])
     for c in run.ctx.store.candidates(run.ctx.run.id, n):
-        run.ctx.store.set_verdict(run.ctx.run.id, c.id, Judgement(Verdict.SLOWER, "time", "0.9x"), None, 1.0)
+        run.ctx.store.set_verdict(run.ctx.run.id, c.id, Judgement(Verdict.SLOWER, "time", plain("0.9x")), None, 1.0)
 
 
 def test_a_run_goes_on_through_replies_of_every_kind_and_records_them_whole(folder: Path) -> None:

@@ -19,6 +19,7 @@ from pgo_agent.agent.proposal.prompt.token_budget import Section, fitted
 from pgo_agent.agent.run.record.store import Candidate
 from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.errors import UsageFault
+from pgo_agent.sandbox.gate.reason import plain
 
 from tests.agent.command_line import ADD
 from tests.agent.facts import FOLDER, FULL, H200, LEAST, kept, names
@@ -244,7 +245,7 @@ def test_what_was_measured_stands_beside_an_attempt_and_else_what_is_recorded_of
         None,
         "slower",
         "quick",
-        "0.9x",
+        plain("0.9x"),
         0.9,
         1.0,
     )

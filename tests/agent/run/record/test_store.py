@@ -6,12 +6,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from pgo_agent.agent.run.facts import RunFacts
 from pgo_agent.agent.run.record import pending, profiles
 from pgo_agent.agent.run.record.pending import Waiting
-from pgo_agent.agent.run.record.profiles import Kept
+from pgo_agent.agent.run.record.profiles import StoredProfile
 from pgo_agent.agent.run.record.store import Store
+from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 from pgo_agent.sandbox.gate import coverage
+from pgo_agent.sandbox.gate.reason import plain
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 
 COVERED = coverage.of(cases=1)
@@ -30,23 +33,25 @@ PROPOSAL = {
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     opened = Store(tmp_path / "w")
-    opened.add_run("add-1", Path("add.py"), "d", "pass\n", "h200", {})
+    opened.add_run("add-1", Path("add.py"), "d", "pass\n", "h200", RunSettings(), RunFacts())
     opened.add_generation("add-1", 1, "shipped", [PROPOSAL])
     return opened
 
 
 def test_the_first_verdict_of_a_candidate_stands(store: Store) -> None:
-    store.set_verdict("add-1", "c1", Judgement(Verdict.WRONG, "smoke", "first"), None, 1.0)
-    store.set_verdict("add-1", "c1", Judgement(Verdict.ACCEPTED, "confirm", "second", coverage=COVERED), 2.0, 1.0)
+    store.set_verdict("add-1", "c1", Judgement(Verdict.WRONG, "smoke", plain("first")), None, 1.0)
+    store.set_verdict(
+        "add-1", "c1", Judgement(Verdict.ACCEPTED, "confirm", plain("second"), coverage=COVERED), 2.0, 1.0
+    )
     assert store.candidate("add-1", "c").reason == "first"
     assert "confirm" not in store.evidence("add-1", "c1")
 
 
 def test_what_has_a_verdict_by_now_waits_for_nothing(store: Store) -> None:
-    waiting = Waiting("c1", Judgement(Verdict.CHECKED, "quick", "1.1x", coverage=COVERED), 1.1, 2.0)
+    waiting = Waiting("c1", Judgement(Verdict.CHECKED, "quick", plain("1.1x"), coverage=COVERED), 1.1, 2.0)
     pending.add(store, "add-1", waiting)
     assert pending.of(store, "add-1") == {"c1": waiting}
-    store.set_verdict("add-1", "c1", Judgement(Verdict.VETOED, "veto", "no need"), None, 0.0)
+    store.set_verdict("add-1", "c1", Judgement(Verdict.VETOED, "veto", plain("no need")), None, 0.0)
     pending.add(store, "add-1", waiting)
     assert not pending.of(store, "add-1")
 
@@ -54,7 +59,7 @@ def test_what_has_a_verdict_by_now_waits_for_nothing(store: Store) -> None:
 def test_raw_samples_are_kept_apart_from_evidence_and_come_back_in_order(store: Store) -> None:
     times = {"CASES/x": {"incumbent": [2.0, 1.0], "candidate": [1.0, 3.0]}}
     store.set_verdict(
-        "add-1", "c1", Judgement(Verdict.SLOWER, "time", "r", {"time": times, "speedup": [1, 1, 1]}), 1.0, 1.0
+        "add-1", "c1", Judgement(Verdict.SLOWER, "time", plain("r"), {"time": times, "speedup": [1, 1, 1]}), 1.0, 1.0
     )
     found = store.evidence("add-1", "c1")
     assert found["samples"]["time"] == times and found["time"] == {"speedup": [1, 1, 1]}
@@ -66,7 +71,7 @@ def test_proposing_a_generation_twice_changes_nothing(store: Store) -> None:
 
 
 def test_an_ambiguous_or_unknown_run_is_named_to_the_person(store: Store) -> None:
-    store.add_run("add-2", Path("add.py"), "d", "", "h200", {})
+    store.add_run("add-2", Path("add.py"), "d", "", "h200", RunSettings(), RunFacts())
     with pytest.raises(UsageFault, match="several runs"):
         store.run("add")
     with pytest.raises(UsageFault, match="no run"):
@@ -75,7 +80,7 @@ def test_an_ambiguous_or_unknown_run_is_named_to_the_person(store: Store) -> Non
 
 
 def test_the_last_run_is_the_one_added_last_though_the_clock_went_back(store: Store) -> None:
-    store.add_run("add-2", Path("add.py"), "d", "", "h200", {})
+    store.add_run("add-2", Path("add.py"), "d", "", "h200", RunSettings(), RunFacts())
     store.db.execute("UPDATE runs SET created = '2999-01-01T00:00:00+00:00' WHERE id = 'add-1'")
     assert store.run("last").id == "add-2"
     assert [r.id for r in store.runs()] == ["add-1", "add-2"]
@@ -93,14 +98,14 @@ def test_a_record_of_another_schema_is_refused_and_left_as_it_is(store: Store, c
 
 def test_a_run_keeps_the_last_verdict_that_was_there_when_it_began(store: Store) -> None:
     assert store.run("add-1").knows == 0
-    store.set_verdict("add-1", "c1", Judgement(Verdict.WRONG, "smoke", "first"), None, 1.0)
-    store.add_run("add-2", Path("add.py"), "d", "", "h200", {})
+    store.set_verdict("add-1", "c1", Judgement(Verdict.WRONG, "smoke", plain("first")), None, 1.0)
+    store.add_run("add-2", Path("add.py"), "d", "", "h200", RunSettings(), RunFacts())
     assert store.run("add-2").knows == 1
 
 
 def test_the_first_profile_of_a_case_stands(store: Store) -> None:
-    first = Kept("shipped", "CASES/x", {"static": "first"}, 1.0, None)
-    for kept in (first, Kept("shipped", "CASES/x", {"static": "second"}, 2.0, None)):
+    first = StoredProfile("shipped", "CASES/x", {"static": "first"}, 1.0, None)
+    for kept in (first, StoredProfile("shipped", "CASES/x", {"static": "second"}, 2.0, None)):
         profiles.add(store, "add-1", kept)
     assert profiles.of(store, "add-1") == [first]
 
