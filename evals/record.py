@@ -32,20 +32,20 @@ def lines(store: Store, run: Run, commit: str) -> Iterator[dict[str, Any]]:
         "models": store.answered(run.id),
         "winner": run.summary["winner"],
     }
-    work = {f"{s}/{n}": w for s, cases in run.baseline["work"].items() for n, w in cases.items()}
-    for p in run.baseline["points"]:
-        if p["samples"] and not p["problem"]:
+    base = run.baseline
+    for p in base.points:
+        if p.samples and not p.problem:
             yield common | {
                 "what": "sweep",
-                "environment": common["environment"] | p.get("taken_on", {}),
-                "case": p["case"],
-                "choice": p["choice"],
-                "plan_id": p["plan_id"],
-                "codes": p["codes"],
-                "ms": p["samples"],
-                "finalist": p["finalist"],
-                "check": p["check"],
-                **work[p["case"]],
+                "environment": common["environment"] | (p.taken_on or {}),
+                "case": p.case,
+                "choice": p.choice,
+                "plan_id": p.plan_id,
+                "codes": p.codes,
+                "ms": p.samples,
+                "finalist": p.finalist,
+                "check": p.check,
+                **base.work_of(p.case).as_json(),
             }
     for case, times in run.summary["times"].items():
         for side, ms in times.items():
@@ -55,7 +55,7 @@ def lines(store: Store, run: Run, commit: str) -> Iterator[dict[str, Any]]:
                 "case": case,
                 "side": side,
                 "ms": ms,
-                **work[case],
+                **base.work_of(case).as_json(),
                 **_plan(run, side, case),
             }
     candidates = store.candidates(run.id)

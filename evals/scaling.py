@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from pgo_agent.agent.commands import optimize
-from pgo_agent.agent.run.record.store import Candidate, Run, Store
+from pgo_agent.agent.run.record.candidate import Candidate
+from pgo_agent.agent.run.record.store import Run, Store
 from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.agent.views.summary import output
 from pgo_agent.sandbox.errors import EnvironmentFault, Fault, UsageFault
@@ -87,7 +88,7 @@ def measure(
 
 def candidates(store: Store, of: Run) -> list[dict[str, str]]:
     """What a run had to judge on a GPU, as candidates that are given."""
-    fit = [c for c in store.candidates(of.id) if c.verdict not in (None, *UNTRIED) and (c.built or {}).get("bundle")]
+    fit = [c for c in store.candidates(of.id) if c.verdict not in (None, *UNTRIED) and c.has_bundle]
     if not fit:
         raise UsageFault(f"run {of.id} judged no candidate", "name one that did, with --run")
     return [{"from": c.id, "kind": "source" if c.kind != "ttgir" else "ttgir", "source": c.source} for c in fit]

@@ -41,7 +41,7 @@ def due(ctx: Context) -> Literal["profile", "summarize"] | None:
     if ctx.settings.get("given") or profile_visibility.of(ctx) is Insight.NONE:
         return None
     kept = {k.case: k for k in profiles.of(ctx.store, ctx.run.id, incumbent.name(ctx))}
-    if any(case not in kept for case in ctx.baseline()["cases"]):
+    if any(case not in kept for case in ctx.baseline().cases):
         return "profile"
     return "summarize" if any(map(_waits, kept.values())) else None
 

@@ -14,6 +14,7 @@ from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin
 
 from pgo_agent.agent.run.own_list import AUTOTUNED
+from pgo_agent.agent.run.record.baseline import Unfit
 from pgo_agent.evals.runner.results import ENDED
 from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.gate.verdict import Verdict
@@ -123,7 +124,7 @@ class Row:
     gpu_seconds: float | None
     tokens: int | None
     money: float | None
-    unfit: tuple[Mapping[str, Any], ...] = ()  # of the file's own configurations: case, said, why, ms
+    unfit: tuple[Unfit, ...] = ()  # of the file's own configurations
     models: tuple[str, ...] = ()  # that answered, by their own word
     prompts: tuple[str, ...] = ()  # SHA-256 of each that was asked
     templates: str = ""  # SHA-256 of what the optimizer's prompts are made from
@@ -178,6 +179,7 @@ class Row:
         """A line: everything, and what follows from it for whoever reads it without this project."""
         own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("cases", "file")}
         told = own | {
+            "unfit": [u.as_json() for u in self.unfit],
             "winner": asdict(self.winner) if self.winner else None,
             "candidates": [asdict(t) for t in self.candidates],
             "verdicts": dict(self.verdicts),
@@ -207,6 +209,7 @@ def parse(line: Mapping[str, Any], file: str = "") -> Row:
         "cases": cases,
         "candidates": tuple(_made(Tried, t) for t in line["candidates"]),
         "winner": None if line["winner"] is None else _made(Winner, line["winner"]),
+        "unfit": tuple(Unfit.from_json(u) for u in told["unfit"]),
         "file": file,
     }
     return _made(Row, own)

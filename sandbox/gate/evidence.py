@@ -12,9 +12,11 @@ from functools import cached_property
 from typing import Any
 
 from pgo_agent.sandbox.bundle.store import ContentStore
+from pgo_agent.sandbox.gate import coverage as covers
 from pgo_agent.sandbox.gate.coverage import NOTHING, Coverage
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 
+PASSED = "passed"  # what JSON has for no verdict
 Plan = Mapping[str, Any]  # of a bundle's JSON
 
 
@@ -38,10 +40,17 @@ class Evidence:
         return self.verdict not in (None, Verdict.UNDECIDED)
 
     def as_json(self) -> dict[str, Any]:
-        said = "passed" if self.verdict is None else str(self.verdict)
+        verdict = PASSED if self.verdict is None else str(self.verdict)
         seconds = round(self.seconds, 3)
-        told = {"stage": self.stage, "verdict": said, "reason": self.reason, "seconds": seconds, "found": self.found}
-        return told if self.coverage == NOTHING else told | {"coverage": self.coverage.as_json()}
+        body = {"stage": self.stage, "verdict": verdict, "reason": self.reason, "seconds": seconds, "found": self.found}
+        return body if self.coverage == NOTHING else body | {"coverage": self.coverage.as_json()}
+
+    @classmethod
+    def from_json(cls, x: Mapping[str, Any]) -> "Evidence":
+        """The inverse of `as_json`. Raises KeyError and ValueError for what that did not write."""
+        verdict = None if x["verdict"] == PASSED else Verdict(x["verdict"])
+        covered = covers.from_json(x.get("coverage"))
+        return cls(x["stage"], verdict, x["reason"], x["seconds"], x["found"], covered)
 
 
 @dataclass(frozen=True)

@@ -114,7 +114,7 @@ def profiles(store: Store, run: Run, winner: str | None) -> tuple[Profiled, ...]
     finally:
         ctx.close()
     return tuple(
-        _case(case, {side: found.get(case, NOTHING) for side, found in sides.items()}) for case in run.baseline["cases"]
+        _case(case, {side: found.get(case, NOTHING) for side, found in sides.items()}) for case in run.baseline.cases
     )
 
 

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.agent.run.record.store import Candidate, Run
+from pgo_agent.agent.run.record.candidate import Candidate
+from pgo_agent.agent.run.record.store import Run
 from pgo_agent.sandbox import devices
 
 UNTOLD = "not recorded"
@@ -24,7 +25,7 @@ OPTIONS = {  # setting -> option of `optimize`, and its default
 
 def environment(run: Run) -> Iterator[tuple[str, str]]:
     """A name and what is said under it."""
-    measured = (run.summary or {}).get("environment") or (run.baseline or {}).get("environment") or {}
+    measured = (run.summary or {}).get("environment") or (run.baseline and run.baseline.environment) or {}
     yield "GPU", _gpu(run, measured)
     if measured:
         cuda = f", CUDA {measured['cuda_driver']}" if measured.get("cuda_driver") else ""

@@ -16,6 +16,7 @@ from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 
 from tests.agent.breaking import Whole
 from tests.agent.command_line import pgo
+from tests.agent.proposed import proposed
 from tests.agent.views.test_profile_page import Read
 
 
@@ -148,8 +149,8 @@ def test_no_command_of_a_report_names_an_option_that_is_not_there(whole: Whole) 
 def checked(store: Store, verdict: Verdict | None) -> Report:
     """A run of `check` on a file `new.py`."""
     store.add_run("check-1", Path("/x/add.py"), "d", "pass\n", "h200", {"given": [{"from": "/x/new.py"}]})
-    told = {"kind": "source", "move": "given", "rationale": "given", "author": "given", "parent": "shipped"}
-    store.add_generation("check-1", 1, "shipped", [told | {"id": "c1", "source": "pass\n"}])
+    given = proposed("pass\n", "c1", move="given", rationale="given", author="given")
+    store.add_generation("check-1", 1, "shipped", [given])
     if verdict:
         store.set_verdict("check-1", "c1", Judgement(verdict, "smoke", "why"), None, 1.0)
     return collect.report(store, "check-1")

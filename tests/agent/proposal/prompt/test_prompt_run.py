@@ -19,6 +19,7 @@ from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 from tests.agent.command_line import ADD, pgo, write
 from tests.agent.facts import FULL, GLUON
 from tests.agent.loopback import completion, serving
+from tests.agent.proposed import proposed
 
 FAILURES = [
     ("numerics", "a held-out case: output 0: max error 0.7 above 0.125"),
@@ -39,9 +40,7 @@ def ctx(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Context]:
     run, found, device = store.run("last"), target.read(path), devices.find("h200")
     builder = Builder(found, device, box.choose("auto"), store.contents)
     for i, (stage, reason) in enumerate(FAILURES):
-        proposal = {"id": f"c{i}", "kind": "source", "move": f"m{i}", "rationale": "r", "author": "x", "source": "s"}
-        proposal["parent"] = "shipped"
-        store.add_generation(run.id, i, "shipped", [proposal])
+        store.add_generation(run.id, i, "shipped", [proposed("s", f"c{i}", move=f"m{i}", author="x")])
         store.set_verdict(run.id, f"c{i}", Judgement(Verdict.WRONG, stage, reason), None, 1.0)
     opened = Context(store, run, found, device, builder, None, None, GpuJudge(found, gpu=None), lambda event: None)
     yield opened

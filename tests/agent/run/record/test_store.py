@@ -3,10 +3,13 @@
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pgo_agent.agent.llm.models.types import Reply
+from pgo_agent.agent.profile.findings import Defect, Finding
+from pgo_agent.agent.profile.summary import Bottleneck
 from pgo_agent.agent.run.record import pending, profiles
 from pgo_agent.agent.run.record.pending import Waiting
 from pgo_agent.agent.run.record.profiles import Kept
@@ -15,17 +18,12 @@ from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 
+from tests.agent.proposed import proposed
+
 COVERED = coverage.of(cases=1)
 
-PROPOSAL = {
-    "id": "c1",
-    "kind": "launch",
-    "move": "m",
-    "rationale": "r",
-    "author": "embedded",
-    "source": "pass\n",
-    "parent": "shipped",
-}
+PROPOSAL = proposed("pass\n", "c1", kind="launch")
+CITED = Bottleneck("k", Finding(Defect.SPILL, 8.0, "B", 0, "8 B of registers spill"), 0.5)
 
 
 @pytest.fixture
@@ -62,7 +60,7 @@ def test_raw_samples_are_kept_apart_from_evidence_and_come_back_in_order(store: 
 
 
 def test_proposing_a_generation_twice_changes_nothing(store: Store) -> None:
-    store.add_generation("add-1", 1, "shipped", [PROPOSAL | {"id": "c2"}])
+    store.add_generation("add-1", 1, "shipped", [replace(PROPOSAL, id="c2")])
     assert [c.id for c in store.candidates("add-1")] == ["c1"]
 
 
@@ -108,15 +106,15 @@ def test_a_record_from_before_profiles_is_brought_up_to_date(store: Store) -> No
     assert again.candidate("add-1", "c1").cites is None and profiles.of(again, "add-1") == []
     kept = Kept("shipped", "CASES/x", {"static": "", "timeline": "no GPU"}, 1.5, None)
     profiles.add(again, "add-1", kept)
-    again.add_generation("add-1", 2, "shipped", [PROPOSAL | {"id": "c2", "cites": {"kernel": "k"}}])
+    again.add_generation("add-1", 2, "shipped", [replace(PROPOSAL, id="c2", cites=CITED)])
     assert profiles.of(again, "add-1", "shipped") == [kept] and kept.taken == ("static",)
-    assert again.candidate("add-1", "c2").cites == {"kernel": "k"}
+    assert again.candidate("add-1", "c2").cites == CITED
 
 
 def test_a_record_from_before_lessons_is_brought_up_to_date(store: Store) -> None:
     """Who proposed its candidates follows from who wrote them; its runs know of no others."""
     names = {"c2": "tiny", "c3": "given"}
-    store.add_generation("add-1", 2, "shipped", [PROPOSAL | {"id": i, "author": a} for i, a in names.items()])
+    store.add_generation("add-1", 2, "shipped", [replace(PROPOSAL, id=i, author=a) for i, a in names.items()])
     for table, column in (("candidates", "proposer"), ("runs", "contract"), ("runs", "knows")):
         store.db.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
     store.db.execute("DELETE FROM migrations WHERE name = 'm007_proposers_and_lessons'")
