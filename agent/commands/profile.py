@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.agent.commands.optimize import where
 from pgo_agent.agent.profile.case_profile import CaseProfile, Means, Profile, Wanted, case_profile
-from pgo_agent.agent.profile.pass_runner import AT_ONCE, NO_GPU, Gpu
+from pgo_agent.agent.profile.pass_runner import AT_ONCE, NO_GPU, GpuBudget
+from pgo_agent.agent.run import judge_choice
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.agent.run.target_file import locate
@@ -52,7 +52,7 @@ def passes_of(text: str | None) -> frozenset[PassName] | None:
 
 def profile(
     file: Path,
-    wishes: RunSettings,
+    asked: RunSettings,
     configuration: str | None,
     backend: str,
     store: Store,
@@ -67,7 +67,7 @@ def profile(
     builds, EnvironmentFault for the sandbox, the disk, and a GPU that is asked for and is not there.
     """
     found = target.read(locate(file))
-    judge, device = where(wishes)
+    judge, device = judge_choice.choose(asked)
     if judge is not None:
         judge.target = found
     if isinstance(judge, GpuPool):
@@ -76,13 +76,13 @@ def profile(
     if on_gpu and judge is None:
         raise EnvironmentFault(f"{' and '.join(on_gpu)} cannot be taken: {NO_GPU}", "leave out --passes, or use a GPU")
     cores = len(os.sched_getaffinity(0))
-    builder = Builder(found, device, box.choose(wishes.sandbox, wishes.python), store.contents, cores)
-    built = bundled(Workbench(builder), found.source, found.contract, tuple(wishes.cases))
-    _must_exist(built, wishes.cases)
+    builder = Builder(found, device, box.choose(asked.sandbox, asked.python), store.contents, cores)
+    built = bundled(Workbench(builder), found.source, found.contract, tuple(asked.cases))
+    _must_exist(built, asked.cases)
     tuned = _tuned(store, found)
     try:
         chosen = [_chosen(found.source, built, case, configuration, tuned) for case in built.configurations]
-        cases = _taken(builder, Gpu(judge, seconds), wanted, chosen, backend)
+        cases = _taken(builder, GpuBudget(judge, seconds), wanted, chosen, backend)
     finally:
         if judge is not None:
             judge.close()
@@ -90,7 +90,7 @@ def profile(
 
 
 def _taken(
-    builder: Builder, gpu: Gpu, wanted: frozenset[PassName] | None, chosen: Sequence[Wanted], backend: str
+    builder: Builder, gpu: GpuBudget, wanted: frozenset[PassName] | None, chosen: Sequence[Wanted], backend: str
 ) -> tuple[CaseProfile, ...]:
     """The profile of each case, in this order; with a GPU side by side."""
     at_once = AT_ONCE if gpu.judge else 1

@@ -51,7 +51,7 @@ def establish(ctx: Context) -> Baseline:
     if unfit:
         ctx.emit("note", text=own_list.note(unfit))
     best, picked = _best(points, cases, own), own_list.autotuned(points, cases, own)
-    if not ctx.settings.get("drop_wrong"):
+    if not ctx.settings.drop_wrong:
         own_list.ask(ctx.target.path, picked, best)
     baseline = Baseline(
         cases=cases,
@@ -91,7 +91,7 @@ def _check_small(ctx: Context) -> None:
     if ctx.gpu is not None:
         return
     judged = interpreter.judged(ctx, ctx.target.source)
-    if judged.verdict == Verdict.BUILT and not ctx.settings.get("given"):  # a check says it of its candidate
+    if judged.verdict == Verdict.BUILT and not ctx.run.facts.given:  # a check says it of its candidate
         ctx.emit("warning", text=f"what follows compares no results: {judged.reason}")
     if judged.verdict == Verdict.REJECTED:
         raise TargetFault(f"{ctx.target.path}: {judged.reason}", "return a copy: `x = x.clone()` before the launch")

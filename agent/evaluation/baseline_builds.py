@@ -22,7 +22,7 @@ GridBuild = tuple[Built, Config | None]  # with what stands in its text for laun
 def as_shipped(ctx: Context, source: str) -> Built:
     """The kernel file as it stands, for the public cases of the run. Raises UsageFault for a case that it has not, and
     TargetFault where it does not build."""
-    wanted = ctx.settings["cases"]
+    wanted = ctx.settings.cases
     shipped = ctx.builder.build(source, {"CASES": wanted or None}, sampled(ctx), ctx.builder.cores, sample=True)
     for case, count in shipped.listed.items():
         if (built := len(shipped.choices.get(case, ()))) < count and count > (sampled(ctx) or count):
@@ -46,7 +46,7 @@ def others(ctx: Context, source: str, shipped: Built) -> tuple[Built, list[GridB
     """The held-out cases and the launch grid."""
     with threads(1) as pool:
         workers = max(1, ctx.builder.cores // HELD_OUT_SHARE)
-        limit = None if ctx.settings.get("drop_wrong") else 1  # the first may be what is dropped
+        limit = None if ctx.settings.drop_wrong else 1  # the first may be what is dropped
         building = pool.submit(ctx.builder.build, source, {"HELD_OUT": None}, limit, workers)
         grid = _grid(ctx, source, shipped)
         return building.result(), grid
@@ -54,7 +54,7 @@ def others(ctx: Context, source: str, shipped: Built) -> tuple[Built, list[GridB
 
 def _grid(ctx: Context, source: str, shipped: Built) -> list[GridBuild]:
     """What the launch grid builds, each text with what stands in it for launches that are not autotuned."""
-    if ctx.settings.get("given") and ctx.gpu is None:
+    if ctx.run.facts.given and ctx.gpu is None:
         ctx.emit("phase", phase="baseline", doing="checking the kernel itself")
         return []  # nothing is timed here, so that a check has no use for it
     grid = grid_points(ctx, source, shipped)

@@ -18,6 +18,7 @@ from pgo_agent.sandbox.build.result import Built
 from pgo_agent.sandbox.bundle import elf, plan_id
 from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.errors import BadBundle, EnvironmentFault
+from pgo_agent.sandbox.gate.reason import NONE, plain
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 
 STAGE = "known"  # of a verdict that comes from a former run
@@ -36,7 +37,7 @@ def twin(ctx: Context, candidate: Candidate) -> Judgement | None:
         if not c.has_bundle or c.verdict in (*FAULTY, Verdict.VETOED):
             continue
         if brought <= _brought(c) or (mine and mine <= launched(ctx.store.contents, c)):
-            return Judgement(Verdict.NO_CHANGE, "build", f"its code is that of candidate {c.id[:8]}")
+            return Judgement(Verdict.NO_CHANGE, "build", plain(f"its code is that of candidate {c.id[:8]}"))
     return None
 
 
@@ -50,9 +51,8 @@ def refused_before(ctx: Context, candidate: Candidate) -> Judgement | None:
         if not _launches_alike(ctx, candidate, c):
             continue
         where = f"its code is that of candidate {c.id[:8]} of run {c.run}"
-        return Judgement(
-            Verdict(str(c.verdict)), STAGE, f"{where}, which was {c.verdict} there ({c.stage}): {c.reason}"
-        )
+        why = plain(f"{where}, which was {c.verdict} there ({c.stage}): ") + (c.why or NONE)
+        return Judgement(Verdict(str(c.verdict)), STAGE, why)
     return None
 
 

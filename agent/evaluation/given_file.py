@@ -10,12 +10,14 @@ from pgo_agent.agent.evaluation.known_time import known
 from pgo_agent.agent.moves import Proposal
 from pgo_agent.agent.run import incumbent
 from pgo_agent.agent.run.context import Context
+from pgo_agent.agent.run.facts import GivenFile
 from pgo_agent.agent.run.provenance import GIVEN
 from pgo_agent.agent.run.record.baseline import KnownTime
 from pgo_agent.agent.run.record.candidate import Candidate, NewCandidate
 from pgo_agent.sandbox import parsing
 from pgo_agent.sandbox.build.result import Built, Choice
 from pgo_agent.sandbox.gate.coverage import Coverage
+from pgo_agent.sandbox.gate.reason import plain
 from pgo_agent.sandbox.gate.verdict import Judgement
 
 KEPT = 3  # configurations of a case that are judged
@@ -29,10 +31,9 @@ def same(source: str, other: str) -> bool:
         return source == other
 
 
-def proposals(settings: Mapping[str, Any]) -> list[NewCandidate]:
-    """The candidates that were given to a run; none for a run that looks for its own."""
-    given = settings.get("given") or ()
-    proposals = (Proposal(g["source"], g.get("kind", "source"), "given", f"given as {g['from']}") for g in given)
+def proposals(given: Sequence[GivenFile]) -> list[NewCandidate]:
+    """Return the candidates that were given to a run."""
+    proposals = (Proposal(g.source, g.kind, "given", f"given as {g.name}") for g in given)
     return [NewCandidate.of(p, GIVEN, incumbent.SHIPPED) for p in proposals]
 
 
@@ -62,7 +63,8 @@ def said_of(ctx: Context, candidate: Candidate, judged: Judgement) -> Judgement:
     why = f"a check judges {KEPT}: the target's fastest, and the likeliest others"
     skipped = {f"{b - a} configurations of {c.split('/', 1)[1]}": why for c, (a, b) in lost.items()}
     covered = judged.coverage + Coverage({}, skipped)
-    return replace(judged, reason=f"{judged.reason}; configurations that were judged: {told}", coverage=covered)
+    whole = judged.why + plain(f"; configurations that were judged: {told}")
+    return replace(judged, why=whole, coverage=covered)
 
 
 def _likeliest(ctx: Context, manifest: Mapping[str, Any], case: str, built: Built) -> list[Choice]:

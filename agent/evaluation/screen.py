@@ -17,6 +17,7 @@ from pgo_agent.sandbox.build.result import Built, Failure
 from pgo_agent.sandbox.gate import coverage, edit_kind, offsets, plan_rules
 from pgo_agent.sandbox.gate.barriers import stage as deadlock
 from pgo_agent.sandbox.gate.evidence import Evidence, examine, side
+from pgo_agent.sandbox.gate.reason import of_case, plain, quoted
 from pgo_agent.sandbox.gate.synchronisation import stage as synchronisation
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 
@@ -41,11 +42,12 @@ def verdict(ctx: Context, candidate: Candidate) -> Judgement | None:
     if not built.ok or missing:
         failures = (f for f in built.failures if not missing or f.case in missing or not f.case)
         failure = next(failures, Failure("build_error", "nothing was built"))
-        held_out = failure.case.startswith("HELD_OUT")
-        reason = "fails to build for a held-out case" if held_out else _first_line(failure.message)
-        return Judgement(_FAILED.get(failure.kind, Verdict.BUILD_ERROR), "build", reason)
+        why = quoted(_first_line(failure.message))
+        if failure.case.startswith(coverage.HELD_OUT):
+            why = plain("fails to build for ") + of_case(failure.case)
+        return Judgement(_FAILED.get(failure.kind, Verdict.BUILD_ERROR), "build", why)
     last = built.stages[-1]
-    refused = Judgement(last.verdict, last.stage, last.reason) if last.verdict in _ENDS else None
+    refused = Judgement(last.verdict, last.stage, last.why) if last.verdict in _ENDS else None
     if refused or candidate.author == provenance.GIVEN:
         return refused  # somebody asks whether it is right: slow or known code is no answer to that
     known = known_code(ctx, candidate) or duplicates.twin(ctx, candidate) or duplicates.refused_before(ctx, candidate)
@@ -56,14 +58,14 @@ def stages(ctx: Context, built: Built) -> list[Evidence]:
     """The evidence of the build and, if there is something built, of the stages that look at it."""
     count = sum(len(options) for options in built.choices.values())
     if not built.ok:
-        return [Evidence("build", Verdict.BUILD_ERROR, "nothing was built", sum(built.seconds.values()))]
+        return [Evidence("build", Verdict.BUILD_ERROR, plain("nothing was built"), sum(built.seconds.values()))]
     listed = sum(max(built.listed.get(c, 0), len(options)) for c, options in built.choices.items())
     of = max(listed, count + len(built.failures))
     told = f"{count} {f'of {listed} ' if listed > count else ''}configurations of {len(built.choices)} cases"
     told += f", {len(built.codes)} kernels"
     covered = coverage.of(cases=len(built.choices), configurations=(count, of))
     seconds = dict(built.seconds)
-    first = Evidence("build", None, told, sum(seconds.values()), {"seconds": seconds}, covered)
+    first = Evidence("build", None, plain(told), sum(seconds.values()), {"seconds": seconds}, covered)
     ours = side(ctx.store.contents, ctx.store.contents.manifest(built.bundle), built.replaced)
     shipped = next(iter(ctx.baseline().shipped.values())).bundle  # all configurations of the file
     original = side(ctx.store.contents, _with_held_out(ctx, ctx.store.contents.manifest(shipped)))
@@ -86,7 +88,7 @@ def known_code(ctx: Context, candidate: Candidate) -> Judgement | None:
     if not all((case, plan) in known for case in base.cases for plan in brought[case]):
         return None
     if built.failures:
-        return Judgement(Verdict.BUILD_ERROR, "build", _first_line(built.failures[0].message))
+        return Judgement(Verdict.BUILD_ERROR, "build", quoted(_first_line(built.failures[0].message)))
     if not all((case, plan) in known for case in base.cases for plan in now[case]):
         return None
 
@@ -96,7 +98,8 @@ def known_code(ctx: Context, candidate: Candidate) -> Judgement | None:
     gain = statistics.geometric_mean(best(c, now[c]) / best(c, brought[c]) for c in base.cases)
     if gain > 1 + KNOWN_GAIN:
         return None
-    return Judgement(Verdict.NO_CHANGE, "build", "its code is that of configurations which are known and no faster")
+    why = plain("its code is that of configurations which are known and no faster")
+    return Judgement(Verdict.NO_CHANGE, "build", why)
 
 
 def _dominated(built: Built, base: Baseline) -> Judgement | None:
@@ -109,7 +112,7 @@ def _dominated(built: Built, base: Baseline) -> Judgement | None:
             pairs = zip(built.statics_of(choice), best, strict=False)
             reasons.append(next((r for ours, theirs in pairs if (r := cost_model.dominated(ours, theirs))), ""))
     if reasons and all(reasons):
-        return Judgement(Verdict.SLOWER, "static", f"pruned before GPU time: {reasons[0]}")
+        return Judgement(Verdict.SLOWER, "static", plain(f"pruned before GPU time: {reasons[0]}"))
     return None
 
 

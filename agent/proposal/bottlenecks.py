@@ -12,22 +12,21 @@ from pgo_agent.agent.moves.priority import NOBODY_LOOKED, Evidence
 from pgo_agent.agent.profile.cost_model import SERIALIZED
 from pgo_agent.agent.profile.findings import Defect, Finding
 from pgo_agent.agent.profile.summary import Bottleneck
-from pgo_agent.agent.run import profile_visibility
 from pgo_agent.agent.run.context import Context
-from pgo_agent.agent.run.profile_visibility import Insight
 from pgo_agent.agent.run.record import profiles
-from pgo_agent.agent.run.record.profiles import Kept
+from pgo_agent.agent.run.record.profiles import StoredProfile
+from pgo_agent.agent.run.settings import ProfileVisibility
 
 
 def asked(ctx: Context, which: str, best: Mapping[str, Best]) -> Evidence:
     """What moves may answer in `shipped` or a candidate."""
-    if profile_visibility.of(ctx) is Insight.NONE:
+    if ctx.settings.profile_visibility is ProfileVisibility.NONE:
         return NOBODY_LOOKED
     kept = profiles.of(ctx.store, ctx.run.id, which)
     said = {k.case: k.summary.bottlenecks for k in kept if k.summary is not None}
     if said or kept:
         return Evidence(said or None)
-    if profile_visibility.of(ctx) is not Insight.ALL:
+    if ctx.settings.profile_visibility is not ProfileVisibility.ALL:
         return NOBODY_LOOKED
     return Evidence({case: tuple(_of_builds(b)) for case, b in best.items()})
 
@@ -56,7 +55,7 @@ def because(cites: Bottleneck | None) -> str:
     return f"{finding.found_by}: {finding.told}{share}{line}"
 
 
-def told(kept: Kept) -> str:
+def told(kept: StoredProfile) -> str:
     """A profile of the record in one line."""
     of = f"profile of {kept.candidate[:8]}, {kept.case.split('/', 1)[1]}"
     if kept.summary is None:

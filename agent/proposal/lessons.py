@@ -1,8 +1,8 @@
 """What former runs of a target teach the next one: lines for a prompt or a person, and what is tried first or last.
 
 Nothing is accepted from memory: what won before is proposed to be measured anew, what failed or was slower has its
-turn after everything else, and each says so in its rationale. Relies on `history.py` for the record and on `text.py`
-for what models must not see. Deterministic: the same record gives the same lessons.
+turn after everything else, and each says so in its rationale. Relies on `history.py` for the record; reasons are as
+models may see them. Deterministic: the same record gives the same lessons.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -17,6 +17,7 @@ from pgo_agent.agent.run.record import history
 from pgo_agent.agent.run.record.candidate import NewCandidate
 from pgo_agent.agent.run.record.history import Tried
 from pgo_agent.sandbox.build.builder import triton_version
+from pgo_agent.sandbox.gate.reason import mentions
 from pgo_agent.sandbox.gate.verdict import Verdict
 
 MEMORY, GIVEN = "memory", "given"  # who proposed: the former winners' place, and somebody with a file
@@ -73,9 +74,9 @@ def _line(t: Tried, held_out: Collection[str]) -> str:
     ratio = f" {t.speedup:.3f}x its incumbent on {t.gpu or t.device}" if t.speedup is not None else ""
     at = "" if ratio else f" in stage {t.stage}, not measured"
     idea = f"{t.move} ({text.line(t.rationale, 60)})"
-    if t.proposer == GIVEN or text.mentions(idea, held_out):  # which names a file of this machine
+    if t.proposer == GIVEN or mentions(idea, held_out):  # which names a file of this machine
         idea = "a change of somebody's"
-    why = "" if t.verdict == Verdict.ACCEPTED or ratio else f": {text.reason(t.reason, t.stage, held_out)}"
+    why = "" if t.verdict == Verdict.ACCEPTED or ratio else f": {t.why.for_model(held_out)}"
     other = "" if t.same_text else "of another text of the kernel: "
     return text.line(f"{t.verdict}{ratio}{at}: {other}{idea}{why}", WIDE)
 

@@ -81,9 +81,7 @@ def restarts(ctx: Context) -> bool:
 
     Never where nothing is measured: there no generation can win.
     """
-    return bool(ctx.baseline().environment) and generations_without_win(ctx) >= max(
-        1, ctx.settings.get("patience", 1) - 1
-    )
+    return bool(ctx.baseline().environment) and generations_without_win(ctx) >= max(1, ctx.settings.patience - 1)
 
 
 def generations_without_win(ctx: Context) -> int:
@@ -123,7 +121,7 @@ def _moved(ctx: Context, parent: Parent, tried: list[Config]) -> Iterator[moves.
 
     asked = bottlenecks.asked(ctx, parent.name, parent.best)
     try:
-        yield from catalogue.propose(parent.source, parent.best, tried, ctx.device, asked, ctx.settings.get("seed", 0))
+        yield from catalogue.propose(parent.source, parent.best, tried, ctx.device, asked, ctx.settings.seed)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError, SyntaxError) as e:
         if author(ctx, parent.name) == EMBEDDED:
             raise

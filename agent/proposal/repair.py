@@ -1,8 +1,8 @@
 """What goes back to a model when something that it wrote fails: a short message with the reason, once or twice.
 
 What could not be read goes back at once; what failed to build or was judged wrong, when the next generation is
-proposed. What is only slow does not. Reasons go through `text.py`, source through `kernel_part.py`: a message tells
-nothing that a prompt may not. It asks nobody (`llm.py` does).
+proposed. What is only slow does not. Reasons are as models may see them, source goes through `kernel_part.py`: a
+message tells nothing that a prompt may not. It asks nobody (`llm.py` does).
 """
 
 import difflib
@@ -23,6 +23,7 @@ from pgo_agent.agent.run import incumbent, steering
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record import prompts
 from pgo_agent.agent.run.record.candidate import Candidate
+from pgo_agent.sandbox.gate.reason import NONE, quoted
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.ttgir.edits.excerpts import excerpt
 from pgo_agent.sandbox.ttgir.edits.reference import reference
@@ -114,9 +115,11 @@ def failures(ctx: Context, c: Candidate) -> list[str]:
     """What is wrong with a candidate: verdict and reason, and the lines that these name."""
     hidden = [name.split("/", 1)[1] for name in ctx.baseline().held_out]
     found = _found(c)
-    told = [f"{c.verdict} in stage {c.stage}: {hiding.reason(c.reason or '', c.stage, hidden)}"]
+    why = c.why or NONE
+    told = [f"{c.verdict} in stage {c.stage}: {why.for_model(hidden)}"]
     told += [f"at your line: {text}" for text in [_failing_line(c)] if text]
-    told += [hiding.reason(str(step), c.stage, hidden) for step in found.get("trace", ())[:TRACE]]
+    trace = () if why.is_held_out else found.get("trace", ())[:TRACE]
+    told += [quoted(str(step)).for_model(hidden) for step in trace]
     return [hiding.line(line) for line in (*told, *_quoted(_text(ctx, c, found), told)) if line.strip(" :")]
 
 

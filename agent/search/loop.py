@@ -48,9 +48,9 @@ def summarize(state: State, runtime: Runtime[Context]) -> None:
 def propose(state: State, runtime: Runtime[Context]) -> Command[Literal["build", "finish"]]:
     ctx = runtime.context
     steps.steered(ctx)
-    generations_without_win = state["generations_without_win"] >= ctx.settings[
-        "patience"
-    ] and not steering.wants_a_generation(ctx, state["generation"])
+    generations_without_win = state[
+        "generations_without_win"
+    ] >= ctx.settings.patience and not steering.wants_a_generation(ctx, state["generation"])
     proposed = 0 if ctx.out_of_time() or generations_without_win else steps.propose(ctx, state["generation"])
     if not proposed:
         steering.give_back(ctx, state["generation"])

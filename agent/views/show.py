@@ -16,7 +16,7 @@ from pgo_agent.agent.proposal.prompt.token_budget import left_out
 from pgo_agent.agent.run import own_list, target_file
 from pgo_agent.agent.run.record import history, pending, profiles
 from pgo_agent.agent.run.record.candidate import Candidate
-from pgo_agent.agent.run.record.profiles import Kept
+from pgo_agent.agent.run.record.profiles import StoredProfile
 from pgo_agent.agent.run.record.store import Run, Store
 from pgo_agent.agent.views import model_usage
 from pgo_agent.agent.views import summary as display
@@ -101,7 +101,7 @@ def run(store: Store, name: str, as_json: bool) -> None:
     if found.summary:
         outcome(store, found.id, out)
     elif found.state == "waiting":
-        judge = found.settings["judge"]
+        judge = found.settings.judge
         where = [*model_usage.folders(found), *([judge.partition(":")[2]] if judge.startswith("spool:") else [])]
         told = escape(" or ".join(where))
         out.print(f"waits for an answer in {told}; then pgo-agent resume {found.id}", highlight=False)
@@ -121,14 +121,14 @@ def outcome(store: Store, name: str, console: Console | None = None) -> None:
     """What a run came to: a ranking or a table of times; of a check, what is to be said of its candidate."""
     found, out = store.run(name), console or display.output()
     summary = found.summary or {}
-    if found.settings.get("given"):
+    if found.facts.given:
         _checked(store, found, next(iter(store.candidates(found.id)), None), out)
-    if not found.settings.get("given") or summary.get("environment") or "error" in summary:
+    if not found.facts.given or summary.get("environment") or "error" in summary:
         display.result(summary, found.id, found.state, out)
 
 
 def _checked(store: Store, found: Run, c: Candidate | None, out: Console) -> None:
-    name = found.settings["given"][0]["from"]
+    name = found.facts.given[0].name
     if c is None or c.verdict is None:
         out.print(f"{escape(name)} was not judged: no time was left; give it more --minutes", highlight=False)
         return
@@ -315,5 +315,5 @@ def _because(c: Candidate) -> str:
     return f"because: {bottlenecks.because(c.cites)}" if c.cites else ""
 
 
-def _profile(k: Kept) -> dict[str, Any]:
+def _profile(k: StoredProfile) -> dict[str, Any]:
     return asdict(k) | {"summary": k.summary.as_json() if k.summary else None}

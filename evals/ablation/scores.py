@@ -42,7 +42,7 @@ def score(store: Store, run: Run, metric: str) -> float:
         return right(candidates)
     if not (run.summary or {}).get("environment"):
         raise UsageFault(f"run {run.id} measured nothing, so it has no {metric}", "plan for `right`, or take a GPU")
-    return final(run) if metric == "final" else anytime(candidates, run.settings["candidates"])
+    return final(run) if metric == "final" else anytime(candidates, run.settings.candidates)
 
 
 def right(candidates: Sequence[Candidate]) -> float:

@@ -30,7 +30,7 @@ def of(store: Store, run: Run, plan: Plan, wanted: Wanted) -> Row:
         budget=plan.budget,
         state=run.state,
         failed=failed,
-        truncated=run.seconds > 60 * plan.minutes or run.gpu_seconds > plan.gpu_seconds,
+        truncated=run.seconds > 60 * plan.limits.minutes or run.gpu_seconds > plan.gpu_limit,
         cases={} if failed else _cases(run),
         candidates=tuple(_tried(store, run)),
         winner=None if failed else _winner(store, run),

@@ -203,13 +203,12 @@ def parse(line: Mapping[str, Any], file: str = "") -> Row:
         str(n): Case(int(c["flops"]), int(c["bytes"]), float(c["weight"]), _samples(c["ms"]), dict(c["plans"]))
         for n, c in line["cases"].items()
     }
-    told = {"unfit": []} | dict(line)  # rows of before there was such a thing
-    own = {f.name: told[f.name] for f in fields(Row) if f.name != "file"} | {
+    own = {f.name: line[f.name] for f in fields(Row) if f.name != "file"} | {
         "environment": dict(line["environment"]),
         "cases": cases,
         "candidates": tuple(_made(Tried, t) for t in line["candidates"]),
         "winner": None if line["winner"] is None else _made(Winner, line["winner"]),
-        "unfit": tuple(Unfit.from_json(u) for u in told["unfit"]),
+        "unfit": tuple(Unfit.from_json(u) for u in line["unfit"]),
         "file": file,
     }
     return _made(Row, own)

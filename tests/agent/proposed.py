@@ -15,6 +15,6 @@ def judged(
     verdict: str | None, speedup: float | None, name: str = "c", against: str | None = "shipped", **changes: Any
 ) -> Candidate:
     """A candidate with its verdict, of no run that is recorded."""
-    came_to = {"built": None, "verdict": verdict, "stage": None, "reason": None, "speedup": speedup, "seconds": None}
+    came_to = {"built": None, "verdict": verdict, "stage": None, "why": None, "speedup": speedup, "seconds": None}
     place = {"run": "r", "generation": 1, "position": 0, "against": against}
     return Candidate(**(vars(proposed("s", name)) | place | came_to | changes))

@@ -12,17 +12,20 @@ from typing import Any
 
 from pgo_agent.agent import version
 from pgo_agent.agent.evaluation import build as building
+from pgo_agent.agent.profile.pass_runner import GpuBudget
 from pgo_agent.agent.run import profile_targets
 from pgo_agent.agent.run.context import Context
+from pgo_agent.agent.run.facts import RunFacts
 from pgo_agent.agent.run.record import profiles
-from pgo_agent.agent.run.record.profiles import Kept
 from pgo_agent.agent.run.record.store import Store
+from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.agent.search import finish, profile_incumbent, steps
 from pgo_agent.sandbox import devices, json_codec, target
 from pgo_agent.sandbox.build.builder import Builder, triton_version
 from pgo_agent.sandbox.bundle.store import PASSES
 from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.evidence import Evidence
+from pgo_agent.sandbox.gate.reason import NONE, plain
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.judge import bootstrap, timing_verdict
@@ -30,10 +33,10 @@ from pgo_agent.sandbox.judge.deviation import Error
 from pgo_agent.sandbox.judge.error_bounds import Bound
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 from pgo_agent.sandbox.judge.numerics import Comparison
-from pgo_agent.sandbox.judge.stress_inputs import STRAINS
+from pgo_agent.sandbox.judge.stress_inputs import STRESS_INPUTS
 from pgo_agent.sandbox.profile import gpu_passes, static
-from pgo_agent.sandbox.profile.gpu_passes import Stand
-from pgo_agent.sandbox.profile.timeline.instrumented_build import Place
+from pgo_agent.sandbox.profile.gpu_passes import GpuPassContext
+from pgo_agent.sandbox.profile.timeline.instrumented_build import KernelRef
 from pgo_agent.sandbox.profile.timeline.scope_sets import scopes_of
 from pgo_agent.sandbox.ttgir import reader
 
@@ -45,7 +48,7 @@ from tests.conftest import TARGETS
 COVERED = coverage.of(cases=1)
 
 H200 = devices.find("h200")
-SETTINGS = {"width": 4, "candidates": 12, "minutes": 20.0, "patience": 3, "seed": 0, "judge": "auto", "cases": []}
+SETTINGS = RunSettings(width=4)
 MADE_UP = {"gpu": H200.name, "driver": "made.up", "torch": "0+made.up", "triton": "0.made.up", "python": "3.0",
            "cuda_driver": "0.0"}  # fmt: skip
 LOOKS = ("CASES/2k", "HELD_OUT/wide")
@@ -88,8 +91,8 @@ def begin(
     """A run of a target whose baseline stands."""
     store, found = Store(folder / ".pgo-agent"), target.read(path)
     python = box.choose().python
-    told = SETTINGS | {"python": python, "triton": triton_version(python), "pgo_agent": version.ours()} | settings
-    store.add_run(run, path, found.digest, found.source, H200.key, told, found.asked)
+    asked, facts = SETTINGS.changed({"python": python} | settings), RunFacts(triton_version(python), version.ours())
+    store.add_run(run, path, found.digest, found.source, H200.key, asked, facts, found.asked)
     builder, judge = Builder(found, H200, box.choose(), store.contents, 2), Bench(found, final)
     cpu: Any = GpuJudge(found, gpu=None)
     ctx = Context(store, store.run(run), found, H200, builder, judge, None, cpu, lambda _: None)  # type: ignore[arg-type]
@@ -123,14 +126,14 @@ def accept(ctx: Context, name: str, faster: float = 1.06) -> None:
     choices = {c: o[0].label for c, o in candidate.build.choices.items()}
     first, again = (_look(ctx, faster, seed) for seed in (1, 2))
     said = [
-        Evidence(s, None, f"{s} was made up", 1.0, coverage=COVERED).as_json()
+        Evidence(s, None, plain(f"{s} was made up"), 1.0, coverage=COVERED).as_json()
         for s in ("smoke", "quick", "numerics", "time", "race")
     ]
-    stages = [*said, Evidence("confirm", Verdict.ACCEPTED, "again, and made up", 2.0).as_json()]
+    stages = [*said, Evidence("confirm", Verdict.ACCEPTED, plain("again, and made up"), 2.0).as_json()]
     evidence = first | {"choices": choices, "again": again, "stages": stages, "incumbent": "shipped"}
     i = again["speedup"]
     told = f"{i[1]:.3f}x [{i[0]:.3f}, {i[2]:.3f}] of the incumbent"
-    steps.settle(ctx, candidate, Judgement(Verdict.ACCEPTED, "confirm", told, evidence, COVERED), i[1], 12.5)
+    steps.settle(ctx, candidate, Judgement(Verdict.ACCEPTED, "confirm", plain(told), evidence, COVERED), i[1], 12.5)
 
 
 def _look(ctx: Context, faster: float, seed: int) -> dict[str, Any]:
@@ -142,14 +145,14 @@ def _look(ctx: Context, faster: float, seed: int) -> dict[str, Any]:
     pairs = {n: {c: (s[n], s["candidate"]) for c, s in times.items()} for n in ("incumbent", "shipped", "tuned")}
     against = {n: bootstrap.geomean(p, None).as_json() for n, p in pairs.items()}
     dropped = [{"case": cases[0], "strain": "wholly masked rows", "why": "inputs() holds nothing for it"}]
-    numerics = [_compared(c, "", seed) for c in LOOKS] + [_compared(LOOKS[0], s.name, seed) for s in STRAINS[:-1]]
+    numerics = [_compared(c, "", seed) for c in LOOKS] + [_compared(LOOKS[0], s.name, seed) for s in STRESS_INPUTS[:-1]]
     return found | {"against": against, "time": times, "numerics": numerics, "dropped": dropped, "disturbed": []}
 
 
-def _compared(case: str, strain: str, seed: int) -> dict[str, Any]:
-    draw = random.Random(f"{case} {strain} {seed}")
+def _compared(case: str, stress_input: str, seed: int) -> dict[str, Any]:
+    draw = random.Random(f"{case} {stress_input} {seed}")
     errors = (Error(1e-4 * draw.random(), 1e-6 * draw.random(), 0),)
-    return Comparison(case, draw.getrandbits(48), errors, (Bound(2e-4, 4e-6),), "", strain).as_json()
+    return Comparison(case, draw.getrandbits(48), errors, (Bound(2e-4, 4e-6),), NONE, stress_input).as_json()
 
 
 def refuse(ctx: Context, name: str, verdict: Verdict, stage: str, reason: str, ratio: float | None = None) -> None:
@@ -164,7 +167,7 @@ def refuse(ctx: Context, name: str, verdict: Verdict, stage: str, reason: str, r
     steps.settle(
         ctx,
         candidate,
-        Judgement(verdict, stage, reason, evidence, COVERED),
+        Judgement(verdict, stage, plain(reason), evidence, COVERED),
         evidence.get("speedup", [0, ratio])[1],
         1.0,
     )
@@ -172,17 +175,20 @@ def refuse(ctx: Context, name: str, verdict: Verdict, stage: str, reason: str, r
 
 def clocked(ctx: Context, which: str, turns: float = timelines.TURNS) -> None:
     """Takes the static profile of the incumbent, puts a made-up timeline beside it, and summarizes both."""
-    stand = Stand(ctx.builder, lambda: ctx.gpu)  # type: ignore[arg-type, return-value]
+    context = GpuPassContext(ctx.builder, lambda: ctx.gpu)  # type: ignore[arg-type, return-value]
     for w in profile_targets.wanted(ctx, which):
-        for s in static.subjects_of(stand, w.source, w.bundle, w.case, w.label, w.together):
-            place, contract = Place(w.bundle, w.case, w.label, s.build), ctx.target.contract
+        for s in static.subjects_of(context, w.source, w.bundle, w.case, w.label, w.together):
+            place, contract = KernelRef(w.bundle, w.case, w.label, s.build), ctx.target.contract
             build: Mapping[str, Any] = ctx.store.contents.build(s.build) or {}
             text = ctx.store.contents.get(build["kernel"]["files"]["ttgir"], "ttgir").decode()
             told = timelines.timeline(scopes_of(reader.parse(text)), turns)
             answer = {"pass": gpu_passes.timeline.name, "answer": json_codec.as_json(told)}
-            ctx.store.contents.put_record(PASSES, gpu_passes.timeline.key(stand, place, contract), answer)
-        passes = {"static": "", "timeline": "", "counters": "Nsight Compute was made up to be absent"}
-        profiles.add(ctx.store, ctx.run.id, Kept(which, w.case, passes, 1.0, None))
+            ctx.store.contents.put_record(PASSES, gpu_passes.timeline.key(context, place, contract), answer)
+        found = profile_incumbent.taken(
+            ctx, which, w, GpuBudget(None, 0.0, "Nsight Compute was made up to be absent"), 1
+        )
+        assert found.taken == ("static", "timeline"), found.passes
+        profiles.add(ctx.store, ctx.run.id, found)
     profile_incumbent.summarize(ctx)
 
 

@@ -12,12 +12,15 @@ from typing import Any
 
 from pgo_agent.agent.evaluation import build
 from pgo_agent.agent.run.context import Context
+from pgo_agent.agent.run.facts import RunFacts
 from pgo_agent.agent.run.record.candidate import Candidate
 from pgo_agent.agent.run.record.store import Store
+from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder, triton_version
 from pgo_agent.sandbox.build.result import Built, Choice
 from pgo_agent.sandbox.gate import coverage
+from pgo_agent.sandbox.gate.reason import plain
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
@@ -31,7 +34,7 @@ COVERED = coverage.of(cases=1)
 ADD = TARGETS / "add.py"
 SOURCE = ADD.read_text()
 H200 = devices.find("h200")
-SETTINGS = {"cases": ["1m"], "width": 4, "candidates": 12, "patience": 3}
+SETTINGS = RunSettings(cases=("1m",), width=4)
 ALONE = replace(box.choose(), kind="none")  # a machine without a sandbox
 _sum = "tl.load(x_ptr + at, mask=inside) + tl.load(y_ptr + at, mask=inside)"
 
@@ -43,19 +46,19 @@ def prepare(root: Path) -> None:
     case, options = next(iter(built.choices.items()))
     points = [point(built, case, i, 1.0 + i) for i in range(len(options))]
     own = baseline(built, points, held_out=("HELD_OUT/odd",), environment={"gpu": H200.name})
-    store.add_run("first-1", ADD, subject.digest, SOURCE, H200.key, _settings(), subject.asked)
+    store.add_run("first-1", ADD, subject.digest, SOURCE, H200.key, SETTINGS, _facts(), subject.asked)
     store.set_baseline("first-1", own)
     store.close()
 
 
-def _settings(**changes: Any) -> dict[str, Any]:
-    return SETTINGS | {"triton": triton_version(box.choose().python)} | changes
+def _facts() -> RunFacts:
+    return RunFacts(triton_version(box.choose().python))
 
 
 def begin(store: Store, run: str, source: str = SOURCE, **settings: Any) -> Context:
     """A new run in a prepared workspace, of `add` or of another text of it."""
     subject = replace(target.read(ADD), source=source, contract=source)
-    store.add_run(run, ADD, subject.digest, source, H200.key, _settings(**settings), subject.asked)
+    store.add_run(run, ADD, subject.digest, source, H200.key, SETTINGS.changed(settings), _facts(), subject.asked)
     first = store.run("first-1").baseline
     assert first is not None
     store.set_baseline(run, first)
@@ -98,11 +101,11 @@ _numbers = itertools.count(1)
 
 def tried(ctx: Context, verdict: Verdict, speedup: float | None = None, source: str = "", **told: Any) -> Candidate:
     """A finished generation of one candidate with its verdict; its build is the baseline's."""
-    reason, stage = told.pop("reason", "why"), told.pop("stage", "time")
+    why, stage = told.pop("why", plain("why")), told.pop("stage", "time")
     (c,) = propose(ctx, source or another(next(_numbers)), finished=True, **told)
     ctx.store.set_built(ctx.run.id, c.id, _as_shipped(ctx))
     against = told.get("parent", "shipped")
-    judged = Judgement(verdict, stage, reason, {"incumbent": against} if speedup else {}, COVERED)
+    judged = Judgement(verdict, stage, why, {"incumbent": against} if speedup else {}, COVERED)
     ctx.store.set_verdict(ctx.run.id, c.id, judged, speedup, 1.0)
     return ctx.store.candidate(ctx.run.id, c.id)
 
@@ -115,14 +118,18 @@ def built(ctx: Context, source: str, **told: Any) -> Candidate:
 
 
 def judge(ctx: Context, c: Candidate, verdict: Verdict, stage: str, speedup: float | None = None) -> None:
-    ctx.store.set_verdict(ctx.run.id, c.id, Judgement(verdict, stage, "why", coverage=COVERED), speedup, 1.0)
+    ctx.store.set_verdict(ctx.run.id, c.id, Judgement(verdict, stage, plain("why"), coverage=COVERED), speedup, 1.0)
 
 
 def accept(ctx: Context, c: Candidate, speedup: float) -> None:
     """A win over the kernel as shipped; its build is the baseline's."""
     ctx.store.set_built(ctx.run.id, c.id, _as_shipped(ctx))
     ctx.store.set_verdict(
-        ctx.run.id, c.id, Judgement(Verdict.ACCEPTED, "confirm", "why", {"incumbent": "shipped"}, COVERED), speedup, 1.0
+        ctx.run.id,
+        c.id,
+        Judgement(Verdict.ACCEPTED, "confirm", plain("why"), {"incumbent": "shipped"}, COVERED),
+        speedup,
+        1.0,
     )
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pgo_agent.agent.run.profile_visibility import Insight
 from pgo_agent.agent.run.record.candidate import Candidate
+from pgo_agent.agent.run.settings import ProfileVisibility, RunSettings
 from pgo_agent.evals.ablation import plan as plans
 from pgo_agent.evals.ablation import run, scores
 from pgo_agent.evals.ablation.compare import apart, differences
@@ -33,11 +33,12 @@ candidates = 1
 patience = 1
 minutes = 10
 """
-BASE, ARM = Arm("embedded", Insight.NONE), Arm("embedded", Insight.ALL)
+BASE, ARM = Arm("embedded", ProfileVisibility.NONE), Arm("embedded", ProfileVisibility.ALL)
 
 
 def plan(targets: tuple[str, ...] = ("a", "b"), seeds: tuple[int, ...] = (1, 2, 3)) -> Plan:
-    return Plan("anytime", targets, (Insight.NONE, Insight.ALL), ("embedded",), seeds, 4, 4, 10.0)
+    limits = RunSettings(candidates=4, patience=4, minutes=10.0)
+    return Plan("anytime", targets, (ProfileVisibility.NONE, ProfileVisibility.ALL), ("embedded",), seeds, limits)
 
 
 def candidate(

@@ -134,7 +134,7 @@ def _said(c: SessionController, _asked: Asked) -> None:
 
 
 def _guide(c: SessionController, asked: Asked) -> None:
-    model = (_open(c).run.settings.get("models") or {}).get(OPTIMIZER, EMBEDDED)
+    model = _open(c).run.facts.models.get(OPTIMIZER, EMBEDDED)
     _ask(c, Kind.GUIDE, text=steering.guidance_of(asked.rest))
     if model == EMBEDDED:
         c.say("recorded, but nobody reads it: this run has no model (`--model`), and the embedded moves read no words")
@@ -159,7 +159,7 @@ def _pin(c: SessionController, asked: Asked) -> None:
 
 
 def _budget(c: SessionController, asked: Asked) -> None:
-    wanted = steering.budget_of(asked.words[0], asked.words[1], _open(c).run.settings)
+    wanted = steering.budget_of(asked.words[0], asked.words[1], _open(c).run.facts)
     _ask(c, Kind.BUDGET, **wanted)
     c.say(f"{wanted['name']}: {user_requests.figure(wanted['value'])}, from the next piece of work on")
 

@@ -10,6 +10,7 @@ import shlex
 from dataclasses import dataclass
 
 from pgo_agent.agent import text
+from pgo_agent.agent.run.settings import BUDGETS
 from pgo_agent.sandbox.errors import UsageFault
 
 GUIDE = "guide"
@@ -25,7 +26,7 @@ COMMANDS = {  # name -> what it takes, what it does
     "edit": ("CANDIDATE", "open it in $EDITOR; what you save is judged like any candidate"),
     "submit": ("FILE [CANDIDATE]", "the same of a file, edited from that candidate"),
     "pin": ("CANDIDATE | off", "generations start from it"),
-    "budget": ("NAME VALUE", "minutes, candidates, gpu_seconds, tokens or money"),
+    "budget": ("NAME VALUE", f"another budget, from the next piece of work on: {', '.join(BUDGETS)}"),
     GUIDE: ("WORDS", "say something to the optimizer's model; words without a slash do, too"),
     "said": ("", "what you asked for in this run, and what came of it"),
     "pause": ("", "stop at once; nothing that was recorded is lost (Ctrl-C)"),

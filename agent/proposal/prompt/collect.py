@@ -26,13 +26,12 @@ from pgo_agent.agent.proposal.prompt import applicable_moves, attempts, cards, h
 from pgo_agent.agent.proposal.prompt.inputs import Code, Facts
 from pgo_agent.agent.proposal.prompt.layout import prompt
 from pgo_agent.agent.proposal.prompt.token_budget import TooLong
-from pgo_agent.agent.run import incumbent, profile_targets, profile_visibility, steering
+from pgo_agent.agent.run import incumbent, steering
 from pgo_agent.agent.run.context import Context
-from pgo_agent.agent.run.profile_visibility import Insight
 from pgo_agent.agent.run.record import profiles, shipped_results
 from pgo_agent.agent.run.record.baseline import Baseline
-from pgo_agent.agent.run.record.profiles import Kept
-from pgo_agent.agent.run.settings import PROMPT_TOKENS
+from pgo_agent.agent.run.record.profiles import StoredProfile
+from pgo_agent.agent.run.settings import ProfileVisibility
 from pgo_agent.sandbox.build.builder import triton_version
 from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.errors import UsageFault
@@ -68,7 +67,7 @@ def gather(ctx: Context, remarks: Sequence[str] = ()) -> Facts:
         triton=triton_version(ctx.builder.box.python),
         kernel=kernel_part(source),
         cases=[_case(ctx, base, case) | {"arguments": _arguments(given[case])} for case in base.cases],
-        statics=[] if profile_visibility.of(ctx) is Insight.NONE else _statics(ctx, best),
+        statics=[] if ctx.settings.profile_visibility is ProfileVisibility.NONE else _statics(ctx, best),
         tried=attempts.lines(_attempts(ctx, base), remarks),
         allowed_ops=base.allowed_ops,
         profile=profile,
@@ -81,7 +80,7 @@ def gather(ctx: Context, remarks: Sequence[str] = ()) -> Facts:
         cards=cards.chosen(defects, statics, kernel_part(source), ctx.device.arch),
         gluon=api(Workbench(ctx.builder)) if gluon else (),
         launch=_launch(source, best),
-        budget=int(ctx.settings.get("prompt_tokens") or PROMPT_TOKENS),
+        budget=ctx.settings.prompt_tokens,
     )
 
 
@@ -137,7 +136,7 @@ def _launch(source: str, best: Mapping[str, moves.Best]) -> str:
 # profile --------------------------------------------------------------------------------------------------------------
 
 
-def _profile(kept: Sequence[Kept]) -> list[str]:
+def _profile(kept: Sequence[StoredProfile]) -> list[str]:
     """Every public case in short; what is said of several stands once."""
     told: dict[str, list[str]] = {}
     for k in kept:
@@ -147,7 +146,7 @@ def _profile(kept: Sequence[Kept]) -> list[str]:
     return [hiding.line(f"{', '.join(cases)}: {line}") for line, cases in told.items()]
 
 
-def _defects(kept: Sequence[Kept]) -> list[Defect]:
+def _defects(kept: Sequence[StoredProfile]) -> list[Defect]:
     """What costs most first, over all cases."""
     found = [(i, b.finding.defect) for k in kept if k.summary for i, b in enumerate(k.summary.bottlenecks)]
     return list(dict.fromkeys(defect for _, defect in sorted(found, key=lambda f: f[0])))
@@ -164,12 +163,12 @@ def _quoted(source: str, profile: Sequence[str]) -> list[tuple[int, str]]:
 # code -----------------------------------------------------------------------------------------------------------------
 
 
-def _code(ctx: Context, which: str, kept: Sequence[Kept]) -> Code | None:
+def _code(ctx: Context, which: str, kept: Sequence[StoredProfile]) -> Code | None:
     """The hot loop of the kernel that edits of TTGIR are about."""
     found = ttgir_view.shown(ctx, which)
     if found is None:
         return None
-    text, weights = _costs(ctx, which, found, kept)
+    text, weights = _costs(ctx, found, kept)
     labels = hot_loop.chosen(found.module, found.view, weights)
     whole = found.text if len(found.text) <= hot_loop.WHOLE else ""
     excerpt = "" if whole else hot_loop.excerpt(found.module, found.view, weights)
@@ -177,13 +176,12 @@ def _code(ctx: Context, which: str, kept: Sequence[Kept]) -> Code | None:
     return Code(found.name, case, choice, hot_loop.rows(text, labels), excerpt, whole)
 
 
-def _costs(ctx: Context, which: str, shown: Shown, kept: Sequence[Kept]) -> tuple[str, dict[str, float]]:
+def _costs(ctx: Context, shown: Shown, kept: Sequence[StoredProfile]) -> tuple[str, dict[str, float]]:
     """All lines with what the profile knows of their costs, and cycles by label where they were timed."""
-    own = next((k for k in kept if k.case == shown.case and k.taken), None)
-    if own is None:
+    own = (profiles.whole(ctx.store.contents, k) for k in kept if k.case == shown.case and k.taken)
+    profile = next(own, None)
+    if profile is None:
         return shown.view.text(), {}
-    wanted = next(w for w in profile_targets.wanted(ctx, which) if w.case == shown.case)
-    profile = profile_targets.again(ctx, wanted, own)
     text = profile.code.get(shown.build) or shown.view.text()
     timelines = [k.timeline for k in profile.kernels if k.build == shown.build and isinstance(k.timeline, Timeline)]
     labels, weights = shown.view.labels(), dict[str, float]()

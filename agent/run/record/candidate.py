@@ -7,6 +7,7 @@ from typing import Any
 from pgo_agent.agent.moves import Proposal
 from pgo_agent.agent.profile.summary import Bottleneck
 from pgo_agent.sandbox.build.result import Built
+from pgo_agent.sandbox.gate.reason import Reason
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,10 +41,15 @@ class Candidate(NewCandidate):
     built: Built | None  # None until it is built
     verdict: str | None
     stage: str | None
-    reason: str | None
+    why: Reason | None  # for its verdict
     speedup: float | None
     seconds: float | None
     against: str | None  # what it was measured against, the incumbent then: a candidate or `shipped`
+
+    @property
+    def reason(self) -> str | None:
+        """Why it has its verdict, for a person."""
+        return self.why.for_person() if self.why is not None else None
 
     @property
     def has_bundle(self) -> bool:
@@ -61,7 +67,7 @@ class Candidate(NewCandidate):
         """Its fields as plain JSON values, each under the name of its column in the record."""
         plain = {f.name: getattr(self, f.name) for f in fields(self)}
         own = {"built": self.built and self.built.as_json(), "cites": self.cites and self.cites.as_json()}
-        return plain | own
+        return plain | own | {"reason": self.reason, "why": None if self.why is None else self.why.as_json()}
 
 
 def candidate_id(source: str) -> str:

@@ -8,7 +8,7 @@ the order in which they were added: the wall clock may jump. Relies on `database
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -16,11 +16,16 @@ from typing import Any
 
 from pgo_agent.agent.llm.models.types import OPTIMIZER, Reply
 from pgo_agent.agent.profile.summary import Bottleneck
+from pgo_agent.agent.run.facts import RunFacts
 from pgo_agent.agent.run.record.baseline import Baseline
 from pgo_agent.agent.run.record.candidate import Candidate, NewCandidate
 from pgo_agent.agent.run.record.database import Database
+from pgo_agent.agent.run.record.settings_json import decode, encode
+from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.sandbox.build.result import Built
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
+from pgo_agent.sandbox.gate import reason as reasons
+from pgo_agent.sandbox.gate.reason import Reason
 from pgo_agent.sandbox.gate.verdict import Judgement
 from pgo_agent.sandbox.judge.gpus import Gpu
 
@@ -32,7 +37,7 @@ class Run:
     digest: str
     source: str
     device: str
-    settings: dict[str, Any]
+    settings: RunSettings
     baseline_json: str | None  # None until it stands
     state: str
     seconds: float
@@ -41,6 +46,9 @@ class Run:
     contract: str | None = None  # digest of what its target asks of a kernel; None: a run from before it was kept
     knows: int | None = None  # the last verdict in the workspace when it began; None: it looks at no other run
     gpu_seconds: float = 0.0  # spent, over all resumptions
+    facts: RunFacts = field(default_factory=RunFacts)
+    damaged: tuple[str, ...] = ()  # settings and facts that cannot be read: nobody goes on with the run
+    unknown: tuple[str, ...] = ()  # settings of another version, which are ignored
 
     @property
     def baseline(self) -> Baseline | None:
@@ -83,11 +91,12 @@ class Store(Database):
         digest: str,
         source: str,
         device: str,
-        settings: Mapping[str, Any],
+        settings: RunSettings,
+        facts: RunFacts,
         contract: str | None = None,
     ) -> None:
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        row = (run, str(target), digest, source, device, json.dumps(dict(settings)), now, contract)
+        row = (run, str(target), digest, source, device, json.dumps(encode(settings, facts)), now, contract)
         with self.transaction() as db:
             db.execute(
                 "INSERT INTO runs (id, target, digest, source, device, settings, state, created, contract, knows)"
@@ -114,9 +123,9 @@ class Store(Database):
         with self.transaction() as db:
             db.execute("UPDATE runs SET baseline = ? WHERE id = ?", (json.dumps(baseline.as_json()), run))
 
-    def set_settings(self, run: str, settings: Mapping[str, Any]) -> None:
+    def set_settings(self, run: str, settings: RunSettings, facts: RunFacts) -> None:
         with self.transaction() as db:
-            db.execute("UPDATE runs SET settings = ? WHERE id = ?", (json.dumps(dict(settings)), run))
+            db.execute("UPDATE runs SET settings = ? WHERE id = ?", (json.dumps(encode(settings, facts)), run))
 
     def set_state(self, run: str, state: str, summary: Mapping[str, Any] | None = None) -> None:
         with self.transaction() as db:
@@ -247,10 +256,11 @@ class Store(Database):
         against = body.pop("incumbent", None)
         timed = {stage: body.pop(stage, {}) for stage in ("quick", "time")}
         with self.transaction() as db:
-            values = (str(judged.verdict), judged.stage, judged.reason, speedup, seconds, against, run, candidate)
+            why = json.dumps(judged.why.as_json())
+            values = (str(judged.verdict), judged.stage, judged.reason, why, speedup, seconds, against, run, candidate)
             fresh = db.execute(
-                "UPDATE candidates SET verdict = ?, stage = ?, reason = ?, speedup = ?, seconds = ?, against = ?"
-                " WHERE run = ? AND id = ? AND verdict IS NULL",
+                "UPDATE candidates SET verdict = ?, stage = ?, reason = ?, why = ?, speedup = ?, seconds = ?,"
+                " against = ? WHERE run = ? AND id = ? AND verdict IS NULL",
                 values,
             ).rowcount
             if fresh:
@@ -277,12 +287,18 @@ class Store(Database):
 def _candidate(row: sqlite3.Row) -> Candidate:
     cites = None if row["cites"] is None else Bottleneck.from_json(json.loads(row["cites"]))
     built = None if row["built"] is None else _built(row["built"])
-    return Candidate(**(dict(row) | {"built": built, "cites": cites}))
+    own = dict(row) | {"built": built, "cites": cites, "why": why_of(row)}
+    return Candidate(**{k: v for k, v in own.items() if k != "reason"})
 
 
 @lru_cache(maxsize=256)
 def _built(text: str) -> Built:
     return Built.from_json(json.loads(text))
+
+
+def why_of(row: sqlite3.Row) -> Reason | None:
+    """Reads a candidate's reason: typed, or the prose of an older record; None before its verdict."""
+    return None if row["reason"] is None else reasons.from_json(row["reason"], _json(row["why"]))
 
 
 def _insert_samples(db: sqlite3.Connection, key: tuple[str, str, str], cases: Mapping[str, Mapping[str, Any]]) -> None:
@@ -292,8 +308,9 @@ def _insert_samples(db: sqlite3.Connection, key: tuple[str, str, str], cases: Ma
 
 
 def _run(row: sqlite3.Row) -> Run:
-    columns = dict(row) | {k: _json(row[k]) for k in ("settings", "summary")}
-    return Run(baseline_json=columns.pop("baseline"), **columns)
+    stored = decode(row["settings"], row["device"])
+    own = dict(row) | {f.name: getattr(stored, f.name) for f in fields(stored)} | {"summary": _json(row["summary"])}
+    return Run(baseline_json=own.pop("baseline"), **own)
 
 
 def _json(text: str | None) -> Any:

@@ -5,16 +5,16 @@ Reads the record and nothing else, so it is as true of a run that another proces
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from pgo_agent.agent import text
 from pgo_agent.agent.proposal import bottlenecks
 from pgo_agent.agent.run import incumbent, steering
 from pgo_agent.agent.run.record import pending, profiles, shipped_results, user_requests
 from pgo_agent.agent.run.record.candidate import Candidate
-from pgo_agent.agent.run.record.profiles import Kept
+from pgo_agent.agent.run.record.profiles import StoredProfile
 from pgo_agent.agent.run.record.store import Run, Store
-from pgo_agent.agent.views import summary
+from pgo_agent.agent.run.settings import RunSettings
+from pgo_agent.agent.views import model_usage, summary
 from pgo_agent.sandbox import devices
 
 TIMELINE = "timeline"
@@ -40,11 +40,9 @@ class Snapshot:
     device: str
     measured: bool  # whether a GPU measures this run
     state: str
-    settings: Mapping[str, Any]
+    settings: RunSettings
     seconds: float
-    gpu_seconds: float
-    tokens: int
-    money: float
+    spent: Mapping[str, float]  # of the other budgets, by name
     generation: int
     rows: Sequence[Row]
     incumbent: str
@@ -62,7 +60,7 @@ class Snapshot:
 def take(store: Store, name: str) -> Snapshot:
     """Raises UsageFault when there is no such run, EnvironmentFault for the disk."""
     run, found = store.run(name), store.candidates(name)
-    device, spent = devices.find(run.device).name, store.spent(run.id)
+    device = devices.find(run.device).name
     current, pin = incumbent.among(found), steering.pin_of(store, run.id)
     kept, waiting = profiles.of(store, run.id, current), pending.told(store, run.id)
     environment = run.baseline and run.baseline.environment
@@ -74,9 +72,7 @@ def take(store: Store, name: str) -> Snapshot:
         state=run.state,
         settings=run.settings,
         seconds=run.seconds,
-        gpu_seconds=run.gpu_seconds,
-        tokens=int(spent["tokens"]),
-        money=spent["money"],
+        spent=model_usage.spent(store, run),
         generation=max((c.generation for c in found), default=0),
         rows=[_row(c, device, waiting.get(c.id)) for c in found],
         incumbent=current,
@@ -109,7 +105,7 @@ def _best(store: Store, run: Run, current: str) -> str:
     return f"{current[:8]}: {', '.join(told) or 'accepted'}"
 
 
-def _profile(kept: Sequence[Kept]) -> str:
+def _profile(kept: Sequence[StoredProfile]) -> str:
     """The case with a bottleneck, or any."""
     told = sorted(kept, key=lambda k: not (k.summary and k.summary.bottlenecks))
     if not told or told[0].summary is None:

@@ -159,7 +159,7 @@ def _outcome(run: Run, session: Session | None, chosen: Candidate | None) -> str
 
 
 def _title(run: Run, outcome: str, gains: tuple[Ratio, ...], lost: str, tried: tuple[Tried, ...]) -> str:
-    if (run.settings.get("given") or ()) and tried:
+    if run.facts.given and tried:
         judged = tried[0].verdict != lineage.NOT_JUDGED
         return f"{reproduce.given(run)} {display.meaning(tried[0].verdict) if judged else 'was not judged'}"
     own = [g for g in gains if g.of in timings.BASELINES]

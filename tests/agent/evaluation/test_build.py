@@ -6,10 +6,13 @@ from pathlib import Path
 import pytest
 from pgo_agent.agent.evaluation import baseline, build
 from pgo_agent.agent.run.context import Context
+from pgo_agent.agent.run.facts import RunFacts
 from pgo_agent.agent.run.record.candidate import Candidate
 from pgo_agent.agent.run.record.store import Store
+from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
+from pgo_agent.sandbox.gate.reason import FAILS
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
@@ -23,7 +26,7 @@ ADD = Path(__file__).parents[2] / "kernels" / "add.py"
 def ctx(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Context]:
     """A run whose baseline stands."""
     store, subject, device = Store(tmp_path_factory.mktemp("building") / "w"), target.read(ADD), devices.find("h200")
-    store.add_run("add-1", ADD, subject.digest, subject.source, device.key, {"cases": []})
+    store.add_run("add-1", ADD, subject.digest, subject.source, device.key, RunSettings(), RunFacts())
     builder = Builder(subject, device, box.choose(), store.contents)
     found = Context(
         store, store.run("add-1"), subject, device, builder, None, None, GpuJudge(subject, gpu=None), lambda e: None
@@ -63,6 +66,7 @@ def test_what_does_not_build_for_a_held_out_case_is_refused_by_the_second_build(
     _, refused = build.complete(ctx, first)
     assert refused is not None
     assert (refused.verdict, refused.reason) == (Verdict.BUILD_ERROR, "fails to build for a held-out case")
+    assert refused.why.for_model(["odd"]) == FAILS
 
 
 @pytest.mark.slow

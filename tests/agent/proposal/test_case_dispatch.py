@@ -16,11 +16,14 @@ from pgo_agent.agent.proposal import case_dispatch, parents
 from pgo_agent.agent.proposal.predicates import condition
 from pgo_agent.agent.run import incumbent
 from pgo_agent.agent.run.context import Context
+from pgo_agent.agent.run.facts import RunFacts
 from pgo_agent.agent.run.record.store import Store
+from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.gate import coverage
+from pgo_agent.sandbox.gate.reason import plain
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.isolation import box
 
@@ -154,7 +157,7 @@ def measured(tmp_path: Path) -> Context:
     """A run as a GPU would leave it: both baselines built, one rewrite measured in each case."""
     store, subject = Store(tmp_path / "w"), target.read(ADD)
     device = devices.find("h200")
-    store.add_run("add-1", ADD, subject.digest, subject.source, device.key, {})
+    store.add_run("add-1", ADD, subject.digest, subject.source, device.key, RunSettings(), RunFacts())
     builder = Builder(subject, device, box.choose(), store.contents)
     built = builder.build(subject.source, {"CASES": None}, 1)
     store.set_baseline("add-1", baseline(built, [point(built, c, finalist=True) for c in built.choices]))
@@ -172,7 +175,7 @@ def judge(ctx: Context, ratios: dict[str, float], verdict: Verdict = Verdict.SLO
         bundle = ctx.builder.build(faster(ctx.target.source), {"CASES": None}, 1)
         ctx.store.set_built("add-1", "c1", bundle)
         evidence["choices"] = {c: o[0].label for c, o in bundle.choices.items()}
-    ctx.store.set_verdict("add-1", "c1", Judgement(verdict, "quick", "r", evidence, COVERED), 0.97, 1.0)
+    ctx.store.set_verdict("add-1", "c1", Judgement(verdict, "quick", plain("r"), evidence, COVERED), 0.97, 1.0)
 
 
 def test_a_rewrite_that_wins_one_case_and_loses_another_is_proposed_for_the_one(measured: Context) -> None:
@@ -206,7 +209,7 @@ def timed(ctx: Context, name: str, against: str, ratios: dict[str, dict[str, flo
     times = {c: {side: [r] * 6 for side, r in sides.items()} | {"candidate": [1.0] * 6} for c, sides in ratios.items()}
     choices = {c: o[0].label for c, o in bundle.choices.items()}
     judged = Judgement(
-        Verdict.ACCEPTED, "confirm", "r", {"time": times, "incumbent": against, "choices": choices}, COVERED
+        Verdict.ACCEPTED, "confirm", plain("r"), {"time": times, "incumbent": against, "choices": choices}, COVERED
     )
     ctx.store.set_verdict("add-1", name, judged, 1.1, 1.0)
 
@@ -228,7 +231,7 @@ def passed_over(ctx: Context, against: str, ratios: dict[str, float]) -> None:
     text = faster(ctx.target.source).replace("2 * tl.load", "9.0 * tl.load")
     ctx.store.add_generation("add-1", 9, against, [proposed(text, "beside", move="beside", parent=against)])
     times = {c: {"incumbent": [r] * 6, "candidate": [1.0] * 6} for c, r in ratios.items()}
-    judged = Judgement(Verdict.UNDECIDED, "confirm", "r", {"time": times, "incumbent": against})
+    judged = Judgement(Verdict.UNDECIDED, "confirm", plain("r"), {"time": times, "incumbent": against})
     ctx.store.set_verdict("add-1", "beside", judged, 1.05, 1.0)
 
 
@@ -273,7 +276,7 @@ def test_a_file_that_holds_a_models_kernel_beside_our_own_is_the_models(measured
     source = faster(measured.target.source).replace("2 * tl.load", "2.0 * tl.load")
     measured.store.add_generation("add-1", 2, "c1", [proposed(source, "c2")])
     quick = {c: {"incumbent": [r] * 6, "candidate": [1.0] * 6} for c, r in {"CASES/1m": 0.9, "CASES/16m": 1.2}.items()}
-    judged = Judgement(Verdict.SLOWER, "quick", "r", {"quick": quick, "incumbent": "c1"})
+    judged = Judgement(Verdict.SLOWER, "quick", plain("r"), {"quick": quick, "incumbent": "c1"})
     measured.store.set_verdict("add-1", "c2", judged, 0.97, 1.0)
     first = next(parents.proposals(measured))
     assert (first.move, first.author, first.parent) == ("dispatch: m", "embedded, onto tiny", "c2")
@@ -297,6 +300,6 @@ def test_the_incumbent_is_what_nothing_accepted_was_measured_against_whatever_th
     names = ("second", "first")
     measured.store.add_generation("add-1", 1, "shipped", [proposed(n, n) for n in names])
     for n, against, speedup in (("first", "shipped", 1.3), ("second", "first", 1.01)):
-        judged = Judgement(Verdict.ACCEPTED, "confirm", "r", {"incumbent": against}, COVERED)
+        judged = Judgement(Verdict.ACCEPTED, "confirm", plain("r"), {"incumbent": against}, COVERED)
         measured.store.set_verdict("add-1", n, judged, speedup, 1.0)
     assert incumbent.name(measured) == "second"

@@ -16,6 +16,7 @@ from pgo_agent.agent.run.record.history import Tried
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.search import steps
 from pgo_agent.sandbox import target
+from pgo_agent.sandbox.gate.reason import figure, of_case, quoted
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.isolation.box import Box
 
@@ -42,7 +43,7 @@ def now(store: Store, **settings: Any) -> Context:
 
 def test_wins_come_first_then_near_misses_then_failures_then_what_was_slower(before: Context) -> None:
     tried(before, Verdict.SLOWER, 0.7, move="slow one")
-    tried(before, Verdict.WRONG, move="wrong one", stage="numerics", reason="max error 3 above 1e-3")
+    tried(before, Verdict.WRONG, move="wrong one", stage="numerics", why=figure("max error", 0, 3.0, 1e-3))
     tried(before, Verdict.SLOWER, 0.99, move="near one")
     tried(before, Verdict.ACCEPTED, 1.05, move="small win")
     tried(before, Verdict.ACCEPTED, 1.5, move="large win")
@@ -55,17 +56,17 @@ def test_wins_come_first_then_near_misses_then_failures_then_what_was_slower(bef
         "slow ",
     ]
     assert found[0] == "accepted 1.500x its incumbent on NVIDIA H200: large win (r)"
-    assert found[3] == "wrong in stage numerics, not measured: wrong one (r): max error 3"
+    assert found[3] == "wrong in stage numerics, not measured: wrong one (r): output 0: max error 3"
 
 
 def test_what_a_model_must_not_see_is_in_no_line(before: Context) -> None:
     """Held-out cases by name, bounds of errors, and the file that somebody gave."""
-    tried(before, Verdict.WRONG, stage="numerics", reason="odd: max error 3 above 1.5e-3")
-    tried(before, Verdict.WRONG, stage="numerics", reason="a held-out case: max error 7 above 1.5e-3")
-    tried(before, Verdict.RACE, stage="race", reason="max error 7 above 2.5e-3", rationale="odd is what fails")
+    tried(before, Verdict.WRONG, stage="numerics", why=quoted("odd: max error 3 above 1.5e-3"))
+    tried(before, Verdict.WRONG, stage="numerics", why=of_case("HELD_OUT/odd") + figure("max error", 0, 7.0, 1.5e-3))
+    tried(before, Verdict.RACE, stage="race", why=figure("max error", 0, 7.0, 2.5e-3), rationale="odd is what fails")
     tried(before, Verdict.ACCEPTED, 1.1, move="given", rationale="given as /home/me/x.py", proposer="given")
     text = "\n".join(lessons.lines(now(before.store)))
-    assert not any(secret in text for secret in ("odd", "1.5e-3", "2.5e-3", "max error 7 above", "/home"))
+    assert not any(secret in text for secret in ("odd", "0.0015", "0.0025", "max error 7 above", "/home"))
     assert text.count("fails on a case that is not shown") == 1 and "accepted 1.100x" in text
 
 
@@ -110,7 +111,7 @@ _TRIED = st.builds(
     author=_TEXTS,
     verdict=st.sampled_from([str(v) for v in Verdict]),
     stage=st.sampled_from(["numerics", "interpreter", "time"]),
-    reason=_TEXTS,
+    why=_TEXTS.map(quoted),
     speedup=st.none() | st.floats(0.01, 100),
     against=st.none(),
     proposer=st.sampled_from(["model", "moves", "given", None]),

@@ -7,6 +7,7 @@ from pgo_agent.agent.proposal import ttgir_view
 from pgo_agent.agent.run import incumbent
 from pgo_agent.agent.search import steps
 from pgo_agent.sandbox.gate import coverage
+from pgo_agent.sandbox.gate.reason import plain
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 
 from tests.agent.asked import asking, established
@@ -36,7 +37,7 @@ def test_of_an_incumbent_that_is_ttgir_its_own_text_is_shown_and_edits_of_that_c
         before = ttgir_view.shown(run.ctx, incumbent.SHIPPED)
         (first,) = run.propose()
         steps.build(run.ctx, 1)
-        accepted = Judgement(Verdict.ACCEPTED, "confirm", "1.1x", {"incumbent": incumbent.SHIPPED}, COVERED)
+        accepted = Judgement(Verdict.ACCEPTED, "confirm", plain("1.1x"), {"incumbent": incumbent.SHIPPED}, COVERED)
         run.ctx.store.set_verdict(run.ctx.run.id, first.id, accepted, 1.1, 1.0)
         after = ttgir_view.shown(run.ctx, incumbent.name(run.ctx))
         assert before is not None and after is not None

@@ -12,6 +12,7 @@ from pgo_agent.agent.llm.models.types import Asker, Exhausted
 from pgo_agent.agent.proposal import bandit, lessons, parents, prompt
 from pgo_agent.agent.run import provenance, steering
 from pgo_agent.agent.run.context import Context
+from pgo_agent.agent.run.facts import RunFacts
 from pgo_agent.agent.run.record import history, prompts, user_requests
 from pgo_agent.agent.run.record.candidate import Candidate, candidate_id
 from pgo_agent.agent.run.record.store import Store
@@ -130,7 +131,7 @@ def test_a_budget_of_tokens_reaches_the_purse_of_the_models(ctx: Context, tmp_pa
 @given(st.sampled_from([*steering.BUDGETS, "x"]), st.text(max_size=12))
 def test_a_budget_is_a_number_from_zero_on_or_a_clear_fault(name: str, text: str) -> None:
     try:
-        told = steering.budget_of(name, text, {"prices": {"m": [1, 1]}})
+        told = steering.budget_of(name, text, RunFacts(prices={"m": (1.0, 1.0)}))
     except UsageFault as e:
         assert e.hint and e.message.isprintable()
         return
@@ -168,7 +169,8 @@ def test_guidance_is_one_printable_line_whatever_was_pasted(text: str) -> None:
 
 
 def test_a_candidate_of_ones_own_is_proposed_first_beyond_the_budget_and_is_foreign(ctx: Context) -> None:
-    ctx.settings["candidates"], source = 1, mine(ctx)
+    ctx.change({"candidates": 1})
+    source = mine(ctx)
     assert steps.propose(ctx, 1) == 2
     first, second = ctx.store.candidates(ctx.run.id)
     assert (first.source, first.author, first.proposer) == (source, "user", "user") and second.author == "embedded"

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -217,7 +218,7 @@ def whole_add(tmp_path: Path, prepared: Path) -> Path:
     shutil.copytree(prepared, folder)
     store = Store(folder)
     run = store.run("last")
-    store.set_settings(run.id, run.settings | {"sandbox": "auto", "judge": "cpu", "python": sys.executable})
+    store.set_settings(run.id, replace(run.settings, sandbox="auto", judge="cpu", python=sys.executable), run.facts)
     store.close()
     return folder
 

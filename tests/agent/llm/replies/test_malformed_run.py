@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from pgo_agent.agent.llm.models.types import whole
 from pgo_agent.agent.proposal.llm import ask
+from pgo_agent.sandbox.gate.reason import plain
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 
 from tests.agent.asked import Asked, asking, established
@@ -27,7 +28,7 @@ def generation(run: Asked, n: int) -> None:
     candidates = list(ask(run.ctx)) or [proposed("s", f"other{n}")]
     run.ctx.store.add_generation(run.ctx.run.id, n, "shipped", candidates)
     for c in run.ctx.store.candidates(run.ctx.run.id, n):
-        run.ctx.store.set_verdict(run.ctx.run.id, c.id, Judgement(Verdict.SLOWER, "time", "0.9x"), None, 1.0)
+        run.ctx.store.set_verdict(run.ctx.run.id, c.id, Judgement(Verdict.SLOWER, "time", plain("0.9x")), None, 1.0)
 
 
 def test_a_run_goes_on_through_replies_of_every_kind_and_records_them_whole(folder: Path) -> None:
