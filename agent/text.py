@@ -1,28 +1,7 @@
-"""What models are told of candidates, less what they must not see: names of held-out cases, and bounds of errors.
+"""Text that is hostile, as one line or as what a terminal may print.
 
-Whoever puts the record into a prompt sends its words through here. Relies on the wording of the judge's reasons
-(`sandbox/judge/numerics.py`, `sandbox/gate/verdict.py`). It hides nothing in source: `kernel_part.py` does.
+What models may know of a verdict's reason is `sandbox/gate/reason.py`'s, of source `kernel_part.py`'s.
 """
-
-import re
-from collections.abc import Collection
-
-_COUNTED = re.compile(r",? ?\b\d+( of \d+)? held-out cases?")  # as coverage is told
-_BOUND = re.compile(r" above [\d.e+-]+")  # as `sandbox/judge/numerics.py` words it
-
-
-def reason(said: str, stage: str | None, held_out: Collection[str]) -> str:
-    """Why a candidate got its verdict. Of a failure on a held-out case no more than that is told."""
-    known = () if stage == "interpreter" else held_out  # it names none, and small cases may be called the same
-    said = _COUNTED.sub("", said)
-    if re.search("held.?out", said, re.I) or mentions(said, known):
-        return "fails on a case that is not shown"
-    return _BOUND.sub("", said)
-
-
-def mentions(text: str, names: Collection[str]) -> bool:
-    """Whether one of the names stands in a text as a word."""
-    return not set(re.findall(r"[\w.-]+", text)).isdisjoint(names)
 
 
 def visible(text: str) -> str:

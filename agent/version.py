@@ -4,6 +4,7 @@ import hashlib
 import importlib.metadata
 import os
 import subprocess
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -15,13 +16,21 @@ DATA = ("evals/results/", "evals/recordings/")
 EDITED = ", edited"
 
 
-def ours() -> dict[str, str]:
-    """What a run records of it."""
+@dataclass(frozen=True)
+class Version:
+    """Which pgo-agent made a run."""
+
+    version: str
+    commit: str  # as `commit_of` gives it
+
+
+def ours() -> Version:
+    """Return what a run records of it."""
     try:
         version = importlib.metadata.version("pgo-agent")
     except importlib.metadata.PackageNotFoundError:
         version = UNKNOWN
-    return {"version": version, "commit": commit_of()}
+    return Version(version, commit_of())
 
 
 @cache

@@ -19,13 +19,14 @@ import itertools
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pgo_agent.agent.commands import check
 from pgo_agent.agent.kernel_part import blocks
 from pgo_agent.agent.llm.replies import parse
 from pgo_agent.agent.run import target_file
+from pgo_agent.agent.run.facts import GivenFile
 from pgo_agent.evals import ttgir_edits
 from pgo_agent.evals.ttgir_edits import BrokenCorpus
 from pgo_agent.sandbox import target
@@ -147,8 +148,8 @@ def _only(names: frozenset[str]) -> str:
     return next(iter(names)) if len(names) == 1 else ""
 
 
-def given(entry: Entry, of: Target, folder: Path, own: Callable[[], str]) -> dict[str, str]:
-    """The candidate as a run's settings keep it, read as `pgo-agent check` reads a file.
+def given(entry: Entry, of: Target, folder: Path, own: Callable[[], str]) -> GivenFile:
+    """Return the candidate as a run keeps it, read as `pgo-agent check` reads a file.
 
     `own` gives the TTGIR that the target builds, for edits of it. Raises BrokenCorpus when an edit does not
     fit, and UsageFault when the kernel part says something of the contract.
@@ -157,11 +158,11 @@ def given(entry: Entry, of: Target, folder: Path, own: Callable[[], str]) -> dic
         of_ttgir = entry.suffix == ".ttgir-edit"
         file = folder / ("given.ttgir" if of_ttgir else f"given{entry.suffix}")
         file.write_text(ttgir_edits.edited(entry.name, entry.text, own()) if of_ttgir else entry.text)
-        return check.read(file, of) | {"from": entry.name}
+        return replace(check.read(file, of), name=entry.name)
     found = parse(entry.text, of.source)
     if found.errors or len(found.sources) != 1:
         raise BrokenCorpus(f"{entry.name} does not fit {entry.target} any more: {'; '.join(found.errors)}")
-    return {"from": entry.name, "kind": "source", "source": found.sources[0]}
+    return GivenFile(entry.name, "source", found.sources[0])
 
 
 def impossible(corpus: Path = CORPUS) -> list[dict[str, object]]:

@@ -3,11 +3,10 @@
 Each target's entries are one run with all of them as given candidates: the very path of `pgo-agent check`, in the
 sandbox or not at all, on GPUs where there are some and in Triton's interpreter where there is none. One run takes all
 GPUs by itself; without, there is a run on each core. What only a GPU can tell is never counted as refused without one.
-Relies on `entries.py`; `gate_report.py` counts and prints.
+Relies on `entries.py`; `gate_report.py` is the command: it counts, prints and records.
 """
 
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -21,7 +20,9 @@ from pgo_agent.agent.commands import optimize
 from pgo_agent.agent.evaluation import duplicates
 from pgo_agent.agent.exit_codes import FAULTY
 from pgo_agent.agent.run import settings
-from pgo_agent.agent.run.record.store import Candidate, Store, candidate_id
+from pgo_agent.agent.run.facts import GivenFile
+from pgo_agent.agent.run.record.candidate import Candidate, candidate_id
+from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.evals import entries as corpora
 from pgo_agent.evals import ttgir_edits
@@ -92,7 +93,7 @@ class Outcome:
 
 
 def run(
-    chosen: Sequence[Entry], wishes: RunSettings, say: Say, corpus: Path = CORPUS, each: Tell = lambda _: None
+    chosen: Sequence[Entry], asked: RunSettings, say: Say, corpus: Path = CORPUS, each: Tell = lambda _: None
 ) -> tuple[list[Outcome], float]:
     """Judges the entries; gives what became of them, in their order, and the seconds it took.
 
@@ -101,7 +102,7 @@ def run(
     Raises BrokenCorpus when an entry fits its target no longer, and the faults of a run: EnvironmentFault when no
     sandbox works, for the corpora are nobody's own code.
     """
-    box.choose(wishes.sandbox, wishes.python).admit(foreign=True)
+    box.choose(asked.sandbox, asked.python).admit(foreign=True)
     started = time.monotonic()
     names = sorted({e.target for e in chosen})
     own = {n: [e for e in chosen if e.target == n] for n in names}
@@ -110,37 +111,37 @@ def run(
         def one(name: str) -> list[Outcome]:
             folder = Path(place) / name
             folder.mkdir()
-            outcomes = of_target(name, own[name], wishes, folder, corpus, say)
+            outcomes = of_target(name, own[name], asked, folder, corpus, say)
             for outcome in outcomes:
                 each(outcome)
             return outcomes
 
-        with threads(1 if on_gpu(wishes) else len(os.sched_getaffinity(0))) as pool:
+        with threads(1 if on_gpu(asked) else len(os.sched_getaffinity(0))) as pool:
             found = {o.entry.name: o for outcomes in pool.map(one, names) for o in outcomes}
     return [found[e.name] for e in chosen], time.monotonic() - started
 
 
-def on_gpu(wishes: RunSettings) -> bool:
-    return wishes.judge != "cpu" and visible_gpu() is not None
+def on_gpu(asked: RunSettings) -> bool:
+    return asked.judge != "cpu" and visible_gpu() is not None
 
 
 def of_target(
-    name: str, chosen: Sequence[Entry], wishes: RunSettings, folder: Path, corpus: Path, say: Say
+    name: str, chosen: Sequence[Entry], asked: RunSettings, folder: Path, corpus: Path, say: Say
 ) -> list[Outcome]:
     """The entries of one target, as one run in an empty folder. Raises what `run` raises."""
     subject = corpora.place(name, folder, corpus)
     by_id: dict[str, Entry] = {}
-    given: list[dict[str, str]] = []
+    given: list[GivenFile] = []
     outcomes = []
     with closing(Store(folder / "workspace")) as store:
-        own = cache(partial(own_ttgir, subject, wishes, store.contents))
+        own = cache(partial(own_ttgir, subject, asked, store.contents))
         for entry in chosen:
             try:
                 given.append(corpora.given(entry, subject, folder, own))
             except UsageFault as e:
                 outcomes.append(Outcome(entry, Verdict.REJECTED, "read", e.message, {}, False))
                 continue
-            other = by_id.setdefault(candidate_id(given[-1]["source"]), entry)
+            other = by_id.setdefault(candidate_id(given[-1].source), entry)
             if other is not entry:
                 raise BrokenCorpus(f"{entry.name} and {other.name} are the same candidate")
         count = len(given)
@@ -149,20 +150,19 @@ def of_target(
         measured: list[bool] = []
         optimize.start(
             subject.path,
-            replace(
-                wishes, given=tuple(given), candidates=count, width=count, minutes=MINUTES, interpreting=INTERPRETING
-            ),
+            replace(asked, candidates=count, width=count, minutes=MINUTES, interpreting=INTERPRETING),
             store,
             _feed(name, count, measured, say),
+            given,
         )
         outcomes += [_outcome(by_id[c.id], c, store, measured[0]) for c in store.candidates(store.run("last").id)]
     return outcomes
 
 
-def own_ttgir(subject: Target, wishes: RunSettings, contents: ContentStore) -> str:
+def own_ttgir(subject: Target, asked: RunSettings, contents: ContentStore) -> str:
     """What `ttgir_edits.own` gives: of all GPUs of an architecture it is the same."""
-    device = devices.find(wishes.device or settings.DEFAULT_DEVICE)
-    return ttgir_edits.own(Builder(subject, device, box.choose(wishes.sandbox, wishes.python), contents))
+    device = devices.find(asked.device or settings.DEFAULT_DEVICE)
+    return ttgir_edits.own(Builder(subject, device, box.choose(asked.sandbox, asked.python), contents))
 
 
 def _feed(name: str, count: int, measured: list[bool], say: Say) -> Callable[[dict[str, Any]], None]:
@@ -184,26 +184,10 @@ def _outcome(entry: Entry, c: Candidate, store: Store, measured: bool) -> Outcom
     if c.verdict is None:
         raise BrokenCorpus(f"{entry.name} has no verdict: its run ended before it was judged")
     run = store.run("last")
-    seconds = {**(c.built or {}).get("seconds", {}), "judge": c.seconds or 0.0}
+    seconds = {**(c.built.seconds if c.built else {}), "judge": c.seconds or 0.0}
     known = [s for body in store.evidence(run.id, c.id).values() for s in body.get("stages", [])]
     stages = {s["stage"]: s["seconds"] for s in known}
-    environment = (run.baseline or {}).get("environment")
+    environment = run.baseline.environment if run.baseline else None
     launched = duplicates.launched(store.contents, c)
     said = entry, Verdict(c.verdict), c.stage or "", c.reason or ""
     return Outcome(*said, seconds, measured, stages, environment, launched)
-
-
-def main(pattern: str | None, wishes: RunSettings, as_json: bool) -> int:
-    """Runs the corpora, or what the pattern names, and prints the outcome; gives the exit code."""
-    from pgo_agent.evals import gate_report
-
-    found = [e for e in corpora.load() if pattern is None or pattern in e.name or pattern == e.target]
-    if not found:
-        raise UsageFault(f"no entry of the corpora is called {pattern}", "give a part of a name, or a target")
-    each = gate_report.line if as_json else lambda _: None
-    outcomes, seconds = run(found, wishes, lambda text: print(text, file=sys.stderr, flush=True), each=each)
-    if as_json:
-        gate_report.as_json(outcomes, seconds)
-    else:
-        gate_report.show(outcomes, seconds)
-    return gate_report.code(outcomes)

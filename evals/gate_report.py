@@ -1,70 +1,58 @@
-"""What `pgo-agent eval gate` prints: rates per group, who refused what, seconds, and everything that was a surprise."""
+"""What the gate made of the corpora: `pgo-agent eval gate` prints it, and this module records what it printed.
 
+`python -m pgo_agent.evals.gate_report FILES` takes what `pgo-agent eval gate --json` printed on a GPU machine, and
+writes a line for each entry to evals/results/gate-DEVICE.jsonl; of an entry that several files hold, the last. The
+whole corpora take longer than some machines are to be had for: parts add up. Of every file whose run came to its end
+there is a line with how many were judged in how many seconds, if that were enough to speak of a batch. What no GPU
+judged cannot be recorded; what the corpora do not hold any more is left out. Counts are always of such lines.
+"""
+
+import argparse
 import json
 import statistics
+import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.agent.version import commit_of
 from pgo_agent.agent.views import summary as display
+from pgo_agent.evals import entries as corpora
+from pgo_agent.evals import gate
 from pgo_agent.evals.entries import GROUPS
 from pgo_agent.evals.gate import Outcome
+from pgo_agent.evals.record import RESULTS
+from pgo_agent.sandbox import devices
+from pgo_agent.sandbox.errors import UsageFault
 from rich.table import Table
 
+Line = Mapping[str, Any]  # what is said of one entry, as `told` does
+ENTRY, BATCH = "gate", "gate batch"  # what recorded lines are
 STANDINGS = ("refused", "admitted", "undecided")
+HONEST = "honest"  # the group that must not be refused
 _PARTS = ("trace", "compile", "judge")
+_OF_A_BATCH = 10  # entries, at least
+
+
+def main(pattern: str | None, asked: RunSettings, as_json: bool) -> int:
+    """Runs the corpora, or what the pattern names, and prints the outcome; gives the exit code."""
+    chosen = [e for e in corpora.load() if pattern is None or pattern in e.name or pattern == e.target]
+    if not chosen:
+        raise UsageFault(f"no entry of the corpora is called {pattern}", "give a part of a name, or a target")
+    each = (lambda o: print(json.dumps(told(o)), flush=True)) if as_json else (lambda _: None)
+    outcomes, seconds = gate.run(chosen, asked, lambda text: print(text, file=sys.stderr, flush=True), each=each)
+    if as_json:
+        print(json.dumps(summary(outcomes, seconds)), flush=True)
+    else:
+        show(outcomes, seconds)
+    return code(outcomes)
 
 
 def code(outcomes: Iterable[Outcome]) -> int:
     """1 when a bad one was admitted or an honest one refused, else 0."""
-    return int(any(failed(o) for o in outcomes))
-
-
-def failed(o: Outcome) -> bool:
-    return o.standing == ("refused" if o.entry.honest else "admitted")
-
-
-def summary(outcomes: Sequence[Outcome], seconds: float) -> dict[str, Any]:
-    """Everything that is counted, as plain values; times in seconds of wall clock."""
-    bad = [o for o in outcomes if not o.entry.honest]
-    honest = [o for o in outcomes if o.entry.honest]
-    return {
-        "groups": {g: _standings([o for o in outcomes if o.entry.group == g]) for g in GROUPS},
-        "bad": _standings(bad),
-        "honest": _standings(honest),
-        "refused_by": dict(Counter(o.stage for o in bad if o.standing == "refused").most_common()),
-        "seconds": {p: round(sum(o.seconds.get(p, 0.0) for o in outcomes), 1) for p in _PARTS},
-        "stages": _stages(outcomes),
-        "wall": round(seconds, 1),
-        "per_minute": round(60 * len(outcomes) / seconds, 1),
-        "surprises": {o.entry.name: o.surprise for o in outcomes if o.surprise},
-    }
-
-
-def _stages(outcomes: Sequence[Outcome]) -> dict[str, dict[str, float]]:
-    """Of each stage: how many it looked at, and the median of its seconds."""
-    found = by_stage(o.stages for o in outcomes)
-    return {s: {"looked at": len(t), "median s": round(statistics.median(t), 3)} for s, t in found.items()}
-
-
-def by_stage(asked: Iterable[Mapping[str, float]]) -> dict[str, list[float]]:
-    """Stage -> its seconds, of all entries that it looked at."""
-    found: dict[str, list[float]] = {}
-    for stages in asked:
-        for stage, seconds in stages.items():
-            found.setdefault(stage, []).append(seconds)
-    return found
-
-
-def _standings(outcomes: Sequence[Outcome]) -> dict[str, int]:
-    counted = Counter(o.standing for o in outcomes)
-    return {"entries": len(outcomes), **{s: counted[s] for s in STANDINGS}}
-
-
-def line(o: Outcome) -> None:
-    """An outcome as a line of JSON."""
-    print(json.dumps(told(o)), flush=True)
+    return int(any(o.standing == ("refused" if o.entry.honest else "admitted") for o in outcomes))
 
 
 def told(o: Outcome) -> dict[str, Any]:
@@ -86,25 +74,115 @@ def told(o: Outcome) -> dict[str, Any]:
     }
 
 
-def as_json(outcomes: Sequence[Outcome], seconds: float) -> None:
-    """What was counted, as the last line of JSON."""
-    print(json.dumps(summary(outcomes, seconds)), flush=True)
+# what is counted ------------------------------------------------------------------------------------------------------
+
+
+def counted(lines: Sequence[Line]) -> dict[str, Any]:
+    """How many of each group, of the bad and of the honest stand how, who refused the bad, and seconds by stage."""
+    groups = {g: [e for e in lines if e["entry"].startswith(f"{g}/")] for g in GROUPS}
+    bad = [e for e in lines if not e["entry"].startswith(f"{HONEST}/")]
+    stages: dict[str, list[float]] = {}
+    for stage, seconds in (s for e in lines for s in e.get("stages", {}).items()):
+        stages.setdefault(stage, []).append(seconds)
+    return {
+        "groups": {g: _standings(own) for g, own in groups.items()},
+        "bad": _standings(bad),
+        "honest": _standings(groups[HONEST]),
+        "refused_by": dict(Counter(e["stage"] for e in bad if e["standing"] == "refused").most_common()),
+        "stages": stages,
+    }
+
+
+def _standings(lines: Sequence[Line]) -> dict[str, int]:
+    counts = Counter(e["standing"] for e in lines)
+    return {"entries": len(lines), **{s: counts[s] for s in STANDINGS}}
+
+
+def summary(outcomes: Sequence[Outcome], seconds: float) -> dict[str, Any]:
+    """Everything that is counted of a run, as plain values; times in seconds of wall clock."""
+    counts = counted([told(o) for o in outcomes])
+    stages = {s: {"looked at": len(t), "median s": round(statistics.median(t), 3)} for s, t in counts["stages"].items()}
+    return counts | {
+        "seconds": {p: round(sum(o.seconds.get(p, 0.0) for o in outcomes), 1) for p in _PARTS},
+        "stages": stages,
+        "wall": round(seconds, 1),
+        "per_minute": round(60 * len(outcomes) / seconds, 1),
+        "surprises": {o.entry.name: o.surprise for o in outcomes if o.surprise},
+    }
+
+
+def rates(lines: Sequence[Line]) -> dict[str, Any] | None:
+    """Everything that is counted of recorded lines, as plain values; None of no entries."""
+    entries = [line for line in lines if line["what"] == ENTRY]
+    if not entries:
+        return None
+    counts = counted(entries)
+    medians = {s: statistics.median(taken) for s, taken in counts.pop("stages").items()}
+    batches = [line for line in lines if line["what"] == BATCH]
+    wall = sum(b["wall"] for b in batches)
+    return counts | {
+        "environment": entries[0]["environment"],
+        "groups": {g: own for g, own in counts["groups"].items() if own["entries"]},
+        "most_refused": max(counts["refused_by"].values(), default=1),
+        "seconds": medians,
+        "slowest": max(medians.values(), default=1.0),
+        "per_minute": 60 * sum(b["entries"] for b in batches) / wall if wall else None,  # builds and baselines included
+    }
 
 
 def show(outcomes: Sequence[Outcome], seconds: float) -> None:
-    counted, out = summary(outcomes, seconds), display.output()
+    counts, out = summary(outcomes, seconds), display.output()
     table = Table("group", *("entries", *STANDINGS), title="The corpora of the gate")
-    for group, counts in counted["groups"].items():
-        table.add_row(group, *map(str, counts.values()))
+    for group, standings in counts["groups"].items():
+        table.add_row(group, *map(str, standings.values()))
     out.print(table)
     stages = Table("refused at", "bad entries", title="Who refused them")
-    for stage, count in counted["refused_by"].items():
+    for stage, count in counts["refused_by"].items():
         stages.add_row(stage, str(count))
     out.print(stages)
-    parts = ", ".join(f"{p} {s} s" for p, s in counted["seconds"].items())
-    out.print(f"{len(outcomes)} candidates in {counted['wall']} s: {counted['per_minute']} a minute ({parts})")
-    bad, honest = counted["bad"], counted["honest"]
+    parts = ", ".join(f"{p} {s} s" for p, s in counts["seconds"].items())
+    out.print(f"{len(outcomes)} candidates in {counts['wall']} s: {counts['per_minute']} a minute ({parts})")
+    bad, honest = counts["bad"], counts["honest"]
     out.print(f"bad admitted: {bad['admitted']} of {bad['entries']} ({bad['undecided']} not decided here)")
     out.print(f"honest refused: {honest['refused']} of {honest['entries']} ({honest['undecided']} not decided here)")
-    for name, why in counted["surprises"].items():
+    for name, why in counts["surprises"].items():
         out.print(f"surprise: {name}: {why}", markup=False, soft_wrap=True)
+
+
+# what is recorded -----------------------------------------------------------------------------------------------------
+
+
+def merged(files: Iterable[Path]) -> list[dict[str, Any]]:
+    """The entries, by name, then the batches. Raises UsageFault for a file that says nothing of a GPU."""
+    names = {e.name for e in corpora.load()}
+    by_name: dict[str, dict[str, Any]] = {}
+    batches = []
+    for file in files:
+        lines = [json.loads(line) for line in file.read_text().splitlines()]
+        machine = next((line["environment"] for line in lines if line.get("environment")), None)
+        if machine is None:
+            raise UsageFault(f"{file}: no GPU judged this", "record what a GPU machine printed")
+        own = [{"what": ENTRY} | line | {"environment": machine} for line in lines if "entry" in line]
+        by_name |= {line["entry"]: line for line in own if line["entry"] in names}
+        if "entry" not in lines[-1] and len(own) >= _OF_A_BATCH:
+            entries = lines[-1]["bad"]["entries"] + lines[-1]["honest"]["entries"]
+            batch = {"what": BATCH, "entries": entries, "wall": lines[-1]["wall"]}
+            batches.append(batch | {k: lines[0][k] for k in ("target", "commit")} | {"environment": machine})
+    return [*(by_name[n] for n in sorted(by_name)), *batches]
+
+
+def record() -> None:
+    parser = argparse.ArgumentParser(description="Records what `pgo-agent eval gate --json` printed on a GPU machine.")
+    parser.add_argument("files", nargs="+", type=Path)
+    lines = merged(parser.parse_args().files)
+    if not lines:
+        raise UsageFault("nothing was judged", "give what `pgo-agent eval gate --json` printed")
+    (gpu,) = {line["environment"]["gpu"] for line in lines}
+    device = devices.named(gpu)
+    out = RESULTS / f"gate-{device.key if device else gpu}.jsonl"
+    out.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    print(f"{len(lines)} lines in {out}")
+
+
+if __name__ == "__main__":
+    record()

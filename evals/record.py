@@ -1,7 +1,8 @@
-"""`python -m pgo_agent.evals.record RUN`: writes what a run measured on a GPU into evals/results/, line by line.
+"""`python -m pgo_agent.evals.record RUN`: writes what builds and candidates are recognized by into evals/results/.
 
-One JSON line for each (code, plan, device) with its raw samples and environment; the lines of the final session carry
-its name, so that ratios are only ever taken within one session. A line without samples or checks cannot be written.
+One JSON line for each configuration that the run's sweep measured, with its raw samples, and one for each candidate
+with its verdict; all of them name the GPU, the versions and the commit. A point without samples or with a problem is
+not written. The run's last session is in its row, which `pgo-agent eval nightly` writes. Read by `shipped_results.py`.
 """
 
 import argparse
@@ -32,31 +33,20 @@ def lines(store: Store, run: Run, commit: str) -> Iterator[dict[str, Any]]:
         "models": store.answered(run.id),
         "winner": run.summary["winner"],
     }
-    work = {f"{s}/{n}": w for s, cases in run.baseline["work"].items() for n, w in cases.items()}
-    for p in run.baseline["points"]:
-        if p["samples"] and not p["problem"]:
+    base = run.baseline
+    for p in base.points:
+        if p.samples and not p.problem:
             yield common | {
                 "what": "sweep",
-                "environment": common["environment"] | p.get("taken_on", {}),
-                "case": p["case"],
-                "choice": p["choice"],
-                "plan_id": p["plan_id"],
-                "codes": p["codes"],
-                "ms": p["samples"],
-                "finalist": p["finalist"],
-                "check": p["check"],
-                **work[p["case"]],
-            }
-    for case, times in run.summary["times"].items():
-        for side, ms in times.items():
-            yield common | {
-                "what": "final",
-                "session": run.id,
-                "case": case,
-                "side": side,
-                "ms": ms,
-                **work[case],
-                **_plan(run, side, case),
+                "environment": common["environment"] | (p.taken_on or {}),
+                "case": p.case,
+                "choice": p.choice,
+                "plan_id": p.plan_id,
+                "codes": p.codes,
+                "ms": p.samples,
+                "finalist": p.finalist,
+                "check": p.check,
+                **base.work_of(p.case).as_json(),
             }
     candidates = store.candidates(run.id)
     moves = {c.id: c.move for c in candidates}
@@ -81,22 +71,16 @@ def lines(store: Store, run: Run, commit: str) -> Iterator[dict[str, Any]]:
             }
 
 
-def _plan(run: Run, side: str, case: str) -> dict[str, Any]:
-    sides = (run.summary or {})["sides"]
-    name = (run.summary or {})["winner"] if side == "winner" else "shipped" if side == "A/A" else side
-    return dict(sides[name][case]) if name in sides else {"plan_id": None, "choice": side, "codes": []}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("run", nargs="?", default="last")
     parser.add_argument("--store", type=Path, default=Path(".pgo-agent"))
-    parser.add_argument("--out", type=Path, default=None, help="default: evals/results/TARGET-DEVICE.jsonl")
+    parser.add_argument("--out", type=Path, default=None, help="default: evals/results/recorded-TARGET-DEVICE.jsonl")
     args = parser.parse_args()
     store = Store(args.store, create=False)
     run = store.run(args.run)
     found = list(lines(store, run, commit_of()))
-    out = args.out or RESULTS / f"{Path(run.target).stem}-{run.device}.jsonl"
+    out = args.out or RESULTS / f"recorded-{Path(run.target).stem}-{run.device}.jsonl"
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text("".join(json.dumps(line) + "\n" for line in found))
     print(f"{len(found)} lines in {out}")

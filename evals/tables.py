@@ -7,7 +7,6 @@ its winner column stays empty.
 
 import statistics
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,21 +14,16 @@ from typing import Any
 from pgo_agent.agent.moves.catalogue import SOURCE_MOVES
 from pgo_agent.agent.run.record.shipped_results import rows
 from pgo_agent.agent.version import short
-from pgo_agent.evals.entries import GROUPS
-from pgo_agent.evals.gate_report import STANDINGS, by_stage
+from pgo_agent.evals import gate_report
 from pgo_agent.evals.leaderboard.rank import noise as noise_of
 from pgo_agent.evals.mutants import report
 from pgo_agent.evals.mutants.outcomes import FATES
 from pgo_agent.evals.mutants.results import Results
 from pgo_agent.evals.nightly import load
-from pgo_agent.evals.nightly.recorded import descent
 from pgo_agent.evals.nightly.report import interval
+from pgo_agent.evals.nightly.row import BASES, SHIPPED, TUNED, WINNER, Case, Row
 from pgo_agent.evals.record import RESULTS
-from pgo_agent.evals.time_to_result import WORTH
-from pgo_agent.sandbox import devices
-from pgo_agent.sandbox.judge import bootstrap
 
-OWN = ("shipped", "tuned", "winner")
 TRIED = "candidates.md"  # beside the records
 MUTANTS = "mutants-cpu.jsonl"
 _MEANT = """*Scopes / role*: P50 times executions of all scopes, over the cycles of their role: the rest lies between
@@ -44,13 +38,38 @@ slower at the quick look was timed no further.
 
 
 def tables() -> str:
-    """A Markdown table for every recorded session, in order of target."""
-    sessions: dict[str, list[dict[str, Any]]] = {}
-    for row in rows():
-        if row["what"] == "final":
-            sessions.setdefault(row["run"], []).append(row)
-    ordered = sorted(sessions.items(), key=lambda s: (str(s[1][0]["target"]), by(s[1][0])))
-    return "\n".join(f"{_table(session)}{_won(run)}\n" for run, session in ordered)
+    """A Markdown table for every recorded run, in order of target."""
+    verdicts = _by_run("verdict")
+    return "\n".join(f"{_table(row, who)}{_won(verdicts[row.run])}\n" for row, who in _recorded(verdicts))
+
+
+def gains() -> str:
+    """What the winner of each recorded run gained over both baselines: a Markdown table, a line for each run."""
+    lines = ["| kernel | rewrites by | over as shipped | over tuned | each case, over tuned |"]
+    lines.append("|---|---|---:|---:|---:|")
+    for row, who in _recorded(_by_run("verdict")):
+        cells = ["no candidate was faster", "", ""]
+        if row.winner:
+            each = [case.ratio(TUNED).mid for case in row.cases.values()]
+            means = (row.ratio(SHIPPED).mid, row.ratio(TUNED).mid)
+            cells = [*(f"{mean:.3f}x" for mean in means), f"{min(each):.3f}x to {max(each):.3f}x"]
+        lines.append("| " + " | ".join([f"`{row.kernel}`", who, *cells]) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _recorded(verdicts: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[tuple[Row, str]]:
+    """The row of every recorded run, with who proposed its candidates; in order of target. `verdicts`: by run."""
+    runs = [r for r in load.files(sorted(RESULTS.glob("*.jsonl"))).rows if r.run in verdicts]
+    return sorted(((r, by(verdicts[r.run][0])) for r in runs), key=lambda pair: (pair[0].kernel, pair[1]))
+
+
+def _by_run(what: str) -> dict[str, list[dict[str, Any]]]:
+    """Run -> its lines of one kind, in order."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for line in rows():
+        if line["what"] == what:
+            found.setdefault(line["run"], []).append(line)
+    return found
 
 
 def by(row: Mapping[str, Any]) -> str:
@@ -58,13 +77,21 @@ def by(row: Mapping[str, Any]) -> str:
     return " and ".join(["moves", *row.get("models", [])])
 
 
-def _won(run: str) -> str:
+def _won(verdicts: Sequence[Mapping[str, Any]]) -> str:
     """Who won, among how many."""
-    verdicts = [r for r in rows() if r["what"] == "verdict" and r["run"] == run]
-    won = descent(verdicts)
-    names = ", then ".join(f"{_named(r)} ({r['speedup']:.3f}x of the incumbent)" for r in won)
+    names = ", then ".join(f"{_named(r)} ({r['speedup']:.3f}x of the incumbent)" for r in _descent(verdicts))
     each = f"Each with its ratios: `evals/results/{TRIED}`."
     return f"{len(verdicts)} candidates judged; accepted: {names or 'none'}. {each}\n"
+
+
+def _descent(verdicts: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The candidates that led to a run's winner, each measured against the one before; the winner comes last."""
+    by_id = {v["candidate"]: v for v in verdicts}
+    name, found = verdicts[0]["winner"], list[Mapping[str, Any]]()
+    while name in by_id:
+        found.append(by_id[name])
+        name = by_id[name]["against"]
+    return found[::-1]
 
 
 def _named(verdict: Mapping[str, Any]) -> str:
@@ -76,10 +103,7 @@ def _named(verdict: Mapping[str, Any]) -> str:
 
 def tried() -> str:
     """What every candidate of the recorded runs came to: a Markdown table for each target."""
-    runs: dict[str, list[dict[str, Any]]] = {}
-    for row in rows():
-        if row["what"] == "verdict":
-            runs.setdefault(f"{row['target']} by {by(row)}, {row['environment']['gpu']}", []).append(row)
+    runs = {f"{r[0]['target']} by {by(r[0])}, {r[0]['environment']['gpu']}": r for r in _by_run("verdict").values()}
     head = (
         "# Every candidate of the recorded runs\n\nWritten by `python -m pgo_agent.evals.tables README.md docs/*.md`. "
         + _HEAD
@@ -98,53 +122,31 @@ def _verdicts(found: Sequence[dict[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _table(session: list[dict[str, Any]]) -> str:
-    libraries = sorted({r["side"] for r in session} - {*OWN, "A/A"})
-    first = session[0]
-    won = any(r["side"] == "winner" for r in session)
-    columns = [f"`{first['target']}` by {by(first)}", "as shipped", "tuned", "winner", "winner / tuned", *libraries]
+def _table(row: Row, who: str) -> str:
+    libraries = sorted({name for c in row.cases.values() for name in c.libraries})
+    columns = [f"`{row.kernel}` by {who}", "as shipped", "tuned", "winner", "winner / tuned", *libraries]
     lines = ["| " + " | ".join(columns) + " |", "|---|" + "---:|" * (len(columns) - 1)]
-    pairs = {}
-    for case in dict.fromkeys(r["case"] for r in session):
-        sides = {r["side"]: r for r in session if r["case"] == case}
-        cells = [_rate(sides.get(s)) for s in OWN]
-        ratio = bootstrap.ratio(sides["tuned"]["ms"], sides["winner"]["ms"]) if won else None
-        pairs[case] = (sides["tuned"]["ms"], sides["winner"]["ms"]) if won else ([1.0], [1.0])
-        _, unit = _reached(sides["shipped"])
-        lines.append(
-            "| "
-            + " | ".join(
-                [f"{case.split('/', 1)[1]} ({unit})", *cells, _said(ratio), *(_rate(sides.get(n)) for n in libraries)]
-            )
-            + " |"
-        )
-    total = (
-        f"Geometric mean {_said(bootstrap.geomean(pairs))} of tuned. "
-        if won
-        else "No candidate beat the kernel beyond the noise. "
-    )
-    lines.append(f"\n{total}{_where(first)}; {len(first['ms'])} rounds, 95 % bootstrap intervals.\n")
+    for name, case in row.cases.items():
+        unit = case.reached(SHIPPED, row.environment)["unit"]
+        rates = [_rate(row, case, side) for side in (*BASES, WINNER)]
+        ratio = interval(case.ratio(TUNED)) if row.winner else "-"
+        cells = [*rates, ratio, *(_rate(row, case, library) for library in libraries)]
+        lines.append("| " + " | ".join([f"{name.split('/', 1)[1]} ({unit})", *cells]) + " |")
+    won = f"Geometric mean {interval(row.ratio(TUNED))} of tuned."
+    total = won if row.winner else "No candidate beat the kernel beyond the noise."
+    rounds = len(next(iter(row.cases.values())).ms[SHIPPED])
+    lines.append(f"\n{total} {_where(row.environment, row.commit)}; {rounds} rounds, 95 % bootstrap intervals.\n")
     return "\n".join(lines)
 
 
-def _where(row: dict[str, Any]) -> str:
-    """The machine and the versions that a row was measured with."""
-    env, commit = row["environment"], short(row["commit"])
-    return f"{env['gpu']}, driver {env['driver']}, torch {env['torch']}, triton {env['triton']}, commit {commit}"
+def _where(environment: Mapping[str, Any], commit: str) -> str:
+    """The machine and the versions that something was measured with."""
+    versions = ", ".join(f"{name} {environment[name]}" for name in ("driver", "torch", "triton"))
+    return f"{environment['gpu']}, {versions}, commit {short(commit)}"
 
 
-def _said(i: bootstrap.Interval | None) -> str:
-    return interval(i) if i else "-"
-
-
-def _reached(row: dict[str, Any]) -> tuple[float, str]:
-    """Rate and unit of a row's median, by the device that it was measured on."""
-    device = next(d for d in devices.DEVICES.values() if d.name == row["environment"]["gpu"])
-    return device.rate(row["flops"], row["bytes"], statistics.median(row["ms"]))
-
-
-def _rate(row: dict[str, Any] | None) -> str:
-    return "-" if row is None else f"{_reached(row)[0]:.0f}"
+def _rate(row: Row, case: Case, side: str) -> str:
+    return f"{case.reached(side, row.environment)['rate']:.0f}" if side in case.ms else "-"
 
 
 def nights() -> str:
@@ -159,30 +161,28 @@ def nights() -> str:
         each = [", ".join(f"{r.middle('tuned'):.3f}" for r in own if r.kernel == k) or "-" for k in kernels]
         noise = noise_of(own)
         lines.append("| " + " | ".join([gpu, *each, f"{noise['holds']} of {noise['cases']}"]) + " |")
-        machines.append(_where({"environment": own[0].environment, "commit": own[0].commit}))
+        machines.append(_where(own[0].environment, own[0].commit))
     notes = "".join(f" {note}." for note in found.notes)
     return "\n".join(lines) + f"\n\n{'; '.join(machines)}.{notes}\n"
 
 
 def gate() -> str:
     """What became of the corpora on a GPU: a Markdown table of the groups, and who refused the bad ones."""
-    found = [r for r in rows() if r["what"] == "gate"]
-    if not found:
+    recorded = list(rows())
+    counts = gate_report.rates(recorded)
+    if counts is None:
         return "Not recorded on a GPU yet.\n"
     lines = ["| corpus | entries | refused | admitted | undecided |", "|---|---:|---:|---:|---:|"]
-    for group in GROUPS:
-        own = [r for r in found if r["entry"].startswith(f"{group}/")]
-        counted = Counter(r["standing"] for r in own)
-        lines.append(f"| {group} | {len(own)} | " + " | ".join(str(counted[s]) for s in STANDINGS) + " |")
-    refusals = Counter(r["stage"] for r in found if r["standing"] == "refused")
-    refused = ", ".join(f"{stage} {n}" for stage, n in refusals.most_common())
-    batches = [r for r in rows() if r["what"] == "gate batch"]
-    rate = 60 * sum(b["entries"] for b in batches) / sum(b["wall"] for b in batches)
-    named = ", ".join(f"{b['target']} {60 * b['entries'] / b['wall']:.1f}" for b in batches)
+    lines += [f"| {group} | {' | '.join(map(str, own.values()))} |" for group, own in counts["groups"].items()]
+    refused = ", ".join(f"{stage} {n}" for stage, n in counts["refused_by"].items())
+    batches = [r for r in recorded if r["what"] == gate_report.BATCH]
+    each = ", ".join(f"{b['target']} {60 * b['entries'] / b['wall']:.1f}" for b in batches)
+    medians = ", ".join(f"{stage} {seconds:.2g}" for stage, seconds in counts["seconds"].items())
+    commit = next(r["commit"] for r in recorded if r["what"] == gate_report.ENTRY)
     lines.append(
-        f"\nUndecided: the clock did not tell, and nothing is recorded as faster. Refused at: {refused}. {rate:.1f} "
-        f"candidates a minute, baselines and builds included ({named}). Seconds of a stage, in the median: "
-        f"{_stages(found)}. {_where(found[0])}.\n"
+        f"\nUndecided: the clock did not tell, and nothing is recorded as faster. Refused at: {refused}. "
+        f"{counts['per_minute']:.1f} candidates a minute, baselines and builds included ({each}). Seconds of a stage, "
+        f"in the median: {medians}. {_where(counts['environment'], commit)}.\n"
     )
     return "\n".join(lines)
 
@@ -200,12 +200,6 @@ def mutants() -> str:
     bases = len(counted["bases"])
     lines.append(f"\nOf {bases} kernels, without a GPU; commit {commits}. Caught as: {caught}.\n")
     return "\n".join(lines) + (f"\nSurvived:\n\n{survived}" if survived else "")
-
-
-def _stages(found: list[dict[str, Any]]) -> str:
-    """Of every stage of the gate the median of its seconds, where it looked at something."""
-    seconds = by_stage(row["stages"] for row in found)
-    return ", ".join(f"{stage} {statistics.median(taken):.2g}" for stage, taken in seconds.items())
 
 
 def profiles() -> str:
@@ -226,7 +220,7 @@ def profiles() -> str:
             _agree(r["ipc"]),
         ]
         lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines) + f"\n\n{_MEANT}{_where(found[0])}.\n"
+    return "\n".join(lines) + f"\n\n{_MEANT}{_where(found[0]['environment'], found[0]['commit'])}.\n"
 
 
 def _agree(rates: Sequence[dict[str, Any]]) -> str:
@@ -236,25 +230,6 @@ def _agree(rates: Sequence[dict[str, Any]]) -> str:
         return "-"
     same = sum(abs(r["instructions"] / r["by_counters"] - 1) <= 0.05 for r in counted)
     return f"{same} of {len(counted)} scopes"
-
-
-def races() -> str:
-    """Seconds to a result, beside exhaustive autotune's: a Markdown table."""
-    found = [r for r in rows() if r["what"] == "time to a result"]
-    if not found:
-        return "Not recorded on a GPU yet.\n"
-    lines = ["| | tuned baseline known | result known |", "|---|---:|---:|"]
-    for r in found:
-        ours, theirs = r["ours"], r["triton.autotune"]
-        marks = [ours.get(m) for m in ("tuned baseline, checked", f"{WORTH}x", "end of the run")]
-        known, won, end = (f"{m['wall']:.0f} s ({m['gpu']:.0f} of GPU)" if m else "" for m in marks)
-        result = f"{WORTH}x: {won}" if won else f"no {WORTH}x among {r['candidates']} candidates: {end}"
-        ended = f"{theirs['seconds']:.0f} s" if theirs["ended"] else f"not within {r['limit']:.0f} s"
-        lines.append(f"| `{r['target']}`, pgo-agent, everything checked | {known} | {result} |")
-        lines.append(
-            f"| `{r['target']}`, `triton.autotune` over the same grid, nothing checked | {ended} | no rewrites |"
-        )
-    return "\n".join(lines) + f"\n\n{_where(found[0])}; {found[0]['cores']} cores, one after the other, empty caches.\n"
 
 
 def moves() -> str:
@@ -273,13 +248,13 @@ def between(text: str, marker: str, content: Iterable[str] | str) -> str:
 
 
 TABLES: Mapping[str, Callable[[], str]] = {
+    "gains": gains,
     "results": tables,
     "nights": nights,
     "gate": gate,
     "mutants": mutants,
     "moves": moves,
     "profiles": profiles,
-    "races": races,
 }
 
 

@@ -1,7 +1,7 @@
 """Judges without a GPU, one for each target in a process of pytest, however many tests ask it.
 
-Each first finds out, with the target's own kernel, which strains count: that takes longer than judging a candidate.
-Tests that break a judge make one of their own.
+Each first finds out, with the target's own kernel, which stress inputs count: that takes longer than judging a
+candidate. Tests that break a judge make one of their own.
 """
 
 import atexit

@@ -1,26 +1,13 @@
 """The commands below `pgo-agent eval`: they test the project itself. Heavy imports wait for their command."""
 
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from pgo_agent.agent.cli import runner
-from pgo_agent.agent.cli.options import (
-    WORKSPACE,
-    AtOnceOption,
-    DeviceOption,
-    GpusOption,
-    JsonOption,
-    JudgeOption,
-    NoWaitOption,
-    PythonOption,
-    SandboxOption,
-    StoreOption,
-)
-
-if TYPE_CHECKING:
-    from pgo_agent.agent.run.settings import RunSettings
+from pgo_agent.agent.cli.options import WORKSPACE, AtOnceOption, JsonOption, StoreOption
+from pgo_agent.agent.cli.settings_options import with_settings
+from pgo_agent.agent.run.settings import BUDGETS, OPTIONS, Command, RunSettings
 
 A_PLAN = """
 A plan, say plan.toml:
@@ -44,22 +31,21 @@ A plan, say plan.toml:
 Exit codes: 0 every run has its result, 2 usage, 3 environment, 5 a reply is not there yet (--no-wait), 130 interrupted.
 """
 
-A_NIGHTLY = """
+_LIMITS = "\n\n".join(f"    {name} = {o.example:g}" for name, o in OPTIONS.items() if o.example is not None)
+_OF_MODELS = ", ".join(name for name, budget in BUDGETS.items() if budget.of_models)
+
+A_NIGHTLY = f"""
 A plan, as evals/nightly.toml is one:
 
     targets = ["fa_fwd", "gemm"]  # kernel files, or kernels that ship
 
-    optimizers = ["embedded"]     # or as --model takes them: NAME, relay:DIR, replay:{kernel}.jsonl
+    optimizers = ["embedded"]     # or as --model takes them: NAME, relay:DIR, replay:{{kernel}}.jsonl
 
     seeds = [1, 2, 3]
 
-    candidates = 16               # of a run, as all that follows
+    # what a run may take, as options of `optimize`; and, for models: {_OF_MODELS}
 
-    patience = 4
-
-    minutes = 40
-
-    gpu_seconds = 1200            # and, for models: tokens, money
+{_LIMITS}
 
 Exit codes: 0 every run has its row, 2 usage, 3 environment (also: no GPU), 5 a reply is missing, 130 interrupted.
 """
@@ -71,33 +57,30 @@ evals = typer.Typer(no_args_is_help=True, help="Put the project itself to the te
     "gate",
     epilog="Exit codes: 0 no bad candidate was admitted and no honest one refused, 1 one was, 2 usage, 3 environment.",
 )
+@with_settings(Command.EVAL)
 def eval_gate(
     entries: Annotated[
         str | None, typer.Argument(help="Only entries with this in their name, as cheats/, or of this target, as gemm.")
     ] = None,
-    device: DeviceOption = None,
-    judge: JudgeOption = "auto",
-    gpus: GpusOption = None,
-    sandbox: SandboxOption = "auto",
-    python: PythonOption = sys.executable,
+    *,
+    asked: RunSettings,
     json_lines: JsonOption = False,
 ) -> None:
     """Put the corpora through the gate: cheats, wrong kernels and races must be refused, honest variants must not.
 
     What only a GPU can tell is said to be undecided where there is none. Nothing is recorded in a workspace.
     """
-    from pgo_agent.agent.run.settings import RunSettings
-    from pgo_agent.evals import gate
+    from pgo_agent.evals import gate_report
 
     with runner.faults():
-        wishes = RunSettings(device, sandbox=sandbox, judge=judge, python=python, gpus=gpus)
-        raise typer.Exit(gate.main(entries, wishes, json_lines))
+        raise typer.Exit(gate_report.main(entries, asked, json_lines))
 
 
 @evals.command(
     "mutants",
     epilog="Exit codes: 0 every mutant that is called right is explained, 1 one is not, 2 usage, 3 environment.",
 )
+@with_settings(Command.EVAL)
 def eval_mutants(
     part: Annotated[
         str | None,
@@ -109,11 +92,8 @@ def eval_mutants(
     results: Annotated[
         Path | None, typer.Option("--output", "-o", help="Where results go, as JSON lines: what it holds is known.")
     ] = None,
-    device: DeviceOption = None,
-    judge: JudgeOption = "auto",
-    gpus: GpusOption = None,
-    sandbox: SandboxOption = "auto",
-    python: PythonOption = sys.executable,
+    *,
+    asked: RunSettings,
     json_lines: JsonOption = False,
 ) -> None:
     """Change one thing in kernels that are right, and ask the gate: none of those mutants may be called right.
@@ -122,26 +102,21 @@ def eval_mutants(
     its base is none; one that changes no result for another reason was read, and is explained. On a GPU the judge
     judges.
     """
-    from pgo_agent.agent.run.settings import RunSettings
     from pgo_agent.evals.mutants import command
 
     with runner.faults():
-        wishes = RunSettings(device, sandbox=sandbox, judge=judge, python=python, gpus=gpus)
         names = [n.strip() for n in operators.split(",") if n.strip()]
-        raise typer.Exit(command.main(part, names, sample, seed, wishes, results, json_lines))
+        raise typer.Exit(command.main(part, names, sample, seed, asked, results, json_lines))
 
 
 @evals.command("ablation", epilog=A_PLAN)
+@with_settings(Command.PLAN)
 def eval_ablation(
     plan: Annotated[Path, typer.Argument(help="A TOML file: metric, targets, arms, seeds and budget.")],
     results: Annotated[Path, typer.Option("--output", "-o", help="Where each run's result goes, as JSON lines.")],
-    device: DeviceOption = None,
-    judge: JudgeOption = "auto",
-    gpus: GpusOption = None,
-    no_wait: NoWaitOption = False,
     at_once: AtOnceOption = 1,
-    sandbox: SandboxOption = "auto",
-    python: PythonOption = sys.executable,
+    *,
+    asked: RunSettings,
     store: StoreOption = WORKSPACE,
     json_lines: JsonOption = False,
 ) -> None:
@@ -150,27 +125,22 @@ def eval_ablation(
     The plan is fixed before the runs: results of another one are refused. The same command goes on where it was ended,
     and shows what came of it once all runs have ended, with a GPU or without.
     """
-    from pgo_agent.agent.run.settings import RunSettings
     from pgo_agent.evals.ablation import report, run
     from pgo_agent.evals.ablation.plan import read
 
-    wishes = RunSettings(device, sandbox=sandbox, judge=judge, python=python, gpus=gpus, wait=not no_wait)
     with runner.faults():
         written = run.Results(results, read(plan))
-    _make(run, report, written, wishes, store, json_lines, at_once)
+    _make(run, report, written, asked, store, json_lines, at_once)
 
 
 @evals.command("nightly", epilog=A_NIGHTLY)
+@with_settings(Command.PLAN)
 def eval_nightly(
     plan: Annotated[Path, typer.Argument(help="A TOML file: targets, optimizers, seeds and budget.")],
     rows: Annotated[Path, typer.Option("--output", "-o", help="Where each run's row goes, as JSON lines.")],
-    device: DeviceOption = None,
-    judge: JudgeOption = "auto",
-    gpus: GpusOption = None,
-    no_wait: NoWaitOption = False,
     at_once: AtOnceOption = 1,
-    sandbox: SandboxOption = "auto",
-    python: PythonOption = sys.executable,
+    *,
+    asked: RunSettings,
     store: StoreOption = WORKSPACE,
     json_lines: JsonOption = False,
 ) -> None:
@@ -179,18 +149,16 @@ def eval_nightly(
     A row holds its raw samples and what made them; a run that fails has its row, and counts as 1. The same command goes
     on where it was ended. `eval site` shows rows, `eval compare` finds what became slower.
     """
-    from pgo_agent.agent.run.settings import RunSettings
     from pgo_agent.evals.nightly import report, run
     from pgo_agent.evals.nightly.plan import read
 
-    wishes = RunSettings(device, sandbox=sandbox, judge=judge, python=python, gpus=gpus, wait=not no_wait)
     with runner.faults():
         night = run.opened(rows, read(plan))
-    _make(run, report, night, wishes, store, json_lines, at_once)
+    _make(run, report, night, asked, store, json_lines, at_once)
 
 
 def _make(
-    running: Any, report: Any, results: Any, wishes: "RunSettings", store: Path, json_lines: bool, at_once: int
+    running: Any, report: Any, results: Any, asked: RunSettings, store: Path, json_lines: bool, at_once: int
 ) -> None:
     """Makes the runs of a plan: `running` and `report` are the modules of its evaluation.
 
@@ -200,13 +168,13 @@ def _make(
 
     with runner.faults():
         if results.missing:
-            running.check(results, wishes)
+            running.check(results, asked)
 
     def go(opened: Any, emit: Any) -> int:
         if at_once > 1 and len(results.missing) > 1:
             code = parallel.run(at_once, results, opened, emit, json_lines)
         else:
-            code = running.run(results, wishes, opened, emit)
+            code = running.run(results, asked, opened, emit)
         return int(report.told(results, json_lines, code))
 
     runner.run(

@@ -5,8 +5,6 @@ Heavy imports wait for their command.
 
 import atexit
 import gc
-import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -18,34 +16,19 @@ from pgo_agent.agent.cli.options import (
     EPILOG,
     INIT_EPILOG,
     WORKSPACE,
-    CaseOption,
-    DeviceOption,
-    DropWrongOption,
-    GpuSecondsOption,
-    GpusOption,
+    CheckMinutesOption,
     HtmlOption,
-    InsightOption,
     JsonOption,
-    JudgeOption,
-    LongerOption,
-    MinutesOption,
-    ModelOption,
-    MoneyOption,
-    NoWaitOption,
     PassesOption,
     PerfettoOption,
-    PromptTokensOption,
-    PythonOption,
     RunArgument,
-    SandboxOption,
     SecondsOption,
-    SeedOption,
     StoreOption,
-    TokensOption,
 )
 from pgo_agent.agent.cli.records import records
 from pgo_agent.agent.cli.session.command import session
-from pgo_agent.agent.run.settings import PROMPT_TOKENS
+from pgo_agent.agent.cli.settings_options import with_changes, with_settings
+from pgo_agent.agent.run.settings import Changes, Command, RunSettings, with_minutes
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -57,47 +40,24 @@ app = typer.Typer(
 
 
 @app.command(epilog=EPILOG)
+@with_settings(Command.OPTIMIZE)
 def optimize(
     file: Annotated[Path, typer.Argument(help="The target: a kernel file with launcher, reference, inputs and cases.")],
-    device: DeviceOption = None,
-    candidates: Annotated[int, typer.Option(min=1, help="Budget: candidates.")] = 12,
-    minutes: MinutesOption = 20.0,
-    width: Annotated[
-        int | None, typer.Option(min=1, help="Candidates of one generation. Default: 4; on 16 cores 8.")
-    ] = None,
-    patience: Annotated[int, typer.Option(min=1, help="Generations without a win before the run ends.")] = 3,
-    judge: JudgeOption = "auto",
-    gpus: GpusOption = None,
-    case: CaseOption = None,
-    drop_wrong: DropWrongOption = False,
-    sandbox: SandboxOption = "auto",
-    model: ModelOption = None,
-    tokens: TokensOption = None,
-    money: MoneyOption = None,
-    gpu_seconds: GpuSecondsOption = None,
-    no_wait: NoWaitOption = False,
-    insight: InsightOption = "all",
-    seed: SeedOption = 0,
-    prompt_tokens: PromptTokensOption = PROMPT_TOKENS,
-    python: PythonOption = sys.executable,
+    asked: RunSettings,
     store: StoreOption = WORKSPACE,
     json_lines: JsonOption = False,
 ) -> None:
     """Optimize a kernel: both baselines, then candidates that are built, checked and, on a GPU, measured."""
     from pgo_agent.agent.commands.optimize import start
-    from pgo_agent.agent.run.settings import RunSettings
 
-    wishes = RunSettings(device, candidates, width, minutes, patience, sandbox, judge, tuple(case or ()), python)
-    wishes = replace(wishes, models=tuple(model or ()), wait=not no_wait, insight=insight, seed=seed)
-    wishes = replace(wishes, tokens=tokens, money=money, gpu_seconds=gpu_seconds, prompt_tokens=prompt_tokens)
-    wishes = replace(wishes, gpus=gpus, drop_wrong=drop_wrong)
-    runner.run(json_lines, store, True, lambda opened, emit: start(file, wishes, opened, emit))
+    runner.run(json_lines, store, True, lambda opened, emit: start(file, asked, opened, emit))
 
 
 app.command(epilog=EPILOG)(session)
 
 
 @app.command(epilog=INIT_EPILOG)
+@with_settings(Command.INIT)
 def init(
     file: Annotated[
         str, typer.Argument(help="A file with Triton kernels, or an installed module: liger_kernel.ops.rope.")
@@ -108,11 +68,9 @@ def init(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Default: NAME_target.py, here.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
     check_: Annotated[bool, typer.Option("--check", help="FILE is a target: say what it lacks, then try it.")] = False,
-    case: CaseOption = None,
-    minutes: LongerOption = None,
-    judge: JudgeOption = "auto",
-    sandbox: SandboxOption = "auto",
-    python: PythonOption = sys.executable,
+    minutes: CheckMinutesOption = None,
+    *,
+    asked: RunSettings,
     store: StoreOption = WORKSPACE,
     json_lines: JsonOption = False,
 ) -> None:
@@ -130,14 +88,13 @@ def init(
         if not command.ready(Path(file)):
             raise typer.Exit(1)
     from pgo_agent.agent.commands import check as checking
-    from pgo_agent.agent.run.settings import RunSettings, longer
 
-    wishes = RunSettings(None, 1, 1, sandbox=sandbox, judge=judge, python=python, cases=tuple(case or ()))
-    wishes = longer(wishes, minutes)
-    runner.run(json_lines, store, True, lambda o, emit: checking.start(Path(file), Path(file), wishes, o, emit))
+    asked = with_minutes(asked, minutes)
+    runner.run(json_lines, store, True, lambda o, emit: checking.start(Path(file), Path(file), asked, o, emit))
 
 
 @app.command(epilog=CHECK_EPILOG)
+@with_settings(Command.CHECK)
 def check(
     candidate: Annotated[
         Path,
@@ -147,24 +104,9 @@ def check(
         Path,
         typer.Option("--target", help="What it is a candidate for: a target file, or a kernel that ships: fa_fwd."),
     ],
-    second_assembler: Annotated[
-        bool,
-        typer.Option(
-            "--second-assembler", help="Its results by another ptxas, too (GPU; pip install nvidia-cuda-nvcc)."
-        ),
-    ] = False,
-    memcheck: Annotated[
-        bool, typer.Option("--memcheck", help="Every kernel under compute-sanitizer, too (GPU; CUDA toolkit).")
-    ] = False,
-    device: DeviceOption = None,
-    minutes: LongerOption = None,
-    judge: JudgeOption = "auto",
-    gpus: GpusOption = None,
-    case: CaseOption = None,
-    drop_wrong: DropWrongOption = False,
-    sandbox: SandboxOption = "auto",
-    no_wait: NoWaitOption = False,
-    python: PythonOption = sys.executable,
+    minutes: CheckMinutesOption = None,
+    *,
+    asked: RunSettings,
     store: StoreOption = WORKSPACE,
     json_lines: JsonOption = False,
 ) -> None:
@@ -173,27 +115,17 @@ def check(
     It runs in the sandbox, or not at all. What it came to is recorded as any run is: show, diff and apply know it.
     """
     from pgo_agent.agent.commands import check as checking
-    from pgo_agent.agent.run.settings import RunSettings, longer
 
-    wishes = RunSettings(device, 1, 1, 20.0, 1, sandbox, judge, tuple(case or ()), python)
-    wishes = longer(wishes, minutes)
-    wishes = replace(wishes, second_assembler=second_assembler, memcheck=memcheck, wait=not no_wait, gpus=gpus)
-    wishes = replace(wishes, drop_wrong=drop_wrong)
-    runner.run(json_lines, store, True, lambda opened, emit: checking.start(candidate, of, wishes, opened, emit))
+    asked = with_minutes(asked, minutes)
+    runner.run(json_lines, store, True, lambda opened, emit: checking.start(candidate, of, asked, opened, emit))
 
 
 @app.command(epilog=EPILOG)
+@with_changes(Command.RESUME)
 def resume(
     run: RunArgument = "last",
-    minutes: Annotated[
-        float | None, typer.Option(min=0.0, help="A new budget of wall clock, over all resumptions.")
-    ] = None,
-    tokens: TokensOption = None,
-    money: MoneyOption = None,
-    gpu_seconds: GpuSecondsOption = None,
-    gpus: GpusOption = None,
-    python: Annotated[str | None, typer.Option(help="Another interpreter, where the run's own is not here.")] = None,
-    no_wait: NoWaitOption = False,
+    *,
+    changes: Changes,
     store: StoreOption = WORKSPACE,
     json_lines: JsonOption = False,
 ) -> None:
@@ -201,17 +133,15 @@ def resume(
 
     Budgets, GPUs and an interpreter that are given replace those of the run. A check ends as `check` says.
     """
-    from pgo_agent.agent.commands import optimize as session
+    from pgo_agent.agent.commands import optimize
 
-    budgets = {"minutes": minutes, "tokens": tokens, "money": money, "gpu_seconds": gpu_seconds}
-    instead = budgets | {"gpus": gpus, "python": python}
-    runner.run(json_lines, store, False, lambda opened, emit: session.resume(run, opened, emit, instead, not no_wait))
+    runner.run(json_lines, store, False, lambda opened, emit: optimize.resume(run, opened, emit, changes))
 
 
 @app.command(epilog="Exit codes: 0 profiled, 2 usage, 3 environment.")
+@with_settings(Command.PROFILE)
 def profile(
     file: Annotated[Path, typer.Argument(help="The target: a kernel file, or a kernel that ships: fa_fwd.")],
-    case: CaseOption = None,
     configuration: Annotated[
         str | None, typer.Option("--config", help="As listed by show: 'BLOCK_M=64 ...'. Default: the best known.")
     ] = None,
@@ -223,10 +153,8 @@ def profile(
     seconds: SecondsOption = 60.0,
     html: HtmlOption = None,
     perfetto: PerfettoOption = None,
-    device: DeviceOption = None,
-    gpus: GpusOption = None,
-    sandbox: SandboxOption = "auto",
-    python: PythonOption = sys.executable,
+    *,
+    asked: RunSettings,
     store: StoreOption = WORKSPACE,
     json_lines: JsonOption = False,
 ) -> None:
@@ -238,17 +166,15 @@ def profile(
     """
     from pgo_agent.agent.commands import profile as profiling
     from pgo_agent.agent.profile.summarize import summarize
-    from pgo_agent.agent.run.settings import RunSettings
     from pgo_agent.agent.views.profile import output as report
 
     with runner.faults():
         outlets = report.Outlets(json_lines, code, html, perfetto)
         outlets.check()
         wanted = profiling.passes_of(passes)
-        wishes = RunSettings(device, sandbox=sandbox, cases=tuple(case or ()), python=python, gpus=gpus)
         with runner.opened(store, create=True) as opened:
             try:
-                found = profiling.profile(file, wishes, configuration, backend, opened, wanted, seconds)
+                found = profiling.profile(file, asked, configuration, backend, opened, wanted, seconds)
             except KeyboardInterrupt:
                 runner.interrupted("the same command; what was taken is kept")
             report.tell(found, file, outlets, opened.contents, {c.case: summarize(c) for c in found.cases})

@@ -1,9 +1,13 @@
-"""The options that several commands share, and what their help says of exit codes."""
+"""Options that several commands share and that are no settings of a run, and what help says of exit codes.
+
+The settings of a run are options by `settings_options.py`.
+"""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from pgo_agent.agent.run.settings import RunSettings
 
 EPILOG = (
     "Exit codes: 0 an accepted improvement (without a GPU: a completed ranking), 1 none found, 2 usage, 3 environment, "
@@ -25,43 +29,14 @@ StoreOption = Annotated[
     Path, typer.Option("--store", envvar="PGO_AGENT_STORE", help="Workspace folder: records and artefacts.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="JSON instead of text: events as JSON lines, or one object.")]
-DeviceOption = Annotated[
-    str | None,
-    typer.Option(help="Compile for: h200, h100, a100, b200, rtx4090, rtx5090. Default: the GPU here, else h200."),
-]
-LongerOption = Annotated[
+CheckMinutesOption = Annotated[  # not the minutes of a search: they limit the interpreter, too
     float | None,
     typer.Option(
         min=0.0,
-        help="Budget: minutes of wall clock. Default: 20, of which Triton's interpreter takes at most 2 for a kernel; "
-        "minutes that are given here are its own, too, so that it gets through more configurations of a long list.",
+        help=f"Budget: minutes of wall clock. Default: {RunSettings.minutes:g}, of which Triton's interpreter takes at "
+        "most 2 for a kernel; minutes that are given here are its own, too, so that it gets through more "
+        "configurations of a long list.",
     ),
-]
-MinutesOption = Annotated[float, typer.Option(min=0.0, help="Budget: minutes of wall clock, over all resumptions.")]
-JudgeOption = Annotated[
-    str,
-    typer.Option(
-        help="auto, gpu (fail without one), cpu (Triton's interpreter), or spool:DIR: a GPU elsewhere, where `python "
-        "-m pgo_agent.sandbox.judge --spool DIR --target FILE` answers what is asked in that folder.",
-    ),
-]
-GpusOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="0,1", help="GPUs of this machine, by index or UUID, as nvidia-smi lists them. Default: all visible."
-    ),
-]
-DropWrongOption = Annotated[
-    bool,
-    typer.Option(
-        "--drop-wrong",
-        help="Go on where the fastest of the file's own configurations, which triton.autotune picks, is not right.",
-    ),
-]
-CaseOption = Annotated[list[str] | None, typer.Option(help="Use only this public case; may be repeated.")]
-SandboxOption = Annotated[str, typer.Option(envvar="PGO_AGENT_SANDBOX", help="auto, bubblewrap, landlock or none.")]
-PythonOption = Annotated[
-    str, typer.Option(help="Interpreter with your torch and triton, for tracer, compiler and judge.")
 ]
 PassesOption = Annotated[
     str | None,
@@ -74,43 +49,6 @@ HtmlOption = Annotated[
 MarkdownOption = Annotated[Path | None, typer.Option("--markdown", help="Write it as Markdown, too; - prints it.")]
 PerfettoOption = Annotated[
     Path | None, typer.Option("--perfetto", help="Write its timeline as a trace for ui.perfetto.dev, too (GPU).")
-]
-ModelOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="[ROLE=]NAME",
-        help="Let a model propose, too: its NAME on a server (OPENAI_BASE_URL, OPENAI_API_KEY), relay:DIR (prompts and "
-        "replies are files there), replay:FILE (a recording gives its replies again). embedded: none. May be repeated, "
-        "as profiler=NAME and summarizer=NAME. Default: PGO_AGENT_MODEL, PGO_AGENT_PROFILER_MODEL, "
-        "PGO_AGENT_SUMMARIZER_MODEL.",
-    ),
-]
-InsightOption = Annotated[
-    str,
-    typer.Option("--profile", help="What of profiles the optimizer is told: all, counters (Nsight Compute's) or none."),
-]
-SeedOption = Annotated[
-    int, typer.Option(min=0, help="Orders what nothing tells apart: source moves, and who proposes first.")
-]
-PromptTokensOption = Annotated[
-    int, typer.Option(min=1, help="Budget: tokens of a prompt, by estimate; what matters least is left out.")
-]
-TokensOption = Annotated[
-    int | None, typer.Option(min=0, help="Budget: tokens of all models, prompts and replies. Default: no limit.")
-]
-MoneyOption = Annotated[
-    float | None,
-    typer.Option(min=0.0, help="Budget: money for models, by the prices in ~/.config/pgo-agent/prices.toml."),
-]
-GpuSecondsOption = Annotated[
-    float | None, typer.Option("--gpu-seconds", min=0.0, help="Budget: seconds of the GPU. Default: no limit.")
-]
-NoWaitOption = Annotated[
-    bool,
-    typer.Option(
-        "--no-wait",
-        help="Do not wait for answers in relay:DIR or spool:DIR: end with 5, and `resume` goes on with them.",
-    ),
 ]
 AtOnceOption = Annotated[
     int,

@@ -6,16 +6,17 @@ never runs them: a given file is foreign code, so its run builds and judges it i
 """
 
 import ast
-from dataclasses import replace
 from pathlib import Path
 
 from pgo_agent.agent.commands import optimize
 from pgo_agent.agent.exit_codes import Exit
 from pgo_agent.agent.kernel_part import blocks, hidden
 from pgo_agent.agent.llm.replies import TOO_DEEP, BadReply, merge
-from pgo_agent.agent.run import settings, target_file, ttgir_files
+from pgo_agent.agent.run import target_file, ttgir_files
 from pgo_agent.agent.run.context import Emit
+from pgo_agent.agent.run.facts import GivenFile
 from pgo_agent.agent.run.record.store import Store
+from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.sandbox import target
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.isolation import box
@@ -24,19 +25,19 @@ from pgo_agent.sandbox.target import CONTRACT, Target
 _FORMS = "give a copy of the target with another kernel part, the kernel part alone, or a kernel's .ttgir"
 
 
-def start(file: Path, of: Path, wishes: settings.RunSettings, store: Store, emit: Emit) -> Exit:
-    """A new run that judges `file` as a candidate for the target `of`. Raises Faults before there is a run."""
+def start(file: Path, of: Path, asked: RunSettings, store: Store, emit: Emit) -> Exit:
+    """Make a new run that judges `file` as a candidate for the target `of`. Raises Faults before there is a run."""
     found = target.read(target_file.locate(of))
     given = read(file, found)
-    box.choose(wishes.sandbox, wishes.python).admit(foreign=True)
-    return optimize.start(found.path, replace(wishes, given=(given,)), store, emit)
+    box.choose(asked.sandbox, asked.python).admit(foreign=True)
+    return optimize.start(found.path, asked, store, emit, [given])
 
 
 # the file -------------------------------------------------------------------------------------------------------------
 
 
-def read(file: Path, found: Target) -> dict[str, str]:
-    """What a run's settings keep of a given file: its name, its kind, and the target's text with its kernel part.
+def read(file: Path, found: Target) -> GivenFile:
+    """Return what a run keeps of a given file: its name, its kind, and the target's text with its kernel part.
 
     A .ttgir file is kept as it is. Raises UsageFault when another one is no Python, has no kernel(), or says something
     else of the contract than the target.
@@ -44,10 +45,10 @@ def read(file: Path, found: Target) -> dict[str, str]:
     text = target.text(file)
     if file.suffix == ".ttgir":
         ttgir_files.at(text)
-        return {"from": str(file), "kind": "ttgir", "source": text}
+        return GivenFile(str(file), "ttgir", text)
     target.parse(text, str(file))
     try:
-        return {"from": str(file), "kind": "source", "source": _candidate(file, text, found)}
+        return GivenFile(str(file), "source", _candidate(file, text, found))
     except BadReply as e:
         raise UsageFault(f"{file}: {e}", _FORMS) from None
     except RecursionError:

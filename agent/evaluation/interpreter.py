@@ -17,7 +17,7 @@ PUBLIC = "CASES/"
 def judged(ctx: Context, source: str, bundle: str = "", foreign: bool = False) -> Judgement:
     """The verdict on a source. `bundle`: its build; without one nothing is known of the kernels that it launches."""
     kernels = launched(ctx.store.contents.manifest(bundle)) if bundle else []
-    seconds = ctx.settings.get("interpreting")
+    seconds = ctx.settings.interpreting
     return ctx.cpu.verdict("check", source=source, foreign=foreign, seconds=seconds, kernels=kernels)
 
 

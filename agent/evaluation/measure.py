@@ -7,7 +7,7 @@ on one, and says on which.
 """
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent import futures
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
@@ -18,11 +18,13 @@ from pgo_agent.agent.evaluation.safety_checks import bundle_of, the_gpu
 from pgo_agent.agent.exit_codes import FAULTY
 from pgo_agent.agent.run import incumbent, provenance
 from pgo_agent.agent.run.context import Context
-from pgo_agent.agent.run.record.store import Candidate
+from pgo_agent.agent.run.record.candidate import Candidate
+from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.sandbox.build import variants
-from pgo_agent.sandbox.build.variants import Twin
+from pgo_agent.sandbox.build.variants import VariantBuild
 from pgo_agent.sandbox.gate import edit_kind, program_order
 from pgo_agent.sandbox.gate.evidence import Evidence, side
+from pgo_agent.sandbox.gate.reason import plain, quoted
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.judge.gpu_judge import bundle_ref
 from pgo_agent.sandbox.judge.interface import Busy, Judge
@@ -31,16 +33,16 @@ PROCESSES = 2  # that a candidate which may be accepted needs after the first: i
 Outcome = tuple[Judgement, float | None]  # a verdict, and the speedup over the incumbent, if one was measured
 _NOT_FASTER = {Verdict.SLOWER, Verdict.UNDECIDED}  # as far as the clock can tell
 _FINE = {Verdict.CHECKED, Verdict.BUILT, *_NOT_FASTER}  # nothing is known to be wrong
-_ON_REQUEST = {"memcheck": safety_checks.memchecked, "second_assembler": safety_checks.reassembled}
 PROOF = ("race", "memcheck", "assembler", "confirm")  # the stages that `proved` may end with
 
 
 def in_interpreter(ctx: Context, candidate: Candidate) -> Outcome:
     if candidate.kind == "ttgir":
-        return Judgement(Verdict.BUILT, "interpreter", "it compiles; Triton's interpreter does not run TTGIR"), None
+        why = plain("it compiles; Triton's interpreter does not run TTGIR")
+        return Judgement(Verdict.BUILT, "interpreter", why), None
     foreign = provenance.foreign(ctx, candidate)
     ctx.builder.box.admit(foreign)  # it may have been built where a sandbox works
-    judged = interpreter.judged(ctx, candidate.source, (candidate.built or {}).get("bundle", ""), foreign)
+    judged = interpreter.judged(ctx, candidate.source, candidate.build.bundle, foreign)
     refused = build.complete(ctx, candidate)[1] if judged.verdict not in FAULTY else None
     return refused or _as_far_as_it_tells(ctx, candidate, judged), None
 
@@ -49,21 +51,21 @@ def _as_far_as_it_tells(ctx: Context, candidate: Candidate, judged: Judgement) -
     """Right in the interpreter is no more than built where it matters in which order programs run."""
     if judged.verdict != Verdict.CHECKED:
         return judged
-    manifest = ctx.store.contents.manifest(str((candidate.built or {})["bundle"]))
+    manifest = ctx.store.contents.manifest(candidate.build.bundle)
     why = program_order.handing_on(side(ctx.store.contents, manifest).texts.values())
-    told = f"{why}: what the interpreter finds, which runs one after another, proves nothing; {judged.reason}"
-    return replace(judged, verdict=Verdict.BUILT, reason=told) if why else judged
+    words = f"{why}: what the interpreter finds, which runs one after another, proves nothing; "
+    return replace(judged, verdict=Verdict.BUILT, why=quoted(words) + judged.why) if why else judged
 
 
 def told_apart(ctx: Context, candidate: Candidate, judged: Judgement) -> Judgement:
     """Says of a given candidate with nothing wrong when it is no other kernel than the target."""
     known = screen.known_code(ctx, candidate)
     if candidate.kind != "ttgir" and given_file.same(candidate.source, ctx.target.source):
-        known = Judgement(Verdict.NO_CHANGE, "", "it holds the same statements as the target")
+        known = Judgement(Verdict.NO_CHANGE, "", plain("it holds the same statements as the target"))
     if known is None or known.verdict != Verdict.NO_CHANGE or judged.verdict not in _FINE:
         return judged
     verdict = Verdict.NO_CHANGE if _right(judged) else judged.verdict  # what is no other code is not right for that
-    return replace(judged, verdict=verdict, reason=f"{known.reason}; {judged.reason}")
+    return replace(judged, verdict=verdict, why=known.why + plain("; ") + judged.why)
 
 
 def _right(judged: Judgement) -> bool:
@@ -87,9 +89,9 @@ class Compiling:
 
     def __init__(self, compilers: Executor) -> None:
         self._compilers, self._lock = compilers, threading.Lock()
-        self._twins: dict[tuple[str, frozenset[tuple[str, str]]], Future[Twin]] = {}
+        self._twins: dict[tuple[str, frozenset[tuple[str, str]]], Future[VariantBuild]] = {}
 
-    def twin(self, ctx: Context, bundle: str, labels: Mapping[str, str]) -> Future[Twin]:
+    def twin(self, ctx: Context, bundle: str, labels: Mapping[str, str]) -> Future[VariantBuild]:
         with self._lock:
             key = bundle, frozenset(labels.items())
             if key not in self._twins:
@@ -107,7 +109,7 @@ def first(ctx: Context, candidate: Candidate) -> First:
 
 def look(ctx: Context, candidate: Candidate) -> Judgement | None:
     """What a few rounds of the public cases say: `checked` may be faster. None for what is built whole at once."""
-    if build.is_whole(candidate):
+    if candidate.build.whole:
         return None
     gpu, base = the_gpu(ctx), ctx.store.began_with(ctx.run.id, candidate.generation)
     return _told(gpu, base, gpu.verdict("look", candidate=_bundle(ctx, candidate), **_sides(ctx, base)))
@@ -124,7 +126,7 @@ def measured(ctx: Context, candidate: Candidate) -> First:
     if found.verdict != Verdict.ACCEPTED and not (given and found.verdict in _NOT_FASTER):
         return First(found)
     if differs := _other_bits(ctx, candidate, found.evidence["choices"]):
-        return First(Judgement(Verdict.WRONG, "numerics", differs, found.evidence))
+        return First(Judgement(Verdict.WRONG, "numerics", quoted(differs), found.evidence))
     return First(found, stands=False)
 
 
@@ -134,7 +136,7 @@ def prepare(ctx: Context, candidate: Candidate, first: Judgement, compiling: Com
     _twin(ctx, candidate, first, compiling)
 
 
-def _twin(ctx: Context, candidate: Candidate, first: Judgement, compiling: Compiling) -> Future[Twin]:
+def _twin(ctx: Context, candidate: Candidate, first: Judgement, compiling: Compiling) -> Future[VariantBuild]:
     return compiling.twin(ctx, bundle_of(candidate), safety_checks.raced(ctx, candidate, first.evidence["choices"]))
 
 
@@ -152,19 +154,17 @@ def proved(ctx: Context, candidate: Candidate, first: Judgement, compiling: Comp
         return _proved(ctx, candidate, first, twin)
 
 
-def _proved(ctx: Context, candidate: Candidate, first: Judgement, twin: Future[Twin]) -> Outcome:
+def _proved(ctx: Context, candidate: Candidate, first: Judgement, twin: Future[VariantBuild]) -> Outcome:
     choices = first.evidence["choices"]
     raced = safety_checks.race(ctx, candidate, choices, twin)
     first = _with(first, [*_stages(first), raced.as_json()])
     if raced.ends:
-        return Judgement(raced.verdict or Verdict.RACE, raced.stage, raced.reason, first.evidence), speedup(first)
-    for name, look in _ON_REQUEST.items():
-        if not ctx.settings.get(name):
-            continue
-        said = look(ctx, candidate, choices)
+        return Judgement(raced.verdict or Verdict.RACE, raced.stage, raced.why, first.evidence), speedup(first)
+    for check in _on_request(ctx.settings):
+        said = check(ctx, candidate, choices)
         first = _with(first, [*_stages(first), said.as_json()])
         if said.ends:
-            return Judgement(said.verdict or Verdict.WRONG, said.stage, said.reason, first.evidence), speedup(first)
+            return Judgement(said.verdict or Verdict.WRONG, said.stage, said.why, first.evidence), speedup(first)
     bundle = _bundle(ctx, candidate)
     again = {c: bundle | {"choice": label} for c, label in choices.items()}
     # in a new process: it never saw the first run
@@ -173,25 +173,33 @@ def _proved(ctx: Context, candidate: Candidate, first: Judgement, twin: Future[T
     return _confirmed(first, _on(the_gpu(ctx), confirmed))
 
 
+def _on_request(settings: RunSettings) -> Iterator[Callable[[Context, Candidate, dict[str, str]], Evidence]]:
+    """The checks that only some runs are asked for."""
+    if settings.memcheck:
+        yield safety_checks.memchecked
+    if settings.second_assembler:
+        yield safety_checks.reassembled
+
+
 def passed_over(judged: Judgement, why: str) -> Judgement:
     """What is said of a candidate that was looked at, or measured, and is not proved."""
     looked = judged.verdict == Verdict.CHECKED
     stage, said = ("time", " at a first look; not measured") if looked else ("confirm", "; neither raced nor confirmed")
-    reason = f"{judged.reason}{said}: {why}"
-    told = Evidence(stage, Verdict.UNDECIDED, reason).as_json()
-    return replace(_with(judged, [*_stages(judged), told]), verdict=Verdict.UNDECIDED, stage=stage, reason=reason)
+    whole = judged.why + plain(f"{said}: {why}")
+    last = Evidence(stage, Verdict.UNDECIDED, whole).as_json()
+    return replace(_with(judged, [*_stages(judged), last]), verdict=Verdict.UNDECIDED, stage=stage, why=whole)
 
 
 def _other_bits(ctx: Context, candidate: Candidate, choices: dict[str, str]) -> str:
     """Why a TTGIR edit that only moves ops is wrong: it must give the very bits of the text that it replaces."""
-    built = candidate.built or {}
-    edit = next((s["found"].get("edit") for s in built["stages"] if s["stage"] == "inspect"), "")
-    own, base = built.get("replaced", {}).get("bundle"), ctx.baseline()
-    if edit != edit_kind.SCHEDULE or not own or base["nondeterministic"]:
+    built, base = candidate.build, ctx.baseline()
+    edit = next((s.found.get("edit") for s in built.stages if s.stage == "inspect"), "")
+    own = built.replaced.get("bundle")
+    if edit != edit_kind.SCHEDULE or not own or base.nondeterministic:
         return ""
     sides = {n: bundle_ref(ctx.store.contents, b) for n, b in (("candidate", bundle_of(candidate)), ("own", own))}
-    picks = {n: {c: {"bundle": b, "choice": choices[c]} for c in base["cases"]} for n, b in sides.items()}
-    case = the_gpu(ctx).ask("same_bits", public=base["cases"], **picks)["differs"]
+    picks = {n: {c: {"bundle": b, "choice": choices[c]} for c in base.cases} for n, b in sides.items()}
+    case = the_gpu(ctx).ask("same_bits", public=base.cases, **picks)["differs"]
     return (
         f"{case}: the edit moves ops alone, and the results are not the bits of the kernel's own text" if case else ""
     )
@@ -204,8 +212,9 @@ def _confirmed(first: Judgement, confirmed: Judgement) -> Outcome:
     if first.verdict in _NOT_FASTER and confirmed.verdict in {Verdict.ACCEPTED, *_NOT_FASTER}:
         return replace(first, evidence=evidence), speedup(first)  # right, and not faster at the first look
     if confirmed.verdict != Verdict.ACCEPTED:
-        return Judgement(confirmed.verdict, "confirm", f"not confirmed: {confirmed.reason}", evidence), None
-    return Judgement(Verdict.ACCEPTED, "confirm", confirmed.reason, evidence, covered), speedup(confirmed)
+        why = plain("not confirmed: ") + confirmed.why
+        return Judgement(confirmed.verdict, "confirm", why, evidence), None
+    return Judgement(Verdict.ACCEPTED, "confirm", confirmed.why, evidence, covered), speedup(confirmed)
 
 
 def _sides(ctx: Context, against: str) -> dict[str, Any]:
@@ -214,9 +223,9 @@ def _sides(ctx: Context, against: str) -> dict[str, Any]:
         "incumbent": incumbent.side(ctx, against),
         "shipped": incumbent.side(ctx, incumbent.SHIPPED),
         "tuned": incumbent.side(ctx, "tuned"),
-        "public": base["cases"],
-        "held_out": base["held_out"],
-        "weights": base["weights"],
+        "public": base.cases,
+        "held_out": base.held_out,
+        "weights": base.weights,
     }
 
 

@@ -15,11 +15,12 @@ from pathlib import Path
 
 from pgo_agent.agent.run import incumbent
 from pgo_agent.agent.run.context import Context
-from pgo_agent.agent.run.record.store import Candidate
+from pgo_agent.agent.run.record.candidate import Candidate
 from pgo_agent.sandbox.build import variants
-from pgo_agent.sandbox.build.variants import Twin
+from pgo_agent.sandbox.build.variants import VariantBuild
 from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.evidence import Evidence, kernels
+from pgo_agent.sandbox.gate.reason import Reason, joined, plain, quoted
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.judge import memcheck
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge, bundle_ref
@@ -35,30 +36,30 @@ _ASSERTION = re.compile(r"Assertion `(.+?)` failed")
 def raced(ctx: Context, candidate: Candidate, choices: Mapping[str, str]) -> dict[str, str]:
     """The cases on which a candidate is raced, with the configuration of each: of those that launch the same kernels
     the one with least work, least first."""
-    work, plans = ctx.baseline()["work"]["CASES"], ctx.store.contents.manifest(bundle_of(candidate))["plans"]
+    base, plans = ctx.baseline(), ctx.store.contents.manifest(bundle_of(candidate))["plans"]
     public = [c for c in choices if c.startswith("CASES/")]
     found: dict[tuple[str, ...], str] = {}
-    for case in sorted(public, key=lambda c: float(work[c.split("/", 1)[1]]["flops"])):
+    for case in sorted(public, key=lambda c: base.work_of(c).flops):
         found.setdefault(tuple(kernels(plans[case][choices[case]])), case)
     return {case: choices[case] for case in found.values()}
 
 
-def race(ctx: Context, candidate: Candidate, choices: Mapping[str, str], compiled: Future[Twin]) -> Evidence:
+def race(ctx: Context, candidate: Candidate, choices: Mapping[str, str], compiled: Future[VariantBuild]) -> Evidence:
     """The candidate's sanitized twin on every kernel that it launches; where that cannot run, a stress run.
 
     `undecided` after a stress run without findings: it may be accepted, with the caveat.
     """
     started, gpu, cases = time.monotonic(), the_gpu(ctx), raced(ctx, candidate, choices)
     twin = compiled.result()
-    said = _sanitized(ctx, twin, cases) if twin.bundle else Evidence("race", Verdict.UNDECIDED, twin.problem)
+    said = _sanitized(ctx, twin, cases) if twin.bundle else Evidence("race", Verdict.UNDECIDED, quoted(twin.problem))
     if said.verdict == Verdict.UNDECIDED:
-        said = _stressed(ctx, candidate, cases, said.reason)
+        said = _stressed(ctx, candidate, cases, said.why)
     said = said if said.ends else _needed(ctx, candidate, choices) or said
     gpu.fresh()
     return replace(said, seconds=time.monotonic() - started)
 
 
-def _sanitized(ctx: Context, twin: Twin, cases: Mapping[str, str]) -> Evidence:
+def _sanitized(ctx: Context, twin: VariantBuild, cases: Mapping[str, str]) -> Evidence:
     gpu, bundle = the_gpu(ctx), bundle_ref(ctx.store.contents, twin.bundle)
     gpu.fresh()
     for case, label in cases.items():
@@ -67,37 +68,37 @@ def _sanitized(ctx: Context, twin: Twin, cases: Mapping[str, str]) -> Evidence:
             return _told(ctx, twin, judged)
     named = ", ".join(c.removeprefix("CASES/") for c in cases)
     said = f"Triton's concurrency sanitizer saw no hazard ({named})"
-    return Evidence("race", None, said, coverage=coverage.of(cases=_of_all(ctx, cases)))
+    return Evidence("race", None, plain(said), coverage=coverage.of(cases=_of_all(ctx, cases)))
 
 
 def _of_all(ctx: Context, cases: Mapping[str, str]) -> tuple[int, int]:
     """How many public cases were raced, and how many there are: the others launch the same kernels."""
-    return len(cases), len(ctx.baseline()["cases"])
+    return len(cases), len(ctx.baseline().cases)
 
 
-def _told(ctx: Context, twin: Twin, judged: Judgement) -> Evidence:
+def _told(ctx: Context, twin: VariantBuild, judged: Judgement) -> Evidence:
     """What a sanitized run that did not end well says of the candidate."""
     found = hazard(judged)
     if found is None:
-        return Evidence("race", Verdict.UNDECIDED, judged.reason)
+        return Evidence("race", Verdict.UNDECIDED, judged.why)
     doubtful = found.verdict == Verdict.DEADLOCK or WORDLESS in found.reason
     if doubtful and variants.miscounts(ctx.store.contents, twin):
-        return Evidence("race", Verdict.UNDECIDED, MISCOUNTED)
+        return Evidence("race", Verdict.UNDECIDED, plain(MISCOUNTED))
     return found
 
 
-def _stressed(ctx: Context, candidate: Candidate, cases: Mapping[str, str], problem: str) -> Evidence:
+def _stressed(ctx: Context, candidate: Candidate, cases: Mapping[str, str], problem: Reason) -> Evidence:
     gpu, own = the_gpu(ctx), bundle_ref(ctx.store.contents, bundle_of(candidate))
     gpu.fresh()
-    said, covered = list[str](), coverage.NOTHING
+    whys, covered = list[Reason](), coverage.NOTHING
     for case, label in cases.items():
         judged = gpu.verdict("race", bundle=own, case=case, choice=label, stress=True)
         if judged.verdict != Verdict.CHECKED:
-            return Evidence("race", judged.verdict, judged.reason)
-        said.append(judged.reason)
+            return Evidence("race", judged.verdict, judged.why)
+        whys.append(judged.why)
         covered += judged.coverage
-    reason = f"the sanitizer could not run ({problem}); stress run: {'; '.join(said)}"
-    return Evidence("race", Verdict.UNDECIDED, reason, coverage=covered)
+    why = plain("the sanitizer could not run (") + problem + plain("); stress run: ") + joined("; ", whys)
+    return Evidence("race", Verdict.UNDECIDED, why, coverage=covered)
 
 
 def _needed(ctx: Context, candidate: Candidate, choices: Mapping[str, str]) -> Evidence | None:
@@ -116,7 +117,8 @@ def _needed(ctx: Context, candidate: Candidate, choices: Mapping[str, str]) -> E
             sides = {"candidate": {case: {"bundle": bundle, "choice": label}}, "shipped": shipped}
             idle = idle_in_all(idle, launched, _idle(ctx, case, sides))
     named = ", ".join(n for n, count in sorted(idle.items()) for _ in range(count))
-    return Evidence("launches", Verdict.REJECTED, f"the outputs do not need the launch of {named}") if named else None
+    why = quoted(f"the outputs do not need the launch of {named}")
+    return Evidence("launches", Verdict.REJECTED, why) if named else None
 
 
 def _idle(ctx: Context, case: str, sides: Mapping[str, object]) -> list[str]:
@@ -143,7 +145,7 @@ def memchecked(ctx: Context, candidate: Candidate, choices: Mapping[str, str]) -
     """One launch of every kernel under NVIDIA's compute-sanitizer, each tensor an allocation of its own."""
     started, own, local = time.monotonic(), bundle_ref(ctx.store.contents, bundle_of(candidate)), the_gpu(ctx)
     if not isinstance(local, GpuJudge | GpuPool):
-        return Evidence("memcheck", Verdict.UNDECIDED, "it runs on the GPU's own machine alone")
+        return Evidence("memcheck", Verdict.UNDECIDED, plain("it runs on the GPU's own machine alone"))
     with local.turn() as gpu, local.occupied(), tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
         judge = replace(gpu, under=(*memcheck.command(), "--log-file", str(log)))
@@ -156,11 +158,12 @@ def memchecked(ctx: Context, candidate: Candidate, choices: Mapping[str, str]) -
         problem = memcheck.problem(log)
     seconds = time.monotonic() - started
     if problem:
-        return Evidence("memcheck", Verdict.WRONG, problem, seconds)
+        return Evidence("memcheck", Verdict.WRONG, quoted(problem), seconds)
     if judged.verdict != Verdict.CHECKED:
-        return Evidence("memcheck", Verdict.UNDECIDED, judged.reason, seconds)
+        return Evidence("memcheck", Verdict.UNDECIDED, judged.why, seconds)
     covered = coverage.of(cases=len(raced(ctx, candidate, choices)))
-    return Evidence("memcheck", None, "compute-sanitizer saw no access outside of a tensor", seconds, coverage=covered)
+    why = plain("compute-sanitizer saw no access outside of a tensor")
+    return Evidence("memcheck", None, why, seconds, coverage=covered)
 
 
 def reassembled(ctx: Context, candidate: Candidate, choices: Mapping[str, str]) -> Evidence:
@@ -168,15 +171,15 @@ def reassembled(ctx: Context, candidate: Candidate, choices: Mapping[str, str]) 
     started, gpu = time.monotonic(), the_gpu(ctx)
     twin = variants.reassembled(ctx.builder, bundle_of(candidate), choices)
     if not twin.bundle:
-        return Evidence("assembler", Verdict.UNDECIDED, twin.problem, time.monotonic() - started)
+        return Evidence("assembler", Verdict.UNDECIDED, quoted(twin.problem), time.monotonic() - started)
     on = bundle_ref(ctx.store.contents, twin.bundle)
     picks = {c: {"bundle": on, "choice": label} for c, label in choices.items()}
     judged = gpu.verdict("numerics", candidate=picks, stage="assembler")
     gpu.fresh()
     fine = judged.verdict == Verdict.CHECKED
-    reason = judged.reason if fine else f"{judged.verdict} as the second ptxas assembles it: {judged.reason}"
+    why = judged.why if fine else plain(f"{judged.verdict} as the second ptxas assembles it: ") + judged.why
     verdict = None if fine else Verdict.UNDECIDED
-    return Evidence("assembler", verdict, reason, time.monotonic() - started, coverage=judged.coverage)
+    return Evidence("assembler", verdict, why, time.monotonic() - started, coverage=judged.coverage)
 
 
 def hazard(judged: Judgement) -> Evidence | None:
@@ -187,11 +190,11 @@ def hazard(judged: Judgement) -> Evidence | None:
     """
     asserted = list(dict.fromkeys(_ASSERTION.findall(judged.reason)))
     if judged.verdict == Verdict.CRASHED and not asserted and TRAPPED in judged.reason:
-        return Evidence("race", Verdict.RACE, f"Triton's concurrency sanitizer {WORDLESS}")
+        return Evidence("race", Verdict.RACE, plain(f"Triton's concurrency sanitizer {WORDLESS}"))
     if judged.verdict != Verdict.CRASHED or not asserted:
         return None
     verdict = Verdict.DEADLOCK if "deadlock" in asserted[0].lower() else Verdict.RACE
-    return Evidence("race", verdict, f"Triton's concurrency sanitizer: {asserted[0]}")
+    return Evidence("race", verdict, quoted(f"Triton's concurrency sanitizer: {asserted[0]}"))
 
 
 def taken_on(gpu: Judge) -> dict[str, str]:
@@ -206,4 +209,4 @@ def the_gpu(ctx: Context) -> Judge:
 
 
 def bundle_of(candidate: Candidate) -> str:
-    return str((candidate.built or {})["bundle"])
+    return candidate.build.bundle

@@ -14,17 +14,17 @@ from typing import Any
 from pgo_agent.agent.profile import pass_policy
 from pgo_agent.agent.profile.findings import Finding, standing_out
 from pgo_agent.agent.profile.pass_policy import Choice, Decision, Situation, Taken
-from pgo_agent.agent.profile.pass_runner import NO_GPU, Gpu, Kernel
+from pgo_agent.agent.profile.pass_runner import NO_GPU, GpuBudget, KernelPasses
 from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.json_codec import Record
 from pgo_agent.sandbox.profile import critical_path, gpu_passes, ipc, roofline, static
 from pgo_agent.sandbox.profile.backend import Subject
 from pgo_agent.sandbox.profile.gpu_passes import GpuPassContext, NotTaken
-from pgo_agent.sandbox.profile.kernel_profile import KernelProfile, Launch, Missing, PassName, Roofline
+from pgo_agent.sandbox.profile.kernel_profile import KernelProfile, LaunchCount, Missing, PassName, Roofline
 from pgo_agent.sandbox.profile.pseudocode import pseudocode
 from pgo_agent.sandbox.profile.roofline import Peaks
 from pgo_agent.sandbox.profile.static_profile import StaticProfile
-from pgo_agent.sandbox.profile.timeline.instrumented_build import Place
+from pgo_agent.sandbox.profile.timeline.instrumented_build import KernelRef
 from pgo_agent.sandbox.profile.timeline.types import Timeline
 
 Choosing = Callable[[str, Situation], Choice | None]  # of a case
@@ -63,7 +63,7 @@ class Means:
     """What passes are taken with."""
 
     builder: Builder
-    gpu: Gpu
+    gpu: GpuBudget
     passes: frozenset[PassName] | None = None  # those that are wanted; None leaves it to the profiler
     choose: Choosing | None = None  # who is asked before the rules
     unwanted: str = field(default=pass_policy.UNWANTED, kw_only=True)  # why other passes are left out
@@ -89,13 +89,13 @@ def case_profile(means: Means, w: Wanted, backend: str = "nvidia") -> CaseProfil
 
 
 def _taken(means: Means, w: Wanted, subject: Subject, backend: str) -> Taken:
-    place = Place(w.bundle, w.case, w.label, subject.build)
-    kernel = Kernel(means.context, means.gpu, subject, place, backend)
+    place = KernelRef(w.bundle, w.case, w.label, subject.build)
+    kernel = KernelPasses(means.context, means.gpu, subject, place, backend)
     choose = partial(means.choose, w.case) if means.choose else None
     return pass_policy.take(kernel, means.gpu.left, means.passes, choose, means.unwanted)
 
 
-def _whole(context: GpuPassContext, build: str, t: Taken, launch: Launch) -> KernelProfile:
+def _whole(context: GpuPassContext, build: str, t: Taken, launch: LaunchCount) -> KernelProfile:
     name = t.static.kernel if isinstance(t.static, StaticProfile) else build[:12]
     if isinstance(t.timeline, Missing):
         absent = (Missing(n, f"it needs the timeline: {t.timeline.why}") for n in (critical_path.NAME, "ipc"))
@@ -127,13 +127,13 @@ def _roofline(context: GpuPassContext, case: str, kernels: Sequence[KernelProfil
     return roofline.of_case(roofline.work_of(context, case), statistics.median(calls) / 1e3, HOW, reached)
 
 
-def _launches(steps: Sequence[Mapping[str, Any]]) -> dict[str, Launch]:
+def _launches(steps: Sequence[Mapping[str, Any]]) -> dict[str, LaunchCount]:
     """By the key of the kernel's build."""
     grids: dict[str, list[int]] = {}
     for step in steps:
         if "kernel" in step:
             grids.setdefault(step["kernel"], []).append(math.prod(step["grid"]))
-    return {build: Launch(max(blocks), len(blocks)) for build, blocks in grids.items()}
+    return {build: LaunchCount(max(blocks), len(blocks)) for build, blocks in grids.items()}
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from pgo_agent.sandbox.profile.gpu_passes import GpuPassContext, NotTaken
 from pgo_agent.sandbox.profile.kernel_profile import Missing, PassName
 from pgo_agent.sandbox.profile.static_profile import Problem, StaticProfile
 from pgo_agent.sandbox.profile.timeline import instrumented_build
-from pgo_agent.sandbox.profile.timeline.instrumented_build import Place
+from pgo_agent.sandbox.profile.timeline.instrumented_build import KernelRef
 from pgo_agent.sandbox.profile.timeline.types import Timeline
 
 NO_GPU = "no GPU is visible here"
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 @dataclass
-class Gpu:
+class GpuBudget:
     """The GPU, as far as it may be spent; threads may share it."""
 
     judge: Judge | None
@@ -91,13 +91,13 @@ class Gpu:
 
 
 @dataclass
-class Kernel:
+class KernelPasses:
     """One kernel of a case: the `Passes` that the profiler's role asks."""
 
     context: GpuPassContext
-    gpu: Gpu
+    gpu: GpuBudget
     subject: Subject
-    place: Place
+    place: KernelRef
     backend: str  # name
 
     def cost(self, name: PassName) -> float:
@@ -134,7 +134,7 @@ class Kernel:
         return frozenset(name for name, there in known.items() if there)
 
     @property
-    def _what(self) -> tuple[Place, str]:
+    def _what(self) -> tuple[KernelRef, str]:
         return self.place, self.context.builder.target.contract
 
     def _taken(self, name: PassName, take: Callable[[], T]) -> T | Missing:

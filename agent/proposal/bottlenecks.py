@@ -12,22 +12,21 @@ from pgo_agent.agent.moves.priority import NO_PROFILE, ProfileEvidence
 from pgo_agent.agent.profile.cost_model import SERIALIZED
 from pgo_agent.agent.profile.findings import Defect, Finding
 from pgo_agent.agent.profile.summary import Bottleneck
-from pgo_agent.agent.run import profile_visibility
 from pgo_agent.agent.run.context import Context
-from pgo_agent.agent.run.profile_visibility import Insight
 from pgo_agent.agent.run.record import profiles
-from pgo_agent.agent.run.record.profiles import Kept
+from pgo_agent.agent.run.record.profiles import StoredProfile
+from pgo_agent.agent.run.settings import ProfileVisibility
 
 
 def asked(ctx: Context, which: str, best: Mapping[str, Best]) -> ProfileEvidence:
     """What moves may answer in `shipped` or a candidate."""
-    if profile_visibility.of(ctx) is Insight.NONE:
+    if ctx.settings.profile_visibility is ProfileVisibility.NONE:
         return NO_PROFILE
     kept = profiles.of(ctx.store, ctx.run.id, which)
     said = {k.case: k.summary.bottlenecks for k in kept if k.summary is not None}
     if said or kept:
         return ProfileEvidence(said or None)
-    if profile_visibility.of(ctx) is not Insight.ALL:
+    if ctx.settings.profile_visibility is not ProfileVisibility.ALL:
         return NO_PROFILE
     return ProfileEvidence({case: tuple(_of_builds(b)) for case, b in best.items()})
 
@@ -46,21 +45,21 @@ def _of_build(static: Mapping[str, Any]) -> Iterator[Finding]:
         yield Finding(Defect.SERIALIZED, float(len(notes)), "notes", 0, told)
 
 
-def because(cites: Mapping[str, Any] | None) -> str:
+def because(cites: Bottleneck | None) -> str:
     """What a candidate cites, in words; empty where it cites nothing."""
     if cites is None:
         return ""
-    found = cites["finding"]
-    share = f", {cites['share']:.0%} of its time" if cites["share"] is not None else ""
-    line = f" (line {found['line']})" if found["line"] else ""
-    return f"{found['found_by']}: {found['told']}{share}{line}"
+    finding = cites.finding
+    share = f", {cites.share:.0%} of its time" if cites.share is not None else ""
+    line = f" (line {finding.line})" if finding.line else ""
+    return f"{finding.found_by}: {finding.told}{share}{line}"
 
 
-def told(kept: Kept) -> str:
+def told(kept: StoredProfile) -> str:
     """A profile of the record in one line."""
     of = f"profile of {kept.candidate[:8]}, {kept.case.split('/', 1)[1]}"
     if kept.summary is None:
         return f"{of}: none: {'; '.join(why for why in kept.passes.values() if why) or 'not summarized'}"
-    first = next((b.as_json() for b in kept.summary.bottlenecks), None)
+    first = next(iter(kept.summary.bottlenecks), None)
     passes = " and ".join(kept.taken) + (f", in short by {kept.author}" if kept.author else "")
     return f"{of}, by {passes}: {kept.summary.bound}; first: {because(first) or 'nothing stands out'}"

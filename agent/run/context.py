@@ -8,11 +8,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pgo_agent.agent.llm.models.types import OPTIMIZER, Model
+from pgo_agent.agent.run.record.baseline import Baseline
 from pgo_agent.agent.run.record.store import Run, Store
+from pgo_agent.agent.run.settings import Changes, RunSettings
 from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
@@ -40,20 +42,26 @@ class Context:
     _one: threading.RLock = field(default_factory=threading.RLock)
 
     @property
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> RunSettings:
         return self.run.settings
+
+    def change(self, changes: Changes) -> None:
+        """Put other settings in place of some, from here on and in the record."""
+        with self._one:
+            self.run = replace(self.run, settings=self.run.settings.changed(changes))
+            self.store.set_settings(self.run.id, self.run.settings, self.run.facts)
 
     def emit(self, kind: str, /, **fields: Any) -> None:
         """One event: `--json`, the progress display and tests all read this feed."""
         with self._one:
             self.emit_to({"type": kind, "run": self.run.id, **fields})
 
-    def baseline(self) -> dict[str, Any]:
+    def baseline(self) -> Baseline:
         """The baseline of the run. It stands before anything else happens."""
-        found = self.store.run(self.run.id).baseline
-        if found is None:
+        baseline = self.store.run(self.run.id).baseline
+        if baseline is None:
             raise RuntimeError("the baseline is asked for before it was built")
-        return found
+        return baseline
 
     def spend(self) -> float:
         """Books the time since the last call to the run; gives the seconds spent over all resumptions."""
@@ -75,7 +83,7 @@ class Context:
 
     def out_of_time(self) -> bool:
         """Whether the run's minutes, or its seconds of the GPU, are spent."""
-        return self.spend() > 60 * float(self.settings["minutes"]) or self.gpu_left() <= 0.0
+        return self.spend() > 60 * self.settings.minutes or self.gpu_left() <= 0.0
 
     def gpu_seconds(self) -> float:
         """How long the run held the GPU, over all resumptions."""
@@ -84,8 +92,8 @@ class Context:
 
     def gpu_left(self) -> float:
         """Seconds of the GPU that the run may still take: no limit where there is none."""
-        most = self.settings.get("gpu_seconds")
-        return math.inf if most is None or self.gpu is None else float(most) - self.gpu_seconds()
+        most = self.settings.gpu_seconds
+        return math.inf if most is None or self.gpu is None else most - self.gpu_seconds()
 
     def model_of(self, role: str) -> Model | None:
         """None where the role is embedded."""

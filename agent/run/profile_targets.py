@@ -1,6 +1,6 @@
 """What is profiled of a run: each public case of a candidate, at its best known configuration.
 
-`again` reads back what was kept. Takes no pass by itself that was not asked for.
+It takes the passes of one; `record/profiles.py` keeps what they say.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,12 +9,10 @@ from dataclasses import replace
 from pgo_agent.agent.moves import launch_config
 from pgo_agent.agent.moves.launch_sites import Config, in_place, sites
 from pgo_agent.agent.profile.case_profile import CaseProfile, Choosing, Means, Wanted, case_profile
-from pgo_agent.agent.profile.pass_policy import EMBEDDED, Choice, Situation
-from pgo_agent.agent.profile.pass_runner import NO_GPU, Gpu
+from pgo_agent.agent.profile.pass_runner import GpuBudget
 from pgo_agent.agent.run import incumbent, profile_visibility, provenance
 from pgo_agent.agent.run.context import Context
-from pgo_agent.agent.run.profile_visibility import Insight
-from pgo_agent.agent.run.record.profiles import Kept
+from pgo_agent.agent.run.settings import ProfileVisibility
 from pgo_agent.sandbox.profile.kernel_profile import PassName
 
 WHY = "the best known of this run"
@@ -22,22 +20,15 @@ LAST = frozenset({PassName.STATIC, PassName.TIMELINE})  # what a report shows: n
 ENOUGH = "it could lead to nothing: all candidates of the budget were proposed"
 
 
-def _case(ctx: Context, w: Wanted, gpu: Gpu, at_once: int, choose: Choosing, last: bool = False) -> CaseProfile:
-    """What the passes say, `at_once` cases side by side. `last`: nothing will be proposed by it."""
-    which, builder = profile_visibility.of(ctx), replace(ctx.builder, cores=max(1, ctx.builder.cores // at_once))
+def take(ctx: Context, w: Wanted, gpu: GpuBudget, at_once: int, choose: Choosing, last: bool = False) -> CaseProfile:
+    """What the passes say, `at_once` cases side by side. `last`: nothing will be proposed by it. Raises what passes
+    raise.
+    """
+    which, builder = ctx.settings.profile_visibility, replace(ctx.builder, cores=max(1, ctx.builder.cores // at_once))
     means = Means(builder, gpu, profile_visibility.passes(which), choose)
-    if last and which is Insight.ALL:
+    if last and which is ProfileVisibility.ALL:
         means = replace(means, passes=LAST, unwanted=ENOUGH)
     return profile_visibility.cut(case_profile(means, w), which)
-
-
-def again(ctx: Context, w: Wanted, kept: Kept) -> CaseProfile:
-    """What the passes said: those that were taken are kept, and no other is taken now."""
-
-    def choose(_case: str, s: Situation) -> Choice:
-        return Choice(tuple(n for n in s.offered if n in kept.taken), "it was left out", EMBEDDED)
-
-    return _case(ctx, w, Gpu(None, 0.0, "it was not taken" if ctx.gpu else NO_GPU), 1, choose)
 
 
 def wanted(ctx: Context, which: str) -> list[Wanted]:
@@ -54,10 +45,10 @@ def wanted(ctx: Context, which: str) -> list[Wanted]:
 def _builds(ctx: Context, which: str) -> tuple[dict[str, tuple[str, str, str]], bool]:
     """Case -> bundle, case and label; and whether somebody else wrote it."""
     if which == incumbent.SHIPPED:
-        return {c: (p["bundle"], c, p["choice"]) for c, p in ctx.baseline()["tuned"].items()}, False
+        return {c: (p.bundle, c, p.choice) for c, p in ctx.baseline().tuned.items()}, False
     candidate = ctx.store.candidate(ctx.run.id, which)
-    bundle, labels = (candidate.built or {})["bundle"], incumbent.chosen(ctx, candidate)
-    return {c: (bundle, c, labels[c]) for c in ctx.baseline()["cases"]}, provenance.foreign(ctx, candidate)
+    bundle, labels = candidate.build.bundle, incumbent.chosen(ctx.store, candidate)
+    return {c: (bundle, c, labels[c]) for c in ctx.baseline().cases}, provenance.foreign(ctx, candidate)
 
 
 def texts(source: str, configs: Mapping[str, Config]) -> dict[str, list[str]]:

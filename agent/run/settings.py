@@ -1,52 +1,251 @@
-"""What a run is asked for: every option, with its default."""
+"""What a run is asked for: every option, once, with its type, default, limit, unit and line of help.
+
+The command line (`agent/cli/settings_options.py`), the session, the record and plans of evaluations take options from
+here: a new option is a field here and its use. Relies on nothing heavy, for `pgo-agent --help` imports it. It reads no
+command line and knows no run; what a run was found to be is in `facts.py`.
+"""
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from enum import StrEnum
+from types import NoneType
+from typing import Annotated, Any, cast, get_args, get_origin, get_type_hints
 
 from pgo_agent.agent.exit_codes import Exit
 
-PROMPT_TOKENS = 16_000  # of a prompt, by estimate
 DEFAULT_DEVICE, SPOOL = "h200", "spool:"
-OWN = ("device", "wait")  # wishes that are kept elsewhere, or hold for one command
 STATES = {"done": Exit.DONE, "none_found": Exit.NONE_FOUND, "budget": Exit.BUDGET}
+Changes = Mapping[str, Any]  # name of a setting -> its new value
+
+
+class ProfileVisibility(StrEnum):
+    """What of profiles the optimizer is told."""
+
+    ALL = "all"
+    COUNTERS = "counters"
+    NONE = "none"
+
+
+class Command(StrEnum):
+    """The commands that take settings from the command line."""
+
+    OPTIMIZE = "optimize"
+    SESSION = "session"
+    CHECK = "check"
+    INIT = "init"
+    RESUME = "resume"
+    PROFILE = "profile"
+    EVAL = "eval"  # gate and mutants
+    PLAN = "eval of a plan"  # ablation and nightly
+
+
+SEARCH = frozenset({Command.OPTIMIZE, Command.SESSION})
+GOING_ON = SEARCH | {Command.RESUME}  # a run that goes on may get another
+CHECK_ALONE = frozenset({Command.CHECK})
+JUDGE = SEARCH | CHECK_ALONE
+EVERY = frozenset(Command) - {Command.RESUME}  # a run that goes on has most of it already
+EVERYWHERE = EVERY - {Command.INIT}  # which compiles for the device of this machine
 
 
 @dataclass(frozen=True)
+class Option:
+    """How a setting is asked for."""
+
+    help: str
+    commands: frozenset[Command]  # that take it
+    flag: str = ""  # empty: by the name of the setting
+    least: float | None = None  # the smallest value
+    metavar: str | None = None
+    variable: str | None = None  # of the environment, for where the option is left out
+    unset: str = ""  # what None means, in words
+    budget: str = ""  # unit of a budget: it may change while a run goes on, and plans may set it; empty: it is none
+    of_models: bool = False  # a budget that only models spend
+    example: float | None = None  # for a plan
+    of_machine: bool = False  # it says nothing to whoever makes the run again elsewhere
+    key: str = ""  # in the record of a run; empty: the name of the setting
+    stored: bool = True  # in that record; if not, it is kept elsewhere, or holds for one command
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunSettings:
-    """What the command line asks for."""
+    """What a run is asked for. The fields stand in the order of `--help`."""
 
-    device: str | None = None
-    candidates: int = 12
-    width: int | None = None  # candidates of a generation; None: `default_width`
-    minutes: float = 20.0
-    patience: int = 3  # generations in a row without a win before a run ends
-    sandbox: str = "auto"
-    judge: str = "auto"  # auto, gpu, cpu or spool:DIR
-    cases: tuple[str, ...] = ()  # public cases to optimize; none given: all
-    python: str = sys.executable  # runs tracer, compiler and judge
-    models: tuple[str, ...] = ()  # of the roles, as `--model` takes them: see models/casting.py
-    tokens: int | None = None  # of all models; None: no limit, as for what follows
-    money: float | None = None
-    gpu_seconds: float | None = None
-    given: tuple[Mapping[str, str], ...] = ()  # candidates to judge, and no others: see check.py
-    second_assembler: bool = False  # try the results of another ptxas, too, on a GPU
-    memcheck: bool = False  # run every kernel under compute-sanitizer, too, on a GPU
-    interpreting: float | None = None  # deadline of Triton's interpreter for a candidate, s; None: the judge's own
-    prompt_tokens: int = PROMPT_TOKENS  # of a prompt, by estimate
-    seed: int = 0  # picks the order of moves that nothing tells apart, and who proposes first; 0: as they are listed
-    insight: str = "all"  # what of profiles the optimizer is told: see insight.py
-    drop_wrong: bool = False  # go on where the fastest of the file's own configurations is not right
-    alone: bool = False  # learn nothing from former runs of the target
-    gpus: str | None = None  # of this machine, as `0,1`; None: all that are visible
-    wait: bool = True  # for replies and verdicts that are not there yet; if not, the run is suspended
+    device: Annotated[
+        str | None,
+        Option(
+            "Compile for: h200, h100, a100, b200, rtx4090, rtx5090.",
+            EVERYWHERE,
+            unset=f"the GPU here, else {DEFAULT_DEVICE}",
+            stored=False,  # a column of its own
+        ),
+    ] = None
+    candidates: Annotated[int, Option("Budget: candidates.", SEARCH, least=1, budget="candidates", example=16)] = 12
+    minutes: Annotated[
+        float,
+        Option("Budget: minutes of wall clock, over all resumptions.", GOING_ON, least=0.0, budget="min", example=40),
+    ] = 20.0
+    width: Annotated[int | None, Option("Candidates of one generation.", SEARCH, least=1, unset="4; on 16 cores 8")] = (
+        None  # see default_width
+    )
+    patience: Annotated[int, Option("Generations without a win before the run ends.", SEARCH, least=1, example=4)] = 3
+    judge: Annotated[
+        str,
+        Option(
+            "auto, gpu (fail without one), cpu (Triton's interpreter), or spool:DIR: a GPU elsewhere, where `python "
+            "-m pgo_agent.sandbox.judge --spool DIR --target FILE` answers what is asked in that folder.",
+            EVERY - {Command.PROFILE},
+            of_machine=True,
+        ),
+    ] = "auto"
+    gpus: Annotated[
+        str | None,
+        Option(
+            "GPUs of this machine, by index or UUID, as nvidia-smi lists them.",
+            EVERYWHERE | {Command.RESUME},
+            metavar="0,1",
+            unset="all visible",
+            of_machine=True,
+        ),
+    ] = None
+    cases: Annotated[
+        tuple[str, ...],
+        Option("Use only this public case; may be repeated.", JUDGE | {Command.INIT, Command.PROFILE}, flag="--case"),
+    ] = ()  # empty: all
+    drop_wrong: Annotated[
+        bool,
+        Option(
+            "Go on where the fastest of the file's own configurations, which triton.autotune picks, is not right.",
+            JUDGE,
+        ),
+    ] = False
+    sandbox: Annotated[
+        str,
+        Option("auto, bubblewrap, landlock or none.", EVERY, variable="PGO_AGENT_SANDBOX", of_machine=True),
+    ] = "auto"
+    models: Annotated[
+        tuple[str, ...],
+        Option(
+            "Let a model propose, too: its NAME on a server (OPENAI_BASE_URL, OPENAI_API_KEY), relay:DIR (prompts and "
+            "replies are files there), replay:FILE (a recording gives its replies again). embedded: none. May be "
+            "repeated, as profiler=NAME and summarizer=NAME. Default: PGO_AGENT_MODEL, PGO_AGENT_PROFILER_MODEL, "
+            "PGO_AGENT_SUMMARIZER_MODEL.",
+            SEARCH,
+            flag="--model",
+            metavar="[ROLE=]NAME",
+            stored=False,  # a fact of the run: who was named, by role
+        ),
+    ] = ()
+    tokens: Annotated[
+        int | None,
+        Option(
+            "Budget: tokens of all models, prompts and replies.",
+            GOING_ON,
+            least=0,
+            unset="no limit",
+            budget="tokens",
+            of_models=True,
+        ),
+    ] = None
+    money: Annotated[
+        float | None,
+        Option(
+            "Budget: money for models, by the prices in ~/.config/pgo-agent/prices.toml.",
+            GOING_ON,
+            least=0.0,
+            unset="no limit",
+            budget="in money",
+            of_models=True,
+        ),
+    ] = None
+    gpu_seconds: Annotated[
+        float | None,
+        Option(
+            "Budget: seconds of the GPU.", GOING_ON, least=0.0, unset="no limit", budget="s of the GPU", example=1200
+        ),
+    ] = None
+    wait: Annotated[
+        bool,
+        Option(
+            "Do not wait for answers in relay:DIR or spool:DIR: end with 5, and `resume` goes on with them.",
+            frozenset({Command.OPTIMIZE, Command.CHECK, Command.RESUME, Command.PLAN}),
+            stored=False,  # holds for one command
+        ),
+    ] = True
+    profile_visibility: Annotated[
+        ProfileVisibility,
+        Option(
+            "What of profiles the optimizer is told; counters are Nsight Compute's.",
+            SEARCH,
+            flag="--profile",
+            key="insight",
+        ),
+    ] = ProfileVisibility.ALL
+    seed: Annotated[
+        int, Option("Orders what nothing tells apart: source moves, and who proposes first.", SEARCH, least=0)
+    ] = 0  # 0: moves in the order of the catalogue
+    prompt_tokens: Annotated[
+        int, Option("Budget: tokens of a prompt, by estimate; what matters least is left out.", SEARCH, least=1)
+    ] = 16_000
+    second_assembler: Annotated[
+        bool, Option("Its results by another ptxas, too (GPU; pip install nvidia-cuda-nvcc).", CHECK_ALONE)
+    ] = False
+    memcheck: Annotated[bool, Option("Every kernel under compute-sanitizer, too (GPU; CUDA toolkit).", CHECK_ALONE)] = (
+        False
+    )
+    python: Annotated[
+        str,
+        Option(
+            "Interpreter with your torch and triton, for tracer, compiler and judge.",
+            EVERY | {Command.RESUME},
+            of_machine=True,
+        ),
+    ] = sys.executable
+    interpreting: float | None = None  # seconds of Triton's interpreter for a candidate; None: the judge's own limit
+    alone: bool = False  # learn nothing from earlier runs in the workspace: runs of a plan must not help one another
+
+    def changed(self, changes: Changes) -> "RunSettings":
+        """Return these settings with others in place of some. Raises TypeError for a name that is none."""
+        return replace(self, **changes)
 
 
-def longer(wishes: RunSettings, minutes: float | None) -> RunSettings:
-    """With the minutes that somebody gave, which are the interpreter's, too; as they are where nobody did."""
-    return wishes if minutes is None else replace(wishes, minutes=minutes, interpreting=60 * minutes or None)
+TYPES: Mapping[str, Any] = get_type_hints(RunSettings)
+DEFAULTS: Mapping[str, Any] = {f.name: f.default for f in fields(RunSettings)}
+OPTIONS: Mapping[str, Option] = {
+    name: wanted.__metadata__[0]
+    for name, wanted in get_type_hints(RunSettings, include_extras=True).items()
+    if get_origin(wanted) is Annotated
+}
+BUDGETS: Mapping[str, Option] = {name: o for name, o in OPTIONS.items() if o.budget}
+OPTIONAL_BUDGETS: Mapping[str, Option] = {name: o for name, o in BUDGETS.items() if DEFAULTS[name] is None}
+
+
+def kind(name: str) -> type:
+    """Return the type of a setting's values, None aside."""
+    wanted = TYPES[name]
+    union = get_args(wanted) if NoneType in get_args(wanted) else (wanted,)
+    return cast(type, next(t for t in union if t is not NoneType))
+
+
+def flag(name: str) -> str:
+    """Return the option of a setting as the command line takes it: `--no-` and its name where it is on by default."""
+    return OPTIONS[name].flag or f"--{'no-' if DEFAULTS[name] is True else ''}{name.replace('_', '-')}"
+
+
+def stored_as(name: str) -> str:
+    """Return the key of a setting in the record of a run; empty for one that is not stored there."""
+    option = OPTIONS.get(name)
+    return name if option is None else (option.key or name) if option.stored else ""
+
+
+def with_minutes(asked: RunSettings, minutes: float | None) -> RunSettings:
+    """Return the settings with the minutes that a check was given, which limit the interpreter, too.
+
+    None: nobody gave any, and both keep their own limits.
+    """
+    return asked if minutes is None else replace(asked, minutes=minutes, interpreting=60 * minutes or None)
 
 
 def default_width(cores: int) -> int:
-    """Candidates of a generation: four, and up to eight where there are cores to build them side by side."""
+    """Return the candidates of a generation: four, and up to eight where there are cores to build them at a time."""
     return max(4, min(8, cores // 2))

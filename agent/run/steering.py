@@ -14,26 +14,29 @@ from pgo_agent.agent import text as hiding
 from pgo_agent.agent.exit_codes import FAULTY
 from pgo_agent.agent.llm.models.budget import Guarded
 from pgo_agent.agent.moves import Proposal
-from pgo_agent.agent.run import incumbent
+from pgo_agent.agent.run import incumbent, settings
 from pgo_agent.agent.run.context import Context
+from pgo_agent.agent.run.facts import RunFacts
 from pgo_agent.agent.run.record import prompts, user_requests
-from pgo_agent.agent.run.record.store import Candidate, Store, candidate_id
+from pgo_agent.agent.run.record.candidate import Candidate, NewCandidate, candidate_id
+from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.record.user_requests import AT_ONCE, Kind, Steer
+from pgo_agent.agent.run.settings import BUDGETS
 from pgo_agent.sandbox.errors import UsageFault
+from pgo_agent.sandbox.gate.reason import quoted
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 
 AUTHOR = "user"  # of a person's own candidates, and whose places they take: not `embedded`, so the sandbox holds them
 STAGE = "veto"  # of the verdict on what a person did not want judged
 MOVE = "edit"
 LONGEST, TOLD = 600, 8  # characters of one piece of guidance; the newest that a prompt tells
-BUDGETS: Mapping[str, type] = {"minutes": float, "candidates": int, "tokens": int, "money": float, "gpu_seconds": float}
 Vetoed = tuple[Steer, Candidate, Judgement]
 
 
 def room(ctx: Context) -> int:
     """Candidates that the budget still allows; a person's own take none of it."""
     counted = sum(c.proposer != AUTHOR for c in ctx.store.candidates(ctx.run.id))
-    return max(0, int(ctx.settings["candidates"]) - counted)
+    return max(0, ctx.settings.candidates - counted)
 
 
 # what may be asked ----------------------------------------------------------------------------------------------------
@@ -49,7 +52,7 @@ def may_pin(c: Candidate) -> None:
     """Raises UsageFault for what nothing can start from."""
     if c.verdict is None:
         raise UsageFault(f"{c.id[:8]} has no verdict yet", "pin it when it has one")
-    if c.verdict in FAULTY or not (c.built or {}).get("bundle"):
+    if c.verdict in FAULTY or not c.has_bundle:
         raise UsageFault(f"{c.id[:8]} is {c.verdict}: nothing is made of it", "mend it with /edit first")
     if c.kind == "ttgir":
         raise UsageFault(f"{c.id[:8]} is TTGIR, which no move starts from", f"its source is that of {c.parent[:8]}")
@@ -65,18 +68,18 @@ def guidance_of(text: str) -> str:
     return line
 
 
-def budget_of(name: str, text: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+def budget_of(name: str, text: str, facts: RunFacts) -> dict[str, Any]:
     """What a request for another budget says. Raises UsageFault for no budget, and for no number."""
     if name not in BUDGETS:
         raise UsageFault(f"there is no budget called {hiding.line(name, 40)}", f"there are: {', '.join(BUDGETS)}")
     try:
-        value = BUDGETS[name](text)
+        value = settings.kind(name)(text)
     except ValueError:
         value = -1
     if not 0 <= value < float("inf"):
-        kind = "a whole number" if BUDGETS[name] is int else "a number"
+        kind = "a whole number" if settings.kind(name) is int else "a number"
         raise UsageFault(f"{hiding.line(text, 40)} is not {kind} from 0 on", f"as in /budget {name} 30")
-    if name == "money" and not settings.get("prices"):
+    if name == "money" and not facts.prices:
         raise UsageFault("no prices are known to this run", "start it with --money, or limit its tokens")
     return {"name": name, "value": value}
 
@@ -103,7 +106,7 @@ def look(ctx: Context, begun: Collection[str] = ()) -> list[Vetoed]:
             _taken(ctx, s, f"the veto of {c.id[:8]} came too late: it is {c.verdict}")
         else:
             why = s.body.get("why") or "without a reason"
-            found.append((s, c, Judgement(Verdict.VETOED, STAGE, f"vetoed by the user: {why}")))
+            found.append((s, c, Judgement(Verdict.VETOED, STAGE, quoted(f"vetoed by the user: {why}"))))
     return found
 
 
@@ -112,10 +115,9 @@ def vetoed(ctx: Context, s: Steer) -> None:
 
 
 def _budget(ctx: Context, name: str, value: float) -> str:
-    ctx.settings[name] = value
-    ctx.store.set_settings(ctx.run.id, ctx.settings)
+    ctx.change({name: value})
     for model in (ctx.model, *ctx.others.values()):
-        if isinstance(model, Guarded) and name in ("tokens", "money"):
+        if isinstance(model, Guarded) and BUDGETS[name].of_models:
             setattr(model.purse, name, value)
     return f"the budget is {user_requests.figure(value)} {name.replace('_', ' ')} from here on"
 
@@ -190,10 +192,10 @@ def started_from(ctx: Context, generation: int) -> str:
     return pinned(ctx, generation) or ctx.store.began_with(ctx.run.id, generation)
 
 
-def submitted(ctx: Context, generation: int) -> list[tuple[Proposal, str, str]]:
-    """The person's own candidates of a generation, with author and parent."""
+def submitted(ctx: Context, generation: int) -> list[NewCandidate]:
+    """The person's own candidates of a generation."""
     mine = [s.body for s in user_requests.of(ctx.store, ctx.run.id, Kind.SUBMIT) if s.generation == generation]
-    return [(_proposal(b), AUTHOR, b["parent"]) for b in mine]
+    return [NewCandidate.of(_proposal(b), AUTHOR, str(b["parent"])) for b in mine]
 
 
 def _proposal(body: Mapping[str, Any]) -> Proposal:

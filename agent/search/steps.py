@@ -3,7 +3,7 @@
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import as_completed
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -13,17 +13,17 @@ from pgo_agent.agent.evaluation import given_file, measure, ranking, schedule, s
 from pgo_agent.agent.proposal import bandit, lessons, llm, parents
 from pgo_agent.agent.run import incumbent, provenance, steering
 from pgo_agent.agent.run.context import Context
-from pgo_agent.agent.run.record.store import Candidate, candidate_id
+from pgo_agent.agent.run.record.candidate import Candidate, NewCandidate, candidate_id
+from pgo_agent.agent.run.settings import default_width
 from pgo_agent.sandbox import target as contract
 from pgo_agent.sandbox.gate.coverage import NOTHING
 from pgo_agent.sandbox.gate.evidence import Evidence
+from pgo_agent.sandbox.gate.reason import from_json, joined, plain
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.judge.interface import Judge
 from pgo_agent.sandbox.judge.pool import GpuPool
 from pgo_agent.sandbox.judge.spool.client import SpoolJudge
 from pgo_agent.sandbox.threads import threads
-
-Fresh = dict[str, Any]  # a row of the record to be
 
 # propose --------------------------------------------------------------------------------------------------------------
 
@@ -36,8 +36,8 @@ def propose(ctx: Context, generation: int) -> int:
     steering.begin(ctx, generation)
     known = {c.id for c in ctx.store.candidates(ctx.run.id)}
     own = list(_novel(ctx, steering.submitted(ctx, generation), steering.AUTHOR, known))  # beyond the budget
-    room = min(ctx.settings["width"], steering.room(ctx))
-    others = (p for p in _fresh(ctx, generation) if p["id"] not in known)
+    room = min(_width(ctx), steering.room(ctx))
+    others = (p for p in _fresh(ctx, generation) if p.id not in known)
     fresh = [*own, *islice(others, room)]
     if fresh:
         ctx.store.add_generation(ctx.run.id, generation, incumbent.name(ctx), fresh)
@@ -45,35 +45,48 @@ def propose(ctx: Context, generation: int) -> int:
         if again := parents.again_from(ctx):
             ctx.emit("search.restarted", generation=generation, candidates=again)
     for p in fresh:
-        told = {k: p[k] for k in ("kind", "move", "rationale", "cites", "proposer", "author")}
-        ctx.emit("candidate.proposed", candidate=p["id"], generation=generation, **told)
+        ctx.emit(
+            "candidate.proposed",
+            candidate=p.id,
+            generation=generation,
+            kind=p.kind,
+            move=p.move,
+            rationale=p.rationale,
+            cites=p.cites and p.cites.as_json(),
+            proposer=p.proposer,
+            author=p.author,
+        )
     return len(fresh)
 
 
-def _fresh(ctx: Context, generation: int) -> Iterator[Fresh]:
+def _width(ctx: Context) -> int:
+    """Return how many candidates a generation has at most."""
+    return ctx.settings.width or default_width(ctx.builder.cores)
+
+
+def _fresh(ctx: Context, generation: int) -> Iterator[NewCandidate]:
     """Proposals that this run has not seen yet: what was given to it; or else a former winner, what the model makes of
     its candidates that failed, then what the model and the embedded moves propose, by turns."""
-    if given := given_file.proposals(ctx.settings):
+    if given := given_file.proposals(ctx.run.facts.given):
         yield from _novel(ctx, given, provenance.GIVEN, {c.id for c in ctx.store.candidates(ctx.run.id)})
         return
     seen = {c.id for c in ctx.store.candidates(ctx.run.id)} | {candidate_id(ctx.target.source)}
     yield from _novel(ctx, lessons.remembered(ctx), lessons.MEMORY, seen)
     mended = _novel(ctx, llm.mend(ctx), bandit.MODEL, seen)
-    yield from islice(mended, max(1, ctx.settings["width"] - 1))  # nearly right is worth a place, but not all of them
+    yield from islice(mended, max(1, _width(ctx) - 1))  # nearly right is worth a place, but not all of them
     streams = {
         bandit.MODEL: _novel(ctx, llm.ask(ctx), bandit.MODEL, seen),
         bandit.MOVES: _novel(ctx, parents.proposals(ctx), bandit.MOVES, seen),
     }
-    yield from bandit.mixed(streams, bandit.tallies(ctx), ctx.settings.get("seed", 0), generation)
+    yield from bandit.mixed(streams, bandit.tallies(ctx), ctx.settings.seed, generation)
 
 
-def _novel(ctx: Context, proposals: Iterable[parents.Proposed], proposer: str, seen: set[str]) -> Iterator[Fresh]:
-    """As rows of the record, those of the target's contract whose text is in nobody's `seen`, which grows."""
-    for p, author, parent in proposals:
-        name = candidate_id(p.source)
-        if name not in seen and (p.kind == "ttgir" or contract.same_contract(p.source, ctx.target.source)):
-            seen.add(name)
-            yield asdict(p) | {"id": name, "author": author, "parent": parent, "proposer": proposer}
+def _novel(ctx: Context, proposals: Iterable[NewCandidate], proposer: str, seen: set[str]) -> Iterator[NewCandidate]:
+    """In the proposer's name, those of the target's contract whose text is in nobody's `seen`, which grows."""
+    for p in proposals:
+        if p.id not in seen and (p.kind == "ttgir" or contract.same_contract(p.source, ctx.target.source)):
+            seen.add(p.id)
+            yield replace(p, proposer=proposer)
 
 
 # build ----------------------------------------------------------------------------------------------------------------
@@ -167,10 +180,11 @@ def steered(ctx: Context, begun: Collection[str] = ()) -> None:
 def settle(ctx: Context, candidate: Candidate, judged: Judgement, speedup: float | None, seconds: float) -> None:
     """Records a verdict with what every stage said, and tells of it."""
     stages = _stages(candidate, judged, seconds)
-    doubts = [f"{s['stage']} could not decide: {s['reason']}" for s in stages if s["verdict"] == Verdict.UNDECIDED]
-    reason = "; ".join((judged.reason, *(d for d in doubts if judged.verdict != Verdict.UNDECIDED)))
+    open_ = [s for s in stages if s["verdict"] == Verdict.UNDECIDED and judged.verdict != Verdict.UNDECIDED]
+    doubts = (plain(f"{s['stage']} could not decide: ") + from_json(s["reason"], s.get("why")) for s in open_)
+    why = joined("; ", [judged.why, *doubts])
     covered = {} if judged.coverage == NOTHING else {"coverage": judged.coverage.as_json()}
-    judged = replace(judged, reason=reason, evidence={**judged.evidence, "stages": stages, **covered})
+    judged = replace(judged, why=why, evidence={**judged.evidence, "stages": stages, **covered})
     ctx.store.set_verdict(ctx.run.id, candidate.id, judged, speedup, seconds)
     ctx.emit(
         "candidate.verdict",
@@ -184,18 +198,18 @@ def settle(ctx: Context, candidate: Candidate, judged: Judgement, speedup: float
         speedup=speedup,
         seconds=round(seconds, 3),
         gpu_seconds=ctx.gpu_seconds(),
-        stages=[{k: v for k, v in s.items() if k != "found"} for s in stages],
+        stages=[{k: v for k, v in s.items() if k not in ("found", "why")} for s in stages],
         coverage=judged.coverage.as_json(),
     )
 
 
 def _stages(candidate: Candidate, judged: Judgement, seconds: float) -> list[dict[str, Any]]:
     """The evidence of every stage that looked at a candidate, in order; the last one gave the verdict."""
-    known = (candidate.built or {}).get("stages", [])
-    said = {"verdict": str(judged.verdict), "reason": judged.reason}
+    known = [s.as_json() for s in candidate.built.stages] if candidate.built else []
+    outcome = {"verdict": str(judged.verdict), "reason": judged.reason, "why": judged.why.as_json()}
     if any(s["stage"] == judged.stage for s in known):
-        return [s | said if s["stage"] == judged.stage else s for s in known]
-    last = Evidence(judged.stage, judged.verdict, judged.reason, seconds, coverage=judged.coverage).as_json()
+        return [s | outcome if s["stage"] == judged.stage else s for s in known]
+    last = Evidence(judged.stage, judged.verdict, judged.why, seconds, coverage=judged.coverage).as_json()
     return [*known, *judged.evidence.get("stages", [last])]
 
 

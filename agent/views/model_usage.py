@@ -7,26 +7,32 @@ from typing import Any
 from pgo_agent.agent.run.record import model_calls
 from pgo_agent.agent.run.record.model_calls import Fallback, Share
 from pgo_agent.agent.run.record.store import Run, Store
+from pgo_agent.agent.run.settings import OPTIONAL_BUDGETS
 
 
 def told(store: Store, run: Run) -> Iterator[str]:
     """A line for each role and model, each fallback, and the budgets beside minutes and candidates."""
     yield from map(_share, model_calls.shares(store, run.id))
     yield from map(_fallback, model_calls.fallbacks(store, run.id))
-    budgets = [f"{_figure(spent)} of {_figure(most)} {name}" for name, spent, most in _budgets(store, run)]
+    budgets = [f"{_figure(amount)} of {_figure(most)} {unit}" for unit, amount, most in _budgets(store, run)]
     if budgets:
         yield f"spent: {', '.join(budgets)}"
 
 
 def as_json(store: Store, run: Run) -> dict[str, Any]:
     shares, fallbacks = model_calls.shares(store, run.id), model_calls.fallbacks(store, run.id)
-    spent = {"gpu_seconds": run.gpu_seconds, **store.spent(run.id)}
-    return {"calls": [asdict(s) for s in shares], "fallbacks": [asdict(f) for f in fallbacks], "spent": spent}
+    told = {"calls": [asdict(s) for s in shares], "fallbacks": [asdict(f) for f in fallbacks]}
+    return told | {"spent": spent(store, run)}
+
+
+def spent(store: Store, run: Run) -> dict[str, float]:
+    """Return how much is spent of each budget that has no limit by itself, over all resumptions."""
+    return {**store.spent(run.id), "gpu_seconds": run.gpu_seconds}
 
 
 def folders(run: Run) -> list[str]:
     """Where the replies of a run's models are waited for."""
-    names = (run.settings.get("models") or {"": run.settings.get("model") or ""}).values()
+    names = run.facts.models.values()
     return list(dict.fromkeys(name.removeprefix("relay:") for name in names if name.startswith("relay:")))
 
 
@@ -43,11 +49,10 @@ def _fallback(f: Fallback) -> str:
 
 
 def _budgets(store: Store, run: Run) -> Iterator[tuple[str, float, float]]:
-    spent = {**store.spent(run.id), "gpu_seconds": run.gpu_seconds}
-    for key, name in (("tokens", "tokens"), ("money", "in money"), ("gpu_seconds", "seconds of the GPU")):
-        most = run.settings.get(key)
-        if most is not None:
-            yield name, spent[key], most
+    amounts = spent(store, run)
+    for name, budget in OPTIONAL_BUDGETS.items():
+        if (most := getattr(run.settings, name)) is not None:
+            yield budget.budget, amounts[name], most
 
 
 def _figure(x: float) -> str:

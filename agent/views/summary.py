@@ -69,7 +69,7 @@ def result(summary: dict[str, Any], run: str, state: str, console: Console | Non
     else:
         _ranked(summary, run, out)
     if state == "budget":
-        out.print("The budget was spent before anything was judged: give it more --minutes, or --gpu-seconds.")
+        out.print("The budget was spent before anything was judged: give it more of what was spent, as --minutes.")
 
 
 def _measured(summary: dict[str, Any], run: str, out: Console) -> None:

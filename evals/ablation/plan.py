@@ -5,17 +5,21 @@ all of it in one place.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.agent.run.profile_visibility import Insight
-from pgo_agent.agent.run.settings import RunSettings
+from pgo_agent.agent.run.settings import ProfileVisibility, RunSettings
 from pgo_agent.evals.runner import plan_toml
-from pgo_agent.evals.runner.plan_toml import SEEDS, TEXTS, Shape, different, number, whole
+from pgo_agent.evals.runner.plan_toml import SEEDS, TEXTS, Shape, different
 
 METRICS = ("anytime", "final", "right")  # see scores.py
+LIMITS = (
+    "candidates",
+    "patience",
+    "minutes",
+)  # a run that its minutes end is left out: its builds may serve another arm
 HINT = "mend the plan; `pgo-agent eval ablation --help` shows one"
 
 
@@ -24,7 +28,7 @@ class Arm:
     """What differs between runs of one target and seed."""
 
     model: str  # as `--model` takes it
-    insight: Insight
+    insight: ProfileVisibility  # plans and results call it so
 
     def __str__(self) -> str:
         return f"{self.model}, told {self.insight}"
@@ -47,16 +51,19 @@ class Wanted:
 class Plan:
     metric: str  # what is compared: one of METRICS
     targets: tuple[str, ...]  # kernel files, or names of kernels that ship
-    insights: tuple[Insight, ...]  # the first one is what the others are compared with
+    insights: tuple[ProfileVisibility, ...]  # the first one is what the others are compared with
     models: tuple[str, ...]
     seeds: tuple[int, ...]
-    candidates: int  # of a run
-    patience: int  # generations without a win before it ends
-    minutes: float  # of a run: a run that is ended by them is left out, for builds of one arm may serve another
+    limits: RunSettings  # of each run: what LIMITS names
 
     @property
     def digest(self) -> str:
-        return plan_toml.digest(self)
+        return plan_toml.digest(self.said)
+
+    @property
+    def said(self) -> dict[str, Any]:
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "limits"}
+        return own | plan_toml.said_of(self.limits, LIMITS)
 
     @property
     def runs(self) -> list[Wanted]:
@@ -69,15 +76,17 @@ class Plan:
             for arm in (*arms[n % len(arms) :], *arms[: n % len(arms)])
         ]
 
-    def wishes(self, wanted: Wanted, wishes: RunSettings) -> RunSettings:
-        budget = replace(wishes, candidates=self.candidates, patience=self.patience, minutes=self.minutes)
-        return replace(budget, models=(wanted.arm.model,), insight=wanted.arm.insight, seed=wanted.seed, alone=True)
+    def settings_of(self, wanted: Wanted, asked: RunSettings) -> RunSettings:
+        arm, limited = wanted.arm, plan_toml.applied(self.limits, LIMITS, asked)
+        return replace(limited, models=(arm.model,), profile_visibility=arm.insight, seed=wanted.seed, alone=True)
 
 
 def read(file: Path) -> Plan:
     """The plan in a file. Raises UsageFault with what is wrong with it."""
     said = plan_toml.read(file, SHAPE, HINT)
-    return Plan(**(said | {"insights": tuple(map(Insight, said["insights"])), "minutes": float(said["minutes"])}))
+    limits = plan_toml.limits_of(said | {"minutes": float(said["minutes"])}, LIMITS)
+    own = {name: value for name, value in said.items() if name not in LIMITS}
+    return Plan(**own | {"insights": tuple(map(ProfileVisibility, said["insights"]))}, limits=limits)
 
 
 def _metric(said: object) -> str:
@@ -87,15 +96,13 @@ def _metric(said: object) -> str:
 SHAPE: Shape = {
     "metric": _metric,
     "targets": TEXTS,
-    "insights": different(f"ones of {', '.join(Insight)}", lambda x: x in list(Insight)),
+    "insights": different(f"ones of {', '.join(ProfileVisibility)}", lambda x: x in list(ProfileVisibility)),
     "models": TEXTS,
     "seeds": SEEDS,
-    "candidates": whole,
-    "patience": whole,
-    "minutes": number,
+    **plan_toml.shape_of(LIMITS),
 }
 
 
-def pairs(arms: Sequence[Arm], insights: Sequence[Insight]) -> list[tuple[Arm, Arm]]:
+def pairs(arms: Sequence[Arm], insights: Sequence[ProfileVisibility]) -> list[tuple[Arm, Arm]]:
     """Each arm with the one it is compared with: the same model, told what the plan names first."""
     return [(Arm(a.model, insights[0]), a) for a in arms if a.insight != insights[0]]

@@ -6,8 +6,8 @@ Relies on `planned/` for the runs and their file. Here stands what a result of a
 from dataclasses import dataclass
 from typing import Any
 
-from pgo_agent.agent.commands import optimize
 from pgo_agent.agent.exit_codes import Exit
+from pgo_agent.agent.run import judge_choice
 from pgo_agent.agent.run.context import Emit
 from pgo_agent.agent.run.record.store import Run, Store
 from pgo_agent.agent.run.settings import RunSettings
@@ -36,9 +36,9 @@ class Results(planned.Results[Wanted]):
         return {w: str(line.get("commit", "")) for w in self.plan.runs if (line := self.ended(w))}
 
 
-def check(results: Results, wishes: RunSettings) -> None:
+def check(results: Results, asked: RunSettings) -> None:
     """Raises UsageFault for results of another plan, and for a metric of times without a GPU."""
-    gpu, _ = optimize.where(wishes)
+    gpu, _ = judge_choice.choose(asked)
     if gpu is not None:
         gpu.close()
     if gpu is None and results.plan.metric != "right":
@@ -47,12 +47,12 @@ def check(results: Results, wishes: RunSettings) -> None:
     results.lines  # noqa: B018 (it is read, and refused, here)
 
 
-def run(results: Results, wishes: RunSettings, store: Store, emit: Emit) -> Exit:
+def run(results: Results, asked: RunSettings, store: Store, emit: Emit) -> Exit:
     """Makes every run that has no result yet. Gives WAITING when a model's reply is not there yet, else DONE.
 
     Raises what runs raise.
     """
-    return running.run(results, wishes, store, emit, lambda opened, found, _: _told(results.plan, opened, found))
+    return running.run(results, asked, store, emit, lambda opened, found, _: _told(results.plan, opened, found))
 
 
 def _told(plan: Plan, store: Store, run: Run) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def _told(plan: Plan, store: Store, run: Run) -> dict[str, Any]:
     return {
         "score": score(store, run, plan.metric),
         "state": run.state,
-        "truncated": run.seconds > 60 * plan.minutes,
+        "truncated": run.seconds > 60 * plan.limits.minutes,
         "judged": len(judged),
         "accepted": [c.move for c in judged if c.verdict == "accepted"],
         "seconds": round(run.seconds, 1),

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from pgo_agent.agent.exit_codes import FAULTY
-from pgo_agent.agent.run.record.store import Candidate, Run, Store
+from pgo_agent.agent.run.record.candidate import Candidate
+from pgo_agent.agent.run.record.store import Run, Store
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.gate.verdict import Verdict
 
@@ -41,7 +42,7 @@ def score(store: Store, run: Run, metric: str) -> float:
         return right(candidates)
     if not (run.summary or {}).get("environment"):
         raise UsageFault(f"run {run.id} measured nothing, so it has no {metric}", "plan for `right`, or take a GPU")
-    return final(run) if metric == "final" else anytime(candidates, run.settings["candidates"])
+    return final(run) if metric == "final" else anytime(candidates, run.settings.candidates)
 
 
 def right(candidates: Sequence[Candidate]) -> float:

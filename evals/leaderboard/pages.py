@@ -14,7 +14,6 @@ from pgo_agent.agent.version import short
 from pgo_agent.evals.leaderboard import figures, rank
 from pgo_agent.evals.leaderboard.figures import Bars, Beside, Colors
 from pgo_agent.evals.leaderboard.rank import Board, Cell
-from pgo_agent.evals.nightly import recorded
 from pgo_agent.evals.nightly.report import interval, mean, slower
 from pgo_agent.evals.nightly.row import BASES, PEAKS, SHIPPED, TUNED, WINNER, Case, Row
 from pgo_agent.sandbox import devices
@@ -54,7 +53,6 @@ def board(found: Board, tones: Colors) -> Values:
         "partly": any(found.cell(k, o) is None for k in found.kernels for o in found.optimizers),
         "bars": _runs(found, tones),
         "cards": [_card(found, k) for k in found.kernels],
-        "unnamed": any(r.optimizer == recorded.OPTIMIZER for r in last),
         "failures": [r for r in last if r.failed],
         "noise": rank.noise(last),
         "aa": against_itself(last, tones),

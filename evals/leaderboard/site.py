@@ -10,7 +10,8 @@ from typing import Any
 
 from pgo_agent.agent.views.html import template
 from pgo_agent.agent.views.profile.output import put
-from pgo_agent.evals.leaderboard import gate, pages, rank
+from pgo_agent.evals import gate_report
+from pgo_agent.evals.leaderboard import pages, rank
 from pgo_agent.evals.nightly import load
 from pgo_agent.evals.nightly.load import Found
 from pgo_agent.evals.nightly.report import mean
@@ -40,7 +41,7 @@ def site(found: Found, files: Sequence[str]) -> Iterator[tuple[str, str]]:
     tones = pages.colors(boards)
     first = {
         "boards": [pages.board(b, tones) for b in boards],
-        "gate": gate.rates(found.gate),
+        "gate": gate_report.rates(found.gate),
         "files": files,
         "notes": found.notes,
     }
@@ -56,7 +57,7 @@ def data(found: Found, files: Sequence[str]) -> dict[str, Any]:
     boards = rank.boards(found.rows)
     return {
         "files": list(files),
-        "gate": gate.rates(found.gate),
+        "gate": gate_report.rates(found.gate),
         "gpus": {b.gpu: _board(b) for b in boards},
     }
 

@@ -1,4 +1,4 @@
-"""Whether two kernels give the very same bits, in Triton's interpreter: on every small case, plain and strained.
+"""Whether two kernels give the same bits, in Triton's interpreter: on every small case, as it is and on stress inputs.
 
 `python -m pgo_agent.evals.mutants.bits FOLDER` compares, in a process of its own, which imports the target's contract;
 the kernels run in the box. Equal bits on many inputs do not prove two kernels equal: whoever says so has read them.
@@ -18,13 +18,13 @@ SEEDS = 6  # of plain inputs of each case
 SECONDS = 240.0  # of one kernel on all of them
 
 
-def compare(target: Path, one: str, other: str, wishes: RunSettings, folder: Path) -> dict[str, Any]:
+def compare(target: Path, one: str, other: str, asked: RunSettings, folder: Path) -> dict[str, Any]:
     """How many inputs gave equal bits, of how many, and the names of some that did not: {equal, of, differ}.
 
     {error} when they cannot be compared: one of them raises, or does not end.
     """
-    request = {"target": str(target), "texts": [one, other], "device": wishes.device or DEFAULT_DEVICE}
-    (folder / "bits.json").write_text(json.dumps(request | {"sandbox": wishes.sandbox, "python": wishes.python}))
+    request = {"target": str(target), "texts": [one, other], "device": asked.device or DEFAULT_DEVICE}
+    (folder / "bits.json").write_text(json.dumps(request | {"sandbox": asked.sandbox, "python": asked.python}))
     command = [sys.executable, "-m", "pgo_agent.evals.mutants.bits", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -46,21 +46,21 @@ def main(folder: Path) -> None:
 
 
 def _inputs(module: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Inputs by what they are called: those of every small case, as they are and under every strain that fits."""
+    """Inputs by what they are called: those of every small case, as they are and under every stress input that fits."""
     import torch
     from pgo_agent.sandbox.errors import TargetFault
     from pgo_agent.sandbox.judge import numerics
-    from pgo_agent.sandbox.judge.stress_inputs import STRAINS
+    from pgo_agent.sandbox.judge.stress_inputs import STRESS_INPUTS
 
     for name, case in module.SMALL.items():
         for seed in range(SEEDS):
             yield f"{name}, seed {seed}", numerics.make_inputs(module, case, seed, torch.device("cpu"))
-        for strain in STRAINS:
+        for stress_input in STRESS_INPUTS:
             try:
-                made = numerics.make_inputs(module, case, SEEDS, torch.device("cpu"), strain)
+                made = numerics.make_inputs(module, case, SEEDS, torch.device("cpu"), stress_input)
             except TargetFault:
                 continue
-            yield f"{name} with {strain.name}", made
+            yield f"{name} with {stress_input.name}", made
 
 
 def _outputs(request: dict[str, Any], of: Any, text: str, trials: dict[str, Any], folder: Path) -> dict[str, list[Any]]:

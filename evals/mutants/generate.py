@@ -73,7 +73,7 @@ class Mutant:
         )
 
 
-def bases(part: str | None, wishes: RunSettings) -> list[Base]:
+def bases(part: str | None, asked: RunSettings) -> list[Base]:
     """The bases that a part of their name, or their target, names; all without one. NAME: is that base alone.
 
     Raises BrokenCorpus, UsageFault when there is none, and the faults of a sandbox for those of TTGIR.
@@ -86,7 +86,7 @@ def bases(part: str | None, wishes: RunSettings) -> list[Base]:
 
     with tempfile.TemporaryDirectory(prefix="pgo-mutants-") as place:
         found = [*targets(Path(place), named), *honest(Path(place), named)]
-        found += [_ttgir(t, Path(place), wishes) for t in TTGIR if named(f"ttgir/{t}", t)]
+        found += [_ttgir(t, Path(place), asked) for t in TTGIR if named(f"ttgir/{t}", t)]
     if not found:
         raise UsageFault(f"nothing that is mutated is called {part}", "give a part of a name, or a target")
     return found
@@ -104,12 +104,12 @@ def honest(place: Path, named: Named) -> Iterator[Base]:
     """The honest entries of that name, with their targets put into a folder. Raises BrokenCorpus."""
     for entry in corpora.load():
         if entry.honest and entry.suffix in (".py", ".edit") and named(entry.name, entry.target):
-            text = corpora.given(entry, corpora.place(entry.target, place), place, str)["source"]
+            text = corpora.given(entry, corpora.place(entry.target, place), place, str).source
             yield Base(entry.name, entry.target, CORPUS, text, ".py")
 
 
-def _ttgir(name: str, place: Path, wishes: RunSettings) -> Base:
-    text = gate.own_ttgir(corpora.place(name, place), wishes, ContentStore(place / "shelf"))
+def _ttgir(name: str, place: Path, asked: RunSettings) -> Base:
+    text = gate.own_ttgir(corpora.place(name, place), asked, ContentStore(place / "shelf"))
     return Base(f"ttgir/{name}", name, CORPUS, text, ".ttgir")
 
 

@@ -29,16 +29,16 @@ PORTION_ON_GPU = 64
 Each = Callable[[Row], None]
 
 
-def run(chosen: Sequence[Mutant], wishes: RunSettings, results: Results, say: Say, each: Each = lambda _: None) -> None:
+def run(chosen: Sequence[Mutant], asked: RunSettings, results: Results, say: Say, each: Each = lambda _: None) -> None:
     """Judges what the results do not hold yet, and adds it to them; `each` is told of every new row.
 
     Raises what `gate.run` raises: EnvironmentFault when no sandbox works, for mutants are nobody's own code.
     """
-    box.choose(wishes.sandbox, wishes.python).admit(foreign=True)
-    alone, turn = gate.on_gpu(wishes), Lock()
+    box.choose(asked.sandbox, asked.python).admit(foreign=True)
+    alone, turn = gate.on_gpu(asked), Lock()
 
     def judge(portion: Sequence[Mutant]) -> None:
-        told = list(_judged(portion, wishes, results, say))
+        told = list(_judged(portion, asked, results, say))
         with turn:
             for r in told:
                 results.add(r)
@@ -58,27 +58,27 @@ def _portions(chosen: Sequence[Mutant], results: Results, size: int) -> Iterator
         yield from (own[i : i + size] for i in range(0, len(own), size))
 
 
-def _judged(portion: Sequence[Mutant], wishes: RunSettings, results: Results, say: Say) -> Iterator[Row]:
+def _judged(portion: Sequence[Mutant], asked: RunSettings, results: Results, say: Say) -> Iterator[Row]:
     base = portion[0].base
     by_entry = {m.name: m for m in portion}
     with tempfile.TemporaryDirectory(prefix="pgo-mutants-") as place:
-        outcomes = gate.of_target(base.target, [m.entry for m in portion], wishes, Path(place), base.corpus, say)
+        outcomes = gate.of_target(base.target, [m.entry for m in portion], asked, Path(place), base.corpus, say)
     plans = {m.base.name: row(m, o)["plans"] for o in outcomes if (m := by_entry[_name(o)]).change is None}
     for o in outcomes:
         m = by_entry[_name(o)]
         known = plans.get(m.base.name) or results.rows.get(m.base.name + ":itself", {}).get("plans")
-        yield row(m, o, _compared(m, o, known, wishes))
+        yield row(m, o, _compared(m, o, known, asked))
 
 
 def _name(o: Outcome) -> str:
     return o.entry.name.removeprefix("mutants/")
 
 
-def _compared(m: Mutant, o: Outcome, plans: str | None, wishes: RunSettings) -> dict[str, Any] | None:
+def _compared(m: Mutant, o: Outcome, plans: str | None, asked: RunSettings) -> dict[str, Any] | None:
     """The bits of a source that the gate has nothing against, unless its code says that they are the same."""
     open_ = o.verdict in (*FAULTY, Verdict.BUILT) or m.change is None or m.base.suffix != ".py"
     if open_ or o.measured or (plans and row(m, o)["plans"] == plans):
         return None
     with tempfile.TemporaryDirectory(prefix="pgo-bits-") as place:
         target = corpora.place(m.base.target, Path(place), m.base.corpus)
-        return bits.compare(target.path, m.base.text, m.text, wishes, Path(place))
+        return bits.compare(target.path, m.base.text, m.text, asked, Path(place))

@@ -1,24 +1,30 @@
-"""Reads files of rows, whoever wrote them: a nightly's, those of `evals/record.py`, and the gate's.
+"""Reads files of rows, and those of the gate.
 
 What is read was written by anybody: every line is looked at, and refused by its number. A last line that was cut off
 is left out and said. Of each file it is known which rows are its own; nothing is changed or merged.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.evals.gate_report import STANDINGS
-from pgo_agent.evals.nightly import recorded, row
+from pgo_agent.evals.gate_report import BATCH, ENTRY, STANDINGS
+from pgo_agent.evals.nightly import row
 from pgo_agent.evals.nightly.row import Row
 from pgo_agent.evals.runner.results import BEGUN, ENDED, PLAN, parsed
 from pgo_agent.sandbox.errors import UsageFault
 
 HINT = "give files of `pgo-agent eval nightly`, or those in evals/results"
-GATE = ("gate", "gate batch")
-BESIDE = {"profile", "time to a result", "mutant"}  # of `evals/profiles.py`, `time_to_result.py`, `mutants/`: no rows
+GATE = (ENTRY, BATCH)
+BESIDE = {
+    "sweep",
+    "verdict",
+    "profile",
+    "mutant",
+    "time to a result",
+}  # what else is recorded in evals/results: no rows
 
 Line = tuple[int, dict[str, Any]]  # with its number
 
@@ -28,22 +34,16 @@ class Found:
     """What files hold."""
 
     rows: tuple[Row, ...] = ()
-    gate: tuple[dict[str, Any], ...] = ()  # lines of the gate, as `evals/gate_record.py` writes them
+    gate: tuple[dict[str, Any], ...] = ()  # lines of the gate, as `evals/gate_report.py` writes them
     notes: tuple[str, ...] = field(default=())
 
 
 def files(paths: Sequence[Path]) -> Found:
     """All that several files hold. Raises UsageFault for a line that is nothing of this, and for a run told twice."""
     each = [file(p, name) for p, name in zip(paths, names(paths), strict=True)]
-    found = [r for f in each for r in f.rows]
-    _of_different_runs([r for r in found if r.seed is None])
-    rows, notes = _told_once(found)
+    rows = tuple(r for f in each for r in f.rows)
     _of_different_runs(rows)
-    return Found(
-        tuple(rows),
-        tuple(line for f in each for line in f.gate),
-        (*(note for f in each for note in f.notes), *notes),
-    )
+    return Found(rows, tuple(line for f in each for line in f.gate), tuple(note for f in each for note in f.notes))
 
 
 def names(paths: Sequence[Path]) -> list[str]:
@@ -64,18 +64,6 @@ def _of_different_runs(rows: Sequence[Row]) -> None:
         seen[r.run] = r.file
 
 
-def _told_once(rows: Sequence[Row]) -> tuple[list[Row], list[str]]:
-    """Without records of runs that a night has a row of, by the same samples; with what is to be said of them."""
-    nights = {r.run: r for r in rows if r.seed is not None}
-    again = [r for r in rows if r.seed is None and r.run in nights and _samples(r) == _samples(nights[r.run])]
-    notes = [f"{r.file} records run {r.run}: taken from {nights[r.run].file}, which says more of it" for r in again]
-    return [r for r in rows if r not in again], notes
-
-
-def _samples(r: Row) -> dict[str, Any]:
-    return {name: case.ms for name, case in r.cases.items()}
-
-
 def file(path: Path, name: str = "") -> Found:
     """What one file holds, whose name is said to be `name`. Raises UsageFault."""
     name = name or path.name
@@ -87,8 +75,6 @@ def file(path: Path, name: str = "") -> Found:
         return Found(notes=(*notes, f"{name} holds no rows, but runs that `pgo-agent eval ablation` compares"))
     if kinds and kinds <= {PLAN, BEGUN, ENDED}:
         return Found(tuple(_once(path, _nightly(path, name, lines))), notes=(*notes, *_unended(name, lines)))
-    if kinds and kinds <= set(recorded.KINDS):
-        return Found(tuple(_recorded(path, name, [line for _, line in lines])), notes=notes)
     if kinds and kinds <= set(GATE):
         return Found(gate=tuple(_gate(path, lines)), notes=notes)
     if kinds and kinds <= BESIDE:
@@ -152,27 +138,10 @@ def _once(path: Path, rows: Iterator[tuple[int, Row]]) -> Iterator[Row]:
         yield r
 
 
-def _recorded(path: Path, name: str, lines: Sequence[dict[str, Any]]) -> Iterator[Row]:
-    rows = _read(path, lambda: recorded.rows(lines, name))
-    for r in rows:
-        if why := row.unproven(r):
-            raise UsageFault(f"{path}, run {r.run}: {why}", HINT)
-    return iter(rows)
-
-
-def _read(path: Path, make: Callable[[], list[Row]]) -> list[Row]:
-    try:
-        return make()
-    except KeyError as e:
-        raise UsageFault(f"{path}: a record that says nothing of {e.args[0]}", HINT) from None
-    except (TypeError, ValueError, AttributeError) as e:
-        raise UsageFault(f"{path}: it is no record: {e}", HINT) from None
-
-
 def _gate(path: Path, lines: Sequence[Line]) -> Iterator[dict[str, Any]]:
     for n, line in lines:
         try:
-            fine = _batch(line) if line["what"] == GATE[1] else _entry(line)
+            fine = _batch(line) if line["what"] == BATCH else _entry(line)
         except (AttributeError, KeyError, TypeError):
             fine = False
         if not fine:

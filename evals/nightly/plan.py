@@ -4,6 +4,7 @@ Relies on `evals/runner/plan_toml.py`, which reads it. Budgets of models may be 
 else has no default: whoever reads a row finds all of it in one place.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,13 +12,14 @@ from typing import Any
 
 from pgo_agent.agent.llm.models import EMBEDDED
 from pgo_agent.agent.llm.models.types import OPTIMIZER, ROLES
-from pgo_agent.agent.run.settings import RunSettings
+from pgo_agent.agent.run.settings import BUDGETS, RunSettings
 from pgo_agent.evals.runner import plan_toml
-from pgo_agent.evals.runner.plan_toml import SEEDS, TEXTS, Shape, number, whole
+from pgo_agent.evals.runner.plan_toml import SEEDS, TEXTS, Shape
 from pgo_agent.sandbox.errors import UsageFault
 
 HINT = "mend the plan; `pgo-agent eval nightly --help` shows one"
-OF_MODELS = ("tokens", "money")
+LIMITS = ("patience", *BUDGETS)  # settings of a run that a plan must name
+OF_MODELS = [name for name, budget in BUDGETS.items() if budget.of_models]  # but for these
 
 
 @dataclass(frozen=True)
@@ -38,33 +40,36 @@ class Plan:
     targets: tuple[str, ...]  # kernel files, or names of kernels that ship
     optimizers: tuple[str, ...]  # as `--model` takes them; `{kernel}` in one stands for the target's name
     seeds: tuple[int, ...]
-    candidates: int  # of a run, as all that follows
-    patience: int  # generations without a win before it ends
-    minutes: float
-    gpu_seconds: float
-    tokens: int | None = None  # of models; None: no limit
-    money: float | None = None
+    limits: RunSettings  # of each run: what LIMITS names
 
     @property
     def digest(self) -> str:
-        return plan_toml.digest(self)
+        return plan_toml.digest(self.said)
+
+    @property
+    def said(self) -> dict[str, Any]:
+        return {"targets": self.targets, "optimizers": self.optimizers, "seeds": self.seeds, **self.budget}
 
     @property
     def budget(self) -> dict[str, float | None]:
-        names = ("candidates", "patience", "minutes", "gpu_seconds", *OF_MODELS)
-        return {name: getattr(self, name) for name in names}
+        return plan_toml.said_of(self.limits, LIMITS)
+
+    @property
+    def gpu_limit(self) -> float:
+        """Seconds of the GPU that a run may hold it."""
+        return math.inf if self.limits.gpu_seconds is None else self.limits.gpu_seconds
 
     @property
     def runs(self) -> Sequence[Wanted]:
         """Seed by seed: a night that is cut short has something of every target and optimizer."""
         return [Wanted(t, o, s) for s in self.seeds for t in self.targets for o in self.optimizers]
 
-    def wishes(self, wanted: Wanted, wishes: RunSettings) -> RunSettings:
+    def settings_of(self, wanted: Wanted, asked: RunSettings) -> RunSettings:
         """None learns from another run; roles that the plan names no model for are embedded, whatever variables say."""
         named = dict.fromkeys(ROLES, EMBEDDED) | {OPTIMIZER: model(wanted.optimizer, wanted.target)}
         models = tuple(f"{role}={name}" for role, name in named.items())
-        budget: dict[str, Any] = self.budget
-        return replace(wishes, **budget, models=models, seed=wanted.seed, alone=True)
+        limited = plan_toml.applied(self.limits, LIMITS, asked)
+        return replace(limited, models=models, seed=wanted.seed, alone=True)
 
 
 def model(optimizer: str, target: str) -> str:
@@ -78,17 +83,13 @@ def read(file: Path) -> Plan:
     names = [Path(t).stem for t in said["targets"]]
     if twice := sorted({n for n in names if names.count(n) > 1}):
         raise UsageFault(f"{file}: two targets are called {', '.join(twice)}", "rows are told apart by that name")
-    return Plan(**said)
+    limits = plan_toml.limits_of(said, LIMITS)
+    return Plan(**said, limits=limits)
 
 
 SHAPE: Shape = {
     "targets": TEXTS,
     "optimizers": TEXTS,
     "seeds": SEEDS,
-    "candidates": whole,
-    "patience": whole,
-    "minutes": number,
-    "gpu_seconds": number,
-    "tokens": whole,
-    "money": number,
+    **plan_toml.shape_of(LIMITS),
 }

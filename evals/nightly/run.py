@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.agent.commands import optimize
 from pgo_agent.agent.exit_codes import Exit
 from pgo_agent.agent.llm.models import named
 from pgo_agent.agent.llm.models.types import Asker
-from pgo_agent.agent.run import target_file
+from pgo_agent.agent.run import judge_choice, target_file
 from pgo_agent.agent.run.context import Emit
 from pgo_agent.agent.run.record.store import Run, Store
 from pgo_agent.agent.run.settings import RunSettings
@@ -44,7 +43,7 @@ def opened(file: Path, plan: Plan) -> Rows:
     return Rows(file, plan, "a nightly", {"commit": commit}, row.problem)
 
 
-def check(rows: Rows, wishes: RunSettings) -> None:
+def check(rows: Rows, asked: RunSettings) -> None:
     """All that can be said before hours of a GPU are spent.
 
     Raises UsageFault for a target or an optimizer that cannot be one, and for rows of another plan, commit, text of a
@@ -57,7 +56,7 @@ def check(rows: Rows, wishes: RunSettings) -> None:
         asker = Asker("", found.digest, lambda *_, **__: None)
         for optimizer in rows.plan.optimizers:
             named(model(optimizer, name), asker)
-    gpu, device = optimize.where(wishes)
+    gpu, device = judge_choice.choose(asked)
     if gpu is None:
         raise EnvironmentFault(MISSING, "take a machine with one, or name one elsewhere with --judge spool:DIR")
     gpu.close()
@@ -79,7 +78,7 @@ def _one_text(rows: Rows, name: str, digest: str) -> None:
         raise UsageFault(problem, f"a night is of one text of each target: put it back, or {planned.OTHER_FILE}")
 
 
-def run(rows: Rows, wishes: RunSettings, store: Store, emit: Emit) -> Exit:
+def run(rows: Rows, asked: RunSettings, store: Store, emit: Emit) -> Exit:
     """Makes every run that has no row yet. Gives WAITING when a reply or a verdict is not there yet, else DONE.
 
     Raises what runs raise, but for what a target is at fault for.
@@ -89,4 +88,4 @@ def run(rows: Rows, wishes: RunSettings, store: Store, emit: Emit) -> Exit:
         line = from_run.of(opened, found, rows.plan, wanted).as_json()
         return {name: value for name, value in line.items() if name not in ("what", "run", *wanted.named)}
 
-    return running.run(rows, wishes, store, emit, told, failures=True)
+    return running.run(rows, asked, store, emit, told, failures=True)

@@ -7,14 +7,12 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
+from pgo_agent.agent.run import settings
+from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.sandbox.errors import UsageFault
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
 
 MOST = 1e6
 Problem = Callable[[object], str]  # what is wrong with a value; empty where nothing is
@@ -39,9 +37,32 @@ def read(file: Path, shape: Shape, hint: str, optional: Collection[str] = ()) ->
     return {name: tuple(x) if isinstance(x, list) else x for name, x in said.items()}
 
 
-def digest(plan: "DataclassInstance") -> str:
-    """SHA-256 of what a plan says, whatever its file looks like."""
-    return hashlib.sha256(json.dumps(asdict(plan), sort_keys=True).encode()).hexdigest()
+def digest(said: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of what a plan says, whatever its file looks like."""
+    return hashlib.sha256(json.dumps(dict(said), sort_keys=True).encode()).hexdigest()
+
+
+# settings of a run ----------------------------------------------------------------------------------------------------
+
+
+def shape_of(names: Collection[str]) -> Shape:
+    """Return what these settings of a run may be in a plan: numbers above 0, whole ones where the setting is."""
+    return {name: whole if settings.kind(name) is int else number for name in names}
+
+
+def limits_of(said: dict[str, Any], names: Collection[str]) -> RunSettings:
+    """Take these settings of a run out of what a plan says, and return them."""
+    return RunSettings(**{name: said.pop(name) for name in names if name in said})
+
+
+def said_of(limits: RunSettings, names: Collection[str]) -> dict[str, float | None]:
+    """Return these settings as a plan's file says them; None for what it leaves out."""
+    return {name: getattr(limits, name) for name in names}
+
+
+def applied(limits: RunSettings, names: Collection[str], asked: RunSettings) -> RunSettings:
+    """Return what the command line asks of a run, with these settings of the plan in their place."""
+    return asked.changed(said_of(limits, names))
 
 
 # shapes of values -----------------------------------------------------------------------------------------------------

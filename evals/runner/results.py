@@ -9,17 +9,14 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.evals.runner.byte_lock import held
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
 
 BEGUN, ENDED, PLAN = "begun", "run", "plan"
 HEAD = f'{{"what": "{PLAN}"'  # how a file of results begins
@@ -46,10 +43,14 @@ class Plan(Protocol[W]):
     def digest(self) -> str: ...
 
     @property
+    def said(self) -> Mapping[str, Any]:
+        """All that it says, as its file does."""
+
+    @property
     def runs(self) -> Sequence[W]:
         """In the order in which they are made."""
 
-    def wishes(self, wanted: W, wishes: RunSettings) -> RunSettings:
+    def settings_of(self, wanted: W, asked: RunSettings) -> RunSettings:
         """Those of the command line, with what the plan says of a run."""
 
 
@@ -147,8 +148,7 @@ class Results(Generic[W]):
         return EnvironmentFault(f"cannot write {self.file}: {e.strerror}", OTHER_FILE)
 
     def _first(self) -> dict[str, Any]:
-        plan: DataclassInstance = self.plan  # type: ignore[assignment]  # every plan is a dataclass
-        return {"what": PLAN, "digest": self.plan.digest, **self.head, "plan": asdict(plan)}
+        return {"what": PLAN, "digest": self.plan.digest, **self.head, "plan": self.plan.said}
 
     def _cut_off(self) -> None:
         """Takes a last line away that is not whole, once all before it were found to be ours."""

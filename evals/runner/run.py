@@ -1,9 +1,9 @@
-"""Makes the runs of a plan that have no result yet, one after another, through `agent/session.py`.
+"""Makes the runs of a plan that have no result yet, one after another, as `optimize` makes them.
 
 What is killed, or waits for a reply, goes on with the same command: the file of results says which run was begun. All
 runs share a workspace, so that what is built for one is there for the others; plans say that none learns from another.
 Several of these commands, each with a workspace of its own, share the runs of a plan: each makes what no other is at
-(`side_by_side.py`).
+(`parallel.py`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +25,7 @@ Tell = Callable[[Store, Run, W], dict[str, Any]]  # what a result says of a run 
 
 
 def run(
-    results: Results[W], wishes: RunSettings, store: Store, emit: Emit, told: Tell[W], failures: bool = False
+    results: Results[W], asked: RunSettings, store: Store, emit: Emit, told: Tell[W], failures: bool = False
 ) -> Exit:
     """Makes every run that has no result yet. Gives WAITING when a reply or a verdict is not there yet, else DONE.
 
@@ -34,7 +34,7 @@ def run(
     """
     ended = (*settings.STATES, *([FAILED] if failures else []))
     for wanted in _open(results, store, emit):
-        _made(results, wanted, wishes, store, emit, failures)
+        _made(results, wanted, asked, store, emit, failures)
         found = store.run(results.begun(wanted) or "last")
         if found.state not in ended:
             return Exit.WAITING
@@ -73,7 +73,7 @@ def _nearest(results: Results[W], store: Store, left: Sequence[W]) -> W:
     return min(left, key=far)
 
 
-def _made(results: Results[W], wanted: W, wishes: RunSettings, store: Store, emit: Emit, failures: bool) -> None:
+def _made(results: Results[W], wanted: W, asked: RunSettings, store: Store, emit: Emit, failures: bool) -> None:
     """One run, from its beginning or from where it was."""
 
     def heard(event: dict[str, Any]) -> None:
@@ -84,9 +84,9 @@ def _made(results: Results[W], wanted: W, wishes: RunSettings, store: Store, emi
     known = _known(store, results.begun(wanted))
     try:
         if known is None or known.state == FAILED:  # what was at fault may be mended
-            optimize.start(Path(wanted.target), results.plan.wishes(wanted, wishes), store, heard)
+            optimize.start(Path(wanted.target), results.plan.settings_of(wanted, asked), store, heard)
         elif known.state not in settings.STATES:
-            optimize.resume(known.id, store, heard, wait=wishes.wait)
+            optimize.resume(known.id, store, heard, {"wait": asked.wait})
     except TargetFault:
         ours = _known(store, results.begun(wanted))
         if not failures or ours is None or ours.state != FAILED:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pgo_agent.sandbox.build.trace_and_compile import Traced
-from pgo_agent.sandbox.gate.verdict import shown
+from pgo_agent.sandbox.gate.reason import shown
 from pgo_agent.sandbox.ttgir import normalize, reader
 from pgo_agent.sandbox.ttgir.tokens import Unreadable
 from pgo_agent.sandbox.ttgir.triton_parser import Answer, bare
@@ -32,7 +32,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True)
-class Place:
+class ReplaceableKernel:
     """A kernel of the launcher that a text could replace."""
 
     key: str  # of its build, as `show --ttgir` names it
@@ -82,7 +82,7 @@ def named(text: str) -> str:
     return found[1] if found else ""
 
 
-def _places(parts: list[Traced], key_of: Callable[[bytes, Mapping[str, Any]], str]) -> Iterator[Place]:
+def _places(parts: list[Traced], key_of: Callable[[bytes, Mapping[str, Any]], str]) -> Iterator[ReplaceableKernel]:
     texts = {k: (p["texts"][k], p["kernels"][k]["options"]) for p in parts for k in p["kernels"]}
     used: dict[str, list[str]] = {}
     for part in parts:
@@ -92,10 +92,10 @@ def _places(parts: list[Traced], key_of: Callable[[bytes, Mapping[str, Any]], st
                     for theirs in _launched(entry):
                         used.setdefault(theirs, []).append(f"{kind}/{case}{_configured(entry)}")
     for theirs, (text, options) in texts.items():
-        yield Place(key_of(text, options), theirs, text.decode(), tuple(used.get(theirs, ())))
+        yield ReplaceableKernel(key_of(text, options), theirs, text.decode(), tuple(used.get(theirs, ())))
 
 
-def _place(places: list[Place], text: str, answer: Answer) -> Place:
+def _place(places: list[ReplaceableKernel], text: str, answer: Answer) -> ReplaceableKernel:
     wanted = named(text)
     if wanted:
         found = [p for p in places if p.key.startswith(wanted)]
@@ -111,13 +111,13 @@ def _place(places: list[Place], text: str, answer: Answer) -> Place:
     raise Refused("rejected", f"{len(same)} kernels have its name and arguments: {_listed(same)}")
 
 
-def _listed(places: list[Place]) -> str:
+def _listed(places: list[ReplaceableKernel]) -> str:
     listed = "; ".join(f"// replaces: {p.key[:12]} ({_said(p)})" for p in places[:LISTED])
     more = f"; and {len(places) - LISTED} more" if len(places) > LISTED else ""
     return f"say which in a line of the text: {listed}{more}"
 
 
-def _said(place: Place) -> str:
+def _said(place: ReplaceableKernel) -> str:
     """Where a kernel is launched; proposers do not learn the names of held-out cases."""
     return shown(min(place.used, key=lambda u: u.startswith("HELD_OUT/"))) if place.used else "not launched"
 

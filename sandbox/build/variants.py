@@ -26,17 +26,17 @@ Labels = Mapping[str, str]  # case -> the configuration of it
 
 
 @dataclass(frozen=True)
-class Twin:
+class VariantBuild:
     bundle: str  # id; empty when it does not compile
     problem: str  # why not, in one line
 
 
-def sanitized(builder: Builder, bundle: str, labels: Labels) -> Twin:
+def sanitized(builder: Builder, bundle: str, labels: Labels) -> VariantBuild:
     """Its messages stand in device variables, which no other bundle may have. Raises what the compiler's box raises."""
     return _twin(builder, bundle, labels, "sanitize")
 
 
-def miscounts(contents: ContentStore, twin: Twin) -> bool:
+def miscounts(contents: ContentStore, twin: VariantBuild) -> bool:
     """Whether the sanitizer took every copy for an arrival where several complete on one barrier.
 
     Then its picture of that barrier turns twice while the barrier turns once, and that all threads wait for good in it
@@ -49,12 +49,12 @@ def miscounts(contents: ContentStore, twin: Twin) -> bool:
     return any("CUC" in "".join(m.lastgroup or "" for m in _BARRIERS.finditer(t)) for t in texts)
 
 
-def reassembled(builder: Builder, bundle: str, labels: Labels) -> Twin:
+def reassembled(builder: Builder, bundle: str, labels: Labels) -> VariantBuild:
     """By the ptxas of the package nvidia-cuda-nvcc, where the box's interpreter has it. Raises as `sanitized` does."""
     return _twin(builder, bundle, labels, "reassemble")
 
 
-def lined(builder: Builder, bundle: str, labels: Labels) -> Twin:
+def lined(builder: Builder, bundle: str, labels: Labels) -> VariantBuild:
     """With line information: lines are those of each kernel's TTGIR in the content store. Raises as `sanitized` does.
 
     ptxas mostly makes the same code of it: 19 or 20 of 21 builds of the shipped kernels, by the path that the lines
@@ -63,7 +63,9 @@ def lined(builder: Builder, bundle: str, labels: Labels) -> Twin:
     return _twin(builder, bundle, labels, "lines")
 
 
-def recorded(builder: Builder, bundle: str, labels: Labels, kernel: str, text: str, records: Mapping[str, Any]) -> Twin:
+def recorded(
+    builder: Builder, bundle: str, labels: Labels, kernel: str, text: str, records: Mapping[str, Any]
+) -> VariantBuild:
     """With `text`, which holds records, in place of one kernel's own; the others stay the builds that they are.
 
     `records` is what `sandbox/compiler/proton.py` takes. Such a twin has profile scratch, which no other bundle may
@@ -79,7 +81,7 @@ def _twin(
     how: str,
     replaced: Mapping[str, bytes] | None = None,
     value: object = True,
-) -> Twin:
+) -> VariantBuild:
     """A twin of every kernel that is launched, or of those for which a text is given."""
     contents = builder.contents
     manifest = contents.manifest(bundle)
@@ -98,7 +100,7 @@ def _twin(
     builds = {k: contents.build(k) or {"error": "it left no build"} for k in texts}
     broken = next((str(b["error"]) for b in builds.values() if "error" in b), "")
     if broken:
-        return Twin("", _line(broken))
+        return VariantBuild("", _line(broken))
     made = {
         "schema": manifest["schema"],
         "kernels": {k: manifest["kernels"][k] for k in launched - names.keys()}
@@ -119,13 +121,13 @@ def _renamed(plan: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     return plan | {"steps": steps}
 
 
-def _checked(builder: Builder, name: str, how: str) -> Twin:
+def _checked(builder: Builder, name: str, how: str) -> VariantBuild:
     limits = replace(limits_of(builder.device), variables=how == "sanitize", records=how == "records")
     try:
         validate.load(builder.contents.bundle(name), builder.contents.artefacts, limits)
     except BadBundle as e:
-        return Twin("", str(e))
-    return Twin(name, "")
+        return VariantBuild("", str(e))
+    return VariantBuild(name, "")
 
 
 def _line(error: str) -> str:

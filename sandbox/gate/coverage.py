@@ -8,6 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+HELD_OUT = "HELD_OUT/"  # begins the names of held-out cases
+HELD_OUT_CASES = "held-out cases"  # what their count is called
+
 
 @dataclass(frozen=True)
 class Count:
@@ -27,6 +30,12 @@ class Coverage:
 
     counts: Mapping[str, Count] = field(default_factory=dict)
     skipped: Mapping[str, str] = field(default_factory=dict)  # name of what was left out -> why
+
+    @property
+    def public(self) -> "Coverage":
+        """It without held-out cases, neither their number nor their names: what a model may know."""
+        counts = {n: c for n, c in self.counts.items() if n != HELD_OUT_CASES}
+        return Coverage(counts, {n: why for n, why in self.skipped.items() if not n.startswith(HELD_OUT)})
 
     @property
     def empty(self) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.evidence import Evidence, Side
+from pgo_agent.sandbox.gate.reason import plain, quoted
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.ttgir import normalize, reader, types
 from pgo_agent.sandbox.ttgir.tree import Module, Op
@@ -41,14 +42,18 @@ def stage(candidate: Side, _original: Side) -> Evidence:
     spilled = f"{found['spill_store_bytes']} bytes of spills" if found["spill_store_bytes"] else "no spills"
     told = ", ".join((f"{found['registers']} registers", spilled, *found["notes"]))
     if not candidate.replaced:
-        return Evidence("inspect", None, told, found=found, coverage=coverage.of(kernels=len(statics)))
+        return Evidence("inspect", None, quoted(told), found=found, coverage=coverage.of(kernels=len(statics)))
     if candidate.replaced["by"] not in candidate.launched:
-        return Evidence("inspect", Verdict.BUILD_ERROR, "the text does not compile, so that nothing launches it")
+        return Evidence("inspect", Verdict.BUILD_ERROR, plain("the text does not compile, so that nothing launches it"))
     kind = _kind(candidate)
     if kind == SAME:
-        return Evidence("inspect", Verdict.NO_CHANGE, "it is the kernel's own text, or compiles to its very code")
+        return Evidence(
+            "inspect", Verdict.NO_CHANGE, plain("it is the kernel's own text, or compiles to its very code")
+        )
     found |= {"edit": kind}
-    return Evidence("inspect", None, f"{kind} edit; {told}", found=found, coverage=coverage.of(kernels=len(statics)))
+    return Evidence(
+        "inspect", None, quoted(f"{kind} edit; {told}"), found=found, coverage=coverage.of(kernels=len(statics))
+    )
 
 
 def _kind(candidate: Side) -> str:

@@ -12,9 +12,13 @@ from functools import cached_property
 from typing import Any
 
 from pgo_agent.sandbox.bundle.store import ContentStore
+from pgo_agent.sandbox.gate import coverage as covers
+from pgo_agent.sandbox.gate import reason as reasons
 from pgo_agent.sandbox.gate.coverage import NOTHING, Coverage
+from pgo_agent.sandbox.gate.reason import Reason, plain
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 
+PASSED = "passed"  # what JSON has for no verdict
 Plan = Mapping[str, Any]  # of a bundle's JSON
 
 
@@ -22,7 +26,7 @@ Plan = Mapping[str, Any]  # of a bundle's JSON
 class Evidence:
     stage: str
     verdict: Verdict | None  # None: nothing against it; UNDECIDED: could not tell, and the gate goes on
-    reason: str  # one line that a person understands
+    why: Reason
     seconds: float = 0.0  # wall clock
     found: Mapping[str, Any] = field(default_factory=dict)  # plain JSON
     coverage: Coverage = NOTHING  # what it looked at; a stage that looked at nothing is undecided
@@ -30,7 +34,12 @@ class Evidence:
     def __post_init__(self) -> None:
         if self.verdict is None and self.coverage.empty:
             object.__setattr__(self, "verdict", Verdict.UNDECIDED)
-            object.__setattr__(self, "reason", f"nothing was looked at: {self.reason}")
+            object.__setattr__(self, "why", plain("nothing was looked at: ") + self.why)
+
+    @property
+    def reason(self) -> str:
+        """Why, in one line, for a person."""
+        return self.why.for_person()
 
     @property
     def ends(self) -> bool:
@@ -38,10 +47,16 @@ class Evidence:
         return self.verdict not in (None, Verdict.UNDECIDED)
 
     def as_json(self) -> dict[str, Any]:
-        said = "passed" if self.verdict is None else str(self.verdict)
-        seconds = round(self.seconds, 3)
-        told = {"stage": self.stage, "verdict": said, "reason": self.reason, "seconds": seconds, "found": self.found}
-        return told if self.coverage == NOTHING else told | {"coverage": self.coverage.as_json()}
+        made: dict[str, Any] = {"stage": self.stage, "verdict": str(self.verdict or PASSED), "reason": self.reason}
+        made |= {"why": self.why.as_json(), "seconds": round(self.seconds, 3), "found": self.found}
+        return made if self.coverage == NOTHING else made | {"coverage": self.coverage.as_json()}
+
+    @classmethod
+    def from_json(cls, x: Mapping[str, Any]) -> "Evidence":
+        """The inverse of `as_json`. Raises KeyError and ValueError for what that did not write."""
+        verdict = None if x["verdict"] == PASSED else Verdict(x["verdict"])
+        why, covered = reasons.from_json(x["reason"], x.get("why")), covers.from_json(x.get("coverage"))
+        return cls(x["stage"], verdict, why, x["seconds"], x["found"], covered)
 
 
 @dataclass(frozen=True)
@@ -86,9 +101,9 @@ def examine(stages: Sequence[Stage], candidate: Side, original: Side) -> list[Ev
     asked: list[Evidence] = []
     for stage in stages:
         started = time.monotonic()
-        said = stage(candidate, original)
-        asked.append(replace(said, seconds=time.monotonic() - started))
-        if said.ends:
+        evidence = stage(candidate, original)
+        asked.append(replace(evidence, seconds=time.monotonic() - started))
+        if evidence.ends:
             break
     return asked
 
@@ -96,4 +111,4 @@ def examine(stages: Sequence[Stage], candidate: Side, original: Side) -> list[Ev
 def outcome(asked: Sequence[Evidence]) -> Judgement | None:
     """The verdict that the last stage ended with; None when the candidate goes on."""
     last = asked[-1]
-    return Judgement(last.verdict, last.stage, last.reason) if last.verdict and last.ends else None
+    return Judgement(last.verdict, last.stage, last.why) if last.verdict and last.ends else None

@@ -14,7 +14,8 @@ from typing import Any
 from pgo_agent.sandbox.gate import addresses, coverage
 from pgo_agent.sandbox.gate.addresses import Followed, Overflow
 from pgo_agent.sandbox.gate.evidence import Evidence, Side
-from pgo_agent.sandbox.gate.verdict import Verdict, shown
+from pgo_agent.sandbox.gate.reason import Reason, of_case, plain, quoted
+from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.ttgir import reader
 from pgo_agent.sandbox.ttgir.tokens import Unreadable
 from pgo_agent.sandbox.ttgir.tree import Module
@@ -33,11 +34,11 @@ def stage(candidate: Side, original: Side) -> Evidence:
     covered = coverage.of(cases=len(candidate.plans), blocks_of_launches=ran, accesses=(known, count))
     found = next(((c, s, b, f.overflow) for c, s, b, f in followed if f.overflow), None)
     if found is None:
-        return Evidence("offsets", None, _told(known, count), coverage=covered)
-    said = _said(candidate, *found)
+        return Evidence("offsets", None, plain(_told(known, count)), coverage=covered)
+    why = _why(candidate, *found)
     if any(f and f.overflow for _, _, _, f in _launches(original)):
-        return Evidence("offsets", None, f"overflows as the original does: {said}", coverage=covered)
-    return Evidence("offsets", Verdict.WRONG, said, coverage=covered)
+        return Evidence("offsets", None, plain("overflows as the original does: ") + why, coverage=covered)
+    return Evidence("offsets", Verdict.WRONG, why, coverage=covered)
 
 
 def _told(known: int, count: int) -> str:
@@ -122,12 +123,13 @@ def _arguments(signature: Any, args: Any) -> Iterator[int | None]:
             yield int(a) if isinstance(a, int) else None
 
 
-def _said(side: Side, case: str, step: Mapping[str, Any], block: Sequence[int], overflow: Overflow | None) -> str:
+def _why(side: Side, case: str, step: Mapping[str, Any], block: Sequence[int], overflow: Overflow | None) -> Reason:
     """One line; of a case that is held out no numbers."""
     assert overflow is not None
     name = side.manifest["kernels"][step["kernel"]]["name"]
-    where = f"{shown(case)}: an offset that {name} adds to its argument {overflow.argument + 1} overflows 32 bits"
-    if case.startswith("HELD_OUT/"):
-        return where
+    words = f": an offset that {name} adds to its argument {overflow.argument + 1} overflows 32 bits"
+    if case.startswith(coverage.HELD_OUT):
+        return of_case(case) + quoted(words)
     numbers = f"block {tuple(block)} means element {overflow.meant} and gets {overflow.cut}"
-    return f"{where}: {numbers} ({overflow.access}, line {overflow.line} of its TTGIR); compute it in 64 bits"
+    at = f"({overflow.access}, line {overflow.line} of its TTGIR)"
+    return of_case(case) + quoted(f"{words}: {numbers} {at}; compute it in 64 bits")

@@ -12,7 +12,8 @@ from typing import Any
 from pgo_agent.sandbox.bundle import ptx
 from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.evidence import Evidence, Plan, Side, kernels
-from pgo_agent.sandbox.gate.verdict import Verdict, shown
+from pgo_agent.sandbox.gate.reason import NONE, Reason, of_case, plain, quoted, shown
+from pgo_agent.sandbox.gate.verdict import Verdict
 
 CHEAP = frozenset({"aten.zeros.default", "aten.zeros_like.default", "aten.new_zeros.default", "aten.zero_.default"})
 MORE_LAUNCHES = 8  # beyond twice the original's: preprocessing, split-K and its reduction take two or three
@@ -22,7 +23,7 @@ SPLIT = 3  # dots that make one of wider operands (tf32x3, bf16x3): then narrowe
 def stage(candidate: Side, original: Side) -> Evidence:
     """Rejected with the first rule that is broken, or nothing against it."""
     for rule in (_ops, _launches, _idle, _precision, _stores):
-        problem = next(rule(candidate, original), "")
+        problem = next(rule(candidate, original), NONE)
         if problem:
             return Evidence("screen", Verdict.REJECTED, problem)
     count = max(len(kernels(p)) for plans in candidate.plans.values() for p in plans)
@@ -35,7 +36,7 @@ def stage(candidate: Side, original: Side) -> Evidence:
         configurations=plans,
         kernels=len(candidate.launched),
     )
-    return Evidence("screen", None, told, coverage=covered)
+    return Evidence("screen", None, plain(told), coverage=covered)
 
 
 def ops_of(plans: Iterable[Plan]) -> set[str]:
@@ -43,28 +44,30 @@ def ops_of(plans: Iterable[Plan]) -> set[str]:
     return {s["op"] for p in plans for s in p["steps"] if "op" in s}
 
 
-def _ops(candidate: Side, original: Side) -> Iterator[str]:
+def _ops(candidate: Side, original: Side) -> Iterator[Reason]:
     allowed = CHEAP | ops_of(p for plans in original.plans.values() for p in plans)
     extra = sorted(ops_of(p for plans in candidate.plans.values() for p in plans) - allowed)
     if extra:
-        yield f"uses torch ops that the original launcher does not: {', '.join(extra)}"
+        yield quoted(f"uses torch ops that the original launcher does not: {', '.join(extra)}")
 
 
-def _launches(candidate: Side, original: Side) -> Iterator[str]:
+def _launches(candidate: Side, original: Side) -> Iterator[Reason]:
     most = 2 * max(len(kernels(p)) for plans in original.plans.values() for p in plans) + MORE_LAUNCHES
     for case, plan in _each(candidate):
         if len(kernels(plan)) > most:
-            yield f"{shown(case)}: {len(kernels(plan))} launches, where {most} are the most for this target"
+            words = f": {len(kernels(plan))} launches, where {most} are the most for this target"
+            yield of_case(case) + plain(words)
 
 
-def _idle(candidate: Side, original: Side) -> Iterator[str]:
+def _idle(candidate: Side, original: Side) -> Iterator[Reason]:
     """Launches that could be left out, by the tensors they are given."""
     if any(idle(p) for plans in original.plans.values() for p in plans):
         return  # the original does it, too
     for case, plan in _each(candidate):
         for n in idle(plan):
             name = candidate.manifest["kernels"][kernels(plan)[n]]["name"]
-            yield f"{shown(case)}: nothing depends on launch {n + 1} ({name}): no tensor it is given is used after it"
+            words = f": nothing depends on launch {n + 1} ({name}): no tensor it is given is used after it"
+            yield of_case(case) + quoted(words)
 
 
 def idle(plan: Plan) -> list[int]:
@@ -82,7 +85,7 @@ def idle(plan: Plan) -> list[int]:
     return useless[::-1]
 
 
-def _precision(candidate: Side, original: Side) -> Iterator[str]:
+def _precision(candidate: Side, original: Side) -> Iterator[Reason]:
     for case, plans in original.plans.items():
         theirs = _least(original, plans)
         ours = _least(candidate, candidate.plans.get(case, ()))
@@ -91,10 +94,10 @@ def _precision(candidate: Side, original: Side) -> Iterator[str]:
         for what, split in (("accumulator", False), ("operand", ours["dots"] >= SPLIT * theirs["dots"])):
             if ours[what] < theirs[what] and not split:
                 mine, yours = _bits(ours[what]), _bits(theirs[what])
-                yield f"{shown(case)}: an {what} of its dots is {mine}, of the original's {yours}"
+                yield of_case(case) + plain(f": an {what} of its dots is {mine}, of the original's {yours}")
 
 
-def _stores(candidate: Side, original: Side) -> Iterator[str]:
+def _stores(candidate: Side, original: Side) -> Iterator[Reason]:
     for key in candidate.launched:
         kernel = candidate.manifest["kernels"][key]
         if key in original.launched or "ptx" not in kernel["files"]:
@@ -102,7 +105,7 @@ def _stores(candidate: Side, original: Side) -> Iterator[str]:
         found = ptx.stored_at(candidate.contents.get(kernel["files"]["ptx"], "ptx").decode())
         if found:
             name = kernel["name"]
-            yield f"{name} stores at a symbol of its module, which would outlive a launch: {found[:80]}"
+            yield quoted(f"{name} stores at a symbol of its module, which would outlive a launch: {found[:80]}")
 
 
 def _least(side: Side, plans: Iterable[Plan]) -> dict[str, int]:

@@ -8,7 +8,9 @@ from enum import StrEnum
 from typing import Any
 
 from pgo_agent.sandbox.gate import coverage as covers
+from pgo_agent.sandbox.gate import reason as reasons
 from pgo_agent.sandbox.gate.coverage import NOTHING, Coverage
+from pgo_agent.sandbox.gate.reason import Reason, plain
 
 
 class Verdict(StrEnum):
@@ -35,30 +37,33 @@ _UNCOVERED = {
 }  # what they are if nothing was covered
 
 
-def shown(case: str) -> str:
-    """A case's name for a reason that proposers see: held-out ones are not named."""
-    return "a held-out case" if case.startswith("HELD_OUT/") else case.split("/", 1)[-1]
-
-
 @dataclass(frozen=True)
 class Judgement:
     """The outcome for one candidate."""
 
     verdict: Verdict
     stage: str  # build, screen, inspect, deadlock, known, static, interpreter; of a judge: smoke, ..., race, confirm
-    reason: str  # one line that a person understands
+    why: Reason
     evidence: dict[str, Any] = field(default_factory=dict)  # plain JSON: errors per case, seeds, raw samples
     coverage: Coverage = NOTHING  # what the verdict rests on
 
     def __post_init__(self) -> None:
         if self.coverage.empty and self.verdict in _UNCOVERED:
             object.__setattr__(self, "verdict", _UNCOVERED[self.verdict])
-            object.__setattr__(self, "reason", f"nothing was checked: {self.reason}")
+            object.__setattr__(self, "why", plain("nothing was checked: ") + self.why)
+
+    @property
+    def reason(self) -> str:
+        """Why, in one line, for a person."""
+        return self.why.for_person()
 
     def as_json(self) -> dict[str, Any]:
-        told = {"verdict": str(self.verdict), "stage": self.stage, "reason": self.reason, "evidence": self.evidence}
-        return told if self.coverage == NOTHING else told | {"coverage": self.coverage.as_json()}
+        made: dict[str, Any] = {"verdict": str(self.verdict), "stage": self.stage, "evidence": self.evidence}
+        made |= {"reason": self.reason, "why": self.why.as_json()}
+        return made if self.coverage == NOTHING else made | {"coverage": self.coverage.as_json()}
 
 
 def from_json(x: dict[str, Any]) -> Judgement:
-    return Judgement(Verdict(x["verdict"]), x["stage"], x["reason"], x["evidence"], covers.from_json(x.get("coverage")))
+    """Reads what `as_json` gave, or an older judge."""
+    why = reasons.from_json(x["reason"], x.get("why"))
+    return Judgement(Verdict(x["verdict"]), x["stage"], why, x["evidence"], covers.from_json(x.get("coverage")))

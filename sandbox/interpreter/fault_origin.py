@@ -14,7 +14,7 @@ from pgo_agent.sandbox.interpreter.deadline import Overtime
 from pgo_agent.sandbox.interpreter.unsupported import Found
 
 _INSIDE = ("/triton/runtime/", "/triton/language/", "/sandbox/interpreter/", "/numpy/")
-_NOT_INSIDE = ("/sandbox/interpreter/facade.py",)  # what torch raises comes through it
+_NOT_INSIDE = ("/sandbox/interpreter/cuda_as_cpu.py",)  # what torch raises comes through it
 _OWN_MISTAKES = {  # functions whose AssertionError or TypeError says what a kernel did
     "_new_static_assert",
     "create_assert",

@@ -1,6 +1,6 @@
 """Which case is run next, with which configuration of its autotuned launches, and for how long there is time for more.
 
-Every case first gets a few configurations, each case other ones than those before it; then come strained inputs, and
+Every case first gets a few configurations, each case other ones than those before it; then come stress inputs, and
 then the configurations that no case had yet, until the time for them is up. What the author listed first is tried
 first; of what lies behind that, the order is drawn from a seed, so that a list that is cut off was a sample of it.
 Plain data in, names and numbers out: it runs nothing.

@@ -1,4 +1,4 @@
-"""`python warm_process.py MODULE LIBRARY...`: imports libraries, then becomes one boxed process after another.
+"""`python forkserver_main.py MODULE LIBRARY...`: imports libraries, then becomes one boxed process after another.
 
 Most of what a boxed process costs is the import of torch and triton. This one has them, waits on a socket (its standard
 input), and forks a child for each request. A request comes with three open files: a process of a box that bubblewrap

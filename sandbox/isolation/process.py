@@ -44,7 +44,7 @@ class Ran:
         return not self.timed_out and not self.filled and self.code in (-signal.SIGKILL, 128 + signal.SIGKILL)
 
 
-class Place(NamedTuple):
+class ProcessSetup(NamedTuple):
     """Where a process runs and what it prints to."""
 
     folder: Path
@@ -55,12 +55,12 @@ class Place(NamedTuple):
 
 
 @contextlib.contextmanager
-def place(kind: str, folder: Path, env: Mapping[str, str], seconds: float) -> Iterator[Place]:
+def place(kind: str, folder: Path, env: Mapping[str, str], seconds: float) -> Iterator[ProcessSetup]:
     with _log(folder) as log, _filter(kind) as filters:
-        yield Place(folder, log, filters, env, seconds)
+        yield ProcessSetup(folder, log, filters, env, seconds)
 
 
-def anew(command: list[str], at: Place, ends_by: signal.Signals) -> Ran:
+def anew(command: list[str], at: ProcessSetup, ends_by: signal.Signals) -> Ran:
     """Runs a command that boxes itself, to its end. SIGTERM: `landlock.py` ends what it keeps, in other groups as well.
 
     Raises EnvironmentFault when the disk filled up meanwhile, and what the process wrote is not why.
@@ -74,7 +74,7 @@ def anew(command: list[str], at: Place, ends_by: signal.Signals) -> Ran:
     return _ran(at, why, code, started, least)
 
 
-def forked(python: str, module: str, words: Sequence[str], at: Place) -> Ran:
+def forked(python: str, module: str, words: Sequence[str], at: ProcessSetup) -> Ran:
     """Runs Python with these words in a box of bubblewrap's, forked from a process that has what the module imports.
 
     Raises warm.Cold where that cannot be, before anything ran; EnvironmentFault as `anew` does.
@@ -91,7 +91,7 @@ def forked(python: str, module: str, words: Sequence[str], at: Place) -> Ran:
 
 
 @contextlib.contextmanager
-def _held(python: str, at: Place) -> Iterator[tuple["subprocess.Popen[bytes]", int | None]]:
+def _held(python: str, at: ProcessSetup) -> Iterator[tuple["subprocess.Popen[bytes]", int | None]]:
     """A box that a shell holds open, and an open file for a process in it (pidfd); None when it does not come up."""
     read, info = os.pipe()
     command = [*bubblewrap.bubblewrap(python, at.folder, *at.filters, info=info), *forkserver.WAIT]
@@ -126,7 +126,7 @@ def _ready(holder: "subprocess.Popen[bytes]", seconds: float) -> bool:
 
 
 def _popen(
-    command: list[str], at: Place, ends_by: signal.Signals, more: tuple[int, ...] = (), piped: int | None = None
+    command: list[str], at: ProcessSetup, ends_by: signal.Signals, more: tuple[int, ...] = (), piped: int | None = None
 ) -> "subprocess.Popen[bytes]":
     for fd in at.filters:
         os.lseek(fd, 0, os.SEEK_SET)  # it was written, or read by a bubblewrap before
@@ -155,7 +155,7 @@ def _end(process: "subprocess.Popen[bytes]", ends_by: signal.Signals) -> int:
     return process.wait()
 
 
-def _ran(at: Place, why: str, code: int, started: float, least: int) -> Ran:
+def _ran(at: ProcessSetup, why: str, code: int, started: float, least: int) -> Ran:
     if why == "disk":
         _blame_for_the_disk(at.folder, least)
     os.lseek(at.log, max(0, os.fstat(at.log).st_size - OUTPUT_LIMIT), os.SEEK_SET)
@@ -164,11 +164,11 @@ def _ran(at: Place, why: str, code: int, started: float, least: int) -> Ran:
     return Ran(-signal.SIGKILL if why else code, text, why == "time", time.monotonic() - started, why == "disk")
 
 
-def _least(at: Place) -> int:
+def _least(at: ProcessSetup) -> int:
     return min(LEAST_FREE, _free(at.folder) // 2)
 
 
-def _ending(wait: Callable[[float], object], at: Place, started: float, least: int) -> str:
+def _ending(wait: Callable[[float], object], at: ProcessSetup, started: float, least: int) -> str:
     """Waits for the process: empty when it ended by itself, 'time' at the deadline, 'disk' when that is nearly full."""
     while True:
         left = started + at.seconds - time.monotonic()

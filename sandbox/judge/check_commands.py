@@ -17,10 +17,12 @@ from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.bundle.validate import Bundle, Limits
 from pgo_agent.sandbox.errors import BadBundle, Fault, TargetFault
 from pgo_agent.sandbox.gate import coverage
-from pgo_agent.sandbox.gate.verdict import Judgement, Verdict, shown
+from pgo_agent.sandbox.gate.reason import of_case, plain, quoted, shown, withheld
+from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.judge import checks, instrumented_launch, measured_peaks, timer
 from pgo_agent.sandbox.judge.checks import Pick, TargetSession
 from pgo_agent.sandbox.judge.environment import environment, healthy
+from pgo_agent.sandbox.judge.numerics import Comparison
 
 RACE_SECONDS, STRESS_LAUNCHES = 60.0, 200
 STRESS_CHECKS = 10  # of three launches, where each is compared with the reference
@@ -79,7 +81,7 @@ class CheckCommands:
             limits = replace(self.limits, variables=request.get("sanitized", False))
             bundle = self._load(request["bundle"], limits)
         except BadBundle as e:
-            return Judgement(Verdict.UNDECIDED, "race", str(e)).as_json()
+            return Judgement(Verdict.UNDECIDED, "race", quoted(str(e))).as_json()
         if request.get("unguarded"):
             guard_zones.GUARD = (
                 0  # for a checker of memory, to which a guard zone is as good as the tensor; ends with us
@@ -90,10 +92,10 @@ class CheckCommands:
         bench.announce(f"race {case}", RACE_SECONDS)
         seen = checks.outputs_of(bench, {case: (bundle, request["choice"])}, case, launches)
         if len(seen) > 1 and bench.deterministic:
-            reason = f"{shown(case)}: {launches} launches on the same inputs gave {len(seen)} different outputs"
-            return Judgement(Verdict.RACE, "race", reason).as_json()
-        told = f"the same outputs in {launches} launches ({shown(case)})"
-        return Judgement(Verdict.CHECKED, "race", told, coverage=coverage.of(cases=1, launches=launches)).as_json()
+            words = f": {launches} launches on the same inputs gave {len(seen)} different outputs"
+            return Judgement(Verdict.RACE, "race", of_case(case) + plain(words)).as_json()
+        why = plain(f"the same outputs in {launches} launches (") + of_case(case) + plain(")")
+        return Judgement(Verdict.CHECKED, "race", why, coverage=coverage.of(cases=1, launches=launches)).as_json()
 
     def _stressed(self, bench: TargetSession, pick: Pick, case: str) -> Judgement:
         """A stress run where outputs may differ from launch to launch: each is compared with the reference."""
@@ -102,8 +104,8 @@ class CheckCommands:
             if verdict:
                 return failed(verdict, "race", case, found)
         launches = STRESS_CHECKS * len(checks.FILLS)
-        told = f"right in {launches} launches ({shown(case)})"
-        return Judgement(Verdict.CHECKED, "race", told, coverage=coverage.of(cases=1, launches=launches))
+        why = plain(f"right in {launches} launches (") + of_case(case) + plain(")")
+        return Judgement(Verdict.CHECKED, "race", why, coverage=coverage.of(cases=1, launches=launches))
 
     def idle(self, request: dict[str, Any]) -> dict[str, Any]:
         """Kernels of a candidate that its outputs do not need, beyond as many of the kernel as shipped, where that has
@@ -124,9 +126,8 @@ class CheckCommands:
             verdict, found = checks.check_case(bench, pick, case, stage)
             if verdict:
                 return failed(verdict, stage, case, found).as_json()
-        return Judgement(
-            Verdict.CHECKED, stage, f"right on {len(pick)} cases", coverage=coverage.of(cases=len(pick))
-        ).as_json()
+        why = plain("right") + withheld(f" on {len(pick)} cases")  # held-out ones are among them
+        return Judgement(Verdict.CHECKED, stage, why, coverage=coverage.of(cases=len(pick))).as_json()
 
     def same_bits(self, request: dict[str, Any]) -> dict[str, Any]:
         """The first public case in which two sides' outputs differ on the same inputs, by a checksum; or none."""
@@ -181,7 +182,8 @@ class CheckCommands:
         return {case: (self._load(entry["bundle"]), entry["choice"]) for case, entry in side.items()}
 
 
-def failed(verdict: Verdict, stage: str, case: str, found: Any, label: str = "") -> Judgement:
+def failed(verdict: Verdict, stage: str, case: str, found: Comparison, label: str = "") -> Judgement:
     """What is wrong with a case, in the configuration of that `label` if there are several."""
-    name = shown(case) + (f" with {found.strain}" if found.strain else "") + (f" ({label})" if label else "")
-    return Judgement(verdict, stage, f"{name}: {found.problem}", {"check": found.as_json()})
+    detail = (f" with {found.stress_input}" if found.stress_input else "") + (f" ({label})" if label else "")
+    why = of_case(case, detail) + plain(": ") + found.why
+    return Judgement(verdict, stage, why, {"check": found.as_json()})

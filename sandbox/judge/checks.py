@@ -1,4 +1,4 @@
-"""What the stages of the gate that need a GPU compare: smoke, numerics, idle launches. Strained inputs are
+"""What the stages of the gate that need a GPU compare: smoke, numerics, idle launches. Stress inputs are
 `stress_runs.py`'s, time is `timing_session.py`'s.
 
 Cheap first. The seeds are drawn after the bundle was read. `announce(stage, seconds)` is called before anything that a
@@ -18,6 +18,7 @@ import torch
 from pgo_agent.sandbox import guard_zones
 from pgo_agent.sandbox.bundle.schema import ITEMSIZE, Launch
 from pgo_agent.sandbox.bundle.validate import Bundle
+from pgo_agent.sandbox.gate.reason import plain
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.guard_zones import NAN, ZERO, Fill
 from pgo_agent.sandbox.judge import numerics
@@ -26,7 +27,7 @@ from pgo_agent.sandbox.judge.measured_peaks import Peaks
 from pgo_agent.sandbox.judge.numerics import Comparison, Expected
 from pgo_agent.sandbox.judge.plan_executor import Replay, blocks, paired, synchronize
 from pgo_agent.sandbox.judge.reference_error import Spread
-from pgo_agent.sandbox.judge.stress_inputs import Strain
+from pgo_agent.sandbox.judge.stress_inputs import StressInput
 
 Announce = Callable[[str, float], None]
 Pick = Mapping[str, tuple[Bundle, str]]  # case -> a bundle and the configuration of it to launch
@@ -63,7 +64,9 @@ class TargetSession:
     verified: dict[tuple[str, str, str], int] = field(default_factory=dict)  # (bundle, case, choice) -> checksum
     allowed: dict[tuple[str, str, str], list[float]] = field(default_factory=dict)  # -> largest error of each output
     narrow: dict[str, bool] = field(default_factory=dict)  # case -> what `is_narrow` said
-    strained: dict[tuple[str, Strain], Expected | str] = field(default_factory=dict)  # (case, strain) -> or why none
+    under_stress: dict[tuple[str, StressInput], Expected | str] = field(
+        default_factory=dict
+    )  # (case, stress input) -> or why none
     trials: dict[tuple[str, ...], Any] = field(default_factory=dict)  # what `stress_runs.py` drew for some cases
     spread: Spread = field(init=False)
 
@@ -81,8 +84,8 @@ class TargetSession:
         self.allowed.clear()
         self.seeds = {case: secrets.randbits(48) for case in self.cases}
 
-    def inputs(self, case: str, seed: int, strain: Strain | None = None) -> dict[str, Any]:
-        return numerics.make_inputs(self.target, self.cases[case], seed, self.device, strain)
+    def inputs(self, case: str, seed: int, stress_input: StressInput | None = None) -> dict[str, Any]:
+        return numerics.make_inputs(self.target, self.cases[case], seed, self.device, stress_input)
 
     def expect(self, case: str) -> Expected:
         key = case, self.seeds[case]
@@ -91,9 +94,9 @@ class TargetSession:
             self.expected[key] = self.spread.expect(case, self.cases[case], key[1])
         return self.expected[key]
 
-    def replay(self, pick: Pick, case: str, seed: int, strain: Strain | None = None) -> Replay:
+    def replay(self, pick: Pick, case: str, seed: int, stress_input: StressInput | None = None) -> Replay:
         bundle, choice = pick[case]
-        return Replay(bundle, bundle.plans[case][choice], self.inputs(case, seed, strain), self.device)
+        return Replay(bundle, bundle.plans[case][choice], self.inputs(case, seed, stress_input), self.device)
 
     def launch(self, replay: Replay, step: str) -> None:
         """One replay to its end, with a deadline of its own; what follows has that of a step."""
@@ -141,8 +144,8 @@ def check_labels(
     repeats equal, inputs unchanged, nothing read or written outside, error within bounds.
 
     Each with its verdict (None: all is well). Where outputs may differ from launch to launch every one is compared.
-    What is expected comes onto the GPU once for many configurations, when none of them runs. Strained inputs are
-    `straining.check_strained`'s.
+    What is expected comes onto the GPU once for many configurations, when none of them runs. Stress inputs are
+    `stress_runs.check_stress_inputs`'s.
     """
     expected, found = bench.expect(case), list[tuple[str, Verdict | None, Comparison]]()
     for some in _batches(bench, bundle, case, labels):
@@ -244,7 +247,7 @@ def _compared(bench: TargetSession, left: _Left, expected: Expected) -> tuple[Ve
     found = next((c for c in checks if c.problem), checks[-1])
     if found.problem and left.verdict in (None, Verdict.RACE):
         return Verdict.WRONG, found
-    return (left.verdict, replace(found, problem=left.problem)) if left.verdict else (None, found)
+    return (left.verdict, replace(found, why=plain(left.problem))) if left.verdict else (None, found)
 
 
 def outputs_of(bench: TargetSession, pick: Pick, case: str, launches: int) -> set[int]:

@@ -6,9 +6,9 @@ on these cases, as far as the interpreter models the hardware) or `wrong`; it ne
 Held-out cases that are small are tried, too. Which kernels must have run, the request says; `interpreter_verdict.py`
 says what the runs come to, and `sandbox/interpreter/schedule.py` which configurations are tried.
 
-Cases are tried again with strained inputs (`stress_inputs.py`). Which strains count for which case is found out with
-the target's own kernel, once for each process: what it does not bear with room to spare is dropped, and evidence says
-so. Every tensor lies between guard zones.
+Cases are tried again with stress inputs (`stress_inputs.py`). Which stress inputs count for which case is found out
+with the target's own kernel, once for each process: what it does not bear with room to spare is dropped, and evidence
+says so. Every tensor lies between guard zones.
 """
 
 import json
@@ -26,24 +26,24 @@ from pgo_agent.sandbox.build.trace_and_compile import place
 from pgo_agent.sandbox.bundle import validate as rules
 from pgo_agent.sandbox.bundle.store import room, writing
 from pgo_agent.sandbox.errors import BadBundle, Fault, Killed, TargetFault
+from pgo_agent.sandbox.gate.coverage import HELD_OUT
+from pgo_agent.sandbox.gate.reason import plain, quoted
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.interpreter import tensors
 from pgo_agent.sandbox.interpreter.floats import INTERPRETED
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.judge import numerics
 from pgo_agent.sandbox.judge.checks import Announce
-from pgo_agent.sandbox.judge.interpreter_cases import HELD_OUT, Trial, chosen, floats, large, params, to_find_out
+from pgo_agent.sandbox.judge.interpreter_cases import Trial, chosen, floats, large, params, to_find_out
 from pgo_agent.sandbox.judge.interpreter_progress import watched
 from pgo_agent.sandbox.judge.interpreter_verdict import Covered, compared, verdict
 from pgo_agent.sandbox.judge.reference_error import Spread
-from pgo_agent.sandbox.judge.stress_inputs import LOOSER, OWN_RATIO, Strain
+from pgo_agent.sandbox.judge.stress_inputs import LOOSER, OWN_RATIO, StressInput
 
 CPU = torch.device("cpu")
 SECONDS = 120.0  # for one candidate on all small cases, unless a request says otherwise
-CONFIGS = 3  # configurations that every small case gets (with strained inputs the first alone); then others, if time is
-OWN_SECONDS = (
-    60.0  # of SECONDS, after which nothing is begun that need not be: own strains, held-out cases, more configurations
-)
+CONFIGS = 3  # configurations that every small case gets (with stress inputs the first alone); then others, if time is
+OWN_SECONDS = 60.0  # of SECONDS, after which nothing is begun that need not be: of the own kernel, or held out
 
 
 class CpuWorker:
@@ -51,9 +51,9 @@ class CpuWorker:
 
     def __init__(self, announce: Announce) -> None:
         self.announce = announce
-        self.seeds: dict[tuple[str, Strain], int] = {}
-        self.borne: list[tuple[str, Strain]] | None = None  # by the target's own kernel; None: not known
-        self.dropped: list[dict[str, str]] = []  # the other strains: case, strain, why
+        self.seeds: dict[tuple[str, StressInput], int] = {}
+        self.borne: list[tuple[str, StressInput]] | None = None  # by the target's own kernel; None: not known
+        self.dropped: list[dict[str, str]] = []  # the other stress inputs: case, name, why
         self.usual: dict[str, numerics.Expected] = {}  # what the last candidate's plain trials must give, by case
         self.module: ModuleType | None = None
         self.own: tuple[float, Judgement, Covered] | None = None  # of the target's own kernel, and in how many seconds
@@ -97,7 +97,7 @@ class CpuWorker:
         except Killed as e:
             if not request.get("foreign"):
                 raise
-            judged = Judgement(Verdict.UNDECIDED, "interpreter", e.message)
+            judged = Judgement(Verdict.UNDECIDED, "interpreter", quoted(e.message))
         if judged.verdict not in (Verdict.CHECKED, Verdict.BUILT):
             room(Path(tempfile.gettempdir()))
         return judged.as_json()
@@ -119,7 +119,11 @@ class CpuWorker:
 
     def _of_own(self, asked: "Asked") -> Judgement:
         """What is known of the target's own kernel: it is asked for as the baseline, and again as what is checked."""
-        _, judged, covered = self.own or (0.0, Judgement(Verdict.BUILT, "interpreter", "not tried"), Covered(0, 0, ()))
+        _, judged, covered = self.own or (
+            0.0,
+            Judgement(Verdict.BUILT, "interpreter", plain("not tried")),
+            Covered(0, 0, ()),
+        )
         if judged.verdict not in (Verdict.CHECKED, Verdict.BUILT):
             return judged
         return verdict(replace(covered, wanted=asked.kernels), judged.evidence)
@@ -135,17 +139,17 @@ class CpuWorker:
 
     def _trials(self, module: ModuleType, own: bool, covered: Covered) -> list[Trial]:
         """Every small case that can be interpreted, those held-out ones that are small enough, then what is to be tried
-        strained."""
+        with stress inputs."""
         usable = [t for n in module.SMALL if (t := self._usable(module, n, covered))]
         held = [t for n in module.HELD_OUT if (t := self._usable(module, f"{HELD_OUT}{n}", covered))]
         pairs = to_find_out([t.case for t in usable if floats(t.given)]) if own else chosen(self.borne or [])
-        strained = []
-        for case, strain in pairs:
+        under_stress = []
+        for case, stress_input in pairs:
             try:
-                strained.append(self._trial(module, case, strain))
+                under_stress.append(self._trial(module, case, stress_input))
             except TargetFault as e:
-                self._drop(case, strain, e.message)
-        return [*usable, *held, *strained]
+                self._drop(case, stress_input, e.message)
+        return [*usable, *held, *under_stress]
 
     def _usable(self, module: ModuleType, case: str, covered: Covered) -> Trial | None:
         """A case with inputs; None, and `covered` is told, where the interpreter does not compute with their types, or
@@ -161,14 +165,16 @@ class CpuWorker:
             return None
         return trial
 
-    def _trial(self, module: ModuleType, name: str, strain: Strain | None) -> Trial:
+    def _trial(self, module: ModuleType, name: str, stress_input: StressInput | None) -> Trial:
         seed = secrets.randbits(48)
-        if strain:  # a candidate gets the very inputs that the own kernel bore: on others it might not have
-            seed = self.seeds.setdefault((name, strain), seed)
-        return Trial(name, seed, numerics.make_inputs(module, params(module, name), seed, CPU, strain), strain)
+        if stress_input:  # a candidate gets the very inputs that the own kernel bore: on others it might not have
+            seed = self.seeds.setdefault((name, stress_input), seed)
+        return Trial(
+            name, seed, numerics.make_inputs(module, params(module, name), seed, CPU, stress_input), stress_input
+        )
 
-    def _drop(self, case: str, strain: Strain, why: str) -> None:
-        self.dropped.append({"case": case, "strain": strain.name, "why": why})
+    def _drop(self, case: str, stress_input: StressInput, why: str) -> None:
+        self.dropped.append({"case": case, "strain": stress_input.name, "why": why})
 
     def _run(
         self, module: ModuleType, asked: "Asked", trials: list[Trial], folder: Path, covered: Covered
@@ -182,10 +188,10 @@ class CpuWorker:
         request = {
             "candidate": candidate,
             "cases": described,
-            "configs": {t.said: 1 if t.strain or t.held_out else CONFIGS for t in trials},
-            "late": [t.said for t in trials if t.held_out or (t.strain and own)],
+            "configs": {t.said: 1 if t.stress_input or t.held_out else CONFIGS for t in trials},
+            "late": [t.said for t in trials if t.held_out or (t.stress_input and own)],
             "begin_by": begin_by,
-            "plain": [t.said for t in trials if not t.strain and not t.held_out],
+            "plain": [t.said for t in trials if not t.stress_input and not t.held_out],
             "more_until": begin_by,
             "seed": secrets.randbits(32),
             "until": time.time() + asked.seconds - max(5.0, asked.seconds / 12),
@@ -203,7 +209,7 @@ class CpuWorker:
                 raise
             if ran.timed_out:
                 return _late(asked.seconds, own)
-            return Judgement(Verdict.CRASHED, "interpreter", _last_line(ran.output) or str(e))
+            return Judgement(Verdict.CRASHED, "interpreter", quoted(_last_line(ran.output) or str(e)))
 
     def _read(
         self,
@@ -217,9 +223,9 @@ class CpuWorker:
         """What a process left, and what it comes to. Raises KeyError for one that left out a small case on its own."""
         results, own = rules.answer(out / "result.json"), asked.source == self.target.source
         if timed_out:
-            unended = [t.case for t in trials if not t.strain and t.said not in results]
+            unended = [t.case for t in trials if not t.stress_input and t.said not in results]
             covered.left_out |= dict.fromkeys(unended, f"not reached before the deadline of {asked.seconds:.0f} s")
-        elif lacking := [t.said for t in trials if not t.strain and not t.held_out and t.said not in results]:
+        elif lacking := [t.said for t in trials if not t.stress_input and not t.held_out and t.said not in results]:
             covered.left_out |= dict.fromkeys(lacking, "no time was left for it")
             if not _ended_for_time(results):
                 raise KeyError(lacking[0])
@@ -241,10 +247,10 @@ class CpuWorker:
         checks: list[dict[str, Any]] = []
         for trial in trials:
             runs = results.get(trial.said, [])
-            if trial.strain and own:
-                checks += self._find_out(module, trial, trial.strain, runs, folder, covered)
+            if trial.stress_input and own:
+                checks += self._find_out(module, trial, trial.stress_input, runs, folder, covered)
                 continue
-            if not trial.strain:
+            if not trial.stress_input:
                 covered.note(runs)
             expected = self._expected(module, trial) if runs else None
             if expected is None:
@@ -253,7 +259,8 @@ class CpuWorker:
                 found = compared(trial, run, expected, _ratios(module, trial, LOOSER), folder, own)
                 if isinstance(found, Judgement):
                     if run is not runs[0] and run.get("config"):  # others were right, or not tried in this case
-                        found = replace(found, reason=f"{found.reason}; in its configuration {run['config']}"[:900])
+                        within = quoted(f"; in its configuration {run['config']}"[:300])
+                        found = replace(found, why=found.why + within)
                     evidence = {"numerics": [*checks, *found.evidence.get("numerics", [])]}
                     return replace(found, evidence=evidence, coverage=covered.coverage(ended=False))
                 if isinstance(found, str):
@@ -262,7 +269,7 @@ class CpuWorker:
                 checks.append(found.as_json() | {"config": str(run.get("config", ""))})
                 covered.right(trial, run, expected)
         for drop in self.dropped:
-            if drop["strain"] not in covered.strains:
+            if drop["strain"] not in covered.stressed:
                 covered.left_out.setdefault(drop["strain"], drop["why"])
         return verdict(covered, {"numerics": checks, "dropped": list(self.dropped)})
 
@@ -270,35 +277,36 @@ class CpuWorker:
         self,
         module: ModuleType,
         trial: Trial,
-        strain: Strain,
+        stress_input: StressInput,
         results: list[dict[str, Any]],
         folder: Path,
         covered: Covered,
     ) -> list[dict[str, Any]]:
-        """Whether the target's own kernel bears a strain: then it counts for candidates. Gives the comparisons."""
+        """Whether the target's own kernel bears a stress input: then it counts for candidates. Gives the
+        comparisons."""
         expected = self._expected(module, trial)
         if expected is None:
-            self._drop(trial.case, strain, "the reference breaks down in its own precision")
+            self._drop(trial.case, stress_input, "the reference breaks down in its own precision")
             return []
         ratios = _ratios(module, trial, OWN_RATIO)
         found = [compared(trial, r, expected, ratios, folder, own=True) for r in results]
         wrong = next((f.reason if isinstance(f, Judgement) else f for f in found if isinstance(f, Judgement | str)), "")
         if found and not wrong:
-            self.borne = [*(self.borne or []), (trial.case, strain)]
+            self.borne = [*(self.borne or []), (trial.case, stress_input)]
             covered.right(trial, results[0], expected)
         else:
             blamed = f"the target's own kernel: {wrong}" if any(isinstance(f, Judgement) for f in found) else wrong
-            self._drop(trial.case, strain, blamed or "there was no time to try it")
+            self._drop(trial.case, stress_input, blamed or "there was no time to try it")
         return [f.as_json() for f in found if isinstance(f, numerics.Comparison)]
 
     def _expected(self, module: ModuleType, trial: Trial) -> numerics.Expected | None:
-        """What a trial must give; None for a strained one that breaks the reference itself."""
+        """What a trial must give; None for a stress input that breaks the reference itself."""
         case = params(module, trial.case)
-        if not trial.strain:
+        if not trial.stress_input:
             self.usual[trial.case] = self.spread.expect(trial.case, case, trial.seed)
             return self.usual[trial.case]
         try:
-            found = numerics.expect(module, trial.case, case, trial.seed, CPU, trial.strain)
+            found = numerics.expect(module, trial.case, case, trial.seed, CPU, trial.stress_input)
         except TargetFault:
             return None
         usual = self.usual.get(trial.case) or self.spread.expect(trial.case, case, trial.seed)
@@ -321,7 +329,7 @@ class Asked:
 def _late(seconds: float, own: bool) -> Judgement:
     """A process that was ended at its deadline: it must have kept its runs from being ended for their time."""
     said = f"ran for over {seconds:.0f} s on the small cases"
-    return Judgement(Verdict.BUILT if own else Verdict.TIMEOUT, "interpreter", said)
+    return Judgement(Verdict.BUILT if own else Verdict.TIMEOUT, "interpreter", plain(said))
 
 
 def _ended_for_time(results: dict[str, Any]) -> bool:
@@ -329,7 +337,7 @@ def _ended_for_time(results: dict[str, Any]) -> bool:
 
 
 def _ratios(module: ModuleType, trial: Trial, times: float) -> dict[str, float]:
-    return numerics.looser(getattr(module, "TOLERANCE", None), times if trial.strain else 1.0)
+    return numerics.looser(getattr(module, "TOLERANCE", None), times if trial.stress_input else 1.0)
 
 
 def _last_line(output: str) -> str:

@@ -61,8 +61,8 @@ class Error:
 def compare(x: Any, exact: Any, kinds: bool = True) -> Error:
     """The error of `x` against float64 values of its shape, which may lie in host memory; of no elements it is 0.
 
-    `kinds`: NaN and each infinity are told apart. Not under a strain: once an infinity is in a sum, its order decides
-    which of them comes out.
+    `kinds`: NaN and each infinity are told apart. Not under a stress input: once an infinity is in a sum, its order
+    decides which of them comes out.
     """
     worst, total, finite, misplaced = 0.0, 0.0, 0, 0
     narrow = x.is_floating_point() and x.element_size() <= NARROW

@@ -10,10 +10,10 @@ ex2.approx.f32 in the PTX manual). Both figures are maxima over
 as many runs: of 64 normal ones the ratio of two such maxima spreads by a quarter, and the bound is more than ten times
 that away from 1; of more runs it spreads less.
 
-And bounds of magnitudes hide that all errors have one sign. Of a result in 16 bits or less
-    |mean signed error| <= max(0.5, 2 * low's) half units in the last place + 6 standard errors
-Rounding to nearest gives 0 of it, cutting digits off gives 1. Under strains, which leave few different numbers, neither
-is asked. Relies on `deviation.py`, which measures; what the reference errs is `numerics.py`'s.
+And bounds of magnitudes hide that all errors have one sign. Of a result in 16 bits or less |mean signed error| <=
+max(0.5, 2 * low's) half units in the last place + 6 standard errors Rounding to nearest gives 0 of it, cutting digits
+off gives 1. Under stress inputs, which leave few different numbers, neither is asked. Relies on `deviation.py`, which
+measures; what the reference errs is `numerics.py`'s.
 """
 
 import math
@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
+from pgo_agent.sandbox.gate.reason import NONE, Reason, figure, plain
 from pgo_agent.sandbox.judge.deviation import Error, Runs
 
 RATIOS = {"max_ratio": 2.0, "mean_ratio": 1.5}  # what TOLERANCE of a target takes the place of
@@ -40,12 +41,11 @@ class Bound(NamedTuple):
     run_mean: float | None = None
     lean: float | None = None
 
-    def problem(self, i: int, error: Error) -> str:
+    def problem(self, i: int, error: Error) -> Reason:
         """What an error of output `i` breaks first; empty when it keeps all."""
         if error.misplaced:
-            return (
-                f"output {i}: {error.misplaced} elements are NaN or infinite where the reference is not, or the reverse"
-            )
+            words = f"{error.misplaced} elements are NaN or infinite where the reference is not, or the reverse"
+            return plain(f"output {i}: {words}")
         runs, lean = error.runs or Runs(0, 0.0, 0.0), error.lean.most[0] if error.lean else 0.0
         for what, found, most in (
             ("max error", error.worst, self.worst),
@@ -59,8 +59,8 @@ class Bound(NamedTuple):
             ("errors lean to one side, as where digits are cut off: by half units in the last place,", lean, self.lean),
         ):
             if most is not None and not found <= most:
-                return f"output {i}: {what} {found:.3g} above {most:.3g}"
-        return ""
+                return figure(what, i, found, most)
+        return NONE
 
 
 @dataclass(frozen=True)

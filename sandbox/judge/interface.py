@@ -11,6 +11,8 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol, TypeVar
 
 from pgo_agent.sandbox.errors import EnvironmentFault
+from pgo_agent.sandbox.gate.coverage import HELD_OUT
+from pgo_agent.sandbox.gate.reason import quoted
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict, from_json
 from pgo_agent.sandbox.target import Target
 
@@ -120,6 +122,9 @@ class NoStart(EnvironmentFault):
 def of_ended(command: str, e: Ended) -> Judgement:
     """The verdict that a hang or a crash is."""
     stage = e.stage.split()[0] if e.stage else command
+    held_out = next((word for word in e.stage.split() if word.startswith(HELD_OUT)), "")  # as steps are announced
     if e.timed_out:
-        return Judgement(Verdict.TIMEOUT, stage, f"did not end: stopped in '{e.stage}' at its deadline")
-    return Judgement(Verdict.CRASHED, stage, e.detail[-1200:])
+        return Judgement(
+            Verdict.TIMEOUT, stage, quoted(f"did not end: stopped in '{e.stage}' at its deadline", held_out)
+        )
+    return Judgement(Verdict.CRASHED, stage, quoted(e.detail[-1200:], held_out))

@@ -1,4 +1,4 @@
-"""What is tried in Triton's interpreter: small cases, small held-out ones, and which of them under which strains.
+"""What is tried in Triton's interpreter: small cases, small held-out ones, and which of them under which stress inputs.
 
 Says of a case why it is left out, where the interpreter cannot be asked about it. Runs nothing.
 """
@@ -10,15 +10,17 @@ from types import ModuleType
 from typing import Any
 
 import torch
-from pgo_agent.sandbox.gate.verdict import shown
-from pgo_agent.sandbox.judge.stress_inputs import SCALED, STRAINS, Strain
+from pgo_agent.sandbox.gate.coverage import HELD_OUT
+from pgo_agent.sandbox.gate.reason import Reason, of_case
+from pgo_agent.sandbox.judge.stress_inputs import SCALED, STRESS_INPUTS, StressInput
 from pgo_agent.sandbox.judge.stress_inputs import tensors as tensors_of
 from torch.utils._python_dispatch import TorchDispatchMode
 
-PLACES = 2  # cases on which a strain is tried with the target's own kernel; the first that it bears is a candidate's
+PLACES = (
+    2  # cases on which a stress input is tried with the target's own kernel; the first that it bears is a candidate's
+)
 HELD_OUT_FLOPS, HELD_OUT_BYTES = 1e8, 4e6  # of a held-out case that is interpreted
 STORED = 64 << 20  # bytes of a tensor of such a case
-HELD_OUT = "HELD_OUT/"  # begins the names of held-out cases
 
 
 @dataclass(frozen=True)
@@ -28,20 +30,20 @@ class Trial:
     case: str  # with its section where it is held out: HELD_OUT/odd
     seed: int
     given: dict[str, Any]
-    strain: Strain | None = None
+    stress_input: StressInput | None = None
 
     @property
     def said(self) -> str:
-        return f"{self.case} with {self.strain.name}" if self.strain else self.case
+        return f"{self.case} with {self.stress_input.name}" if self.stress_input else self.case
 
     @property
-    def shown(self) -> str:
-        """As `said`, for reasons that proposers see."""
-        return self.said if not self.held_out else shown(self.case)
+    def why(self) -> Reason:
+        """As `said`, in a reason."""
+        return of_case(self.case, text=None if self.held_out else self.said)
 
     @property
     def held_out(self) -> bool:
-        return self.case.startswith("HELD_OUT/")
+        return self.case.startswith(HELD_OUT)
 
 
 def params(module: ModuleType, case: str) -> dict[str, Any]:
@@ -85,19 +87,19 @@ class _Bounded(TorchDispatchMode):  # type: ignore[misc]
         return func(*args, **kwargs)
 
 
-def to_find_out(cases: list[str]) -> Iterator[tuple[str, Strain]]:
-    """What is tried with the target's own kernel: each strain on some cases, the first of them on all."""
-    for k, strain in enumerate(STRAINS):
-        for n in range(len(cases) if strain is SCALED else min(PLACES, len(cases))):
+def to_find_out(cases: list[str]) -> Iterator[tuple[str, StressInput]]:
+    """What is tried with the target's own kernel: each stress input on some cases, the first of them on all."""
+    for k, stress_input in enumerate(STRESS_INPUTS):
+        for n in range(len(cases) if stress_input is SCALED else min(PLACES, len(cases))):
             turn = (k + n) % len(cases)
-            yield cases[turn], strain.as_turn(turn)
+            yield cases[turn], stress_input.as_turn(turn)
 
 
-def chosen(borne: list[tuple[str, Strain]]) -> list[tuple[str, Strain]]:
-    """What is tried with a candidate: each strain on the first case where it counts, the first of them on all."""
-    first: dict[tuple[str, str], tuple[str, Strain]] = {}
-    for case, strain in borne:
-        first.setdefault((strain.name, case if strain is SCALED else ""), (case, strain))
+def chosen(borne: list[tuple[str, StressInput]]) -> list[tuple[str, StressInput]]:
+    """What is tried with a candidate: each stress input on the first case where it counts, the first of them on all."""
+    first: dict[tuple[str, str], tuple[str, StressInput]] = {}
+    for case, stress_input in borne:
+        first.setdefault((stress_input.name, case if stress_input is SCALED else ""), (case, stress_input))
     return list(first.values())
 
 

@@ -9,7 +9,7 @@ which a GPU computes with. What is asked beside that, of few rows and of the err
 `error_bounds.py`'s.
 
 NaN and infinities must stand where the reference has them. The expected result is kept in host memory while a
-candidate's kernels run. Strained inputs come from `stress_inputs.py`; who asks for them gives looser ratios. Of an
+candidate's kernels run. Stress inputs come from `stress_inputs.py`; who asks for them gives looser ratios. Of an
 output of few elements one seed says little: `reference_error.py` takes more.
 """
 
@@ -22,11 +22,12 @@ from typing import Any
 
 import torch
 from pgo_agent.sandbox.errors import TargetFault
+from pgo_agent.sandbox.gate.reason import NONE, Reason, plain
 from pgo_agent.sandbox.judge import error_bounds, fp8_arithmetic, stress_inputs
 from pgo_agent.sandbox.judge.deviation import Error, chunks, compare
 from pgo_agent.sandbox.judge.error_bounds import Bound, Held
 from pgo_agent.sandbox.judge.fp8_arithmetic import TensorCores
-from pgo_agent.sandbox.judge.stress_inputs import Strain
+from pgo_agent.sandbox.judge.stress_inputs import StressInput
 
 SAME = 1e-9  # of the largest result, in float64
 MANY = 64  # elements of an output that are not all exact by chance
@@ -42,7 +43,7 @@ class Expected:
     low: tuple[Error, ...]  # what the reference errs in its own precision
     floors: tuple[tuple[float, float], ...]  # (max, mean): what rounding alone may cost
     dtypes: tuple[str, ...]
-    strain: str = ""  # the name of the strain that its inputs were under
+    stress_input: str = ""  # the name of the stress input that its inputs were under
     yardstick: str = ""  # whose arithmetic `low` is; empty: torch's, in the inputs' own types
 
     @property
@@ -59,16 +60,21 @@ class Comparison:
     seed: int
     errors: tuple[Error, ...]
     bounds: tuple[Bound, ...]
-    problem: str  # empty when right
-    strain: str = ""
+    why: Reason  # what is wrong; empty when right
+    stress_input: str = ""
     yardstick: str = ""  # as of Expected
     elements: int = 0  # that were compared
     admits: Mapping[str, float] | None = None  # of a problem: the TOLERANCE that lets it pass, where one does
 
+    @property
+    def problem(self) -> str:
+        """What is wrong, for a person; empty when right."""
+        return self.why.for_person()
+
     def as_json(self) -> dict[str, Any]:
         told = {
             "case": self.case,
-            "strain": self.strain,
+            "strain": self.stress_input,
             "seed": self.seed,
             "errors": [e.as_json() for e in self.errors],
             "bounds": [list(b) for b in self.bounds],
@@ -80,21 +86,22 @@ class Comparison:
 
 
 def make_inputs(
-    target: ModuleType, case: dict[str, Any], seed: int, device: Any, strain: Strain | None = None
+    target: ModuleType, case: dict[str, Any], seed: int, device: Any, stress_input: StressInput | None = None
 ) -> dict[str, Any]:
-    """The arguments of the case for a seed. Raises TargetFault when inputs() does, or has nothing for the strain."""
+    """The arguments of the case for a seed. Raises TargetFault when inputs() does, or has nothing for the stress
+    input."""
 
     def new() -> torch.Generator:
         return torch.Generator(device=device).manual_seed(seed)
 
     try:
-        if strain is None:
+        if stress_input is None:
             return dict(target.inputs(case, new()))
-        given = stress_inputs.made(lambda generator: target.inputs(case, generator), new, strain)
+        given = stress_inputs.made(lambda generator: target.inputs(case, generator), new, stress_input)
     except Exception as e:
         raise TargetFault(f"inputs() raised {type(e).__name__}: {e}", "mend inputs(case, generator)") from e
     if given is None:
-        raise TargetFault(f"inputs() holds nothing for {strain.name}", "")
+        raise TargetFault(f"inputs() holds nothing for {stress_input.name}", "")
     return given
 
 
@@ -104,14 +111,14 @@ def expect(
     case: dict[str, Any],
     seed: int,
     device: Any,
-    strain: Strain | None = None,
+    stress_input: StressInput | None = None,
     twice: bool = False,
 ) -> Expected:
     """Runs the reference in float64 and in its own precision. Raises TargetFault when it does not behave.
 
     `twice`: it is called again in float64, and has to give the same.
     """
-    given = make_inputs(target, case, seed, device, strain)
+    given = make_inputs(target, case, seed, device, stress_input)
     exact = _outputs(target, _upcast(given))
     if twice:
         _repeated(name, exact, _outputs(target, _upcast(given)))
@@ -119,9 +126,9 @@ def expect(
     low = _outputs(target, given, cores)
     if [o.shape for o in exact] != [o.shape for o in low]:
         raise TargetFault(f"{name}: reference() gives other shapes in float64", "make its shapes depend on shapes only")
-    errors = tuple(compare(a, e, strain is None) for a, e in zip(low, exact, strict=True))
+    errors = tuple(compare(a, e, stress_input is None) for a, e in zip(low, exact, strict=True))
     floors = tuple(_floors(a, e) for a, e in zip(low, exact, strict=True))
-    if strain is not None and strain.exact:
+    if stress_input is not None and stress_input.exact:
         chance = [e.worst > 0 or a.numel() < MANY for a, e in zip(low, errors, strict=True)]
         floors = tuple(f if c else (0.0, 0.0) for f, c in zip(floors, chance, strict=True))
     kept = tuple(e.to("cpu", torch.float64 if e.is_floating_point() else torch.int64, copy=True) for e in exact)
@@ -129,21 +136,21 @@ def expect(
     for tensor in (*exact, *low):
         tensor.zero_()  # freed memory may be handed to a candidate
     yardstick = cores.said if cores else ""
-    return Expected(name, seed, kept, errors, floors, dtypes, strain.name if strain else "", yardstick)
+    return Expected(name, seed, kept, errors, floors, dtypes, stress_input.name if stress_input else "", yardstick)
 
 
-def forgiving(strained: Expected, usual: Expected) -> Expected:
-    """What a strained case must give, with no less error allowed than of the same case's usual inputs.
+def forgiving(under_stress: Expected, usual: Expected) -> Expected:
+    """What a case must give under a stress input, with no less error allowed than of the same case's usual inputs.
 
     Equal rows leave few different results: plain PyTorch may be exact on them by chance, and a kernel need not be.
     Where exact results are demanded nothing changes.
     """
-    pairs = list(zip(strained.low, strained.floors, usual.low, usual.floors, strict=True))
+    pairs = list(zip(under_stress.low, under_stress.floors, usual.low, usual.floors, strict=True))
     exact = [not s.worst and f == (0.0, 0.0) for s, f, _, _ in pairs]
     low = tuple(Error(max(s.worst, u.worst), max(s.mean, u.mean), s.misplaced) for s, _, u, _ in pairs)
     floors = tuple((max(f[0], g[0]), max(f[1], g[1])) for _, f, _, g in pairs)
     return replace(
-        strained,
+        under_stress,
         low=tuple(s[0] if e else n for s, n, e in zip(pairs, low, exact, strict=True)),
         floors=tuple(s[1] if e else n for s, n, e in zip(pairs, floors, exact, strict=True)),
     )
@@ -154,14 +161,16 @@ def check(outputs: list[Any], expected: Expected, tolerance: dict[str, float] | 
     want = [(tuple(o.shape), d) for o, d in zip(expected.outputs, expected.dtypes, strict=True)]
     got = [(tuple(o.shape), str(o.dtype)[6:]) for o in outputs]
     if got != want:
-        problem = f"outputs are {_said(got)}, the reference gives {_said(want)}"
-        return Comparison(expected.case, expected.seed, (), (), problem, expected.strain)
-    found = [_error(o, e, expected.strain) for o, e in zip(outputs, expected.outputs, strict=True)]
+        why = plain(f"outputs are {_said(got)}, the reference gives {_said(want)}")
+        return Comparison(expected.case, expected.seed, (), (), why, expected.stress_input)
+    found = [_error(o, e, expected.stress_input) for o, e in zip(outputs, expected.outputs, strict=True)]
     held = list(map(Held, found, expected.low, expected.floors, expected.dtypes))
     limits = tuple(h.bound(tolerance or {}) for h in held)
-    problem = next((p for i, (e, b) in enumerate(zip(found, limits, strict=True)) if (p := b.problem(i, e))), "")
-    said = Comparison(expected.case, expected.seed, tuple(found), limits, problem, expected.strain, expected.yardstick)
-    admits = error_bounds.admits(held) if problem else None
+    why = next((w for i, (e, b) in enumerate(zip(found, limits, strict=True)) if (w := b.problem(i, e))), NONE)
+    said = Comparison(
+        expected.case, expected.seed, tuple(found), limits, why, expected.stress_input, expected.yardstick
+    )
+    admits = error_bounds.admits(held) if why else None
     return replace(said, elements=sum(o.numel() for o in outputs), admits=admits)
 
 
@@ -170,10 +179,10 @@ def looser(tolerance: Mapping[str, float] | None, times: float) -> dict[str, flo
     return {name: times * ratio for name, ratio in (error_bounds.RATIOS | dict(tolerance or {})).items()}
 
 
-def _error(x: Any, exact: Any, strain: str) -> Error:
-    """Under a strain of the whole alone: see `error_bounds.py`."""
-    found = compare(x, exact, not strain)
-    return replace(found, runs=None, lean=None) if strain else found
+def _error(x: Any, exact: Any, stress_input: str) -> Error:
+    """Under a stress input of the whole alone: see `error_bounds.py`."""
+    found = compare(x, exact, not stress_input)
+    return replace(found, runs=None, lean=None) if stress_input else found
 
 
 def _of_fp8(target: ModuleType, given: Mapping[str, Any]) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from pgo_agent.sandbox.gate.reason import NONE, Reason, plain
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.judge import bootstrap, measured_peaks, timer, timing_session, timing_verdict
 from pgo_agent.sandbox.judge.checks import Pick, TargetSession
@@ -39,25 +40,25 @@ def run(
     """
     times: Times = {c: {} for c in cases}
     thrown: list[str] = []
-    verdict, reason, gain = Verdict.UNDECIDED, "", dict[str, Any]()
+    verdict, why, gain = Verdict.UNDECIDED, NONE, dict[str, Any]()
     for rounds in LOTS:
         lot = _lot(bench, sides, cases, rounds, thrown)
         if lot is None:
-            verdict, reason = Verdict.UNDECIDED, f"the GPU is disturbed: {thrown[-1]}"
+            verdict, why = Verdict.UNDECIDED, plain(f"the GPU is disturbed: {thrown[-1]}")
             break
         for case, timed in lot.items():
             for name, ms in timed.items():
                 times[case].setdefault(name, []).extend(ms)
-        verdict, reason, gain = _look(bench, times, weights)
+        verdict, why, gain = _look(bench, times, weights)
         if verdict != Verdict.UNDECIDED:
             break
     alone: dict[str, Any] = {}
     if verdict == Verdict.ACCEPTED:
         problem, alone = _alone(bench, sides, cases, gain["speedup"][1], weights)
         if problem:
-            verdict, reason = Verdict.UNDECIDED, problem
+            verdict, why = Verdict.UNDECIDED, plain(problem)
     evidence = gain | alone | {"against": _against(times, sides, weights), "time": times, "disturbed": thrown}
-    return Judgement(verdict, "time", reason, right.evidence | evidence, right.coverage)
+    return Judgement(verdict, "time", why, right.evidence | evidence, right.coverage)
 
 
 def _alone(
@@ -80,8 +81,8 @@ def _alone(
 
 def _look(
     bench: TargetSession, times: Times, weights: Mapping[str, float] | None
-) -> tuple[Verdict, str, dict[str, Any]]:
-    def told() -> tuple[Verdict, str, dict[str, Any]]:
+) -> tuple[Verdict, Reason, dict[str, Any]]:
+    def told() -> tuple[Verdict, Reason, dict[str, Any]]:
         return timing_verdict.on_time(times, {c: bench.floor_ms(c) for c in times}, "incumbent", weights, len(LOTS))
 
     found = told()

@@ -6,6 +6,7 @@ from typing import Any
 
 from pgo_agent.sandbox.gate.coverage import Coverage
 from pgo_agent.sandbox.gate.evidence import Evidence
+from pgo_agent.sandbox.gate.reason import Reason
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 
 
@@ -16,18 +17,18 @@ class Clock:
         self.stages: list[dict[str, Any]] = []
         self.since = time.monotonic()
 
-    def passed(self, stage: str, reason: str, coverage: Coverage) -> None:
-        self._add(stage, None, reason, coverage)
+    def passed(self, stage: str, why: Reason, coverage: Coverage) -> None:
+        self._add(stage, None, why, coverage)
 
     def ends(self, judged: Judgement) -> Judgement:
-        self._add(judged.stage, judged.verdict, judged.reason, judged.coverage)
+        self._add(judged.stage, judged.verdict, judged.why, judged.coverage)
         return self.told(judged)
 
     def told(self, judged: Judgement) -> Judgement:
         """With what every stage so far said."""
         return replace(judged, evidence={**judged.evidence, "stages": self.stages})
 
-    def _add(self, stage: str, verdict: Verdict | None, reason: str, coverage: Coverage) -> None:
+    def _add(self, stage: str, verdict: Verdict | None, why: Reason, coverage: Coverage) -> None:
         now = time.monotonic()
-        self.stages.append(Evidence(stage, verdict, reason, now - self.since, coverage=coverage).as_json())
+        self.stages.append(Evidence(stage, verdict, why, now - self.since, coverage=coverage).as_json())
         self.since = now

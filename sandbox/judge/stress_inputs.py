@@ -1,13 +1,14 @@
-"""Inputs that a kernel fitted to the usual ones does not bear: named strains, for both judges.
+"""Inputs that a kernel fitted to the usual ones does not bear: named stress inputs, for both judges.
 
-A strain changes what `inputs()` draws from its generator, at the moment it is drawn: what a target makes of it (a
+A stress input changes what `inputs()` draws from its generator, at the moment it is drawn: what a target makes of it (a
 transposed copy, the forward pass that a backward pass starts from) is made of the changed numbers and stays consistent.
 A target that draws no floats has its float tensors changed as it returns them, and so are those that are the same for
-every seed (weights of ones, say), which a strain of one tensor has its turn for behind the draws. Discrete draws are
-left alone.
+every seed (weights of ones, say), which a stress input of one tensor has its turn for behind the draws. Discrete draws
+are left alone.
 
-What a strain does not do: say what is right. A strain counts where the target's own kernel bears it with room to spare
-(OWN_RATIO), and a candidate may then err LOOSER times as much as usual: only a breakdown is meant to be caught.
+What a stress input does not do: say what is right. A stress input counts where the target's own kernel bears it with
+room to spare (OWN_RATIO), and a candidate may then err LOOSER times as much as usual: only a breakdown is meant to be
+caught.
 """
 
 import math
@@ -30,7 +31,7 @@ Change = Callable[[Any, torch.Generator], Any]  # a float tensor and a source of
 
 
 @dataclass(frozen=True)
-class Strain:
+class StressInput:
     name: str  # as reasons say it: "d64-even with equal rows: ..."
     change: Change | None = None  # of what was drawn; None: `masks` alone
     draw: int | None = None  # the one draw that it changes, counted from the first, or from the last below 0; None: all
@@ -38,12 +39,12 @@ class Strain:
     masks: bool = False  # it changes the masks among the inputs
     turns: bool = False  # worth a trial with each of the draws
 
-    def as_turn(self, turn: int) -> "Strain":
-        """The same strain for the n-th case of a list, so that different cases have different draws changed."""
+    def as_turn(self, turn: int) -> "StressInput":
+        """The same stress input for the n-th case of a list, so that different cases have different draws changed."""
         return self if self.draw is None else replace(self, draw=self.draw + (turn if self.draw >= 0 else -turn))
 
-    def of_draw(self, n: int) -> "Strain":
-        """The same strain of the n-th draw, which its name tells."""
+    def of_draw(self, n: int) -> "StressInput":
+        """The same stress input of the n-th draw, which its name tells."""
         return replace(self, draw=n, name=f"{self.name} in input {n + 1}" if n else self.name)
 
 
@@ -111,31 +112,31 @@ def _one(value: float) -> Change:
     return change
 
 
-SCALED = Strain(f"inputs times {FACTOR:g}", _scaled)
-STRAINS = (
+SCALED = StressInput(f"inputs times {FACTOR:g}", _scaled)
+STRESS_INPUTS = (
     SCALED,
-    Strain("outliers", _outliers),
-    Strain("equal rows", _equal_rows),
-    Strain("small integers", _integers, exact=True),
-    Strain("zeros", _zeros, draw=0),
-    Strain("tiny numbers", _tiny),
-    Strain("negative numbers", _negative),
-    Strain("a dominant row", _dominant_row, draw=-1),
-    Strain("a dominant element in each row", _dominant_element),
-    Strain("a NaN", _one(math.nan), draw=0, turns=True),
-    Strain("an infinity", _one(math.inf), draw=-1, turns=True),
-    Strain("wholly masked rows", masks=True),
+    StressInput("outliers", _outliers),
+    StressInput("equal rows", _equal_rows),
+    StressInput("small integers", _integers, exact=True),
+    StressInput("zeros", _zeros, draw=0),
+    StressInput("tiny numbers", _tiny),
+    StressInput("negative numbers", _negative),
+    StressInput("a dominant row", _dominant_row, draw=-1),
+    StressInput("a dominant element in each row", _dominant_element),
+    StressInput("a NaN", _one(math.nan), draw=0, turns=True),
+    StressInput("an infinity", _one(math.inf), draw=-1, turns=True),
+    StressInput("wholly masked rows", masks=True),
 )
 
 
 def made(
-    inputs: Callable[[torch.Generator], dict[str, Any]], new: Callable[[], torch.Generator], strain: Strain
+    inputs: Callable[[torch.Generator], dict[str, Any]], new: Callable[[], torch.Generator], stress_input: StressInput
 ) -> dict[str, Any] | None:
-    """What `inputs` gives of a new generator under the strain; None when it holds nothing to be strained.
+    """What `inputs` gives of a new generator under the stress input; None when it holds nothing to be changed.
 
     Lets through what `inputs` raises.
     """
-    change, only, fixed = strain.change or _unchanged, strain.draw, list[int]()
+    change, only, fixed = stress_input.change or _unchanged, stress_input.draw, list[int]()
     if only is not None:
         count, fixed = _count(inputs, new), _fixed(inputs, new)
         only %= max(1, count + len(fixed)) if count else 1
@@ -144,12 +145,12 @@ def made(
     draws = _Draws(generator, change, only)
     with draws:
         given = dict(inputs(generator))
-    if strain.masks:
+    if stress_input.masks:
         return given if _mask(given) else None
     whole = list(_storages(given))
     if draws.count and not fixed:
         return given
-    chosen = fixed[0] if fixed else None if strain.draw is None else strain.draw % max(1, len(whole))
+    chosen = fixed[0] if fixed else None if stress_input.draw is None else stress_input.draw % max(1, len(whole))
     for i, t in enumerate(whole):
         if chosen in (None, i):
             t.copy_(change(t, _places(generator, i)))
@@ -161,7 +162,8 @@ def _unchanged(t: Any, _: torch.Generator) -> Any:
 
 
 def draws(inputs: Callable[[torch.Generator], dict[str, Any]], device: Any) -> int:
-    """How many tensors a strain of one can change: those that are drawn, and those that are the same for every seed."""
+    """How many tensors a stress input of one can change: those that are drawn, and those that are the same for every
+    seed."""
 
     def new() -> torch.Generator:
         return torch.Generator(device=device).manual_seed(0)

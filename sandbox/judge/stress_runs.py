@@ -1,10 +1,11 @@
-"""Strained inputs on a GPU: which cases are tried under which strain, what they must give, and what a candidate gives.
+"""Stress inputs on a GPU: which cases are tried under which stress input, what they must give, and what a candidate
+gives.
 
-The public case with the least work is tried under every strain, a NaN or an infinity in each of its tensors in turn: a
-breakdown needs no large tensors to show, and every strain costs a reference in float64, which takes
+The public case with the least work is tried under every stress input, a NaN or an infinity in each of its tensors in
+turn: a breakdown needs no large tensors to show, and every stress input costs a reference in float64, which takes
 longer than all launches together. The other cases launch other kernels, or other configurations: each is tried under
-one strain that was drawn for it, and some more are drawn from all that is left. A process draws once, in secret, and
-keeps what it found out; the process that confirms a candidate draws others.
+one stress input that was drawn for it, and some more are drawn from all that is left. A process draws once, in secret,
+and keeps what it found out; the process that confirms a candidate draws others.
 
 What counts is what the target's own kernel, as shipped, bears with room to spare (`stress_inputs.py`). Inputs of other
 strides or sizes are other cases: a plan names both.
@@ -17,40 +18,42 @@ from dataclasses import dataclass, field, replace
 
 from pgo_agent.sandbox import guard_zones
 from pgo_agent.sandbox.errors import TargetFault
+from pgo_agent.sandbox.gate.reason import plain
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.guard_zones import Fill
 from pgo_agent.sandbox.judge import numerics, stress_inputs
 from pgo_agent.sandbox.judge.checks import REFERENCE_SECONDS, STEP_SECONDS, Pick, TargetSession
 from pgo_agent.sandbox.judge.numerics import Comparison, Expected
-from pgo_agent.sandbox.judge.stress_inputs import LOOSER, OWN_RATIO, STRAINS, Strain
+from pgo_agent.sandbox.judge.stress_inputs import LOOSER, OWN_RATIO, STRESS_INPUTS, StressInput
 
 TURNS = 4  # tensors of the least case that are changed in turn, drawn where there are more
 MORE = 4  # further trials of any case at least; one of each case in any event
 MOST = 12  # further trials at most
-Trial = tuple[str, Strain]  # a case, and what its inputs are under
+Trial = tuple[str, StressInput]  # a case, and what its inputs are under
 
 
 @dataclass
-class Strained:
+class StressOutcome:
     """What became of a candidate."""
 
     verdict: Verdict | None = None  # None: all is well
     checks: list[Comparison] = field(default_factory=list)  # up to the first that failed
-    dropped: list[dict[str, str]] = field(default_factory=list)  # trials that do not count: case, strain, why
+    dropped: list[dict[str, str]] = field(default_factory=list)  # trials that do not count: case, stress input, why
     possible: int = 0  # trials that there are, of which some were drawn
 
 
-def check_strained(bench: TargetSession, pick: Pick, own: Pick, stage: str) -> Strained:
-    """A candidate under the strains that this process tries; `own` is the target's kernel as shipped, in some cases."""
+def check_stress_inputs(bench: TargetSession, pick: Pick, own: Pick, stage: str) -> StressOutcome:
+    """A candidate under the stress inputs that this process tries; `own` is the target's kernel as shipped, in some
+    cases."""
     cases = sorted((c for c in own if c in pick), key=lambda c: float(bench.target.flops(bench.cases[c])))
     chosen, possible = drawn_trials(bench, cases)
-    found = Strained(possible=possible)
-    for case, strain in chosen:
-        expected = _borne(bench, own, case, strain, stage)
+    found = StressOutcome(possible=possible)
+    for case, stress_input in chosen:
+        expected = _borne(bench, own, case, stress_input, stage)
         if isinstance(expected, str):
-            found.dropped.append({"case": case, "strain": strain.name, "why": expected})
+            found.dropped.append({"case": case, "strain": stress_input.name, "why": expected})
             continue
-        found.checks.append(_launched(bench, pick, expected, strain, LOOSER, stage))
+        found.checks.append(_launched(bench, pick, expected, stress_input, LOOSER, stage))
         if found.checks[-1].problem:
             found.verdict = Verdict.WRONG
             break
@@ -63,7 +66,7 @@ def drawn_trials(bench: TargetSession, cases: Sequence[str]) -> tuple[list[Trial
     if key not in bench.trials:
         chance = random.SystemRandom()
         all_of = {c: list(_trials(bench, c)) for c in cases}
-        least = [(cases[0], s) for strain in STRAINS for s in _of_least(all_of[cases[0]], strain)]
+        least = [(cases[0], s) for stress_input in STRESS_INPUTS for s in _of_least(all_of[cases[0]], stress_input)]
         each = [chance.choice(all_of[c]) for c in chance.sample(cases[1:], len(cases) - 1)]
         left = [t for trials in all_of.values() for t in trials if t not in least and t not in each]
         more = each + chance.sample(left, min(len(left), max(0, MORE - len(each))))
@@ -72,58 +75,60 @@ def drawn_trials(bench: TargetSession, cases: Sequence[str]) -> tuple[list[Trial
     return list(chosen), int(possible)
 
 
-def _of_least(trials: Sequence[Trial], strain: Strain) -> list[Strain]:
-    """One strain of the least case: with one of its tensors, or some in turn."""
-    alike = [s for _, s in trials if s.change is strain.change and s.masks == strain.masks]
-    return sorted(random.SystemRandom().sample(alike, min(len(alike), TURNS if strain.turns else 1)), key=alike.index)
+def _of_least(trials: Sequence[Trial], stress_input: StressInput) -> list[StressInput]:
+    """One stress input of the least case: with one of its tensors, or some in turn."""
+    alike = [s for _, s in trials if s.change is stress_input.change and s.masks == stress_input.masks]
+    return sorted(
+        random.SystemRandom().sample(alike, min(len(alike), TURNS if stress_input.turns else 1)), key=alike.index
+    )
 
 
 def _trials(bench: TargetSession, case: str) -> Iterator[Trial]:
-    """Every strain, with each tensor of the case in turn where it changes one."""
+    """Every stress input, with each tensor of the case in turn where it changes one."""
     draws = stress_inputs.draws(lambda g: bench.target.inputs(bench.cases[case], g), bench.device)
-    for strain in STRAINS:
-        for turn in range(max(1, draws) if strain.draw is not None else 1):
-            yield case, strain if strain.draw is None else strain.of_draw(turn)
+    for stress_input in STRESS_INPUTS:
+        for turn in range(max(1, draws) if stress_input.draw is not None else 1):
+            yield case, stress_input if stress_input.draw is None else stress_input.of_draw(turn)
 
 
-def _borne(bench: TargetSession, own: Pick, case: str, strain: Strain, stage: str) -> Expected | str:
-    """What a case must give under a strain, or why that does not count. Found out once in a process.
+def _borne(bench: TargetSession, own: Pick, case: str, stress_input: StressInput, stage: str) -> Expected | str:
+    """What a case must give under a stress input, or why that does not count. Found out once in a process.
 
     Candidates get the very inputs that the own kernel bore: on others it might not have borne it.
     """
-    key = case, strain
-    if key not in bench.strained:
-        bench.strained[key] = _find_out(bench, own, case, strain, stage)
-    return bench.strained[key]
+    key = case, stress_input
+    if key not in bench.under_stress:
+        bench.under_stress[key] = _find_out(bench, own, case, stress_input, stage)
+    return bench.under_stress[key]
 
 
-def _find_out(bench: TargetSession, own: Pick, case: str, strain: Strain, stage: str) -> Expected | str:
+def _find_out(bench: TargetSession, own: Pick, case: str, stress_input: StressInput, stage: str) -> Expected | str:
     bench.announce(f"reference {case}", REFERENCE_SECONDS)
     try:
         seed = secrets.randbits(48)
-        expected = numerics.expect(bench.target, case, bench.cases[case], seed, bench.device, strain)
+        expected = numerics.expect(bench.target, case, bench.cases[case], seed, bench.device, stress_input)
     except TargetFault as e:
         return e.message
     if not expected.reliable:
         return "the reference breaks down in its own precision"
     expected = numerics.forgiving(expected, bench.expect(case))
-    found = _launched(bench, own, expected, strain, OWN_RATIO, stage)
+    found = _launched(bench, own, expected, stress_input, OWN_RATIO, stage)
     return f"the target's own kernel: {found.problem}" if found.problem else expected
 
 
 def _launched(
-    bench: TargetSession, pick: Pick, expected: Expected, strain: Strain, times: float, stage: str
+    bench: TargetSession, pick: Pick, expected: Expected, stress_input: StressInput, times: float, stage: str
 ) -> Comparison:
-    """One launch on strained inputs, with the usual ratios `times` as large."""
+    """One launch on stress inputs, with the usual ratios `times` as large."""
     step = f"{stage} {expected.case}"
     bench.announce(step, STEP_SECONDS)
-    replay = bench.replay(pick, expected.case, expected.seed, strain)
+    replay = bench.replay(pick, expected.case, expected.seed, stress_input)
     try:
         replay.poison(Fill())
         bench.launch(replay, step)
         ratios = numerics.looser(getattr(bench.target, "TOLERANCE", None), times)
         found = numerics.check(replay.outputs, expected, ratios)
         stray = replay.stray()
-        return replace(found, problem=guard_zones.said(stray)) if stray and not found.problem else found
+        return replace(found, why=plain(guard_zones.said(stray))) if stray and not found.problem else found
     finally:
         replay.close()

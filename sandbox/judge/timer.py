@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Place:
+class BufferSet:
     """A side's code on buffers of its own: where those lie in memory is worth a percent of a short launch."""
 
     launch: Callable[[], object]  # enqueues
@@ -48,11 +48,11 @@ class Place:
 
 
 @dataclass
-class Side:
+class TimedSide:
     """Something to be timed, at one place or at several that take turns, round by round."""
 
     name: str
-    places: Sequence[Place]
+    places: Sequence[BufferSet]
     deterministic: bool = True
     samples: list[float] = field(default_factory=list)  # ms, one a round: both visits together, halved
     checksums: list[Any] = field(default_factory=list)  # of the outputs of every launch
@@ -60,7 +60,7 @@ class Side:
     changed: list[Any] = field(default_factory=list)  # whether a launch had changed the inputs; on the GPU
     strays: list[Any] = field(default_factory=list)  # bytes that a launch had written outside; on the GPU
 
-    def look(self, place: Place, around: bool) -> None:
+    def look(self, place: BufferSet, around: bool) -> None:
         """Enqueues a look at what a launch left: at the outputs, and if asked for at all that lies `around` them."""
         if place.replay is None:
             return
@@ -96,7 +96,7 @@ class Side:
         return int(torch.stack(self.strays).max()) if self.strays else 0
 
 
-def rounded(timed: Mapping[str, Side]) -> dict[str, list[float]]:
+def rounded(timed: Mapping[str, TimedSide]) -> dict[str, list[float]]:
     """The samples of each side as they are recorded: ms, to the nanosecond."""
     return {name: [round(x, 6) for x in s.samples] for name, s in timed.items()}
 
@@ -120,7 +120,7 @@ class Timer:
         self._flush = torch.empty(2 * l2 // 4, dtype=torch.int32, device=device)
         self._random = random.SystemRandom()  # no kernel can tell from its place in a round which side it is
 
-    def run(self, sides: Sequence[Side], rounds: int) -> None:
+    def run(self, sides: Sequence[TimedSide], rounds: int) -> None:
         """Adds `rounds` samples to every side. Raises CudaError or RuntimeError when a launch faults."""
         for side, place in ((s, p) for s in sides for p in s.places):
             for _ in range(WARMUP):
@@ -128,7 +128,7 @@ class Timer:
                 place.launch()
                 side.look(place, around=True)
             place.wipe()
-        visits: list[tuple[Side, Any, Any]] = []
+        visits: list[tuple[TimedSide, Any, Any]] = []
         for r in range(rounds):
             visits += [self._visit(s, r) for s in there_and_back(sides, self._random)]
         torch.cuda.synchronize()
@@ -136,7 +136,7 @@ class Timer:
             times = [start.elapsed_time(end) for owner, start, end in visits if owner is s]
             s.samples += [(a + b) / 2 for a, b in zip(times[::2], times[1::2], strict=True)]
 
-    def _visit(self, s: Side, turn: int) -> tuple[Side, Any, Any]:
+    def _visit(self, s: TimedSide, turn: int) -> tuple[TimedSide, Any, Any]:
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         place = s.places[turn % len(s.places)]
         place.wipe()

@@ -15,7 +15,8 @@ from pgo_agent.sandbox.bundle.validate import Bundle
 from pgo_agent.sandbox.errors import BadBundle, TargetFault
 from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.coverage import Coverage
-from pgo_agent.sandbox.gate.verdict import Judgement, Verdict, shown
+from pgo_agent.sandbox.gate.reason import NONE, joined, of_case, plain, quoted
+from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.judge import bootstrap, numerics, sequential_timing, stress_runs, timer, timing_verdict
 from pgo_agent.sandbox.judge import checks as stages
 from pgo_agent.sandbox.judge.check_commands import CheckCommands, failed
@@ -103,14 +104,14 @@ class Worker(CheckCommands):
         try:
             candidate = self._load(request["candidate"]["bundle"])
         except BadBundle as e:
-            return Judgement(Verdict.REJECTED, "build", str(e)).as_json()
+            return Judgement(Verdict.REJECTED, "build", quoted(str(e))).as_json()
         bench.new_seeds()
         try:
             return ask(bench, candidate, request).as_json()
         except BadBundle as e:
-            return Judgement(Verdict.REJECTED, "smoke", str(e)).as_json()
+            return Judgement(Verdict.REJECTED, "smoke", quoted(str(e))).as_json()
         except Inconsistent as e:
-            return Judgement(e.verdict, "time", str(e)).as_json()
+            return Judgement(e.verdict, "time", e.why).as_json()
 
     def _look(self, bench: TargetSession, candidate: Bundle, request: dict[str, Any]) -> Judgement:
         clock = Clock()
@@ -125,11 +126,11 @@ class Worker(CheckCommands):
         wrong, checked, covered = self._numerics(bench, pick, request, "numerics")
         if wrong:
             return clock.ends(wrong)
-        clock.passed("numerics", f"{len(checked['numerics'])} comparisons", covered)
+        clock.passed("numerics", plain(f"{len(checked['numerics'])} comparisons"), covered)
         evidence = {k: v for k, v in judged.evidence.items() if k != "speedup"} | checked
         base = self._pick(request["incumbent"])
         return clock.ends(
-            self._time(bench, request, pick, base, Judgement(Verdict.CHECKED, "time", "", evidence, covered))
+            self._time(bench, request, pick, base, Judgement(Verdict.CHECKED, "time", NONE, evidence, covered))
         )
 
     def _first(
@@ -138,7 +139,8 @@ class Worker(CheckCommands):
         """The first look, at the least of these cases and at the time of the public ones; `checked`: it goes on."""
         absent = [c for c in cases if c not in candidate.plans]
         if absent:
-            return {}, Judgement(Verdict.BUILD_ERROR, "build", f"does not build for {', '.join(map(shown, absent))}")
+            why = plain("does not build for ") + joined(", ", [of_case(c) for c in absent])
+            return {}, Judgement(Verdict.BUILD_ERROR, "build", why)
         pick: dict[str, tuple[Bundle, str]] = {c: (candidate, next(iter(candidate.plans[c]))) for c in cases}
         smoke = _least(bench, candidate, cases, request["public"])
         wrong, _ = self._checked(bench, candidate, smoke, "smoke")
@@ -146,40 +148,40 @@ class Worker(CheckCommands):
             return pick, clock.ends(wrong)
         looked = coverage.of(cases=(len(smoke), len(cases)), configurations=_tried(smoke, candidate, cases))
         told = "every configuration on its least case against the reference, all memory filled in three ways"
-        clock.passed("smoke", told, looked)
+        clock.passed("smoke", plain(told), looked)
         pick |= self._choose(bench, candidate, request["public"])
         sides: dict[str, Pick] = {"incumbent": self._pick(request["incumbent"]), "candidate": pick}
         quick = {c: timer.rounded(time_sides(bench, sides, c, stages.QUICK_ROUNDS, "quick")) for c in request["public"]}
         gain = bootstrap.geomean(
             {c: (s["incumbent"], s["candidate"]) for c, s in quick.items()}, request.get("weights")
         )
-        told = f"{gain.mid:.3f}x of the incumbent"
+        why = plain(f"{gain.mid:.3f}x of the incumbent")
         evidence = {"choices": _choices(pick), "quick": quick, "speedup": gain.as_json()}
         if gain.high < 1 + timing_verdict.NOISE_FLOOR:
-            return pick, clock.ends(Judgement(Verdict.SLOWER, "quick", told, evidence))
-        clock.passed("quick", told, coverage.of(cases=len(quick)))
-        return pick, Judgement(Verdict.CHECKED, "quick", told, evidence, looked)
+            return pick, clock.ends(Judgement(Verdict.SLOWER, "quick", why, evidence))
+        clock.passed("quick", why, coverage.of(cases=len(quick)))
+        return pick, Judgement(Verdict.CHECKED, "quick", why, evidence, looked)
 
     def _numerics(
         self, bench: TargetSession, pick: Pick, request: dict[str, Any], stage: str
     ) -> tuple[Judgement | None, dict[str, Any], Coverage]:
-        """Every case in every configuration, for any may be chosen, then some under strains: a failure, or else the
-        evidence."""
+        """Every case in every configuration, for any may be chosen, then some under stress inputs: a failure, or else
+        the evidence."""
         checks, wanted = list[numerics.Comparison](), _to_check(pick, request)
         for case, labels in wanted.items():
             wrong, found = self._checked(bench, pick[case][0], {case: labels}, stage)
             if wrong:
                 return wrong, {}, coverage.NOTHING
             checks += found
-        strained = stress_runs.check_strained(bench, pick, self._pick(request["shipped"]), stage)
-        if strained.verdict:
-            last = strained.checks[-1]
-            return failed(strained.verdict, stage, last.case, last), {}, coverage.NOTHING
-        compared = {"numerics": [c.as_json() for c in (*checks, *strained.checks)], "dropped": strained.dropped}
+        under_stress = stress_runs.check_stress_inputs(bench, pick, self._pick(request["shipped"]), stage)
+        if under_stress.verdict:
+            last = under_stress.checks[-1]
+            return failed(under_stress.verdict, stage, last.case, last), {}, coverage.NOTHING
+        compared = {"numerics": [c.as_json() for c in (*checks, *under_stress.checks)], "dropped": under_stress.dropped}
         tried = coverage.of(
             cases=len(wanted),
             configurations=sum(map(len, wanted.values())),
-            strains=(len(strained.checks), strained.possible),
+            strains=(len(under_stress.checks), under_stress.possible),
         )
         return None, compared, tried
 
@@ -226,10 +228,10 @@ class Worker(CheckCommands):
             wrong, checked, covered = self._numerics(bench, pick, request, "confirm")
             if wrong:
                 return clock.ends(wrong).as_json()
-            right = Judgement(Verdict.CHECKED, "confirm", "", {"choices": _choices(pick), **checked}, covered)
+            right = Judgement(Verdict.CHECKED, "confirm", NONE, {"choices": _choices(pick), **checked}, covered)
             judged = self._time(bench, request, pick, self._pick(request["incumbent"]), right)
         except Inconsistent as e:
-            return clock.ends(Judgement(e.verdict, "confirm", str(e))).as_json()
+            return clock.ends(Judgement(e.verdict, "confirm", e.why)).as_json()
         return clock.ends(replace(judged, stage="confirm")).as_json()
 
     def final(self, request: dict[str, Any]) -> dict[str, Any]:

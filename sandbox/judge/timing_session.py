@@ -13,12 +13,13 @@ from functools import partial
 
 import torch
 from pgo_agent.sandbox import guard_zones
+from pgo_agent.sandbox.gate.reason import Reason, of_case, plain, withheld
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.guard_zones import Fill
 from pgo_agent.sandbox.judge.checks import STEP_SECONDS, Pick, TargetSession, verified_key
 from pgo_agent.sandbox.judge.deviation import compare
 from pgo_agent.sandbox.judge.numerics import Expected
-from pgo_agent.sandbox.judge.timer import Place, Side, checksum
+from pgo_agent.sandbox.judge.timer import BufferSet, TimedSide, checksum
 
 PLACES = 3  # of each side at most
 ROUNDS = 6  # at each place at least
@@ -31,8 +32,9 @@ class Inconsistent(Exception):
     """What timed launches left is not what it should be: different outputs (a race), other ones than were verified, or
     changed inputs (a cheat), writes outside, or an error that is too large (wrong)."""
 
-    def __init__(self, verdict: Verdict, reason: str) -> None:
-        super().__init__(reason)
+    def __init__(self, verdict: Verdict, why: Reason) -> None:
+        super().__init__(why.for_person())
+        self.why = why
         self.verdict = verdict
 
 
@@ -44,7 +46,7 @@ def time_sides(
     stage: str,
     extra: Mapping[str, Library] | None = None,
     control: bool = True,
-) -> dict[str, Side]:
+) -> dict[str, TimedSide]:
     """Times the sides (and library calls in `extra`) in one session. `control`: the first one runs again, as 'A/A'.
 
     The side called 'candidate' gets the inputs that its results were verified on; all others get seeds of their own.
@@ -78,7 +80,7 @@ def _open(
     case: str,
     many: int,
     opened: ExitStack,
-) -> dict[str, Side]:
+) -> dict[str, TimedSide]:
     """Opens each side at so many places, or at one where memory is too short for more: sizes are an estimate."""
     try:
         return _laid_out(bench, picks, extra, case, many, opened)
@@ -96,24 +98,24 @@ def _laid_out(
     case: str,
     many: int,
     opened: ExitStack,
-) -> dict[str, Side]:
+) -> dict[str, TimedSide]:
     seeds = {n: bench.seeds[case] if n == "candidate" else secrets.randbits(48) for n in (*picks, *extra)}
 
-    def place(name: str) -> Place:
+    def place(name: str) -> BufferSet:
         if name in extra:
-            return Place(partial(extra[name], **bench.inputs(case, seeds[name])))
+            return BufferSet(partial(extra[name], **bench.inputs(case, seeds[name])))
         replay = bench.replay(picks[name], case, seeds[name])
         opened.callback(replay.close)
         replay.poison(Fill())
-        return Place(replay, replay, int(checksum(replay.given)))
+        return BufferSet(replay, replay, int(checksum(replay.given)))
 
     # A library stays on the same tensors throughout: it may keep what it prepared for them, such as a graph.
     listed = [*picks] * many + [*extra]
     random.SystemRandom().shuffle(listed)
-    found: dict[str, list[Place]] = {n: [] for n in seeds}
+    found: dict[str, list[BufferSet]] = {n: [] for n in seeds}
     for name in listed:
         found[name].append(place(name))
-    return {n: Side(n, places, bench.deterministic) for n, places in found.items()}
+    return {n: TimedSide(n, places, bench.deterministic) for n, places in found.items()}
 
 
 def _places(bench: TargetSession, picks: Mapping[str, Pick], libraries: int, case: str, rounds: int) -> int:
@@ -129,22 +131,28 @@ def _places(bench: TargetSession, picks: Mapping[str, Pick], libraries: int, cas
     return max(1, min(PLACES, rounds // ROUNDS, int((ROOM * free - libraries * inputs) / max(one, 1))))
 
 
-def _consistent(side: Side, case: str, verified: int | None) -> None:
+def _consistent(side: TimedSide, case: str, verified: int | None) -> None:
+    def refuse(verdict: Verdict, words: str) -> Inconsistent:
+        return Inconsistent(verdict, of_case(case, text=case) + plain(f": {words}"))
+
     if side.meddled:
-        raise Inconsistent(Verdict.CHEATING, f"{case}: launches of {side.name} changed their inputs while it was timed")
+        raise refuse(Verdict.CHEATING, f"launches of {side.name} changed their inputs while it was timed")
     if stray := side.stray:
-        raise Inconsistent(Verdict.WRONG, f"{case}: {side.name} {guard_zones.said(stray)} while it was timed")
+        raise refuse(Verdict.WRONG, f"{side.name} {guard_zones.said(stray)} while it was timed")
     if not side.consistent():
-        raise Inconsistent(Verdict.RACE, f"{case}: timed launches of {side.name} on the same inputs differ")
+        raise refuse(Verdict.RACE, f"timed launches of {side.name} on the same inputs differ")
     if not side.consistent(verified):
-        raise Inconsistent(Verdict.CHEATING, f"{case}: timed launches gave other outputs than were verified")
+        raise refuse(Verdict.CHEATING, "timed launches gave other outputs than were verified")
 
 
-def _right(side: Side, case: str, expected: Expected, allowed: Sequence[float]) -> None:
+def _right(side: TimedSide, case: str, expected: Expected, allowed: Sequence[float]) -> None:
     """Whether what was drawn from the outputs of every launch errs by no more than is `allowed` of each output."""
     for drawn in side.drawn:
         for n, ((at, found), exact, most) in enumerate(zip(drawn, expected.outputs, allowed, strict=True)):
             error = compare(found, exact.reshape(-1)[at.to(exact.device)])
             if error.misplaced or not error.worst <= most:
-                wrong = "NaN or infinity out of place" if error.misplaced else f"error {error.worst:.3g} > {most:.3g}"
-                raise Inconsistent(Verdict.WRONG, f"{case}: a timed launch of {side.name}: output {n}: {wrong}")
+                why = of_case(case, text=case) + plain(f": a timed launch of {side.name}: output {n}: ")
+                over = plain(f"error {error.worst:.3g}") + withheld(f" > {most:.3g}", most)
+                raise Inconsistent(
+                    Verdict.WRONG, why + (plain("NaN or infinity out of place") if error.misplaced else over)
+                )

@@ -11,6 +11,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pgo_agent.sandbox.gate.reason import Reason, of_case, plain, withheld
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.judge import bootstrap
 
@@ -29,7 +30,7 @@ def on_time(
     base: str,
     weights: Mapping[str, float] | None,
     looks: int = 1,
-) -> tuple[Verdict, str, dict[str, Any]]:
+) -> tuple[Verdict, Reason, dict[str, Any]]:
     """The verdict on the side `candidate` against `base`, with the side 'A/A', at one of so many looks.
 
     `floors`: ms that no kernel can beat; a floor that the incumbent itself beats is none.
@@ -38,8 +39,8 @@ def on_time(
     for case, sides in times.items():
         best = statistics.median(sides["candidate"])
         if best < floors[case] <= statistics.median(sides[base]):
-            reason = f"{case}: {best:.4f} ms is below the physical floor of {floors[case]:.4f} ms"
-            return Verdict.CHEATING, reason, {}
+            words = f": {best:.4f} ms is below the physical floor of {floors[case]:.4f} ms"
+            return Verdict.CHEATING, of_case(case, text=case) + plain(words), {}
     gain = bootstrap.geomean({c: (s[base], s["candidate"]) for c, s in times.items()}, weights, level)
     noise = bootstrap.geomean({c: (s[base], s["A/A"]) for c, s in times.items()}, weights)
     cases = {c: bootstrap.ratio(s[base], s["candidate"], level) for c, s in times.items()}
@@ -55,16 +56,16 @@ def on_time(
 
 def _verdict(
     gain: bootstrap.Interval, cases: Mapping[str, bootstrap.Interval], threshold: float
-) -> tuple[Verdict, str]:
+) -> tuple[Verdict, Reason]:
     worst = min(cases, key=lambda c: cases[c].mid)
     if cases[worst].high < REGRESSION:
-        return Verdict.SLOWER, f"{worst} is {cases[worst].mid:.3f}x of the incumbent"
-    said = f"{gain.mid:.3f}x [{gain.low:.3f}, {gain.high:.3f}]"
+        return Verdict.SLOWER, of_case(worst, text=worst) + plain(f" is {cases[worst].mid:.3f}x of the incumbent")
+    ratio, over = f"{gain.mid:.3f}x [{gain.low:.3f}, {gain.high:.3f}]", withheld(f" above {threshold:.3f}", threshold)
     if gain.low > threshold:
-        return Verdict.ACCEPTED, f"{said} of the incumbent"
+        return Verdict.ACCEPTED, plain(f"{ratio} of the incumbent")
     if gain.high <= threshold:
-        return Verdict.SLOWER, f"{said} is not above {threshold:.3f}"
-    return Verdict.UNDECIDED, f"{said} of the incumbent: the samples do not tell whether it is above {threshold:.3f}"
+        return Verdict.SLOWER, plain(f"{ratio} is not") + over
+    return Verdict.UNDECIDED, plain(f"{ratio} of the incumbent: the samples do not tell whether it is") + over
 
 
 def disturbed(lot: Samples, base: str) -> str:

@@ -11,7 +11,7 @@ from functools import cached_property
 from pgo_agent.sandbox.compiler import static
 from pgo_agent.sandbox.profile import line_map, machine_loops, ttgir_cost
 from pgo_agent.sandbox.profile.backend import Backend, Compiled, Instruction
-from pgo_agent.sandbox.profile.line_map import NOWHERE, Place
+from pgo_agent.sandbox.profile.line_map import NOWHERE, SourceLocation
 from pgo_agent.sandbox.profile.static_profile import Access, Conversion, Line, MachineLoop, Peak, Pipeline
 from pgo_agent.sandbox.profile.ttgir_cost import Span
 from pgo_agent.sandbox.ttgir import reader
@@ -38,7 +38,7 @@ class Look:
         return {op.line: op.name for op in self.module.walk()}
 
     @cached_property
-    def places(self) -> dict[int, Place]:
+    def places(self) -> dict[int, SourceLocation]:
         return line_map.places(self.compiled.ttgir, self.compiled.located)
 
     @cached_property
@@ -81,7 +81,7 @@ class Look:
             found[self.source(line)] += instructions
         return tuple(self._line(n, "", None, part) for n, part in sorted(found.items())) if self.file else ()
 
-    def _line(self, line: int, op: str, place: Place | None, found: Sequence[Instruction]) -> Line:
+    def _line(self, line: int, op: str, place: SourceLocation | None, found: Sequence[Instruction]) -> Line:
         return Line(line, op, place, len(found), self.kinds(found), opcodes(found), most_live(found))
 
     def peak(self) -> Peak | None:

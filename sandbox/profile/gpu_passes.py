@@ -18,7 +18,7 @@ from pgo_agent.sandbox.profile.counters.types import Counters
 from pgo_agent.sandbox.profile.kernel_profile import Missing
 from pgo_agent.sandbox.profile.roofline import Peaks
 from pgo_agent.sandbox.profile.static_profile import StaticProfile
-from pgo_agent.sandbox.profile.timeline.instrumented_build import Place
+from pgo_agent.sandbox.profile.timeline.instrumented_build import KernelRef
 from pgo_agent.sandbox.profile.timeline.types import Timeline
 
 T = TypeVar("T")
@@ -39,7 +39,7 @@ class GpuPassContext(Workbench):
 
 @memo.gpu("pgo_agent.sandbox.profile.gpu.timeline", version=1)
 def timeline(
-    context: GpuPassContext, place: Place, contract: str, per_pass: int = 8, repeats: int = 3, blocks: int = 24
+    context: GpuPassContext, place: KernelRef, contract: str, per_pass: int = 8, repeats: int = 3, blocks: int = 24
 ) -> Timeline:
     """A kernel's timeline.
 
@@ -63,7 +63,7 @@ def _how(e: Ended) -> str:
 
 
 @memo.gpu("pgo_agent.sandbox.profile.gpu.counters", version=1)
-def counters(context: GpuPassContext, place: Place, contract: str, subject: Subject) -> Counters:
+def counters(context: GpuPassContext, place: KernelRef, contract: str, subject: Subject) -> Counters:
     """What Nsight Compute counts in the first launch of a kernel. `subject`: the same kernel, for lines of its source.
 
     Raises NotTaken where it is absent, old or forbidden, or counted nothing; what the compiler's box raises.

@@ -28,7 +28,7 @@ class Missing(Record):
 
 
 @dataclass(frozen=True)
-class Launch(Record):
+class LaunchCount(Record):
     """The launches of a kernel in one call of the launcher."""
 
     blocks: int  # of the grid of the largest
@@ -87,7 +87,7 @@ class KernelProfile(Record):
 
     build: str  # key of its build in the content store
     kernel: str
-    launch: Launch
+    launch: LaunchCount
     static: StaticProfile | Problem
     timeline: Timeline | Missing
     counters: Counters | Missing

@@ -19,7 +19,7 @@ class Frame(Record):
 
 
 @dataclass(frozen=True)
-class Place(Record):
+class SourceLocation(Record):
     """Where an op comes from."""
 
     names: tuple[str, ...]  # variables that it was assigned to, as the frontend saw it
@@ -35,10 +35,10 @@ class Place(Record):
         return self.frames[-1].file if self.frames else ""
 
 
-NOWHERE = Place((), ())
+NOWHERE = SourceLocation((), ())
 
 
-def places(plain: str, located: str) -> dict[int, Place]:
+def places(plain: str, located: str) -> dict[int, SourceLocation]:
     """TTGIR line of `plain` -> place. Empty when `located` is, or is another module's. Raises Unreadable."""
     if not located:
         return {}
@@ -49,7 +49,7 @@ def places(plain: str, located: str) -> dict[int, Place]:
     return {a.line: place(module.locations.frames(b.location)) for a, b in zip(ops, known, strict=True)}
 
 
-def place(frames: locations.Frames) -> Place:
+def place(frames: locations.Frames) -> SourceLocation:
     """What a location says, as it is kept."""
     names = tuple(name for frame in frames for name in frame.names)
-    return Place(names, tuple(Frame(PurePosixPath(f.file).name, f.line, f.column) for f in frames))
+    return SourceLocation(names, tuple(Frame(PurePosixPath(f.file).name, f.line, f.column) for f in frames))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pgo_agent.sandbox.json_codec import Record
 from pgo_agent.sandbox.profile.backend import Occupancy, Resources
-from pgo_agent.sandbox.profile.line_map import Place
+from pgo_agent.sandbox.profile.line_map import SourceLocation
 from pgo_agent.sandbox.profile.ttgir_cost import SECTOR_BYTES, WIDEST_BYTES
 
 Counts = dict[str, int]  # opcode or kind -> instructions
@@ -20,7 +20,7 @@ class Line(Record):
 
     line: int  # of the TTGIR, or of the source
     op: str  # that stands in it; empty for the source
-    place: Place | None  # where a line of the TTGIR comes from
+    place: SourceLocation | None  # where a line of the TTGIR comes from
     instructions: int
     kinds: Counts
     opcodes: Counts

@@ -11,7 +11,9 @@ from pgo_agent.agent.llm.models.openai_server import ServerModel
 from pgo_agent.agent.llm.models.prices import Price
 from pgo_agent.agent.llm.models.types import ROLES, Asker, Model
 from pgo_agent.agent.run.context import Context
+from pgo_agent.agent.run.facts import RunFacts
 from pgo_agent.agent.run.record.store import Store
+from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.isolation import box
@@ -48,7 +50,7 @@ def advised(
     """All roles are `tiny`. A workspace that holds the run already goes on with it, as a killed process would."""
     store, found = Store(workspace), target.read(TARGETS / "add.py")
     if not store.runs():
-        store.add_run(NAME, found.path, found.digest, found.source, "h200", {"minutes": 20.0})
+        store.add_run(NAME, found.path, found.digest, found.source, "h200", RunSettings(), RunFacts())
     events: list[dict[str, Any]] = []
     with serving(script) as server:
         cast = cast_of(store, found.digest, events, server, Budget(tokens, money, lambda: spent(store)), prices or {})

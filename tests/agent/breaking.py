@@ -66,7 +66,7 @@ def _kind(words: list[str], parent: str) -> str:
     module = next((m for m in _MODULES if f"pgo_agent.sandbox.{m}" in words), "other")
     if module == "compiler" and parent.startswith("compiler"):
         return "compiler's child"
-    if not any(w.endswith("warm_process.py") for w in words):
+    if not any(w.endswith("forkserver_main.py") for w in words):
         return module
     return {"forker": "between", "between": module}.get(parent, "other" if parent in _MODULES - {"judge"} else "forker")
 

@@ -63,10 +63,10 @@ def overlapping(asked: Iterable[dict[str, Any]]) -> list[tuple[dict[str, Any], d
 
 if __name__ == "__main__":
     from pgo_agent.agent.cli import main
-    from pgo_agent.agent.commands import optimize
+    from pgo_agent.agent.run import judge_choice
     from pgo_agent.sandbox import devices
 
     machine = Machine(Path(sys.argv[1]), int(sys.argv[2]))
-    optimize.where = lambda _wishes: (machine.judges(), devices.find("h200"))
+    judge_choice.choose = lambda _asked: (machine.judges(), devices.find("h200"))
     sys.argv[1:] = sys.argv[3:]
     main.main()

@@ -8,7 +8,7 @@ from pgo_agent.agent.profile.findings import standing_out
 from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.profile.backend import Occupancy, Resources
 from pgo_agent.sandbox.profile.counters.types import BankConflicts, Counters, LineCounters
-from pgo_agent.sandbox.profile.kernel_profile import Chain, KernelProfile, Launch, Missing, Roofline
+from pgo_agent.sandbox.profile.kernel_profile import Chain, KernelProfile, LaunchCount, Missing, Roofline
 from pgo_agent.sandbox.profile.static_profile import Counts, MachineLoop, Pipeline, StaticProfile
 from pgo_agent.sandbox.profile.timeline.find_scopes import Kind
 from pgo_agent.sandbox.profile.timeline.longest_path import ScopeChain
@@ -116,7 +116,7 @@ def kernel(
     chain: Chain | Missing = NOTHING,
     blocks: int = 264,
 ) -> KernelProfile:
-    return KernelProfile(of.build, of.kernel, Launch(blocks, 1), of, clocked, counted, chain, NOTHING)
+    return KernelProfile(of.build, of.kernel, LaunchCount(blocks, 1), of, clocked, counted, chain, NOTHING)
 
 
 def case(*kernels: KernelProfile, roofline: Roofline | Missing = NOTHING) -> CaseProfile:

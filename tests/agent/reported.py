@@ -12,17 +12,20 @@ from typing import Any
 
 from pgo_agent.agent import version
 from pgo_agent.agent.evaluation import build as building
+from pgo_agent.agent.profile.pass_runner import GpuBudget
 from pgo_agent.agent.run import profile_targets
 from pgo_agent.agent.run.context import Context
+from pgo_agent.agent.run.facts import RunFacts
 from pgo_agent.agent.run.record import profiles
-from pgo_agent.agent.run.record.profiles import Kept
-from pgo_agent.agent.run.record.store import Store, candidate_id
+from pgo_agent.agent.run.record.store import Store
+from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.agent.search import finish, profile_incumbent, steps
 from pgo_agent.sandbox import devices, json_codec, target
 from pgo_agent.sandbox.build.builder import Builder, triton_version
 from pgo_agent.sandbox.bundle.store import PASSES
 from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.evidence import Evidence
+from pgo_agent.sandbox.gate.reason import NONE, plain
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.judge import bootstrap, timing_verdict
@@ -30,20 +33,22 @@ from pgo_agent.sandbox.judge.deviation import Error
 from pgo_agent.sandbox.judge.error_bounds import Bound
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 from pgo_agent.sandbox.judge.numerics import Comparison
-from pgo_agent.sandbox.judge.stress_inputs import STRAINS
+from pgo_agent.sandbox.judge.stress_inputs import STRESS_INPUTS
 from pgo_agent.sandbox.profile import gpu_passes, static
-from pgo_agent.sandbox.profile.gpu_passes import Stand
-from pgo_agent.sandbox.profile.timeline.instrumented_build import Place
+from pgo_agent.sandbox.profile.gpu_passes import GpuPassContext
+from pgo_agent.sandbox.profile.timeline.instrumented_build import KernelRef
 from pgo_agent.sandbox.profile.timeline.scope_sets import scopes_of
 from pgo_agent.sandbox.ttgir import reader
 
 from tests.agent import timelines
+from tests.agent.baselines import baseline, point
+from tests.agent.proposed import proposed
 from tests.conftest import TARGETS
 
 COVERED = coverage.of(cases=1)
 
 H200 = devices.find("h200")
-SETTINGS = {"width": 4, "candidates": 12, "minutes": 20.0, "patience": 3, "seed": 0, "judge": "auto", "cases": []}
+SETTINGS = RunSettings(width=4)
 MADE_UP = {"gpu": H200.name, "driver": "made.up", "torch": "0+made.up", "triton": "0.made.up", "python": "3.0",
            "cuda_driver": "0.0"}  # fmt: skip
 LOOKS = ("CASES/2k", "HELD_OUT/wide")
@@ -86,8 +91,8 @@ def begin(
     """A run of a target whose baseline stands."""
     store, found = Store(folder / ".pgo-agent"), target.read(path)
     python = box.choose().python
-    told = SETTINGS | {"python": python, "triton": triton_version(python), "pgo_agent": version.ours()} | settings
-    store.add_run(run, path, found.digest, found.source, H200.key, told, found.asked)
+    asked, facts = SETTINGS.changed({"python": python} | settings), RunFacts(triton_version(python), version.ours())
+    store.add_run(run, path, found.digest, found.source, H200.key, asked, facts, found.asked)
     builder, judge = Builder(found, H200, box.choose(), store.contents, 2), Bench(found, final)
     cpu: Any = GpuJudge(found, gpu=None)
     ctx = Context(store, store.run(run), found, H200, builder, judge, None, cpu, lambda _: None)  # type: ignore[arg-type]
@@ -98,27 +103,19 @@ def begin(
 def _baseline(ctx: Context) -> None:
     """The kernel as shipped, which is the tuned one as well: without held-out cases and a launch grid."""
     built = ctx.builder.build(ctx.target.source, {"CASES": None}, None, 2)
-    points = [
-        {"case": c, "bundle": built.bundle, "choice": o.label, "said": o.label, "config": o.config}
-        | {"plan_id": o.plan_id, "codes": [built.codes[k] for k in o.kernels], "how": "measured", "problem": ""}
-        | {"ms": 2.0, "samples": around(2.0, 12), "finalist": True, "statics": [built.statics[k] for k in o.kernels]}
-        for c, options in built.choices.items()
-        for o in options
-    ]
-    best = {p["case"]: {k: v for k, v in p.items() if k != "statics"} for p in reversed(points)}
-    told = {"cases": list(built.choices), "held_out": [], "work": built.described["work"], "weights": None}
-    told |= {"nondeterministic": False, "libraries": ["cuLibrary"], "allowed_ops": [], "failures": []}
-    made = {"shipped": best, "tuned": best, "points": points, "environment": dict(MADE_UP)}
-    ctx.store.set_baseline(ctx.run.id, told | made)
+    timed: dict[str, Any] = {"ms": 2.0, "samples": tuple(around(2.0, 12)), "finalist": True}
+    points = [point(built, c, i, **timed) for c, options in built.choices.items() for i in range(len(options))]
+    own = baseline(built, points, libraries=("cuLibrary",), environment=dict(MADE_UP))
+    ctx.store.set_baseline(ctx.run.id, own)
 
 
 def propose(ctx: Context, *sources: str, **told: Any) -> list[str]:
     """A generation; gives the names of its candidates."""
     n = max(ctx.store.generations(ctx.run.id), default=0) + 1
-    plain = {"kind": "source", "move": "a move", "rationale": "it may help", "author": "embedded", "proposer": "moves"}
-    rows = [plain | {"parent": "shipped"} | told | {"id": candidate_id(s), "source": s} for s in sources]
-    ctx.store.add_generation(ctx.run.id, n, "shipped", rows)
-    return [r["id"] for r in rows]
+    plain = {"move": "a move", "rationale": "it may help", "proposer": "moves"}
+    candidates = [proposed(s, **(plain | told)) for s in sources]
+    ctx.store.add_generation(ctx.run.id, n, "shipped", candidates)
+    return [c.id for c in candidates]
 
 
 def accept(ctx: Context, name: str, faster: float = 1.06) -> None:
@@ -126,41 +123,41 @@ def accept(ctx: Context, name: str, faster: float = 1.06) -> None:
     candidate = ctx.store.candidate(ctx.run.id, name)
     ctx.store.set_built(ctx.run.id, name, building.first(ctx, candidate, 2))
     candidate = ctx.store.candidate(ctx.run.id, name)
-    choices = {c: o[0]["label"] for c, o in (candidate.built or {})["choices"].items()}
+    choices = {c: o[0].label for c, o in candidate.build.choices.items()}
     first, again = (_look(ctx, faster, seed) for seed in (1, 2))
     said = [
-        Evidence(s, None, f"{s} was made up", 1.0, coverage=COVERED).as_json()
+        Evidence(s, None, plain(f"{s} was made up"), 1.0, coverage=COVERED).as_json()
         for s in ("smoke", "quick", "numerics", "time", "race")
     ]
-    stages = [*said, Evidence("confirm", Verdict.ACCEPTED, "again, and made up", 2.0).as_json()]
+    stages = [*said, Evidence("confirm", Verdict.ACCEPTED, plain("again, and made up"), 2.0).as_json()]
     evidence = first | {"choices": choices, "again": again, "stages": stages, "incumbent": "shipped"}
     i = again["speedup"]
     told = f"{i[1]:.3f}x [{i[0]:.3f}, {i[2]:.3f}] of the incumbent"
-    steps.settle(ctx, candidate, Judgement(Verdict.ACCEPTED, "confirm", told, evidence, COVERED), i[1], 12.5)
+    steps.settle(ctx, candidate, Judgement(Verdict.ACCEPTED, "confirm", plain(told), evidence, COVERED), i[1], 12.5)
 
 
 def _look(ctx: Context, faster: float, seed: int) -> dict[str, Any]:
     """The evidence of one look, by the arithmetic of the judge."""
-    cases = ctx.baseline()["cases"]
+    cases = ctx.baseline().cases
     ms = {"incumbent": 2.0, "shipped": 2.001, "tuned": 2.002, "A/A": 1.999, "candidate": 2.0 / faster}
     times = {c: {n: around(x + seed / 1e4, 24) for n, x in ms.items()} for c in cases}
     _, _, found = timing_verdict.on_time(times, dict.fromkeys(cases, 0.0), "incumbent", None, 4)
     pairs = {n: {c: (s[n], s["candidate"]) for c, s in times.items()} for n in ("incumbent", "shipped", "tuned")}
     against = {n: bootstrap.geomean(p, None).as_json() for n, p in pairs.items()}
     dropped = [{"case": cases[0], "strain": "wholly masked rows", "why": "inputs() holds nothing for it"}]
-    numerics = [_compared(c, "", seed) for c in LOOKS] + [_compared(LOOKS[0], s.name, seed) for s in STRAINS[:-1]]
+    numerics = [_compared(c, "", seed) for c in LOOKS] + [_compared(LOOKS[0], s.name, seed) for s in STRESS_INPUTS[:-1]]
     return found | {"against": against, "time": times, "numerics": numerics, "dropped": dropped, "disturbed": []}
 
 
-def _compared(case: str, strain: str, seed: int) -> dict[str, Any]:
-    draw = random.Random(f"{case} {strain} {seed}")
+def _compared(case: str, stress_input: str, seed: int) -> dict[str, Any]:
+    draw = random.Random(f"{case} {stress_input} {seed}")
     errors = (Error(1e-4 * draw.random(), 1e-6 * draw.random(), 0),)
-    return Comparison(case, draw.getrandbits(48), errors, (Bound(2e-4, 4e-6),), "", strain).as_json()
+    return Comparison(case, draw.getrandbits(48), errors, (Bound(2e-4, 4e-6),), NONE, stress_input).as_json()
 
 
 def refuse(ctx: Context, name: str, verdict: Verdict, stage: str, reason: str, ratio: float | None = None) -> None:
     """A verdict of a candidate that was measured as so many times faster, or not at all."""
-    cases = ctx.baseline()["cases"]
+    cases = ctx.baseline().cases
     quick = {c: {"incumbent": around(2.0, 6), "candidate": around(2.0 / ratio, 6)} for c in cases} if ratio else {}
     pairs = {c: (s["incumbent"], s["candidate"]) for c, s in quick.items()}
     evidence = (
@@ -170,7 +167,7 @@ def refuse(ctx: Context, name: str, verdict: Verdict, stage: str, reason: str, r
     steps.settle(
         ctx,
         candidate,
-        Judgement(verdict, stage, reason, evidence, COVERED),
+        Judgement(verdict, stage, plain(reason), evidence, COVERED),
         evidence.get("speedup", [0, ratio])[1],
         1.0,
     )
@@ -178,17 +175,20 @@ def refuse(ctx: Context, name: str, verdict: Verdict, stage: str, reason: str, r
 
 def clocked(ctx: Context, which: str, turns: float = timelines.TURNS) -> None:
     """Takes the static profile of the incumbent, puts a made-up timeline beside it, and summarizes both."""
-    stand = Stand(ctx.builder, lambda: ctx.gpu)  # type: ignore[arg-type, return-value]
+    context = GpuPassContext(ctx.builder, lambda: ctx.gpu)  # type: ignore[arg-type, return-value]
     for w in profile_targets.wanted(ctx, which):
-        for s in static.subjects_of(stand, w.source, w.bundle, w.case, w.label, w.together):
-            place, contract = Place(w.bundle, w.case, w.label, s.build), ctx.target.contract
+        for s in static.subjects_of(context, w.source, w.bundle, w.case, w.label, w.together):
+            place, contract = KernelRef(w.bundle, w.case, w.label, s.build), ctx.target.contract
             build: Mapping[str, Any] = ctx.store.contents.build(s.build) or {}
             text = ctx.store.contents.get(build["kernel"]["files"]["ttgir"], "ttgir").decode()
             told = timelines.timeline(scopes_of(reader.parse(text)), turns)
             answer = {"pass": gpu_passes.timeline.name, "answer": json_codec.as_json(told)}
-            ctx.store.contents.put_record(PASSES, gpu_passes.timeline.key(stand, place, contract), answer)
-        passes = {"static": "", "timeline": "", "counters": "Nsight Compute was made up to be absent"}
-        profiles.add(ctx.store, ctx.run.id, Kept(which, w.case, passes, 1.0, None))
+            ctx.store.contents.put_record(PASSES, gpu_passes.timeline.key(context, place, contract), answer)
+        found = profile_incumbent.taken(
+            ctx, which, w, GpuBudget(None, 0.0, "Nsight Compute was made up to be absent"), 1
+        )
+        assert found.taken == ("static", "timeline"), found.passes
+        profiles.add(ctx.store, ctx.run.id, found)
     profile_incumbent.summarize(ctx)
 
 

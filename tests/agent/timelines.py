@@ -8,7 +8,7 @@ from functools import cache
 
 import numpy as np
 from pgo_agent.sandbox.profile.counters.types import BankConflicts, Counters, LineCounters
-from pgo_agent.sandbox.profile.kernel_profile import Chain, KernelProfile, Launch, Missing, Roofline, ScopeIpc
+from pgo_agent.sandbox.profile.kernel_profile import Chain, KernelProfile, LaunchCount, Missing, Roofline, ScopeIpc
 from pgo_agent.sandbox.profile.static_profile import Problem, StaticProfile
 from pgo_agent.sandbox.profile.timeline.decode import Block
 from pgo_agent.sandbox.profile.timeline.find_scopes import Kind
@@ -133,4 +133,6 @@ def bare(name: str, static: StaticProfile | Problem | None = None) -> KernelProf
     """Without a GPU."""
     why = "no GPU is visible here"
     missing = (Missing(n, why) for n in ("timeline", "counters", "critical path", "ipc"))
-    return KernelProfile("0" * 64, name, Launch(500, 1), static or Problem("", "nvidia", "none was made"), *missing)
+    return KernelProfile(
+        "0" * 64, name, LaunchCount(500, 1), static or Problem("", "nvidia", "none was made"), *missing
+    )

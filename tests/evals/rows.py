@@ -10,15 +10,15 @@ from pgo_agent.evals.nightly.row import Case, Row, Tried, Winner
 from pgo_agent.evals.record import RESULTS
 
 RECORDED = sorted(RESULTS.glob("*.jsonl"))
-FA_FWD = RESULTS / "fa_fwd-h200.jsonl"
+FA_FWD = RESULTS / "fa_fwd-claude-h200.jsonl"
 ROUNDS = 30
 H200 = {"gpu": "NVIDIA H200", "driver": "1", "torch": "2", "triton": "3", "tflops": 800.0, "gbps": 4000.0}
 WON = Winner("w1", ("a move",), "source", "embedded", "1.1x", "--- a\n+++ b\n@@ -1 +1 @@\n-x\n+y\n", ())
 
 
-def lot(ms: float, turn: int = 0) -> list[float]:
+def lot(ms: float, turn: int = 0) -> tuple[float, ...]:
     """Samples about `ms`, all different, another lot for each turn."""
-    return [ms * (1 + 0.0001 * ((7 * i + 3 * turn) % ROUNDS) + 0.000001 * (turn + 1)) for i in range(ROUNDS)]
+    return tuple(ms * (1 + 0.0001 * ((7 * i + 3 * turn) % ROUNDS) + 0.000001 * (turn + 1)) for i in range(ROUNDS))
 
 
 def case(ratio: float = 1.1, codes: str = "one", base: str = "base", turn: int = 0, slow: float = 1.0) -> Case:

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pgo_agent.agent.run.profile_visibility import Insight
-from pgo_agent.agent.run.record.store import Candidate
+from pgo_agent.agent.run.record.candidate import Candidate
+from pgo_agent.agent.run.settings import ProfileVisibility, RunSettings
 from pgo_agent.evals.ablation import plan as plans
 from pgo_agent.evals.ablation import run, scores
 from pgo_agent.evals.ablation.compare import apart, differences
@@ -21,6 +21,7 @@ from pgo_agent.evals.ablation.plan import Arm, Plan, Wanted
 from pgo_agent.sandbox.errors import UsageFault
 
 from tests.agent.command_line import command, pgo, write
+from tests.agent.proposed import judged
 
 TEXT = """
 metric = "right"
@@ -32,18 +33,18 @@ candidates = 1
 patience = 1
 minutes = 10
 """
-BASE, ARM = Arm("embedded", Insight.NONE), Arm("embedded", Insight.ALL)
+BASE, ARM = Arm("embedded", ProfileVisibility.NONE), Arm("embedded", ProfileVisibility.ALL)
 
 
 def plan(targets: tuple[str, ...] = ("a", "b"), seeds: tuple[int, ...] = (1, 2, 3)) -> Plan:
-    return Plan("anytime", targets, (Insight.NONE, Insight.ALL), ("embedded",), seeds, 4, 4, 10.0)
+    limits = RunSettings(candidates=4, patience=4, minutes=10.0)
+    return Plan("anytime", targets, (ProfileVisibility.NONE, ProfileVisibility.ALL), ("embedded",), seeds, limits)
 
 
 def candidate(
     name: str, verdict: str | None, speedup: float | None = None, against: str | None = "shipped"
 ) -> Candidate:
-    place = ("run", name, 1, 0, "shipped", "source", "a move", "", "embedded", "")
-    return Candidate(*place, None, verdict, None, None, speedup, None, against)
+    return judged(verdict, speedup, name, against)
 
 
 # plans ----------------------------------------------------------------------------------------------------------------

@@ -63,7 +63,7 @@ def test_every_entry_fits_its_target_and_no_two_are_the_same_candidate(tmp_path:
             with pytest.raises(UsageFault):
                 entries.given(e, targets[e.target], tmp_path, nothing)
         elif e.suffix != ".ttgir-edit":
-            source = entries.given(e, targets[e.target], tmp_path, nothing)["source"]
+            source = entries.given(e, targets[e.target], tmp_path, nothing).source
             assert source not in seen, f"{e.name} is {seen[source]}"
             seen[source] = e.name
 
@@ -74,7 +74,7 @@ def test_every_edit_of_ttgir_fits_what_its_target_builds_and_no_two_are_the_same
     targets = {n: entries.place(n, tmp_path) for n in sorted({e.target for e in edits})}
     with ThreadPoolExecutor(2) as pool:
         own = dict(zip(targets, pool.map(own_ttgir, targets.values()), strict=True))
-    texts = [entries.given(e, targets[e.target], tmp_path, lambda of=e.target: own[of])["source"] for e in edits]
+    texts = [entries.given(e, targets[e.target], tmp_path, lambda of=e.target: own[of]).source for e in edits]
     assert len(set(texts)) == len(texts) > 0
 
 

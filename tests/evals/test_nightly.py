@@ -91,11 +91,11 @@ def test_the_plan_that_ships_is_one_of_the_kernels_that_ship(tmp_path: Path) -> 
     assert set(found.targets) == {p.stem for p in (ROOT / "kernels").glob("[a-z]*.py")} and len(found.seeds) == 3
     told = pgo("eval", "nightly", "--help", cwd=tmp_path, COLUMNS="200").out
     (tmp_path / "plan.toml").write_text("\n".join(line.strip() for line in told.splitlines() if " = " in line))
-    assert plans.read(tmp_path / "plan.toml").gpu_seconds == 1200
+    assert plans.read(tmp_path / "plan.toml").limits.gpu_seconds == 1200
 
 
 def test_a_night_that_is_cut_short_has_something_of_everything() -> None:
-    found = Plan(("a", "b"), ("embedded", "m"), (1, 2), 4, 4, 10.0, 600.0).runs
+    found = Plan(("a", "b"), ("embedded", "m"), (1, 2), RunSettings()).runs
     assert found[:4] == [Wanted(t, o, 1) for t in ("a", "b") for o in ("embedded", "m")] and len(set(found)) == 8
 
 
@@ -138,7 +138,7 @@ def test_rows_of_another_plan_commit_text_or_gpu_are_refused(tmp_path: Path) -> 
     ):
         first = {"what": "plan", "digest": found.digest, **night.head} | head
         file.write_text(f"{json.dumps(first)}\n{json.dumps(told)}\n")
-        elsewhere = RunSettings("b200", judge=f"spool:{tmp_path / 'box'}")
+        elsewhere = RunSettings(device="b200", judge=f"spool:{tmp_path / 'box'}")
         with pytest.raises(UsageFault, match=problem):
             run.check(run.opened(file, found), elsewhere)
 

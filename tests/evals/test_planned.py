@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pgo_agent.agent.run.facts import RunFacts
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.evals.runner import run
@@ -53,11 +54,15 @@ class Plan:
     seeds: tuple[int, ...] = (1,)
 
     @property
+    def said(self) -> dict[str, Any]:
+        return {"targets": self.targets, "seeds": self.seeds}
+
+    @property
     def runs(self) -> Sequence[Wanted]:
         return [Wanted(t, seed) for seed in self.seeds for t in self.targets]
 
-    def wishes(self, wanted: Wanted, wishes: RunSettings) -> RunSettings:
-        return wishes
+    def settings_of(self, wanted: Wanted, asked: RunSettings) -> RunSettings:
+        return asked
 
 
 A, B = Plan().runs
@@ -96,7 +101,9 @@ def test_a_process_keeps_to_the_targets_that_it_knows_and_then_takes_those_that_
     made: list[tuple[str, int]] = []
     with closing(Store(tmp_path / ".pgo-agent")) as store, others.claimed(A, wait=False):
         for wanted in run._open(results, store, lambda _: None):
-            store.add_run(f"{wanted.target}-{wanted.seed}", Path("/x/add.py"), "d", "pass\n", "h200", {})
+            store.add_run(
+                f"{wanted.target}-{wanted.seed}", Path("/x/add.py"), "d", "pass\n", "h200", RunSettings(), RunFacts()
+            )
             results.add(BEGUN, run=f"{wanted.target}-{wanted.seed}", **wanted.named)
             results.add(ENDED, run=f"{wanted.target}-{wanted.seed}", **wanted.named)
             made.append((wanted.target, wanted.seed))
@@ -110,7 +117,9 @@ def test_alone_a_process_makes_runs_in_the_order_of_the_plan(tmp_path: Path) -> 
     made: list[tuple[str, int]] = []
     with closing(Store(tmp_path / ".pgo-agent")) as store:
         for wanted in run._open(results, store, lambda _: None):
-            store.add_run(f"{wanted.target}-{wanted.seed}", Path("/x/add.py"), "d", "pass\n", "h200", {})
+            store.add_run(
+                f"{wanted.target}-{wanted.seed}", Path("/x/add.py"), "d", "pass\n", "h200", RunSettings(), RunFacts()
+            )
             results.add(BEGUN, run=f"{wanted.target}-{wanted.seed}", **wanted.named)
             results.add(ENDED, run=f"{wanted.target}-{wanted.seed}", **wanted.named)
             made.append((wanted.target, wanted.seed))

@@ -11,14 +11,14 @@ from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge, visible_gpu
-from pgo_agent.sandbox.profile.timeline.instrumented_build import Place
+from pgo_agent.sandbox.profile.timeline.instrumented_build import KernelRef
 
 
 @dataclass(frozen=True)
 class Placed:
     judge: GpuJudge
     builder: Builder
-    place: Place  # of the first kernel
+    place: KernelRef  # of the first kernel
 
 
 @contextmanager
@@ -35,6 +35,6 @@ def placed(path: Path, case: str, folder: Path) -> Iterator[Placed]:
         built = builder.build(subject.source, {"CASES": [case]}, 1)
         assert built.ok, built.failures
         ((name, (choice,)),) = built.choices.items()
-        yield Placed(judge, builder, Place(built.bundle, name, choice.label, choice.kernels[0]))
+        yield Placed(judge, builder, KernelRef(built.bundle, name, choice.label, choice.kernels[0]))
     finally:
         judge.close()

@@ -2,7 +2,7 @@
 
 Each is the target's own kernel with a few lines changed. The cases are small: the whole file takes a few minutes,
 most of them to build. What needs no GPU to be shown is in tests/sandbox/judge/test_hidden_state.py, test_ptx.py and
-test_strains.py, with functions in place of kernels.
+test_stress_inputs.py, with functions in place of kernels.
 """
 
 from collections.abc import Iterator

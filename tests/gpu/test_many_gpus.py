@@ -7,12 +7,16 @@ import json
 import signal
 import subprocess
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pgo_agent.evals import scaling
+from pgo_agent.agent.commands import optimize
+from pgo_agent.agent.run.record.store import Candidate, Run, Store
+from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.sandbox import target
+from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.judge import gpus
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 from pgo_agent.sandbox.judge.gpu_lock import GpuLock
@@ -87,8 +91,33 @@ def test_one_gpu_of_several_can_be_chosen(tmp_path: Path) -> None:
     assert chosen["uuid"] == last.uuid
 
 
+def judged_again(store: Store, of: Run, names: list[str]) -> tuple[str | None, dict[str, list[float]]]:
+    """The winner among a run's candidates on these GPUs, and the confirmed interval of each that was accepted."""
+    untried = (None, Verdict.BUILD_ERROR, Verdict.REJECTED, Verdict.NO_CHANGE)
+    fit = [c for c in store.candidates(of.id) if c.verdict not in untried]
+    given = tuple({"from": c.id, "kind": "ttgir" if c.kind == "ttgir" else "source", "source": c.source} for c in fit)
+    settings = RunSettings(candidates=len(fit), width=len(fit), minutes=600.0, patience=1, judge="gpu", alone=True,
+                           cases=tuple(of.settings["cases"]), given=given, gpus=",".join(names))  # fmt: skip
+    optimize.start(Path(of.target), settings, store, lambda _: None)
+    run = store.run("last")
+
+    def confirmed(c: Candidate) -> list[float]:
+        return list(store.evidence(run.id, c.id)["confirm"]["again"]["speedup"])
+
+    accepted = {c.id: confirmed(c) for c in store.candidates(run.id) if c.verdict == Verdict.ACCEPTED}
+    return (run.summary or {}).get("winner"), accepted
+
+
 @pytest.mark.slow
 def test_the_winners_are_the_same_on_one_gpu_and_on_all(tmp_path: Path) -> None:
+    """As far as the clock can tell: where two candidates win, their intervals overlap in both runs."""
     ran(tmp_path, *ATTENTION, "--json")
-    counts = f"1,{len(gpus.usable())}"
-    assert scaling.main(["--store", str(tmp_path / ".pgo-agent"), "--counts", counts]) == 0
+    found = [g.uuid for g in gpus.usable()]
+    with closing(Store(tmp_path / ".pgo-agent", create=False)) as store:
+        of = store.run("last")
+        runs = [judged_again(store, of, names) for names in (found[:1], found)]
+    (one, _), (other, _) = runs
+    if one != other:
+        for _, accepted in runs:
+            a, b = accepted[str(one)], accepted[str(other)]
+            assert a[0] <= b[-1] and b[0] <= a[-1]

@@ -6,7 +6,7 @@ import time
 
 import pytest
 from pgo_agent.sandbox.judge import bootstrap
-from pgo_agent.sandbox.judge.timer import Place, Side, Timer
+from pgo_agent.sandbox.judge.timer import BufferSet, TimedSide, Timer
 
 pytestmark = pytest.mark.gpu
 LATE = 60e-6  # seconds, between the start of the clock and the launch
@@ -23,7 +23,7 @@ def test_a_host_that_is_slow_to_launch_does_not_show_in_the_time() -> None:
             pass
         return torch.mm(a, a)
 
-    prompt, slow = Side("prompt", [Place(lambda: torch.mm(a, a))]), Side("slow", [Place(slowly)])
+    prompt, slow = TimedSide("prompt", [BufferSet(lambda: torch.mm(a, a))]), TimedSide("slow", [BufferSet(slowly)])
     Timer("cuda").run([prompt, slow], rounds=50)
     assert statistics.median(slow.samples) < 1.1 * statistics.median(prompt.samples)
 
@@ -35,7 +35,9 @@ def test_intervals_of_a_kernel_against_itself_hold_one() -> None:
     timer, held = Timer("cuda"), []
     for _ in range(20):
         inputs = [[torch.randn(4096, 4096, device="cuda", dtype=torch.float16) for _ in range(3)] for _ in range(4)]
-        sides = [Side(str(i), [Place(lambda a=a: torch.mm(a, a)) for a in own]) for i, own in enumerate(inputs)]
+        sides = [
+            TimedSide(str(i), [BufferSet(lambda a=a: torch.mm(a, a)) for a in own]) for i, own in enumerate(inputs)
+        ]
         timer.run(sides, rounds=30)
         for one, other in itertools.combinations(sides, 2):
             found = bootstrap.ratio(one.samples, other.samples)

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-FORKED = "warm_process.py"  # in the command line of what is forked, of what it is forked from, and of one between
+FORKED = "forkserver_main.py"  # in the command line of what is forked, of what it is forked from, and of one between
 
 
 def alive() -> dict[int, tuple[int, str]]:

@@ -53,7 +53,7 @@ def test_a_kernel_that_records_its_parts_compiles(path: Path, python: str, tmp_p
     case, (choice, *_) = next(iter(built.choices.items()))
     for kernel in choice.kernels:
         made, refused = instrumented_build.build(
-            builder, instrumented_build.Place(built.bundle, case, choice.label, kernel)
+            builder, instrumented_build.KernelRef(built.bundle, case, choice.label, kernel)
         )
         assert made and not refused
         assert all(set(t.numbers.values()) == set(t.plan.scopes.scopes) for t in made)

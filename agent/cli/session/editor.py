@@ -13,7 +13,8 @@ from pathlib import Path
 
 from pgo_agent.agent.commands import check
 from pgo_agent.agent.run import incumbent, target_file
-from pgo_agent.agent.run.record.store import Run, Store, candidate_id
+from pgo_agent.agent.run.record.candidate import candidate_id
+from pgo_agent.agent.run.record.store import Run, Store
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 from pgo_agent.sandbox.isolation import box
 
@@ -54,14 +55,14 @@ def submission(store: Store, run: Run, path: Path, which: str) -> dict[str, str]
     """What a request says of a file. Raises UsageFault where `check` would, and for a text that the run has already."""
     found = target_file.unmoved(run)
     given = check.read(path, found)
-    box.choose(run.settings["sandbox"], run.settings["python"]).admit(foreign=True)
+    box.choose(run.settings.sandbox, run.settings.python).admit(foreign=True)
     parent = text_of(store, run, which)[2]
-    name = candidate_id(given["source"])
+    name = candidate_id(given.source)
     known = next((c for c in store.candidates(run.id) if c.id == name), None)
-    if known is not None or given["source"] == run.source:
+    if known is not None or given.source == run.source:
         told = f"candidate {name[:8]}, {known.verdict or 'not judged yet'}" if known else "the kernel as shipped"
         raise UsageFault(f"that text is known: {told}", "change something in it")
-    return {"source": given["source"], "kind": given["kind"], "parent": parent, "of": which}
+    return {"source": given.source, "kind": given.kind, "parent": parent, "of": which}
 
 
 @contextmanager

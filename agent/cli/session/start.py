@@ -1,6 +1,5 @@
 """`session`: opens a run or begins one, and reads what is typed until the person leaves or nothing can begin."""
 
-from dataclasses import asdict
 from pathlib import Path
 
 from pgo_agent.agent.cli.session import commands, parse_input, worker
@@ -13,15 +12,14 @@ from pgo_agent.agent.run.target_file import locate
 from pgo_agent.sandbox.errors import EnvironmentFault, Fault, UsageFault
 
 
-def start(what: str, wishes: RunSettings | None, store: Store) -> int:
-    """`what`: a kernel file, or a run. `wishes`: None where a run is to go on as it is. Gives the exit code.
+def start(what: str, asked: RunSettings, store: Store) -> int:
+    """Hold a session on `what`, a kernel file or a run, and return the exit code. A run keeps its own settings.
 
     Raises Faults before anything is begun, and what kept a run from beginning.
     """
     file = locate(Path(what))
     run = None if file.is_file() else _run(store, what)
-    wished = asdict(wishes or RunSettings())
-    c = SessionController(store, run.id if run else "", lambda name: worker.job(store.root, file, wished, name))
+    c = SessionController(store, run.id if run else "", lambda name: worker.job(store.root, file, asked, name))
     return _session(c, run)
 
 
@@ -33,7 +31,7 @@ def _run(store: Store, what: str) -> Run:
         raise UsageFault(
             f"{what} is no file, and {e.message}", "name a kernel file, or a run: `pgo-agent runs` lists them"
         ) from None
-    if run.settings.get("given"):
+    if run.facts.given:
         raise UsageFault(f"run {run.id} is the check of one file", f"`pgo-agent show {run.id}` shows what it came to")
     if run.state == "failed":
         raise UsageFault(f"run {run.id} failed: {(run.summary or {}).get('error', '')}", "mend that, then start anew")
@@ -79,9 +77,9 @@ def _read(c: SessionController, terminal: SessionTerminal) -> None:
             c.leave()
             return
         try:
-            asked = parse_input.read(line)
-            if asked is not None:
-                commands.do(c, asked, confirm)
+            typed = parse_input.read(line)
+            if typed is not None:
+                commands.do(c, typed, confirm)
         except Fault as e:
             c.say(f"error: {e}")
         except KeyboardInterrupt:

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from pgo_agent.agent.cli.session import parse_input
 from pgo_agent.agent.cli.session.controller import SessionController, mark
-from pgo_agent.agent.run.steering import BUDGETS
+from pgo_agent.agent.run.settings import BUDGETS
 from pgo_agent.agent.views.live import dashboard
 from rich.console import Console
 from rich.text import Text

@@ -7,32 +7,45 @@ record.
 
 import json
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import typer
 from pgo_agent.agent.cli import parent_watch, runner
 from pgo_agent.agent.commands import optimize
 from pgo_agent.agent.exit_codes import Exit
-from pgo_agent.agent.run import settings
+from pgo_agent.agent.run.context import Emit
+from pgo_agent.agent.run.record.store import Store
+from pgo_agent.agent.run.settings import RunSettings
+from pgo_agent.sandbox.json_codec import Record
 
 
-def job(store: Path, file: Path | None, wishes: dict[str, Any], run: str) -> str:
-    """What a worker is told to do: to go on with `run`, or, without one, to start a run of `file`."""
-    return json.dumps({"store": str(store), "file": str(file or ""), "wishes": wishes, "run": run})
+@dataclass(frozen=True)
+class Job(Record):
+    """What a worker is to do: to go on with `run`, or, where that is empty, to start a run of `file`."""
+
+    store: str
+    file: str
+    asked: RunSettings
+    run: str
+
+
+def job(store: Path, file: Path, asked: RunSettings, run: str) -> str:
+    """Return a Job as the worker takes it from its command line."""
+    return json.dumps(Job(str(store), str(file), asked, run).as_json())
 
 
 def main(text: str) -> int:
-    told = json.loads(text)
+    job = Job.from_json(json.loads(text))
     parent_watch.hold()
 
-    def go(store: Any, emit: Any) -> int:
-        if told["run"]:
-            return optimize.resume(told["run"], store, emit)
-        return optimize.start(Path(told["file"]), settings.RunSettings(**told["wishes"]), store, emit)
+    def go(store: Store, emit: Emit) -> int:
+        if job.run:
+            return optimize.resume(job.run, store, emit)
+        return optimize.start(Path(job.file), job.asked, store, emit)
 
     try:
-        runner.run(True, Path(told["store"]), True, go)
+        runner.run(True, Path(job.store), True, go)
     except typer.Exit as e:
         return e.exit_code
     return Exit.DONE

@@ -16,7 +16,7 @@ from pgo_agent.sandbox.errors import UsageFault
 
 
 @dataclass(frozen=True)
-class Launch:
+class LaunchCall:
     """`kernel[grid](...)`: parameters of the kernel -> what is passed, as far as they are told by name or place."""
 
     kernel: str
@@ -47,7 +47,7 @@ class Found:
         return [b for i, b in enumerate(self.blocks) if i in needed]
 
     @cached_property
-    def launches(self) -> list[Launch]:
+    def launches(self) -> list[LaunchCall]:
         """Those that the launcher reaches."""
         return [launch for f in self.host.values() for launch in launches(f, self.functions)]
 
@@ -118,11 +118,11 @@ def is_kernel(function: ast.FunctionDef) -> bool:
     return any(ast.unparse(n).rpartition(".")[2] == "jit" for n in named)
 
 
-def launches(function: ast.FunctionDef, known: Mapping[str, ast.FunctionDef]) -> list[Launch]:
+def launches(function: ast.FunctionDef, known: Mapping[str, ast.FunctionDef]) -> list[LaunchCall]:
     """The launches that stand in a function itself. A name that is bound to one of several kernels stands for each."""
     calls = (n for n in ast.walk(function) if isinstance(n, ast.Call) and isinstance(n.func, ast.Subscript))
     return [
-        Launch(kernel, passed(c, known[kernel]))
+        LaunchCall(kernel, passed(c, known[kernel]))
         for c in calls
         if isinstance(c.func, ast.Subscript) and isinstance(c.func.value, ast.Name)
         for kernel in _meant(c.func.value.id, function, known)

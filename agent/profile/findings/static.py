@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator
 from pgo_agent.agent.profile.cost_model import SERIALIZED
 from pgo_agent.agent.profile.findings.defect import Defect, Finding
 from pgo_agent.sandbox.devices import Device
-from pgo_agent.sandbox.profile.kernel_profile import Launch
+from pgo_agent.sandbox.profile.kernel_profile import LaunchCount
 from pgo_agent.sandbox.profile.static_profile import StaticProfile
 
 IDLE = 0.2  # of the machine, over all waves, from which a tail is worth a word
 FEW = 0.5  # of the warps that an SM can hold: below it latency shows in kernels without tensor instructions
 
 
-def findings(k: StaticProfile, launch: Launch, device: Device) -> tuple[Finding, ...]:
+def findings(k: StaticProfile, launch: LaunchCount, device: Device) -> tuple[Finding, ...]:
     """The defects of a kernel as it is launched, the usually dearest first."""
     return (*of_code(k), *_tail(k, launch, device))
 
@@ -78,7 +78,7 @@ def _occupied(k: StaticProfile) -> Iterator[Finding]:
         yield Finding(Defect.OCCUPANCY, round(o.share, 3), "of an SM's warps", 0, told)
 
 
-def _tail(k: StaticProfile, launch: Launch, device: Device) -> Iterator[Finding]:
+def _tail(k: StaticProfile, launch: LaunchCount, device: Device) -> Iterator[Finding]:
     """Waves: blocks over what all SMs hold at a time. Blocks that take different times are not seen."""
     at_once = device.sms * k.occupancy.blocks
     waves = launch.blocks / at_once

@@ -1,6 +1,6 @@
 """What was tried in a run, in a line for each kind of outcome: attempts that ended alike stand together, newest last.
 
-What a reason must not tell goes through `text.py`. It reads candidates and asks nobody.
+Reasons are as models may see them. It reads candidates and asks nobody.
 """
 
 import re
@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from pgo_agent.agent import text as hiding
 from pgo_agent.agent.run import provenance
-from pgo_agent.agent.run.record.store import Candidate
+from pgo_agent.agent.run.record.candidate import Candidate
+from pgo_agent.sandbox.gate.reason import NONE
 
 MOST = 20  # lines
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
@@ -54,7 +55,7 @@ def attempt(
     ratios = ", ".join(f"{case.split('/', 1)[-1]} {ratio:.3f}x" for case, ratio in gains.items())
     if known and known[1] and not ratios:
         ratios = f"recorded earlier on such a GPU: {known[0]}, {known[1]:.3f}x"
-    return Attempt(what, c.verdict or "", c.stage or "", hiding.reason(c.reason or "", c.stage, hidden), ratios)
+    return Attempt(what, c.verdict or "", c.stage or "", (c.why or NONE).for_model(hidden), ratios)
 
 
 def _told(group: Sequence[Attempt]) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from pgo_agent.agent import moves
 from pgo_agent.agent import text as hiding
-from pgo_agent.agent.evaluation.baseline import rate
+from pgo_agent.agent.evaluation.known_time import rate
 from pgo_agent.agent.kernel_part import kernel_part
 from pgo_agent.agent.llm.replies.ttgir import Shown
 from pgo_agent.agent.moves import launch_config
@@ -26,12 +26,12 @@ from pgo_agent.agent.proposal.prompt import applicable_moves, attempts, cards, h
 from pgo_agent.agent.proposal.prompt.inputs import Code, Facts
 from pgo_agent.agent.proposal.prompt.layout import prompt
 from pgo_agent.agent.proposal.prompt.token_budget import TooLong
-from pgo_agent.agent.run import incumbent, profile_targets, profile_visibility, steering
+from pgo_agent.agent.run import incumbent, steering
 from pgo_agent.agent.run.context import Context
-from pgo_agent.agent.run.profile_visibility import Insight
 from pgo_agent.agent.run.record import profiles, shipped_results
-from pgo_agent.agent.run.record.profiles import Kept
-from pgo_agent.agent.run.settings import PROMPT_TOKENS
+from pgo_agent.agent.run.record.baseline import Baseline
+from pgo_agent.agent.run.record.profiles import StoredProfile
+from pgo_agent.agent.run.settings import ProfileVisibility
 from pgo_agent.sandbox.build.builder import triton_version
 from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.errors import UsageFault
@@ -66,10 +66,10 @@ def gather(ctx: Context, remarks: Sequence[str] = ()) -> Facts:
         device=asdict(ctx.device),
         triton=triton_version(ctx.builder.box.python),
         kernel=kernel_part(source),
-        cases=[_case(ctx, base, case) | {"arguments": _arguments(given[case])} for case in base["cases"]],
-        statics=[] if profile_visibility.of(ctx) is Insight.NONE else _statics(ctx, best),
+        cases=[_case(ctx, base, case) | {"arguments": _arguments(given[case])} for case in base.cases],
+        statics=[] if ctx.settings.profile_visibility is ProfileVisibility.NONE else _statics(ctx, best),
         tried=attempts.lines(_attempts(ctx, base), remarks),
-        allowed_ops=base["allowed_ops"],
+        allowed_ops=base.allowed_ops,
         profile=profile,
         quoted=_quoted(source, profile),
         code=_code(ctx, which, kept),
@@ -80,21 +80,20 @@ def gather(ctx: Context, remarks: Sequence[str] = ()) -> Facts:
         cards=cards.chosen(defects, statics, kernel_part(source), ctx.device.arch),
         gluon=api(Workbench(ctx.builder)) if gluon else (),
         launch=_launch(source, best),
-        budget=int(ctx.settings.get("prompt_tokens") or PROMPT_TOKENS),
+        budget=ctx.settings.prompt_tokens,
     )
 
 
 # times and builds -----------------------------------------------------------------------------------------------------
 
 
-def _case(ctx: Context, base: Mapping[str, Any], case: str) -> dict[str, Any]:
-    kind, name = case.split("/", 1)
+def _case(ctx: Context, base: Baseline, case: str) -> dict[str, Any]:
+    best = {side: base.best(side)[case] for side in ("shipped", "tuned")}
     sides = {
-        side: {k: base[side][case][k] for k in ("ms", "choice", "how")}
-        | rate(ctx, base["work"][kind][name], base[side][case]["ms"])
-        for side in ("shipped", "tuned")
+        side: {"ms": p.ms, "choice": p.choice, "how": str(p.how), **rate(ctx, base.work_of(case), p.time)}
+        for side, p in best.items()
     }
-    return {"name": name, **sides}
+    return {"name": case.split("/", 1)[1], **sides}
 
 
 def _arguments(inputs: Inputs) -> str:
@@ -137,7 +136,7 @@ def _launch(source: str, best: Mapping[str, moves.Best]) -> str:
 # profile --------------------------------------------------------------------------------------------------------------
 
 
-def _profile(kept: Sequence[Kept]) -> list[str]:
+def _profile(kept: Sequence[StoredProfile]) -> list[str]:
     """Every public case in short; what is said of several stands once."""
     told: dict[str, list[str]] = {}
     for k in kept:
@@ -147,7 +146,7 @@ def _profile(kept: Sequence[Kept]) -> list[str]:
     return [hiding.line(f"{', '.join(cases)}: {line}") for line, cases in told.items()]
 
 
-def _defects(kept: Sequence[Kept]) -> list[Defect]:
+def _defects(kept: Sequence[StoredProfile]) -> list[Defect]:
     """What costs most first, over all cases."""
     found = [(i, b.finding.defect) for k in kept if k.summary for i, b in enumerate(k.summary.bottlenecks)]
     return list(dict.fromkeys(defect for _, defect in sorted(found, key=lambda f: f[0])))
@@ -164,12 +163,12 @@ def _quoted(source: str, profile: Sequence[str]) -> list[tuple[int, str]]:
 # code -----------------------------------------------------------------------------------------------------------------
 
 
-def _code(ctx: Context, which: str, kept: Sequence[Kept]) -> Code | None:
+def _code(ctx: Context, which: str, kept: Sequence[StoredProfile]) -> Code | None:
     """The hot loop of the kernel that edits of TTGIR are about."""
     found = ttgir_view.shown(ctx, which)
     if found is None:
         return None
-    text, weights = _costs(ctx, which, found, kept)
+    text, weights = _costs(ctx, found, kept)
     labels = hot_loop.chosen(found.module, found.view, weights)
     whole = found.text if len(found.text) <= hot_loop.WHOLE else ""
     excerpt = "" if whole else hot_loop.excerpt(found.module, found.view, weights)
@@ -177,13 +176,12 @@ def _code(ctx: Context, which: str, kept: Sequence[Kept]) -> Code | None:
     return Code(found.name, case, choice, hot_loop.rows(text, labels), excerpt, whole)
 
 
-def _costs(ctx: Context, which: str, shown: Shown, kept: Sequence[Kept]) -> tuple[str, dict[str, float]]:
+def _costs(ctx: Context, shown: Shown, kept: Sequence[StoredProfile]) -> tuple[str, dict[str, float]]:
     """All lines with what the profile knows of their costs, and cycles by label where they were timed."""
-    own = next((k for k in kept if k.case == shown.case and k.taken), None)
-    if own is None:
+    own = (profiles.whole(ctx.store.contents, k) for k in kept if k.case == shown.case and k.taken)
+    profile = next(own, None)
+    if profile is None:
         return shown.view.text(), {}
-    wanted = next(w for w in profile_targets.wanted(ctx, which) if w.case == shown.case)
-    profile = profile_targets.again(ctx, wanted, own)
     text = profile.code.get(shown.build) or shown.view.text()
     timelines = [k.timeline for k in profile.kernels if k.build == shown.build and isinstance(k.timeline, Timeline)]
     labels, weights = shown.view.labels(), dict[str, float]()
@@ -196,8 +194,8 @@ def _costs(ctx: Context, which: str, shown: Shown, kept: Sequence[Kept]) -> tupl
 # what was tried -------------------------------------------------------------------------------------------------------
 
 
-def _attempts(ctx: Context, base: Mapping[str, Any]) -> list[attempts.Attempt]:
-    hidden = [c.split("/", 1)[1] for c in base["held_out"]]
+def _attempts(ctx: Context, base: Baseline) -> list[attempts.Attempt]:
+    hidden = [c.split("/", 1)[1] for c in base.held_out]
     done = [c for c in ctx.store.candidates(ctx.run.id) if c.verdict is not None]
     gains = {c.id: incumbent.gains(ctx.store.evidence(ctx.run.id, c.id)) for c in done}
     return [attempts.attempt(c, hidden, gains[c.id], shipped_results.judged(c.id, ctx.device.name)) for c in done]

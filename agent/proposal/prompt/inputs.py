@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pgo_agent.agent.moves import CARRIED
-from pgo_agent.agent.run.settings import PROMPT_TOKENS
+from pgo_agent.agent.run.settings import RunSettings
 
 
 @dataclass(frozen=True)
@@ -45,4 +45,4 @@ class Facts:
     launch: str = ""  # a configuration in the form of a reply, with the names that this kernel takes
     most_configs: int = CARRIED
     most_candidates: int = 4  # of one reply
-    budget: int = PROMPT_TOKENS  # tokens of the prompt
+    budget: int = RunSettings.prompt_tokens  # tokens of the prompt

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.agent.run.record.schema import migrate
+from pgo_agent.agent.run.record import schema
 from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 
@@ -22,7 +22,10 @@ BUSY_SECONDS = 30.0
 
 
 class Database:
-    """Opens (and makes, if `create`) the workspace at `root`. Raises EnvironmentFault when the disk refuses."""
+    """Opens (and makes, if `create`) the workspace at `root`.
+
+    Raises EnvironmentFault when the disk refuses, UsageFault for a workspace of another schema.
+    """
 
     def __init__(self, root: Path, create: bool = True) -> None:
         self.root, self.contents = root, ContentStore(root)
@@ -39,7 +42,13 @@ class Database:
             self.db.row_factory = sqlite3.Row
             _write_ahead(self.db)
             self.db.execute("PRAGMA synchronous=FULL")
-            migrate(self.db)
+            ours = schema.create(self.db)
+        if not ours:
+            self.db.close()
+            raise UsageFault(
+                f"the record in {root} was made by another version of pgo-agent, and this one cannot read it",
+                "read it with the version that made it, or give another --store",
+            )
 
     def close(self) -> None:
         with self._one:  # a statement that another thread is at would crash the process
@@ -87,9 +96,9 @@ class Database:
             with self._disk():
                 self._lock(lock, f"run {run}, process {os.getpid()}")
                 self.contents.sweep()
-            (found,) = self.rows("PRAGMA quick_check(1)")
-            if found[0] != "ok":
-                raise self._damaged(found[0])
+            ((verdict,),) = self.rows("PRAGMA quick_check(1)")
+            if verdict != "ok":
+                raise self._damaged(verdict)
             yield
         finally:
             os.close(lock)

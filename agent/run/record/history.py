@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from pgo_agent.agent.run.record.store import Candidate, Run, Store
+from pgo_agent.agent.run.record.candidate import Candidate
+from pgo_agent.agent.run.record.store import Run, Store, why_of
+from pgo_agent.sandbox.gate.reason import NONE, Reason
 from pgo_agent.sandbox.gate.verdict import Verdict
 
 RUNS = 50  # former runs that are looked at, newest first
@@ -31,7 +33,7 @@ class Tried:
     author: str
     verdict: str
     stage: str
-    reason: str
+    why: Reason
     speedup: float | None  # of its incumbent then; None: not measured
     against: str | None
     proposer: str | None
@@ -52,26 +54,29 @@ class Subject:
 
 
 def of(run: Run) -> Subject:
-    """What a run may know. One from before there were lessons, or that is to be alone, knows of no other."""
-    return Subject(run.digest, run.contract, run.id, 0 if run.settings.get("alone") else run.knows or 0)
+    """What a run may know. One that is to be alone knows of no other."""
+    return Subject(run.digest, run.contract, run.id, 0 if run.settings.alone else run.knows or 0)
 
 
 def tried(store: Store, subject: Subject) -> Sequence[Tried]:
     """Candidates with verdicts: of the newest run first, and of a run those that were proposed last."""
-    return _read(store, subject) if subject.knows is None else _kept(store, subject)
+    return _read(store, subject) if subject.knows is None else _read_once(store, subject)
 
 
 @lru_cache(maxsize=8)
-def _kept(store: Store, subject: Subject) -> Sequence[Tried]:
+def _read_once(store: Store, subject: Subject) -> Sequence[Tried]:
     """What a run may know never changes while it goes on."""
     return _read(store, subject)
 
 
 def _read(store: Store, subject: Subject) -> Sequence[Tried]:
     runs = {r["id"]: r for r in _runs(store, subject)}
-    columns = "run, id, parent, kind, move, rationale, author, verdict, stage, reason, speedup, against, proposer"
-    rows = [r for name in runs for r in _rows(store, subject, name, columns)]
-    return [Tried(*(r[c] for c in columns.split(", ")), **_where(runs[r["run"]], subject)) for r in rows]
+    columns = "run, id, parent, kind, move, rationale, author, verdict, stage, speedup, against, proposer"
+    rows = [r for name in runs for r in _rows(store, subject, name, f"{columns}, reason, why")]
+    return [
+        Tried(**{c: r[c] for c in columns.split(", ")}, why=why_of(r) or NONE, **_where(runs[r["run"]], subject))
+        for r in rows
+    ]
 
 
 def refused(store: Store, run: Run) -> Iterator[Candidate]:
@@ -106,5 +111,5 @@ def _rows(store: Store, subject: Subject, run: str, columns: str) -> Sequence[An
 
 def _where(run: Any, subject: Subject) -> dict[str, Any]:
     triton = json.loads(run["settings"]).get("triton", "")
-    told = {"device": run["device"], "gpu": run["gpu"] or "", "triton": triton}
-    return told | {"same_text": run["digest"] == subject.digest}
+    same_text = run["digest"] == subject.digest
+    return {"device": run["device"], "gpu": run["gpu"] or "", "triton": triton, "same_text": same_text}

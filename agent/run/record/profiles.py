@@ -1,7 +1,7 @@
-"""Profiles in the record of a run: which passes were taken of a candidate's case, and its summary.
+"""Profiles in the record of a run: each whole, which passes gave an answer, and its summary.
 
-Relies on `store.py`. What the passes said in full is in the content store, under their own keys: see
-`sandbox/profile/`.
+A row names the whole profile by its hash; the profile itself is an artefact of the content store, which names large
+artefacts by their hashes in turn. Relies on `database.py` and `sandbox/json_codec.py`. It takes no pass.
 """
 
 import contextlib
@@ -10,13 +10,19 @@ import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pgo_agent.agent.profile.case_profile import CaseProfile
 from pgo_agent.agent.profile.summary import Summary
 from pgo_agent.agent.run.record.database import Database
+from pgo_agent.sandbox.bundle.store import ContentStore, canonical
+from pgo_agent.sandbox.errors import EnvironmentFault
 from pgo_agent.sandbox.json_codec import Malformed
+
+SUFFIX = "profile"  # of a whole profile in the content store
+NOT_KEPT = "its profile is not in the workspace, or another version of pgo-agent wrote it"
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredProfile:
     """One case of a candidate, or of the kernel as shipped."""
 
     candidate: str  # or `shipped`
@@ -25,6 +31,7 @@ class Kept:
     seconds: float
     summary: Summary | None  # None until it is made, and where no pass was
     author: str | None = None  # the model that wrote the summary; None: it is embedded
+    profile: str | None = None  # hash of the whole profile; None: nothing could be taken, or the row is older
 
     @property
     def taken(self) -> tuple[str, ...]:
@@ -32,29 +39,57 @@ class Kept:
         return tuple(name for name, why in self.passes.items() if not why)
 
 
-def add(db: Database, run: str, kept: Kept) -> None:
-    """A profile, or why there is none. One that is there already stays."""
+def put(contents: ContentStore, profile: CaseProfile) -> str:
+    """Stores a whole profile and gives its hash. Raises EnvironmentFault when the disk refuses."""
+    return contents.put(canonical(profile.as_json()), SUFFIX)
+
+
+def there(contents: ContentStore, stored: StoredProfile) -> bool:
+    """Whether the whole profile is in the content store, undamaged."""
+    return _data(contents, stored) is not None
+
+
+def whole(contents: ContentStore, stored: StoredProfile) -> CaseProfile | None:
+    """The whole profile; None where it is not kept, damaged, or of another version."""
+    with contextlib.suppress(ValueError):  # Malformed is one
+        data = _data(contents, stored)
+        return CaseProfile.from_json(json.loads(data)) if data is not None else None
+    return None
+
+
+def _data(contents: ContentStore, stored: StoredProfile) -> bytes | None:
+    with contextlib.suppress(EnvironmentFault):
+        return contents.get(stored.profile, SUFFIX) if stored.profile else None
+    return None
+
+
+def add(db: Database, run: str, stored: StoredProfile) -> None:
+    """Records a profile, or why there is none. One that is there already stays."""
     with db.transaction() as open_:
-        values = (run, kept.candidate, kept.case, json.dumps(dict(kept.passes)), kept.seconds)
-        open_.execute("INSERT OR IGNORE INTO profiles VALUES (?, ?, ?, ?, ?, NULL, NULL)", values)
+        names = 'run, candidate, "case", passes, seconds, profile'
+        values = (run, stored.candidate, stored.case, json.dumps(dict(stored.passes)), stored.seconds, stored.profile)
+        open_.execute(f"INSERT OR IGNORE INTO profiles ({names}) VALUES (?, ?, ?, ?, ?, ?)", values)
 
 
-def finish(db: Database, run: str, kept: Kept) -> None:
-    """What a recorded profile says in short; or that it is lost."""
-    summary = json.dumps(kept.summary.as_json()) if kept.summary else None
+def update(db: Database, run: str, stored: StoredProfile) -> None:
+    """Records what a recorded profile says in short, that it is lost, or that it was taken anew."""
+    summary = json.dumps(stored.summary.as_json()) if stored.summary else None
+    changed = (json.dumps(dict(stored.passes)), summary, stored.author, stored.profile)
     with db.transaction() as open_:
-        sql = 'UPDATE profiles SET passes = ?, summary = ?, author = ? WHERE run = ? AND candidate = ? AND "case" = ?'
-        open_.execute(sql, (json.dumps(dict(kept.passes)), summary, kept.author, run, kept.candidate, kept.case))
+        sql = "UPDATE profiles SET passes = ?, summary = ?, author = ?, profile = ?"
+        where = ' WHERE run = ? AND candidate = ? AND "case" = ?'
+        open_.execute(sql + where, (*changed, run, stored.candidate, stored.case))
 
 
-def of(db: Database, run: str, candidate: str | None = None) -> list[Kept]:
+def of(db: Database, run: str, candidate: str | None = None) -> list[StoredProfile]:
     """The profiles of a candidate, or of all, in the order in which they were recorded."""
     sql = "SELECT * FROM profiles WHERE run = ? AND (? IS NULL OR candidate = ?) ORDER BY rowid"
-    return [_kept(r) for r in db.rows(sql, (run, candidate, candidate))]
+    return [_stored(r) for r in db.rows(sql, (run, candidate, candidate))]
 
 
-def _kept(row: sqlite3.Row) -> Kept:
+def _stored(row: sqlite3.Row) -> StoredProfile:
     summary = None
     with contextlib.suppress(Malformed):  # of another version: it is made anew
         summary = Summary.from_json(json.loads(row["summary"])) if row["summary"] else None
-    return Kept(row["candidate"], row["case"], json.loads(row["passes"]), row["seconds"], summary, row["author"])
+    passes = json.loads(row["passes"])
+    return StoredProfile(row["candidate"], row["case"], passes, row["seconds"], summary, row["author"], row["profile"])

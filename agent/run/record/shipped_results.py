@@ -12,7 +12,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-EVALUATIONS = ("plan", "mutant")  # what their files begin with
+EVALUATIONS = ("plan", "run", "mutant")  # what their files begin with
 
 
 @dataclass(frozen=True)

@@ -5,18 +5,27 @@ the order in which they were added: the wall clock may jump. Relies on `database
 `profiles.py`.
 """
 
-import hashlib
 import json
 import sqlite3
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from pgo_agent.agent.llm.models.types import OPTIMIZER, Reply
+from pgo_agent.agent.profile.summary import Bottleneck
+from pgo_agent.agent.run.facts import RunFacts
+from pgo_agent.agent.run.record.baseline import Baseline
+from pgo_agent.agent.run.record.candidate import Candidate, NewCandidate
 from pgo_agent.agent.run.record.database import Database
-from pgo_agent.sandbox.errors import UsageFault
+from pgo_agent.agent.run.record.settings_json import decode, encode
+from pgo_agent.agent.run.settings import RunSettings
+from pgo_agent.sandbox.build.result import Built
+from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
+from pgo_agent.sandbox.gate import reason as reasons
+from pgo_agent.sandbox.gate.reason import Reason
 from pgo_agent.sandbox.gate.verdict import Judgement
 from pgo_agent.sandbox.judge.gpus import Gpu
 
@@ -28,8 +37,8 @@ class Run:
     digest: str
     source: str
     device: str
-    settings: dict[str, Any]
-    baseline: dict[str, Any] | None
+    settings: RunSettings
+    baseline_json: str | None  # None until it stands
     state: str
     seconds: float
     summary: dict[str, Any] | None
@@ -37,34 +46,23 @@ class Run:
     contract: str | None = None  # digest of what its target asks of a kernel; None: a run from before it was kept
     knows: int | None = None  # the last verdict in the workspace when it began; None: it looks at no other run
     gpu_seconds: float = 0.0  # spent, over all resumptions
+    facts: RunFacts = field(default_factory=RunFacts)
+    damaged: tuple[str, ...] = ()  # settings and facts that cannot be read: nobody goes on with the run
+    unknown: tuple[str, ...] = ()  # settings of another version, which are ignored
+
+    @property
+    def baseline(self) -> Baseline | None:
+        """What its candidates are measured against; None until it stands. Raises EnvironmentFault for a damaged one."""
+        try:
+            return None if self.baseline_json is None else _baseline(self.baseline_json)
+        except ValueError as e:
+            problem = f"the baseline of run {self.id} is damaged, or of another version of pgo-agent: {e}"
+            raise EnvironmentFault(problem, "start again with `pgo-agent optimize`") from None
 
 
-@dataclass(frozen=True)
-class Candidate:
-    run: str
-    id: str
-    generation: int
-    position: int
-    parent: str
-    kind: str
-    move: str
-    rationale: str
-    author: str
-    source: str
-    built: dict[str, Any] | None
-    verdict: str | None
-    stage: str | None
-    reason: str | None
-    speedup: float | None
-    seconds: float | None
-    against: str | None  # what it was measured against, the incumbent then: a candidate or `shipped`
-    cites: dict[str, Any] | None = None  # the bottleneck that its move answers, as `agent/profile/summary.py` writes it
-    proposer: str | None = None  # whose place in its generation it took: see mixing.py
-
-
-def candidate_id(source: str) -> str:
-    """What a candidate is called: the same text is the same candidate, in every run."""
-    return hashlib.sha256(source.encode()).hexdigest()[:16]
+@lru_cache(maxsize=4)  # every step looks at it
+def _baseline(text: str) -> Baseline:
+    return Baseline.from_json(json.loads(text))
 
 
 @dataclass(frozen=True)
@@ -93,11 +91,12 @@ class Store(Database):
         digest: str,
         source: str,
         device: str,
-        settings: Mapping[str, Any],
+        settings: RunSettings,
+        facts: RunFacts,
         contract: str | None = None,
     ) -> None:
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        row = (run, str(target), digest, source, device, json.dumps(dict(settings)), now, contract)
+        row = (run, str(target), digest, source, device, json.dumps(encode(settings, facts)), now, contract)
         with self.transaction() as db:
             db.execute(
                 "INSERT INTO runs (id, target, digest, source, device, settings, state, created, contract, knows)"
@@ -120,13 +119,13 @@ class Store(Database):
         """All runs, oldest first."""
         return [_run(r) for r in self.rows("SELECT * FROM runs ORDER BY rowid")]
 
-    def set_baseline(self, run: str, baseline: Mapping[str, Any]) -> None:
+    def set_baseline(self, run: str, baseline: Baseline) -> None:
         with self.transaction() as db:
-            db.execute("UPDATE runs SET baseline = ? WHERE id = ?", (json.dumps(baseline), run))
+            db.execute("UPDATE runs SET baseline = ? WHERE id = ?", (json.dumps(baseline.as_json()), run))
 
-    def set_settings(self, run: str, settings: Mapping[str, Any]) -> None:
+    def set_settings(self, run: str, settings: RunSettings, facts: RunFacts) -> None:
         with self.transaction() as db:
-            db.execute("UPDATE runs SET settings = ? WHERE id = ?", (json.dumps(dict(settings)), run))
+            db.execute("UPDATE runs SET settings = ? WHERE id = ?", (json.dumps(encode(settings, facts)), run))
 
     def set_state(self, run: str, state: str, summary: Mapping[str, Any] | None = None) -> None:
         with self.transaction() as db:
@@ -141,19 +140,19 @@ class Store(Database):
 
     # generations and candidates ---------------------------------------------------------------------------------------
 
-    def add_generation(self, run: str, n: int, incumbent: str, proposals: list[dict[str, Any]]) -> None:
+    def add_generation(self, run: str, n: int, incumbent: str, proposals: Sequence[NewCandidate]) -> None:
         """A generation with its candidates; nothing happens when it is there already."""
         with self.transaction() as db:
             fresh = db.execute(
                 "INSERT OR IGNORE INTO generations (run, n, incumbent) VALUES (?, ?, ?)", (run, n, incumbent)
             ).rowcount
             for position, p in enumerate(proposals if fresh else []):
-                told = (p["kind"], p["move"], p["rationale"], p["author"], p["source"], p.get("proposer"))
-                cites = json.dumps(p["cites"]) if p.get("cites") else None
+                own = (p.kind, p.move, p.rationale, p.author, p.source, p.proposer)
+                cites = json.dumps(p.cites.as_json()) if p.cites else None
                 db.execute(
                     "INSERT OR IGNORE INTO candidates (run, id, generation, position, parent, kind, move, rationale,"
                     " author, source, proposer, cites) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    (run, p["id"], n, position, p["parent"], *told, cites),
+                    (run, p.id, n, position, p.parent, *own, cites),
                 )
 
     def add_skipped(self, run: str, parent: str, move: str, reason: str) -> None:
@@ -246,9 +245,10 @@ class Store(Database):
             )
         return found[0]
 
-    def set_built(self, run: str, candidate: str, built: Mapping[str, Any]) -> None:
+    def set_built(self, run: str, candidate: str, built: Built) -> None:
         with self.transaction() as db:
-            db.execute("UPDATE candidates SET built = ? WHERE run = ? AND id = ?", (json.dumps(built), run, candidate))
+            values = (json.dumps(built.as_json()), run, candidate)
+            db.execute("UPDATE candidates SET built = ? WHERE run = ? AND id = ?", values)
 
     def set_verdict(self, run: str, candidate: str, judged: Judgement, speedup: float | None, seconds: float) -> None:
         """A verdict with its evidence and raw samples. A candidate that has one keeps it."""
@@ -256,10 +256,11 @@ class Store(Database):
         against = body.pop("incumbent", None)
         timed = {stage: body.pop(stage, {}) for stage in ("quick", "time")}
         with self.transaction() as db:
-            values = (str(judged.verdict), judged.stage, judged.reason, speedup, seconds, against, run, candidate)
+            why = json.dumps(judged.why.as_json())
+            values = (str(judged.verdict), judged.stage, judged.reason, why, speedup, seconds, against, run, candidate)
             fresh = db.execute(
-                "UPDATE candidates SET verdict = ?, stage = ?, reason = ?, speedup = ?, seconds = ?, against = ?"
-                " WHERE run = ? AND id = ? AND verdict IS NULL",
+                "UPDATE candidates SET verdict = ?, stage = ?, reason = ?, why = ?, speedup = ?, seconds = ?,"
+                " against = ? WHERE run = ? AND id = ? AND verdict IS NULL",
                 values,
             ).rowcount
             if fresh:
@@ -284,7 +285,20 @@ class Store(Database):
 
 
 def _candidate(row: sqlite3.Row) -> Candidate:
-    return Candidate(**(dict(row) | {k: _json(row[k]) for k in ("built", "cites")}))
+    cites = None if row["cites"] is None else Bottleneck.from_json(json.loads(row["cites"]))
+    built = None if row["built"] is None else _built(row["built"])
+    own = dict(row) | {"built": built, "cites": cites, "why": why_of(row)}
+    return Candidate(**{k: v for k, v in own.items() if k != "reason"})
+
+
+@lru_cache(maxsize=256)
+def _built(text: str) -> Built:
+    return Built.from_json(json.loads(text))
+
+
+def why_of(row: sqlite3.Row) -> Reason | None:
+    """Reads a candidate's reason: typed, or the prose of an older record; None before its verdict."""
+    return None if row["reason"] is None else reasons.from_json(row["reason"], _json(row["why"]))
 
 
 def _insert_samples(db: sqlite3.Connection, key: tuple[str, str, str], cases: Mapping[str, Mapping[str, Any]]) -> None:
@@ -294,7 +308,9 @@ def _insert_samples(db: sqlite3.Connection, key: tuple[str, str, str], cases: Ma
 
 
 def _run(row: sqlite3.Row) -> Run:
-    return Run(**(dict(row) | {k: _json(row[k]) for k in ("settings", "baseline", "summary")}))
+    stored = decode(row["settings"], row["device"])
+    own = dict(row) | {f.name: getattr(stored, f.name) for f in fields(stored)} | {"summary": _json(row["summary"])}
+    return Run(baseline_json=own.pop("baseline"), **own)
 
 
 def _json(text: str | None) -> Any:

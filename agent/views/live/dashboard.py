@@ -4,9 +4,9 @@ Rows that cannot be read without colour are none: words say everything. A line i
 block never higher than it is told; what goes first is what was judged long ago. It reads no record: `snapshot.py` does.
 """
 
-import math
 from collections.abc import Iterator, Sequence
 
+from pgo_agent.agent.run.settings import OPTIONAL_BUDGETS
 from pgo_agent.agent.views import summary
 from pgo_agent.agent.views.live.snapshot import Row, Snapshot
 from rich.text import Text
@@ -42,24 +42,21 @@ def room(width: int, height: int) -> str:
     return f"the live block needs a terminal of {WIDTH} x {HEIGHT}, and this one is {width} x {height}"
 
 
-def budget(g: Snapshot, seconds: float = 0.0) -> str:
+def budgets(g: Snapshot, seconds: float = 0.0) -> str:
     """What is spent of what. `seconds`: since the record was told."""
     s = g.settings
-    minutes = f"{(g.seconds + seconds) / 60:.1f} of {s.get('minutes', math.inf):g} min"
-    told = [minutes, f"{g.counted} of {s.get('candidates', 0)} candidates", f"generation {g.generation}"]
-    for spent, name, most in (
-        (g.gpu_seconds, "s of the GPU", s.get("gpu_seconds")),
-        (g.tokens, "tokens", s.get("tokens")),
-        (g.money, "in money", s.get("money")),
-    ):
-        if spent or most is not None:
-            told.append(f"{spent:.6g}{f' of {most:g}' if most is not None else ''} {name}")
+    minutes = f"{(g.seconds + seconds) / 60:.1f} of {s.minutes:g} min"
+    told = [minutes, f"{g.counted} of {s.candidates} candidates", f"generation {g.generation}"]
+    for name, budget in OPTIONAL_BUDGETS.items():
+        amount, most = g.spent[name], getattr(s, name)
+        if amount or most is not None:
+            told.append(f"{amount:.6g}{f' of {most:g}' if most is not None else ''} {budget.budget}")
     return ", ".join(told)
 
 
 def _lines(g: Snapshot, strips: Sequence[Text], width: int, height: int, seconds: float) -> Iterator[Text]:
     yield _head(g, width)
-    yield _said("budget", budget(g, seconds))
+    yield _said("budget", budgets(g, seconds))
     yield _said("best", g.best)
     left = height - 3
     if g.profile and left > FEWEST + 2:

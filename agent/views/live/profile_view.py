@@ -2,17 +2,17 @@
 here.
 
 A timeline needs a GPU; where none was taken there are no strips, and the record says why. Relies on
-`profile_incumbent.py`.
+`record/profiles.py`.
 """
 
 import os
 
 from pgo_agent.agent.profile.case_profile import CaseProfile
 from pgo_agent.agent.proposal import ttgir_view
-from pgo_agent.agent.run import incumbent, profile_targets, target_file
+from pgo_agent.agent.run import incumbent, target_file
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record import profiles as profile_record
-from pgo_agent.agent.run.record.profiles import Kept
+from pgo_agent.agent.run.record.profiles import StoredProfile
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.views.profile import timeline_terminal
 from pgo_agent.sandbox import devices
@@ -20,7 +20,7 @@ from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
-from pgo_agent.sandbox.profile.kernel_profile import Missing
+from pgo_agent.sandbox.profile.kernel_profile import Missing, PassName
 from rich.text import Text
 
 
@@ -28,27 +28,30 @@ def context(store: Store, name: str) -> Context:
     """What reads a run as the loop does, without a GPU, a model and a listener. Raises TargetMoved."""
     run = store.run(name)
     found = target_file.unmoved(run)
-    python, sandbox = run.settings["python"], run.settings["sandbox"]
+    python, sandbox = run.settings.python, run.settings.sandbox
     device = devices.find(run.device)
     builder = Builder(found, device, box.choose(sandbox, python), store.contents, len(os.sched_getaffinity(0)))
     cpu = GpuJudge(found, python, None, sandbox, device.key)
     return Context(store, run, found, device, builder, None, None, cpu, lambda event: None)
 
 
-def profiles(store: Store, name: str, case: str = "") -> list[tuple[Kept, CaseProfile]]:
+def profiles(store: Store, name: str, case: str = "") -> list[tuple[StoredProfile, CaseProfile]]:
     """Of the incumbent: each public case that has a profile, or the one that is named. Raises UsageFault for none."""
     ctx = context(store, name)
     if store.run(name).baseline is None:
         raise UsageFault("nothing is profiled yet: the baselines come first", "wait for them, then ask again")
     which = incumbent.name(ctx)
-    kept = {k.case: k for k in profile_record.of(store, ctx.run.id, which) if k.taken}
-    wanted = [w for w in profile_targets.wanted(ctx, which) if w.case in kept and case in ("", w.case.split("/", 1)[1])]
+    stored = {k.case.split("/", 1)[1]: k for k in profile_record.of(store, ctx.run.id, which) if k.taken}
+    wanted = [k for name, k in stored.items() if case in ("", name)]
     if not wanted:
-        known = ", ".join(c.split("/", 1)[1] for c in kept)
+        names = ", ".join(stored)
         raise UsageFault(
-            f"no profile of {case or which[:8]} is there", f"there are: {known}" if known else "wait for it"
+            f"no profile of {case or which[:8]} is there", f"there are: {names}" if names else "wait for it"
         )
-    return [(kept[w.case], profile_targets.again(ctx, w, kept[w.case])) for w in wanted]
+    read = ((k, profile_record.whole(store.contents, k)) for k in wanted)
+    if there := [(k, profile) for k, profile in read if profile is not None]:
+        return there
+    raise UsageFault(f"of {case or which[:8]} only a summary is there: {profile_record.NOT_KEPT}", "see /show")
 
 
 def ttgir(store: Store, name: str, which: str) -> str:
@@ -56,7 +59,7 @@ def ttgir(store: Store, name: str, which: str) -> str:
     built, and for what our reader refuses.
     """
     ctx = context(store, name)
-    if which != incumbent.SHIPPED and not (store.candidate(ctx.run.id, which).built or {}).get("bundle"):
+    if which != incumbent.SHIPPED and not store.candidate(ctx.run.id, which).has_bundle:
         raise UsageFault(f"{which[:8]} is not built", "wait until it is, or see /evidence for what went wrong")
     if store.run(name).baseline is None:
         raise UsageFault("nothing is built yet", "wait for the baselines, then ask again")
@@ -70,10 +73,7 @@ def strips(store: Store, name: str, width: int) -> list[Text]:
     """Lanes of the first public case whose timeline was taken, and what their looks mean; none without one."""
     ctx = context(store, name)
     which = incumbent.name(ctx)
-    kept = {k.case: k for k in profile_record.of(store, ctx.run.id, which) if "timeline" in k.taken}
-    wanted = next((w for w in profile_targets.wanted(ctx, which) if w.case in kept), None) if kept else None
-    if wanted is None:
-        return []
-    found = profile_targets.again(ctx, wanted, kept[wanted.case])
-    drawn = ((k, k.timeline) for k in found.kernels if not isinstance(k.timeline, Missing))
+    timed = (k for k in profile_record.of(store, ctx.run.id, which) if PassName.TIMELINE in k.taken)
+    profile = next((p for p in (profile_record.whole(store.contents, k) for k in timed) if p is not None), None)
+    drawn = ((k, k.timeline) for k in (profile.kernels if profile else ()) if not isinstance(k.timeline, Missing))
     return next((timeline_terminal.strips(k, t, width) for k, t in drawn), [])

@@ -5,15 +5,16 @@ Reads the record and nothing else, so it is as true of a run that another proces
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from pgo_agent.agent import text
 from pgo_agent.agent.proposal import bottlenecks
 from pgo_agent.agent.run import incumbent, steering
 from pgo_agent.agent.run.record import pending, profiles, shipped_results, user_requests
-from pgo_agent.agent.run.record.profiles import Kept
-from pgo_agent.agent.run.record.store import Candidate, Run, Store
-from pgo_agent.agent.views import summary
+from pgo_agent.agent.run.record.candidate import Candidate
+from pgo_agent.agent.run.record.profiles import StoredProfile
+from pgo_agent.agent.run.record.store import Run, Store
+from pgo_agent.agent.run.settings import RunSettings
+from pgo_agent.agent.views import model_usage, summary
 from pgo_agent.sandbox import devices
 
 TIMELINE = "timeline"
@@ -39,11 +40,9 @@ class Snapshot:
     device: str
     measured: bool  # whether a GPU measures this run
     state: str
-    settings: Mapping[str, Any]
+    settings: RunSettings
     seconds: float
-    gpu_seconds: float
-    tokens: int
-    money: float
+    spent: Mapping[str, float]  # of the other budgets, by name
     generation: int
     rows: Sequence[Row]
     incumbent: str
@@ -61,10 +60,10 @@ class Snapshot:
 def take(store: Store, name: str) -> Snapshot:
     """Raises UsageFault when there is no such run, EnvironmentFault for the disk."""
     run, found = store.run(name), store.candidates(name)
-    device, spent = devices.find(run.device).name, store.spent(run.id)
+    device = devices.find(run.device).name
     current, pin = incumbent.among(found), steering.pin_of(store, run.id)
     kept, waiting = profiles.of(store, run.id, current), pending.told(store, run.id)
-    environment = (run.baseline or {}).get("environment")
+    environment = run.baseline and run.baseline.environment
     return Snapshot(
         run=run.id,
         target=summary.near(run.target),
@@ -73,9 +72,7 @@ def take(store: Store, name: str) -> Snapshot:
         state=run.state,
         settings=run.settings,
         seconds=run.seconds,
-        gpu_seconds=run.gpu_seconds,
-        tokens=int(spent["tokens"]),
-        money=spent["money"],
+        spent=model_usage.spent(store, run),
         generation=max((c.generation for c in found), default=0),
         rows=[_row(c, device, waiting.get(c.id)) for c in found],
         incumbent=current,
@@ -97,7 +94,7 @@ def _row(c: Candidate, device: str, waiting: tuple[str, float] | None) -> Row:
 def _best(store: Store, run: Run, current: str) -> str:
     if run.baseline is None:
         return "the baselines do not stand yet"
-    if not run.baseline.get("environment"):
+    if not run.baseline.environment:
         return "nothing is measured without a GPU"
     if current == incumbent.SHIPPED:
         return "the kernel as shipped: nothing was accepted yet"
@@ -108,11 +105,11 @@ def _best(store: Store, run: Run, current: str) -> str:
     return f"{current[:8]}: {', '.join(told) or 'accepted'}"
 
 
-def _profile(kept: Sequence[Kept]) -> str:
+def _profile(kept: Sequence[StoredProfile]) -> str:
     """The case with a bottleneck, or any."""
     told = sorted(kept, key=lambda k: not (k.summary and k.summary.bottlenecks))
     if not told or told[0].summary is None:
         return text.line(bottlenecks.told(told[0]).removeprefix("profile of ")) if told else ""
-    first = next((b.as_json() for b in told[0].summary.bottlenecks), None)
+    first = next(iter(told[0].summary.bottlenecks), None)
     why = bottlenecks.because(first) or f"{' and '.join(told[0].taken)}: nothing stands out"
     return text.line(f"{told[0].case.split('/', 1)[1]}, {why}")

@@ -1,4 +1,4 @@
-"""The evidence that a candidate is right: every comparison with the reference, strains, races, and the second look."""
+"""The evidence that a candidate is right: comparisons with the reference, stress inputs, races, and the second look."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class Comparison:
 
     look: str  # FIRST, AGAIN, or the stage that it was made in
     case: str
-    strain: str  # what was done to the inputs; empty: nothing
+    stress_input: str  # what was done to the inputs; empty: nothing
     seed: str
     output: int
     worst: float  # max |x - ref|
@@ -42,7 +42,7 @@ class Proof:
     candidate: str
     move: str
     comparisons: tuple[Comparison, ...]
-    dropped: tuple[tuple[str, str, str], ...]  # case, strain, why it does not count: each once
+    dropped: tuple[tuple[str, str, str], ...]  # case, stress input, why it does not count: each once
     stages: tuple[Stage, ...]
     disturbed: tuple[str, ...]  # lots of samples that were thrown away, and why
     noise: str  # of the session in which it was accepted; empty where nothing was timed
@@ -53,9 +53,9 @@ class Proof:
         return max(self.comparisons, key=lambda c: c.share, default=None)
 
     @property
-    def strained(self) -> int:
-        """Different strains that it bore."""
-        return len({c.strain for c in self.comparisons if c.strain})
+    def under_stress(self) -> int:
+        """Different stress inputs that it bore."""
+        return len({c.stress_input for c in self.comparisons if c.stress_input})
 
     @property
     def yardsticks(self) -> str:

@@ -186,7 +186,7 @@ def _facts(case: CaseProfile, k: KernelProfile) -> Iterator[tuple[str, str]]:
 def _proof(p: Proof) -> Values:
     looks: dict[str, list[Values]] = {}
     for c in p.comparisons:
-        under = f"{c.case} with {c.strain}" if c.strain else c.case
+        under = f"{c.case} with {c.stress_input}" if c.stress_input else c.case
         share = min(100.0, 100 * c.share)
         looks.setdefault(c.look, []).append(
             {"case": under, "output": c.output, "seed": c.seed, "worst": f"{c.worst:.3g}", "mean": f"{c.mean:.3g}",

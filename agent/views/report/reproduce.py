@@ -3,28 +3,21 @@
 import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from pgo_agent.agent.run.record.store import Candidate, Run
+from pgo_agent.agent.llm.models import EMBEDDED
+from pgo_agent.agent.run import settings
+from pgo_agent.agent.run.record.candidate import Candidate
+from pgo_agent.agent.run.record.store import Run
+from pgo_agent.agent.run.settings import SEARCH
 from pgo_agent.sandbox import devices
 
 UNTOLD = "not recorded"
-OPTIONS = {  # setting -> option of `optimize`, and its default
-    "candidates": ("--candidates", 12),
-    "width": ("--width", None),
-    "minutes": ("--minutes", 20.0),
-    "patience": ("--patience", 3),
-    "insight": ("--profile", "all"),
-    "seed": ("--seed", 0),
-    "gpu_seconds": ("--gpu-seconds", None),
-    "tokens": ("--tokens", None),
-    "money": ("--money", None),
-}
 
 
 def environment(run: Run) -> Iterator[tuple[str, str]]:
     """A name and what is said under it."""
-    measured = (run.summary or {}).get("environment") or (run.baseline or {}).get("environment") or {}
+    measured = (run.summary or {}).get("environment") or (run.baseline and run.baseline.environment) or {}
     yield "GPU", _gpu(run, measured)
     if measured:
         cuda = f", CUDA {measured['cuda_driver']}" if measured.get("cuda_driver") else ""
@@ -36,8 +29,8 @@ def environment(run: Run) -> Iterator[tuple[str, str]]:
     yield "pgo-agent", _ours(run)
     yield "kernel file", f"{Path(run.target).name}, SHA-256 of its text and contract {run.digest}"
     yield "run", f"{run.id}, begun {run.created}; {run.seconds:.0f} s, of these {run.gpu_seconds:.0f} s of the GPU"
-    yield "judge", _near(str(run.settings.get("judge", UNTOLD)))
-    if models := run.settings.get("models"):
+    yield "judge", _near(run.settings.judge)
+    if models := run.facts.models:
         yield "models", ", ".join(f"{role}: {_near(name)}" for role, name in models.items())
 
 
@@ -50,21 +43,21 @@ def _gpu(run: Run, measured: Mapping[str, Any]) -> str:
 
 
 def _triton(run: Run, measured: Mapping[str, Any]) -> str:
-    compiled, there = run.settings.get("triton"), measured.get("triton")
+    compiled, there = run.facts.triton, measured.get("triton")
     if compiled and there and compiled != there:
         return f"{compiled} compiled; {there} on the GPU's machine"
     return str(compiled or there or UNTOLD)
 
 
 def _ours(run: Run) -> str:
-    ours = run.settings.get("pgo_agent") or {}
-    return f"{ours['version']}, commit {ours['commit']}" if ours else f"{UNTOLD}: the run is of an older version"
+    ours = run.facts.pgo_agent
+    return f"{ours.version}, commit {ours.commit}" if ours else f"{UNTOLD}: the run is of an older version"
 
 
 def commands(run: Run, chosen: Candidate | None, steered: bool) -> Iterator[tuple[str, str]]:
     """What a command is for, and the command. `steered`: a person asked something of the run."""
     name, file = run.id, shlex.quote(Path(run.target).name)
-    if run.settings.get("given"):
+    if run.facts.given:
         yield "check the same file again", f"pgo-agent check {shlex.quote(given(run))} --target {file}{_cases(run)}"
     else:
         without = ", with the budgets that it had in the end and without what a person asked of it" if steered else ""
@@ -93,20 +86,33 @@ def _near(name: str) -> str:
 
 def given(run: Run) -> str:
     """The name of the file that a check was given."""
-    return Path(str(run.settings["given"][0]["from"])).name
+    return Path(run.facts.given[0].name).name
 
 
 def _cases(run: Run) -> str:
-    return "".join(f" --case {shlex.quote(c)}" for c in run.settings.get("cases") or ())
+    return "".join(_option(run, "cases"))
 
 
 def _options(run: Run) -> str:
-    told = [f" --device {shlex.quote(run.device)}"]
-    for key, (option, default) in OPTIONS.items():
-        value = run.settings.get(key)
-        if value is not None and value != default:
-            told.append(f" {option} {shlex.quote(format(value, 'g') if isinstance(value, float) else str(value))}")
-    for role, model in (run.settings.get("models") or {}).items():
-        if model != "embedded":
-            told.append(f" --model {shlex.quote(f'{role}={_near(model)}')}")
-    return "".join(told) + _cases(run)
+    """What the run was asked for, but for what is as it is by default and what only its machine knows."""
+    asked = (name for name, o in settings.OPTIONS.items() if o.commands >= SEARCH and not o.of_machine)
+    return "".join(part for name in asked for part in _option(run, name))
+
+
+def _option(run: Run, name: str) -> Iterator[str]:
+    """A setting as the command line takes it, each value of several; nothing where it is as it is by default."""
+    value, flag = getattr(run.settings, name), settings.flag(name)
+    if value is True and value != settings.DEFAULTS[name]:
+        yield f" {flag}"
+    elif value != settings.DEFAULTS[name]:
+        yield from (f" {flag} {shlex.quote(text)}" for text in _texts(name, value))
+
+
+def _texts(name: str, value: object) -> Iterator[str]:
+    if name == "models":
+        roles = (text.split("=", 1) for text in cast(tuple[str, ...], value))
+        yield from (f"{role}={_near(model)}" for role, model in roles if model != EMBEDDED)
+    elif isinstance(value, tuple):
+        yield from value
+    else:
+        yield format(value, "g") if isinstance(value, float) else str(value)

@@ -35,9 +35,7 @@ def unfit(report: Report) -> Table | None:
     """The file's own configurations that no baseline is made of."""
     if not report.unfit:
         return None
-    rows = (
-        (short(u["case"]), str(u["said"]), f"{u['ms']:.4g}" if u["ms"] else "-", str(u["why"])) for u in report.unfit
-    )
+    rows = ((short(u.case), u.said, f"{u.ms:.4g}" if u.ms else "-", u.why) for u in report.unfit)
     return Table("", ("case", "configuration", "ms", "why"), tuple(rows), frozenset({0, 1, 3}))
 
 
@@ -82,7 +80,7 @@ def told(p: Proof) -> list[tuple[str, str]]:
     if p.covered:
         found.append(("covered", p.covered))
     if p.dropped:
-        found.append(("strains left out", "; ".join(f"{s} on {c}: {why}" for c, s, why in p.dropped)))
+        found.append(("stress inputs left out", "; ".join(f"{s} on {c}: {why}" for c, s, why in p.dropped)))
     found += [(s.name, s.reason) for s in p.stages if s.name in ("race", "launches", "memcheck", "assembler")]
     if confirm := p.stage("confirm"):
         found.append(("confirmed", f"in a fresh process with new seeds: {confirm.reason}"))
@@ -97,9 +95,10 @@ def _compared(p: Proof) -> str:
     worst = p.worst
     most = ""
     if worst:
-        where = f"{worst.case} with {worst.strain}" if worst.strain else worst.case
+        where = f"{worst.case} with {worst.stress_input}" if worst.stress_input else worst.case
         most = f"; the largest error is {format.percent(worst.share)} of its bound ({where}, output {worst.output})"
-    strains = f", under {p.strained} strains too" if p.strained > 1 else ", under a strain too" if p.strained else ""
+    number = f"{p.under_stress} stress inputs" if p.under_stress > 1 else "a stress input"
+    stressed = f", under {number} too" if p.under_stress else ""
     return (
-        f"{len(p.comparisons)} outputs against the float64 reference: {p.cases} cases, {p.seeds} seeds{strains}{most}"
+        f"{len(p.comparisons)} outputs against the float64 reference: {p.cases} cases, {p.seeds} seeds{stressed}{most}"
     )

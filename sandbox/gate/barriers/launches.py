@@ -11,13 +11,13 @@ from pgo_agent.sandbox.ttgir.tree import Module
 
 
 @dataclass(frozen=True)
-class Launch:
+class LaunchFacts:
     """What a case settles of a kernel's numbers."""
 
     known: Known
     secret: bool  # of a held-out case: its numbers are told to nobody
 
-    def blocks(self) -> Iterator["Launch"]:
+    def blocks(self) -> Iterator["LaunchFacts"]:
         """The same as single blocks of its grid run it: the last, the one in the middle, and the first."""
         grid = {leaf.name[-2]: n for leaf, n in self.known.items() if leaf.op == "programs"}
         for at in ({d: n - 1 for d, n in grid.items()}, {d: n // 2 for d, n in grid.items()}, dict.fromkeys(grid, 0)):
@@ -30,15 +30,15 @@ class Launch:
         return {leaf: n for leaf, n in self.known.items() if leaf.op not in ("programs", "pid")}
 
 
-def of(side: Side, key: str, module: Module) -> list[Launch]:
+def of(side: Side, key: str, module: Module) -> list[LaunchFacts]:
     """The integers and the grid of each launch of that kernel in any case; equal ones once, public ones first."""
-    found: dict[str, Launch] = {}
+    found: dict[str, LaunchFacts] = {}
     for case, plans in sorted(side.plans.items(), key=lambda c: is_secret(c[0])):
         for step in (s for p in plans for s in p["steps"] if s.get("kernel") == key):
             known = known_of(step, module)
             if known is not None:
                 found.setdefault(
-                    str(sorted((leaf.name, n) for leaf, n in known.items())), Launch(known, is_secret(case))
+                    str(sorted((leaf.name, n) for leaf, n in known.items())), LaunchFacts(known, is_secret(case))
                 )
     return list(found.values())
 

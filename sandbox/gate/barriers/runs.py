@@ -19,7 +19,7 @@ from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.barriers import argument_search, loops, simulator
 from pgo_agent.sandbox.gate.barriers.finding import Finding, Kind, Seen
 from pgo_agent.sandbox.gate.barriers.interpret import Unroller
-from pgo_agent.sandbox.gate.barriers.launches import Launch
+from pgo_agent.sandbox.gate.barriers.launches import LaunchFacts
 from pgo_agent.sandbox.gate.barriers.terms import Known, Term, leaves
 from pgo_agent.sandbox.gate.barriers.values import Choose, Impossible, TooLong, Undecided
 from pgo_agent.sandbox.gate.coverage import Coverage
@@ -55,7 +55,7 @@ def simulate(module: Module) -> Finding:
     return runs.conclusion()
 
 
-def launched(module: Module, before: Finding, launches: Sequence[Launch]) -> Finding:
+def launched(module: Module, before: Finding, launches: Sequence[LaunchFacts]) -> Finding:
     """What `simulate` found, and what the runs of these launches add.
 
     Where all of them could be followed, arguments that `simulate` could not choose are no question any more. Single
@@ -90,7 +90,7 @@ class Runs:
         self.wanted = sorted({0, 1, max(self.slots - 1, 0), self.slots + 1, 2 * self.slots + 1})
         self.loops = self.loops or loops.of(self.module)
 
-    def explore(self, todo: list[tuple[Known, int]], launch: Launch | None = None) -> None:
+    def explore(self, todo: list[tuple[Known, int]], launch: LaunchFacts | None = None) -> None:
         """Follows runs from what is known, and of how many loops it was chosen, until none is left."""
         while todo and (not self.found or self.found[-1].kind is not Kind.DEADLOCK):
             known, chosen = todo.pop()

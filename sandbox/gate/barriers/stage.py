@@ -15,6 +15,7 @@ from pgo_agent.sandbox.gate.barriers import launches, runs
 from pgo_agent.sandbox.gate.barriers.finding import Finding, Kind, from_json
 from pgo_agent.sandbox.gate.coverage import NOTHING, Coverage
 from pgo_agent.sandbox.gate.evidence import Evidence, Side
+from pgo_agent.sandbox.gate.reason import plain, quoted
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.ttgir import reader
 
@@ -39,7 +40,7 @@ def stage(candidate: Side, original: Side) -> Evidence:
     told = f"no hang and no mismatch in {covered.said()}; not a proof"
     if not found:
         told = "no kernel that the original does not launch, too"
-    return Evidence("deadlock", None, told, coverage=covered)
+    return Evidence("deadlock", None, plain(told), coverage=covered)
 
 
 def _finding(candidate: Side, key: str) -> Finding:
@@ -55,4 +56,4 @@ def _finding(candidate: Side, key: str) -> Finding:
 def _evidence(verdict: Verdict, candidate: Side, key: str, finding: Finding, covered: Coverage) -> Evidence:
     name = candidate.manifest["kernels"][key]["name"]
     told = {"kernel": key, "kind": str(finding.kind), "trace": list(finding.trace)}
-    return Evidence("deadlock", verdict, f"{name}: {finding.sentence}", found=told, coverage=covered)
+    return Evidence("deadlock", verdict, quoted(f"{name}: {finding.sentence}"), found=told, coverage=covered)

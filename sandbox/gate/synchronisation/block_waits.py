@@ -16,7 +16,7 @@ from typing import Any
 from pgo_agent.sandbox.gate.barriers import launches
 from pgo_agent.sandbox.gate.synchronisation.dataflow import Flow
 from pgo_agent.sandbox.gate.synchronisation.finding import Found, at
-from pgo_agent.sandbox.gate.synchronisation.scalar_machine import Address, Kernel, Lost, Memory, Run, Value, Wait
+from pgo_agent.sandbox.gate.synchronisation.scalar_machine import Address, KernelRun, Lost, Memory, Run, Value, Wait
 from pgo_agent.sandbox.gate.synchronisation.spin_loops import Spin
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.ttgir.tree import Module, Op
@@ -26,7 +26,7 @@ MOST_OPS = 300_000  # executed for one launch, twice: one to two seconds each
 
 
 @dataclass(frozen=True)
-class Launch:
+class WaitingLaunch:
     """One launch of a kernel, and what it finds."""
 
     step: Mapping[str, Any]  # of a plan
@@ -48,7 +48,7 @@ class Ended:
     waits: Mapping[int, Wait]  # number of a block -> where it stands for good
 
 
-def rule(module: Module, values: Flow, waits: list[Spin], launch: Launch) -> tuple[list[Found], int]:
+def rule(module: Module, values: Flow, waits: list[Spin], launch: WaitingLaunch) -> tuple[list[Found], int]:
     """What breaks it in one launch of a kernel that has such loops, and how many blocks were run."""
     loops = {s.loop.line: at(module, s.loop) for s in waits}
     try:
@@ -70,7 +70,7 @@ def rule(module: Module, values: Flow, waits: list[Spin], launch: Launch) -> tup
     return [Found(Verdict.UNDECIDED, said, RULE)], launch.blocks
 
 
-def _stuck(module: Module, ended: Ended, launch: Launch, loops: Mapping[int, str]) -> str:
+def _stuck(module: Module, ended: Ended, launch: WaitingLaunch, loops: Mapping[int, str]) -> str:
     number, wait = next(iter(ended.waits.items()))
     where = f"at {loops.get(wait.line, '')}"
     if launch.secret:
@@ -85,11 +85,11 @@ def _stuck(module: Module, ended: Ended, launch: Launch, loops: Mapping[int, str
 class _Blocks:
     """All blocks of a launch, so many at a time."""
 
-    def __init__(self, module: Module, values: Flow, waits: list[Spin], launch: Launch) -> None:
+    def __init__(self, module: Module, values: Flow, waits: list[Spin], launch: WaitingLaunch) -> None:
         self.memory = Memory(launch.first)
         grid = launch.step["grid"]
         matter = matters(values, waits)
-        self.kernel = Kernel(module, self.memory, _arguments(launch.step), tuple(grid), matter, MOST_OPS)
+        self.kernel = KernelRun(module, self.memory, _arguments(launch.step), tuple(grid), matter, MOST_OPS)
         self.todo = _programs(grid)
         self.running: dict[int, Run] = {}
         self.ready: deque[int] = deque()

@@ -14,6 +14,7 @@ class Found:
     verdict: Verdict
     sentence: str  # one line that a person understands
     rule: str  # which one says so
+    case: str = ""  # the held-out case in whose launch it was seen; empty: in a public one, or in the text
 
 
 def at(module: Module, op: Op) -> str:

@@ -73,7 +73,7 @@ Run: TypeAlias = Generator[Wait, None, list[Value]]
 
 
 @dataclass
-class Kernel:
+class KernelRun:
     """What all blocks of a launch share."""
 
     module: Module
@@ -91,7 +91,7 @@ class Kernel:
 
 
 class _Block:
-    def __init__(self, kernel: Kernel, program: tuple[int, int, int]) -> None:
+    def __init__(self, kernel: KernelRun, program: tuple[int, int, int]) -> None:
         self.kernel, self.program = kernel, program
         self.seen: list[tuple[Address, Value]] = []
 

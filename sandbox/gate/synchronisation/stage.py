@@ -12,6 +12,7 @@ from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.barriers.launches import is_secret
 from pgo_agent.sandbox.gate.coverage import NOTHING, Coverage
 from pgo_agent.sandbox.gate.evidence import Evidence, Plan, Side
+from pgo_agent.sandbox.gate.reason import plain, quoted
 from pgo_agent.sandbox.gate.synchronisation import block_waits, dependent_launch, initial_memory, publication
 from pgo_agent.sandbox.gate.synchronisation.dataflow import ATOMICS, Flow
 from pgo_agent.sandbox.gate.synchronisation.dependent_launch import Text, storages
@@ -30,7 +31,7 @@ def stage(candidate: Side, original: Side) -> Evidence:
     """The gravest finding over all kernels and plans, or that there is nothing against it."""
     ours, covered = look(candidate)
     if not ours:
-        return Evidence("synchronisation", None, covered.said(), coverage=covered)
+        return Evidence("synchronisation", None, plain(covered.said()), coverage=covered)
     theirs = {f.rule for f in look(original)[0]}
     said = "; the original does, too"
     judged = [
@@ -38,7 +39,7 @@ def stage(candidate: Side, original: Side) -> Evidence:
     ]
     worst = min(judged, key=lambda f: ORDER.index(f.verdict))
     found = {"rule": worst.rule, "all": [f.sentence for f in judged[:20]]}
-    return Evidence("synchronisation", worst.verdict, worst.sentence, found=found, coverage=covered)
+    return Evidence("synchronisation", worst.verdict, quoted(worst.sentence, worst.case), found=found, coverage=covered)
 
 
 def look(side: Side) -> tuple[list[Found], Coverage]:
@@ -89,9 +90,11 @@ def _kernel(side: Side, key: str, text: Text) -> tuple[list[Found], Coverage]:
     fit = resident(kernel, side.statics[key])
     for case, plan, n in steps[:MOST_LAUNCHES]:
         begins = initial_memory.before(plan["steps"], n)
-        launch = block_waits.Launch(plan["steps"][n], begins, fit, kernel["launch_cooperative_grid"], is_secret(case))
+        launch = block_waits.WaitingLaunch(
+            plan["steps"][n], begins, fit, kernel["launch_cooperative_grid"], is_secret(case)
+        )
         said, ran = block_waits.rule(text.module, text.values, waits, launch)
-        found += said
+        found += [replace(f, case=case) for f in said] if is_secret(case) else said
         covered += coverage.of(blocks_run=(ran, launch.blocks))
     skipped = {
         f"{len(steps) - MOST_LAUNCHES} launches of {text.name}": f"its blocks were run in {MOST_LAUNCHES} others"

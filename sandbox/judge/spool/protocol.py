@@ -15,6 +15,7 @@ from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.bundle.decode import integer, keyed, need, sha, word
 from pgo_agent.sandbox.bundle.store import canonical
 from pgo_agent.sandbox.errors import BadBundle
+from pgo_agent.sandbox.gate import reason
 from pgo_agent.sandbox.gate.verdict import Verdict
 
 VERSION = 1
@@ -160,6 +161,16 @@ def _number(x: Any) -> float:
     return float(x)
 
 
+def _any_number(x: Any) -> float:
+    need(type(x) in (int, float), "a number")
+    return float(x)
+
+
+def _kind(x: Any) -> str:
+    need(type(x) is str and x in list(reason.Kind), "what a part of a reason is")
+    return str(x)
+
+
 def _ms(x: Any) -> float:
     need(_number(x) > 0, "a time")
     return float(x)
@@ -271,7 +282,7 @@ def _answer(x: Any, do: str) -> None:
 def _verdict(x: Any) -> None:
     """A verdict; one on a candidate's time names its configurations, and for what is faster by how much it is."""
     said = {"verdict": _text, "stage": _text, "reason": _text, "evidence": _map(lambda _: None)}
-    _fields(x, said | {"coverage": _maybe(_COVERAGE)}, "verdict")
+    _fields(x, said | {"why": _maybe(_WHY), "coverage": _maybe(_COVERAGE)}, "verdict")
     need(x["verdict"] in list(Verdict), "no verdict that is known")
     evidence, timed = x["evidence"], x["stage"] in ("quick", "time", "confirm") and x["verdict"] in _JUDGED_BY_TIME
     if timed:
@@ -285,10 +296,21 @@ def _verdict(x: Any) -> None:
 
 
 _COVERAGE = _object(counts=_map(_list(_many(0, 1 << 62), 2)), skipped=_map(_text))
+_WHY = _list(
+    _object(
+        kind=_kind,
+        text=_text,
+        case=_maybe(_text),
+        output=_maybe(_many(0, MOST)),
+        measured=_maybe(_any_number),
+        bound=_maybe(_any_number),
+    )
+)
 _STAGE = _object(
     stage=_text,
     verdict=_text,
     reason=_text,
+    why=_maybe(_WHY),
     seconds=_number,
     found=_maybe(_map(lambda _: None)),
     coverage=_maybe(_COVERAGE),

@@ -22,7 +22,7 @@ from pgo_agent.sandbox.profile.counters.types import Counters
 from pgo_agent.sandbox.profile.kernel_profile import Missing, PassName
 from pgo_agent.sandbox.profile.nvidia import Nvidia
 from pgo_agent.sandbox.profile.static_profile import StaticProfile
-from pgo_agent.sandbox.profile.timeline.instrumented_build import Place
+from pgo_agent.sandbox.profile.timeline.instrumented_build import KernelRef
 
 LAUNCHER = "pgo_agent.sandbox.profile.counters.launcher"
 SECONDS = 300.0  # for torch, and again for the target and a launch that is replayed some 40 times
@@ -33,7 +33,7 @@ OTHER_CODE = "with line information the assembler makes other code of this kerne
 def take(
     judge: GpuJudge | GpuPool,
     builder: Builder,
-    place: Place,
+    place: KernelRef,
     static: StaticProfile | None = None,
     seconds: float = SECONDS,
 ) -> Counters | Missing:
@@ -64,7 +64,7 @@ def take(
         return Missing(PassName.COUNTERS, str(e))
 
 
-def _ask(folder: Path, judge: GpuJudge | GpuPool, builder: Builder, place: Place, seconds: float) -> None:
+def _ask(folder: Path, judge: GpuJudge | GpuPool, builder: Builder, place: KernelRef, seconds: float) -> None:
     request = {
         "contract": str(judge.target.contract_path.resolve()),
         "case": place.case,
@@ -106,7 +106,7 @@ def why_none(output: str, problem: Path) -> str:
     return told or f"ncu profiled no kernel: {ncu.last_line(output) or 'it does not say why'}"
 
 
-def code(builder: Builder, place: Place, static: StaticProfile | None) -> Code:
+def code(builder: Builder, place: KernelRef, static: StaticProfile | None) -> Code:
     """The lines of the build that runs. Raises what the compiler's box raises."""
     try:
         compiled = Nvidia().compiled(Workbench(builder), Subject(place.kernel, None))

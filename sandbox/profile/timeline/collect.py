@@ -17,7 +17,7 @@ from pgo_agent.sandbox.judge.interface import Judge
 from pgo_agent.sandbox.profile.memo import Artefact
 from pgo_agent.sandbox.profile.timeline import instrumented_build, summary
 from pgo_agent.sandbox.profile.timeline.decode import Decoded, decode, headers, recorded
-from pgo_agent.sandbox.profile.timeline.instrumented_build import Place, Plan, Twin
+from pgo_agent.sandbox.profile.timeline.instrumented_build import InstrumentationPlan, InstrumentedBuild, KernelRef
 from pgo_agent.sandbox.profile.timeline.scope_sets import Unsupported, Why
 from pgo_agent.sandbox.profile.timeline.sm_waves import waves
 from pgo_agent.sandbox.profile.timeline.types import Pass, Timeline, Waves
@@ -33,11 +33,11 @@ FEWEST = 4  # blocks whose records are worth having; those of a long block are m
 class Heard:
     """What a judge answered of the twins of a kernel, and what could not be recorded."""
 
-    answers: tuple[tuple[Twin, dict[str, Any]], ...]
+    answers: tuple[tuple[InstrumentedBuild, dict[str, Any]], ...]
     refused: tuple[Unsupported, ...]
 
 
-def take(judge: Judge, builder: Builder, place: Place, per_pass: int, repeats: int, blocks: int) -> Timeline:
+def take(judge: Judge, builder: Builder, place: KernelRef, per_pass: int, repeats: int, blocks: int) -> Timeline:
     """Times every scope of a kernel in `repeats` launches of each build, by the records of up to `blocks` blocks each.
 
     Of a pass whose `timed.lost` counts overwritten entries no build has room for all of them. One GPU is held for all
@@ -51,15 +51,15 @@ def take(judge: Judge, builder: Builder, place: Place, per_pass: int, repeats: i
     return _timeline(builder.contents, heard.answers, heard.refused)
 
 
-def _heard(judge: Judge, builder: Builder, place: Place, per_pass: int, repeats: int, blocks: int) -> Heard:
+def _heard(judge: Judge, builder: Builder, place: KernelRef, per_pass: int, repeats: int, blocks: int) -> Heard:
     """What the judge answers of each build, those included that are made in place of others. Raises as `take`."""
     made, refused = instrumented_build.build(builder, place, per_pass)
-    heard: list[tuple[Twin, dict[str, Any]]] = []
+    heard: list[tuple[InstrumentedBuild, dict[str, Any]]] = []
     for last in (False,) * ROUNDS + (True,):
         wanted = [_wanted(builder.contents, place, one, repeats, blocks) for one in made]
         for fields in wanted:
             judge.queue("timeline", **fields)
-        instead: list[Plan] = []
+        instead: list[InstrumentationPlan] = []
         for one, fields in zip(made, wanted, strict=True):
             answer = judge.ask("timeline", **fields)
             if "problem" in answer:
@@ -75,7 +75,9 @@ def _heard(judge: Judge, builder: Builder, place: Place, per_pass: int, repeats:
     return Heard(tuple(heard), tuple(refused))
 
 
-def _better(contents: ContentStore, one: Twin, answer: Mapping[str, Any], fewest: int) -> list[Plan]:
+def _better(
+    contents: ContentStore, one: InstrumentedBuild, answer: Mapping[str, Any], fewest: int
+) -> list[InstrumentationPlan]:
     """What to build in its place: sets of half as many scopes, `fewest` at least, where it disturbs, and in any case
     with room for all that it recorded. [] where it is fine, or nothing is better. The calibrating one is not divided.
     """
@@ -86,7 +88,7 @@ def _better(contents: ContentStore, one: Twin, answer: Mapping[str, Any], fewest
     return [replace(one.plan, entries=room)] if room > one.plan.entries else []
 
 
-def _room(contents: ContentStore, one: Twin, answer: Mapping[str, Any]) -> int:
+def _room(contents: ContentStore, one: InstrumentedBuild, answer: Mapping[str, Any]) -> int:
     """Entries that each warp needs, as a power of two: no fewer than were planned, and no more where those had no room.
 
     By the last launch; the others recorded as much.
@@ -99,7 +101,7 @@ def _room(contents: ContentStore, one: Twin, answer: Mapping[str, Any]) -> int:
 
 
 def _timeline(
-    contents: ContentStore, heard: Iterable[tuple[Twin, Mapping[str, Any]]], refused: Iterable[Unsupported]
+    contents: ContentStore, heard: Iterable[tuple[InstrumentedBuild, Mapping[str, Any]]], refused: Iterable[Unsupported]
 ) -> Timeline:
     found = _Found([], {}, None, [])
     for one, answer in sorted(heard, key=lambda h: not h[0].plan.scopes.calibrates):
@@ -116,7 +118,7 @@ class _Found:
     waves: Waves | None
     plain: list[float]
 
-    def add(self, contents: ContentStore, one: Twin, answer: Mapping[str, Any]) -> None:
+    def add(self, contents: ContentStore, one: InstrumentedBuild, answer: Mapping[str, Any]) -> None:
         decoded = [_decoded(contents, answer, r) for r in answer["repeats"]]
         if one.plan.scopes.calibrates:
             self.costs = summary.calibration(decoded, one.numbers)
@@ -133,7 +135,9 @@ def _overhead(answer: Mapping[str, Any]) -> float:
     return summary.overhead(answer["plain_ms"], answer["instrumented_ms"])
 
 
-def _wanted(contents: ContentStore, place: Place, one: Twin, repeats: int, blocks: int) -> dict[str, Any]:
+def _wanted(
+    contents: ContentStore, place: KernelRef, one: InstrumentedBuild, repeats: int, blocks: int
+) -> dict[str, Any]:
     """What the judge's command `timeline` takes; `sandbox/judge/instrumented_launch.py` says what it answers."""
     sides = {"instrumented": one.bundle, "plain": place.bundle}
     return {

@@ -32,7 +32,7 @@ class Buffer(StrEnum):
 
 
 @dataclass(frozen=True)
-class Plan:
+class InstrumentationPlan:
     """What a build is to record, and where."""
 
     scopes: ScopeSet
@@ -41,12 +41,12 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Twin:
+class InstrumentedBuild:
     """A bundle in which one kernel records a set of scopes."""
 
     bundle: str  # id, on the builder's content store
     kernel: str  # key of the instrumented build
-    plan: Plan
+    plan: InstrumentationPlan
     numbers: dict[int, Scope]  # as the records name them
     warps: int  # of a block
     block_bytes: int  # of profile scratch
@@ -54,7 +54,7 @@ class Twin:
 
 
 @dataclass(frozen=True)
-class Place:
+class KernelRef:
     """The kernel that is to be timed: where it is launched, and its own build."""
 
     bundle: str
@@ -64,8 +64,8 @@ class Place:
 
 
 def build(
-    builder: Builder, place: Place, per_pass: int = 8, buffer: Buffer = Buffer.GLOBAL, entries: int = USUAL
-) -> tuple[list[Twin], list[Unsupported]]:
+    builder: Builder, place: KernelRef, per_pass: int = 8, buffer: Buffer = Buffer.GLOBAL, entries: int = USUAL
+) -> tuple[list[InstrumentedBuild], list[Unsupported]]:
     """Twins that together record every scope of a kernel, the calibrating one first; and what could not be recorded.
 
     Fewer `entries` where the grid leaves no room for them. Raises what the compiler's box raises: Killed,
@@ -74,10 +74,17 @@ def build(
     module = _module(builder, place)
     if isinstance(module, Unsupported):
         return [], [module]
-    return _built(builder, place, module, [Plan(s, buffer, entries) for s in scope_sets.plan_scopes(module, per_pass)])
+    return _built(
+        builder,
+        place,
+        module,
+        [InstrumentationPlan(s, buffer, entries) for s in scope_sets.plan_scopes(module, per_pass)],
+    )
 
 
-def planned(builder: Builder, place: Place, plans: Sequence[Plan]) -> tuple[list[Twin], list[Unsupported]]:
+def planned(
+    builder: Builder, place: KernelRef, plans: Sequence[InstrumentationPlan]
+) -> tuple[list[InstrumentedBuild], list[Unsupported]]:
     """Twins that record what is planned. As `build`."""
     module = _module(builder, place)
     if isinstance(module, Unsupported):
@@ -85,7 +92,7 @@ def planned(builder: Builder, place: Place, plans: Sequence[Plan]) -> tuple[list
     return _built(builder, place, module, list(plans))
 
 
-def _module(builder: Builder, place: Place) -> Module | Unsupported:
+def _module(builder: Builder, place: KernelRef) -> Module | Unsupported:
     """The kernel's final TTGIR, or why nothing of it can be recorded."""
     manifest = builder.contents.manifest(place.bundle)
     text = builder.contents.get(manifest["kernels"][place.kernel]["files"]["ttgir"], "ttgir").decode()
@@ -96,33 +103,37 @@ def _module(builder: Builder, place: Place) -> Module | Unsupported:
     return scope_sets.obstacle(module) or module
 
 
-def _built(builder: Builder, place: Place, module: Module, waiting: list[Plan]) -> tuple[list[Twin], list[Unsupported]]:
+def _built(
+    builder: Builder, place: KernelRef, module: Module, waiting: list[InstrumentationPlan]
+) -> tuple[list[InstrumentedBuild], list[Unsupported]]:
     """The calibrating one first."""
-    made: list[Twin] = []
+    made: list[InstrumentedBuild] = []
     refused: list[Unsupported] = []
     while waiting:
         with threads(builder.cores) as pool:
             found = list(pool.map(partial(one, builder, place, module), waiting))
-        made += [t for t in found if isinstance(t, Twin)]
+        made += [t for t in found if isinstance(t, InstrumentedBuild)]
         again = [_again(p, f) for p, f in zip(waiting, found, strict=True) if isinstance(f, Unsupported)]
         refused += [f for f, a in zip((f for f in found if isinstance(f, Unsupported)), again, strict=True) if not a]
         waiting = [p for a in again for p in a]
     return sorted(made, key=lambda t: not t.plan.scopes.calibrates), refused
 
 
-def _again(plan: Plan, problem: Unsupported) -> list[Plan]:
+def _again(plan: InstrumentationPlan, problem: Unsupported) -> list[InstrumentationPlan]:
     """What to build in place of what did not build."""
     if plan.buffer is Buffer.SHARED and problem.why in (Why.SHARED, Why.BUILD):
         return [replace(plan, buffer=Buffer.GLOBAL)]
     return halves(plan) if problem.why in (Why.BUILD, Why.SCOPES) else []
 
 
-def halves(plan: Plan) -> list[Plan]:
+def halves(plan: InstrumentationPlan) -> list[InstrumentationPlan]:
     """Two plans with half of the scopes each; none where there is one alone."""
     return [replace(plan, scopes=half) for half in plan.scopes.halves()]
 
 
-def one(builder: Builder, place: Place, module: Module, plan: Plan) -> Twin | Unsupported:
+def one(
+    builder: Builder, place: KernelRef, module: Module, plan: InstrumentationPlan
+) -> InstrumentedBuild | Unsupported:
     """The twin that records one set of scopes, or why there is none. Raises Killed, EnvironmentFault."""
     text = instrument(module, plan.scopes)
     if isinstance(text, Unsupported):
@@ -143,10 +154,10 @@ def one(builder: Builder, place: Place, module: Module, plan: Plan) -> Twin | Un
     numbers = {int(n): named[name] for n, name in static["scopes"]}
     kernel = kernels[key]
     warps, size = kernel["num_warps"], kernel["profile_scratch_size"]
-    return Twin(twin.bundle, key, plan, numbers, warps, size, static)
+    return InstrumentedBuild(twin.bundle, key, plan, numbers, warps, size, static)
 
 
-def _room(manifest: dict[str, Any], place: Place, builder: Builder, entries: int) -> int | None:
+def _room(manifest: dict[str, Any], place: KernelRef, builder: Builder, entries: int) -> int | None:
     """Bytes of a block's buffer in global memory; None where not even the least fits the scratch of a launch."""
     warps, blocks = manifest["kernels"][place.kernel]["num_warps"], _blocks(manifest, place)
     while entries >= LEAST:
@@ -156,7 +167,7 @@ def _room(manifest: dict[str, Any], place: Place, builder: Builder, entries: int
     return None
 
 
-def _blocks(manifest: dict[str, Any], place: Place) -> int:
+def _blocks(manifest: dict[str, Any], place: KernelRef) -> int:
     """Blocks of the largest launch of the kernel."""
     steps: Sequence[dict[str, Any]] = manifest["plans"][place.case][place.choice]["steps"]
     grids = [s["grid"] for s in steps if s.get("kernel") == place.kernel]

@@ -9,6 +9,7 @@ times allow.
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 
 from pgo_agent.sandbox.json_codec import Record
 
@@ -53,12 +54,31 @@ def critical_path(nodes: Sequence[Node], edges: Sequence[Edge]) -> CriticalPath:
     Raises ValueError for a node named twice, an edge of an unknown node, a time below zero, and a circle.
     """
     _check(nodes, edges)
-    order, cycles = _ordered(nodes, edges), {n.name: n.cycles for n in nodes}
-    ends, why = _ends(order, cycles, edges)
+    cycles = {n.name: n.cycles for n in nodes}
+    into, out = defaultdict[str, list[Edge]](list), defaultdict[str, list[Edge]](list)
+    for e in edges:
+        into[e.after].append(e)
+        out[e.before].append(e)
+    order = _ordered(cycles, into)
+    ends: dict[str, float] = {}  # when each node ends at the earliest
+    last: dict[str, Edge | None] = {}  # what each node waits for longest
+    for name in order:
+        edge = last[name] = max(into[name], key=lambda e: ends[e.before] + e.cycles, default=None)
+        ends[name] = (ends[edge.before] + edge.cycles if edge else 0.0) + cycles[name]
     length = max(ends.values(), default=0.0)
-    latest = _latest(order, cycles, edges, length)
+    latest: dict[str, float] = {}  # when each node may end without making the whole longer
+    for name in reversed(order):
+        latest[name] = min((latest[e.after] - cycles[e.after] - e.cycles for e in out[name]), default=length)
     slack = {name: max(0.0, latest[name] - ends[name]) for name in cycles}
-    return CriticalPath(length, _back(max(cycles, key=ends.__getitem__, default=None), why), slack)
+    return CriticalPath(length, _path(max(cycles, key=ends.__getitem__, default=None), last), slack)
+
+
+def _ordered(names: Iterable[str], into: Mapping[str, Sequence[Edge]]) -> list[str]:
+    """So that every edge goes forward. Raises ValueError where that cannot be."""
+    try:
+        return list(TopologicalSorter({name: [e.before for e in into[name]] for name in names}).static_order())
+    except CycleError as e:
+        raise ValueError(f"the edges lead in a circle: {', '.join(e.args[1])}") from None
 
 
 def _check(nodes: Sequence[Node], edges: Sequence[Edge]) -> None:
@@ -70,65 +90,18 @@ def _check(nodes: Sequence[Node], edges: Sequence[Edge]) -> None:
         raise ValueError("an edge of a node that is not there")
 
 
-def _ends(
-    order: Sequence[str], cycles: Mapping[str, float], edges: Sequence[Edge]
-) -> tuple[dict[str, float], dict[str, str | None]]:
-    """When each node ends at the earliest, and the node that it waits for last."""
-    into = defaultdict[str, list[Edge]](list)
-    for e in edges:
-        into[e.after].append(e)
-    ends: dict[str, float] = {}
-    why: dict[str, str | None] = {}
-    for name in order:
-        last = max(into[name], key=lambda e: ends[e.before] + e.cycles, default=None)
-        begins = ends[last.before] + last.cycles if last else 0.0
-        ends[name], why[name] = begins + cycles[name], last.before if last else None
-    return ends, why
-
-
-def _latest(
-    order: Sequence[str], cycles: Mapping[str, float], edges: Sequence[Edge], length: float
-) -> dict[str, float]:
-    """When each node may end at the latest without making the whole longer."""
-    out = defaultdict[str, list[Edge]](list)
-    for e in edges:
-        out[e.before].append(e)
-    latest: dict[str, float] = {}
-    for name in reversed(order):
-        latest[name] = min((latest[e.after] - cycles[e.after] - e.cycles for e in out[name]), default=length)
-    return latest
-
-
-def _back(name: str | None, why: Mapping[str, str | None]) -> tuple[str, ...]:
+def _path(end: str | None, last: Mapping[str, Edge | None]) -> tuple[str, ...]:
     path = []
-    while name is not None:
-        path.append(name)
-        name = why[name]
+    while end is not None:
+        path.append(end)
+        edge = last[end]
+        end = edge.before if edge else None
     return tuple(reversed(path))
 
 
-def _ordered(nodes: Sequence[Node], edges: Iterable[Edge]) -> list[str]:
-    """So that every edge goes forward. Raises ValueError where that cannot be."""
-    missing = {n.name: 0 for n in nodes}
-    out = defaultdict[str, list[str]](list)
-    for e in edges:
-        missing[e.after] += 1
-        out[e.before].append(e.after)
-    order = [n for n, count in missing.items() if not count]
-    for name in order:  # which grows
-        for after in out[name]:
-            missing[after] -= 1
-            if not missing[after]:
-                order.append(after)
-    if len(order) < len(nodes):
-        stuck = next(n for n, count in missing.items() if count)
-        raise ValueError(f"the edges lead in a circle, at {stuck} or before it")
-    return order
-
-
-def by_scope(found: CriticalPath, nodes: Sequence[Node]) -> tuple[ScopeChain, ...]:
+def by_scope(longest: CriticalPath, nodes: Sequence[Node]) -> tuple[ScopeChain, ...]:
     """The executions of each scope together, those with most cycles on the path first."""
-    path = set(found.path)
+    path = set(longest.path)
     grouped = defaultdict[str, list[Node]](list)
     for n in nodes:
         grouped[n.scope].append(n)
@@ -137,7 +110,7 @@ def by_scope(found: CriticalPath, nodes: Sequence[Node]) -> tuple[ScopeChain, ..
             scope,
             sum(n.name in path for n in listed),
             sum(n.cycles for n in listed if n.name in path),
-            min(found.slack[n.name] for n in listed),
+            min(longest.slack[n.name] for n in listed),
         )
         for scope, listed in grouped.items()
     ]

@@ -2,7 +2,7 @@
 
 As in MLIR's text: a region sees what stands before it outside, a function and a partition of ttg.warp_specialize only
 their arguments. Of several blocks in a region only the first is known to come before the others, so a use across them
-may stay as it was read and no new one may be made. Types are left to Triton's verifier (`checked.py`).
+may stay as it was read and no new one may be made. Types are left to Triton's verifier (`verify.py`).
 """
 
 from collections.abc import Iterator

@@ -54,7 +54,7 @@ class Misread(ValueError):
 
 
 @dataclass(frozen=True)
-class Place:
+class Anchor:
     """Where something goes: before or after a line, past all inside of it, or inside of it at its start or end."""
 
     where: str  # before, after, past, start, end
@@ -105,12 +105,12 @@ def _range(found: re.Match[str]) -> tuple[str, str]:
     return first, last
 
 
-def place(said: str, hint: str) -> tuple[Place, str]:
+def place(said: str, hint: str) -> tuple[Anchor, str]:
     """Where an edit puts something, and what stands behind that."""
     found = _PLACE.match(said)
     if found is None:
         raise Misread(hint)
-    return Place(_WHERE[re.sub(r"\s+", " ", found[1].lower())], found[2].upper()), said[found.end() :]
+    return Anchor(_WHERE[re.sub(r"\s+", " ", found[1].lower())], found[2].upper()), said[found.end() :]
 
 
 def without_with(said: str) -> str:

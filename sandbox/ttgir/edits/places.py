@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pgo_agent.sandbox.ttgir.edits.errors import BadEdit
-from pgo_agent.sandbox.ttgir.edits.grammar import Place, Spans
+from pgo_agent.sandbox.ttgir.edits.grammar import Anchor, Spans
 from pgo_agent.sandbox.ttgir.edits.mutable_tree import MutableBlock, MutableOperation
 from pgo_agent.sandbox.ttgir.edits.script import Edit
 from pgo_agent.sandbox.ttgir.pseudocode.view import Readable
@@ -105,7 +105,7 @@ class Lines:
 
     # places -----------------------------------------------------------------------------------------------------------
 
-    def spot(self, edit: Edit, place: Place) -> Spot:
+    def spot(self, edit: Edit, place: Anchor) -> Spot:
         """Where an edit puts something. Raises BadEdit for a place that there is not."""
         i = self.index(edit, place.label)
         operation = self.present(edit, i)

@@ -40,7 +40,7 @@ class Move(Edit):
     """Takes lines to another place, in the order in which the text has them."""
 
     spans: grammar.Spans
-    place: grammar.Place
+    place: grammar.Anchor
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Delete(Edit):
 
 @dataclass(frozen=True)
 class Insert(Edit):
-    place: grammar.Place
+    place: grammar.Anchor
     block: str  # TTGIR ops
 
 

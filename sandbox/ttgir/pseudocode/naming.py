@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pgo_agent.sandbox.ttgir.pseudocode import kinds, roles
 from pgo_agent.sandbox.ttgir.pseudocode.graph import Body, Node, Value
 from pgo_agent.sandbox.ttgir.pseudocode.movement import barrier
-from pgo_agent.sandbox.ttgir.pseudocode.source import Place
+from pgo_agent.sandbox.ttgir.pseudocode.source import StatementLocation
 from pgo_agent.sandbox.ttgir.pseudocode.variables import Span, Variable, Variables, departures
 
 Names = dict[Variable, str]
@@ -22,7 +22,9 @@ LONGEST = 100  # characters of a name before its number
 TRIED = 100  # names of one base that are looked at for one that is free again
 
 
-def choose(root: Node, variables: Variables, parameters: list[list[str]], origins: list[Place | None]) -> Names:
+def choose(
+    root: Node, variables: Variables, parameters: list[list[str]], origins: list[StatementLocation | None]
+) -> Names:
     """A name for every variable. `parameters`: of each function; `origins`: where each op is from, by its place."""
     namer = _Namer(root, variables, _Origins(root, origins))
     functions = (n for body in root.bodies for n in body.nodes if n.name == "tt.func")
@@ -54,7 +56,7 @@ class _Origins:
     """Source names of ops, and which of a statement's ops is what the statement assigns."""
 
     root: Node
-    places: list[Place | None]
+    places: list[StatementLocation | None]
     ranks: dict[str, int] = field(default_factory=dict)  # name -> of the highest kind of value that has it
 
     def __post_init__(self) -> None:

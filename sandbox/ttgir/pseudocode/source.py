@@ -11,7 +11,7 @@ from pgo_agent.sandbox.ttgir.tree import Module, Op
 
 
 @dataclass(frozen=True)
-class Place:
+class StatementLocation:
     """A place in a source file, and the variable that its statement assigns to, where it does."""
 
     file: str
@@ -26,10 +26,10 @@ class Source:
     locations: Locations
     file: str
 
-    def place(self, op: Op) -> Place | None:
+    def place(self, op: Op) -> StatementLocation | None:
         """The place in the kernel's own file that an op comes from; None where the text does not say."""
         frames = self.locations.frames(op.location)
-        return next((Place(f.file, f.line, _variable(f)) for f in frames if f.file == self.file), None)
+        return next((StatementLocation(f.file, f.line, _variable(f)) for f in frames if f.file == self.file), None)
 
     def name(self, location: str) -> str:
         """The variable that a location names; empty where it names none."""

@@ -85,7 +85,7 @@ def readable(module: Module, located: Module | None = None) -> Readable:
     return Readable(tuple(_line(d, label, origins) for d, label in zip(drafts, _labels(drafts), strict=True)))
 
 
-def _line(draft: printer.Draft, label: str, origins: list[source.Place | None]) -> Line:
+def _line(draft: printer.Draft, label: str, origins: list[source.StatementLocation | None]) -> Line:
     places = tuple(n.place for n in draft.nodes)
     lines = {o.line for p in places if (o := origins[p])}
     ops = tuple(n.op for n in draft.nodes)

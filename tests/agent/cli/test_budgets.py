@@ -15,7 +15,8 @@ def context(workspace: Path, seconds: float | None, busy: float) -> Context:
     """Of a run with a GPU whose judge, not started yet, was busy for so long."""
     with advised(workspace, completion()) as of:
         ctx = of.ctx
-    ctx.settings["gpu_seconds"], ctx.gpu = seconds, GpuJudge(ctx.target, spares=0)
+    ctx.change({"gpu_seconds": seconds})
+    ctx.gpu = GpuJudge(ctx.target, spares=0)
     ctx.gpu.busy = busy
     return ctx
 

@@ -7,13 +7,17 @@ from pathlib import Path
 import pytest
 from pgo_agent.agent.commands import apply
 from pgo_agent.agent.commands.apply import Change
+from pgo_agent.agent.run.facts import RunFacts
 from pgo_agent.agent.run.record.store import Store
+from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.sandbox import target
 from pgo_agent.sandbox.errors import EnvironmentFault, TargetMoved, UsageFault
 from pgo_agent.sandbox.gate import coverage
+from pgo_agent.sandbox.gate.reason import plain
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 
 from tests.agent.command_line import pgo, write
+from tests.agent.proposed import proposed
 
 COVERED = coverage.of(cases=1)
 
@@ -26,20 +30,18 @@ def store(tmp_path: Path) -> Store:
     path = write(tmp_path)
     found = target.read(path)
     opened = Store(tmp_path / ".pgo-agent")
-    opened.add_run("add-1", path, found.digest, found.source, "h200", {})
-    base = {"kind": "launch", "rationale": "fewer warps", "author": "embedded", "parent": "shipped"}
+    opened.add_run("add-1", path, found.digest, found.source, "h200", RunSettings(), RunFacts())
     sources = {"c1": found.source.replace(OLD, NEW), "c2": found.source.replace("return x + y", "return x + y + 0")}
-    opened.add_generation(
-        "add-1", 1, "shipped", [base | {"id": c, "move": "num_warps=2", "source": s} for c, s in sources.items()]
-    )
+    told = {"kind": "launch", "move": "num_warps=2", "rationale": "fewer warps"}
+    opened.add_generation("add-1", 1, "shipped", [proposed(s, c, **told) for c, s in sources.items()])
     opened.set_verdict(
         "add-1",
         "c1",
-        Judgement(Verdict.ACCEPTED, "confirm", "1.100x [1.090, 1.110] of the incumbent", coverage=COVERED),
+        Judgement(Verdict.ACCEPTED, "confirm", plain("1.100x [1.090, 1.110] of the incumbent"), coverage=COVERED),
         1.1,
         1.0,
     )
-    opened.set_verdict("add-1", "c2", Judgement(Verdict.WRONG, "smoke", "max error"), None, 1.0)
+    opened.set_verdict("add-1", "c2", Judgement(Verdict.WRONG, "smoke", plain("max error")), None, 1.0)
     environment = {"gpu": "NVIDIA H200", "driver": "1", "torch": "2"}
     opened.set_state(
         "add-1",

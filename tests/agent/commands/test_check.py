@@ -168,7 +168,7 @@ def given(folder: Path, text: str, of: str = ADD) -> str:
     """The text that is judged of a file."""
     (folder / "new.py").write_text(text)
     (folder / "add.py").write_text(of)
-    return check.read(folder / "new.py", target.read(folder / "add.py"))["source"]
+    return check.read(folder / "new.py", target.read(folder / "add.py")).source
 
 
 def refusal(folder: Path, text: str, of: str = ADD) -> str:
@@ -226,4 +226,4 @@ def test_code_that_is_nested_too_deeply_is_a_message(tmp_path: Path) -> None:
 
 def test_a_shipped_kernel_is_a_target_by_its_name() -> None:
     found = target.read(locate(Path("fa_fwd")))
-    assert check.read(found.path, found)["source"] == found.source
+    assert check.read(found.path, found).source == found.source

@@ -9,7 +9,7 @@ import pytest
 from pgo_agent.agent.evaluation import measure
 from pgo_agent.agent.run.context import Context
 from pgo_agent.sandbox.build import variants
-from pgo_agent.sandbox.build.variants import Twin
+from pgo_agent.sandbox.build.variants import VariantBuild
 
 CTX = cast(Context, SimpleNamespace(builder=None))
 
@@ -17,10 +17,10 @@ CTX = cast(Context, SimpleNamespace(builder=None))
 def test_twins_of_two_candidates_compile_side_by_side_and_each_once(monkeypatch: pytest.MonkeyPatch) -> None:
     together, made = threading.Barrier(2, timeout=30), list[str]()
 
-    def sanitized(_builder: Any, bundle: str, _labels: Any) -> Twin:
+    def sanitized(_builder: Any, bundle: str, _labels: Any) -> VariantBuild:
         made.append(bundle)
         together.wait()  # breaks where one waits for the other
-        return Twin(bundle, "")
+        return VariantBuild(bundle, "")
 
     monkeypatch.setattr(variants, "sanitized", sanitized)
     with ThreadPoolExecutor(2) as pool:
@@ -31,7 +31,9 @@ def test_twins_of_two_candidates_compile_side_by_side_and_each_once(monkeypatch:
 
 
 def test_another_configuration_is_another_twin(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(variants, "sanitized", lambda _builder, bundle, labels: Twin(bundle + labels["CASES/one"], ""))
+    monkeypatch.setattr(
+        variants, "sanitized", lambda _builder, bundle, labels: VariantBuild(bundle + labels["CASES/one"], "")
+    )
     with ThreadPoolExecutor(1) as pool:
         compiling = measure.Compiling(pool)
         found = [compiling.twin(CTX, "x", {"CASES/one": label}).result().bundle for label in "ab"]

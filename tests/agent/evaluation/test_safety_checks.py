@@ -2,6 +2,7 @@
 
 import pytest
 from pgo_agent.agent.evaluation.safety_checks import hazard, idle_in_all
+from pgo_agent.sandbox.gate.reason import quoted
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 
 PENDING = "Accessing buffer with pending access. Pending access type: async_copy_global_to_shared"
@@ -13,7 +14,7 @@ def asserted(words: str) -> str:
 
 
 def said(verdict: Verdict, reason: str) -> Judgement:
-    return Judgement(verdict, "race", reason)
+    return Judgement(verdict, "race", quoted(reason))
 
 
 def test_an_assertion_of_the_sanitizer_is_a_race_in_its_own_words() -> None:

@@ -16,6 +16,7 @@ from pgo_agent.agent.run.record.history import Tried
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.search import steps
 from pgo_agent.sandbox import target
+from pgo_agent.sandbox.gate.reason import figure, of_case, quoted
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.isolation.box import Box
 
@@ -42,7 +43,7 @@ def now(store: Store, **settings: Any) -> Context:
 
 def test_wins_come_first_then_near_misses_then_failures_then_what_was_slower(before: Context) -> None:
     tried(before, Verdict.SLOWER, 0.7, move="slow one")
-    tried(before, Verdict.WRONG, move="wrong one", stage="numerics", reason="max error 3 above 1e-3")
+    tried(before, Verdict.WRONG, move="wrong one", stage="numerics", why=figure("max error", 0, 3.0, 1e-3))
     tried(before, Verdict.SLOWER, 0.99, move="near one")
     tried(before, Verdict.ACCEPTED, 1.05, move="small win")
     tried(before, Verdict.ACCEPTED, 1.5, move="large win")
@@ -55,17 +56,17 @@ def test_wins_come_first_then_near_misses_then_failures_then_what_was_slower(bef
         "slow ",
     ]
     assert found[0] == "accepted 1.500x its incumbent on NVIDIA H200: large win (r)"
-    assert found[3] == "wrong in stage numerics, not measured: wrong one (r): max error 3"
+    assert found[3] == "wrong in stage numerics, not measured: wrong one (r): output 0: max error 3"
 
 
 def test_what_a_model_must_not_see_is_in_no_line(before: Context) -> None:
     """Held-out cases by name, bounds of errors, and the file that somebody gave."""
-    tried(before, Verdict.WRONG, stage="numerics", reason="odd: max error 3 above 1.5e-3")
-    tried(before, Verdict.WRONG, stage="numerics", reason="a held-out case: max error 7 above 1.5e-3")
-    tried(before, Verdict.RACE, stage="race", reason="max error 7 above 2.5e-3", rationale="odd is what fails")
+    tried(before, Verdict.WRONG, stage="numerics", why=quoted("odd: max error 3 above 1.5e-3"))
+    tried(before, Verdict.WRONG, stage="numerics", why=of_case("HELD_OUT/odd") + figure("max error", 0, 7.0, 1.5e-3))
+    tried(before, Verdict.RACE, stage="race", why=figure("max error", 0, 7.0, 2.5e-3), rationale="odd is what fails")
     tried(before, Verdict.ACCEPTED, 1.1, move="given", rationale="given as /home/me/x.py", proposer="given")
     text = "\n".join(lessons.lines(now(before.store)))
-    assert not any(secret in text for secret in ("odd", "1.5e-3", "2.5e-3", "max error 7 above", "/home"))
+    assert not any(secret in text for secret in ("odd", "0.0015", "0.0025", "max error 7 above", "/home"))
     assert text.count("fails on a case that is not shown") == 1 and "accepted 1.100x" in text
 
 
@@ -110,7 +111,7 @@ _TRIED = st.builds(
     author=_TEXTS,
     verdict=st.sampled_from([str(v) for v in Verdict]),
     stage=st.sampled_from(["numerics", "interpreter", "time"]),
-    reason=_TEXTS,
+    why=_TEXTS.map(quoted),
     speedup=st.none() | st.floats(0.01, 100),
     against=st.none(),
     proposer=st.sampled_from(["model", "moves", "given", None]),
@@ -143,7 +144,7 @@ def test_many_failures_leave_room_for_what_else_there_is(before: Context) -> Non
 
 
 def order(ctx: Context) -> list[str]:
-    return [p.move for p, _, _ in parents.proposals(ctx)]
+    return [p.move for p in parents.proposals(ctx)]
 
 
 @pytest.mark.parametrize(("verdict", "speedup"), [(Verdict.WRONG, None), (Verdict.RACE, None), (Verdict.SLOWER, 0.8)])
@@ -155,7 +156,7 @@ def test_what_failed_or_lost_in_a_former_run_is_tried_last_and_says_so(
     tried(before, verdict, speedup, move=plain[0])
     ctx = now(before.store)
     assert order(ctx) == [*plain[1:], plain[0]]
-    *_, (last, _, _) = parents.proposals(ctx)
+    *_, last = parents.proposals(ctx)
     assert f"tried last: {verdict}" in last.rationale and "in run before-1" in last.rationale
 
 
@@ -218,8 +219,8 @@ def test_a_winner_that_is_remembered_twice_keeps_the_name_of_who_wrote_it(before
     won = tried(before, Verdict.ACCEPTED, 1.2)
     again = searching.begin(before.store, "before-2")
     tried(again, Verdict.ACCEPTED, 1.3, source=won.source, author="embedded, of before-1", proposer="memory")
-    ((proposal, author, _),) = lessons.remembered(now(before.store))
-    assert (proposal.source, author) == (won.source, "embedded, of before-1")
+    (again,) = lessons.remembered(now(before.store))
+    assert (again.source, again.author) == (won.source, "embedded, of before-1")
 
 
 @pytest.mark.parametrize("other", ["text", "gpu"])
@@ -234,7 +235,7 @@ def test_a_winner_of_another_text_or_gpu_is_not_proposed(store: Store, other: st
 def test_ttgir_that_won_inside_of_another_candidate_is_not_proposed_without_it(before: Context) -> None:
     first = tried(before, Verdict.ACCEPTED, 1.2)
     tried(before, Verdict.ACCEPTED, 2.0, kind="ttgir", parent=first.id)
-    ((proposal, *_),) = lessons.remembered(now(before.store))
+    (proposal,) = lessons.remembered(now(before.store))
     assert proposal.source == first.source
 
 
@@ -242,7 +243,7 @@ def test_the_order_with_lessons_is_the_same_each_time(before: Context) -> None:
     tried(before, Verdict.ACCEPTED, 1.2)
     tried(before, Verdict.SLOWER, 0.9, move=order(before)[0])
     ctx = now(before.store)
-    found = [[p["id"] for p in islice(steps._fresh(ctx, 1), 4)] for _ in range(2)]
+    found = [[p.id for p in islice(steps._fresh(ctx, 1), 4)] for _ in range(2)]
     assert found[0] == found[1]
 
 

@@ -11,7 +11,8 @@ from pgo_agent.agent.llm.models.types import Asker, Reply, Suspended
 from pgo_agent.agent.proposal import llm as agent_asking
 from pgo_agent.agent.proposal import repair, ttgir_view
 from pgo_agent.agent.run.record import prompts
-from pgo_agent.agent.run.record.store import Candidate
+from pgo_agent.agent.run.record.candidate import Candidate
+from pgo_agent.sandbox.gate.reason import Reason, figure, of_case, plain, quoted
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 
 from tests.agent.asked import Asked, asking, established
@@ -32,10 +33,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return established(tmp_path_factory.mktemp("repair"))
 
 
-def judged(run: Asked, verdict: Verdict, stage: str, reason: str) -> Candidate:
+def judged(run: Asked, verdict: Verdict, stage: str, why: Reason) -> Candidate:
     """The one candidate of the next generation, with a verdict that some machine came to."""
     (c,) = run.propose()
-    run.ctx.store.set_verdict(run.ctx.run.id, c.id, Judgement(verdict, stage, reason), None, 1.0)
+    run.ctx.store.set_verdict(run.ctx.run.id, c.id, Judgement(verdict, stage, why), None, 1.0)
     return run.ctx.store.candidate(run.ctx.run.id, c.id)
 
 
@@ -86,7 +87,7 @@ def test_ttgir_that_triton_refuses_goes_back_with_its_line(folder: Path) -> None
 @pytest.mark.parametrize("verdict", [Verdict.SLOWER, Verdict.NO_CHANGE, Verdict.UNDECIDED, Verdict.CHECKED])
 def test_what_is_only_slow_or_not_decided_does_not_go_back(folder: Path, verdict: Verdict) -> None:
     with asking(folder, [WRONG, edit(LINE, SWAPPED)]) as run:
-        judged(run, verdict, "time", "0.98x of the incumbent")
+        judged(run, verdict, "time", plain("0.98x of the incumbent"))
         assert [c.move for c in run.propose()] == [agent_asking.MOVE]
 
 
@@ -102,23 +103,31 @@ def test_a_kernel_that_crashes_or_hangs_goes_back_and_one_that_interprets_slowly
     folder: Path, verdict: Verdict, stage: str, move: str
 ) -> None:
     with asking(folder, [WRONG, MENDED if move == agent_asking.REPAIR else edit(LINE, SWAPPED)]) as run:
-        judged(run, verdict, stage, "CUDA error: an illegal memory access was encountered")
+        judged(run, verdict, stage, quoted("CUDA error: an illegal memory access was encountered"))
         assert [c.move for c in run.propose()] == [move]
         assert (f"{verdict} in stage smoke: CUDA error" in run.prompts[1]) == (move == agent_asking.REPAIR)
 
 
 @pytest.mark.parametrize(
-    ("stage", "reason", "said"),
+    ("stage", "why", "said"),
     [
-        ("numerics", "a held-out case: output 0: max error 0.7 above 0.125", "fails on a case that is not shown"),
-        ("numerics", "an error on odd, with n=99_991", "fails on a case that is not shown"),
-        ("numerics", "1m: output 0: max error 0.7 above 0.125", "1m: output 0: max error 0.7\n"),
-        ("race", "Triton's concurrency sanitizer: Buffer race: line 12 and line 14", "line 12 and line 14"),
+        (
+            "numerics",
+            of_case("HELD_OUT/odd") + plain(": ") + figure("max error", 0, 0.7, 0.125),
+            "fails on a case that is not shown",
+        ),
+        ("numerics", quoted("an error on odd, with n=99_991"), "fails on a case that is not shown"),
+        (
+            "numerics",
+            of_case("CASES/1m") + plain(": ") + figure("max error", 0, 0.7, 0.125),
+            "1m: output 0: max error 0.7\n",
+        ),
+        ("race", quoted("Triton's concurrency sanitizer: Buffer race: line 12 and line 14"), "line 12 and line 14"),
     ],
 )
-def test_a_message_hides_what_a_prompt_hides(folder: Path, stage: str, reason: str, said: str) -> None:
+def test_a_message_hides_what_a_prompt_hides(folder: Path, stage: str, why: Reason, said: str) -> None:
     with asking(folder, [WRONG, MENDED]) as run:
-        judged(run, Verdict.WRONG if stage == "numerics" else Verdict.RACE, stage, reason)
+        judged(run, Verdict.WRONG if stage == "numerics" else Verdict.RACE, stage, why)
         run.propose()
         assert said in run.prompts[1]
         assert not [s for s in SECRETS if s in run.prompts[1]]
@@ -128,7 +137,7 @@ def test_a_candidates_kin_gets_two_messages_and_no_third(folder: Path) -> None:
     thirds = [edit(MINUS, MINUS.replace("inside)", "inside, other=0.0)", n)) for n in (1, 2)]
     second = edit(MINUS.replace("inside)", "inside, other=0.0)", 1), MINUS.replace("inside)", "inside, other=1.0)", 1))
     with asking(folder, [WRONG, thirds[0], second, edit(LINE, SWAPPED)]) as run:
-        moves = [judged(run, Verdict.WRONG, "interpreter", "even: output 0: max error 3").move for _ in range(3)]
+        moves = [judged(run, Verdict.WRONG, "interpreter", plain("even: output 0: max error 3")).move for _ in range(3)]
         assert moves == [agent_asking.MOVE, agent_asking.REPAIR, agent_asking.REPAIR]
         (last,) = run.propose()
         assert last.move == agent_asking.MOVE
@@ -142,7 +151,9 @@ def test_messages_come_before_the_fresh_prompt_and_no_more_than_four(folder: Pat
         failed = run.propose()
         assert len(failed) == 4
         for c in failed:
-            run.ctx.store.set_verdict(run.ctx.run.id, c.id, Judgement(Verdict.WRONG, "quick", "1m: NaN"), None, 1.0)
+            run.ctx.store.set_verdict(
+                run.ctx.run.id, c.id, Judgement(Verdict.WRONG, "quick", plain("1m: NaN")), None, 1.0
+            )
         run.propose()
         about = [e["mends"] for e in run.events if e["type"] == "model.replied"]
         assert about == ["", *(c.id for c in failed), ""] and repair.A_GENERATION == 4
@@ -197,9 +208,9 @@ def test_prose_and_refusals_get_no_message(folder: Path) -> None:
 def test_a_killed_run_asks_nothing_again_and_comes_to_the_same(folder: Path) -> None:
     script = [edit("    no such line", LINE), edit("nor", "this"), f"So.\n{edit(LINE, SWAPPED)}"]
     with asking(folder, script) as run:
-        first = [(p.source, of) for p, _, of in agent_asking.ask(run.ctx)]  # proposed, and killed before it is recorded
+        first = [(p.source, p.parent) for p in agent_asking.ask(run.ctx)]  # proposed, and killed before it is recorded
         assert len(run.prompts) == 3 and len(run.ctx.store.remarks(run.ctx.run.id)) == 2
-        again = [(p.source, of) for p, _, of in agent_asking.ask(run.ctx)]
+        again = [(p.source, p.parent) for p in agent_asking.ask(run.ctx)]
         assert again == first and len(run.prompts) == 3
         (c,) = run.propose()
         assert c.source == first[0][0] and len(run.prompts) == 3
@@ -218,7 +229,7 @@ def test_a_run_that_is_killed_before_the_reply_asks_the_very_prompt_again(folder
 
 def test_where_nobody_waits_all_that_a_generation_asks_is_asked_before_the_run_is_suspended(folder: Path) -> None:
     with asking(folder, [WRONG]) as run:
-        judged(run, Verdict.WRONG, "interpreter", "even: output 0: max error 3")
+        judged(run, Verdict.WRONG, "interpreter", plain("even: output 0: max error 3"))
         relay = folder / run.ctx.run.id
         run.ctx.model = RelayModel(relay, Asker(run.ctx.run.id, run.ctx.run.digest, run.ctx.emit, wait=False))
         with pytest.raises(Suspended):
@@ -262,5 +273,5 @@ def test_a_gluon_kernel_is_built_and_it_is_said_that_nothing_here_runs_it(folder
         (c,) = run.generation()
         assert (c.kind, c.verdict, c.stage) == ("gluon", Verdict.BUILT, "interpreter")
         assert "another language than Triton's" in (c.reason or "")
-        assert {s["verdict"] for s in (c.built or {})["stages"]} == {"passed"}
+        assert {s.verdict for s in c.build.stages} == {None}
         assert ast.parse(c.source)

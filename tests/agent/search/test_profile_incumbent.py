@@ -12,15 +12,18 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from pgo_agent.agent.profile.pass_runner import Gpu
+from pgo_agent.agent.profile.pass_runner import GpuBudget
 from pgo_agent.agent.proposal import bottlenecks, prompt
 from pgo_agent.agent.run import incumbent, profile_targets
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record import profiles
 from pgo_agent.agent.run.record.store import Store
+from pgo_agent.agent.run.settings import ProfileVisibility
 from pgo_agent.agent.search import profile_incumbent
+from pgo_agent.agent.views.live import profile_view
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
+from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 from pgo_agent.sandbox.judge.interface import Judge
@@ -151,7 +154,7 @@ class Held:
 
 def test_cases_that_are_profiled_side_by_side_share_what_the_gpu_may_be_held() -> None:
     held, at_once = Held(), threading.Barrier(3)
-    gpu = Gpu(cast(Judge, held), 60.0)
+    gpu = GpuBudget(cast(Judge, held), 60.0)
 
     def take(seconds: float) -> None:
         at_once.wait(10)
@@ -164,7 +167,7 @@ def test_cases_that_are_profiled_side_by_side_share_what_the_gpu_may_be_held() -
 
 def test_passes_side_by_side_begin_no_more_than_the_gpu_has_time_for() -> None:
     held = Held()
-    gpu = Gpu(cast(Judge, held), 32.0)  # for two passes, of which each is expected to take 15 s
+    gpu = GpuBudget(cast(Judge, held), 32.0)  # for two passes, of which each is expected to take 15 s
 
     def case(_: int) -> str:
         try:
@@ -188,7 +191,7 @@ def test_an_answer_of_a_judge_elsewhere_that_is_read_again_is_booked_once() -> N
             self.seconds += 3.0
 
     judge = Elsewhere()
-    gpu = Gpu(cast(Judge, judge), 60.0)
+    gpu = GpuBudget(cast(Judge, judge), 60.0)
     gpu.timed(PassName.TIMELINE, lambda: judge.read(3.0))
     gpu.timed(PassName.TIMELINE, lambda: judge.read(0.0))
     assert gpu.left == 57.0
@@ -196,7 +199,7 @@ def test_an_answer_of_a_judge_elsewhere_that_is_read_again_is_booked_once() -> N
 
 def test_what_cannot_be_profiled_is_recorded_with_its_reason_and_moves_fire_without_it(ctx: Context) -> None:
     (known,) = profile_targets.wanted(ctx, "shipped")
-    lost = profile_incumbent.taken(ctx, "nobody", replace(known, label="TILE=3"), Gpu(None, 0.0), 1)
+    lost = profile_incumbent.taken(ctx, "nobody", replace(known, label="TILE=3"), GpuBudget(None, 0.0), 1)
     assert lost.taken == () and "has no configuration 'TILE=3'" in lost.passes["static"]
     profiles.add(ctx.store, ctx.run.id, lost)
     best = incumbent.best_known(ctx, "shipped")
@@ -207,7 +210,7 @@ def test_what_cannot_be_profiled_is_recorded_with_its_reason_and_moves_fire_with
 def test_a_parent_that_is_not_profiled_has_what_its_build_tells(ctx: Context) -> None:
     first = ctx.store.candidates(ctx.run.id)[0]
     asked = bottlenecks.asked(ctx, first.id, incumbent.best_known(ctx, first.id))
-    statics = (first.built or {})["statics"].values()
+    statics = first.build.statics.values()
     spilled = {float(s["spill_store_bytes"]) for s in statics if s["spill_store_bytes"]}
     told = {b.finding.figure for found in (asked.by_case or {}).values() for b in found if b.finding.defect == "spill"}
     assert told == spilled
@@ -215,15 +218,15 @@ def test_a_parent_that_is_not_profiled_has_what_its_build_tells(ctx: Context) ->
 
 @pytest.mark.parametrize(("candidates", "why"), [(3, profile_targets.ENOUGH), (4, "no GPU is visible here")])
 def test_counters_are_read_only_where_another_candidate_may_follow(ctx: Context, candidates: int, why: str) -> None:
-    ctx.run.settings["candidates"] = candidates  # of which there are three
+    ctx.change({"candidates": candidates})  # of which there are three
     (known,) = profile_targets.wanted(ctx, "shipped")
-    found = profile_incumbent.taken(ctx, "shipped", known, Gpu(None, 0.0), 1)
+    found = profile_incumbent.taken(ctx, "shipped", known, GpuBudget(None, 0.0), 1)
     assert (found.passes["timeline"], found.passes["counters"]) == ("no GPU is visible here", why)
 
 
 @pytest.mark.parametrize("told", ["none", "counters"])
 def test_who_is_told_no_profile_or_counters_alone_hears_of_no_spills(ctx: Context, told: str) -> None:
-    ctx.run.settings["insight"] = told
+    ctx.change({"profile_visibility": ProfileVisibility(told)})
     (kept,) = profiles.of(ctx.store, ctx.run.id, "shipped")
     ctx.store.db.execute("DELETE FROM profiles")
     profile_incumbent.profile(ctx)
@@ -236,7 +239,7 @@ def test_who_is_told_no_profile_or_counters_alone_hears_of_no_spills(ctx: Contex
     assert not bottlenecks.asked(ctx, "shipped", best).order
     assert not bottlenecks.asked(ctx, ctx.store.candidates(ctx.run.id)[0].id, best).order
     profiles.add(ctx.store, ctx.run.id, kept)
-    profiles.finish(ctx.store, ctx.run.id, kept)
+    profiles.update(ctx.store, ctx.run.id, kept)
 
 
 def test_a_summary_of_another_version_is_made_anew(ctx: Context) -> None:
@@ -245,3 +248,38 @@ def test_a_summary_of_another_version_is_made_anew(ctx: Context) -> None:
     assert profile_incumbent.due(ctx) == "summarize"
     profile_incumbent.summarize(ctx)
     assert profiles.of(ctx.store, ctx.run.id, "shipped") == [kept]
+
+
+def test_the_whole_profile_is_kept_and_read_back_as_it_was_taken(ctx: Context) -> None:
+    (stored,), (known,) = profiles.of(ctx.store, ctx.run.id, "shipped"), profile_targets.wanted(ctx, "shipped")
+    taken = profile_targets.take(ctx, known, GpuBudget(None, 0.0), 1, lambda *_: None)
+    digest = profiles.put(ctx.store.contents, taken)
+    assert profiles.whole(ctx.store.contents, replace(stored, profile=digest)) == taken
+    first = profiles.whole(ctx.store.contents, stored)
+    assert first is not None and (first.code, first.findings) == (taken.code, taken.findings) and first.code
+
+
+def test_a_profile_that_is_damaged_before_it_is_summarized_is_taken_again(ctx: Context) -> None:
+    (stored,) = profiles.of(ctx.store, ctx.run.id, "shipped")
+    path = ctx.store.contents.artefacts / f"{stored.profile}.{profiles.SUFFIX}"
+    original = path.read_bytes()
+    path.write_bytes(original[:-1])
+    assert profile_incumbent.due(ctx) is None  # its summary is there
+    assert prompt.render(prompt.gather(ctx))  # without costs beside the code
+    profiles.update(ctx.store, ctx.run.id, replace(stored, summary=None))
+    assert profile_incumbent.due(ctx) == "profile"
+    profile_incumbent.profile(ctx)
+    profile_incumbent.summarize(ctx)
+    (again,) = profiles.of(ctx.store, ctx.run.id, "shipped")
+    assert again.summary == stored.summary and profiles.there(ctx.store.contents, again)
+    path.write_bytes(original)
+    profiles.update(ctx.store, ctx.run.id, stored)
+
+
+def test_an_older_record_without_a_whole_profile_is_told_as_not_kept(ctx: Context) -> None:
+    (stored,) = profiles.of(ctx.store, ctx.run.id, "shipped")
+    profiles.update(ctx.store, ctx.run.id, replace(stored, profile=None))
+    with pytest.raises(UsageFault, match="another version of pgo-agent wrote it"):
+        profile_view.profiles(ctx.store, ctx.run.id)
+    assert profile_view.strips(ctx.store, ctx.run.id, 80) == [] and prompt.render(prompt.gather(ctx))
+    profiles.update(ctx.store, ctx.run.id, stored)

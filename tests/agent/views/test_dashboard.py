@@ -7,10 +7,12 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 from pgo_agent.agent.run.record.store import Store
+from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.agent.views.live import dashboard
 from pgo_agent.agent.views.live.refresh import Watch
 from pgo_agent.agent.views.live.snapshot import Row, Snapshot
 from pgo_agent.agent.views.profile import timeline_terminal
+from pgo_agent.sandbox.gate.reason import quoted
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.profile.kernel_profile import Missing
 from rich.console import Console
@@ -25,8 +27,9 @@ ROWS = [
 ]
 GLANCE = Snapshot(
     run="fa_fwd-1", target="kernels/fa_fwd.py", device="NVIDIA H200", measured=True, state="running",
-    settings={"minutes": 20.0, "candidates": 40, "tokens": 5000}, seconds=90.0, gpu_seconds=12.5, tokens=1410,
-    money=0.0, generation=3, rows=ROWS, incumbent="a" * 16, best="aaaaaaaa: 1.033x of as shipped", profile="spills",
+    settings=RunSettings(candidates=40, tokens=5000), seconds=90.0,
+    spent={"gpu_seconds": 12.5, "tokens": 1410, "money": 0.0}, generation=3, rows=ROWS,
+    incumbent="a" * 16, best="aaaaaaaa: 1.033x of as shipped", profile="spills",
     asked=0, timeline="",
 )  # fmt: skip
 STRIPS = [Text("loop ████▓▓▓···"), Text("█ dots  ▓ arithmetic")]
@@ -54,7 +57,7 @@ def test_a_ratio_of_another_day_is_told_apart_from_one_that_was_measured() -> No
 
 
 def test_budgets_are_told_with_what_is_spent_and_the_persons_own_candidates_count_for_none() -> None:
-    told = dashboard.budget(GLANCE, 30.0)
+    told = dashboard.budgets(GLANCE, 30.0)
     assert "2.0 of 20 min" in told and "31 of 40 candidates" in told and "1410 of 5000 tokens" in told
     assert "12.5 s of the GPU" in told
 
@@ -75,7 +78,7 @@ def test_what_is_too_small_is_told_with_what_is_needed() -> None:
 
 def test_a_run_is_read_off_its_record(store: Store, tmp_path: Path) -> None:
     ctx = searching.begin(store, "second-1")
-    won = searching.tried(ctx, Verdict.ACCEPTED, 1.05, reason="faster\x1b[2Jthan before")
+    won = searching.tried(ctx, Verdict.ACCEPTED, 1.05, why=quoted("faster\x1b[2Jthan before"))
     searching.propose(ctx, searching.another(77))
     watch = Watch(store, "second-1")
     out = io.StringIO()

@@ -21,7 +21,7 @@ from pgo_agent.agent.views import show
 from pgo_agent.agent.views.report import collect, markdown, page
 from pgo_agent.agent.views.report.collect import Report, times
 from pgo_agent.sandbox.judge import bootstrap
-from pgo_agent.sandbox.judge.stress_inputs import STRAINS
+from pgo_agent.sandbox.judge.stress_inputs import STRESS_INPUTS
 from rich.console import Console
 
 from tests.agent import reported
@@ -151,21 +151,21 @@ def test_the_page_holds_the_ttgir_diff_itself(whole: Report) -> None:
 def test_every_comparison_of_both_looks_is_in_the_page_with_its_seed_and_its_bounds(whole: Report) -> None:
     rows = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in re.findall(r"<tr.*?</tr>", page.render(whole))]
     (proof,) = whole.proofs
-    assert len(proof.comparisons) == 2 * (1 + len(STRAINS)) and {c.look for c in proof.comparisons} == {
+    assert len(proof.comparisons) == 2 * (1 + len(STRESS_INPUTS)) and {c.look for c in proof.comparisons} == {
         "first look",
         "again, in a fresh process",
     }
     for c in proof.comparisons:
-        under = f"{c.case} with {c.strain}" if c.strain else c.case
+        under = f"{c.case} with {c.stress_input}" if c.stress_input else c.case
         figures = [f"{x:.3g}" for x in (c.worst, c.worst_allowed, c.mean, c.mean_allowed)]
         assert any(row[:7] == [under, "0", c.seed, *figures] for row in rows), c
 
 
 @pytest.mark.parametrize("render", BOTH)
-def test_strains_race_and_the_second_look_are_told(render: Callable[[Report], str], whole: Report) -> None:
+def test_stress_inputs_race_and_the_second_look_are_told(render: Callable[[Report], str], whole: Report) -> None:
     told = said(render, whole)
     for words in (
-        f"under {len(STRAINS) - 1} strains too",
+        f"under {len(STRESS_INPUTS) - 1} stress inputs too",
         "race was made up",
         "again, and made up",
         "wholly masked rows on 2k",
@@ -234,7 +234,9 @@ def test_no_folder_of_the_machine_is_told(render: Callable[[Report], str], kept:
 
 def hostile(made: Made, text: str) -> Report:
     """The run, in which everything that a candidate, its author or a judge's reason chooses is that text."""
-    made.change("UPDATE candidates SET move = ?, rationale = ?, author = ?, reason = ?, stage = ?", *[text] * 5)
+    made.change(
+        "UPDATE candidates SET move = ?, rationale = ?, author = ?, reason = ?, why = NULL, stage = ?", *[text] * 5
+    )
     made.change("UPDATE candidates SET source = source || ?", "".join(f"\n# {x}" for x in text.splitlines()))
     made.change("INSERT INTO skipped VALUES ('made-1', 'shipped', ?, ?)", text, text)
     bodies = "UPDATE evidence SET body = replace(replace(body, 'made up', ?), 'holds nothing', ?)"
@@ -290,13 +292,16 @@ def test_markdown_of_very_many_candidates_still_fits_a_pull_request(made: Made) 
 # damaged, and of another version --------------------------------------------------------------------------------------
 
 
-def test_without_the_kept_answers_of_passes_it_says_so_and_runs_nothing(made: Made) -> None:
+def test_without_the_answers_of_passes_it_draws_the_profiles_that_the_record_names(made: Made) -> None:
     shutil.rmtree(made.folder / ".pgo-agent" / "passes")
+    assert [p.timed for p in made.report().profiles] == [True]
+
+
+def test_of_a_workspace_without_whole_profiles_it_says_so_and_runs_nothing(made: Made) -> None:
+    made.change("UPDATE profiles SET profile = NULL")  # as older records have none
     before = sorted(p.name for p in (made.folder / ".pgo-agent").rglob("*") if p.is_file() and "pgo.db" not in p.name)
     found = made.report()
-    assert not any(p.timed for p in found.profiles) and any(
-        "is not in the workspace any more" in x for x in found.absent
-    )
+    assert not any(p.timed for p in found.profiles) and any("no profile: its profile is not" in x for x in found.absent)
     assert "Timeline, before" not in page.render(found) and found.session is not None
     after = sorted(p.name for p in (made.folder / ".pgo-agent").rglob("*") if p.is_file() and "pgo.db" not in p.name)
     assert after == before

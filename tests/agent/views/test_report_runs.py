@@ -7,15 +7,19 @@ from html import unescape
 from pathlib import Path
 
 import pytest
+from pgo_agent.agent.run.facts import GivenFile, RunFacts
 from pgo_agent.agent.run.record.store import Store
+from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.agent.views.report import collect, markdown, page
 from pgo_agent.agent.views.report.collect import Report
 from pgo_agent.agent.views.report.write import Places, write
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
+from pgo_agent.sandbox.gate.reason import plain
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 
 from tests.agent.breaking import Whole
 from tests.agent.command_line import pgo
+from tests.agent.proposed import proposed
 from tests.agent.views.test_profile_page import Read
 
 
@@ -27,7 +31,7 @@ def report(workspace: Path) -> Report:
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     opened = Store(tmp_path / "w")
-    opened.add_run("add-1", Path("/x/add.py"), "d", "pass\n", "h200", {})
+    opened.add_run("add-1", Path("/x/add.py"), "d", "pass\n", "h200", RunSettings(), RunFacts())
     return opened
 
 
@@ -97,7 +101,7 @@ def test_a_run_of_which_nothing_is_recorded_has_a_report(store: Store) -> None:
 
 @pytest.mark.parametrize("run", ["nobody", "", "add-2", "%", "'; DROP TABLE runs; --"])
 def test_an_unknown_run_is_named_and_nothing_is_written(run: str, store: Store, tmp_path: Path) -> None:
-    store.add_run("bad-1", Path("/x/bad.py"), "d", "pass\n", "h200", {})
+    store.add_run("bad-1", Path("/x/bad.py"), "d", "pass\n", "h200", RunSettings(), RunFacts())
     with pytest.raises(UsageFault, match=r"begin.* with"):
         write(store, run, Places(html=tmp_path / "a.html"))
     assert not (tmp_path / "a.html").exists() and store.run("add-1")
@@ -147,11 +151,12 @@ def test_no_command_of_a_report_names_an_option_that_is_not_there(whole: Whole) 
 
 def checked(store: Store, verdict: Verdict | None) -> Report:
     """A run of `check` on a file `new.py`."""
-    store.add_run("check-1", Path("/x/add.py"), "d", "pass\n", "h200", {"given": [{"from": "/x/new.py"}]})
-    told = {"kind": "source", "move": "given", "rationale": "given", "author": "given", "parent": "shipped"}
-    store.add_generation("check-1", 1, "shipped", [told | {"id": "c1", "source": "pass\n"}])
+    facts = RunFacts(given=(GivenFile("/x/new.py", "source", "pass\n"),))
+    store.add_run("check-1", Path("/x/add.py"), "d", "pass\n", "h200", RunSettings(), facts)
+    given = proposed("pass\n", "c1", move="given", rationale="given", author="given")
+    store.add_generation("check-1", 1, "shipped", [given])
     if verdict:
-        store.set_verdict("check-1", "c1", Judgement(verdict, "smoke", "why"), None, 1.0)
+        store.set_verdict("check-1", "c1", Judgement(verdict, "smoke", plain("why")), None, 1.0)
     return collect.report(store, "check-1")
 
 

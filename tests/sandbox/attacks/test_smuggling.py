@@ -40,8 +40,8 @@ def test_c_smuggled_through_a_signature_is_refused(forgery: "Forgery", text: str
 
 PACKED = """
 import sys
-from pgo_agent.sandbox.judge import driver
-print(len(driver.pack([sys.argv[1]], [0])))
+from pgo_agent.sandbox.judge import cuda_driver
+print(len(cuda_driver.pack([sys.argv[1]], [0])))
 """
 LAUNCHER = """
 import os, sys

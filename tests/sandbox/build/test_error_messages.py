@@ -83,8 +83,8 @@ def test_the_first_errors_that_a_compiler_printed_are_quoted_with_their_lines() 
 def test_what_is_caught_is_passed_on_and_standard_error_is_as_before() -> None:
     code = (
         "import os\n"
-        "from pgo_agent.sandbox.tracer import diagnostics\n"
-        "with diagnostics.caught() as printed:\n"
+        "from pgo_agent.sandbox.tracer import compiler_stderr\n"
+        "with compiler_stderr.caught() as printed:\n"
         "    os.write(2, b'error: inside\\n')\n"
         "    told = printed()\n"
         "os.write(2, b'behind ' + told.encode())\n"

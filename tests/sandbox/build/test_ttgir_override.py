@@ -1,4 +1,5 @@
-"""override.py: a TTGIR text takes the place of one kernel's own, where it says so and nothing of the launch changes."""
+"""build/ttgir_override.py: a TTGIR text takes the place of one kernel's own, where it says so and nothing of the launch
+changes."""
 
 import re
 from typing import Any

@@ -22,8 +22,8 @@ from pgo_agent.sandbox.errors import EnvironmentFault
 WRITER = """\
 import os, sys
 from pathlib import Path
-from pgo_agent.sandbox.bundle.store import Shelf
-shelf = Shelf(Path(sys.argv[1]))
+from pgo_agent.sandbox.bundle.store import ContentStore
+shelf = ContentStore(Path(sys.argv[1]))
 for i in range(int(sys.argv[2])):
     shelf.put((str(i) if len(sys.argv) > 3 else os.urandom(8).hex()).encode() * (1 << 18), "bin")
     print(i, flush=True)
@@ -208,11 +208,11 @@ def test_a_shelf_below_a_file_is_the_environments_fault(tmp_path: Path, write: A
 ON_A_SMALL_DISK = """\
 import os, sys
 from pathlib import Path
-from pgo_agent.sandbox.bundle.store import Shelf
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.errors import EnvironmentFault
-shelf = Shelf(Path(sys.argv[1]))
+shelf = ContentStore(Path(sys.argv[1]))
 shelf.put(b"fits", "bin")
-with content store.scratch(): pass
+with shelf.scratch(): pass
 if sys.argv[2] == "full":
     def attempt(): shelf.put(os.urandom(1 << 20), "bin")
 else:
@@ -221,12 +221,12 @@ else:
         def attempt(): shelf.put(b"more", "bin")
     else:
         def attempt():
-            with content store.scratch(): pass
+            with shelf.scratch(): pass
 try:
     attempt()
 except EnvironmentFault as e:
     print(e.message)
-print(sorted(p.name[64:] for p in content store.artefacts.iterdir()))
+print(sorted(p.name[64:] for p in shelf.artefacts.iterdir()))
 """
 
 

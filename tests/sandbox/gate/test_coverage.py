@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.coverage import NOTHING, Coverage
 from pgo_agent.sandbox.gate.evidence import Evidence
+from pgo_agent.sandbox.gate.reason import plain
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict, from_json
 
 COUNTS = st.dictionaries(
@@ -18,13 +19,13 @@ COVERAGES = COUNTS.map(lambda counts: coverage.of(**counts))
 
 @pytest.mark.parametrize("nothing", [NOTHING, coverage.of(cases=0), coverage.of({"big": "bf16"}, cases=(0, 3))])
 def test_no_stage_passes_without_coverage(nothing: Coverage) -> None:
-    made = Evidence("race", None, "no hazard", coverage=nothing)
+    made = Evidence("race", None, plain("no hazard"), coverage=nothing)
     assert made.verdict == Verdict.UNDECIDED
     assert made.as_json()["verdict"] == "undecided"
 
 
 def test_coverage_that_is_taken_away_takes_the_pass_away() -> None:
-    passed = Evidence("race", None, "no hazard", coverage=coverage.of(cases=1))
+    passed = Evidence("race", None, plain("no hazard"), coverage=coverage.of(cases=1))
     assert passed.verdict is None
     assert replace(passed, coverage=NOTHING).verdict == Verdict.UNDECIDED
 
@@ -33,8 +34,8 @@ def test_coverage_that_is_taken_away_takes_the_pass_away() -> None:
     ("claimed", "worth"), [(Verdict.CHECKED, Verdict.BUILT), (Verdict.ACCEPTED, Verdict.UNDECIDED)]
 )
 def test_no_verdict_is_better_than_its_evidence(claimed: Verdict, worth: Verdict) -> None:
-    assert Judgement(claimed, "confirm", "1.1x").verdict == worth
-    covered = Judgement(claimed, "confirm", "1.1x", coverage=coverage.of(cases=1))
+    assert Judgement(claimed, "confirm", plain("1.1x")).verdict == worth
+    covered = Judgement(claimed, "confirm", plain("1.1x"), coverage=coverage.of(cases=1))
     assert covered.verdict == claimed
     told = covered.as_json()
     assert from_json(told) == covered

@@ -8,6 +8,7 @@ from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.gate import offsets
 from pgo_agent.sandbox.gate.evidence import Side, side
+from pgo_agent.sandbox.gate.reason import FAILS
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.isolation import box
 
@@ -101,4 +102,4 @@ def test_what_the_original_overflows_in_is_told_and_refuses_nothing(built: Side)
 def test_numbers_of_a_held_out_case_are_not_told(built: Side) -> None:
     found = offsets.stage(only(built, "HELD_OUT/h"), only(built, "CASES/wide"))
     assert found.verdict == Verdict.WRONG
-    assert "262143" not in found.reason and "a held-out case" in found.reason
+    assert "262143" not in found.reason and "a held-out case" in found.reason and found.why.for_model(["h"]) == FAILS

@@ -13,6 +13,7 @@ from pgo_agent.sandbox.build.result import Built
 from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.gate import plan_rules
 from pgo_agent.sandbox.gate.evidence import Evidence, side
+from pgo_agent.sandbox.gate.reason import FAILS
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.isolation import box
 
@@ -157,6 +158,13 @@ def test_many_more_launches_than_the_originals_are_rejected(workshop: Workshop, 
     found = said(workshop, only(manifest, "SMALL/many"), only(manifest, "CASES/plain"))
     assert found.verdict == Verdict.REJECTED
     assert "many: 21 launches, where 10 are the most" in found.reason
+
+
+@pytest.mark.parametrize("case", ["SMALL/leaf", "SMALL/many"])
+def test_what_a_held_out_case_launches_is_told_to_no_model(workshop: Workshop, manifest: Manifest, case: str) -> None:
+    plans = {"HELD_OUT/rare": manifest["plans"][case]}
+    found = said(workshop, manifest | {"plans": plans}, only(manifest, "CASES/plain"))
+    assert found.reason.startswith("a held-out case: ") and found.why.for_model(["rare"]) == FAILS
 
 
 def test_a_matmul_in_the_launcher_is_rejected(workshop: Workshop, manifest: Manifest) -> None:

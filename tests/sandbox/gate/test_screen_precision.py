@@ -7,6 +7,7 @@ from pgo_agent.sandbox.build.result import Built
 from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.gate import plan_rules
 from pgo_agent.sandbox.gate.evidence import Evidence, side
+from pgo_agent.sandbox.gate.reason import FAILS
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.isolation import box
 
@@ -106,6 +107,7 @@ def test_a_held_out_case_with_narrower_dots_is_rejected_and_not_named(workshop: 
     refused, fine = (plan_rules.stage(s, side(contents, manifest | {"plans": original})) for s in sides)
     assert (refused.verdict, fine.verdict) == (Verdict.REJECTED, None)
     assert refused.reason.startswith("a held-out case: an operand of its dots is fp16 or tf32")
+    assert refused.why.for_model(["secret"]) == FAILS
 
 
 def test_a_case_that_the_original_has_no_build_of_is_said_to_be_left_out(workshop: tuple[ContentStore, Built]) -> None:

@@ -29,7 +29,9 @@ def waited(text: str, step: dict[str, Any], first: dict[int, int], resident: int
     """The gravest verdict of the blocks of a launch, or None."""
     module = reader.parse(text)
     flow = Flow(module)
-    found, _ = block_waits.rule(module, flow, spins(flow), block_waits.Launch(step, first, resident, cooperative))
+    found, _ = block_waits.rule(
+        module, flow, spins(flow), block_waits.WaitingLaunch(step, first, resident, cooperative)
+    )
     return found[0].verdict if found else None
 
 

@@ -21,7 +21,7 @@ from pgo_agent.sandbox.isolation.box import Ran
 from pgo_agent.sandbox.judge import interpreter_cases, interpreter_verdict, numerics
 from pgo_agent.sandbox.judge.deviation import Error
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
-from pgo_agent.sandbox.judge.stress_inputs import SCALED, STRAINS
+from pgo_agent.sandbox.judge.stress_inputs import SCALED, STRESS_INPUTS
 
 from tests.judges import judge_of
 from tests.marks import first_of
@@ -144,7 +144,7 @@ def test_results_that_are_right_do_not_excuse_a_changed_input(addition: GpuJudge
     assert (found.verdict, found.reason) == (Verdict.CHEATING, "even: the inputs were changed: y")
 
 
-def test_a_softmax_without_its_maximum_breaks_down_where_the_inputs_are_strained(attention: GpuJudge) -> None:
+def test_a_softmax_without_its_maximum_breaks_down_where_the_inputs_are_stress_inputs(attention: GpuJudge) -> None:
     found = judged(attention, "m_new = tl.maximum(m_i, tl.max(qk, 1) * scale)", "m_new = tl.zeros_like(m_i)")
     assert found.verdict == Verdict.WRONG
     assert "inputs times 8: " in found.reason and "NaN or infinite" in found.reason
@@ -154,7 +154,7 @@ CUT = ("    tl.store(z_ptr + at, tl.load(x_ptr + at, mask=inside)",
        "    tl.store(z_ptr + at, tl.clamp(tl.load(x_ptr + at, mask=inside), -9.0, 9.0)")  # fmt: skip
 
 
-def test_a_result_fitted_to_the_usual_inputs_is_wrong_where_they_are_strained(addition: GpuJudge) -> None:
+def test_a_result_fitted_to_the_usual_inputs_is_wrong_where_they_are_not(addition: GpuJudge) -> None:
     found = judged(addition, *CUT)
     assert found.verdict == Verdict.WRONG and "inputs times 8: output 0: max error" in found.reason
 
@@ -162,7 +162,7 @@ def test_a_result_fitted_to_the_usual_inputs_is_wrong_where_they_are_strained(ad
 @pytest.mark.parametrize(
     ("old", "new"), [CUT, ("    return x + y\n", "    assert x.abs().max() < 9\n    return x + y\n")]
 )
-def test_strained_inputs_do_not_count_where_the_target_itself_breaks_down(old: str, new: str, tmp_path: Path) -> None:
+def test_stress_inputs_do_not_count_where_the_target_itself_breaks_down(old: str, new: str, tmp_path: Path) -> None:
     text = ADD.read_text()
     assert text.count(old) == 1
     (tmp_path / "add.py").write_text(text.replace(old, new))
@@ -175,7 +175,7 @@ def test_strained_inputs_do_not_count_where_the_target_itself_breaks_down(old: s
 
 STORE = "    tl.store(z_ptr + at,"
 SUM = "tl.load(x_ptr + at, mask=inside) + tl.load(y_ptr + at, mask=inside)"
-FITTED = {  # strain -> a sum that is right of the usual inputs
+FITTED = {  # stress input -> a sum that is right of the usual inputs
     "outliers": f"tl.clamp({SUM}, -60.0, 60.0)",
     "equal rows": f"tl.where(tl.max({SUM}) - tl.min({SUM}) < 1.0e-9, 0.0, {SUM})",
     "small integers": f"({SUM}) + tl.where(at % 16 == 0, 2.3841858e-07, 0.0)",
@@ -184,12 +184,12 @@ FITTED = {  # strain -> a sum that is right of the usual inputs
 }
 
 
-@pytest.mark.parametrize("strain", first_of(FITTED))
-def test_a_sum_that_is_right_of_the_usual_inputs_alone_is_wrong_with(strain: str, addition: GpuJudge) -> None:
-    found = judged(addition, SUM, FITTED[strain])
+@pytest.mark.parametrize("stress_input", first_of(FITTED))
+def test_a_sum_that_is_right_of_the_usual_inputs_alone_is_wrong_with(stress_input: str, addition: GpuJudge) -> None:
+    found = judged(addition, SUM, FITTED[stress_input])
     assert found.verdict == Verdict.WRONG, found.reason
-    assert f" with {strain}: output 0: " in found.reason
-    assert found.evidence["numerics"][-1]["strain"] == strain
+    assert f" with {stress_input}: output 0: " in found.reason
+    assert found.evidence["numerics"][-1]["strain"] == stress_input
 
 
 def test_a_maximum_that_drops_a_nan_is_wrong_where_the_target_keeps_it(tmp_path: Path) -> None:
@@ -202,10 +202,10 @@ def test_a_maximum_that_drops_a_nan_is_wrong_where_the_target_keeps_it(tmp_path:
     assert found.verdict == Verdict.WRONG and "with a NaN: output 0: 1 elements are NaN" in found.reason, found.reason
 
 
-def test_evidence_holds_what_was_tried_under_every_strain_and_which_strains_did_not_count(addition: GpuJudge) -> None:
+def test_evidence_holds_every_stress_input_that_was_tried_and_which_did_not_count(addition: GpuJudge) -> None:
     found = judged(addition, "    return z\n", "    return z  # the candidate\n")
     tried = Counter(c["strain"] for c in found.evidence["numerics"] if c["strain"])
-    assert tried == {s.name: 2 if s is SCALED else 1 for s in STRAINS if not s.masks}
+    assert tried == {s.name: 2 if s is SCALED else 1 for s in STRESS_INPUTS if not s.masks}
     assert all(c["errors"] and c["bounds"] and c["seed"] for c in found.evidence["numerics"])
     assert {d["strain"]: d["why"] for d in found.evidence["dropped"]} == {
         "wholly masked rows": "inputs() holds nothing for wholly masked rows"

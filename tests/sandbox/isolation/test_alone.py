@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 from pgo_agent.sandbox.judge import sequential_timing, timing_session
 from pgo_agent.sandbox.judge.checks import Pick, TargetSession
-from pgo_agent.sandbox.judge.timer import Side
+from pgo_agent.sandbox.judge.timer import TimedSide
 
 CASES = ["CASES/small", "CASES/large"]
 
@@ -21,10 +21,10 @@ class Clock:
 
     def __call__(
         self, bench: TargetSession, sides: Mapping[str, Pick], case: str, rounds: int, stage: str, control: bool = True
-    ) -> dict[str, Side]:
+    ) -> dict[str, TimedSide]:
         self.bursts.append((case, tuple(sides), control))
         shift = self.random.gauss(1, self.noise)  # of a whole burst
-        return {n: Side(n, [], samples=[self.ms[n] * shift] * rounds) for n in sides}
+        return {n: TimedSide(n, [], samples=[self.ms[n] * shift] * rounds) for n in sides}
 
 
 def alone(monkeypatch: pytest.MonkeyPatch, ms: Mapping[str, float], noise: float, gain: float) -> tuple[str, Clock]:

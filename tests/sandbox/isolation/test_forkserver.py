@@ -267,11 +267,11 @@ def test_the_process_that_forks_ends_with_an_agent_that_is_killed(tmp_path: Path
     code = f"""
 import os, sys, time
 from pathlib import Path
-from pgo_agent.sandbox import warm
+from pgo_agent.sandbox.isolation import forkserver
 from pgo_agent.sandbox.isolation.box import Box
 os.mkdir({str(tmp_path / "box")!r})
 Box("bubblewrap").run({MODULE!r}, Path({str(tmp_path / "box")!r}), 60)
-(kept,) = warm._kept()._warm.values()
+(kept,) = forkserver._kept()._warm.values()
 print(kept._popen.pid, flush=True)
 time.sleep(600)
 """

@@ -1,4 +1,4 @@
-"""judge/stats.py: what a ratio of paired samples must be, whatever the samples are; and how often it is right."""
+"""judge/bootstrap.py: what a ratio of paired samples must be, whatever the samples are; and how often it is right."""
 
 import itertools
 import math
@@ -169,7 +169,7 @@ def visited(orders: Iterable[Sequence[int]], costs: Sequence[float], clock: Cloc
 
 
 def drawn(sides: int, rounds: int, seed: int = 3) -> list[list[int]]:
-    """The orders of judge/timing.py: of chance in each round, and there and back."""
+    """The orders of judge/timer.py: of chance in each round, and there and back."""
     rng = random.Random(seed)
     return [timer.there_and_back(range(sides), rng) for _ in range(rounds)]
 

@@ -1,4 +1,5 @@
-"""judge/driver.py against a stand-in for libcuda that writes down every launch: real bundles, no GPU, no mocks of ours.
+"""judge/cuda_driver.py against a stand-in for libcuda that writes down every launch: real bundles, no GPU, no mocks of
+ours.
 
 Each launch runs in a process of its own. Where Triton's own launcher works (it needs a C compiler), both are compared.
 """

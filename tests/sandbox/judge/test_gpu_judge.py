@@ -47,9 +47,9 @@ PARENT = """
 import sys, threading, time
 from pathlib import Path
 from pgo_agent.sandbox import target
-from pgo_agent.sandbox.judge.gpu_judge import Judge
+from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 
-judge = Judge(target.read(Path(sys.argv[1])), gpu=None, sandbox=sys.argv[2])
+judge = GpuJudge(target.read(Path(sys.argv[1])), gpu=None, sandbox=sys.argv[2])
 judge.ask("check", source=Path(sys.argv[1]).read_text())
 print("ready", flush=True)
 if len(sys.argv) > 3:

@@ -18,7 +18,7 @@ from pgo_agent.sandbox.judge import checks, timing_session
 from pgo_agent.sandbox.judge.checks import Pick, TargetSession
 from pgo_agent.sandbox.judge.measured_peaks import Peaks
 from pgo_agent.sandbox.judge.plan_executor import Replay
-from pgo_agent.sandbox.judge.timer import Side, Timer
+from pgo_agent.sandbox.judge.timer import TimedSide, Timer
 from pgo_agent.sandbox.judge.timing_session import Inconsistent
 
 CPU, CASE, ROUNDS = torch.device("cpu"), "CASES/a", 36
@@ -87,9 +87,9 @@ def bench(kernel: Kernel, deterministic: bool = True) -> TargetSession:
     made = TargetSession(module, {CASE: {}}, CPU, timer, lambda stage, seconds: None, Peaks(1.0, 1.0))
     launched = type("Launched", (Launched,), {"kernel": staticmethod(kernel)})
 
-    def replay(pick: Pick, case: str, seed: int, strain: Any = None) -> Replay:
+    def replay(pick: Pick, case: str, seed: int, stress_input: Any = None) -> Replay:
         bundle, choice = pick[case]
-        return launched(bundle, bundle.plans[case][choice], made.inputs(case, seed, strain), CPU)  # type: ignore[no-any-return]
+        return launched(bundle, bundle.plans[case][choice], made.inputs(case, seed, stress_input), CPU)  # type: ignore[no-any-return]
 
     made.replay = replay  # type: ignore[method-assign]
     made.new_seeds()
@@ -283,7 +283,7 @@ def test_a_checksum_cannot_be_kept_by_who_knows_only_how_it_is_made() -> None:
 
 
 def test_sides_keep_what_was_seen_of_each_launch() -> None:
-    side = Side("candidate", [])
+    side = TimedSide("candidate", [])
     assert (side.meddled, side.stray) == (False, 0)
     side.changed += [torch.tensor(False), torch.tensor(True)]
     side.strays += [torch.tensor(0), torch.tensor(4)]

@@ -17,7 +17,7 @@ from pgo_agent.sandbox.errors import TargetFault
 from pgo_agent.sandbox.judge import numerics
 from pgo_agent.sandbox.judge.deviation import CHUNK, Error, compare
 from pgo_agent.sandbox.judge.numerics import Expected
-from pgo_agent.sandbox.judge.stress_inputs import SCALED, STRAINS, Strain
+from pgo_agent.sandbox.judge.stress_inputs import SCALED, STRESS_INPUTS, StressInput
 
 CPU = torch.device("cpu")
 
@@ -361,14 +361,14 @@ def test_compare_gives_the_largest_and_the_mean_difference(rows: list[tuple[floa
     assert found.mean == pytest.approx(math.fsum(differences) / len(rows), rel=1e-12)
 
 
-# strains --------------------------------------------------------------------------------------------------------------
+# stress inputs --------------------------------------------------------------------------------------------------------
 
 
-def integers() -> Strain:
-    return next(s for s in STRAINS if s.exact)
+def integers() -> StressInput:
+    return next(s for s in STRESS_INPUTS if s.exact)
 
 
-def test_a_comparison_names_the_strain_of_its_inputs() -> None:
+def test_a_comparison_names_the_stress_input_of_its_inputs() -> None:
     expected = numerics.expect(target(wave), "case", {}, 1, CPU, SCALED)
     given = numerics.make_inputs(target(wave), {}, 1, CPU, SCALED)
     found = numerics.check([wave(**given)], expected)
@@ -394,10 +394,10 @@ def test_of_small_integers_an_exact_result_is_demanded_where_plain_pytorch_gives
 
 def test_where_few_different_results_are_exact_by_chance_the_usual_errors_are_still_forgiven() -> None:
     usual = expect(wave)
-    lucky = replace(usual, low=(Error(0.0, 0.0, 0),), floors=((0.0, 1e-9),), strain="equal rows")
+    lucky = replace(usual, low=(Error(0.0, 0.0, 0),), floors=((0.0, 1e-9),), stress_input="equal rows")
     found = numerics.forgiving(lucky, usual)
     (low,), (own,) = found.low, usual.low
-    assert (low.worst, low.mean, found.floors, found.strain) == (own.worst, own.mean, usual.floors, "equal rows")
+    assert (low.worst, low.mean, found.floors, found.stress_input) == (own.worst, own.mean, usual.floors, "equal rows")
     assert numerics.forgiving(usual, lucky).floors == usual.floors
 
 
@@ -418,9 +418,9 @@ def test_a_reference_that_overflows_in_its_own_precision_is_not_reliable() -> No
     assert not expect(lambda x: x * 60000).reliable
 
 
-def test_a_strain_that_finds_nothing_to_change_is_the_targets_fault() -> None:
+def test_a_stress_input_that_finds_nothing_to_change_is_the_targets_fault() -> None:
     with pytest.raises(TargetFault, match="inputs\\(\\) holds nothing for wholly masked rows"):
-        numerics.make_inputs(target(wave), {}, 1, CPU, STRAINS[-1])
+        numerics.make_inputs(target(wave), {}, 1, CPU, STRESS_INPUTS[-1])
 
 
 def test_looser_ratios_are_a_targets_own_or_ours_multiplied() -> None:
@@ -428,7 +428,7 @@ def test_looser_ratios_are_a_targets_own_or_ours_multiplied() -> None:
     assert numerics.looser({"max_ratio": 3.0}, 1.0) == {"max_ratio": 3.0, "mean_ratio": 1.5}
 
 
-def test_under_a_strain_an_infinity_may_come_out_as_a_nan_but_never_as_a_number() -> None:
+def test_under_a_stress_input_an_infinity_may_come_out_as_a_nan_but_never_as_a_number() -> None:
     exact = torch.tensor([float("inf"), float("nan"), 1.0], dtype=torch.float64)
     other = torch.tensor([float("nan"), -float("inf"), 1.0])
     assert compare(other, exact).misplaced == 2

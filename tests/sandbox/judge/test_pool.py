@@ -171,7 +171,7 @@ def test_a_piece_that_waits_for_another_one_does_not_count_as_work(
 ) -> None:
     """Of two passes the second is not begun before it is known what the first one took, and that waits for a GPU."""
     judges, _, _ = pool(1)
-    purse = pass_runner.Gpu(judges, left=1.2 * pass_runner.FIRST[PassName.COUNTERS])
+    purse = pass_runner.GpuBudget(judges, left=1.2 * pass_runner.FIRST[PassName.COUNTERS])
     threading.Timer(1.0, holder.kill).start()
 
     def piece() -> str:

@@ -1,4 +1,4 @@
-"""judge/spread.py: results of few elements are judged by errors that are no matter of chance."""
+"""judge/reference_error.py: results of few elements are judged by errors that are no matter of chance."""
 
 from collections.abc import Callable
 from types import ModuleType
@@ -29,6 +29,11 @@ class Drawn:
     def x(self, seed: int) -> torch.Tensor:
         x: torch.Tensor = numerics.make_inputs(self.module, {}, seed, CPU)["x"]
         return x
+
+
+def alike(x: Any) -> Any:
+    """Sums that are all about as large."""
+    return x.abs().sum(-1)
 
 
 def in_blocks(x: torch.Tensor) -> torch.Tensor:
@@ -67,14 +72,21 @@ def test_a_sum_that_was_rounded_to_half_precision_on_its_way_is_wrong_whatever_t
 
 
 def test_inputs_are_made_again_only_where_few_elements_tell_too_little() -> None:
-    few, many, whole = Drawn(4), Drawn(reference_error.ENOUGH), Drawn(4, lambda x: x.argmax(-1))
+    few, many, whole = Drawn(4, alike), Drawn(reference_error.ENOUGH, alike), Drawn(4, lambda x: x.argmax(-1))
     for drawn in (few, many, whole):
         Spread(drawn.module, CPU).expect("case", {}, 0)
     assert (few.made, many.made, whole.made) == (reference_error.MOST, 1, 1)
 
 
+def test_of_many_elements_those_count_that_are_large() -> None:
+    drawn = Drawn(5, lambda x: torch.softmax(5 * x, -1))
+    expected, alone = Spread(drawn.module, CPU).expect("case", {}, 0), numerics.expect(drawn.module, "case", {}, 0, CPU)
+    assert drawn.made > 10
+    assert expected.low[0].worst >= alone.low[0].worst and expected.low[0].mean == alone.low[0].mean
+
+
 def test_a_case_is_looked_into_once() -> None:
-    drawn = Drawn(16)
+    drawn = Drawn(16, alike)
     case = Spread(drawn.module, CPU)
     first, second = (case.expect("case", {}, seed) for seed in (0, 1))
     assert drawn.made == reference_error.ENOUGH / 16 + 1

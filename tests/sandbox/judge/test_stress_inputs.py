@@ -1,4 +1,4 @@
-"""judge/strains.py, and what the judges do with it: which inputs a strain makes, and whose failure counts.
+"""judge/stress_inputs.py, and what the judges do with it: which inputs a stress input makes, and whose failure counts.
 
 What both judges share is tested on CPU tensors; plans that launch nothing stand for kernels in the GPU judge's stages.
 """
@@ -18,12 +18,12 @@ from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.judge import checks, numerics, stress_inputs, stress_runs
 from pgo_agent.sandbox.judge.checks import Pick, TargetSession
 from pgo_agent.sandbox.judge.measured_peaks import Peaks
-from pgo_agent.sandbox.judge.stress_inputs import STRAINS, Strain
-from pgo_agent.sandbox.judge.stress_runs import Strained
+from pgo_agent.sandbox.judge.stress_inputs import STRESS_INPUTS, StressInput
+from pgo_agent.sandbox.judge.stress_runs import StressOutcome
 
 CPU = torch.device("cpu")
 FA_BWD = Path(__file__).parents[3] / "kernels" / "fa_bwd.py"
-NAMED = {s.name: s for s in STRAINS}
+NAMED = {s.name: s for s in STRESS_INPUTS}
 Inputs = Callable[[torch.Generator], dict[str, Any]]
 
 
@@ -31,34 +31,34 @@ def drawn(generator: torch.Generator) -> dict[str, Any]:
     return {"x": torch.randn(8, 512, generator=generator), "y": torch.rand(8, 512, generator=generator).half()}
 
 
-def made(inputs: Inputs, strain: Strain | None, seed: int = 7) -> dict[str, Any]:
-    if strain is None:
+def made(inputs: Inputs, stress_input: StressInput | None, seed: int = 7) -> dict[str, Any]:
+    if stress_input is None:
         return inputs(torch.Generator().manual_seed(seed))
-    given = stress_inputs.made(inputs, lambda: torch.Generator().manual_seed(seed), strain)
+    given = stress_inputs.made(inputs, lambda: torch.Generator().manual_seed(seed), stress_input)
     assert given is not None
     return given
 
 
-# what a strain makes --------------------------------------------------------------------------------------------------
+# what a stress input makes --------------------------------------------------------------------------------------------
 
 
 def test_scaled_inputs_are_the_same_numbers_times_eight() -> None:
-    plain, strained = made(drawn, None), made(drawn, NAMED["inputs times 8"])
-    assert torch.equal(strained["x"], 8 * plain["x"])
-    assert torch.equal(strained["y"], 8 * plain["y"])
+    plain, under_stress = made(drawn, None), made(drawn, NAMED["inputs times 8"])
+    assert torch.equal(under_stress["x"], 8 * plain["x"])
+    assert torch.equal(under_stress["y"], 8 * plain["y"])
 
 
 def test_outliers_are_few_and_all_else_stays_as_it_is() -> None:
-    plain, strained = made(drawn, None), made(drawn, NAMED["outliers"])
-    changed = strained["x"] != plain["x"]
+    plain, under_stress = made(drawn, None), made(drawn, NAMED["outliers"])
+    changed = under_stress["x"] != plain["x"]
     assert 1 <= int(changed.sum()) <= 4  # of 4096 elements; the same place may be drawn twice
-    assert torch.equal(strained["x"][changed].abs(), 64 * plain["x"][changed].abs().clamp_min(1.0))
-    assert torch.equal(strained["x"].sign(), plain["x"].sign())
+    assert torch.equal(under_stress["x"][changed].abs(), 64 * plain["x"][changed].abs().clamp_min(1.0))
+    assert torch.equal(under_stress["x"].sign(), plain["x"].sign())
 
 
 def test_equal_rows_are_all_like_the_first() -> None:
-    plain, strained = made(drawn, None), made(drawn, NAMED["equal rows"])
-    assert torch.equal(strained["x"], plain["x"][:1].expand(8, 512))
+    plain, under_stress = made(drawn, None), made(drawn, NAMED["equal rows"])
+    assert torch.equal(under_stress["x"], plain["x"][:1].expand(8, 512))
 
 
 def test_small_integers_are_integers_and_no_negative_zeros() -> None:
@@ -104,11 +104,11 @@ def test_without_a_mask_nothing_can_be_masked() -> None:
     assert stress_inputs.made(drawn, torch.Generator, NAMED["wholly masked rows"]) is None
 
 
-def test_without_floats_there_is_nothing_to_strain() -> None:
+def test_without_floats_there_is_no_stress_input() -> None:
     def inputs(generator: torch.Generator) -> dict[str, Any]:
         return {"x": torch.randint(9, (8,), generator=generator), "n": 3}
 
-    assert all(stress_inputs.made(inputs, torch.Generator, s) is None for s in STRAINS)
+    assert all(stress_inputs.made(inputs, torch.Generator, s) is None for s in STRESS_INPUTS)
 
 
 def test_a_tensor_that_is_the_same_for_every_seed_has_its_turn_behind_the_draws() -> None:
@@ -124,8 +124,8 @@ def test_a_tensor_that_is_the_same_for_every_seed_has_its_turn_behind_the_draws(
 
 
 def test_what_is_made_of_the_drawn_numbers_stays_consistent() -> None:
-    """fa_bwd derives O and LSE from Q, K and V: of strained ones they must be what the forward pass gives."""
-    module = target.load(FA_BWD, "strained_target")
+    """fa_bwd derives O and LSE from Q, K and V: of stress inputs they must be what the forward pass gives."""
+    module = target.load(FA_BWD, "stressed_target")
     case = module.SMALL["d64-ragged-bshd"]
     plain = numerics.make_inputs(module, case, 7, CPU)
     given = numerics.make_inputs(module, case, 7, CPU, NAMED["inputs times 8"])
@@ -135,7 +135,7 @@ def test_what_is_made_of_the_drawn_numbers_stays_consistent() -> None:
     assert torch.allclose(given["o"].double(), torch.softmax(scores, -1) @ given["v"].double(), atol=0.02)
 
 
-def test_a_strain_of_zeros_tiny_negative_or_dominant_numbers_holds_what_it_says() -> None:
+def test_a_stress_input_of_zeros_tiny_negative_or_dominant_numbers_holds_what_it_says() -> None:
     plain = made(drawn, None)
     assert not made(drawn, NAMED["zeros"])["x"].any() and made(drawn, NAMED["zeros"])["y"].any()
     tiny, normal = made(drawn, NAMED["tiny numbers"]), {t: torch.finfo(t).tiny for t in (torch.float32, torch.float16)}
@@ -150,18 +150,18 @@ def test_a_strain_of_zeros_tiny_negative_or_dominant_numbers_holds_what_it_says(
     assert bool((element.sign() == plain["x"].sign()).all()), "a sum over rows would grow with their number"
 
 
-@pytest.mark.parametrize("strain", STRAINS[:-1], ids=lambda s: s.name)
-def test_strained_inputs_have_the_layout_of_the_usual_ones(strain: Strain) -> None:
+@pytest.mark.parametrize("stress_input", STRESS_INPUTS[:-1], ids=lambda s: s.name)
+def test_stress_inputs_have_the_layout_of_the_usual_ones(stress_input: StressInput) -> None:
     def inputs(generator: torch.Generator) -> dict[str, Any]:
         packed = torch.randn(3, 40, generator=generator).half()
         return {"q": packed[0], "k": packed[1:, 1:].T, "listed": [packed[2]], "count": torch.arange(3), "scale": 0.5}
 
-    plain, strained = made(inputs, None), made(inputs, strain)
+    plain, under_stress = made(inputs, None), made(inputs, stress_input)
     for name in ("q", "k"):
-        assert strained[name].stride() == plain[name].stride()
-        assert strained[name].storage_offset() == plain[name].storage_offset()
-    assert strained["q"].untyped_storage().data_ptr() == strained["listed"][0].untyped_storage().data_ptr()
-    assert torch.equal(strained["count"], plain["count"]) and strained["scale"] == 0.5
+        assert under_stress[name].stride() == plain[name].stride()
+        assert under_stress[name].storage_offset() == plain[name].storage_offset()
+    assert under_stress["q"].untyped_storage().data_ptr() == under_stress["listed"][0].untyped_storage().data_ptr()
+    assert torch.equal(under_stress["count"], plain["count"]) and under_stress["scale"] == 0.5
 
 
 def test_floats_that_were_not_drawn_are_changed_once_for_each_storage() -> None:
@@ -169,10 +169,10 @@ def test_floats_that_were_not_drawn_are_changed_once_for_each_storage() -> None:
         x = torch.randint(1, 9, (4, 10), generator=generator).float()
         return {"x": x, "row": x[1], "list": [x[2:, 1:]], "other": torch.ones(4)}
 
-    plain, strained = made(inputs, None), made(inputs, NAMED["inputs times 8"])
-    assert torch.equal(strained["x"], 8 * plain["x"]) and torch.equal(strained["list"][0], 8 * plain["list"][0])
-    assert strained["row"].data_ptr() == strained["x"][1].data_ptr()
-    assert torch.equal(strained["other"], torch.full((4,), 8.0))
+    plain, under_stress = made(inputs, None), made(inputs, NAMED["inputs times 8"])
+    assert torch.equal(under_stress["x"], 8 * plain["x"]) and torch.equal(under_stress["list"][0], 8 * plain["list"][0])
+    assert under_stress["row"].data_ptr() == under_stress["x"][1].data_ptr()
+    assert torch.equal(under_stress["other"], torch.full((4,), 8.0))
 
 
 def test_draws_of_zeros_and_ones_and_of_another_generator_are_left_alone() -> None:
@@ -181,9 +181,9 @@ def test_draws_of_zeros_and_ones_and_of_another_generator_are_left_alone() -> No
         kept = torch.bernoulli(torch.full((64,), 0.5), generator=generator)
         return {"x": x, "kept": kept, "other": torch.rand(64, generator=torch.Generator().manual_seed(1))}
 
-    plain, strained = made(inputs, None), made(inputs, NAMED["inputs times 8"])
-    assert torch.equal(strained["x"], 8 * plain["x"])
-    assert torch.equal(strained["kept"], plain["kept"]) and torch.equal(strained["other"], plain["other"])
+    plain, under_stress = made(inputs, None), made(inputs, NAMED["inputs times 8"])
+    assert torch.equal(under_stress["x"], 8 * plain["x"])
+    assert torch.equal(under_stress["kept"], plain["kept"]) and torch.equal(under_stress["other"], plain["other"])
 
 
 # the GPU judge's stages, on plans that launch nothing -----------------------------------------------------------------
@@ -270,100 +270,102 @@ SUMS = ("CASES/small",)
 MASKED = "wholly masked rows"  # nothing here has a mask
 
 
-def strained(prepared: TargetSession, candidate: str, own: str = "a sum", cases: tuple[str, ...] = SUMS) -> Strained:
-    return stress_runs.check_strained(prepared, pick(candidate, cases), pick(own, cases), "numerics")
+def under_stress(
+    prepared: TargetSession, candidate: str, own: str = "a sum", cases: tuple[str, ...] = SUMS
+) -> StressOutcome:
+    return stress_runs.check_stress_inputs(prepared, pick(candidate, cases), pick(own, cases), "numerics")
 
 
-def names(found: Strained) -> set[str]:
-    return {c.strain.split(" in input")[0] for c in found.checks}
+def names(found: StressOutcome) -> set[str]:
+    return {c.stress_input.split(" in input")[0] for c in found.checks}
 
 
-def test_a_sum_bears_every_strain_that_there_is_something_for() -> None:
-    found = strained(bench(), "a sum")
+def test_a_sum_bears_every_stress_input_that_there_is_something_for() -> None:
+    found = under_stress(bench(), "a sum")
     assert found.verdict is None
-    assert names(found) == {s.name for s in STRAINS} - {MASKED}
+    assert names(found) == {s.name for s in STRESS_INPUTS} - {MASKED}
     assert all((c.case, bool(c.errors), c.problem) == ("CASES/small", True, "") for c in found.checks)
     assert MASKED in {d["strain"] for d in found.dropped}
-    assert len(STRAINS) < len(found.checks) + len(found.dropped) <= found.possible
+    assert len(STRESS_INPUTS) < len(found.checks) + len(found.dropped) <= found.possible
 
 
-def test_a_strain_of_one_tensor_is_tried_with_each_in_turn() -> None:
+def test_a_stress_input_of_one_tensor_is_tried_with_each_in_turn() -> None:
     """A kernel that loses a NaN of its second operand alone was right as long as the first had it."""
-    tried = {c.strain for c in strained(bench(), "a sum").checks}
+    tried = {c.stress_input for c in under_stress(bench(), "a sum").checks}
     assert {"a NaN", "a NaN in input 2", "an infinity", "an infinity in input 2"} <= tried
 
 
-def test_what_is_right_of_the_usual_inputs_alone_is_wrong_with_strained_ones() -> None:
-    found = strained(bench(), "a sum of numbers up to 2")
+def test_what_is_right_of_the_usual_inputs_alone_is_wrong_with_stress_inputs() -> None:
+    found = under_stress(bench(), "a sum of numbers up to 2")
     assert found.verdict == Verdict.WRONG
-    assert (found.checks[-1].strain, found.checks[-1].problem[:19]) == ("inputs times 8", "output 0: max error")
+    assert (found.checks[-1].stress_input, found.checks[-1].problem[:19]) == ("inputs times 8", "output 0: max error")
 
 
 @pytest.mark.parametrize(
-    ("steps", "strains"),
+    ("steps", "stress_inputs"),
     [
         ("a sum of positive numbers", {"negative numbers"}),
         ("a sum that divides by what may be zero", {"zeros", "small integers"}),  # round to zero, too
     ],
 )
-def test_what_is_right_of_positive_numbers_alone_is_wrong_with(steps: str, strains: set[str]) -> None:
-    found = strained(bench(), steps)
-    assert found.verdict == Verdict.WRONG and found.checks[-1].strain in strains
+def test_what_is_right_of_positive_numbers_alone_is_wrong_with(steps: str, stress_inputs: set[str]) -> None:
+    found = under_stress(bench(), steps)
+    assert found.verdict == Verdict.WRONG and found.checks[-1].stress_input in stress_inputs
 
 
-def test_a_strain_that_the_targets_own_kernel_does_not_bear_is_dropped_and_said_to_be() -> None:
+def test_a_stress_input_that_the_targets_own_kernel_does_not_bear_is_dropped_and_said_to_be() -> None:
     own = "a sum of numbers up to 2"
-    found = strained(bench(), own, own)
+    found = under_stress(bench(), own, own)
     assert found.verdict is None
     assert not {"inputs times 8", "outliers"} & names(found)
     why = {d["strain"]: d["why"] for d in found.dropped}
     assert why["inputs times 8"].startswith("the target's own kernel: output 0: max error")
 
 
-def test_a_strain_that_breaks_the_reference_itself_is_dropped() -> None:
+def test_a_stress_input_that_breaks_the_reference_itself_is_dropped() -> None:
     def delicate(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         assert x.max() <= 1
         return x + y
 
-    found = strained(bench(positive, delicate), "a sum")
+    found = under_stress(bench(positive, delicate), "a sum")
     assert "reference() raised AssertionError" in {d["strain"]: d["why"] for d in found.dropped}["inputs times 8"]
     assert "equal rows" in names(found)
 
 
 def test_what_the_own_kernel_bears_is_found_out_once() -> None:
     prepared = bench()
-    first = strained(prepared, "a sum")
-    again = strained(prepared, "a sum", own="nothing")
-    assert [(c.strain, c.seed) for c in first.checks] == [(c.strain, c.seed) for c in again.checks]
+    first = under_stress(prepared, "a sum")
+    again = under_stress(prepared, "a sum", own="nothing")
+    assert [(c.stress_input, c.seed) for c in first.checks] == [(c.stress_input, c.seed) for c in again.checks]
 
 
 def test_a_candidate_gets_the_very_inputs_that_the_own_kernel_bore() -> None:
     prepared = bench()
-    first = strained(prepared, "a sum")
+    first = under_stress(prepared, "a sum")
     prepared.new_seeds()
-    second = strained(prepared, "a sum")
-    assert [(c.strain, c.seed) for c in first.checks] == [(c.strain, c.seed) for c in second.checks]
+    second = under_stress(prepared, "a sum")
+    assert [(c.stress_input, c.seed) for c in first.checks] == [(c.stress_input, c.seed) for c in second.checks]
 
 
 BOTH = ("CASES/large", "CASES/small")
 
 
-def test_every_case_is_strained_that_with_the_least_work_under_all_strains() -> None:
-    found = strained(bench(), "a sum", cases=BOTH)
-    of = {c: {x.strain for x in found.checks if x.case == c} for c in BOTH}
-    assert {x.split(" in input")[0] for x in of["CASES/small"]} == {s.name for s in STRAINS} - {MASKED}
+def test_every_case_gets_a_stress_input_that_with_the_least_work_gets_all() -> None:
+    found = under_stress(bench(), "a sum", cases=BOTH)
+    of = {c: {x.stress_input for x in found.checks if x.case == c} for c in BOTH}
+    assert {x.split(" in input")[0] for x in of["CASES/small"]} == {s.name for s in STRESS_INPUTS} - {MASKED}
     assert len(of["CASES/large"]) <= stress_runs.MORE
     assert "CASES/large" in {c for c, _ in stress_runs.drawn_trials(bench(), BOTH[::-1])[0]}
     assert len(found.checks) + len(found.dropped) < found.possible
 
 
-def test_which_strains_other_cases_get_is_drawn_anew_by_each_process() -> None:
+def test_which_stress_inputs_other_cases_get_is_drawn_anew_by_each_process() -> None:
     drawn = {tuple(stress_runs.drawn_trials(bench(), ("CASES/small", "CASES/large"))[0]) for _ in range(8)}
     assert len(drawn) > 1
     one = bench()
     assert len({tuple(stress_runs.drawn_trials(one, BOTH)[0]) for _ in range(4)}) == 1
 
 
-def test_a_write_outside_under_a_strain_is_wrong() -> None:
-    found = strained(bench(), "a sum, and one more element")
+def test_a_write_outside_under_a_stress_input_is_wrong() -> None:
+    found = under_stress(bench(), "a sum, and one more element")
     assert (found.verdict, found.checks[-1].problem[:7]) == (Verdict.WRONG, "wrote 4")

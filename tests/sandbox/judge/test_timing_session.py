@@ -10,7 +10,7 @@ import torch
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.guard_zones import Fill
 from pgo_agent.sandbox.judge import timing_session
-from pgo_agent.sandbox.judge.timer import Place, Side, Timer
+from pgo_agent.sandbox.judge.timer import BufferSet, TimedSide, Timer
 
 GB = 1 << 30
 CASE = "CASES/a"
@@ -65,7 +65,7 @@ def test_sides_without_buffers_have_places_too(monkeypatch: pytest.MonkeyPatch) 
 
 
 def told(checksums: list[int], verified: int | None = None) -> Verdict | None:
-    side = Side("candidate", [], checksums=[torch.tensor(c) for c in checksums])
+    side = TimedSide("candidate", [], checksums=[torch.tensor(c) for c in checksums])
     try:
         timing_session._consistent(side, CASE, verified)
     except timing_session.Inconsistent as e:
@@ -121,7 +121,7 @@ def test_no_place_leaves_results_that_a_launch_at_another_could_copy(monkeypatch
     replays = [Copying(memory) for _ in range(3)]
     timer = Timer.__new__(Timer)
     timer._flush, timer._random = torch.zeros(4), random.SystemRandom()
-    timer.run([Side("candidate", [Place(r, cast(Any, r)) for r in replays])], 6)
+    timer.run([TimedSide("candidate", [BufferSet(r, cast(Any, r)) for r in replays])], 6)
     assert [r.copied for r in replays] == [0, 0, 0]
 
 

@@ -1,4 +1,5 @@
-"""judge/decision.py: what samples come to. Real arithmetic on made samples: 30 rounds, the same noise on both sides."""
+"""judge/timing_verdict.py: what samples come to. Real arithmetic on made samples: 30 rounds, the same noise on both
+sides."""
 
 import random
 
@@ -33,9 +34,9 @@ def test_what_is_surely_no_faster_is_slower(speedup: float) -> None:
 
 
 def test_what_the_samples_do_not_tell_is_undecided_and_says_so() -> None:
-    found, reason, told = timing_verdict.on_time(samples(1.02, 0.05), FLOOR, "incumbent", None)
+    found, why, told = timing_verdict.on_time(samples(1.02, 0.05), FLOOR, "incumbent", None)
     assert found == Verdict.UNDECIDED
-    assert "do not tell" in reason
+    assert "do not tell" in why.for_person()
     assert told["speedup"][0] <= told["threshold"] < told["speedup"][2]
 
 
@@ -50,14 +51,14 @@ def test_a_noisy_session_asks_for_more() -> None:
 
 def test_one_case_that_is_surely_slower_refuses_a_gain_elsewhere() -> None:
     times = {"a": samples(1.5, 0.001)["it"], "b": samples(0.9, 0.001)["it"]}
-    found, reason, _ = timing_verdict.on_time(times, {"a": 0.1, "b": 0.1}, "incumbent", None)
-    assert (found, reason) == (Verdict.SLOWER, "b is 0.900x of the incumbent")
+    found, why, _ = timing_verdict.on_time(times, {"a": 0.1, "b": 0.1}, "incumbent", None)
+    assert (found, why.for_person()) == (Verdict.SLOWER, "b is 0.900x of the incumbent")
 
 
 def test_faster_than_the_hardware_is_cheating() -> None:
-    found, reason, _ = timing_verdict.on_time(samples(20.0, 0.001), FLOOR, "incumbent", None)
+    found, why, _ = timing_verdict.on_time(samples(20.0, 0.001), FLOOR, "incumbent", None)
     assert found == Verdict.CHEATING
-    assert "physical floor" in reason
+    assert "physical floor" in why.for_person()
 
 
 def test_a_floor_that_the_incumbent_itself_beats_accuses_nobody() -> None:

@@ -1,4 +1,4 @@
-"""The backend that AGENTS.md shows as an example profiles a real kernel as it stands there."""
+"""The backend that docs/backends.md shows as an example profiles a real kernel as it stands there."""
 
 import re
 from pathlib import Path
@@ -17,10 +17,10 @@ from tests.conftest import ROOT, TARGETS
 
 
 def test_the_backend_of_the_guide_counts_the_ptx_of_a_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    guide = (ROOT / "AGENTS.md").read_text()
+    guide = (ROOT / "docs" / "backends.md").read_text()
     (example,) = re.findall(r"```python\n(.*?class Ptx.*?)```", guide, re.S)
     made: dict[str, Any] = {}
-    exec(compile(example, "AGENTS.md", "exec"), made)
+    exec(compile(example, "backends.md", "exec"), made)
     monkeypatch.setattr(static, "BACKENDS", {**static.BACKENDS, "ptx": made["Ptx"]()})
     subject = target.read(TARGETS / "add.py")
     bench = Workbench(Builder(subject, devices.find("h200"), box.choose(), ContentStore(tmp_path)))

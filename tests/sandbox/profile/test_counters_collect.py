@@ -24,7 +24,7 @@ from pgo_agent.sandbox.profile.counters import ncu as tool
 from pgo_agent.sandbox.profile.counters.collect import take
 from pgo_agent.sandbox.profile.counters.launcher import first
 from pgo_agent.sandbox.profile.kernel_profile import Missing
-from pgo_agent.sandbox.profile.timeline.instrumented_build import Place
+from pgo_agent.sandbox.profile.timeline.instrumented_build import KernelRef
 
 from tests.sandbox.conftest import ADD
 from tests.sandbox.ncu_samples import needs_reader
@@ -41,7 +41,7 @@ def taken(add_contents: ContentStore, add_built: Built) -> Taken:
     """What the pass says of the addition, on the GPU "0" whether there is one or not; it must not say figures."""
     builder = Builder(target.read(ADD), devices.find("h200"), box.choose(), add_contents)
     ((case, (choice,)),) = add_built.choices.items()
-    place = Place(add_built.bundle, case, choice.label, choice.kernels[0])
+    place = KernelRef(add_built.bundle, case, choice.label, choice.kernels[0])
 
     def ask(gpu: str | None = "0", seconds: float = 60.0) -> Missing:
         found = take(GpuJudge(builder.target, gpu=gpu), builder, place, seconds=seconds)

@@ -22,7 +22,7 @@ from pgo_agent.sandbox.profile.counters.ncu import Absent
 from pgo_agent.sandbox.profile.counters.ncu_report import Facts, Metric, Seen
 from pgo_agent.sandbox.profile.counters.types import BankConflicts, Counters
 from pgo_agent.sandbox.profile.static_profile import StaticProfile
-from pgo_agent.sandbox.profile.timeline.instrumented_build import Place
+from pgo_agent.sandbox.profile.timeline.instrumented_build import KernelRef
 
 from tests.sandbox.conftest import ADD
 
@@ -43,7 +43,7 @@ def addition(add_contents: ContentStore, add_built: Built) -> SimpleNamespace:
     subject = target.read(ADD)
     builder = Builder(subject, devices.find("h200"), box.choose(), add_contents)
     ((case, (choice,)),) = add_built.choices.items()
-    place = Place(add_built.bundle, case, choice.label, choice.kernels[0])
+    place = KernelRef(add_built.bundle, case, choice.label, choice.kernels[0])
     profile = static.profile_static(Workbench(builder), subject.source, place.bundle, case)[place.kernel]
     assert isinstance(profile, StaticProfile)
     return SimpleNamespace(builder=builder, place=place, profile=profile, code=collect.code(builder, place, profile))

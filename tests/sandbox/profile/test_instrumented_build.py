@@ -14,7 +14,7 @@ from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.profile.timeline import instrumented_build, scope_sets
 from pgo_agent.sandbox.profile.timeline.find_scopes import Kind
 from pgo_agent.sandbox.profile.timeline.instrument import instrument
-from pgo_agent.sandbox.profile.timeline.instrumented_build import Buffer, Place, Twin
+from pgo_agent.sandbox.profile.timeline.instrumented_build import Buffer, InstrumentedBuild, KernelRef
 from pgo_agent.sandbox.profile.timeline.scope_sets import Why
 from pgo_agent.sandbox.ttgir import reader
 
@@ -33,30 +33,32 @@ BUILT = {  # a public case of each
 STACK = 64  # bytes of registers that the records of eight scopes may push out
 
 
-def placed(path: Path, case: str, contents: ContentStore, cases: str = "CASES") -> tuple[Builder, list[Place]]:
+def placed(path: Path, case: str, contents: ContentStore, cases: str = "CASES") -> tuple[Builder, list[KernelRef]]:
     """A builder, and each kernel that one case of a target launches."""
     subject = target.read(path)
     builder = Builder(subject, devices.find("h200"), box.choose(), contents)
     built = builder.build(subject.source, {cases: [case]}, 1)
     assert built.ok, built.failures
     ((name, (choice,)),) = built.choices.items()
-    return builder, [Place(built.bundle, name, choice.label, k) for k in choice.kernels]
+    return builder, [KernelRef(built.bundle, name, choice.label, k) for k in choice.kernels]
 
 
 @pytest.fixture(scope="module")
-def gemm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Builder, Place]:
+def gemm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Builder, KernelRef]:
     builder, (place,) = placed(GEMM, "even", ContentStore(tmp_path_factory.mktemp("shelf")), "SMALL")
     return builder, place
 
 
-def accepted(builder: Builder, made: Twin) -> validate.Bundle:
+def accepted(builder: Builder, made: InstrumentedBuild) -> validate.Bundle:
     contents = builder.contents
     return validate.load(
         contents.bundle(made.bundle), contents.artefacts, replace(limits_of(builder.device), records=True)
     )
 
 
-def test_a_twin_launches_what_the_plain_bundle_does_and_passes_for_no_candidate(gemm: tuple[Builder, Place]) -> None:
+def test_a_twin_launches_what_the_plain_bundle_does_and_passes_for_no_candidate(
+    gemm: tuple[Builder, KernelRef],
+) -> None:
     builder, place = gemm
     made, refused = instrumented_build.build(builder, place, per_pass=32)
     assert not refused
@@ -71,7 +73,7 @@ def test_a_twin_launches_what_the_plain_bundle_does_and_passes_for_no_candidate(
         validate.load(builder.contents.bundle(whole.bundle), builder.contents.artefacts, limits_of(builder.device))
 
 
-def test_a_twin_that_disturbs_is_divided_into_two_that_share_its_scopes_out(gemm: tuple[Builder, Place]) -> None:
+def test_a_twin_that_disturbs_is_divided_into_two_that_share_its_scopes_out(gemm: tuple[Builder, KernelRef]) -> None:
     builder, place = gemm
     (_, whole), _ = instrumented_build.build(builder, place, per_pass=32)
     halves, refused = instrumented_build.planned(builder, place, instrumented_build.halves(whole.plan))
@@ -86,7 +88,7 @@ def test_a_twin_that_disturbs_is_divided_into_two_that_share_its_scopes_out(gemm
 
 
 def test_an_instrumented_kernel_reads_the_clock_twice_for_each_scope_and_writes_the_header_that_is_decoded(
-    gemm: tuple[Builder, Place],
+    gemm: tuple[Builder, KernelRef],
 ) -> None:
     builder, place = gemm
     (_, whole), _ = instrumented_build.build(builder, place, per_pass=32)
@@ -98,7 +100,7 @@ def test_an_instrumented_kernel_reads_the_clock_twice_for_each_scope_and_writes_
     assert len(Encoder(0, whole.warps, instrumented_build.USUAL).raw()) == whole.block_bytes
 
 
-def test_records_go_to_global_memory_where_no_shared_memory_is_left(gemm: tuple[Builder, Place]) -> None:
+def test_records_go_to_global_memory_where_no_shared_memory_is_left(gemm: tuple[Builder, KernelRef]) -> None:
     builder, place = gemm
     roomy, refused = instrumented_build.build(builder, place, per_pass=32, buffer=Buffer.SHARED)
     assert not refused and {t.plan.buffer for t in roomy} == {Buffer.SHARED}
@@ -110,14 +112,14 @@ def test_records_go_to_global_memory_where_no_shared_memory_is_left(gemm: tuple[
     assert all(t.static["shared"] == taken for t in moved)
 
 
-def test_a_grid_that_is_too_large_for_the_scratch_is_a_reason(gemm: tuple[Builder, Place]) -> None:
+def test_a_grid_that_is_too_large_for_the_scratch_is_a_reason(gemm: tuple[Builder, KernelRef]) -> None:
     builder, place = gemm
     small = replace(builder, device=replace(builder.device, memory=20_000))
     made, refused = instrumented_build.build(small, place)
     assert not made and {r.why for r in refused} == {Why.SCRATCH}
 
 
-def test_scopes_that_do_not_compile_together_are_recorded_by_two_builds(gemm: tuple[Builder, Place]) -> None:
+def test_scopes_that_do_not_compile_together_are_recorded_by_two_builds(gemm: tuple[Builder, KernelRef]) -> None:
     builder, place = gemm
     manifest = builder.contents.manifest(place.bundle)["kernels"][place.kernel]
     module = reader.parse(builder.contents.get(manifest["files"]["ttgir"], "ttgir").decode())
@@ -179,10 +181,14 @@ def test_early_returns_branches_and_while_loops_are_recorded_and_a_kernel_of_not
     assert made.ok and not made.failures, made.failures
     builder = tracing.builder(tmp_path, tracing.write(tmp_path, ODD))
     (early,), (nothing,) = (made.choices[f"CASES/{n}"] for n in ("early", "nothing"))
-    twins, refused = instrumented_build.build(builder, Place(made.bundle, "CASES/early", early.label, early.kernels[0]))
+    twins, refused = instrumented_build.build(
+        builder, KernelRef(made.bundle, "CASES/early", early.label, early.kernels[0])
+    )
     kinds = {s.kind for t in twins for s in t.numbers.values()}
     assert not refused and kinds == {Kind.EMPTY, Kind.LOOP, Kind.LOAD, Kind.BODY, Kind.STORE}
-    found = instrumented_build.build(builder, Place(made.bundle, "CASES/nothing", nothing.label, nothing.kernels[0]))
+    found = instrumented_build.build(
+        builder, KernelRef(made.bundle, "CASES/nothing", nothing.label, nothing.kernels[0])
+    )
     assert (found[0], [r.why for r in found[1]]) == ([], [Why.NOTHING])
 
 

@@ -14,7 +14,7 @@ from pgo_agent.sandbox.profile.backend import Workbench
 from pgo_agent.sandbox.profile.ipc import Count, Counts
 from pgo_agent.sandbox.profile.timeline import instrumented_build, scope_sets
 from pgo_agent.sandbox.profile.timeline.find_scopes import Kind
-from pgo_agent.sandbox.profile.timeline.instrumented_build import Place, Plan, Twin
+from pgo_agent.sandbox.profile.timeline.instrumented_build import InstrumentationPlan, InstrumentedBuild, KernelRef
 from pgo_agent.sandbox.profile.timeline.scope_sets import ScopeSet
 from pgo_agent.sandbox.profile.timeline.types import Lost, Pass, ScopeTime, Spread, Timed, Timeline
 from pgo_agent.sandbox.ttgir import reader
@@ -36,7 +36,7 @@ def gemm(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     return SimpleNamespace(bench=bench, place=place, counts=found, plain=plain, loop=loop_of(plain))
 
 
-def counted(bench: Workbench, place: Place) -> tuple[Counts, ...]:
+def counted(bench: Workbench, place: KernelRef) -> tuple[Counts, ...]:
     """Of every build that times a kernel."""
     made, _ = instrumented_build.build(bench.builder, place)
     return ipc.counts(bench, [t.kernel for t in made])
@@ -57,15 +57,15 @@ def safe(opcodes: Mapping[str, int]) -> dict[str, int]:
     return {o: n for o, n in opcodes.items() if sass.kind(o) in NEVER_A_RECORDS}
 
 
-def one_twin(builder: Builder, place: Place, wanted: ScopeSet) -> Twin:
+def one_twin(builder: Builder, place: KernelRef, wanted: ScopeSet) -> InstrumentedBuild:
     manifest = builder.contents.manifest(place.bundle)["kernels"][place.kernel]
     module = reader.parse(builder.contents.get(manifest["files"]["ttgir"], "ttgir").decode())
-    made = instrumented_build.one(builder, place, module, Plan(wanted))
-    assert isinstance(made, Twin), made
+    made = instrumented_build.one(builder, place, module, InstrumentationPlan(wanted))
+    assert isinstance(made, InstrumentedBuild), made
     return made
 
 
-def planned(builder: Builder, place: Place) -> list[ScopeSet]:
+def planned(builder: Builder, place: KernelRef) -> list[ScopeSet]:
     manifest = builder.contents.manifest(place.bundle)["kernels"][place.kernel]
     return scope_sets.plan_scopes(reader.parse(builder.contents.get(manifest["files"]["ttgir"], "ttgir").decode()), 8)
 
@@ -229,7 +229,7 @@ def test_two_loops_and_a_branch_in_a_loop_are_refused_with_the_reason(tmp_path: 
     assert made.ok and not made.failures, made.failures
     (twice,) = made.choices["CASES/twice"]
     builder = tracing.builder(tmp_path, tracing.write(tmp_path, ODD))
-    place = Place(made.bundle, "CASES/twice", twice.label, twice.kernels[0])
+    place = KernelRef(made.bundle, "CASES/twice", twice.label, twice.kernels[0])
     seen = [s for c in counted(Workbench(builder), place) for s in c.scopes]
     first, second = (s for s in seen if " loop " in s.scope)
     assert (first.why, bool(first.turn)) == ("", True)

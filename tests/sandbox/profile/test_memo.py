@@ -187,15 +187,15 @@ JOB = """
 import sys, time
 from dataclasses import dataclass
 from pathlib import Path
-from pgo_agent.sandbox.bundle.store import Shelf
-from pgo_agent.sandbox.profile import passes
+from pgo_agent.sandbox.bundle.store import ContentStore
+from pgo_agent.sandbox.profile import memo
 
 @dataclass(frozen=True)
 class Seat:
-    shelf: Shelf
+    contents: ContentStore
     identity: str = "this machine"
 
-@passes.cpu("step", version=1)
+@memo.cpu("step", version=1)
 def step(context: Seat, n: int) -> int:
     print("began", n, flush=True)
     time.sleep(0.2)
@@ -204,7 +204,7 @@ def step(context: Seat, n: int) -> int:
 def job(context: Seat) -> int:
     return sum(step(context, n) for n in range(5))
 
-print("total", job(Seat(Shelf(Path(sys.argv[1])))), flush=True)
+print("total", job(Seat(ContentStore(Path(sys.argv[1])))), flush=True)
 """
 
 

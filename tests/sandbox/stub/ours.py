@@ -1,4 +1,5 @@
-"""`python ours.py JOBS`: launches the pickled jobs by judge/driver.py; prints as JSON what each raised, or null."""
+"""`python ours.py JOBS`: launches the pickled jobs by judge/cuda_driver.py; prints as JSON what each raised, or
+null."""
 
 import json
 import pickle

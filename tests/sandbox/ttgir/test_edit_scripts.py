@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pgo_agent.sandbox.ttgir.edits import script
-from pgo_agent.sandbox.ttgir.edits.grammar import Place
+from pgo_agent.sandbox.ttgir.edits.grammar import Anchor
 from pgo_agent.sandbox.ttgir.edits.reference import reference
 from pgo_agent.sandbox.ttgir.edits.script import BadScript, Delete, Edit, Insert, Move, Replace, SetAttribute
 
@@ -36,7 +36,7 @@ OP = "%x = arith.addi %a, %b : i32"
 def test_a_move_is_understood_whatever_stands_around_it(said: str) -> None:
     (edit,) = script.parse(said)
     assert isinstance(edit, Move)
-    assert (edit.spans, edit.place) == ((("L31", "L31"),), Place("before", "L28"))
+    assert (edit.spans, edit.place) == ((("L31", "L31"),), Anchor("before", "L28"))
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_a_move_is_understood_whatever_stands_around_it(said: str) -> None:
 def test_a_range_is_understood_however_it_is_written(said: str) -> None:
     (edit,) = script.parse(f"move {said} after L40")
     assert isinstance(edit, Move)
-    assert (edit.spans, edit.place) == ((("L31", "L33"),), Place("after", "L40"))
+    assert (edit.spans, edit.place) == ((("L31", "L33"),), Anchor("after", "L40"))
     assert script.parse(f"delete {said}")[0] == Delete(1, 1, edit_text(f"delete {said}"), (("L31", "L33"),))
 
 
@@ -126,7 +126,7 @@ def test_ops_and_values_are_taken_as_they_stand(said: str, op: str, name: str, v
 def test_a_block_is_understood_in_fences_and_without(said: str) -> None:
     (edit,) = script.parse(said)
     assert isinstance(edit, Insert)
-    assert edit.place == Place("after", "L20")
+    assert edit.place == Anchor("after", "L20")
     assert [str(op).strip() for op in script.ops(edit.block)] == [OP, "gpu.barrier"]
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pgo_agent.sandbox.gate.barriers import values
 from pgo_agent.sandbox.profile import line_map
 from pgo_agent.sandbox.ttgir.locations import MOST, Frame, Frames, Locations
-from pgo_agent.sandbox.ttgir.pseudocode.source import Place, Source
+from pgo_agent.sandbox.ttgir.pseudocode.source import Source, StatementLocation
 from pgo_agent.sandbox.ttgir.tree import Op
 
 K, STANDARD = "/box/candidate/k.py", "/usr/lib/triton/language/standard.py"
@@ -112,7 +112,7 @@ def test_the_profile_keeps_files_without_their_folders() -> None:
 
 def test_pseudo_code_takes_the_innermost_place_in_the_kernels_own_file() -> None:
     source = Source(Locations(ALIASES), K)
-    assert source.place(_op("#loc8")) == Place(K, 10, "x")
+    assert source.place(_op("#loc8")) == StatementLocation(K, 10, "x")
     assert source.place(_op("#loc7")) is None
     assert Source(Locations(ALIASES), "/elsewhere/k.py").place(_op("#loc8")) is None
 

@@ -9,12 +9,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pgo_agent.agent.cli.session import commands, parse_input
 from pgo_agent.agent.cli.session.controller import SessionController
-from pgo_agent.agent.run.record.store import Candidate, Store
+from pgo_agent.agent.run.record.candidate import Candidate
+from pgo_agent.agent.run.record.store import Store
 from pgo_agent.sandbox.errors import UsageFault
 
 from tests.agent.breaking import alive, processes
@@ -216,7 +218,7 @@ def whole_add(tmp_path: Path, prepared: Path) -> Path:
     shutil.copytree(prepared, folder)
     store = Store(folder)
     run = store.run("last")
-    store.set_settings(run.id, run.settings | {"sandbox": "auto", "judge": "cpu", "python": sys.executable})
+    store.set_settings(run.id, replace(run.settings, sandbox="auto", judge="cpu", python=sys.executable), run.facts)
     store.close()
     return folder
 

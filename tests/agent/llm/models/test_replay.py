@@ -10,7 +10,9 @@ from pgo_agent.agent.commands import recordings
 from pgo_agent.agent.llm.models import recording
 from pgo_agent.agent.llm.models.replay import ReplayModel
 from pgo_agent.agent.llm.models.types import Asker, Exhausted, Reply
+from pgo_agent.agent.run.facts import RunFacts
 from pgo_agent.agent.run.record.store import Store
+from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 
 from tests.agent.breaking import record
@@ -25,7 +27,7 @@ CALLS = [("first?", "1", "tiny"), ("second?", "2", "tiny"), ("thïrd?\r\n", "3\u
 def store(tmp_path: Path) -> Store:
     """A run with three calls."""
     opened = Store(tmp_path / "w")
-    opened.add_run("add-1", Path("/k/add.py"), "digest", "pass\n", "h200", {})
+    opened.add_run("add-1", Path("/k/add.py"), "digest", "pass\n", "h200", RunSettings(), RunFacts())
     for prompt, text, model in CALLS:
         opened.add_call("add-1", Reply(text, 7, None, 0.5, model), "template", prompt, "")
     return opened
@@ -60,7 +62,7 @@ def test_a_recording_holds_every_call_as_it_was(file: Path) -> None:
 
 
 def test_a_run_that_asked_nobody_has_no_recording(store: Store) -> None:
-    store.add_run("add-2", Path("add.py"), "d", "", "h200", {})
+    store.add_run("add-2", Path("add.py"), "d", "", "h200", RunSettings(), RunFacts())
     with pytest.raises(UsageFault, match="run add-2 asked no model"):
         recordings.write(store, "add-2", None)
 

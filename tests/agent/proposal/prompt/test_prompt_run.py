@@ -12,6 +12,7 @@ from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
+from pgo_agent.sandbox.gate.reason import figure, of_case, plain, quoted
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
@@ -19,13 +20,14 @@ from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 from tests.agent.command_line import ADD, pgo, write
 from tests.agent.facts import FULL, GLUON
 from tests.agent.loopback import completion, serving
+from tests.agent.proposed import proposed
 
 FAILURES = [
-    ("numerics", "a held-out case: output 0: max error 0.7 above 0.125"),
-    ("numerics", "did not end: stopped in 'numerics HELD_OUT/very-odd' at its deadline"),
-    ("numerics", "an error on very-odd, with n=99991"),
-    ("interpreter", "ragged: output 0: max error 0.5 above 0.25"),
-    ("build", "line one\n\x1b[31mline two"),
+    ("numerics", of_case("HELD_OUT/very-odd") + plain(": ") + figure("max error", 0, 0.7, 0.125)),
+    ("numerics", quoted("did not end: stopped in 'numerics HELD_OUT/very-odd' at its deadline")),
+    ("numerics", quoted("an error on very-odd, with n=99991")),
+    ("interpreter", of_case("ragged") + plain(": ") + figure("max error", 0, 0.5, 0.25)),
+    ("build", quoted("line one\n\x1b[31mline two")),
 ]
 
 
@@ -38,11 +40,9 @@ def ctx(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Context]:
     store = Store(folder / ".pgo-agent")
     run, found, device = store.run("last"), target.read(path), devices.find("h200")
     builder = Builder(found, device, box.choose("auto"), store.contents)
-    for i, (stage, reason) in enumerate(FAILURES):
-        proposal = {"id": f"c{i}", "kind": "source", "move": f"m{i}", "rationale": "r", "author": "x", "source": "s"}
-        proposal["parent"] = "shipped"
-        store.add_generation(run.id, i, "shipped", [proposal])
-        store.set_verdict(run.id, f"c{i}", Judgement(Verdict.WRONG, stage, reason), None, 1.0)
+    for i, (stage, why) in enumerate(FAILURES):
+        store.add_generation(run.id, i, "shipped", [proposed("s", f"c{i}", move=f"m{i}", author="x")])
+        store.set_verdict(run.id, f"c{i}", Judgement(Verdict.WRONG, stage, why), None, 1.0)
     opened = Context(store, run, found, device, builder, None, None, GpuJudge(found, gpu=None), lambda event: None)
     yield opened
     opened.close()

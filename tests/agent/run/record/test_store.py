@@ -3,51 +3,53 @@
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pgo_agent.agent.llm.models.types import Reply
+from pgo_agent.agent.profile.findings import Defect, Finding
+from pgo_agent.agent.profile.summary import Bottleneck
+from pgo_agent.agent.run.facts import RunFacts
 from pgo_agent.agent.run.record import pending, profiles
 from pgo_agent.agent.run.record.pending import Waiting
-from pgo_agent.agent.run.record.profiles import Kept
+from pgo_agent.agent.run.record.profiles import StoredProfile
 from pgo_agent.agent.run.record.store import Store
+from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 from pgo_agent.sandbox.gate import coverage
+from pgo_agent.sandbox.gate.reason import plain
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
+
+from tests.agent.proposed import proposed
 
 COVERED = coverage.of(cases=1)
 
-PROPOSAL = {
-    "id": "c1",
-    "kind": "launch",
-    "move": "m",
-    "rationale": "r",
-    "author": "embedded",
-    "source": "pass\n",
-    "parent": "shipped",
-}
+PROPOSAL = proposed("pass\n", "c1", kind="launch")
+CITED = Bottleneck("k", Finding(Defect.SPILL, 8.0, "B", 0, "8 B of registers spill"), 0.5)
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     opened = Store(tmp_path / "w")
-    opened.add_run("add-1", Path("add.py"), "d", "pass\n", "h200", {})
+    opened.add_run("add-1", Path("add.py"), "d", "pass\n", "h200", RunSettings(), RunFacts())
     opened.add_generation("add-1", 1, "shipped", [PROPOSAL])
     return opened
 
 
 def test_the_first_verdict_of_a_candidate_stands(store: Store) -> None:
-    store.set_verdict("add-1", "c1", Judgement(Verdict.WRONG, "smoke", "first"), None, 1.0)
-    store.set_verdict("add-1", "c1", Judgement(Verdict.ACCEPTED, "confirm", "second", coverage=COVERED), 2.0, 1.0)
+    store.set_verdict("add-1", "c1", Judgement(Verdict.WRONG, "smoke", plain("first")), None, 1.0)
+    store.set_verdict(
+        "add-1", "c1", Judgement(Verdict.ACCEPTED, "confirm", plain("second"), coverage=COVERED), 2.0, 1.0
+    )
     assert store.candidate("add-1", "c").reason == "first"
     assert "confirm" not in store.evidence("add-1", "c1")
 
 
 def test_what_has_a_verdict_by_now_waits_for_nothing(store: Store) -> None:
-    waiting = Waiting("c1", Judgement(Verdict.CHECKED, "quick", "1.1x", coverage=COVERED), 1.1, 2.0)
+    waiting = Waiting("c1", Judgement(Verdict.CHECKED, "quick", plain("1.1x"), coverage=COVERED), 1.1, 2.0)
     pending.add(store, "add-1", waiting)
     assert pending.of(store, "add-1") == {"c1": waiting}
-    store.set_verdict("add-1", "c1", Judgement(Verdict.VETOED, "veto", "no need"), None, 0.0)
+    store.set_verdict("add-1", "c1", Judgement(Verdict.VETOED, "veto", plain("no need")), None, 0.0)
     pending.add(store, "add-1", waiting)
     assert not pending.of(store, "add-1")
 
@@ -55,19 +57,19 @@ def test_what_has_a_verdict_by_now_waits_for_nothing(store: Store) -> None:
 def test_raw_samples_are_kept_apart_from_evidence_and_come_back_in_order(store: Store) -> None:
     times = {"CASES/x": {"incumbent": [2.0, 1.0], "candidate": [1.0, 3.0]}}
     store.set_verdict(
-        "add-1", "c1", Judgement(Verdict.SLOWER, "time", "r", {"time": times, "speedup": [1, 1, 1]}), 1.0, 1.0
+        "add-1", "c1", Judgement(Verdict.SLOWER, "time", plain("r"), {"time": times, "speedup": [1, 1, 1]}), 1.0, 1.0
     )
     found = store.evidence("add-1", "c1")
     assert found["samples"]["time"] == times and found["time"] == {"speedup": [1, 1, 1]}
 
 
 def test_proposing_a_generation_twice_changes_nothing(store: Store) -> None:
-    store.add_generation("add-1", 1, "shipped", [PROPOSAL | {"id": "c2"}])
+    store.add_generation("add-1", 1, "shipped", [replace(PROPOSAL, id="c2")])
     assert [c.id for c in store.candidates("add-1")] == ["c1"]
 
 
 def test_an_ambiguous_or_unknown_run_is_named_to_the_person(store: Store) -> None:
-    store.add_run("add-2", Path("add.py"), "d", "", "h200", {})
+    store.add_run("add-2", Path("add.py"), "d", "", "h200", RunSettings(), RunFacts())
     with pytest.raises(UsageFault, match="several runs"):
         store.run("add")
     with pytest.raises(UsageFault, match="no run"):
@@ -76,75 +78,32 @@ def test_an_ambiguous_or_unknown_run_is_named_to_the_person(store: Store) -> Non
 
 
 def test_the_last_run_is_the_one_added_last_though_the_clock_went_back(store: Store) -> None:
-    store.add_run("add-2", Path("add.py"), "d", "", "h200", {})
+    store.add_run("add-2", Path("add.py"), "d", "", "h200", RunSettings(), RunFacts())
     store.db.execute("UPDATE runs SET created = '2999-01-01T00:00:00+00:00' WHERE id = 'add-1'")
     assert store.run("last").id == "add-2"
     assert [r.id for r in store.runs()] == ["add-1", "add-2"]
 
 
-UNDONE = {  # what a migration made
-    "m006_roles_and_budgets": [
-        *(f"ALTER TABLE calls DROP COLUMN {name}" for name in ("role", "attempts", "counted", "cost")),
-        "ALTER TABLE runs DROP COLUMN gpu_seconds",
-        "ALTER TABLE profiles DROP COLUMN author",
-        "DROP TABLE fallbacks",
-    ],
-    "m005_profiles": ["DROP TABLE profiles", "ALTER TABLE candidates DROP COLUMN cites"],
-}
-
-
-def older(store: Store, *migrations: str) -> Store:
-    """Opened again after it was taken back to before these."""
-    for name in migrations:
-        for sql in (*UNDONE[name], f"DELETE FROM migrations WHERE name = '{name}'"):
-            store.db.execute(sql)
+@pytest.mark.parametrize("change", ["PRAGMA user_version = 0", "PRAGMA user_version = 12"])
+def test_a_record_of_another_schema_is_refused_and_left_as_it_is(store: Store, change: str) -> None:
+    store.db.execute(change)
     store.close()
-    return Store(store.root)
-
-
-def test_a_record_from_before_profiles_is_brought_up_to_date(store: Store) -> None:
-    """Its candidates cite nothing and its runs have no profile; both can be added."""
-    again = older(store, *UNDONE)
-    assert again.candidate("add-1", "c1").cites is None and profiles.of(again, "add-1") == []
-    kept = Kept("shipped", "CASES/x", {"static": "", "timeline": "no GPU"}, 1.5, None)
-    profiles.add(again, "add-1", kept)
-    again.add_generation("add-1", 2, "shipped", [PROPOSAL | {"id": "c2", "cites": {"kernel": "k"}}])
-    assert profiles.of(again, "add-1", "shipped") == [kept] and kept.taken == ("static",)
-    assert again.candidate("add-1", "c2").cites == {"kernel": "k"}
-
-
-def test_a_record_from_before_lessons_is_brought_up_to_date(store: Store) -> None:
-    """Who proposed its candidates follows from who wrote them; its runs know of no others."""
-    names = {"c2": "tiny", "c3": "given"}
-    store.add_generation("add-1", 2, "shipped", [PROPOSAL | {"id": i, "author": a} for i, a in names.items()])
-    for table, column in (("candidates", "proposer"), ("runs", "contract"), ("runs", "knows")):
-        store.db.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
-    store.db.execute("DELETE FROM migrations WHERE name = 'm007_proposers_and_lessons'")
-    store.close()
-    again = Store(store.root)
-    found = {c.id: c.proposer for c in again.candidates("add-1")}
-    assert found == {"c1": "moves", "c2": "model", "c3": "given"}
-    assert (again.run("add-1").contract, again.run("add-1").knows) == (None, None)
+    before = (store.root / "pgo.db").read_bytes()
+    with pytest.raises(UsageFault, match="made by another version of pgo-agent") as refused:
+        Store(store.root)
+    assert "--store" in refused.value.hint and (store.root / "pgo.db").read_bytes() == before
 
 
 def test_a_run_keeps_the_last_verdict_that_was_there_when_it_began(store: Store) -> None:
     assert store.run("add-1").knows == 0
-    store.set_verdict("add-1", "c1", Judgement(Verdict.WRONG, "smoke", "first"), None, 1.0)
-    store.add_run("add-2", Path("add.py"), "d", "", "h200", {})
+    store.set_verdict("add-1", "c1", Judgement(Verdict.WRONG, "smoke", plain("first")), None, 1.0)
+    store.add_run("add-2", Path("add.py"), "d", "", "h200", RunSettings(), RunFacts())
     assert store.run("add-2").knows == 1
 
 
-def test_calls_from_before_roles_are_the_optimizers_and_count_as_they_were_told(store: Store) -> None:
-    store.add_call("add-1", Reply("said", 7, 3, 0.5, "tiny"), "hash", "asked", "of no use")
-    again = older(store, "m006_roles_and_budgets")
-    (call,) = again.calls("add-1", "optimizer")
-    assert (call.role, call.cost, again.remarks("add-1")) == ("optimizer", None, ["of no use"])
-    assert again.spent("add-1") == {"tokens": 10, "money": 0.0} and again.run("add-1").gpu_seconds == 0.0
-
-
 def test_the_first_profile_of_a_case_stands(store: Store) -> None:
-    first = Kept("shipped", "CASES/x", {"static": "first"}, 1.0, None)
-    for kept in (first, Kept("shipped", "CASES/x", {"static": "second"}, 2.0, None)):
+    first = StoredProfile("shipped", "CASES/x", {"static": "first"}, 1.0, None)
+    for kept in (first, StoredProfile("shipped", "CASES/x", {"static": "second"}, 2.0, None)):
         profiles.add(store, "add-1", kept)
     assert profiles.of(store, "add-1") == [first]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from pgo_agent.sandbox.gate.barriers import launches, runs
 from pgo_agent.sandbox.gate.barriers.finding import Finding, Kind, from_json
-from pgo_agent.sandbox.gate.barriers.launches import Launch
+from pgo_agent.sandbox.gate.barriers.launches import LaunchFacts
 from pgo_agent.sandbox.ttgir import reader
 
 from tests.sandbox.gate.barriers.test_program import MODULE, ONE, TWO, accepted
@@ -36,7 +36,7 @@ def launched(text: str, n: int, secret: bool = False) -> Finding:
     step = {"signature": ["i32", "*i32", "*i32", "i1"], "args": [n, None, None, True], "grid": [1, 1, 1]}
     known = launches.known_of(step, module)
     assert known is not None
-    return runs.launched(module, runs.simulate(module), [Launch(known, secret)])
+    return runs.launched(module, runs.simulate(module), [LaunchFacts(known, secret)])
 
 
 def test_a_launch_whose_blocks_loop_too_long_is_followed_with_more_of_them() -> None:

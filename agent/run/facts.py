@@ -1,0 +1,29 @@
+"""What is known of a run beside what it was asked for: versions, its models by role, prices, and given files.
+
+Found once, when the run begins, and stored with its settings: a run that goes on goes on with them. Does no more than
+hold them.
+"""
+
+from dataclasses import dataclass, field
+
+from pgo_agent.agent.version import Version
+
+
+@dataclass(frozen=True)
+class GivenFile:
+    """A candidate that somebody gave to be judged."""
+
+    name: str  # of the file, as it was given
+    kind: str  # `source`, a whole file with another kernel part, or `ttgir`
+    source: str
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """Every fact may be missing: a run of another version did not record it."""
+
+    triton: str = ""  # version that compiles; empty: not recorded
+    pgo_agent: Version | None = None
+    models: dict[str, str] = field(default_factory=dict)  # role -> model, by a name that is good in any folder
+    prices: dict[str, tuple[float, float]] = field(default_factory=dict)  # model -> of a million tokens, in and out
+    given: tuple[GivenFile, ...] = ()  # the candidates to judge, and no others; empty: the run looks for its own

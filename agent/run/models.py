@@ -1,0 +1,56 @@
+"""The models of a run by their roles, opened within its budgets and with what they were asked before.
+
+Relies on `llm/models/` for models, prices and budgets. It asks nothing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from pgo_agent.agent.llm.models import EMBEDDED, prices, roles
+from pgo_agent.agent.llm.models.budget import Budget, Spent
+from pgo_agent.agent.llm.models.prices import Price
+from pgo_agent.agent.llm.models.types import Asker
+from pgo_agent.agent.run.context import Emit
+from pgo_agent.agent.run.facts import RunFacts
+from pgo_agent.agent.run.record.store import Store
+from pgo_agent.agent.run.settings import RunSettings
+
+
+@dataclass(frozen=True)
+class Opening:
+    """Whose models are opened."""
+
+    run: str  # its id, whether it is in the store already or not
+    digest: str  # of its target
+    store: Store
+    emit: Emit
+
+    def tell(self, kind: str, **fields: object) -> None:
+        self.emit({"type": kind, "run": self.run, **fields})
+
+    def spent(self) -> Spent:
+        sums = self.store.spent(self.run)
+        return Spent(int(sums["tokens"]), sums["money"])
+
+    def asker(self, role: str, wait: bool) -> Asker:
+        prompts = tuple(call.prompt for call in self.store.calls(self.run, role))
+        return Asker(self.run, self.digest, self.tell, wait, prompts, role)
+
+
+def open_models(opening: Opening, settings: RunSettings, facts: RunFacts) -> tuple[roles.Cast, RunFacts]:
+    """Return the models that `facts` names, by role, and the facts with their full names and prices.
+
+    Raises UsageFault for a name or a key that cannot be one, and for a budget of money without a price.
+    """
+    named = facts.models
+    priced = roles.prices_of(named, _known_prices(named, facts), settings.money)
+    askers = {role: opening.asker(role, settings.wait) for role in named}
+    models = roles.opened(named, askers, Budget(settings.tokens, settings.money, opening.spent), priced)
+    full = {role: models[role].name if role in models else EMBEDDED for role in named}
+    return models, replace(facts, models=full, prices={name: (p.prompt, p.completion) for name, p in priced.items()})
+
+
+def _known_prices(named: Mapping[str, str], facts: RunFacts) -> dict[str, Price]:
+    """Those of the table, and over them those that the run began with."""
+    asked = any(name != EMBEDDED for name in named.values())
+    return (prices.read() if asked else {}) | {name: Price(*pair) for name, pair in facts.prices.items()}
