@@ -26,7 +26,7 @@ from pgo_agent.agent.moves.analysis.cst_util import (
     strings,
     visited,
 )
-from pgo_agent.agent.moves.analysis.dataflow import Flow
+from pgo_agent.agent.moves.analysis.dataflow import IndexFlow
 from pgo_agent.agent.moves.analysis.def_use import reached, sources
 from pgo_agent.agent.moves.analysis.descriptor_operand import Operand
 from pgo_agent.agent.moves.analysis.descriptor_plan import planned
@@ -34,7 +34,7 @@ from pgo_agent.agent.moves.analysis.index_algebra import mentions
 from pgo_agent.agent.moves.analysis.launch_args import LaunchArgs, check_fresh, check_replaceable, launch_of
 from pgo_agent.agent.moves.analysis.launcher_edit import add_function, before_launch
 from pgo_agent.agent.moves.analysis.stored_pointers import written
-from pgo_agent.agent.moves.move import SourceMove, Subject
+from pgo_agent.agent.moves.move import RewriteInput, SourceMove
 from pgo_agent.agent.profile.findings import Defect
 
 _ROWS = '''
@@ -68,7 +68,7 @@ _PARAMETER = re.compile(r'args\["(\w+)"\]')
 _HARMLESS = {"load", "to", "cast", "multiple_of", "max_contiguous", "assume"}  # calls that strides may be given to
 
 
-def rewrite(subject: Subject) -> str:
+def rewrite(subject: RewriteInput) -> str:
     """Align rows. Raises DoesNotApply where none out of line slows a loop, or where values cannot be shown to stay."""
     if subject.statics and not any(_waits(s) for s in subject.statics):
         raise DoesNotApply("copies run ahead of the dots in every case: its rows are aligned")
@@ -83,7 +83,7 @@ def _waits(static: Mapping[str, object]) -> bool:
     return bool(static["dots"]) and not static["async_copies"]
 
 
-def _tensors(subject: Subject) -> list[str]:
+def _tensors(subject: RewriteInput) -> list[str]:
     """The launcher's names for the matrices that descriptors read, each of which another of its values may replace."""
     launch = launch_of(cst.parse_module(subject.source), subject.kernel)
     kernel = _Kernel(subject)
@@ -118,10 +118,10 @@ def _tensor(o: Operand, launch: LaunchArgs) -> str:
 class _Kernel:
     """What a kernel reads by descriptors, and what its strides are used for."""
 
-    def __init__(self, subject: Subject) -> None:
+    def __init__(self, subject: RewriteInput) -> None:
         module = tma_descriptors.prepared(subject)
         self.function = functions(module)[subject.kernel]
-        self.flow = Flow(self.function)
+        self.flow = IndexFlow(self.function)
         targets = written(module, self.function)
         self.written = targets - _stepping(self.function) - set(constexprs(self.function))  # pointers, no numbers
         plans, _ = planned(self.flow, targets)

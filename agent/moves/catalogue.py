@@ -23,7 +23,7 @@ from pgo_agent.agent.moves import (
     warp_specialize,
 )
 from pgo_agent.agent.moves.launch_sites import Config, sites, unfollowed, with_configs
-from pgo_agent.agent.moves.move import CARRIED, NO_LAUNCH, Best, Proposal, Skipped, SourceMove, Subject, attempted
+from pgo_agent.agent.moves.move import CARRIED, NO_LAUNCH, Best, Proposal, RewriteInput, Skipped, SourceMove, attempted
 from pgo_agent.agent.moves.priority import NO_PROFILE, ProfileEvidence
 from pgo_agent.agent.profile.cost_model import symptoms
 from pgo_agent.sandbox.devices import Device
@@ -108,17 +108,17 @@ def _attempt(
     return attempted(name, f"{move.symptom}; {move.gain}", rewrite, source)
 
 
-def _subject(source: str, kernel: str, best: Mapping[str, Best], device: Device) -> Subject:
+def _subject(source: str, kernel: str, best: Mapping[str, Best], device: Device) -> RewriteInput:
     every_site = sites(source)
     site = next(s for s in every_site if s.kernel == kernel)
     bases = [b for b in launch_config.bases_of(site, every_site, best.values()) if b.profiles]
     if not bases:
-        return Subject(source, kernel, device)
+        return RewriteInput(source, kernel, device)
     ailing = max(bases, key=lambda b: len(symptoms(b.static)))  # the first of those with most to cure
     grids = [b.blocks.get(kernel) for b in best.values()]
     blocks = max((n for n in grids if n is not None), default=None) if None not in grids else None
     statics = [b.profiles[kernel] for b in best.values() if kernel in b.profiles]  # cases share configurations
-    return Subject(source, kernel, device, ailing.config, ailing.static, blocks, statics)
+    return RewriteInput(source, kernel, device, ailing.config, ailing.static, blocks, statics)
 
 
 def _with_neighbours(source: str, kernel: str, best: Mapping[str, Best], needed: Config) -> str:

@@ -32,7 +32,7 @@ from pgo_agent.agent.moves.analysis.cst_util import (
     writes,
 )
 from pgo_agent.agent.moves.analysis.loops import bounds_of, unrolled
-from pgo_agent.agent.moves.move import SourceMove, Subject
+from pgo_agent.agent.moves.move import RewriteInput, SourceMove
 from pgo_agent.agent.profile.cost_model import SERIALIZED
 from pgo_agent.agent.profile.findings import Defect
 
@@ -41,7 +41,7 @@ _DOTS = ("dot", "dot_scaled")
 _TAKEN_APART = {"warp_specialize", "flatten"}  # loops that the compiler merges with what stands around them
 
 
-def rewrite(subject: Subject) -> str:
+def rewrite(subject: RewriteInput) -> str:
     """Put every loop of the kernel and its helpers that has the form behind a test. Raises DoesNotApply if none has."""
     _check_symptom(subject)
     module = cst.parse_module(subject.source)
@@ -53,7 +53,7 @@ def rewrite(subject: Subject) -> str:
     return change(module, {n: visited(f, _Behind(loops.tests)) for n, f in loops.known.items()}).code
 
 
-def _check_symptom(subject: Subject) -> None:
+def _check_symptom(subject: RewriteInput) -> None:
     notes = SERIALIZED & set(subject.static.get("notes", ()))
     if subject.static and not notes:
         raise DoesNotApply("ptxas does not serialize its tensor instructions")

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from pgo_agent.agent.moves.analysis import DoesNotApply
-from pgo_agent.agent.moves.launch_sites import LAUNCH_OPTIONS, Config, Site, sites, unsettable, with_configs
+from pgo_agent.agent.moves.launch_sites import LAUNCH_OPTIONS, Config, LaunchSite, sites, unsettable, with_configs
 from pgo_agent.agent.moves.move import CARRIED, Best, Proposal, Skipped, checked
 from pgo_agent.agent.moves.priority import ProfileEvidence
 from pgo_agent.agent.profile.cost_model import RESERVED_SHARED, occupancy
@@ -100,7 +100,7 @@ def propose(
             yield Skipped(f"other values of {name}{where}", why)
 
 
-def _best_of_the_grid(source: str, site: Site, bases: Sequence[Best], where: str) -> Iterator[Proposal | Skipped]:
+def _best_of_the_grid(source: str, site: LaunchSite, bases: Sequence[Best], where: str) -> Iterator[Proposal | Skipped]:
     configs, name = [b.config for b in bases], f"best of the grid{where}"
     why = "the fastest configuration of each case over the declared grid"
     if site.autotuned and configs:
@@ -115,7 +115,7 @@ def _unique(configs: Iterable[Config]) -> list[Config]:
     return [c for i, c in enumerate(listed) if c not in listed[:i]]
 
 
-def _attempted(source: str, site: Site, configs: Sequence[Config], name: str, why: str) -> Proposal | Skipped:
+def _attempted(source: str, site: LaunchSite, configs: Sequence[Config], name: str, why: str) -> Proposal | Skipped:
     """The file with configurations, of which a launch that is not autotuned takes the first alone."""
     try:
         text = with_configs(source, site, configs[: CARRIED if site.autotuned else 1])
@@ -124,7 +124,7 @@ def _attempted(source: str, site: Site, configs: Sequence[Config], name: str, wh
     return checked(Proposal(text, "launch", name, why), source)
 
 
-def _held(site: Site, base: Best, config: Config) -> str:
+def _held(site: LaunchSite, base: Best, config: Config) -> str:
     """Why a step cannot be written, or says nothing, because of what the launch does with a parameter."""
     for name in (n for n in config if config[n] != base.config.get(n)):
         if why := unsettable(site, name):
@@ -135,7 +135,7 @@ def _held(site: Site, base: Best, config: Config) -> str:
 
 
 def config_of(
-    site: Site, every_site: Sequence[Site], config: Config, launched: Collection[str] | None = None
+    site: LaunchSite, every_site: Sequence[LaunchSite], config: Config, launched: Collection[str] | None = None
 ) -> Config | None:
     """Return what a known configuration of a file says of one of its launch sites; None when it does not say.
 
@@ -155,12 +155,12 @@ def config_of(
     return bare if next(takes, None) == site else None
 
 
-def named(site: Site, every_site: Sequence[Site], config: Mapping[str, int]) -> Config:
+def named(site: LaunchSite, every_site: Sequence[LaunchSite], config: Mapping[str, int]) -> Config:
     """Return a configuration of one launch as one of its file: named after its kernel where there are several."""
     return {f"{site.kernel}.{k}": v for k, v in config.items()} if len(every_site) > 1 else dict(config)
 
 
-def written(site: Site, b: Best) -> Config:
+def written(site: LaunchSite, b: Best) -> Config:
     """Return a configuration with the warps that its build has, where the launcher computes them."""
     computed = "num_warps" in site.computed and "num_warps" not in b.config and not b.static.get("warp_specialized")
     return b.config | ({"num_warps": b.static["num_warps"]} if computed and "num_warps" in b.static else {})
@@ -175,7 +175,7 @@ def placed(source: str, config: Config) -> str:
     return source
 
 
-def bases_of(site: Site, every_site: Sequence[Site], best: Iterable[Best]) -> list[Best]:
+def bases_of(site: LaunchSite, every_site: Sequence[LaunchSite], best: Iterable[Best]) -> list[Best]:
     """Return the best known configurations of a site with its kernel's profile, each once, in order of first use."""
     bases: list[Best] = []
     for b in best:
@@ -191,7 +191,7 @@ Step = tuple[str, str, Config, tuple[Defect, ...]]  # name, symptom, configurati
 
 
 def _steps(
-    site: Site, bases: Sequence[Best], measured: Sequence[Config | None], device: Device
+    site: LaunchSite, bases: Sequence[Best], measured: Sequence[Config | None], device: Device
 ) -> Iterator[tuple[Best, Step]]:
     """Points one parameter away from the best ones that nobody has measured: each lever in turn. First what each steps
     away from. What the launcher computes is told to the levers, and stays computed where they do not set it.

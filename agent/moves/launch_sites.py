@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from pgo_agent.agent.moves.analysis import DoesNotApply, tuned
-from pgo_agent.agent.moves.analysis.launched import LaunchCall, constexprs, launched, named, parameters, strange
+from pgo_agent.agent.moves.analysis.launched import KernelLaunch, constexprs, launched, named, parameters, strange
 from pgo_agent.agent.moves.analysis.offsets import KEPT, Offsets, Span, replaced
 from pgo_agent.agent.moves.analysis.scopes import Function, Scopes
 from pgo_agent.sandbox import parsing
@@ -24,7 +24,7 @@ Config = dict[str, int]
 
 
 @dataclass(frozen=True)
-class Edit:
+class ParameterSlot:
     """Where a parameter of a launch stands, and how a value is written there."""
 
     span: Span
@@ -42,14 +42,16 @@ class ArgumentSlot:
 
 
 @dataclass(frozen=True)
-class Site:
+class LaunchSite:
     """The launches of one kernel whose parameters can be varied."""
 
     kernel: str  # name of the jit function
     autotuned: bool
     span: Span = (0, 0)  # autotuned: of the configs expression
     values: dict[str, int] = field(default_factory=dict)  # plain launches: the literals that stand there now
-    edits: dict[str, tuple[Edit, ...]] = field(default_factory=dict)  # plain launches: where a parameter can be set
+    edits: dict[str, tuple[ParameterSlot, ...]] = field(
+        default_factory=dict
+    )  # plain launches: where a parameter can be set
     calls: tuple[ArgumentSlot, ...] = ()  # plain launches
     pre_hook: str = ""  # autotuned: text of the configs' pre_hook, kept
     config_class: str = "triton.Config"
@@ -66,7 +68,7 @@ class Site:
 
 
 @lru_cache(64)
-def _read(source: str) -> tuple[tuple[Site, ...], dict[str, str]]:
+def _read(source: str) -> tuple[tuple[LaunchSite, ...], dict[str, str]]:
     tree = parsing.module(source)
     offsets, scopes = Offsets(source), Scopes(tree)
     how = launched(tree, scopes)
@@ -74,7 +76,7 @@ def _read(source: str) -> tuple[tuple[Site, ...], dict[str, str]]:
         f: call for f in scopes.nodes if isinstance(f, Function) and (call := tuned.tuner(f, scopes)) is not None
     }
     result = [_autotuned(tree, f, call, how.launches, offsets, scopes) for f, call in autotuned.items()]
-    plain = dict[int, list[LaunchCall]]()
+    plain = dict[int, list[KernelLaunch]]()
     for one in how.launches:
         if one.kernel not in autotuned:
             plain.setdefault(id(one.kernel), []).append(one)
@@ -82,7 +84,7 @@ def _read(source: str) -> tuple[tuple[Site, ...], dict[str, str]]:
     return tuple(result), how.unfollowed
 
 
-def sites(source: str) -> list[Site]:
+def sites(source: str) -> list[LaunchSite]:
     """Return the kernels whose launches can be varied: autotuned ones, then others, both in the order of the text.
 
     Raises SyntaxError when it is not Python.
@@ -95,7 +97,7 @@ def unfollowed(source: str) -> dict[str, str]:
     return dict(_read(source)[1])
 
 
-def with_configs(source: str, site: Site, configs: Sequence[Config]) -> str:
+def with_configs(source: str, site: LaunchSite, configs: Sequence[Config]) -> str:
     """Return the file with these configurations at the site. Launches that are not autotuned take exactly one.
 
     Raises DoesNotApply where one of them cannot be set there.
@@ -118,7 +120,7 @@ def with_configs(source: str, site: Site, configs: Sequence[Config]) -> str:
     return replaced(source, edits | _added({k: v for k, v in changed.items() if k not in site.edits}, site))
 
 
-def unsettable(site: Site, name: str) -> str:
+def unsettable(site: LaunchSite, name: str) -> str:
     """Return why a parameter of a launch cannot be set; empty when it can."""
     if name in site.fixed:
         return f"{name} of {site.kernel} cannot be set: {site.fixed[name]}"
@@ -130,7 +132,7 @@ def unsettable(site: Site, name: str) -> str:
     return f"several dicts are spread into the launch of {site.kernel}: any may hold {name}" if several else ""
 
 
-def _added(config: Mapping[str, int], site: Site) -> dict[Span, str]:
+def _added(config: Mapping[str, int], site: LaunchSite) -> dict[Span, str]:
     """Arguments that no launch of the kernel gives yet; where a dict is spread into one, they take precedence of it."""
     if not config:
         return {}
@@ -144,7 +146,7 @@ def _added(config: Mapping[str, int], site: Site) -> dict[Span, str]:
     return edits
 
 
-def in_place(source: str, site: Site, configs: Sequence[Config]) -> str:
+def in_place(source: str, site: LaunchSite, configs: Sequence[Config]) -> str:
     """Return the file with these configurations at an autotuned site, no line moved. Raises as `with_configs`."""
     if site.refused:
         raise DoesNotApply(site.refused)
@@ -154,7 +156,7 @@ def in_place(source: str, site: Site, configs: Sequence[Config]) -> str:
     return replaced(source, {site.span: f"({listed}{ends})" if ends else listed})
 
 
-def _config_list(site: Site, configs: Sequence[Config]) -> str:
+def _config_list(site: LaunchSite, configs: Sequence[Config]) -> str:
     def one(c: Config) -> str:
         meta = ", ".join(f'"{k}": {v!r}' for k, v in c.items() if k not in LAUNCH_OPTIONS)
         options = [f"{k}={v}" for k, v in c.items() if k in LAUNCH_OPTIONS and v is not None]
@@ -172,10 +174,10 @@ def _autotuned(
     tree: ast.Module,
     function: Function,
     call: ast.Call,
-    launches: Sequence[LaunchCall],
+    launches: Sequence[KernelLaunch],
     offsets: Offsets,
     scopes: Scopes,
-) -> Site:
+) -> LaunchSite:
     given, refused, hook, name = tuned.configs(call), "", "", "triton.Config"
     try:
         if given is None:
@@ -191,14 +193,19 @@ def _autotuned(
     span = offsets.of(given) if given is not None else (0, 0)
     taken = frozenset(parameters(function))
     by_hand = _gluon(function)
-    return Site(function.name, True, span, pre_hook=hook, config_class=name, parameters=taken, fixed=fixed,
+    return LaunchSite(function.name, True, span, pre_hook=hook, config_class=name, parameters=taken, fixed=fixed,
                 by_hand=by_hand, refused=refused)  # fmt: skip
 
 
-def _plain(launches: Sequence[LaunchCall], offsets: Offsets, scopes: Scopes) -> Site:
+def _plain(launches: Sequence[KernelLaunch], offsets: Offsets, scopes: Scopes) -> LaunchSite:
     """One kernel that is not autotuned, by all its launches: what they have in common can be varied."""
     kernel = launches[0].kernel
-    values, edits, tied, fixed = dict[str, int](), dict[str, tuple[Edit, ...]](), dict[str, int](), dict[str, str]()
+    values, edits, tied, fixed = (
+        dict[str, int](),
+        dict[str, tuple[ParameterSlot, ...]](),
+        dict[str, int](),
+        dict[str, str](),
+    )
     heuristics, given = _heuristics(kernel), [_given(x, scopes) for x in launches]
     for name in dict.fromkeys(n for arguments, _ in given for n in arguments):
         passed = [arguments.get(name) for arguments, _ in given]
@@ -219,20 +226,20 @@ def _plain(launches: Sequence[LaunchCall], offsets: Offsets, scopes: Scopes) -> 
         edits[name] = tuple(_edit(name, v, scopes, offsets, name in values) for v in passed if v is not None)
     for name, rule in heuristics.items():
         if rule is not None and name in LAUNCH_OPTIONS:
-            edits[name] = (Edit(offsets.of(rule), "lambda args: {}"),)
+            edits[name] = (ParameterSlot(offsets.of(rule), "lambda args: {}"),)
         else:
             fixed[name] = "a heuristic sets it"
     if by := strange(kernel):
         fixed |= {n: f"what @{by} makes of it is not known" for n in LAUNCH_OPTIONS if n not in edits}
     calls = tuple(_call(x, spread, offsets) for x, (_, spread) in zip(launches, given, strict=True))
     taken = frozenset(parameters(kernel))
-    return Site(kernel.name, False, (0, 0), values, edits, calls, "", "", taken, tied, fixed, _gluon(kernel))
+    return LaunchSite(kernel.name, False, (0, 0), values, edits, calls, "", "", taken, tied, fixed, _gluon(kernel))
 
 
 Given = tuple[dict[str, ast.expr], list[ast.expr]]  # by the name of a parameter; and dicts that may hold others
 
 
-def _given(launch: LaunchCall, scopes: Scopes | None = None) -> Given:
+def _given(launch: KernelLaunch, scopes: Scopes | None = None) -> Given:
     """What a launch gives to which parameter, as far as its text tells."""
     arguments, spread = dict[str, ast.expr](), list[ast.expr]()
     for name, value in zip(parameters(launch.kernel), launch.positional, strict=False):
@@ -249,14 +256,14 @@ def _given(launch: LaunchCall, scopes: Scopes | None = None) -> Given:
     return arguments, spread
 
 
-def _edit(name: str, value: ast.expr, scopes: Scopes, offsets: Offsets, literal: bool) -> Edit:
+def _edit(name: str, value: ast.expr, scopes: Scopes, offsets: Offsets, literal: bool) -> ParameterSlot:
     """Where a value is written anew: at the literal; an option where it is passed, unless the name serves it alone."""
     constant = scopes.literal(value) if literal else None
     shared = isinstance(value, ast.Name) and len(scopes.loads(value.id, value)) > 1
-    return Edit(offsets.of(value if constant is None or (name in LAUNCH_OPTIONS and shared) else constant))
+    return ParameterSlot(offsets.of(value if constant is None or (name in LAUNCH_OPTIONS and shared) else constant))
 
 
-def _call(launch: LaunchCall, spread: Sequence[ast.expr], offsets: Offsets) -> ArgumentSlot:
+def _call(launch: KernelLaunch, spread: Sequence[ast.expr], offsets: Offsets) -> ArgumentSlot:
     end = offsets.of(launch.call)[1] - 1
     return ArgumentSlot((end, end), offsets.comma(launch.call), offsets.of(spread[0]) if spread else None, len(spread))
 

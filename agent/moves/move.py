@@ -38,7 +38,7 @@ class Proposal:
 
 
 @dataclass(frozen=True)
-class Subject:
+class RewriteInput:
     """What a source move works on: one launched kernel of a file, and what is known of its best build."""
 
     source: str  # the whole file
@@ -58,7 +58,7 @@ class SourceMove:
     symptom: str
     gain: str  # what was seen elsewhere, and where
     archs: Sequence[int]  # compute capabilities x 10 that it is for
-    rewrite: Callable[[Subject], str]  # gives the whole file anew; raises DoesNotApply
+    rewrite: Callable[[RewriteInput], str]  # gives the whole file anew; raises DoesNotApply
     launch: Config = field(default_factory=dict)  # launch parameters that the rewrite needs
     cures: tuple[Defect, ...] = ()  # what of a profile it is an answer to, by its symptom
 

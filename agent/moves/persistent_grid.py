@@ -34,7 +34,7 @@ from pgo_agent.agent.moves.analysis.cst_util import (
 from pgo_agent.agent.moves.analysis.launch_grid import Grid, given_elsewhere, grids, in_kernel_terms, passed
 from pgo_agent.agent.moves.analysis.launcher_edit import append_parameters, check_names, launches, with_keywords
 from pgo_agent.agent.moves.launch_sites import sites
-from pgo_agent.agent.moves.move import SourceMove, Subject
+from pgo_agent.agent.moves.move import RewriteInput, SourceMove
 from pgo_agent.agent.profile.cost_model import occupancy
 from pgo_agent.agent.profile.findings import Defect
 
@@ -50,7 +50,7 @@ class Tiles:
     added: dict[str, str]  # new parameter -> host expression that a launch passes
 
 
-def rewrite(subject: Subject) -> str:
+def rewrite(subject: RewriteInput) -> str:
     """Loop over tiles. Raises DoesNotApply where a tile's work cannot move into a loop, or all programs run at once."""
     at_once = subject.device.sms * _programs(subject)
     if subject.blocks is not None and subject.blocks <= at_once:
@@ -104,7 +104,7 @@ def _tiles(grid: Grid, function: cst.FunctionDef) -> Tiles:
     return Tiles(tuple(sizes), added)
 
 
-def _programs(subject: Subject) -> int:
+def _programs(subject: RewriteInput) -> int:
     """Programs that an SM holds at a time, by the best known build; one when nothing is known."""
     if not subject.static:
         return 1

@@ -12,7 +12,15 @@ from typing import Any
 
 from pgo_agent.agent.moves.analysis import DoesNotApply
 from pgo_agent.agent.moves.launch_config import GRID_LIMIT, config_of, launch_grid, named, written
-from pgo_agent.agent.moves.launch_sites import LAUNCH_OPTIONS, Config, Site, sites, unfollowed, unsettable, with_configs
+from pgo_agent.agent.moves.launch_sites import (
+    LAUNCH_OPTIONS,
+    Config,
+    LaunchSite,
+    sites,
+    unfollowed,
+    unsettable,
+    with_configs,
+)
 from pgo_agent.agent.moves.move import NO_LAUNCH, Best
 from pgo_agent.agent.moves.workload import hardest
 from pgo_agent.sandbox.build.result import Built
@@ -58,7 +66,7 @@ def varied(source: str, shipped: Built, manifest: Mapping[str, Any], space: obje
         return replace(nothing, why=f"no launch parameter to vary: {e}")
 
 
-def _seen(site: Site, every_site: Sequence[Site], shipped: Built) -> list[Config]:
+def _seen(site: LaunchSite, every_site: Sequence[LaunchSite], shipped: Built) -> list[Config]:
     """The configurations that the kernel as shipped has: of its list, or as it is written and built."""
     seen = list[Config]()
     for choice in itertools.chain.from_iterable(shipped.choices.values()):
@@ -74,7 +82,11 @@ def _seen(site: Site, every_site: Sequence[Site], shipped: Built) -> list[Config
 
 
 def _declared(
-    space: object, launched: Mapping[str, Site], seen: Mapping[str, Sequence[Config]], order: Sequence[str], source: str
+    space: object,
+    launched: Mapping[str, LaunchSite],
+    seen: Mapping[str, Sequence[Config]],
+    order: Sequence[str],
+    source: str,
 ) -> dict[str, Space]:
     """Kernel -> its part of LAUNCH_SPACE; empty where there is none."""
     if not space:
@@ -96,7 +108,7 @@ def _declared(
 def _of_kernel(
     name: str,
     own: object,
-    launched: Mapping[str, Site],
+    launched: Mapping[str, LaunchSite],
     seen: Mapping[str, Sequence[Config]],
     order: Sequence[str],
     source: str,
@@ -126,12 +138,12 @@ def _check(space: Mapping[Any, Any], where: str) -> None:
             raise TargetFault(problem, 'give a list of values: {"BLOCK": [64, 128]}')
 
 
-def _settable(site: Site, seen: Sequence[Config]) -> set[str]:
+def _settable(site: LaunchSite, seen: Sequence[Config]) -> set[str]:
     names = {*LAUNCH_OPTIONS, *site.edits, *set[str]().union(*seen)}
     return {n for n in names if not unsettable(site, n)}
 
 
-def _unknown(space: Space, launched: Mapping[str, Site], takes: Mapping[str, set[str]]) -> TargetFault:
+def _unknown(space: Space, launched: Mapping[str, LaunchSite], takes: Mapping[str, set[str]]) -> TargetFault:
     unknown = sorted(n for n in space if not any(n in t for t in takes.values()))
     why = [unsettable(s, n) for n in unknown for s in launched.values() if n in s.fixed or n in s.tied]
     of = next(iter(launched)) if len(launched) == 1 else "the kernel"
@@ -150,7 +162,7 @@ def _listed(takes: Mapping[str, set[str]]) -> str:
 # the points -----------------------------------------------------------------------------------------------------------
 
 
-def _points(site: Site | None, seen: Sequence[Config], space: Space | None) -> list[Config]:
+def _points(site: LaunchSite | None, seen: Sequence[Config], space: Space | None) -> list[Config]:
     """The points of one kernel. What a launch computes stays computed where the grid does not set it."""
     if site is None:
         return []
@@ -165,7 +177,7 @@ def _differing(points: Sequence[Config]) -> set[str]:
     return {k for p in points for k, v in p.items() if any(q.get(k) != v for q in points)}
 
 
-def _laid_out(source: str, every_site: Sequence[Site], points: Mapping[str, list[Config]]) -> Varied | None:
+def _laid_out(source: str, every_site: Sequence[LaunchSite], points: Mapping[str, list[Config]]) -> Varied | None:
     """The texts of the points: lists at autotuned launches, one text for each combination of the others'.
 
     None where that is nothing but what stands there.
@@ -196,7 +208,7 @@ def _put(source: str, kernel: str, configs: Sequence[Config]) -> str:
     return with_configs(source, next(s for s in sites(source) if s.kernel == kernel), configs)
 
 
-def _alone(source: str, site: Site, points: Sequence[Config]) -> bool:
+def _alone(source: str, site: LaunchSite, points: Sequence[Config]) -> bool:
     """Whether the one point of a grid is the one that stands in the file."""
     return _put(source, site.kernel, points) == source
 

@@ -25,7 +25,7 @@ from pgo_agent.agent.moves.analysis.cst_util import (
     reachable,
     visited,
 )
-from pgo_agent.agent.moves.analysis.dataflow import Flow
+from pgo_agent.agent.moves.analysis.dataflow import IndexFlow
 from pgo_agent.agent.moves.analysis.descriptor_operand import UNBOUNDED, Operand
 from pgo_agent.agent.moves.analysis.descriptor_plan import DescriptorPlan, planned
 from pgo_agent.agent.moves.analysis.launcher_edit import (
@@ -37,7 +37,7 @@ from pgo_agent.agent.moves.analysis.launcher_edit import (
 )
 from pgo_agent.agent.moves.analysis.poly_text import in_kernel
 from pgo_agent.agent.moves.analysis.stored_pointers import written
-from pgo_agent.agent.moves.move import SourceMove, Subject
+from pgo_agent.agent.moves.move import RewriteInput, SourceMove
 from pgo_agent.agent.profile.findings import Defect
 
 SWITCH = "DESCRIPTORS"
@@ -60,7 +60,7 @@ def _descriptor_memory(size, alignment, stream):
 '''
 
 
-def rewrite(subject: Subject) -> str:
+def rewrite(subject: RewriteInput) -> str:
     """Load through descriptors. Raises DoesNotApply where no load of a loop with dots is shown to fit one."""
     before = cst.parse_module(subject.source)
     if any(contains(functions(before)[n], "make_tensor_descriptor") for n in reachable(before, subject.kernel)):
@@ -68,7 +68,7 @@ def rewrite(subject: Subject) -> str:
     check_names(before, subject.kernel)
     module = prepared(subject)
     function = functions(module)[subject.kernel]
-    flow = Flow(function)
+    flow = IndexFlow(function)
     plans, reasons = planned(flow, written(module, function))
     if not plans:
         raise DoesNotApply(next(iter([*reasons, *flow.refused]), "no loop with a dot loads its tiles through pointers"))
@@ -81,7 +81,7 @@ def rewrite(subject: Subject) -> str:
     return before_launch(module, subject.kernel, "triton.set_allocator(_descriptor_memory)").code
 
 
-def prepared(subject: Subject) -> cst.Module:
+def prepared(subject: RewriteInput) -> cst.Module:
     """Return the file with helpers inside of the kernel, and with masks where rows past the end wrapped around."""
     module = cst.parse_module(inline.inline(subject.source, subject.kernel))
     return change(module, {subject.kernel: unwrap_modulo.unwrapped(functions(module)[subject.kernel])})

@@ -27,14 +27,14 @@ from pgo_agent.agent.moves.analysis.cst_util import (
 )
 from pgo_agent.agent.moves.analysis.launcher_edit import bound
 from pgo_agent.agent.moves.analysis.loops import bounds_of, unrolled
-from pgo_agent.agent.moves.move import SourceMove, Subject
+from pgo_agent.agent.moves.move import RewriteInput, SourceMove
 from pgo_agent.agent.profile.findings import Defect
 
 KEYWORD = "warp_specialize"
 LEAST = -(1 << 31)  # of a coordinate
 
 
-def rewrite(subject: Subject) -> str:
+def rewrite(subject: RewriteInput) -> str:
     """Ask for warp specialization. Raises DoesNotApply unless a loop of the kernel meets the conditions."""
     module = cst.parse_module(subject.source)
     by_name = functions(module)

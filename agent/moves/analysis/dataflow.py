@@ -23,7 +23,7 @@ _NARROW = {"program_id", "num_programs", "cdiv", "minimum", "maximum", "min", "m
 
 
 @dataclass
-class Flow:
+class IndexFlow:
     """What is known after walking a function."""
 
     function: cst.FunctionDef

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import sympy
 from pgo_agent.agent.moves.analysis import DoesNotApply, index_algebra, nonnegative, poly_text
 from pgo_agent.agent.moves.analysis.cst_util import writes
-from pgo_agent.agent.moves.analysis.dataflow import Flow
+from pgo_agent.agent.moves.analysis.dataflow import IndexFlow
 from pgo_agent.agent.moves.analysis.index_algebra import Poly, Tile, Unknown, identifiers, mentions
 from pgo_agent.agent.moves.analysis.load_site import Load
 from pgo_agent.agent.moves.analysis.nonnegative import Sign
@@ -60,7 +60,7 @@ class Operand:
         return self.base, *((d.stride, d.extent, d.offset) for d in self.dimensions)
 
 
-def operand(load: Load, flow: Flow) -> Operand:
+def operand(load: Load, flow: IndexFlow) -> Operand:
     """Return the descriptor for a load. Raises DoesNotApply with the reason."""
     try:
         return _Finder(load, flow).operand()
@@ -71,7 +71,7 @@ def operand(load: Load, flow: Flow) -> Operand:
 class _Finder:
     """One load, taken apart."""
 
-    def __init__(self, load: Load, flow: Flow) -> None:
+    def __init__(self, load: Load, flow: IndexFlow) -> None:
         if load.pointer.rank != 2:
             raise DoesNotApply(f"a load of a tile with {load.pointer.rank} dimensions")
         self.load, self.flow = load, flow
@@ -235,7 +235,7 @@ def _number(stride: Poly) -> bool:
     return bool(stride.is_number) and stride != 1
 
 
-def _pointer(pointer: Tile, flow: Flow) -> str:
+def _pointer(pointer: Tile, flow: IndexFlow) -> str:
     """The parameter that the addresses are based on: the one that stands alone and is never used as a number."""
     alone = [t.name for t in terms(pointer.value) if isinstance(t, sympy.Symbol) and t.name in flow.parameters]
     factors = {s.name for t in terms(pointer.value) if not isinstance(t, sympy.Symbol) for s in t.free_symbols}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import libcst as cst
 from pgo_agent.agent.moves.analysis import DoesNotApply
 from pgo_agent.agent.moves.analysis.cst_util import called, contains, names, nodes, writes
-from pgo_agent.agent.moves.analysis.dataflow import Flow
+from pgo_agent.agent.moves.analysis.dataflow import IndexFlow
 from pgo_agent.agent.moves.analysis.descriptor_operand import Operand, operand
 from pgo_agent.agent.moves.analysis.load_site import Load
 from pgo_agent.agent.moves.analysis.merge_descriptors import merged
@@ -24,7 +24,7 @@ class DescriptorPlan:
     inner: list["DescriptorPlan"] = field(default_factory=list)  # loops inside of it with descriptors of their own
 
 
-def planned(flow: Flow, targets: set[str]) -> tuple[dict[int, DescriptorPlan], list[str]]:
+def planned(flow: IndexFlow, targets: set[str]) -> tuple[dict[int, DescriptorPlan], list[str]]:
     """Return the outermost loops outside of which all their descriptors can be made, and why other loads stay."""
     plans, reasons = dict[int, DescriptorPlan](), list[str]()
     multiplied = _multiplied(flow.function)

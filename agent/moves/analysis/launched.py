@@ -17,7 +17,7 @@ _DECORATORS = ("jit", "heuristics", "autotune")
 
 
 @dataclass(frozen=True)
-class LaunchCall:
+class KernelLaunch:
     """One call that launches a kernel."""
 
     kernel: Function
@@ -29,13 +29,13 @@ class LaunchCall:
 
 @dataclass(frozen=True)
 class HostLaunches:
-    launches: tuple[LaunchCall, ...]  # in the order of the text
+    launches: tuple[KernelLaunch, ...]  # in the order of the text
     unfollowed: dict[str, str]  # kernel -> a use of it that is not followed, with its line
 
 
 def launched(tree: ast.Module, scopes: Scopes) -> HostLaunches:
     """Return the launches of a file's own kernels outside of its contract."""
-    launches, host = list[LaunchCall](), [*_host(tree)]
+    launches, host = list[KernelLaunch](), [*_host(tree)]
     for node in host:
         if isinstance(node, ast.Call) and (launch := _launch(node, scopes)) is not None:
             launches.append(launch)
@@ -100,7 +100,7 @@ def _host(tree: ast.Module) -> Iterator[ast.AST]:
         waiting += node.decorator_list if inside and isinstance(node, Function) else ast.iter_child_nodes(node)
 
 
-def _launch(call: ast.Call, scopes: Scopes) -> LaunchCall | None:
+def _launch(call: ast.Call, scopes: Scopes) -> KernelLaunch | None:
     subscript = _subscript(call.func, scopes)
     if subscript is not None:
         kernel = kernel_of(subscript.value, scopes)
@@ -112,11 +112,11 @@ def _launch(call: ast.Call, scopes: Scopes) -> LaunchCall | None:
     return _of_partial(call, scopes)
 
 
-def _given(kernel: Function | None, call: ast.Call, grid: ast.expr | None) -> LaunchCall | None:
-    return LaunchCall(kernel, call, tuple(call.args), tuple(call.keywords), grid) if kernel is not None else None
+def _given(kernel: Function | None, call: ast.Call, grid: ast.expr | None) -> KernelLaunch | None:
+    return KernelLaunch(kernel, call, tuple(call.args), tuple(call.keywords), grid) if kernel is not None else None
 
 
-def _of_partial(call: ast.Call, scopes: Scopes) -> LaunchCall | None:
+def _of_partial(call: ast.Call, scopes: Scopes) -> KernelLaunch | None:
     """`partial(kernel[grid], ...)` that is called where it is made, or under the name that it was given."""
     made = scopes.value(call.func) if isinstance(call.func, ast.Name) else call.func
     if not isinstance(made, ast.Call) or named(made) != "partial" or not made.args:
@@ -127,7 +127,7 @@ def _of_partial(call: ast.Call, scopes: Scopes) -> LaunchCall | None:
         return None
     given = {k.arg for k in call.keywords}
     keywords = [k for k in made.keywords if k.arg is None or k.arg not in given]
-    return LaunchCall(kernel, call, (*made.args[1:], *call.args), (*keywords, *call.keywords), subscript.slice)
+    return KernelLaunch(kernel, call, (*made.args[1:], *call.args), (*keywords, *call.keywords), subscript.slice)
 
 
 def _subscript(value: ast.expr, scopes: Scopes) -> ast.Subscript | None:
@@ -143,7 +143,7 @@ def _function(value: ast.expr, scopes: Scopes) -> Function | None:
     return own[-1] if own and len(own) == len(bindings) else None
 
 
-def _unfollowed(host: Sequence[ast.AST], scopes: Scopes, launches: list[LaunchCall]) -> dict[str, str]:
+def _unfollowed(host: Sequence[ast.AST], scopes: Scopes, launches: list[KernelLaunch]) -> dict[str, str]:
     seen = {id(n) for x in launches for n in _chain(x.call, scopes)}
     own = {k.name: k for k in kernels(scopes)}
     listed = dict[str, str]()

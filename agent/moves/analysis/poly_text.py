@@ -12,7 +12,7 @@ import libcst as cst
 import sympy
 from pgo_agent.agent.moves.analysis import DoesNotApply
 from pgo_agent.agent.moves.analysis.cst_util import code, listed
-from pgo_agent.agent.moves.analysis.dataflow import Flow
+from pgo_agent.agent.moves.analysis.dataflow import IndexFlow
 from pgo_agent.agent.moves.analysis.index_algebra import Poly, Tile, mentions, parse
 
 _QUOTED = re.compile(r"args(\[|\.get\()'(\w+)'")
@@ -54,7 +54,7 @@ def in_64_bits(term: Poly) -> str:
     return " * ".join([f"tl.cast({texts[0]}, tl.int64)", *texts[1:], *number])
 
 
-def at_launch(text: str, flow: Flow) -> str:
+def at_launch(text: str, flow: IndexFlow) -> str:
     """Return an expression over parameters as the launch knows it. Raises DoesNotApply for any other."""
     node = parse(text)
     names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
@@ -63,7 +63,7 @@ def at_launch(text: str, flow: Flow) -> str:
     return _QUOTED.sub(r'args\1"\2"', ast.unparse(_Arguments(flow).visit(node)))
 
 
-def multiple_at_launch(term: Poly, flow: Flow) -> str:
+def multiple_at_launch(term: Poly, flow: IndexFlow) -> str:
     """Return what the launch knows of a term: it is a multiple of 16 bytes if that is. Raises DoesNotApply."""
     coefficient, factors = term.as_coeff_mul()
     names = [f.name for f in factors if isinstance(f, sympy.Symbol) and flow.given({f.name})]
@@ -76,7 +76,7 @@ def multiple_at_launch(term: Poly, flow: Flow) -> str:
 class _Arguments(ast.NodeTransformer):
     """Puts the arguments of a launch in the places of parameters: `args["M"]`, or the parameter's default."""
 
-    def __init__(self, flow: Flow) -> None:
+    def __init__(self, flow: IndexFlow) -> None:
         given = listed(flow.function)
         self.defaults = {p.name.value: code(p.default) for p in given if isinstance(p.default, cst.BaseExpression)}
 

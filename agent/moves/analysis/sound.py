@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from pgo_agent.agent.moves.analysis import DoesNotApply
-from pgo_agent.agent.moves.analysis.launched import LaunchCall, kernels, launched, named, parameters
+from pgo_agent.agent.moves.analysis.launched import KernelLaunch, kernels, launched, named, parameters
 from pgo_agent.agent.moves.analysis.scopes import Function, Scopes, default_of
 from pgo_agent.sandbox import parsing
 from pgo_agent.sandbox.target import same_contract
@@ -121,7 +121,7 @@ def _set(kernel: Function) -> set[str]:
     return given
 
 
-def _misfits(launch: LaunchCall, given: set[str]) -> Iterator[str]:
+def _misfits(launch: KernelLaunch, given: set[str]) -> Iterator[str]:
     """What a launch passes twice, what its kernel does not take, and what it lacks."""
     name, takes = launch.kernel.name, parameters(launch.kernel)
     spread = any(isinstance(a, ast.Starred) for a in launch.positional)

@@ -6,7 +6,7 @@ import pytest
 from pgo_agent.agent.moves import Best, Proposal, Skipped, catalogue, launch_config, persistent_grid
 from pgo_agent.agent.moves.analysis import DoesNotApply
 from pgo_agent.agent.moves.launch_sites import Config
-from pgo_agent.agent.moves.move import Subject
+from pgo_agent.agent.moves.move import RewriteInput
 from pgo_agent.agent.moves.priority import HYPOTHESIS, ProfileEvidence
 from pgo_agent.agent.profile.advice import ADVICE
 from pgo_agent.agent.profile.findings import Defect, Finding
@@ -144,13 +144,13 @@ def test_every_source_move_cures_something() -> None:
 @pytest.mark.parametrize("blocks", [1, 132])
 def test_a_persistent_grid_is_not_for_blocks_that_run_at_once_anyway(blocks: int) -> None:
     with pytest.raises(DoesNotApply, match=f"its {blocks} blocks run at once: the device holds 132"):
-        persistent_grid.rewrite(Subject(SOURCE, "_fa_fwd", H200, LARGE, build(shared=200_000), blocks))
+        persistent_grid.rewrite(RewriteInput(SOURCE, "_fa_fwd", H200, LARGE, build(shared=200_000), blocks))
 
 
 @pytest.mark.parametrize("blocks", [133, None])
 def test_a_persistent_grid_is_for_more_blocks_or_where_nobody_knows(blocks: int | None) -> None:
     assert "tl.num_programs" in persistent_grid.rewrite(
-        Subject(SOURCE, "_fa_fwd", H200, LARGE, build(shared=200_000), blocks)
+        RewriteInput(SOURCE, "_fa_fwd", H200, LARGE, build(shared=200_000), blocks)
     )
 
 
