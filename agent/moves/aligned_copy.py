@@ -1,10 +1,10 @@
-"""Matrices whose rows do not start at multiples of 16 bytes are copied to ones whose rows do, and read by TMA there.
+"""Copies matrices whose rows do not start at multiples of 16 bytes to ones whose rows do, and reads those by TMA.
 
 Neither the copy engine nor asynchronous copies can read such rows: every load in the loop is then a few bytes wide and
-waited for. A copy reads and writes the matrix once, the tiles of a product read it many times. This is
-`tma_descriptors.py`'s rewrite, and in the launcher, before the launch, `a = _rows_aligned(a)`, which gives back what is
-aligned as it is. For that the kernel must find its operand by the strides of `a` alone, as the launch passes them, and
-use these for addresses alone; and nothing else of the launcher may hang on where `a` lies (`launch_args.py`).
+waited for. A copy reads and writes the matrix once, the tiles of a product read it many times. This is the rewrite of
+`tma_descriptors.py`, and before the launch `a = _rows_aligned(a)`, which returns an aligned matrix as it is. The kernel
+must find its operand by the strides of `a` alone, as the launch passes them, and use these for addresses only; and
+nothing else of the launcher may depend on where `a` lies (`launch_args.py`).
 """
 
 import re

@@ -1,13 +1,14 @@
 """The embedded optimizer: proposals in the order of what the profile asks for. No model, and no randomness.
 
-It is the default when there is no model, and the seed of the search when there is one. First the moves that answer a
-bottleneck, in the order of the bottlenecks, each citing it; then the others, which are hypotheses, and say so. Among
-equals source moves come first: they can beat the tuned baseline; launch moves follow, and source moves of kernels that
-only prepare for another one. A seed puts equal source moves into another order. Moves address every kernel of a
-launcher by its name. Each source move brings the best known configurations with it, those that a sweep does not tell
-from them, and one that needs less shared memory: a rewrite may move the best point, and of equals it may suit one
-alone. A fault inside of a move is listed like a precondition that does not hold: it never ends a run. Relies on libcst
-and sympy, which take long to import: whoever needs only the words of `move.py` must not import this module.
+It is the default when there is no model, and the seed of the search when there is one. Moves that answer a bottleneck
+come first, in the order of the bottlenecks, and cite it. The others follow as hypotheses, and say so. Among equals,
+source moves come first, for they can beat the tuned baseline; then launch moves; then source moves of kernels that only
+prepare for another one. A seed puts equal source moves into another order.
+
+A source move brings configurations with it: the best known ones, those that a sweep does not tell from them, and one
+that needs less shared memory, for a rewrite may move the best point. A fault inside of a move is listed like a
+precondition that does not hold: it never ends a run. Relies on libcst and sympy, which take long to import: who needs
+only the types of `move.py` must not import this module.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

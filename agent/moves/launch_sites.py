@@ -1,11 +1,10 @@
 """Finds the launch parameters in a kernel file and writes other values in their place.
 
-Two kinds of sites: a kernel under `triton.autotune`, whose list of configs is replaced as a whole, and a kernel that is
-launched with its parameters, `kernel[grid](..., BLOCK=128, num_warps=8)`, in one place or in several. There an integer
-literal is replaced where it stands (in the call, or where the name that the call passes is bound), and an expression
-for one of Triton's own options where it is passed; an option that nothing gives is added. Whatever cannot be set is
-kept with the reason. Relies on `ast` positions and on `agent/moves/analysis/launched.py`; all other text stays as it
-is.
+There are two kinds of sites. A kernel under `triton.autotune` has its list of configs replaced as a whole. A kernel
+that is launched with its parameters, `kernel[grid](..., BLOCK=128, num_warps=8)`, in one place or in several, has them
+replaced one by one: an integer literal where it stands (in the call, or where the name that the call passes is bound),
+an expression for one of Triton's own options where it is passed. An option that nothing gives is added. What cannot be
+set is listed with the reason. Relies on `ast` positions and on `analysis/launched.py`; all other text stays as it is.
 """
 
 import ast

@@ -1,4 +1,7 @@
-"""What holds a source back, by case; which of it a move answers, and what its proposal then says. Proposes nothing."""
+"""What holds a source back, by case, and which of it a move answers: this decides a proposal's turn and what it cites.
+
+Proposes nothing.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace

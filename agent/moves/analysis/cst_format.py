@@ -1,6 +1,6 @@
-"""Parts of a file as they are written in a new place: in brackets where they need them there, without commas around.
+"""Writes parts of a file in a new place: in brackets where they need them there, without commas around.
 
-Relies on libcst; what a part means it does not ask. Text keeps the line breaks that stand between brackets of its own.
+Relies on libcst; it does not ask what a part means. Text keeps the line breaks that stand between its own brackets.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """What a launcher passes to a kernel, and whether another tensor of the same values may be passed in a tensor's place.
 
-Relies on libcst. Followed are launchers with the file's one launch of the kernel, in a statement of its own that no
-loop or inner function holds, whose arguments and grid are numbers, sizes and strides beside the tensors.
+Relies on libcst. It follows launchers with the file's one launch of the kernel, in a statement of its own, outside of
+loops and inner functions, whose arguments and grid are numbers, sizes and strides beside the tensors.
 """
 
 import re

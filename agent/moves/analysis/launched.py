@@ -1,8 +1,8 @@
 """How the host code of a file launches its kernels: each call that does, and what it gives to which parameter.
 
-Known are `kernel[grid](...)`, `kernel.run(..., grid=grid)`, both under another name (`launch = kernel[grid]`), through
-`functools.partial` and through torch's `wrap_triton`. What uses a kernel otherwise is listed as not followed. Relies on
-`scopes.py`. What the contract of a target does with kernels is none of this.
+It knows `kernel[grid](...)` and `kernel.run(..., grid=grid)`, both also under another name (`launch = kernel[grid]`),
+through `functools.partial` and through torch's `wrap_triton`. Any other use of a kernel is listed as not followed.
+Relies on `scopes.py`. It does not look at what the contract of a target does with kernels.
 """
 
 import ast

@@ -1,7 +1,7 @@
-"""Two kernel parts in one file: what the other one changes stands beside the file's own, under other names.
+"""Puts two kernel parts into one file: what differs in the other one stands beside the file's own, under other names.
 
-Relies on `agent.parts` for statements and on libcst for names. The launcher takes the other way where a condition on
-its own arguments holds; else it goes on as it was.
+The launcher runs the other one where a condition on its own arguments holds. Relies on `agent/kernel_part.py` for
+statements and on libcst for names.
 """
 
 import ast

@@ -1,8 +1,8 @@
-"""Whether a text that was made of another one is Python that can run: what reading it tells, before anything is built.
+"""Tells whether a text that was made of another one is Python that can run, as far as reading it tells.
 
-Relies on `ast` alone. Looked for is what an edit can break: syntax, the contract, names that nothing binds where they
-are read, and calls of the file's own kernels and helpers that do not fit their parameters. What the first text had
-already is not held against the second. That it computes the same is for others to show.
+Relies on `ast` alone. It looks for what an edit can break: syntax, the contract, names that nothing binds where they
+are read, and calls of the file's own kernels and helpers that do not fit their parameters. A fault that the first text
+had already does not count. It does not show that both compute the same.
 """
 
 import ast

@@ -1,10 +1,10 @@
-"""Indices that wrap around, `offs % M`: rows past the end are masked instead, where nobody sees what comes of them.
+"""Turns indices that wrap around, `offs % M`, into masked ones, where nobody sees the rows past the end.
 
-Much that is written after Triton's tutorial loads rows past M anew from the beginning, and does not store what comes of
-them. No descriptor wraps around; one reads zeros past the end. So `offs % M` becomes `offs`, and `offs < M` a mask of
-each load, where it can be shown that such a row goes through `tl.dot` into a row of its own, from there through nothing
-but arithmetic element by element, and into stores whose mask leaves it out. Whatever is not known to be like that stays
-as it is. Relies on libcst; helpers must have been inlined before.
+Many kernels, written after Triton's tutorial, load rows past M anew from the beginning, and do not store what comes of
+them. A descriptor does not wrap around: it reads zeros past the end. So `offs % M` becomes `offs`, and each load gets
+the mask `offs < M`. This needs a proof: such a row goes through `tl.dot` into a row of its own, from there through
+nothing but arithmetic element by element, and into stores whose mask leaves it out. What is not proven stays as it is.
+Relies on libcst and `def_use.py`; helpers must have been inlined before.
 """
 
 from collections.abc import Iterator
