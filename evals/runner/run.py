@@ -1,4 +1,4 @@
-"""Makes the runs of a plan that have no result yet, one after another, through `agent/session.py`.
+"""Makes the runs of a plan that have no result yet, one after another, as `optimize` does.
 
 What is killed, or waits for a reply, goes on with the same command: the file of results says which run was begun. All
 runs share a workspace, so that what is built for one is there for the others; plans say that none learns from another.
@@ -16,10 +16,10 @@ from pgo_agent.agent.run import settings
 from pgo_agent.agent.run.context import Emit
 from pgo_agent.agent.run.record.store import Run, Store
 from pgo_agent.agent.run.settings import RunSettings
-from pgo_agent.evals.runner.results import BEGUN, ENDED, Results, Wanted
+from pgo_agent.evals.runner.results import BEGUN, ENDED, PlannedRun, Results
 from pgo_agent.sandbox.errors import TargetFault
 
-W = TypeVar("W", bound=Wanted)
+W = TypeVar("W", bound=PlannedRun)
 FAILED = "failed"  # a state of a run: its target was at fault, or what it was asked
 Tell = Callable[[Store, Run, W], dict[str, Any]]  # what a result says of a run that has ended
 
