@@ -24,9 +24,9 @@ def test_the_record_of_a_generation_says_which_node_comes_next(store: Store) -> 
     assert stands(ctx) == ("propose", 1, 0)
     one, other = searching.propose(ctx, searching.another(1), searching.another(2))
     assert stands(ctx) == ("build", 1, 0)
-    ctx.store.set_built(ctx.run.id, one.id, {})
+    ctx.store.set_built(ctx.run.id, one.id, searching.as_shipped(ctx))
     assert stands(ctx) == ("build", 1, 0)  # the other one is not built
-    ctx.store.set_built(ctx.run.id, other.id, {})
+    ctx.store.set_built(ctx.run.id, other.id, searching.as_shipped(ctx))
     assert stands(ctx) == ("judge", 1, 0)
     for c in (one, other):
         searching.judge(ctx, c, Verdict.SLOWER, "quick")
