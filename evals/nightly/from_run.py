@@ -11,12 +11,12 @@ from pgo_agent.agent.run.record.candidate import Candidate
 from pgo_agent.agent.run.record.store import Run, Store
 from pgo_agent.agent.version import commit_of
 from pgo_agent.agent.views import show
-from pgo_agent.evals.nightly.plan import Plan, Wanted
+from pgo_agent.evals.nightly.plan import NightlyPlan, NightlyRun
 from pgo_agent.evals.nightly.row import AGAIN, SHIPPED, WINNER, Case, Row, Tried, Winner
 from pgo_agent.sandbox import devices
 
 
-def of(store: Store, run: Run, plan: Plan, wanted: Wanted) -> Row:
+def of(store: Store, run: Run, plan: NightlyPlan, wanted: NightlyRun) -> Row:
     """A run that measured nothing gives a row that says why, and that counts as 1.0."""
     calls, spent, failed = store.calls(run.id), store.spent(run.id), _failed(run)
     return Row(

@@ -16,10 +16,10 @@ from pgo_agent.agent.run import settings
 from pgo_agent.agent.run.context import Emit
 from pgo_agent.agent.run.record.store import Run, Store
 from pgo_agent.agent.run.settings import RunSettings
-from pgo_agent.evals.runner.results import BEGUN, ENDED, Results, Wanted
+from pgo_agent.evals.runner.results import BEGUN, ENDED, PlannedRun, Results
 from pgo_agent.sandbox.errors import TargetFault
 
-W = TypeVar("W", bound=Wanted)
+W = TypeVar("W", bound=PlannedRun)
 FAILED = "failed"  # a state of a run: its target was at fault, or what it was asked
 Tell = Callable[[Store, Run, W], dict[str, Any]]  # what a result says of a run that has ended
 

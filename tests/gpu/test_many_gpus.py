@@ -97,7 +97,7 @@ def judged_again(store: Store, of: Run, names: list[str]) -> tuple[str | None, d
     fit = [c for c in store.candidates(of.id) if c.verdict not in untried]
     given = tuple({"from": c.id, "kind": "ttgir" if c.kind == "ttgir" else "source", "source": c.source} for c in fit)
     settings = RunSettings(candidates=len(fit), width=len(fit), minutes=600.0, patience=1, judge="gpu", alone=True,
-                           cases=tuple(of.settings["cases"]), given=given, gpus=",".join(names))  # fmt: skip
+                           cases=of.settings.cases, given=given, gpus=",".join(names))  # fmt: skip
     optimize.start(Path(of.target), settings, store, lambda _: None)
     run = store.run("last")
 
