@@ -76,10 +76,18 @@ def _record(kind: Any, value: Any) -> Any:
     hints = _hints(kind)
     names = [f.name for f in dataclasses.fields(kind)]
     _need(isinstance(value, dict) and sorted(value) == sorted(names), kind, value)
-    return kind(**{n: from_json(hints[n], value[n]) for n in names})
+    fields = {}
+    for name in names:
+        try:
+            fields[name] = from_json(hints[name], value[name])
+        except Malformed as e:
+            raise Malformed(f"{name}: {e}") from None
+    return kind(**fields)
 
 
 def _either(kinds: tuple[Any, ...], value: Any) -> Any:
+    if value is not None and len(kinds) == 2 and types.NoneType in kinds:  # which says best what is wrong
+        return from_json(next(k for k in kinds if k is not types.NoneType), value)
     for kind in kinds:
         try:
             return from_json(kind, value)

@@ -61,9 +61,10 @@ def _cases(run: Run) -> dict[str, Case]:
     base, summary = run.baseline or {}, run.summary or {}
     sides, of = summary["sides"], {AGAIN: SHIPPED, WINNER: summary["winner"]}
     found = {}
-    for case, ms in summary["times"].items():
+    for case, times in summary["times"].items():
         kind, name = case.split("/", 1)
         work, weight = base["work"][kind][name], (base["weights"] or {}).get(case, 1.0)
+        ms = {side: tuple(map(float, samples)) for side, samples in times.items()}
         plans = {side: sides[name][case] for side in ms if (name := of.get(side, side)) in sides}
         found[case] = Case(int(work["flops"]), int(work["bytes"]), float(weight), ms, plans)
     return found
