@@ -21,7 +21,8 @@ from pgo_agent.agent.evaluation import duplicates
 from pgo_agent.agent.exit_codes import FAULTY
 from pgo_agent.agent.run import settings
 from pgo_agent.agent.run.facts import GivenFile
-from pgo_agent.agent.run.record.store import Candidate, Store, candidate_id
+from pgo_agent.agent.run.record.candidate import Candidate, candidate_id
+from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.evals import entries as corpora
 from pgo_agent.evals import ttgir_edits
@@ -183,10 +184,10 @@ def _outcome(entry: Entry, c: Candidate, store: Store, measured: bool) -> Outcom
     if c.verdict is None:
         raise BrokenCorpus(f"{entry.name} has no verdict: its run ended before it was judged")
     run = store.run("last")
-    seconds = {**(c.built or {}).get("seconds", {}), "judge": c.seconds or 0.0}
+    seconds = {**(c.built.seconds if c.built else {}), "judge": c.seconds or 0.0}
     known = [s for body in store.evidence(run.id, c.id).values() for s in body.get("stages", [])]
     stages = {s["stage"]: s["seconds"] for s in known}
-    environment = (run.baseline or {}).get("environment")
+    environment = run.baseline.environment if run.baseline else None
     launched = duplicates.launched(store.contents, c)
     said = entry, Verdict(c.verdict), c.stage or "", c.reason or ""
     return Outcome(*said, seconds, measured, stages, environment, launched)

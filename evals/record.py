@@ -33,20 +33,20 @@ def lines(store: Store, run: Run, commit: str) -> Iterator[dict[str, Any]]:
         "models": store.answered(run.id),
         "winner": run.summary["winner"],
     }
-    work = {f"{s}/{n}": w for s, cases in run.baseline["work"].items() for n, w in cases.items()}
-    for p in run.baseline["points"]:
-        if p["samples"] and not p["problem"]:
+    base = run.baseline
+    for p in base.points:
+        if p.samples and not p.problem:
             yield common | {
                 "what": "sweep",
-                "environment": common["environment"] | p.get("taken_on", {}),
-                "case": p["case"],
-                "choice": p["choice"],
-                "plan_id": p["plan_id"],
-                "codes": p["codes"],
-                "ms": p["samples"],
-                "finalist": p["finalist"],
-                "check": p["check"],
-                **work[p["case"]],
+                "environment": common["environment"] | (p.taken_on or {}),
+                "case": p.case,
+                "choice": p.choice,
+                "plan_id": p.plan_id,
+                "codes": p.codes,
+                "ms": p.samples,
+                "finalist": p.finalist,
+                "check": p.check,
+                **base.work_of(p.case).as_json(),
             }
     candidates = store.candidates(run.id)
     moves = {c.id: c.move for c in candidates}

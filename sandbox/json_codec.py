@@ -1,7 +1,8 @@
 """Frozen dataclasses as plain JSON values and back, by their annotations.
 
 Covers what the profiler's results are made of: dataclasses, tuples, dicts with str keys, optional values, enumerations
-of str, str, int, float and bool. Anything else is refused when it is written or read; nothing is guessed.
+of str, str, int, float and bool. Anything else is refused when it is written or read; nothing is guessed. A field that
+is OPTIONAL is left out where it holds its default, and may be missing when it is read.
 """
 
 import dataclasses
@@ -11,6 +12,9 @@ from functools import cache
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
+
+
+OPTIONAL = {"optional": True}  # metadata of a dataclass field
 
 
 class Malformed(ValueError):
@@ -35,7 +39,8 @@ def as_json(x: object) -> Any:
     if x is None or isinstance(x, str | int | float):
         return str(x) if isinstance(x, StrEnum) else x
     if dataclasses.is_dataclass(x) and not isinstance(x, type):
-        return {f.name: as_json(getattr(x, f.name)) for f in dataclasses.fields(x)}
+        fields = ((f, getattr(x, f.name)) for f in dataclasses.fields(x))
+        return {f.name: as_json(v) for f, v in fields if not (f.metadata.get("optional") and v == f.default)}
     if isinstance(x, tuple | list):
         return [as_json(v) for v in x]
     if isinstance(x, dict) and all(isinstance(k, str) for k in x):
@@ -62,9 +67,9 @@ def from_json(kind: Any, value: Any) -> Any:
 
 def decoded(kind: type[T], value: Any) -> T:
     """`from_json` for a class, typed."""
-    found = from_json(kind, value)
-    _need(isinstance(found, kind), kind, value)
-    return found  # type: ignore[no-any-return]
+    result = from_json(kind, value)
+    _need(isinstance(result, kind), kind, value)
+    return result  # type: ignore[no-any-return]
 
 
 @cache
@@ -74,15 +79,16 @@ def _hints(kind: type) -> dict[str, Any]:
 
 def _record(kind: Any, value: Any) -> Any:
     hints = _hints(kind)
-    names = [f.name for f in dataclasses.fields(kind)]
-    _need(isinstance(value, dict) and sorted(value) == sorted(names), kind, value)
-    fields = {}
-    for name in names:
+    fields = {f.name: f.metadata.get("optional") for f in dataclasses.fields(kind)}
+    needed = {name for name, left_out in fields.items() if not left_out}
+    _need(isinstance(value, dict) and needed <= value.keys() <= fields.keys(), kind, value)
+    read = {}
+    for name, own in value.items():
         try:
-            fields[name] = from_json(hints[name], value[name])
+            read[name] = from_json(hints[name], own)
         except Malformed as e:
             raise Malformed(f"{name}: {e}") from None
-    return kind(**fields)
+    return kind(**read)
 
 
 def _either(kinds: tuple[Any, ...], value: Any) -> Any:

@@ -12,7 +12,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from pgo_agent.agent.run.record.store import Candidate, Run, Store
+from pgo_agent.agent.run.record.candidate import Candidate
+from pgo_agent.agent.run.record.store import Run, Store
 from pgo_agent.agent.views.summary import interval
 from pgo_agent.sandbox import target
 from pgo_agent.sandbox.errors import EnvironmentFault, TargetMoved, UsageFault

@@ -136,8 +136,8 @@ def _must_exist(built: Bundled, wanted: Sequence[str]) -> None:
 
 def _tuned(store: Store, subject: Target) -> Mapping[str, str]:
     """Case -> the best configuration of its launch grid, by the last run of this very file; nothing without one."""
-    runs = [r for r in store.runs() if r.digest == subject.digest and r.baseline]
-    return {c: p["choice"] for c, p in (runs[-1].baseline or {})["tuned"].items()} if runs else {}
+    baselines = [r.baseline for r in store.runs() if r.digest == subject.digest and r.baseline]
+    return {c: p.choice for c, p in baselines[-1].tuned.items()} if baselines else {}
 
 
 def _chosen(source: str, built: Bundled, case: str, wanted: str | None, tuned: Mapping[str, str]) -> Wanted:

@@ -4,33 +4,32 @@ Held-out cases are most of a build, and most candidates are slower or wrong at t
 gives is built whole at once, and so is TTGIR: it takes the place of a kernel that some cases may not launch.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import replace
 
 from pgo_agent.agent import moves
-from pgo_agent.agent.evaluation import baseline, given_file, screen
+from pgo_agent.agent.evaluation import baseline_builds, given_file, screen
 from pgo_agent.agent.run import incumbent, provenance, steering, ttgir_files
 from pgo_agent.agent.run.context import Context
-from pgo_agent.agent.run.record.store import Candidate
+from pgo_agent.agent.run.record.candidate import Candidate
 from pgo_agent.sandbox.build.result import Built, joined
 from pgo_agent.sandbox.gate.verdict import Judgement
 
 _GIVEN = (provenance.GIVEN, steering.AUTHOR)  # a person's file brings its whole list of configurations
-_SECTIONS = {"CASES": "cases", "HELD_OUT": "held_out"}  # of a target -> of the baseline
+_SECTIONS = ("CASES", "HELD_OUT")  # of a target
 
 
-def first(ctx: Context, candidate: Candidate, workers: int) -> dict[str, Any]:
-    """The first build of a candidate, as the store keeps it, with what the gate says of it."""
+def first(ctx: Context, candidate: Candidate, workers: int) -> Built:
+    """The first build of a candidate, with what the gate says of it."""
     whole = candidate.author in _GIVEN or candidate.kind == "ttgir"
     built = _build(ctx, candidate, _SECTIONS if whole else ["CASES"], workers)
-    return _told(ctx, built, whole or not built.ok)
+    return _examined(ctx, built, whole or not built.ok)
 
 
 def complete(ctx: Context, candidate: Candidate) -> tuple[Candidate, Judgement | None]:
     """The candidate built for its held-out cases, too, and the verdict that this brings, if any."""
-    if not is_whole(candidate):
-        ctx.store.set_built(ctx.run.id, candidate.id, _whole(ctx, candidate, candidate.built or {}))
+    if not candidate.build.whole:
+        ctx.store.set_built(ctx.run.id, candidate.id, _whole(ctx, candidate, candidate.build))
     candidate = ctx.store.candidate(ctx.run.id, candidate.id)
     return candidate, screen.verdict(ctx, candidate)
 
@@ -38,31 +37,27 @@ def complete(ctx: Context, candidate: Candidate) -> tuple[Candidate, Judgement |
 def again(ctx: Context, candidate: Candidate) -> None:
     """Builds what a candidate had in the content store."""
     built = first(ctx, candidate, ctx.builder.cores)
-    if built["whole"] != is_whole(candidate):
+    if built.whole != candidate.build.whole:
         _whole(ctx, candidate, built)
 
 
-def is_whole(candidate: Candidate) -> bool:
-    """Whether the held-out cases are built; in records from before there was a difference they are."""
-    return bool((candidate.built or {}).get("whole", True))
-
-
-def _whole(ctx: Context, candidate: Candidate, built: Mapping[str, Any]) -> dict[str, Any]:
+def _whole(ctx: Context, candidate: Candidate, built: Built) -> Built:
     more = _build(ctx, candidate, ["HELD_OUT"], ctx.builder.cores)
-    return _told(ctx, joined(ctx.store.contents, Built.of(built), more), True)
+    return _examined(ctx, joined(ctx.store.contents, built, more), True)
 
 
-def _told(ctx: Context, built: Built, whole: bool) -> dict[str, Any]:
-    return asdict(built) | {"stages": screen.stages(ctx, built), "whole": whole}
+def _examined(ctx: Context, built: Built, whole: bool) -> Built:
+    return replace(built, stages=tuple(screen.stages(ctx, built)), whole=whole)
 
 
 def _build(ctx: Context, candidate: Candidate, sections: Iterable[str], workers: int) -> Built:
     foreign, given = provenance.foreign(ctx, candidate), candidate.author in _GIVEN
     text = candidate.source if candidate.kind == "ttgir" else ""
     source = _launcher(ctx, candidate) if text else candidate.source
-    limit = baseline.sampled(ctx) if given and not text else None if text else moves.CARRIED
+    limit = baseline_builds.sampled(ctx) if given and not text else None if text else moves.CARRIED
     base = ctx.baseline()
-    cases = {s: [c.split("/", 1)[1] for c in base[_SECTIONS[s]]] for s in sections}
+    listed = dict(zip(_SECTIONS, (base.cases, base.held_out), strict=True))
+    cases = {s: [c.split("/", 1)[1] for c in listed[s]] for s in sections}
     built = ctx.builder.build(source, cases, limit, workers, foreign, text, given)
     return given_file.narrowed(ctx, built) if given else built
 

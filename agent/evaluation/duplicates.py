@@ -8,13 +8,13 @@ same code. From former runs only refusals are taken, never that something is rig
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
 
 from pgo_agent.agent.exit_codes import FAULTY
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record import history
-from pgo_agent.agent.run.record.store import Candidate
+from pgo_agent.agent.run.record.candidate import Candidate
 from pgo_agent.sandbox.build.builder import triton_version
+from pgo_agent.sandbox.build.result import Built
 from pgo_agent.sandbox.bundle import elf, plan_id
 from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.errors import BadBundle, EnvironmentFault
@@ -34,7 +34,7 @@ def twin(ctx: Context, candidate: Candidate) -> Judgement | None:
     for c in ctx.store.candidates(ctx.run.id):
         if c.id == candidate.id:
             return None
-        if not (c.built or {}).get("bundle") or c.verdict in (*FAULTY, Verdict.VETOED):
+        if not c.has_bundle or c.verdict in (*FAULTY, Verdict.VETOED):
             continue
         if brought <= _brought(c) or (mine and mine <= launched(ctx.store.contents, c)):
             return Judgement(Verdict.NO_CHANGE, "build", plain(f"its code is that of candidate {c.id[:8]}"))
@@ -56,25 +56,25 @@ def refused_before(ctx: Context, candidate: Candidate) -> Judgement | None:
     return None
 
 
-def as_known(ctx: Context, built: Mapping[str, Any]) -> dict[str, list[str]]:
+def as_known(ctx: Context, built: Built) -> dict[str, list[str]]:
     """Case -> the plans that a build brings: those of the baselines' grid, by its names, where only names differ."""
     base, contents = ctx.baseline(), ctx.store.contents
-    points, options = base["points"], {case: built["choices"][case] for case in base["cases"]}
-    grid = {p["plan_id"] for p in points}
-    if all(o["plan_id"] in grid for os in options.values() for o in os):
-        return {case: [o["plan_id"] for o in os] for case, os in options.items()}
-    alike = {(p["case"], nameless(contents, p["bundle"]).get((p["case"], p["choice"]))): p["plan_id"] for p in points}
-    ids = nameless(contents, built["bundle"])
+    points, options = base.points, {case: built.choices[case] for case in base.cases}
+    grid = {p.plan_id for p in points}
+    if all(o.plan_id in grid for os in options.values() for o in os):
+        return {case: [o.plan_id for o in os] for case, os in options.items()}
+    alike = {(p.case, nameless(contents, p.bundle).get((p.case, p.choice))): p.plan_id for p in points}
+    ids = nameless(contents, built.bundle)
     return {
-        case: [alike.get((case, ids[case, o["label"]]), o["plan_id"]) if ids else o["plan_id"] for o in os]
+        case: [alike.get((case, ids[case, o.label]), o.plan_id) if ids else o.plan_id for o in os]
         for case, os in options.items()
     }
 
 
 def _launches_alike(ctx: Context, candidate: Candidate, other: Candidate) -> bool:
-    ours, theirs = (set((c.built or {}).get("choices", {})) for c in (candidate, other))
+    ours, theirs = (set(c.built.choices if c.built else ()) for c in (candidate, other))
     contents, compiler = ctx.store.contents, triton_version(ctx.builder.box.python)
-    if ours != theirs or _compilers(contents, _bundle(other)) != {compiler}:
+    if ours != theirs or _compilers(contents, other.built.bundle if other.built else "") != {compiler}:
         return False
     plans = launched(contents, candidate)
     return bool(plans) and plans == launched(contents, other)
@@ -89,17 +89,13 @@ def _compilers(contents: ContentStore, bundle: str) -> set[str]:
 
 
 def _brought(c: Candidate) -> Plans:
-    return frozenset((case, o["plan_id"]) for case, os in (c.built or {})["choices"].items() for o in os)
+    return frozenset((case, o.plan_id) for case, os in c.build.choices.items() for o in os)
 
 
 def launched(contents: ContentStore, c: Candidate) -> Plans:
     """What a candidate brings, whatever its kernels are called; nothing where its bundle is lost or damaged."""
-    ids = nameless(contents, _bundle(c))
-    return frozenset((case, ids[case, label]) for case, label in ids if case in (c.built or {})["choices"])
-
-
-def _bundle(c: Candidate) -> str:
-    return str((c.built or {}).get("bundle", ""))
+    ids = nameless(contents, c.built.bundle if c.built else "")
+    return frozenset((case, ids[case, label]) for case, label in ids if case in c.build.choices)
 
 
 @lru_cache(maxsize=1024)

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pgo_agent.agent.evaluation import baseline
+from pgo_agent.agent.evaluation.known_time import known
 from pgo_agent.agent.moves import Proposal
 from pgo_agent.agent.run import incumbent
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.facts import GivenFile
 from pgo_agent.agent.run.provenance import GIVEN
-from pgo_agent.agent.run.record.store import Candidate
+from pgo_agent.agent.run.record.baseline import KnownTime
+from pgo_agent.agent.run.record.candidate import Candidate, NewCandidate
 from pgo_agent.sandbox import parsing
 from pgo_agent.sandbox.build.result import Built, Choice
 from pgo_agent.sandbox.gate.coverage import Coverage
@@ -30,10 +31,10 @@ def same(source: str, other: str) -> bool:
         return source == other
 
 
-def proposals(given: Sequence[GivenFile]) -> list[tuple[Proposal, str, str]]:
-    """Return the candidates that were given to a run, with author and parent."""
+def proposals(given: Sequence[GivenFile]) -> list[NewCandidate]:
+    """Return the candidates that were given to a run."""
     proposals = (Proposal(g.source, g.kind, "given", f"given as {g.name}") for g in given)
-    return [(p, GIVEN, incumbent.SHIPPED) for p in proposals]
+    return [NewCandidate.of(p, GIVEN, incumbent.SHIPPED) for p in proposals]
 
 
 def narrowed(ctx: Context, built: Built) -> Built:
@@ -44,7 +45,7 @@ def narrowed(ctx: Context, built: Built) -> Built:
     if all(len(options) <= KEPT for options in built.choices.values()):
         return built
     manifest = ctx.store.contents.manifest(built.bundle)
-    kept = {case: _likeliest(ctx, manifest, case, built) for case in ctx.baseline()["cases"] if case in built.choices}
+    kept = {case: _likeliest(ctx, manifest, case, built) for case in ctx.baseline().cases if case in built.choices}
     used = Counter(o.label for options in kept.values() for o in options)
     for case in built.choices.keys() - kept.keys():  # held out: what the public cases use
         kept[case] = sorted(built.choices[case], key=lambda o: -used[o.label])[:KEPT]
@@ -53,9 +54,9 @@ def narrowed(ctx: Context, built: Built) -> Built:
 
 def said_of(ctx: Context, candidate: Candidate, judged: Judgement) -> Judgement:
     """With how many configurations of its list a GPU judged, where those are not all: the others were not looked at."""
-    built = candidate.built or {}
-    kept = {case: (len(o), built.get("listed", {}).get(case, 0)) for case, o in built.get("choices", {}).items()}
-    lost = {c: n for c, n in kept.items() if KEPT <= n[0] < n[1] and c in ctx.baseline()["cases"]}
+    built = candidate.build
+    kept = {case: (len(options), built.listed.get(case, 0)) for case, options in built.choices.items()}
+    lost = {c: n for c, n in kept.items() if KEPT <= n[0] < n[1] and c in ctx.baseline().cases}
     if ctx.gpu is None or not lost:
         return judged
     told = ", ".join(f"{a} of {b} of {c.split('/', 1)[1]}" for c, (a, b) in lost.items())
@@ -68,15 +69,14 @@ def said_of(ctx: Context, candidate: Candidate, judged: Judgement) -> Judgement:
 
 def _likeliest(ctx: Context, manifest: Mapping[str, Any], case: str, built: Built) -> list[Choice]:
     base = ctx.baseline()
-    points = [p for p in base["points"] if p["case"] == case and not p["problem"]]
-    own: list[tuple[Any, Choice]] = []
-    new: list[tuple[Any, Choice]] = []
+    points = [p for p in base.of_case(case) if not p.problem]
+    own, new = list[tuple[KnownTime, Choice]](), list[tuple[KnownTime, Choice]]()
     for o in built.choices[case]:
-        point = next((p for p in points if p["config"] == o.config), None)
-        statics = [built.statics[k] for k in o.kernels]
-        told = point or baseline.known(ctx, manifest, case, o.label, o.plan_id, statics, base["work"])
-        (new if point is None else own).append((baseline.order(told), o))
-    first, second = ([o for _, o in sorted(found, key=lambda f: f[0])] for found in (own, new))
+        point = next((p for p in points if p.config == o.config), None)
+        work, statics = base.work_of(case), built.statics_of(o)
+        time = point or known(ctx, manifest, case, o.label, o.plan_id, statics, work)
+        (new if point is None else own).append((time, o))
+    first, second = ([o for _, o in sorted(timed, key=lambda x: x[0].rank)] for timed in (own, new))
     return [*first[: KEPT - 1], *second[:1], *first[KEPT - 1 :], *second[1:]][:KEPT]
 
 

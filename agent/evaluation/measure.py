@@ -18,7 +18,7 @@ from pgo_agent.agent.evaluation.safety_checks import bundle_of, the_gpu
 from pgo_agent.agent.exit_codes import FAULTY
 from pgo_agent.agent.run import incumbent, provenance
 from pgo_agent.agent.run.context import Context
-from pgo_agent.agent.run.record.store import Candidate
+from pgo_agent.agent.run.record.candidate import Candidate
 from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.sandbox.build import variants
 from pgo_agent.sandbox.build.variants import VariantBuild
@@ -42,7 +42,7 @@ def in_interpreter(ctx: Context, candidate: Candidate) -> Outcome:
         return Judgement(Verdict.BUILT, "interpreter", why), None
     foreign = provenance.foreign(ctx, candidate)
     ctx.builder.box.admit(foreign)  # it may have been built where a sandbox works
-    judged = interpreter.judged(ctx, candidate.source, (candidate.built or {}).get("bundle", ""), foreign)
+    judged = interpreter.judged(ctx, candidate.source, candidate.build.bundle, foreign)
     refused = build.complete(ctx, candidate)[1] if judged.verdict not in FAULTY else None
     return refused or _as_far_as_it_tells(ctx, candidate, judged), None
 
@@ -51,7 +51,7 @@ def _as_far_as_it_tells(ctx: Context, candidate: Candidate, judged: Judgement) -
     """Right in the interpreter is no more than built where it matters in which order programs run."""
     if judged.verdict != Verdict.CHECKED:
         return judged
-    manifest = ctx.store.contents.manifest(str((candidate.built or {})["bundle"]))
+    manifest = ctx.store.contents.manifest(candidate.build.bundle)
     why = program_order.handing_on(side(ctx.store.contents, manifest).texts.values())
     words = f"{why}: what the interpreter finds, which runs one after another, proves nothing; "
     return replace(judged, verdict=Verdict.BUILT, why=quoted(words) + judged.why) if why else judged
@@ -109,7 +109,7 @@ def first(ctx: Context, candidate: Candidate) -> First:
 
 def look(ctx: Context, candidate: Candidate) -> Judgement | None:
     """What a few rounds of the public cases say: `checked` may be faster. None for what is built whole at once."""
-    if build.is_whole(candidate):
+    if candidate.build.whole:
         return None
     gpu, base = the_gpu(ctx), ctx.store.began_with(ctx.run.id, candidate.generation)
     return _told(gpu, base, gpu.verdict("look", candidate=_bundle(ctx, candidate), **_sides(ctx, base)))
@@ -192,14 +192,14 @@ def passed_over(judged: Judgement, why: str) -> Judgement:
 
 def _other_bits(ctx: Context, candidate: Candidate, choices: dict[str, str]) -> str:
     """Why a TTGIR edit that only moves ops is wrong: it must give the very bits of the text that it replaces."""
-    built = candidate.built or {}
-    edit = next((s["found"].get("edit") for s in built["stages"] if s["stage"] == "inspect"), "")
-    own, base = built.get("replaced", {}).get("bundle"), ctx.baseline()
-    if edit != edit_kind.SCHEDULE or not own or base["nondeterministic"]:
+    built, base = candidate.build, ctx.baseline()
+    edit = next((s.found.get("edit") for s in built.stages if s.stage == "inspect"), "")
+    own = built.replaced.get("bundle")
+    if edit != edit_kind.SCHEDULE or not own or base.nondeterministic:
         return ""
     sides = {n: bundle_ref(ctx.store.contents, b) for n, b in (("candidate", bundle_of(candidate)), ("own", own))}
-    picks = {n: {c: {"bundle": b, "choice": choices[c]} for c in base["cases"]} for n, b in sides.items()}
-    case = the_gpu(ctx).ask("same_bits", public=base["cases"], **picks)["differs"]
+    picks = {n: {c: {"bundle": b, "choice": choices[c]} for c in base.cases} for n, b in sides.items()}
+    case = the_gpu(ctx).ask("same_bits", public=base.cases, **picks)["differs"]
     return (
         f"{case}: the edit moves ops alone, and the results are not the bits of the kernel's own text" if case else ""
     )
@@ -223,9 +223,9 @@ def _sides(ctx: Context, against: str) -> dict[str, Any]:
         "incumbent": incumbent.side(ctx, against),
         "shipped": incumbent.side(ctx, incumbent.SHIPPED),
         "tuned": incumbent.side(ctx, "tuned"),
-        "public": base["cases"],
-        "held_out": base["held_out"],
-        "weights": base["weights"],
+        "public": base.cases,
+        "held_out": base.held_out,
+        "weights": base.weights,
     }
 
 

@@ -6,18 +6,28 @@ here is a measurement of this run.
 
 import statistics
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
 
-from pgo_agent.agent.evaluation import baseline
+from pgo_agent.agent.evaluation.known_time import Statics, known
 from pgo_agent.agent.profile import cost_model
 from pgo_agent.agent.run.context import Context
-from pgo_agent.agent.run.record.store import Candidate
+from pgo_agent.agent.run.record.baseline import KnownTime, TimeSource
+from pgo_agent.agent.run.record.candidate import Candidate
+
+
+@dataclass(frozen=True)
+class Novel:
+    """A configuration that a candidate adds to those of the baselines."""
+
+    choice: str  # its label
+    statics: Statics
+    time: KnownTime
 
 
 def rank(ctx: Context, candidate: Candidate) -> float:
     """What to order candidates by: what is known of them, or that nothing is."""
-    found = relative(ctx, candidate)
-    return 1.0 if found is None else found
+    known_ratio = relative(ctx, candidate)
+    return 1.0 if known_ratio is None else known_ratio
 
 
 def relative(ctx: Context, candidate: Candidate) -> float | None:
@@ -27,32 +37,31 @@ def relative(ctx: Context, candidate: Candidate) -> float | None:
     of one source in order, not one source before another.
     """
     base = ctx.baseline()
-    tuned = {c: next(p for p in base["points"] if p["plan_id"] == t["plan_id"]) for c, t in base["tuned"].items()}
+    tuned = {c: next(p for p in base.points if p.plan_id == t.plan_id) for c, t in base.tuned.items()}
     ratios = [
-        best["ms"] / tuned[case]["ms"]
+        best.time.time / tuned[case].time
         for case, best in novel(ctx, candidate).items()
-        if best["how"] != "estimate" or (candidate.kind == "launch" and _alike(best, tuned[case]))
+        if best.time.how is not TimeSource.ESTIMATE
+        or (candidate.kind == "launch" and _alike(best.statics, tuned[case].statics))
     ]
     return statistics.geometric_mean(ratios) if ratios else None
 
 
-def _alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    return cost_model.loading(one["statics"]) == cost_model.loading(other["statics"])
+def _alike(one: Statics, other: Statics) -> bool:
+    return cost_model.loading(one) == cost_model.loading(other)
 
 
-def novel(ctx: Context, candidate: Candidate) -> dict[str, dict[str, Any]]:
-    """Case -> what is known of the best configuration that the candidate adds to those of the baselines."""
-    base, built = ctx.baseline(), candidate.built or {}
-    manifest = ctx.store.contents.manifest(built["bundle"])
-    measured = {p["plan_id"] for p in base["points"]}
-    found = {}
-    for case in base["cases"]:
-        options = [o for o in built["choices"][case] if o["plan_id"] not in measured]
-        told = []
-        for o in options:
-            statics = [built["statics"][k] for k in o["kernels"]]
-            known = baseline.known(ctx, manifest, case, o["label"], o["plan_id"], statics, base["work"])
-            told.append({"choice": o["label"], "statics": statics} | known)
-        if told:
-            found[case] = min(told, key=lambda o: (o["how"] == "estimate", o["ms"]))
-    return found
+def novel(ctx: Context, candidate: Candidate) -> Mapping[str, Novel]:
+    """Case -> the best configuration that the candidate adds to those of the baselines, by what is known of it."""
+    base, built = ctx.baseline(), candidate.build
+    manifest = ctx.store.contents.manifest(built.bundle)
+    measured = {p.plan_id for p in base.points}
+    best = dict[str, Novel]()
+    for case in base.cases:
+        work, added = base.work_of(case), list[Novel]()
+        for o in (o for o in built.choices[case] if o.plan_id not in measured):
+            statics = built.statics_of(o)
+            added.append(Novel(o.label, statics, known(ctx, manifest, case, o.label, o.plan_id, statics, work)))
+        if added:
+            best[case] = min(added, key=lambda n: (n.time.how is TimeSource.ESTIMATE, n.time.time))
+    return best

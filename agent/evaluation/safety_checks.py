@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pgo_agent.agent.run import incumbent
 from pgo_agent.agent.run.context import Context
-from pgo_agent.agent.run.record.store import Candidate
+from pgo_agent.agent.run.record.candidate import Candidate
 from pgo_agent.sandbox.build import variants
 from pgo_agent.sandbox.build.variants import VariantBuild
 from pgo_agent.sandbox.gate import coverage
@@ -36,10 +36,10 @@ _ASSERTION = re.compile(r"Assertion `(.+?)` failed")
 def raced(ctx: Context, candidate: Candidate, choices: Mapping[str, str]) -> dict[str, str]:
     """The cases on which a candidate is raced, with the configuration of each: of those that launch the same kernels
     the one with least work, least first."""
-    work, plans = ctx.baseline()["work"]["CASES"], ctx.store.contents.manifest(bundle_of(candidate))["plans"]
+    base, plans = ctx.baseline(), ctx.store.contents.manifest(bundle_of(candidate))["plans"]
     public = [c for c in choices if c.startswith("CASES/")]
     found: dict[tuple[str, ...], str] = {}
-    for case in sorted(public, key=lambda c: float(work[c.split("/", 1)[1]]["flops"])):
+    for case in sorted(public, key=lambda c: base.work_of(c).flops):
         found.setdefault(tuple(kernels(plans[case][choices[case]])), case)
     return {case: choices[case] for case in found.values()}
 
@@ -73,7 +73,7 @@ def _sanitized(ctx: Context, twin: VariantBuild, cases: Mapping[str, str]) -> Ev
 
 def _of_all(ctx: Context, cases: Mapping[str, str]) -> tuple[int, int]:
     """How many public cases were raced, and how many there are: the others launch the same kernels."""
-    return len(cases), len(ctx.baseline()["cases"])
+    return len(cases), len(ctx.baseline().cases)
 
 
 def _told(ctx: Context, twin: VariantBuild, judged: Judgement) -> Evidence:
@@ -209,4 +209,4 @@ def the_gpu(ctx: Context) -> Judge:
 
 
 def bundle_of(candidate: Candidate) -> str:
-    return str((candidate.built or {})["bundle"])
+    return candidate.build.bundle

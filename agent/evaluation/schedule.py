@@ -22,8 +22,8 @@ from pgo_agent.agent.evaluation import measure
 from pgo_agent.agent.run import provenance
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record import pending
+from pgo_agent.agent.run.record.candidate import Candidate
 from pgo_agent.agent.run.record.pending import Waiting
-from pgo_agent.agent.run.record.store import Candidate
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.judge.interface import Judge
 
@@ -112,7 +112,7 @@ def _looked(batch: _Batch, waiting: Sequence[Candidate], more: Callable[[], bool
     if _winner(batch, waiting):  # of a process before this one: nothing is measured any more
         return
     known, most = pending.of(batch.ctx.store, batch.ctx.run.id), 0.0
-    work = {c.id: partial(_look, batch, c.id) for c in waiting if c.id not in known and not building.is_whole(c)}
+    work = {c.id: partial(_look, batch, c.id) for c in waiting if c.id not in known and not c.build.whole}
     for name, found in batch.gpu.together(work, more, AT_ONCE):
         yield from _kept(batch, name, found)
         if isinstance(found, Waiting) and found.speedup > most:
@@ -159,7 +159,7 @@ def _promises(batch: _Batch, waiting: Sequence[Candidate]) -> dict[str, float]:
     """Speedups at a first look of what was not measured, the most first; infinite for what had none."""
     looked = {w.candidate: w.speedup for w in _in_order(batch, waiting, measured=False)}
     known = pending.told(batch.ctx.store, batch.ctx.run.id)
-    unseen = (c.id for c in waiting if building.is_whole(c) and c.id not in known and _open(batch, c.id))
+    unseen = (c.id for c in waiting if c.build.whole and c.id not in known and _open(batch, c.id))
     return dict.fromkeys(unseen, math.inf) | looked
 
 

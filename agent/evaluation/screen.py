@@ -11,12 +11,13 @@ from pgo_agent.agent.evaluation import duplicates
 from pgo_agent.agent.profile import cost_model
 from pgo_agent.agent.run import incumbent, provenance
 from pgo_agent.agent.run.context import Context
-from pgo_agent.agent.run.record.store import Candidate
-from pgo_agent.sandbox.build.result import Built
+from pgo_agent.agent.run.record.baseline import Baseline
+from pgo_agent.agent.run.record.candidate import Candidate
+from pgo_agent.sandbox.build.result import Built, Failure
 from pgo_agent.sandbox.gate import coverage, edit_kind, offsets, plan_rules
 from pgo_agent.sandbox.gate.barriers import stage as deadlock
 from pgo_agent.sandbox.gate.evidence import Evidence, examine, side
-from pgo_agent.sandbox.gate.reason import from_json, of_case, plain, quoted
+from pgo_agent.sandbox.gate.reason import of_case, plain, quoted
 from pgo_agent.sandbox.gate.synchronisation import stage as synchronisation
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 
@@ -35,31 +36,29 @@ _FAILED = {"timeout": Verdict.TIMEOUT, "rejected": Verdict.REJECTED, "killed": V
 
 def verdict(ctx: Context, candidate: Candidate) -> Judgement | None:
     """The verdict on a built candidate, if it needs no GPU."""
-    base, built = ctx.baseline(), candidate.built or {}
-    wanted = (*base["cases"], *(base["held_out"] if built.get("whole", True) else ()))
-    missing = [c for c in wanted if c not in built["choices"]]
-    if not built["bundle"] or missing:
-        failures = [f for f in built["failures"] if not missing or f["case"] in missing or not f["case"]]
-        failure = failures[0] if failures else {"kind": "build_error", "message": "nothing was built", "case": ""}
-        why = quoted(_first_line(failure["message"]))
-        if failure["case"].startswith(coverage.HELD_OUT):
-            why = plain("fails to build for ") + of_case(failure["case"])
-        return Judgement(_FAILED.get(failure["kind"], Verdict.BUILD_ERROR), "build", why)
-    last = built["stages"][-1]
-    why = from_json(last["reason"], last.get("why"))
-    refused = Judgement(Verdict(last["verdict"]), last["stage"], why) if last["verdict"] in _ENDS else None
+    base, built = ctx.baseline(), candidate.build
+    wanted = (*base.cases, *(base.held_out if built.whole else ()))
+    missing = [c for c in wanted if c not in built.choices]
+    if not built.ok or missing:
+        failures = (f for f in built.failures if not missing or f.case in missing or not f.case)
+        failure = next(failures, Failure("build_error", "nothing was built"))
+        why = quoted(_first_line(failure.message))
+        if failure.case.startswith(coverage.HELD_OUT):
+            why = plain("fails to build for ") + of_case(failure.case)
+        return Judgement(_FAILED.get(failure.kind, Verdict.BUILD_ERROR), "build", why)
+    last = built.stages[-1]
+    refused = Judgement(last.verdict, last.stage, last.why) if last.verdict in _ENDS else None
     if refused or candidate.author == provenance.GIVEN:
         return refused  # somebody asks whether it is right: slow or known code is no answer to that
     known = known_code(ctx, candidate) or duplicates.twin(ctx, candidate) or duplicates.refused_before(ctx, candidate)
     return known or _dominated(built, base)
 
 
-def stages(ctx: Context, built: Built) -> list[dict[str, Any]]:
+def stages(ctx: Context, built: Built) -> list[Evidence]:
     """The evidence of the build and, if there is something built, of the stages that look at it."""
     count = sum(len(options) for options in built.choices.values())
     if not built.ok:
-        said = Evidence("build", Verdict.BUILD_ERROR, plain("nothing was built"), sum(built.seconds.values()))
-        return [said.as_json()]
+        return [Evidence("build", Verdict.BUILD_ERROR, plain("nothing was built"), sum(built.seconds.values()))]
     listed = sum(max(built.listed.get(c, 0), len(options)) for c, options in built.choices.items())
     of = max(listed, count + len(built.failures))
     told = f"{count} {f'of {listed} ' if listed > count else ''}configurations of {len(built.choices)} cases"
@@ -68,52 +67,49 @@ def stages(ctx: Context, built: Built) -> list[dict[str, Any]]:
     seconds = dict(built.seconds)
     first = Evidence("build", None, plain(told), sum(seconds.values()), {"seconds": seconds}, covered)
     ours = side(ctx.store.contents, ctx.store.contents.manifest(built.bundle), built.replaced)
-    shipped = next(iter(ctx.baseline()["shipped"].values()))["bundle"]  # all configurations of the file
+    shipped = next(iter(ctx.baseline().shipped.values())).bundle  # all configurations of the file
     original = side(ctx.store.contents, _with_held_out(ctx, ctx.store.contents.manifest(shipped)))
-    return [e.as_json() for e in (first, *examine(STAGES, ours, original))]
+    return [first, *examine(STAGES, ours, original)]
 
 
 def _with_held_out(ctx: Context, shipped: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The kernel as shipped in its held-out cases, too: a bundle of their own, which older records do not name."""
-    bundle = ctx.baseline().get("held_out_bundle")
-    if not bundle:
-        return shipped
-    more = ctx.store.contents.manifest(bundle)
+    """The kernel as shipped in its held-out cases, too: they are a bundle of their own."""
+    more = ctx.store.contents.manifest(ctx.baseline().held_out_bundle)
     return {**shipped, **{part: {**shipped[part], **more[part]} for part in ("kernels", "plans")}}
 
 
 def known_code(ctx: Context, candidate: Candidate) -> Judgement | None:
     """Nothing new: all its code was in the baselines' grid, and what is known of it does not beat the incumbent with
     which its generation began."""
-    base, built = ctx.baseline(), candidate.built or {}
-    known = {(p["case"], p["plan_id"]): p["ms"] for p in base["points"] if not p["problem"]}
+    base, built = ctx.baseline(), candidate.build
+    known = {(p.case, p.plan_id): p.time for p in base.points if not p.problem}
     brought = duplicates.as_known(ctx, built)
     now = incumbent.plans(ctx, ctx.store.began_with(ctx.run.id, candidate.generation))
-    if not all((case, plan) in known for case in base["cases"] for plan in brought[case]):
+    if not all((case, plan) in known for case in base.cases for plan in brought[case]):
         return None
-    if built["failures"]:
-        return Judgement(Verdict.BUILD_ERROR, "build", quoted(_first_line(built["failures"][0]["message"])))
-    if not all((case, plan) in known for case in base["cases"] for plan in now[case]):
+    if built.failures:
+        return Judgement(Verdict.BUILD_ERROR, "build", quoted(_first_line(built.failures[0].message)))
+    if not all((case, plan) in known for case in base.cases for plan in now[case]):
         return None
 
     def best(case: str, plans: Iterable[str]) -> float:
-        return float(min(known[case, p] for p in plans))
+        return min(known[case, p] for p in plans)
 
-    gain = statistics.geometric_mean(best(c, now[c]) / best(c, brought[c]) for c in base["cases"])
+    gain = statistics.geometric_mean(best(c, now[c]) / best(c, brought[c]) for c in base.cases)
     if gain > 1 + KNOWN_GAIN:
         return None
     why = plain("its code is that of configurations which are known and no faster")
     return Judgement(Verdict.NO_CHANGE, "build", why)
 
 
-def _dominated(built: Mapping[str, Any], base: Mapping[str, Any]) -> Judgement | None:
+def _dominated(built: Built, base: Baseline) -> Judgement | None:
     """Static pruning: every new configuration of every case spills or serializes where the best known does not."""
     reasons = []
-    for case in base["cases"]:
-        known = {p["plan_id"] for p in base["points"] if p["case"] == case}
-        best = next(p["statics"] for p in base["points"] if p["plan_id"] == base["tuned"][case]["plan_id"])
-        for choice in (c for c in built["choices"][case] if c["plan_id"] not in known):
-            pairs = zip((built["statics"][k] for k in choice["kernels"]), best, strict=False)
+    for case in base.cases:
+        known = {p.plan_id for p in base.of_case(case)}
+        best = next(p.statics for p in base.points if p.plan_id == base.tuned[case].plan_id)
+        for choice in (c for c in built.choices[case] if c.plan_id not in known):
+            pairs = zip(built.statics_of(choice), best, strict=False)
             reasons.append(next((r for ours, theirs in pairs if (r := cost_model.dominated(ours, theirs))), ""))
     if reasons and all(reasons):
         return Judgement(Verdict.SLOWER, "static", plain(f"pruned before GPU time: {reasons[0]}"))

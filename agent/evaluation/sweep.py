@@ -4,59 +4,90 @@ Relies on a judge's `sweep`. What is made of the answers is `baseline.py`'s.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from pgo_agent.agent.evaluation import safety_checks
 from pgo_agent.agent.run.context import Context
 from pgo_agent.sandbox.errors import TargetFault
+from pgo_agent.sandbox.judge.gpu_judge import bundle_ref
 from pgo_agent.sandbox.judge.interface import Ended, Judge, of_ended
 
 
-def sweep(ctx: Context, gpu: Judge, entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class Entry:
+    """One configuration of one case, to be measured."""
+
+    bundle: str  # id
+    case: str
+    choice: str
+    own: bool  # whether it is of the file's own list
+
+
+@dataclass(frozen=True)
+class Swept:
+    """What became of one."""
+
+    ms: tuple[float, ...]  # samples; none where it could not be timed
+    problem: str  # why it is not right; empty: nothing was found wrong
+    check: dict[str, Any] | None  # how its results compare with the reference, as the judge tells
+    finalist: bool  # timed side by side with the best of its case
+    taken_on: dict[str, str]  # UUID and index of the GPU
+
+
+def sweep(ctx: Context, gpu: Judge, entries: Sequence[Entry]) -> dict[Entry, Swept]:
     """What the sweep says of them: all of a case on one GPU, and the cases side by side. Elsewhere it is one request:
     a refusal is then told once."""
-    parts: dict[str, list[dict[str, Any]]] = {}
+    parts: dict[str, list[Entry]] = {}
     for entry in entries:
-        parts.setdefault("" if gpu.elsewhere else entry["case"], []).append(entry)
-    found = gpu.together({name: partial(_sweep, ctx, gpu, own) for name, own in parts.items()})
-    return [e for _, answer in found for e in answer]
+        parts.setdefault("" if gpu.elsewhere else entry.case, []).append(entry)
+    answers = gpu.together({name: partial(_sweep, ctx, gpu, own) for name, own in parts.items()})
+    return {entry: swept for _, answer in answers for entry, swept in answer.items()}
 
 
-def _sweep(ctx: Context, gpu: Judge, entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _sweep(ctx: Context, gpu: Judge, entries: Sequence[Entry]) -> dict[Entry, Swept]:
     """What becomes of each. One that ends the process is looked for, and the others are timed together without it."""
     try:
-        answer = gpu.ask("sweep", entries=entries)["entries"]
+        answer = _asked(ctx, gpu, entries)
     except Ended as e:
-        ended = _ending(gpu, entries, e)
-        alive = [e for e in entries if _key(e) not in ended]
+        ended = _ending(ctx, gpu, entries, e)
+        alive = [entry for entry in entries if entry not in ended]
         if len(alive) == len(entries):
-            told = of_ended("sweep", e)
+            judged = of_ended("sweep", e)
             raise TargetFault(
-                f"{ctx.target.path}: the kernel as it stands {told.verdict} when it is measured: {told.reason}",
+                f"{ctx.target.path}: the kernel as it stands {judged.verdict} when it is measured: {judged.reason}",
                 "it does not when its configurations are tried in parts: look for one that writes where it must not",
             ) from None
-        gone = [entry | {"bundle": entry["bundle"]["id"], "problem": ended[k], "ms": []}
-                for entry in entries if (k := _key(entry)) in ended]  # fmt: skip
-        return [e | {"taken_on": safety_checks.taken_on(gpu)} for e in gone] + (
-            _sweep(ctx, gpu, alive) if alive else []
-        )
-    return [e | {"taken_on": safety_checks.taken_on(gpu)} for e in answer]
+        on = safety_checks.taken_on(gpu)
+        gone = {entry: Swept((), problem, None, False, on) for entry, problem in ended.items()}
+        return gone | (_sweep(ctx, gpu, alive) if alive else {})
+    on, by_key = safety_checks.taken_on(gpu), {(e["bundle"], e["case"], e["choice"]): e for e in answer}
+    return {entry: _read(by_key[entry.bundle, entry.case, entry.choice], on) for entry in entries}
 
 
-def _ending(gpu: Judge, entries: Sequence[dict[str, Any]], e: Ended) -> dict[tuple[str, str, str], str]:
-    """Which of them end the process, and how: found by halves."""
+def _read(e: Mapping[str, Any], on: dict[str, str]) -> Swept:
+    return Swept(tuple(e["ms"]), e["problem"], e.get("check"), e.get("finalist", False), on)
+
+
+def _asked(ctx: Context, gpu: Judge, entries: Sequence[Entry]) -> Sequence[Mapping[str, Any]]:
+    contents = ctx.store.contents
+    fields = [
+        {"bundle": bundle_ref(contents, e.bundle), "case": e.case, "choice": e.choice, "own": e.own} for e in entries
+    ]
+    answer: Sequence[Mapping[str, Any]] = gpu.ask("sweep", entries=fields)["entries"]
+    return answer
+
+
+def _ending(ctx: Context, gpu: Judge, entries: Sequence[Entry], e: Ended) -> dict[Entry, str]:
+    """Which of them end the process, and how: looked for by halves."""
     if len(entries) == 1:
-        told = of_ended("sweep", e)
-        return {_key(entries[0]): f"{told.verdict}: {told.reason}"}
-    found: dict[tuple[str, str, str], str] = {}
+        judged = of_ended("sweep", e)
+        return {entries[0]: f"{judged.verdict}: {judged.reason}"}
+    ending: dict[Entry, str] = {}
     for part in (entries[: len(entries) // 2], entries[len(entries) // 2 :]):
         try:
-            gpu.ask("sweep", entries=part)
+            _asked(ctx, gpu, part)
         except Ended as again:
-            found |= _ending(gpu, part, again)
-    return found
-
-
-def _key(entry: Mapping[str, Any]) -> tuple[str, str, str]:
-    return entry["bundle"]["id"], entry["case"], entry["choice"]
+            ending |= _ending(ctx, gpu, part, again)
+    return ending

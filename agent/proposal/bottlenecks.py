@@ -45,14 +45,14 @@ def _of_build(static: Mapping[str, Any]) -> Iterator[Finding]:
         yield Finding(Defect.SERIALIZED, float(len(notes)), "notes", 0, told)
 
 
-def because(cites: Mapping[str, Any] | None) -> str:
+def because(cites: Bottleneck | None) -> str:
     """What a candidate cites, in words; empty where it cites nothing."""
     if cites is None:
         return ""
-    found = cites["finding"]
-    share = f", {cites['share']:.0%} of its time" if cites["share"] is not None else ""
-    line = f" (line {found['line']})" if found["line"] else ""
-    return f"{found['found_by']}: {found['told']}{share}{line}"
+    finding = cites.finding
+    share = f", {cites.share:.0%} of its time" if cites.share is not None else ""
+    line = f" (line {finding.line})" if finding.line else ""
+    return f"{finding.found_by}: {finding.told}{share}{line}"
 
 
 def told(kept: StoredProfile) -> str:
@@ -60,6 +60,6 @@ def told(kept: StoredProfile) -> str:
     of = f"profile of {kept.candidate[:8]}, {kept.case.split('/', 1)[1]}"
     if kept.summary is None:
         return f"{of}: none: {'; '.join(why for why in kept.passes.values() if why) or 'not summarized'}"
-    first = next((b.as_json() for b in kept.summary.bottlenecks), None)
+    first = next(iter(kept.summary.bottlenecks), None)
     passes = " and ".join(kept.taken) + (f", in short by {kept.author}" if kept.author else "")
     return f"{of}, by {passes}: {kept.summary.bound}; first: {because(first) or 'nothing stands out'}"

@@ -18,7 +18,8 @@ from pgo_agent.agent.moves.move import attempted
 from pgo_agent.agent.proposal.predicates import condition
 from pgo_agent.agent.run import incumbent
 from pgo_agent.agent.run.context import Context
-from pgo_agent.agent.run.record.store import Candidate
+from pgo_agent.agent.run.provenance import author
+from pgo_agent.agent.run.record.candidate import Candidate, NewCandidate
 from pgo_agent.sandbox.gate.verdict import Verdict
 
 MOVE = "dispatch"  # and the move that it is made of
@@ -49,19 +50,18 @@ class Mixed:
         return math.prod(max(1.0, ratio) for ratio in self.ratios.values())
 
 
-def proposals(ctx: Context) -> Iterator[tuple[Proposal, str, str]]:
-    """Proposals, each with the candidate that it is made of, and what stands beside that; what cannot be told apart is
-    recorded with its reason."""
+def proposals(ctx: Context) -> Iterator[NewCandidate]:
+    """Proposals, each of the candidate that it is made of; what cannot be told apart is recorded with its reason."""
     return islice(_proposals(ctx), MOST)
 
 
-def _proposals(ctx: Context) -> Iterator[tuple[Proposal, str, str]]:
+def _proposals(ctx: Context) -> Iterator[NewCandidate]:
     for mixed in sorted(_mixed(ctx), key=lambda x: -x.promise):
-        found = _proposal(ctx, mixed)
-        if isinstance(found, Skipped):
-            ctx.store.add_skipped(ctx.run.id, mixed.candidate.id, found.move, found.reason)
-        else:
-            yield found, mixed.candidate.id, mixed.other
+        proposal, of = _proposal(ctx, mixed), mixed.candidate.id
+        if isinstance(proposal, Skipped):
+            ctx.store.add_skipped(ctx.run.id, of, proposal.move, proposal.reason)
+        else:  # it holds the text of the other, too
+            yield NewCandidate.of(proposal, author(ctx, of, mixed.other), of)
 
 
 def _mixed(ctx: Context) -> list[Mixed]:
@@ -120,11 +120,8 @@ def _proposal(ctx: Context, mixed: Mixed) -> Proposal | Skipped:
 
 def inputs(ctx: Context) -> dict[str, Any]:
     """What the launcher is given in each public case, as the plans of the kernel as shipped have it."""
-    found = {}
-    for case, point in ctx.baseline()["shipped"].items():
-        plans = ctx.store.contents.manifest(point["bundle"])["plans"][case]
-        found[case] = plans[point["choice"]]["inputs"]
-    return found
+    plans = {case: ctx.store.contents.manifest(p.bundle)["plans"] for case, p in ctx.baseline().shipped.items()}
+    return {case: plans[case][case][p.choice]["inputs"] for case, p in ctx.baseline().shipped.items()}
 
 
 def _at_its_best(source: str, best: Mapping[str, Best]) -> str:

@@ -14,8 +14,8 @@ from pgo_agent.agent.moves import Proposal
 from pgo_agent.agent.run import incumbent
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record import history
+from pgo_agent.agent.run.record.candidate import NewCandidate
 from pgo_agent.agent.run.record.history import Tried
-from pgo_agent.agent.run.record.store import candidate_id
 from pgo_agent.sandbox.build.builder import triton_version
 from pgo_agent.sandbox.gate.reason import mentions
 from pgo_agent.sandbox.gate.verdict import Verdict
@@ -33,7 +33,7 @@ _OF_A_FAULT = 3  # lines of one faulty verdict
 
 def lines(ctx: Context) -> list[str]:
     """At most a screen of lessons for whoever proposes next, the most useful first."""
-    held_out = [c.split("/", 1)[1] for c in ctx.baseline()["held_out"]]
+    held_out = [c.split("/", 1)[1] for c in ctx.baseline().held_out]
     return told(history.tried(ctx.store, history.of(ctx.run)), held_out)
 
 
@@ -91,9 +91,9 @@ class Setbacks:
     by_text: Mapping[str, Tried]  # id of the proposed text
     by_move: Mapping[tuple[str, str], Tried]  # parent, and name of the move
 
-    def of(self, proposal: Proposal, parent: str) -> str:
+    def of(self, proposed: NewCandidate) -> str:
         """Why a proposal has its turn last; empty when nothing is held against it."""
-        t = self.by_text.get(candidate_id(proposal.source)) or self.by_move.get((parent, proposal.move))
+        t = self.by_text.get(proposed.id) or self.by_move.get((proposed.parent, proposed.move))
         if t is None or t.verdict == Verdict.ACCEPTED:
             return ""
         ratio = f" ({t.speedup:.3f}x)" if t.speedup is not None else ""
@@ -112,8 +112,8 @@ def setbacks(ctx: Context) -> Setbacks:
     return Setbacks(by_text, by_move)
 
 
-def remembered(ctx: Context) -> Iterator[tuple[Proposal, str, str]]:
-    """The fastest winner of former runs of this text on such a device, to be measured anew; its author; its parent.
+def remembered(ctx: Context) -> Iterator[NewCandidate]:
+    """The fastest winner of former runs of this text on such a device, to be measured anew.
 
     Whoever wrote it, it comes from elsewhere: it is built in the sandbox, or not proposed.
     """
@@ -127,7 +127,8 @@ def remembered(ctx: Context) -> Iterator[tuple[Proposal, str, str]]:
     said = f"the fastest of former runs, {total:.3f}x the kernel as shipped on {t.gpu or t.device} in run {t.run}"
     author = t.author if t.proposer == MEMORY else f"{t.author}, of {t.run}"
     rationale = f"{said}: to be measured anew; {text.line(t.rationale, 160)}"
-    yield Proposal(history.source(ctx.store, t), t.kind, t.move, rationale), author, incumbent.SHIPPED
+    proposal = Proposal(history.source(ctx.store, t), t.kind, t.move, rationale)
+    yield NewCandidate.of(proposal, author, incumbent.SHIPPED)
 
 
 def _of_this_text(ctx: Context) -> list[Tried]:

@@ -20,18 +20,17 @@ from pgo_agent.agent.proposal.repair import Question
 from pgo_agent.agent.run import provenance, steering
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record import prompts
-from pgo_agent.agent.run.record.store import candidate_id
+from pgo_agent.agent.run.record.candidate import NewCandidate, candidate_id
 from pgo_agent.sandbox.ttgir import triton_parser
 
 MOVE, REPAIR = "model rewrite", "model repair"
 # names that say how far a candidate is trusted: no answer may sign with one
 _TAKEN = (provenance.EMBEDDED, provenance.GIVEN, steering.AUTHOR)
-Answer = tuple[Proposal, str, str]  # with its author, the model that answered, and its parent
 Answered = tuple[Question, Reply, replies.Parsed]
 
 
-def mend(ctx: Context) -> Iterator[Answer]:
-    """What becomes of the model's candidates that failed in the last generation, with author and parent.
+def mend(ctx: Context) -> Iterator[NewCandidate]:
+    """What becomes of the model's candidates that failed in the last generation; its author is the model that answers.
 
     Raises Suspended, and its client's faults. A model with nothing more to say is not asked again.
     """
@@ -40,17 +39,15 @@ def mend(ctx: Context) -> Iterator[Answer]:
         yield from _asked_for(ctx, message, [*messages[n + 1 :], repair.fresh(ctx)])
 
 
-def ask(ctx: Context) -> Iterator[Answer]:
-    """Fresh proposals with their author, the model that answered, and their parent. Nothing without a model; raises as
-    `mend`.
-    """
+def ask(ctx: Context) -> Iterator[NewCandidate]:
+    """Fresh proposals. Nothing without a model; author and what it raises as `mend`."""
     if ctx.model is not None:
         question = repair.fresh(ctx)
         yield from _left_over(ctx, question)
         yield from _asked_for(ctx, question, ())
 
 
-def _asked_for(ctx: Context, question: Question, others: Sequence[Question]) -> Iterator[Answer]:
+def _asked_for(ctx: Context, question: Question, others: Sequence[Question]) -> Iterator[NewCandidate]:
     model = ctx.model
     if model is None:
         return
@@ -82,7 +79,9 @@ def _answered(ctx: Context, model: Model, question: Question) -> list[Answered]:
     return [(question, reply, found)]
 
 
-def _proposed(ctx: Context, model: Model, question: Question, reply: Reply, found: replies.Parsed) -> Iterator[Answer]:
+def _proposed(
+    ctx: Context, model: Model, question: Question, reply: Reply, found: replies.Parsed
+) -> Iterator[NewCandidate]:
     """What a reply proposes, and what the messages bring about that of it which cannot be read."""
     for c in found.candidates if question.about else ():
         mends = (candidate_id(c.source), question.about, question.repairs)
@@ -94,14 +93,14 @@ def _proposed(ctx: Context, model: Model, question: Question, reply: Reply, foun
             yield from _proposed(ctx, model, *answered)
 
 
-def _candidates(question: Question, reply: Reply, found: replies.Parsed) -> Iterator[Answer]:
+def _candidates(question: Question, reply: Reply, found: replies.Parsed) -> Iterator[NewCandidate]:
     author = f"'{reply.model}'" if reply.model in _TAKEN else reply.model
     for c in found.candidates:
         move, rationale = REPAIR if question.about else MOVE, f"{question.mends}{c.rationale}"
-        yield Proposal(c.source, c.kind, move, rationale), author, question.parent
+        yield NewCandidate.of(Proposal(c.source, c.kind, move, rationale), author, question.parent)
 
 
-def _left_over(ctx: Context, question: Question) -> Iterator[Answer]:
+def _left_over(ctx: Context, question: Question) -> Iterator[NewCandidate]:
     """What the last fresh reply proposed beyond its places, which is paid for, while what it starts from stands.
 
     Whoever shares the places passes over candidates that the run has already.

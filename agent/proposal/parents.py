@@ -17,14 +17,13 @@ from pgo_agent.agent.proposal import bandit, bottlenecks, case_dispatch, lessons
 from pgo_agent.agent.run import incumbent, steering
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.provenance import EMBEDDED, author
-from pgo_agent.agent.run.record.store import Candidate
+from pgo_agent.agent.run.record.candidate import Candidate, NewCandidate
 from pgo_agent.sandbox.gate.verdict import Verdict
 
 WIDTH = 3  # parents of a generation
 WORTH = 0.85  # a speedup below it is no promise: what a rewrite cost, the next one would have to earn first
 DEPTH = 3  # rewrites on top of one another
 _RIGHT = {Verdict.SLOWER, Verdict.UNDECIDED, Verdict.CHECKED, Verdict.NO_CHANGE}
-Proposed = tuple[moves.Proposal, str, str]  # with its author, and its parent
 
 
 @dataclass(frozen=True)
@@ -39,29 +38,28 @@ class Parent:
 # proposals ------------------------------------------------------------------------------------------------------------
 
 
-def proposals(ctx: Context) -> Iterator[Proposed]:
-    """Proposals with their author and the parent of each. Moves that do not apply are recorded with their reasons."""
-    past, later = lessons.setbacks(ctx), list[Proposed]()
-    for proposal, whose, parent in _in_turn(ctx):
-        if why := past.of(proposal, parent):
-            later.append((replace(proposal, rationale=f"{proposal.rationale}; {why}"), whose, parent))
+def proposals(ctx: Context) -> Iterator[NewCandidate]:
+    """What the moves propose. Moves that do not apply are recorded with their reasons."""
+    past, later = lessons.setbacks(ctx), list[NewCandidate]()
+    for proposed in _in_turn(ctx):
+        if why := past.of(proposed):
+            later.append(replace(proposed, rationale=f"{proposed.rationale}; {why}"))
         else:
-            yield proposal, whose, parent
+            yield proposed
     yield from later
 
 
-def _in_turn(ctx: Context) -> Iterator[Proposed]:
-    for mixed, of, other in case_dispatch.proposals(ctx):  # which holds the text of the other, too
-        yield mixed, author(ctx, of, other), of
+def _in_turn(ctx: Context) -> Iterator[NewCandidate]:
+    yield from case_dispatch.proposals(ctx)
     if which := steering.pinned(ctx):
         alone = _parent(ctx, which)
-        yield from ((p, author(ctx, which), which) for p in _of(ctx, alone))
+        yield from (NewCandidate.of(p, author(ctx, which), which) for p in _of(ctx, alone))
     waiting = [(p, _of(ctx, p)) for p in parents(ctx) if p.name != which]
     while waiting:
         parent, found = waiting.pop(0)
         proposal = next(found, None)
         if proposal is not None:
-            yield proposal, author(ctx, parent.name), parent.name
+            yield NewCandidate.of(proposal, author(ctx, parent.name), parent.name)
             waiting.append((parent, found))
 
 
@@ -83,7 +81,7 @@ def restarts(ctx: Context) -> bool:
 
     Never where nothing is measured: there no generation can win.
     """
-    return bool(ctx.baseline().get("environment")) and generations_without_win(ctx) >= max(1, ctx.settings.patience - 1)
+    return bool(ctx.baseline().environment) and generations_without_win(ctx) >= max(1, ctx.settings.patience - 1)
 
 
 def generations_without_win(ctx: Context) -> int:
@@ -133,15 +131,15 @@ def _moved(ctx: Context, parent: Parent, tried: list[Config]) -> Iterator[moves.
 def _configs(ctx: Context, which: str) -> list[Config]:
     """The configurations that a candidate was built with: those of other texts say nothing of it."""
     if which == incumbent.SHIPPED:
-        return [p["config"] for p in ctx.baseline()["points"]]
-    built = ctx.store.candidate(ctx.run.id, which).built or {}
-    return [o["config"] for options in built.get("choices", {}).values() for o in options]
+        return [p.config for p in ctx.baseline().points]
+    built = ctx.store.candidate(ctx.run.id, which).build
+    return [o.config for options in built.choices.values() for o in options]
 
 
 def _fit(c: Candidate, known: Mapping[str, Candidate]) -> bool:
     """Whether moves may start from it: right, built, not made of too many; and no text of what is a parent already."""
     same = c.verdict == Verdict.NO_CHANGE and c.proposer == bandit.MODEL
-    return c.verdict in _RIGHT and bool((c.built or {}).get("bundle")) and not same and _depth(c, known) < DEPTH
+    return c.verdict in _RIGHT and c.has_bundle and not same and _depth(c, known) < DEPTH
 
 
 def _gain(which: str, known: Mapping[str, Candidate]) -> float:

@@ -22,7 +22,7 @@ from pgo_agent.agent.proposal import prompt, ttgir_view
 from pgo_agent.agent.run import incumbent, steering
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record import prompts
-from pgo_agent.agent.run.record.store import Candidate
+from pgo_agent.agent.run.record.candidate import Candidate
 from pgo_agent.sandbox.gate.reason import NONE, quoted
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.ttgir.edits.excerpts import excerpt
@@ -113,7 +113,7 @@ def _of_failed(ctx: Context, c: Candidate, repairs: int) -> Question:
 
 def failures(ctx: Context, c: Candidate) -> list[str]:
     """What is wrong with a candidate: verdict and reason, and the lines that these name."""
-    hidden = [name.split("/", 1)[1] for name in ctx.baseline()["held_out"]]
+    hidden = [name.split("/", 1)[1] for name in ctx.baseline().held_out]
     found = _found(c)
     why = c.why or NONE
     told = [f"{c.verdict} in stage {c.stage}: {why.for_model(hidden)}"]
@@ -125,18 +125,18 @@ def failures(ctx: Context, c: Candidate) -> list[str]:
 
 def _failing_line(c: Candidate) -> str:
     """The line of a candidate's own file at which a public case fails to build, if it is one that a model may see."""
-    failures = (c.built or {}).get("failures", ()) if c.stage == "build" and c.kind != "ttgir" else ()
-    known = [f for f in failures if f["line"] and not f["case"].startswith("HELD_OUT")]
-    line = next((f["line"] for f in known if (c.reason or "")[:30] in f["message"]), 0)
+    failures = c.built.failures if c.built and c.stage == "build" and c.kind != "ttgir" else ()
+    public = [f for f in failures if not f.case.startswith("HELD_OUT")]
+    line = next((f.line for f in public if f.line and (c.reason or "")[:30] in f.message), 0)
     lines = c.source.split("\n")
     text = lines[line - 1].strip() if 0 < line <= len(lines) else ""
     return text if text and text in {other.strip() for other in kernel_part(c.source).split("\n")} else ""
 
 
-def _found(c: Candidate) -> dict[str, Any]:
+def _found(c: Candidate) -> Mapping[str, Any]:
     """What the stage that gave the verdict found, as far as it looks at builds."""
-    stages = (c.built or {}).get("stages", ())
-    return next((dict(s["found"]) for s in stages if s["stage"] == c.stage), {})
+    stages = c.built.stages if c.built else ()
+    return next((s.found for s in stages if s.stage == c.stage), {})
 
 
 def _text(ctx: Context, c: Candidate, found: Mapping[str, Any]) -> str:

@@ -20,7 +20,7 @@ from pgo_agent.sandbox.ttgir.tokens import Unreadable
 
 def shown(ctx: Context, which: str) -> Shown | None:
     """What models are shown of `shipped` or a candidate that was built; None for a text that our reader refuses."""
-    case = ctx.baseline()["cases"][0]
+    case = ctx.baseline().cases[0]
     bundle, label, config = _plan(ctx, which, case)
     manifest = ctx.store.contents.manifest(bundle)
     build = _hot(ctx, which, manifest, manifest["plans"][case][label])
@@ -36,11 +36,11 @@ def shown(ctx: Context, which: str) -> Shown | None:
 def _plan(ctx: Context, which: str, case: str) -> tuple[str, str, Config]:
     """Bundle, label and configuration of the best known plan of a case."""
     if which == incumbent.SHIPPED:
-        tuned = ctx.baseline()["tuned"][case]
-        return tuned["bundle"], tuned["choice"], tuned["config"]
+        tuned = ctx.baseline().tuned[case]
+        return tuned.bundle, tuned.choice, tuned.config
     candidate = ctx.store.candidate(ctx.run.id, which)
-    label, built = incumbent.chosen(ctx, candidate)[case], candidate.built or {}
-    return built["bundle"], label, next(o["config"] for o in built["choices"][case] if o["label"] == label)
+    label, built = incumbent.chosen(ctx.store, candidate)[case], candidate.build
+    return built.bundle, label, built.choice(case, label).config
 
 
 def _hot(ctx: Context, which: str, manifest: dict[str, Any], plan: dict[str, Any]) -> str:
@@ -61,11 +61,11 @@ def _own(ctx: Context, which: str, build: str) -> str:
         return build
     written = ttgir_override.named(ctx.store.candidate(ctx.run.id, which).source)
     own = ctx.store.contents.manifest(replaced["bundle"])["kernels"].keys() if replaced["bundle"] else ()
-    mine = ctx.store.contents.manifest((ctx.store.candidate(ctx.run.id, which).built or {})["bundle"])["kernels"]
+    mine = ctx.store.contents.manifest(ctx.store.candidate(ctx.run.id, which).build.bundle)["kernels"]
     return next((k for k in own if k not in mine), written)
 
 
 def _replaced(ctx: Context, which: str) -> dict[str, str]:
     if which == incumbent.SHIPPED:
         return {}
-    return dict((ctx.store.candidate(ctx.run.id, which).built or {}).get("replaced") or {})
+    return ctx.store.candidate(ctx.run.id, which).build.replaced

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pgo_agent.agent.llm.models.types import OPTIMIZER, Model
+from pgo_agent.agent.run.record.baseline import Baseline
 from pgo_agent.agent.run.record.store import Run, Store
 from pgo_agent.agent.run.settings import Changes, RunSettings
 from pgo_agent.sandbox.build.builder import Builder
@@ -55,12 +56,12 @@ class Context:
         with self._one:
             self.emit_to({"type": kind, "run": self.run.id, **fields})
 
-    def baseline(self) -> dict[str, Any]:
+    def baseline(self) -> Baseline:
         """The baseline of the run. It stands before anything else happens."""
-        found = self.store.run(self.run.id).baseline
-        if found is None:
+        baseline = self.store.run(self.run.id).baseline
+        if baseline is None:
             raise RuntimeError("the baseline is asked for before it was built")
-        return found
+        return baseline
 
     def spend(self) -> float:
         """Books the time since the last call to the run; gives the seconds spent over all resumptions."""

@@ -9,7 +9,9 @@ from pgo_agent.agent.moves import workload
 from pgo_agent.agent.moves.launch_sites import Config
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.own_list import AUTOTUNED
-from pgo_agent.agent.run.record.store import Candidate
+from pgo_agent.agent.run.record.baseline import BaselinePoint, TimeSource
+from pgo_agent.agent.run.record.candidate import Candidate
+from pgo_agent.agent.run.record.store import Store
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.judge import bootstrap
 from pgo_agent.sandbox.judge.gpu_judge import bundle_ref
@@ -49,53 +51,43 @@ def python(ctx: Context, which: str) -> str:
 
 def side(ctx: Context, which: str) -> dict[str, Any]:
     """How the judge is told what to launch in each case for a baseline or an accepted candidate."""
-    base = ctx.baseline()
     if which in (SHIPPED, "tuned", AUTOTUNED):
-        return {
-            c: {"bundle": bundle_ref(ctx.store.contents, p["bundle"]), "choice": p["choice"]}
-            for c, p in base[which].items()
-        }
+        best = ctx.baseline().best(which).items()
+        return {c: {"bundle": bundle_ref(ctx.store.contents, p.bundle), "choice": p.choice} for c, p in best}
     candidate = ctx.store.candidate(ctx.run.id, which)
-    bundle = bundle_ref(ctx.store.contents, (candidate.built or {})["bundle"])
-    return {c: {"bundle": bundle, "choice": label} for c, label in chosen(ctx, candidate).items()}
+    bundle = bundle_ref(ctx.store.contents, candidate.build.bundle)
+    return {c: {"bundle": bundle, "choice": label} for c, label in chosen(ctx.store, candidate).items()}
 
 
-def chosen(ctx: Context, candidate: Candidate) -> dict[str, str]:
+def chosen(store: Store, candidate: Candidate) -> dict[str, str]:
     """The configuration that the judge chose for each case; without a judge, the first."""
-    evidence = ctx.store.evidence(ctx.run.id, candidate.id)
-    judged: dict[str, str] = next(
-        (e["choices"] for e in evidence.values() if isinstance(e, dict) and "choices" in e), {}
-    )
-    built = (candidate.built or {})["choices"]
-    return {case: judged.get(case, options[0]["label"]) for case, options in built.items()}
+    bodies = [b for b in store.evidence(candidate.run, candidate.id).values() if isinstance(b, dict)]
+    judged: Mapping[str, str] = next((b["choices"] for b in bodies if "choices" in b), {})
+    return {case: judged.get(case, options[0].label) for case, options in candidate.build.choices.items()}
 
 
 def best_known(ctx: Context, which: str) -> dict[str, moves.Best]:
     """The best known configuration of each public case: of the tuned baseline for `shipped`, else of a candidate."""
     base = ctx.baseline()
     if which == SHIPPED:
-        statics = {p["plan_id"]: p["statics"] for p in base["points"]}
-        tuned = base["tuned"].items()
+        statics = {p.plan_id: p.statics for p in base.points}
         return {
-            c: _best(ctx, p["config"], statics[p["plan_id"]], p["bundle"], c, p["choice"], near(base["points"], p))
-            for c, p in tuned
+            c: _best(ctx, p.config, statics[p.plan_id], p.bundle, c, p.choice, near(base.points, p))
+            for c, p in base.tuned.items()
         }
     candidate = ctx.store.candidate(ctx.run.id, which)
-    labels, built = chosen(ctx, candidate), candidate.built or {}
-    found = {c: next(o for o in built["choices"][c] if o["label"] == labels[c]) for c in base["cases"]}
-    return {
-        c: _best(ctx, o["config"], [built["statics"][k] for k in o["kernels"]], built["bundle"], c, o["label"])
-        for c, o in found.items()
-    }
+    labels, built = chosen(ctx.store, candidate), candidate.build
+    options = {c: built.choice(c, labels[c]) for c in base.cases}
+    return {c: _best(ctx, o.config, built.statics_of(o), built.bundle, c, o.label) for c, o in options.items()}
 
 
-def near(points: Sequence[Mapping[str, Any]], best: Mapping[str, Any]) -> tuple[Config, ...]:
+def near(points: Sequence[BaselinePoint], best: BaselinePoint) -> tuple[Config, ...]:
     """Configurations of a sweep that were timed beside the best one of their case and are not told from it."""
-    if best["how"] == "estimate" or not best.get("finalist", True):
+    if best.how is TimeSource.ESTIMATE or best.apart:
         return ()
-    rivals = (p for p in points if p["case"] == best["case"] and p["how"] == best["how"] and p.get("finalist", True))
-    tied = [p for p in rivals if not p["problem"] and p["ms"] and p["ms"] <= best["ms"] * (1 + NEAR)]
-    return tuple(p["config"] for p in sorted(tied, key=lambda p: p["ms"]) if p["plan_id"] != best["plan_id"])
+    rivals = (p for p in points if p.case == best.case and p.how is best.how and not p.apart)
+    tied = [p for p in rivals if not p.problem and p.ms and p.ms <= best.time * (1 + NEAR)]
+    return tuple(p.config for p in sorted(tied, key=lambda p: p.time) if p.plan_id != best.plan_id)
 
 
 def _best(
@@ -120,11 +112,11 @@ def _best(
 
 def known_configs(ctx: Context) -> list[Config]:
     """Configurations that need no proposal: the grid's, and those of candidates that were built."""
-    points = [p["config"] for p in ctx.baseline()["points"]]
+    points = [p.config for p in ctx.baseline().points]
     tried = [
-        o["config"]
+        o.config
         for c in ctx.store.candidates(ctx.run.id)
-        for options in (c.built or {}).get("choices", {}).values()
+        for options in (c.built.choices.values() if c.built else ())
         for o in options
     ]
     return points + tried
@@ -144,6 +136,6 @@ def plans(ctx: Context, which: str) -> dict[str, set[str]]:
     """The plans that `shipped` or a candidate brings for each case."""
     base = ctx.baseline()
     if which == SHIPPED:
-        return {case: {base["shipped"][case]["plan_id"]} for case in base["cases"]}
-    options = (ctx.store.candidate(ctx.run.id, which).built or {})["choices"]
-    return {case: {o["plan_id"] for o in options[case]} for case in base["cases"]}
+        return {case: {base.shipped[case].plan_id} for case in base.cases}
+    options = ctx.store.candidate(ctx.run.id, which).build.choices
+    return {case: {o.plan_id for o in options[case]} for case in base.cases}

@@ -4,94 +4,89 @@ The autotuner goes by time alone, so what a user runs today is the fastest of th
 the fastest right one. Where these differ a person decides before anything is optimized. It measures nothing itself.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from pgo_agent.agent.run.record.baseline import Baseline, BaselinePoint, Best, Unfit
 from pgo_agent.sandbox.build.result import Failure
 from pgo_agent.sandbox.errors import TargetFault
 
 AUTOTUNED = "autotuned"  # the baseline that the autotuner picks, as the record and sides are called
 OPTION = "--drop-wrong"
 MOST = 6  # configurations that one note names
-Point = Mapping[str, Any]  # as `baseline.py` has them
 Summary = Mapping[str, Any]  # of a run that has ended
 
 
-def autotuned(
-    points: Iterable[Point], cases: Sequence[str], own: set[str], order: Callable[[Any], Any]
-) -> dict[str, dict[str, Any]]:
-    """Case -> the fastest of the file's own list, right or not; nothing of a case of which none has a time."""
-    listed = [p for p in points if p["plan_id"] in own and p["ms"] is not None]
-    found = {case: [p for p in listed if p["case"] == case] for case in cases}
-    return {c: {k: v for k, v in min(ps, key=order).items() if k != "statics"} for c, ps in found.items() if ps}
+def autotuned(points: Iterable[BaselinePoint], cases: Sequence[str], own: set[str]) -> Best:
+    """The fastest of the file's own list, right or not; nothing of a case of which none has a time."""
+    listed = [p for p in points if p.plan_id in own and p.ms is not None]
+    by_case = {case: [p for p in listed if p.case == case] for case in cases}
+    return {c: replace(min(ps, key=lambda p: p.rank), statics=()) for c, ps in by_case.items() if ps}
 
 
-def unfit(points: Iterable[Point], own: set[str], failures: Iterable[Failure]) -> list[dict[str, Any]]:
-    """Configurations of the file's own list that are wrong, end badly or do not build: case, configuration, why, and
-    the time of those that have one. What fails when it is built says in its reason which it is.
+def unfit(points: Iterable[BaselinePoint], own: set[str], failures: Iterable[Failure]) -> list[Unfit]:
+    """Configurations of the file's own list that are wrong, end badly or do not build. What fails when it is built says
+    in its reason which it is.
     """
-    wrong = [
-        {"case": p["case"], "said": p["said"], "why": p["problem"], "ms": p["ms"]}
-        for p in points
-        if p["problem"] and p["plan_id"] in own
-    ]
+    wrong = [Unfit(p.case, p.said, p.problem, p.ms) for p in points if p.problem and p.plan_id in own]
     kinds = {"build_error": "does not build"}
     return wrong + [
-        {"case": f.case, "said": kinds.get(f.kind, f.kind), "why": f.message.strip().splitlines()[0][:300], "ms": None}
+        Unfit(f.case, kinds.get(f.kind, f.kind), f.message.strip().splitlines()[0][:300], None)
         for f in failures
         if f.message.strip()
     ]
 
 
-def lines(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def lines(listed: Sequence[Unfit]) -> Iterator[str]:
     """One for each configuration with all the cases where the same is said of it."""
     cases: dict[tuple[str, str], list[str]] = {}
-    for u in found:
-        cases.setdefault((u["said"], u["why"]), []).append(u["case"].split("/", 1)[-1])
+    for u in listed:
+        cases.setdefault((u.said, u.why), []).append(u.case.split("/", 1)[-1])
     for (said, why), names in cases.items():
         where = f" on {', '.join(names)}" if any(names) else ""
         yield f"{said}{where}: {why}"
 
 
-def note(found: Sequence[Mapping[str, Any]]) -> str:
+def note(listed: Sequence[Unfit]) -> str:
     """All of them in a few lines; empty where there are none."""
-    told = list(lines(found))
-    more = [f"and {len(told) - MOST} more: pgo-agent show"] if len(told) > MOST else []
+    text = list(lines(listed))
+    more = [f"and {len(text) - MOST} more: pgo-agent show"] if len(text) > MOST else []
     head = "configurations of the file's own list that no baseline is made of:"
-    return "\n    ".join([head, *told[:MOST], *more]) if told else ""
+    return "\n    ".join([head, *text[:MOST], *more]) if text else ""
 
 
-def ask(path: object, picked: Mapping[str, Point], shipped: Mapping[str, Point]) -> None:
+def ask(path: object, picked: Best, shipped: Best) -> None:
     """Raises TargetFault where the autotuner picks what is not right: as shipped would be another kernel than the one
     that a user runs today, and all that is gained over it may be less than what was lost.
     """
-    wrong = {c: p for c, p in picked.items() if p["problem"]}
+    wrong = {c: p for c, p in picked.items() if p.problem}
     if not wrong:
         return
     case, p = next(iter(wrong.items()))
     right = shipped[case]
     more = f"; so it is on {len(wrong) - 1} more cases" if len(wrong) > 1 else ""
     raise TargetFault(
-        f"{path}: on {case.split('/', 1)[-1]} triton.autotune picks {p['said']} ({p['ms']:.4g} ms), and that is not "
-        f"right: {p['problem']}; the fastest right one, {right['said']}, takes {right['ms']:.4g} ms{more}",
+        f"{path}: on {case.split('/', 1)[-1]} triton.autotune picks {p.said} ({p.time:.4g} ms), and that is not "
+        f"right: {p.problem}; the fastest right one, {right.said}, takes {right.time:.4g} ms{more}",
         f"{advice(list(wrong.values()))}take it out of the list, or say {OPTION} to go on without it",
     )
 
 
-def advice(wrong: Iterable[Point]) -> str:
+def advice(wrong: Iterable[BaselinePoint]) -> str:
     """The TOLERANCE that admits all of these, as the start of a sentence; empty where none does."""
-    told = [(p.get("check") or {}).get("admits") for p in wrong]
-    known = [t for t in told if t]
-    if not known or len(known) < len(told):
+    tolerances = [(p.check or {}).get("admits") for p in wrong]
+    admitting = [t for t in tolerances if t]
+    if not admitting or len(admitting) < len(tolerances):
         return ""
-    most = ", ".join(f"{n}={max(t[n] for t in known):g}" for n in known[0])
+    most = ", ".join(f"{n}={max(t[n] for t in admitting):g}" for n in admitting[0])
     return f"if such errors are what you accept, TOLERANCE = dict({most}) in the file admits it; else "
 
 
-def differ(base: Mapping[str, Any]) -> bool:
+def differ(base: Baseline) -> bool:
     """Whether the autotuner picks other code than as shipped is, in any case."""
-    picked, cases = base.get(AUTOTUNED) or {}, base.get("cases") or []
-    return set(picked) == set(cases) and any(picked[c]["plan_id"] != base["shipped"][c]["plan_id"] for c in cases)
+    picked, cases = base.autotuned, base.cases
+    return set(picked) == set(cases) and any(picked[c].plan_id != base.shipped[c].plan_id for c in cases)
 
 
 def lost(summary: Summary) -> str:
@@ -114,6 +109,6 @@ def lost(summary: Summary) -> str:
     return "\n".join([head, *(f"  {t}" for t in told)]) if told else ""
 
 
-def _why(p: Point) -> str:
+def _why(p: Mapping[str, Any]) -> str:
     problem = p.get("problem") or ""
     return f"it was left out, for it is not right by the rule here: {problem}" if problem else "it is right"

@@ -45,10 +45,10 @@ def wanted(ctx: Context, which: str) -> list[Wanted]:
 def _builds(ctx: Context, which: str) -> tuple[dict[str, tuple[str, str, str]], bool]:
     """Case -> bundle, case and label; and whether somebody else wrote it."""
     if which == incumbent.SHIPPED:
-        return {c: (p["bundle"], c, p["choice"]) for c, p in ctx.baseline()["tuned"].items()}, False
+        return {c: (p.bundle, c, p.choice) for c, p in ctx.baseline().tuned.items()}, False
     candidate = ctx.store.candidate(ctx.run.id, which)
-    bundle, labels = (candidate.built or {})["bundle"], incumbent.chosen(ctx, candidate)
-    return {c: (bundle, c, labels[c]) for c in ctx.baseline()["cases"]}, provenance.foreign(ctx, candidate)
+    bundle, labels = candidate.build.bundle, incumbent.chosen(ctx.store, candidate)
+    return {c: (bundle, c, labels[c]) for c in ctx.baseline().cases}, provenance.foreign(ctx, candidate)
 
 
 def texts(source: str, configs: Mapping[str, Config]) -> dict[str, list[str]]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from pgo_agent.agent.run import incumbent
 from pgo_agent.agent.run.context import Context
-from pgo_agent.agent.run.record.store import Candidate
+from pgo_agent.agent.run.record.candidate import Candidate
 
 GIVEN = "given"  # not `embedded`: without a sandbox it is refused
 EMBEDDED = "embedded"  # by the moves of this project

@@ -18,7 +18,8 @@ from pgo_agent.agent.run import incumbent, settings
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.facts import RunFacts
 from pgo_agent.agent.run.record import prompts, user_requests
-from pgo_agent.agent.run.record.store import Candidate, Store, candidate_id
+from pgo_agent.agent.run.record.candidate import Candidate, NewCandidate, candidate_id
+from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.record.user_requests import AT_ONCE, Kind, Steer
 from pgo_agent.agent.run.settings import BUDGETS
 from pgo_agent.sandbox.errors import UsageFault
@@ -51,7 +52,7 @@ def may_pin(c: Candidate) -> None:
     """Raises UsageFault for what nothing can start from."""
     if c.verdict is None:
         raise UsageFault(f"{c.id[:8]} has no verdict yet", "pin it when it has one")
-    if c.verdict in FAULTY or not (c.built or {}).get("bundle"):
+    if c.verdict in FAULTY or not c.has_bundle:
         raise UsageFault(f"{c.id[:8]} is {c.verdict}: nothing is made of it", "mend it with /edit first")
     if c.kind == "ttgir":
         raise UsageFault(f"{c.id[:8]} is TTGIR, which no move starts from", f"its source is that of {c.parent[:8]}")
@@ -191,10 +192,10 @@ def started_from(ctx: Context, generation: int) -> str:
     return pinned(ctx, generation) or ctx.store.began_with(ctx.run.id, generation)
 
 
-def submitted(ctx: Context, generation: int) -> list[tuple[Proposal, str, str]]:
-    """The person's own candidates of a generation, with author and parent."""
+def submitted(ctx: Context, generation: int) -> list[NewCandidate]:
+    """The person's own candidates of a generation."""
     mine = [s.body for s in user_requests.of(ctx.store, ctx.run.id, Kind.SUBMIT) if s.generation == generation]
-    return [(_proposal(b), AUTHOR, b["parent"]) for b in mine]
+    return [NewCandidate.of(_proposal(b), AUTHOR, str(b["parent"])) for b in mine]
 
 
 def _proposal(body: Mapping[str, Any]) -> Proposal:

@@ -74,15 +74,11 @@ def _plans(store: Store, run: Run, which: str) -> dict[str, list[tuple[str, str,
     if which in ("shipped", "tuned"):
         if run.baseline is None:
             raise UsageFault(f"run {run.id} has no baseline yet", f"pgo-agent resume {run.id}")
-        return {case: [(p["bundle"], p["choice"], p["config"])] for case, p in run.baseline[which].items()}
+        return {case: [(p.bundle, p.choice, p.config)] for case, p in run.baseline.best(which).items()}
     c = store.candidate(run.id, which)
-    built = c.built or {}
-    if not built.get("bundle"):
+    if not c.has_bundle:
         raise UsageFault(f"candidate {c.id} was not built: {c.reason}", "choose another")
-    return {
-        case: [(built["bundle"], o["label"], o["config"]) for o in options]
-        for case, options in built["choices"].items()
-    }
+    return {case: [(c.build.bundle, o.label, o.config) for o in options] for case, options in c.build.choices.items()}
 
 
 def _put(path: Path, text: str) -> Path:

@@ -4,12 +4,14 @@ import statistics
 from collections.abc import Mapping
 from typing import Any
 
-from pgo_agent.agent.evaluation import baseline, coverage_text, ranking
+from pgo_agent.agent.evaluation import coverage_text, ranking
+from pgo_agent.agent.evaluation.known_time import rate
 from pgo_agent.agent.run import incumbent, own_list
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.own_list import AUTOTUNED
 from pgo_agent.agent.run.record import shipped_results
-from pgo_agent.agent.run.record.store import Candidate
+from pgo_agent.agent.run.record.baseline import KnownTime, Work
+from pgo_agent.agent.run.record.candidate import Candidate
 from pgo_agent.sandbox.gate.verdict import Verdict
 
 _BASES = ("shipped", "tuned", AUTOTUNED)
@@ -47,13 +49,13 @@ def _measured(ctx: Context) -> dict[str, Any]:
     sides = {("winner" if n == winner and n != incumbent.SHIPPED else n): incumbent.side(ctx, n) for n in names}
     if ctx.gpu is None:
         raise RuntimeError("a final session needs a GPU")
-    times: dict[str, dict[str, list[float]]] = ctx.gpu.ask("final", sides=sides, cases=base["cases"])["times"]
+    times: dict[str, dict[str, list[float]]] = ctx.gpu.ask("final", sides=sides, cases=base.cases)["times"]
     against = {}
     if "winner" in sides:
         for other in (n for n in _BASES if n in sides):
             pairs = {c: (t[other], t["winner"]) for c, t in times.items()}
-            against[other] = bootstrap.geomean(pairs, base["weights"]).as_json()
-    cases = {c: _row(ctx, t, _work(base, c)) for c, t in times.items()}
+            against[other] = bootstrap.geomean(pairs, base.weights).as_json()
+    cases = {c: _row(ctx, t, base.work_of(c)) for c, t in times.items()}
     return {
         "winner": winner if winner != incumbent.SHIPPED else None,
         "against": against,
@@ -61,16 +63,16 @@ def _measured(ctx: Context) -> dict[str, Any]:
         "times": times,
         "environment": ctx.gpu.environment,
         "sides": {n: _plans(ctx, n) for n in names},
-        AUTOTUNED: {c: {"said": p["said"], "problem": p["problem"]} for c, p in base.get(AUTOTUNED, {}).items()},
-        "unfit": base.get("unfit", []),
+        AUTOTUNED: {c: {"said": p.said, "problem": p.problem} for c, p in base.autotuned.items()},
+        "unfit": [u.as_json() for u in base.unfit],
     }
 
 
-def _row(ctx: Context, times: Mapping[str, list[float]], work: Mapping[str, int]) -> dict[str, Any]:
+def _row(ctx: Context, times: Mapping[str, list[float]], work: Work) -> dict[str, Any]:
     from pgo_agent.sandbox.judge import bootstrap
 
     medians = {n: statistics.median(ms) for n, ms in times.items()}
-    row: dict[str, Any] = {"sides": {n: {"ms": ms} | baseline.rate(ctx, work, ms) for n, ms in medians.items()}}
+    row: dict[str, Any] = {"sides": {n: {"ms": ms} | rate(ctx, work, ms) for n, ms in medians.items()}}
     if "winner" in times:
         row["ratio"] = {n: bootstrap.ratio(times[n], times["winner"]).as_json() for n in _BASES if n in times}
     row["noise"] = bootstrap.ratio(times["shipped"], times["A/A"]).as_json()
@@ -81,18 +83,12 @@ def _plans(ctx: Context, name: str) -> dict[str, dict[str, Any]]:
     """Case -> label, plan id and code ids of what a side launches."""
     base = ctx.baseline()
     if name in _BASES:
-        return {c: {k: p[k] for k in ("choice", "plan_id", "codes")} for c, p in base[name].items()}
+        best = base.best(name).items()
+        return {c: {"choice": p.choice, "plan_id": p.plan_id, "codes": list(p.codes)} for c, p in best}
     candidate = ctx.store.candidate(ctx.run.id, name)
-    built, labels = candidate.built or {}, incumbent.chosen(ctx, candidate)
-    found = {}
-    for case in base["cases"]:
-        option = next(o for o in built["choices"][case] if o["label"] == labels[case])
-        found[case] = {
-            "choice": option["label"],
-            "plan_id": option["plan_id"],
-            "codes": [built["codes"][k] for k in option["kernels"]],
-        }
-    return found
+    built, labels = candidate.build, incumbent.chosen(ctx.store, candidate)
+    options = {c: built.choice(c, labels[c]) for c in base.cases}
+    return {c: {"choice": o.label, "plan_id": o.plan_id, "codes": list(built.codes_of(o))} for c, o in options.items()}
 
 
 def _ranking(ctx: Context) -> dict[str, Any]:
@@ -100,17 +96,18 @@ def _ranking(ctx: Context) -> dict[str, Any]:
     base = ctx.baseline()
     rows = []
     for c in ctx.store.candidates(ctx.run.id):
-        if c.verdict in _RANKED and (c.built or {}).get("bundle"):
+        if c.verdict in _RANKED and c.has_bundle:
             own = {"coverage": coverage_text.of(ctx.store.evidence(c.run, c.id)).as_json()}
             rows.append({"candidate": c.id, "move": c.move, "verdict": c.verdict, **_known(ctx, c), **own})
     rows.sort(key=lambda r: (not r["how"].startswith("recorded"), r["relative"] is None, r["relative"] or 1.0))
-    cases = {c: {s: _shown(ctx, base[s][c], _work(base, c)) for s in ("shipped", "tuned")} for c in base["cases"]}
+    sides = {s: base.best(s) for s in ("shipped", "tuned")}
+    cases = {c: {s: _shown(ctx, best[c].said, best[c], c) for s, best in sides.items()} for c in base.cases}
     told = {"winner": None, "ranking": rows, "cases": cases, "environment": None, "device": ctx.device.name}
-    return told | {"varied": base.get("varied")}
+    return told | {"varied": list(base.varied)}
 
 
 def _known(ctx: Context, candidate: Candidate) -> dict[str, Any]:
-    best = {case: _shown(ctx, o, _work(ctx.baseline(), case)) for case, o in ranking.novel(ctx, candidate).items()}
+    best = {case: _shown(ctx, n.choice, n.time, case) for case, n in ranking.novel(ctx, candidate).items()}
     told = shipped_results.judged(candidate.id, ctx.device.name)
     if told is not None and told[1]:
         return {"relative": 1 / told[1], "how": f"recorded: {told[0]}, {told[1]:.3f}x", "cases": best}
@@ -122,11 +119,6 @@ def _known(ctx: Context, candidate: Candidate) -> dict[str, Any]:
     return {"relative": relative, "how": "partly recorded" if len(sources) > 1 else sources.pop(), "cases": best}
 
 
-def _shown(ctx: Context, point: Mapping[str, Any], work: Mapping[str, int]) -> dict[str, Any]:
-    shown = {"choice": point.get("said", point["choice"]), "ms": point["ms"], "how": point["how"]}
-    return shown | baseline.rate(ctx, work, point["ms"])
-
-
-def _work(base: Mapping[str, Any], case: str) -> dict[str, int]:
-    kind, name = case.split("/", 1)
-    return dict(base["work"][kind][name])
+def _shown(ctx: Context, choice: str, known: KnownTime, case: str) -> dict[str, Any]:
+    shown = {"choice": choice, "ms": known.ms, "how": str(known.how)}
+    return shown | rate(ctx, ctx.baseline().work_of(case), known.time)

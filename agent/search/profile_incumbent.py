@@ -41,7 +41,7 @@ def due(ctx: Context) -> Literal["profile", "summarize"] | None:
     if ctx.run.facts.given or ctx.settings.profile_visibility is ProfileVisibility.NONE:
         return None
     stored = _by_case(ctx, incumbent.name(ctx))
-    if any(case not in stored or _is_gone(ctx, stored[case]) for case in ctx.baseline()["cases"]):
+    if any(case not in stored or _is_gone(ctx, stored[case]) for case in ctx.baseline().cases):
         return "profile"
     return "summarize" if any(map(_waits, stored.values())) else None
 

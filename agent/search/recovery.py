@@ -5,11 +5,12 @@ builds being the same each time: what comes out different is not put in the plac
 is not mended: `database.py` says when it is damaged.
 """
 
-from typing import Any, Literal
+from typing import Literal
 
 from pgo_agent.agent.evaluation import baseline, build
 from pgo_agent.agent.run.context import Context
-from pgo_agent.agent.run.record.store import Candidate
+from pgo_agent.agent.run.record.baseline import Baseline
+from pgo_agent.agent.run.record.candidate import Candidate
 from pgo_agent.agent.search import profile_incumbent
 from pgo_agent.sandbox.errors import EnvironmentFault
 from pgo_agent.sandbox.gate.verdict import Verdict
@@ -59,9 +60,9 @@ def mend(ctx: Context) -> None:
         )
 
 
-def _of_baseline(base: dict[str, Any] | None) -> set[str]:
-    return {p["bundle"] for p in base["points"]} if base else set()
+def _of_baseline(base: Baseline | None) -> set[str]:
+    return {p.bundle for p in base.points} if base else set()
 
 
 def _bundle(candidate: Candidate) -> str:
-    return str((candidate.built or {}).get("bundle", ""))
+    return candidate.built.bundle if candidate.built else ""

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import as_completed
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -13,7 +13,7 @@ from pgo_agent.agent.evaluation import given_file, measure, ranking, schedule, s
 from pgo_agent.agent.proposal import bandit, lessons, llm, parents
 from pgo_agent.agent.run import incumbent, provenance, steering
 from pgo_agent.agent.run.context import Context
-from pgo_agent.agent.run.record.store import Candidate, candidate_id
+from pgo_agent.agent.run.record.candidate import Candidate, NewCandidate, candidate_id
 from pgo_agent.agent.run.settings import default_width
 from pgo_agent.sandbox import target as contract
 from pgo_agent.sandbox.gate.coverage import NOTHING
@@ -24,8 +24,6 @@ from pgo_agent.sandbox.judge.interface import Judge
 from pgo_agent.sandbox.judge.pool import GpuPool
 from pgo_agent.sandbox.judge.spool.client import SpoolJudge
 from pgo_agent.sandbox.threads import threads
-
-Fresh = dict[str, Any]  # a row of the record to be
 
 # propose --------------------------------------------------------------------------------------------------------------
 
@@ -39,7 +37,7 @@ def propose(ctx: Context, generation: int) -> int:
     known = {c.id for c in ctx.store.candidates(ctx.run.id)}
     own = list(_novel(ctx, steering.submitted(ctx, generation), steering.AUTHOR, known))  # beyond the budget
     room = min(_width(ctx), steering.room(ctx))
-    others = (p for p in _fresh(ctx, generation) if p["id"] not in known)
+    others = (p for p in _fresh(ctx, generation) if p.id not in known)
     fresh = [*own, *islice(others, room)]
     if fresh:
         ctx.store.add_generation(ctx.run.id, generation, incumbent.name(ctx), fresh)
@@ -47,8 +45,17 @@ def propose(ctx: Context, generation: int) -> int:
         if again := parents.again_from(ctx):
             ctx.emit("search.restarted", generation=generation, candidates=again)
     for p in fresh:
-        told = {k: p[k] for k in ("kind", "move", "rationale", "cites", "proposer", "author")}
-        ctx.emit("candidate.proposed", candidate=p["id"], generation=generation, **told)
+        ctx.emit(
+            "candidate.proposed",
+            candidate=p.id,
+            generation=generation,
+            kind=p.kind,
+            move=p.move,
+            rationale=p.rationale,
+            cites=p.cites and p.cites.as_json(),
+            proposer=p.proposer,
+            author=p.author,
+        )
     return len(fresh)
 
 
@@ -57,7 +64,7 @@ def _width(ctx: Context) -> int:
     return ctx.settings.width or default_width(ctx.builder.cores)
 
 
-def _fresh(ctx: Context, generation: int) -> Iterator[Fresh]:
+def _fresh(ctx: Context, generation: int) -> Iterator[NewCandidate]:
     """Proposals that this run has not seen yet: what was given to it; or else a former winner, what the model makes of
     its candidates that failed, then what the model and the embedded moves propose, by turns."""
     if given := given_file.proposals(ctx.run.facts.given):
@@ -74,13 +81,12 @@ def _fresh(ctx: Context, generation: int) -> Iterator[Fresh]:
     yield from bandit.mixed(streams, bandit.tallies(ctx), ctx.settings.seed, generation)
 
 
-def _novel(ctx: Context, proposals: Iterable[parents.Proposed], proposer: str, seen: set[str]) -> Iterator[Fresh]:
-    """As rows of the record, those of the target's contract whose text is in nobody's `seen`, which grows."""
-    for p, author, parent in proposals:
-        name = candidate_id(p.source)
-        if name not in seen and (p.kind == "ttgir" or contract.same_contract(p.source, ctx.target.source)):
-            seen.add(name)
-            yield asdict(p) | {"id": name, "author": author, "parent": parent, "proposer": proposer}
+def _novel(ctx: Context, proposals: Iterable[NewCandidate], proposer: str, seen: set[str]) -> Iterator[NewCandidate]:
+    """In the proposer's name, those of the target's contract whose text is in nobody's `seen`, which grows."""
+    for p in proposals:
+        if p.id not in seen and (p.kind == "ttgir" or contract.same_contract(p.source, ctx.target.source)):
+            seen.add(p.id)
+            yield replace(p, proposer=proposer)
 
 
 # build ----------------------------------------------------------------------------------------------------------------
@@ -199,7 +205,7 @@ def settle(ctx: Context, candidate: Candidate, judged: Judgement, speedup: float
 
 def _stages(candidate: Candidate, judged: Judgement, seconds: float) -> list[dict[str, Any]]:
     """The evidence of every stage that looked at a candidate, in order; the last one gave the verdict."""
-    known = (candidate.built or {}).get("stages", [])
+    known = [s.as_json() for s in candidate.built.stages] if candidate.built else []
     outcome = {"verdict": str(judged.verdict), "reason": judged.reason, "why": judged.why.as_json()}
     if any(s["stage"] == judged.stage for s in known):
         return [s | outcome if s["stage"] == judged.stage else s for s in known]

@@ -4,12 +4,13 @@
 """
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pgo_agent.agent.run import incumbent
 from pgo_agent.agent.run.own_list import AUTOTUNED
-from pgo_agent.agent.run.record.store import Candidate, Run, Store
+from pgo_agent.agent.run.record.store import Run, Store
 from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.ttgir import normalize, reader
@@ -60,23 +61,14 @@ def side(store: Store, run: Run, name: str) -> Side:
     if name in (*BASELINES, AUTOTUNED):
         if run.baseline is None:
             raise UsageFault(f"run {run.id} has no baseline yet", f"pgo-agent resume {run.id}")
-        places = {c: (p["bundle"], p["choice"]) for c, p in run.baseline.get(name, {}).items()}
-        return Side(name, run.source, {c: _launched(store.contents, *where, c) for c, where in places.items()})
+        best = run.baseline.best(name).items()
+        return Side(name, run.source, {c: _launched(store.contents, p.bundle, p.choice, c) for c, p in best})
     candidate = store.candidate(run.id, name)
-    built = candidate.built or {}
-    if not built.get("bundle"):
+    if not candidate.has_bundle:
         raise UsageFault(f"candidate {candidate.id} was not built: {candidate.reason}", "choose another")
-    labels = _chosen(store, candidate)
-    cases = {c: _launched(store.contents, built["bundle"], labels[c], c) for c in built["choices"]}
+    built, labels = candidate.build, incumbent.chosen(store, candidate)
+    cases = {c: _launched(store.contents, built.bundle, labels[c], c) for c in built.choices}
     return Side(candidate.id[:8], candidate.source if candidate.kind != "ttgir" else run.source, cases)
-
-
-def _chosen(store: Store, candidate: Candidate) -> dict[str, str]:
-    """The configuration of each case that a judge chose; without one, the first."""
-    bodies = [b for b in store.evidence(candidate.run, candidate.id).values() if isinstance(b, dict)]
-    judged: Mapping[str, str] = next((b["choices"] for b in bodies if "choices" in b), {})
-    built = (candidate.built or {})["choices"]
-    return {case: judged.get(case, options[0]["label"]) for case, options in built.items()}
 
 
 def _launched(contents: ContentStore, bundle: str, label: str, case: str) -> Launched:

@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from pgo_agent.agent import text
-from pgo_agent.agent.evaluation import baseline, coverage_text
+from pgo_agent.agent.evaluation import baseline_builds, coverage_text
 from pgo_agent.agent.profile import cost_model
 from pgo_agent.agent.proposal import bottlenecks
 from pgo_agent.agent.proposal import lessons as learned
 from pgo_agent.agent.proposal.prompt.token_budget import left_out
 from pgo_agent.agent.run import own_list, target_file
 from pgo_agent.agent.run.record import history, pending, profiles
+from pgo_agent.agent.run.record.candidate import Candidate
 from pgo_agent.agent.run.record.profiles import StoredProfile
-from pgo_agent.agent.run.record.store import Candidate, Run, Store
+from pgo_agent.agent.run.record.store import Run, Store
 from pgo_agent.agent.views import model_usage
 from pgo_agent.agent.views import summary as display
 from pgo_agent.sandbox import target
@@ -49,7 +50,7 @@ def run(store: Store, name: str, as_json: bool) -> None:
             json.dumps(
                 _outline(store, found)
                 | {
-                    "baseline": found.baseline,
+                    "baseline": found.baseline and found.baseline.as_json(),
                     "summary": found.summary,
                     "verdicts": [_line(store, c) for c in candidates],
                 }
@@ -87,7 +88,7 @@ def run(store: Store, name: str, as_json: bool) -> None:
         out.print(escape(bottlenecks.told(k)), highlight=False)
     for line in model_usage.told(store, found):
         out.print(escape(line), highlight=False)
-    if unfit := list(own_list.lines((found.baseline or {}).get("unfit") or [])):
+    if unfit := list(own_list.lines(found.baseline.unfit if found.baseline else ())):
         out.print("configurations of the file's own list that no baseline is made of:", highlight=False)
         for line in unfit:
             out.print(escape(f"  {line}"), highlight=False, soft_wrap=True)
@@ -137,7 +138,7 @@ def _checked(store: Store, found: Run, c: Candidate | None, out: Console) -> Non
     _errors(out, store.evidence(found.id, c.id))
     _builds(out, c, "CASES/")
     _against(out, store.evidence(found.id, c.id))
-    compare = f"   pgo-agent diff shipped {c.id[:8]} --run {found.id}" if (c.built or {}).get("bundle") else ""
+    compare = f"   pgo-agent diff shipped {c.id[:8]} --run {found.id}" if c.has_bundle else ""
     out.print(f"more: pgo-agent show {found.id} {c.id[:8]}{compare}", highlight=False)
     if c.verdict == "accepted":
         out.print(f"next: pgo-agent apply {found.id}", highlight=False)
@@ -148,7 +149,7 @@ def candidate(store: Store, name: str, prefix: str, source: bool, as_json: bool)
     c = store.candidate(found.id, prefix)
     evidence = store.evidence(found.id, c.id)
     if as_json:
-        print(json.dumps(asdict(c) | {"evidence": evidence}))
+        print(json.dumps(c.as_json() | {"evidence": evidence}))
         return
     if source:
         print(c.source, end="")
@@ -190,7 +191,7 @@ def replaced(store: Store, run: Run, c: Candidate) -> str:
     """The text that a candidate's own stands in for: the kernel as shipped; of TTGIR, that of a build, or none."""
     if c.kind != "ttgir":
         return run.source
-    digest = (c.built or {}).get("replaced", {}).get("ttgir")
+    digest = c.built.replaced.get("ttgir") if c.built else None
     return store.contents.get(digest, "ttgir").decode() if digest else ""
 
 
@@ -214,16 +215,17 @@ def _stages(out: Console, evidence: dict[str, Any]) -> None:
 
 def _builds(out: Console, c: Candidate, cases: str = "") -> None:
     """What failed to build, and what was built for the cases whose name begins with `cases`."""
-    built = c.built or {"choices": {}, "failures": []}
-    failures: dict[tuple[str, str], list[str]] = {}  # (kind, message) -> cases
-    for f in built["failures"]:
-        failures.setdefault((f["kind"], f["message"].strip()[:2000]), []).append(f["case"].split("/", 1)[-1])
+    if c.built is None:
+        return
+    built, failures = c.built, dict[tuple[str, str], list[str]]()  # (kind, message) -> cases
+    for f in built.failures:
+        failures.setdefault((f.kind, f.message.strip()[:2000]), []).append(f.case.split("/", 1)[-1])
     for (kind, message), names in failures.items():
         where = f"{', '.join(names)}: " if any(names) else ""
         out.print(f"{kind}: {escape(where + message)}", highlight=False)
-        if advice := baseline.about_imports(message):
+        if advice := baseline_builds.about_imports(message):
             out.print(f"  -> {advice}", highlight=False)
-    chosen = {case: options for case, options in built["choices"].items() if case.startswith(cases)}
+    chosen = {case: options for case, options in built.choices.items() if case.startswith(cases)}
     if not chosen:
         return
     table = Table(title="builds", title_justify="left")
@@ -231,17 +233,16 @@ def _builds(out: Console, c: Candidate, cases: str = "") -> None:
         table.add_column(column, no_wrap=column in ("registers", "spills", "shared", "depth"), overflow="fold")
     for case, options in chosen.items():
         for o in options:
-            for key in o["kernels"]:
-                s = built["statics"][key]
+            for key, s in zip(o.kernels, built.statics_of(o), strict=True):
                 table.add_row(
                     case,
-                    o["label"],
+                    o.label,
                     str(s["registers"]),
                     str(s["spill_store_bytes"]),
                     str(s["shared"]),
                     str(s["pipeline_depth"]),
                     ", ".join(cost_model.symptoms(s)),
-                    built["codes"][key][:12],
+                    built.codes[key][:12],
                 )
     out.print(table)
 
@@ -303,8 +304,9 @@ def _outline(store: Store, r: Run) -> dict[str, Any]:
 
 def _line(store: Store, c: Candidate) -> dict[str, Any]:
     told = ("id", "generation", "proposer", "author", "move", "kind")
-    came_to = ("verdict", "stage", "reason", "speedup", "seconds", "cites")
-    own = {"coverage": coverage_text.of(store.evidence(c.run, c.id)).as_json()}
+    came_to = ("verdict", "stage", "reason", "speedup", "seconds")
+    own: dict[str, Any] = {"coverage": coverage_text.of(store.evidence(c.run, c.id)).as_json()}
+    own |= {"cites": c.cites and c.cites.as_json()}
     return {k: getattr(c, k) for k in (*told, *came_to)} | own
 
 

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from pgo_agent.agent.exit_codes import FAULTY
-from pgo_agent.agent.run.record.store import Candidate, Run, Store
+from pgo_agent.agent.run.record.candidate import Candidate
+from pgo_agent.agent.run.record.store import Run, Store
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.gate.verdict import Verdict
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from pgo_agent.agent.llm import templates
 from pgo_agent.agent.llm.models.types import OPTIMIZER, sha256
-from pgo_agent.agent.run.record.store import Candidate, Run, Store
+from pgo_agent.agent.run.record.candidate import Candidate
+from pgo_agent.agent.run.record.store import Run, Store
 from pgo_agent.agent.version import commit_of
 from pgo_agent.agent.views import show
 from pgo_agent.evals.nightly.plan import Plan, Wanted
@@ -37,7 +38,7 @@ def of(store: Store, run: Run, plan: Plan, wanted: Wanted) -> Row:
         gpu_seconds=round(run.gpu_seconds, 3),
         tokens=int(spent["tokens"]),
         money=spent["money"],
-        unfit=tuple((run.baseline or {}).get("unfit") or ()),
+        unfit=run.baseline.unfit if run.baseline else (),
         models=store.answered(run.id),
         prompts=tuple(sha256(c.prompt) for c in calls),
         templates=templates.digest(OPTIMIZER),
@@ -53,20 +54,21 @@ def _failed(run: Run) -> str:
 
 def _environment(run: Run) -> dict[str, Any]:
     """Of a run that failed before a GPU was asked, the GPU that it was for."""
-    told = (run.summary or {}).get("environment") or (run.baseline or {}).get("environment")
+    told = (run.summary or {}).get("environment") or (run.baseline and run.baseline.environment)
     return dict(told or {"gpu": devices.find(run.device).name})
 
 
 def _cases(run: Run) -> dict[str, Case]:
-    base, summary = run.baseline or {}, run.summary or {}
+    base, summary = run.baseline, run.summary or {}
+    if base is None:
+        raise ValueError(f"run {run.id} has a last session and no baseline")
     sides, of = summary["sides"], {AGAIN: SHIPPED, WINNER: summary["winner"]}
     found = {}
     for case, times in summary["times"].items():
-        kind, name = case.split("/", 1)
-        work, weight = base["work"][kind][name], (base["weights"] or {}).get(case, 1.0)
+        work, weight = base.work_of(case), (base.weights or {}).get(case, 1.0)
         ms = {side: tuple(map(float, samples)) for side, samples in times.items()}
         plans = {side: sides[name][case] for side in ms if (name := of.get(side, side)) in sides}
-        found[case] = Case(int(work["flops"]), int(work["bytes"]), float(weight), ms, plans)
+        found[case] = Case(int(work.flops), int(work.bytes), weight, ms, plans)
     return found
 
 

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from pgo_agent.agent.run.own_list import AUTOTUNED
+from pgo_agent.agent.run.record.baseline import Unfit
 from pgo_agent.evals.runner.results import ENDED
 from pgo_agent.sandbox import devices, json_codec
 from pgo_agent.sandbox.gate.verdict import Verdict
@@ -123,7 +124,7 @@ class Row:
     gpu_seconds: float | None
     tokens: int | None
     money: float | None
-    unfit: tuple[dict[str, Any], ...] = ()  # of the file's own configurations: case, said, why, ms
+    unfit: tuple[Unfit, ...] = ()  # of the file's own configurations
     models: tuple[str, ...] = ()  # that answered, by their own word
     prompts: tuple[str, ...] = ()  # SHA-256 of each that was asked
     templates: str = ""  # SHA-256 of what the optimizer's prompts are made from

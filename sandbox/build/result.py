@@ -1,16 +1,18 @@
 """What became of a build: a bundle in the content store, what is known of its kernels without running them, and what
-failed."""
+failed. The record keeps it as JSON, and gives it back as itself."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pgo_agent.sandbox import json_codec
 from pgo_agent.sandbox.bundle import schema
 from pgo_agent.sandbox.bundle.store import ContentStore
+from pgo_agent.sandbox.gate.evidence import Evidence
+from pgo_agent.sandbox.json_codec import Record
 
 
 @dataclass(frozen=True)
-class Failure:
+class Failure(Record):
     kind: str  # refused, raised, build_error, timeout, rejected, killed
     message: str
     line: int | None = None  # of the candidate's file
@@ -18,7 +20,7 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Choice:
+class Choice(Record):
     """One configuration of one case: a plan of the bundle."""
 
     label: str
@@ -38,20 +40,35 @@ class Built:
     seconds: dict[str, float] = field(default_factory=dict)  # wall clock of trace and compile
     replaced: dict[str, str] = field(default_factory=dict)  # of a TTGIR candidate: see Builder._replaced
     listed: dict[str, int] = field(default_factory=dict)  # case -> configurations that the file has, built or not
+    stages: tuple[Evidence, ...] = ()  # what the gate's stages without a GPU say of it, in the order of asking
+    whole: bool = True  # whether the held-out cases were built, too
 
     @property
     def ok(self) -> bool:
         return bool(self.bundle)
 
+    def choice(self, case: str, label: str) -> Choice:
+        """The configuration of a case that is called so. Raises KeyError where there is none."""
+        return {c.label: c for c in self.choices[case]}[label]
+
+    def statics_of(self, choice: Choice) -> tuple[dict[str, Any], ...]:
+        """The static profiles of what a configuration launches, in order."""
+        return tuple(self.statics[k] for k in choice.kernels)
+
+    def codes_of(self, choice: Choice) -> tuple[str, ...]:
+        """The code ids of what a configuration launches, in order."""
+        return tuple(self.codes[k] for k in choice.kernels)
+
+    def as_json(self) -> dict[str, Any]:
+        """Its fields as plain JSON values."""
+        plain: dict[str, Any] = json_codec.as_json(replace(self, stages=()))
+        return plain | {"stages": [s.as_json() for s in self.stages]}
+
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> "Built":
-        """From plain values, as `dataclasses.asdict` makes them and JSON keeps them; what is no field is left out."""
-        choices = {
-            c: tuple(Choice(**{**o, "kernels": tuple(o["kernels"])}) for o in os) for c, os in told["choices"].items()
-        }
-        failures = tuple(Failure(**f) for f in told["failures"])
-        own = {f.name: told[f.name] for f in fields(cls) if f.name in told}
-        return cls(**{**own, "choices": choices, "failures": failures})
+    def from_json(cls, value: dict[str, Any]) -> "Built":
+        """The inverse of `as_json`. Raises Malformed."""
+        stages = tuple(Evidence.from_json(s) for s in value["stages"])
+        return replace(json_codec.decoded(cls, value | {"stages": []}), stages=stages)
 
 
 def nothing(failure: Failure) -> Built:

@@ -12,10 +12,13 @@ from functools import cached_property
 from typing import Any
 
 from pgo_agent.sandbox.bundle.store import ContentStore
+from pgo_agent.sandbox.gate import coverage as covers
+from pgo_agent.sandbox.gate import reason as reasons
 from pgo_agent.sandbox.gate.coverage import NOTHING, Coverage
 from pgo_agent.sandbox.gate.reason import Reason, plain
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 
+PASSED = "passed"  # what JSON has for no verdict
 Plan = Mapping[str, Any]  # of a bundle's JSON
 
 
@@ -44,9 +47,16 @@ class Evidence:
         return self.verdict not in (None, Verdict.UNDECIDED)
 
     def as_json(self) -> dict[str, Any]:
-        made: dict[str, Any] = {"stage": self.stage, "verdict": str(self.verdict or "passed"), "reason": self.reason}
+        made: dict[str, Any] = {"stage": self.stage, "verdict": str(self.verdict or PASSED), "reason": self.reason}
         made |= {"why": self.why.as_json(), "seconds": round(self.seconds, 3), "found": self.found}
         return made if self.coverage == NOTHING else made | {"coverage": self.coverage.as_json()}
+
+    @classmethod
+    def from_json(cls, x: Mapping[str, Any]) -> "Evidence":
+        """The inverse of `as_json`. Raises KeyError and ValueError for what that did not write."""
+        verdict = None if x["verdict"] == PASSED else Verdict(x["verdict"])
+        why, covered = reasons.from_json(x["reason"], x.get("why")), covers.from_json(x.get("coverage"))
+        return cls(x["stage"], verdict, why, x["seconds"], x["found"], covered)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from typing import Any
 from pgo_agent.agent.llm.models.openai_server import ServerModel
 from pgo_agent.agent.proposal import bandit
 from pgo_agent.agent.run.context import Context
-from pgo_agent.agent.run.record.store import Candidate, Store
+from pgo_agent.agent.run.record.candidate import Candidate
+from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.search import steps
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
@@ -72,7 +73,8 @@ def asking(folder: Path, replies: Sequence[str], width: int = 1) -> Iterator[Ask
         settings = replace(old.settings, width=2 * width, candidates=100, minutes=1000.0)
         run = f"add-{next(_numbers):06}"
         store.add_run(run, folder / "add.py", found.digest, found.source, device.key, settings, old.facts)
-        store.set_baseline(run, old.baseline or {})
+        assert old.baseline is not None
+        store.set_baseline(run, old.baseline)
         builder = Builder(found, device, box.choose("auto"), store.contents)
         model, events = ServerModel("tiny", server.url, "k"), list[dict[str, Any]]()
         cpu = GpuJudge(found, gpu=None)

@@ -17,7 +17,7 @@ from pgo_agent.agent.run import profile_targets
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.facts import RunFacts
 from pgo_agent.agent.run.record import profiles
-from pgo_agent.agent.run.record.store import Store, candidate_id
+from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.agent.search import finish, profile_incumbent, steps
 from pgo_agent.sandbox import devices, json_codec, target
@@ -41,6 +41,8 @@ from pgo_agent.sandbox.profile.timeline.scope_sets import scopes_of
 from pgo_agent.sandbox.ttgir import reader
 
 from tests.agent import timelines
+from tests.agent.baselines import baseline, point
+from tests.agent.proposed import proposed
 from tests.conftest import TARGETS
 
 COVERED = coverage.of(cases=1)
@@ -101,27 +103,19 @@ def begin(
 def _baseline(ctx: Context) -> None:
     """The kernel as shipped, which is the tuned one as well: without held-out cases and a launch grid."""
     built = ctx.builder.build(ctx.target.source, {"CASES": None}, None, 2)
-    points = [
-        {"case": c, "bundle": built.bundle, "choice": o.label, "said": o.label, "config": o.config}
-        | {"plan_id": o.plan_id, "codes": [built.codes[k] for k in o.kernels], "how": "measured", "problem": ""}
-        | {"ms": 2.0, "samples": around(2.0, 12), "finalist": True, "statics": [built.statics[k] for k in o.kernels]}
-        for c, options in built.choices.items()
-        for o in options
-    ]
-    best = {p["case"]: {k: v for k, v in p.items() if k != "statics"} for p in reversed(points)}
-    told = {"cases": list(built.choices), "held_out": [], "work": built.described["work"], "weights": None}
-    told |= {"nondeterministic": False, "libraries": ["cuLibrary"], "allowed_ops": [], "failures": []}
-    made = {"shipped": best, "tuned": best, "points": points, "environment": dict(MADE_UP)}
-    ctx.store.set_baseline(ctx.run.id, told | made)
+    timed: dict[str, Any] = {"ms": 2.0, "samples": tuple(around(2.0, 12)), "finalist": True}
+    points = [point(built, c, i, **timed) for c, options in built.choices.items() for i in range(len(options))]
+    own = baseline(built, points, libraries=("cuLibrary",), environment=dict(MADE_UP))
+    ctx.store.set_baseline(ctx.run.id, own)
 
 
 def propose(ctx: Context, *sources: str, **told: Any) -> list[str]:
     """A generation; gives the names of its candidates."""
     n = max(ctx.store.generations(ctx.run.id), default=0) + 1
-    plain = {"kind": "source", "move": "a move", "rationale": "it may help", "author": "embedded", "proposer": "moves"}
-    rows = [plain | {"parent": "shipped"} | told | {"id": candidate_id(s), "source": s} for s in sources]
-    ctx.store.add_generation(ctx.run.id, n, "shipped", rows)
-    return [r["id"] for r in rows]
+    plain = {"move": "a move", "rationale": "it may help", "proposer": "moves"}
+    candidates = [proposed(s, **(plain | told)) for s in sources]
+    ctx.store.add_generation(ctx.run.id, n, "shipped", candidates)
+    return [c.id for c in candidates]
 
 
 def accept(ctx: Context, name: str, faster: float = 1.06) -> None:
@@ -129,7 +123,7 @@ def accept(ctx: Context, name: str, faster: float = 1.06) -> None:
     candidate = ctx.store.candidate(ctx.run.id, name)
     ctx.store.set_built(ctx.run.id, name, building.first(ctx, candidate, 2))
     candidate = ctx.store.candidate(ctx.run.id, name)
-    choices = {c: o[0]["label"] for c, o in (candidate.built or {})["choices"].items()}
+    choices = {c: o[0].label for c, o in candidate.build.choices.items()}
     first, again = (_look(ctx, faster, seed) for seed in (1, 2))
     said = [
         Evidence(s, None, plain(f"{s} was made up"), 1.0, coverage=COVERED).as_json()
@@ -144,7 +138,7 @@ def accept(ctx: Context, name: str, faster: float = 1.06) -> None:
 
 def _look(ctx: Context, faster: float, seed: int) -> dict[str, Any]:
     """The evidence of one look, by the arithmetic of the judge."""
-    cases = ctx.baseline()["cases"]
+    cases = ctx.baseline().cases
     ms = {"incumbent": 2.0, "shipped": 2.001, "tuned": 2.002, "A/A": 1.999, "candidate": 2.0 / faster}
     times = {c: {n: around(x + seed / 1e4, 24) for n, x in ms.items()} for c in cases}
     _, _, found = timing_verdict.on_time(times, dict.fromkeys(cases, 0.0), "incumbent", None, 4)
@@ -163,7 +157,7 @@ def _compared(case: str, stress_input: str, seed: int) -> dict[str, Any]:
 
 def refuse(ctx: Context, name: str, verdict: Verdict, stage: str, reason: str, ratio: float | None = None) -> None:
     """A verdict of a candidate that was measured as so many times faster, or not at all."""
-    cases = ctx.baseline()["cases"]
+    cases = ctx.baseline().cases
     quick = {c: {"incumbent": around(2.0, 6), "candidate": around(2.0 / ratio, 6)} for c in cases} if ratio else {}
     pairs = {c: (s["incumbent"], s["candidate"]) for c, s in quick.items()}
     evidence = (

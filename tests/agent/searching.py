@@ -6,7 +6,6 @@ generation, `tried` a candidate with its verdict, `built` a candidate with its r
 """
 
 import itertools
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,16 +13,20 @@ from typing import Any
 from pgo_agent.agent.evaluation import build
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.facts import RunFacts
-from pgo_agent.agent.run.record.store import Candidate, Store, candidate_id
+from pgo_agent.agent.run.record.candidate import Candidate
+from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder, triton_version
+from pgo_agent.sandbox.build.result import Built, Choice
 from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.reason import plain
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 
+from tests.agent.baselines import baseline, point
+from tests.agent.proposed import proposed
 from tests.conftest import TARGETS
 
 COVERED = coverage.of(cases=1)
@@ -40,18 +43,11 @@ def prepare(root: Path) -> None:
     """A workspace with one run, `first-1`, whose baseline is the kernel as shipped."""
     store, subject = Store(root), target.read(ADD)
     built = Builder(subject, H200, box.choose(), store.contents, 2).build(SOURCE, {"CASES": ["1m"]}, None, 2)
-    (case, options), own = next(iter(built.choices.items())), built.statics
-    points = [
-        {"case": case, "bundle": built.bundle, "choice": o.label, "config": o.config, "plan_id": o.plan_id}
-        | {"ms": 1.0 + i, "how": "measured", "problem": "", "statics": [own[k] for k in o.kernels], "codes": []}
-        for i, o in enumerate(options)
-    ]
-    best = {case: {k: v for k, v in points[0].items() if k != "statics"}}
-    told = {"held_out": ["HELD_OUT/odd"], "nondeterministic": False, "allowed_ops": [], "weights": None}
-    told |= {"work": built.described["work"]}
-    baseline = told | {"cases": [case], "shipped": best, "tuned": best, "points": points}
+    case, options = next(iter(built.choices.items()))
+    points = [point(built, case, i, 1.0 + i) for i in range(len(options))]
+    own = baseline(built, points, held_out=("HELD_OUT/odd",), environment={"gpu": H200.name})
     store.add_run("first-1", ADD, subject.digest, SOURCE, H200.key, SETTINGS, _facts(), subject.asked)
-    store.set_baseline("first-1", baseline | {"environment": {"gpu": H200.name}})
+    store.set_baseline("first-1", own)
     store.close()
 
 
@@ -63,7 +59,9 @@ def begin(store: Store, run: str, source: str = SOURCE, **settings: Any) -> Cont
     """A new run in a prepared workspace, of `add` or of another text of it."""
     subject = replace(target.read(ADD), source=source, contract=source)
     store.add_run(run, ADD, subject.digest, source, H200.key, SETTINGS.changed(settings), _facts(), subject.asked)
-    store.set_baseline(run, store.run("first-1").baseline or {})
+    first = store.run("first-1").baseline
+    assert first is not None
+    store.set_baseline(run, first)
     return context(store, run)
 
 
@@ -90,9 +88,9 @@ def adding(words: str) -> str:
 def propose(ctx: Context, *sources: str, finished: bool = False, **told: Any) -> list[Candidate]:
     """The next generation of a run, as its moves would write it."""
     n = max(ctx.store.generations(ctx.run.id), default=0) + 1
-    plain = {"kind": "source", "move": "m", "rationale": "r", "author": "embedded", "proposer": "moves"}
-    rows = [plain | {"parent": "shipped"} | told | {"id": candidate_id(s), "source": s} for s in sources]
-    ctx.store.add_generation(ctx.run.id, n, "shipped", rows)
+    plain = {"proposer": "moves"}
+    candidates = [proposed(s, **(plain | told)) for s in sources]
+    ctx.store.add_generation(ctx.run.id, n, "shipped", candidates)
     if finished:
         ctx.store.finish_generation(ctx.run.id, n)
     return ctx.store.candidates(ctx.run.id, n)
@@ -135,19 +133,9 @@ def accept(ctx: Context, c: Candidate, speedup: float) -> None:
     )
 
 
-def _as_shipped(ctx: Context) -> dict[str, Any]:
-    points: Sequence[dict[str, Any]] = ctx.baseline()["points"]
-    keys = {p["choice"]: f"k{i}" for i, p in enumerate(points)}
-    options = [
-        {"label": p["choice"], "config": p["config"], "kernels": [keys[p["choice"]]], "plan_id": p["plan_id"]}
-        for p in points
-    ]
-    statics = {keys[p["choice"]]: p["statics"][0] for p in points}
-    return {
-        "bundle": points[0]["bundle"],
-        "choices": {points[0]["case"]: options},
-        "statics": statics,
-        "codes": {},
-        "failures": [],
-        "stages": [],
-    }
+def _as_shipped(ctx: Context) -> Built:
+    points = ctx.baseline().points
+    keys = {p.choice: f"k{i}" for i, p in enumerate(points)}
+    options = tuple(Choice(p.choice, p.config, (keys[p.choice],), p.plan_id) for p in points)
+    statics = {keys[p.choice]: p.statics[0] for p in points}
+    return Built(points[0].bundle, {}, {points[0].case: options}, statics, {}, ())

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pgo_agent.agent.run.record.store import Candidate
+from pgo_agent.agent.run.record.candidate import Candidate
 from pgo_agent.agent.run.settings import ProfileVisibility, RunSettings
 from pgo_agent.evals.ablation import plan as plans
 from pgo_agent.evals.ablation import run, scores
@@ -21,6 +21,7 @@ from pgo_agent.evals.ablation.plan import Arm, Plan, Wanted
 from pgo_agent.sandbox.errors import UsageFault
 
 from tests.agent.command_line import command, pgo, write
+from tests.agent.proposed import judged
 
 TEXT = """
 metric = "right"
@@ -43,8 +44,7 @@ def plan(targets: tuple[str, ...] = ("a", "b"), seeds: tuple[int, ...] = (1, 2, 
 def candidate(
     name: str, verdict: str | None, speedup: float | None = None, against: str | None = "shipped"
 ) -> Candidate:
-    place = ("run", name, 1, 0, "shipped", "source", "a move", "", "embedded", "")
-    return Candidate(*place, None, verdict, None, None, speedup, None, against)
+    return judged(verdict, speedup, name, against)
 
 
 # plans ----------------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pgo_agent.agent.run.record.baseline import Unfit
 from pgo_agent.evals.nightly import load
 from pgo_agent.evals.nightly import row as rows
 from pgo_agent.evals.nightly.report import mean, slower
@@ -211,7 +212,7 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
 def test_a_row_keeps_what_the_autotuner_picks_and_says_that_nothing_was_gained_over_it() -> None:
     own = case()
     picked = replace(own, ms=own.ms | {"autotuned": [x / 2 for x in own.ms["shipped"]]})
-    unfit = ({"case": "CASES/1m", "said": "BLOCK=2", "why": "wrong: output 0", "ms": 1.0},)
+    unfit = (Unfit("CASES/1m", "BLOCK=2", "wrong: output 0", 1.0),)
     read = rows.parse(json.loads(json.dumps(row({"CASES/1m": picked}, unfit=unfit).as_json())))
     assert read.unfit == unfit and read.of_autotuned == pytest.approx(0.55, rel=0.05)
     assert read.cases["CASES/1m"].libraries == [] and slower(read).startswith("nothing was gained")

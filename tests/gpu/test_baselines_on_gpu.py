@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pgo_agent.agent.run.record.baseline import Baseline
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
@@ -67,24 +68,24 @@ def test_a_wrong_configuration_is_timed_too_and_only_named_wrong(tmp_path: Path)
 
 
 @pytest.fixture(scope="module")
-def optimized(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Done, dict[str, Any]]]:
+def optimized(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Done, Baseline | None]]:
     """A run of the fp8 GEMM, and what its record keeps of the baselines."""
     folder = tmp_path_factory.mktemp("optimized")
     (folder / "fp8_gemm.py").write_text(GEMM.read_text() + SMALLER)
     done = pgo("optimize", "fp8_gemm.py", "--candidates", "1", "--profile", "none", cwd=folder, seconds=560)
     with closing(Store(folder / ".pgo-agent")) as store:
-        yield done, store.run("last").baseline or {}
+        yield done, store.run("last").baseline
 
 
 @pytest.mark.gpu
 @pytest.mark.slow
-def test_as_shipped_is_what_the_autotuner_picks(optimized: tuple[Done, dict[str, Any]]) -> None:
+def test_as_shipped_is_what_the_autotuner_picks(optimized: tuple[Done, Baseline | None]) -> None:
     done, base = optimized
-    assert base, done.err
-    shipped, picked = base["shipped"][CASE], base["autotuned"][CASE]
-    assert base["unfit"] == []
-    assert picked["problem"] == "" and shipped["ms"] / picked["ms"] < NOISE
-    assert "BLOCK_M=64" in picked["said"]
+    assert base is not None, done.err
+    shipped, picked = base.shipped[CASE], base.autotuned[CASE]
+    assert base.unfit == ()
+    assert picked.problem == "" and shipped.time / picked.time < NOISE
+    assert "BLOCK_M=64" in picked.said
 
 
 @pytest.mark.gpu

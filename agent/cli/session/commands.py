@@ -17,7 +17,7 @@ from pgo_agent.agent.llm.models import EMBEDDED
 from pgo_agent.agent.llm.models.types import OPTIMIZER
 from pgo_agent.agent.run import incumbent, steering
 from pgo_agent.agent.run.record import user_requests
-from pgo_agent.agent.run.record.store import Candidate, candidate_id
+from pgo_agent.agent.run.record.candidate import Candidate, candidate_id
 from pgo_agent.agent.run.record.user_requests import Kind
 from pgo_agent.agent.run.settings import STATES
 from pgo_agent.agent.views import diff, show, summary

@@ -12,7 +12,7 @@ from pgo_agent.agent.moves.priority import HYPOTHESIS
 from pgo_agent.agent.proposal import bottlenecks
 from pgo_agent.agent.run import incumbent, steering
 from pgo_agent.agent.run.context import Context
-from pgo_agent.agent.run.record.store import Candidate
+from pgo_agent.agent.run.record.candidate import Candidate
 
 MOST = 12  # lines of each kind
 LONGEST = 330  # characters of one
@@ -37,7 +37,7 @@ def lines(ctx: Context) -> tuple[list[str], list[str]]:
 
 def _told(p: Proposal, known: Mapping[str, Candidate]) -> str:
     rationale = p.rationale.removesuffix(f"; {HYPOTHESIS}")
-    because = bottlenecks.because(p.cites.as_json() if p.cites else None)
+    because = bottlenecks.because(p.cites)
     asks = f" [asked for by {because}]" if because else ""
     before = known.get(p.source)
     came = f" [came to: {before.verdict}]" if before and before.verdict else ""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from pgo_agent.agent import text as hiding
 from pgo_agent.agent.run import provenance
-from pgo_agent.agent.run.record.store import Candidate
+from pgo_agent.agent.run.record.candidate import Candidate
 from pgo_agent.sandbox.gate.reason import NONE
 
 MOST = 20  # lines

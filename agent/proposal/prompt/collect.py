@@ -13,7 +13,7 @@ from typing import Any
 
 from pgo_agent.agent import moves
 from pgo_agent.agent import text as hiding
-from pgo_agent.agent.evaluation.baseline import rate
+from pgo_agent.agent.evaluation.known_time import rate
 from pgo_agent.agent.kernel_part import kernel_part
 from pgo_agent.agent.llm.replies.ttgir import Shown
 from pgo_agent.agent.moves import launch_config
@@ -29,6 +29,7 @@ from pgo_agent.agent.proposal.prompt.token_budget import TooLong
 from pgo_agent.agent.run import incumbent, steering
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record import profiles, shipped_results
+from pgo_agent.agent.run.record.baseline import Baseline
 from pgo_agent.agent.run.record.profiles import StoredProfile
 from pgo_agent.agent.run.settings import ProfileVisibility
 from pgo_agent.sandbox.build.builder import triton_version
@@ -65,10 +66,10 @@ def gather(ctx: Context, remarks: Sequence[str] = ()) -> Facts:
         device=asdict(ctx.device),
         triton=triton_version(ctx.builder.box.python),
         kernel=kernel_part(source),
-        cases=[_case(ctx, base, case) | {"arguments": _arguments(given[case])} for case in base["cases"]],
+        cases=[_case(ctx, base, case) | {"arguments": _arguments(given[case])} for case in base.cases],
         statics=[] if ctx.settings.profile_visibility is ProfileVisibility.NONE else _statics(ctx, best),
         tried=attempts.lines(_attempts(ctx, base), remarks),
-        allowed_ops=base["allowed_ops"],
+        allowed_ops=base.allowed_ops,
         profile=profile,
         quoted=_quoted(source, profile),
         code=_code(ctx, which, kept),
@@ -86,14 +87,13 @@ def gather(ctx: Context, remarks: Sequence[str] = ()) -> Facts:
 # times and builds -----------------------------------------------------------------------------------------------------
 
 
-def _case(ctx: Context, base: Mapping[str, Any], case: str) -> dict[str, Any]:
-    kind, name = case.split("/", 1)
+def _case(ctx: Context, base: Baseline, case: str) -> dict[str, Any]:
+    best = {side: base.best(side)[case] for side in ("shipped", "tuned")}
     sides = {
-        side: {k: base[side][case][k] for k in ("ms", "choice", "how")}
-        | rate(ctx, base["work"][kind][name], base[side][case]["ms"])
-        for side in ("shipped", "tuned")
+        side: {"ms": p.ms, "choice": p.choice, "how": str(p.how), **rate(ctx, base.work_of(case), p.time)}
+        for side, p in best.items()
     }
-    return {"name": name, **sides}
+    return {"name": case.split("/", 1)[1], **sides}
 
 
 def _arguments(inputs: Inputs) -> str:
@@ -194,8 +194,8 @@ def _costs(ctx: Context, shown: Shown, kept: Sequence[StoredProfile]) -> tuple[s
 # what was tried -------------------------------------------------------------------------------------------------------
 
 
-def _attempts(ctx: Context, base: Mapping[str, Any]) -> list[attempts.Attempt]:
-    hidden = [c.split("/", 1)[1] for c in base["held_out"]]
+def _attempts(ctx: Context, base: Baseline) -> list[attempts.Attempt]:
+    hidden = [c.split("/", 1)[1] for c in base.held_out]
     done = [c for c in ctx.store.candidates(ctx.run.id) if c.verdict is not None]
     gains = {c.id: incumbent.gains(ctx.store.evidence(ctx.run.id, c.id)) for c in done}
     return [attempts.attempt(c, hidden, gains[c.id], shipped_results.judged(c.id, ctx.device.name)) for c in done]

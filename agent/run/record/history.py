@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from pgo_agent.agent.run.record.store import Candidate, Run, Store, why_of
+from pgo_agent.agent.run.record.candidate import Candidate
+from pgo_agent.agent.run.record.store import Run, Store, why_of
 from pgo_agent.sandbox.gate.reason import NONE, Reason
 from pgo_agent.sandbox.gate.verdict import Verdict
 

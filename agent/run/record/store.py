@@ -5,21 +5,25 @@ the order in which they were added: the wall clock may jump. Relies on `database
 `profiles.py`.
 """
 
-import hashlib
 import json
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from pgo_agent.agent.llm.models.types import OPTIMIZER, Reply
+from pgo_agent.agent.profile.summary import Bottleneck
 from pgo_agent.agent.run.facts import RunFacts
+from pgo_agent.agent.run.record.baseline import Baseline
+from pgo_agent.agent.run.record.candidate import Candidate, NewCandidate
 from pgo_agent.agent.run.record.database import Database
 from pgo_agent.agent.run.record.settings_json import decode, encode
 from pgo_agent.agent.run.settings import RunSettings
-from pgo_agent.sandbox.errors import UsageFault
+from pgo_agent.sandbox.build.result import Built
+from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 from pgo_agent.sandbox.gate import reason as reasons
 from pgo_agent.sandbox.gate.reason import Reason
 from pgo_agent.sandbox.gate.verdict import Judgement
@@ -34,7 +38,7 @@ class Run:
     source: str
     device: str
     settings: RunSettings
-    baseline: dict[str, Any] | None
+    baseline_json: str | None  # None until it stands
     state: str
     seconds: float
     summary: dict[str, Any] | None
@@ -46,38 +50,19 @@ class Run:
     damaged: tuple[str, ...] = ()  # settings and facts that cannot be read: nobody goes on with the run
     unknown: tuple[str, ...] = ()  # settings of another version, which are ignored
 
-
-@dataclass(frozen=True)
-class Candidate:
-    run: str
-    id: str
-    generation: int
-    position: int
-    parent: str
-    kind: str
-    move: str
-    rationale: str
-    author: str
-    source: str
-    built: dict[str, Any] | None
-    verdict: str | None
-    stage: str | None
-    why: Reason | None
-    speedup: float | None
-    seconds: float | None
-    against: str | None  # what it was measured against, the incumbent then: a candidate or `shipped`
-    cites: dict[str, Any] | None = None  # the bottleneck that its move answers, as `agent/profile/summary.py` writes it
-    proposer: str | None = None  # whose place in its generation it took: see bandit.py
-
     @property
-    def reason(self) -> str | None:
-        """Why it has its verdict, for a person."""
-        return self.why.for_person() if self.why is not None else None
+    def baseline(self) -> Baseline | None:
+        """What its candidates are measured against; None until it stands. Raises EnvironmentFault for a damaged one."""
+        try:
+            return None if self.baseline_json is None else _baseline(self.baseline_json)
+        except ValueError as e:
+            problem = f"the baseline of run {self.id} is damaged, or of another version of pgo-agent: {e}"
+            raise EnvironmentFault(problem, "start again with `pgo-agent optimize`") from None
 
 
-def candidate_id(source: str) -> str:
-    """What a candidate is called: the same text is the same candidate, in every run."""
-    return hashlib.sha256(source.encode()).hexdigest()[:16]
+@lru_cache(maxsize=4)  # every step looks at it
+def _baseline(text: str) -> Baseline:
+    return Baseline.from_json(json.loads(text))
 
 
 @dataclass(frozen=True)
@@ -134,9 +119,9 @@ class Store(Database):
         """All runs, oldest first."""
         return [_run(r) for r in self.rows("SELECT * FROM runs ORDER BY rowid")]
 
-    def set_baseline(self, run: str, baseline: Mapping[str, Any]) -> None:
+    def set_baseline(self, run: str, baseline: Baseline) -> None:
         with self.transaction() as db:
-            db.execute("UPDATE runs SET baseline = ? WHERE id = ?", (json.dumps(baseline), run))
+            db.execute("UPDATE runs SET baseline = ? WHERE id = ?", (json.dumps(baseline.as_json()), run))
 
     def set_settings(self, run: str, settings: RunSettings, facts: RunFacts) -> None:
         with self.transaction() as db:
@@ -155,19 +140,19 @@ class Store(Database):
 
     # generations and candidates ---------------------------------------------------------------------------------------
 
-    def add_generation(self, run: str, n: int, incumbent: str, proposals: list[dict[str, Any]]) -> None:
+    def add_generation(self, run: str, n: int, incumbent: str, proposals: Sequence[NewCandidate]) -> None:
         """A generation with its candidates; nothing happens when it is there already."""
         with self.transaction() as db:
             fresh = db.execute(
                 "INSERT OR IGNORE INTO generations (run, n, incumbent) VALUES (?, ?, ?)", (run, n, incumbent)
             ).rowcount
             for position, p in enumerate(proposals if fresh else []):
-                told = (p["kind"], p["move"], p["rationale"], p["author"], p["source"], p.get("proposer"))
-                cites = json.dumps(p["cites"]) if p.get("cites") else None
+                own = (p.kind, p.move, p.rationale, p.author, p.source, p.proposer)
+                cites = json.dumps(p.cites.as_json()) if p.cites else None
                 db.execute(
                     "INSERT OR IGNORE INTO candidates (run, id, generation, position, parent, kind, move, rationale,"
                     " author, source, proposer, cites) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    (run, p["id"], n, position, p["parent"], *told, cites),
+                    (run, p.id, n, position, p.parent, *own, cites),
                 )
 
     def add_skipped(self, run: str, parent: str, move: str, reason: str) -> None:
@@ -260,9 +245,10 @@ class Store(Database):
             )
         return found[0]
 
-    def set_built(self, run: str, candidate: str, built: Mapping[str, Any]) -> None:
+    def set_built(self, run: str, candidate: str, built: Built) -> None:
         with self.transaction() as db:
-            db.execute("UPDATE candidates SET built = ? WHERE run = ? AND id = ?", (json.dumps(built), run, candidate))
+            values = (json.dumps(built.as_json()), run, candidate)
+            db.execute("UPDATE candidates SET built = ? WHERE run = ? AND id = ?", values)
 
     def set_verdict(self, run: str, candidate: str, judged: Judgement, speedup: float | None, seconds: float) -> None:
         """A verdict with its evidence and raw samples. A candidate that has one keeps it."""
@@ -299,8 +285,15 @@ class Store(Database):
 
 
 def _candidate(row: sqlite3.Row) -> Candidate:
-    fields = dict(row) | {k: _json(row[k]) for k in ("built", "cites")} | {"why": why_of(row)}
-    return Candidate(**{k: v for k, v in fields.items() if k != "reason"})
+    cites = None if row["cites"] is None else Bottleneck.from_json(json.loads(row["cites"]))
+    built = None if row["built"] is None else _built(row["built"])
+    own = dict(row) | {"built": built, "cites": cites, "why": why_of(row)}
+    return Candidate(**{k: v for k, v in own.items() if k != "reason"})
+
+
+@lru_cache(maxsize=256)
+def _built(text: str) -> Built:
+    return Built.from_json(json.loads(text))
 
 
 def why_of(row: sqlite3.Row) -> Reason | None:
@@ -316,8 +309,8 @@ def _insert_samples(db: sqlite3.Connection, key: tuple[str, str, str], cases: Ma
 
 def _run(row: sqlite3.Row) -> Run:
     stored = decode(row["settings"], row["device"])
-    asked = {f.name: getattr(stored, f.name) for f in fields(stored)}
-    return Run(**(dict(row) | asked | {k: _json(row[k]) for k in ("baseline", "summary")}))
+    own = dict(row) | {f.name: getattr(stored, f.name) for f in fields(stored)} | {"summary": _json(row["summary"])}
+    return Run(baseline_json=own.pop("baseline"), **own)
 
 
 def _json(text: str | None) -> Any:

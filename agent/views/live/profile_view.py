@@ -59,7 +59,7 @@ def ttgir(store: Store, name: str, which: str) -> str:
     built, and for what our reader refuses.
     """
     ctx = context(store, name)
-    if which != incumbent.SHIPPED and not (store.candidate(ctx.run.id, which).built or {}).get("bundle"):
+    if which != incumbent.SHIPPED and not store.candidate(ctx.run.id, which).has_bundle:
         raise UsageFault(f"{which[:8]} is not built", "wait until it is, or see /evidence for what went wrong")
     if store.run(name).baseline is None:
         raise UsageFault("nothing is built yet", "wait for the baselines, then ask again")

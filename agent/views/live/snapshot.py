@@ -10,8 +10,9 @@ from pgo_agent.agent import text
 from pgo_agent.agent.proposal import bottlenecks
 from pgo_agent.agent.run import incumbent, steering
 from pgo_agent.agent.run.record import pending, profiles, shipped_results, user_requests
+from pgo_agent.agent.run.record.candidate import Candidate
 from pgo_agent.agent.run.record.profiles import StoredProfile
-from pgo_agent.agent.run.record.store import Candidate, Run, Store
+from pgo_agent.agent.run.record.store import Run, Store
 from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.agent.views import model_usage, summary
 from pgo_agent.sandbox import devices
@@ -62,7 +63,7 @@ def take(store: Store, name: str) -> Snapshot:
     device = devices.find(run.device).name
     current, pin = incumbent.among(found), steering.pin_of(store, run.id)
     kept, waiting = profiles.of(store, run.id, current), pending.told(store, run.id)
-    environment = (run.baseline or {}).get("environment")
+    environment = run.baseline and run.baseline.environment
     return Snapshot(
         run=run.id,
         target=summary.near(run.target),
@@ -93,7 +94,7 @@ def _row(c: Candidate, device: str, waiting: tuple[str, float] | None) -> Row:
 def _best(store: Store, run: Run, current: str) -> str:
     if run.baseline is None:
         return "the baselines do not stand yet"
-    if not run.baseline.get("environment"):
+    if not run.baseline.environment:
         return "nothing is measured without a GPU"
     if current == incumbent.SHIPPED:
         return "the kernel as shipped: nothing was accepted yet"
@@ -109,6 +110,6 @@ def _profile(kept: Sequence[StoredProfile]) -> str:
     told = sorted(kept, key=lambda k: not (k.summary and k.summary.bottlenecks))
     if not told or told[0].summary is None:
         return text.line(bottlenecks.told(told[0]).removeprefix("profile of ")) if told else ""
-    first = next((b.as_json() for b in told[0].summary.bottlenecks), None)
+    first = next(iter(told[0].summary.bottlenecks), None)
     why = bottlenecks.because(first) or f"{' and '.join(told[0].taken)}: nothing stands out"
     return text.line(f"{told[0].case.split('/', 1)[1]}, {why}")

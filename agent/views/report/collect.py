@@ -6,13 +6,15 @@ A run may have died half-way, have measured nothing, or be of another version; e
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pgo_agent.agent import text
 from pgo_agent.agent.exit_codes import FAULTY
 from pgo_agent.agent.run import incumbent, own_list
 from pgo_agent.agent.run.record import user_requests
-from pgo_agent.agent.run.record.store import Candidate, Run, Store
+from pgo_agent.agent.run.record.baseline import Unfit
+from pgo_agent.agent.run.record.candidate import Candidate
+from pgo_agent.agent.run.record.store import Run, Store
 from pgo_agent.agent.views import summary as display
 from pgo_agent.agent.views.report import comparison as compared
 from pgo_agent.agent.views.report import correctness, lineage, profiles, reproduce, timings
@@ -72,7 +74,7 @@ class Report:
     asked: tuple[tuple[str, str], ...]  # what a person asked of it while it ran, and what came of that
     environment: tuple[tuple[str, str], ...]
     commands: tuple[tuple[str, str], ...]
-    unfit: tuple[Mapping[str, Any], ...]  # of the file's own configurations: case, said, why, ms
+    unfit: tuple[Unfit, ...]  # of the file's own configurations
     absent: tuple[str, ...]  # what is not in here, and why
 
     @property
@@ -135,7 +137,7 @@ def report(store: Store, name: str) -> Report:
             "commands", lambda: tuple(reproduce.commands(run, chosen, bool(user_requests.of(store, run.id)))), ()
         ),
         parts.take(
-            "the file's own list", lambda: tuple(u for u in (run.baseline or {}).get("unfit") or () if u["why"]), ()
+            "the file's own list", lambda: tuple(u for u in (run.baseline.unfit if run.baseline else ()) if u.why), ()
         ),
         (),
     )
@@ -227,7 +229,7 @@ def times(i: Interval) -> str:
 
 
 def _how(s: Session, run: Run) -> str:
-    told = (run.summary or {}).get("environment") or (run.baseline or {}).get("environment") or {}
+    told = (run.summary or {}).get("environment") or (run.baseline and run.baseline.environment) or {}
     gpu = told.get("gpu", "a GPU")
     weights = ", ".join(f"{c} {w:g}" for c, w in s.weights.items())
     weighed = f"; cases are weighted: {weights}" if weights else ""

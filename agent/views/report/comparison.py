@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from pgo_agent.agent.run import own_list
-from pgo_agent.agent.run.record.store import Candidate, Run, Store
+from pgo_agent.agent.run.record.candidate import Candidate
+from pgo_agent.agent.run.record.store import Run, Store
 from pgo_agent.agent.views import diff, show
 from pgo_agent.agent.views.diff import Kernel, Side
 from pgo_agent.agent.views.report.timings import LABELS, short
@@ -66,7 +67,7 @@ def comparison(store: Store, run: Run, winner: Candidate) -> Comparison:
     """Raises UsageFault and EnvironmentFault where builds are not there, Unreadable for TTGIR that Triton did not
     print.
     """
-    picked = [own_list.AUTOTUNED] if own_list.differ(run.baseline or {}) else []
+    picked = [own_list.AUTOTUNED] if run.baseline and own_list.differ(run.baseline) else []
     sides = [diff.side(store, run, name) for name in (*diff.BASELINES, *picked, winner.id)]
     return Comparison(
         tuple(_kernels(store, run, sides)),

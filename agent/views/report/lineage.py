@@ -9,7 +9,8 @@ from typing import Any
 from pgo_agent.agent.proposal import bottlenecks
 from pgo_agent.agent.run import incumbent
 from pgo_agent.agent.run.record import profiles
-from pgo_agent.agent.run.record.store import Candidate, Run, Store
+from pgo_agent.agent.run.record.candidate import Candidate
+from pgo_agent.agent.run.record.store import Run, Store
 from pgo_agent.agent.views.report.timings import interval, short
 from pgo_agent.sandbox.judge.bootstrap import Interval
 

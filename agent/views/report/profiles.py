@@ -54,7 +54,7 @@ def profiles(store: Store, run: Run, winner: str | None) -> tuple[Profiled, ...]
     sides = {side: _side(store, run, which) for side, which in ((BEFORE, incumbent.SHIPPED), (AFTER, winner)) if which}
     return tuple(
         _case(case, {side: by_case.get(case, NOTHING) for side, by_case in sides.items()})
-        for case in run.baseline["cases"]
+        for case in run.baseline.cases
     )
 
 

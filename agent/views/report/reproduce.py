@@ -7,7 +7,8 @@ from typing import Any, cast
 
 from pgo_agent.agent.llm.models import EMBEDDED
 from pgo_agent.agent.run import settings
-from pgo_agent.agent.run.record.store import Candidate, Run
+from pgo_agent.agent.run.record.candidate import Candidate
+from pgo_agent.agent.run.record.store import Run
 from pgo_agent.agent.run.settings import SEARCH
 from pgo_agent.sandbox import devices
 
@@ -16,7 +17,7 @@ UNTOLD = "not recorded"
 
 def environment(run: Run) -> Iterator[tuple[str, str]]:
     """A name and what is said under it."""
-    measured = (run.summary or {}).get("environment") or (run.baseline or {}).get("environment") or {}
+    measured = (run.summary or {}).get("environment") or (run.baseline and run.baseline.environment) or {}
     yield "GPU", _gpu(run, measured)
     if measured:
         cuda = f", CUDA {measured['cuda_driver']}" if measured.get("cuda_driver") else ""

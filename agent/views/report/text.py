@@ -35,9 +35,7 @@ def unfit(report: Report) -> Table | None:
     """The file's own configurations that no baseline is made of."""
     if not report.unfit:
         return None
-    rows = (
-        (short(u["case"]), str(u["said"]), f"{u['ms']:.4g}" if u["ms"] else "-", str(u["why"])) for u in report.unfit
-    )
+    rows = ((short(u.case), u.said, f"{u.ms:.4g}" if u.ms else "-", u.why) for u in report.unfit)
     return Table("", ("case", "configuration", "ms", "why"), tuple(rows), frozenset({0, 1, 3}))
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pgo_agent.agent.run.own_list import AUTOTUNED
+from pgo_agent.agent.run.record.baseline import Work
 from pgo_agent.agent.run.record.store import Run
 from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.judge import bootstrap
@@ -81,7 +82,7 @@ def session(run: Run, evidence: Mapping[str, Any], against: str | None) -> Sessi
     if not times:
         return None
     subject = WINNER if all(WINNER in sides for sides in times.values()) else TUNED
-    weights = (run.baseline or {}).get("weights") or {}
+    weights = (run.baseline and run.baseline.weights) or {}
     return Session(
         subject,
         last,
@@ -141,16 +142,17 @@ def _geomean(
 
 
 def _case(run: Run, case: str, times: Mapping[str, Sequence[float]], subject: str) -> Case:
-    kind, name = case.split("/", 1)
-    work = (run.baseline or {})["work"][kind][name]
-    _, unit = devices.find(run.device).rate(work["flops"], work["bytes"], 1.0)
+    if run.baseline is None:
+        raise ValueError(f"run {run.id} timed {case} without a baseline")
+    work = run.baseline.work_of(case)
+    _, unit = devices.find(run.device).rate(work.flops, work.bytes, 1.0)
     listed = [subject, *others(list(times), subject), *([AGAIN] if AGAIN in times else [])]
     ratios = (
         Ratio(LABELS.get(n, n), bootstrap.ratio(times[n], times[subject]), 1) for n in others(list(times), subject)
     )
     both = SHIPPED in times and AGAIN in times
     return Case(
-        name,
+        case.split("/", 1)[1],
         unit,
         tuple(_side(run, case, n, times[n], work) for n in listed),
         tuple(ratios),
@@ -158,14 +160,16 @@ def _case(run: Run, case: str, times: Mapping[str, Sequence[float]], subject: st
     )
 
 
-def _side(run: Run, case: str, key: str, ms: Sequence[float], work: Mapping[str, float]) -> Side:
+def _side(run: Run, case: str, key: str, ms: Sequence[float], work: Work) -> Side:
     middle = bootstrap.ratio(ms, [1.0] * len(ms))  # the interval of their median
-    rate, _ = devices.find(run.device).rate(work["flops"], work["bytes"], middle.mid)
+    rate, _ = devices.find(run.device).rate(work.flops, work.bytes, middle.mid)
     return Side(key, _choice(run, case, key), tuple(float(x) for x in ms), middle, rate)
 
 
 def _choice(run: Run, case: str, key: str) -> str:
     summary = run.summary or {}
     name = str(summary.get("winner")) if key == WINNER else SHIPPED if key == AGAIN else key
-    known = summary.get("sides", {}).get(name) or (run.baseline or {}).get(name) or {}
-    return str(known.get(case, {}).get("choice", ""))
+    if recorded := summary.get("sides", {}).get(name):
+        return str(recorded.get(case, {}).get("choice", ""))
+    best = run.baseline.best(name) if run.baseline and name in OWN else {}
+    return best[case].choice if case in best else ""

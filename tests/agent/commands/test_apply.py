@@ -17,6 +17,7 @@ from pgo_agent.sandbox.gate.reason import plain
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 
 from tests.agent.command_line import pgo, write
+from tests.agent.proposed import proposed
 
 COVERED = coverage.of(cases=1)
 
@@ -30,11 +31,9 @@ def store(tmp_path: Path) -> Store:
     found = target.read(path)
     opened = Store(tmp_path / ".pgo-agent")
     opened.add_run("add-1", path, found.digest, found.source, "h200", RunSettings(), RunFacts())
-    base = {"kind": "launch", "rationale": "fewer warps", "author": "embedded", "parent": "shipped"}
     sources = {"c1": found.source.replace(OLD, NEW), "c2": found.source.replace("return x + y", "return x + y + 0")}
-    opened.add_generation(
-        "add-1", 1, "shipped", [base | {"id": c, "move": "num_warps=2", "source": s} for c, s in sources.items()]
-    )
+    told = {"kind": "launch", "move": "num_warps=2", "rationale": "fewer warps"}
+    opened.add_generation("add-1", 1, "shipped", [proposed(s, c, **told) for c, s in sources.items()])
     opened.set_verdict(
         "add-1",
         "c1",

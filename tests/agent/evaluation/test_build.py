@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pgo_agent.agent.evaluation import baseline, build
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.facts import RunFacts
-from pgo_agent.agent.run.record.store import Candidate, Store
+from pgo_agent.agent.run.record.candidate import Candidate
+from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
@@ -16,6 +16,8 @@ from pgo_agent.sandbox.gate.reason import FAILS
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
+
+from tests.agent.proposed import proposed
 
 ADD = Path(__file__).parents[2] / "kernels" / "add.py"
 
@@ -38,26 +40,25 @@ def built(ctx: Context, old: str, new: str) -> Candidate:
     """A candidate that an embedded move might have written, after its first build."""
     assert ctx.target.source.count(old) == 1
     n = len(ctx.store.generations("add-1")) + 1
-    made: dict[str, Any] = {"id": f"c{n}", "kind": "source", "move": "m", "rationale": "r", "author": "embedded"}
     source = ctx.target.source.replace(old, new)
-    ctx.store.add_generation("add-1", n, "shipped", [made | {"parent": "shipped", "source": source}])
+    ctx.store.add_generation("add-1", n, "shipped", [proposed(source, f"c{n}")])
     ctx.store.set_built("add-1", f"c{n}", build.first(ctx, ctx.store.candidate("add-1", f"c{n}"), 2))
     return ctx.store.candidate("add-1", f"c{n}")
 
 
 def cases(candidate: Candidate) -> set[str]:
-    return set((candidate.built or {})["choices"])
+    return set(candidate.build.choices)
 
 
 def test_the_first_build_is_of_the_public_cases_and_the_second_adds_the_held_out_ones(ctx: Context) -> None:
     first = built(
         ctx, "z_ptr + at, tl.load(x_ptr + at, mask=inside) +", "z_ptr + at, 2.0 * tl.load(x_ptr + at, mask=inside) +"
     )
-    assert cases(first) == {"CASES/1m", "CASES/16m"} and not build.is_whole(first)
+    assert cases(first) == {"CASES/1m", "CASES/16m"} and not first.build.whole
     whole, refused = build.complete(ctx, first)
-    assert cases(whole) == {"CASES/1m", "CASES/16m", "HELD_OUT/odd"} and build.is_whole(whole)
+    assert cases(whole) == {"CASES/1m", "CASES/16m", "HELD_OUT/odd"} and whole.build.whole
     assert refused is None
-    assert set(ctx.store.contents.manifest((whole.built or {})["bundle"])["plans"]) == cases(whole)
+    assert set(ctx.store.contents.manifest(whole.build.bundle)["plans"]) == cases(whole)
 
 
 def test_what_does_not_build_for_a_held_out_case_is_refused_by_the_second_build(ctx: Context) -> None:
@@ -78,7 +79,7 @@ def test_a_lost_bundle_of_both_builds_comes_out_as_it_was(ctx: Context) -> None:
             "z_ptr + at, 3.0 * tl.load(x_ptr + at, mask=inside) +",
         ),
     )
-    name = (whole.built or {})["bundle"]
+    name = whole.build.bundle
     ctx.store.contents.bundle(name).unlink()
     build.again(ctx, whole)
     assert ctx.store.contents.whole(name)

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from pgo_agent.agent.evaluation import duplicates, screen
 from pgo_agent.agent.run.context import Context
-from pgo_agent.agent.run.record.store import Candidate, Store
+from pgo_agent.agent.run.record.candidate import Candidate
+from pgo_agent.agent.run.record.store import Store
 from pgo_agent.sandbox.bundle import elf
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.ttgir import normalize, reader
@@ -39,7 +40,7 @@ def builds(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Builds:
     shutil.copytree(prepared, root)
     store = Store(root)
     ctx = searching.begin(store, "builds-1")
-    made = {s: searching.built(ctx, s).built or {} for s in (FIRST, RENAMED, OTHER, PLUS)}
+    made = {s: searching.built(ctx, s).build for s in (FIRST, RENAMED, OTHER, PLUS)}
     store.db.execute("DELETE FROM candidates")
     store.close()
     return Builds(root, made)
@@ -97,7 +98,7 @@ def test_builds_that_differ_in_names_alone_have_one_ir_and_one_nameless_code(bef
 
 
 def _kernels(ctx: Context, c: Candidate, suffix: str) -> list[bytes]:
-    kernels = ctx.store.contents.manifest((c.built or {})["bundle"])["kernels"].values()
+    kernels = ctx.store.contents.manifest(c.build.bundle)["kernels"].values()
     return [ctx.store.contents.get(k["files"][suffix], suffix) for k in kernels]
 
 
@@ -166,11 +167,10 @@ def test_other_code_is_not_refused_for_that(before: Context, built: Built) -> No
 
 def by_another_triton(ctx: Context, c: Candidate) -> None:
     """Says of a candidate's bundle that another version compiled it."""
-    was = c.built or {}
     manifest = json.loads(
-        json.dumps(ctx.store.contents.manifest(was["bundle"])).replace('"triton": "3', '"triton": "2')
+        json.dumps(ctx.store.contents.manifest(c.build.bundle)).replace('"triton": "3', '"triton": "2')
     )
-    ctx.store.set_built(ctx.run.id, c.id, was | {"bundle": ctx.store.contents.put_bundle(manifest)})
+    ctx.store.set_built(ctx.run.id, c.id, replace(c.build, bundle=ctx.store.contents.put_bundle(manifest)))
 
 
 @pytest.mark.parametrize("change", ["text", "device", "compiler", "later", "cases"])
@@ -188,9 +188,8 @@ def test_a_refusal_holds_for_the_same_text_device_compiler_and_cases_alone(
     if change == "compiler":
         by_another_triton(before, c)
     if change == "cases":
-        was = dict(c.built or {})
-        more = was["choices"] | {"CASES/16m": was["choices"]["CASES/1m"]}
-        before.store.set_built(before.run.id, c.id, was | {"choices": more})
+        more = c.build.choices | {"CASES/16m": c.build.choices["CASES/1m"]}
+        before.store.set_built(before.run.id, c.id, replace(c.build, choices=more))
     assert duplicates.refused_before(ctx, built(ctx, FIRST)) is None
 
 
@@ -206,5 +205,5 @@ def test_a_refusal_whose_bundle_is_lost_is_none(before: Context, built: Built) -
     ctx = now(before)
     mine = built(ctx, RENAMED)
     assert duplicates.refused_before(ctx, mine) is not None
-    before.store.set_built(before.run.id, c.id, (c.built or {}) | {"bundle": "0" * 64})
+    before.store.set_built(before.run.id, c.id, replace(c.build, bundle="0" * 64))
     assert duplicates.refused_before(ctx, mine) is None

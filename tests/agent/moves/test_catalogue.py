@@ -1,9 +1,11 @@
 """The catalogue: which moves are asked about which kernel, in which order, with which configurations."""
 
+from dataclasses import replace
 from typing import Any
 
 from pgo_agent.agent.moves import Best, Proposal, Skipped, catalogue
 from pgo_agent.agent.run import incumbent
+from pgo_agent.agent.run.record.baseline import BaselinePoint, TimeSource
 from pgo_agent.sandbox import devices
 
 from tests.conftest import FA_FWD, ROOT
@@ -56,9 +58,10 @@ def test_a_rewrite_brings_all_that_tie_whichever_of_them_was_in_front() -> None:
 
 
 def test_what_ties_was_timed_beside_the_best_and_is_right() -> None:
-    def point(n: int, ms: float, case: str = "CASES/x", **more: Any) -> dict[str, Any]:
-        told = {"case": case, "plan_id": f"{n}", "ms": ms, "how": "measured", "problem": "", "finalist": True}
-        return told | {"config": {"BLOCK": n}} | more
+    def point(n: int, ms: float | None, case: str = "CASES/x", **changes: Any) -> BaselinePoint:
+        plain = {"bundle": "b", "choice": "c", "said": "c", "codes": (), "how": TimeSource.MEASURED, "finalist": True}
+        own = {"case": case, "plan_id": f"{n}", "ms": ms, "config": {"BLOCK": n}}
+        return BaselinePoint(**(plain | own | changes))
 
     best = point(1, 1.0)
     others = [
@@ -68,11 +71,11 @@ def test_what_ties_was_timed_beside_the_best_and_is_right() -> None:
         point(5, 1.0, case="CASES/y"),
         point(6, 1.0, problem="wrong"),
         point(7, 1.0, finalist=False),
-        point(8, 1.0, how="estimate"),
-        point(9, 1.0) | {"ms": None},
+        point(8, 1.0, how=TimeSource.ESTIMATE),
+        point(9, None),
     ]
     assert incumbent.near([best, *others], best) == ({"BLOCK": 3}, {"BLOCK": 2})
-    assert incumbent.near([best, *others], best | {"how": "estimate"}) == ()
+    assert incumbent.near([best, *others], replace(best, how=TimeSource.ESTIMATE)) == ()
 
 
 def test_warps_and_stages_of_a_gluon_kernel_are_its_texts_and_not_varied() -> None:

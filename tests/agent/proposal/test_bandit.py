@@ -17,7 +17,8 @@ from pgo_agent.agent.llm.models.types import Asker, Reply
 from pgo_agent.agent.proposal import bandit
 from pgo_agent.agent.proposal.bandit import MODEL, MOVES, Tally, mixed
 from pgo_agent.agent.run.context import Context
-from pgo_agent.agent.run.record.store import Candidate, Store
+from pgo_agent.agent.run.record.candidate import Candidate
+from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.search import steps
 from pgo_agent.sandbox.gate.verdict import Verdict
 

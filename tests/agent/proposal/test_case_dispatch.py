@@ -1,7 +1,7 @@
 """A rewrite is kept where it pays: cases are told apart by what a launcher is given; both kernels stand in one file."""
 
 import re
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,7 +27,9 @@ from pgo_agent.sandbox.gate.reason import plain
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.isolation import box
 
+from tests.agent.baselines import baseline, point
 from tests.agent.composing import checked
+from tests.agent.proposed import proposed
 
 COVERED = coverage.of(cases=1)
 
@@ -158,14 +160,7 @@ def measured(tmp_path: Path) -> Context:
     store.add_run("add-1", ADD, subject.digest, subject.source, device.key, RunSettings(), RunFacts())
     builder = Builder(subject, device, box.choose(), store.contents)
     built = builder.build(subject.source, {"CASES": None}, 1)
-    timed = {"ms": 1.0, "how": "measured", "problem": "", "finalist": True}
-    points = {
-        c: timed
-        | {"case": c, "bundle": built.bundle, "choice": o[0].label, "config": o[0].config, "plan_id": o[0].plan_id}
-        for c, o in built.choices.items()
-    }
-    known = [p | {"statics": [built.statics[k] for k in built.choices[c][0].kernels]} for c, p in points.items()]
-    store.set_baseline("add-1", {"cases": list(points), "shipped": points, "tuned": points, "points": known})
+    store.set_baseline("add-1", baseline(built, [point(built, c, finalist=True) for c in built.choices]))
     run: Any = store.run("add-1")
     nobody: Any = None
     return Context(store, run, subject, device, builder, nobody, None, nobody, lambda event: None)
@@ -173,21 +168,20 @@ def measured(tmp_path: Path) -> Context:
 
 def judge(ctx: Context, ratios: dict[str, float], verdict: Verdict = Verdict.SLOWER) -> None:
     """Records a rewrite that ran so many times as fast as the kernel as shipped."""
-    proposal = {"id": "c1", "kind": "source", "move": "m", "rationale": "r", "author": "embedded", "parent": "shipped"}
-    ctx.store.add_generation("add-1", 1, "shipped", [proposal | {"source": faster(ctx.target.source)}])
+    ctx.store.add_generation("add-1", 1, "shipped", [proposed(faster(ctx.target.source), "c1")])
     quick = {c: {"incumbent": [r] * 6, "candidate": [1.0] * 6} for c, r in ratios.items()}
     evidence = {"quick": quick, "incumbent": "shipped"}
     if verdict == Verdict.ACCEPTED:
         bundle = ctx.builder.build(faster(ctx.target.source), {"CASES": None}, 1)
-        ctx.store.set_built("add-1", "c1", asdict(bundle))
+        ctx.store.set_built("add-1", "c1", bundle)
         evidence["choices"] = {c: o[0].label for c, o in bundle.choices.items()}
     ctx.store.set_verdict("add-1", "c1", Judgement(verdict, "quick", plain("r"), evidence, COVERED), 0.97, 1.0)
 
 
 def test_a_rewrite_that_wins_one_case_and_loses_another_is_proposed_for_the_one(measured: Context) -> None:
     judge(measured, {"CASES/1m": 0.9, "CASES/16m": 1.2})
-    ((proposal, parent, _),) = case_dispatch.proposals(measured)
-    assert (proposal.move, parent) == ("dispatch: m", "c1")
+    (proposal,) = case_dispatch.proposals(measured)
+    assert (proposal.move, proposal.parent) == ("dispatch: m", "c1")
     assert "if x.shape[0] >= 4194304:" in proposal.source
     assert "wins some cases and loses others (16m 1.200x, 1m 0.900x)" in proposal.rationale
 
@@ -200,8 +194,8 @@ def test_a_rewrite_that_wins_everywhere_or_nowhere_needs_no_choice(measured: Con
 
 def test_what_won_as_a_whole_is_proposed_without_the_cases_that_it_lost(measured: Context) -> None:
     judge(measured, {"CASES/1m": 0.98, "CASES/16m": 1.2}, Verdict.ACCEPTED)
-    ((proposal, parent, _),) = case_dispatch.proposals(measured)
-    assert (incumbent.name(measured), parent) == ("c1", "c1")
+    (proposal,) = case_dispatch.proposals(measured)
+    assert (incumbent.name(measured), proposal.parent) == ("c1", "c1")
     assert {s.kernel for s in sites(proposal.source)} == {"_add", "_add_rewritten"}
 
 
@@ -209,10 +203,9 @@ def timed(ctx: Context, name: str, against: str, ratios: dict[str, dict[str, flo
     """Records that a rewrite was accepted: case -> side -> how many times as fast it ran."""
     generation = len(ctx.store.candidates("add-1")) + 1
     text = faster(ctx.target.source).replace("2 * tl.load", f"{generation + 1}.0 * tl.load")
-    made = {"id": name, "kind": "source", "move": name, "rationale": "r", "author": "embedded", "parent": against}
-    ctx.store.add_generation("add-1", generation, against, [made | {"source": text}])
+    ctx.store.add_generation("add-1", generation, against, [proposed(text, name, move=name, parent=against)])
     bundle = ctx.builder.build(text, {"CASES": None}, 1)
-    ctx.store.set_built("add-1", name, asdict(bundle))
+    ctx.store.set_built("add-1", name, bundle)
     times = {c: {side: [r] * 6 for side, r in sides.items()} | {"candidate": [1.0] * 6} for c, sides in ratios.items()}
     choices = {c: o[0].label for c, o in bundle.choices.items()}
     judged = Judgement(
@@ -226,8 +219,8 @@ def test_an_incumbent_that_loses_a_case_to_the_tuned_kernel_alone_is_put_beside_
     timed(measured, "c1", "shipped", first)
     both_win = {"CASES/1m": {"incumbent": 1.03, "tuned": 0.98}, "CASES/16m": {"incumbent": 1.1, "tuned": 1.2}}
     timed(measured, "c2", "c1", both_win)
-    ((proposal, parent, _),) = case_dispatch.proposals(measured)
-    assert (incumbent.name(measured), parent, proposal.move) == ("c2", "c2", "dispatch: c2")
+    (proposal,) = case_dispatch.proposals(measured)
+    assert (incumbent.name(measured), proposal.parent, proposal.move) == ("c2", "c2", "dispatch: c2")
     assert "(16m 1.200x, 1m 0.980x)" in proposal.rationale
     assert "3.0 * tl.load" in proposal.source and "2.0 * tl.load" not in proposal.source
     assert {s.kernel for s in sites(proposal.source)} == {"_add", "_add_rewritten"}
@@ -236,8 +229,7 @@ def test_an_incumbent_that_loses_a_case_to_the_tuned_kernel_alone_is_put_beside_
 def passed_over(ctx: Context, against: str, ratios: dict[str, float]) -> None:
     """Records a rewrite that was measured against the same as another one, and gained less as a whole."""
     text = faster(ctx.target.source).replace("2 * tl.load", "9.0 * tl.load")
-    made = {"id": "beside", "kind": "source", "move": "beside", "rationale": "r", "author": "embedded"}
-    ctx.store.add_generation("add-1", 9, against, [made | {"source": text, "parent": against}])
+    ctx.store.add_generation("add-1", 9, against, [proposed(text, "beside", move="beside", parent=against)])
     times = {c: {"incumbent": [r] * 6, "candidate": [1.0] * 6} for c, r in ratios.items()}
     judged = Judgement(Verdict.UNDECIDED, "confirm", plain("r"), {"time": times, "incumbent": against})
     ctx.store.set_verdict("add-1", "beside", judged, 1.05, 1.0)
@@ -250,8 +242,8 @@ def test_an_incumbent_that_loses_a_case_to_what_was_measured_beside_it_is_put_be
     timed(measured, "c1", "shipped", {"CASES/1m": {"incumbent": 1.3}, "CASES/16m": {"incumbent": 1.1}})
     measured.store.db.execute("UPDATE candidates SET kind = ? WHERE id = 'c1'", (kind,))
     passed_over(measured, "shipped", {"CASES/1m": 1.0, "CASES/16m": 1.21})
-    ((proposal, parent, other),) = case_dispatch.proposals(measured)
-    assert (parent, other, proposal.move) == ("beside", "c1", "dispatch: beside")
+    (proposal,) = case_dispatch.proposals(measured)
+    assert (proposal.parent, proposal.move) == ("beside", "dispatch: beside")
     assert "(16m 1.100x, 1m 0.769x)" in proposal.rationale
     assert "2.0 * tl.load" in proposal.source and "9.0 * tl.load" in proposal.source
 
@@ -273,7 +265,7 @@ def test_what_beats_the_kernel_as_shipped_everywhere_is_measured_by_what_stands_
     """The file with both has the tuned kernel in it: a case that is lost to that one alone is worth a choice."""
     ratios = {"CASES/1m": {"incumbent": 1.01, "tuned": 0.97}, "CASES/16m": {"incumbent": 1.2, "tuned": 1.1}}
     timed(measured, "c1", "shipped", ratios)
-    ((proposal, _, _),) = case_dispatch.proposals(measured)
+    (proposal,) = case_dispatch.proposals(measured)
     assert "(16m 1.100x, 1m 0.970x)" in proposal.rationale
 
 
@@ -281,14 +273,13 @@ def test_a_file_that_holds_a_models_kernel_beside_our_own_is_the_models(measured
     """The rewrite is ours, what it was measured against is not: the file with both is built as foreign code."""
     judge(measured, {"CASES/1m": 1.1, "CASES/16m": 1.2}, Verdict.ACCEPTED)
     measured.store.db.execute("UPDATE candidates SET author = 'tiny' WHERE id = 'c1'")
-    made = {"id": "c2", "kind": "source", "move": "m", "rationale": "r", "author": "embedded", "parent": "shipped"}
     source = faster(measured.target.source).replace("2 * tl.load", "2.0 * tl.load")
-    measured.store.add_generation("add-1", 2, "c1", [made | {"source": source}])
+    measured.store.add_generation("add-1", 2, "c1", [proposed(source, "c2")])
     quick = {c: {"incumbent": [r] * 6, "candidate": [1.0] * 6} for c, r in {"CASES/1m": 0.9, "CASES/16m": 1.2}.items()}
     judged = Judgement(Verdict.SLOWER, "quick", plain("r"), {"quick": quick, "incumbent": "c1"})
     measured.store.set_verdict("add-1", "c2", judged, 0.97, 1.0)
-    proposal, author, parent = next(parents.proposals(measured))
-    assert (proposal.move, author, parent) == ("dispatch: m", "embedded, onto tiny", "c2")
+    first = next(parents.proposals(measured))
+    assert (first.move, first.author, first.parent) == ("dispatch: m", "embedded, onto tiny", "c2")
 
 
 def test_what_was_found_wrong_is_kept_nowhere(measured: Context) -> None:
@@ -298,16 +289,8 @@ def test_what_was_found_wrong_is_kept_nowhere(measured: Context) -> None:
 
 def test_what_was_proposed_before_makes_room_for_others(measured: Context) -> None:
     judge(measured, {"CASES/1m": 0.9, "CASES/16m": 1.2})
-    ((proposal, parent, _),) = case_dispatch.proposals(measured)
-    made = {
-        "id": "c2",
-        "kind": "source",
-        "move": proposal.move,
-        "rationale": "r",
-        "author": "embedded",
-        "parent": parent,
-    }
-    measured.store.add_generation("add-1", 2, "shipped", [made | {"source": proposal.source}])
+    (proposal,) = case_dispatch.proposals(measured)
+    measured.store.add_generation("add-1", 2, "shipped", [replace(proposal, id="c2")])
     assert list(case_dispatch.proposals(measured)) == []
 
 
@@ -315,12 +298,7 @@ def test_the_incumbent_is_what_nothing_accepted_was_measured_against_whatever_th
     measured: Context,
 ) -> None:
     names = ("second", "first")
-    made = [
-        {"id": n, "kind": "source", "move": "m", "rationale": "r", "author": "embedded", "parent": "shipped"}
-        | {"source": n}
-        for n in names
-    ]
-    measured.store.add_generation("add-1", 1, "shipped", made)
+    measured.store.add_generation("add-1", 1, "shipped", [proposed(n, n) for n in names])
     for n, against, speedup in (("first", "shipped", 1.3), ("second", "first", 1.01)):
         judged = Judgement(Verdict.ACCEPTED, "confirm", plain("r"), {"incumbent": against}, COVERED)
         measured.store.set_verdict("add-1", n, judged, speedup, 1.0)

@@ -10,6 +10,7 @@ from pgo_agent.agent.run import profile_targets, provenance
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.search import steps
+from pgo_agent.sandbox.build.result import Built
 from pgo_agent.sandbox.errors import EnvironmentFault
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.isolation.box import Box
@@ -36,13 +37,13 @@ def unboxed(ctx: Context) -> Context:
 
 def test_a_move_on_a_models_code_gives_a_models_code(ctx: Context) -> None:
     theirs = tried(ctx, Verdict.ACCEPTED, 1.1, **THEIRS)
-    found = [author for _, author, parent in parents.proposals(ctx) if parent == theirs.id]
+    found = [p.author for p in parents.proposals(ctx) if p.parent == theirs.id]
     assert found and set(found) == {"embedded, onto tiny"}
 
 
 def test_a_move_on_its_own_code_stays_the_moves_code(ctx: Context) -> None:
     ours = tried(ctx, Verdict.ACCEPTED, 1.1, **OURS)
-    assert {author for _, author, parent in parents.proposals(ctx) if parent == ours.id} == {provenance.EMBEDDED}
+    assert {p.author for p in parents.proposals(ctx) if p.parent == ours.id} == {provenance.EMBEDDED}
 
 
 def test_what_comes_of_foreign_code_in_three_steps_is_foreign(ctx: Context) -> None:
@@ -86,7 +87,7 @@ def test_what_moves_make_of_foreign_code_is_refused_where_no_sandbox_works(ctx: 
 def test_foreign_code_that_was_built_elsewhere_is_not_interpreted_where_no_sandbox_works(ctx: Context) -> None:
     """A run may be resumed on another machine: what is built there is not run here without a box."""
     (onto,) = searching.propose(ctx, searching.another(51), author="embedded, of before-1", proposer="memory")
-    ctx.store.set_built("now-1", onto.id, {"bundle": "b", "choices": {}, "failures": []})
+    ctx.store.set_built("now-1", onto.id, Built("b", {}, {}, {}, {}, ()))
     with pytest.raises(EnvironmentFault, match="not your own code"):
         measure.in_interpreter(unboxed(ctx), onto)
 
@@ -128,9 +129,9 @@ def test_the_search_starts_again_from_the_best_runner_up_whoever_wrote_it(ctx: C
 
 def test_a_start_from_a_runner_up_varies_its_launches_too(ctx: Context) -> None:
     one = tried(ctx, Verdict.SLOWER, 0.97)
-    before = {p.kind for p, _, parent in parents.proposals(ctx) if parent == one.id}
+    before = {p.kind for p in parents.proposals(ctx) if p.parent == one.id}
     tried(ctx, Verdict.WRONG)
-    again = {p.kind for p, _, parent in parents.proposals(ctx) if parent == one.id}
+    again = {p.kind for p in parents.proposals(ctx) if p.parent == one.id}
     assert "launch" not in before and "launch" in again
 
 
@@ -160,7 +161,7 @@ def test_ttgir_is_no_parent_of_moves(ctx: Context) -> None:
 def test_where_nothing_is_measured_the_search_does_not_start_again(ctx: Context) -> None:
     for _ in range(5):
         tried(ctx, Verdict.CHECKED)
-    ctx.store.set_baseline("now-1", ctx.baseline() | {"environment": None})
+    ctx.store.set_baseline("now-1", replace(ctx.baseline(), environment=None))
     assert not parents.restarts(ctx)
 
 
@@ -168,5 +169,5 @@ def test_a_text_that_no_analysis_can_read_ends_no_run(ctx: Context) -> None:
     """A model's candidate may hold what the moves have never seen: they say so, and the incumbent has its turn."""
     deep = searching.another().replace("return z", "return z" + " + 0" * 5000)
     theirs = tried(ctx, Verdict.SLOWER, 0.99, source=deep, **THEIRS)
-    assert {parent for _, _, parent in parents.proposals(ctx)} == {"shipped"}
+    assert {p.parent for p in parents.proposals(ctx)} == {"shipped"}
     assert (theirs.id, "every move") in [(c, m) for c, m, _ in ctx.store.skipped("now-1")]

@@ -11,7 +11,7 @@ from pgo_agent.agent.llm.models.types import Asker, Reply, Suspended
 from pgo_agent.agent.proposal import llm as agent_asking
 from pgo_agent.agent.proposal import repair, ttgir_view
 from pgo_agent.agent.run.record import prompts
-from pgo_agent.agent.run.record.store import Candidate
+from pgo_agent.agent.run.record.candidate import Candidate
 from pgo_agent.sandbox.gate.reason import Reason, figure, of_case, plain, quoted
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 
@@ -208,9 +208,9 @@ def test_prose_and_refusals_get_no_message(folder: Path) -> None:
 def test_a_killed_run_asks_nothing_again_and_comes_to_the_same(folder: Path) -> None:
     script = [edit("    no such line", LINE), edit("nor", "this"), f"So.\n{edit(LINE, SWAPPED)}"]
     with asking(folder, script) as run:
-        first = [(p.source, of) for p, _, of in agent_asking.ask(run.ctx)]  # proposed, and killed before it is recorded
+        first = [(p.source, p.parent) for p in agent_asking.ask(run.ctx)]  # proposed, and killed before it is recorded
         assert len(run.prompts) == 3 and len(run.ctx.store.remarks(run.ctx.run.id)) == 2
-        again = [(p.source, of) for p, _, of in agent_asking.ask(run.ctx)]
+        again = [(p.source, p.parent) for p in agent_asking.ask(run.ctx)]
         assert again == first and len(run.prompts) == 3
         (c,) = run.propose()
         assert c.source == first[0][0] and len(run.prompts) == 3
@@ -273,5 +273,5 @@ def test_a_gluon_kernel_is_built_and_it_is_said_that_nothing_here_runs_it(folder
         (c,) = run.generation()
         assert (c.kind, c.verdict, c.stage) == ("gluon", Verdict.BUILT, "interpreter")
         assert "another language than Triton's" in (c.reason or "")
-        assert {s["verdict"] for s in (c.built or {})["stages"]} == {"passed"}
+        assert {s.verdict for s in c.build.stages} == {None}
         assert ast.parse(c.source)

@@ -26,7 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_it_is_the_kernel_of_the_first_case_at_its_best_known_configuration(folder: Path) -> None:
     with asking(folder, [""]) as run:
         found = ttgir_view.shown(run.ctx, incumbent.SHIPPED)
-        tuned = run.ctx.baseline()["tuned"]["CASES/1m"]
+        tuned = run.ctx.baseline().tuned["CASES/1m"]
         assert found is not None and found.config == tuned["config"] and found.name == "_add"
         assert found.build == found.replaces in run.ctx.store.contents.manifest(tuned["bundle"])["kernels"]
         assert [line.label for line in found.view.lines] == [f"L{i}" for i in range(1, 8)]
@@ -47,5 +47,5 @@ def test_of_an_incumbent_that_is_ttgir_its_own_text_is_shown_and_edits_of_that_c
         assert second.parent == first.id and f"// replaces: {before.build}" in second.source
         steps.build(run.ctx, 2)
         built = run.ctx.store.candidate(run.ctx.run.id, second.id)
-        assert built.built is not None and built.built["bundle"], built.reason
+        assert built.has_bundle, built.reason
         assert "%twice = arith.addf" in second.source and after.text.count("tt.load") == second.source.count("tt.load")

@@ -7,9 +7,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
+from pgo_agent.agent.run.record.baseline import Baseline, Unfit
 from pgo_agent.agent.run.record.store import Store
 
 from tests.agent import made_up
@@ -32,9 +32,11 @@ def judged(folder: Path, *how: str) -> Iterator[None]:
         worker.wait()
 
 
-def base(folder: Path) -> dict[str, Any]:
+def base(folder: Path) -> Baseline:
     with closing(Store(folder / ".pgo-agent")) as store:
-        return dict(store.run("last").baseline or {})
+        baseline = store.run("last").baseline
+    assert baseline is not None
+    return baseline
 
 
 def said(text: str) -> str:
@@ -73,9 +75,9 @@ def test_a_run_that_goes_on_says_first_that_nothing_was_gained_over_it(wrong: tu
 def test_the_record_keeps_as_shipped_and_what_the_autotuner_picks_apart(wrong: tuple[Path, Done, Done]) -> None:
     found = base(wrong[0])
     case = "CASES/1m"
-    assert (found["autotuned"][case]["said"], found["autotuned"][case]["problem"]) == (LABEL, PROBLEM)
-    assert found["shipped"][case]["said"] != LABEL and not found["shipped"][case]["problem"]
-    assert [(u["case"], u["said"], u["why"], u["ms"]) for u in found["unfit"]] == [(case, LABEL, PROBLEM, 1.0)]
+    assert (found.autotuned[case].said, found.autotuned[case].problem) == (LABEL, PROBLEM)
+    assert found.shipped[case].said != LABEL and not found.shipped[case].problem
+    assert found.unfit == (Unfit(case, LABEL, PROBLEM, 1.0),)
 
 
 @pytest.mark.parametrize("ask", [("show", "last"), ("report", "last", "--markdown", "-")])
@@ -91,8 +93,6 @@ def test_a_configuration_that_ends_the_process_costs_no_other_and_is_named(tmp_p
         done = pgo(*RUN, cwd=tmp_path)
     assert done.code == 1, "none found: what is proposed is the grid"
     found = base(tmp_path)
-    assert [(u["said"], u["why"], u["ms"]) for u in found["unfit"]] == [
-        (LABEL, "crashed: made up: an illegal memory access", None)
-    ]
-    assert found["autotuned"]["CASES/1m"]["plan_id"] == found["shipped"]["CASES/1m"]["plan_id"]
+    assert found.unfit == (Unfit("CASES/1m", LABEL, "crashed: made up: an illegal memory access", None),)
+    assert found.autotuned["CASES/1m"].plan_id == found.shipped["CASES/1m"].plan_id
     assert f"{LABEL} on 1m: crashed" in said(done.out)

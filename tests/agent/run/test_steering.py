@@ -14,7 +14,8 @@ from pgo_agent.agent.run import provenance, steering
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.facts import RunFacts
 from pgo_agent.agent.run.record import history, prompts, user_requests
-from pgo_agent.agent.run.record.store import Candidate, Store, candidate_id
+from pgo_agent.agent.run.record.candidate import Candidate, candidate_id
+from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.record.user_requests import Kind
 from pgo_agent.agent.search import steps
 from pgo_agent.sandbox.errors import UsageFault
@@ -217,9 +218,11 @@ def test_a_text_that_is_known_is_not_proposed_twice_and_the_person_is_told(ctx: 
 def test_a_pinned_parent_comes_first_until_it_is_let_go(ctx: Context) -> None:
     c = searching.tried(ctx, Verdict.CHECKED)
     n = ask(ctx, Kind.PIN, candidate=c.id)
-    assert next(parents.proposals(ctx))[2] == "shipped"
+    assert next(parents.proposals(ctx)).parent == "shipped"
     steering.begin(ctx, 2)
-    assert steering.start(ctx) == c.id == next(parents.proposals(ctx))[2] and f"from {c.id[:8]}" in str(outcome(ctx, n))
+    assert steering.start(ctx) == c.id == next(parents.proposals(ctx)).parent and f"from {c.id[:8]}" in str(
+        outcome(ctx, n)
+    )
     ask(ctx, Kind.PIN, candidate="")
     steering.begin(ctx, 3)
     assert steering.start(ctx) == "shipped" and steering.started_from(ctx, 1) == "shipped"
@@ -238,4 +241,4 @@ def test_a_candidate_of_ones_own_may_bring_a_longer_list_of_configurations_than_
     own = 'triton.Config({"BLOCK": 1024}, num_warps=4), triton.Config({"BLOCK": 2048}, num_warps=8)'
     assert own in searching.SOURCE
     c = searching.built(ctx, searching.SOURCE.replace(own, six), author=steering.AUTHOR, proposer=steering.AUTHOR)
-    assert c.built and not c.built["failures"] and {len(o) for o in c.built["choices"].values()} == {3}
+    assert c.built and not c.built.failures and {len(o) for o in c.built.choices.values()} == {3}

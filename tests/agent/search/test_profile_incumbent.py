@@ -210,7 +210,7 @@ def test_what_cannot_be_profiled_is_recorded_with_its_reason_and_moves_fire_with
 def test_a_parent_that_is_not_profiled_has_what_its_build_tells(ctx: Context) -> None:
     first = ctx.store.candidates(ctx.run.id)[0]
     asked = bottlenecks.asked(ctx, first.id, incumbent.best_known(ctx, first.id))
-    statics = (first.built or {})["statics"].values()
+    statics = first.build.statics.values()
     spilled = {float(s["spill_store_bytes"]) for s in statics if s["spill_store_bytes"]}
     told = {b.finding.figure for found in (asked.by_case or {}).values() for b in found if b.finding.defect == "spill"}
     assert told == spilled

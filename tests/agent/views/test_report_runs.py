@@ -19,6 +19,7 @@ from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 
 from tests.agent.breaking import Whole
 from tests.agent.command_line import pgo
+from tests.agent.proposed import proposed
 from tests.agent.views.test_profile_page import Read
 
 
@@ -152,8 +153,8 @@ def checked(store: Store, verdict: Verdict | None) -> Report:
     """A run of `check` on a file `new.py`."""
     facts = RunFacts(given=(GivenFile("/x/new.py", "source", "pass\n"),))
     store.add_run("check-1", Path("/x/add.py"), "d", "pass\n", "h200", RunSettings(), facts)
-    told = {"kind": "source", "move": "given", "rationale": "given", "author": "given", "parent": "shipped"}
-    store.add_generation("check-1", 1, "shipped", [told | {"id": "c1", "source": "pass\n"}])
+    given = proposed("pass\n", "c1", move="given", rationale="given", author="given")
+    store.add_generation("check-1", 1, "shipped", [given])
     if verdict:
         store.set_verdict("check-1", "c1", Judgement(verdict, "smoke", plain("why")), None, 1.0)
     return collect.report(store, "check-1")

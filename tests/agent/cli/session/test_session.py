@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 from pgo_agent.agent.cli.session import commands, parse_input
 from pgo_agent.agent.cli.session.controller import SessionController
-from pgo_agent.agent.run.record.store import Candidate, Store
+from pgo_agent.agent.run.record.candidate import Candidate
+from pgo_agent.agent.run.record.store import Store
 from pgo_agent.sandbox.errors import UsageFault
 
 from tests.agent.breaking import alive, processes

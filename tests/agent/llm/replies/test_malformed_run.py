@@ -1,13 +1,11 @@
 """Every malformed reply in turn to a run whose builds are left out, and some to a whole one: no run is lost."""
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 from pgo_agent.agent.llm.models.types import whole
 from pgo_agent.agent.proposal.llm import ask
-from pgo_agent.agent.run.record.store import candidate_id
 from pgo_agent.sandbox.gate.reason import plain
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 
@@ -15,6 +13,7 @@ from tests.agent.asked import Asked, asking, established
 from tests.agent.command_line import pgo, write
 from tests.agent.loopback import completion, serving
 from tests.agent.malformed import MALFORMED
+from tests.agent.proposed import proposed
 
 REPLIES = [whole(reply) for reply, _ in MALFORMED.values()]
 
@@ -26,9 +25,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def generation(run: Asked, n: int) -> None:
     """What the model proposes becomes a generation, or else something of nobody's; all of it is only slow."""
-    rows = [asdict(p) | {"id": candidate_id(p.source), "author": a, "parent": of} for p, a, of in ask(run.ctx)]
-    other = {"id": f"other{n}", "kind": "source", "move": "m", "rationale": "r", "author": "embedded", "source": "s"}
-    run.ctx.store.add_generation(run.ctx.run.id, n, "shipped", rows or [other | {"parent": "shipped"}])
+    candidates = list(ask(run.ctx)) or [proposed("s", f"other{n}")]
+    run.ctx.store.add_generation(run.ctx.run.id, n, "shipped", candidates)
     for c in run.ctx.store.candidates(run.ctx.run.id, n):
         run.ctx.store.set_verdict(run.ctx.run.id, c.id, Judgement(Verdict.SLOWER, "time", plain("0.9x")), None, 1.0)
 

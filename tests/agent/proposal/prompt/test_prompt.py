@@ -16,7 +16,6 @@ from pgo_agent.agent.proposal import prompt as prompting
 from pgo_agent.agent.proposal.prompt import attempts, layout
 from pgo_agent.agent.proposal.prompt.inputs import Facts
 from pgo_agent.agent.proposal.prompt.token_budget import Section, fitted
-from pgo_agent.agent.run.record.store import Candidate
 from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.gate.reason import plain
@@ -24,6 +23,7 @@ from pgo_agent.sandbox.gate.reason import plain
 from tests.agent.command_line import ADD
 from tests.agent.facts import FOLDER, FULL, H200, LEAST, kept, names
 from tests.agent.loopback import PART
+from tests.agent.proposed import judged
 from tests.conftest import ROOT
 
 KEPT = kept()
@@ -231,25 +231,7 @@ def test_other_endings_of_a_move_have_lines_of_their_own() -> None:
 
 
 def test_what_was_measured_stands_beside_an_attempt_and_else_what_is_recorded_of_it() -> None:
-    told = (
-        "r",
-        "c",
-        1,
-        0,
-        "shipped",
-        "source",
-        "carry",
-        "why",
-        "embedded",
-        "s",
-        None,
-        "slower",
-        "quick",
-        plain("0.9x"),
-        0.9,
-        1.0,
-    )
-    c = Candidate(*told, against="shipped")
+    c = judged("slower", 0.9, stage="quick", why=plain("0.9x"), move="carry", rationale="why")
     measured = attempts.attempt(c, (), {"CASES/4k": 0.91234}, ("slower", 0.8))
     known = attempts.attempt(c, (), {}, ("slower", 0.8))
     assert attempts.lines([measured]) == ["carry: slower in stage quick: 0.9x [4k 0.912x]"]

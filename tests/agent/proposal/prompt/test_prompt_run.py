@@ -20,6 +20,7 @@ from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 from tests.agent.command_line import ADD, pgo, write
 from tests.agent.facts import FULL, GLUON
 from tests.agent.loopback import completion, serving
+from tests.agent.proposed import proposed
 
 FAILURES = [
     ("numerics", of_case("HELD_OUT/very-odd") + plain(": ") + figure("max error", 0, 0.7, 0.125)),
@@ -40,9 +41,7 @@ def ctx(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Context]:
     run, found, device = store.run("last"), target.read(path), devices.find("h200")
     builder = Builder(found, device, box.choose("auto"), store.contents)
     for i, (stage, why) in enumerate(FAILURES):
-        proposal = {"id": f"c{i}", "kind": "source", "move": f"m{i}", "rationale": "r", "author": "x", "source": "s"}
-        proposal["parent"] = "shipped"
-        store.add_generation(run.id, i, "shipped", [proposal])
+        store.add_generation(run.id, i, "shipped", [proposed("s", f"c{i}", move=f"m{i}", author="x")])
         store.set_verdict(run.id, f"c{i}", Judgement(Verdict.WRONG, stage, why), None, 1.0)
     opened = Context(store, run, found, device, builder, None, None, GpuJudge(found, gpu=None), lambda event: None)
     yield opened

@@ -3,9 +3,12 @@
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pgo_agent.agent.profile.findings import Defect, Finding
+from pgo_agent.agent.profile.summary import Bottleneck
 from pgo_agent.agent.run.facts import RunFacts
 from pgo_agent.agent.run.record import pending, profiles
 from pgo_agent.agent.run.record.pending import Waiting
@@ -17,17 +20,12 @@ from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.reason import plain
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 
+from tests.agent.proposed import proposed
+
 COVERED = coverage.of(cases=1)
 
-PROPOSAL = {
-    "id": "c1",
-    "kind": "launch",
-    "move": "m",
-    "rationale": "r",
-    "author": "embedded",
-    "source": "pass\n",
-    "parent": "shipped",
-}
+PROPOSAL = proposed("pass\n", "c1", kind="launch")
+CITED = Bottleneck("k", Finding(Defect.SPILL, 8.0, "B", 0, "8 B of registers spill"), 0.5)
 
 
 @pytest.fixture
@@ -66,7 +64,7 @@ def test_raw_samples_are_kept_apart_from_evidence_and_come_back_in_order(store: 
 
 
 def test_proposing_a_generation_twice_changes_nothing(store: Store) -> None:
-    store.add_generation("add-1", 1, "shipped", [PROPOSAL | {"id": "c2"}])
+    store.add_generation("add-1", 1, "shipped", [replace(PROPOSAL, id="c2")])
     assert [c.id for c in store.candidates("add-1")] == ["c1"]
 
 

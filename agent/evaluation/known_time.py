@@ -1,0 +1,48 @@
+"""What is known of a configuration's time without measuring it: the recording of its very code, or an estimate.
+
+Neither is ever called a measurement of this run.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pgo_agent.agent.profile import cost_model
+from pgo_agent.agent.run.context import Context
+from pgo_agent.agent.run.record import shipped_results
+from pgo_agent.agent.run.record.baseline import KnownTime, TimeSource, Work
+
+Statics = Sequence[Mapping[str, Any]]  # static profiles of what a configuration launches, in order
+
+
+def known(
+    ctx: Context, manifest: Mapping[str, Any], case: str, label: str, plan_id: str, statics: Statics, work: Work
+) -> KnownTime:
+    """The time of a plan of a bundle. `work`: of its case."""
+    recorded = shipped_results.find(plan_id, ctx.device.name)
+    if recorded is not None:
+        return KnownTime(ms=recorded.ms, how=TimeSource.RECORDED, finalist=recorded.finalist)
+    launches = [s for s in manifest["plans"][case][label]["steps"] if "kernel" in s]
+    total = sum(
+        cost_model.estimate(
+            static,
+            manifest["kernels"][s["kernel"]]["num_warps"],
+            s["grid"][0] * s["grid"][1] * s["grid"][2],
+            ctx.device,
+            work.flops * share,
+            work.bytes / len(launches),
+        )
+        for s, static, share in zip(launches, statics, _shares(statics), strict=True)
+    )
+    return KnownTime(ms=total, how=TimeSource.ESTIMATE)
+
+
+def _shares(statics: Statics) -> list[float]:
+    """How the work is shared among launches, for an estimate: evenly by those with tensor loops, if there are any."""
+    weights = [1.0 if s["loop_flops"] else 0.0 for s in statics]
+    return [w / sum(weights) for w in weights] if any(weights) else [1 / len(statics)] * len(statics)
+
+
+def rate(ctx: Context, work: Work, ms: float) -> dict[str, Any]:
+    """The rate of a case's work on the run's device, with its unit."""
+    value, unit = ctx.device.rate(work.flops, work.bytes, ms)
+    return {"rate": value, "unit": unit}

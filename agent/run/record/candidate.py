@@ -1,0 +1,75 @@
+"""A candidate, from its proposal to its verdict, as the record has it: what is proposed, its build, what it came to."""
+
+import hashlib
+from dataclasses import dataclass, fields
+from typing import Any
+
+from pgo_agent.agent.moves import Proposal
+from pgo_agent.agent.profile.summary import Bottleneck
+from pgo_agent.sandbox.build.result import Built
+from pgo_agent.sandbox.gate.reason import Reason
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewCandidate:
+    """A proposal with its author and its parent: what a generation is made of."""
+
+    id: str
+    parent: str  # what it is made of: a candidate or `shipped`
+    kind: str  # launch, source, gluon or ttgir
+    move: str
+    rationale: str
+    author: str  # who is told to have written it: see provenance.py
+    source: str
+    cites: Bottleneck | None = None  # what in its parent's profile its move answers
+    proposer: str | None = None  # whose place in its generation it takes: see bandit.py
+
+    @classmethod
+    def of(cls, p: Proposal, author: str, parent: str) -> "NewCandidate":
+        """What a proposal becomes in a run; nobody's place is taken yet."""
+        own = {"kind": p.kind, "move": p.move, "rationale": p.rationale, "source": p.source}
+        return cls(id=candidate_id(p.source), author=author, parent=parent, cites=p.cites, **own)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate(NewCandidate):
+    """One of a run, with what is known of it so far."""
+
+    run: str
+    generation: int
+    position: int
+    built: Built | None  # None until it is built
+    verdict: str | None
+    stage: str | None
+    why: Reason | None  # for its verdict
+    speedup: float | None
+    seconds: float | None
+    against: str | None  # what it was measured against, the incumbent then: a candidate or `shipped`
+
+    @property
+    def reason(self) -> str | None:
+        """Why it has its verdict, for a person."""
+        return self.why.for_person() if self.why is not None else None
+
+    @property
+    def has_bundle(self) -> bool:
+        """Whether it was built, and something came of that."""
+        return self.built is not None and self.built.ok
+
+    @property
+    def build(self) -> Built:
+        """What became of its build. Raises RuntimeError before it is built."""
+        if self.built is None:
+            raise RuntimeError(f"candidate {self.id} is asked for its build before it is built")
+        return self.built
+
+    def as_json(self) -> dict[str, Any]:
+        """Its fields as plain JSON values, each under the name of its column in the record."""
+        plain = {f.name: getattr(self, f.name) for f in fields(self)}
+        own = {"built": self.built and self.built.as_json(), "cites": self.cites and self.cites.as_json()}
+        return plain | own | {"reason": self.reason, "why": None if self.why is None else self.why.as_json()}
+
+
+def candidate_id(source: str) -> str:
+    """What a candidate is called: the same text is the same candidate, in every run."""
+    return hashlib.sha256(source.encode()).hexdigest()[:16]
