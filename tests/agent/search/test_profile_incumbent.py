@@ -229,32 +229,6 @@ def test_counters_are_read_only_where_another_candidate_may_follow(ctx: Context,
     assert (found.passes["timeline"], found.passes["counters"]) == ("no GPU is visible here", why)
 
 
-@pytest.mark.parametrize("told", ["none", "counters"])
-def test_who_is_told_no_profile_or_counters_alone_hears_of_no_spills(ctx: Context, told: str) -> None:
-    ctx = changed(ctx, profile_visibility=ProfileVisibility(told))
-    (kept,) = profiles.of(ctx.store, ctx.run.id, "shipped")
-    ctx.store.db.execute("DELETE FROM profiles")
-    profile_incumbent.profile(ctx)
-    profile_incumbent.summarize(ctx)
-    assert kept.summary is not None and kept.summary.bottlenecks
-    assert [k.summary.bottlenecks for k in profiles.of(ctx.store, ctx.run.id) if k.summary] == (
-        [] if told == "none" else [()]
-    )
-    best = incumbent.best_known(ctx, "shipped")
-    assert not bottlenecks.asked(ctx, "shipped", best).order
-    assert not bottlenecks.asked(ctx, ctx.store.candidates(ctx.run.id)[0].id, best).order
-    profiles.add(ctx.store, ctx.run.id, kept)
-    profiles.update(ctx.store, ctx.run.id, kept)
-
-
-def test_a_summary_of_another_version_is_made_anew(ctx: Context) -> None:
-    (kept,) = profiles.of(ctx.store, ctx.run.id, "shipped")
-    ctx.store.db.execute("UPDATE profiles SET summary = '{\"case\": 1}'")
-    assert profile_incumbent.due(ctx) == "summarize"
-    profile_incumbent.summarize(ctx)
-    assert profiles.of(ctx.store, ctx.run.id, "shipped") == [kept]
-
-
 def test_the_whole_profile_is_kept_and_read_back_as_it_was_taken(ctx: Context) -> None:
     (stored,), (known,) = profiles.of(ctx.store, ctx.run.id, "shipped"), profile_targets.wanted(ctx, "shipped")
     taken = profile_targets.take(ctx, known, GpuBudget(None, 0.0), 1, lambda *_: None)
@@ -288,3 +262,29 @@ def test_an_older_record_without_a_whole_profile_is_told_as_not_kept(ctx: Contex
         profile_view.profiles(ctx.store, ctx.run.id)
     assert profile_view.strips(ctx.store, ctx.run.id, 80) == [] and prompt.render(prompt.gather(ctx))
     profiles.update(ctx.store, ctx.run.id, stored)
+
+
+@pytest.mark.parametrize("told", ["none", "counters"])
+def test_who_is_told_no_profile_or_counters_alone_hears_of_no_spills(ctx: Context, told: str) -> None:
+    ctx.change({"profile_visibility": ProfileVisibility(told)})
+    (kept,) = profiles.of(ctx.store, ctx.run.id, "shipped")
+    ctx.store.db.execute("DELETE FROM profiles")
+    profile_incumbent.profile(ctx)
+    profile_incumbent.summarize(ctx)
+    assert kept.summary is not None and kept.summary.bottlenecks
+    assert [k.summary.bottlenecks for k in profiles.of(ctx.store, ctx.run.id) if k.summary] == (
+        [] if told == "none" else [()]
+    )
+    best = incumbent.best_known(ctx, "shipped")
+    assert not bottlenecks.asked(ctx, "shipped", best).order
+    assert not bottlenecks.asked(ctx, ctx.store.candidates(ctx.run.id)[0].id, best).order
+    profiles.add(ctx.store, ctx.run.id, kept)
+    profiles.update(ctx.store, ctx.run.id, kept)
+
+
+def test_a_summary_of_another_version_is_made_anew(ctx: Context) -> None:
+    (kept,) = profiles.of(ctx.store, ctx.run.id, "shipped")
+    ctx.store.db.execute("UPDATE profiles SET summary = '{\"case\": 1}'")
+    assert profile_incumbent.due(ctx) == "summarize"
+    profile_incumbent.summarize(ctx)
+    assert profiles.of(ctx.store, ctx.run.id, "shipped") == [kept]
