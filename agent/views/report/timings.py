@@ -23,7 +23,7 @@ BASELINES = (TUNED, LABELS[SHIPPED], LABELS[AUTOTUNED])  # as `Ratio.of` calls t
 
 
 @dataclass(frozen=True)
-class Side:
+class SideTimes:
     """One side of one case."""
 
     key: str  # of the record: winner, a baseline, A/A, or a library's name
@@ -41,7 +41,7 @@ class Side:
 class Ratio:
     """How many times faster the subject was than something."""
 
-    of: str  # as `Side.label`
+    of: str  # as `SideTimes.label`
     interval: Interval
     cases: int  # that it is of
 
@@ -50,11 +50,11 @@ class Ratio:
 class Case:
     name: str
     unit: str  # of rates
-    sides: tuple[Side, ...]  # the subject first, then baselines, then libraries, then A/A
+    sides: tuple[SideTimes, ...]  # the subject first, then baselines, then libraries, then A/A
     ratios: tuple[Ratio, ...]
     noise: Interval | None  # what as shipped seems to gain over itself
 
-    def side(self, key: str) -> Side | None:
+    def side(self, key: str) -> SideTimes | None:
         return next((s for s in self.sides if s.key == key), None)
 
 
@@ -160,10 +160,10 @@ def _case(run: Run, case: str, times: Mapping[str, Sequence[float]], subject: st
     )
 
 
-def _side(run: Run, case: str, key: str, ms: Sequence[float], work: Work) -> Side:
+def _side(run: Run, case: str, key: str, ms: Sequence[float], work: Work) -> SideTimes:
     middle = bootstrap.ratio(ms, [1.0] * len(ms))  # the interval of their median
     rate, _ = devices.find(run.device).rate(work.flops, work.bytes, middle.mid)
-    return Side(key, _choice(run, case, key), tuple(float(x) for x in ms), middle, rate)
+    return SideTimes(key, _choice(run, case, key), tuple(float(x) for x in ms), middle, rate)
 
 
 def _choice(run: Run, case: str, key: str) -> str:
