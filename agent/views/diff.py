@@ -10,7 +10,8 @@ from typing import Any
 
 from pgo_agent.agent.run import incumbent
 from pgo_agent.agent.run.own_list import AUTOTUNED
-from pgo_agent.agent.run.record.store import Run, Store
+from pgo_agent.agent.run.record.run import Run
+from pgo_agent.agent.run.record.store import Store
 from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.ttgir import normalize, reader

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 
 from pgo_agent.agent.run import own_list
 from pgo_agent.agent.run.record.candidate import Candidate
-from pgo_agent.agent.run.record.store import Run, Store
+from pgo_agent.agent.run.record.run import Run
+from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.views import diff, show
 from pgo_agent.agent.views.diff import DiffSide, Kernel
 from pgo_agent.agent.views.report.timings import LABELS, short
