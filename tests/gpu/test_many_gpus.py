@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from pgo_agent.agent.commands import optimize
+from pgo_agent.agent.run.facts import GivenFile
 from pgo_agent.agent.run.record.run import Run
 from pgo_agent.agent.run.record.run_summary import MeasuredRun
 from pgo_agent.agent.run.record.store import Candidate, Store
@@ -97,10 +98,10 @@ def judged_again(store: Store, of: Run, names: list[str]) -> tuple[str | None, d
     """The winner among a run's candidates on these GPUs, and the confirmed interval of each that was accepted."""
     untried = (None, Verdict.BUILD_ERROR, Verdict.REJECTED, Verdict.NO_CHANGE)
     fit = [c for c in store.candidates(of.id) if c.verdict not in untried]
-    given = tuple({"from": c.id, "kind": "ttgir" if c.kind == "ttgir" else "source", "source": c.source} for c in fit)
+    given = [GivenFile(c.id, "ttgir" if c.kind == "ttgir" else "source", c.source) for c in fit]
     settings = RunSettings(candidates=len(fit), width=len(fit), minutes=600.0, patience=1, judge="gpu", alone=True,
-                           cases=of.settings.cases, given=given, gpus=",".join(names))  # fmt: skip
-    optimize.start(Path(of.target), settings, store, lambda _: None)
+                           cases=of.settings.cases, gpus=",".join(names))  # fmt: skip
+    optimize.start(Path(of.target), settings, store, lambda _: None, given)
     run = store.run("last")
 
     def confirmed(c: Candidate) -> list[float]:
