@@ -4,6 +4,7 @@ GPU measured, or, without a GPU, a ranking of what was built. Nothing but data; 
 
 import json
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from pgo_agent.agent.run.record.baseline import TimeSource, Unfit
@@ -108,6 +109,7 @@ class RankedRun(Record):
 RunSummary = FailedRun | MeasuredRun | RankedRun
 
 
+@lru_cache(maxsize=4)  # it holds raw samples, and whoever draws a run asks again and again
 def read(text: str) -> RunSummary:
     """The summary that the record holds. Raises ValueError for anything else."""
     value = json.loads(text)
