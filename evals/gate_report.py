@@ -36,13 +36,13 @@ _PARTS = ("trace", "compile", "judge")
 _OF_A_BATCH = 10  # entries, at least
 
 
-def main(pattern: str | None, wishes: RunSettings, as_json: bool) -> int:
+def main(pattern: str | None, asked: RunSettings, as_json: bool) -> int:
     """Runs the corpora, or what the pattern names, and prints the outcome; gives the exit code."""
     chosen = [e for e in corpora.load() if pattern is None or pattern in e.name or pattern == e.target]
     if not chosen:
         raise UsageFault(f"no entry of the corpora is called {pattern}", "give a part of a name, or a target")
     each = (lambda o: print(json.dumps(told(o)), flush=True)) if as_json else (lambda _: None)
-    outcomes, seconds = gate.run(chosen, wishes, lambda text: print(text, file=sys.stderr, flush=True), each=each)
+    outcomes, seconds = gate.run(chosen, asked, lambda text: print(text, file=sys.stderr, flush=True), each=each)
     if as_json:
         print(json.dumps(summary(outcomes, seconds)), flush=True)
     else:

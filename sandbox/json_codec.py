@@ -82,10 +82,18 @@ def _record(kind: Any, value: Any) -> Any:
     fields = {f.name: f.metadata.get("optional") for f in dataclasses.fields(kind)}
     needed = {name for name, left_out in fields.items() if not left_out}
     _need(isinstance(value, dict) and needed <= value.keys() <= fields.keys(), kind, value)
-    return kind(**{n: from_json(hints[n], v) for n, v in value.items()})
+    read = {}
+    for name, own in value.items():
+        try:
+            read[name] = from_json(hints[name], own)
+        except Malformed as e:
+            raise Malformed(f"{name}: {e}") from None
+    return kind(**read)
 
 
 def _either(kinds: tuple[Any, ...], value: Any) -> Any:
+    if value is not None and len(kinds) == 2 and types.NoneType in kinds:  # which says best what is wrong
+        return from_json(next(k for k in kinds if k is not types.NoneType), value)
     for kind in kinds:
         try:
             return from_json(kind, value)

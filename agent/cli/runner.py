@@ -5,9 +5,13 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
+
+if TYPE_CHECKING:
+    from pgo_agent.agent.run.context import Emit
+    from pgo_agent.agent.run.record.store import Store
 
 
 class faults:  # noqa: N801 (used as a context manager)
@@ -46,7 +50,7 @@ class opened:  # noqa: N801
     def __init__(self, root: Path, create: bool = False) -> None:
         self.root, self.create = root, create
 
-    def __enter__(self) -> Any:
+    def __enter__(self) -> "Store":
         from pgo_agent.agent.run.record.store import Store
 
         self.store = Store(self.root, self.create)
@@ -68,11 +72,11 @@ def run(
     json_lines: bool,
     store: Path,
     create: bool,
-    go: Callable[[Any, Any], int],
+    go: Callable[["Store", "Emit"], int],
     tell: Callable[[], None] | None = None,
     again: str = "pgo-agent resume {run}",
 ) -> None:
-    """Does what `go` says with the store and the feed of events, and exits with its code.
+    """Do what `go` says with the store and the feed of events, and exit with its code.
 
     `tell`: prints for a person what came of it; by default what came of the last run. `again`: the command that goes
     on after Ctrl-C. SIGUSR1 makes the process say where each of its threads stands.
@@ -95,14 +99,19 @@ def run(
             feed.close()
             interrupted(again.format(run=last.get("run.started", {}).get("run", "last")))
         feed.close()
-        done = last.get("run.completed")
-        if tell is not None and not json_lines:
-            tell()
-        elif done and not json_lines:
-            from pgo_agent.agent.views import show as shown
-
-            shown.outcome(record, done["run"])
+        if not json_lines:
+            _tell(record, last.get("run.completed"), tell)
         raise typer.Exit(int(code))
+
+
+def _tell(record: "Store", done: dict[str, Any] | None, tell: Callable[[], None] | None) -> None:
+    """What came of it, for a person. `done`: the event of a run that came to its end."""
+    if tell is not None:
+        tell()
+    elif done:
+        from pgo_agent.agent.views import show as shown
+
+        shown.outcome(record, done["run"])
 
 
 def _standing(*_: Any) -> None:

@@ -7,8 +7,7 @@ import shutil
 from dataclasses import asdict, dataclass
 
 from pgo_agent.agent.exit_codes import Exit
-from pgo_agent.agent.llm.models import EMBEDDED, prices
-from pgo_agent.agent.llm.models import roles as casting
+from pgo_agent.agent.llm.models import EMBEDDED, prices, roles
 from pgo_agent.agent.llm.models.openai_server import ServerModel
 from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.compiler import ptxas
@@ -91,9 +90,9 @@ def _model() -> Finding:
         server = ServerModel("any")
     except UsageFault as e:
         return Finding("model", False, f"`--model NAME`: {e.message}; {e.hint}. relay: and replay: need none")
-    cast = {role: name for role, name in casting.roles([]).items() if name != EMBEDDED}
-    roles = ", ".join(f"{role} {name}" for role, name in cast.items()) or "none unless --model names one"
-    return Finding("model", True, f"`--model NAME` asks {server.url}; by the environment: {roles}")
+    named = [f"{role} {name}" for role, name in roles.roles([]).items() if name != EMBEDDED]
+    told = ", ".join(named) or "none unless --model names one"
+    return Finding("model", True, f"`--model NAME` asks {server.url}; by the environment: {told}")
 
 
 def _prices() -> Finding:

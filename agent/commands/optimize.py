@@ -85,18 +85,17 @@ def resume(name: str, store: Store, emit: Emit, changes: Changes | None = None) 
     settings = run.settings.changed(changes or {})
     judge, device = judge_choice.choose(settings)
     models, facts = open_models(Opening(run.id, subject.digest, store, emit), settings, run.facts)
-    if run.unknown:
-        emit(
-            {
-                "type": "warning",
-                "run": run.id,
-                "text": f"settings of another version are ignored: {', '.join(run.unknown)}",
-            }
-        )
+    _warn_of_unknown(run, emit)
     with store.active(run.id):
         store.set_settings(run.id, settings, facts)
         store.set_state(run.id, "running")
         return _go(replace(run, settings=settings, facts=facts), subject, device, judge, models, store, emit)
+
+
+def _warn_of_unknown(run: Run, emit: Emit) -> None:
+    if run.unknown:
+        text = f"settings that another version recorded are ignored: {', '.join(run.unknown)}"
+        emit({"type": "warning", "run": run.id, "text": text})
 
 
 def _refuse_ended(run: Run) -> None:

@@ -23,10 +23,12 @@ from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.errors import EnvironmentFault, TargetFault, UsageFault
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.json_codec import Record
+from pgo_agent.sandbox.judge.interface import Judge
 from pgo_agent.sandbox.judge.pool import GpuPool
 from pgo_agent.sandbox.profile import memo
 from pgo_agent.sandbox.profile.backend import Workbench
 from pgo_agent.sandbox.profile.kernel_profile import PassName
+from pgo_agent.sandbox.target import Target
 
 
 @dataclass(frozen=True)
@@ -45,8 +47,8 @@ def passes_of(text: str | None) -> frozenset[PassName] | None:
     names = [n.strip() for n in text.split(",") if n.strip()]
     wrong = [n for n in names if n not in list(PassName)]
     if wrong or not names:
-        told = f"there is no pass called {', '.join(wrong)}" if wrong else "--passes names no pass"
-        raise UsageFault(told, f"there are: {', '.join(PassName)}")
+        problem = f"there is no pass called {', '.join(wrong)}" if wrong else "--passes names no pass"
+        raise UsageFault(problem, f"there are: {', '.join(PassName)}")
     return frozenset(PassName(n) for n in names)
 
 
@@ -59,34 +61,39 @@ def profile(
     wanted: frozenset[PassName] | None = None,
     seconds: float = 60.0,
 ) -> Profile:
-    """The profile of a target at one configuration of each case.
+    """Return the profile of a target at one configuration of each case.
 
     `wanted`: passes; None leaves them to the profiler's role. `seconds`: of the GPU, for all that is not kept.
 
     Raises UsageFault for a file, case, configuration or backend that is none, TargetFault when nothing of the target
     builds, EnvironmentFault for the sandbox, the disk, and a GPU that is asked for and is not there.
     """
-    found = target.read(locate(file))
+    subject = target.read(locate(file))
     judge, device = judge_choice.choose(asked)
-    if judge is not None:
-        judge.target = found
-    if isinstance(judge, GpuPool):
-        judge.begin(_tell, lambda _gpu, _why: None, ())
-    on_gpu = sorted((wanted or frozenset()) - {PassName.STATIC})
-    if on_gpu and judge is None:
-        raise EnvironmentFault(f"{' and '.join(on_gpu)} cannot be taken: {NO_GPU}", "leave out --passes, or use a GPU")
-    cores = len(os.sched_getaffinity(0))
-    builder = Builder(found, device, box.choose(asked.sandbox, asked.python), store.contents, cores)
-    built = bundled(Workbench(builder), found.source, found.contract, tuple(asked.cases))
-    _must_exist(built, asked.cases)
-    tuned = _tuned(store, found)
     try:
-        chosen = [_chosen(found.source, built, case, configuration, tuned) for case in built.configurations]
+        _open(judge, subject, wanted)
+        cores = len(os.sched_getaffinity(0))
+        builder = Builder(subject, device, box.choose(asked.sandbox, asked.python), store.contents, cores)
+        built = bundled(Workbench(builder), subject.source, subject.contract, asked.cases)
+        _must_exist(built, asked.cases)
+        tuned = _tuned(store, subject)
+        chosen = [_chosen(subject.source, built, case, configuration, tuned) for case in built.configurations]
         cases = _taken(builder, GpuBudget(judge, seconds), wanted, chosen, backend)
     finally:
         if judge is not None:
             judge.close()
-    return Profile(found.name, device.key, built.bundle, cases, built.failures)
+    return Profile(subject.name, device.key, built.bundle, cases, built.failures)
+
+
+def _open(judge: Judge | None, subject: Target, wanted: frozenset[PassName] | None) -> None:
+    """Give the judge its target. Raises EnvironmentFault for passes that need a GPU where none is used."""
+    on_gpu = sorted((wanted or frozenset()) - {PassName.STATIC})
+    if on_gpu and judge is None:
+        raise EnvironmentFault(f"{' and '.join(on_gpu)} cannot be taken: {NO_GPU}", "leave out --passes, or use a GPU")
+    if judge is not None:
+        judge.target = subject
+    if isinstance(judge, GpuPool):
+        judge.begin(_tell, lambda _gpu, _why: None, ())
 
 
 def _taken(
@@ -96,14 +103,14 @@ def _taken(
     at_once = AT_ONCE if gpu.judge else 1
     means = Means(replace(builder, cores=max(1, builder.cores // at_once)), gpu, wanted)
     work = {w.case: partial(case_profile, means, w, backend) for w in chosen}
-    found = dict(gpu.judge.together(work, each=at_once)) if gpu.judge else {c: take() for c, take in work.items()}
-    return tuple(found[w.case] for w in chosen)
+    profiles = dict(gpu.judge.together(work, each=at_once)) if gpu.judge else {c: take() for c, take in work.items()}
+    return tuple(profiles[w.case] for w in chosen)
 
 
-def _tell(kind: str, **told: Any) -> None:
-    """What the GPUs tell of, for a person."""
-    what = f"is in use by {told['holder']}: waiting" if kind == "gpu.waiting" else f"is left out: {told['why']}"
-    print(f"GPU {told['index']} {what}", file=sys.stderr, flush=True)
+def _tell(kind: str, **fields: Any) -> None:
+    """Print what the GPUs report."""
+    what = f"is in use by {fields['holder']}: waiting" if kind == "gpu.waiting" else f"is left out: {fields['why']}"
+    print(f"GPU {fields['index']} {what}", file=sys.stderr, flush=True)
 
 
 @memo.cpu("pgo_agent.agent.profiling.bundled", version=1)
@@ -121,13 +128,15 @@ def bundled(bench: Workbench, source: str, contract: str, cases: tuple[str, ...]
 def _must_exist(built: Bundled, wanted: Sequence[str]) -> None:
     missing = [c for c in wanted if f"CASES/{c}" not in built.configurations]
     if not built.bundle or missing:
-        told = built.failures[0] if built.failures else f"it has no public case {', '.join(missing)}"
-        raise TargetFault(f"nothing to profile: {told}", "`pgo-agent optimize FILE` lists the cases, or mend the file")
+        problem = built.failures[0] if built.failures else f"it has no public case {', '.join(missing)}"
+        raise TargetFault(
+            f"nothing to profile: {problem}", "`pgo-agent optimize FILE` lists the cases, or mend the file"
+        )
 
 
-def _tuned(store: Store, found: target.Target) -> Mapping[str, str]:
+def _tuned(store: Store, subject: Target) -> Mapping[str, str]:
     """Case -> the best configuration of its launch grid, by the last run of this very file; nothing without one."""
-    baselines = [r.baseline for r in store.runs() if r.digest == found.digest and r.baseline]
+    baselines = [r.baseline for r in store.runs() if r.digest == subject.digest and r.baseline]
     return {c: p.choice for c, p in baselines[-1].tuned.items()} if baselines else {}
 
 

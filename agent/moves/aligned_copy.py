@@ -25,9 +25,9 @@ from pgo_agent.agent.moves.analysis.cst_util import (
     reachable,
     strings,
     visited,
-    writes,
 )
 from pgo_agent.agent.moves.analysis.dataflow import Flow
+from pgo_agent.agent.moves.analysis.def_use import reached, sources
 from pgo_agent.agent.moves.analysis.descriptor_operand import Operand
 from pgo_agent.agent.moves.analysis.descriptor_plan import planned
 from pgo_agent.agent.moves.analysis.index_algebra import mentions
@@ -205,12 +205,8 @@ def _looked_up(subscript: cst.Subscript) -> str | None:
 
 def _derived(body: cst.CSTNode, strides: set[str]) -> set[str]:
     """Strides or pointers, and the names of what is computed from them, but for what is loaded from there."""
-    found, grown = set[str](), set(strides)
-    assigned = [n for n in nodes(body) if isinstance(n, cst.Assign | cst.AugAssign | cst.AnnAssign) and n.value]
-    while grown != found:
-        found = grown
-        grown = found.union(*(writes(a) for a in assigned if a.value and _computed_from(a.value) & found))
-    return found
+    computed = sources(body, _computed_from)
+    return strides | {name for name in computed if reached({name}, computed) & strides}
 
 
 def _computed_from(value: cst.CSTNode) -> set[str]:

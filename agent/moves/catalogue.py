@@ -15,13 +15,8 @@ from random import Random
 
 from pgo_agent.agent.moves import (
     aligned_copy,
-    carry,
-    causal,
-    epilogue,
-    exp2,
     guard,
     launch_config,
-    peel,
     persistent_grid,
     ptxas_flags,
     tma_descriptors,
@@ -38,13 +33,8 @@ SOURCE_MOVES: tuple[SourceMove, ...] = (
     aligned_copy.MOVE,
     warp_specialize.MOVE,
     guard.MOVE,
-    causal.MOVE,
-    exp2.MOVE,
-    carry.MOVE,
     persistent_grid.MOVE,
-    epilogue.MOVE,
-    peel.MOVE,
-    *ptxas_flags.MOVES,
+    ptxas_flags.MOVE,
 )
 
 

@@ -12,7 +12,7 @@ NEAR_THE_ROOF = "The roof is near: what is left is worth little, whatever comes 
 ADVICE: Mapping[Defect, str] = {
     Defect.SPILL: "Let a thread hold less: more warps, a smaller tile, or fewer values that live through the loop.",
     Defect.SERIALIZED: (
-        "Let the accumulator stay in registers from one dot to the next: 'peel the first iteration', "
+        "Let the accumulator stay in registers from one dot to the next: 'test before the loop', "
         "'persistent grid', more warps or a smaller tile."
     ),
     Defect.FEW_STAGES: "Let copies run ahead of the dots: more stages, or 'load through tensor descriptors'.",
@@ -34,12 +34,12 @@ ADVICE: Mapping[Defect, str] = {
     Defect.COPY_WAIT: (
         "Let copies run further ahead: more stages, 'load through tensor descriptors', or 'specialize warps'."
     ),
-    Defect.DOT_WAIT: "Give warps work while dots run: 'carry the second dot', 'specialize warps', or a larger tile.",
+    Defect.DOT_WAIT: "Give warps work while dots run: 'specialize warps', or a larger tile.",
     Defect.ARITHMETIC: (
-        "Move arithmetic beside the dots ('carry the second dot') or make it cheaper ('exp to exp2 with the scale "
-        "folded', 'split a causal loop into unmasked and masked parts')."
+        "Run arithmetic beside the dots, or make it cheaper: exponentials in base 2 with log2(e) in the scale, masks "
+        "only where a block needs one."
     ),
-    Defect.EPILOGUE: "Store while the next tile is computed ('persistent grid'), or 'store the tile in two halves'.",
+    Defect.EPILOGUE: "Store while the next tile is computed: 'persistent grid'.",
     Defect.IMBALANCE: "Hand out work evenly: the longest blocks first, or 'persistent grid'.",
     Defect.MISSES: "Let blocks that run at a time share tiles: another order of the blocks.",
 }

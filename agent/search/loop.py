@@ -1,10 +1,9 @@
 """The loop, on one screen: baseline -> profile -> summarize -> propose -> build -> judge -> record, and from there to
 profile again where there is a new incumbent, else to propose; when nothing is proposed, it finishes.
 
-LangGraph with SQLite checkpoints after every node. The state is three plain values; what they stand for is in the
-store, where every step looks before it works. So a process killed anywhere goes on at the node where it died, and a
-verdict that was recorded is never made again. A checkpoint that the store does not bear out is not gone on with: a
-power loss may take the end of either file, and after a jump of the clock the newest checkpoint is not the last one.
+LangGraph runs the nodes; it keeps nothing. The state is two numbers that follow from the record, where every step
+looks before it works. So a process killed anywhere goes on at the node where it died (`recovery.py` says which), and a
+verdict that was recorded is never made again.
 """
 
 import itertools
@@ -13,8 +12,6 @@ from typing import Literal, TypedDict
 
 os.environ["LANGSMITH_TRACING"] = os.environ["LANGCHAIN_TRACING_V2"] = "false"  # they would upload kernel source
 
-from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 from langgraph.types import Command
@@ -27,7 +24,6 @@ from pgo_agent.agent.search.finish import finish as finish_run
 
 class State(TypedDict):
     generation: int  # the one that is worked on, from 1
-    proposed: int  # candidates of it
     generations_without_win: int  # generations in a row without an accepted candidate
 
 
@@ -48,13 +44,12 @@ def summarize(state: State, runtime: Runtime[Context]) -> None:
 def propose(state: State, runtime: Runtime[Context]) -> Command[Literal["build", "finish"]]:
     ctx = runtime.context
     steps.steered(ctx)
-    generations_without_win = state[
-        "generations_without_win"
-    ] >= ctx.settings.patience and not steering.wants_a_generation(ctx, state["generation"])
-    proposed = 0 if ctx.out_of_time() or generations_without_win else steps.propose(ctx, state["generation"])
-    if not proposed:
-        steering.give_back(ctx, state["generation"])
-    return Command(goto="build" if proposed else "finish", update={"proposed": proposed})
+    impatient = state["generations_without_win"] >= ctx.settings.patience
+    ended = ctx.out_of_time() or (impatient and not steering.wants_a_generation(ctx, state["generation"]))
+    if not ended and steps.propose(ctx, state["generation"]):
+        return Command(goto="build")
+    steering.give_back(ctx, state["generation"])
+    return Command(goto="finish")
 
 
 def build(state: State, runtime: Runtime[Context]) -> None:
@@ -76,11 +71,7 @@ def record(state: State, runtime: Runtime[Context]) -> Command[Literal["profile"
         incumbent=incumbent.name(ctx),
         judged=sum(c.verdict is not None for c in own),
     )
-    new: State = {
-        "generation": n + 1,
-        "proposed": 0,
-        "generations_without_win": 0 if won else state["generations_without_win"] + 1,
-    }
+    new: State = {"generation": n + 1, "generations_without_win": 0 if won else state["generations_without_win"] + 1}
     return Command(goto="profile" if profile_incumbent.due(ctx) else "propose", update=new)
 
 
@@ -91,23 +82,12 @@ def finish(state: State, runtime: Runtime[Context]) -> None:
 def run(ctx: Context) -> None:
     """Runs the loop of `ctx.run`, from its beginning or from where it was interrupted."""
     recovery.mend(ctx)
+    first, generation, generations_without_win = recovery.stands(ctx)
     graph = StateGraph(State, context_schema=Context)
     for node in (baseline, profile, summarize, propose, build, judge, record, finish):
         graph.add_node(node)
-    for one, then in itertools.pairwise((START, "baseline", "profile", "summarize", "propose")):
+    for one, then in itertools.pairwise(("baseline", "profile", "summarize", "propose")):
         graph.add_edge(one, then)
-    graph.add_edge("build", "judge").add_edge("judge", "record").add_edge("finish", END)
-    with recovery.checkpoints(ctx.store.root / "checkpoints.db") as db:
-        loop = graph.compile(checkpointer=SqliteSaver(db))
-        config: RunnableConfig = {"configurable": {"thread_id": ctx.run.id}, "recursion_limit": 10_000}
-        (nodes, generation, generations_without_win), held = recovery.stands(ctx), loop.get_state(config)
-        borne_out = held.next in nodes and (held.values["generation"], held.values["generations_without_win"]) == (
-            generation,
-            generations_without_win,
-        )
-        start: State | None = (
-            None
-            if borne_out
-            else {"generation": generation, "proposed": 0, "generations_without_win": generations_without_win}
-        )
-        loop.invoke(start, config, context=ctx, durability="sync")
+    graph.add_edge(START, first).add_edge("build", "judge").add_edge("judge", "record").add_edge("finish", END)
+    state: State = {"generation": generation, "generations_without_win": generations_without_win}
+    graph.compile().invoke(state, {"recursion_limit": 10_000}, context=ctx)

@@ -1,14 +1,11 @@
 """Where an interrupted run goes on, and on what: by its record alone, whatever became of the other files.
 
-A power loss may take the ends of files, or whole ones. The checkpoints then know of more or less than the record, and
-the content store lacks what the record names. Relies on builds being the same each time: what comes out different is
-not put in the place of what was judged. The record itself is not mended: `store.py` says when it is damaged.
+A power loss may take the ends of files, or whole ones: the content store then lacks what the record names. Relies on
+builds being the same each time: what comes out different is not put in the place of what was judged. The record itself
+is not mended: `database.py` says when it is damaged.
 """
 
-import sqlite3
-from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
-from pathlib import Path
+from typing import Literal
 
 from pgo_agent.agent.evaluation import baseline, build
 from pgo_agent.agent.run.context import Context
@@ -18,50 +15,26 @@ from pgo_agent.agent.search import profile_incumbent
 from pgo_agent.sandbox.errors import EnvironmentFault
 from pgo_agent.sandbox.gate.verdict import Verdict
 
+Node = Literal["baseline", "profile", "summarize", "propose", "build", "judge", "record"]
 
-def stands(ctx: Context) -> tuple[set[tuple[str, ...]], int, int]:
-    """By the record: the nodes that may come next, the generation, and how many without a win come before it."""
+
+def stands(ctx: Context) -> tuple[Node, int, int]:
+    """Says by the record which node comes next, in which generation, and how many without a win come before it.
+
+    A run that was at its end proposes once more, which comes to nothing as it did: what was asked is not asked again.
+    """
     if ctx.store.run(ctx.run.id).baseline is None:
-        return {("baseline",)}, 1, 0
+        return "baseline", 1, 0
     n, generations_without_win = 0, 0
     for n, finished in ctx.store.generations(ctx.run.id).items():
         own = ctx.store.candidates(ctx.run.id, n)
         undecided = [c for c in own if c.verdict is None]
         if undecided:
-            return {("build",) if any(c.built is None for c in undecided) else ("judge",)}, n, generations_without_win
+            return "build" if any(c.built is None for c in undecided) else "judge", n, generations_without_win
         if not finished:
-            return {("record",)}, n, generations_without_win
+            return "record", n, generations_without_win
         generations_without_win = 0 if any(c.verdict == Verdict.ACCEPTED for c in own) else generations_without_win + 1
-    due = profile_incumbent.due(ctx)
-    return {(due,)} if due else {("propose",), ("finish",)}, n + 1, generations_without_win
-
-
-# the checkpoints ------------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def checkpoints(path: Path) -> Iterator[sqlite3.Connection]:
-    """Opens the checkpoints, without what is damaged: the record says as much. Raises EnvironmentFault for the disk."""
-    try:
-        with suppress(sqlite3.OperationalError, OSError):
-            if not _sound(path):
-                for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
-                    path.with_name(name).unlink(missing_ok=True)
-        with closing(sqlite3.connect(path, check_same_thread=False)) as db:
-            yield db
-    except sqlite3.OperationalError as e:
-        hint = "free some space or make the folder writable, then `pgo-agent resume`"
-        raise EnvironmentFault(f"cannot write {path}: {e}", hint) from None
-
-
-def _sound(path: Path) -> bool:
-    try:
-        with closing(sqlite3.connect(path)) as db:
-            return bool(db.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok")
-    except sqlite3.OperationalError:
-        raise
-    except sqlite3.DatabaseError:
-        return False
+    return profile_incumbent.due(ctx) or "propose", n + 1, generations_without_win
 
 
 # the content store ----------------------------------------------------------------------------------------------------

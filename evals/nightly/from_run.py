@@ -68,7 +68,7 @@ def _cases(run: Run) -> dict[str, Case]:
     for case, ms in summary.times.items():
         work, weight = base.work_of(case), (base.weights or {}).get(case, 1.0)
         plans = {side: sides[name][case].as_json() for side in ms if (name := of.get(side, side)) in sides}
-        cases[case] = Case(int(work.flops), int(work.bytes), weight, ms, plans)
+        cases[case] = Case(int(work.flops), int(work.bytes), weight, dict(ms), plans)
     return cases
 
 

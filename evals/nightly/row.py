@@ -1,22 +1,22 @@
 """A row: what one run of a target, an optimizer and a seed came to, with the samples that say so.
 
 Figures that follow from samples are computed from them and never believed: a line whose ratios are not those of its own
-samples is refused, and so is one that measured nothing and does not say why. Relies on `sandbox/judge/bootstrap.py`.
+samples is refused, and so is one that measured nothing and does not say why. Relies on `sandbox/judge/bootstrap.py` for
+intervals, and on `sandbox/json_codec.py` for what fields may hold.
 """
 
 import math
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
-from types import NoneType, UnionType
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Any
 
 from pgo_agent.agent.run.own_list import AUTOTUNED
 from pgo_agent.agent.run.record.baseline import Unfit
 from pgo_agent.evals.runner.results import ENDED
-from pgo_agent.sandbox import devices
+from pgo_agent.sandbox import devices, json_codec
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.judge import bootstrap
 from pgo_agent.sandbox.judge.bootstrap import Interval
@@ -35,8 +35,8 @@ class Case:
     flops: int
     bytes: int
     weight: float
-    ms: Mapping[str, Sequence[float]]  # side -> raw samples of the last session, round by round
-    plans: Mapping[str, Mapping[str, Any]]  # side -> choice, plan_id, codes
+    ms: dict[str, tuple[float, ...]]  # side -> raw samples of the last session, round by round
+    plans: dict[str, dict[str, Any]]  # side -> choice, plan_id, codes
 
     @property
     def delivered(self) -> str:
@@ -99,7 +99,7 @@ class Winner:
     author: str
     reason: str
     diff: str  # unified, from the kernel as shipped; of TTGIR from the text that it replaces
-    stages: tuple[Mapping[str, Any], ...]  # what each stage of the gate said: stage, verdict, reason, seconds
+    stages: tuple[dict[str, Any], ...]  # what each stage of the gate said: stage, verdict, reason, seconds
 
 
 @dataclass(frozen=True)
@@ -112,12 +112,12 @@ class Row:
     when: str  # it began
     commit: str
     digest: str  # of the target
-    environment: Mapping[str, Any]
-    budget: Mapping[str, Any] | None
+    environment: dict[str, Any]
+    budget: dict[str, Any] | None
     state: str
     failed: str  # why there is nothing to measure; empty: the last session was held
     truncated: bool  # ended by its budget of time
-    cases: Mapping[str, Case]
+    cases: dict[str, Case]
     candidates: tuple[Tried, ...]
     winner: Winner | None
     seconds: float | None
@@ -177,17 +177,16 @@ class Row:
 
     def as_json(self) -> dict[str, Any]:
         """A line: everything, and what follows from it for whoever reads it without this project."""
-        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("cases", "file")}
-        told = own | {
-            "unfit": [u.as_json() for u in self.unfit],
-            "winner": asdict(self.winner) if self.winner else None,
-            "candidates": [asdict(t) for t in self.candidates],
-            "verdicts": dict(self.verdicts),
-            "ratio": {b: self.ratio(b).as_json() for b in BASES},
-            "of_autotuned": self.of_autotuned,
-            "cases": {n: self._case(c) for n, c in self.cases.items()},
-        }
-        return {"what": ENDED} | told
+        return (
+            {"what": ENDED}
+            | {name: value for name, value in asdict(self).items() if name != "file"}
+            | {
+                "verdicts": dict(self.verdicts),
+                "ratio": {b: self.ratio(b).as_json() for b in BASES},
+                "of_autotuned": self.of_autotuned,
+                "cases": {n: self._case(c) for n, c in self.cases.items()},
+            }
+        )
 
     def _case(self, c: Case) -> dict[str, Any]:
         return asdict(c) | {
@@ -198,51 +197,10 @@ class Row:
 
 
 def parse(line: Mapping[str, Any], file: str = "") -> Row:
-    """The row that a line tells. Raises KeyError, TypeError, ValueError for one that is none."""
-    cases = {
-        str(n): Case(int(c["flops"]), int(c["bytes"]), float(c["weight"]), _samples(c["ms"]), dict(c["plans"]))
-        for n, c in line["cases"].items()
-    }
-    own = {f.name: line[f.name] for f in fields(Row) if f.name != "file"} | {
-        "environment": dict(line["environment"]),
-        "cases": cases,
-        "candidates": tuple(_made(Tried, t) for t in line["candidates"]),
-        "winner": None if line["winner"] is None else _made(Winner, line["winner"]),
-        "unfit": tuple(Unfit.from_json(u) for u in line["unfit"]),
-        "file": file,
-    }
-    return _made(Row, own)
-
-
-T = TypeVar("T", Row, Tried, Winner)
-
-
-def _made(kind: type[T], told: Mapping[str, Any]) -> T:
-    """Of plain JSON, whose lists become tuples."""
-    own: dict[str, Any] = {f.name: told[f.name] for f in fields(kind)}
-    own |= {f.name: tuple(own[f.name]) for f in fields(kind) if get_origin(f.type) is tuple}
-    made = kind(**own)
-    typed(made)
-    return made
-
-
-def typed(made: Row | Tried | Winner) -> None:
-    """Raises TypeError for a value that is none of its field's."""
-    for f in fields(made):
-        value, fits = getattr(made, f.name), _fits(f.type)
-        if fits and not all(isinstance(v, fits) for v in (value if isinstance(value, tuple) else (value,))):
-            raise TypeError(f"{f.name} is no {getattr(f.type, '__name__', f.type)}")
-
-
-def _fits(kind: Any) -> tuple[type, ...]:
-    """What a field may hold, or each of its tuple; of classes of this module nothing is said."""
-    own = [k for k in (get_args(kind) if get_origin(kind) in (tuple, UnionType) else (kind,)) if k is not ...]
-    plain = tuple(k for k in own if k in (str, int, float, bool, NoneType))
-    return (*plain, int) if float in plain else plain if len(plain) == len(own) else ()
-
-
-def _samples(told: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
-    return {side: [float(x) for x in ms] for side, ms in told.items()}
+    """The row that a line tells. Raises AttributeError, KeyError, TypeError, ValueError for one that is none."""
+    own = {f.name: line[f.name] for f in fields(Row) if f.name not in ("cases", "file")}
+    cases = {n: {f.name: case[f.name] for f in fields(Case)} for n, case in line["cases"].items()}
+    return json_codec.decoded(Row, own | {"cases": cases, "file": file})
 
 
 def problem(line: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Makes the runs of a plan that have no result yet, one after another, through `agent/session.py`.
+"""Makes the runs of a plan that have no result yet, one after another, as `optimize` makes them.
 
 What is killed, or waits for a reply, goes on with the same command: the file of results says which run was begun. All
 runs share a workspace, so that what is built for one is there for the others; plans say that none learns from another.

@@ -16,9 +16,9 @@ H200 = {"gpu": "NVIDIA H200", "driver": "1", "torch": "2", "triton": "3", "tflop
 WON = Winner("w1", ("a move",), "source", "embedded", "1.1x", "--- a\n+++ b\n@@ -1 +1 @@\n-x\n+y\n", ())
 
 
-def lot(ms: float, turn: int = 0) -> list[float]:
+def lot(ms: float, turn: int = 0) -> tuple[float, ...]:
     """Samples about `ms`, all different, another lot for each turn."""
-    return [ms * (1 + 0.0001 * ((7 * i + 3 * turn) % ROUNDS) + 0.000001 * (turn + 1)) for i in range(ROUNDS)]
+    return tuple(ms * (1 + 0.0001 * ((7 * i + 3 * turn) % ROUNDS) + 0.000001 * (turn + 1)) for i in range(ROUNDS))
 
 
 def case(ratio: float = 1.1, codes: str = "one", base: str = "base", turn: int = 0, slow: float = 1.0) -> Case:

@@ -11,7 +11,7 @@ from pathlib import Path
 from pgo_agent.agent import text as hiding
 from pgo_agent.agent.cli.session import editor, parse_input
 from pgo_agent.agent.cli.session.controller import SessionController, Stand
-from pgo_agent.agent.cli.session.parse_input import COMMANDS, Asked
+from pgo_agent.agent.cli.session.parse_input import COMMANDS, TypedCommand
 from pgo_agent.agent.commands import apply as applying
 from pgo_agent.agent.llm.models import EMBEDDED
 from pgo_agent.agent.llm.models.types import OPTIMIZER
@@ -33,19 +33,19 @@ _SHOWN = "/show alone tells of the run, /show CANDIDATE of a candidate; /ttgir s
 _APPLIED = "/apply alone writes the winner, /apply CANDIDATE another that was accepted; baselines have your file's text"
 
 
-def do(c: SessionController, asked: Asked, confirm: Confirm) -> None:
+def do(c: SessionController, typed: TypedCommand, confirm: Confirm) -> None:
     """Raises Faults."""
-    if asked.name == "apply":
-        _apply(c, asked, confirm)
+    if typed.name == "apply":
+        _apply(c, typed, confirm)
     else:
-        _DO[asked.name](c, asked)
+        _DO[typed.name](c, typed)
 
 
 # the session ----------------------------------------------------------------------------------------------------------
 
 
-def _help(c: SessionController, asked: Asked) -> None:
-    name = asked.words[0].lstrip("/") if asked.words else ""
+def _help(c: SessionController, typed: TypedCommand) -> None:
+    name = typed.words[0].lstrip("/") if typed.words else ""
     if name and name not in COMMANDS:
         raise parse_input.unknown(name)
     table = Table.grid(padding=(0, 2))
@@ -56,7 +56,7 @@ def _help(c: SessionController, asked: Asked) -> None:
         c.say("A CANDIDATE is the beginning of an id. What has no slash is said to the optimizer's model.")
 
 
-def _status(c: SessionController, _asked: Asked) -> None:
+def _status(c: SessionController, _typed: TypedCommand) -> None:
     out, known = summary.output(), c.watch.glance()
     plain = not out.encoding.startswith("utf")
     rows = c.watch.lines(max(out.width, dashboard.WIDTH), dashboard.TALLEST, plain) if known else []
@@ -64,64 +64,64 @@ def _status(c: SessionController, _asked: Asked) -> None:
         out.print(row, no_wrap=True, overflow="crop")
 
 
-def _pause(c: SessionController, _asked: Asked) -> None:
+def _pause(c: SessionController, _typed: TypedCommand) -> None:
     c.pause()
 
 
-def _resume(c: SessionController, _asked: Asked) -> None:
+def _resume(c: SessionController, _typed: TypedCommand) -> None:
     c.go()
 
 
-def _quit(c: SessionController, _asked: Asked) -> None:
+def _quit(c: SessionController, _typed: TypedCommand) -> None:
     c.leave()
 
 
 # what is shown --------------------------------------------------------------------------------------------------------
 
 
-def _show(c: SessionController, asked: Asked) -> None:
-    if asked.words:
-        show.candidate(c.store, c.run.id, _candidate(c, asked.words[0], _SHOWN).id, False, False)
+def _show(c: SessionController, typed: TypedCommand) -> None:
+    if typed.words:
+        show.candidate(c.store, c.run.id, _candidate(c, typed.words[0], _SHOWN).id, False, False)
     else:
         show.run(c.store, c.run.id, False)
 
 
-def _diff(c: SessionController, asked: Asked) -> None:
+def _diff(c: SessionController, typed: TypedCommand) -> None:
     run, out = c.run, summary.output()
-    if len(asked.words) > 1:
-        diff.show(c.store, run.id, asked.words[1], asked.words[0], False, out)
+    if len(typed.words) > 1:
+        diff.show(c.store, run.id, typed.words[1], typed.words[0], False, out)
     else:
-        show.changes(c.store, run, _candidate(c, asked.words[0]), out)
+        show.changes(c.store, run, _candidate(c, typed.words[0]), out)
 
 
-def _ttgir(c: SessionController, asked: Asked) -> None:
+def _ttgir(c: SessionController, typed: TypedCommand) -> None:
     from pgo_agent.agent.views.live import profile_view
 
     summary.output().print(
-        Text(hiding.visible(profile_view.ttgir(c.store, c.run.id, _which(c, asked)))), soft_wrap=True
+        Text(hiding.visible(profile_view.ttgir(c.store, c.run.id, _which(c, typed)))), soft_wrap=True
     )
 
 
-def _evidence(c: SessionController, asked: Asked) -> None:
-    found = _candidate(c, asked.words[0])
+def _evidence(c: SessionController, typed: TypedCommand) -> None:
+    found = _candidate(c, typed.words[0])
     c.say(f"{found.id[:8]}  {found.move}: {found.verdict or 'not judged yet'} {hiding.line(found.reason or '')}")
     show.findings(c.store, found, summary.output())
 
 
-def _profile(c: SessionController, asked: Asked) -> None:
+def _profile(c: SessionController, typed: TypedCommand) -> None:
     from pgo_agent.agent.profile.case_profile import Profile
     from pgo_agent.agent.views.live import profile_view
     from pgo_agent.agent.views.profile import terminal
 
     run = c.run
-    for kept, found in profile_view.profiles(c.store, run.id, *asked.words):
+    for kept, found in profile_view.profiles(c.store, run.id, *typed.words):
         name = Path(run.target).stem
         whole = Profile(name, run.device, "", (found,), ())
         text = run.source if kept.candidate == incumbent.SHIPPED else c.store.candidate(run.id, kept.candidate).source
         terminal.show(whole, text, summary.output(), False, {found.case: kept.summary} if kept.summary else {})
 
 
-def _said(c: SessionController, _asked: Asked) -> None:
+def _said(c: SessionController, _typed: TypedCommand) -> None:
     found = user_requests.of(c.store, c.run.id)
     for s in found:
         came = s.outcome or ("the run ended before" if c.stand is Stand.COMPLETE else "not taken yet")
@@ -133,39 +133,39 @@ def _said(c: SessionController, _asked: Asked) -> None:
 # what is asked of the run ---------------------------------------------------------------------------------------------
 
 
-def _guide(c: SessionController, asked: Asked) -> None:
+def _guide(c: SessionController, typed: TypedCommand) -> None:
     model = _open(c).run.facts.models.get(OPTIMIZER, EMBEDDED)
-    _ask(c, Kind.GUIDE, text=steering.guidance_of(asked.rest))
+    _ask(c, Kind.GUIDE, text=steering.guidance_of(typed.rest))
     if model == EMBEDDED:
         c.say("recorded, but nobody reads it: this run has no model (`--model`), and the embedded moves read no words")
     else:
         c.say(f"{hiding.line(model)} reads it from the next generation on")
 
 
-def _veto(c: SessionController, asked: Asked) -> None:
-    found = _candidate(_open(c), asked.words[0])
+def _veto(c: SessionController, typed: TypedCommand) -> None:
+    found = _candidate(_open(c), typed.words[0])
     steering.may_veto(found)
-    why = hiding.line(" ".join(asked.words[1:]), WHY)
+    why = hiding.line(" ".join(typed.words[1:]), WHY)
     _ask(c, Kind.VETO, candidate=found.id, why=why)
     c.say(f"{found.id[:8]} will not be judged, unless it is being judged already")
 
 
-def _pin(c: SessionController, asked: Asked) -> None:
-    which = "" if asked.words[0] == "off" else _which(c, asked)
+def _pin(c: SessionController, typed: TypedCommand) -> None:
+    which = "" if typed.words[0] == "off" else _which(c, typed)
     if which not in ("", incumbent.SHIPPED):
         steering.may_pin(c.store.candidate(_open(c).run.id, which))
     _ask(_open(c), Kind.PIN, candidate=which)
     c.say(f"generations start from {which[:8]}" if which else "the search chooses its parents again")
 
 
-def _budget(c: SessionController, asked: Asked) -> None:
-    wanted = steering.budget_of(asked.words[0], asked.words[1], _open(c).run.facts)
+def _budget(c: SessionController, typed: TypedCommand) -> None:
+    wanted = steering.budget_of(typed.words[0], typed.words[1], _open(c).run.facts)
     _ask(c, Kind.BUDGET, **wanted)
     c.say(f"{wanted['name']}: {user_requests.figure(wanted['value'])}, from the next piece of work on")
 
 
-def _edit(c: SessionController, asked: Asked) -> None:
-    which = _which(_open(c), asked)
+def _edit(c: SessionController, typed: TypedCommand) -> None:
+    which = _which(_open(c), typed)
     c.hold()
     try:
         path = editor.edited(c.store, c.run, which)
@@ -174,9 +174,9 @@ def _edit(c: SessionController, asked: Asked) -> None:
     _submitted(c, path, which)
 
 
-def _submit(c: SessionController, asked: Asked) -> None:
+def _submit(c: SessionController, typed: TypedCommand) -> None:
     _open(c)
-    words = asked.words
+    words = typed.words
     which = words[1] if len(words) > 1 else incumbent.SHIPPED
     _submitted(c, Path(words[0]), which if which == incumbent.SHIPPED else _candidate(c, which).id)
 
@@ -192,8 +192,8 @@ def _submitted(c: SessionController, path: Path, which: str) -> None:
     c.say(f"candidate {candidate_id(body['source'])[:8]} is yours, in the next generation; the text is kept in {path}")
 
 
-def _apply(c: SessionController, asked: Asked, confirm: Confirm) -> None:
-    change = applying.plan(c.store, c.run.id, _candidate(c, asked.words[0], _APPLIED).id if asked.words else None)
+def _apply(c: SessionController, typed: TypedCommand, confirm: Confirm) -> None:
+    change = applying.plan(c.store, c.run.id, _candidate(c, typed.words[0], _APPLIED).id if typed.words else None)
     c.say(hiding.visible(change.diff))
     if confirm("Write this? [y/N] "):
         c.say(f"{change.path} written; the original is {applying.write(change)}")
@@ -218,9 +218,9 @@ def _open(c: SessionController) -> SessionController:
     return c
 
 
-def _which(c: SessionController, asked: Asked) -> str:
+def _which(c: SessionController, typed: TypedCommand) -> str:
     """`shipped`, or the whole id of a candidate."""
-    name = asked.words[0]
+    name = typed.words[0]
     return name if name == incumbent.SHIPPED else _candidate(c, name).id
 
 
@@ -231,7 +231,7 @@ def _candidate(c: SessionController, name: str, instead: str = _COMPARED) -> Can
     return c.store.candidate(c.run.id, name)
 
 
-_DO: Mapping[str, Callable[[SessionController, Asked], None]] = {
+_DO: Mapping[str, Callable[[SessionController, TypedCommand], None]] = {
     "help": _help, "status": _status, "show": _show, "diff": _diff, "ttgir": _ttgir, "evidence": _evidence,
     "profile": _profile, "veto": _veto, "edit": _edit, "submit": _submit, "pin": _pin, "budget": _budget,
     "guide": _guide, "said": _said, "pause": _pause, "resume": _resume, "quit": _quit,

@@ -38,7 +38,7 @@ _ID = re.compile(r"[0-9a-f]{4,16}\Z|shipped\Z|tuned\Z")
 
 
 @dataclass(frozen=True)
-class Asked:
+class TypedCommand:
     """A command, and what stands behind it."""
 
     name: str
@@ -46,7 +46,7 @@ class Asked:
     rest: str = ""  # all that stands behind the name, as it was typed
 
 
-def read(line: str) -> Asked | None:
+def read(line: str) -> TypedCommand | None:
     """None for an empty line. Raises UsageFault for a command that there is not, and for one that lacks something."""
     line = line.strip()
     if not line:
@@ -54,7 +54,7 @@ def read(line: str) -> Asked | None:
     if not line.startswith("/"):
         name, _, rest = line.partition(" ")
         bare = name in COMMANDS and (not rest.strip() or _ID.match(rest.strip()))
-        return _checked(name, rest.strip()) if bare else Asked(GUIDE, (), line)
+        return _checked(name, rest.strip()) if bare else TypedCommand(GUIDE, (), line)
     name, _, rest = line[1:].partition(" ")
     if name not in COMMANDS:
         raise unknown(name)
@@ -65,7 +65,7 @@ def usage(name: str) -> str:
     return f"/{name} {COMMANDS[name][0]}".strip()
 
 
-def _checked(name: str, rest: str) -> Asked:
+def _checked(name: str, rest: str) -> TypedCommand:
     takes = COMMANDS[name][0].split("|")[0].split()
     try:
         words = tuple(shlex.split(rest)) if name in ("submit", "edit") else tuple(rest.split())
@@ -75,7 +75,7 @@ def _checked(name: str, rest: str) -> Asked:
         raise UsageFault(f"/{name} needs more", f"as in {usage(name)}")
     if len(words) > len(takes) and name not in ("veto", GUIDE):
         raise UsageFault(f"/{name} takes less", f"as in {usage(name)}")
-    return Asked(name, words, rest)
+    return TypedCommand(name, words, rest)
 
 
 def unknown(name: str) -> UsageFault:

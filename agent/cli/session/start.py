@@ -78,9 +78,9 @@ def _read(c: SessionController, terminal: SessionTerminal) -> None:
             c.leave()
             return
         try:
-            asked = parse_input.read(line)
-            if asked is not None:
-                commands.do(c, asked, confirm)
+            typed = parse_input.read(line)
+            if typed is not None:
+                commands.do(c, typed, confirm)
         except Fault as e:
             c.say(f"error: {e}")
         except KeyboardInterrupt:

@@ -9,12 +9,13 @@ import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import typer
 from pgo_agent.agent.cli import parent_watch, runner
 from pgo_agent.agent.commands import optimize
 from pgo_agent.agent.exit_codes import Exit
+from pgo_agent.agent.run.context import Emit
+from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.sandbox.json_codec import Record
 
@@ -38,7 +39,7 @@ def main(text: str) -> int:
     job = Job.from_json(json.loads(text))
     parent_watch.hold()
 
-    def go(store: Any, emit: Any) -> int:
+    def go(store: Store, emit: Emit) -> int:
         if job.run:
             return optimize.resume(job.run, store, emit)
         return optimize.start(Path(job.file), job.asked, store, emit)

@@ -11,7 +11,6 @@ from pgo_agent.agent.moves.analysis.cst_util import code
 
 Expression = TypeVar("Expression", bound=cst.BaseExpression)
 _PRIMARY = cst.Name | cst.Attribute | cst.Call | cst.Subscript | cst.Integer | cst.Float
-_TERM = cst.Add | cst.Subtract | cst.Multiply | cst.FloorDivide | cst.Modulo
 
 
 def bracketed(e: Expression) -> Expression:
@@ -21,11 +20,6 @@ def bracketed(e: Expression) -> Expression:
 def operand(e: cst.BaseExpression) -> str:
     """An expression as any operator can take it."""
     return _text(e, isinstance(e, _PRIMARY))
-
-
-def addend(e: cst.BaseExpression) -> str:
-    """An expression as it can stand before `+` and `-`."""
-    return _text(e, isinstance(e, _PRIMARY) or (isinstance(e, cst.BinaryOperation) and isinstance(e.operator, _TERM)))
 
 
 def side(e: cst.BaseExpression) -> str:

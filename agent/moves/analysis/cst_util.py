@@ -1,10 +1,9 @@
 """Reading and renaming names in libcst trees, and finding the functions of a kernel.
 
-Reading is by plain names in straight-line code; `reads` and `writes` look into the branches of an `if`. Nothing here
-knows what a name means.
+Reading is by plain names; `writes` looks into the branches of an `if`. Nothing here knows what a name means.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from functools import cache
 from typing import TypeVar
@@ -29,12 +28,6 @@ def code(node: cst.CSTNode) -> str:
     return _EMPTY.code_for_node(node)
 
 
-def said(node: cst.CSTNode, longest: int = 60) -> str:
-    """The text of a node on one line, for a reason that a person reads."""
-    text = " ".join(code(node).split())
-    return text if len(text) <= longest else f"{text[: longest - 3]}..."
-
-
 def lines(text: str) -> list[Statement]:
     """Statements from text."""
     return [s for s in cst.parse_module(text).body if isinstance(s, Statement)]
@@ -46,10 +39,17 @@ def expression(text: str) -> cst.BaseExpression:
 
 def names(node: cst.CSTNode) -> set[str]:
     """Variables that a node mentions: no attribute names, no keywords of calls."""
-    below = list(nodes(node))
-    skipped = {id(n.attr) for n in below if isinstance(n, cst.Attribute)}
-    skipped |= {id(n.keyword) for n in below if isinstance(n, cst.Arg)}
-    return {n.value for n in below if isinstance(n, cst.Name) and id(n) not in skipped}
+    return {n.value for n in variables(node)}
+
+
+def variables(node: cst.CSTNode) -> Iterator[cst.Name]:
+    """Yield each mention of a variable, in the order of the text."""
+    waiting = [node]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, cst.Name):
+            yield part
+        waiting += [part.value] if isinstance(part, cst.Attribute | cst.Arg) else reversed(parts(part))
 
 
 def nodes(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
@@ -116,22 +116,6 @@ def writes(s: cst.CSTNode) -> set[str]:
         elif isinstance(a, cst.AugAssign | cst.AnnAssign | cst.For | cst.NamedExpr):
             found |= names(a.target)
     return found
-
-
-def reads(s: cst.CSTNode) -> set[str]:
-    """Names whose value from before the statement may matter to it."""
-    read = set[str]()
-    for a in nodes(s):
-        match a:
-            case cst.Assign():
-                read |= names(a.value)
-            case cst.If() | cst.While():
-                read |= names(a.test)
-            case cst.For():
-                read |= names(a.iter)
-            case cst.AugAssign() | cst.AnnAssign() | cst.Expr() | cst.Return() | cst.Assert():
-                read |= names(a)
-    return read
 
 
 class Rename(cst.CSTTransformer):
@@ -215,13 +199,6 @@ def change(module: cst.Module, changed: dict[str, cst.FunctionDef]) -> cst.Modul
     return module.with_changes(body=body)
 
 
-def in_kernel(source: str, kernel: str, transform: Callable[[cst.FunctionDef], cst.FunctionDef]) -> str:
-    """Applies a transform to the kernel and to every function that it calls; the text when nothing changed."""
-    module = cst.parse_module(source)
-    known = functions(module)
-    return change(module, {n: transform(known[n]) for n in reachable(module, kernel)}).code
-
-
 def parents(node: cst.CSTNode) -> dict[int, cst.CSTNode]:
     """Id of every node below a node -> what it is a part of."""
     found, waiting = dict[int, cst.CSTNode](), [node]
@@ -245,27 +222,9 @@ def repeatable(e: cst.BaseExpression) -> bool:
     return all(c in _ARITHMETIC for c in calls) and not m.findall(e, m.NamedExpr() | m.Yield() | m.Await())
 
 
-def before(statement: Statement, first: list[Statement]) -> list[Statement]:
-    """Statements put before another one: blank lines above it come first, its comments stay with it."""
-    if not first or not isinstance(statement, cst.SimpleStatementLine | cst.BaseCompoundStatement):
-        return [*first, statement]
-    above = list(statement.leading_lines)
-    blank = next((i for i, line in enumerate(above) if line.comment), len(above))
-    head = first[0].with_changes(leading_lines=[*above[:blank], *getattr(first[0], "leading_lines", [])])
-    return [head, *first[1:], statement.with_changes(leading_lines=above[blank:])]
-
-
 def contains(node: cst.CSTNode, call: str) -> bool:
     """Whether a function of Triton's language (`dot`, `load`) is called inside a node."""
     return any(called(c) == call for c in nodes(node) if isinstance(c, cst.Call))
-
-
-def argument(call: cst.Call, position: int, keyword: str) -> cst.BaseExpression | None:
-    """What a call is given at a place or by a keyword."""
-    if any(a.star for a in call.args):
-        return None
-    plain = [a.value for a in call.args if a.keyword is None]
-    return plain[position] if position < len(plain) else keywords(call).get(keyword)
 
 
 def keywords(call: cst.Call) -> dict[str, cst.BaseExpression]:

@@ -6,7 +6,7 @@ known to do nothing but give a value.
 
 import libcst as cst
 from pgo_agent.agent.moves.analysis.constant_fold import Branches
-from pgo_agent.agent.moves.analysis.cst_util import called, code, nodes, parts, visited
+from pgo_agent.agent.moves.analysis.cst_util import called, code, nodes, variables, visited
 
 _PURE = {
     "load", "arange", "program_id", "num_programs", "cdiv", "minimum", "maximum", "min", "max", "zeros", "full",
@@ -38,17 +38,7 @@ def _read(node: cst.CSTNode, *, advanced: bool = False) -> set[str]:
             targets |= {id(t.target) for t in n.targets if isinstance(t.target, cst.Name)}
         elif isinstance(n, cst.AugAssign) and advanced and isinstance(n.target, cst.Name):
             targets.add(id(n.target))
-    return {n.value for n in _variables(node) if id(n) not in targets}
-
-
-def _variables(node: cst.CSTNode) -> list[cst.Name]:
-    found, waiting = list[cst.Name](), [node]
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, cst.Name):
-            found.append(part)
-        waiting += [part.value] if isinstance(part, cst.Attribute | cst.Arg) else parts(part)
-    return found
+    return {n.value for n in variables(node) if id(n) not in targets}
 
 
 class _Unread(cst.CSTTransformer):

@@ -18,6 +18,7 @@ from pgo_agent.agent.moves.analysis.cst_util import (
     lines,
     nodes,
     parts,
+    variables,
     writes,
 )
 
@@ -111,10 +112,7 @@ def before_launch(module: cst.Module, kernel: str, text: str) -> cst.Module:
     """The file with a statement before every statement that launches the kernel. Raises DoesNotApply without one."""
     visitor = _BeforeLaunch(kernel, text)
     changed = cst.ensure_type(module.visit(visitor), cst.Module)
-    below = list(nodes(module))
-    skipped = {id(n.attr) for n in below if isinstance(n, cst.Attribute)}
-    skipped |= {id(n.keyword) for n in below if isinstance(n, cst.Arg)}
-    mentions = [n for n in below if isinstance(n, cst.Name) and n.value == kernel and id(n) not in skipped]
+    mentions = [n for n in variables(module) if n.value == kernel]
     if not launches(module, kernel):
         raise DoesNotApply(f"no function of the file launches {kernel}[grid](...)")
     if any(launches(f, kernel) and "triton" in writes(f) | _imported_names(f) for f in functions(module).values()):

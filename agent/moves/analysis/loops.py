@@ -1,8 +1,7 @@
 """Loops over ranges, names that they only advance, and names that are used as numbers. Relies on libcst."""
 
 import libcst as cst
-from pgo_agent.agent.moves.analysis import DoesNotApply
-from pgo_agent.agent.moves.analysis.cst_util import called, code, constexprs, keywords, names, nodes, writes
+from pgo_agent.agent.moves.analysis.cst_util import called, code, keywords, names, nodes, writes
 
 RANGES = ("range", "tl.range", "tl.static_range")
 _HINTS = {"num_stages", "loop_unroll_factor", "disallow_acc_multi_buffer", "flatten", "warp_specialize", "disable_licm"}
@@ -23,16 +22,6 @@ def bounds_of(loop: cst.For) -> Bounds | None:
     return low, high, plain[2] if len(plain) == 3 else step
 
 
-def over(loop: cst.For, low: cst.BaseExpression, high: cst.BaseExpression) -> cst.For:
-    """A loop over a range as one over another range, its step and keywords kept."""
-    call = cst.ensure_type(loop.iter, cst.Call)
-    plain = [a for a in call.args if a.keyword is None]
-    kept = [*plain[2:], *(a for a in call.args if a.keyword is not None)]
-    comma = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
-    ends = [cst.Arg(low, comma=comma), cst.Arg(high, comma=comma if kept else cst.MaybeSentinel.DEFAULT)]
-    return loop.with_changes(iter=call.with_changes(args=[*ends, *kept]))
-
-
 def unrolled(loop: cst.For) -> bool:
     """Whether the compiler writes the iterations out, one after the other."""
     return isinstance(loop.iter, cst.Call) and called(loop.iter) == "static_range"
@@ -42,18 +31,6 @@ def extents(function: cst.FunctionDef) -> set[str]:
     """Texts that bound a `tl.arange(0, ..)`: such a number is a power of two, hence positive."""
     calls = (n for n in nodes(function.body) if isinstance(n, cst.Call) and called(n) == "arange")
     return {code(c.args[1].value) for c in calls if len(c.args) == 2 and code(c.args[0].value) == "0"}
-
-
-def ascending(step: cst.BaseExpression, function: cst.FunctionDef) -> str:
-    """What a kernel must assert, so that a step is positive: nothing of a literal or of the size of a range of indices.
-
-    Raises DoesNotApply for a step that is no compile-time constant.
-    """
-    if isinstance(step, cst.Integer) and int(step.value, 0) > 0:
-        return ""
-    if not isinstance(step, cst.Name) or step.value not in constexprs(function) - writes(function.body):
-        raise DoesNotApply("the step of its loop is not known to be positive")
-    return "" if step.value in extents(function) else f"tl.static_assert({step.value} > 0)\n"
 
 
 def advance(name: str, loop: cst.For) -> cst.BaseExpression | None:

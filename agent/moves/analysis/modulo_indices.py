@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 from pgo_agent.agent.moves.analysis.cst_util import called, code, names, nodes, parameters, writes
-from pgo_agent.agent.moves.analysis.uses import assignments, plain, target
+from pgo_agent.agent.moves.analysis.def_use import assignments, plain, target
 
 _NUMBERS = {"program_id", "num_programs", "cdiv", "minimum", "maximum", "min", "max", "to", "cast", "load", "swizzle2d"}
 

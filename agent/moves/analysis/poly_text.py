@@ -6,8 +6,7 @@ expression.
 
 import ast
 import re
-from collections.abc import Callable, Iterable, Set
-from typing import Any
+from collections.abc import Iterable, Set
 
 import libcst as cst
 import sympy
@@ -31,23 +30,16 @@ def integral(p: Poly) -> bool:
 
 def in_kernel(p: Poly, wide: Set[str] = frozenset()) -> str:
     """A polynomial as an expression of the kernel, in 32 bits."""
-    text = _sum(sorted(terms(p), key=lambda t: (str(t).startswith("-"), str(t))), _order)
+    text = _sum(sorted(terms(p), key=lambda t: (str(t).startswith("-"), str(t))))
     return f"tl.cast({text}, tl.int32)" if mentions(Tile(p, 0)) & wide else text
 
 
-def counted(p: Poly) -> str:
-    """A polynomial as a count of steps: small letters first, numbers last."""
-    by_name = sorted(terms(p), key=lambda t: (t.is_number, t.as_coeff_mul()[0].is_negative, str(t).swapcase()))
-    return _sum(by_name, lambda f: str(f).swapcase())
-
-
-def _sum(ordered: Iterable[Poly], order: Callable[[Poly], Any]) -> str:
-    """Terms as one expression, their factors in an order of their own."""
+def _sum(ordered: Iterable[Poly]) -> str:
     text = ""
     for term in ordered:
         coefficient, factors = term.as_coeff_mul()
         number = [str(abs(coefficient))] if abs(coefficient) != 1 or not factors else []
-        product = " * ".join([*(factor(f) for f in sorted(factors, key=order)), *number])
+        product = " * ".join([*(factor(f) for f in sorted(factors, key=_order)), *number])
         sign = "-" if coefficient < 0 else "+"
         text += f" {sign} {product}" if text else f"-{product}" if sign == "-" else product
     return text or "0"

@@ -6,6 +6,7 @@ and takes a function that it does not know for one that writes through everythin
 
 import libcst as cst
 from pgo_agent.agent.moves.analysis.cst_util import called, code, functions, nodes, parameters, parts, reachable, writes
+from pgo_agent.agent.moves.analysis.def_use import reached, sources
 
 _VALUES = {"load", "dot", "dot_scaled", "zeros", "full", "program_id", "num_programs", "arange", "cdiv", "sum", "max"}
 _HARMLESS = {"range", "min", "max", "float", "int", "len", "abs", "print"}
@@ -15,7 +16,7 @@ _LIBRARIES = {"tl", "triton", "libdevice", "math"}
 def written(module: cst.Module, function: cst.FunctionDef) -> set[str]:
     """Names, parameters among them, that a kernel may write through."""
     below = list(nodes(function.body))
-    points, own = _points(below), writes(function.body) | set(parameters(function))
+    own = writes(function.body) | set(parameters(function))
     found = set[str]()
     for call in (n for n in below if isinstance(n, cst.Call)):
         if called(call) == "store" or called(call).startswith("atomic_"):
@@ -23,11 +24,7 @@ def written(module: cst.Module, function: cst.FunctionDef) -> set[str]:
             found |= _roots(own_value) if _method(call, own) else set[str]().union(*map(_roots, _first(call)))
         elif _elsewhere(call, own) or (isinstance(call.func, cst.Name) and _writes(module, call.func.value)):
             found |= set[str]().union(*(_roots(a.value) for a in call.args))
-    while True:
-        grown = found.union(*(points.get(n, set()) for n in found))
-        if grown == found:
-            return found
-        found = grown
+    return reached(found, sources(function.body, _roots))
 
 
 def _first(call: cst.Call) -> list[cst.BaseExpression]:
@@ -50,16 +47,6 @@ def _elsewhere(call: cst.Call, own: set[str]) -> bool:
         and code(call.func).split(".")[0] not in own | _LIBRARIES
         and (code(call.func.value).isidentifier())
     )
-
-
-def _points(below: list[cst.CSTNode]) -> dict[str, set[str]]:
-    """Name -> names that it may be computed from as a pointer."""
-    found = dict[str, set[str]]()
-    for node in below:
-        if isinstance(node, cst.Assign | cst.AugAssign | cst.AnnAssign) and node.value is not None:
-            for name in writes(node):
-                found.setdefault(name, set()).update(_roots(node.value))
-    return found
 
 
 def _roots(value: cst.CSTNode) -> set[str]:

@@ -12,11 +12,10 @@ from collections.abc import Iterator
 import libcst as cst
 import libcst.matchers as m
 from pgo_agent.agent.moves.analysis.cst_util import code, expression, keywords, nodes, visited
+from pgo_agent.agent.moves.analysis.def_use import DefUse, target
 from pgo_agent.agent.moves.analysis.modulo_indices import Wrapped, wrapped_indices
-from pgo_agent.agent.moves.analysis.uses import Uses, target
 
 _OF_LOAD = {"pointer", "mask", "other", "eviction_policy", "cache_modifier"}
-_OF_DOT = ("input", "other", "acc")
 _ZEROS = {"0", "0.0", "0."}
 _ELEMENTWISE = {
     f"{library}.{name}"
@@ -40,7 +39,7 @@ def unwrapped(function: cst.FunctionDef) -> cst.FunctionDef:
     return function
 
 
-class _Unwrap(Uses):
+class _Unwrap(DefUse):
     """One wrapped index of a kernel. Raises _Seen where a row past the end may be seen."""
 
     def __init__(self, function: cst.FunctionDef, wrapped: Wrapped) -> None:
@@ -114,7 +113,7 @@ class _Unwrap(Uses):
 
     def _is_condition(self, mask: cst.BaseExpression) -> bool:
         """Whether a mask is one on every path: `None` would not go together with another one."""
-        match self.known(mask):
+        match self.value(mask):
             case cst.BinaryOperation(operator=cst.BitAnd() | cst.BitOr(), left=left, right=right):
                 return self._is_condition(left) and self._is_condition(right)
             case cst.Subscript(value=value):
@@ -199,7 +198,7 @@ class _Unwrap(Uses):
         return mask is not None and any(self._bounds(c) for c in self._conjuncts(mask))
 
     def _conjuncts(self, mask: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
-        match self.known(mask):
+        match self.value(mask):
             case cst.BinaryOperation(operator=cst.BitAnd(), left=left, right=right):
                 yield from self._conjuncts(left)
                 yield from self._conjuncts(right)
@@ -216,12 +215,12 @@ class _Unwrap(Uses):
             return False
         left = cst.ensure_type(compared, cst.Comparison).left
         index = left if inner is not None else self._at_place(left)
-        return index is not None and _text(self.known(index)) == _text(self.wrapped.index)
+        return index is not None and _text(self.value(index)) == _text(self.wrapped.index)
 
     def _at_place(self, x: cst.BaseExpression) -> cst.BaseExpression | None:
         """What stands before `[:, None]`, or whichever place the index has."""
         if isinstance(x, cst.Subscript) and code(x.with_changes(lpar=[], rpar=[])).endswith(self.place):
-            return self.known(x.value)
+            return self.value(x.value)
         return None
 
 

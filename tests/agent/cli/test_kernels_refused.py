@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pgo_agent.agent.moves import Best, Proposal, Skipped, carry, catalogue, launch_config
+from pgo_agent.agent.moves import Best, Proposal, Skipped, catalogue, guard, launch_config
 from pgo_agent.agent.moves.launch_sites import Config, sites, with_configs
 from pgo_agent.sandbox import devices
 
@@ -63,7 +63,7 @@ def test_a_kernel_with_no_launch_parameter_is_its_own_tuned_baseline(tmp_path: P
     assert done.code == 0 and "the launch names no parameter to vary" in done.err
     assert shown["baseline"]["shipped"] == shown["baseline"]["tuned"]
     assert "num_warps=8" in [v["move"] for v in shown["verdicts"]]  # an option can be added to any launch
-    assert "not applied to shipped: carry the second dot: " in pgo("show", cwd=tmp_path).out
+    assert "not applied to shipped: load through tensor descriptors: " in pgo("show", cwd=tmp_path).out
 
 
 @pytest.mark.slow
@@ -164,7 +164,7 @@ def test_a_configuration_goes_to_the_launch_that_it_is_of() -> None:
 
 
 def test_a_move_that_writes_no_python_is_listed_and_reaches_no_build(monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = replace(carry.MOVE, name="broken", rewrite=lambda subject: subject.source + "def (:\n")
+    broken = replace(guard.MOVE, name="broken", rewrite=lambda subject: subject.source + "def (:\n")
     monkeypatch.setattr(catalogue, "SOURCE_MOVES", (broken,))
     found = proposed(ADD, [Best({"BLOCK": 1024, "num_warps": 4}, static("_add", 0))])
     (skipped,) = (s for s in found if s.move == "broken")

@@ -1,105 +1,24 @@
-"""Source moves: they fire where they can prove that no value changes, and say why they do not elsewhere."""
+"""The catalogue: which moves are asked about which kernel, in which order, with which configurations."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-import pytest
-from pgo_agent.agent.moves import Best, Proposal, Skipped, carry, catalogue
-from pgo_agent.agent.moves.move import Subject
+from pgo_agent.agent.moves import Best, Proposal, Skipped, catalogue
 from pgo_agent.agent.run import incumbent
 from pgo_agent.agent.run.record.baseline import BaselinePoint, TimeSource
 from pgo_agent.sandbox import devices
-from pgo_agent.sandbox.gate.verdict import Verdict
 
-from tests.agent.composing import checked, reason
 from tests.conftest import FA_FWD, ROOT
 
 H200 = devices.find("h200")
-LOOP = """
-import triton, triton.language as tl
-@triton.jit
-def k(q, kp, vp, acc, m, lo, hi, STEP: tl.constexpr):
-    for i in range(lo, hi, STEP):
-        s = tl.dot(q, tl.load(kp + i))
-        p = tl.math.exp2(s - m)
-        v = tl.load(vp + i)
-        acc = tl.dot(p.to(v.dtype), v, acc)
-    return acc
-"""
-
-
-def rewritten(source: str, kernel: str = "k") -> str:
-    return carry.rewrite(Subject(source, kernel, H200))
-
-
-def test_the_second_dot_runs_after_the_next_first_dot() -> None:
-    lines = [line.strip() for line in rewritten(LOOP).splitlines()]
-    inner = lines[lines.index("for i in range(lo + STEP, hi, STEP):") :]
-    first, second = inner.index("s = tl.dot(q, tl.load(kp + i))"), inner.index("acc = tl.dot(acc_waiting, v, acc)")
-    assert first < inner.index("v = tl.load(vp + i_before)") < second < inner.index("p = tl.math.exp2(s - m)")
-
-
-def test_bounds_that_are_no_plain_names_mean_the_same_in_every_place() -> None:
-    text = rewritten(LOOP.replace("range(lo, hi, STEP)", "range(lo & -8, hi if m else lo, 16)"))
-    assert "    if lo & -8 < (hi if m else lo):\n        i = lo & -8\n" in text
-    assert "for i in range((lo & -8) + 16, hi if m else lo, 16):" in text
-    assert "i_last = (lo & -8) + (tl.cdiv((hi if m else lo) - (lo & -8), 16) - 1) * 16" in text
-
-
-def test_a_step_that_nothing_shows_to_be_positive_is_asserted_to_be() -> None:
-    assert "    if lo < hi:\n        tl.static_assert(STEP > 0)\n        i = lo\n" in rewritten(LOOP)
-    ranged = rewritten(LOOP.replace("    for i", "    at = tl.arange(0, STEP)\n    for i"))
-    assert "    if lo < hi:\n        i = lo\n" in ranged
-
-
-def test_an_empty_range_still_does_nothing() -> None:
-    assert "if lo < hi:" in rewritten(LOOP)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "why"),
-    [
-        ("        v = tl.load", "        m = m + tl.sum(acc)\n        v = tl.load", "reads its accumulator"),
-        ("        v = tl.load(vp + i)\n", "        v = tl.load(vp + tl.sum(s))\n", "not loaded in the loop"),
-        ("v, acc)\n    return acc", "v, acc)\n    return acc + v", "used outside of the loop"),
-        ("range(lo, hi, STEP)", "range(lo, hi)", "without plain start, stop and step"),
-        ("range(lo, hi, STEP)", "tl.range(lo, hi, STEP, num_stages=2)", "without plain start, stop and step"),
-        ("acc = tl.dot(p.to(v.dtype), v, acc)", "acc += tl.dot(p.to(v.dtype), v)", "not a plain assignment"),
-        ("acc = tl.dot(p.to(v.dtype), v, acc)", "acc = tl.fma(tl.dot(p, v), v, acc)", "not a plain assignment"),
-        ("range(lo, hi, STEP)", "range(hi, lo, -STEP)", "step of its loop is not known to be positive"),
-        ("STEP: tl.constexpr", "STEP", "step of its loop is not known to be positive"),
-        ("range(lo, hi, STEP)", "range(lo, tl.load(m), STEP)", "may change when it is computed twice"),
-        ("        p = tl.math", "        hi = hi - 1\n        p = tl.math", "may change when it is computed twice"),
-        ("        p = tl.math", "        s = tl.dot(s, q)\n        p = tl.math", "3 dots"),
-        ("def k(", "def k(acc_waiting, ", "used outside of the loop"),
-    ],
-)  # fmt: skip
-def test_it_does_not_fire_where_it_cannot_prove_that_values_stay(old: str, new: str, why: str) -> None:
-    assert old in LOOP
-    assert why in reason(rewritten, LOOP.replace(old, new))
-
-
-@pytest.mark.parametrize("name", ["gemm.py", "fa_bwd.py"])
-def test_on_kernels_of_another_form_it_says_why_not(name: str) -> None:
-    assert "dots, not two" in reason(rewritten, (ROOT / "kernels" / name).read_text(), f"_{name[:-3]}")
-
-
-@pytest.mark.slow
-def test_a_rewritten_attention_kernel_is_right_on_all_small_cases() -> None:
-    found = checked(FA_FWD, rewritten(FA_FWD.read_text(), "_fa_fwd"))
-    assert found.verdict == Verdict.CHECKED, found.reason
-
-
-def test_a_move_for_another_architecture_is_listed_as_skipped(tmp_path: Path) -> None:
-    static = {"registers": 128, "shared": 65536, "pipeline_depth": 3, "sass": {"all": 1}, "loop_flops": 1}
-    best = {"CASES/x": Best({"BLOCK_M": 64, "num_warps": 4, "num_stages": 3}, static)}
-    found = list(catalogue.propose(FA_FWD.read_text(), best, [], devices.find("a100")))
-    assert Skipped("carry the second dot", "not for sm_80") in found
-    assert not [p for p in found if isinstance(p, Proposal) and p.move == "carry the second dot"]
-
-
 STATIC = {"registers": 128, "shared": 65536, "pipeline_depth": 3, "sass": {"all": 1}, "loop_flops": 1}
+
+
+def test_a_move_for_another_architecture_is_listed_as_skipped() -> None:
+    best = {"CASES/x": Best({"BLOCK_M": 64, "num_warps": 4, "num_stages": 3}, STATIC)}
+    found = list(catalogue.propose(FA_FWD.read_text(), best, [], devices.find("a100")))
+    assert Skipped("load through tensor descriptors", "not for sm_80") in found
+    assert not [p for p in found if isinstance(p, Proposal) and p.move == "load through tensor descriptors"]
 
 
 def test_a_kernel_that_no_timed_case_launches_is_left_alone() -> None:
@@ -128,7 +47,7 @@ def brought(fastest: int, tied: int) -> str:
     static = STATIC | {"spill_store_bytes": 0, "notes": [], "dots": 2}
     best = {"CASES/x": Best(first, static, {"_fa_fwd": static}, near=(other,))}
     made = catalogue.propose(FA_FWD.read_text(), best, [], H200)
-    text = next(p.source for p in made if isinstance(p, Proposal) and p.move == "carry the second dot")
+    text = next(p.source for p in made if isinstance(p, Proposal) and p.move == "load through tensor descriptors")
     return text.split("@triton.autotune(")[1].split("key=")[0]
 
 

@@ -55,10 +55,10 @@ def names(found: list[Proposal]) -> list[str]:
 
 
 def test_what_answers_a_bottleneck_comes_first_in_the_order_of_the_bottlenecks() -> None:
-    asked = Evidence({"CASES/a": (bottleneck(Defect.TAIL), bottleneck(Defect.ARITHMETIC))})
+    asked = Evidence({"CASES/a": (bottleneck(Defect.TAIL), bottleneck(Defect.COPY_WAIT))})
     first = proposed(asked)[:5]
     assert names(first) == ["persistent grid", "BLOCK_M=64", "BLOCK_N=32", *names(first)[3:]]
-    assert {str(p.cites.finding.defect) for p in first[3:] if p.cites} == {"arithmetic between dots"}
+    assert {str(p.cites.finding.defect) for p in first[3:] if p.cites} == {"exposed copies"}
 
 
 def test_what_nothing_asks_for_comes_after_in_the_order_of_before_and_says_so() -> None:
@@ -72,7 +72,7 @@ def test_what_nothing_asks_for_comes_after_in_the_order_of_before_and_says_so() 
 
 def test_without_a_profile_the_order_and_the_words_are_those_of_the_catalogue() -> None:
     found = proposed(Evidence(None))
-    assert names(found)[:3] == ["load through tensor descriptors", "carry the second dot", "persistent grid"]
+    assert names(found)[:3] == ["load through tensor descriptors", "persistent grid", "ptxas: fewer registers"]
     assert not any(p.cites or HYPOTHESIS in p.rationale for p in found)
 
 
@@ -82,13 +82,12 @@ def test_a_seed_orders_what_nothing_tells_apart_and_nothing_else() -> None:
     def seeded_with(seed: int) -> list[Proposal]:
         return [p for p in catalogue.propose(SOURCE, known, [], H200, asked, seed) if isinstance(p, Proposal)]
 
-    found = {s: seeded_with(s) for s in (0, 1, 2)}
-    plain = names(found[0])
-    assert {frozenset(names(f)) for f in found.values()} == {frozenset(plain)}
-    for seeded in (found[1], found[2]):
+    found = [seeded_with(seed) for seed in range(4)]
+    assert {frozenset(names(f)) for f in found} == {frozenset(names(found[0]))}
+    assert len({tuple(names(f)) for f in found}) > 1 and found[1] == seeded_with(1)
+    for seeded in found:
         cited = [p.cites is not None for p in seeded]
-        assert cited == sorted(cited, reverse=True) and names(seeded) != plain
-    assert found[1] == seeded_with(1) != found[2]
+        assert cited == sorted(cited, reverse=True)
 
 
 def test_the_same_evidence_gives_the_same_proposals() -> None:

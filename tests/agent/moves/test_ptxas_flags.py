@@ -1,4 +1,4 @@
-"""Flags for ptxas: they stand at every launch of a kernel with the symptom, and its arithmetic stays what it is."""
+"""The flag for ptxas: it stands at every launch of a kernel that spills, and its arithmetic stays what it is."""
 
 import ast
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pgo_agent.agent.moves import ptxas_flags
 from pgo_agent.agent.moves.launch_sites import Config, sites, with_configs
-from pgo_agent.agent.moves.move import SourceMove, Subject
+from pgo_agent.agent.moves.move import Subject
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.build.result import Built
@@ -21,7 +21,6 @@ from tests.agent.composing import checked, compose, reason, swiglu, taken
 from tests.conftest import ROOT
 
 H200 = devices.find("h200")
-FEWER, LESS = ptxas_flags.MOVES
 SICK = {"registers": 255, "spill_store_bytes": 680}
 PLAIN = """
 import triton
@@ -60,13 +59,10 @@ def flops(case):
 def bytes_moved(case):
     return 1
 """
-every_move = pytest.mark.parametrize("move", ptxas_flags.MOVES, ids=lambda m: m.name)
 
 
-def rewritten(
-    source: str, static: Mapping[str, Any] = SICK, move: SourceMove = FEWER, kernel: str = "k", **config: int
-) -> str:
-    return move.rewrite(Subject(source, kernel, H200, config, static))
+def rewritten(source: str, static: Mapping[str, Any] = SICK, kernel: str = "k") -> str:
+    return ptxas_flags.rewrite(Subject(source, kernel, H200, {}, static))
 
 
 # where it writes ------------------------------------------------------------------------------------------------------
@@ -97,19 +93,17 @@ def test_another_kernel_of_the_file_keeps_its_launch() -> None:
     assert rewritten(both) == rewritten(PLAIN) + "    other[(1,)](x)\n"
 
 
-@every_move
 @pytest.mark.parametrize("name", ["fa_fwd", "fa_bwd", "gemm"])
-def test_an_autotuned_kernel_with_heuristics_gets_it_at_its_launch(name: str, move: SourceMove) -> None:
+def test_an_autotuned_kernel_with_heuristics_gets_it_at_its_launch(name: str) -> None:
     source = (ROOT / "kernels" / f"{name}.py").read_text()
-    changed = rewritten(source, move=move, kernel=f"_{name}")
+    changed = rewritten(source, kernel=f"_{name}")
     assert source.count("ptx_options") == 0 and changed.count("ptx_options") == 1
     assert target.same_contract(source, changed)
     assert [s.kernel for s in sites(changed)] == [s.kernel for s in sites(source)]
 
 
-@every_move
-def test_the_flag_of_a_move_is_one_that_the_compiler_takes(move: SourceMove) -> None:
-    (call,) = [n for n in ast.walk(ast.parse(rewritten(PLAIN, move=move))) if isinstance(n, ast.Call) and n.keywords]
+def test_the_flag_is_one_that_the_compiler_takes() -> None:
+    (call,) = [n for n in ast.walk(ast.parse(rewritten(PLAIN))) if isinstance(n, ast.Call) and n.keywords]
     (flag,) = [ast.literal_eval(k.value) for k in call.keywords]
     assert allowed.flags(flag) == (flag,)
 
@@ -117,7 +111,6 @@ def test_the_flag_of_a_move_is_one_that_the_compiler_takes(move: SourceMove) -> 
 # where it does not ----------------------------------------------------------------------------------------------------
 
 
-@every_move
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [
@@ -130,29 +123,17 @@ def test_the_flag_of_a_move_is_one_that_the_compiler_takes(move: SourceMove) -> 
         (CALL, "k.run(x, 1, 64, grid=(1,))", "no function of the file launches k[grid](...)"),
     ],
 )
-def test_it_does_not_write_where_it_cannot_tell(move: SourceMove, old: str, new: str, why: str) -> None:
+def test_it_does_not_write_where_it_cannot_tell(old: str, new: str, why: str) -> None:
     assert old in PLAIN
-    assert why in reason(rewritten, PLAIN.replace(old, new), move=move)
+    assert why in reason(rewritten, PLAIN.replace(old, new))
 
 
-@every_move
-def test_it_does_not_fire_on_a_build_that_nothing_is_known_of(move: SourceMove) -> None:
-    assert reason(rewritten, PLAIN, {}, move) == "nothing is known of its build"
+def test_it_does_not_fire_on_a_build_that_nothing_is_known_of() -> None:
+    assert reason(rewritten, PLAIN, {}) == "nothing is known of its build"
 
 
 def test_fewer_registers_are_for_a_kernel_that_spills() -> None:
     assert reason(rewritten, PLAIN, {"registers": 255, "spill_store_bytes": 0}) == "it spills nothing"
-
-
-@pytest.mark.parametrize(
-    ("registers", "config", "most"),
-    [(247, {}, 255), (247, {"num_warps": 8}, 255), (120, {"num_warps": 16}, 128), (72, {"maxnreg": 80}, 80)],
-)
-def test_less_optimizing_is_for_a_kernel_that_uses_all_registers(registers: int, config: Config, most: int) -> None:
-    static = {"registers": registers, "spill_store_bytes": 0}
-    assert reason(rewritten, PLAIN, static, LESS, **config) == f"it uses {registers} of {most} registers"
-    full = Subject(PLAIN, "k", H200, config, static | {"registers": registers + 1})
-    assert 'ptx_options="--opt-level=1"' in LESS.rewrite(full)
 
 
 def test_a_configuration_that_carries_a_flag_is_written_back_as_text() -> None:
@@ -176,15 +157,14 @@ def arithmetic(static: Mapping[str, Any]) -> dict[str, int]:
 
 
 def check_builds(builder: Builder, source: str, kernel: str, cases: list[str], config: Config) -> None:
-    """Each move makes other code of a kernel that spills, with the same arithmetic in it."""
+    """The flag makes other code of a kernel that spills, with the same arithmetic in it."""
     text = with_configs(source, sites(source)[0], [config])
     plain = builder.build(text, {"CASES": cases}, 1)
     static = profile(plain)
     assert static["spill_store_bytes"]
-    for move in ptxas_flags.MOVES:
-        built = builder.build(move.rewrite(Subject(text, kernel, H200, config, static)), {"CASES": cases}, 1)
-        assert arithmetic(profile(built)) == arithmetic(static), move.name
-        assert set(built.codes.values()).isdisjoint(plain.codes.values()), move.name
+    built = builder.build(ptxas_flags.rewrite(Subject(text, kernel, H200, config, static)), {"CASES": cases}, 1)
+    assert arithmetic(profile(built)) == arithmetic(static)
+    assert set(built.codes.values()).isdisjoint(plain.codes.values())
 
 
 @pytest.mark.slow
@@ -207,9 +187,8 @@ def test_a_kernel_of_a_package_that_it_has_never_seen_is_built_anew(gate: target
     check_builds(builder, gate.source, "_swiglu_kernel_forward", ["wide"], config)
 
 
-@every_move
-def test_with_a_flag_that_kernel_is_right_on_its_small_case(move: SourceMove, gate: target.Target) -> None:
-    changed = rewritten(gate.source, move=move, kernel="_swiglu_kernel_forward")
+def test_with_the_flag_that_kernel_is_right_on_its_small_case(gate: target.Target) -> None:
+    changed = rewritten(gate.source, kernel="_swiglu_kernel_forward")
     found = checked(gate.path, changed)
     assert found.verdict == Verdict.CHECKED, found.reason
 

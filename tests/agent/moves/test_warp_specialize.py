@@ -4,7 +4,7 @@ import ast
 import re
 
 import pytest
-from pgo_agent.agent.moves import carry, tma_descriptors, warp_specialize
+from pgo_agent.agent.moves import tma_descriptors, warp_specialize
 from pgo_agent.agent.moves.analysis import DoesNotApply
 from pgo_agent.agent.moves.move import Subject
 from pgo_agent.sandbox import devices, target
@@ -116,13 +116,6 @@ def test_it_does_not_apply_and_says_why(old: str, new: str, why: str) -> None:
 def test_a_kernel_with_pointer_loads_is_not_asked(name: str) -> None:
     with pytest.raises(DoesNotApply):
         warp_specialize.rewrite(Subject((ROOT / "kernels" / f"{name}.py").read_text(), f"_{name}", H200))
-
-
-def test_attention_that_carries_its_second_dot_has_dots_outside_of_its_loop() -> None:
-    """The carried dot runs after the loop, under a run-time `if`: Triton is not asked to take such a loop apart."""
-    source = tma_descriptors.rewrite(Subject(FA_FWD.read_text(), "_fa_fwd", H200))
-    with pytest.raises(DoesNotApply, match="another loop"):
-        warp_specialize.rewrite(Subject(carry.rewrite(Subject(source, "_fa_fwd", H200)), "_fa_fwd", H200))
 
 
 @pytest.fixture(scope="module")

@@ -136,7 +136,7 @@ def test_what_changed_is_told_by_both_numbers() -> None:
 
 def test_advice_is_for_the_first_bottlenecks_and_says_when_little_is_left() -> None:
     found = summarize(case(kernel(static(), timeline({"dot wait": 0.95})), roofline=roof(0.93)))
-    assert found.tries[0].startswith("The roof is near") and "'carry the second dot'" in found.tries[1]
+    assert found.tries[0].startswith("The roof is near") and "'specialize warps'" in found.tries[1]
     assert summarize(case(kernel(static()))).tries == ()
 
 

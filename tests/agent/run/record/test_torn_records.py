@@ -37,12 +37,11 @@ def cut(path: Path, share: float) -> None:
     os.truncate(path, int(path.stat().st_size * share))
 
 
-# the record and its checkpoints ---------------------------------------------------------------------------------------
+# the record -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", first_of(range(3 + many)))
 def test_a_record_that_lost_its_last_transactions_is_completed(seed: int, whole: Whole, tmp_path: Path) -> None:
-    """The checkpoints then know of more than the record."""
     share = random.Random(seed).random()
     done = resumed(whole.last, tmp_path, lambda w: cut(w / "pgo.db-wal", share))
     assert done.code == 0, done.err
@@ -51,35 +50,6 @@ def test_a_record_that_lost_its_last_transactions_is_completed(seed: int, whole:
 
 def garbled(path: Path) -> None:
     path.write_bytes(random.Random(0).randbytes(4096))
-
-
-CHECKPOINTS: dict[str, Callable[[Path], object]] = {
-    "cut": lambda w: cut(w / "checkpoints.db-wal", 0.6),
-    "gone": lambda w: (w / "checkpoints.db").unlink(),
-    "all gone": lambda w: [p.unlink() for p in w.glob("checkpoints.db*")],
-    "garbled": lambda w: garbled(w / "checkpoints.db"),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("damage", CHECKPOINTS.values(), ids=CHECKPOINTS)
-def test_a_run_goes_on_by_its_record_when_its_checkpoints_are(damage: Any, whole: Whole, tmp_path: Path) -> None:
-    done = resumed(whole.last, tmp_path, damage)
-    assert done.code == 0, done.err
-    assert breaking.record(tmp_path) == whole.record
-
-
-@pytest.mark.slow
-def test_a_run_goes_on_by_its_record_when_its_checkpoints_are_of_another_time(whole: Whole, tmp_path: Path) -> None:
-    """As after a backup that was put back in part: the older record, the newer checkpoints."""
-
-    def exchange(workspace: Path) -> None:
-        for path in whole.last.glob("checkpoints.db*"):
-            shutil.copy(path, workspace)
-
-    done = resumed(whole.first, tmp_path, exchange)
-    assert done.code == 0, done.err
-    assert breaking.record(tmp_path) == whole.record
 
 
 RECORD: dict[str, Callable[[Path], object]] = {
