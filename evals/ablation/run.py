@@ -9,7 +9,9 @@ from typing import Any
 from pgo_agent.agent.exit_codes import Exit
 from pgo_agent.agent.run import judge_choice
 from pgo_agent.agent.run.context import Emit
-from pgo_agent.agent.run.record.store import Run, Store
+from pgo_agent.agent.run.record.run import Run
+from pgo_agent.agent.run.record.run_summary import MeasuredRun
+from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.agent.version import commit_of
 from pgo_agent.evals.ablation.plan import AblationPlan, AblationRun
@@ -68,6 +70,6 @@ def _told(plan: AblationPlan, store: Store, run: Run) -> dict[str, Any]:
         "tokens": int(spent["tokens"]),
         "money": spent["money"],
         "gpu_seconds": run.gpu_seconds,
-        "environment": (run.summary or {}).get("environment"),
+        "environment": run.summary.environment if isinstance(run.summary, MeasuredRun) else None,
         "commit": commit_of(),
     }

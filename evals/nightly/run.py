@@ -14,7 +14,8 @@ from pgo_agent.agent.llm.models import named
 from pgo_agent.agent.llm.models.types import Asker
 from pgo_agent.agent.run import judge_choice, target_file
 from pgo_agent.agent.run.context import Emit
-from pgo_agent.agent.run.record.store import Run, Store
+from pgo_agent.agent.run.record.run import Run
+from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.agent.version import commit_of, short
 from pgo_agent.evals.nightly import from_run, row

@@ -14,7 +14,8 @@ from pgo_agent.agent.commands import optimize
 from pgo_agent.agent.exit_codes import Exit
 from pgo_agent.agent.run import settings
 from pgo_agent.agent.run.context import Emit
-from pgo_agent.agent.run.record.store import Run, Store
+from pgo_agent.agent.run.record.run import Run
+from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.evals.runner.results import BEGUN, ENDED, PlannedRun, Results
 from pgo_agent.sandbox.errors import TargetFault

@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 from pgo_agent.agent.commands import optimize
 from pgo_agent.agent.run.facts import GivenFile
-from pgo_agent.agent.run.record.store import Candidate, Run, Store
+from pgo_agent.agent.run.record.run import Run
+from pgo_agent.agent.run.record.run_summary import MeasuredRun
+from pgo_agent.agent.run.record.store import Candidate, Store
 from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.sandbox import target
 from pgo_agent.sandbox.gate.verdict import Verdict
@@ -106,7 +108,8 @@ def judged_again(store: Store, of: Run, names: list[str]) -> tuple[str | None, d
         return list(store.evidence(run.id, c.id)["confirm"]["again"]["speedup"])
 
     accepted = {c.id: confirmed(c) for c in store.candidates(run.id) if c.verdict == Verdict.ACCEPTED}
-    return (run.summary or {}).get("winner"), accepted
+    assert isinstance(run.summary, MeasuredRun)
+    return run.summary.winner, accepted
 
 
 @pytest.mark.slow
