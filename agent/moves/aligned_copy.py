@@ -92,7 +92,7 @@ def _tensors(subject: RewriteInput) -> list[str]:
         check_replaceable(launch, name)
         if not {p for p, text in launch.passed.items() if text == name} <= {o.pointer for o in kernel.operands}:
             raise DoesNotApply(f"{name} is read in ways that are not followed, too")
-    for parameter in kernel.written & launch.passed.keys():
+    for parameter in sorted(kernel.written & launch.passed.keys()):
         check_fresh(launch, parameter)
     if "pre_hook" in subject.source:
         raise DoesNotApply("a function that runs before the kernel may see its arguments")
