@@ -41,16 +41,16 @@ def commit_of(package: Path = PACKAGE) -> str:
     """
     if os.environ.get("PGO_AGENT_COMMIT"):
         return os.environ["PGO_AGENT_COMMIT"]
-    known = _git(package, "ls-files", "--error-unmatch", "agent")
-    commit = _git(package, "rev-parse", "HEAD") if known else ""
+    own_files = _git(package, "ls-files", "--error-unmatch", "agent")
+    commit = _git(package, "rev-parse", "HEAD") if own_files else ""
     edits = _edits(package) if commit else ""
     return (commit or UNKNOWN) + (f"{EDITED} {edits}" if edits else "")
 
 
 def short(commit: str) -> str:
     """A commit for people: ten figures of it, and which edits its code had."""
-    told, edited, which = commit.partition(EDITED)
-    return told[:10] + edited + which
+    name, edited, which = commit.partition(EDITED)
+    return name[:10] + edited + which
 
 
 def _edits(package: Path) -> str:
@@ -58,8 +58,8 @@ def _edits(package: Path) -> str:
 
     By the files themselves, those that git does not track among them: how a diff is drawn is anybody's to configure.
     """
-    apart = _committed(package) ^ _present(package)
-    return hashlib.sha256("\0".join(sorted(apart)).encode()).hexdigest()[:8] if apart else ""
+    changed = _committed(package) ^ _present(package)
+    return hashlib.sha256("\0".join(sorted(changed)).encode()).hexdigest()[:8] if changed else ""
 
 
 def _committed(package: Path) -> set[str]:

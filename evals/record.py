@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from pgo_agent.agent.run.incumbent import gains
-from pgo_agent.agent.run.record.store import Run, Store
+from pgo_agent.agent.run.record.run import Run
+from pgo_agent.agent.run.record.run_summary import MeasuredRun
+from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.version import commit_of
 from pgo_agent.sandbox.errors import UsageFault
 
@@ -21,24 +23,24 @@ RESULTS = Path(__file__).parent / "results"
 
 def lines(store: Store, run: Run, commit: str) -> Iterator[dict[str, Any]]:
     """The lines of a run. Raises UsageFault when the run measured nothing."""
-    if run.baseline is None or run.summary is None or not run.summary.get("environment"):
+    base, summary = run.baseline, run.summary
+    if base is None or not isinstance(summary, MeasuredRun):
         raise UsageFault(f"run {run.id} measured nothing on a GPU", "record a run that was judged on one")
     common = {
         "target": Path(run.target).stem,
         "digest": run.digest,
-        "environment": run.summary["environment"],
+        "environment": summary.environment,
         "commit": commit,
         "run": run.id,
         "when": run.created,
         "models": store.answered(run.id),
-        "winner": run.summary["winner"],
+        "winner": summary.winner,
     }
-    base = run.baseline
     for p in base.points:
         if p.samples and not p.problem:
             yield common | {
                 "what": "sweep",
-                "environment": common["environment"] | (p.taken_on or {}),
+                "environment": summary.environment | (p.taken_on or {}),
                 "case": p.case,
                 "choice": p.choice,
                 "plan_id": p.plan_id,

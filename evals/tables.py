@@ -5,7 +5,6 @@ one session on one GPU; each table names its GPU, versions and commit. A target 
 its winner column stays empty.
 """
 
-import statistics
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -26,11 +25,6 @@ from pgo_agent.evals.record import RESULTS
 
 TRIED = "candidates.md"  # beside the records
 MUTANTS = "mutants-cpu.jsonl"
-_MEANT = """*Scopes / role*: P50 times executions of all scopes, over the cycles of their role: the rest lies between
-scopes, or hid behind the records. *As counted*: scopes whose instructions of a warp and execution are within 5 % of
-what Nsight Compute counts; where blocks turn differently (causal), a middle is compared with a mean.
-"""
-_RULE = "|---|---:|---|---|---:|---|"
 _HEAD = """Figures are how many times faster
 than its incumbent a candidate ran, in one session: of all cases the geometric mean, then each. A candidate that was
 slower at the quick look was timed no further.
@@ -202,36 +196,6 @@ def mutants() -> str:
     return "\n".join(lines) + (f"\nSurvived:\n\n{survived}" if survived else "")
 
 
-def profiles() -> str:
-    """What records cost and how far scopes add up, of each recorded profile: a Markdown table."""
-    found = [r for r in rows() if r["what"] == "profile"]
-    if not found:
-        return "Not recorded on a GPU yet.\n"
-    lines = ["| kernel | builds | slower than without records | scopes / role | roof | as counted |", _RULE]
-    for r in found:
-        slower = [100 * (o - 1) for o in r["overheads"]]
-        shares = [f"{s['of_scopes'] / s['cycles']:.2f}" for s in r["roles"] if s["of_scopes"]]
-        cells = [
-            f"`{r['kernel'].lstrip('_')}` {r['case'].split('/', 1)[1]}",
-            str(len(slower)),
-            f"{max(min(slower), 0):.0f} to {max(slower):.0f} %, half of them below {statistics.median(slower):.1f} %",
-            ", ".join(shares),
-            f"{100 * r['roofline']['reached']:.0f} %" if r["roofline"] else "-",
-            _agree(r["ipc"]),
-        ]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines) + f"\n\n{_MEANT}{_where(found[0]['environment'], found[0]['commit'])}.\n"
-
-
-def _agree(rates: Sequence[dict[str, Any]]) -> str:
-    """Of how many scopes of all warps the instructions are those that Nsight Compute counted, to 5 %."""
-    counted = [r for r in rates if r["by_counters"] and r["scope"].startswith("kernel ")]
-    if not counted:
-        return "-"
-    same = sum(abs(r["instructions"] / r["by_counters"] - 1) <= 0.05 for r in counted)
-    return f"{same} of {len(counted)} scopes"
-
-
 def moves() -> str:
     """A Markdown table of the source moves: the symptom that each answers, and what is known of its gain."""
     head = "| source move | symptom | known of its gain | sm |\n|---|---|---|---|\n"
@@ -254,7 +218,6 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "gate": gate,
     "mutants": mutants,
     "moves": moves,
-    "profiles": profiles,
 }
 
 

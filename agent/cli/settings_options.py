@@ -11,17 +11,17 @@ from typing import Annotated, Any, get_origin
 
 import typer
 from pgo_agent.agent.run import settings
-from pgo_agent.agent.run.settings import DEFAULTS, OPTIONS, TYPES, Command, RunSettings
+from pgo_agent.agent.run.settings import DEFAULTS, OPTIONS, TYPES, Changes, Command, RunSettings, Value
 
 Function = Callable[..., None]
-Values = dict[str, Any]
+Values = dict[str, Value]
 
 
 def with_settings(command: Command) -> Callable[[Function], Function]:
     """Decorate a Typer function that takes `asked`, a RunSettings: its options are those of `command`."""
 
     def asked(values: Values) -> RunSettings:
-        return RunSettings(**values)
+        return RunSettings().changed(values)
 
     return _decorator(command, "asked", asked, changes=False)
 
@@ -29,7 +29,7 @@ def with_settings(command: Command) -> Callable[[Function], Function]:
 def with_changes(command: Command) -> Callable[[Function], Function]:
     """Decorate a Typer function that takes `changes`, settings by name: those that were given, and no others."""
 
-    def changes(values: Values) -> Values:
+    def changes(values: Values) -> Changes:
         return {name: value for name, value in values.items() if value is not None}
 
     return _decorator(command, "changes", changes, changes=True)

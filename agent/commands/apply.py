@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pgo_agent.agent.run.record.candidate import Candidate
-from pgo_agent.agent.run.record.store import Run, Store
+from pgo_agent.agent.run.record.run import Run
+from pgo_agent.agent.run.record.run_summary import MeasuredRun
+from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.views.summary import interval
 from pgo_agent.sandbox import target
 from pgo_agent.sandbox.errors import EnvironmentFault, TargetMoved, UsageFault
@@ -144,14 +146,14 @@ def _winner(store: Store, run: Run) -> Candidate:
 
 
 def _message(run: Run, c: Candidate) -> str:
-    summary = run.summary or {}
-    env = summary.get("environment") or {}
     lines = [f"{Path(run.target).stem}: {c.move}", "", c.rationale, ""]
-    for name, found in (summary.get("against") or {}).items():
-        lines.append(f"{interval(found)} of {name} (geometric mean of {len(summary['cases'])} cases, 95 %)")
-    lines += [f"{c.verdict} at {c.stage}: {c.reason}", f"run {run.id}, candidate {c.id}"]
-    if env:
-        lines.append(f"{env['gpu']}, driver {env['driver']}, torch {env['torch']}")
+    verdict = [f"{c.verdict} at {c.stage}: {c.reason}", f"run {run.id}, candidate {c.id}"]
+    if isinstance(run.summary, MeasuredRun):
+        env, count = run.summary.environment, len(run.summary.cases)
+        for name, bounds in run.summary.against.items():
+            lines.append(f"{interval(bounds)} of {name} (geometric mean of {count} cases, 95 %)")
+        verdict.append(f"{env['gpu']}, driver {env['driver']}, torch {env['torch']}")
+    lines += verdict
     return "\n".join(lines) + "\n"
 
 

@@ -21,8 +21,10 @@ from pgo_agent.agent.run import judge_choice
 from pgo_agent.agent.run.context import Context, Emit
 from pgo_agent.agent.run.facts import GivenFile, RunFacts
 from pgo_agent.agent.run.models import Opening, open_models
+from pgo_agent.agent.run.record.run import Run
+from pgo_agent.agent.run.record.run_summary import FailedRun
 from pgo_agent.agent.run.record.settings_json import encode
-from pgo_agent.agent.run.record.store import Run, Store
+from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.settings import SPOOL, STATES, Changes, RunSettings, default_width
 from pgo_agent.agent.run.target_file import locate, unmoved
 from pgo_agent.sandbox import target
@@ -98,9 +100,7 @@ def _warn_of_unknown(run: Run, emit: Emit) -> None:
 
 def _refuse_ended(run: Run) -> None:
     if run.state == "failed":
-        raise UsageFault(
-            f"run {run.id} failed: {(run.summary or {}).get('error', '')}", "mend that, then start a new run"
-        )
+        raise UsageFault(f"run {run.id} failed: {run.error}", "mend that, then start a new run")
     if run.state in STATES:
         raise UsageFault(
             f"run {run.id} is complete", f"`pgo-agent show {run.id}` shows it; start another with `pgo-agent optimize`"
@@ -176,7 +176,7 @@ def _loop(ctx: Context) -> Exit | None:
         _open_judge(ctx)
         loop.run(ctx)
     except UsageFault as e:
-        ctx.store.set_state(ctx.run.id, "failed", {"error": str(e)})
+        ctx.store.set_state(ctx.run.id, "failed", FailedRun(str(e)))
         raise
     except Suspended as e:
         return _waiting(ctx, {"request": str(e.request), "reply": str(e.reply), "why": e.why})

@@ -42,7 +42,6 @@ def _shares(statics: Statics) -> list[float]:
     return [w / sum(weights) for w in weights] if any(weights) else [1 / len(statics)] * len(statics)
 
 
-def rate(ctx: Context, work: Work, ms: float) -> dict[str, Any]:
+def rate(ctx: Context, work: Work, ms: float) -> tuple[float, str]:
     """The rate of a case's work on the run's device, with its unit."""
-    value, unit = ctx.device.rate(work.flops, work.bytes, ms)
-    return {"rate": value, "unit": unit}
+    return ctx.device.rate(work.flops, work.bytes, ms)

@@ -1,10 +1,10 @@
-"""Matrices whose rows do not start at multiples of 16 bytes are copied to ones whose rows do, and read by TMA there.
+"""Copies matrices whose rows do not start at multiples of 16 bytes to ones whose rows do, and reads those by TMA.
 
 Neither the copy engine nor asynchronous copies can read such rows: every load in the loop is then a few bytes wide and
-waited for. A copy reads and writes the matrix once, the tiles of a product read it many times. This is
-`tma_descriptors.py`'s rewrite, and in the launcher, before the launch, `a = _rows_aligned(a)`, which gives back what is
-aligned as it is. For that the kernel must find its operand by the strides of `a` alone, as the launch passes them, and
-use these for addresses alone; and nothing else of the launcher may hang on where `a` lies (`launch_args.py`).
+waited for. A copy reads and writes the matrix once, the tiles of a product read it many times. This is the rewrite of
+`tma_descriptors.py`, and before the launch `a = _rows_aligned(a)`, which returns an aligned matrix as it is. The kernel
+must find its operand by the strides of `a` alone, as the launch passes them, and use these for addresses only; and
+nothing else of the launcher may depend on where `a` lies (`launch_args.py`).
 """
 
 import re
@@ -26,15 +26,15 @@ from pgo_agent.agent.moves.analysis.cst_util import (
     strings,
     visited,
 )
-from pgo_agent.agent.moves.analysis.dataflow import Flow
+from pgo_agent.agent.moves.analysis.dataflow import IndexFlow
 from pgo_agent.agent.moves.analysis.def_use import reached, sources
 from pgo_agent.agent.moves.analysis.descriptor_operand import Operand
 from pgo_agent.agent.moves.analysis.descriptor_plan import planned
 from pgo_agent.agent.moves.analysis.index_algebra import mentions
-from pgo_agent.agent.moves.analysis.launch_args import Launch, check_fresh, check_replaceable, launch_of
+from pgo_agent.agent.moves.analysis.launch_args import LaunchArgs, check_fresh, check_replaceable, launch_of
 from pgo_agent.agent.moves.analysis.launcher_edit import add_function, before_launch
 from pgo_agent.agent.moves.analysis.stored_pointers import written
-from pgo_agent.agent.moves.move import SourceMove, Subject
+from pgo_agent.agent.moves.move import RewriteInput, SourceMove
 from pgo_agent.agent.profile.findings import Defect
 
 _ROWS = '''
@@ -68,8 +68,8 @@ _PARAMETER = re.compile(r'args\["(\w+)"\]')
 _HARMLESS = {"load", "to", "cast", "multiple_of", "max_contiguous", "assume"}  # calls that strides may be given to
 
 
-def rewrite(subject: Subject) -> str:
-    """Raises DoesNotApply where no row out of line slows a loop, or where the values cannot be shown to stay."""
+def rewrite(subject: RewriteInput) -> str:
+    """Align rows. Raises DoesNotApply where none out of line slows a loop, or where values cannot be shown to stay."""
     if subject.statics and not any(_waits(s) for s in subject.statics):
         raise DoesNotApply("copies run ahead of the dots in every case: its rows are aligned")
     tensors = _tensors(subject)
@@ -83,12 +83,12 @@ def _waits(static: Mapping[str, object]) -> bool:
     return bool(static["dots"]) and not static["async_copies"]
 
 
-def _tensors(subject: Subject) -> list[str]:
+def _tensors(subject: RewriteInput) -> list[str]:
     """The launcher's names for the matrices that descriptors read, each of which another of its values may replace."""
     launch = launch_of(cst.parse_module(subject.source), subject.kernel)
     kernel = _Kernel(subject)
-    found = list(dict.fromkeys(_tensor(o, launch) for o in kernel.operands))
-    for name in found:
+    tensors = list(dict.fromkeys(_tensor(o, launch) for o in kernel.operands))
+    for name in tensors:
         check_replaceable(launch, name)
         if not {p for p, text in launch.passed.items() if text == name} <= {o.pointer for o in kernel.operands}:
             raise DoesNotApply(f"{name} is read in ways that are not followed, too")
@@ -96,14 +96,14 @@ def _tensors(subject: Subject) -> list[str]:
         check_fresh(launch, parameter)
     if "pre_hook" in subject.source:
         raise DoesNotApply("a function that runs before the kernel may see its arguments")
-    strides = {p for name in found for p in launch.strides(name)}
+    strides = {p for name in tensors for p in launch.strides(name)}
     kernel.check(strides)
     if strings(launch.launcher) & {*strides, *launch.passed}:
         raise DoesNotApply("the launcher looks at arguments of the launch")
-    return found
+    return tensors
 
 
-def _tensor(o: Operand, launch: Launch) -> str:
+def _tensor(o: Operand, launch: LaunchArgs) -> str:
     """The launcher's name of an operand that is found by that tensor's strides, which the launch passes as they are."""
     name = launch.passed[o.pointer]
     own = launch.strides(name)
@@ -118,10 +118,10 @@ def _tensor(o: Operand, launch: Launch) -> str:
 class _Kernel:
     """What a kernel reads by descriptors, and what its strides are used for."""
 
-    def __init__(self, subject: Subject) -> None:
+    def __init__(self, subject: RewriteInput) -> None:
         module = tma_descriptors.prepared(subject)
         self.function = functions(module)[subject.kernel]
-        self.flow = Flow(self.function)
+        self.flow = IndexFlow(self.function)
         targets = written(module, self.function)
         self.written = targets - _stepping(self.function) - set(constexprs(self.function))  # pointers, no numbers
         plans, _ = planned(self.flow, targets)
@@ -142,7 +142,7 @@ class _Kernel:
             raise DoesNotApply("the kernel reads in ways that are not followed, too")
 
     def check(self, strides: set[str]) -> None:
-        """Raises DoesNotApply unless pointers and strides serve to find operands, and nothing else hangs on them."""
+        """Raise DoesNotApply unless pointers and strides serve to find operands, and nothing else hangs on them."""
         pointers = {o.pointer for o in self.operands}
         derived = _derived(self.function.body, strides)
         self._check_others(pointers | derived)
@@ -167,10 +167,10 @@ def _words(*texts: str) -> set[str]:
 def _stepping(function: cst.FunctionDef) -> set[str]:
     """Names that are multiplied or divided: no pointer is."""
     operators = cst.Multiply | cst.FloorDivide | cst.Modulo | cst.Divide
-    found = [
+    operations = [
         n for n in nodes(function.body) if isinstance(n, cst.BinaryOperation) and isinstance(n.operator, operators)
     ]
-    return {side.value for n in found for side in (n.left, n.right) if isinstance(side, cst.Name)}
+    return {side.value for n in operations for side in (n.left, n.right) if isinstance(side, cst.Name)}
 
 
 def _plain_heuristics(decorator: cst.Decorator, hidden: set[str]) -> bool:

@@ -1,13 +1,14 @@
 """The embedded optimizer: proposals in the order of what the profile asks for. No model, and no randomness.
 
-It is the default when there is no model, and the seed of the search when there is one. First the moves that answer a
-bottleneck, in the order of the bottlenecks, each citing it; then the others, which are hypotheses, and say so. Among
-equals source moves come first: they can beat the tuned baseline; launch moves follow, and source moves of kernels that
-only prepare for another one. A seed puts equal source moves into another order. Moves address every kernel of a
-launcher by its name. Each source move brings the best known configurations with it, those that a sweep does not tell
-from them, and one that needs less shared memory: a rewrite may move the best point, and of equals it may suit one
-alone. A fault inside of a move is listed like a precondition that does not hold: it never ends a run. Relies on libcst
-and sympy, which take long to import: whoever needs only the words of `move.py` must not import this module.
+It is the default when there is no model, and the seed of the search when there is one. Moves that answer a bottleneck
+come first, in the order of the bottlenecks, and cite it. The others follow as hypotheses, and say so. Among equals,
+source moves come first, for they can beat the tuned baseline; then launch moves; then source moves of kernels that only
+prepare for another one. A seed puts equal source moves into another order.
+
+A source move brings configurations with it: the best known ones, those that a sweep does not tell from them, and one
+that needs less shared memory, for a rewrite may move the best point. A fault inside of a move is listed like a
+precondition that does not hold: it never ends a run. Relies on libcst and sympy, which take long to import: who needs
+only the types of `move.py` must not import this module.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,8 +24,8 @@ from pgo_agent.agent.moves import (
     warp_specialize,
 )
 from pgo_agent.agent.moves.launch_sites import Config, sites, unfollowed, with_configs
-from pgo_agent.agent.moves.move import CARRIED, NO_LAUNCH, Best, Proposal, Skipped, SourceMove, Subject, attempted
-from pgo_agent.agent.moves.priority import NOBODY_LOOKED, Evidence
+from pgo_agent.agent.moves.move import CARRIED, NO_LAUNCH, Best, Proposal, RewriteInput, Skipped, SourceMove, attempted
+from pgo_agent.agent.moves.priority import NO_PROFILE, ProfileEvidence
 from pgo_agent.agent.profile.cost_model import symptoms
 from pgo_agent.sandbox.devices import Device
 
@@ -46,15 +47,15 @@ def propose(
     best: Mapping[str, Best],
     measured: Sequence[Config],
     device: Device,
-    asked: Evidence = NOBODY_LOOKED,
+    asked: ProfileEvidence = NO_PROFILE,
     seed: int = 0,
 ) -> Iterator[Proposal | Skipped]:
-    """All proposals for a source, and the moves that do not apply to it.
+    """Yield all proposals for a source, and the moves that do not apply to it.
 
     `asked`: what holds it back. `seed`: shuffles source moves that it does not tell apart; 0 leaves them as they are.
     """
-    found = sites(source)
-    kernels = list(dict.fromkeys(s.kernel for s in found))
+    every_site = sites(source)
+    kernels = list(dict.fromkeys(s.kernel for s in every_site))
     if not kernels:
         uses = unfollowed(source).values()
         yield Skipped("every move", f"a launch is not followed: {next(iter(uses))}" if uses else NO_LAUNCH)
@@ -73,7 +74,7 @@ def propose(
             continue
         move, kernel, cites = pairs[i]
         made = _rewritten(move, source, kernel, f" in {kernel}" if several else "", best, device)
-        yield made if isinstance(made, Skipped) else asked.told(made, cites)
+        yield made if isinstance(made, Skipped) else asked.cite(made, cites)
 
 
 def _aside(kernels: Sequence[str], best: Mapping[str, Best]) -> set[str]:
@@ -108,17 +109,17 @@ def _attempt(
     return attempted(name, f"{move.symptom}; {move.gain}", rewrite, source)
 
 
-def _subject(source: str, kernel: str, best: Mapping[str, Best], device: Device) -> Subject:
-    found = sites(source)
-    site = next(s for s in found if s.kernel == kernel)
-    known = [b for b in launch_config.bases_of(site, found, best.values()) if b.profiles]
-    if not known:
-        return Subject(source, kernel, device)
-    ailing = max(known, key=lambda b: len(symptoms(b.static)))  # the first of those with most to cure
+def _subject(source: str, kernel: str, best: Mapping[str, Best], device: Device) -> RewriteInput:
+    every_site = sites(source)
+    site = next(s for s in every_site if s.kernel == kernel)
+    bases = [b for b in launch_config.bases_of(site, every_site, best.values()) if b.profiles]
+    if not bases:
+        return RewriteInput(source, kernel, device)
+    ailing = max(bases, key=lambda b: len(symptoms(b.static)))  # the first of those with most to cure
     grids = [b.blocks.get(kernel) for b in best.values()]
     blocks = max((n for n in grids if n is not None), default=None) if None not in grids else None
     statics = [b.profiles[kernel] for b in best.values() if kernel in b.profiles]  # cases share configurations
-    return Subject(source, kernel, device, ailing.config, ailing.static, blocks, statics)
+    return RewriteInput(source, kernel, device, ailing.config, ailing.static, blocks, statics)
 
 
 def _with_neighbours(source: str, kernel: str, best: Mapping[str, Best], needed: Config) -> str:
@@ -127,23 +128,25 @@ def _with_neighbours(source: str, kernel: str, best: Mapping[str, Best], needed:
     Where the rewrite needs certain launch parameters, these; and last the best ones as they were, for cases whose
     launches the rewrite leaves alone.
     """
-    found = sites(source)
-    site = next((s for s in found if s.kernel == kernel), None)
+    every_site = sites(source)
+    site = next((s for s in every_site if s.kernel == kernel), None)
     if site is None or (site.refused and not needed):
         return source
     if not site.autotuned:
         return with_configs(source, site, [needed]) if needed else source
-    bases = [b.config for b in launch_config.bases_of(site, found, best.values())]
+    bases = [b.config for b in launch_config.bases_of(site, every_site, best.values())]
     if not bases:
         return source
-    near = [launch_config.config_of(site, found, c, b.profiles.keys() or None) for b in best.values() for c in b.near]
+    near = [
+        launch_config.config_of(site, every_site, c, b.profiles.keys() or None) for b in best.values() for c in b.near
+    ]
     configs = _unique([c | needed for c in (*bases, *near) if c is not None])
     if needed:
         return with_configs(source, site, _unique([*configs[: CARRIED - 1], *bases])[:CARRIED])
     deepest = max(bases, key=lambda c: (c.get("num_stages", 3), c.get("num_warps", 4)))
     shallower = deepest | {"num_stages": max(deepest.get("num_stages", 3) - 1, 1)}
-    kept = [*configs[: CARRIED - 1], shallower] if shallower not in configs[:CARRIED] else configs[:CARRIED]
-    return with_configs(source, site, kept)
+    carried = [*configs[: CARRIED - 1], shallower] if shallower not in configs[:CARRIED] else configs[:CARRIED]
+    return with_configs(source, site, carried)
 
 
 def _unique(configs: Sequence[Config]) -> list[Config]:

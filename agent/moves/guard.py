@@ -2,10 +2,8 @@
 
 Where a loop may run zero times, ptxas can end up with instructions that set the accumulator among the tensor
 instructions, and then serializes them (its note C7515, seen with tiles 256 wide). With the loop in a branch of its own
-it does not. A loop only runs where its start and stop differ, whatever its step, so the test changes no value.
-
-Peeling the first iteration takes the note away as well, but its operands need the shared memory of one more stage, it
-loads them without the pipeline, and where the accumulator starts from a bias ptxas has to add waits (C7517, C7519).
+it does not. A loop only runs where its start and stop differ, whatever its step, so the test changes no value. To peel
+the first iteration takes the note away as well, for the shared memory of one more stage.
 
 Relies on libcst. It does not know which of several loops the note is about: all that have the form get a test.
 """
@@ -34,7 +32,7 @@ from pgo_agent.agent.moves.analysis.cst_util import (
     writes,
 )
 from pgo_agent.agent.moves.analysis.loops import bounds_of, unrolled
-from pgo_agent.agent.moves.move import SourceMove, Subject
+from pgo_agent.agent.moves.move import RewriteInput, SourceMove
 from pgo_agent.agent.profile.cost_model import SERIALIZED
 from pgo_agent.agent.profile.findings import Defect
 
@@ -43,11 +41,11 @@ _DOTS = ("dot", "dot_scaled")
 _TAKEN_APART = {"warp_specialize", "flatten"}  # loops that the compiler merges with what stands around them
 
 
-def rewrite(subject: Subject) -> str:
-    """Puts every loop of the kernel and its helpers that has the form behind a test. Raises DoesNotApply."""
-    check_symptom(subject)
+def rewrite(subject: RewriteInput) -> str:
+    """Put every loop of the kernel and its helpers that has the form behind a test. Raises DoesNotApply if none has."""
+    _check_symptom(subject)
     module = cst.parse_module(subject.source)
-    loops = Loops(module, subject.kernel)
+    loops = _Loops(module, subject.kernel)
     for name in loops.known:
         loops.collect(name)
     if not loops.tests:
@@ -55,7 +53,7 @@ def rewrite(subject: Subject) -> str:
     return change(module, {n: visited(f, _Behind(loops.tests)) for n, f in loops.known.items()}).code
 
 
-def check_symptom(subject: Subject) -> None:
+def _check_symptom(subject: RewriteInput) -> None:
     notes = SERIALIZED & set(subject.static.get("notes", ()))
     if subject.static and not notes:
         raise DoesNotApply("ptxas does not serialize its tensor instructions")
@@ -63,7 +61,7 @@ def check_symptom(subject: Subject) -> None:
         raise DoesNotApply(f"ptxas serializes its tensor instructions for another reason: {', '.join(sorted(notes))}")
 
 
-class Loops:
+class _Loops:
     """The loops with dots of a kernel and its helpers: those that have the form, and why others have not."""
 
     def __init__(self, module: cst.Module, kernel: str) -> None:
@@ -99,9 +97,9 @@ class Loops:
             raise DoesNotApply("ptxas knows how often its loop runs")
         _check_variable(code(loop.target), function)
         start, stop = side(low), side(high)
-        told = {f"{start} < {stop}", f"{start} != {stop}", f"{stop} > {start}", f"{stop} != {start}"}
-        if found := told & _holding(loop, above):
-            raise DoesNotApply(f"its loop stands behind `if {min(found)}:` already")
+        tests = {f"{start} < {stop}", f"{start} != {stop}", f"{stop} > {start}", f"{stop} != {start}"}
+        if standing := tests & _holding(loop, above):
+            raise DoesNotApply(f"its loop stands behind `if {min(standing)}:` already")
         return f"{stop} != 0" if start == "0" else f"{start} != {stop}"
 
 
@@ -137,13 +135,13 @@ def _check_variable(variable: str, function: cst.FunctionDef) -> None:
 
 def _holding(loop: cst.For, above: Mapping[int, cst.CSTNode]) -> set[str]:
     """The tests behind which a loop stands."""
-    found = set[str]()
+    tests = set[str]()
     below: cst.CSTNode = loop
     while (node := above.get(id(below))) is not None:
         if isinstance(node, cst.If) and node.body is below:
-            found.add(code(node.test))
+            tests.add(code(node.test))
         below = node
-    return found
+    return tests
 
 
 # rewriting ------------------------------------------------------------------------------------------------------------
@@ -166,7 +164,10 @@ class _Behind(cst.CSTTransformer):
 MOVE = SourceMove(
     name="test before the loop",
     symptom="ptxas serializes the loop's tensor instructions (C7515): as far as it knows, the loop may run zero times",
-    gain="compiled for an H200: C7515 gone in 23 of 23 builds of GEMM loops, for no shared memory; not timed yet",
+    gain=(
+        "judged on an H100: gemm 1.039x in one run; compiled for an H200: C7515 gone in 23 of 23 builds of GEMM loops, "
+        "for no shared memory"
+    ),
     archs=(90,),
     rewrite=rewrite,
     cures=(Defect.SERIALIZED,),

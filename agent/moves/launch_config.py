@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 from pgo_agent.agent.moves.analysis import DoesNotApply
-from pgo_agent.agent.moves.launch_sites import LAUNCH_OPTIONS, Config, Site, sites, unsettable, with_configs
+from pgo_agent.agent.moves.launch_sites import LAUNCH_OPTIONS, Config, LaunchSite, sites, unsettable, with_configs
 from pgo_agent.agent.moves.move import CARRIED, Best, Proposal, Skipped, checked
-from pgo_agent.agent.moves.priority import Evidence
+from pgo_agent.agent.moves.priority import ProfileEvidence
 from pgo_agent.agent.profile.cost_model import RESERVED_SHARED, occupancy
 from pgo_agent.agent.profile.findings import Defect
 from pgo_agent.sandbox.devices import Device
@@ -27,16 +27,16 @@ _MORE_WARPS = (Defect.SPILL, Defect.SERIALIZED, Defect.OCCUPANCY)
 
 
 def launch_grid(space: Mapping[str, Sequence[int]] | None, seen: Sequence[Config]) -> list[Config]:
-    """The points of the tuned baseline: the declared LAUNCH_SPACE, or else one around the file's own values."""
+    """Return the points of the tuned baseline: the declared LAUNCH_SPACE, or else one around the file's own values."""
     if not seen:
         return []
     space = space or _around(seen)
-    known = set().union(*seen) | set(LAUNCH_OPTIONS)
-    unknown = sorted(set(space) - known)
+    allowed = set().union(*seen) | set(LAUNCH_OPTIONS)
+    unknown = sorted(set(space) - allowed)
     if unknown:
         raise TargetFault(
             f"LAUNCH_SPACE names {', '.join(unknown)}, which no launch of the kernel takes",
-            f"use: {', '.join(sorted(known))}",
+            f"use: {', '.join(sorted(allowed))}",
         )
     fixed = {k: v for k, v in seen[0].items() if k not in space}
     points = [fixed | dict(zip(space, values, strict=True)) for values in itertools.product(*space.values())]
@@ -73,34 +73,34 @@ def _points(space: Mapping[str, Sequence[int]]) -> int:
 
 
 def propose(
-    source: str, best: Mapping[str, Best], measured: Sequence[Config], device: Device, asked: Evidence
+    source: str, best: Mapping[str, Best], measured: Sequence[Config], device: Device, asked: ProfileEvidence
 ) -> Iterator[Proposal | Skipped]:
-    """Launch proposals for a source. `best`: case -> its best configuration; `measured`: points known already."""
-    found = sites(source)
+    """Yield launch proposals. `best`: case -> its best configuration; `measured`: points measured already."""
+    every_site = sites(source)
     busiest = {b.static.get("name") for b in best.values()}
     launched = {name for b in best.values() for name in b.profiles}
-    for site in sorted(found, key=lambda s: s.kernel not in busiest):  # stable: else as they stand in the file
+    for site in sorted(every_site, key=lambda s: s.kernel not in busiest):  # stable: else as they stand in the file
         if launched and site.kernel not in launched:
             continue
-        where = f" in {site.kernel}" if len(found) > 1 else ""
-        bases = bases_of(site, found, best.values())
+        where = f" in {site.kernel}" if len(every_site) > 1 else ""
+        bases = bases_of(site, every_site, best.values())
         yield from _best_of_the_grid(source, site, bases, where)
-        known = [config_of(site, found, c) for c in measured]
-        every = {c: b for c, x in best.items() for b in bases_of(site, found, [x])}
-        for base, (name, why, config, cures) in _steps(site, bases, known, device):
+        points = [config_of(site, every_site, c) for c in measured]
+        every = {c: b for c, x in best.items() for b in bases_of(site, every_site, [x])}
+        for base, (name, why, config, cures) in _steps(site, bases, points, device):
             alike = {c: b for c, b in every.items() if written(site, b) == written(site, base)}
             if held := _held(site, base, config) or _refuted(alike.values(), config, device):
                 yield Skipped(name + where, held)
                 continue
-            told = [config, *(b.config for b in bases if b.config != config)] if site.autotuned else [config]
-            made = _attempted(source, site, told, name + where, f"{why}; tries {said(config)}")
-            yield made if isinstance(made, Skipped) else asked.told(made, asked.of(site.kernel, cures, alike))
+            configs = [config, *(b.config for b in bases if b.config != config)] if site.autotuned else [config]
+            made = _attempted(source, site, configs, name + where, f"{why}; tries {said(config)}")
+            yield made if isinstance(made, Skipped) else asked.cite(made, asked.of(site.kernel, cures, alike))
         for name, value in site.tied.items():
             why = f"the grid of its launch is written with {value}, too: give both one name, and it can be varied"
             yield Skipped(f"other values of {name}{where}", why)
 
 
-def _best_of_the_grid(source: str, site: Site, bases: Sequence[Best], where: str) -> Iterator[Proposal | Skipped]:
+def _best_of_the_grid(source: str, site: LaunchSite, bases: Sequence[Best], where: str) -> Iterator[Proposal | Skipped]:
     configs, name = [b.config for b in bases], f"best of the grid{where}"
     why = "the fastest configuration of each case over the declared grid"
     if site.autotuned and configs:
@@ -115,7 +115,7 @@ def _unique(configs: Iterable[Config]) -> list[Config]:
     return [c for i, c in enumerate(listed) if c not in listed[:i]]
 
 
-def _attempted(source: str, site: Site, configs: Sequence[Config], name: str, why: str) -> Proposal | Skipped:
+def _attempted(source: str, site: LaunchSite, configs: Sequence[Config], name: str, why: str) -> Proposal | Skipped:
     """The file with configurations, of which a launch that is not autotuned takes the first alone."""
     try:
         text = with_configs(source, site, configs[: CARRIED if site.autotuned else 1])
@@ -124,7 +124,7 @@ def _attempted(source: str, site: Site, configs: Sequence[Config], name: str, wh
     return checked(Proposal(text, "launch", name, why), source)
 
 
-def _held(site: Site, base: Best, config: Config) -> str:
+def _held(site: LaunchSite, base: Best, config: Config) -> str:
     """Why a step cannot be written, or says nothing, because of what the launch does with a parameter."""
     for name in (n for n in config if config[n] != base.config.get(n)):
         if why := unsettable(site, name):
@@ -135,9 +135,9 @@ def _held(site: Site, base: Best, config: Config) -> str:
 
 
 def config_of(
-    site: Site, found: Sequence[Site], config: Config, launched: Collection[str] | None = None
+    site: LaunchSite, every_site: Sequence[LaunchSite], config: Config, launched: Collection[str] | None = None
 ) -> Config | None:
-    """What a known configuration of a file says of one of its launch sites; None when it does not say.
+    """Return what a known configuration of a file says of one of its launch sites; None when it does not say.
 
     Where a file launches several kernels, a configuration names each (`kernel.BLOCK`); without a name it is of the
     autotuned one, or the only one that has several. `launched`: the kernels that are launched where it is known of, if
@@ -146,44 +146,44 @@ def config_of(
     own = {k.removeprefix(f"{site.kernel}."): v for k, v in config.items() if k.startswith(f"{site.kernel}.")}
     bare = {k: v for k, v in config.items() if "." not in k}
     if not site.autotuned:
-        told = own if len(found) > 1 else bare
-        return site.values | {k: v for k, v in told.items() if not unsettable(site, k)}
-    tuned = [s for s in found if s.autotuned and (launched is None or s.kernel in launched)]
+        stated = own if len(every_site) > 1 else bare
+        return site.values | {k: v for k, v in stated.items() if not unsettable(site, k)}
+    tuned = [s for s in every_site if s.autotuned and (launched is None or s.kernel in launched)]
     if own or not config or len(tuned) == 1:
         return own or bare or None
     takes = (s for s in tuned if bare and bare.keys() <= s.parameters | set(LAUNCH_OPTIONS))
     return bare if next(takes, None) == site else None
 
 
-def named(site: Site, found: Sequence[Site], config: Mapping[str, int]) -> Config:
-    """A configuration of one launch as one of its file: named after its kernel where there are several."""
-    return {f"{site.kernel}.{k}": v for k, v in config.items()} if len(found) > 1 else dict(config)
+def named(site: LaunchSite, every_site: Sequence[LaunchSite], config: Mapping[str, int]) -> Config:
+    """Return a configuration of one launch as one of its file: named after its kernel where there are several."""
+    return {f"{site.kernel}.{k}": v for k, v in config.items()} if len(every_site) > 1 else dict(config)
 
 
-def written(site: Site, b: Best) -> Config:
-    """A configuration with the warps that its build has, where the launcher computes them."""
+def written(site: LaunchSite, b: Best) -> Config:
+    """Return a configuration with the warps that its build has, where the launcher computes them."""
     computed = "num_warps" in site.computed and "num_warps" not in b.config and not b.static.get("warp_specialized")
     return b.config | ({"num_warps": b.static["num_warps"]} if computed and "num_warps" in b.static else {})
 
 
 def placed(source: str, config: Config) -> str:
-    """The file with a known configuration at its launches that are not autotuned. Raises DoesNotApply."""
-    found = sites(source)
-    for site in (s for s in found if not s.autotuned):
-        own = config_of(site, found, config) or {}
+    """Return the file with a known configuration at its launches that are not autotuned. Raises DoesNotApply."""
+    every_site = sites(source)
+    for site in (s for s in every_site if not s.autotuned):
+        own = config_of(site, every_site, config) or {}
         source = with_configs(source, next(s for s in sites(source) if s.kernel == site.kernel), [own])
     return source
 
 
-def bases_of(site: Site, found: Sequence[Site], best: Iterable[Best]) -> list[Best]:
-    """The best known configurations of a site with the profile of its kernel, each once, in order of first use."""
+def bases_of(site: LaunchSite, every_site: Sequence[LaunchSite], best: Iterable[Best]) -> list[Best]:
+    """Return the best known configurations of a site with its kernel's profile, each once, in order of first use."""
     bases: list[Best] = []
     for b in best:
-        config = config_of(site, found, b.config, b.profiles.keys() or None)
+        config = config_of(site, every_site, b.config, b.profiles.keys() or None)
         static = b.profiles.get(site.kernel) or (b.static if not b.profiles else None)
         if config is not None and static is not None:
             own = Best(config, static, b.profiles)
-            bases += [own] if written(site, own) not in [written(site, known) for known in bases] else []
+            bases += [own] if written(site, own) not in [written(site, earlier) for earlier in bases] else []
     return bases
 
 
@@ -191,7 +191,7 @@ Step = tuple[str, str, Config, tuple[Defect, ...]]  # name, symptom, configurati
 
 
 def _steps(
-    site: Site, bases: Sequence[Best], measured: Sequence[Config | None], device: Device
+    site: LaunchSite, bases: Sequence[Best], measured: Sequence[Config | None], device: Device
 ) -> Iterator[tuple[Best, Step]]:
     """Points one parameter away from the best ones that nobody has measured: each lever in turn. First what each steps
     away from. What the launcher computes is told to the levers, and stays computed where they do not set it.
@@ -200,10 +200,10 @@ def _steps(
     steps = [[(base, _step(base, now, s)) for s in lever(now, device)] for lever in levers for base, now in
              ((b, replace(b, config=written(site, b))) for b in bases)]  # fmt: skip
     seen = [*measured]
-    for found in itertools.chain.from_iterable(itertools.zip_longest(*steps)):
-        if found is not None and found[1][2] not in seen:
-            seen.append(found[1][2])
-            yield found
+    for pair in itertools.chain.from_iterable(itertools.zip_longest(*steps)):
+        if pair is not None and pair[1][2] not in seen:
+            seen.append(pair[1][2])
+            yield pair
 
 
 def _step(base: Best, now: Best, step: Step) -> Step:
@@ -229,14 +229,14 @@ def _stages(b: Best, device: Device) -> Iterator[Step]:
 
 def _refuted(alike: Iterable[Best], config: Config, device: Device) -> str:
     """Why builds disprove the symptom of a step from one configuration to another; empty unless all of them do."""
-    found = []
+    reasons = []
     for b in alike:
         fewer = config.get("num_stages", 3) < b.config.get("num_stages", 3)
         now = occupancy(b.static, b.config.get("num_warps", 4), device)
         fit = device.smem_sm // (b.static["shared"] + RESERVED_SHARED)
-        told = f"{now.limiter} let {now.blocks} block(s) on an SM, its shared memory {fit}: less of it makes no room"
-        found.append(told if fewer and fit > now.blocks else "")
-    return found[0] if all(found) else ""
+        reason = f"{now.limiter} let {now.blocks} block(s) on an SM, its shared memory {fit}: less of it makes no room"
+        reasons.append(reason if fewer and fit > now.blocks else "")
+    return reasons[0] if all(reasons) else ""
 
 
 def _registers(b: Best, device: Device) -> Iterator[Step]:
@@ -284,7 +284,7 @@ def _warps(b: Best, device: Device) -> Iterator[Step]:
 
 
 def said(config: Mapping[str, Any]) -> str:
-    """A configuration in words, those of several kernels one after the other, each with its name."""
+    """Return a configuration in words, those of several kernels one after the other, each with its name."""
     parts = dict[str, list[str]]()
     for key, value in config.items():
         kernel, _, name = key.rpartition(".")
@@ -293,5 +293,5 @@ def said(config: Mapping[str, Any]) -> str:
 
 
 def labelled(label: str, config: Mapping[str, Any], standing: Config | None) -> str:
-    """How a point of a sweep is shown: the label of its build, and what stands in its text for other launches."""
+    """Label a point of a sweep: the label of its build, and what stands in its text for other launches."""
     return ", ".join([*([label] if config or not standing else []), *([said(standing)] if standing else [])])

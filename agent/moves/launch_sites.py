@@ -1,11 +1,10 @@
 """Finds the launch parameters in a kernel file and writes other values in their place.
 
-Two kinds of sites: a kernel under `triton.autotune`, whose list of configs is replaced as a whole, and a kernel that is
-launched with its parameters, `kernel[grid](..., BLOCK=128, num_warps=8)`, in one place or in several. There an integer
-literal is replaced where it stands (in the call, or where the name that the call passes is bound), and an expression
-for one of Triton's own options where it is passed; an option that nothing gives is added. Whatever cannot be set is
-kept with the reason. Relies on `ast` positions and on `agent/moves/analysis/launched.py`; all other text stays as it
-is.
+There are two kinds of sites. A kernel under `triton.autotune` has its list of configs replaced as a whole. A kernel
+that is launched with its parameters, `kernel[grid](..., BLOCK=128, num_warps=8)`, in one place or in several, has them
+replaced one by one: an integer literal where it stands (in the call, or where the name that the call passes is bound),
+an expression for one of Triton's own options where it is passed. An option that nothing gives is added. What cannot be
+set is listed with the reason. Relies on `ast` positions and on `analysis/launched.py`; all other text stays as it is.
 """
 
 import ast
@@ -14,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from pgo_agent.agent.moves.analysis import DoesNotApply, tuned
-from pgo_agent.agent.moves.analysis.launched import Launch, constexprs, launched, named, parameters, strange
+from pgo_agent.agent.moves.analysis.launched import KernelLaunch, constexprs, launched, named, parameters, strange
 from pgo_agent.agent.moves.analysis.offsets import KEPT, Offsets, Span, replaced
 from pgo_agent.agent.moves.analysis.scopes import Function, Scopes
 from pgo_agent.sandbox import parsing
@@ -24,7 +23,7 @@ Config = dict[str, int]
 
 
 @dataclass(frozen=True)
-class Edit:
+class ParameterSlot:
     """Where a parameter of a launch stands, and how a value is written there."""
 
     span: Span
@@ -32,7 +31,7 @@ class Edit:
 
 
 @dataclass(frozen=True)
-class Call:
+class ArgumentSlot:
     """Where a launch takes one more argument."""
 
     end: Span  # just before its ")"
@@ -42,15 +41,17 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Site:
+class LaunchSite:
     """The launches of one kernel whose parameters can be varied."""
 
     kernel: str  # name of the jit function
     autotuned: bool
     span: Span = (0, 0)  # autotuned: of the configs expression
     values: dict[str, int] = field(default_factory=dict)  # plain launches: the literals that stand there now
-    edits: dict[str, tuple[Edit, ...]] = field(default_factory=dict)  # plain launches: where a parameter can be set
-    calls: tuple[Call, ...] = ()  # plain launches
+    edits: dict[str, tuple[ParameterSlot, ...]] = field(
+        default_factory=dict
+    )  # plain launches: where a parameter can be set
+    calls: tuple[ArgumentSlot, ...] = ()  # plain launches
     pre_hook: str = ""  # autotuned: text of the configs' pre_hook, kept
     config_class: str = "triton.Config"
     parameters: frozenset[str] = frozenset()  # of the jit function
@@ -61,29 +62,29 @@ class Site:
 
     @property
     def computed(self) -> frozenset[str]:
-        """Options that an expression gives now."""
+        """Return options that an expression gives now."""
         return frozenset(n for n in self.edits if n not in self.values)
 
 
 @lru_cache(64)
-def _read(source: str) -> tuple[tuple[Site, ...], dict[str, str]]:
+def _read(source: str) -> tuple[tuple[LaunchSite, ...], dict[str, str]]:
     tree = parsing.module(source)
     offsets, scopes = Offsets(source), Scopes(tree)
     how = launched(tree, scopes)
     autotuned = {
         f: call for f in scopes.nodes if isinstance(f, Function) and (call := tuned.tuner(f, scopes)) is not None
     }
-    found = [_autotuned(tree, f, call, how.launches, offsets, scopes) for f, call in autotuned.items()]
-    plain = dict[int, list[Launch]]()
+    result = [_autotuned(tree, f, call, how.launches, offsets, scopes) for f, call in autotuned.items()]
+    plain = dict[int, list[KernelLaunch]]()
     for one in how.launches:
         if one.kernel not in autotuned:
             plain.setdefault(id(one.kernel), []).append(one)
-    found += [_plain(each, offsets, scopes) for each in plain.values()]
-    return tuple(found), how.unfollowed
+    result += [_plain(each, offsets, scopes) for each in plain.values()]
+    return tuple(result), how.unfollowed
 
 
-def sites(source: str) -> list[Site]:
-    """The kernels whose launches can be varied: autotuned ones, then others, both in the order of the text.
+def sites(source: str) -> list[LaunchSite]:
+    """Return the kernels whose launches can be varied: autotuned ones, then others, both in the order of the text.
 
     Raises SyntaxError when it is not Python.
     """
@@ -91,12 +92,12 @@ def sites(source: str) -> list[Site]:
 
 
 def unfollowed(source: str) -> dict[str, str]:
-    """The kernels of a file that it uses in a way that is not followed -> such a use. Raises as `sites`."""
+    """Return the kernels of a file that it uses in a way that is not followed -> such a use. Raises as `sites`."""
     return dict(_read(source)[1])
 
 
-def with_configs(source: str, site: Site, configs: Sequence[Config]) -> str:
-    """The file with these configurations at the site. Launches that are not autotuned take exactly one.
+def with_configs(source: str, site: LaunchSite, configs: Sequence[Config]) -> str:
+    """Return the file with these configurations at the site. Launches that are not autotuned take exactly one.
 
     Raises DoesNotApply where one of them cannot be set there.
     """
@@ -109,17 +110,17 @@ def with_configs(source: str, site: Site, configs: Sequence[Config]) -> str:
     for name in changed:
         if why := unsettable(site, name):
             raise DoesNotApply(why)
-    edits, told = dict[Span, str](), site.values | config
+    edits, values = dict[Span, str](), site.values | config
     for name in changed:
-        edits |= {e.span: e.form.format(repr(told[name])) for e in site.edits.get(name, ())}
-    for name in told:
-        if any(edits.get(e.span, text := e.form.format(repr(told[name]))) != text for e in site.edits.get(name, ())):
+        edits |= {e.span: e.form.format(repr(values[name])) for e in site.edits.get(name, ())}
+    for name in values:
+        if any(edits.get(e.span, text := e.form.format(repr(values[name]))) != text for e in site.edits.get(name, ())):
             raise DoesNotApply(f"{name} is one number of the file with another parameter of {site.kernel}")
     return replaced(source, edits | _added({k: v for k, v in changed.items() if k not in site.edits}, site))
 
 
-def unsettable(site: Site, name: str) -> str:
-    """Why a parameter of a launch cannot be set; empty when it can."""
+def unsettable(site: LaunchSite, name: str) -> str:
+    """Return why a parameter of a launch cannot be set; empty when it can."""
     if name in site.fixed:
         return f"{name} of {site.kernel} cannot be set: {site.fixed[name]}"
     if name in site.tied:
@@ -130,7 +131,7 @@ def unsettable(site: Site, name: str) -> str:
     return f"several dicts are spread into the launch of {site.kernel}: any may hold {name}" if several else ""
 
 
-def _added(config: Mapping[str, int], site: Site) -> dict[Span, str]:
+def _added(config: Mapping[str, int], site: LaunchSite) -> dict[Span, str]:
     """Arguments that no launch of the kernel gives yet; where a dict is spread into one, they take precedence of it."""
     if not config:
         return {}
@@ -144,8 +145,8 @@ def _added(config: Mapping[str, int], site: Site) -> dict[Span, str]:
     return edits
 
 
-def in_place(source: str, site: Site, configs: Sequence[Config]) -> str:
-    """The file with these configurations at an autotuned site, and every other line where it was. Raises as above."""
+def in_place(source: str, site: LaunchSite, configs: Sequence[Config]) -> str:
+    """Return the file with these configurations at an autotuned site, no line moved. Raises as `with_configs`."""
     if site.refused:
         raise DoesNotApply(site.refused)
     start, end = site.span
@@ -154,7 +155,7 @@ def in_place(source: str, site: Site, configs: Sequence[Config]) -> str:
     return replaced(source, {site.span: f"({listed}{ends})" if ends else listed})
 
 
-def _config_list(site: Site, configs: Sequence[Config]) -> str:
+def _config_list(site: LaunchSite, configs: Sequence[Config]) -> str:
     def one(c: Config) -> str:
         meta = ", ".join(f'"{k}": {v!r}' for k, v in c.items() if k not in LAUNCH_OPTIONS)
         options = [f"{k}={v}" for k, v in c.items() if k in LAUNCH_OPTIONS and v is not None]
@@ -172,10 +173,10 @@ def _autotuned(
     tree: ast.Module,
     function: Function,
     call: ast.Call,
-    launches: Sequence[Launch],
+    launches: Sequence[KernelLaunch],
     offsets: Offsets,
     scopes: Scopes,
-) -> Site:
+) -> LaunchSite:
     given, refused, hook, name = tuned.configs(call), "", "", "triton.Config"
     try:
         if given is None:
@@ -191,20 +192,25 @@ def _autotuned(
     span = offsets.of(given) if given is not None else (0, 0)
     taken = frozenset(parameters(function))
     by_hand = _gluon(function)
-    return Site(function.name, True, span, pre_hook=hook, config_class=name, parameters=taken, fixed=fixed,
+    return LaunchSite(function.name, True, span, pre_hook=hook, config_class=name, parameters=taken, fixed=fixed,
                 by_hand=by_hand, refused=refused)  # fmt: skip
 
 
-def _plain(launches: Sequence[Launch], offsets: Offsets, scopes: Scopes) -> Site:
+def _plain(launches: Sequence[KernelLaunch], offsets: Offsets, scopes: Scopes) -> LaunchSite:
     """One kernel that is not autotuned, by all its launches: what they have in common can be varied."""
     kernel = launches[0].kernel
-    values, edits, tied, fixed = dict[str, int](), dict[str, tuple[Edit, ...]](), dict[str, int](), dict[str, str]()
+    values, edits, tied, fixed = (
+        dict[str, int](),
+        dict[str, tuple[ParameterSlot, ...]](),
+        dict[str, int](),
+        dict[str, str](),
+    )
     heuristics, given = _heuristics(kernel), [_given(x, scopes) for x in launches]
-    for name in dict.fromkeys(n for known, _ in given for n in known):
-        told = [known.get(name) for known, _ in given]
+    for name in dict.fromkeys(n for arguments, _ in given for n in arguments):
+        passed = [arguments.get(name) for arguments, _ in given]
         if name in heuristics or not _varied(name, kernel):
             continue
-        literals = [scopes.literal(v) if v is not None else None for v in told]
+        literals = [scopes.literal(v) if v is not None else None for v in passed]
         numbers = {int(ast.literal_eval(v)) for v in literals if v is not None}
         if None not in literals and len(numbers) == 1:
             (value,) = numbers
@@ -212,53 +218,53 @@ def _plain(launches: Sequence[Launch], offsets: Offsets, scopes: Scopes) -> Site
                 tied[name] = value
                 continue
             values[name] = value
-        elif name not in LAUNCH_OPTIONS or None in told:
-            texts = dict.fromkeys(ast.unparse(v) if v is not None else "nothing" for v in told)
+        elif name not in LAUNCH_OPTIONS or None in passed:
+            texts = dict.fromkeys(ast.unparse(v) if v is not None else "nothing" for v in passed)
             fixed[name] = f"its launch gives it as {' or '.join(texts)}"[:160]
             continue
-        edits[name] = tuple(_edit(name, v, scopes, offsets, name in values) for v in told if v is not None)
+        edits[name] = tuple(_edit(name, v, scopes, offsets, name in values) for v in passed if v is not None)
     for name, rule in heuristics.items():
         if rule is not None and name in LAUNCH_OPTIONS:
-            edits[name] = (Edit(offsets.of(rule), "lambda args: {}"),)
+            edits[name] = (ParameterSlot(offsets.of(rule), "lambda args: {}"),)
         else:
             fixed[name] = "a heuristic sets it"
     if by := strange(kernel):
         fixed |= {n: f"what @{by} makes of it is not known" for n in LAUNCH_OPTIONS if n not in edits}
     calls = tuple(_call(x, spread, offsets) for x, (_, spread) in zip(launches, given, strict=True))
     taken = frozenset(parameters(kernel))
-    return Site(kernel.name, False, (0, 0), values, edits, calls, "", "", taken, tied, fixed, _gluon(kernel))
+    return LaunchSite(kernel.name, False, (0, 0), values, edits, calls, "", "", taken, tied, fixed, _gluon(kernel))
 
 
 Given = tuple[dict[str, ast.expr], list[ast.expr]]  # by the name of a parameter; and dicts that may hold others
 
 
-def _given(launch: Launch, scopes: Scopes | None = None) -> Given:
+def _given(launch: KernelLaunch, scopes: Scopes | None = None) -> Given:
     """What a launch gives to which parameter, as far as its text tells."""
-    found, spread = dict[str, ast.expr](), list[ast.expr]()
+    arguments, spread = dict[str, ast.expr](), list[ast.expr]()
     for name, value in zip(parameters(launch.kernel), launch.positional, strict=False):
         if isinstance(value, ast.Starred):
             break
-        found[name] = value
+        arguments[name] = value
     for keyword in launch.keywords:
         if keyword.arg is not None:
-            found[keyword.arg] = keyword.value
+            arguments[keyword.arg] = keyword.value
         elif scopes is not None:
             items = scopes.items(keyword.value)
-            found |= items.known
+            arguments |= items.known
             spread += [] if items.closed else [keyword.value]
-    return found, spread
+    return arguments, spread
 
 
-def _edit(name: str, value: ast.expr, scopes: Scopes, offsets: Offsets, literal: bool) -> Edit:
+def _edit(name: str, value: ast.expr, scopes: Scopes, offsets: Offsets, literal: bool) -> ParameterSlot:
     """Where a value is written anew: at the literal; an option where it is passed, unless the name serves it alone."""
-    found = scopes.literal(value) if literal else None
+    constant = scopes.literal(value) if literal else None
     shared = isinstance(value, ast.Name) and len(scopes.loads(value.id, value)) > 1
-    return Edit(offsets.of(value if found is None or (name in LAUNCH_OPTIONS and shared) else found))
+    return ParameterSlot(offsets.of(value if constant is None or (name in LAUNCH_OPTIONS and shared) else constant))
 
 
-def _call(launch: Launch, spread: Sequence[ast.expr], offsets: Offsets) -> Call:
+def _call(launch: KernelLaunch, spread: Sequence[ast.expr], offsets: Offsets) -> ArgumentSlot:
     end = offsets.of(launch.call)[1] - 1
-    return Call((end, end), offsets.comma(launch.call), offsets.of(spread[0]) if spread else None, len(spread))
+    return ArgumentSlot((end, end), offsets.comma(launch.call), offsets.of(spread[0]) if spread else None, len(spread))
 
 
 def _varied(name: str, kernel: Function) -> bool:
@@ -268,13 +274,13 @@ def _varied(name: str, kernel: Function) -> bool:
 
 def _heuristics(kernel: Function) -> dict[str, ast.expr | None]:
     """The parameters that heuristics of a kernel set, and the functions that give them where those stand there."""
-    found = dict[str, ast.expr | None]()
+    rules = dict[str, ast.expr | None]()
     for decorator in kernel.decorator_list:
         if isinstance(decorator, ast.Call) and named(decorator) == "heuristics":
             for given in (*decorator.args, *(k.value for k in decorator.keywords)):
                 pairs = zip(given.keys, given.values, strict=True) if isinstance(given, ast.Dict) else ()
-                found |= {str(k.value): v for k, v in pairs if isinstance(k, ast.Constant)}
-    return found
+                rules |= {str(k.value): v for k, v in pairs if isinstance(k, ast.Constant)}
+    return rules
 
 
 def _numbers(grid: ast.expr | None, scopes: Scopes) -> set[int]:
@@ -283,20 +289,20 @@ def _numbers(grid: ast.expr | None, scopes: Scopes) -> set[int]:
     Names are followed to what they are assigned, but for a name that is a number itself: that may be set in one place.
     """
     waiting: list[ast.AST] = [grid] if grid is not None else []
-    found, seen = set[int](), set[int]()
+    numbers, seen = set[int](), set[int]()
     while waiting:
         node = waiting.pop()
         if id(node) in seen or (isinstance(node, ast.Name | ast.Subscript) and scopes.literal(node) is not None):
             continue
         seen.add(id(node))
         if isinstance(node, ast.Constant) and type(node.value) is int and node.value > 1:
-            found.add(node.value)
+            numbers.add(node.value)
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             given = scopes.value(node)
             waiting += [n for n in scopes.bindings(node.id, node) if isinstance(n, Function)]
             waiting += [given] if given is not None else []
         waiting += ast.iter_child_nodes(node)
-    return found
+    return numbers
 
 
 def _gluon(function: Function) -> bool:

@@ -38,7 +38,7 @@ class Proposal:
 
 
 @dataclass(frozen=True)
-class Subject:
+class RewriteInput:
     """What a source move works on: one launched kernel of a file, and what is known of its best build."""
 
     source: str  # the whole file
@@ -58,7 +58,7 @@ class SourceMove:
     symptom: str
     gain: str  # what was seen elsewhere, and where
     archs: Sequence[int]  # compute capabilities x 10 that it is for
-    rewrite: Callable[[Subject], str]  # gives the whole file anew; raises DoesNotApply
+    rewrite: Callable[[RewriteInput], str]  # gives the whole file anew; raises DoesNotApply
     launch: Config = field(default_factory=dict)  # launch parameters that the rewrite needs
     cures: tuple[Defect, ...] = ()  # what of a profile it is an answer to, by its symptom
 
@@ -72,11 +72,11 @@ class Skipped:
 
     @property
     def cites(self) -> None:
-        """Nothing: the profile asks for no move that does not apply."""
+        """Return None: the profile asks for no move that does not apply."""
 
 
 def attempted(name: str, rationale: str, rewrite: Callable[[], str], before: str = "") -> Proposal | Skipped:
-    """What a rewrite gives. Its own faults are listed like a precondition that does not hold: they never end a run.
+    """Return what a rewrite gives. Its faults are listed like a precondition that does not hold: none ends a run.
 
     `before`: the file that it starts from, which tells its faults from those that were there.
     """
@@ -92,7 +92,7 @@ def attempted(name: str, rationale: str, rewrite: Callable[[], str], before: str
 
 
 def checked(proposal: Proposal, before: str) -> Proposal | Skipped:
-    """A proposal whose text can run, as far as reading it tells; every text that a move writes goes through here."""
+    """Return a proposal whose text can run, as far as reading it tells: every text of a move goes through here."""
     try:
         sound.check(before, proposal.source)
     except DoesNotApply as e:

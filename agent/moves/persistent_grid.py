@@ -34,7 +34,7 @@ from pgo_agent.agent.moves.analysis.cst_util import (
 from pgo_agent.agent.moves.analysis.launch_grid import Grid, given_elsewhere, grids, in_kernel_terms, passed
 from pgo_agent.agent.moves.analysis.launcher_edit import append_parameters, check_names, launches, with_keywords
 from pgo_agent.agent.moves.launch_sites import sites
-from pgo_agent.agent.moves.move import SourceMove, Subject
+from pgo_agent.agent.moves.move import RewriteInput, SourceMove
 from pgo_agent.agent.profile.cost_model import occupancy
 from pgo_agent.agent.profile.findings import Defect
 
@@ -50,8 +50,8 @@ class Tiles:
     added: dict[str, str]  # new parameter -> host expression that a launch passes
 
 
-def rewrite(subject: Subject) -> str:
-    """Raises DoesNotApply where a tile's work cannot be moved into a loop as it is, or every tile has a program."""
+def rewrite(subject: RewriteInput) -> str:
+    """Loop over tiles. Raises DoesNotApply where a tile's work cannot move into a loop, or all programs run at once."""
     at_once = subject.device.sms * _programs(subject)
     if subject.blocks is not None and subject.blocks <= at_once:
         raise DoesNotApply(f"its {subject.blocks} blocks run at once: the device holds {at_once}")
@@ -75,36 +75,36 @@ def rewrite(subject: Subject) -> str:
 
 
 def _check(module: cst.Module, kernel: str) -> None:
-    known = functions(module)
+    by_name = functions(module)
     helpers = reachable(module, kernel)
     for name in helpers:
-        calls = {called(cst.ensure_type(c, cst.Call)) for c in m.findall(known[name], m.Call())}
+        calls = {called(cst.ensure_type(c, cst.Call)) for c in m.findall(by_name[name], m.Call())}
         if "num_programs" in calls:
             raise DoesNotApply("it counts its programs already: its grid may be persistent")
         if name != kernel and "program_id" in calls:
             raise DoesNotApply(f"its helper {name} asks for the program's place itself")
         if calls & _WAITING:
             raise DoesNotApply(f"its programs may wait for one another ({', '.join(sorted(calls & _WAITING))})")
-    if m.findall(known[kernel], m.Return()):
+    if m.findall(by_name[kernel], m.Return()):
         raise DoesNotApply("a program of it may return early")
     check_names(module, kernel)
 
 
 def _tiles(grid: Grid, function: cst.FunctionDef) -> Tiles:
-    known, sizes, added = set(parameters(function)), list[str](), dict[str, str]()
+    taken, sizes, added = set(parameters(function)), list[str](), dict[str, str]()
     for i, dimension in enumerate(grid.dimensions):
         try:
-            sizes.append(in_kernel_terms(dimension, grid, known))
+            sizes.append(in_kernel_terms(dimension, grid, taken))
         except DoesNotApply:
             if not passed(dimension, grid):
                 raise
-            name = fresh(f"BLOCKS_{i}", known | names(function.body))
+            name = fresh(f"BLOCKS_{i}", taken | names(function.body))
             sizes.append(name)
             added[name] = code(dimension)
     return Tiles(tuple(sizes), added)
 
 
-def _programs(subject: Subject) -> int:
+def _programs(subject: RewriteInput) -> int:
     """Programs that an SM holds at a time, by the best known build; one when nothing is known."""
     if not subject.static:
         return 1
@@ -201,8 +201,8 @@ class _Launch(cst.CSTTransformer):
     def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.FunctionDef:
         old = code(cst.ensure_type(self.grid.call.func, cst.Subscript).slice[0])
         body = cst.ensure_type(updated_node.body, cst.IndentedBlock)
-        kept = [s for s in body.body if not (old.isidentifier() and writes(s) == {old} and _unread(old, s, body))]
-        return updated_node.with_changes(body=body.with_changes(body=kept))
+        statements = [s for s in body.body if not (old.isidentifier() and writes(s) == {old} and _unread(old, s, body))]
+        return updated_node.with_changes(body=body.with_changes(body=statements))
 
 
 def _unread(name: str, own: cst.CSTNode, body: cst.IndentedBlock) -> bool:

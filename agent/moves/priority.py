@@ -1,4 +1,7 @@
-"""What holds a source back, by case; which of it a move answers, and what its proposal then says. Proposes nothing."""
+"""What holds a source back, by case, and which of it a move answers: this decides a proposal's turn and what it cites.
+
+Proposes nothing.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,14 +16,15 @@ Key = tuple[str, Defect]  # a defect of a kernel
 
 
 @dataclass(frozen=True)
-class Evidence:
+class ProfileEvidence:
     """The bottlenecks of a source."""
 
     by_case: Mapping[str, Sequence[Bottleneck]] | None  # the one that costs most first; None: nobody looked
 
     def of(self, kernel: str, cures: Collection[Defect], cases: Collection[str] | None = None) -> Bottleneck | None:
-        """The most pressing bottleneck of a kernel that is one of `cures`, in some cases or in all of them: as it is in
-        the case where it takes the most.
+        """Return the most pressing bottleneck of a kernel that is one of `cures`, in some cases or in all of them.
+
+        It is told as it is in the case where it takes the most time.
         """
         for key in self.order:
             seen = [b for c, b in self._all if _key(b) == key and (cases is None or c in cases)]
@@ -29,18 +33,18 @@ class Evidence:
         return None
 
     def place(self, cites: Bottleneck | None) -> int:
-        """The turn of a proposal that cites this: what cites nothing comes last."""
+        """Return the turn of a proposal that cites this: what cites nothing comes last."""
         return len(self.order) if cites is None else self.order.index(_key(cites))
 
-    def told(self, proposal: Proposal, cites: Bottleneck | None) -> Proposal:
-        """The proposal with what it cites; one that nothing asks for says so, where somebody looked."""
+    def cite(self, proposal: Proposal, cites: Bottleneck | None) -> Proposal:
+        """Return the proposal with what it cites; one that nothing asks for says so, where somebody looked."""
         if cites is None and self.by_case is not None:
             return replace(proposal, rationale=f"{proposal.rationale}; {HYPOTHESIS}")
         return replace(proposal, cites=cites)
 
     @cached_property
     def order(self) -> list[Key]:
-        """Each defect of a kernel once: by its best place in a case, and among equals by its share of time in all."""
+        """List each defect of a kernel once: by its best place in a case, then by its share of time in all."""
         taken, place = dict[Key, float](), dict[Key, int]()
         for bottlenecks in (self.by_case or {}).values():
             for i, b in enumerate(bottlenecks):
@@ -50,7 +54,7 @@ class Evidence:
 
     @property
     def _all(self) -> list[tuple[str, Bottleneck]]:
-        return [(case, b) for case, found in (self.by_case or {}).items() for b in found]
+        return [(case, b) for case, bottlenecks in (self.by_case or {}).items() for b in bottlenecks]
 
 
 def _key(b: Bottleneck) -> Key:
@@ -61,4 +65,4 @@ def _share(b: Bottleneck) -> float:
     return b.share or 0.0
 
 
-NOBODY_LOOKED = Evidence(None)
+NO_PROFILE = ProfileEvidence(None)

@@ -11,14 +11,14 @@ import libcst.matchers as m
 from pgo_agent.agent.moves.analysis import DoesNotApply
 from pgo_agent.agent.moves.analysis.cst_util import code, functions, keywords, nodes, parameters, visited
 from pgo_agent.agent.moves.analysis.launcher_edit import launches, with_keywords
-from pgo_agent.agent.moves.move import SourceMove, Subject
+from pgo_agent.agent.moves.move import RewriteInput, SourceMove
 from pgo_agent.agent.profile.findings import Defect
 
 OPTION = "ptx_options"
 FLAG = "--register-usage-level=0"
 
 
-def rewrite(subject: Subject) -> str:
+def rewrite(subject: RewriteInput) -> str:
     """Give every launch of the kernel the flag. Raises DoesNotApply unless it spills and every launch can take it."""
     if not subject.static:
         raise DoesNotApply("nothing is known of its build")
@@ -36,8 +36,8 @@ def _check(module: cst.Module, kernel: str) -> None:
         raise DoesNotApply(f"no function of the file launches {kernel}[grid](...)")
     named = {k for c in calls for k in keywords(c)}
     texts = {n.evaluated_value for n in nodes(module) if isinstance(n, cst.SimpleString)}
-    known = functions(module)
-    if OPTION in named | texts | set(parameters(known[kernel]) if kernel in known else ()):
+    by_name = functions(module)
+    if OPTION in named | texts | set(parameters(by_name[kernel]) if kernel in by_name else ()):
         raise DoesNotApply(f"the file says something of {OPTION} already")
     unknown = next((a for c in calls for a in c.args if a.star == "**"), None)
     if unknown:

@@ -12,7 +12,15 @@ from typing import Any
 
 from pgo_agent.agent.moves.analysis import DoesNotApply
 from pgo_agent.agent.moves.launch_config import GRID_LIMIT, config_of, launch_grid, named, written
-from pgo_agent.agent.moves.launch_sites import LAUNCH_OPTIONS, Config, Site, sites, unfollowed, unsettable, with_configs
+from pgo_agent.agent.moves.launch_sites import (
+    LAUNCH_OPTIONS,
+    Config,
+    LaunchSite,
+    sites,
+    unfollowed,
+    unsettable,
+    with_configs,
+)
 from pgo_agent.agent.moves.move import NO_LAUNCH, Best
 from pgo_agent.agent.moves.workload import hardest
 from pgo_agent.sandbox.build.result import Built
@@ -34,23 +42,23 @@ class Varied:
 
 
 def varied(source: str, shipped: Built, manifest: Mapping[str, Any], space: object) -> Varied:
-    """The grid of a target. `space`: its LAUNCH_SPACE, if any; `manifest`: of the bundle of the kernel as shipped.
+    """Return the grid of a target. `space`: its LAUNCH_SPACE, if any; `manifest`: of the shipped kernel's bundle.
 
     Raises TargetFault where LAUNCH_SPACE asks for what no launch takes, or is no such grid.
     """
     plans = [manifest["plans"][case][choices[0].label] for case, choices in shipped.choices.items()]
-    found, order = sites(source), hardest(plans, manifest["kernels"], shipped.statics)
-    known = {s.kernel: s for s in found if s.kernel in order}
-    seen = {name: _seen(site, found, shipped) for name, site in known.items()}
-    declared = _declared(space, known, seen, order, source)
+    every_site, order = sites(source), hardest(plans, manifest["kernels"], shipped.statics)
+    launched = {s.kernel: s for s in every_site if s.kernel in order}
+    seen = {name: _seen(site, every_site, shipped) for name, site in launched.items()}
+    declared = _declared(space, launched, seen, order, source)
     chosen: dict[str, Space | None] = {**declared} or dict.fromkeys(order[:1])
-    standing = next((s for s in found if s.kernel == order[0] and not s.autotuned), None)
-    nothing = Varied(written=named(standing, found, standing.values) if standing else None)
-    if not known:
+    standing = next((s for s in every_site if s.kernel == order[0] and not s.autotuned), None)
+    nothing = Varied(written=named(standing, every_site, standing.values) if standing else None)
+    if not launched:
         return Varied(why=f"no launch parameter to vary: {_unseen(source, order)}")
     try:
-        points = {name: _points(known.get(name), seen.get(name, []), own) for name, own in chosen.items()}
-        grid = _laid_out(source, found, points) or replace(nothing, why=_unvaried(order, bool(declared)))
+        points = {name: _points(launched.get(name), seen.get(name, []), own) for name, own in chosen.items()}
+        grid = _laid_out(source, every_site, points) or replace(nothing, why=_unvaried(order, bool(declared)))
         return replace(grid, several=len(order) > 1)
     except DoesNotApply as e:
         if declared:
@@ -58,13 +66,13 @@ def varied(source: str, shipped: Built, manifest: Mapping[str, Any], space: obje
         return replace(nothing, why=f"no launch parameter to vary: {e}")
 
 
-def _seen(site: Site, found: Sequence[Site], shipped: Built) -> list[Config]:
+def _seen(site: LaunchSite, every_site: Sequence[LaunchSite], shipped: Built) -> list[Config]:
     """The configurations that the kernel as shipped has: of its list, or as it is written and built."""
     seen = list[Config]()
     for choice in itertools.chain.from_iterable(shipped.choices.values()):
         statics = {shipped.statics[k]["name"]: shipped.statics[k] for k in choice.kernels}
         if site.kernel in statics:
-            config = config_of(site, found, choice.config, statics.keys())
+            config = config_of(site, every_site, choice.config, statics.keys())
             own = written(site, Best(config, statics[site.kernel])) if config is not None else {}
             seen += [own] if own and own not in seen else []
     return seen
@@ -74,7 +82,11 @@ def _seen(site: Site, found: Sequence[Site], shipped: Built) -> list[Config]:
 
 
 def _declared(
-    space: object, known: Mapping[str, Site], seen: Mapping[str, Sequence[Config]], order: Sequence[str], source: str
+    space: object,
+    launched: Mapping[str, LaunchSite],
+    seen: Mapping[str, Sequence[Config]],
+    order: Sequence[str],
+    source: str,
 ) -> dict[str, Space]:
     """Kernel -> its part of LAUNCH_SPACE; empty where there is none."""
     if not space:
@@ -82,21 +94,21 @@ def _declared(
     if not isinstance(space, Mapping):
         raise TargetFault("LAUNCH_SPACE is no dict", 'write it like {"BLOCK": [64, 128], "num_warps": [4, 8]}')
     if any(isinstance(v, Mapping) for v in space.values()):
-        return {str(name): _of_kernel(str(name), own, known, seen, order, source) for name, own in space.items()}
-    if not known:
+        return {str(name): _of_kernel(str(name), own, launched, seen, order, source) for name, own in space.items()}
+    if not launched:
         return {}
     _check(space, "")
-    takes = {name: _settable(known[name], seen[name]) for name in order if name in known}
+    takes = {name: _settable(launched[name], seen[name]) for name in order if name in launched}
     fitting = [name for name in takes if space.keys() <= takes[name]]
     if not fitting:
-        raise _unknown(space, known, takes)
+        raise _unknown(space, launched, takes)
     return {fitting[0]: space}
 
 
 def _of_kernel(
     name: str,
     own: object,
-    known: Mapping[str, Site],
+    launched: Mapping[str, LaunchSite],
     seen: Mapping[str, Sequence[Config]],
     order: Sequence[str],
     source: str,
@@ -104,17 +116,17 @@ def _of_kernel(
     if not isinstance(own, Mapping):
         problem = f"LAUNCH_SPACE names kernels, and {name} beside them"
         raise TargetFault(problem, 'give each kernel its own: {"kernel": {"BLOCK": [64, 128]}}')
-    if name not in known:
-        there = ", ".join(known) or "none"
+    if name not in launched:
+        there = ", ".join(launched) or "none"
         if name in order:
             problem = f"LAUNCH_SPACE names {name}, whose launch is not followed: {_unseen(source, [name])}"
         else:
             problem = f"LAUNCH_SPACE names the kernel {name}, which no public case launches"
         raise TargetFault(problem, f"these launches can be varied: {there}")
     _check(own, f" for {name}")
-    takes = _settable(known[name], seen[name])
+    takes = _settable(launched[name], seen[name])
     if not own.keys() <= takes:
-        raise _unknown(own, {name: known[name]}, {name: takes})
+        raise _unknown(own, {name: launched[name]}, {name: takes})
     return own
 
 
@@ -126,15 +138,15 @@ def _check(space: Mapping[Any, Any], where: str) -> None:
             raise TargetFault(problem, 'give a list of values: {"BLOCK": [64, 128]}')
 
 
-def _settable(site: Site, seen: Sequence[Config]) -> set[str]:
+def _settable(site: LaunchSite, seen: Sequence[Config]) -> set[str]:
     names = {*LAUNCH_OPTIONS, *site.edits, *set[str]().union(*seen)}
     return {n for n in names if not unsettable(site, n)}
 
 
-def _unknown(space: Space, known: Mapping[str, Site], takes: Mapping[str, set[str]]) -> TargetFault:
+def _unknown(space: Space, launched: Mapping[str, LaunchSite], takes: Mapping[str, set[str]]) -> TargetFault:
     unknown = sorted(n for n in space if not any(n in t for t in takes.values()))
-    why = [unsettable(s, n) for n in unknown for s in known.values() if n in s.fixed or n in s.tied]
-    of = next(iter(known)) if len(known) == 1 else "the kernel"
+    why = [unsettable(s, n) for n in unknown for s in launched.values() if n in s.fixed or n in s.tied]
+    of = next(iter(launched)) if len(launched) == 1 else "the kernel"
     if not unknown:
         problem = f"no launch takes all that LAUNCH_SPACE names: {', '.join(sorted(space))}"
         return TargetFault(problem, 'say whose they are: {"kernel": {"BLOCK": [64, 128]}}')
@@ -150,27 +162,27 @@ def _listed(takes: Mapping[str, set[str]]) -> str:
 # the points -----------------------------------------------------------------------------------------------------------
 
 
-def _points(site: Site | None, seen: Sequence[Config], space: Space | None) -> list[Config]:
+def _points(site: LaunchSite | None, seen: Sequence[Config], space: Space | None) -> list[Config]:
     """The points of one kernel. What a launch computes stays computed where the grid does not set it."""
     if site is None:
         return []
     points = launch_grid(space, seen)
     if site.autotuned:
         return points
-    kept = {*site.values, *(space or {}), *_differing(points)}
-    return [{k: v for k, v in p.items() if k in kept} for p in points]
+    varying = {*site.values, *(space or {}), *_differing(points)}
+    return [{k: v for k, v in p.items() if k in varying} for p in points]
 
 
 def _differing(points: Sequence[Config]) -> set[str]:
     return {k for p in points for k, v in p.items() if any(q.get(k) != v for q in points)}
 
 
-def _laid_out(source: str, found: Sequence[Site], points: Mapping[str, list[Config]]) -> Varied | None:
+def _laid_out(source: str, every_site: Sequence[LaunchSite], points: Mapping[str, list[Config]]) -> Varied | None:
     """The texts of the points: lists at autotuned launches, one text for each combination of the others'.
 
     None where that is nothing but what stands there.
     """
-    own = {s.kernel: s for s in found if points.get(s.kernel)}
+    own = {s.kernel: s for s in every_site if points.get(s.kernel)}
     tuned, plain = [s for s in own.values() if s.autotuned], [s for s in own.values() if not s.autotuned]
     combined = list(itertools.product(*([(s, p) for p in points[s.kernel]] for s in plain)))
     total = len(combined) * max(1, sum(len(points[s.kernel]) for s in tuned))
@@ -186,9 +198,9 @@ def _laid_out(source: str, found: Sequence[Site], points: Mapping[str, list[Conf
     for combination in combined:
         text, config = source, Config()
         for site, point in combination:
-            text, config = _put(text, site.kernel, [point]), config | named(site, found, point)
+            text, config = _put(text, site.kernel, [point]), config | named(site, every_site, point)
         texts.append((text, config if plain else None))
-    standing = {k: v for s in plain for k, v in named(s, found, s.values).items()}
+    standing = {k: v for s in plain for k, v in named(s, every_site, s.values).items()}
     return Varied(tuple(texts), total, tuple(own), standing if plain else None)
 
 
@@ -196,7 +208,7 @@ def _put(source: str, kernel: str, configs: Sequence[Config]) -> str:
     return with_configs(source, next(s for s in sites(source) if s.kernel == kernel), configs)
 
 
-def _alone(source: str, site: Site, points: Sequence[Config]) -> bool:
+def _alone(source: str, site: LaunchSite, points: Sequence[Config]) -> bool:
     """Whether the one point of a grid is the one that stands in the file."""
     return _put(source, site.kernel, points) == source
 

@@ -25,9 +25,9 @@ from pgo_agent.agent.moves.analysis.cst_util import (
     reachable,
     visited,
 )
-from pgo_agent.agent.moves.analysis.dataflow import Flow
+from pgo_agent.agent.moves.analysis.dataflow import IndexFlow
 from pgo_agent.agent.moves.analysis.descriptor_operand import UNBOUNDED, Operand
-from pgo_agent.agent.moves.analysis.descriptor_plan import Plan, planned
+from pgo_agent.agent.moves.analysis.descriptor_plan import DescriptorPlan, planned
 from pgo_agent.agent.moves.analysis.launcher_edit import (
     add_function,
     add_heuristics,
@@ -37,7 +37,7 @@ from pgo_agent.agent.moves.analysis.launcher_edit import (
 )
 from pgo_agent.agent.moves.analysis.poly_text import in_kernel
 from pgo_agent.agent.moves.analysis.stored_pointers import written
-from pgo_agent.agent.moves.move import SourceMove, Subject
+from pgo_agent.agent.moves.move import RewriteInput, SourceMove
 from pgo_agent.agent.profile.findings import Defect
 
 SWITCH = "DESCRIPTORS"
@@ -60,15 +60,15 @@ def _descriptor_memory(size, alignment, stream):
 '''
 
 
-def rewrite(subject: Subject) -> str:
-    """Raises DoesNotApply when no load of a loop with dots can be shown to fit a descriptor."""
+def rewrite(subject: RewriteInput) -> str:
+    """Load through descriptors. Raises DoesNotApply where no load of a loop with dots is shown to fit one."""
     before = cst.parse_module(subject.source)
     if any(contains(functions(before)[n], "make_tensor_descriptor") for n in reachable(before, subject.kernel)):
         raise DoesNotApply("it uses descriptors already")
     check_names(before, subject.kernel)
     module = prepared(subject)
     function = functions(module)[subject.kernel]
-    flow = Flow(function)
+    flow = IndexFlow(function)
     plans, reasons = planned(flow, written(module, function))
     if not plans:
         raise DoesNotApply(next(iter([*reasons, *flow.refused]), "no loop with a dot loads its tiles through pointers"))
@@ -81,8 +81,8 @@ def rewrite(subject: Subject) -> str:
     return before_launch(module, subject.kernel, "triton.set_allocator(_descriptor_memory)").code
 
 
-def prepared(subject: Subject) -> cst.Module:
-    """The file with helpers inside of the kernel, and with masks where rows past the end wrapped around."""
+def prepared(subject: RewriteInput) -> cst.Module:
+    """Return the file with helpers inside of the kernel, and with masks where rows past the end wrapped around."""
     module = cst.parse_module(inline.inline(subject.source, subject.kernel))
     return change(module, {subject.kernel: unwrap_modulo.unwrapped(functions(module)[subject.kernel])})
 
@@ -90,7 +90,7 @@ def prepared(subject: Subject) -> cst.Module:
 class _Writer(cst.CSTTransformer):
     """Puts `if DESCRIPTORS: the loop with descriptors, else: the loop as it was` in place of each planned loop."""
 
-    def __init__(self, plans: dict[int, Plan], taken: set[str]) -> None:
+    def __init__(self, plans: dict[int, DescriptorPlan], taken: set[str]) -> None:
         self.plans, self.taken = plans, taken
         self.switch = self._fresh(SWITCH)
         self.fits: list[str] = []
@@ -98,7 +98,7 @@ class _Writer(cst.CSTTransformer):
         self.transposed: dict[str, str] = {}  # text of the test -> parameter
 
     def switches(self) -> dict[str, str]:
-        """The parameters that the launch computes."""
+        """Return the parameters that the launch computes."""
         sizes = list(self.sizes)
         least = f"min({', '.join(sizes)})" if len(sizes) > 1 else "".join(sizes)
         tests = [*self.fits, *([f"{least} >= 0"] if sizes else [])]
@@ -130,7 +130,7 @@ class _Writer(cst.CSTTransformer):
         line = dead_code.same_branches(cst.ensure_type(changed, cst.SimpleStatementLine))
         return self._either(creation, line, updated_node)
 
-    def _changed(self, plan: Plan) -> tuple[list[Statement], cst.CSTNode]:
+    def _changed(self, plan: DescriptorPlan) -> tuple[list[Statement], cst.CSTNode]:
         """The statements that make the descriptors, and the node that uses them."""
         creation, calls = self._made(plan)
         before = dict[int, list[Statement]]()
@@ -139,7 +139,7 @@ class _Writer(cst.CSTTransformer):
             calls |= more
         return creation, visited(plan.node, _Calls(calls, before))
 
-    def _made(self, plan: Plan) -> tuple[list[Statement], dict[int, cst.BaseExpression]]:
+    def _made(self, plan: DescriptorPlan) -> tuple[list[Statement], dict[int, cst.BaseExpression]]:
         """The statements that make descriptors, and what takes the places of loads."""
         made: dict[tuple[object, ...], str] = {}
         for o in plan.operands.values():
@@ -154,7 +154,7 @@ class _Writer(cst.CSTTransformer):
             return expression(straight if o.inner == 1 else turned)
         return expression(f"({turned} if {self._turned(o)} else {straight})")
 
-    def _creation(self, plan: Plan, made: dict[tuple[object, ...], str]) -> list[Statement]:
+    def _creation(self, plan: DescriptorPlan, made: dict[tuple[object, ...], str]) -> list[Statement]:
         text = ""
         for o in plan.operands.values():
             self._check(o)

@@ -27,27 +27,27 @@ from pgo_agent.agent.moves.analysis.cst_util import (
 )
 from pgo_agent.agent.moves.analysis.launcher_edit import bound
 from pgo_agent.agent.moves.analysis.loops import bounds_of, unrolled
-from pgo_agent.agent.moves.move import SourceMove, Subject
+from pgo_agent.agent.moves.move import RewriteInput, SourceMove
 from pgo_agent.agent.profile.findings import Defect
 
 KEYWORD = "warp_specialize"
 LEAST = -(1 << 31)  # of a coordinate
 
 
-def rewrite(subject: Subject) -> str:
-    """Raises DoesNotApply unless a loop of the kernel meets the conditions."""
+def rewrite(subject: RewriteInput) -> str:
+    """Ask for warp specialization. Raises DoesNotApply unless a loop of the kernel meets the conditions."""
     module = cst.parse_module(subject.source)
-    known = functions(module)
+    by_name = functions(module)
     helpers = reachable(module, subject.kernel)[1:]
-    if any(contains(known[n], "dot") for n in helpers):
+    if any(contains(by_name[n], "dot") for n in helpers):
         raise DoesNotApply("its dots stand in helper functions")
     if bound(module).get("tl") != ["triton.language"]:
         raise DoesNotApply("the file does not import triton.language under the name tl")
-    function = known[subject.kernel]
+    function = by_name[subject.kernel]
     if KEYWORD in code(function.body):
         raise DoesNotApply("it is warp-specialized already")
     constants = (constexprs(function) - writes(function.body)) | {"True", "False", "None"}
-    reading = {n for n in helpers if any(contains(known[x], "load") for x in reachable(module, n))}
+    reading = {n for n in helpers if any(contains(by_name[x], "load") for x in reachable(module, n))}
     descriptors = _descriptors(function)
     loops = _loops(function.body, constants)
     if not loops:
@@ -82,15 +82,15 @@ def _descriptors(function: cst.FunctionDef) -> set[str]:
 def _loops(body: cst.BaseSuite, constants: set[str]) -> list[tuple[cst.For, bool]]:
     """The outermost loops with dots, and whether each is the only one that its launch runs."""
     branches = [s for s in body.body if contains(s, "dot") and isinstance(s, cst.For | cst.If | cst.While)]
-    alone, found = len(branches) == 1, list[tuple[cst.For, bool]]()
+    alone, result = len(branches) == 1, list[tuple[cst.For, bool]]()
     for s in branches:
         if isinstance(s, cst.For):
-            found.append((s, alone))
+            result.append((s, alone))
         elif isinstance(s, cst.If):
             static = names(s.test) <= constants
             inner = [*_loops(s.body, constants), *_otherwise(s, constants)]
-            found += [(loop, own and alone and static) for loop, own in inner]
-    return found
+            result += [(loop, own and alone and static) for loop, own in inner]
+    return result
 
 
 def _otherwise(s: cst.If, constants: set[str]) -> list[tuple[cst.For, bool]]:
@@ -134,8 +134,8 @@ class _Ranges(cst.CSTTransformer):
         self.chosen = chosen
 
     def leave_For(self, original_node: cst.For, updated_node: cst.For) -> cst.For:
-        found = self.chosen.get(id(original_node))
-        return updated_node if found is None else updated_node.with_changes(iter=found)
+        asking = self.chosen.get(id(original_node))
+        return updated_node if asking is None else updated_node.with_changes(iter=asking)
 
 
 class _Apart(cst.CSTTransformer):

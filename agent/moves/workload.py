@@ -1,8 +1,8 @@
 """Which kernel of a launcher does most of the work, by its plans and the static profiles of its builds.
 
-Tensor flops of a step of the hot loop times blocks count first; then the bytes of the tensors that a launch is given,
-as far as it can move them; then instructions issued. Loops whose counts only a run knows are counted once: this puts
-kernels of one launcher in order, and is no time.
+Kernels are ordered by tensor flops of a step of the hot loop times blocks; then by the bytes of the tensors that a
+launch is given, as far as it can move them; then by instructions issued. Loops whose counts only a run knows are
+counted once. This orders the kernels of one launcher; it is no estimate of time.
 """
 
 import math
@@ -20,7 +20,7 @@ def hardest(
     kernels: Mapping[str, Mapping[str, Any]],
     statics: Mapping[str, Mapping[str, Any]],
 ) -> list[str]:
-    """The names of the kernels that plans launch, those that do most work first.
+    """Return the names of the kernels that plans launch, those that do most work first.
 
     `kernels`: those of the plans' bundle; `statics`: their static profiles, both by the keys of their builds.
     """

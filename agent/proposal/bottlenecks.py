@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pgo_agent.agent.moves import Best
-from pgo_agent.agent.moves.priority import NOBODY_LOOKED, Evidence
+from pgo_agent.agent.moves.priority import NO_PROFILE, ProfileEvidence
 from pgo_agent.agent.profile.cost_model import SERIALIZED
 from pgo_agent.agent.profile.findings import Defect, Finding
 from pgo_agent.agent.profile.summary import Bottleneck
@@ -18,17 +18,17 @@ from pgo_agent.agent.run.record.profiles import StoredProfile
 from pgo_agent.agent.run.settings import ProfileVisibility
 
 
-def asked(ctx: Context, which: str, best: Mapping[str, Best]) -> Evidence:
+def asked(ctx: Context, which: str, best: Mapping[str, Best]) -> ProfileEvidence:
     """What moves may answer in `shipped` or a candidate."""
     if ctx.settings.profile_visibility is ProfileVisibility.NONE:
-        return NOBODY_LOOKED
+        return NO_PROFILE
     kept = profiles.of(ctx.store, ctx.run.id, which)
     said = {k.case: k.summary.bottlenecks for k in kept if k.summary is not None}
     if said or kept:
-        return Evidence(said or None)
+        return ProfileEvidence(said or None)
     if ctx.settings.profile_visibility is not ProfileVisibility.ALL:
-        return NOBODY_LOOKED
-    return Evidence({case: tuple(_of_builds(b)) for case, b in best.items()})
+        return NO_PROFILE
+    return ProfileEvidence({case: tuple(_of_builds(b)) for case, b in best.items()})
 
 
 def _of_builds(best: Best) -> Iterator[Bottleneck]:

@@ -13,7 +13,8 @@ from typing import Any
 
 from pgo_agent.agent.llm.models.types import OPTIMIZER, Model
 from pgo_agent.agent.run.record.baseline import Baseline
-from pgo_agent.agent.run.record.store import Run, Store
+from pgo_agent.agent.run.record.run import Run
+from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.settings import Changes, RunSettings
 from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.devices import Device

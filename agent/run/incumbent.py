@@ -49,7 +49,7 @@ def python(ctx: Context, which: str) -> str:
     return python(ctx, candidate.parent) if candidate.kind == "ttgir" else candidate.source
 
 
-def side(ctx: Context, which: str) -> dict[str, Any]:
+def side(ctx: Context, which: str) -> dict[str, dict[str, object]]:
     """How the judge is told what to launch in each case for a baseline or an accepted candidate."""
     if which in (SHIPPED, "tuned", AUTOTUNED):
         best = ctx.baseline().best(which).items()

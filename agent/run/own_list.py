@@ -4,18 +4,17 @@ The autotuner goes by time alone, so what a user runs today is the fastest of th
 the fastest right one. Where these differ a person decides before anything is optimized. It measures nothing itself.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 from pgo_agent.agent.run.record.baseline import Baseline, BaselinePoint, Best, Unfit
+from pgo_agent.agent.run.record.run_summary import MeasuredRun, Picked
 from pgo_agent.sandbox.build.result import Failure
 from pgo_agent.sandbox.errors import TargetFault
 
 AUTOTUNED = "autotuned"  # the baseline that the autotuner picks, as the record and sides are called
 OPTION = "--drop-wrong"
 MOST = 6  # configurations that one note names
-Summary = Mapping[str, Any]  # of a run that has ended
 
 
 def autotuned(points: Iterable[BaselinePoint], cases: Sequence[str], own: set[str]) -> Best:
@@ -89,26 +88,21 @@ def differ(base: Baseline) -> bool:
     return set(picked) == set(cases) and any(picked[c].plan_id != base.shipped[c].plan_id for c in cases)
 
 
-def lost(summary: Summary) -> str:
+def lost(summary: MeasuredRun) -> str:
     """What is to be said first of a run whose result is slower than what a user runs today; empty where it is not."""
-    picked = summary.get(AUTOTUNED) or {}
-    result = "winner" if summary.get("winner") else "tuned"
-    told = []
-    for case, row in (summary.get("cases") or {}).items():
-        sides = row.get("sides") or {}
-        if case not in picked or AUTOTUNED not in sides or result not in sides:
+    result, name = ("winner", "the winner") if summary.winner else ("tuned", "the best that is right")
+    slower = []
+    for case, row in summary.cases.items():
+        picked, sides = summary.autotuned.get(case), row.sides
+        if picked is None or AUTOTUNED not in sides or result not in sides:
             continue
         now, then = sides[AUTOTUNED], sides[result]
-        if now["ms"] < then["ms"]:
-            said, p = "the winner" if result == "winner" else "the best that is right", picked[case]
-            figures = (
-                f"{now['ms']:.4g} ms ({now['rate']:.0f} {now['unit']}) by {p['said']}, {then['ms']:.4g} ms by {said}"
-            )
-            told.append(f"{case.split('/', 1)[-1]}: {figures}; {_why(p)}")
+        if now.ms < then.ms:
+            figures = f"{now.ms:.4g} ms ({now.rate:.0f} {now.unit}) by {picked.said}, {then.ms:.4g} ms by {name}"
+            slower.append(f"{case.split('/', 1)[-1]}: {figures}; {_why(picked)}")
     head = "Nothing was gained against what triton.autotune picks today, which is faster:"
-    return "\n".join([head, *(f"  {t}" for t in told)]) if told else ""
+    return "\n".join([head, *(f"  {line}" for line in slower)]) if slower else ""
 
 
-def _why(p: Mapping[str, Any]) -> str:
-    problem = p.get("problem") or ""
-    return f"it was left out, for it is not right by the rule here: {problem}" if problem else "it is right"
+def _why(p: Picked) -> str:
+    return f"it was left out, for it is not right by the rule here: {p.problem}" if p.problem else "it is right"

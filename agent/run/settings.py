@@ -16,7 +16,8 @@ from pgo_agent.agent.exit_codes import Exit
 
 DEFAULT_DEVICE, SPOOL = "h200", "spool:"
 STATES = {"done": Exit.DONE, "none_found": Exit.NONE_FOUND, "budget": Exit.BUDGET}
-Changes = Mapping[str, Any]  # name of a setting -> its new value
+Value = str | int | float | tuple[str, ...] | None  # of a setting
+Changes = Mapping[str, Value]  # name of a setting -> its new value
 
 
 class ProfileVisibility(StrEnum):
@@ -206,7 +207,8 @@ class RunSettings:
 
     def changed(self, changes: Changes) -> "RunSettings":
         """Return these settings with others in place of some. Raises TypeError for a name that is none."""
-        return replace(self, **changes)
+        values: Any = changes
+        return replace(self, **values)
 
 
 TYPES: Mapping[str, Any] = get_type_hints(RunSettings)

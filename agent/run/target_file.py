@@ -3,7 +3,7 @@
 from importlib import resources
 from pathlib import Path
 
-from pgo_agent.agent.run.record.store import Run
+from pgo_agent.agent.run.record.run import Run
 from pgo_agent.sandbox import target
 from pgo_agent.sandbox.errors import TargetMoved
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from pgo_agent.agent.moves import launch_config
 from pgo_agent.agent.moves.analysis import DoesNotApply
 from pgo_agent.agent.moves.launch_sites import Config, sites, with_configs
-from pgo_agent.agent.run.record.store import Run, Store
+from pgo_agent.agent.run.record.run import Run
+from pgo_agent.agent.run.record.store import Store
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 
 _AT = re.compile(r"^// at: (\{.*\})\s*$", re.M)

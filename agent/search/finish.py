@@ -2,7 +2,6 @@
 
 import statistics
 from collections.abc import Mapping
-from typing import Any
 
 from pgo_agent.agent.evaluation import coverage_text, ranking
 from pgo_agent.agent.evaluation.known_time import rate
@@ -12,113 +11,132 @@ from pgo_agent.agent.run.own_list import AUTOTUNED
 from pgo_agent.agent.run.record import shipped_results
 from pgo_agent.agent.run.record.baseline import KnownTime, Work
 from pgo_agent.agent.run.record.candidate import Candidate
+from pgo_agent.agent.run.record.run_summary import (
+    Bounds,
+    CaseRates,
+    KnownRate,
+    LaunchedPlan,
+    MeasuredRun,
+    Picked,
+    RankedCandidate,
+    RankedRun,
+    RunSummary,
+    SideRate,
+)
 from pgo_agent.sandbox.gate.verdict import Verdict
+from pgo_agent.sandbox.judge import bootstrap
+from pgo_agent.sandbox.judge.bootstrap import Interval
+from pgo_agent.sandbox.judge.interface import Judge
 
 _BASES = ("shipped", "tuned", AUTOTUNED)
 # What a candidate can still be worth without a GPU: everything that was not found to be broken.
 _RANKED = {Verdict.CHECKED, Verdict.BUILT, Verdict.UNDECIDED}
 
 
-def finish(ctx: Context) -> dict[str, Any]:
+def finish(ctx: Context) -> RunSummary:
     """Writes the summary and the state of the run; gives the summary."""
-    seconds = ctx.spend()
-    summary = (_measured(ctx) if ctx.gpu else _ranking(ctx)) | {"seconds": round(seconds, 1)}
+    seconds = round(ctx.spend(), 1)
+    summary = _measured(ctx, ctx.gpu, seconds) if ctx.gpu else _ranked(ctx, seconds)
     judged = [c for c in ctx.store.candidates(ctx.run.id) if c.verdict is not None]
     if not judged and ctx.out_of_time():
         state = "budget"
-    elif ctx.gpu is None or summary["winner"]:
+    elif ctx.gpu is None or summary.winner:
         state = "done"
     else:
         state = "none_found"
     ctx.store.set_state(ctx.run.id, state, summary)
-    ctx.emit("run.completed", state=state, summary=summary, gpu_seconds=ctx.gpu_seconds())
+    ctx.emit("run.completed", state=state, summary=summary.as_json(), gpu_seconds=ctx.gpu_seconds())
     return summary
 
 
-def _measured(ctx: Context) -> dict[str, Any]:
+def _measured(ctx: Context, gpu: Judge, seconds: float) -> MeasuredRun:
     """Baselines, winner and libraries on every public case, timed against one another in one session.
 
     What the autotuner picks is a side of its own where it is other code than as shipped.
     """
-    from pgo_agent.sandbox.judge import bootstrap
-
     base, winner = ctx.baseline(), incumbent.name(ctx)
     names = ["shipped", "tuned", *([AUTOTUNED] if own_list.differ(base) else [])]
     names += [winner] if winner != incumbent.SHIPPED else []
     ctx.emit("phase", phase="final", doing="timing baselines, winner and libraries in one session")
     sides = {("winner" if n == winner and n != incumbent.SHIPPED else n): incumbent.side(ctx, n) for n in names}
-    if ctx.gpu is None:
-        raise RuntimeError("a final session needs a GPU")
-    times: dict[str, dict[str, list[float]]] = ctx.gpu.ask("final", sides=sides, cases=base.cases)["times"]
-    against = {}
-    if "winner" in sides:
-        for other in (n for n in _BASES if n in sides):
-            pairs = {c: (t[other], t["winner"]) for c, t in times.items()}
-            against[other] = bootstrap.geomean(pairs, base.weights).as_json()
-    cases = {c: _row(ctx, t, base.work_of(c)) for c, t in times.items()}
-    return {
-        "winner": winner if winner != incumbent.SHIPPED else None,
-        "against": against,
-        "cases": cases,
-        "times": times,
-        "environment": ctx.gpu.environment,
-        "sides": {n: _plans(ctx, n) for n in names},
-        AUTOTUNED: {c: {"said": p.said, "problem": p.problem} for c, p in base.autotuned.items()},
-        "unfit": [u.as_json() for u in base.unfit],
-    }
+    times: dict[str, dict[str, list[float]]] = gpu.ask("final", sides=sides, cases=base.cases)["times"]
+    against = dict[str, Bounds]()
+    for other in (n for n in _BASES if n in sides and "winner" in sides):
+        pairs = {c: (t[other], t["winner"]) for c, t in times.items()}
+        against[other] = _bounds(bootstrap.geomean(pairs, base.weights))
+    return MeasuredRun(
+        winner=winner if winner != incumbent.SHIPPED else None,
+        against=against,
+        cases={c: _rates(ctx, t, base.work_of(c)) for c, t in times.items()},
+        times={c: {n: tuple(ms) for n, ms in t.items()} for c, t in times.items()},
+        environment=gpu.environment,
+        sides={n: _plans(ctx, n) for n in names},
+        autotuned={c: Picked(p.said, p.problem) for c, p in base.autotuned.items()},
+        unfit=base.unfit,
+        seconds=seconds,
+    )
 
 
-def _row(ctx: Context, times: Mapping[str, list[float]], work: Work) -> dict[str, Any]:
-    from pgo_agent.sandbox.judge import bootstrap
+def _bounds(x: Interval) -> Bounds:
+    low, middle, high = x.as_json()
+    return low, middle, high
 
+
+def _rates(ctx: Context, times: Mapping[str, list[float]], work: Work) -> CaseRates:
     medians = {n: statistics.median(ms) for n, ms in times.items()}
-    row: dict[str, Any] = {"sides": {n: {"ms": ms} | rate(ctx, work, ms) for n, ms in medians.items()}}
-    if "winner" in times:
-        row["ratio"] = {n: bootstrap.ratio(times[n], times["winner"]).as_json() for n in _BASES if n in times}
-    row["noise"] = bootstrap.ratio(times["shipped"], times["A/A"]).as_json()
-    return row
+    ratio = {n: _bounds(bootstrap.ratio(times[n], times["winner"])) for n in _BASES if n in times and "winner" in times}
+    return CaseRates(
+        {n: SideRate(ms, *rate(ctx, work, ms)) for n, ms in medians.items()},
+        _bounds(bootstrap.ratio(times["shipped"], times["A/A"])),
+        ratio or None,
+    )
 
 
-def _plans(ctx: Context, name: str) -> dict[str, dict[str, Any]]:
-    """Case -> label, plan id and code ids of what a side launches."""
+def _plans(ctx: Context, name: str) -> dict[str, LaunchedPlan]:
+    """Case -> what a side launches."""
     base = ctx.baseline()
     if name in _BASES:
-        best = base.best(name).items()
-        return {c: {"choice": p.choice, "plan_id": p.plan_id, "codes": list(p.codes)} for c, p in best}
+        return {c: LaunchedPlan(p.choice, p.plan_id, p.codes) for c, p in base.best(name).items()}
     candidate = ctx.store.candidate(ctx.run.id, name)
     built, labels = candidate.build, incumbent.chosen(ctx.store, candidate)
     options = {c: built.choice(c, labels[c]) for c in base.cases}
-    return {c: {"choice": o.label, "plan_id": o.plan_id, "codes": list(built.codes_of(o))} for c, o in options.items()}
+    return {c: LaunchedPlan(o.label, o.plan_id, built.codes_of(o)) for c, o in options.items()}
 
 
-def _ranking(ctx: Context) -> dict[str, Any]:
+def _ranked(ctx: Context, seconds: float) -> RankedRun:
     """Candidates in order of what is known of them, each time named by where it comes from."""
-    base = ctx.baseline()
-    rows = []
-    for c in ctx.store.candidates(ctx.run.id):
-        if c.verdict in _RANKED and c.has_bundle:
-            own = {"coverage": coverage_text.of(ctx.store.evidence(c.run, c.id)).as_json()}
-            rows.append({"candidate": c.id, "move": c.move, "verdict": c.verdict, **_known(ctx, c), **own})
-    rows.sort(key=lambda r: (not r["how"].startswith("recorded"), r["relative"] is None, r["relative"] or 1.0))
+    base, candidates = ctx.baseline(), ctx.store.candidates(ctx.run.id)
+    rows = [_known(ctx, c) for c in candidates if c.verdict in _RANKED and c.has_bundle]
+    rows.sort(key=lambda r: (not r.how.startswith("recorded"), r.relative is None, r.relative or 1.0))
     sides = {s: base.best(s) for s in ("shipped", "tuned")}
-    cases = {c: {s: _shown(ctx, best[c].said, best[c], c) for s, best in sides.items()} for c in base.cases}
-    told = {"winner": None, "ranking": rows, "cases": cases, "environment": None, "device": ctx.device.name}
-    return told | {"varied": list(base.varied)}
+    return RankedRun(
+        ranking=tuple(rows),
+        cases={c: {s: _shown(ctx, best[c].said, best[c], c) for s, best in sides.items()} for c in base.cases},
+        device=ctx.device.name,
+        varied=base.varied,
+        seconds=seconds,
+    )
 
 
-def _known(ctx: Context, candidate: Candidate) -> dict[str, Any]:
-    best = {case: _shown(ctx, n.choice, n.time, case) for case, n in ranking.novel(ctx, candidate).items()}
-    told = shipped_results.judged(candidate.id, ctx.device.name)
-    if told is not None and told[1]:
-        return {"relative": 1 / told[1], "how": f"recorded: {told[0]}, {told[1]:.3f}x", "cases": best}
-    if not best:
-        return {"relative": 1.0, "how": "the baselines' own", "cases": best}
-    sources, relative = {b["how"] for b in best.values()}, ranking.relative(ctx, candidate)
+def _known(ctx: Context, c: Candidate) -> RankedCandidate:
+    best = {case: _shown(ctx, n.choice, n.time, case) for case, n in ranking.novel(ctx, c).items()}
+    covered = coverage_text.of(ctx.store.evidence(c.run, c.id)).as_json()
+    relative, how = _relative(ctx, c, {str(b.how) for b in best.values()})
+    return RankedCandidate(c.id, c.move, str(c.verdict), relative, how, best, covered)
+
+
+def _relative(ctx: Context, candidate: Candidate, sources: set[str]) -> tuple[float | None, str]:
+    """Its time over the tuned baseline's, and where that is known from. `sources`: of its new configurations."""
+    recorded = shipped_results.judged(candidate.id, ctx.device.name)
+    if recorded is not None and recorded[1]:
+        return 1 / recorded[1], f"recorded: {recorded[0]}, {recorded[1]:.3f}x"
+    if not sources:
+        return 1.0, "the baselines' own"
+    relative = ranking.relative(ctx, candidate)
     if relative is None:
-        return {"relative": None, "how": "no estimate for a rewrite", "cases": best}
-    return {"relative": relative, "how": "partly recorded" if len(sources) > 1 else sources.pop(), "cases": best}
+        return None, "no estimate for a rewrite"
+    return relative, "partly recorded" if len(sources) > 1 else sources.pop()
 
 
-def _shown(ctx: Context, choice: str, known: KnownTime, case: str) -> dict[str, Any]:
-    shown = {"choice": choice, "ms": known.ms, "how": str(known.how)}
-    return shown | rate(ctx, ctx.baseline().work_of(case), known.time)
+def _shown(ctx: Context, choice: str, known: KnownTime, case: str) -> KnownRate:
+    return KnownRate(choice, known.time, known.how, *rate(ctx, ctx.baseline().work_of(case), known.time))

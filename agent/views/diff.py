@@ -10,7 +10,8 @@ from typing import Any
 
 from pgo_agent.agent.run import incumbent
 from pgo_agent.agent.run.own_list import AUTOTUNED
-from pgo_agent.agent.run.record.store import Run, Store
+from pgo_agent.agent.run.record.run import Run
+from pgo_agent.agent.run.record.store import Store
 from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.ttgir import normalize, reader
@@ -45,7 +46,7 @@ class Launched:
 
 
 @dataclass(frozen=True)
-class Side:
+class DiffSide:
     """One candidate, or a baseline."""
 
     name: str
@@ -53,7 +54,7 @@ class Side:
     cases: dict[str, Launched]
 
 
-def side(store: Store, run: Run, name: str) -> Side:
+def side(store: Store, run: Run, name: str) -> DiffSide:
     """A baseline by its name, or a candidate by the beginning of its id, at the configurations that a judge chose.
 
     Raises UsageFault when it was not built, EnvironmentFault where its bundle is not in the content store.
@@ -62,13 +63,13 @@ def side(store: Store, run: Run, name: str) -> Side:
         if run.baseline is None:
             raise UsageFault(f"run {run.id} has no baseline yet", f"pgo-agent resume {run.id}")
         best = run.baseline.best(name).items()
-        return Side(name, run.source, {c: _launched(store.contents, p.bundle, p.choice, c) for c, p in best})
+        return DiffSide(name, run.source, {c: _launched(store.contents, p.bundle, p.choice, c) for c, p in best})
     candidate = store.candidate(run.id, name)
     if not candidate.has_bundle:
         raise UsageFault(f"candidate {candidate.id} was not built: {candidate.reason}", "choose another")
     built, labels = candidate.build, incumbent.chosen(store, candidate)
     cases = {c: _launched(store.contents, built.bundle, labels[c], c) for c in built.choices}
-    return Side(candidate.id[:8], candidate.source if candidate.kind != "ttgir" else run.source, cases)
+    return DiffSide(candidate.id[:8], candidate.source if candidate.kind != "ttgir" else run.source, cases)
 
 
 def _launched(contents: ContentStore, bundle: str, label: str, case: str) -> Launched:
@@ -119,7 +120,9 @@ def told(changed: Sequence[str]) -> str:
     return f"TTGIR: {count} lines differ" if count else "TTGIR: the same"
 
 
-def _resources(title: str, sides: tuple[Side, Side], case: str, one: Kernel | None, two: Kernel | None) -> Table:
+def _resources(
+    title: str, sides: tuple[DiffSide, DiffSide], case: str, one: Kernel | None, two: Kernel | None
+) -> Table:
     table = Table(title=escape(title), title_justify="left")
     for column in ("", *(s.name for s in sides)):
         table.add_column(column)

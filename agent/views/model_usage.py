@@ -6,7 +6,8 @@ from typing import Any
 
 from pgo_agent.agent.run.record import model_calls
 from pgo_agent.agent.run.record.model_calls import Fallback, Share
-from pgo_agent.agent.run.record.store import Run, Store
+from pgo_agent.agent.run.record.run import Run
+from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.settings import OPTIONAL_BUDGETS
 
 

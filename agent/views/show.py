@@ -17,7 +17,9 @@ from pgo_agent.agent.run import own_list, target_file
 from pgo_agent.agent.run.record import history, pending, profiles
 from pgo_agent.agent.run.record.candidate import Candidate
 from pgo_agent.agent.run.record.profiles import StoredProfile
-from pgo_agent.agent.run.record.store import Run, Store
+from pgo_agent.agent.run.record.run import Run
+from pgo_agent.agent.run.record.run_summary import RankedRun
+from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.views import model_usage
 from pgo_agent.agent.views import summary as display
 from pgo_agent.sandbox import target
@@ -51,7 +53,7 @@ def run(store: Store, name: str, as_json: bool) -> None:
                 _outline(store, found)
                 | {
                     "baseline": found.baseline and found.baseline.as_json(),
-                    "summary": found.summary,
+                    "summary": found.summary and found.summary.as_json(),
                     "verdicts": [_line(store, c) for c in candidates],
                 }
                 | {"left_out": [left_out(c.prompt) for c in store.calls(found.id)]}
@@ -120,10 +122,10 @@ def lessons(store: Store, file: Path) -> None:
 def outcome(store: Store, name: str, console: Console | None = None) -> None:
     """What a run came to: a ranking or a table of times; of a check, what is to be said of its candidate."""
     found, out = store.run(name), console or display.output()
-    summary = found.summary or {}
+    summary = found.summary
     if found.facts.given:
         _checked(store, found, next(iter(store.candidates(found.id)), None), out)
-    if not found.facts.given or summary.get("environment") or "error" in summary:
+    if summary is not None and not (found.facts.given and isinstance(summary, RankedRun)):
         display.result(summary, found.id, found.state, out)
 
 

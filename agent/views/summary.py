@@ -6,11 +6,12 @@ Relies on the summary that the last event brings. What is seen while a run goes 
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from pgo_agent.agent.evaluation import coverage_text
 from pgo_agent.agent.run import own_list
 from pgo_agent.agent.run.own_list import AUTOTUNED
+from pgo_agent.agent.run.record.baseline import TimeSource
+from pgo_agent.agent.run.record.run_summary import FailedRun, KnownRate, MeasuredRun, RankedRun, RunSummary
 from pgo_agent.sandbox.gate import coverage
 from rich.console import Console
 from rich.markup import escape
@@ -59,12 +60,12 @@ def verdict(name: str, of: str, verdict: str, stage: str, reason: str, out: Cons
     )
 
 
-def result(summary: dict[str, Any], run: str, state: str, console: Console | None = None) -> None:
+def result(summary: RunSummary, run: str, state: str, console: Console | None = None) -> None:
     """The outcome of a run on stdout."""
     out = console or output()
-    if "error" in summary:
-        out.print(escape(summary["error"]), highlight=False)
-    elif summary["environment"]:
+    if isinstance(summary, FailedRun):
+        out.print(escape(summary.error), highlight=False)
+    elif isinstance(summary, MeasuredRun):
         _measured(summary, run, out)
     else:
         _ranked(summary, run, out)
@@ -72,33 +73,33 @@ def result(summary: dict[str, Any], run: str, state: str, console: Console | Non
         out.print("The budget was spent before anything was judged: give it more of what was spent, as --minutes.")
 
 
-def _measured(summary: dict[str, Any], run: str, out: Console) -> None:
-    env = summary["environment"]
-    names = {n for row in summary["cases"].values() for n in row["sides"]}
+def _measured(summary: MeasuredRun, run: str, out: Console) -> None:
+    env = summary.environment
+    names = {n for row in summary.cases.values() for n in row.sides}
     own = ["shipped", *([AUTOTUNED] if AUTOTUNED in names else []), "tuned"]
     libraries = sorted(names - {*own, "winner", "A/A"})
     if told := own_list.lost(summary):
         out.print(f"[bold yellow]{escape(told)}[/bold yellow]", highlight=False, soft_wrap=True)
     title = f"Measured on {env['gpu']}, driver {env['driver']}, torch {env['torch']}"
     table = Table(title=title, title_justify="left")
-    sides = [*own, *(["winner"] if summary["winner"] else []), *libraries]
-    for column in ("case", "", *sides, *(["winner / tuned"] if summary["winner"] else [])):
+    sides = [*own, *(["winner"] if summary.winner else []), *libraries]
+    for column in ("case", "", *sides, *(["winner / tuned"] if summary.winner else [])):
         table.add_column(column, justify="left" if column in ("case", "") else "right")
-    for case, row in summary["cases"].items():
-        cells = [f"{row['sides'][s]['rate']:.0f}" if s in row["sides"] else "-" for s in sides]
-        last = [interval(row["ratio"]["tuned"])] if summary["winner"] else []
-        table.add_row(case.split("/", 1)[1], row["sides"]["shipped"]["unit"], *cells, *last)
+    for case, row in summary.cases.items():
+        cells = [f"{row.sides[s].rate:.0f}" if s in row.sides else "-" for s in sides]
+        last = [interval(row.ratio["tuned"])] if row.ratio else []
+        table.add_row(case.split("/", 1)[1], row.sides["shipped"].unit, *cells, *last)
     out.print(table)
-    if summary["winner"]:
-        against = summary["against"]
+    if summary.winner:
+        against = summary.against
         out.print(
             f"accepted: {interval(against['shipped'])} of as shipped, {interval(against['tuned'])} of tuned "
             f"{_of_autotuned(against)}(geometric mean, 95 %)"
         )
-        out.print(f"evidence: pgo-agent show {run} {summary['winner']}", highlight=False)
+        out.print(f"evidence: pgo-agent show {run} {summary.winner}", highlight=False)
     else:
         out.print("no candidate was faster than the kernel as shipped beyond the noise.")
-    if told := own_list.note(summary.get("unfit") or []):
+    if told := own_list.note(summary.unfit):
         out.print(escape(told), highlight=False, soft_wrap=True)
 
 
@@ -111,17 +112,17 @@ def interval(x: Sequence[float]) -> str:
     return f"{x[1]:.3f}x [{x[0]:.3f}, {x[2]:.3f}]"
 
 
-def _ranked(summary: dict[str, Any], run: str, out: Console) -> None:
-    told = any(s["how"] == "recorded" for row in summary["cases"].values() for s in row.values())
-    origin = f" (rates without ~ were recorded on an {summary['device']})" if told else ""
+def _ranked(summary: RankedRun, run: str, out: Console) -> None:
+    recorded = any(s.how is TimeSource.RECORDED for row in summary.cases.values() for s in row.values())
+    origin = f" (rates without ~ were recorded on an {summary.device})" if recorded else ""
     table = Table(title=f"Best known configuration of each case{origin}", title_justify="left")
     sides = {"shipped": "as shipped"}
-    if summary.get("varied") != []:  # else the best of the grid is the kernel as shipped
+    if summary.varied:  # else the best of the grid is the kernel as shipped
         sides["tuned"] = "best of the launch grid"
     for column in ("case", *(c for side in sides.values() for c in (side, "rate"))):
         table.add_column(column, justify="right" if column == "rate" else "left")
-    for case, row in summary["cases"].items():
-        cells = [cell for side in sides for cell in (row[side]["choice"], _rate(row[side]))]
+    for case, row in summary.cases.items():
+        cells = [cell for side in sides for cell in (row[side].choice, _rate(row[side]))]
         table.add_row(case.split("/", 1)[1], *cells)
     out.print(table)
     ranking = Table(
@@ -129,13 +130,13 @@ def _ranked(summary: dict[str, Any], run: str, out: Console) -> None:
     )
     for column in ("candidate", "move", "verdict", "relative time", "known from"):
         ranking.add_column(column, justify="right" if column == "relative time" else "left")
-    for row in summary["ranking"][:12]:
-        mark = "~" if "estimate" in row["how"] or "partly" in row["how"] else ""
-        relative = "-" if row["relative"] is None else f"{mark}{row['relative']:.3f}"
-        ranking.add_row(row["candidate"][:8], row["move"], row["verdict"], relative, row["how"])
-    if summary["ranking"]:
+    for c in summary.ranking[:12]:
+        mark = "~" if "estimate" in c.how or "partly" in c.how else ""
+        relative = "-" if c.relative is None else f"{mark}{c.relative:.3f}"
+        ranking.add_row(c.candidate[:8], c.move, c.verdict, relative, c.how)
+    if summary.ranking:
         out.print(ranking)
-    for count, said in coverage_text.alike(coverage.from_json(row.get("coverage")) for row in summary["ranking"]):
+    for count, said in coverage_text.alike(coverage.from_json(c.coverage) for c in summary.ranking):
         out.print(f"checked of {count} of them: {escape(said)}", highlight=False, soft_wrap=True)
     out.print(
         "~ is an estimate from the static profile, never a measurement. Recorded figures are of this very code, "
@@ -148,8 +149,8 @@ def _ranked(summary: dict[str, Any], run: str, out: Console) -> None:
     )
 
 
-def _rate(point: dict[str, Any]) -> str:
-    return f"{'~' if point['how'] == 'estimate' else ''}{point['rate']:.0f} {point['unit']}"
+def _rate(known: KnownRate) -> str:
+    return f"{'~' if known.how is TimeSource.ESTIMATE else ''}{known.rate:.0f} {known.unit}"
 
 
 def near(path: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from pgo_agent.evals.ablation.plan import Arm, Plan, Wanted, pairs
+from pgo_agent.evals.ablation.plan import AblationPlan, AblationRun, Arm, pairs
 
 RESAMPLES = 10_000
 LEVEL = 0.95
@@ -28,37 +28,37 @@ class Difference:
 
 
 def differences(
-    plan: Plan, scores: Mapping[Wanted, float], commits: Mapping[Wanted, str] | None = None
+    plan: AblationPlan, scores: Mapping[AblationRun, float], commits: Mapping[AblationRun, str] | None = None
 ) -> list[Difference]:
     """One for each arm but the first of its model, as far as there are pairs of runs that one pgo-agent made."""
     found = ((base, arm, _paired(plan, scores, commits or {}, base, arm)) for base, arm in _compared(plan))
     return [_difference(base, arm, by_target) for base, arm, by_target in found if by_target]
 
 
-def apart(plan: Plan, scores: Mapping[Wanted, float], commits: Mapping[Wanted, str]) -> int:
+def apart(plan: AblationPlan, scores: Mapping[AblationRun, float], commits: Mapping[AblationRun, str]) -> int:
     """Pairs that are left out: what two versions of pgo-agent come to says nothing of what it was told."""
     return sum(_of_two(commits, a, b) for one in _compared(plan) for a, b in _pairs(plan, *one) if {a, b} <= {*scores})
 
 
-def _compared(plan: Plan) -> Iterator[tuple[Arm, Arm]]:
+def _compared(plan: AblationPlan) -> Iterator[tuple[Arm, Arm]]:
     arms = sorted(
         {w.arm for w in plan.runs}, key=lambda a: (plan.models.index(a.model), plan.insights.index(a.insight))
     )
     yield from pairs(arms, plan.insights)
 
 
-def _pairs(plan: Plan, base: Arm, arm: Arm) -> Iterator[tuple[Wanted, Wanted]]:
+def _pairs(plan: AblationPlan, base: Arm, arm: Arm) -> Iterator[tuple[AblationRun, AblationRun]]:
     for target in plan.targets:
         for seed in plan.seeds:
-            yield Wanted(target, seed, base), Wanted(target, seed, arm)
+            yield AblationRun(target, seed, base), AblationRun(target, seed, arm)
 
 
-def _of_two(commits: Mapping[Wanted, str], a: Wanted, b: Wanted) -> bool:
+def _of_two(commits: Mapping[AblationRun, str], a: AblationRun, b: AblationRun) -> bool:
     return commits.get(a) != commits.get(b)
 
 
 def _paired(
-    plan: Plan, scores: Mapping[Wanted, float], commits: Mapping[Wanted, str], base: Arm, arm: Arm
+    plan: AblationPlan, scores: Mapping[AblationRun, float], commits: Mapping[AblationRun, str], base: Arm, arm: Arm
 ) -> dict[str, list[float]]:
     """Target -> differences of its seeds."""
     found: dict[str, list[float]] = {}

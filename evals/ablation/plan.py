@@ -35,7 +35,7 @@ class Arm:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class AblationRun:
     """One run."""
 
     target: str
@@ -48,7 +48,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Plan:
+class AblationPlan:
     metric: str  # what is compared: one of METRICS
     targets: tuple[str, ...]  # kernel files, or names of kernels that ship
     insights: tuple[ProfileVisibility, ...]  # the first one is what the others are compared with
@@ -66,27 +66,27 @@ class Plan:
         return own | plan_toml.said_of(self.limits, LIMITS)
 
     @property
-    def runs(self) -> list[Wanted]:
+    def runs(self) -> list[AblationRun]:
         """In the order in which they are made: arms of a target and seed stand together, and take turns to be first."""
         arms = [Arm(m, i) for m, i in product(self.models, self.insights)]
         return [
-            Wanted(target, seed, arm)
+            AblationRun(target, seed, arm)
             for target in self.targets
             for n, seed in enumerate(self.seeds)
             for arm in (*arms[n % len(arms) :], *arms[: n % len(arms)])
         ]
 
-    def settings_of(self, wanted: Wanted, asked: RunSettings) -> RunSettings:
+    def settings_of(self, wanted: AblationRun, asked: RunSettings) -> RunSettings:
         arm, limited = wanted.arm, plan_toml.applied(self.limits, LIMITS, asked)
         return replace(limited, models=(arm.model,), profile_visibility=arm.insight, seed=wanted.seed, alone=True)
 
 
-def read(file: Path) -> Plan:
+def read(file: Path) -> AblationPlan:
     """The plan in a file. Raises UsageFault with what is wrong with it."""
     said = plan_toml.read(file, SHAPE, HINT)
     limits = plan_toml.limits_of(said | {"minutes": float(said["minutes"])}, LIMITS)
     own = {name: value for name, value in said.items() if name not in LIMITS}
-    return Plan(**own | {"insights": tuple(map(ProfileVisibility, said["insights"]))}, limits=limits)
+    return AblationPlan(**own | {"insights": tuple(map(ProfileVisibility, said["insights"]))}, limits=limits)
 
 
 def _metric(said: object) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from pgo_agent.agent.exit_codes import Exit
 from pgo_agent.agent.views import summary as display
 from pgo_agent.evals.ablation.compare import Difference, apart, differences
-from pgo_agent.evals.ablation.plan import Plan
+from pgo_agent.evals.ablation.plan import AblationPlan
 from pgo_agent.evals.ablation.run import Results
 from rich.table import Table
 
@@ -61,9 +61,9 @@ def show(results: Results) -> None:
     out.print(f"every run: {results.file}", markup=False, soft_wrap=True)
 
 
-def _value(plan: Plan, score: float) -> str:
+def _value(plan: AblationPlan, score: float) -> str:
     return f"{score:.3f}" if plan.metric == "right" else f"{math.exp(score):.4f}x"
 
 
-def _difference(plan: Plan, difference: float) -> str:
+def _difference(plan: AblationPlan, difference: float) -> str:
     return f"{difference:+.3f}" if plan.metric == "right" else f"{math.exp(difference):.4f}x"

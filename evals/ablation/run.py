@@ -1,6 +1,6 @@
 """`pgo-agent eval ablation`: makes the runs of a plan, one after another, and writes what each came to as JSON lines.
 
-Relies on `planned/` for the runs and their file. Here stands what a result of an ablation is.
+Relies on `evals/runner/` for the runs and their file. Here stands what a result of an ablation is.
 """
 
 from dataclasses import dataclass
@@ -9,10 +9,12 @@ from typing import Any
 from pgo_agent.agent.exit_codes import Exit
 from pgo_agent.agent.run import judge_choice
 from pgo_agent.agent.run.context import Emit
-from pgo_agent.agent.run.record.store import Run, Store
+from pgo_agent.agent.run.record.run import Run
+from pgo_agent.agent.run.record.run_summary import MeasuredRun
+from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.agent.version import commit_of
-from pgo_agent.evals.ablation.plan import Plan, Wanted
+from pgo_agent.evals.ablation.plan import AblationPlan, AblationRun
 from pgo_agent.evals.ablation.scores import score
 from pgo_agent.evals.runner import results as planned
 from pgo_agent.evals.runner import run as running
@@ -20,18 +22,18 @@ from pgo_agent.sandbox.errors import UsageFault
 
 
 @dataclass(frozen=True)
-class Results(planned.Results[Wanted]):
+class Results(planned.Results[AblationRun]):
     """The file of results of one ablation."""
 
-    plan: Plan
+    plan: AblationPlan
     kind: str = "an ablation"
 
-    def scores(self) -> dict[Wanted, float]:
+    def scores(self) -> dict[AblationRun, float]:
         """Of the runs that ended by themselves."""
         ended = {w: self.ended(w) for w in self.plan.runs}
         return {w: line["score"] for w, line in ended.items() if line and not line["truncated"]}
 
-    def commits(self) -> dict[Wanted, str]:
+    def commits(self) -> dict[AblationRun, str]:
         """Which pgo-agent made each run that ended."""
         return {w: str(line.get("commit", "")) for w in self.plan.runs if (line := self.ended(w))}
 
@@ -55,7 +57,7 @@ def run(results: Results, asked: RunSettings, store: Store, emit: Emit) -> Exit:
     return running.run(results, asked, store, emit, lambda opened, found, _: _told(results.plan, opened, found))
 
 
-def _told(plan: Plan, store: Store, run: Run) -> dict[str, Any]:
+def _told(plan: AblationPlan, store: Store, run: Run) -> dict[str, Any]:
     candidates, spent = store.candidates(run.id), store.spent(run.id)
     judged = [c for c in candidates if c.verdict is not None]
     return {
@@ -68,6 +70,6 @@ def _told(plan: Plan, store: Store, run: Run) -> dict[str, Any]:
         "tokens": int(spent["tokens"]),
         "money": spent["money"],
         "gpu_seconds": run.gpu_seconds,
-        "environment": (run.summary or {}).get("environment"),
+        "environment": run.summary.environment if isinstance(run.summary, MeasuredRun) else None,
         "commit": commit_of(),
     }

@@ -13,7 +13,9 @@ from typing import Protocol
 
 from pgo_agent.agent.exit_codes import FAULTY
 from pgo_agent.agent.run.record.candidate import Candidate
-from pgo_agent.agent.run.record.store import Run, Store
+from pgo_agent.agent.run.record.run import Run
+from pgo_agent.agent.run.record.run_summary import MeasuredRun
+from pgo_agent.agent.run.record.store import Store
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.gate.verdict import Verdict
 
@@ -40,7 +42,7 @@ def score(store: Store, run: Run, metric: str) -> float:
     candidates = store.candidates(run.id)
     if metric == "right":
         return right(candidates)
-    if not (run.summary or {}).get("environment"):
+    if not isinstance(run.summary, MeasuredRun):
         raise UsageFault(f"run {run.id} measured nothing, so it has no {metric}", "plan for `right`, or take a GPU")
     return final(run) if metric == "final" else anytime(candidates, run.settings.candidates)
 
@@ -52,7 +54,7 @@ def right(candidates: Sequence[Candidate]) -> float:
 
 
 def final(run: Run) -> float:
-    against = (run.summary or {}).get("against", {}).get("tuned")
+    against = run.summary.against.get("tuned") if isinstance(run.summary, MeasuredRun) else None
     return math.log(against[1]) if against else 0.0
 
 

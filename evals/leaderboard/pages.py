@@ -13,7 +13,7 @@ from pgo_agent.agent.run.own_list import AUTOTUNED
 from pgo_agent.agent.version import short
 from pgo_agent.evals.leaderboard import figures, rank
 from pgo_agent.evals.leaderboard.figures import Bars, Beside, Colors
-from pgo_agent.evals.leaderboard.rank import Board, Cell
+from pgo_agent.evals.leaderboard.rank import Board, KernelRows
 from pgo_agent.evals.nightly.report import interval, mean, slower
 from pgo_agent.evals.nightly.row import BASES, PEAKS, SHIPPED, TUNED, WINNER, Case, Row
 from pgo_agent.sandbox import devices
@@ -81,7 +81,7 @@ def _sum(values: Sequence[float | None], form: str) -> str:
     return form.format(sum(known)) if len(known) == len(values) else ""
 
 
-def _cell(cell: Cell | None) -> Values | None:
+def _cell(cell: KernelRows | None) -> Values | None:
     if cell is None:
         return None
     low, high = cell.span

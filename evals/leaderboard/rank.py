@@ -12,7 +12,7 @@ from pgo_agent.evals.nightly.row import SHIPPED, TUNED, Row
 
 
 @dataclass(frozen=True)
-class Cell:
+class KernelRows:
     """A kernel by an optimizer: its last row of each seed."""
 
     rows: tuple[Row, ...]
@@ -69,12 +69,12 @@ class Board:
         own = {o: [r for r in self.last if r.optimizer == o] for o in sorted({r.optimizer for r in self.rows})}
         return sorted(own, key=lambda o: (-len({r.kernel for r in own[o]}), -(mean(own[o], TUNED) or 1.0)))
 
-    def cell(self, kernel: str, optimizer: str) -> Cell | None:
+    def cell(self, kernel: str, optimizer: str) -> KernelRows | None:
         own = tuple(r for r in self.last if (r.kernel, r.optimizer) == (kernel, optimizer))
-        return Cell(own) if own else None
+        return KernelRows(own) if own else None
 
     def best(self, kernel: str) -> Row:
-        return Cell(tuple(r for r in self.last if r.kernel == kernel)).best
+        return KernelRows(tuple(r for r in self.last if r.kernel == kernel)).best
 
     def of(self, kernel: str) -> "Board":
         return Board(self.gpu, tuple(r for r in self.rows if r.kernel == kernel))

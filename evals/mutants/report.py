@@ -14,7 +14,7 @@ from rich.table import Table
 
 
 @dataclass(frozen=True)
-class Told:
+class Report:
     """Rows with what they mean."""
 
     mutants: Sequence[tuple[Row, str]]  # and their fates
@@ -51,19 +51,19 @@ class Told:
         }
 
 
-def told(rows: Mapping[str, Row]) -> Told:
+def told(rows: Mapping[str, Row]) -> Report:
     """The rows of mutants and their bases, by name."""
     known = outcomes.explained()
     judged = [(r, outcomes.fate(r, rows.get(f"{r['base']}:itself"), known)) for r in rows.values() if r["operator"]]
-    return Told(judged, [said for r in rows.values() if (said := outcomes.unsound(r, known))])
+    return Report(judged, [said for r in rows.values() if (said := outcomes.unsound(r, known))])
 
 
-def as_json(found: Told) -> None:
+def as_json(found: Report) -> None:
     """What was counted, as the last line of JSON."""
     print(json.dumps(found.summary()), flush=True)
 
 
-def show(found: Told) -> None:
+def show(found: Report) -> None:
     counted, out = found.summary(), display.output()
     for name in ("operators", "bases"):
         table = Table(name.removesuffix("s"), "tried", *FATES, title=f"Mutants, by {name}")

@@ -8,15 +8,17 @@ from typing import Any
 from pgo_agent.agent.llm import templates
 from pgo_agent.agent.llm.models.types import OPTIMIZER, sha256
 from pgo_agent.agent.run.record.candidate import Candidate
-from pgo_agent.agent.run.record.store import Run, Store
+from pgo_agent.agent.run.record.run import Run
+from pgo_agent.agent.run.record.run_summary import MeasuredRun
+from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.version import commit_of
 from pgo_agent.agent.views import show
-from pgo_agent.evals.nightly.plan import Plan, Wanted
+from pgo_agent.evals.nightly.plan import NightlyPlan, NightlyRun
 from pgo_agent.evals.nightly.row import AGAIN, SHIPPED, WINNER, Case, Row, Tried, Winner
 from pgo_agent.sandbox import devices
 
 
-def of(store: Store, run: Run, plan: Plan, wanted: Wanted) -> Row:
+def of(store: Store, run: Run, plan: NightlyPlan, wanted: NightlyRun) -> Row:
     """A run that measured nothing gives a row that says why, and that counts as 1.0."""
     calls, spent, failed = store.calls(run.id), store.spent(run.id), _failed(run)
     return Row(
@@ -46,30 +48,28 @@ def of(store: Store, run: Run, plan: Plan, wanted: Wanted) -> Row:
 
 
 def _failed(run: Run) -> str:
-    summary = run.summary or {}
-    if "error" in summary:
-        return str(summary["error"])
-    return "" if summary.get("times") else "the run held no last session: nothing was measured"
+    if run.error:
+        return run.error
+    held = isinstance(run.summary, MeasuredRun) and run.summary.times
+    return "" if held else "the run held no last session: nothing was measured"
 
 
 def _environment(run: Run) -> dict[str, Any]:
     """Of a run that failed before a GPU was asked, the GPU that it was for."""
-    told = (run.summary or {}).get("environment") or (run.baseline and run.baseline.environment)
-    return dict(told or {"gpu": devices.find(run.device).name})
+    return dict(run.environment or {"gpu": devices.find(run.device).name})
 
 
 def _cases(run: Run) -> dict[str, Case]:
-    base, summary = run.baseline, run.summary or {}
-    if base is None:
-        raise ValueError(f"run {run.id} has a last session and no baseline")
-    sides, of = summary["sides"], {AGAIN: SHIPPED, WINNER: summary["winner"]}
-    found = {}
-    for case, times in summary["times"].items():
+    base, summary = run.baseline, run.summary
+    if base is None or not isinstance(summary, MeasuredRun):
+        raise ValueError(f"run {run.id} held no last session")
+    sides, of = summary.sides, {AGAIN: SHIPPED, WINNER: str(summary.winner)}
+    cases = {}
+    for case, ms in summary.times.items():
         work, weight = base.work_of(case), (base.weights or {}).get(case, 1.0)
-        ms = {side: tuple(map(float, samples)) for side, samples in times.items()}
-        plans = {side: sides[name][case] for side in ms if (name := of.get(side, side)) in sides}
-        found[case] = Case(int(work.flops), int(work.bytes), weight, ms, plans)
-    return found
+        plans = {side: sides[name][case].as_json() for side in ms if (name := of.get(side, side)) in sides}
+        cases[case] = Case(int(work.flops), int(work.bytes), weight, dict(ms), plans)
+    return cases
 
 
 def _tried(store: Store, run: Run) -> Iterator[Tried]:
@@ -80,7 +80,7 @@ def _tried(store: Store, run: Run) -> Iterator[Tried]:
 
 
 def _winner(store: Store, run: Run) -> Winner | None:
-    name = (run.summary or {}).get("winner")
+    name = run.summary.winner if isinstance(run.summary, MeasuredRun) else None
     if name is None:
         return None
     c = store.candidate(run.id, name)

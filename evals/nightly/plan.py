@@ -23,7 +23,7 @@ OF_MODELS = [name for name, budget in BUDGETS.items() if budget.of_models]  # bu
 
 
 @dataclass(frozen=True)
-class Wanted:
+class NightlyRun:
     """One run."""
 
     target: str
@@ -36,7 +36,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Plan:
+class NightlyPlan:
     targets: tuple[str, ...]  # kernel files, or names of kernels that ship
     optimizers: tuple[str, ...]  # as `--model` takes them; `{kernel}` in one stands for the target's name
     seeds: tuple[int, ...]
@@ -60,11 +60,11 @@ class Plan:
         return math.inf if self.limits.gpu_seconds is None else self.limits.gpu_seconds
 
     @property
-    def runs(self) -> Sequence[Wanted]:
+    def runs(self) -> Sequence[NightlyRun]:
         """Seed by seed: a night that is cut short has something of every target and optimizer."""
-        return [Wanted(t, o, s) for s in self.seeds for t in self.targets for o in self.optimizers]
+        return [NightlyRun(t, o, s) for s in self.seeds for t in self.targets for o in self.optimizers]
 
-    def settings_of(self, wanted: Wanted, asked: RunSettings) -> RunSettings:
+    def settings_of(self, wanted: NightlyRun, asked: RunSettings) -> RunSettings:
         """None learns from another run; roles that the plan names no model for are embedded, whatever variables say."""
         named = dict.fromkeys(ROLES, EMBEDDED) | {OPTIMIZER: model(wanted.optimizer, wanted.target)}
         models = tuple(f"{role}={name}" for role, name in named.items())
@@ -77,14 +77,14 @@ def model(optimizer: str, target: str) -> str:
     return optimizer.replace("{kernel}", Path(target).stem)
 
 
-def read(file: Path) -> Plan:
+def read(file: Path) -> NightlyPlan:
     """The plan in a file. Raises UsageFault with what is wrong with it."""
     said = plan_toml.read(file, SHAPE, HINT, OF_MODELS)
     names = [Path(t).stem for t in said["targets"]]
     if twice := sorted({n for n in names if names.count(n) > 1}):
         raise UsageFault(f"{file}: two targets are called {', '.join(twice)}", "rows are told apart by that name")
     limits = plan_toml.limits_of(said, LIMITS)
-    return Plan(**said, limits=limits)
+    return NightlyPlan(**said, limits=limits)
 
 
 SHAPE: Shape = {

@@ -1,8 +1,8 @@
 """`pgo-agent eval nightly`: makes the runs of a plan on a GPU, and writes a row of each as it ends.
 
-Relies on `planned/` for the runs and their file. A night is of one commit, and of a GPU: without one nothing would be
-measured, so nothing is begun. A run whose target fails has its row, too; what the machine or a server of models is at
-fault for ends the night, and the same command goes on.
+Relies on `evals/runner/` for the runs and their file. A night is of one commit, and of a GPU: without one nothing would
+be measured, so nothing is begun. A run whose target fails has its row, too; what the machine or a server of models is
+at fault for ends the night, and the same command goes on.
 """
 
 from dataclasses import dataclass
@@ -14,11 +14,12 @@ from pgo_agent.agent.llm.models import named
 from pgo_agent.agent.llm.models.types import Asker
 from pgo_agent.agent.run import judge_choice, target_file
 from pgo_agent.agent.run.context import Emit
-from pgo_agent.agent.run.record.store import Run, Store
+from pgo_agent.agent.run.record.run import Run
+from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.agent.version import commit_of, short
 from pgo_agent.evals.nightly import from_run, row
-from pgo_agent.evals.nightly.plan import Plan, Wanted, model
+from pgo_agent.evals.nightly.plan import NightlyPlan, NightlyRun, model
 from pgo_agent.evals.runner import results as planned
 from pgo_agent.evals.runner import run as running
 from pgo_agent.sandbox import target
@@ -28,17 +29,17 @@ MISSING = "no GPU is used here: a nightly is made of measurements, and nothing w
 
 
 @dataclass(frozen=True)
-class Rows(planned.Results[Wanted]):
+class Rows(planned.Results[NightlyRun]):
     """The file of rows of one night."""
 
-    plan: Plan
+    plan: NightlyPlan
 
     def rows(self) -> list[row.Row]:
         """Of the runs that have ended, in the order of the plan."""
         return [row.parse(line, self.file.name) for w in self.plan.runs if (line := self.ended(w))]
 
 
-def opened(file: Path, plan: Plan) -> Rows:
+def opened(file: Path, plan: NightlyPlan) -> Rows:
     commit = commit_of()
     return Rows(file, plan, "a nightly", {"commit": commit}, row.problem)
 
@@ -84,7 +85,7 @@ def run(rows: Rows, asked: RunSettings, store: Store, emit: Emit) -> Exit:
     Raises what runs raise, but for what a target is at fault for.
     """
 
-    def told(opened: Store, found: Run, wanted: Wanted) -> dict[str, Any]:
+    def told(opened: Store, found: Run, wanted: NightlyRun) -> dict[str, Any]:
         line = from_run.of(opened, found, rows.plan, wanted).as_json()
         return {name: value for name, value in line.items() if name not in ("what", "run", *wanted.named)}
 

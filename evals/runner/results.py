@@ -24,7 +24,7 @@ OTHER_FILE = "name another file with -o"
 LINES = 0  # the part of the file that who reads or writes lines holds; those after it belong to the plan's runs
 
 
-class Wanted(Protocol):
+class PlannedRun(Protocol):
     """One run of a plan."""
 
     @property
@@ -35,10 +35,10 @@ class Wanted(Protocol):
         """What tells it from the plan's other runs, as it stands in every line of it."""
 
 
-W = TypeVar("W", bound=Wanted)
+W = TypeVar("W", bound=PlannedRun)
 
 
-class Plan(Protocol[W]):
+class EvaluationPlan(Protocol[W]):
     @property
     def digest(self) -> str: ...
 
@@ -63,7 +63,7 @@ class Results(Generic[W]):
     """The file of results of one plan."""
 
     file: Path
-    plan: Plan[W]
+    plan: EvaluationPlan[W]
     kind: str  # of evaluation, for messages: an ablation, a nightly
     head: Mapping[str, Any] = field(default_factory=dict)  # what else the first line says
     problem: Callable[[Mapping[str, Any]], str] = _fine  # why a line is no result; empty: it is one
@@ -189,5 +189,5 @@ def parsed(line: str) -> dict[str, Any] | None:
     return None
 
 
-def _is(line: Mapping[str, Any], wanted: Wanted) -> bool:
+def _is(line: Mapping[str, Any], wanted: PlannedRun) -> bool:
     return all(line.get(name) == value for name, value in wanted.named.items())

@@ -14,12 +14,13 @@ from pgo_agent.agent.commands import optimize
 from pgo_agent.agent.exit_codes import Exit
 from pgo_agent.agent.run import settings
 from pgo_agent.agent.run.context import Emit
-from pgo_agent.agent.run.record.store import Run, Store
+from pgo_agent.agent.run.record.run import Run
+from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.settings import RunSettings
-from pgo_agent.evals.runner.results import BEGUN, ENDED, Results, Wanted
+from pgo_agent.evals.runner.results import BEGUN, ENDED, PlannedRun, Results
 from pgo_agent.sandbox.errors import TargetFault
 
-W = TypeVar("W", bound=Wanted)
+W = TypeVar("W", bound=PlannedRun)
 FAILED = "failed"  # a state of a run: its target was at fault, or what it was asked
 Tell = Callable[[Store, Run, W], dict[str, Any]]  # what a result says of a run that has ended
 

@@ -9,7 +9,7 @@ from textwrap import indent
 from typing import Any
 
 from pgo_agent.agent.moves import tma_descriptors
-from pgo_agent.agent.moves.move import Subject
+from pgo_agent.agent.moves.move import RewriteInput
 from pgo_agent.sandbox import devices
 
 from tests.agent.composing import HEADER
@@ -68,7 +68,7 @@ def file_of(text: str, name: str = "k") -> str:
 
 
 def rewritten(source: str, kernel: str = "_k") -> str:
-    return tma_descriptors.rewrite(Subject(source, kernel, H200))
+    return tma_descriptors.rewrite(RewriteInput(source, kernel, H200))
 
 
 def together(files: Sequence[str]) -> str:

@@ -104,7 +104,7 @@ def tried(ctx: Context, verdict: Verdict, speedup: float | None = None, source: 
     """A finished generation of one candidate with its verdict; its build is the baseline's."""
     why, stage = told.pop("why", plain("why")), told.pop("stage", "time")
     (c,) = propose(ctx, source or another(next(_numbers)), finished=True, **told)
-    ctx.store.set_built(ctx.run.id, c.id, _as_shipped(ctx))
+    ctx.store.set_built(ctx.run.id, c.id, as_shipped(ctx))
     against = told.get("parent", "shipped")
     judged = Judgement(verdict, stage, why, {"incumbent": against} if speedup else {}, COVERED)
     ctx.store.set_verdict(ctx.run.id, c.id, judged, speedup, 1.0)
@@ -124,7 +124,7 @@ def judge(ctx: Context, c: Candidate, verdict: Verdict, stage: str, speedup: flo
 
 def accept(ctx: Context, c: Candidate, speedup: float) -> None:
     """A win over the kernel as shipped; its build is the baseline's."""
-    ctx.store.set_built(ctx.run.id, c.id, _as_shipped(ctx))
+    ctx.store.set_built(ctx.run.id, c.id, as_shipped(ctx))
     ctx.store.set_verdict(
         ctx.run.id,
         c.id,
@@ -134,7 +134,7 @@ def accept(ctx: Context, c: Candidate, speedup: float) -> None:
     )
 
 
-def _as_shipped(ctx: Context) -> Built:
+def as_shipped(ctx: Context) -> Built:
     points = ctx.baseline().points
     keys = {p.choice: f"k{i}" for i, p in enumerate(points)}
     options = tuple(Choice(p.choice, p.config, (keys[p.choice],), p.plan_id) for p in points)

@@ -17,7 +17,7 @@ from pgo_agent.agent.run.settings import ProfileVisibility, RunSettings
 from pgo_agent.evals.ablation import plan as plans
 from pgo_agent.evals.ablation import run, scores
 from pgo_agent.evals.ablation.compare import apart, differences
-from pgo_agent.evals.ablation.plan import Arm, Plan, Wanted
+from pgo_agent.evals.ablation.plan import AblationPlan, AblationRun, Arm
 from pgo_agent.sandbox.errors import UsageFault
 
 from tests.agent.command_line import command, pgo, write
@@ -36,9 +36,11 @@ minutes = 10
 BASE, ARM = Arm("embedded", ProfileVisibility.NONE), Arm("embedded", ProfileVisibility.ALL)
 
 
-def plan(targets: tuple[str, ...] = ("a", "b"), seeds: tuple[int, ...] = (1, 2, 3)) -> Plan:
+def plan(targets: tuple[str, ...] = ("a", "b"), seeds: tuple[int, ...] = (1, 2, 3)) -> AblationPlan:
     limits = RunSettings(candidates=4, patience=4, minutes=10.0)
-    return Plan("anytime", targets, (ProfileVisibility.NONE, ProfileVisibility.ALL), ("embedded",), seeds, limits)
+    return AblationPlan(
+        "anytime", targets, (ProfileVisibility.NONE, ProfileVisibility.ALL), ("embedded",), seeds, limits
+    )
 
 
 def candidate(
@@ -121,26 +123,26 @@ def test_what_was_not_judged_is_neither_right_nor_wrong() -> None:
 @given(st.floats(-1, 1), st.lists(st.floats(-1, 1), min_size=6, max_size=6))
 def test_the_same_difference_everywhere_is_the_difference_and_its_interval(by: float, base: list[float]) -> None:
     pairs = [(w.target, w.seed) for w in plan().runs[::2]]
-    known = {Wanted(*p, BASE): s for p, s in zip(pairs, base, strict=True)}
-    known |= {Wanted(*p, ARM): s + by for p, s in zip(pairs, base, strict=True)}
+    known = {AblationRun(*p, BASE): s for p, s in zip(pairs, base, strict=True)}
+    known |= {AblationRun(*p, ARM): s + by for p, s in zip(pairs, base, strict=True)}
     (found,) = differences(plan(), known)
     assert (found.low, found.mid, found.high) == pytest.approx((by, by, by), abs=1e-9) and found.pairs == 6
 
 
 def test_a_run_without_its_pair_counts_nothing() -> None:
-    assert differences(plan(), {Wanted("a", 1, BASE): 0.1, Wanted("a", 2, ARM): 0.3}) == []
+    assert differences(plan(), {AblationRun("a", 1, BASE): 0.1, AblationRun("a", 2, ARM): 0.3}) == []
 
 
 def test_runs_of_two_commits_make_no_pair_and_are_counted() -> None:
-    known = {Wanted("a", s, a): 0.3 * (a == ARM) for s in (1, 2) for a in (BASE, ARM)}
-    commits = {w: "later" if w == Wanted("a", 2, ARM) else "earlier" for w in known}
+    known = {AblationRun("a", s, a): 0.3 * (a == ARM) for s in (1, 2) for a in (BASE, ARM)}
+    commits = {w: "later" if w == AblationRun("a", 2, ARM) else "earlier" for w in known}
     (found,) = differences(plan(), known, commits)
     assert found.pairs == 1 and apart(plan(), known, commits) == 1
 
 
 def test_every_target_weighs_the_same() -> None:
-    known = {Wanted("a", s, a): 0.3 * (a == ARM) for s in (1, 2, 3) for a in (BASE, ARM)}
-    known |= {Wanted("b", 1, BASE): 0.0, Wanted("b", 1, ARM): 0.1}
+    known = {AblationRun("a", s, a): 0.3 * (a == ARM) for s in (1, 2, 3) for a in (BASE, ARM)}
+    known |= {AblationRun("b", 1, BASE): 0.0, AblationRun("b", 1, ARM): 0.1}
     (found,) = differences(plan(), known)
     assert found.mid == pytest.approx(0.2) and found.targets == pytest.approx({"a": 0.3, "b": 0.1})
 

@@ -19,7 +19,7 @@ from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.evals.leaderboard import site
 from pgo_agent.evals.nightly import load, run
 from pgo_agent.evals.nightly import plan as plans
-from pgo_agent.evals.nightly.plan import Plan, Wanted
+from pgo_agent.evals.nightly.plan import NightlyPlan, NightlyRun
 from pgo_agent.evals.regressions import report
 from pgo_agent.sandbox import target
 from pgo_agent.sandbox.errors import UsageFault
@@ -95,8 +95,8 @@ def test_the_plan_that_ships_is_one_of_the_kernels_that_ship(tmp_path: Path) -> 
 
 
 def test_a_night_that_is_cut_short_has_something_of_everything() -> None:
-    found = Plan(("a", "b"), ("embedded", "m"), (1, 2), RunSettings()).runs
-    assert found[:4] == [Wanted(t, o, 1) for t in ("a", "b") for o in ("embedded", "m")] and len(set(found)) == 8
+    found = NightlyPlan(("a", "b"), ("embedded", "m"), (1, 2), RunSettings()).runs
+    assert found[:4] == [NightlyRun(t, o, 1) for t in ("a", "b") for o in ("embedded", "m")] and len(set(found)) == 8
 
 
 def test_a_recording_may_be_named_by_the_kernel_that_it_is_of() -> None:

@@ -1,5 +1,6 @@
 """Several processes may make the runs of one plan: none is made twice, and none is lost."""
 
+import json
 import signal
 import subprocess
 import sys
@@ -7,18 +8,22 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 from pgo_agent.agent.run.facts import RunFacts
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.settings import RunSettings
+from pgo_agent.evals.ablation import plan as ablation
+from pgo_agent.evals.nightly import plan as nightly
 from pgo_agent.evals.runner import run
 from pgo_agent.evals.runner.byte_lock import held
 from pgo_agent.evals.runner.results import BEGUN, ENDED, LINES, Results
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 
 from tests.agent.command_line import command
+from tests.conftest import ROOT
 from tests.evals.test_ablation import lines, planned
 
 HOLDER = """
@@ -200,3 +205,14 @@ def test_two_commands_share_the_runs_of_a_plan(tmp_path: Path) -> None:
     assert [p.returncode for p in both] == [0, 0] and len(begun) == len(ended) == 4
     assert all('"missing": 0' in text.splitlines()[-1] for text in said)
     assert all(text.count('"type": "run.started"') in (1, 2, 3) for text in said)
+
+
+@pytest.mark.parametrize(
+    ("name", "plans"), [("nightly-h200", nightly), ("nightly-h100", nightly), ("ablation-h200", ablation)]
+)
+def test_the_plan_of_results_that_ship_is_still_the_same_plan(tmp_path: Path, name: str, plans: ModuleType) -> None:
+    with (ROOT / "evals" / "results" / f"{name}.jsonl").open() as lines:
+        head = json.loads(next(lines))
+    said = (f"{key} = {json.dumps(value)}" for key, value in head["plan"].items() if value is not None)
+    (tmp_path / "plan.toml").write_text("\n".join(said))
+    assert plans.read(tmp_path / "plan.toml").digest == head["digest"]

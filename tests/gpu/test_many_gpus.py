@@ -13,7 +13,10 @@ from typing import Any
 
 import pytest
 from pgo_agent.agent.commands import optimize
-from pgo_agent.agent.run.record.store import Candidate, Run, Store
+from pgo_agent.agent.run.facts import GivenFile
+from pgo_agent.agent.run.record.run import Run
+from pgo_agent.agent.run.record.run_summary import MeasuredRun
+from pgo_agent.agent.run.record.store import Candidate, Store
 from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.sandbox import target
 from pgo_agent.sandbox.gate.verdict import Verdict
@@ -95,17 +98,18 @@ def judged_again(store: Store, of: Run, names: list[str]) -> tuple[str | None, d
     """The winner among a run's candidates on these GPUs, and the confirmed interval of each that was accepted."""
     untried = (None, Verdict.BUILD_ERROR, Verdict.REJECTED, Verdict.NO_CHANGE)
     fit = [c for c in store.candidates(of.id) if c.verdict not in untried]
-    given = tuple({"from": c.id, "kind": "ttgir" if c.kind == "ttgir" else "source", "source": c.source} for c in fit)
+    given = [GivenFile(c.id, "ttgir" if c.kind == "ttgir" else "source", c.source) for c in fit]
     settings = RunSettings(candidates=len(fit), width=len(fit), minutes=600.0, patience=1, judge="gpu", alone=True,
-                           cases=tuple(of.settings["cases"]), given=given, gpus=",".join(names))  # fmt: skip
-    optimize.start(Path(of.target), settings, store, lambda _: None)
+                           cases=of.settings.cases, gpus=",".join(names))  # fmt: skip
+    optimize.start(Path(of.target), settings, store, lambda _: None, given)
     run = store.run("last")
 
     def confirmed(c: Candidate) -> list[float]:
         return list(store.evidence(run.id, c.id)["confirm"]["again"]["speedup"])
 
     accepted = {c.id: confirmed(c) for c in store.candidates(run.id) if c.verdict == Verdict.ACCEPTED}
-    return (run.summary or {}).get("winner"), accepted
+    assert isinstance(run.summary, MeasuredRun)
+    return run.summary.winner, accepted
 
 
 @pytest.mark.slow

@@ -13,7 +13,8 @@ from pgo_agent.agent import text as printable
 from pgo_agent.agent.cli.session.worker_process import Event, Running
 from pgo_agent.agent.exit_codes import Exit
 from pgo_agent.agent.run import steering
-from pgo_agent.agent.run.record.store import Run, Store
+from pgo_agent.agent.run.record.run import Run
+from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.settings import STATES
 from pgo_agent.agent.views import show
 from pgo_agent.agent.views.live import progress

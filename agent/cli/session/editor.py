@@ -14,7 +14,8 @@ from pathlib import Path
 from pgo_agent.agent.commands import check
 from pgo_agent.agent.run import incumbent, target_file
 from pgo_agent.agent.run.record.candidate import candidate_id
-from pgo_agent.agent.run.record.store import Run, Store
+from pgo_agent.agent.run.record.run import Run
+from pgo_agent.agent.run.record.store import Store
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 from pgo_agent.sandbox.isolation import box
 

@@ -6,7 +6,8 @@ from pgo_agent.agent.cli.session import commands, parse_input, worker
 from pgo_agent.agent.cli.session.controller import SessionController, Stand
 from pgo_agent.agent.cli.session.terminal import SessionTerminal, front
 from pgo_agent.agent.exit_codes import Exit
-from pgo_agent.agent.run.record.store import Run, Store
+from pgo_agent.agent.run.record.run import Run
+from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.settings import STATES, RunSettings
 from pgo_agent.agent.run.target_file import locate
 from pgo_agent.sandbox.errors import EnvironmentFault, Fault, UsageFault
@@ -34,7 +35,7 @@ def _run(store: Store, what: str) -> Run:
     if run.facts.given:
         raise UsageFault(f"run {run.id} is the check of one file", f"`pgo-agent show {run.id}` shows what it came to")
     if run.state == "failed":
-        raise UsageFault(f"run {run.id} failed: {(run.summary or {}).get('error', '')}", "mend that, then start anew")
+        raise UsageFault(f"run {run.id} failed: {run.error}", "mend that, then start anew")
     return run
 
 

@@ -1,7 +1,9 @@
 """A language model behind an OpenAI-compatible server: one prompt goes in, one text comes out.
 
 Relies on the openai package (`chat.completions`, which every such server has) and on asyncio for a deadline that holds
-for the whole answer, however slowly it trickles. Retries happen here and nowhere else: openai's own are switched off.
+for the whole answer, however slowly it trickles. Retries happen here and nowhere else: openai's own are switched off,
+for they end with the headers: they do not ask again after an answer that is cut off, no JSON or too slow. Where the
+server asks for a longer wait than theirs they ask sooner; here that ends the attempts, and is said.
 Where JSON is wanted, the server is told its schema; one that refuses that, or the name of the limit of tokens, is asked
 again at once without it, and never so again in this process. It does not read what the model says, does not stream,
 and keeps the key out of every message.

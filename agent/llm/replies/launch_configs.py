@@ -14,7 +14,7 @@ from typing import Any
 from pgo_agent.agent.llm.replies.errors import BadReply, Nothing, short
 from pgo_agent.agent.moves import CARRIED
 from pgo_agent.agent.moves.analysis import DoesNotApply
-from pgo_agent.agent.moves.launch_sites import LAUNCH_OPTIONS, Config, Site, sites, with_configs
+from pgo_agent.agent.moves.launch_sites import LAUNCH_OPTIONS, Config, LaunchSite, sites, with_configs
 from pgo_agent.sandbox import parsing
 
 LARGEST, WIDEST = 20_000, 500  # characters of a launch change, of a line of one
@@ -153,7 +153,7 @@ def _number(text: str) -> Any:
 # checking -------------------------------------------------------------------------------------------------------------
 
 
-def _site(source: str, kernel: str) -> Site:
+def _site(source: str, kernel: str) -> LaunchSite:
     found = sites(source)
     names = list(dict.fromkeys(s.kernel for s in found))
     fitting = [s for s in found if s.kernel == kernel or (not kernel and len(names) == 1)]
@@ -165,13 +165,13 @@ def _site(source: str, kernel: str) -> Site:
     return fitting[0]
 
 
-def _parameters(source: str, site: Site) -> list[str]:
+def _parameters(source: str, site: LaunchSite) -> list[str]:
     """What configurations of a launch can set: parameters that no call passes, or literals of a plain call."""
     own = [n for n in site.values if n not in LAUNCH_OPTIONS] if not site.autotuned else _free(source, site)
     return [*own, *LAUNCH_OPTIONS]
 
 
-def _free(source: str, site: Site) -> list[str]:
+def _free(source: str, site: LaunchSite) -> list[str]:
     tree = parsing.module(source)
     function = next(n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == site.kernel)
     ordered = [a.arg for a in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
@@ -184,7 +184,7 @@ def _free(source: str, site: Site) -> list[str]:
     return [name for name in ordered if name not in passed]
 
 
-def _checked(config: Mapping[Any, Any], site: Site, known: Sequence[str]) -> Config:
+def _checked(config: Mapping[Any, Any], site: LaunchSite, known: Sequence[str]) -> Config:
     """A configuration with plain integers. Raises BadReply in words that name the parameters there are."""
     found: Config = {}
     for name, value in config.items():

@@ -10,15 +10,15 @@ from pgo_agent.agent.moves.analysis.cst_util import Statement, code
 
 
 def folded(body: Sequence[Statement]) -> list[Statement]:
-    """The statements with every `if` on a literal replaced by its branch."""
-    found: list[Statement] = []
+    """Return the statements with every `if` on a literal replaced by its branch."""
+    result: list[Statement] = []
     for s in body:
         done = s.visit(_Fold())
         if isinstance(done, cst.FlattenSentinel):
-            found += [x for x in done if isinstance(x, Statement)]
+            result += [x for x in done if isinstance(x, Statement)]
         elif isinstance(done, Statement):
-            found.append(done)
-    return found
+            result.append(done)
+    return result
 
 
 class Branches(cst.CSTTransformer):

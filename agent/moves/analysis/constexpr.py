@@ -13,27 +13,27 @@ _KNOWN = ("shape", "value", "numel", "type", "handle", "dtype", "element_ty")
 
 
 def is_literal(e: cst.BaseExpression) -> bool:
-    """A number, a string, True, False or None, as it stands."""
+    """Tell whether an expression is a number, a string, True, False or None."""
     return isinstance(e, _LITERALS) or (isinstance(e, cst.Name) and e.value in ("True", "False", "None"))
 
 
-def constant(e: cst.BaseExpression, known: set[str]) -> bool:
-    """Whether an expression is made of literals, names that the compiler knows and plain operations only."""
+def constant(e: cst.BaseExpression, compile_time: set[str]) -> bool:
+    """Tell whether an expression is made of literals, names that the compiler knows and plain operations only."""
     if isinstance(e, cst.Attribute):
         return code(e).startswith("tl.") and code(e).count(".") == 1  # a type, as tl.float16
     if isinstance(e, cst.Call):
         return code(e.func) == "float" and len(e.args) == 1 and isinstance(e.args[0].value, cst.SimpleString)
     if isinstance(e, cst.Name):
-        return is_literal(e) or e.value in known
+        return is_literal(e) or e.value in compile_time
     if isinstance(e, cst.UnaryOperation):
-        return constant(e.expression, known)
+        return constant(e.expression, compile_time)
     if isinstance(e, cst.BinaryOperation):
-        return constant(e.left, known) and constant(e.right, known)
+        return constant(e.left, compile_time) and constant(e.right, compile_time)
     return is_literal(e)
 
 
 def runs(e: cst.BaseExpression, running: set[str]) -> bool:
-    """Whether an expression is a value of the running kernel for sure: it reads one of these names, or memory."""
+    """Tell whether an expression is a value of the running kernel for sure: it reads one of these names, or memory."""
     calls = {called(n) for n in nodes(e) if isinstance(n, cst.Call)}
     if not names(e) & running and not calls & _RUNNING:
         return False

@@ -1,6 +1,6 @@
-"""Parts of a file as they are written in a new place: in brackets where they need them there, without commas around.
+"""Writes parts of a file in a new place: in brackets where they need them there, without commas around.
 
-Relies on libcst; what a part means it does not ask. Text keeps the line breaks that stand between brackets of its own.
+Relies on libcst; it does not ask what a part means. Text keeps the line breaks that stand between its own brackets.
 """
 
 from collections.abc import Sequence
@@ -14,16 +14,17 @@ _PRIMARY = cst.Name | cst.Attribute | cst.Call | cst.Subscript | cst.Integer | c
 
 
 def bracketed(e: Expression) -> Expression:
+    """Return an expression in brackets."""
     return e.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
 
 
 def operand(e: cst.BaseExpression) -> str:
-    """An expression as any operator can take it."""
+    """Return an expression as any operator can take it."""
     return _text(e, isinstance(e, _PRIMARY))
 
 
 def side(e: cst.BaseExpression) -> str:
-    """An expression as it can stand beside `<`, `=` and `!=`."""
+    """Return an expression as it can stand beside `<`, `=` and `!=`."""
     signed = isinstance(e, cst.UnaryOperation) and not isinstance(e.operator, cst.Not)
     return _text(e, signed or isinstance(e, _PRIMARY | cst.BinaryOperation))
 
@@ -34,6 +35,6 @@ def _text(e: cst.BaseExpression, plain: bool) -> str:
 
 
 def arguments(args: Sequence[cst.Arg]) -> list[str]:
-    """Arguments of a call as text, without what stands between them: commas, comments and line breaks."""
+    """Return arguments of a call as text, without what stands between them: commas, comments and line breaks."""
     plain = dict(comma=cst.MaybeSentinel.DEFAULT, whitespace_after_arg=cst.SimpleWhitespace(""))
     return [code(a.with_changes(**plain)) for a in args]

@@ -24,21 +24,22 @@ _ARITHMETIC = {
 
 
 def code(node: cst.CSTNode) -> str:
-    """The text of a node."""
+    """Return the text of a node."""
     return _EMPTY.code_for_node(node)
 
 
 def lines(text: str) -> list[Statement]:
-    """Statements from text."""
+    """Return the statements that a text is."""
     return [s for s in cst.parse_module(text).body if isinstance(s, Statement)]
 
 
 def expression(text: str) -> cst.BaseExpression:
+    """Return the expression that a text is."""
     return cst.parse_expression(text)
 
 
 def names(node: cst.CSTNode) -> set[str]:
-    """Variables that a node mentions: no attribute names, no keywords of calls."""
+    """Return variables that a node mentions: no attribute names, no keywords of calls."""
     return {n.value for n in variables(node)}
 
 
@@ -53,34 +54,34 @@ def variables(node: cst.CSTNode) -> Iterator[cst.Name]:
 
 
 def nodes(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """A node and everything below it, without white space and comments."""
+    """Yield a node and everything below it, without white space and comments."""
     waiting = [node]
     while waiting:
-        found = waiting.pop()
-        yield found
-        waiting += reversed(parts(found))
+        part = waiting.pop()
+        yield part
+        waiting += reversed(parts(part))
 
 
 def parts(node: cst.CSTNode) -> list[cst.CSTNode]:
-    """What stands directly in a node, without white space and comments."""
-    found = list[cst.CSTNode]()
+    """Return what stands directly in a node, without white space and comments."""
+    below = list[cst.CSTNode]()
     for name in _fields(type(node)):
         part = getattr(node, name)
         if isinstance(part, cst.CSTNode):
-            found.append(part)
+            below.append(part)
         elif isinstance(part, list | tuple):
-            found += part
-    return found
+            below += part
+    return below
 
 
 @cache
 def _fields(kind: type[cst.CSTNode]) -> tuple[str, ...]:
-    known = [f.name for f in fields(kind) if not f.name.startswith("whitespace")]
-    return tuple(n for n in known if n not in _LAYOUT)
+    names_of_parts = [f.name for f in fields(kind) if not f.name.startswith("whitespace")]
+    return tuple(n for n in names_of_parts if n not in _LAYOUT)
 
 
 def spread(function: cst.FunctionDef) -> cst.FunctionDef:
-    """The function with every statement on a line of its own, in an indented block."""
+    """Return the function with every statement on a line of its own, in an indented block."""
     crowded = any(
         isinstance(n, cst.SimpleStatementSuite) or (isinstance(n, cst.SimpleStatementLine) and len(n.body) > 1)
         for n in nodes(function)
@@ -108,14 +109,14 @@ def _line(small: cst.BaseSmallStatement) -> cst.SimpleStatementLine:
 
 
 def writes(s: cst.CSTNode) -> set[str]:
-    """Names that a statement may assign."""
-    found = set[str]()
+    """Return names that a statement may assign."""
+    assigned = set[str]()
     for a in nodes(s):
         if isinstance(a, cst.Assign):
-            found |= set[str]().union(*(names(t.target) for t in a.targets))
+            assigned |= set[str]().union(*(names(t.target) for t in a.targets))
         elif isinstance(a, cst.AugAssign | cst.AnnAssign | cst.For | cst.NamedExpr):
-            found |= names(a.target)
-    return found
+            assigned |= names(a.target)
+    return assigned
 
 
 class Rename(cst.CSTTransformer):
@@ -135,7 +136,7 @@ class Rename(cst.CSTTransformer):
 
 
 def visited(node: Node, transformer: cst.CSTTransformer) -> Node:
-    """The node after a transformer that neither removes it nor puts several in its place."""
+    """Return the node after a transformer that neither removes it nor puts several in its place."""
     done = node.visit(transformer)
     if not isinstance(done, cst.CSTNode):
         raise TypeError(f"{type(transformer).__name__} does not leave one node")
@@ -143,95 +144,96 @@ def visited(node: Node, transformer: cst.CSTTransformer) -> Node:
 
 
 def fresh(wanted: str, taken: Iterable[str]) -> str:
-    """A name like the wanted one that nothing uses."""
+    """Return a name like the wanted one that nothing uses."""
     used = set(taken)
     return next(n for i in range(len(used) + 1) if (n := wanted if not i else f"{wanted}_{i}") not in used)
 
 
 def functions(module: cst.Module) -> dict[str, cst.FunctionDef]:
-    """The functions at the top of a file."""
+    """Return the functions at the top of a file."""
     return {s.name.value: s for s in module.body if isinstance(s, cst.FunctionDef)}
 
 
 def constexprs(function: cst.FunctionDef) -> set[str]:
-    """Parameters that are compile-time constants."""
+    """Return parameters that are compile-time constants."""
     return {
         x.name.value for x in listed(function) if x.annotation and code(x.annotation.annotation).endswith("constexpr")
     }
 
 
 def parameters(function: cst.FunctionDef) -> list[str]:
+    """Return the names of a function's parameters but for `*args` and `**kwargs`."""
     return [p.name.value for p in listed(function)]
 
 
 def listed(function: cst.FunctionDef) -> tuple[cst.Param, ...]:
-    """The parameters of a function but for `*args` and `**kwargs`."""
+    """Return the parameters of a function but for `*args` and `**kwargs`."""
     p = function.params
     return *p.posonly_params, *p.params, *p.kwonly_params
 
 
 def decorated(function: cst.FunctionDef) -> list[str]:
-    """Names of the decorators of a function: `jit` of `@triton.jit`, `heuristics` of `@triton.heuristics(..)`."""
+    """Return the last names of a function's decorators: `jit` of `@triton.jit`."""
     return [code(d.decorator).split("(")[0].split(".")[-1] for d in function.decorators]
 
 
 def docstring(body: Sequence[cst.BaseStatement]) -> Sequence[cst.BaseStatement]:
-    """The first statement of a body, if it is a docstring."""
+    """Return the first statement of a body, if it is a docstring."""
     return body[:1] if body and m.matches(body[0], _DOCSTRING) else []
 
 
 def reachable(module: cst.Module, kernel: str) -> list[str]:
-    """The kernel and the functions of the file that it calls, over any number of steps, the kernel first."""
-    known, found, waiting = functions(module), list[str](), [kernel]
+    """Return the kernel and the functions of the file that it calls, over any number of steps, the kernel first."""
+    by_name, reached, waiting = functions(module), list[str](), [kernel]
     while waiting:
         name = waiting.pop(0)
-        if name in known and name not in found:
-            found.append(name)
-            waiting += sorted(names(known[name].body))
-    if kernel not in found:
+        if name in by_name and name not in reached:
+            reached.append(name)
+            waiting += sorted(names(by_name[name].body))
+    if kernel not in reached:
         raise DoesNotApply(f"{kernel} is not defined in this file")
-    return found
+    return reached
 
 
 def change(module: cst.Module, changed: dict[str, cst.FunctionDef]) -> cst.Module:
-    """The file with these functions in place of those of the same name."""
+    """Return the file with these functions in place of those of the same name."""
     body = [changed.get(s.name.value, s) if isinstance(s, cst.FunctionDef) else s for s in module.body]
     return module.with_changes(body=body)
 
 
 def parents(node: cst.CSTNode) -> dict[int, cst.CSTNode]:
-    """Id of every node below a node -> what it is a part of."""
-    found, waiting = dict[int, cst.CSTNode](), [node]
+    """Map the id of every node below a node to what it is a part of."""
+    by_id, waiting = dict[int, cst.CSTNode](), [node]
     while waiting:
         above = waiting.pop()
         below = parts(above)
-        found |= {id(n): above for n in below}
+        by_id |= {id(n): above for n in below}
         waiting += below
-    return found
+    return by_id
 
 
 def strings(node: cst.CSTNode) -> set[str]:
-    """What is written as a string in a node, but for those that are formatted."""
-    found = (n.evaluated_value for n in nodes(node) if isinstance(n, cst.SimpleString | cst.ConcatenatedString))
-    return {text for text in found if isinstance(text, str)}
+    """Return what is written as a string in a node, but for those that are formatted."""
+    texts = (n.evaluated_value for n in nodes(node) if isinstance(n, cst.SimpleString | cst.ConcatenatedString))
+    return {text for text in texts if isinstance(text, str)}
 
 
 def repeatable(e: cst.BaseExpression) -> bool:
-    """Whether an expression can be evaluated twice in a row and give the same: arithmetic that reads no memory."""
+    """Tell whether an expression can be evaluated twice in a row and give the same: arithmetic that reads no memory."""
     calls = (called(cst.ensure_type(c, cst.Call)) for c in m.findall(e, m.Call()))
     return all(c in _ARITHMETIC for c in calls) and not m.findall(e, m.NamedExpr() | m.Yield() | m.Await())
 
 
 def contains(node: cst.CSTNode, call: str) -> bool:
-    """Whether a function of Triton's language (`dot`, `load`) is called inside a node."""
+    """Tell whether a function of Triton's language (`dot`, `load`) is called inside a node."""
     return any(called(c) == call for c in nodes(node) if isinstance(c, cst.Call))
 
 
 def keywords(call: cst.Call) -> dict[str, cst.BaseExpression]:
-    """What a call is given by keyword."""
+    """Return what a call is given by keyword."""
     return {a.keyword.value: a.value for a in call.args if a.keyword is not None}
 
 
 def called(call: cst.Call) -> str:
-    """Name of the Triton function that is called, without its module: `dot` of `tl.dot`, `exp2` of `tl.math.exp2`."""
+    """Return the name of the Triton function that is called, without its module: `dot` of `tl.dot`."""
     return code(call.func).split(".")[-1] if isinstance(call.func, cst.Attribute | cst.Name) else ""

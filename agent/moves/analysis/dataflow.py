@@ -23,7 +23,7 @@ _NARROW = {"program_id", "num_programs", "cdiv", "minimum", "maximum", "min", "m
 
 
 @dataclass
-class Flow:
+class IndexFlow:
     """What is known after walking a function."""
 
     function: cst.FunctionDef
@@ -50,7 +50,7 @@ class Flow:
         self._walk(self.function.body)
 
     def given(self, names: set[str]) -> bool:
-        """Whether names stand for what the launch gave the kernel, everywhere in it."""
+        """Tell whether names stand for what the launch gave the kernel, everywhere in it."""
         return names <= set(self.parameters) - self.reassigned - set(self.moved)
 
     def _walk(self, body: cst.CSTNode) -> None:
@@ -94,39 +94,39 @@ class Flow:
             )
 
     def _assign(self, pairs: dict[str, cst.BaseExpression]) -> None:
-        known = {n: (self._evaluate(v), self._number(v), self._sign(v)) for n, v in pairs.items()}
-        moves = {n: m for n, (found, _, _) in known.items() if (m := self._move(n, found)) is not None}
+        new = {n: (self._evaluate(v), self._number(v), self._sign(v)) for n, v in pairs.items()}
+        moves = {n: m for n, (value, _, _) in new.items() if (m := self._move(n, value)) is not None}
         moves = moves if len(pairs) == 1 else {}
         self.wide |= {n for n, v in pairs.items() if self._may_be_wide(v)}
         self._forget(set(pairs), "assigned", moved=bool(moves))
-        for name, (found, number, sign) in known.items():
+        for name, (value, number, sign) in new.items():
             self._signs[name] = sign
             self._env[name] = (
-                Tile(index_algebra.symbol(name), 0) if moves else self._named(name, found, number, set(pairs))
+                Tile(index_algebra.symbol(name), 0) if moves else self._named(name, value, number, set(pairs))
             )
         for name, move in moves.items():
             self.moved.setdefault(name, []).append(move)
 
-    def _move(self, name: str, found: Value | Unknown) -> Poly | None:
+    def _move(self, name: str, value: Value | Unknown) -> Poly | None:
         """What is added to a pointer parameter outside of loops; None for any other assignment."""
-        if name not in self.parameters or name in self.reassigned or self._loops or not isinstance(found, Tile):
+        if name not in self.parameters or name in self.reassigned or self._loops or not isinstance(value, Tile):
             return None
-        rest = sympy.expand(found.value - index_algebra.symbol(name))
-        return rest if found.rank == 0 and name not in mentions(Tile(rest, 0)) else None
+        rest = sympy.expand(value.value - index_algebra.symbol(name))
+        return rest if value.rank == 0 and name not in mentions(Tile(rest, 0)) else None
 
-    def _named(self, name: str, found: Value | Unknown, number: bool, assigned: set[str]) -> Value | Unknown:
+    def _named(self, name: str, value: Value | Unknown, number: bool, assigned: set[str]) -> Value | Unknown:
         """A number whose value has no name of its own goes by the name that it is assigned to."""
-        if isinstance(found, Unknown):
-            return Tile(index_algebra.symbol(name), 0) if number else found
-        stale = bool(mentions(found) & assigned)
-        if not isinstance(found, Tile) or found.rank > 0:
-            return Unknown(f"{name} is computed from its own value before") if stale else found
-        unnamed = any(not s.name.isidentifier() for s in found.value.free_symbols)
-        return Tile(index_algebra.symbol(name), 0) if stale or (unnamed and not self._based(found)) else found
+        if isinstance(value, Unknown):
+            return Tile(index_algebra.symbol(name), 0) if number else value
+        stale = bool(mentions(value) & assigned)
+        if not isinstance(value, Tile) or value.rank > 0:
+            return Unknown(f"{name} is computed from its own value before") if stale else value
+        unnamed = any(not s.name.isidentifier() for s in value.value.free_symbols)
+        return Tile(index_algebra.symbol(name), 0) if stale or (unnamed and not self._based(value)) else value
 
-    def _based(self, found: Tile) -> bool:
+    def _based(self, value: Tile) -> bool:
         """Whether a value may be a pointer."""
-        return bool({s.name for s in found.value.free_symbols} & set(self.parameters) - self.numbers)
+        return bool({s.name for s in value.value.free_symbols} & set(self.parameters) - self.numbers)
 
     def _number(self, value: cst.BaseExpression) -> bool:
         """Whether an expression, maybe with loads, is one number: it has a value, but may not be written twice."""
@@ -138,8 +138,8 @@ class Flow:
             case cst.Call(args=[cst.Arg(value=pointer, keyword=None, star="")]) if called(value) == "load":
                 place = self._evaluate(pointer)
                 return isinstance(place, Tile) and place.rank == 0
-        found = self._evaluate(value)
-        return isinstance(found, Tile) and found.rank == 0 and not self._based(found)
+        result = self._evaluate(value)
+        return isinstance(result, Tile) and result.rank == 0 and not self._based(result)
 
     def _may_be_wide(self, value: cst.BaseExpression) -> bool:
         calls = {called(n) for n in nodes(value) if isinstance(n, cst.Call)}
@@ -156,9 +156,9 @@ class Flow:
 
     def _forget(self, assigned: set[str], why: str, *, moved: bool = False) -> None:
         """Drops what was known of these names, and all that was computed from them."""
-        for other, known in self._env.items():
-            if isinstance(known, Tile | Mask) and other not in assigned and mentions(known) & assigned:
-                self._env[other] = Unknown(f"{', '.join(sorted(mentions(known) & assigned))} is assigned anew")
+        for other, held in self._env.items():
+            if isinstance(held, Tile | Mask) and other not in assigned and mentions(held) & assigned:
+                self._env[other] = Unknown(f"{', '.join(sorted(mentions(held) & assigned))} is assigned anew")
         self._env |= {n: Unknown(f"{n} is {why}") for n in assigned}
         self._signs |= dict.fromkeys(assigned)
         self._starts = {n: s for n, s in self._starts.items() if n not in assigned}
@@ -185,11 +185,11 @@ class Flow:
         """The text of a test that the compiler decides."""
         return code(test) if names(test) <= self.constants | {"True", "False", "None"} else None
 
-    def _meet(self, env: dict[str, Value | Unknown], known: dict[str, Sign]) -> None:
+    def _meet(self, env: dict[str, Value | Unknown], signs: dict[str, Sign]) -> None:
         """What holds after either of two branches."""
         both = env.keys() & self._env.keys()
         self._env = {n: _either(n, env[n], self._env[n]) for n in both}
-        self._signs = {n: nonnegative.every(known.get(n), self._signs.get(n)) for n in {*known, *self._signs}}
+        self._signs = {n: nonnegative.every(signs.get(n), self._signs.get(n)) for n in {*signs, *self._signs}}
 
     def _loop(self, loop: cst.For, variable: str) -> None:
         low, high, step = bounds_of(loop) or _NEVER
@@ -213,9 +213,9 @@ class Flow:
         """Under which condition a loop counts upwards: Triton counts down by a compile-time constant only."""
         if nonnegative.positive(index_algebra.parse(code(step)), self._signs, self.sizes):
             return nonnegative.NONE
-        known = self._sign(step)
+        sign = self._sign(step)
         running = set(self.parameters) - constexprs(self.function)
-        return nonnegative.NONE if known is None and names(step) & running else known
+        return nonnegative.NONE if sign is None and names(step) & running else sign
 
     def _downward(self, high: cst.BaseExpression, step: cst.BaseExpression) -> Sign:
         """Under which condition a loop that counts down by a compile-time constant stays above -1."""
@@ -232,16 +232,16 @@ class Flow:
             return start
         if by is None or bounds is None or not isinstance(start, Tile):
             return Unknown(f"{name} changes from iteration to iteration")
-        found = [self._evaluate(e) for e in (bounds[0], bounds[2], by)]
-        known = [x for x in found if isinstance(x, Tile)]
-        if len(known) < 3 or names(by) & changing or any(mentions(x) & changing for x in (start, *known)):
+        values = [self._evaluate(e) for e in (bounds[0], bounds[2], by)]
+        tiles = [x for x in values if isinstance(x, Tile)]
+        if len(tiles) < 3 or names(by) & changing or any(mentions(x) & changing for x in (start, *tiles)):
             return Unknown(f"{name} advances by what is not known before the loop")
-        low, step, delta = (x.value for x in known)
+        low, step, delta = (x.value for x in tiles)
         times = sympy.cancel(delta / step)
         if not times.is_polynomial():
             return Unknown(f"{name} does not advance by a multiple of the loop's step")
         variable = index_algebra.symbol(code(loop.target))
-        return Tile(sympy.expand(start.value + times * (variable - low)), max(start.rank, known[2].rank))
+        return Tile(sympy.expand(start.value + times * (variable - low)), max(start.rank, tiles[2].rank))
 
     def _note_loads(self, node: cst.CSTNode) -> None:
         if isinstance(node, cst.IfExp):
@@ -263,9 +263,9 @@ class Flow:
     def _load(self, call: cst.Call) -> Load:
         pointer, mask = addressed(call, self._env)
         symbols = {s.name for t in (pointer, *(mask.positive if mask else ())) for s in t.value.free_symbols}
-        known = {n: nonnegative.sign(index_algebra.parse(n), self._signs) for n in symbols if not n.startswith("@")}
+        signs = {n: nonnegative.sign(index_algebra.parse(n), self._signs) for n in symbols if not n.startswith("@")}
         path = tuple(self._path)
-        return Load(call, pointer, mask, tuple(self._loops), self._line, path, known, dict(self._starts))
+        return Load(call, pointer, mask, tuple(self._loops), self._line, path, signs, dict(self._starts))
 
 
 def _either(name: str, one: Value | Unknown, other: Value | Unknown) -> Value | Unknown:

@@ -16,7 +16,7 @@ _PURE = {
 
 
 def prune(loop: cst.For, rest: cst.CSTNode) -> cst.For:
-    """The loop without what neither it nor the rest of the function reads."""
+    """Return the loop without what neither it nor the rest of the function reads."""
     outside = _read(rest)
     while True:
         done = visited(visited(loop, _Unread(_read(loop, advanced=True) | outside)), _Equal())
@@ -26,7 +26,7 @@ def prune(loop: cst.For, rest: cst.CSTNode) -> cst.For:
 
 
 def same_branches(line: cst.SimpleStatementLine) -> cst.SimpleStatementLine:
-    """The statement with conditional expressions of two equal branches replaced by one."""
+    """Return the statement with conditional expressions of two equal branches replaced by one."""
     return visited(line, _Equal())
 
 

@@ -26,7 +26,7 @@ class DefUse:
 
     @cached_property
     def above(self) -> dict[int, cst.CSTNode]:
-        """Id of a node in the body -> what it is a part of."""
+        """Map the id of every node in the body to what it is a part of."""
         return parents(self.function.body)
 
     def reads(self, name: str) -> Iterator[cst.Name]:

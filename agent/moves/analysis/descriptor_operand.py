@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import sympy
 from pgo_agent.agent.moves.analysis import DoesNotApply, index_algebra, nonnegative, poly_text
 from pgo_agent.agent.moves.analysis.cst_util import writes
-from pgo_agent.agent.moves.analysis.dataflow import Flow
+from pgo_agent.agent.moves.analysis.dataflow import IndexFlow
 from pgo_agent.agent.moves.analysis.index_algebra import Poly, Tile, Unknown, identifiers, mentions
 from pgo_agent.agent.moves.analysis.load_site import Load
 from pgo_agent.agent.moves.analysis.nonnegative import Sign
@@ -45,23 +45,23 @@ class Operand:
 
     @property
     def inner(self) -> int | None:
-        """The contiguous dimension, if the source tells."""
-        known = [d for d in (1, 0) if self.dimensions[d].stride == 1 or _number(self.dimensions[1 - d].stride)]
-        return known[0] if len(known) == 1 else None
+        """Return the contiguous dimension, if the source tells."""
+        contiguous = [d for d in (1, 0) if self.dimensions[d].stride == 1 or _number(self.dimensions[1 - d].stride)]
+        return contiguous[0] if len(contiguous) == 1 else None
 
     @property
     def key(self) -> tuple[object, ...]:
-        """Loads of the same key share a descriptor."""
+        """Return what loads that share a descriptor have in common."""
         return self.base, *((d.stride, d.extent, d.bound) for d in self.dimensions)
 
     @property
     def address(self) -> tuple[object, ...]:
-        """Loads of the same address read the same tile, up to their masks."""
+        """Return what loads of the same tile have in common, up to their masks."""
         return self.base, *((d.stride, d.extent, d.offset) for d in self.dimensions)
 
 
-def operand(load: Load, flow: Flow) -> Operand:
-    """The descriptor for a load. Raises DoesNotApply with the reason."""
+def operand(load: Load, flow: IndexFlow) -> Operand:
+    """Return the descriptor for a load. Raises DoesNotApply with the reason."""
     try:
         return _Finder(load, flow).operand()
     except Unknown as e:
@@ -71,7 +71,7 @@ def operand(load: Load, flow: Flow) -> Operand:
 class _Finder:
     """One load, taken apart."""
 
-    def __init__(self, load: Load, flow: Flow) -> None:
+    def __init__(self, load: Load, flow: IndexFlow) -> None:
         if load.pointer.rank != 2:
             raise DoesNotApply(f"a load of a tile with {load.pointer.rank} dimensions")
         self.load, self.flow = load, flow
@@ -134,13 +134,13 @@ class _Finder:
         """The scalar part of an address: offsets along the two dimensions, and what moves the base."""
         offsets, base = [sympy.Integer(0), sympy.Integer(0)], sympy.Integer(0)
         for term in terms(rest):
-            found = self._along(term)
-            known = None if found is None else nonnegative.NONE if free(found[0]) else sign(found[1])
-            if found is None or known is None:
+            place = self._along(term)
+            needed = None if place is None else nonnegative.NONE if free(place[0]) else sign(place[1])
+            if place is None or needed is None:
                 base += term
             else:
-                self.sizes |= known
-                offsets[found[0]] += found[1]
+                self.sizes |= needed
+                offsets[place[0]] += place[1]
         if not poly_text.integral(base):
             raise DoesNotApply("an address that is no whole number of steps")
         return offsets, base
@@ -158,23 +158,23 @@ class _Finder:
 
     def _sign(self, p: Poly) -> Sign:
         """Under which condition a polynomial is not negative."""
-        found: list[Sign] = [nonnegative.NONE]
+        signs: list[Sign] = [nonnegative.NONE]
         for term in terms(p):
             coefficient, factors = term.as_coeff_mul()
             bases = [f.base if isinstance(f, sympy.Pow) else f for f in factors]
-            found += [None] if coefficient < 0 else [self.load.signs.get(b.name) for b in bases]
-        return nonnegative.every(*found)
+            signs += [None] if coefficient < 0 else [self.load.signs.get(b.name) for b in bases]
+        return nonnegative.every(*signs)
 
     def _bounds_along(self, d: int) -> list[tuple[int, Poly]]:
         """What a mask says of the index along a dimension: slope s and rest r, for s * index + r > 0."""
-        found = []
+        bounds = []
         for t in self.load.mask.positive if self.load.mask else ():
             inside = index_algebra.axes(t.value)
             if len(inside) != 1:
                 raise DoesNotApply("a mask that compares the dimensions with each other, or neither")
             if d in inside:
-                found.append(self._bound_by(t.value, inside[d][0], self.ranges[d][0]))
-        return found
+                bounds.append(self._bound_by(t.value, inside[d][0], self.ranges[d][0]))
+        return bounds
 
     def _bound_by(self, positive: Poly, index: Poly, own: Poly) -> tuple[int, Poly]:
         if index != own:
@@ -191,27 +191,27 @@ class _Finder:
 
     def _bound(self, d: int) -> tuple[str, Poly]:
         """The size of a dimension, as text and polynomial: what the mask says, or the block's own extent, or none."""
-        offset, found = self.offsets[d], self._bounds_along(d)
-        if any(slope == 1 and sympy.expand(rest - offset) != 1 for slope, rest in found):
+        offset, bounds = self.offsets[d], self._bounds_along(d)
+        if any(slope == 1 and sympy.expand(rest - offset) != 1 for slope, rest in bounds):
             raise DoesNotApply("a mask that is not an upper bound of an index")
-        above = [sympy.expand(rest + offset) for slope, rest in found if slope == -1]
+        above = [sympy.expand(rest + offset) for slope, rest in bounds if slope == -1]
         if len(above) > 1:
             raise DoesNotApply("a mask with two bounds along one dimension")
         if not above:
             return self.ranges[d][1] if offset == 0 else UNBOUNDED, sympy.Integer(0)
-        known = self._sign(above[0])
-        self.sizes |= known or set()
+        needed = self._sign(above[0])
+        self.sizes |= needed or set()
         text = in_kernel(above[0])
-        return text if known is not None else f"tl.maximum({text}, 0)", above[0]
+        return text if needed is not None else f"tl.maximum({text}, 0)", above[0]
 
     def _steps(self) -> list[str]:
         """What must be a multiple of 16 bytes: all that moves the base, and the offset in a contiguous dimension."""
         moves = [*terms(self.base), *(t for p in self.flow.moved.get(self.pointer, []) for t in terms(p))]
-        found = [poly_text.multiple_at_launch(t, self.flow) for t in moves]
+        texts = [poly_text.multiple_at_launch(t, self.flow) for t in moves]
         for d in (0, 1):
             if self.strides[d] == 1 or 1 not in self.strides:
-                found += self._offset_steps(d)
-        return found
+                texts += self._offset_steps(d)
+        return texts
 
     def _offset_steps(self, d: int) -> list[str]:
         try:
@@ -235,11 +235,11 @@ def _number(stride: Poly) -> bool:
     return bool(stride.is_number) and stride != 1
 
 
-def _pointer(pointer: Tile, flow: Flow) -> str:
+def _pointer(pointer: Tile, flow: IndexFlow) -> str:
     """The parameter that the addresses are based on: the one that stands alone and is never used as a number."""
     alone = [t.name for t in terms(pointer.value) if isinstance(t, sympy.Symbol) and t.name in flow.parameters]
     factors = {s.name for t in terms(pointer.value) if not isinstance(t, sympy.Symbol) for s in t.free_symbols}
-    found = [n for n in alone if n not in factors and n not in flow.numbers]
-    if len(found) != 1 or found[0] in flow.reassigned:
+    pointers = [n for n in alone if n not in factors and n not in flow.numbers]
+    if len(pointers) != 1 or pointers[0] in flow.reassigned:
         raise DoesNotApply("a load whose base pointer is not a parameter of the kernel")
-    return str(found[0])
+    return str(pointers[0])

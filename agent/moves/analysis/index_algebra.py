@@ -45,61 +45,63 @@ Env = Mapping[str, "Value | Unknown"]
 
 
 def symbol(text: str) -> Poly:
+    """Return the symbol of an integer, by its text."""
     return sympy.Symbol(text, integer=True)
 
 
 def axis(dimension: int, extent: str) -> Poly:
-    """The index 0 .. extent - 1 along a dimension."""
+    """Return the index 0 .. extent - 1 along a dimension."""
     return symbol(f"@{dimension}:{extent}")
 
 
 def axes(value: Poly) -> dict[int, tuple[Poly, str]]:
-    """Dimension -> index symbol and extent. Raises Unknown when one dimension has ranges of different extents."""
-    found: dict[int, tuple[Poly, str]] = {}
+    """Map dimensions to index symbol and extent. Raises Unknown where one dimension has ranges of different extents."""
+    by_dimension: dict[int, tuple[Poly, str]] = {}
     for s in value.free_symbols:
         if s.name.startswith("@"):
             number, extent = s.name[1:].split(":", 1)
-            if int(number) in found:
+            if int(number) in by_dimension:
                 raise Unknown(f"two ranges along dimension {number}")
-            found[int(number)] = s, extent
-    return found
+            by_dimension[int(number)] = s, extent
+    return by_dimension
 
 
-def mentions(known: Value) -> set[str]:
-    """The names that a value's text would read."""
-    values = [t.value for t in known.positive] if isinstance(known, Mask) else [known.value]
+def mentions(held: Value) -> set[str]:
+    """Return the names that a value's text would read."""
+    values = [t.value for t in held.positive] if isinstance(held, Mask) else [held.value]
     return {n for v in values for s in v.free_symbols for n in identifiers(s.name)}
 
 
 @cache
 def identifiers(text: str) -> frozenset[str]:
-    """The names in an expression, or in the extent of an index."""
+    """Return the names in an expression, or in the extent of an index."""
     plain = text.split(":", 1)[1] if text.startswith("@") else text
     return frozenset(n.id for n in ast.walk(parse(plain)) if isinstance(n, ast.Name))
 
 
 def evaluate(text: str, env: Env) -> Value:
-    """The value of an expression, which may stand on several lines. Raises Unknown."""
+    """Return the value of an expression, which may stand on several lines. Raises Unknown."""
     return _value(parse(text), env)
 
 
 def parse(text: str) -> ast.expr:
-    """An expression as it may stand between brackets: over several lines, with comments."""
+    """Return an expression as it may stand between brackets: over several lines, with comments."""
     return parsing.expression(f"({text}\n)")
 
 
 def shifted(mask: Mask, rank: int) -> Mask:
-    """A mask as it meets a tile: Triton adds dimensions in front. Raises Unknown when it has more dimensions."""
+    """Return a mask as it meets a tile: Triton adds dimensions in front. Raises Unknown when it has more dimensions."""
     if any(t.rank > rank for t in mask.positive):
         raise Unknown("a mask with more dimensions than its tile")
     return Mask(tuple(_shifted(t, rank) for t in mask.positive))
 
 
 def tile(text: str, env: Env) -> Tile:
-    found = evaluate(text, env)
-    if isinstance(found, Mask):
+    """Return the number, pointer or tile that an expression is. Raises Unknown."""
+    result = evaluate(text, env)
+    if isinstance(result, Mask):
         raise Unknown(f"'{text}' is a condition")
-    return found
+    return result
 
 
 def _value(node: ast.expr, env: Env) -> Value:
@@ -125,24 +127,24 @@ def _value(node: ast.expr, env: Env) -> Value:
 
 
 def _named(name: str, env: Env) -> Value:
-    found = env.get(name, Unknown(f"nothing is known of {name}"))
-    if isinstance(found, Unknown):
-        raise found
-    return found
+    held = env.get(name, Unknown(f"nothing is known of {name}"))
+    if isinstance(held, Unknown):
+        raise held
+    return held
 
 
 def _tile(node: ast.expr, env: Env) -> Tile:
-    found = _value(node, env)
-    if isinstance(found, Mask):
+    result = _value(node, env)
+    if isinstance(result, Mask):
         raise Unknown(f"'{ast.unparse(node)}' is a condition")
-    return found
+    return result
 
 
 def _mask(node: ast.expr, env: Env) -> Mask:
-    found = _value(node, env)
-    if isinstance(found, Tile):
+    result = _value(node, env)
+    if isinstance(result, Tile):
         raise Unknown(f"'{ast.unparse(node)}' is not a comparison of indices")
-    return found
+    return result
 
 
 def _arithmetic(node: ast.BinOp, env: Env) -> Tile:
@@ -188,7 +190,7 @@ def _comparison(node: ast.Compare, env: Env) -> Mask:
 
 def _expanded(node: ast.Subscript, env: Env) -> Value:
     """`x[:, None]`: new dimensions of size one."""
-    found = _value(node.value, env)
+    inner = _value(node.value, env)
     items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
     places, place = {}, 0
     for at, item in enumerate(items):
@@ -196,11 +198,11 @@ def _expanded(node: ast.Subscript, env: Env) -> Value:
             places[place], place = at, place + 1
         elif not (isinstance(item, ast.Constant) and item.value is None):
             raise Unknown(f"'{ast.unparse(node)}' picks elements")
-    tiles = found.positive if isinstance(found, Mask) else (found,)
+    tiles = inner.positive if isinstance(inner, Mask) else (inner,)
     if any(t.rank != place for t in tiles):
         raise Unknown(f"'{ast.unparse(node)}' does not name all dimensions")
     moved = tuple(_moved(t, places, len(items)) for t in tiles)
-    return Mask(moved) if isinstance(found, Mask) else moved[0]
+    return Mask(moved) if isinstance(inner, Mask) else moved[0]
 
 
 def _call(node: ast.Call, env: Env) -> Value:
@@ -222,16 +224,16 @@ def _call(node: ast.Call, env: Env) -> Value:
 
 def _cast(node: ast.Call, value: ast.expr, kind: str, env: Env) -> Tile:
     """The same value in 64 bits. In other types a value may change, or a pointer count in other steps."""
-    found = _tile(value, env)
+    result = _tile(value, env)
     if kind.split(".")[-1] == "int64":
-        return found
-    if kind.split(".")[-1] == "int32" and found.rank == 0:
+        return result
+    if kind.split(".")[-1] == "int32" and result.rank == 0:
         return Tile(symbol(ast.unparse(node)), 0)
     raise Unknown(f"'{ast.unparse(node)}' is a cast that may change the value")
 
 
 def function_of(node: ast.Call) -> tuple[str, bool]:
-    """Name of the function of Triton's language that is called, and whether it is called as a method of a value."""
+    """Return the name of the function of Triton's language that is called, and whether it is a method of a value."""
     head, _, name = ast.unparse(node.func).rpartition(".")
     if head in ("tl", "tl.math", "triton.language", "language", "triton"):
         return name, False

@@ -38,7 +38,7 @@ DEPTH = 8  # helpers that call helpers
 
 
 def inline(source: str, kernel: str) -> str:
-    """The file with the helpers of a kernel inlined, and those that nothing uses any more taken away."""
+    """Return the file with the helpers of a kernel inlined, and those that nothing uses any more taken away."""
     module = cst.parse_module(source)
     if kernel not in functions(module):
         return source
@@ -81,10 +81,10 @@ class _Inliner(cst.CSTTransformer):
     def _body(
         self, helper: cst.FunctionDef, call: cst.Call, targets: cst.BaseExpression | None
     ) -> list[Statement] | None:
-        given, found = _bound(helper, call), _statements(helper)
-        if given is None or found is None:
+        given, body = _bound(helper, call), _statements(helper)
+        if given is None or body is None:
             return None
-        statements, returned = found
+        statements, returned = body
         pairs = _pairs(targets, returned)
         assigned = set[str]().union(*map(writes, statements))
         free = names(helper.body) - assigned - set(given)
@@ -155,11 +155,11 @@ class _Substitute(Rename):
 
 def _annotated(function: cst.FunctionDef) -> set[str]:
     """Locals that the compiler knows: `x: tl.constexpr = ..`, and the variables of static ranges."""
-    found = set[str]()
+    constants = set[str]()
     for node in nodes(function.body):
         if isinstance(node, cst.AnnAssign) or (isinstance(node, cst.For) and unrolled(node)):
-            found |= names(node.target)
-    return found
+            constants |= names(node.target)
+    return constants
 
 
 def _inlinable(helper: cst.FunctionDef) -> bool:
@@ -223,11 +223,11 @@ def _pairs(
         return [(targets.value, returned)] if single and returned is not None else None
     if not isinstance(targets, cst.Tuple) or not isinstance(returned, cst.Tuple):
         return None
-    found = [(code(t.value), v.value) for t, v in zip(targets.elements, returned.elements, strict=False)]
+    pairs = [(code(t.value), v.value) for t, v in zip(targets.elements, returned.elements, strict=False)]
     plain = all(isinstance(e, cst.Element) for e in (*targets.elements, *returned.elements))
     named = all(isinstance(t.value, cst.Name) for t in targets.elements)
-    distinct = len({t for t, _ in found}) == len(found)
-    return found if plain and named and distinct and len(targets.elements) == len(returned.elements) else None
+    distinct = len({t for t, _ in pairs}) == len(pairs)
+    return pairs if plain and named and distinct and len(targets.elements) == len(returned.elements) else None
 
 
 def _without_unused(module: cst.Module, inlined: set[str]) -> cst.Module:
@@ -236,7 +236,9 @@ def _without_unused(module: cst.Module, inlined: set[str]) -> cst.Module:
 
     def used(name: str) -> bool:
         return any(
-            name in said for s, said in mentioned if not (isinstance(s, cst.FunctionDef) and s.name.value == name)
+            name in variables
+            for s, variables in mentioned
+            if not (isinstance(s, cst.FunctionDef) and s.name.value == name)
         )
 
     gone = {n for n in inlined if not used(n)}

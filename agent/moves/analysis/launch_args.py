@@ -1,7 +1,7 @@
 """What a launcher passes to a kernel, and whether another tensor of the same values may be passed in a tensor's place.
 
-Relies on libcst. Followed are launchers with the file's one launch of the kernel, in a statement of its own that no
-loop or inner function holds, whose arguments and grid are numbers, sizes and strides beside the tensors.
+Relies on libcst. It follows launchers with the file's one launch of the kernel, in a statement of its own, outside of
+loops and inner functions, whose arguments and grid are numbers, sizes and strides beside the tensors.
 """
 
 import re
@@ -39,7 +39,7 @@ _HOLDERS = (cst.If, cst.Else, cst.With, cst.Try, cst.IndentedBlock)  # that run 
 
 
 @dataclass(frozen=True)
-class Launch:
+class LaunchArgs:
     """The one launch of a kernel."""
 
     launcher: cst.FunctionDef
@@ -47,20 +47,20 @@ class Launch:
     passed: Mapping[str, str]  # parameter -> text of what it is given
 
     def strides(self, tensor: str) -> dict[str, int]:
-        """The parameters that are given a stride of a matrix, and of which dimension."""
+        """Return the parameters that are given a stride of a matrix, and of which dimension."""
         pattern = re.compile(rf"{re.escape(tensor)}\.stride\((-[12]|[01])\)")
-        found = {p: pattern.fullmatch(text) for p, text in self.passed.items()}
-        return {p: int(given[1]) % 2 for p, given in found.items() if given}
+        matches = {p: pattern.fullmatch(text) for p, text in self.passed.items()}
+        return {p: int(given[1]) % 2 for p, given in matches.items() if given}
 
 
-def launch_of(module: cst.Module, kernel: str) -> Launch:
-    """Raises DoesNotApply where it is not the only one, or does not tell what it passes."""
-    found = [(f, call) for f in functions(module).values() for call in launches(f, kernel)]
+def launch_of(module: cst.Module, kernel: str) -> LaunchArgs:
+    """Find the launch of a kernel. Raises DoesNotApply where there are several, or it does not tell what it passes."""
+    calls = [(f, call) for f in functions(module).values() for call in launches(f, kernel)]
     count = len(launches(module, kernel))
-    if len(found) != 1 or count != 1:
+    if len(calls) != 1 or count != 1:
         raise DoesNotApply(f"{kernel} is launched in {count} places")
-    launcher, call = found[0]
-    return Launch(launcher, call, _passed(functions(module)[kernel], call))
+    launcher, call = calls[0]
+    return LaunchArgs(launcher, call, _passed(functions(module)[kernel], call))
 
 
 def _passed(kernel: cst.FunctionDef, call: cst.Call) -> dict[str, str]:
@@ -83,8 +83,8 @@ def _texts(a: cst.Arg) -> list[str]:
     return [code(a.value)]
 
 
-def check_replaceable(launch: Launch, tensor: str) -> None:
-    """Raises DoesNotApply where something but the launch sees where a tensor lies, or that it is another one now.
+def check_replaceable(launch: LaunchArgs, tensor: str) -> None:
+    """Raise DoesNotApply where something but the launch sees where a tensor lies, or that it is another one now.
 
     In the launch it may stand by itself, by its strides, and by what any tensor of that shape and type has.
     """
@@ -107,7 +107,7 @@ def check_replaceable(launch: Launch, tensor: str) -> None:
         raise DoesNotApply(f"something else of the launcher may hang on where {tensor} lies")
 
 
-def _statement(launch: Launch) -> cst.SimpleStatementLine:
+def _statement(launch: LaunchArgs) -> cst.SimpleStatementLine:
     """The line that launches, and does nothing else. Raises DoesNotApply."""
     above, holders = parents(launch.launcher), list[cst.CSTNode]()
     node: cst.CSTNode = launch.call
@@ -125,8 +125,8 @@ def _statement(launch: Launch) -> cst.SimpleStatementLine:
     return line
 
 
-def check_fresh(launch: Launch, parameter: str) -> None:
-    """Raises DoesNotApply unless the launcher itself makes what a parameter is given: no other tensor lies there."""
+def check_fresh(launch: LaunchArgs, parameter: str) -> None:
+    """Raise DoesNotApply unless the launcher itself makes what a parameter is given: no other tensor lies there."""
     name = launch.passed.get(parameter, "")
     bound = [n for n in nodes(launch.launcher) if name in _binds(n)]
     made = bound[0] if len(bound) == 1 and isinstance(bound[0], cst.Assign) else None
@@ -160,10 +160,10 @@ def _is(node: cst.CSTNode, name: str) -> bool:
     return isinstance(node, cst.Name) and node.value == name
 
 
-def _given(launch: Launch, tensor: str) -> set[int]:
+def _given(launch: LaunchArgs, tensor: str) -> set[int]:
     """Where a launch is given the tensor itself, or its strides as such."""
-    told = {tensor, *(launch.passed[p] for p in launch.strides(tensor))}
-    values = [a.value for a in launch.call.args if set(_texts(a)) <= told]
+    allowed = {tensor, *(launch.passed[p] for p in launch.strides(tensor))}
+    values = [a.value for a in launch.call.args if set(_texts(a)) <= allowed]
     return {id(n) for v in values for n in nodes(v) if _is(n, tensor)}
 
 
@@ -174,11 +174,11 @@ def _harmless(node: cst.CSTNode, name: str) -> Iterator[cst.CSTNode]:
             yield from nodes(node)
         case cst.If(orelse=None) if m.matches(node.body, _RAISES):
             yield from nodes(node)
-        case cst.Attribute(value=cst.Name(value=found) as mention, attr=cst.Name(value=of)) if found == name:
+        case cst.Attribute(value=cst.Name(value=mentioned) as mention, attr=cst.Name(value=of)) if mentioned == name:
             yield from [mention] if of in _OF_SHAPE else []
         case cst.Attribute(attr=mention) | cst.Arg(keyword=cst.Name() as mention):
             yield mention
-        case cst.Assign(targets=[cst.AssignTarget(target=cst.Name(value=found))]) if found == name:
+        case cst.Assign(targets=[cst.AssignTarget(target=cst.Name(value=mentioned))]) if mentioned == name:
             yield from nodes(node)
         case cst.Call() if called(node) in _LIKE:
             yield from (a.value for a in node.args if names(a.value) == {name} and not parts(a.value))

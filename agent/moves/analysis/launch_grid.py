@@ -29,20 +29,20 @@ class Grid:
 
 
 def grids(module: cst.Module, kernel: str, given: set[str]) -> list[Grid]:
-    """All launches of a kernel in the file. `given`: parameters that heuristics or configurations give."""
-    known, found = functions(module), list[Grid]()
-    for name, function in known.items():
+    """Return all launches of a kernel in the file. `given`: parameters that heuristics or configurations give."""
+    by_name, result = functions(module), list[Grid]()
+    for name, function in by_name.items():
         for call in launches(function, kernel):
             meta, dimensions = _dimensions(cst.ensure_type(call.func, cst.Subscript), function)
-            arguments = _arguments(call, [p for p in parameters(known[kernel]) if p not in given])
-            found.append(Grid(name, call, meta, dimensions, arguments))
-    if not found:
+            arguments = _arguments(call, [p for p in parameters(by_name[kernel]) if p not in given])
+            result.append(Grid(name, call, meta, dimensions, arguments))
+    if not result:
         raise DoesNotApply(f"no function of the file launches {kernel}[grid](...)")
-    return found
+    return result
 
 
 def given_elsewhere(function: cst.FunctionDef, configured: set[str]) -> set[str]:
-    """Parameters that no launch passes: those of heuristics, and of the configurations."""
+    """Return parameters that no launch passes: those of heuristics, and of the configurations."""
     dicts = [d for x in function.decorators for d in m.findall(x, m.Dict()) if "heuristics" in code(x.decorator)[:24]]
     keys = {code(e.key) for d in dicts for e in cst.ensure_type(d, cst.Dict).elements if isinstance(e, cst.DictElement)}
     return configured | {k.strip("\"'") for k in keys}
@@ -66,15 +66,15 @@ def _dimensions(launch: cst.Subscript, function: cst.FunctionDef) -> tuple[str, 
 def _assigned(name: str, function: cst.FunctionDef) -> cst.BaseExpression:
     """What a local name stands for: its only assignment, or the function of that name as a lambda."""
     target = m.AssignTarget(target=m.Name(name))
-    found = [cst.ensure_type(a, cst.Assign).value for a in m.findall(function, m.Assign(targets=[target]))]
+    values = [cst.ensure_type(a, cst.Assign).value for a in m.findall(function, m.Assign(targets=[target]))]
     for inner in m.findall(function.body, m.FunctionDef(name=m.Name(name))):
         definition = cst.ensure_type(inner, cst.FunctionDef)
         returned = [cst.ensure_type(r, cst.Return).value for r in m.findall(definition, m.Return())]
         if len(returned) == 1 and returned[0] is not None and len(definition.body.body) == 1:
-            found.append(cst.Lambda(definition.params, returned[0]))
-    if len(found) != 1:
+            values.append(cst.Lambda(definition.params, returned[0]))
+    if len(values) != 1:
         raise DoesNotApply(f"the grid {name} is not assigned once in the function that launches")
-    return found[0]
+    return values[0]
 
 
 def _arguments(call: cst.Call, positional: list[str]) -> dict[str, str]:
@@ -90,19 +90,19 @@ def _arguments(call: cst.Call, positional: list[str]) -> dict[str, str]:
     return matched | {text: name for name, text in named.items()}
 
 
-def in_kernel_terms(dimension: cst.BaseExpression, grid: Grid, known: set[str]) -> str:
-    """A dimension of the grid as an expression over the kernel's parameters. Raises DoesNotApply."""
-    return code(visited(dimension, _Translate(grid, known)))
+def in_kernel_terms(dimension: cst.BaseExpression, grid: Grid, available: set[str]) -> str:
+    """Return a dimension of the grid as an expression over the kernel's parameters. Raises DoesNotApply."""
+    return code(visited(dimension, _Translate(grid, available)))
 
 
 def passed(dimension: cst.BaseExpression, grid: Grid) -> bool:
-    """Whether the host knows a dimension before a configuration is chosen, so that a launch can pass it."""
+    """Tell whether the host knows a dimension before a configuration is chosen, so that a launch can pass it."""
     return not grid.meta or grid.meta not in names(dimension)
 
 
 class _Translate(cst.CSTTransformer):
-    def __init__(self, grid: Grid, known: set[str]) -> None:
-        self.grid, self.known = grid, known
+    def __init__(self, grid: Grid, available: set[str]) -> None:
+        self.grid, self.known = grid, available
 
     def visit_BinaryOperation(self, node: cst.BinaryOperation) -> None:
         if not isinstance(node.operator, _OPERATORS):

@@ -1,8 +1,8 @@
 """How the host code of a file launches its kernels: each call that does, and what it gives to which parameter.
 
-Known are `kernel[grid](...)`, `kernel.run(..., grid=grid)`, both under another name (`launch = kernel[grid]`), through
-`functools.partial` and through torch's `wrap_triton`. What uses a kernel otherwise is listed as not followed. Relies on
-`scopes.py`. What the contract of a target does with kernels is none of this.
+It knows `kernel[grid](...)` and `kernel.run(..., grid=grid)`, both also under another name (`launch = kernel[grid]`),
+through `functools.partial` and through torch's `wrap_triton`. Any other use of a kernel is listed as not followed.
+Relies on `scopes.py`. It does not look at what the contract of a target does with kernels.
 """
 
 import ast
@@ -17,7 +17,7 @@ _DECORATORS = ("jit", "heuristics", "autotune")
 
 
 @dataclass(frozen=True)
-class Launch:
+class KernelLaunch:
     """One call that launches a kernel."""
 
     kernel: Function
@@ -28,50 +28,51 @@ class Launch:
 
 
 @dataclass(frozen=True)
-class Launched:
-    launches: tuple[Launch, ...]  # in the order of the text
+class HostLaunches:
+    launches: tuple[KernelLaunch, ...]  # in the order of the text
     unfollowed: dict[str, str]  # kernel -> a use of it that is not followed, with its line
 
 
-def launched(tree: ast.Module, scopes: Scopes) -> Launched:
-    """The launches of a file's own kernels outside of its contract."""
-    found, host = list[Launch](), [*_host(tree)]
+def launched(tree: ast.Module, scopes: Scopes) -> HostLaunches:
+    """Return the launches of a file's own kernels outside of its contract."""
+    launches, host = list[KernelLaunch](), [*_host(tree)]
     for node in host:
         if isinstance(node, ast.Call) and (launch := _launch(node, scopes)) is not None:
-            found.append(launch)
-    found.sort(key=lambda x: (x.call.lineno, x.call.col_offset))
-    return Launched(tuple(found), _unfollowed(host, scopes, found))
+            launches.append(launch)
+    launches.sort(key=lambda x: (x.call.lineno, x.call.col_offset))
+    return HostLaunches(tuple(launches), _unfollowed(host, scopes, launches))
 
 
 def kernels(scopes: Scopes) -> list[Function]:
-    """The functions of a file that Triton compiles, as far as their decorators tell."""
+    """Return the functions of a file that Triton compiles, as far as their decorators tell."""
     return [n for n in scopes.nodes if isinstance(n, Function) and any(named(d) == "jit" for d in n.decorator_list)]
 
 
 def parameters(function: Function) -> list[str]:
+    """Return the names of a function's parameters but for `*args` and `**kwargs`."""
     a = function.args
     return [x.arg for x in (*a.posonlyargs, *a.args, *a.kwonlyargs)]
 
 
 def constexprs(function: Function) -> set[str]:
-    """Parameters that are annotated as compile-time constants."""
+    """Return parameters that are annotated as compile-time constants."""
     a = function.args
     every = (*a.posonlyargs, *a.args, *a.kwonlyargs)
     return {x.arg for x in every if x.annotation and "constexpr" in ast.unparse(x.annotation)}
 
 
 def strange(function: Function) -> str:
-    """A decorator of a kernel that is none of Triton's: what it makes of a launch is not known."""
+    """Return a decorator of a kernel that is none of Triton's: what it makes of a launch is not known."""
     return next((ast.unparse(d) for d in function.decorator_list if named(d) not in _DECORATORS), "")
 
 
 def named(node: ast.expr) -> str:
-    """The last name of a decorator or of what is called: `jit` of `@triton.jit(debug=True)`."""
+    """Return the last name of a decorator or of what is called: `jit` of `@triton.jit(debug=True)`."""
     return ast.unparse(node.func if isinstance(node, ast.Call) else node).split(".")[-1]
 
 
 def kernel_of(value: ast.expr, scopes: Scopes) -> Function | None:
-    """The kernel that an expression is; None where it is none of the file, or may be one of several."""
+    """Return the kernel that an expression is; None where it is none of the file, or may be one of several."""
     for _ in range(10):
         if isinstance(value, ast.Call):
             if not value.args or named(value) not in (*_WRAPPERS, "jit"):
@@ -99,7 +100,7 @@ def _host(tree: ast.Module) -> Iterator[ast.AST]:
         waiting += node.decorator_list if inside and isinstance(node, Function) else ast.iter_child_nodes(node)
 
 
-def _launch(call: ast.Call, scopes: Scopes) -> Launch | None:
+def _launch(call: ast.Call, scopes: Scopes) -> KernelLaunch | None:
     subscript = _subscript(call.func, scopes)
     if subscript is not None:
         kernel = kernel_of(subscript.value, scopes)
@@ -111,11 +112,11 @@ def _launch(call: ast.Call, scopes: Scopes) -> Launch | None:
     return _of_partial(call, scopes)
 
 
-def _given(kernel: Function | None, call: ast.Call, grid: ast.expr | None) -> Launch | None:
-    return Launch(kernel, call, tuple(call.args), tuple(call.keywords), grid) if kernel is not None else None
+def _given(kernel: Function | None, call: ast.Call, grid: ast.expr | None) -> KernelLaunch | None:
+    return KernelLaunch(kernel, call, tuple(call.args), tuple(call.keywords), grid) if kernel is not None else None
 
 
-def _of_partial(call: ast.Call, scopes: Scopes) -> Launch | None:
+def _of_partial(call: ast.Call, scopes: Scopes) -> KernelLaunch | None:
     """`partial(kernel[grid], ...)` that is called where it is made, or under the name that it was given."""
     made = scopes.value(call.func) if isinstance(call.func, ast.Name) else call.func
     if not isinstance(made, ast.Call) or named(made) != "partial" or not made.args:
@@ -125,8 +126,8 @@ def _of_partial(call: ast.Call, scopes: Scopes) -> Launch | None:
     if kernel is None or subscript is None:
         return None
     given = {k.arg for k in call.keywords}
-    kept = [k for k in made.keywords if k.arg is None or k.arg not in given]
-    return Launch(kernel, call, (*made.args[1:], *call.args), (*kept, *call.keywords), subscript.slice)
+    keywords = [k for k in made.keywords if k.arg is None or k.arg not in given]
+    return KernelLaunch(kernel, call, (*made.args[1:], *call.args), (*keywords, *call.keywords), subscript.slice)
 
 
 def _subscript(value: ast.expr, scopes: Scopes) -> ast.Subscript | None:
@@ -137,21 +138,21 @@ def _subscript(value: ast.expr, scopes: Scopes) -> ast.Subscript | None:
 
 def _function(value: ast.expr, scopes: Scopes) -> Function | None:
     """The function of the file that a name is; of several definitions of one name, in branches, the last."""
-    found = scopes.bindings(value.id, value) if isinstance(value, ast.Name) else []
-    own = [n for n in found if isinstance(n, Function)]
-    return own[-1] if own and len(own) == len(found) else None
+    bindings = scopes.bindings(value.id, value) if isinstance(value, ast.Name) else []
+    own = [n for n in bindings if isinstance(n, Function)]
+    return own[-1] if own and len(own) == len(bindings) else None
 
 
-def _unfollowed(host: Sequence[ast.AST], scopes: Scopes, found: list[Launch]) -> dict[str, str]:
-    seen = {id(n) for x in found for n in _chain(x.call, scopes)}
+def _unfollowed(host: Sequence[ast.AST], scopes: Scopes, launches: list[KernelLaunch]) -> dict[str, str]:
+    seen = {id(n) for x in launches for n in _chain(x.call, scopes)}
     own = {k.name: k for k in kernels(scopes)}
     listed = dict[str, str]()
     for node in host:
         if not isinstance(node, ast.Name) or id(node) in seen or not isinstance(node.ctx, ast.Load):
             continue
         if node.id in own and own[node.id] in scopes.bindings(node.id, node):
-            said = ast.unparse(_statement(node, scopes)).splitlines()[0]
-            listed.setdefault(node.id, f"line {node.lineno}: {said[:100]}")
+            text = ast.unparse(_statement(node, scopes)).splitlines()[0]
+            listed.setdefault(node.id, f"line {node.lineno}: {text[:100]}")
     return listed
 
 

@@ -29,14 +29,14 @@ _MEANT = {"torch": "torch", "triton": "triton", "tl": "triton.language"}
 
 
 def append_parameters(function: cst.FunctionDef, added: Sequence[str]) -> cst.FunctionDef:
-    """The kernel with more parameters at its end: numbers that a launch passes by name."""
+    """Return the kernel with more parameters at its end: numbers that a launch passes by name."""
     changed = add_parameters(function, added) if added else function
     plain = [p.with_changes(annotation=None) if p.name.value in added else p for p in changed.params.params]
     return changed.with_changes(params=changed.params.with_changes(params=plain))
 
 
 def add_parameters(function: cst.FunctionDef, added: Sequence[str]) -> cst.FunctionDef:
-    """The kernel with more `tl.constexpr` parameters at its end."""
+    """Return the kernel with more `tl.constexpr` parameters at its end."""
     given = list(function.params.params)
     defaults = any(p.default is not None for p in (*function.params.posonly_params, *given))
     constexpr = cst.Annotation(expression("tl.constexpr"))
@@ -58,20 +58,24 @@ def add_parameters(function: cst.FunctionDef, added: Sequence[str]) -> cst.Funct
 
 
 def add_heuristics(module: cst.Module, kernel: str, values: Mapping[str, str]) -> cst.Module:
-    """Lets the launch compute constexpr parameters from its arguments: name -> expression over `args`."""
+    """Let the launch compute constexpr parameters from its arguments: name -> expression over `args`."""
     function = functions(module)[kernel]
     long = {n: f"(\n            {text}\n        )" if "\n" in text else text for n, text in values.items()}
     entries = "".join(f'        "{n}": lambda args: {text},\n' for n, text in long.items())
     decorator = cst.Decorator(expression("triton.heuristics(\n    {\n" + entries + "    }\n)"))
-    found = decorated(function)
-    if "jit" not in found:
+    decorations = decorated(function)
+    if "jit" not in decorations:
         raise DoesNotApply(f"{kernel} is not decorated with triton.jit")
-    decorators = [*function.decorators[: found.index("jit")], decorator, *function.decorators[found.index("jit") :]]
+    decorators = [
+        *function.decorators[: decorations.index("jit")],
+        decorator,
+        *function.decorators[decorations.index("jit") :],
+    ]
     return change(module, {kernel: function.with_changes(decorators=decorators)})
 
 
 def add_function(module: cst.Module, kernel: str, text: str) -> cst.Module:
-    """The file with a host function above the kernel; one that another kernel brought is used again.
+    """Return the file with a host function above the kernel; one that another kernel brought is used again.
 
     Raises DoesNotApply when its name is taken by something else.
     """
@@ -87,29 +91,29 @@ def add_function(module: cst.Module, kernel: str, text: str) -> cst.Module:
 
 
 def check_names(module: cst.Module, kernel: str) -> None:
-    """Raises DoesNotApply unless text that says `torch`, `triton` or `tl` means these, and the kernel is one thing."""
-    found = bound(module)
+    """Raise DoesNotApply unless text that says `torch`, `triton` or `tl` means these, and the kernel is one thing."""
+    bindings = bound(module)
     for name, meant in _MEANT.items():
-        if found.get(name) != [meant]:
+        if bindings.get(name) != [meant]:
             raise DoesNotApply(f"the file does not import {meant} under the name {name}, or gives that name twice")
-    if hidden := sorted(_BUILTINS & set(found)):
+    if hidden := sorted(_BUILTINS & set(bindings)):
         raise DoesNotApply(f"the file gives {', '.join(hidden)} another meaning than Python's")
-    if len(found.get(kernel, [])) != 1:
+    if len(bindings.get(kernel, [])) != 1:
         raise DoesNotApply(f"the name {kernel} is given to more than one thing")
 
 
 def bound(module: cst.Module) -> dict[str, list[str]]:
-    """The names at the top of a file, and what they are bound to: a module by its name, anything else as ""."""
-    found = dict[str, list[str]]()
+    """Return the names at the top of a file, and what they are bound to: a module by its name, anything else as ""."""
+    bindings = dict[str, list[str]]()
     for statement in _top(module):
         for name, meant in _bindings(statement):
-            if meant == "" or meant not in found.get(name, []):
-                found.setdefault(name, []).append(meant)
-    return found
+            if meant == "" or meant not in bindings.get(name, []):
+                bindings.setdefault(name, []).append(meant)
+    return bindings
 
 
 def before_launch(module: cst.Module, kernel: str, text: str) -> cst.Module:
-    """The file with a statement before every statement that launches the kernel. Raises DoesNotApply without one."""
+    """Return the file with a statement before each that launches the kernel. Raises DoesNotApply where none does."""
     visitor = _BeforeLaunch(kernel, text)
     changed = cst.ensure_type(module.visit(visitor), cst.Module)
     mentions = [n for n in variables(module) if n.value == kernel]
@@ -123,13 +127,13 @@ def before_launch(module: cst.Module, kernel: str, text: str) -> cst.Module:
 
 
 def launches(node: cst.CSTNode, kernel: str) -> list[cst.Call]:
-    """The calls `kernel[grid](...)` in a node."""
+    """Return the calls `kernel[grid](...)` in a node."""
     form = m.Call(func=m.Subscript(value=m.Name(kernel)))
     return [n for n in nodes(node) if isinstance(n, cst.Call) and m.matches(n, form)]
 
 
 def with_keywords(call: cst.Call, added: Mapping[str, str]) -> cst.Call:
-    """The call with more arguments: keyword -> text of its value. They stand on the line of the last one."""
+    """Return the call with more arguments: keyword -> text of its value. They stand on the line of the last one."""
     fresh = [cst.Arg(expression(text), cst.Name(n), equal=_TIGHT) for n, text in added.items()]
     if not fresh or not call.args:
         return call.with_changes(args=[*call.args, *fresh])

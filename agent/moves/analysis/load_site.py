@@ -37,7 +37,7 @@ class Load:
 
 
 def addressed(call: cst.Call, env: Env) -> tuple[Tile, Mask | None]:
-    """The addresses that a load reads, and where it reads them. Raises Unknown."""
+    """Return the addresses that a load reads, and where it reads them. Raises Unknown."""
     plain = [a.value for a in call.args if a.keyword is None]
     if len(plain) > 3 or any(a.star for a in call.args):
         raise Unknown("a load with arguments that are not followed")

@@ -9,7 +9,7 @@ Bounds = tuple[cst.BaseExpression, cst.BaseExpression, cst.BaseExpression]
 
 
 def bounds_of(loop: cst.For) -> Bounds | None:
-    """Start, stop and step of a loop over a range; None for another loop."""
+    """Return start, stop and step of a loop over a range; None for another loop."""
     call = loop.iter
     if not isinstance(call, cst.Call) or code(call.func) not in RANGES or loop.orelse or any(a.star for a in call.args):
         return None
@@ -23,18 +23,18 @@ def bounds_of(loop: cst.For) -> Bounds | None:
 
 
 def unrolled(loop: cst.For) -> bool:
-    """Whether the compiler writes the iterations out, one after the other."""
+    """Tell whether the compiler writes the iterations out, one after the other."""
     return isinstance(loop.iter, cst.Call) and called(loop.iter) == "static_range"
 
 
 def extents(function: cst.FunctionDef) -> set[str]:
-    """Texts that bound a `tl.arange(0, ..)`: such a number is a power of two, hence positive."""
+    """Return texts that bound a `tl.arange(0, ..)`: such a number is a power of two, hence positive."""
     calls = (n for n in nodes(function.body) if isinstance(n, cst.Call) and called(n) == "arange")
     return {code(c.args[1].value) for c in calls if len(c.args) == 2 and code(c.args[0].value) == "0"}
 
 
 def advance(name: str, loop: cst.For) -> cst.BaseExpression | None:
-    """What a loop's body adds to a name, if `name += x` at its top is all that it does to it."""
+    """Return what a loop's body adds to a name, if `name += x` at its top is all that it does to it."""
     body = [s for s in loop.body.body if name in writes(s)]
     if len(body) != 1 or not isinstance(body[0], cst.SimpleStatementLine) or len(body[0].body) != 1:
         return None
@@ -50,14 +50,14 @@ def advance(name: str, loop: cst.For) -> cst.BaseExpression | None:
 
 
 def used_as_numbers(function: cst.FunctionDef) -> set[str]:
-    """Names that are multiplied, divided, compared or bound a range: these are no pointers."""
-    found = set[str]()
+    """Return names that are multiplied, divided, compared or bound a range: these are no pointers."""
+    numbers = set[str]()
     for node in nodes(function.body):
         match node:
             case cst.BinaryOperation(operator=cst.Multiply() | cst.FloorDivide() | cst.Modulo() | cst.Divide()):
-                found |= {e.value for e in (node.left, node.right) if isinstance(e, cst.Name)}
+                numbers |= {e.value for e in (node.left, node.right) if isinstance(e, cst.Name)}
             case cst.Comparison():
-                found |= names(node)
+                numbers |= names(node)
             case cst.Call() if called(node) in ("range", "static_range", "cdiv", "arange"):
-                found |= names(node)
-    return found
+                numbers |= names(node)
+    return numbers

@@ -12,21 +12,21 @@ from pgo_agent.agent.moves.analysis.load_site import Branch
 
 
 def merged(operands: dict[int, Operand], paths: dict[int, tuple[Branch, ...]]) -> dict[int, Operand]:
-    """Gives loads of the same addresses one descriptor, where compile-time constants tell their bounds apart."""
+    """Give loads of the same addresses one descriptor, where compile-time constants tell their bounds apart."""
     same: dict[object, list[int]] = {}
     for call, o in operands.items():
         same.setdefault(o.address, []).append(call)
-    found = dict(operands)
+    result = dict(operands)
     for calls in same.values():
-        told = (_bound([(paths[c], operands[c].dimensions[d].bound) for c in calls]) for d in (0, 1))
-        bounds = [b for b in told if b is not None]
+        bounds_of_both = (_bound([(paths[c], operands[c].dimensions[d].bound) for c in calls]) for d in (0, 1))
+        bounds = [b for b in bounds_of_both if b is not None]
         if len(bounds) != 2:
             continue
         constant = frozenset[str]().union(*(operands[c].constant for c in calls))
         for c in calls:
             first, second = (replace(x, bound=b) for x, b in zip(operands[c].dimensions, bounds, strict=True))
-            found[c] = replace(operands[c], dimensions=(first, second), constant=constant)
-    return found
+            result[c] = replace(operands[c], dimensions=(first, second), constant=constant)
+    return result
 
 
 def _bound(leaves: Sequence[tuple[Sequence[Branch], str]]) -> str | None:
@@ -36,9 +36,9 @@ def _bound(leaves: Sequence[tuple[Sequence[Branch], str]]) -> str | None:
     if not all(path for path, _ in leaves) or len({path[0].node for path, _ in leaves}) > 1:
         return None
     sides = [[(p[1:], b) for p, b in leaves if p[0].taken is taken] for taken in (True, False)]
-    found = [_bound(side) for side in sides if side]
-    if None in found or len(found) == 1 or found[0] == found[1]:
-        return found[0] if None not in found else None
+    texts = [_bound(side) for side in sides if side]
+    if None in texts or len(texts) == 1 or texts[0] == texts[1]:
+        return texts[0] if None not in texts else None
     test = leaves[0][0][0].test
-    yes, no = (f"({side})" if " if " in str(side) else side for side in found)
+    yes, no = (f"({side})" if " if " in str(side) else side for side in texts)
     return None if test is None else f"{yes} if {test} else {no}"

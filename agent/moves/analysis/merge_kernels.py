@@ -1,7 +1,7 @@
-"""Two kernel parts in one file: what the other one changes stands beside the file's own, under other names.
+"""Puts two kernel parts into one file: what differs in the other one stands beside the file's own, under other names.
 
-Relies on `agent.parts` for statements and on libcst for names. The launcher takes the other way where a condition on
-its own arguments holds; else it goes on as it was.
+The launcher runs the other one where a condition on its own arguments holds. Relies on `agent/kernel_part.py` for
+statements and on libcst for names.
 """
 
 import ast
@@ -16,7 +16,7 @@ LAUNCHER = "kernel"
 
 
 def both(own: str, other: str, condition: str) -> str:
-    """The file `own`, whose launcher runs `other`'s where the condition holds. Raises DoesNotApply."""
+    """Return the file `own`, whose launcher runs `other`'s where the condition holds. Raises DoesNotApply."""
     mine = blocks(own)
     moved = _moved(mine, blocks(other))
     names = {n for b in moved if not b.imports for n in b.names}
@@ -35,16 +35,16 @@ def _clash(names: set[str], suffix: str, taken: set[str]) -> bool:
 
 def _moved(mine: list[Block], theirs: list[Block]) -> list[Block]:
     """What the other file has and this one has not, and what there uses it."""
-    known = {b.text.strip() for b in mine}
-    found = [b for b in theirs if b.text.strip() not in known and not b.names & (CONTRACT - {LAUNCHER})]
+    texts = {b.text.strip() for b in mine}
+    added = [b for b in theirs if b.text.strip() not in texts and not b.names & (CONTRACT - {LAUNCHER})]
     while True:
-        names = {n for b in found if not b.imports for n in b.names}
-        using = [b for b in theirs if b not in found and b.loads & names and not b.names & (CONTRACT - {LAUNCHER})]
+        names = {n for b in added if not b.imports for n in b.names}
+        using = [b for b in theirs if b not in added and b.loads & names and not b.names & (CONTRACT - {LAUNCHER})]
         if not using:
             break
-        found += using
+        added += using
     launcher = [b for b in theirs if LAUNCHER in b.names]
-    return [b for b in theirs if b in found or b in launcher]
+    return [b for b in theirs if b in added or b in launcher]
 
 
 def _renamed(text: str, names: set[str], suffix: str) -> str:

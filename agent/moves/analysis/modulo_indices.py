@@ -24,7 +24,7 @@ class Wrapped:
 
 
 def wrapped_indices(function: cst.FunctionDef) -> Iterator[Wrapped]:
-    """Wrapped indices at the top of a kernel, whose size the launch passes."""
+    """Yield the wrapped indices at the top of a kernel whose size the launch passes."""
     given, count = set(parameters(function)), assignments(function)
     numbers = {n for n in given if not count[n]}  # names that stand for one number, from here on
     lines = (line for line in function.body.body if isinstance(line, cst.SimpleStatementLine))
@@ -50,6 +50,6 @@ def _of_rows(index: cst.BaseExpression, numbers: set[str]) -> bool:
     return len(ranges) == 1 and sums and not others and _is_made_of(index, numbers, {"arange", "program_id", "to"})
 
 
-def _is_made_of(value: cst.BaseExpression, known: set[str], calls: set[str]) -> bool:
-    made = names(value) <= {*known, "tl", "min", "max"}
+def _is_made_of(value: cst.BaseExpression, allowed: set[str], calls: set[str]) -> bool:
+    made = names(value) <= {*allowed, "tl", "min", "max"}
     return made and all(called(n) in calls for n in nodes(value) if isinstance(n, cst.Call))

@@ -11,7 +11,7 @@ KEPT = "\0"  # in the text of a replacement: what it replaces
 
 
 def replaced(source: str, edits: Mapping[Span, str]) -> str:
-    """The text with others in place of its parts; `KEPT` in one stands for what was there."""
+    """Return the text with others in place of its parts; `KEPT` in one stands for what was there."""
     longer = dict[Span, int]()
     for (start, end), text in sorted(edits.items(), reverse=True):
         now = end + sum(by for (low, high), by in longer.items() if start <= low and high <= end)
@@ -35,7 +35,7 @@ class Offsets:
         return self._at(node.lineno, node.col_offset), self._at(node.end_lineno or 0, node.end_col_offset or 0)
 
     def comma(self, call: ast.Call) -> str:
-        """What must stand between the last argument of a call and one more."""
+        """Return what must stand between the last argument of a call and one more."""
         start, end = self.of(call)
         kinds = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER, tokenize.INDENT, tokenize.DEDENT)
         text = io.StringIO("(" + self.text[start:end] + ")")  # in brackets, line ends and indents mean nothing

@@ -39,7 +39,7 @@ class Scopes:
                 self.loose |= set(node.names)
 
     def scope(self, node: ast.AST) -> ast.AST:
-        """The scope that a node stands in: decorators, defaults and annotations of a function are outside of it."""
+        """Return the scope of a node: decorators, defaults and annotations of a function are outside of it."""
         child, above = node, self.above.get(id(node))
         while above is not None:
             outside = isinstance(above, Function | ast.ClassDef) and child not in above.body
@@ -50,45 +50,45 @@ class Scopes:
         return self.tree
 
     def bindings(self, name: str, at: ast.AST) -> list[ast.AST]:
-        """The nodes that bind a name as it is seen from a place, in its nearest scope; empty: nothing in the file."""
+        """Return the nodes that bind a name as seen from a place, in its nearest scope; empty: nothing in the file."""
         scope = own = self.scope(at)
         while True:
-            found = self._bound.get(id(scope), {}).get(name)
-            if found and (scope is own or not isinstance(scope, ast.ClassDef)):
-                return found
+            binders = self._bound.get(id(scope), {}).get(name)
+            if binders and (scope is own or not isinstance(scope, ast.ClassDef)):
+                return binders
             if scope is self.tree:
                 return []
             scope = self.scope(scope)
 
     def bound(self, name: str, at: ast.AST) -> bool:
-        """Whether a name means something at a place."""
+        """Tell whether a name means something at a place."""
         return name in BUILTINS or bool(self.bindings(name, at)) or name in self.loose
 
     def value(self, name: ast.Name) -> ast.expr | None:
-        """What the only assignment of a name gives it; None where there is no such, or something else binds it."""
-        found = self.bindings(name.id, name)
-        if len(found) != 1 or name.id in self.loose:
+        """Return what the only assignment of a name gives it; None where there is none, or something else binds it."""
+        binders = self.bindings(name.id, name)
+        if len(binders) != 1 or name.id in self.loose:
             return None
-        if isinstance(found[0], ast.arg):
-            return self._argument(found[0])
-        return self._assigned(found[0])
+        if isinstance(binders[0], ast.arg):
+            return self._argument(binders[0])
+        return self._assigned(binders[0])
 
     def literal(self, value: ast.expr) -> ast.Constant | None:
-        """The integer literal that an expression is; None where it is anything else."""
+        """Return the integer literal that an expression is; None where it is anything else."""
         for _ in range(20):  # a name may be bound to itself in a loop of functions
             if isinstance(value, ast.Constant):
                 return value if type(value.value) is int else None
-            found = self.value(value) if isinstance(value, ast.Name) else self._item(value)
-            if found is None:
+            step = self.value(value) if isinstance(value, ast.Name) else self._item(value)
+            if step is None:
                 return None
-            value = found
+            value = step
         return None
 
     def items(self, value: ast.expr) -> Items:
-        """What a dict holds, as far as its text tells; one that is not only read is not followed."""
+        """Return what a dict holds, as far as its text tells; one that is not only read is not followed."""
         if isinstance(value, ast.Name):
-            found = self.value(value) if self._only_read(value) else None
-            return self.items(found) if isinstance(found, ast.Dict | ast.Call) else Items({}, False)
+            bound_to = self.value(value) if self._only_read(value) else None
+            return self.items(bound_to) if isinstance(bound_to, ast.Dict | ast.Call) else Items({}, False)
         if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "dict":
             closed = not value.args and all(k.arg for k in value.keywords)
             return Items({k.arg: k.value for k in value.keywords if k.arg}, closed)
@@ -96,11 +96,11 @@ class Scopes:
             return Items({}, False)
         last = max((i for i, k in enumerate(value.keys) if k is None), default=-1)  # what follows it wins
         pairs = list(zip(value.keys, value.values, strict=True))[last + 1 :]
-        known = {k.value: v for k, v in pairs if isinstance(k, ast.Constant) and isinstance(k.value, str)}
-        return Items(known, last < 0 and len(known) == len(pairs))
+        entries = {k.value: v for k, v in pairs if isinstance(k, ast.Constant) and isinstance(k.value, str)}
+        return Items(entries, last < 0 and len(entries) == len(pairs))
 
     def loads(self, name: str, at: ast.AST) -> list[ast.Name]:
-        """Every place that reads what a name is bound to, as it is seen from one."""
+        """Return every place that reads what a name is bound to, as it is seen from one."""
         meant = self.bindings(name, at)
         every = (n for n in self.nodes if isinstance(n, ast.Name) and n.id == name)
         return [n for n in every if isinstance(n.ctx, ast.Load) and self.bindings(n.id, n) == meant]
@@ -175,7 +175,7 @@ class Scopes:
 
 
 def default_of(function: Function, parameter: str) -> ast.expr | None:
-    """The default of a parameter."""
+    """Return the default of a parameter."""
     a = function.args
     plain = [*a.posonlyargs, *a.args]
     given = dict(zip([x.arg for x in plain[len(plain) - len(a.defaults) :]], a.defaults, strict=True))

@@ -1,8 +1,8 @@
-"""Whether a text that was made of another one is Python that can run: what reading it tells, before anything is built.
+"""Tells whether a text that was made of another one is Python that can run, as far as reading it tells.
 
-Relies on `ast` alone. Looked for is what an edit can break: syntax, the contract, names that nothing binds where they
-are read, and calls of the file's own kernels and helpers that do not fit their parameters. What the first text had
-already is not held against the second. That it computes the same is for others to show.
+Relies on `ast` alone. It looks for what an edit can break: syntax, the contract, names that nothing binds where they
+are read, and calls of the file's own kernels and helpers that do not fit their parameters. A fault that the first text
+had already does not count. It does not show that both compute the same.
 """
 
 import ast
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from pgo_agent.agent.moves.analysis import DoesNotApply
-from pgo_agent.agent.moves.analysis.launched import Launch, kernels, launched, named, parameters
+from pgo_agent.agent.moves.analysis.launched import KernelLaunch, kernels, launched, named, parameters
 from pgo_agent.agent.moves.analysis.scopes import Function, Scopes, default_of
 from pgo_agent.sandbox import parsing
 from pgo_agent.sandbox.target import same_contract
@@ -27,15 +27,15 @@ OPTIONS = frozenset(
 
 
 def check(before: str, after: str) -> None:
-    """Raises DoesNotApply with what is wrong with `after`, SyntaxError where it is no Python."""
+    """Raise DoesNotApply with what is wrong with `after`, SyntaxError where it is no Python."""
     if after == before:
         return
-    found = parsing.compiled(after)
+    tree = parsing.compiled(after)
     if not same_contract(before, after):
         raise DoesNotApply("it would change the contract")
-    known = _known(before)
-    for fault in _faults(found):
-        if fault not in known:
+    earlier = _known(before)
+    for fault in _faults(tree):
+        if fault not in earlier:
             raise DoesNotApply(fault)
 
 
@@ -80,23 +80,23 @@ def _early(tree: ast.Module) -> Iterator[str]:
 
 
 def _binds(statement: ast.stmt) -> set[str]:
-    found, waiting = set[str](), list[ast.AST]([statement])
+    bound, waiting = set[str](), list[ast.AST]([statement])
     while waiting:
         node = waiting.pop()
         if isinstance(node, Function | ast.ClassDef):
-            found.add(node.name)
+            bound.add(node.name)
             continue
         if isinstance(node, ast.alias):
-            found.add((node.asname or node.name).split(".")[0])
+            bound.add((node.asname or node.name).split(".")[0])
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            found.add(node.id)
+            bound.add(node.id)
         waiting += ast.iter_child_nodes(node)
-    return found
+    return bound
 
 
 def _at_once(statement: ast.stmt) -> set[str]:
     """The names that a statement reads when it runs, not those in the bodies of its functions."""
-    found, waiting = set[str](), list[ast.AST]([statement])
+    read, waiting = set[str](), list[ast.AST]([statement])
     while waiting:
         node = waiting.pop()
         match node:
@@ -105,23 +105,23 @@ def _at_once(statement: ast.stmt) -> set[str]:
             case ast.Lambda():
                 waiting += node.args.defaults
             case ast.Name(id=name, ctx=ast.Load()):
-                found.add(name)
+                read.add(name)
             case _:
                 waiting += ast.iter_child_nodes(node)
-    return found
+    return read
 
 
 def _set(kernel: Function) -> set[str]:
     """The parameters that decorators of a kernel give it, as far as they stand there."""
-    found = set[str]()
+    given = set[str]()
     for decorator in kernel.decorator_list:
         if named(decorator) != "jit":
             keys = (k for n in ast.walk(decorator) if isinstance(n, ast.Dict) for k in n.keys)
-            found |= {str(k.value) for k in keys if isinstance(k, ast.Constant)}
-    return found
+            given |= {str(k.value) for k in keys if isinstance(k, ast.Constant)}
+    return given
 
 
-def _misfits(launch: Launch, given: set[str]) -> Iterator[str]:
+def _misfits(launch: KernelLaunch, given: set[str]) -> Iterator[str]:
     """What a launch passes twice, what its kernel does not take, and what it lacks."""
     name, takes = launch.kernel.name, parameters(launch.kernel)
     spread = any(isinstance(a, ast.Starred) for a in launch.positional)
@@ -145,10 +145,12 @@ def _opaque(kernel: Function) -> bool:
 
 
 def _functions(call: ast.Call, scopes: Scopes) -> list[Function]:
-    found = scopes.bindings(call.func.id, call.func) if isinstance(call.func, ast.Name) else []
-    own = [n for n in found if isinstance(n, Function)]
+    bindings = scopes.bindings(call.func.id, call.func) if isinstance(call.func, ast.Name) else []
+    own = [n for n in bindings if isinstance(n, Function)]
     return (
-        own if len(found) == 1 and not isinstance(scopes.above.get(id(own[0])) if own else None, ast.ClassDef) else []
+        own
+        if len(bindings) == 1 and not isinstance(scopes.above.get(id(own[0])) if own else None, ast.ClassDef)
+        else []
     )
 
 

@@ -14,17 +14,17 @@ _LIBRARIES = {"tl", "triton", "libdevice", "math"}
 
 
 def written(module: cst.Module, function: cst.FunctionDef) -> set[str]:
-    """Names, parameters among them, that a kernel may write through."""
+    """Return names, parameters among them, that a kernel may write through."""
     below = list(nodes(function.body))
     own = writes(function.body) | set(parameters(function))
-    found = set[str]()
+    through = set[str]()
     for call in (n for n in below if isinstance(n, cst.Call)):
         if called(call) == "store" or called(call).startswith("atomic_"):
             own_value = call.func.value if isinstance(call.func, cst.Attribute) else call.func
-            found |= _roots(own_value) if _method(call, own) else set[str]().union(*map(_roots, _first(call)))
+            through |= _roots(own_value) if _method(call, own) else set[str]().union(*map(_roots, _first(call)))
         elif _elsewhere(call, own) or (isinstance(call.func, cst.Name) and _writes(module, call.func.value)):
-            found |= set[str]().union(*(_roots(a.value) for a in call.args))
-    return reached(found, sources(function.body, _roots))
+            through |= set[str]().union(*(_roots(a.value) for a in call.args))
+    return reached(through, sources(function.body, _roots))
 
 
 def _first(call: cst.Call) -> list[cst.BaseExpression]:
@@ -66,9 +66,9 @@ def _writes(module: cst.Module, name: str) -> bool:
     """Whether a function that is called by its name may write to memory."""
     if name in _HARMLESS:
         return False
-    known = functions(module)
-    if name not in known:
+    by_name = functions(module)
+    if name not in by_name:
         return True
-    calls = [n for f in reachable(module, name) for n in nodes(known[f].body) if isinstance(n, cst.Call)]
+    calls = [n for f in reachable(module, name) for n in nodes(by_name[f].body) if isinstance(n, cst.Call)]
     stores = any(called(c) == "store" or called(c).startswith("atomic_") for c in calls)
-    return stores or any(isinstance(c.func, cst.Name) and c.func.value not in {*known, *_HARMLESS} for c in calls)
+    return stores or any(isinstance(c.func, cst.Name) and c.func.value not in {*by_name, *_HARMLESS} for c in calls)

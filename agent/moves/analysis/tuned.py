@@ -13,28 +13,28 @@ from pgo_agent.agent.moves.analysis.scopes import BUILTINS, Function, Scopes, de
 
 
 def tuner(function: Function, scopes: Scopes) -> ast.Call | None:
-    """The call of `autotune` that decorates a kernel, also under a name of its own."""
+    """Return the call of `autotune` that decorates a kernel, also under a name of its own."""
     for decorator in function.decorator_list:
-        found = scopes.value(decorator) if isinstance(decorator, ast.Name) else decorator
-        if isinstance(found, ast.Call) and named(found) == "autotune":
-            return found
+        call = scopes.value(decorator) if isinstance(decorator, ast.Name) else decorator
+        if isinstance(call, ast.Call) and named(call) == "autotune":
+            return call
     return None
 
 
 def configs(call: ast.Call) -> ast.expr | None:
-    """The expression of its configurations."""
+    """Return the expression of its configurations."""
     given = [k.value for k in call.keywords if k.arg == "configs"] or call.args[:1]
     return given[0] if given and not isinstance(given[0], ast.Starred) else None
 
 
 def shared(function: Function, scopes: Scopes) -> bool:
-    """Whether a tuner has a name under which several kernels use it: other configurations would be theirs, too."""
+    """Tell whether a tuner has a name under which several kernels use it: other configurations would be theirs, too."""
     named_ones = [d for d in function.decorator_list if isinstance(d, ast.Name) and scopes.value(d) is not None]
     return any(len(scopes.loads(d.id, d)) > 1 for d in named_ones)
 
 
 def config_class(tree: ast.Module, call: ast.Call, scopes: Scopes) -> str:
-    """How the file says `triton.Config`. Raises DoesNotApply where it has no name for it."""
+    """Return how the file says `triton.Config`. Raises DoesNotApply where it has no name for it."""
     prefix = ast.unparse(call.func).removesuffix("autotune")
     written = [ast.unparse(n.func) for n in ast.walk(tree) if isinstance(n, ast.Call) and named(n) == "Config"]
     for name in (f"{prefix}Config", *written, "Config", "triton.Config"):
@@ -44,7 +44,7 @@ def config_class(tree: ast.Module, call: ast.Call, scopes: Scopes) -> str:
 
 
 def pre_hook(tree: ast.Module, given: ast.expr, scopes: Scopes) -> str:
-    """The text of the pre_hook of all configurations; empty: they have none.
+    """Return the text of the pre_hook of all configurations; empty: they have none.
 
     Raises DoesNotApply where not all have the same, or what it is can only be told where they are made.
     """
@@ -57,8 +57,8 @@ def pre_hook(tree: ast.Module, given: ast.expr, scopes: Scopes) -> str:
     if not made and any(named(n) == "Config" and _tells(n) for n in ast.walk(tree) if isinstance(n, ast.Call)):
         raise DoesNotApply("which configurations have a pre_hook is only known where they are made")
     hooks = [_hook(call, scopes, passed) for call, passed in made] or [_hook(n, scopes, {}) for n in _calls(given)]
-    told = [ast.unparse(h) if h is not None else "" for h in hooks]
-    if len(set(told)) > 1:
+    texts = [ast.unparse(h) if h is not None else "" for h in hooks]
+    if len(set(texts)) > 1:
         raise DoesNotApply("its configurations have not all the same pre_hook")
     free = {n.id for h in hooks if h is not None for n in ast.walk(h) if isinstance(n, ast.Name)}
     bound = {a.arg for h in hooks if h is not None for n in ast.walk(h) if isinstance(n, ast.arguments) for a in n.args}
@@ -66,7 +66,7 @@ def pre_hook(tree: ast.Module, given: ast.expr, scopes: Scopes) -> str:
         raise DoesNotApply(
             f"the pre_hook of its configurations depends on {', '.join(unknown)}, known where it is made"
         )
-    return told[0] if told else ""
+    return texts[0] if texts else ""
 
 
 Passed = dict[str, ast.expr]  # what a function that makes configurations was given
@@ -83,10 +83,10 @@ def _made(given: ast.expr, scopes: Scopes, passed: Passed, depth: int = 0) -> It
             yield from _made(value, scopes, passed, depth + 1)
         for function in (f for f in scopes.bindings(node.id, node) if isinstance(f, ast.FunctionDef)):
             call = scopes.above.get(id(node))
-            told = _arguments(call, function) if isinstance(call, ast.Call) and call.func is node else {}
+            arguments = _arguments(call, function) if isinstance(call, ast.Call) and call.func is node else {}
             for n in function.body:
                 for below in (x for x in ast.walk(n) if isinstance(x, ast.Call)):
-                    yield below, told
+                    yield below, arguments
 
 
 def _arguments(call: ast.Call, function: ast.FunctionDef) -> Passed:
@@ -97,18 +97,18 @@ def _arguments(call: ast.Call, function: ast.FunctionDef) -> Passed:
 
 
 def _hook(call: ast.Call, scopes: Scopes, passed: Passed) -> ast.expr | None:
-    found = next((k.value for k in call.keywords if k.arg == "pre_hook"), None)
-    if isinstance(found, ast.Name) and found.id in passed:
-        found = passed[found.id]
-    if found is None and any(k.arg is None for k in call.keywords) and named(call) == "Config":
+    hook = next((k.value for k in call.keywords if k.arg == "pre_hook"), None)
+    if isinstance(hook, ast.Name) and hook.id in passed:
+        hook = passed[hook.id]
+    if hook is None and any(k.arg is None for k in call.keywords) and named(call) == "Config":
         raise DoesNotApply("what its configurations hold beside their parameters is not told by the text")
-    return None if isinstance(found, ast.Constant) and found.value is None else found
+    return None if isinstance(hook, ast.Constant) and hook.value is None else hook
 
 
 def _calls(given: ast.expr) -> list[ast.Call]:
     """Calls of what is not in the file that are given a pre_hook."""
-    found = (n for n in ast.walk(given) if isinstance(n, ast.Call))
-    return [n for n in found if _tells(n)]
+    every_call = (n for n in ast.walk(given) if isinstance(n, ast.Call))
+    return [n for n in every_call if _tells(n)]
 
 
 def _tells(call: ast.Call) -> bool:

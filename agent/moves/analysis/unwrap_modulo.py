@@ -1,10 +1,10 @@
-"""Indices that wrap around, `offs % M`: rows past the end are masked instead, where nobody sees what comes of them.
+"""Turns indices that wrap around, `offs % M`, into masked ones, where nobody sees the rows past the end.
 
-Much that is written after Triton's tutorial loads rows past M anew from the beginning, and does not store what comes of
-them. No descriptor wraps around; one reads zeros past the end. So `offs % M` becomes `offs`, and `offs < M` a mask of
-each load, where it can be shown that such a row goes through `tl.dot` into a row of its own, from there through nothing
-but arithmetic element by element, and into stores whose mask leaves it out. Whatever is not known to be like that stays
-as it is. Relies on libcst; helpers must have been inlined before.
+Many kernels, written after Triton's tutorial, load rows past M anew from the beginning, and do not store what comes of
+them. A descriptor does not wrap around: it reads zeros past the end. So `offs % M` becomes `offs`, and each load gets
+the mask `offs < M`. This needs a proof: such a row goes through `tl.dot` into a row of its own, from there through
+nothing but arithmetic element by element, and into stores whose mask leaves it out. What is not proven stays as it is.
+Relies on libcst and `def_use.py`; helpers must have been inlined before.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ class _Seen(Exception):
 
 
 def unwrapped(function: cst.FunctionDef) -> cst.FunctionDef:
-    """The kernel without the wrapped indices of which that can be shown."""
+    """Return the kernel without the wrapped indices of which that can be shown."""
     for wrapped in list(wrapped_indices(function)):
         try:
             function = _Unwrap(function, wrapped).result()
@@ -118,8 +118,8 @@ class _Unwrap(DefUse):
                 return self._is_condition(left) and self._is_condition(right)
             case cst.Subscript(value=value):
                 return self._is_condition(value)
-            case found:
-                return isinstance(found, cst.Comparison) or code(found) == "True"
+            case condition:
+                return isinstance(condition, cst.Comparison) or code(condition) == "True"
 
     def _of_dot(self, n: cst.Name) -> str:
         """The name of the result of a dot whose operand this is; or its own, of its cast."""
@@ -147,12 +147,12 @@ class _Unwrap(DefUse):
 
     def _follow(self, results: set[str]) -> None:
         """Follows results, and all that is computed from them, to the stores that leave out rows past the end."""
-        waiting, known = list(results), set(results)
+        waiting, followed = list(results), set(results)
         while waiting:
             for n in self.reads(waiting.pop()):
-                reached = self._next(n) - known
+                reached = self._next(n) - followed
                 waiting += reached
-                known |= reached
+                followed |= reached
 
     def _next(self, n: cst.Name) -> set[str]:
         """The name that is given what is computed from this, element by element; none where it is stored."""
@@ -202,8 +202,8 @@ class _Unwrap(DefUse):
             case cst.BinaryOperation(operator=cst.BitAnd(), left=left, right=right):
                 yield from self._conjuncts(left)
                 yield from self._conjuncts(right)
-            case found:
-                yield found
+            case condition:
+                yield condition
 
     def _bounds(self, condition: cst.BaseExpression) -> bool:
         """Whether it is `index[place] < size`, or `(index < size)[place]`."""
@@ -258,6 +258,6 @@ class _Masks(cst.CSTTransformer):
         given = {n: code(x) for n, x in _arguments(updated_node).items()}
         own = given.get("mask", "None")
         mask = self.condition if own == "None" else f"({own}) & {self.condition}"
-        told = given | {"mask": mask, "other": given.get("other", "0.0")}
-        listed = ", ".join(f"{n}={x}" for n, x in told.items() if n != "pointer")
+        arguments = given | {"mask": mask, "other": given.get("other", "0.0")}
+        listed = ", ".join(f"{n}={x}" for n, x in arguments.items() if n != "pointer")
         return cst.ensure_type(expression(f"tl.load({given['pointer']}, {listed})"), cst.Call)

@@ -89,10 +89,10 @@ def gather(ctx: Context, remarks: Sequence[str] = ()) -> Facts:
 
 def _case(ctx: Context, base: Baseline, case: str) -> dict[str, Any]:
     best = {side: base.best(side)[case] for side in ("shipped", "tuned")}
-    sides = {
-        side: {"ms": p.ms, "choice": p.choice, "how": str(p.how), **rate(ctx, base.work_of(case), p.time)}
-        for side, p in best.items()
-    }
+    sides = dict[str, dict[str, Any]]()
+    for side, p in best.items():
+        reached, unit = rate(ctx, base.work_of(case), p.time)
+        sides[side] = {"ms": p.ms, "choice": p.choice, "how": str(p.how), "rate": reached, "unit": unit}
     return {"name": case.split("/", 1)[1], **sides}
 
 

@@ -8,7 +8,7 @@ the order in which they were added: the wall clock may jump. Relies on `database
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -20,49 +20,16 @@ from pgo_agent.agent.run.facts import RunFacts
 from pgo_agent.agent.run.record.baseline import Baseline
 from pgo_agent.agent.run.record.candidate import Candidate, NewCandidate
 from pgo_agent.agent.run.record.database import Database
+from pgo_agent.agent.run.record.run import Run
+from pgo_agent.agent.run.record.run_summary import RunSummary
 from pgo_agent.agent.run.record.settings_json import decode, encode
 from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.sandbox.build.result import Built
-from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
+from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.gate import reason as reasons
 from pgo_agent.sandbox.gate.reason import Reason
 from pgo_agent.sandbox.gate.verdict import Judgement
 from pgo_agent.sandbox.judge.gpus import Gpu
-
-
-@dataclass(frozen=True)
-class Run:
-    id: str
-    target: str
-    digest: str
-    source: str
-    device: str
-    settings: RunSettings
-    baseline_json: str | None  # None until it stands
-    state: str
-    seconds: float
-    summary: dict[str, Any] | None
-    created: str
-    contract: str | None = None  # digest of what its target asks of a kernel; None: a run from before it was kept
-    knows: int | None = None  # the last verdict in the workspace when it began; None: it looks at no other run
-    gpu_seconds: float = 0.0  # spent, over all resumptions
-    facts: RunFacts = field(default_factory=RunFacts)
-    damaged: tuple[str, ...] = ()  # settings and facts that cannot be read: nobody goes on with the run
-    unknown: tuple[str, ...] = ()  # settings of another version, which are ignored
-
-    @property
-    def baseline(self) -> Baseline | None:
-        """What its candidates are measured against; None until it stands. Raises EnvironmentFault for a damaged one."""
-        try:
-            return None if self.baseline_json is None else _baseline(self.baseline_json)
-        except ValueError as e:
-            problem = f"the baseline of run {self.id} is damaged, or of another version of pgo-agent: {e}"
-            raise EnvironmentFault(problem, "start again with `pgo-agent optimize`") from None
-
-
-@lru_cache(maxsize=4)  # every step looks at it
-def _baseline(text: str) -> Baseline:
-    return Baseline.from_json(json.loads(text))
 
 
 @dataclass(frozen=True)
@@ -127,11 +94,11 @@ class Store(Database):
         with self.transaction() as db:
             db.execute("UPDATE runs SET settings = ? WHERE id = ?", (json.dumps(encode(settings, facts)), run))
 
-    def set_state(self, run: str, state: str, summary: Mapping[str, Any] | None = None) -> None:
+    def set_state(self, run: str, state: str, summary: RunSummary | None = None) -> None:
         with self.transaction() as db:
             db.execute("UPDATE runs SET state = ? WHERE id = ?", (state, run))
             if summary is not None:
-                db.execute("UPDATE runs SET summary = ? WHERE id = ?", (json.dumps(summary), run))
+                db.execute("UPDATE runs SET summary = ? WHERE id = ?", (json.dumps(summary.as_json()), run))
 
     def add_seconds(self, run: str, seconds: float, gpu_seconds: float = 0.0) -> None:
         with self.transaction() as db:
@@ -309,8 +276,8 @@ def _insert_samples(db: sqlite3.Connection, key: tuple[str, str, str], cases: Ma
 
 def _run(row: sqlite3.Row) -> Run:
     stored = decode(row["settings"], row["device"])
-    own = dict(row) | {f.name: getattr(stored, f.name) for f in fields(stored)} | {"summary": _json(row["summary"])}
-    return Run(baseline_json=own.pop("baseline"), **own)
+    own = dict(row) | {f.name: getattr(stored, f.name) for f in fields(stored)}
+    return Run(baseline_json=own.pop("baseline"), summary_json=own.pop("summary"), **own)
 
 
 def _json(text: str | None) -> Any:

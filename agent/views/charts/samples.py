@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pgo_agent.agent.views.charts.axes import Axis, Tick, axis
-from pgo_agent.agent.views.report.timings import Case, Side
+from pgo_agent.agent.views.report.timings import Case, SideTimes
 from pgo_agent.sandbox.judge.bootstrap import Interval
 
 TALL = 34  # units of a strip: rounds go from its top to its bottom
@@ -25,7 +25,7 @@ def scale(values: Iterable[float]) -> Axis | None:
 class Strip:
     """The samples of one side."""
 
-    side: Side
+    side: SideTimes
     dots: tuple[tuple[float, float], ...]  # percent across, units down
     low: float  # of the median's interval, percent
     width: float
@@ -46,7 +46,7 @@ def strips(case: Case) -> Strips | None:
     return Strips(tuple(_strip(s, found) for s in case.sides if s.ms), found.labels())
 
 
-def _strip(s: Side, scale: Axis) -> Strip:
+def _strip(s: SideTimes, scale: Axis) -> Strip:
     step = (TALL - 6) / max(1, len(s.ms) - 1)
     dots = tuple((scale.at(x), round(3 + i * step, 2)) for i, x in enumerate(s.ms) if math.isfinite(x))
     low, high = scale.at(s.median.low), scale.at(s.median.high)

@@ -12,7 +12,8 @@ from pgo_agent.agent.run import incumbent, steering
 from pgo_agent.agent.run.record import pending, profiles, shipped_results, user_requests
 from pgo_agent.agent.run.record.candidate import Candidate
 from pgo_agent.agent.run.record.profiles import StoredProfile
-from pgo_agent.agent.run.record.store import Run, Store
+from pgo_agent.agent.run.record.run import Run
+from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.agent.views import model_usage, summary
 from pgo_agent.sandbox import devices

@@ -14,7 +14,9 @@ from pgo_agent.agent.run import incumbent, own_list
 from pgo_agent.agent.run.record import user_requests
 from pgo_agent.agent.run.record.baseline import Unfit
 from pgo_agent.agent.run.record.candidate import Candidate
-from pgo_agent.agent.run.record.store import Run, Store
+from pgo_agent.agent.run.record.run import Run
+from pgo_agent.agent.run.record.run_summary import MeasuredRun, RankedRun
+from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.views import summary as display
 from pgo_agent.agent.views.report import comparison as compared
 from pgo_agent.agent.views.report import correctness, lineage, profiles, reproduce, timings
@@ -109,8 +111,8 @@ def report(store: Store, name: str) -> Report:
     winner = next((t for t in all_tried if chosen is not None and t.id == chosen.id), None)
     session = parts.take("timing", lambda: _session(store, run, chosen), None)
     gains = session.gains if session else ()
-    outcome = _outcome(run, session, chosen)
-    lost = parts.take("what the autotuner picks", lambda: own_list.lost(run.summary or {}), "")
+    outcome, error = _outcome(run, session, chosen), parts.take("error", lambda: run.error, "")
+    lost = parts.take("what the autotuner picks", lambda: _lost(run), "")
     unproved: tuple[Proof, ...] = ()
     proofs = parts.take("evidence", lambda: _proofs(store, run, winner, all_tried), unproved)
     found = Report(
@@ -119,7 +121,7 @@ def report(store: Store, name: str) -> Report:
         parts.take("device", lambda: devices.find(run.device).name, run.device),
         outcome,
         _title(run, outcome, gains, lost, all_tried),
-        tuple(_sentences(run, outcome, gains, session, lost, proofs)),
+        tuple(_sentences(run, outcome, error, gains, session, lost, proofs)),
         gains,
         session,
         all_tried,
@@ -145,10 +147,9 @@ def report(store: Store, name: str) -> Report:
 
 
 def _outcome(run: Run, session: Session | None, chosen: Candidate | None) -> str:
-    summary = run.summary
     if run.state == "failed":
         return "failed"
-    if summary is None:
+    if run.summary_json is None:
         return "unfinished"
     if session is None:
         return "unmeasured"
@@ -179,13 +180,14 @@ def _title(run: Run, outcome: str, gains: tuple[Ratio, ...], lost: str, tried: t
 def _sentences(
     run: Run,
     outcome: str,
+    error: str,
     gains: tuple[Ratio, ...],
     session: Session | None,
     lost: str,
     proofs: tuple[Proof, ...],
 ) -> list[str]:
     if outcome == "failed":
-        return [str((run.summary or {}).get("error", "It does not say why."))]
+        return [error or "It does not say why."]
     if outcome == "unmeasured":
         where = f"There was no GPU: kernels were compiled for {_device(run)} and checked in Triton's interpreter."
         why = STATES["budget"].capitalize() + "." if run.state == "budget" else where
@@ -229,8 +231,7 @@ def times(i: Interval) -> str:
 
 
 def _how(s: Session, run: Run) -> str:
-    told = (run.summary or {}).get("environment") or (run.baseline and run.baseline.environment) or {}
-    gpu = told.get("gpu", "a GPU")
+    gpu = (run.environment or {}).get("gpu", "a GPU")
     weights = ", ".join(f"{c} {w:g}" for c, w in s.weights.items())
     weighed = f"; cases are weighted: {weights}" if weights else ""
     noise = f"; as shipped against itself: {times(s.noise)}" if s.noise else ""
@@ -255,9 +256,13 @@ def _proofs(store: Store, run: Run, winner: Tried | None, tried: tuple[Tried, ..
     return tuple(p for p in found if winner or p.comparisons or p.covered)
 
 
+def _lost(run: Run) -> str:
+    return own_list.lost(run.summary) if isinstance(run.summary, MeasuredRun) else ""
+
+
 def _known(run: Run) -> tuple[Known, ...]:
-    rows = (run.summary or {}).get("ranking") or ()
-    return tuple(Known(r["candidate"], r["move"], r["verdict"], r["relative"], r["how"]) for r in rows)
+    rows = run.summary.ranking if isinstance(run.summary, RankedRun) else ()
+    return tuple(Known(r.candidate, r.move, r.verdict, r.relative, r.how) for r in rows)
 
 
 def _skipped(store: Store, run: Run) -> list[tuple[str, str]]:

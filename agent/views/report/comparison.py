@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 
 from pgo_agent.agent.run import own_list
 from pgo_agent.agent.run.record.candidate import Candidate
-from pgo_agent.agent.run.record.store import Run, Store
+from pgo_agent.agent.run.record.run import Run
+from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.views import diff, show
-from pgo_agent.agent.views.diff import Kernel, Side
+from pgo_agent.agent.views.diff import DiffSide, Kernel
 from pgo_agent.agent.views.report.timings import LABELS, short
 from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.profile import nvidia
@@ -83,7 +84,7 @@ def source(store: Store, run: Run, c: Candidate) -> list[str]:
     return list(difflib.unified_diff(before.splitlines(True), after.splitlines(True), *names, n=AROUND))
 
 
-def _kernels(store: Store, run: Run, sides: list[Side]) -> Iterator[Kernels]:
+def _kernels(store: Store, run: Run, sides: list[DiffSide]) -> Iterator[Kernels]:
     labels = [*(LABELS.get(s.name, s.name) for s in sides[:-1]), "winner"]
     for case in (c for c in sides[-1].cases if all(c in s.cases for s in sides)):
         launched = [s.cases[case] for s in sides]
@@ -112,7 +113,7 @@ def _resources(store: Store, run: Run, label: str, choice: str, k: Kernel) -> Re
     )
 
 
-def _ttgir(store: Store, before: Side, after: Side) -> Iterator[Changed]:
+def _ttgir(store: Store, before: DiffSide, after: DiffSide) -> Iterator[Changed]:
     found: dict[tuple[str, tuple[str, ...]], Changed] = {}
     for case in (c for c in after.cases if c in before.cases):
         for name, a, b in diff.pairs(before.cases[case], after.cases[case]):

@@ -10,7 +10,9 @@ from pgo_agent.agent.proposal import bottlenecks
 from pgo_agent.agent.run import incumbent
 from pgo_agent.agent.run.record import profiles
 from pgo_agent.agent.run.record.candidate import Candidate
-from pgo_agent.agent.run.record.store import Run, Store
+from pgo_agent.agent.run.record.run import Run
+from pgo_agent.agent.run.record.run_summary import MeasuredRun
+from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.views.report.timings import interval, short
 from pgo_agent.sandbox.judge.bootstrap import Interval
 
@@ -110,7 +112,8 @@ def _stage(s: Mapping[str, Any]) -> Stage:
 
 def chosen(store: Store, run: Run) -> Candidate | None:
     """What the report is about: the winner, or what was accepted last when the run ended before; None without one."""
-    winner = (run.summary or {}).get("winner") or incumbent.among(store.candidates(run.id))
+    measured = run.summary if isinstance(run.summary, MeasuredRun) else None
+    winner = (measured and measured.winner) or incumbent.among(store.candidates(run.id))
     return None if winner == incumbent.SHIPPED else store.candidate(run.id, winner)
 
 

@@ -11,7 +11,8 @@ from pgo_agent.agent.profile.case_profile import CaseProfile
 from pgo_agent.agent.run import incumbent
 from pgo_agent.agent.run.record import profiles as profile_record
 from pgo_agent.agent.run.record.profiles import StoredProfile
-from pgo_agent.agent.run.record.store import Run, Store
+from pgo_agent.agent.run.record.run import Run
+from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.views.report.timings import short
 from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.errors import UsageFault

@@ -8,7 +8,7 @@ from typing import Any, cast
 from pgo_agent.agent.llm.models import EMBEDDED
 from pgo_agent.agent.run import settings
 from pgo_agent.agent.run.record.candidate import Candidate
-from pgo_agent.agent.run.record.store import Run
+from pgo_agent.agent.run.record.run import Run
 from pgo_agent.agent.run.settings import SEARCH
 from pgo_agent.sandbox import devices
 
@@ -17,7 +17,7 @@ UNTOLD = "not recorded"
 
 def environment(run: Run) -> Iterator[tuple[str, str]]:
     """A name and what is said under it."""
-    measured = (run.summary or {}).get("environment") or (run.baseline and run.baseline.environment) or {}
+    measured = run.environment or {}
     yield "GPU", _gpu(run, measured)
     if measured:
         cuda = f", CUDA {measured['cuda_driver']}" if measured.get("cuda_driver") else ""
@@ -74,7 +74,7 @@ def commands(run: Run, chosen: Candidate | None, steered: bool) -> Iterator[tupl
         yield "what it changes", f"pgo-agent diff shipped {short} --run {name} --ttgir"
     if chosen is not None and chosen.kind != "ttgir":
         yield "write it into the file", f"pgo-agent apply {name}"
-    if run.summary is None and run.state != "failed":
+    if run.summary_json is None and run.state != "failed":
         yield "go on with the run", f"pgo-agent resume {name}"
 
 

@@ -10,20 +10,22 @@ from typing import Any
 
 from pgo_agent.agent.run.own_list import AUTOTUNED
 from pgo_agent.agent.run.record.baseline import Work
-from pgo_agent.agent.run.record.store import Run
+from pgo_agent.agent.run.record.run import Run
+from pgo_agent.agent.run.record.run_summary import MeasuredRun
 from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.judge import bootstrap
 from pgo_agent.sandbox.judge.bootstrap import Interval
 
 SHIPPED, TUNED, WINNER, AGAIN = "shipped", "tuned", "winner", "A/A"
-OWN = (WINNER, TUNED, SHIPPED, AUTOTUNED)
-Times = dict[str, dict[str, list[float]]]  # case -> side -> ms
+BASES = (TUNED, SHIPPED, AUTOTUNED)
+OWN = (WINNER, *BASES)
+Times = Mapping[str, Mapping[str, Sequence[float]]]  # case -> side -> ms
 LABELS = {SHIPPED: "as shipped", AGAIN: "as shipped, again", AUTOTUNED: "as autotuned"}
 BASELINES = (TUNED, LABELS[SHIPPED], LABELS[AUTOTUNED])  # as `Ratio.of` calls them
 
 
 @dataclass(frozen=True)
-class Side:
+class SideTimes:
     """One side of one case."""
 
     key: str  # of the record: winner, a baseline, A/A, or a library's name
@@ -41,7 +43,7 @@ class Side:
 class Ratio:
     """How many times faster the subject was than something."""
 
-    of: str  # as `Side.label`
+    of: str  # as `SideTimes.label`
     interval: Interval
     cases: int  # that it is of
 
@@ -50,11 +52,11 @@ class Ratio:
 class Case:
     name: str
     unit: str  # of rates
-    sides: tuple[Side, ...]  # the subject first, then baselines, then libraries, then A/A
+    sides: tuple[SideTimes, ...]  # the subject first, then baselines, then libraries, then A/A
     ratios: tuple[Ratio, ...]
     noise: Interval | None  # what as shipped seems to gain over itself
 
-    def side(self, key: str) -> Side | None:
+    def side(self, key: str) -> SideTimes | None:
         return next((s for s in self.sides if s.key == key), None)
 
 
@@ -75,8 +77,8 @@ def session(run: Run, evidence: Mapping[str, Any], against: str | None) -> Sessi
     `evidence`: that candidate's, `against`: what it was measured against. None where nothing was measured. Raises
     KeyError, TypeError, ValueError for what no session left.
     """
-    summary = run.summary or {}
-    times: Times = summary.get("times") or {}
+    summary = run.summary if isinstance(run.summary, MeasuredRun) else None
+    times: Times = summary.times if summary else {}
     last = bool(times)
     times = times or _second_look(evidence, against)
     if not times:
@@ -86,7 +88,7 @@ def session(run: Run, evidence: Mapping[str, Any], against: str | None) -> Sessi
     return Session(
         subject,
         last,
-        tuple(_gains(times, subject, weights, summary.get("against") or {})),
+        tuple(_gains(times, subject, weights, summary.against if summary else {})),
         tuple(_case(run, name, sides, subject) for name, sides in times.items()),
         max(len(ms) for sides in times.values() for ms in sides.values()),
         _geomean(times, SHIPPED, AGAIN, weights),
@@ -160,16 +162,16 @@ def _case(run: Run, case: str, times: Mapping[str, Sequence[float]], subject: st
     )
 
 
-def _side(run: Run, case: str, key: str, ms: Sequence[float], work: Work) -> Side:
+def _side(run: Run, case: str, key: str, ms: Sequence[float], work: Work) -> SideTimes:
     middle = bootstrap.ratio(ms, [1.0] * len(ms))  # the interval of their median
     rate, _ = devices.find(run.device).rate(work.flops, work.bytes, middle.mid)
-    return Side(key, _choice(run, case, key), tuple(float(x) for x in ms), middle, rate)
+    return SideTimes(key, _choice(run, case, key), tuple(float(x) for x in ms), middle, rate)
 
 
 def _choice(run: Run, case: str, key: str) -> str:
-    summary = run.summary or {}
-    name = str(summary.get("winner")) if key == WINNER else SHIPPED if key == AGAIN else key
-    if recorded := summary.get("sides", {}).get(name):
-        return str(recorded.get(case, {}).get("choice", ""))
-    best = run.baseline.best(name) if run.baseline and name in OWN else {}
+    name = SHIPPED if key == AGAIN else key
+    if isinstance(run.summary, MeasuredRun):
+        plans = run.summary.sides.get(str(run.summary.winner) if key == WINNER else name, {})
+        return plans[case].choice if case in plans else ""
+    best = run.baseline.best(name) if run.baseline and name in BASES else {}
     return best[case].choice if case in best else ""

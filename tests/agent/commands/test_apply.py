@@ -8,6 +8,7 @@ import pytest
 from pgo_agent.agent.commands import apply
 from pgo_agent.agent.commands.apply import Change
 from pgo_agent.agent.run.facts import RunFacts
+from pgo_agent.agent.run.record.run_summary import CaseRates, MeasuredRun, SideRate
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.sandbox import target
@@ -43,11 +44,19 @@ def store(tmp_path: Path) -> Store:
     )
     opened.set_verdict("add-1", "c2", Judgement(Verdict.WRONG, "smoke", plain("max error")), None, 1.0)
     environment = {"gpu": "NVIDIA H200", "driver": "1", "torch": "2"}
-    opened.set_state(
-        "add-1",
-        "done",
-        {"winner": "c1", "against": {"tuned": [1.09, 1.1, 1.11]}, "cases": {"a": 1}, "environment": environment},
+    case = CaseRates({"tuned": SideRate(2.0, 1.0, "GB/s")}, (1.0, 1.0, 1.0), {"tuned": (1.09, 1.1, 1.11)})
+    summary = MeasuredRun(
+        winner="c1",
+        against={"tuned": (1.09, 1.1, 1.11)},
+        cases={"CASES/a": case},
+        times={},
+        environment=environment,
+        sides={},
+        autotuned={},
+        unfit=(),
+        seconds=1.0,
     )
+    opened.set_state("add-1", "done", summary)
     return opened
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from pgo_agent.agent.moves import Best, Proposal, Skipped, aligned_copy, catalogue
-from pgo_agent.agent.moves.move import Subject
+from pgo_agent.agent.moves.move import RewriteInput
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.bundle.store import ContentStore
@@ -49,7 +49,7 @@ def rewritten(*changes: tuple[str, str], statics: tuple[dict[str, Any], ...] = (
     for old, new in changes:
         assert old in source
         source = source.replace(old, new)
-    return aligned_copy.rewrite(Subject(source, "_gemm", H200, statics=statics))
+    return aligned_copy.rewrite(RewriteInput(source, "_gemm", H200, statics=statics))
 
 
 def numbers(rows: int, columns: int, dtype: torch.dtype = torch.float16) -> torch.Tensor:
@@ -137,10 +137,10 @@ def kernel(x, phi):
     return mix, inverse
 """
     )
-    why = reason(aligned_copy.rewrite, Subject(source, "_mhc_mm_norm_fwd_kernel", H200))
+    why = reason(aligned_copy.rewrite, RewriteInput(source, "_mhc_mm_norm_fwd_kernel", H200))
     assert why == "something else of the launcher may hang on where x lies"
     source = source.replace("torch.empty_like(x[:, 0], dtype=torch.float32)", "torch.empty(N, dtype=torch.float32)")
-    changed = aligned_copy.rewrite(Subject(source, "_mhc_mm_norm_fwd_kernel", H200))
+    changed = aligned_copy.rewrite(RewriteInput(source, "_mhc_mm_norm_fwd_kernel", H200))
     calls = [dict(x=numbers(40, 97), phi=numbers(97, 23)), dict(x=numbers(97, 40).T, phi=numbers(23, 97).T)]
     assert same_bits(outputs(source, *calls), outputs(changed, *calls))
 

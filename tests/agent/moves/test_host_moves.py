@@ -5,7 +5,7 @@ import ast
 import pytest
 from pgo_agent.agent.moves import tma_descriptors
 from pgo_agent.agent.moves.analysis import DoesNotApply
-from pgo_agent.agent.moves.move import Subject
+from pgo_agent.agent.moves.move import RewriteInput
 
 from tests.agent.descriptor_kernels import H200, PARAMETERS, body, file_of, rewritten, together
 
@@ -120,9 +120,9 @@ def test_the_heuristic_sees_what_all_other_decorators_add() -> None:
 def test_two_kernels_of_a_file_get_descriptors_one_after_the_other() -> None:
     source = together([file_of(body(), "one"), file_of(body(("sam", "sbm")), "two").replace("sam", "sbm")])
     for name in ("_one", "_two"):
-        source = tma_descriptors.rewrite(Subject(source, name, H200))
+        source = tma_descriptors.rewrite(RewriteInput(source, name, H200))
         with pytest.raises(DoesNotApply, match="it uses descriptors already"):
-            tma_descriptors.rewrite(Subject(source, name, H200))
+            tma_descriptors.rewrite(RewriteInput(source, name, H200))
     assert source.count("def _descriptor_fits") == source.count("def _descriptor_memory") == 1
     assert source.count(SET) == 2
 

@@ -5,7 +5,7 @@ import ast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pgo_agent.agent.moves.launch_sites import Site, sites, with_configs
+from pgo_agent.agent.moves.launch_sites import LaunchSite, sites, with_configs
 
 AUTOTUNED = """# größe: non-ASCII before the site moves byte columns
 import triton, triton.language as tl
@@ -26,7 +26,7 @@ def kernel(x):
 """
 
 
-def only(source: str) -> Site:
+def only(source: str) -> LaunchSite:
     (site,) = sites(source)
     return site
 

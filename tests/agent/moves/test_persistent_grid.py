@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from pgo_agent.agent.moves import persistent_grid
-from pgo_agent.agent.moves.move import Subject
+from pgo_agent.agent.moves.move import RewriteInput
 from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.gate.verdict import Verdict
 
@@ -49,7 +49,7 @@ def kernel(a, b):
 
 
 def rewritten(source: str, kernel: str = "_scale", **config: int) -> str:
-    return persistent_grid.rewrite(Subject(source, kernel, H200, config))
+    return persistent_grid.rewrite(RewriteInput(source, kernel, H200, config))
 
 
 def test_a_grid_of_two_dimensions_is_covered_tile_by_tile() -> None:

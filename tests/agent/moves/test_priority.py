@@ -6,8 +6,8 @@ import pytest
 from pgo_agent.agent.moves import Best, Proposal, Skipped, catalogue, launch_config, persistent_grid
 from pgo_agent.agent.moves.analysis import DoesNotApply
 from pgo_agent.agent.moves.launch_sites import Config
-from pgo_agent.agent.moves.move import Subject
-from pgo_agent.agent.moves.priority import HYPOTHESIS, Evidence
+from pgo_agent.agent.moves.move import RewriteInput
+from pgo_agent.agent.moves.priority import HYPOTHESIS, ProfileEvidence
 from pgo_agent.agent.profile.advice import ADVICE
 from pgo_agent.agent.profile.findings import Defect, Finding
 from pgo_agent.agent.profile.summary import Bottleneck
@@ -42,7 +42,7 @@ def bottleneck(defect: Defect, kernel: str = "_fa_fwd", share: float | None = No
     return Bottleneck(kernel, Finding(defect, 1.0, "of it", 40, f"{defect}, once"), share)
 
 
-def proposed(asked: Evidence, known: dict[str, Best] | None = None, seed: int = 0) -> list[Proposal]:
+def proposed(asked: ProfileEvidence, known: dict[str, Best] | None = None, seed: int = 0) -> list[Proposal]:
     known = known or {"CASES/a": best(LARGE)}
     return [p for p in catalogue.propose(SOURCE, known, [], H200, asked, seed) if isinstance(p, Proposal)]
 
@@ -55,15 +55,15 @@ def names(found: list[Proposal]) -> list[str]:
 
 
 def test_what_answers_a_bottleneck_comes_first_in_the_order_of_the_bottlenecks() -> None:
-    asked = Evidence({"CASES/a": (bottleneck(Defect.TAIL), bottleneck(Defect.COPY_WAIT))})
+    asked = ProfileEvidence({"CASES/a": (bottleneck(Defect.TAIL), bottleneck(Defect.COPY_WAIT))})
     first = proposed(asked)[:5]
     assert names(first) == ["persistent grid", "BLOCK_M=64", "BLOCK_N=32", *names(first)[3:]]
     assert {str(p.cites.finding.defect) for p in first[3:] if p.cites} == {"exposed copies"}
 
 
 def test_what_nothing_asks_for_comes_after_in_the_order_of_before_and_says_so() -> None:
-    before = names(proposed(Evidence(None)))
-    found = proposed(Evidence({"CASES/a": (bottleneck(Defect.SPILL),)}))
+    before = names(proposed(ProfileEvidence(None)))
+    found = proposed(ProfileEvidence({"CASES/a": (bottleneck(Defect.SPILL),)}))
     rest = [p for p in found if p.cites is None]
     assert rest == found[-len(rest) :] and 0 < len(rest) < len(found)
     assert names(rest) == [n for n in before if n in names(rest)]
@@ -71,13 +71,13 @@ def test_what_nothing_asks_for_comes_after_in_the_order_of_before_and_says_so() 
 
 
 def test_without_a_profile_the_order_and_the_words_are_those_of_the_catalogue() -> None:
-    found = proposed(Evidence(None))
+    found = proposed(ProfileEvidence(None))
     assert names(found)[:3] == ["load through tensor descriptors", "persistent grid", "ptxas: fewer registers"]
     assert not any(p.cites or HYPOTHESIS in p.rationale for p in found)
 
 
 def test_a_seed_orders_what_nothing_tells_apart_and_nothing_else() -> None:
-    asked, known = Evidence({"CASES/a": (bottleneck(Defect.TAIL),)}), {"CASES/a": best(LARGE)}
+    asked, known = ProfileEvidence({"CASES/a": (bottleneck(Defect.TAIL),)}), {"CASES/a": best(LARGE)}
 
     def seeded_with(seed: int) -> list[Proposal]:
         return [p for p in catalogue.propose(SOURCE, known, [], H200, asked, seed) if isinstance(p, Proposal)]
@@ -91,12 +91,12 @@ def test_a_seed_orders_what_nothing_tells_apart_and_nothing_else() -> None:
 
 
 def test_the_same_evidence_gives_the_same_proposals() -> None:
-    asked = Evidence({"CASES/a": tuple(map(bottleneck, Defect))})
+    asked = ProfileEvidence({"CASES/a": tuple(map(bottleneck, Defect))})
     assert proposed(asked) == proposed(asked)
 
 
 def test_a_seed_only_puts_source_moves_that_nothing_asks_for_into_another_order() -> None:
-    asked = Evidence({"CASES/a": (bottleneck(Defect.TAIL), bottleneck(Defect.ARITHMETIC))})
+    asked = ProfileEvidence({"CASES/a": (bottleneck(Defect.TAIL), bottleneck(Defect.ARITHMETIC))})
     found = [proposed(asked, seed=seed) for seed in (0, 1, 2, 3)]
     assert sorted(map(repr, found[0])) == sorted(map(repr, found[1])) and found[1] == proposed(asked, seed=1)
     assert len({tuple(names(f)) for f in found}) > 1
@@ -106,18 +106,18 @@ def test_a_seed_only_puts_source_moves_that_nothing_asks_for_into_another_order(
 
 
 def test_evidence_of_another_kernel_moves_nothing() -> None:
-    other = Evidence({"CASES/a": (bottleneck(Defect.SPILL, "_other"),)})
-    assert names(proposed(other)) == names(proposed(Evidence(None)))
+    other = ProfileEvidence({"CASES/a": (bottleneck(Defect.SPILL, "_other"),)})
+    assert names(proposed(other)) == names(proposed(ProfileEvidence(None)))
 
 
 def test_of_the_cases_that_show_a_bottleneck_the_one_where_it_takes_most_is_cited() -> None:
     less, most = bottleneck(Defect.SPILL, share=0.1), bottleneck(Defect.SPILL, share=0.4)
-    assert Evidence({"CASES/a": (less,), "CASES/b": (most,)}).of("_fa_fwd", (Defect.SPILL,)) == most
+    assert ProfileEvidence({"CASES/a": (less,), "CASES/b": (most,)}).of("_fa_fwd", (Defect.SPILL,)) == most
 
 
 def test_a_step_answers_only_what_shows_in_the_cases_that_it_starts_from() -> None:
     known = {"CASES/a": best(LARGE), "CASES/b": best(SMALL)}
-    found = proposed(Evidence({"CASES/b": (bottleneck(Defect.TAIL),)}), known)
+    found = proposed(ProfileEvidence({"CASES/b": (bottleneck(Defect.TAIL),)}), known)
     cited = {p.rationale.partition("tries ")[2] for p in found if p.kind == "launch" and p.cites}
     assert cited == {
         "BLOCK_M=32 BLOCK_N=64 num_warps=4 num_stages=3",
@@ -144,18 +144,18 @@ def test_every_source_move_cures_something() -> None:
 @pytest.mark.parametrize("blocks", [1, 132])
 def test_a_persistent_grid_is_not_for_blocks_that_run_at_once_anyway(blocks: int) -> None:
     with pytest.raises(DoesNotApply, match=f"its {blocks} blocks run at once: the device holds 132"):
-        persistent_grid.rewrite(Subject(SOURCE, "_fa_fwd", H200, LARGE, build(shared=200_000), blocks))
+        persistent_grid.rewrite(RewriteInput(SOURCE, "_fa_fwd", H200, LARGE, build(shared=200_000), blocks))
 
 
 @pytest.mark.parametrize("blocks", [133, None])
 def test_a_persistent_grid_is_for_more_blocks_or_where_nobody_knows(blocks: int | None) -> None:
     assert "tl.num_programs" in persistent_grid.rewrite(
-        Subject(SOURCE, "_fa_fwd", H200, LARGE, build(shared=200_000), blocks)
+        RewriteInput(SOURCE, "_fa_fwd", H200, LARGE, build(shared=200_000), blocks)
     )
 
 
 def shallower(known: dict[str, Best]) -> Proposal | Skipped:
-    found = launch_config.propose(SOURCE, known, [], H200, Evidence(None))
+    found = launch_config.propose(SOURCE, known, [], H200, ProfileEvidence(None))
     return next(p for p in found if p.move == "num_stages=2")
 
 
@@ -183,6 +183,6 @@ def test_what_won_on_an_h200_is_among_the_first_two_where_the_kernel_spills() ->
     config = {"BLOCK": 64, "STEP": 128, "num_warps": 4, "num_stages": 2}
     static = build() | {"name": "_fa_bwd"}
     known = {"CASES/a": Best(config, static, {"_fa_bwd": static})}
-    asked = Evidence({"CASES/a": (bottleneck(Defect.SPILL, "_fa_bwd"),)})
+    asked = ProfileEvidence({"CASES/a": (bottleneck(Defect.SPILL, "_fa_bwd"),)})
     every = (p for p in catalogue.propose(source, known, [], H200, asked) if isinstance(p, Proposal))
     assert "ptxas: fewer registers in _fa_bwd" in names(list(islice(every, 2)))

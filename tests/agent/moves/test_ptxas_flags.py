@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pgo_agent.agent.moves import ptxas_flags
 from pgo_agent.agent.moves.launch_sites import Config, sites, with_configs
-from pgo_agent.agent.moves.move import Subject
+from pgo_agent.agent.moves.move import RewriteInput
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.build.result import Built
@@ -62,7 +62,7 @@ def bytes_moved(case):
 
 
 def rewritten(source: str, static: Mapping[str, Any] = SICK, kernel: str = "k") -> str:
-    return ptxas_flags.rewrite(Subject(source, kernel, H200, {}, static))
+    return ptxas_flags.rewrite(RewriteInput(source, kernel, H200, {}, static))
 
 
 # where it writes ------------------------------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ def check_builds(builder: Builder, source: str, kernel: str, cases: list[str], c
     plain = builder.build(text, {"CASES": cases}, 1)
     static = profile(plain)
     assert static["spill_store_bytes"]
-    built = builder.build(ptxas_flags.rewrite(Subject(text, kernel, H200, config, static)), {"CASES": cases}, 1)
+    built = builder.build(ptxas_flags.rewrite(RewriteInput(text, kernel, H200, config, static)), {"CASES": cases}, 1)
     assert arithmetic(profile(built)) == arithmetic(static)
     assert set(built.codes.values()).isdisjoint(plain.codes.values())
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from pgo_agent.agent.moves import tma_descriptors
-from pgo_agent.agent.moves.move import Subject
+from pgo_agent.agent.moves.move import RewriteInput
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.bundle.store import ContentStore
@@ -97,7 +97,7 @@ def test_tiles_are_read_the_same_in_the_interpreter() -> None:
 def test_kernels_that_the_move_has_never_seen_compute_the_same() -> None:
     changed = LIGER
     for name in ("_mhc_mm_norm_fwd_kernel", "_fused_neighborhood_attention_av_kernel"):
-        changed = tma_descriptors.rewrite(Subject(changed, name, H200))
+        changed = tma_descriptors.rewrite(RewriteInput(changed, name, H200))
     given = dict(x=random(40, 96), phi=random(96, 24), attention=random(1, 2, 48, 48), v=random(1, 2, 48, 32))
     views = dict(
         x=random(96, 40).T, phi=random(24, 96).T, attention=random(1, 2, 48, 49)[..., 1:],
@@ -110,14 +110,14 @@ def test_kernels_that_the_move_has_never_seen_compute_the_same() -> None:
 @pytest.mark.parametrize("name", ["fa_fwd", "fa_bwd", "gemm"])
 def test_a_rewritten_kernel_is_right_on_all_small_cases(name: str) -> None:
     path = ROOT / "kernels" / f"{name}.py"
-    changed = tma_descriptors.rewrite(Subject(path.read_text(), f"_{name}", H200))
+    changed = tma_descriptors.rewrite(RewriteInput(path.read_text(), f"_{name}", H200))
     found = checked(path, changed)
     assert found.verdict == Verdict.CHECKED, found.reason
 
 
 def test_the_compiled_loop_loads_through_the_copy_engine(tmp_path: Path) -> None:
     gemm = target.read(ROOT / "kernels" / "gemm.py")
-    source = tma_descriptors.rewrite(Subject(gemm.source, "_gemm", H200))
+    source = tma_descriptors.rewrite(RewriteInput(gemm.source, "_gemm", H200))
     built = Builder(gemm, H200, box.choose(), ContentStore(tmp_path)).build(source, {"CASES": ["8k"]}, 1)
     assert built.ok, built.failures
     (static,) = built.statics.values()

@@ -6,7 +6,7 @@ import re
 import pytest
 from pgo_agent.agent.moves import tma_descriptors, warp_specialize
 from pgo_agent.agent.moves.analysis import DoesNotApply
-from pgo_agent.agent.moves.move import Subject
+from pgo_agent.agent.moves.move import RewriteInput
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.bundle.store import ContentStore
@@ -53,7 +53,7 @@ def rewritten(*changes: tuple[str, str]) -> str:
         assert old in source, old
         source = source.replace(old, new)
     ast.parse(source)
-    found = warp_specialize.rewrite(Subject(source, "k", H200))
+    found = warp_specialize.rewrite(RewriteInput(source, "k", H200))
     ast.parse(found)
     return found
 
@@ -115,16 +115,16 @@ def test_it_does_not_apply_and_says_why(old: str, new: str, why: str) -> None:
 @pytest.mark.parametrize("name", ["fa_fwd", "gemm", "fa_bwd"])
 def test_a_kernel_with_pointer_loads_is_not_asked(name: str) -> None:
     with pytest.raises(DoesNotApply):
-        warp_specialize.rewrite(Subject((ROOT / "kernels" / f"{name}.py").read_text(), f"_{name}", H200))
+        warp_specialize.rewrite(RewriteInput((ROOT / "kernels" / f"{name}.py").read_text(), f"_{name}", H200))
 
 
 @pytest.fixture(scope="module")
 def specialized(tmp_path_factory: pytest.TempPathFactory) -> tuple[Builder, str]:
     """Attention with descriptors, specialized, and what builds it."""
     kernel = target.read(FA_FWD)
-    source = tma_descriptors.rewrite(Subject(kernel.source, "_fa_fwd", H200)).replace("num_warps=8", "num_warps=4")
+    source = tma_descriptors.rewrite(RewriteInput(kernel.source, "_fa_fwd", H200)).replace("num_warps=8", "num_warps=4")
     builder = Builder(kernel, H200, box.choose(), ContentStore(tmp_path_factory.mktemp("specialized")))
-    return builder, warp_specialize.rewrite(Subject(source, "_fa_fwd", H200))
+    return builder, warp_specialize.rewrite(RewriteInput(source, "_fa_fwd", H200))
 
 
 def ttgir(builder: Builder, source: str) -> str:

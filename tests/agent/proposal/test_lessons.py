@@ -170,7 +170,9 @@ def test_what_failed_or_lost_in_a_former_run_is_tried_last_and_says_so(
 )
 def test_what_failed_elsewhere_is_tried_in_its_turn(store: Store, told: dict[str, Any]) -> None:
     plain = order(now(store))
-    ctx = searching.begin(store, "before-1", told.get("source", SOURCE), **{k: told[k] for k in told if k == "triton"})
+    ctx = searching.begin(store, "before-1", told.get("source", SOURCE))
+    if "triton" in told:
+        store.set_settings("before-1", ctx.settings, replace(ctx.run.facts, triton=told["triton"]))
     tried(ctx, Verdict.WRONG, move=plain[0])
     if "device" in told:
         store.db.execute("UPDATE runs SET device = ? WHERE id = 'before-1'", (told["device"],))

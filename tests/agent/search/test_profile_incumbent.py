@@ -216,9 +216,14 @@ def test_a_parent_that_is_not_profiled_has_what_its_build_tells(ctx: Context) ->
     assert told == spilled
 
 
+def changed(ctx: Context, **changes: Any) -> Context:
+    """With other settings, of which its record, that other tests read, hears nothing."""
+    return replace(ctx, run=replace(ctx.run, settings=ctx.settings.changed(changes)))
+
+
 @pytest.mark.parametrize(("candidates", "why"), [(3, profile_targets.ENOUGH), (4, "no GPU is visible here")])
 def test_counters_are_read_only_where_another_candidate_may_follow(ctx: Context, candidates: int, why: str) -> None:
-    ctx.change({"candidates": candidates})  # of which there are three
+    ctx = changed(ctx, candidates=candidates)  # of which there are three
     (known,) = profile_targets.wanted(ctx, "shipped")
     found = profile_incumbent.taken(ctx, "shipped", known, GpuBudget(None, 0.0), 1)
     assert (found.passes["timeline"], found.passes["counters"]) == ("no GPU is visible here", why)

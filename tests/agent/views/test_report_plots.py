@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pgo_agent.agent.views.charts import samples
-from pgo_agent.agent.views.report.timings import Case, Side
+from pgo_agent.agent.views.report.timings import Case, SideTimes
 from pgo_agent.sandbox.judge import bootstrap
 from pgo_agent.sandbox.judge.bootstrap import Interval
 
@@ -15,7 +15,7 @@ SAMPLES = st.lists(MS, min_size=1, max_size=40)
 
 
 def case(*sides: list[float]) -> Case:
-    found = (Side(f"s{i}", "", tuple(ms), bootstrap.ratio(ms, [1.0] * len(ms)), 1.0) for i, ms in enumerate(sides))
+    found = (SideTimes(f"s{i}", "", tuple(ms), bootstrap.ratio(ms, [1.0] * len(ms)), 1.0) for i, ms in enumerate(sides))
     return Case("c", "GB/s", tuple(found), (), None)
 
 

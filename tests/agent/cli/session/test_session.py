@@ -16,6 +16,7 @@ import pytest
 from pgo_agent.agent.cli.session import commands, parse_input
 from pgo_agent.agent.cli.session.controller import SessionController
 from pgo_agent.agent.run.record.candidate import Candidate
+from pgo_agent.agent.run.record.run_summary import FailedRun
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.sandbox.errors import UsageFault
 
@@ -227,7 +228,7 @@ def whole_add(tmp_path: Path, prepared: Path) -> Path:
 def test_a_terminal_that_is_too_small_says_what_is_needed_and_gets_lines(tmp_path: Path, whole_add: Path) -> None:
     store = Store(whole_add)
     run = store.run("last")
-    store.set_state(run.id, "done", {"error": "x"})
+    store.set_state(run.id, "done", FailedRun("x"))
     store.close()
     with Screen("session", run.id, "--store", whole_add, cwd=tmp_path, size=(50, 10)) as screen:
         screen.until("needs a terminal of 60 x 16, and this one is 50 x")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from libcst.metadata import MetadataWrapper, PositionProvider
 from pgo_agent.agent.moves.analysis import index_algebra
 from pgo_agent.agent.moves.analysis.cst_util import functions
-from pgo_agent.agent.moves.analysis.dataflow import Flow
+from pgo_agent.agent.moves.analysis.dataflow import IndexFlow
 from pgo_agent.agent.moves.analysis.index_algebra import Mask, Poly, Tile, Unknown
 from pgo_agent.agent.moves.analysis.load_site import Load
 from pytest import MonkeyPatch
@@ -157,7 +157,7 @@ def loads(source: str) -> dict[tuple[int, int], Load]:
     """Line and column -> what is said of the load there."""
     wrapper = MetadataWrapper(cst.parse_module(source))
     places = wrapper.resolve(PositionProvider)
-    flow = Flow(functions(wrapper.module)["_k"])
+    flow = IndexFlow(functions(wrapper.module)["_k"])
     return {(places[x.call].start.line, places[x.call].start.column): x for x in flow.loads}
 
 
