@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pgo_agent.agent import moves
-from pgo_agent.agent import text as hiding
+from pgo_agent.agent import text as printable
 from pgo_agent.agent.kernel_part import kernel_part
 from pgo_agent.agent.llm import templates
 from pgo_agent.agent.llm.replies import Unread
@@ -108,7 +108,7 @@ def _of_failed(ctx: Context, c: Candidate, repairs: int) -> Question:
     else:
         source, shown = c.source, None
         values = _values(c.kind, failure, "", source, None)
-    return Question(c.id, c.parent, source, shown, TEMPLATE, values | {"idea": hiding.line(c.rationale)}, repairs)
+    return Question(c.id, c.parent, source, shown, TEMPLATE, values | {"idea": printable.line(c.rationale)}, repairs)
 
 
 def failures(ctx: Context, c: Candidate) -> list[str]:
@@ -120,7 +120,7 @@ def failures(ctx: Context, c: Candidate) -> list[str]:
     told += [f"at your line: {text}" for text in [_failing_line(c)] if text]
     trace = () if why.is_held_out else found.get("trace", ())[:TRACE]
     told += [quoted(str(step)).for_model(hidden) for step in trace]
-    return [hiding.line(line) for line in (*told, *_quoted(_text(ctx, c, found), told)) if line.strip(" :")]
+    return [printable.line(line) for line in (*told, *_quoted(_text(ctx, c, found), told)) if line.strip(" :")]
 
 
 def _failing_line(c: Candidate) -> str:
@@ -173,7 +173,7 @@ def _values(form: str, failure: Sequence[str], wrote: str, source: str, shown: S
     return {
         "form": form,
         "idea": "",
-        "failure": [hiding.line(line) for line in failure],
+        "failure": [printable.line(line) for line in failure],
         "wrote": wrote.strip("\n"),
         "wrote_mark": templates.fenced("yours", wrote),
         "told": told,

@@ -10,7 +10,7 @@ Requests come from `live/`. Guidance is the words of the person at the terminal:
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from pgo_agent.agent import text as hiding
+from pgo_agent.agent import text as printable
 from pgo_agent.agent.exit_codes import FAULTY
 from pgo_agent.agent.llm.models.budget import Guarded
 from pgo_agent.agent.moves import Proposal
@@ -60,7 +60,7 @@ def may_pin(c: Candidate) -> None:
 
 def guidance_of(text: str) -> str:
     """The words as one printable line. Raises UsageFault for none, and for too many."""
-    line = hiding.line(text, LONGEST + 1)
+    line = printable.line(text, LONGEST + 1)
     if not line:
         raise UsageFault("there is nothing in it that can be printed", "say it in words")
     if len(line) > LONGEST:
@@ -71,14 +71,14 @@ def guidance_of(text: str) -> str:
 def budget_of(name: str, text: str, facts: RunFacts) -> dict[str, Any]:
     """What a request for another budget says. Raises UsageFault for no budget, and for no number."""
     if name not in BUDGETS:
-        raise UsageFault(f"there is no budget called {hiding.line(name, 40)}", f"there are: {', '.join(BUDGETS)}")
+        raise UsageFault(f"there is no budget called {printable.line(name, 40)}", f"there are: {', '.join(BUDGETS)}")
     try:
         value = settings.kind(name)(text)
     except ValueError:
         value = -1
     if not 0 <= value < float("inf"):
         kind = "a whole number" if settings.kind(name) is int else "a number"
-        raise UsageFault(f"{hiding.line(text, 40)} is not {kind} from 0 on", f"as in /budget {name} 30")
+        raise UsageFault(f"{printable.line(text, 40)} is not {kind} from 0 on", f"as in /budget {name} 30")
     if name == "money" and not facts.prices:
         raise UsageFault("no prices are known to this run", "start it with --money, or limit its tokens")
     return {"name": name, "value": value}

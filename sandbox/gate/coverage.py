@@ -58,15 +58,19 @@ class Coverage:
 
     def counted(self) -> str:
         """The counts in words."""
-        told = (_one(f"{c.ran} {n}") if c.whole else f"{c.ran} of {c.of} {n}" for n, c in self.counts.items() if c.of)
-        return ", ".join(told) or "nothing"
+        words = (_one(f"{c.ran} {n}") if c.whole else f"{c.ran} of {c.of} {n}" for n, c in self.counts.items() if c.of)
+        return ", ".join(words) or "nothing"
 
     def left_out(self) -> str:
         """What was not looked at, in words: each reason once."""
+        return ", ".join(f"{', '.join(names)} ({why})" for why, names in self.by_reason().items())
+
+    def by_reason(self) -> dict[str, list[str]]:
+        """Gives why something was not looked at -> the names of all for which that is so."""
         names: dict[str, list[str]] = {}
         for name, why in self.skipped.items():
             names.setdefault(why, []).append(name)
-        return ", ".join(f"{', '.join(own)} ({why})" for why, own in names.items())
+        return names
 
     def as_json(self) -> dict[str, Any]:
         """Plain values, as `from_json` reads them."""
@@ -74,9 +78,9 @@ class Coverage:
         return {"counts": counts, "skipped": dict(self.skipped)}
 
 
-def _one(told: str) -> str:
+def _one(words: str) -> str:
     """`1 case` for `1 cases`."""
-    return told.removesuffix("s") if told.startswith("1 ") else told
+    return words.removesuffix("s") if words.startswith("1 ") else words
 
 
 NOTHING = Coverage()
@@ -88,8 +92,8 @@ def of(skipped: Mapping[str, str] | None = None, **counts: int | tuple[int, int]
     return Coverage({n: Count(*c) for n, c in pairs.items()}, dict(skipped or {}))
 
 
-def from_json(told: Mapping[str, Any] | None) -> Coverage:
-    """What `as_json` gave; nothing for what has none."""
-    if not told:
+def from_json(value: Mapping[str, Any] | None) -> Coverage:
+    """Reads what `as_json` gave; nothing for what has none."""
+    if not value:
         return NOTHING
-    return Coverage({n: Count(*c) for n, c in told["counts"].items()}, dict(told["skipped"]))
+    return Coverage({n: Count(*c) for n, c in value["counts"].items()}, dict(value["skipped"]))

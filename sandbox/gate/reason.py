@@ -45,8 +45,8 @@ class Clause:
 
     def as_json(self) -> dict[str, Any]:
         """The fields that say something."""
-        told = {"case": self.case or None, "output": self.output, "measured": self.measured, "bound": self.bound}
-        return {"kind": str(self.kind), "text": self.text} | {k: v for k, v in told.items() if v is not None}
+        more = {"case": self.case or None, "output": self.output, "measured": self.measured, "bound": self.bound}
+        return {"kind": str(self.kind), "text": self.text} | {k: v for k, v in more.items() if v is not None}
 
 
 @dataclass(frozen=True)
@@ -140,8 +140,8 @@ def of_case(case: str, detail: str = "", text: str | None = None) -> Reason:
 
 def figure(what: str, output: int, measured: float, bound: float) -> Reason:
     """Says by how much an output breaks a bound: `output 0: max error 3 above 0.02`."""
-    found = Clause(f"output {output}: {what} {measured:.3g}", output=output, measured=_finite(measured))
-    return Reason((found,)) + withheld(f" above {bound:.3g}", bound)
+    error = Clause(f"output {output}: {what} {measured:.3g}", output=output, measured=_finite(measured))
+    return Reason((error,)) + withheld(f" above {bound:.3g}", bound)
 
 
 def counted(coverage: Coverage) -> Reason:
@@ -161,11 +161,8 @@ def counted(coverage: Coverage) -> Reason:
 
 def left_out(coverage: Coverage) -> Reason:
     """Says what was not looked at, each reason once: `even, ragged (bf16)`; empty for nothing. No held-out case."""
-    names: dict[str, list[str]] = {}
-    for name, why in coverage.public.skipped.items():
-        names.setdefault(why, []).append(name)
-    pieces = [plain(f"{', '.join(own)} (") + quoted(why) + plain(")") for why, own in names.items()]
-    return joined(", ", pieces)
+    names = coverage.public.by_reason().items()
+    return joined(", ", [plain(f"{', '.join(own)} (") + quoted(why) + plain(")") for why, own in names])
 
 
 def joined(between: str, reasons: Sequence[Reason]) -> Reason:

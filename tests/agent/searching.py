@@ -55,10 +55,11 @@ def _facts() -> RunFacts:
     return RunFacts(triton_version(box.choose().python))
 
 
-def begin(store: Store, run: str, source: str = SOURCE, **settings: Any) -> Context:
-    """A new run in a prepared workspace, of `add` or of another text of it."""
+def begin(store: Store, run: str, source: str = SOURCE, triton: str = "", **settings: Any) -> Context:
+    """A new run in a prepared workspace, of `add` or of another text of it. `triton`: another version than is here."""
+    facts = replace(_facts(), triton=triton) if triton else _facts()
     subject = replace(target.read(ADD), source=source, contract=source)
-    store.add_run(run, ADD, subject.digest, source, H200.key, SETTINGS.changed(settings), _facts(), subject.asked)
+    store.add_run(run, ADD, subject.digest, source, H200.key, SETTINGS.changed(settings), facts, subject.asked)
     first = store.run("first-1").baseline
     assert first is not None
     store.set_baseline(run, first)

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from pgo_agent.agent import text as hiding
+from pgo_agent.agent import text as printable
 from pgo_agent.agent.cli.session import editor, parse_input
 from pgo_agent.agent.cli.session.controller import SessionController, Stand
 from pgo_agent.agent.cli.session.parse_input import COMMANDS, TypedCommand
@@ -98,13 +98,13 @@ def _ttgir(c: SessionController, typed: TypedCommand) -> None:
     from pgo_agent.agent.views.live import profile_view
 
     summary.output().print(
-        Text(hiding.visible(profile_view.ttgir(c.store, c.run.id, _which(c, typed)))), soft_wrap=True
+        Text(printable.visible(profile_view.ttgir(c.store, c.run.id, _which(c, typed)))), soft_wrap=True
     )
 
 
 def _evidence(c: SessionController, typed: TypedCommand) -> None:
     found = _candidate(c, typed.words[0])
-    c.say(f"{found.id[:8]}  {found.move}: {found.verdict or 'not judged yet'} {hiding.line(found.reason or '')}")
+    c.say(f"{found.id[:8]}  {found.move}: {found.verdict or 'not judged yet'} {printable.line(found.reason or '')}")
     show.findings(c.store, found, summary.output())
 
 
@@ -125,7 +125,7 @@ def _said(c: SessionController, _typed: TypedCommand) -> None:
     found = user_requests.of(c.store, c.run.id)
     for s in found:
         came = s.outcome or ("the run ended before" if c.stand is Stand.COMPLETE else "not taken yet")
-        c.say(f"{s.n:>3}  {hiding.line(s.asked, 200)}\n     {came}")
+        c.say(f"{s.n:>3}  {printable.line(s.asked, 200)}\n     {came}")
     if not found:
         c.say("you asked for nothing yet")
 
@@ -139,13 +139,13 @@ def _guide(c: SessionController, typed: TypedCommand) -> None:
     if model == EMBEDDED:
         c.say("recorded, but nobody reads it: this run has no model (`--model`), and the embedded moves read no words")
     else:
-        c.say(f"{hiding.line(model)} reads it from the next generation on")
+        c.say(f"{printable.line(model)} reads it from the next generation on")
 
 
 def _veto(c: SessionController, typed: TypedCommand) -> None:
     found = _candidate(_open(c), typed.words[0])
     steering.may_veto(found)
-    why = hiding.line(" ".join(typed.words[1:]), WHY)
+    why = printable.line(" ".join(typed.words[1:]), WHY)
     _ask(c, Kind.VETO, candidate=found.id, why=why)
     c.say(f"{found.id[:8]} will not be judged, unless it is being judged already")
 
@@ -194,7 +194,7 @@ def _submitted(c: SessionController, path: Path, which: str) -> None:
 
 def _apply(c: SessionController, typed: TypedCommand, confirm: Confirm) -> None:
     change = applying.plan(c.store, c.run.id, _candidate(c, typed.words[0], _APPLIED).id if typed.words else None)
-    c.say(hiding.visible(change.diff))
+    c.say(printable.visible(change.diff))
     if confirm("Write this? [y/N] "):
         c.say(f"{change.path} written; the original is {applying.write(change)}")
     else:

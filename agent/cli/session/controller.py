@@ -9,7 +9,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Any
 
-from pgo_agent.agent import text as hiding
+from pgo_agent.agent import text as printable
 from pgo_agent.agent.cli.session.worker_process import Event, Running
 from pgo_agent.agent.exit_codes import Exit
 from pgo_agent.agent.run import steering
@@ -69,7 +69,7 @@ class SessionController:
         return self.store.run(self.watch.run)
 
     def say(self, text: str) -> None:
-        Console().print(Text(hiding.visible(text)))
+        Console().print(Text(printable.visible(text)))
 
     def tell_phases(self, wanted: bool) -> None:
         """A line for each phase, where no block tells it."""
@@ -81,7 +81,7 @@ class SessionController:
         known = self.watch.glance()
         few = known.asked if known and self.stand is not Stand.COMPLETE else 0
         asked = f"{few} request{'s wait' if few > 1 else ' waits'}; " if few else ""
-        return Text.assemble((f"{self.stand:<10}", "bold"), (asked, "yellow"), hiding.line(doing or "starting"))
+        return Text.assemble((f"{self.stand:<10}", "bold"), (asked, "yellow"), printable.line(doing or "starting"))
 
     def hold(self) -> None:
         """Tells nothing from here on."""
@@ -195,7 +195,7 @@ def _stopped(code: int, said: str) -> str:
     if code in _INTERRUPTED:
         return "paused; nothing that was recorded is lost. /resume goes on, /quit leaves"
     how = f"was ended by signal {-code}" if code < 0 else f"ended with {code}"
-    last = hiding.line((said.strip().splitlines() or [""])[-1])
+    last = printable.line((said.strip().splitlines() or [""])[-1])
     why = f" ({last})" if last else ""
     return f"the run's process {how}{why}; nothing that was recorded is lost. /resume goes on, /quit leaves"
 
@@ -203,7 +203,7 @@ def _stopped(code: int, said: str) -> str:
 def _printable(value: Any) -> Any:
     """The event with nothing in it that a terminal would obey."""
     if isinstance(value, str):
-        return hiding.visible(value)
+        return printable.visible(value)
     if isinstance(value, list):
         return [_printable(v) for v in value]
     return {k: _printable(v) for k, v in value.items()} if isinstance(value, dict) else value
@@ -211,4 +211,4 @@ def _printable(value: Any) -> Any:
 
 def mark(text: str) -> str:
     """A line that a person typed, as it stays on the screen."""
-    return f"[bold]>[/bold] {escape(hiding.line(text, 1000))}"
+    return f"[bold]>[/bold] {escape(printable.line(text, 1000))}"

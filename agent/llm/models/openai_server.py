@@ -20,7 +20,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from pgo_agent.agent import text as hiding
+from pgo_agent.agent import text as printable
 from pgo_agent.agent.llm.models.types import FREE, OPTIMIZER, Form, Gone, Reply, count, signed, whole
 from pgo_agent.sandbox.errors import UsageFault
 
@@ -174,7 +174,7 @@ class ServerModel:
     def _clean(self, text: str) -> str:
         """What a server said, fit for a message: one short printable line without the key."""
         text = text.replace(self._key, "***") if self._key else text
-        said = hiding.line(text, 200)
+        said = printable.line(text, 200)
         return f": {said}" if said else ""
 
 
@@ -283,7 +283,7 @@ def _ended(choice: Mapping[str, Any]) -> str:
     message = choice.get("message")
     refusal = message.get("refusal") if isinstance(message, dict) else None
     if isinstance(refusal, str) and refusal.strip():
-        return f"the model refused: {hiding.line(whole(refusal), 200)}"
+        return f"the model refused: {printable.line(whole(refusal), 200)}"
     told = {"content_filter": "the server's filter withheld the reply", "length": "the reply was cut off at its limit"}
     reason = choice.get("finish_reason")
     return told.get(reason, "") if isinstance(reason, str) else ""

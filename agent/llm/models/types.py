@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from pgo_agent.agent import text as hiding
+from pgo_agent.agent import text as printable
 from pgo_agent.sandbox.errors import EnvironmentFault
 
 OPTIMIZER = "optimizer"  # the role that asks when nobody says otherwise
@@ -86,7 +86,7 @@ def whole(text: str) -> str:
 
 def signed(said: object, otherwise: str) -> str:
     """What an answer says that it is from, as one short printable line; `otherwise` when it says nothing."""
-    return (hiding.line(said, None)[:LONGEST_NAME] if isinstance(said, str) else "") or otherwise
+    return (printable.line(said, None)[:LONGEST_NAME] if isinstance(said, str) else "") or otherwise
 
 
 def remark(reply: Reply, *problems: str) -> str:

@@ -1,6 +1,6 @@
 """What is wrong with a reply, in one short printable line, and how far one is read."""
 
-from pgo_agent.agent import text as hiding
+from pgo_agent.agent import text as printable
 
 LONGEST = 1_000_000  # characters of a reply
 TOO_DEEP = "the code is nested too deeply"
@@ -15,4 +15,4 @@ class Nothing(BadReply):
 
 
 def short(text: str, most: int | None = 100) -> str:
-    return hiding.line(text, most)
+    return printable.line(text, most)

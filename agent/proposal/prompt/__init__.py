@@ -5,8 +5,8 @@
 
 `layout.py` says which sections there are, and what is dropped first; the words are templates in `prompts/`. The rest of
 the package makes single facts: `hot_loop.py`, `attempts.py`, `applicable_moves.py`, `cards.py`. It asks no model and
-reads no reply. Reference, held-out cases and tolerances stay out: `kernel_part.py` hides them in source, `text.py` in
-reasons.
+reads no reply. Reference, held-out cases and tolerances stay out: `kernel_part.py` hides them in source,
+`gate/reason.py` in reasons.
 """
 
 from pgo_agent.agent.proposal.prompt.collect import check, gather

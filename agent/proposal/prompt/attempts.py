@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pgo_agent.agent import text as hiding
+from pgo_agent.agent import text as printable
 from pgo_agent.agent.run import provenance
 from pgo_agent.agent.run.record.candidate import Candidate
 from pgo_agent.sandbox.gate.reason import NONE
@@ -37,7 +37,7 @@ def lines(attempts: Iterable[Attempt], remarks: Sequence[str] = (), most: int = 
     groups: dict[tuple[str, str, str, str], list[Attempt]] = {}
     for attempt in attempts:
         groups[attempt.kind] = [*groups.pop(attempt.kind, []), attempt]  # what came again is new again
-    told = [(_told(group), group[0].verdict) for group in groups.values()] + [(hiding.line(r), "") for r in remarks]
+    told = [(_told(group), group[0].verdict) for group in groups.values()] + [(printable.line(r), "") for r in remarks]
     kept = told[-most:]
     if len(kept) == len(told):
         return [text for text, _ in kept]
@@ -51,7 +51,7 @@ def attempt(
     """`hidden`: names of held-out cases. `gains`: case -> ratio, as measured in this run; `known`: what is recorded of
     this very source on such a GPU, its verdict and ratio."""
     own = c.author == provenance.EMBEDDED  # then the move's name says all
-    what = c.move if own or not c.rationale else f"{c.move} ({hiding.line(c.rationale, 160)})"
+    what = c.move if own or not c.rationale else f"{c.move} ({printable.line(c.rationale, 160)})"
     ratios = ", ".join(f"{case.split('/', 1)[-1]} {ratio:.3f}x" for case, ratio in gains.items())
     if known and known[1] and not ratios:
         ratios = f"recorded earlier on such a GPU: {known[0]}, {known[1]:.3f}x"
@@ -62,7 +62,7 @@ def _told(group: Sequence[Attempt]) -> str:
     last = group[-1]
     count = f", {len(group)} times" if len(group) > 1 else ""
     by_case = f" [{last.ratios}]" if last.ratios else ""
-    return hiding.line(f"{last.what}{count}: {last.verdict} in stage {last.stage}: {last.reason}{by_case}")
+    return printable.line(f"{last.what}{count}: {last.verdict} in stage {last.stage}: {last.reason}{by_case}")
 
 
 def _counted(verdicts: Sequence[str]) -> str:

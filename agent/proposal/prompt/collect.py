@@ -12,7 +12,7 @@ from dataclasses import asdict
 from typing import Any
 
 from pgo_agent.agent import moves
-from pgo_agent.agent import text as hiding
+from pgo_agent.agent import text as printable
 from pgo_agent.agent.evaluation.known_time import rate
 from pgo_agent.agent.kernel_part import kernel_part
 from pgo_agent.agent.llm.replies.ttgir import Shown
@@ -143,7 +143,7 @@ def _profile(kept: Sequence[StoredProfile]) -> list[str]:
         for line in k.summary.text.splitlines() if k.summary is not None else ():
             if line.strip():
                 told.setdefault(line.strip().removeprefix("- "), []).append(k.case.split("/", 1)[1])
-    return [hiding.line(f"{', '.join(cases)}: {line}") for line, cases in told.items()]
+    return [printable.line(f"{', '.join(cases)}: {line}") for line, cases in told.items()]
 
 
 def _defects(kept: Sequence[StoredProfile]) -> list[Defect]:
@@ -157,7 +157,7 @@ def _quoted(source: str, profile: Sequence[str]) -> list[tuple[int, str]]:
     lines, part = source.splitlines(), set(map(str.strip, kernel_part(source).splitlines()))
     named = dict.fromkeys(int(n) for said in profile for n in _LINE.findall(said))
     own = ((n, lines[n - 1].strip()) for n in named if 0 < n <= len(lines))
-    return [(n, hiding.line(text, 160)) for n, text in own if text and text in part][:MOST_QUOTED]
+    return [(n, printable.line(text, 160)) for n, text in own if text and text in part][:MOST_QUOTED]
 
 
 # code -----------------------------------------------------------------------------------------------------------------

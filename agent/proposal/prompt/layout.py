@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from pgo_agent.agent import text as hiding
+from pgo_agent.agent import text as printable
 from pgo_agent.agent.llm import templates
 from pgo_agent.agent.proposal.prompt.inputs import Facts
 from pgo_agent.agent.proposal.prompt.token_budget import Prompt, Section, fitted
@@ -125,7 +125,7 @@ def _section(name: str, template: str, kind: str = "", needs: str = "", **values
 def _plain(value: Any) -> Any:
     """Every text in it as one printable line."""
     if isinstance(value, str):
-        return hiding.line(value, LONGEST)
+        return printable.line(value, LONGEST)
     if isinstance(value, list | tuple):
         return tuple(map(_plain, value))
     return {k: _plain(v) for k, v in value.items()} if isinstance(value, dict) else value
