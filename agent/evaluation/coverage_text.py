@@ -13,11 +13,16 @@ def of(evidence: Mapping[str, Any]) -> Coverage:
     return next((coverage.from_json(b["coverage"]) for b in bodies), NOTHING)
 
 
-def alike(found: Iterable[Coverage]) -> Iterator[tuple[int, str]]:
-    """How many of them cover the same, and what that is, in the order in which they come. None of nothing."""
+def counted_alike(covers: Iterable[Coverage]) -> Iterator[tuple[int, str]]:
+    """How many of them counted the same, and what that is, in the order in which they come. None of nothing."""
     counts: dict[str, int] = {}
-    for one in found:
+    for one in covers:
         if one != NOTHING:
-            said = one.said()
-            counts[said] = counts.get(said, 0) + 1
-    return ((n, said) for said, n in counts.items())
+            text = one.counted()
+            counts[text] = counts.get(text, 0) + 1
+    return ((n, text) for text, n in counts.items())
+
+
+def left_out_of_any(covers: Iterable[Coverage]) -> str:
+    """What one of them left out, in words: each reason once; empty where all is covered."""
+    return Coverage({}, {name: why for one in covers for name, why in one.skipped.items()}).left_out()

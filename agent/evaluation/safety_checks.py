@@ -22,10 +22,10 @@ from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.evidence import Evidence, kernels
 from pgo_agent.sandbox.gate.reason import Reason, joined, plain, quoted
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
-from pgo_agent.sandbox.judge import memcheck
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge, bundle_ref
 from pgo_agent.sandbox.judge.interface import Ended, Judge
 from pgo_agent.sandbox.judge.pool import GpuPool
+from pgo_agent.sandbox.judge.results import memcheck
 
 TRAPPED = "an illegal instruction was encountered"  # what the driver says of a trap
 WORDLESS = "stopped the kernel, and could not say why"

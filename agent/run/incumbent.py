@@ -13,8 +13,8 @@ from pgo_agent.agent.run.record.baseline import BaselinePoint, TimeSource
 from pgo_agent.agent.run.record.candidate import Candidate
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.sandbox.gate.verdict import Verdict
-from pgo_agent.sandbox.judge import bootstrap
 from pgo_agent.sandbox.judge.gpu_judge import bundle_ref
+from pgo_agent.sandbox.judge.timing import bootstrap
 
 SHIPPED = "shipped"
 NEAR = 0.005  # of the best time: an H200's sessions measured a kernel against itself up to 0.6 % apart

@@ -24,9 +24,9 @@ from pgo_agent.agent.run.record.run_summary import (
     SideRate,
 )
 from pgo_agent.sandbox.gate.verdict import Verdict
-from pgo_agent.sandbox.judge import bootstrap
-from pgo_agent.sandbox.judge.bootstrap import Interval
 from pgo_agent.sandbox.judge.interface import Judge
+from pgo_agent.sandbox.judge.timing import bootstrap
+from pgo_agent.sandbox.judge.timing.bootstrap import Interval
 
 _BASES = ("shipped", "tuned", AUTOTUNED)
 # What a candidate can still be worth without a GPU: everything that was not found to be broken.

@@ -136,8 +136,11 @@ def _ranked(summary: RankedRun, run: str, out: Console) -> None:
         ranking.add_row(c.candidate[:8], c.move, c.verdict, relative, c.how)
     if summary.ranking:
         out.print(ranking)
-    for count, said in coverage_text.alike(coverage.from_json(c.coverage) for c in summary.ranking):
-        out.print(f"checked of {count} of them: {escape(said)}", highlight=False, soft_wrap=True)
+    covers = [coverage.from_json(c.coverage) for c in summary.ranking]
+    for count, text in coverage_text.counted_alike(covers):
+        out.print(f"checked of {count} of them: {escape(text)}", highlight=False, soft_wrap=True)
+    if text := coverage_text.left_out_of_any(covers):
+        out.print(f"left out: {escape(text)}", highlight=False, soft_wrap=True)
     out.print(
         "~ is an estimate from the static profile, never a measurement. Recorded figures are of this very code, "
         "measured on that GPU.",

@@ -12,7 +12,7 @@ from pgo_agent.evals.ablation.scores import bests
 from pgo_agent.evals.leaderboard.rank import Board
 from pgo_agent.evals.nightly.report import mean
 from pgo_agent.evals.nightly.row import TUNED, Row
-from pgo_agent.sandbox.judge.bootstrap import Interval
+from pgo_agent.sandbox.judge.timing.bootstrap import Interval
 
 LABELS = 6  # of nights, at most
 Colors = Mapping[str, int]  # of optimizers

@@ -49,8 +49,8 @@ def _inputs(module: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     """Inputs by what they are called: those of every small case, as they are and under every stress input that fits."""
     import torch
     from pgo_agent.sandbox.errors import TargetFault
-    from pgo_agent.sandbox.judge import numerics
-    from pgo_agent.sandbox.judge.stress_inputs import STRESS_INPUTS
+    from pgo_agent.sandbox.judge.results import numerics
+    from pgo_agent.sandbox.judge.results.stress_inputs import STRESS_INPUTS
 
     for name, case in module.SMALL.items():
         for seed in range(SEEDS):

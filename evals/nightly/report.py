@@ -11,7 +11,7 @@ from pgo_agent.agent.version import short
 from pgo_agent.agent.views import summary as display
 from pgo_agent.evals.nightly.row import BASES, SHIPPED, TUNED, Row
 from pgo_agent.evals.nightly.run import Rows
-from pgo_agent.sandbox.judge.bootstrap import Interval
+from pgo_agent.sandbox.judge.timing.bootstrap import Interval
 from rich.markup import escape
 from rich.table import Table
 

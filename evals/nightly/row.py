@@ -1,8 +1,8 @@
 """A row: what one run of a target, an optimizer and a seed came to, with the samples that say so.
 
 Figures that follow from samples are computed from them and never believed: a line whose ratios are not those of its own
-samples is refused, and so is one that measured nothing and does not say why. Relies on `sandbox/judge/bootstrap.py` for
-intervals, and on `sandbox/json_codec.py` for what fields may hold.
+samples is refused, and so is one that measured nothing and does not say why. Relies on
+`sandbox/judge/timing/bootstrap.py` for intervals, and on `sandbox/json_codec.py` for what fields may hold.
 """
 
 import math
@@ -18,8 +18,8 @@ from pgo_agent.agent.run.record.baseline import Unfit
 from pgo_agent.evals.runner.results import ENDED
 from pgo_agent.sandbox import devices, json_codec
 from pgo_agent.sandbox.gate.verdict import Verdict
-from pgo_agent.sandbox.judge import bootstrap
-from pgo_agent.sandbox.judge.bootstrap import Interval
+from pgo_agent.sandbox.judge.timing import bootstrap
+from pgo_agent.sandbox.judge.timing.bootstrap import Interval
 
 SHIPPED, TUNED, WINNER, AGAIN = "shipped", "tuned", "winner", "A/A"
 BASES = (SHIPPED, TUNED)

@@ -43,10 +43,10 @@ def end_with(parent: int) -> None:
 
 def _worker(cpu: bool, announce: Callable[[str, float], None]) -> Any:
     if cpu:
-        from pgo_agent.sandbox.judge.cpu_commands import CpuWorker
+        from pgo_agent.sandbox.judge.interpreted.commands import CpuWorker
 
         return CpuWorker(announce)
-    from pgo_agent.sandbox.judge.timing_commands import Worker
+    from pgo_agent.sandbox.judge.timing.commands import Worker
 
     return Worker(announce)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pgo_agent.sandbox.judge import cuda_driver
+from pgo_agent.sandbox.judge.launches import cuda_driver
 
 
 def healthy(device: Any) -> None:

@@ -1,8 +1,8 @@
 """What every judge is to those who ask: on this machine (`pool.py`; `gpu_judge.py` is one GPU), or elsewhere
 (`sandbox/judge/spool/client.py`).
 
-Relies on nothing that takes long to import. Commands and their answers are those of `check_commands.py` and
-`timing_commands.py`.
+Relies on nothing that takes long to import. Commands and their answers are those of `commands.py` and
+`commands.py`.
 """
 
 from abc import ABC, abstractmethod

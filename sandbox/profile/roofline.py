@@ -2,8 +2,8 @@
 
 After Williams, Waterman and Patterson, "Roofline" (2009): work that has to do so many operations and to move so many
 bytes takes at least as long as the slower of both. The work is told by the target's own functions, in the tracer's box;
-the peaks are told by the judge, which measures them (`sandbox/judge/measured_peaks.py`). Nothing here runs a kernel or
-imports a target.
+the peaks are told by the judge, which measures them (`sandbox/judge/timing/measured_peaks.py`). Nothing here runs a
+kernel or imports a target.
 
 A share above 1 is possible where a case fits the L2, whose bytes come faster than device memory's.
 """

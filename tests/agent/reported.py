@@ -28,12 +28,13 @@ from pgo_agent.sandbox.gate.evidence import Evidence
 from pgo_agent.sandbox.gate.reason import NONE, plain
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.isolation import box
-from pgo_agent.sandbox.judge import bootstrap, timing_verdict
-from pgo_agent.sandbox.judge.deviation import Error
-from pgo_agent.sandbox.judge.error_bounds import Bound
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
-from pgo_agent.sandbox.judge.numerics import Comparison
-from pgo_agent.sandbox.judge.stress_inputs import STRESS_INPUTS
+from pgo_agent.sandbox.judge.results.deviation import Error
+from pgo_agent.sandbox.judge.results.error_bounds import Bound
+from pgo_agent.sandbox.judge.results.numerics import Comparison
+from pgo_agent.sandbox.judge.results.stress_inputs import STRESS_INPUTS
+from pgo_agent.sandbox.judge.timing import bootstrap
+from pgo_agent.sandbox.judge.timing import verdict as timing_verdict
 from pgo_agent.sandbox.profile import gpu_passes, static
 from pgo_agent.sandbox.profile.gpu_passes import GpuPassContext
 from pgo_agent.sandbox.profile.timeline.instrumented_build import KernelRef

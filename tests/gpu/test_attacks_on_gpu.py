@@ -1,7 +1,7 @@
 """Kernels that hide something between launches, know a check when they see one, or err where nobody looked; on a GPU.
 
-Each is the target's own kernel with a few lines changed. The cases are small: the whole file takes a few minutes,
-most of them to build. What needs no GPU to be shown is in tests/sandbox/judge/test_hidden_state.py, test_ptx.py and
+Each is the target's own kernel with a few lines changed. The cases are small: the whole file takes a few minutes, most
+of them to build. What needs no GPU to be shown is in tests/sandbox/judge/results/test_hidden_state.py, test_ptx.py and
 test_stress_inputs.py, with functions in place of kernels.
 """
 

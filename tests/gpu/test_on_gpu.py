@@ -20,8 +20,8 @@ from pgo_agent.sandbox.build.result import Built
 from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.isolation import box
-from pgo_agent.sandbox.judge import memcheck
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge, bundle_ref, visible_gpu
+from pgo_agent.sandbox.judge.results import memcheck
 
 ROOT = Path(__file__).parents[2]
 PUBLIC, HELD_OUT = "CASES/d64-2k", "HELD_OUT/d64-ragged-causal"

@@ -5,8 +5,8 @@ import statistics
 import time
 
 import pytest
-from pgo_agent.sandbox.judge import bootstrap
-from pgo_agent.sandbox.judge.timer import BufferSet, TimedSide, Timer
+from pgo_agent.sandbox.judge.timing import bootstrap
+from pgo_agent.sandbox.judge.timing.timer import BufferSet, TimedSide, Timer
 
 pytestmark = pytest.mark.gpu
 LATE = 60e-6  # seconds, between the start of the clock and the launch

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from pgo_agent.agent.views.charts.axes import Axis, Tick, axis
 from pgo_agent.agent.views.report.timings import Case, SideTimes
-from pgo_agent.sandbox.judge.bootstrap import Interval
+from pgo_agent.sandbox.judge.timing.bootstrap import Interval
 
 TALL = 34  # units of a strip: rounds go from its top to its bottom
 TICKS = 6  # at most about so many

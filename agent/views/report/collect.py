@@ -27,7 +27,7 @@ from pgo_agent.agent.views.report.profiles import Profiled
 from pgo_agent.agent.views.report.timings import Ratio, Session
 from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.errors import Fault
-from pgo_agent.sandbox.judge.bootstrap import Interval
+from pgo_agent.sandbox.judge.timing.bootstrap import Interval
 
 T = TypeVar("T")
 STATES = {

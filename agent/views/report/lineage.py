@@ -14,7 +14,7 @@ from pgo_agent.agent.run.record.run import Run
 from pgo_agent.agent.run.record.run_summary import MeasuredRun
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.views.report.timings import interval, short
-from pgo_agent.sandbox.judge.bootstrap import Interval
+from pgo_agent.sandbox.judge.timing.bootstrap import Interval
 
 NOT_JUDGED = "not judged"
 

@@ -91,7 +91,7 @@ def _spread(ms: Sequence[float]) -> str:
 
 
 def _tried(report: Report) -> list[Values]:
-    from pgo_agent.sandbox.judge.bootstrap import Interval
+    from pgo_agent.sandbox.judge.timing.bootstrap import Interval
 
     ratios = [(t.id, t.gain or Interval(t.ratio, t.ratio, t.ratio), False) for t in report.tried if t.ratio]
     drawn = samples.forest(ratios)

@@ -1,7 +1,7 @@
 """What a session of a run measured: raw samples, medians and ratios of every side, with bootstrap intervals.
 
-All figures come from the samples of one session. Intervals are those of `sandbox/judge/bootstrap.py`; where the run's
-summary has an interval of the same, it is taken from there.
+All figures come from the samples of one session. Intervals are those of `sandbox/judge/timing/bootstrap.py`; where the
+run's summary has an interval of the same, it is taken from there.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,8 +13,8 @@ from pgo_agent.agent.run.record.baseline import Work
 from pgo_agent.agent.run.record.run import Run
 from pgo_agent.agent.run.record.run_summary import MeasuredRun
 from pgo_agent.sandbox import devices
-from pgo_agent.sandbox.judge import bootstrap
-from pgo_agent.sandbox.judge.bootstrap import Interval
+from pgo_agent.sandbox.judge.timing import bootstrap
+from pgo_agent.sandbox.judge.timing.bootstrap import Interval
 
 SHIPPED, TUNED, WINNER, AGAIN = "shipped", "tuned", "winner", "A/A"
 BASES = (TUNED, SHIPPED, AUTOTUNED)

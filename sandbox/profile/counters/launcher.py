@@ -17,8 +17,8 @@ import torch
 from pgo_agent.sandbox.bundle.schema import Launch, Plan
 from pgo_agent.sandbox.errors import BadBundle
 from pgo_agent.sandbox.guard_zones import NAN
-from pgo_agent.sandbox.judge.check_commands import CheckCommands
-from pgo_agent.sandbox.judge.plan_executor import synchronize
+from pgo_agent.sandbox.judge.launches.plan_executor import synchronize
+from pgo_agent.sandbox.judge.results.commands import CheckCommands
 from pgo_agent.sandbox.profile.counters.gpu_handover import awaited
 from pgo_agent.sandbox.profile.counters.ncu import PROBLEM
 

@@ -3,5 +3,5 @@
 `points` finds the parts, `scopes` says what is recorded in which build, `instrument` writes the records into the text,
 `decode` reads what a GPU left behind, `summary` and `waves` make statistics of it, `critical` finds the longest chain.
 Instrumented builds are never compared with others in time. Nothing here needs a GPU;
-`sandbox/judge/instrumented_launch.py` does.
+`sandbox/judge/launches/instrumented.py` does.
 """

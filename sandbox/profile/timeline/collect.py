@@ -138,7 +138,7 @@ def _overhead(answer: Mapping[str, Any]) -> float:
 def _wanted(
     contents: ContentStore, place: KernelRef, one: InstrumentedBuild, repeats: int, blocks: int
 ) -> dict[str, Any]:
-    """What the judge's command `timeline` takes; `sandbox/judge/instrumented_launch.py` says what it answers."""
+    """What the judge's command `timeline` takes; `sandbox/judge/launches/instrumented.py` says what it answers."""
     sides = {"instrumented": one.bundle, "plain": place.bundle}
     return {
         "case": place.case,

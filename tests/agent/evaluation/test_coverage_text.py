@@ -51,7 +51,8 @@ def test_what_is_only_built_ends_as_what_could_not_be_judged() -> None:
 
 def test_what_is_alike_is_told_once_and_each_reason_once() -> None:
     one = coverage.of(small_cases=(1, 3), skipped={"a": "bf16", "b": "bf16"})
-    assert list(coverage_text.alike([one, coverage.NOTHING, one])) == [(2, "1 of 3 small cases; left out: a, b (bf16)")]
+    assert list(coverage_text.counted_alike([one, coverage.NOTHING, one])) == [(2, "1 of 3 small cases")]
+    assert coverage_text.left_out_of_any([one, coverage.NOTHING, one]) == "a, b (bf16)"
 
 
 def test_the_kernels_that_must_have_run_are_those_of_the_public_cases() -> None:

@@ -20,8 +20,8 @@ from pgo_agent.agent.run.record.user_requests import Kind
 from pgo_agent.agent.views import show
 from pgo_agent.agent.views.report import collect, markdown, page
 from pgo_agent.agent.views.report.collect import Report, times
-from pgo_agent.sandbox.judge import bootstrap
-from pgo_agent.sandbox.judge.stress_inputs import STRESS_INPUTS
+from pgo_agent.sandbox.judge.results.stress_inputs import STRESS_INPUTS
+from pgo_agent.sandbox.judge.timing import bootstrap
 from rich.console import Console
 
 from tests.agent import reported

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pgo_agent.agent.views.charts import samples
 from pgo_agent.agent.views.report.timings import Case, SideTimes
-from pgo_agent.sandbox.judge import bootstrap
-from pgo_agent.sandbox.judge.bootstrap import Interval
+from pgo_agent.sandbox.judge.timing import bootstrap
+from pgo_agent.sandbox.judge.timing.bootstrap import Interval
 
 MS = st.floats(1e-4, 1e4)
 SAMPLES = st.lists(MS, min_size=1, max_size=40)

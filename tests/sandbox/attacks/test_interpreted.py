@@ -13,7 +13,7 @@ import torch
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.interpreter import tensors
 from pgo_agent.sandbox.isolation import box
-from pgo_agent.sandbox.judge.cpu_commands import CpuWorker
+from pgo_agent.sandbox.judge.interpreted.commands import CpuWorker
 
 from tests.sandbox.attacks.forging import Forger
 

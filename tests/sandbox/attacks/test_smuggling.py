@@ -40,7 +40,7 @@ def test_c_smuggled_through_a_signature_is_refused(forgery: "Forgery", text: str
 
 PACKED = """
 import sys
-from pgo_agent.sandbox.judge import cuda_driver
+from pgo_agent.sandbox.judge.launches import cuda_driver
 print(len(cuda_driver.pack([sys.argv[1]], [0])))
 """
 LAUNCHER = """

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 from pgo_agent.sandbox.bundle import elf, ptx
-from pgo_agent.sandbox.judge import scrub
+from pgo_agent.sandbox.judge.launches import shared_memory
 
 TABLE = ".global .align 4 .b8 __cudart_i2opi_f[24] = {65, 144, 67, 60};"
 KERNEL = """
@@ -88,6 +88,6 @@ def test_registers_of_one_function_are_not_those_of_another() -> None:
 
 
 def test_what_overwrites_shared_memory_assembles_and_takes_a_size_and_a_seed(ptxas: Callable[[str], bytes]) -> None:
-    image = ptxas(scrub.PTX[scrub.PTX.index(".extern") :])
+    image = ptxas(shared_memory.PTX[shared_memory.PTX.index(".extern") :])
     assert elf.entries(image) == ["scrub"]
     assert elf.parameter_sizes(image, "scrub") == [4, 4]

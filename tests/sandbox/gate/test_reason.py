@@ -19,10 +19,11 @@ from pgo_agent.sandbox.gate.evidence import Side
 from pgo_agent.sandbox.gate.reason import FAILS, UNTOLD, Clause, Kind, Reason, counted, figure, of_case, plain, quoted
 from pgo_agent.sandbox.gate.synchronisation import stage as synchronisation_stage
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict, from_json
-from pgo_agent.sandbox.judge import check_commands, numerics, timing_verdict
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 from pgo_agent.sandbox.judge.interface import Ended, of_ended
+from pgo_agent.sandbox.judge.results import commands, numerics
 from pgo_agent.sandbox.judge.spool import protocol
+from pgo_agent.sandbox.judge.timing import verdict as timing_verdict
 
 from tests.judges import judge_of
 from tests.sandbox.flag_kernels import step_of, tensor, ttgir_of
@@ -111,9 +112,9 @@ def comparison(case: str, output: torch.Tensor) -> numerics.Comparison:
 def test_a_comparison_that_fails_on_a_held_out_case_is_told_as_no_more_than_that(
     stage: str, output: torch.Tensor
 ) -> None:
-    found = check_commands.failed(Verdict.WRONG, stage, "HELD_OUT/odd", comparison("HELD_OUT/odd", output), "BLOCK=64")
+    found = commands.failed(Verdict.WRONG, stage, "HELD_OUT/odd", comparison("HELD_OUT/odd", output), "BLOCK=64")
     assert found.reason.startswith("a held-out case (BLOCK=64): output") and found.why.for_model(HIDDEN) == FAILS
-    public = check_commands.failed(Verdict.WRONG, stage, "CASES/1m", comparison("CASES/1m", output))
+    public = commands.failed(Verdict.WRONG, stage, "CASES/1m", comparison("CASES/1m", output))
     assert public.why.for_model(HIDDEN).startswith("1m: output") and not secrets_in(public.why.for_model(HIDDEN))
 
 

@@ -18,10 +18,12 @@ from pgo_agent.sandbox.interpreter import tensors
 from pgo_agent.sandbox.interpreter.schedule import Schedule
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.isolation.box import Ran
-from pgo_agent.sandbox.judge import interpreter_cases, interpreter_verdict, numerics
-from pgo_agent.sandbox.judge.deviation import Error
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
-from pgo_agent.sandbox.judge.stress_inputs import SCALED, STRESS_INPUTS
+from pgo_agent.sandbox.judge.interpreted import cases as interpreter_cases
+from pgo_agent.sandbox.judge.interpreted import verdict
+from pgo_agent.sandbox.judge.results import numerics
+from pgo_agent.sandbox.judge.results.deviation import Error
+from pgo_agent.sandbox.judge.results.stress_inputs import SCALED, STRESS_INPUTS
 
 from tests.judges import judge_of
 from tests.marks import first_of
@@ -458,15 +460,15 @@ def test_what_the_interpreter_does_not_model_is_no_evidence_for_or_against(tmp_p
 
     values = torch.zeros(4, dtype=torch.float64)
     expected = numerics.Expected("even", 0, (values,), (numerics.Error(0.0, 0.0, 0),), ((0.0, 0.0),), ("float32",))
-    trial = interpreter_verdict.Trial("even", 0, {})
+    trial = verdict.Trial("even", 0, {})
     out = tensors.save({"0": torch.ones(4)}, tmp_path, "0")
     told = {"outputs": out, "changed": [], "stray": 0, "launched": ["_k"]}
-    assert isinstance(interpreter_verdict.compared(trial, told, expected, {}, tmp_path, own=False), Judgement)
-    said = interpreter_verdict.compared(trial, told | {"not_modelled": ["a NaN"]}, expected, {}, tmp_path, own=False)
+    assert isinstance(verdict.compared(trial, told, expected, {}, tmp_path, own=False), Judgement)
+    said = verdict.compared(trial, told | {"not_modelled": ["a NaN"]}, expected, {}, tmp_path, own=False)
     assert isinstance(said, str) and "a NaN" in said
-    covered = interpreter_verdict.Covered(1, 0, ())
+    covered = verdict.Covered(1, 0, ())
     covered.says_nothing(trial, told, said)
-    assert interpreter_verdict.verdict(covered, {}).verdict == Verdict.BUILT
+    assert verdict.verdict(covered, {}).verdict == Verdict.BUILT
 
 
 def test_loads_through_tensor_descriptors_are_interpreted(addition: GpuJudge) -> None:

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 import pytest
-from pgo_agent.sandbox.judge import sequential_timing, timing_session
-from pgo_agent.sandbox.judge.checks import Pick, TargetSession
-from pgo_agent.sandbox.judge.timer import TimedSide
+from pgo_agent.sandbox.judge.results.checks import Pick, TargetSession
+from pgo_agent.sandbox.judge.timing import sequential, session
+from pgo_agent.sandbox.judge.timing.timer import TimedSide
 
 CASES = ["CASES/small", "CASES/large"]
 
@@ -29,9 +29,9 @@ class Clock:
 
 def alone(monkeypatch: pytest.MonkeyPatch, ms: Mapping[str, float], noise: float, gain: float) -> tuple[str, Clock]:
     clock = Clock(ms, noise)
-    monkeypatch.setattr(timing_session, "time_sides", clock)
+    monkeypatch.setattr(session, "time_sides", clock)
     sides: dict[str, Pick] = {"incumbent": {}, "candidate": {}}
-    problem, told = sequential_timing._alone(cast(Any, None), sides, CASES, gain, None)
+    problem, told = sequential._alone(cast(Any, None), sides, CASES, gain, None)
     assert len(told["alone"]) == 3
     return problem, clock
 
@@ -39,14 +39,14 @@ def alone(monkeypatch: pytest.MonkeyPatch, ms: Mapping[str, float], noise: float
 def test_a_burst_runs_one_side_and_no_control(monkeypatch: pytest.MonkeyPatch) -> None:
     problem, clock = alone(monkeypatch, {"incumbent": 2.0, "candidate": 1.9}, 0.001, 2.0 / 1.9)
     assert problem == ""
-    turns = [("incumbent",), ("candidate",)] * sequential_timing.BURSTS
+    turns = [("incumbent",), ("candidate",)] * sequential.BURSTS
     assert clock.bursts == [(case, side, False) for case in CASES for side in turns]
 
 
 def test_noisy_bursts_are_taken_again_until_they_tell(monkeypatch: pytest.MonkeyPatch) -> None:
-    least = 2 * len(CASES) * sequential_timing.BURSTS
+    least = 2 * len(CASES) * sequential.BURSTS
     _, clock = alone(monkeypatch, {"incumbent": 2.0, "candidate": 1.9}, 0.02, 2.0 / 1.9)
-    assert least < len(clock.bursts) <= sequential_timing.ALONE * least
+    assert least < len(clock.bursts) <= sequential.ALONE * least
 
 
 def test_a_gain_that_only_shows_beside_the_other_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

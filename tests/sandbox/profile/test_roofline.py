@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pgo_agent.sandbox import target
-from pgo_agent.sandbox.judge import measured_peaks as measured
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
+from pgo_agent.sandbox.judge.timing import measured_peaks as measured
 from pgo_agent.sandbox.profile.backend import Workbench
 from pgo_agent.sandbox.profile.kernel_profile import Missing, Roofline
 from pgo_agent.sandbox.profile.roofline import NAME, Peaks, Work, of_case, peaks_of, roofline, work_of, works

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from pgo_agent.sandbox.bundle.store import ContentStore
-from pgo_agent.sandbox.judge import instrumented_launch
+from pgo_agent.sandbox.judge.launches import instrumented
 from pgo_agent.sandbox.profile.timeline.collect import fetched
 from pgo_agent.sandbox.profile.timeline.decode import decode, headers
 
@@ -32,7 +32,7 @@ def test_every_header_and_no_more_blocks_than_wanted_are_kept(blocks: int, most:
     contents = ContentStore(tmp_path)
     tensor, size = scratch(blocks)
     for repeat in range(4):
-        kept = instrumented_launch.keep(tensor, size, most, repeat, contents)
+        kept = instrumented.keep(tensor, size, most, repeat, contents)
         assert [b.block for b in headers(fetched(contents, kept["headers"]))] == list(range(blocks))
         found = decode(fetched(contents, kept["records"]), size, WARPS)
         assert 0 < len(found.blocks) == kept["fetched"] <= most
@@ -45,6 +45,6 @@ def test_repeats_look_at_other_blocks_until_all_were_seen(tmp_path: Path) -> Non
     tensor, size = scratch(12)
     seen: Counter[int] = Counter()
     for repeat in range(4):
-        raw = fetched(contents, instrumented_launch.keep(tensor, size, 3, repeat, contents)["records"])
+        raw = fetched(contents, instrumented.keep(tensor, size, 3, repeat, contents)["records"])
         seen.update(b.block for b in decode(raw, size, WARPS).blocks)
     assert seen == Counter(range(12))

@@ -16,7 +16,7 @@ from pgo_agent.sandbox.build.builder import Builder, limits_of
 from pgo_agent.sandbox.bundle import schema, validate
 from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.isolation import box
-from pgo_agent.sandbox.judge.cuda_driver import TensorMap
+from pgo_agent.sandbox.judge.launches.cuda_driver import TensorMap
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.sandbox.judge import cuda_driver
+from pgo_agent.sandbox.judge.launches import cuda_driver
 
 
 def launch(job: dict[str, Any]) -> str | None:

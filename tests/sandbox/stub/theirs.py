@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import triton
-from pgo_agent.sandbox.judge.cuda_driver import TensorMap
+from pgo_agent.sandbox.judge.launches.cuda_driver import TensorMap
 from triton.backends.nvidia.driver import CudaDriver
 
 

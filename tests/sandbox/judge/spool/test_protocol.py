@@ -283,7 +283,7 @@ def test_the_seconds_of_an_answer_count_once_however_often_it_is_read(tmp_path: 
 
 
 def recorded(fields: dict[str, Any]) -> dict[str, Any]:
-    """As `instrumented_launch.py` answers: with artefacts in the content store that it is given."""
+    """As `instrumented.py` answers: with artefacts in the content store that it is given."""
     contents = ContentStore(Path(fields["shelf"]))
     kept = [contents.put(zlib.compress(what), RECORDS) for what in (b"headers", b"records")]
     repeat = {"headers": kept[0], "records": kept[1], "blocks": 1, "fetched": 1}

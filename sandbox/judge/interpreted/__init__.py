@@ -1,0 +1,1 @@
+"""The judge without a GPU: which cases Triton's interpreter runs, and what its runs come to."""

@@ -1,0 +1,107 @@
+"""What is tried in Triton's interpreter: small cases, small held-out ones, and which of them under which stress inputs.
+
+Says of a case why it is left out, where the interpreter cannot be asked about it. Runs nothing.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import torch
+from pgo_agent.sandbox.gate.coverage import HELD_OUT
+from pgo_agent.sandbox.gate.reason import Reason, of_case
+from pgo_agent.sandbox.judge.results.stress_inputs import SCALED, STRESS_INPUTS, StressInput
+from pgo_agent.sandbox.judge.results.stress_inputs import tensors as tensors_of
+from torch.utils._python_dispatch import TorchDispatchMode
+
+PLACES = (
+    2  # cases on which a stress input is tried with the target's own kernel; the first that it bears is a candidate's
+)
+HELD_OUT_FLOPS, HELD_OUT_BYTES = 1e8, 4e6  # of a held-out case that is interpreted
+STORED = 64 << 20  # bytes of a tensor of such a case
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A case with its secret inputs."""
+
+    case: str  # with its section where it is held out: HELD_OUT/odd
+    seed: int
+    given: dict[str, Any]
+    stress_input: StressInput | None = None
+
+    @property
+    def said(self) -> str:
+        return f"{self.case} with {self.stress_input.name}" if self.stress_input else self.case
+
+    @property
+    def why(self) -> Reason:
+        """As `said`, in a reason."""
+        return of_case(self.case, text=None if self.held_out else self.said)
+
+    @property
+    def held_out(self) -> bool:
+        return self.case.startswith(HELD_OUT)
+
+
+def params(module: ModuleType, case: str) -> dict[str, Any]:
+    """The parameters of a small case, or of one that is held out."""
+    found = module.HELD_OUT[case[len(HELD_OUT) :]] if case.startswith(HELD_OUT) else module.SMALL[case]
+    return dict(found)
+
+
+def large(module: ModuleType, params: dict[str, Any]) -> str:
+    """Why the interpreter is not asked about a held-out case; empty when it is small."""
+    try:
+        flops, moved = float(module.flops(params)), float(module.bytes_moved(params))
+    except Exception as e:
+        return f"its size is not known: {type(e).__name__}: {e}"[:300]
+    if flops > HELD_OUT_FLOPS or moved > HELD_OUT_BYTES:
+        return f"too large for the interpreter: {flops:.3g} flops, {moved:.3g} bytes"
+    try:
+        with _Bounded():
+            module.inputs(params, torch.Generator())
+    except _TooLarge as e:
+        return f"too large for the interpreter: a tensor of {e}"
+    except Exception as e:
+        return f"inputs() raised {type(e).__name__}: {e}"[:300]
+    return ""
+
+
+class _TooLarge(Exception):
+    """More memory for one tensor than an interpreted case may take."""
+
+
+class _Bounded(TorchDispatchMode):  # type: ignore[misc]
+    """Raises _TooLarge before a tensor is made that takes more than STORED bytes: few may be moved of many."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        sizes = args[0] if args else None
+        if isinstance(sizes, list | tuple) and all(type(n) is int for n in sizes):
+            itemsize = (kwargs.get("dtype") or torch.get_default_dtype()).itemsize
+            if (nbytes := math.prod(sizes) * itemsize) > STORED:
+                raise _TooLarge(f"{nbytes:.3g} bytes")
+        return func(*args, **kwargs)
+
+
+def to_find_out(cases: list[str]) -> Iterator[tuple[str, StressInput]]:
+    """What is tried with the target's own kernel: each stress input on some cases, the first of them on all."""
+    for k, stress_input in enumerate(STRESS_INPUTS):
+        for n in range(len(cases) if stress_input is SCALED else min(PLACES, len(cases))):
+            turn = (k + n) % len(cases)
+            yield cases[turn], stress_input.as_turn(turn)
+
+
+def chosen(borne: list[tuple[str, StressInput]]) -> list[tuple[str, StressInput]]:
+    """What is tried with a candidate: each stress input on the first case where it counts, the first of them on all."""
+    first: dict[tuple[str, str], tuple[str, StressInput]] = {}
+    for case, stress_input in borne:
+        first.setdefault((stress_input.name, case if stress_input is SCALED else ""), (case, stress_input))
+    return list(first.values())
+
+
+def floats(given: dict[str, Any]) -> list[Any]:
+    return [t for t in tensors_of(given) if t.is_floating_point()]

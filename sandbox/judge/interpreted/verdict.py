@@ -1,0 +1,185 @@
+"""What the runs of an interpreter process come to: what was compared, what was left out and why, and the verdict.
+
+Right is said of what ran alone: every output must have been compared, with elements, and every kernel that the plans of
+the public cases launch must have run in a case that was right. Else the candidate is `built`, with the reason. Relies
+on `numerics.py` for comparisons. What a process left is read as hostile.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pgo_agent.sandbox import guard_zones
+from pgo_agent.sandbox.bundle import decode
+from pgo_agent.sandbox.gate.coverage import HELD_OUT, HELD_OUT_CASES, Count, Coverage
+from pgo_agent.sandbox.gate.reason import NONE, Reason, counted, left_out, plain, quoted
+from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
+from pgo_agent.sandbox.interpreter import tensors
+from pgo_agent.sandbox.judge.interpreted.cases import Trial
+from pgo_agent.sandbox.judge.results import numerics
+from pgo_agent.sandbox.judge.results.numerics import Comparison, Expected
+from pgo_agent.sandbox.judge.results.stress_inputs import STRESS_INPUTS
+
+SEEN = {"wrong": Verdict.WRONG, "deadlock": Verdict.DEADLOCK}  # what the interpreter itself saw a kernel do
+OUTPUTS_LIMIT = 256 << 20  # bytes of a candidate's outputs on one small case; what it leaves may be forged
+NAMED = 5  # configurations that were not tried, by name; of the others the number
+SAID, MESSAGE = 300, 600  # characters of an error in what was left out, and of one that is the reason
+SMALL, HIDDEN, CONFIGS = "small cases", HELD_OUT_CASES, "configurations"
+STRESSED = "strains"  # what stored rows and recorded prompts call the count of stress inputs
+TOLD = (SMALL, HIDDEN, CONFIGS, STRESSED)  # the counts that a reason has
+Result = Mapping[str, Any]  # one run, as the process left it
+
+
+@dataclass
+class Covered:
+    """What was looked at of a candidate."""
+
+    small: int  # cases that there are
+    held_out: int
+    wanted: Collection[str]  # kernels that its plans launch; empty where nobody says
+    ran: dict[str, int] = field(default_factory=dict)  # case -> elements that were compared in it
+    outputs: dict[int, int] = field(default_factory=dict)  # output -> elements
+    kernels: set[str] = field(default_factory=set)
+    listed: dict[str, None] = field(default_factory=dict)  # all configurations
+    tried: set[str] = field(default_factory=set)
+    stressed: set[str] = field(default_factory=set)
+    left_out: dict[str, str] = field(default_factory=dict)  # case, configuration or stress input -> why
+
+    def right(self, trial: Trial, result: Result, expected: Expected) -> None:
+        """A run gave what was expected."""
+        elements = sum(o.numel() for o in expected.outputs)
+        if not elements:
+            self.left_out[trial.case] = "its results have no elements"
+            return
+        for i, o in enumerate(expected.outputs):
+            self.outputs[i] = self.outputs.get(i, 0) + o.numel()
+        self.kernels.update(_words(result.get("launched")))
+        if trial.stress_input:
+            self.stressed.add(trial.stress_input.name)
+            return
+        self.ran[trial.case] = self.ran.get(trial.case, 0) + elements
+        self.tried.add(str(result.get("config", "")))
+
+    def says_nothing(self, trial: Trial, result: Result, why: str) -> None:
+        """A run that is no evidence: by its case, and by its configuration."""
+        self.left_out.setdefault(trial.stress_input.name if trial.stress_input else trial.case, why)
+        if not trial.stress_input and len(self.listed) > 1 and (config := str(result.get("config", ""))):
+            self.left_out.setdefault(config, why)
+
+    def note(self, results: Sequence[Result]) -> None:
+        """Takes note of the configurations that a case has, of whatever became of them."""
+        self.listed.update(dict.fromkeys(n for r in results for n in _words(r.get("listed"))))
+
+    def coverage(self, ended: bool = True) -> Coverage:
+        """What it comes to. `ended`: nothing wrong was found, so that what was not reached is told as left out."""
+        held = sum(c.startswith(HELD_OUT) for c in self.ran)
+        seen = [k for k in self.wanted if self.saw(k)]
+        counts = {
+            SMALL: Count(len(self.ran) - held, self.small),
+            HIDDEN: Count(held, self.held_out),
+            CONFIGS: Count(len(self.tried), max(len(self.listed), len(self.tried))),
+            STRESSED: Count(len(self.stressed), len(STRESS_INPUTS)),
+            "outputs": Count(sum(n > 0 for n in self.outputs.values()), len(self.outputs)),
+            "kernels": Count(len(seen), len(self.wanted))
+            if self.wanted
+            else Count(len(self.kernels), len(self.kernels)),
+            "elements compared": Count(*[sum(self.ran.values())] * 2),
+        }
+        untried = (
+            [c for c in self.listed if c not in self.tried and c not in self.left_out] if ended and self.ran else []
+        )
+        skipped = self.left_out | dict.fromkeys(untried[:NAMED], "no time was left for it")
+        if len(untried) > NAMED:
+            skipped[f"{len(untried) - NAMED} more configurations"] = "no time was left for them"
+        unseen = [k for k in self.wanted if not self.saw(k)] if ended and self.ran else []
+        skipped |= dict.fromkeys(unseen, "no case that was checked runs it")
+        seen_too = self.ran.keys() | self.tried | self.stressed
+        return Coverage(counts, {n: why for n, why in skipped.items() if n not in seen_too})
+
+    def saw(self, kernel: str) -> bool:
+        """Whether a kernel ran. A compiled one may have a name that begins with that of its function."""
+        return any(kernel == k or kernel.startswith(f"{k}_") for k in self.kernels)
+
+    def lacking(self) -> Reason:
+        """Why it cannot be called right; empty when it can."""
+        if not self.ran:
+            why = left_out(_public(self.coverage())) or plain("there is no small case")
+            return plain("nothing of it could be checked here: ") + why
+        blank = [str(i) for i, n in sorted(self.outputs.items()) if not n]
+        if blank:
+            return plain(f"output {', '.join(blank)} has no elements in any case that was checked")
+        unseen = [k for k in self.wanted if not self.saw(k)]
+        words = "launched for the public cases, and by no case that could be checked"
+        return quoted(f"{', '.join(unseen)}: {words}") if unseen else NONE
+
+
+def verdict(covered: Covered, evidence: dict[str, Any]) -> Judgement:
+    """What nothing was found wrong with: `checked`, or `built` with the reason."""
+    found, lacking = covered.coverage(), covered.lacking()
+    if lacking:
+        right = plain("; right on ") + counted(_public(found)) if covered.ran else NONE
+        return Judgement(Verdict.BUILT, "interpreter", lacking + right, evidence, found)
+    why = plain("right on ") + counted(_public(found)) + plain(" in Triton's interpreter; not measured")
+    left = left_out(_public(found))
+    why += plain("; left out: ") + left if left else NONE
+    return Judgement(Verdict.CHECKED, "interpreter", why, evidence, found)
+
+
+def _public(coverage: Coverage) -> Coverage:
+    """What a reason has of it: the counts that a person asks for first, and no held-out case by its name."""
+    counts = {n: c for n, c in coverage.counts.items() if n in TOLD and (c.ran or n in (SMALL, CONFIGS))}
+    names = {s.name for s in STRESS_INPUTS}
+    skipped = {n: w for n, w in coverage.skipped.items() if n not in names and not n.startswith(HELD_OUT)}
+    return Coverage(counts, skipped)
+
+
+def compared(
+    trial: Trial, result: Result, expected: Expected, ratios: dict[str, float], folder: Path, own: bool
+) -> Comparison | Judgement | str:
+    """One run: how it compares, what is wrong with it, or why it says nothing. `own`: of the target's own kernel."""
+    if result.get("unsupported"):
+        return f"{_where(result)}{_line(result['error'])}"
+    if lacking := _words(result.get("not_modelled")):
+        return f"not modelled by the interpreter: {', '.join(lacking[:NAMED])}"
+    if "error" in result:
+        seen = SEEN.get(str(result.get("verdict")), Verdict.BUILD_ERROR)
+        kind = Verdict.TIMEOUT if result.get("endless") is True else seen
+        return Judgement(kind, "interpreter", trial.why + _quoted(f": {_where(result)}{result['error']}"))
+    outputs = tensors.load(result["outputs"], folder, OUTPUTS_LIMIT)
+    found = numerics.check([outputs[str(i)] for i in range(len(outputs))], expected, ratios)
+    evidence = {"numerics": [found.as_json()]}
+    if found.problem:
+        return Judgement(Verdict.WRONG, "interpreter", trial.why + plain(": ") + found.why, evidence)
+    if stray := decode.integer(result["stray"], 0, 1 << 40, "bytes written outside"):
+        return Judgement(Verdict.WRONG, "interpreter", trial.why + plain(f": {guard_zones.said(stray)}"), evidence)
+    if result["changed"]:
+        names = [n for n in _words(result["changed"]) if n in trial.given]
+        in_place = own or set(result["changed"]) <= set(_words(result.get("in_place")))
+        return _changed(trial, ", ".join(names) or "all of them", evidence, in_place)
+    return found
+
+
+def _changed(trial: Trial, names: str, evidence: dict[str, Any], in_place: bool) -> Judgement:
+    if in_place:
+        words = f": kernel() writes into its argument {names}, and inputs are used again: clone it first"
+        return Judgement(Verdict.REJECTED, "interpreter", trial.why + quoted(words), evidence)
+    why = trial.why + quoted(f": the inputs were changed: {names}")
+    return Judgement(Verdict.CHEATING, "interpreter", why, evidence)
+
+
+def _quoted(text: str) -> Reason:
+    return quoted(text[:MESSAGE])
+
+
+def _where(result: Result) -> str:
+    return f"line {result['line']}: " if type(result.get("line")) is int else ""
+
+
+def _line(text: object) -> str:
+    return " ".join(str(text).split())[:SAID]
+
+
+def _words(told: Any) -> list[str]:
+    """The names in what should be a list of them."""
+    return [_line(n) for n in told] if isinstance(told, list) else []

@@ -1,0 +1,191 @@
+"""What a judge process looks at beside the clock: an open target, its bundles, and runs of them that are never timed.
+
+Commands: open (target and device), hello (nothing more), race (a sanitized twin, or many launches of the plain build),
+idle (each launch left out), numerics (results alone), same_bits (of two plans), timeline (what an instrumented twin
+records), peaks (what this GPU reaches). `commands.py` adds those that take times. Every step that a kernel might
+never end is announced, so that the parent can kill this process.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from pgo_agent.sandbox import guard_zones, target
+from pgo_agent.sandbox.bundle import validate
+from pgo_agent.sandbox.bundle.store import ContentStore
+from pgo_agent.sandbox.bundle.validate import Bundle, Limits
+from pgo_agent.sandbox.errors import BadBundle, Fault, TargetFault
+from pgo_agent.sandbox.gate import coverage
+from pgo_agent.sandbox.gate.reason import of_case, plain, quoted, shown, withheld
+from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
+from pgo_agent.sandbox.judge.environment import environment, healthy
+from pgo_agent.sandbox.judge.launches import instrumented as instrumented_launch
+from pgo_agent.sandbox.judge.results import checks
+from pgo_agent.sandbox.judge.results.checks import Pick, TargetSession
+from pgo_agent.sandbox.judge.results.numerics import Comparison
+from pgo_agent.sandbox.judge.timing import measured_peaks, timer
+
+RACE_SECONDS, STRESS_LAUNCHES = 60.0, 200
+STRESS_CHECKS = 10  # of three launches, where each is compared with the reference
+
+
+class CheckCommands:
+    """Commands on an open target. `announce` tells the parent what is about to run, and for how long at most."""
+
+    def __init__(self, announce: checks.Announce) -> None:
+        self.announce = announce
+        self.bench: TargetSession | None = None
+        self.bundles: dict[tuple[str, Limits], Bundle] = {}
+        self.limits = Limits(0, 0, 0, 0)
+
+    def open(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Loads the target, starts CUDA, runs a known kernel. Gives the environment that evidence names."""
+        self.announce("start CUDA", 120.0)
+        device = torch.device("cuda", 0)
+        torch.backends.cuda.matmul.allow_tf32 = False
+        torch.backends.cudnn.allow_tf32 = False
+        healthy(device)
+        self.announce("import the target", 120.0)
+        try:
+            module = target.load(Path(request["contract"]), "pgo_target")
+        except Exception as e:
+            raise TargetFault(f"{request['contract']} cannot be imported: {type(e).__name__}: {e}", "mend it") from e
+        cases = {f"{s}/{n}": p for s in ("CASES", "HELD_OUT") for n, p in getattr(module, s).items()}
+        properties = torch.cuda.get_device_properties(device)
+        arch = properties.major * 10 + properties.minor
+        self.limits = Limits(
+            arch,
+            properties.shared_memory_per_block_optin,
+            properties.total_memory * 9 // 10,
+            properties.total_memory // 20,
+        )
+        found = measured_peaks.known(device)
+        self.bench = TargetSession(module, cases, device, timer.Timer(device), self.announce, found)
+        return environment(properties) | {"tflops": round(found.flops / 1e12, 1), "gbps": round(found.moved / 1e9, 1)}
+
+    def rest(self) -> None:
+        """Leaves the GPU's memory to others until the next command."""
+        torch.cuda.empty_cache()
+
+    def hello(self, _request: dict[str, Any]) -> dict[str, Any]:
+        """Nothing: the target is open."""
+        return {}
+
+    def race(self, request: dict[str, Any]) -> dict[str, Any]:
+        """A sanitized twin (`sandbox/build/variants.py`) on fresh inputs; a hazard ends this process, which says which.
+
+        A `stress` run is the second best where no twin compiles: the plain build, again and again on poisoned buffers.
+        """
+        bench, case = self._bench(), request["case"]
+        bench.new_seeds()
+        try:
+            limits = replace(self.limits, variables=request.get("sanitized", False))
+            bundle = self._load(request["bundle"], limits)
+        except BadBundle as e:
+            return Judgement(Verdict.UNDECIDED, "race", quoted(str(e))).as_json()
+        if request.get("unguarded"):
+            guard_zones.GUARD = (
+                0  # for a checker of memory, to which a guard zone is as good as the tensor; ends with us
+            )
+        if request["stress"] and not bench.deterministic:
+            return self._stressed(bench, {case: (bundle, request["choice"])}, case).as_json()
+        launches = STRESS_LAUNCHES if request["stress"] else 1
+        bench.announce(f"race {case}", RACE_SECONDS)
+        seen = checks.outputs_of(bench, {case: (bundle, request["choice"])}, case, launches)
+        if len(seen) > 1 and bench.deterministic:
+            words = f": {launches} launches on the same inputs gave {len(seen)} different outputs"
+            return Judgement(Verdict.RACE, "race", of_case(case) + plain(words)).as_json()
+        why = plain(f"the same outputs in {launches} launches (") + of_case(case) + plain(")")
+        return Judgement(Verdict.CHECKED, "race", why, coverage=coverage.of(cases=1, launches=launches)).as_json()
+
+    def _stressed(self, bench: TargetSession, pick: Pick, case: str) -> Judgement:
+        """A stress run where outputs may differ from launch to launch: each is compared with the reference."""
+        for _ in range(STRESS_CHECKS):
+            verdict, found = checks.check_case(bench, pick, case, "race")
+            if verdict:
+                return failed(verdict, "race", case, found)
+        launches = STRESS_CHECKS * len(checks.FILLS)
+        why = plain(f"right in {launches} launches (") + of_case(case) + plain(")")
+        return Judgement(Verdict.CHECKED, "race", why, coverage=coverage.of(cases=1, launches=launches))
+
+    def idle(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Kernels of a candidate that its outputs do not need, beyond as many of the kernel as shipped, where that has
+        the case."""
+        bench, case = self._bench(), request["case"]
+        bench.new_seeds()
+        bench.announce(f"launches {case}", checks.STEP_SECONDS)
+        sides = {n: self._pick(request[n]) for n in ("candidate", "shipped")}
+        found = {n: checks.idle_launches(bench, side, case) if case in side else [] for n, side in sides.items()}
+        return {"idle": found["candidate"] if len(found["candidate"]) > len(found["shipped"]) else []}
+
+    def numerics(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The results of one configuration of every case, on fresh inputs; nothing is timed."""
+        bench, stage = self._bench(), request["stage"]
+        bench.new_seeds()
+        pick = self._pick(request["candidate"])
+        for case in pick:
+            verdict, found = checks.check_case(bench, pick, case, stage)
+            if verdict:
+                return failed(verdict, stage, case, found).as_json()
+        why = plain("right") + withheld(f" on {len(pick)} cases")  # held-out ones are among them
+        return Judgement(Verdict.CHECKED, stage, why, coverage=coverage.of(cases=len(pick))).as_json()
+
+    def same_bits(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The first public case in which two sides' outputs differ on the same inputs, by a checksum; or none."""
+        bench = self._bench()
+        bench.new_seeds()
+        ours, theirs = self._pick(request["candidate"]), self._pick(request["own"])
+        for case in request["public"]:
+            bench.announce(f"numerics {case}", checks.STEP_SECONDS)
+            if checks.outputs_of(bench, ours, case, 1) != checks.outputs_of(bench, theirs, case, 1):
+                return {"differs": shown(case)}
+        return {"differs": ""}
+
+    def timeline(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Launches of an instrumented twin (`sandbox/build/variants.py`): what `recording.record` gives, or its
+        `problem`."""
+        bench, case = self._bench(), request["case"]
+        bench.new_seeds()
+        twin = request["instrumented"]
+        try:
+            instrumented = {case: (self._load(twin["bundle"], replace(self.limits, records=True)), twin["choice"])}
+            contents = ContentStore(Path(request["shelf"]))
+            wanted = instrumented_launch.Wanted(
+                case, request["kernel"], request["repeats"], request["blocks"], contents
+            )
+            return instrumented_launch.record(bench, instrumented, self._pick({case: request["plain"]}), wanted)
+        except BadBundle as e:
+            return {"problem": str(e)}
+
+    def peaks(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The best rates that were seen of this GPU with a case's types: `flops` (FLOP/s) and `moved` (bytes/s)."""
+        bench, case = self._bench(), request["case"]
+        bench.announce(f"peaks {case}", checks.STEP_SECONDS)
+        if case not in bench.cases:
+            return {"problem": f"the target has no case {shown(case)}"}
+        return {"flops": bench.peaks.best_flops(bench.is_narrow(case)), "moved": bench.peaks.moved}
+
+    def _bench(self) -> TargetSession:
+        if self.bench is None:
+            raise Fault("no target is open", "send the command `open` first")
+        return self.bench
+
+    def _load(self, where: dict[str, str], limits: Limits | None = None) -> Bundle:
+        key = where["id"], limits or self.limits  # what passed as a twin has not passed as a candidate
+        if key not in self.bundles:
+            bundle = validate.load(Path(where["manifest"]), Path(where["artefacts"]), key[1])
+            if bundle.id != where["id"]:
+                raise BadBundle(f"bundle {where['id'][:12]} was tampered with")
+            self.bundles[key] = bundle
+        return self.bundles[key]
+
+    def _pick(self, side: dict[str, Any]) -> Pick:
+        return {case: (self._load(entry["bundle"]), entry["choice"]) for case, entry in side.items()}
+
+
+def failed(verdict: Verdict, stage: str, case: str, found: Comparison, label: str = "") -> Judgement:
+    """What is wrong with a case, in the configuration of that `label` if there are several."""
+    detail = (f" with {found.stress_input}" if found.stress_input else "") + (f" ({label})" if label else "")
+    why = of_case(case, detail) + plain(": ") + found.why
+    return Judgement(verdict, stage, why, {"check": found.as_json()})

@@ -1,0 +1,287 @@
+"""The process that holds one GPU: answers commands, one JSON object a line, until its input ends.
+
+Commands: those of `commands.py`, and sweep (time every configuration of a trusted bundle), look, judge and
+confirm (a candidate against the incumbent), final (a table row for every case). After a CUDA fault it answers and
+exits, for its context is lost.
+"""
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from pgo_agent.sandbox.bundle.validate import Bundle
+from pgo_agent.sandbox.errors import BadBundle, TargetFault
+from pgo_agent.sandbox.gate import coverage
+from pgo_agent.sandbox.gate.coverage import Coverage
+from pgo_agent.sandbox.gate.reason import NONE, joined, of_case, plain, quoted
+from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
+from pgo_agent.sandbox.judge.results import checks as stages
+from pgo_agent.sandbox.judge.results import numerics, stress_runs
+from pgo_agent.sandbox.judge.results.checks import Pick, TargetSession
+from pgo_agent.sandbox.judge.results.commands import CheckCommands, failed
+from pgo_agent.sandbox.judge.stage_log import Clock
+from pgo_agent.sandbox.judge.timing import bootstrap, sequential, timer
+from pgo_agent.sandbox.judge.timing import verdict as timing_verdict
+from pgo_agent.sandbox.judge.timing.session import Inconsistent, time_sides
+
+SWEEP_ROUNDS, FINALIST_ROUNDS, FINAL_ROUNDS = 4, 12, 30
+FINALISTS, FINALISTS_OWN = 5, 2
+Question = Callable[[TargetSession, Bundle, dict[str, Any]], Judgement]  # of a candidate, with the request
+
+
+class Worker(CheckCommands):
+    """Commands that time an open target, beside those of `commands.py`."""
+
+    def sweep(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Configurations of trusted bundles: results against the reference, then time; the best are timed again.
+
+        Only those finalists may be compared with one another: they were timed side by side. The best of the file's
+        own list (entries marked `own`) are always among them, and its fastest, right or not: an autotuner goes by time.
+        """
+        bench = self._bench()
+        bench.new_seeds()
+        entries: dict[str, list[dict[str, Any]]] = {}
+        for entry in request["entries"]:
+            entries.setdefault(entry["case"], []).append(dict(entry))
+        for case, listed in entries.items():
+            expected = bench.expect(case)
+            bench.expected[case, expected.seed] = _on_gpu(expected, bench.device)  # the user's own kernel: trusted
+            for entry in listed:
+                entry |= self._try(entry)
+            bench.expected.clear()
+            timed = sorted((e for e in listed if e["ms"]), key=lambda e: statistics.median(e["ms"]))
+            right = [e for e in timed if not e["problem"]]
+            own = [e for e in right if e.get("own")][:FINALISTS_OWN]
+            picked = [e for e in timed if e.get("own")][:1]
+            best = own + [e for e in right if e not in own][: FINALISTS - len(own)]
+            self._finalists(case, best + [e for e in picked if e not in best])
+        return {"entries": [e | {"bundle": e["bundle"]["id"]} for listed in entries.values() for e in listed]}
+
+    def _try(self, entry: dict[str, Any]) -> dict[str, Any]:
+        bench, case = self._bench(), entry["case"]
+        pick: Pick = {case: (self._load(entry["bundle"]), entry["choice"])}
+        try:
+            verdict, found = stages.check_case(bench, pick, case, "sweep")
+        except BadBundle as e:
+            return {"problem": str(e), "ms": []}
+        said = {"problem": f"{verdict}: {found.problem}" if verdict else "", "ms": [], "check": found.as_json()}
+        if verdict and not entry.get("own"):
+            return said
+        try:
+            timed = time_sides(bench, {"it": pick}, case, SWEEP_ROUNDS, "sweep", control=False)
+        except Inconsistent as e:
+            return said | {"problem": said["problem"] or f"{e.verdict}: {e}"}
+        return said | {"ms": timer.rounded(timed)["it"]}
+
+    def _finalists(self, case: str, best: list[dict[str, Any]]) -> None:
+        """Times the best configurations again, side by side; their samples replace the first ones."""
+        if not best:
+            return
+        sides: dict[str, Pick] = {str(i): {case: (self._load(e["bundle"]), e["choice"])} for i, e in enumerate(best)}
+        try:
+            timed = timer.rounded(time_sides(self._bench(), sides, case, FINALIST_ROUNDS, "sweep", control=False))
+        except Inconsistent as e:
+            right = [b for b in best if not b["problem"]]
+            if len(right) == len(best):
+                advice = "mend it: its results must be what they were"
+                raise TargetFault(f"the kernel as it stands: {e}", advice) from None
+            self._finalists(case, right)  # of a wrong one that came out otherwise
+            return
+        for i, entry in enumerate(best):
+            entry |= {"ms": timed[str(i)], "finalist": True}
+
+    def look(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Public cases of a candidate through smoke and quick time. `checked`: it may be faster, and wants `judge`."""
+        return self._answer(request, self._look)
+
+    def judge(self, request: dict[str, Any]) -> dict[str, Any]:
+        """One candidate through smoke, quick time, numerics and time. `accepted` here still wants a confirm."""
+        return self._answer(request, self._judge)
+
+    def _answer(self, request: dict[str, Any], ask: Question) -> dict[str, Any]:
+        """What is said of a candidate; one that cannot be launched as it is, or not twice alike, is refused."""
+        bench = self._bench()
+        try:
+            candidate = self._load(request["candidate"]["bundle"])
+        except BadBundle as e:
+            return Judgement(Verdict.REJECTED, "build", quoted(str(e))).as_json()
+        bench.new_seeds()
+        try:
+            return ask(bench, candidate, request).as_json()
+        except BadBundle as e:
+            return Judgement(Verdict.REJECTED, "smoke", quoted(str(e))).as_json()
+        except Inconsistent as e:
+            return Judgement(e.verdict, "time", e.why).as_json()
+
+    def _look(self, bench: TargetSession, candidate: Bundle, request: dict[str, Any]) -> Judgement:
+        clock = Clock()
+        return clock.told(self._first(bench, candidate, request, request["public"], clock)[1])
+
+    def _judge(self, bench: TargetSession, candidate: Bundle, request: dict[str, Any]) -> Judgement:
+        clock = Clock()
+        everything = [*request["public"], *request["held_out"]]
+        pick, judged = self._first(bench, candidate, request, everything, clock)
+        if judged.verdict != Verdict.CHECKED:
+            return judged
+        wrong, checked, covered = self._numerics(bench, pick, request, "numerics")
+        if wrong:
+            return clock.ends(wrong)
+        clock.passed("numerics", plain(f"{len(checked['numerics'])} comparisons"), covered)
+        evidence = {k: v for k, v in judged.evidence.items() if k != "speedup"} | checked
+        base = self._pick(request["incumbent"])
+        return clock.ends(
+            self._time(bench, request, pick, base, Judgement(Verdict.CHECKED, "time", NONE, evidence, covered))
+        )
+
+    def _first(
+        self, bench: TargetSession, candidate: Bundle, request: dict[str, Any], cases: list[str], clock: Clock
+    ) -> tuple[Pick, Judgement]:
+        """The first look, at the least of these cases and at the time of the public ones; `checked`: it goes on."""
+        absent = [c for c in cases if c not in candidate.plans]
+        if absent:
+            why = plain("does not build for ") + joined(", ", [of_case(c) for c in absent])
+            return {}, Judgement(Verdict.BUILD_ERROR, "build", why)
+        pick: dict[str, tuple[Bundle, str]] = {c: (candidate, next(iter(candidate.plans[c]))) for c in cases}
+        smoke = _least(bench, candidate, cases, request["public"])
+        wrong, _ = self._checked(bench, candidate, smoke, "smoke")
+        if wrong:
+            return pick, clock.ends(wrong)
+        looked = coverage.of(cases=(len(smoke), len(cases)), configurations=_tried(smoke, candidate, cases))
+        told = "every configuration on its least case against the reference, all memory filled in three ways"
+        clock.passed("smoke", plain(told), looked)
+        pick |= self._choose(bench, candidate, request["public"])
+        sides: dict[str, Pick] = {"incumbent": self._pick(request["incumbent"]), "candidate": pick}
+        quick = {c: timer.rounded(time_sides(bench, sides, c, stages.QUICK_ROUNDS, "quick")) for c in request["public"]}
+        gain = bootstrap.geomean(
+            {c: (s["incumbent"], s["candidate"]) for c, s in quick.items()}, request.get("weights")
+        )
+        why = plain(f"{gain.mid:.3f}x of the incumbent")
+        evidence = {"choices": _choices(pick), "quick": quick, "speedup": gain.as_json()}
+        if gain.high < 1 + timing_verdict.NOISE_FLOOR:
+            return pick, clock.ends(Judgement(Verdict.SLOWER, "quick", why, evidence))
+        clock.passed("quick", why, coverage.of(cases=len(quick)))
+        return pick, Judgement(Verdict.CHECKED, "quick", why, evidence, looked)
+
+    def _numerics(
+        self, bench: TargetSession, pick: Pick, request: dict[str, Any], stage: str
+    ) -> tuple[Judgement | None, dict[str, Any], Coverage]:
+        """Every case in every configuration, for any may be chosen, then some under stress inputs: a failure, or else
+        the evidence."""
+        checks, wanted = list[numerics.Comparison](), _to_check(pick, request)
+        for case, labels in wanted.items():
+            wrong, found = self._checked(bench, pick[case][0], {case: labels}, stage)
+            if wrong:
+                return wrong, {}, coverage.NOTHING
+            checks += found
+        under_stress = stress_runs.check_stress_inputs(bench, pick, self._pick(request["shipped"]), stage)
+        if under_stress.verdict:
+            last = under_stress.checks[-1]
+            return failed(under_stress.verdict, stage, last.case, last), {}, coverage.NOTHING
+        compared = {"numerics": [c.as_json() for c in (*checks, *under_stress.checks)], "dropped": under_stress.dropped}
+        tried = coverage.of(
+            cases=len(wanted),
+            configurations=sum(map(len, wanted.values())),
+            strains=(len(under_stress.checks), under_stress.possible),
+        )
+        return None, compared, tried
+
+    def _checked(
+        self, bench: TargetSession, bundle: Bundle, wanted: Mapping[str, list[str]], stage: str
+    ) -> tuple[Judgement | None, list[numerics.Comparison]]:
+        """Configurations of cases against the reference: the first failure, and what was compared up to it."""
+        checks = list[numerics.Comparison]()
+        for case, labels in wanted.items():
+            for label, verdict, found in stages.check_labels(bench, bundle, case, labels, stage):
+                if verdict:
+                    return failed(verdict, stage, case, found, label if len(bundle.plans[case]) > 1 else ""), checks
+                checks.append(found)
+        return None, checks
+
+    def _choose(self, bench: TargetSession, bundle: Bundle, cases: list[str]) -> dict[str, tuple[Bundle, str]]:
+        """The fastest configuration of each case among those that the candidate brings, by a short timing."""
+        chosen = {}
+        for case in cases:
+            labels = list(bundle.plans[case])
+            if len(labels) > 1:
+                sides: dict[str, Pick] = {c: {case: (bundle, c)} for c in labels}
+                timed = time_sides(bench, sides, case, stages.QUICK_ROUNDS, "choose", control=False)
+                labels.sort(key=lambda c: statistics.median(timed[c].samples))
+            chosen[case] = (bundle, labels[0])
+        return chosen
+
+    def _time(
+        self, bench: TargetSession, request: dict[str, Any], pick: Pick, base: Pick, right: Judgement
+    ) -> Judgement:
+        """What the clock says of a candidate that is `right`, with the evidence and the coverage of that."""
+        sides: dict[str, Pick] = {"incumbent": base}
+        sides |= {n: self._pick(request[n]) for n in ("shipped", "tuned") if request.get(n)}
+        return sequential.run(bench, sides | {"candidate": pick}, request["public"], request.get("weights"), right)
+
+    def confirm(self, request: dict[str, Any]) -> dict[str, Any]:
+        """A winner again, in this fresh process with new seeds: numerics of every case, and time."""
+        bench, clock = self._bench(), Clock()
+        bench.new_seeds()
+        pick = self._pick(request["candidate"])
+        try:
+            wrong, checked, covered = self._numerics(bench, pick, request, "confirm")
+            if wrong:
+                return clock.ends(wrong).as_json()
+            right = Judgement(Verdict.CHECKED, "confirm", NONE, {"choices": _choices(pick), **checked}, covered)
+            judged = self._time(bench, request, pick, self._pick(request["incumbent"]), right)
+        except Inconsistent as e:
+            return clock.ends(Judgement(e.verdict, "confirm", e.why)).as_json()
+        return clock.ends(replace(judged, stage="confirm")).as_json()
+
+    def final(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Every side and every library on every public case, in one session: the rows of a table."""
+        bench = self._bench()
+        bench.new_seeds()
+        sides = {n: self._pick(p) for n, p in request["sides"].items()}
+        libraries: Mapping[str, Any] = getattr(bench.target, "LIBRARIES", {})
+        rows = {}
+        for case in request["cases"]:
+            usable = {n: f for n, f in libraries.items() if self._library_works(f, case)}
+            timed = time_sides(bench, sides, case, FINAL_ROUNDS, "final", usable)
+            rows[case] = timer.rounded(timed)
+        return {"times": rows}
+
+    def _library_works(self, function: Any, case: str) -> bool:
+        try:
+            function(**self._bench().inputs(case, 0))
+            torch.cuda.synchronize()
+        except RuntimeError:
+            return False  # this library does not do this case on this GPU
+        return True
+
+
+def _on_gpu(expected: Any, device: Any) -> Any:
+    return replace(expected, outputs=tuple(o.to(device) for o in expected.outputs))
+
+
+def _to_check(pick: Pick, request: dict[str, Any]) -> dict[str, list[str]]:
+    """What must be right: every configuration of every case, the chosen one first."""
+    cases = [*request["public"], *request["held_out"]]
+    return {c: list(dict.fromkeys((pick[c][1], *pick[c][0].plans[c]))) for c in cases}
+
+
+def _least(bench: TargetSession, bundle: Bundle, cases: Sequence[str], public: Sequence[str]) -> dict[str, list[str]]:
+    """Every configuration that may be timed, on the case with least work that has it; and that case's own."""
+    wanted = {n for c in public for n in bundle.plans[c]}
+    found: dict[str, list[str]] = {}
+    for case in sorted(cases, key=lambda c: float(bench.target.flops(bench.cases[c]))):
+        own = [n for n in bundle.plans[case] if n in wanted or not found]
+        if own:
+            found[case] = own
+            wanted.difference_update(own)
+    return found
+
+
+def _tried(wanted: Mapping[str, list[str]], bundle: Bundle, cases: Sequence[str]) -> tuple[int, int]:
+    """How many configurations of cases are checked, and how many there are."""
+    return sum(map(len, wanted.values())), sum(len(bundle.plans[c]) for c in cases)
+
+
+def _choices(pick: Pick) -> dict[str, str]:
+    return {case: choice for case, (_, choice) in pick.items()}

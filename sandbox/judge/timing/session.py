@@ -1,0 +1,158 @@
+"""One session of timing: opens every side on buffers of its own, times all of them, and looks at what they left.
+
+The sides' buffers are laid out in an order of chance, and in a long session at several places: where they lie is worth
+a percent of a launch of 50 us, the same for every round. The clock and the order of visits are `timer.py`'s, what the
+samples say is `verdict.py`'s.
+"""
+
+import random
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+
+import torch
+from pgo_agent.sandbox import guard_zones
+from pgo_agent.sandbox.gate.reason import Reason, of_case, plain, withheld
+from pgo_agent.sandbox.gate.verdict import Verdict
+from pgo_agent.sandbox.guard_zones import Fill
+from pgo_agent.sandbox.judge.results.checks import STEP_SECONDS, Pick, TargetSession, verified_key
+from pgo_agent.sandbox.judge.results.deviation import compare
+from pgo_agent.sandbox.judge.results.numerics import Expected
+from pgo_agent.sandbox.judge.timing.timer import BufferSet, TimedSide, checksum
+
+PLACES = 3  # of each side at most
+ROUNDS = 6  # at each place at least
+LONG = 12  # rounds of a session that begins with no memory in torch's cache
+ROOM = 0.5  # of the GPU's free memory may be taken for places beyond the first
+Library = Callable[..., object]
+
+
+class Inconsistent(Exception):
+    """What timed launches left is not what it should be: different outputs (a race), other ones than were verified, or
+    changed inputs (a cheat), writes outside, or an error that is too large (wrong)."""
+
+    def __init__(self, verdict: Verdict, why: Reason) -> None:
+        super().__init__(why.for_person())
+        self.why = why
+        self.verdict = verdict
+
+
+def time_sides(
+    bench: TargetSession,
+    sides: Mapping[str, Pick],
+    case: str,
+    rounds: int,
+    stage: str,
+    extra: Mapping[str, Library] | None = None,
+    control: bool = True,
+) -> dict[str, TimedSide]:
+    """Times the sides (and library calls in `extra`) in one session. `control`: the first one runs again, as 'A/A'.
+
+    The side called 'candidate' gets the inputs that its results were verified on; all others get seeds of their own.
+    Raises Inconsistent when a launch gave other outputs than it should, changed inputs, or wrote outside.
+    """
+    if rounds >= LONG:
+        torch.cuda.empty_cache()  # what torch keeps is mapped, and nobody would see what is put there
+    picks = dict(sides) | ({"A/A": next(iter(sides.values()))} if control else {})
+    libraries, many = extra or {}, _places(bench, picks, len(extra or {}), case, rounds)
+    bench.announce(f"{stage} {case}", STEP_SECONDS * many + 2.0 * rounds)
+    with ExitStack() as opened:
+        timed = _open(bench, picks, libraries, case, many, opened)
+        bench.timer.run(list(timed.values()), rounds)
+        for side in timed.values():
+            side.look_around()
+        for name, pick in picks.items():
+            key = verified_key(pick, case)
+            verified = bench.verified.get(key) if name == "candidate" else None
+            _consistent(timed[name], case, verified)
+            if verified is not None:
+                _right(timed[name], case, bench.expect(case), bench.allowed[key])
+        for side in timed.values():
+            side.places = ()  # and the inputs of libraries with them, before another case is opened
+        return timed
+
+
+def _open(
+    bench: TargetSession,
+    picks: Mapping[str, Pick],
+    extra: Mapping[str, Library],
+    case: str,
+    many: int,
+    opened: ExitStack,
+) -> dict[str, TimedSide]:
+    """Opens each side at so many places, or at one where memory is too short for more: sizes are an estimate."""
+    try:
+        return _laid_out(bench, picks, extra, case, many, opened)
+    except torch.OutOfMemoryError:
+        if many == 1:
+            raise
+    opened.close()
+    return _laid_out(bench, picks, extra, case, 1, opened)
+
+
+def _laid_out(
+    bench: TargetSession,
+    picks: Mapping[str, Pick],
+    extra: Mapping[str, Library],
+    case: str,
+    many: int,
+    opened: ExitStack,
+) -> dict[str, TimedSide]:
+    seeds = {n: bench.seeds[case] if n == "candidate" else secrets.randbits(48) for n in (*picks, *extra)}
+
+    def place(name: str) -> BufferSet:
+        if name in extra:
+            return BufferSet(partial(extra[name], **bench.inputs(case, seeds[name])))
+        replay = bench.replay(picks[name], case, seeds[name])
+        opened.callback(replay.close)
+        replay.poison(Fill())
+        return BufferSet(replay, replay, int(checksum(replay.given)))
+
+    # A library stays on the same tensors throughout: it may keep what it prepared for them, such as a graph.
+    listed = [*picks] * many + [*extra]
+    random.SystemRandom().shuffle(listed)
+    found: dict[str, list[BufferSet]] = {n: [] for n in seeds}
+    for name in listed:
+        found[name].append(place(name))
+    return {n: TimedSide(n, places, bench.deterministic) for n, places in found.items()}
+
+
+def _places(bench: TargetSession, picks: Mapping[str, Pick], libraries: int, case: str, rounds: int) -> int:
+    """How many places each side gets: those that the rounds are worth and that the memory has room for.
+
+    What torch has in its cache counts as free. Every library has inputs of its own, at one place.
+    """
+    plans = [bundle.plans[case][choice] for bundle, choice in (p[case] for p in picks.values())]
+    one = sum(s.nbytes for plan in plans for s in plan.storages)
+    inputs = sum(s.nbytes for s in plans[0].storages if s.kind == "input")
+    free, _ = torch.cuda.mem_get_info(bench.device)
+    free += torch.cuda.memory_reserved(bench.device) - torch.cuda.memory_allocated(bench.device)
+    return max(1, min(PLACES, rounds // ROUNDS, int((ROOM * free - libraries * inputs) / max(one, 1))))
+
+
+def _consistent(side: TimedSide, case: str, verified: int | None) -> None:
+    def refuse(verdict: Verdict, words: str) -> Inconsistent:
+        return Inconsistent(verdict, of_case(case, text=case) + plain(f": {words}"))
+
+    if side.meddled:
+        raise refuse(Verdict.CHEATING, f"launches of {side.name} changed their inputs while it was timed")
+    if stray := side.stray:
+        raise refuse(Verdict.WRONG, f"{side.name} {guard_zones.said(stray)} while it was timed")
+    if not side.consistent():
+        raise refuse(Verdict.RACE, f"timed launches of {side.name} on the same inputs differ")
+    if not side.consistent(verified):
+        raise refuse(Verdict.CHEATING, "timed launches gave other outputs than were verified")
+
+
+def _right(side: TimedSide, case: str, expected: Expected, allowed: Sequence[float]) -> None:
+    """Whether what was drawn from the outputs of every launch errs by no more than is `allowed` of each output."""
+    for drawn in side.drawn:
+        for n, ((at, found), exact, most) in enumerate(zip(drawn, expected.outputs, allowed, strict=True)):
+            error = compare(found, exact.reshape(-1)[at.to(exact.device)])
+            if error.misplaced or not error.worst <= most:
+                why = of_case(case, text=case) + plain(f": a timed launch of {side.name}: output {n}: ")
+                over = plain(f"error {error.worst:.3g}") + withheld(f" > {most:.3g}", most)
+                raise Inconsistent(
+                    Verdict.WRONG, why + (plain("NaN or infinity out of place") if error.misplaced else over)
+                )
