@@ -70,7 +70,7 @@ def result(summary: RunSummary, run: str, state: str, console: Console | None = 
     else:
         _ranked(summary, run, out)
     if state == "budget":
-        out.print("The budget was spent before anything was judged: give it more of what was spent, as --minutes.")
+        out.print("The budget was spent before anything was judged: give it more --minutes, or --gpu-seconds.")
 
 
 def _measured(summary: MeasuredRun, run: str, out: Console) -> None:
