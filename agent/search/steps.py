@@ -41,7 +41,7 @@ def propose(ctx: Context, generation: int) -> int:
     fresh = [*own, *islice(others, room)]
     if fresh:
         ctx.store.add_generation(ctx.run.id, generation, incumbent.name(ctx), fresh)
-        bandit.tell(ctx, generation)
+        bandit.report_shares(ctx, generation)
         if again := parents.again_from(ctx):
             ctx.emit("search.restarted", generation=generation, candidates=again)
     for p in fresh:
@@ -72,10 +72,10 @@ def _fresh(ctx: Context, generation: int) -> Iterator[NewCandidate]:
         return
     seen = {c.id for c in ctx.store.candidates(ctx.run.id)} | {candidate_id(ctx.target.source)}
     yield from _novel(ctx, lessons.remembered(ctx), lessons.MEMORY, seen)
-    mended = _novel(ctx, llm.mend(ctx), bandit.MODEL, seen)
-    yield from islice(mended, max(1, _width(ctx) - 1))  # nearly right is worth a place, but not all of them
+    repairs = _novel(ctx, llm.propose_repairs(ctx), bandit.MODEL, seen)
+    yield from islice(repairs, max(1, _width(ctx) - 1))  # nearly right is worth a place, but not all of them
     streams = {
-        bandit.MODEL: _novel(ctx, llm.ask(ctx), bandit.MODEL, seen),
+        bandit.MODEL: _novel(ctx, llm.propose_fresh(ctx), bandit.MODEL, seen),
         bandit.MOVES: _novel(ctx, parents.proposals(ctx), bandit.MOVES, seen),
     }
     yield from bandit.mixed(streams, bandit.tallies(ctx), ctx.settings.seed, generation)
