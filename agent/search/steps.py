@@ -163,7 +163,7 @@ def _goes_on(ctx: Context, begun: Collection[str] = ()) -> bool:
 def _told(ctx: Context, candidate: Candidate, judged: Judgement, speedup: float | None, seconds: float) -> None:
     given = candidate.author == provenance.GIVEN
     if given:
-        judged = given_file.said_of(ctx, candidate, measure.told_apart(ctx, candidate, judged))
+        judged = given_file.note_unjudged(ctx, candidate, measure.note_unchanged(ctx, candidate, judged))
     settle(ctx, candidate, judged, speedup, seconds)
 
 
