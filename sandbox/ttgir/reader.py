@@ -58,10 +58,10 @@ class _Reader:
 
     def space(self) -> str:
         """White space and comments from here."""
-        taken = ""
+        text = ""
         while self.left and self.next.kind == "space":
-            taken += self.take().text
-        return taken
+            text += self.take().text
+        return text
 
     def ahead(self, n: int = 0) -> Token | None:
         """The n-th token from here that is no white space."""
@@ -87,12 +87,12 @@ class _Reader:
 
     def _line(self) -> str:
         """The rest of a line, or more of it where a bracket is open."""
-        taken, depth = "", 0
+        text, depth = "", 0
         while self.left and not (depth == 0 and "\n" in self.next.text and self.next.kind == "space"):
             token = self.take()
             depth += nesting(token.text)
-            taken += token.text
-        return taken
+            text += token.text
+        return text
 
     # ops --------------------------------------------------------------------------------------------------------------
 
@@ -122,14 +122,14 @@ class _Reader:
 
     def _dictionary(self, opened: Token) -> list[Token]:
         """The tokens of an attribute dictionary behind its brace, with the one that closes it."""
-        taken, depth = [], 1
+        inner, depth = [], 1
         while depth:
             if not self.left or "\n" in self.next.text:
                 raise Unreadable(opened.line, "the bracket { is never closed")
             token = self.take()
             depth += (token.text == "{") - (token.text == "}")
-            taken.append(token)
-        return taken
+            inner.append(token)
+        return inner
 
     def _ended(self) -> bool:
         """Whether a line break is next, and no `default` or `partition0` region follows on the next line."""

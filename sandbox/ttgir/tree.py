@@ -85,21 +85,21 @@ class Region:
         return (op for block in self.blocks for op in block.ops)
 
 
-def _text(whole: Op | Block | Region) -> str:
+def _text(root: Op | Block | Region) -> str:
     """All that was read of a part of the tree, without a call for each level of it."""
-    left: list[Op | Block | Region | str] = [whole]
-    found: list[str] = []
-    while left:
-        at = left.pop()
+    pending: list[Op | Block | Region | str] = [root]
+    pieces: list[str] = []
+    while pending:
+        at = pending.pop()
         if isinstance(at, str):
-            found.append(at)
+            pieces.append(at)
         elif isinstance(at, Op):
-            left += reversed(at.parts)
+            pending += reversed(at.parts)
         elif isinstance(at, Region):
-            left += reversed(at.blocks)
+            pending += reversed(at.blocks)
         else:
-            left += [*reversed(at.ops), at.head]
-    return "".join(found)
+            pending += [*reversed(at.ops), at.head]
+    return "".join(pieces)
 
 
 @dataclass(frozen=True)

@@ -50,13 +50,13 @@ def fresh(root: MutableOperation, name: str, text: str = "") -> str:
 
 def parted(root: MutableOperation) -> Fault | None:
     """Renames what was moved to where its name is taken. A fault where it is a block's argument that is in the way."""
-    while (found := _clash(root)) is not None:
-        holder = max((v.holder for v in found if isinstance(v.holder, MutableOperation)), key=_edited, default=None)
-        twice = all(isinstance(v.holder, MutableOperation) and v.holder.inserted for v in found)
+    while (clash := _clash(root)) is not None:
+        holder = max((v.holder for v in clash if isinstance(v.holder, MutableOperation)), key=_edited, default=None)
+        twice = all(isinstance(v.holder, MutableOperation) and v.holder.inserted for v in clash)
         if holder is None or not _edited(holder) or twice:
-            blame = max(_edited(v.holder) for v in found)
-            return blame, f"the name {found[0].name} is given twice there; write the ops anew under other names"
-        mutable_tree.rename(holder, found[0].name, fresh(root, found[0].name))
+            blame = max(_edited(v.holder) for v in clash)
+            return blame, f"the name {clash[0].name} is given twice there; write the ops anew under other names"
+        mutable_tree.rename(holder, clash[0].name, fresh(root, clash[0].name))
     return None
 
 
@@ -81,18 +81,22 @@ def faults(root: MutableOperation, lines: Lines) -> Iterator[Fault]:
         if not isinstance(at, MutableOperation):
             continue
         for written, operand in zip(at.written, at.operands, strict=True):
-            said = _wrong(at, written, operand, scope.get(key(written)), lines)
+            message = _wrong(at, written, operand, scope.get(key(written)), lines)
             blame = max(at.blame(), _edited(operand.holder) if operand is not None else 0)
-            if said and blame:
-                yield blame, f"{lines.name(at)} {said}"
-        for said, blame in _ends(at):
+            if message and blame:
+                yield blame, f"{lines.name(at)} {message}"
+        for message, blame in _ends(at):
             if blame:
-                yield blame, f"{lines.name(at)} {said}"
+                yield blame, f"{lines.name(at)} {message}"
 
 
-def _wrong(at: MutableOperation, written: str, meant: Value | None, found: Value | None, lines: Lines) -> str:
+def _wrong(at: MutableOperation, written: str, meant: Value | None, visible: Value | None, lines: Lines) -> str:
     """Why an op may not use a value; empty where it may."""
-    if found is not None and found is meant and (_before(at, found) or not (at.blame() or _edited(found.holder))):
+    if (
+        visible is not None
+        and visible is meant
+        and (_before(at, visible) or not (at.blame() or _edited(visible.holder)))
+    ):
         return ""
     written = written.replace(meant.name, meant.read, 1) if meant is not None and meant.read else written
     operation = _giver(meant) if meant is not None else _named(lines, key(written)[0])
@@ -139,11 +143,11 @@ def _ends(at: MutableOperation) -> Iterator[tuple[str, int]]:
         touched = max([at.blame(), *(c.edit for c in room.operations)])
         if any(c.ends for c in room.operations[:-1]):
             yield "has an op behind one that ends its block", touched
-        name, wanted = _hands_over(at, number)
+        name, needed = _hands_over(at, number)
         end = room.operations[-1] if room.operations else None
-        given = len(end.written) if end is not None and end.name == name else 0
-        if wanted and given != wanted:
-            yield f"needs {name} with {wanted} values at the end of its block, not {given}", touched
+        count = len(end.written) if end is not None and end.name == name else 0
+        if needed and count != needed:
+            yield f"needs {name} with {needed} values at the end of its block, not {count}", touched
 
 
 def _hands_over(at: MutableOperation, number: int) -> tuple[str, int]:

@@ -111,12 +111,12 @@ class _Script:
         while self.at < len(self.lines):
             raw = self.lines[self.at]
             self.at += 1
-            said = grammar.cleaned(raw)
-            if not said or _FENCE.match(raw):
+            line_text = grammar.cleaned(raw)
+            if not line_text or _FENCE.match(raw):
                 continue
-            edit = Edit(len(self.found) + 1, self.at, said if len(said) <= 120 else f"{said[:117]}...")
+            edit = Edit(len(self.found) + 1, self.at, line_text if len(line_text) <= 120 else f"{line_text[:117]}...")
             try:
-                self._line(edit, raw, said)
+                self._line(edit, raw, line_text)
             except Misread as e:
                 raise BadScript(edit, str(e)) from None
             strange = strange or edit
@@ -124,16 +124,16 @@ class _Script:
             raise BadScript(strange, f"the script holds no edit; begin a line with one of: {FORMS}")
         return self.found
 
-    def _line(self, edit: Edit, raw: str, said: str) -> None:
+    def _line(self, edit: Edit, raw: str, text: str) -> None:
         """Reads one line as an edit with what belongs to it, or passes over a sentence."""
-        verb, rest = grammar.verb(said)
+        verb, rest = grammar.verb(text)
         if verb:
             self.found.append(_READ[verb](self, edit, rest))
         elif _OP.match(raw):
             raise Misread("TTGIR stands outside of a block; write 'insert after L3:' with a label on the line above it")
-        elif grammar.labels(said):
+        elif grammar.labels(text):
             hint = f"begin the line with one of: {FORMS}; put what explains an edit behind '#'"
-            raise Misread(f"there is no edit that begins with '{said.split()[0][:20]}'; {hint}")
+            raise Misread(f"there is no edit that begins with '{text.split()[0][:20]}'; {hint}")
 
     def move(self, edit: Edit, rest: str) -> Edit:
         spans, rest = grammar.spans(rest, "move L3 before L2")
@@ -168,10 +168,10 @@ class _Script:
         fenced = not first and self.at < len(self.lines) and _FENCE.match(self.lines[self.at])
         block = self._fenced() if fenced else "\n".join(filter(None, [first, self._bare(first)]))
         try:
-            found = ops(block)
+            block_ops = ops(block)
         except Unreadable as e:
             raise Misread(f"{str(e).replace('TTGIR line', 'its block, line')}; {_BLOCK}") from None
-        if not found:
+        if not block_ops:
             raise Misread(f"it has no block; {_BLOCK}")
         return block
 

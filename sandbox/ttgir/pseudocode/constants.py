@@ -66,8 +66,8 @@ def remainder(node: Node) -> Value | None:
     if node.name != "arith.subi" or times is None or times.name != "arith.muli" or len(times.operands) != 2:
         return None
     for quotient, n in (times.operands, times.operands[::-1]):
-        made = quotient.node
-        if made and made.name in ("arith.divui", "arith.divsi") and made.operands == [node.operand(0), n]:
+        division = quotient.node
+        if division and division.name in ("arith.divui", "arith.divsi") and division.operands == [node.operand(0), n]:
             return n
     return None
 
@@ -108,5 +108,5 @@ def _carried(value: Value, following: Value, size: int) -> bool:
 def numbers(written: str) -> list[int]:
     """The integers of the last list [..] in a text without types: offsets of a view."""
     head = written.split(" : ")[0]
-    found = re.findall(r"\[([\d, ]+)\]", head) or re.findall(r"array<i32: ([\d, ]+)>", written)
-    return [int(n[:20]) for n in re.findall(r"\d+", found[-1])] if found else []
+    groups = re.findall(r"\[([\d, ]+)\]", head) or re.findall(r"array<i32: ([\d, ]+)>", written)
+    return [int(n[:20]) for n in re.findall(r"\d+", groups[-1])] if groups else []

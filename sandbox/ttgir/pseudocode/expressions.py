@@ -62,9 +62,9 @@ class Expressions:
         if node is None:
             return self.name(value) or "?"
         self.depth += 1
-        found, binds = self.op(node)
+        expression, binds = self.op(node)
         self.depth -= 1
-        return f"({found})" if binds < tight else found
+        return f"({expression})" if binds < tight else expression
 
     def inlined(self, value: Value | None) -> Node | None:
         """The op that is written in place of a value's name."""

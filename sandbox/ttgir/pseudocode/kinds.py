@@ -51,5 +51,5 @@ def pure(op: Op) -> bool:
 
 def constant_text(op: Op) -> str:
     """What an arith.constant holds, as written: 0, true, 1.44269502, dense<0.0>'s inside."""
-    found = re.search(r"dense<([^>]*)>", str(op.parts[0]))
-    return found[1] if found else next(iter(op.words), "?")
+    match = re.search(r"dense<([^>]*)>", str(op.parts[0]))
+    return match[1] if match else next(iter(op.words), "?")

@@ -89,8 +89,8 @@ def _line(draft: printer.Draft, label: str, origins: list[source.StatementLocati
     places = tuple(n.place for n in draft.nodes)
     lines = {o.line for p in places if (o := origins[p])}
     ops = tuple(n.op for n in draft.nodes)
-    said = (draft.text, draft.comment, draft.depth, draft.loops, draft.role)
-    return Line(label, *said, ops, places, tuple(sorted(lines)))
+    content = (draft.text, draft.comment, draft.depth, draft.loops, draft.role)
+    return Line(label, *content, ops, places, tuple(sorted(lines)))
 
 
 def _labels(drafts: list[printer.Draft]) -> Iterator[str]:
@@ -106,8 +106,8 @@ def _rows(line: Line, note: str, width: int) -> Iterator[str]:
     """The rows of a line: label and code, code that needs more room, and the note beside them."""
     indent = " " * min(_INDENT * line.depth, width - _LABEL - NARROWEST)
     room = width - _LABEL - len(indent)
-    said = line.text + (f"  # {line.comment}" if line.comment else "")
-    rows = [said] if len(said) <= room else _wrapped(line, room)
+    text = line.text + (f"  # {line.comment}" if line.comment else "")
+    rows = [text] if len(text) <= room else _wrapped(line, room)
     beside = textwrap.wrap(note, NOTE) if note else []
     for i in range(max(len(rows), len(beside))):
         label = line.label if i == 0 else ""

@@ -8,7 +8,7 @@ from pgo_agent.sandbox.ttgir.pseudocode.expressions import BINARY, Expressions
 from pgo_agent.sandbox.ttgir.pseudocode.folding import Folding
 from pgo_agent.sandbox.ttgir.pseudocode.graph import Node, Value
 
-Said = tuple[str, str]  # code and comment of a line
+CodeAndComment = tuple[str, str]  # code and comment of a line
 
 
 @dataclass
@@ -28,8 +28,8 @@ class Writing:
 
     def condition(self, value: Value | None) -> str:
         """` if more`; nothing for what is always so."""
-        said = self.values.text(value) if value is not None else "True"
-        return "" if said == "True" else f" if {said}"
+        text = self.values.text(value) if value is not None else "True"
+        return "" if text == "True" else f" if {text}"
 
     def read(self, value: Value) -> bool:
         """Whether any line reads a value."""
@@ -39,7 +39,7 @@ class Writing:
         """Names of an op's results, without tokens and what nobody reads."""
         return [self.values.name(v) for v in node.results if self.read(v)]
 
-    def given(self, node: Node, text: str) -> str:
+    def assign(self, node: Node, text: str) -> str:
         """x = text, for what has results that are read."""
         names = self.results(node)
         return f"{', '.join(names)} = {text}" if names else text
@@ -62,4 +62,4 @@ class Writing:
         return layouts.encoding(value.type, self.aliases) if value is not None else ""
 
 
-Form = Callable[[Writing, Node], Said]
+Form = Callable[[Writing, Node], CodeAndComment]
