@@ -61,17 +61,17 @@ class Amd:
         if subject.origin is None:
             raise CannotCompile("no trace gives this kernel's TTIR, which another architecture is compiled from")
         origin = subject.origin
-        made = assembled(bench, origin.ttir, origin.warps, origin.ctas, ARCH)
-        if made.problem:
-            raise CannotCompile(made.problem)
-        ttgir, located, text = (f.read(bench.contents).decode() for f in made.files)
+        assembly = assembled(bench, origin.ttir, origin.warps, origin.ctas, ARCH)
+        if assembly.problem:
+            raise CannotCompile(assembly.problem)
+        ttgir, located, text = (f.read(bench.contents).decode() for f in assembly.files)
         code = amdgcn.instructions(text)
         return Compiled(
             target=ARCH,
-            name=made.name,
+            name=assembly.name,
             ttgir=ttgir,
             located=located,
-            resources=_resources(amdgcn.metadata(text), code, made.shared, origin.warps),
+            resources=_resources(amdgcn.metadata(text), code, assembly.shared, origin.warps),
             instructions=code,
             notes=(),
             same_code=True,
@@ -108,15 +108,15 @@ def occupancy_of(needs: Resources) -> Occupancy:
     return backend.occupancy(limits, needs.warps, WAVES * SIMDS)
 
 
-def _resources(found: dict[str, int], code: Sequence[Instruction], shared: int, warps: int) -> Resources:
+def _resources(figures: dict[str, int], code: Sequence[Instruction], shared: int, warps: int) -> Resources:
     return Resources(
-        registers=found["vgpr_count"],
-        scalar_registers=found["sgpr_count"],
-        stack_bytes=found["private_segment_fixed_size"],
+        registers=figures["vgpr_count"],
+        scalar_registers=figures["sgpr_count"],
+        stack_bytes=figures["private_segment_fixed_size"],
         spill_store_bytes=sum(amdgcn.scratch_bytes(i.opcode) for i in code if "store" in i.opcode),
         spill_load_bytes=sum(amdgcn.scratch_bytes(i.opcode) for i in code if "load" in i.opcode),
-        spilled_registers=found["vgpr_spill_count"],
-        shared_bytes=shared + found["group_segment_fixed_size"],
+        spilled_registers=figures["vgpr_spill_count"],
+        shared_bytes=shared + figures["group_segment_fixed_size"],
         warps=warps,
         lanes=LANES,
     )
@@ -150,7 +150,7 @@ def _collected(bench: Workbench, out: Path, ran: Ran) -> Assembly:
             room(bench.contents.root)
             return Assembly((), "", 0, str(answer["error"])[:4000] or "error: the compiler gave no reason")
         files = (validate.read(out / f"kernel.{s}", validate.ARTEFACT_LIMIT) for s in LEFT)
-        kept = tuple(Artefact.put(bench.contents, data, s) for data, s in zip(files, LEFT, strict=True))
-        return Assembly(kept, str(answer["facts"]["name"]), int(answer["facts"]["shared"]), "")
+        artefacts = tuple(Artefact.put(bench.contents, data, s) for data, s in zip(files, LEFT, strict=True))
+        return Assembly(artefacts, str(answer["facts"]["name"]), int(answer["facts"]["shared"]), "")
     except (BadBundle, ValueError, TypeError, KeyError, AttributeError):
         return Assembly((), "", 0, f"error: the compiler left no answer\n{ran.output[-2000:]}")

@@ -43,10 +43,10 @@ def places(plain: str, located: str) -> dict[int, SourceLocation]:
     if not located:
         return {}
     module = reader.parse(located)
-    ops, known = list(reader.parse(plain).walk()), list(module.walk())
-    if [op.name for op in ops] != [op.name for op in known]:
+    ops, located_ops = list(reader.parse(plain).walk()), list(module.walk())
+    if [op.name for op in ops] != [op.name for op in located_ops]:
         return {}
-    return {a.line: place(module.locations.frames(b.location)) for a, b in zip(ops, known, strict=True)}
+    return {a.line: place(module.locations.frames(b.location)) for a, b in zip(ops, located_ops, strict=True)}
 
 
 def place(frames: locations.Frames) -> SourceLocation:

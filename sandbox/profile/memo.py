@@ -73,8 +73,8 @@ class Pass(Generic[S, P, R]):
     def __call__(self, context: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
         key = self.key(context, *args, **kwargs)
         with self._alone(key):  # a second thread waits for the first one's answer
-            kept = self._kept(context, key)
-            return kept[0] if kept else self._work(context, key, *args, **kwargs)
+            stored = self._stored(context, key)
+            return stored[0] if stored else self._work(context, key, *args, **kwargs)
 
     def again(self, context: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Works although there is an answer, and keeps the new one: for measurements."""
@@ -84,15 +84,15 @@ class Pass(Generic[S, P, R]):
 
     def known(self, context: S, /, *args: P.args, **kwargs: P.kwargs) -> bool:
         """Whether there is an undamaged answer."""
-        return self._kept(context, self.key(context, *args, **kwargs)) is not None
+        return self._stored(context, self.key(context, *args, **kwargs)) is not None
 
     def key(self, context: S, /, *args: P.args, **kwargs: P.kwargs) -> str:
         """What its answer is kept under. Raises codec.Malformed for an argument that JSON has no form of."""
         bound = self._signature.bind(context, *args, **kwargs)
         bound.apply_defaults()
-        given = dict(list(bound.arguments.items())[1:])
+        arguments = dict(list(bound.arguments.items())[1:])
         return hashlib.sha256(
-            canonical([self.name, self.version, context.identity, json_codec.as_json(given)])
+            canonical([self.name, self.version, context.identity, json_codec.as_json(arguments)])
         ).hexdigest()
 
     @cached_property
@@ -106,7 +106,7 @@ class Pass(Generic[S, P, R]):
     def _alone(self, key: str) -> threading.Lock:
         return self._locks.setdefault(key, threading.Lock())
 
-    def _kept(self, context: S, key: str) -> tuple[R] | None:
+    def _stored(self, context: S, key: str) -> tuple[R] | None:
         record = context.contents.record(PASSES, key)
         try:
             if record is None or record["pass"] != self.name:

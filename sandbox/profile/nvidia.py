@@ -84,8 +84,8 @@ def listing(bench: Workbench, key: str) -> Listing:
     """
     build = _build(bench.contents, key)
     text = {s: bench.contents.get(d, s) for s, d in _lined(bench, key, build)["kernel"]["files"].items()}
-    own = bench.contents.get(build["kernel"]["files"]["cubin"], "cubin")
-    same = elf.code(own) == elf.code(text["cubin"])
+    timed = bench.contents.get(build["kernel"]["files"]["cubin"], "cubin")
+    same = elf.code(timed) == elf.code(text["cubin"])
     return Listing(text["ttgir"].decode(), text["sass"].decode(), _instructions(text), same)
 
 
@@ -101,23 +101,23 @@ def _lined(bench: Workbench, key: str, build: dict[str, Any]) -> dict[str, Any]:
     text = bench.contents.get(build["kernel"]["files"]["ttgir"], "ttgir")
     launched = {o: build["kernel"][o] for o in ("launch_pdl", "launch_cooperative_grid")}
     options = build.get("options", launched) | {"lines": True}
-    twin = bench.builder.key(text, options)
+    lined = bench.builder.key(text, options)
     trace_and_compile.compile_missing(
-        bench.builder.box, bench.contents, bench.builder.device, {twin: text}, {twin: options}, 1
+        bench.builder.box, bench.contents, bench.builder.device, {lined: text}, {lined: options}, 1
     )
-    return _build(bench.contents, twin)
+    return _build(bench.contents, lined)
 
 
 def resources_of(build: dict[str, Any]) -> Resources:
     """What one block of a build in the content store takes."""
-    kernel, found = build["kernel"], build["static"]
+    kernel, static = build["kernel"], build["static"]
     return Resources(
-        registers=found["registers"],
+        registers=static["registers"],
         scalar_registers=0,
-        stack_bytes=found["stack_bytes"],
-        spill_store_bytes=found["spill_store_bytes"],
-        spill_load_bytes=found["spill_load_bytes"],
-        spilled_registers=found["spill_store_bytes"] // 4,
+        stack_bytes=static["stack_bytes"],
+        spill_store_bytes=static["spill_store_bytes"],
+        spill_load_bytes=static["spill_load_bytes"],
+        spilled_registers=static["spill_store_bytes"] // 4,
         shared_bytes=kernel["shared"],
         warps=kernel["num_warps"],
         lanes=LANES,

@@ -57,25 +57,25 @@ def annotated(view: Readable, counts: Mapping[str, int], scopes: Iterable[ScopeT
 
 def instructions(labels: Mapping[int, str], profile: StaticProfile) -> dict[str, int]:
     """By label."""
-    found = Counter[str]()
+    counts = Counter[str]()
     for line in profile.lines:
         if label := labels.get(line.line):
-            found[label] += line.instructions
-    return dict(found)
+            counts[label] += line.instructions
+    return dict(counts)
 
 
 def timed(labels: Mapping[int, str], scopes: Iterable[ScopeTime]) -> tuple[dict[str, str], dict[str, str]]:
     """P50 and share of each scope, at the first line that shows something of it; of two at one line the longer. Roles
     have no line of their own.
     """
-    found: dict[str, ScopeTime] = {}
+    by_label: dict[str, ScopeTime] = {}
     for s in sorted(scopes, key=lambda s: s.count * s.cycles.p50):
         span = range(s.scope.first, s.scope.last + 1)
         label = next((labels[line] for line in span if line in labels), None)
         if label and s.scope.kind not in (Kind.ROLE, Kind.EMPTY):
-            found[label] = s
-    shares = {label: f"{100 * s.share:.1f} %" for label, s in found.items() if s.share is not None}
-    return {label: f"{s.cycles.p50:,.0f}" for label, s in found.items()}, shares
+            by_label[label] = s
+    shares = {label: f"{100 * s.share:.1f} %" for label, s in by_label.items() if s.share is not None}
+    return {label: f"{s.cycles.p50:,.0f}" for label, s in by_label.items()}, shares
 
 
 def stalled(labels: Mapping[int, str], counters: Counters | None) -> tuple[dict[str, str], dict[str, str]]:

@@ -72,13 +72,13 @@ def peaks_of(judge: Judge, case: str) -> Peaks | Missing:
 def work_of(bench: Workbench, case: str) -> Work | Missing:
     """What the target says of a case ("CASES/8k"), or why it says nothing. Raises Killed, EnvironmentFault."""
     try:
-        told = works(bench, bench.builder.target.source, bench.builder.target.contract)
+        by_case = works(bench, bench.builder.target.source, bench.builder.target.contract)
     except (CannotTrace, Malformed) as e:
         return Missing(NAME, f"the target does not say what work its cases are: {e}")
-    found = told.get(case)
-    if found is None or not found.flops + found.bytes > 0:
+    work = by_case.get(case)
+    if work is None or not work.flops + work.bytes > 0:
         return Missing(NAME, f"the target tells no work of {case}: neither operations nor bytes")
-    return found
+    return work
 
 
 @memo.cpu("pgo_agent.sandbox.profile.roofline.works", version=1)
@@ -100,7 +100,7 @@ def _read(described: Any) -> dict[str, Work]:
     sets = described.get("work") if isinstance(described, Mapping) else None
     if not isinstance(sets, Mapping) or not all(isinstance(cases, Mapping) for cases in sets.values()):
         raise Malformed("the tracer told no work")
-    found = {f"{kind}/{name}": Work.from_json(w) for kind, cases in sets.items() for name, w in cases.items()}
-    if any(not (w.flops >= 0 and w.bytes >= 0) for w in found.values()):
+    by_case = {f"{kind}/{name}": Work.from_json(w) for kind, cases in sets.items() for name, w in cases.items()}
+    if any(not (w.flops >= 0 and w.bytes >= 0) for w in by_case.values()):
         raise Malformed("operations or bytes below zero")
-    return found
+    return by_case

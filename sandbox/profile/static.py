@@ -53,8 +53,8 @@ def of_subjects(bench: Workbench, subjects: Sequence[Subject], backend: str) -> 
     """`static` of several kernels side by side, by the keys of their builds. Raises UsageFault for no such backend."""
     if backend not in BACKENDS:
         raise UsageFault(f"unknown backend '{backend}'", f"choose one of: {', '.join(BACKENDS)}")
-    found = memo.parallel([partial(static, bench, s, backend) for s in subjects], bench.builder.cores)
-    return {subject.build: profile for subject, profile in zip(subjects, found, strict=True)}
+    profiles = memo.parallel([partial(static, bench, s, backend) for s in subjects], bench.builder.cores)
+    return {subject.build: profile for subject, profile in zip(subjects, profiles, strict=True)}
 
 
 def subjects_of(
@@ -67,11 +67,11 @@ def subjects_of(
     manifest = bench.contents.manifest(bundle)
     keys = _launched(manifest["plans"], case, label)
     try:
-        known = {o.ttgir: o for o in origins(bench, source, bench.builder.target.contract, together or (case,))}
+        by_ttgir = {o.ttgir: o for o in origins(bench, source, bench.builder.target.contract, together or (case,))}
     except CannotTrace:
-        known = {}
+        by_ttgir = {}
     texts = {key: manifest["kernels"][key]["files"]["ttgir"] for key in keys}
-    return tuple(Subject(key, known.get(texts[key])) for key in keys)
+    return tuple(Subject(key, by_ttgir.get(texts[key])) for key in keys)
 
 
 def _launched(plans: Mapping[str, Any], case: str, label: str | None) -> list[str]:
@@ -90,10 +90,10 @@ def origins(bench: Workbench, source: str, contract: str, cases: tuple[str, ...]
 
     Raises CannotTrace, Killed when somebody kills the tracer again and again, EnvironmentFault when the disk is full.
     """
-    b, wanted = bench.builder, dict[str, list[str]]()
+    b, by_set = bench.builder, dict[str, list[str]]()
     for kind, _, name in (case.partition("/") for case in cases):
-        wanted.setdefault(kind, []).append(name)
-    traced = trace_and_compile.trace(b.box, b.contents, b.target, b.device, source, wanted, None, located=True)
+        by_set.setdefault(kind, []).append(name)
+    traced = trace_and_compile.trace(b.box, b.contents, b.target, b.device, source, by_set, None, located=True)
     if "error" in traced:
         room(b.contents.root)
         raise CannotTrace(traced["error"]["message"])
@@ -123,27 +123,27 @@ def static(bench: Workbench, subject: Subject, backend: str) -> StaticProfile | 
 
 
 def _profile(bench: Workbench, build: str, side: Backend, compiled: Compiled) -> StaticProfile:
-    seen = Look(side, compiled)
+    look = Look(side, compiled)
     return StaticProfile(
         build=build,
         kernel=compiled.name,
         backend=side.name,
         target=compiled.target,
-        file=seen.file,
+        file=look.file,
         resources=compiled.resources,
         occupancy=side.occupancy(bench, compiled.resources),
         notes=compiled.notes,
         same_code=compiled.same_code,
         instructions=len(compiled.instructions),
-        kinds=seen.kinds(compiled.instructions),
+        kinds=look.kinds(compiled.instructions),
         opcodes=assemble_static.opcodes(compiled.instructions),
-        lines=seen.lines(),
-        source=seen.sources(),
+        lines=look.lines(),
+        source=look.sources(),
         curve=assemble_static.curve(compiled.instructions),
-        peak=seen.peak(),
-        loops=seen.loops(),
-        pipeline=seen.pipeline(),
-        conversions=seen.conversions(),
-        accesses=seen.accesses(),
-        unproven=ttgir_cost.unproven(seen.module),
+        peak=look.peak(),
+        loops=look.loops(),
+        pipeline=look.pipeline(),
+        conversions=look.conversions(),
+        accesses=look.accesses(),
+        unproven=ttgir_cost.unproven(look.module),
     )

@@ -55,8 +55,8 @@ class Memory:
 
 def spans(module: Module) -> tuple[Span, ...]:
     """All loops, in the order of the text."""
-    found = (op for op in module.walk() if op.name in LOOPS)
-    return tuple(Span(op.line, op.line + str(op).strip().count("\n")) for op in found)
+    loops = (op for op in module.walk() if op.name in LOOPS)
+    return tuple(Span(op.line, op.line + str(op).strip().count("\n")) for op in loops)
 
 
 def around(line: int, loops: tuple[Span, ...]) -> int:
@@ -67,8 +67,8 @@ def around(line: int, loops: tuple[Span, ...]) -> int:
 
 def conversions(module: Module) -> tuple[Conversion, ...]:
     """All conversions between layouts, in the order of the text."""
-    found = (op for op in module.walk() if op.name == "ttg.convert_layout")
-    tensors = ((op.line, types.shaped(op.result_types[0])) for op in found if op.result_types)
+    ops = (op for op in module.walk() if op.name == "ttg.convert_layout")
+    tensors = ((op.line, types.shaped(op.result_types[0])) for op in ops if op.result_types)
     return tuple(Conversion(line, tensor.bytes) for line, tensor in tensors if tensor)
 
 
@@ -80,7 +80,7 @@ def accesses(module: Module) -> tuple[Memory, ...]:
 def unproven(module: Module) -> tuple[str, ...]:
     """The kernel's pointers and integers of which the compiler does not know that 16 divides them."""
     head = str(module.kernel.parts[0])
-    return tuple(name for name, _, known in _ARGUMENT.findall(head) if "tt.divisibility" not in known)
+    return tuple(name for name, _, attributes in _ARGUMENT.findall(head) if "tt.divisibility" not in attributes)
 
 
 def _memory(op: Op, module: Module) -> Memory | None:

@@ -34,15 +34,15 @@ class Once(CheckCommands):
         bench, case = self._bench(), request["case"]
         bench.new_seeds()
         replay = bench.replay(self._pick({case: request["plain"]}), case, bench.seeds[case])
-        wanted = first(replay.plan, request["kernel"])
+        chosen = first(replay.plan, request["kernel"])
         for _ in range(WARM):
             replay.poison(NAN)
             replay()
         replay.poison(NAN)
-        replay.part(range(wanted))
+        replay.part(range(chosen))
         synchronize(bench.device)
         torch.cuda.profiler.start()
-        replay.part(range(wanted, wanted + 1))
+        replay.part(range(chosen, chosen + 1))
         synchronize(bench.device)
         torch.cuda.profiler.stop()
         replay.close()

@@ -60,10 +60,10 @@ class Tool:
     def command(self, report: Path, launcher: Sequence[str]) -> list[str]:
         """Profiles what `launcher` launches between the start and the stop of CUDA's profiler: NAME.ncu-rep."""
         sections = [word for s in SECTIONS for word in ("--section", s)]
-        kept = ["--force-overwrite", "--export", str(report.with_suffix("")), "--target-processes", "all"]
-        one = ["--profile-from-start", "off", "--launch-count", "1", "--replay-mode", "kernel"]
+        output = ["--force-overwrite", "--export", str(report.with_suffix("")), "--target-processes", "all"]
+        launch = ["--profile-from-start", "off", "--launch-count", "1", "--replay-mode", "kernel"]
         steady = ["--cache-control", "all", "--clock-control", "none"]
-        return [self.path, *kept, *one, *steady, *sections, *launcher]
+        return [self.path, *output, *launch, *steady, *sections, *launcher]
 
 
 def find(path: str | None = None, places: Sequence[str] = PLACES) -> Tool:
@@ -90,8 +90,8 @@ def _candidates(path: str | None, places: Sequence[str]) -> Iterator[str]:
 
 def newest_first(pattern: str) -> list[str]:
     """What matches, by the numbers in it: 2025.3.1 before 2025.3.0 before 2024.1."""
-    found = map(str, Path("/").glob(pattern.lstrip("/")))
-    return sorted(found, key=lambda p: [int(n) for n in re.findall(r"\d+", p)], reverse=True)
+    paths = map(str, Path("/").glob(pattern.lstrip("/")))
+    return sorted(paths, key=lambda p: [int(n) for n in re.findall(r"\d+", p)], reverse=True)
 
 
 def version(path: str) -> tuple[int, ...]:
@@ -102,10 +102,10 @@ def version(path: str) -> tuple[int, ...]:
         )
     except (OSError, subprocess.TimeoutExpired) as e:
         raise Absent(f"{path} cannot be run: {e}") from None
-    found = _VERSION.search(done.stdout)
-    if not found:
+    match = _VERSION.search(done.stdout)
+    if not match:
         raise Absent(f"{path} does not tell its version: {last_line(done.stdout + done.stderr) or 'it prints nothing'}")
-    return tuple(int(n) for n in found.groups())
+    return tuple(int(n) for n in match.groups())
 
 
 def own_reader(tool: Tool) -> Path | None:
@@ -131,9 +131,9 @@ class Program:
     def within(self, seconds: float, done: Callable[[], bool]) -> bool:
         """Whether it ended within these seconds, or was `done`."""
         until = time.monotonic() + seconds
-        while not (found := self.ended() or done()) and time.monotonic() < until:
+        while not (finished := self.ended() or done()) and time.monotonic() < until:
             time.sleep(POLL)
-        return found
+        return finished
 
     @property
     def output(self) -> str:

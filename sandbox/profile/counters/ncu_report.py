@@ -79,10 +79,10 @@ def facts(report: Path, reader: Path | None, seconds: float = SECONDS) -> Facts:
 
 def main(report: str, answer: str, reader: str = "") -> None:
     package = _package(reader)
-    found = list(_actions(package.load_report(report)))
-    if not found:
+    actions = list(_actions(package.load_report(report)))
+    if not actions:
         sys.exit("no launch in it that this ncu-report knows: where ncu is newer, upgrade ncu-report")
-    Path(answer).write_text(json.dumps(as_json(_facts(found[0]))))
+    Path(answer).write_text(json.dumps(as_json(_facts(actions[0]))))
 
 
 def _package(reader: str) -> Any:

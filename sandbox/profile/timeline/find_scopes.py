@@ -107,17 +107,17 @@ class _Finder:
         silent: list[Op] = []  # after it
         kind: Kind | None = None
         for op in block.ops:
-            own = kind_of(op)
-            if own and own is kind and own not in ALONE:
+            own_kind = kind_of(op)
+            if own_kind and own_kind is kind and own_kind not in ALONE:
                 run, silent = [*run, *silent, op], []
                 continue
-            if own is None and not self.parting(op):
+            if own_kind is None and not self.parting(op):
                 silent.append(op)
                 continue
             if kind:
                 yield self.part(kind, role, run, depth)
-            run, silent, kind = [op], [], own
-            if own is None:
+            run, silent, kind = [op], [], own_kind
+            if own_kind is None:
                 yield from self.inside(op, role, depth)
         if kind:
             yield self.part(kind, role, run, depth)
@@ -144,8 +144,8 @@ class _Finder:
         return name if self.roles[name] == 1 else f"{name}'{self.roles[name]}"
 
     def part(self, kind: Kind, role: str, ops: list[Op], depth: int) -> Part:
-        named = (place(self.module.locations.frames(o.location)) for o in ops if o.location)
-        return Part(kind, role, tuple(ops), depth, next((n for n in named if n), ""))
+        places = (place(self.module.locations.frames(o.location)) for o in ops if o.location)
+        return Part(kind, role, tuple(ops), depth, next((n for n in places if n), ""))
 
 
 def kind_of(op: Op) -> Kind | None:

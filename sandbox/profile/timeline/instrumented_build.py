@@ -107,16 +107,16 @@ def _built(
     builder: Builder, place: KernelRef, module: Module, waiting: list[InstrumentationPlan]
 ) -> tuple[list[InstrumentedBuild], list[Unsupported]]:
     """The calibrating one first."""
-    made: list[InstrumentedBuild] = []
+    builds: list[InstrumentedBuild] = []
     refused: list[Unsupported] = []
     while waiting:
         with threads(builder.cores) as pool:
-            found = list(pool.map(partial(one, builder, place, module), waiting))
-        made += [t for t in found if isinstance(t, InstrumentedBuild)]
-        again = [_again(p, f) for p, f in zip(waiting, found, strict=True) if isinstance(f, Unsupported)]
-        refused += [f for f, a in zip((f for f in found if isinstance(f, Unsupported)), again, strict=True) if not a]
+            results = list(pool.map(partial(one, builder, place, module), waiting))
+        builds += [t for t in results if isinstance(t, InstrumentedBuild)]
+        again = [_again(p, f) for p, f in zip(waiting, results, strict=True) if isinstance(f, Unsupported)]
+        refused += [f for f, a in zip((f for f in results if isinstance(f, Unsupported)), again, strict=True) if not a]
         waiting = [p for a in again for p in a]
-    return sorted(made, key=lambda t: not t.plan.scopes.calibrates), refused
+    return sorted(builds, key=lambda t: not t.plan.scopes.calibrates), refused
 
 
 def _again(plan: InstrumentationPlan, problem: Unsupported) -> list[InstrumentationPlan]:
@@ -142,19 +142,19 @@ def one(
     size = 0 if plan.buffer is Buffer.SHARED else _room(manifest, place, builder, plan.entries)
     if size is None:
         return Unsupported(Why.SCRATCH, f"a grid of {_blocks(manifest, place)} blocks leaves a warp less than {LEAST}")
-    told = {"buffer": str(plan.buffer), "size": size, "shared": builder.device.smem_block}
-    twin = variants.recorded(builder, place.bundle, {place.case: place.choice}, place.kernel, text, told)
-    if twin.problem:
-        full = "shared memory" in twin.problem
-        return Unsupported(Why.SHARED if full else Why.BUILD, twin.problem)
-    kernels = builder.contents.manifest(twin.bundle)["kernels"]
+    options = {"buffer": str(plan.buffer), "size": size, "shared": builder.device.smem_block}
+    variant = variants.recorded(builder, place.bundle, {place.case: place.choice}, place.kernel, text, options)
+    if variant.problem:
+        full = "shared memory" in variant.problem
+        return Unsupported(Why.SHARED if full else Why.BUILD, variant.problem)
+    kernels = builder.contents.manifest(variant.bundle)["kernels"]
     (key,) = set(kernels) - set(manifest["kernels"])
     static = (builder.contents.build(key) or {})["static"]
     named = plan.scopes.named
     numbers = {int(n): named[name] for n, name in static["scopes"]}
     kernel = kernels[key]
     warps, size = kernel["num_warps"], kernel["profile_scratch_size"]
-    return InstrumentedBuild(twin.bundle, key, plan, numbers, warps, size, static)
+    return InstrumentedBuild(variant.bundle, key, plan, numbers, warps, size, static)
 
 
 def _room(manifest: dict[str, Any], place: KernelRef, builder: Builder, entries: int) -> int | None:

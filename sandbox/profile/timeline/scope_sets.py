@@ -101,11 +101,11 @@ def plan_scopes(module: Module, per_pass: int) -> list[ScopeSet]:
     """
     if obstacle(module):
         return []
-    found = scopes_of(module)
-    frames = tuple(s for s in found if s.kind is Kind.ROLE)
-    empties = _empty(found)[: max(0, MOST - len(frames))]
+    scopes = scopes_of(module)
+    frames = tuple(s for s in scopes if s.kind is Kind.ROLE)
+    empties = _empty(scopes)[: max(0, MOST - len(frames))]
     room = max(1, min(per_pass, MOST - len(frames)))
-    inner = [[s for s in found if s.kind in kinds] for kinds in CLASSES]
+    inner = [[s for s in scopes if s.kind in kinds] for kinds in CLASSES]
     chunks = [c[i : i + room] for c in inner for i in range(0, len(c), room)]
     return [ScopeSet(frames + empties, True), *(ScopeSet(frames + tuple(p)) for p in _packed(chunks, room))]
 
@@ -121,10 +121,10 @@ def _scope(p: Part) -> Scope:
     return Scope(name, p.kind, p.role, p.ops[0].line, p.ops[-1].line, p.source, names, p.depth)
 
 
-def _empty(found: Iterable[Scope]) -> tuple[Scope, ...]:
+def _empty(scopes: Iterable[Scope]) -> tuple[Scope, ...]:
     """For each role one before its deepest part that is no loop: there its records are as dense as it gets."""
     deepest: dict[str, Scope] = {}
-    for s in found:
+    for s in scopes:
         if s.kind not in (Kind.ROLE, Kind.LOOP) and s.depth > deepest.get(s.role, replace(s, depth=-1)).depth:
             deepest[s.role] = s
     return tuple(

@@ -24,13 +24,13 @@ def overhead(plain_ms: Sequence[float], instrumented_ms: Sequence[float]) -> flo
 
 def calibration(repeats: Iterable[Decoded], numbers: Mapping[int, Scope]) -> dict[str, float]:
     """Cycles of an empty scope in each role, their P50: what a record costs there."""
-    found: dict[str, list[Numbers]] = {}
+    by_role: dict[str, list[Numbers]] = {}
     for decoded in repeats:
         for number, scope in numbers.items():
             if scope.kind is Kind.EMPTY:
                 of = decoded.records.cycles[decoded.records.scope == number]
-                found.setdefault(scope.role, []).append(of)
-    joined = {role: np.concatenate(parts) for role, parts in found.items()}
+                by_role.setdefault(scope.role, []).append(of)
+    joined = {role: np.concatenate(parts) for role, parts in by_role.items()}
     return {role: float(np.percentile(x, 50)) for role, x in joined.items() if len(x)}
 
 
@@ -69,8 +69,8 @@ class _Joined:
 
     def of(self, number: int) -> tuple[Numbers, Numbers]:
         """Units and cycles of a scope's executions."""
-        here = self.scope == number
-        return self.unit[here], self.cycles[here]
+        rows = self.scope == number
+        return self.unit[rows], self.cycles[rows]
 
 
 def _timed(joined: _Joined, number: int, scope: Scope, cost: float, frame: int | None) -> ScopeTime:
@@ -82,8 +82,8 @@ def _timed(joined: _Joined, number: int, scope: Scope, cost: float, frame: int |
     return ScopeTime(scope, spread, count, (high - low) * count, share, len(cycles))
 
 
-def _share(units: Numbers, cycles: Numbers, cost: float, framed: Numbers, whole: Numbers) -> float | None:
+def _share(units: Numbers, cycles: Numbers, cost: float, framed: Numbers, role_cycles: Numbers) -> float | None:
     """Of the cycles of the role in those warps that recorded the role as a whole."""
     common = np.isin(units, framed)
-    total = float(np.maximum(whole - cost, 0).sum())
+    total = float(np.maximum(role_cycles - cost, 0).sum())
     return float(np.maximum(cycles[common] - cost, 0).sum()) / total if total else None

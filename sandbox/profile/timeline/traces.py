@@ -43,9 +43,11 @@ def _named(records: Records, block: int, timeline_pass: Pass) -> tuple[Execution
     """The block's executions of scopes that the build has."""
     roles = {s.scope.name: s.scope.role for s in timeline_pass.timed.scopes}
     names = {int(number): name for number, name in timeline_pass.numbers.items() if name in roles}
-    here = np.flatnonzero((records.block == block) & np.isin(records.scope, list(names)))
-    begins = records.start[here] - (records.start[here].min() if len(here) else 0)
-    ends = begins + records.cycles[here]
-    rows = zip(records.scope[here].tolist(), records.warp[here].tolist(), begins.tolist(), ends.tolist(), strict=True)
-    found = (Execution(names[scope], roles[names[scope]], warp, begin, end) for scope, warp, begin, end in rows)
-    return tuple(sorted(found, key=lambda e: (e.begin, -e.end, e.warp)))
+    chosen = np.flatnonzero((records.block == block) & np.isin(records.scope, list(names)))
+    begins = records.start[chosen] - (records.start[chosen].min() if len(chosen) else 0)
+    ends = begins + records.cycles[chosen]
+    rows = zip(
+        records.scope[chosen].tolist(), records.warp[chosen].tolist(), begins.tolist(), ends.tolist(), strict=True
+    )
+    executions = (Execution(names[scope], roles[names[scope]], warp, begin, end) for scope, warp, begin, end in rows)
+    return tuple(sorted(executions, key=lambda e: (e.begin, -e.end, e.warp)))

@@ -52,12 +52,12 @@ def parameters(function: Op, source: Source) -> list[str]:
     listed = [t for t in tokens(str(function.parts[0])) if t.kind != "space"]
     inside, spans = _signature(listed)
     names = {a.name: i for i, a in enumerate(function.defined)}
-    found, at = [""] * len(function.defined), None
+    result, at = [""] * len(function.defined), None
     for i, token in enumerate(inside):
         if i in spans and at is not None:
-            found[at] = source.name(joined(inside[i + 2 : spans[i]]))
+            result[at] = source.name(joined(inside[i + 2 : spans[i]]))
         at = names.get(token.text, at) if token.kind == "value" else at
-    return found
+    return result
 
 
 def _signature(listed: Sequence[Token]) -> tuple[Sequence[Token], dict[int, int]]:
