@@ -102,7 +102,7 @@ def run(
     Raises BrokenCorpus when an entry fits its target no longer, and the faults of a run: EnvironmentFault when no
     sandbox works, for the corpora are nobody's own code.
     """
-    box.choose(asked.sandbox, asked.python).admit(foreign=True)
+    box.choose(asked.sandbox, asked.python).admit(untrusted=True)
     started = time.monotonic()
     names = sorted({e.target for e in chosen})
     own = {n: [e for e in chosen if e.target == n] for n in names}

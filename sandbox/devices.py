@@ -94,10 +94,10 @@ DEVICES = {
 
 def find(key: str) -> Device:
     """The device called `key` (any case). Raises UsageFault with the known names."""
-    found = DEVICES.get(key.lower())
-    if found is None:
+    device = DEVICES.get(key.lower())
+    if device is None:
         raise UsageFault(f"unknown device '{key}'", f"choose one of: {', '.join(DEVICES)}")
-    return found
+    return device
 
 
 def named(name: str) -> Device | None:

@@ -31,11 +31,11 @@ class Fill:
             memory.fill_(self.byte)
             return
         generator = torch.Generator(device=memory.device).manual_seed(self.seed)
-        whole = memory.numel() // WORD * WORD
-        if whole:
-            memory[:whole].view(torch.int64).random_(-(1 << 63), None, generator=generator)
-        if whole < memory.numel():
-            memory[whole:].random_(generator=generator)
+        words_end = memory.numel() // WORD * WORD
+        if words_end:
+            memory[:words_end].view(torch.int64).random_(-(1 << 63), None, generator=generator)
+        if words_end < memory.numel():
+            memory[words_end:].random_(generator=generator)
 
 
 NAN, ZERO = Fill(PATTERN, 0), Fill(0, 0)
@@ -76,8 +76,8 @@ class Arena:
     def arm(self, zones: Fill) -> None:
         """Fills the zones alone."""
         self._zoned = zones
-        held = self._held()
-        for zone, part in zip(self._zones(), held.split([z.numel() for z in self._zones()]), strict=True):
+        expected = self._held()
+        for zone, part in zip(self._zones(), expected.split([z.numel() for z in self._zones()]), strict=True):
             zone.copy_(part)
 
     def strays(self) -> Any:
@@ -87,9 +87,9 @@ class Arena:
     def _held(self) -> Any:
         """What the zones were filled with, one after another."""
         count = sum(z.numel() for z in self._zones())
-        held = torch.empty(count, dtype=torch.uint8, device=self._memory.device)
-        self._zoned.into(held)
-        return held
+        expected = torch.empty(count, dtype=torch.uint8, device=self._memory.device)
+        self._zoned.into(expected)
+        return expected
 
     def _zones(self) -> list[Any]:
         starts = [*self._starts, self._memory.numel()]
@@ -146,17 +146,17 @@ def _block(nbytes: int, device: Any) -> Any:
     block, up to a megabyte, would be filled and looked at by nobody."""
     if torch.device(device).type != "cuda" or not GUARD:
         return torch.empty(nbytes, dtype=torch.uint8, device=device)
-    wanted = -(-nbytes // ALIGN) * ALIGN
+    size = -(-nbytes // ALIGN) * ALIGN
     for _ in range(TRIES):
         before = torch.cuda.memory_allocated(device)
-        memory = torch.empty(wanted, dtype=torch.uint8, device=device)
-        taken = torch.cuda.memory_allocated(device) - before
-        if taken <= wanted:
+        memory = torch.empty(size, dtype=torch.uint8, device=device)
+        used = torch.cuda.memory_allocated(device) - before
+        if used <= size:
             break
         del memory
-        wanted = taken
+        size = used
     else:
-        memory = torch.empty(wanted, dtype=torch.uint8, device=device)
+        memory = torch.empty(size, dtype=torch.uint8, device=device)
     return memory
 
 

@@ -83,9 +83,9 @@ def _record(kind: Any, value: Any) -> Any:
     needed = {name for name, left_out in fields.items() if not left_out}
     _need(isinstance(value, dict) and needed <= value.keys() <= fields.keys(), kind, value)
     read = {}
-    for name, own in value.items():
+    for name, field_value in value.items():
         try:
-            read[name] = from_json(hints[name], own)
+            read[name] = from_json(hints[name], field_value)
         except Malformed as e:
             raise Malformed(f"{name}: {e}") from None
     return kind(**read)

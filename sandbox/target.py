@@ -114,9 +114,9 @@ def of_contract(node: ast.stmt) -> bool:
 
 
 def _check_names(target: Target) -> None:
-    own = set[str]().union(*(names_of(n) for n in parse(target.source, str(target.path)).body))
+    defined = set[str]().union(*(names_of(n) for n in parse(target.source, str(target.path)).body))
     contract = set[str]().union(*(names_of(n) for n in parse(target.contract, str(target.contract_path)).body))
-    missing = [n for n in REQUIRED if n not in (own if n == "kernel" else contract)]
+    missing = [n for n in REQUIRED if n not in (defined if n == "kernel" else contract)]
     if missing:
         listed = "\n     ".join(REQUIRED[n] for n in missing)
         where = target.path if missing == ["kernel"] else target.contract_path

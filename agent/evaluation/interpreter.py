@@ -33,7 +33,7 @@ def attach(ctx: Context) -> None:
         ctx.emit("progress", said=said)
 
     ctx.cpu.heard = heard
-    ctx.builder = replace(ctx.builder, told=told)
+    ctx.builder = replace(ctx.builder, report=told)
 
 
 def launched(manifest: Mapping[str, Any]) -> list[str]:

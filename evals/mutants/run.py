@@ -34,7 +34,7 @@ def run(chosen: Sequence[Mutant], asked: RunSettings, results: Results, say: Say
 
     Raises what `gate.run` raises: EnvironmentFault when no sandbox works, for mutants are nobody's own code.
     """
-    box.choose(asked.sandbox, asked.python).admit(foreign=True)
+    box.choose(asked.sandbox, asked.python).admit(untrusted=True)
     alone, turn = gate.on_gpu(asked), Lock()
 
     def judge(portion: Sequence[Mutant]) -> None:

@@ -119,15 +119,15 @@ def sizes(x: Any, what: str) -> tuple[int, ...]:
 
 def tensor(x: Any) -> Tensor:
     d = keyed(x, {"t", "dtype", "size", "stride", "offset"}, "tensor")
-    found = Tensor(
+    decoded = Tensor(
         integer(d["t"], 0, 4095, "storage index"),
         dtype(d["dtype"]),
         sizes(d["size"], "size"),
         sizes(d["stride"], "stride"),
         integer(d["offset"], 0, 1 << 40, "offset"),
     )
-    need(len(found.size) == len(found.stride), "a tensor's size and stride differ in rank")
-    return found
+    need(len(decoded.size) == len(decoded.stride), "a tensor's size and stride differ in rank")
+    return decoded
 
 
 def last_byte(t: Tensor) -> int:

@@ -60,7 +60,7 @@ def _sections(image: bytes) -> list[Section]:
     if entry != _HEADER_BYTES or count > _MOST_SECTIONS:
         raise ValueError(f"{count} section headers of {entry} bytes")
     headers = [struct.unpack_from("<IIQQQQIIQQ", image, start + i * entry) for i in range(count)]
-    found = []
+    result = []
     for header in headers:
         at = headers[names][4] + header[0]
         name = image[at : image.index(b"\0", at)].decode("ascii")
@@ -68,8 +68,8 @@ def _sections(image: bytes) -> list[Section]:
         if kind != _NOBITS and offset + size > len(image):
             raise ValueError(f"section {name[:40]!r} beyond the end")
         data = b"" if kind == _NOBITS else image[offset : offset + size]
-        found.append(Section(name, data, kind, size, flags, info, align))
-    return found
+        result.append(Section(name, data, kind, size, flags, info, align))
+    return result
 
 
 def entries(image: bytes) -> list[str]:
@@ -99,19 +99,19 @@ def parameter_sizes(image: bytes, kernel: str) -> list[int]:
 
 def keeps_state(image: bytes) -> bool:
     """Whether it has device variables: memory that outlives a launch. (libdevice's own constants are none.)"""
-    found = [s for s in sections(image) if s.name.startswith(".nv.global") and s.size]
-    return any(not _of_libdevice(s.data) for s in found)
+    variables = [s for s in sections(image) if s.name.startswith(".nv.global") and s.size]
+    return any(not _of_libdevice(s.data) for s in variables)
 
 
 def _of_libdevice(data: bytes) -> bool:
     left = list(_LIBDEVICE)
     while data:
         data = data.lstrip(b"\0") if len(data) - len(data.lstrip(b"\0")) < 4 else data
-        known = next((c for c in left if data.startswith(c)), None)
-        if known is None:
+        table = next((c for c in left if data.startswith(c)), None)
+        if table is None:
             return False
-        left.remove(known)
-        data = data.removeprefix(known)
+        left.remove(table)
+        data = data.removeprefix(table)
     return bool(len(left) < len(_LIBDEVICE))
 
 
@@ -120,12 +120,12 @@ def calls(image: bytes) -> set[str]:
     parts = sections(image)
     symbols = b"".join(s.data for s in parts if s.name == ".symtab")
     names = b"".join(s.data for s in parts if s.name == ".strtab")
-    found = set()
+    result = set()
     for i in range(0, len(symbols) - _SYMBOL_BYTES + 1, _SYMBOL_BYTES):
         name, info, _, section = struct.unpack_from("<IBBH", symbols, i)
         if section == 0 and info & 0xF == _FUNCTION:
-            found.add(names[name:].split(b"\0", 1)[0].decode("ascii", "replace"))
-    return found
+            result.add(names[name:].split(b"\0", 1)[0].decode("ascii", "replace"))
+    return result
 
 
 def code_id(image: bytes, named: bool = True) -> str:

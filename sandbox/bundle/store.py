@@ -90,16 +90,16 @@ class ContentStore:
     def put_record(self, folder: str, key: str, record: dict[str, Any]) -> None:
         """Stores a record beside its hash, in place of any other of that key."""
         text = canonical(record)
-        kept = {"record": text.decode(), "sha256": _hash(text)}
-        self._write(self.root / folder / f"{key}.json", canonical(kept))
+        stored = {"record": text.decode(), "sha256": _hash(text)}
+        self._write(self.root / folder / f"{key}.json", canonical(stored))
 
     def record(self, folder: str, key: str) -> dict[str, Any] | None:
         """The record of that key; None when there is none, or it is damaged."""
         try:
-            kept = json.loads((self.root / folder / f"{key}.json").read_bytes())
-            if kept["sha256"] != _hash(kept["record"].encode()):
+            stored = json.loads((self.root / folder / f"{key}.json").read_bytes())
+            if stored["sha256"] != _hash(stored["record"].encode()):
                 return None
-            return dict(json.loads(kept["record"]))
+            return dict(json.loads(stored["record"]))
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
 
@@ -109,12 +109,12 @@ class ContentStore:
         Raises EnvironmentFault when the disk refuses.
         """
         for name in KEPT:
-            own, theirs = self.root / name, workspace / name
-            self._folder(own)
+            ours, theirs = self.root / name, workspace / name
+            self._folder(ours)
             self._folder(workspace)
             try:
                 with contextlib.suppress(FileExistsError):
-                    theirs.symlink_to(os.path.relpath(own, workspace))
+                    theirs.symlink_to(os.path.relpath(ours, workspace))
             except OSError as e:
                 raise _disk(theirs, e) from None
 

@@ -79,21 +79,21 @@ def finish(ttgir: Path, arch: int, options: dict[str, Any]) -> Finished:
     module, backend = read(ttgir, arch)
     scopes = proton.scopes(module) if options.get("records") else []
     switches = {k: bool(options[k]) for k in SWITCHES if options.get(k) is not None}
-    known = facts(module)
+    launch_facts = facts(module)
     flags = QUICK if options.get("sanitize") else " ".join(ptxas.flags(options.get("ptx_options")))
-    warps = {f: known[f] for f in ("num_warps", "num_ctas")}
+    warps = {f: launch_facts[f] for f in ("num_warps", "num_ctas")}
     mode = "consan" if options.get("sanitize") else ""
     knobs.compilation.instrumentation_mode = mode  # 3.6 reads the knob, later ones the option
     parsed = backend.parse_options({**warps, "ptx_options": flags, "instrumentation_mode": mode, **switches})
     metadata: dict[str, Any] = {f: getattr(parsed, f) for f in ("num_warps", "num_ctas", *SWITCHES[1:])}
-    metadata["tensordesc_meta"] = known["tensordesc_meta"]
+    metadata["tensordesc_meta"] = launch_facts["tensordesc_meta"]
     stages: dict[str, Any] = {}
     backend.add_stages(stages, parsed, Language.TRITON)
     llir = stages["llir"](module, metadata)
     ptx = stages["ptx"](llir, metadata)
     cubin = nvidia_tools.guarded(stages["cubin"])(ptx, metadata)
-    kept = {f: metadata[f] for f in LAUNCH_FIELDS}
+    launch = {f: metadata[f] for f in LAUNCH_FIELDS}
     for scratch in ("global_scratch", "profile_scratch"):
-        kept[f"{scratch}_size"] = kept[f"{scratch}_size"] or 0
-        kept[f"{scratch}_align"] = kept[f"{scratch}_align"] or 1
-    return Finished(cubin, ptx, kept | {"arch": arch, "triton": triton.__version__}, scopes)
+        launch[f"{scratch}_size"] = launch[f"{scratch}_size"] or 0
+        launch[f"{scratch}_align"] = launch[f"{scratch}_align"] or 1
+    return Finished(cubin, ptx, launch | {"arch": arch, "triton": triton.__version__}, scopes)

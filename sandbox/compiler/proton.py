@@ -27,15 +27,15 @@ class Options:
     shared: int  # bytes of shared memory that a block may have on the device
 
 
-def options(asked: Any) -> Options:
+def options(value: Any) -> Options:
     """What a kernel's option `records` says. Raises BadBundle."""
     try:
-        found = Options(str(asked["buffer"]), int(asked["size"]), int(asked["shared"]))
+        result = Options(str(value["buffer"]), int(value["size"]), int(value["shared"]))
     except (KeyError, TypeError, ValueError) as e:
         raise BadBundle(f"records: {type(e).__name__}") from None
-    if found.buffer not in BUFFERS or not 0 <= found.size < 1 << 22 or not 0 < found.shared < 1 << 20:
-        raise BadBundle(f"records: {found}")
-    return found
+    if result.buffer not in BUFFERS or not 0 <= result.size < 1 << 22 or not 0 < result.shared < 1 << 20:
+        raise BadBundle(f"records: {result}")
+    return result
 
 
 def load() -> None:
@@ -45,7 +45,7 @@ def load() -> None:
     _register(proton.load_dialects)
 
 
-def install(told: Options) -> None:
+def install(settings: Options) -> None:
     """Has this process's NVIDIA backend know the dialect and run the passes."""
     from triton._C.libtriton import passes, proton
 
@@ -59,9 +59,9 @@ def install(told: Options) -> None:
             "",
             proton.GRANULARITY.WARP,
             proton.BUFFER_STRATEGY.CIRCULAR,
-            places[told.buffer],
-            told.size,
-            told.shared,
+            places[settings.buffer],
+            settings.size,
+            settings.shared,
             1,  # bytes of scratch for all blocks: at least
             ALIGN,
             False,  # 32 bits of the clock: half of the reads; a scope of 2^32 cycles takes two seconds

@@ -66,12 +66,12 @@ def _listed(codes: Sequence[bytes], arch: int, nvdisasm: str) -> list[list[Line]
         image.flush()
         text = nvidia_tools.output([nvdisasm, "--binary", _name(arch), image.name])
     lines = [(int(m[1], 16), m[2]) for m in _INSTRUCTION.finditer(text)]
-    found, start = [], 0
+    result, start = [], 0
     for code in codes:
         end = start + len(code)
-        found.append([line for line in lines if start <= line[0] < end])
+        result.append([line for line in lines if start <= line[0] < end])
         start = end
-    return found
+    return result
 
 
 def _name(arch: int) -> str:

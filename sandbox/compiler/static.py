@@ -87,6 +87,6 @@ def _rounds_to_tf32(dot: Op) -> bool:
 
 
 def _significand(text: str, tf32: bool) -> int:
-    found = types.shaped(text)
-    element = found.element if found else text
+    shaped = types.shaped(text)
+    element = shaped.element if shaped else text
     return 11 if tf32 and element == "f32" else types.significand(element)

@@ -47,9 +47,9 @@ class Box:
     def isolates(self) -> bool:
         return self.kind != "none"
 
-    def admit(self, foreign: bool) -> None:
+    def admit(self, untrusted: bool) -> None:
         """Raises EnvironmentFault when code that is not the user's own would run without isolation."""
-        if foreign and not self.isolates:
+        if untrusted and not self.isolates:
             raise EnvironmentFault(
                 "no sandbox works on this machine, and this candidate is not your own code",
                 "install bubblewrap (see `pgo-agent doctor`), or run where one works",

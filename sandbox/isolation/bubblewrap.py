@@ -80,9 +80,9 @@ def bubblewrap(python: str, folder: Path, *filters: int, info: int | None = None
 
 def readable(python: str) -> list[Path]:
     """The interpreter, its libraries, and the system's: all that a boxed process may read."""
-    own = {*map(Path, _prefixes(python)), *extra_paths()}
+    interpreter = {*map(Path, _prefixes(python)), *extra_paths()}
     return sorted(
-        {Path("/usr"), *own, *(p for p in (Path("/etc/ld.so.cache"), Path("/etc/alternatives")) if p.exists())}
+        {Path("/usr"), *interpreter, *(p for p in (Path("/etc/ld.so.cache"), Path("/etc/alternatives")) if p.exists())}
     )
 
 
@@ -101,8 +101,8 @@ def _prefixes(python: str) -> tuple[str, ...]:
 
 def extra_paths() -> list[Path]:
     """Folders that PYTHONPATH adds and that hold torch, triton, numpy or an assembler; never our own checkout."""
-    given = [Path(p).resolve() for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
-    return [p for p in given if any((p / n).is_dir() for n in ("torch", "triton", "numpy", "nvidia"))]
+    folders = [Path(p).resolve() for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
+    return [p for p in folders if any((p / n).is_dir() for n in ("torch", "triton", "numpy", "nvidia"))]
 
 
 def _parents(path: Path) -> list[str]:

@@ -122,13 +122,13 @@ def _end_all() -> None:
 
 
 def _children() -> list[int]:
-    found = []
+    children = []
     for entry in os.scandir("/proc"):
         with contextlib.suppress(OSError, ValueError):
             stat = Path(entry.path, "stat").read_text() if entry.name.isdigit() else ") ? 0"
             if int(stat.rpartition(")")[2].split()[1]) == os.getpid():
-                found.append(int(entry.name))
-    return found
+                children.append(int(entry.name))
+    return children
 
 
 def _stop(*_signal: object) -> None:

@@ -77,7 +77,7 @@ def anew(command: list[str], at: ProcessSetup, ends_by: signal.Signals) -> Ran:
 def forked(python: str, module: str, words: Sequence[str], at: ProcessSetup) -> Ran:
     """Runs Python with these words in a box of bubblewrap's, forked from a process that has what the module imports.
 
-    Raises warm.Cold where that cannot be, before anything ran; EnvironmentFault as `anew` does.
+    Raises forkserver.Cold where that cannot be, before anything ran; EnvironmentFault as `anew` does.
     """
     started, least, why, code = time.monotonic(), _least(at), "", forkserver.KILLED
     with _held(python, at) as (holder, box):
@@ -121,8 +121,8 @@ def _gone(box: int) -> None:
 
 
 def _ready(holder: "subprocess.Popen[bytes]", seconds: float) -> bool:
-    said = holder.stdout
-    return bool(said and select.select([said], [], [], seconds)[0] and said.read(1))
+    output = holder.stdout
+    return bool(output and select.select([output], [], [], seconds)[0] and output.read(1))
 
 
 def _popen(

@@ -32,20 +32,20 @@ def profile_static(
     case: str,
     label: str | None = None,
     backend: str = "nvidia",
-    foreign: bool = False,
+    untrusted: bool = False,
     together: tuple[str, ...] = (),
 ) -> dict[str, StaticProfile | Problem]:
-    """The static profile of every distinct kernel that a case of a bundle launches, by the key of its build.
+    """Return the static profile of every distinct kernel that a case of a bundle launches, by the key of its build.
 
     `source`: the candidate's text that the bundle was built from. `case`: set and name, "CASES/d128-4k". `label`: one
-    configuration of it; all without. `foreign`: whether somebody else wrote the source. `together`: the cases, this one
-    among them, that one trace of the source is of; without, this one alone.
+    configuration of the case; all of them without. `untrusted`: whether somebody else wrote the source. `together`: the
+    cases that one trace of the source covers, this one among them; this one alone without.
 
-    A kernel that cannot be profiled gets a Problem. Raises UsageFault for a case, label or backend that is not there,
-    EnvironmentFault where the bundle is not in the content store, no sandbox works for foreign code, or the disk is
+    A kernel that cannot be profiled gets a Problem. Raises UsageFault for an unknown case, label or backend, and
+    EnvironmentFault where the bundle is not in the content store, no sandbox works for untrusted code, or the disk is
     full.
     """
-    bench.builder.box.admit(foreign)
+    bench.builder.box.admit(untrusted)
     return of_subjects(bench, subjects_of(bench, source, bundle, case, label, together), backend)
 
 

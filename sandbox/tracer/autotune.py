@@ -80,7 +80,7 @@ class Sites:
 
     @staticmethod
     def _site(tuner: Autotuner, kwargs: dict[str, Any]) -> str:
-        named = {k: v for k, v in {**tuner.nargs, **kwargs}.items() if k in tuner.arg_names}
-        key = [named[k] for k in tuner.keys if k in named]
-        key += [str(v.dtype) for v in named.values() if hasattr(v, "dtype")]
+        arguments = {k: v for k, v in {**tuner.nargs, **kwargs}.items() if k in tuner.arg_names}
+        key = [arguments[k] for k in tuner.keys if k in arguments]
+        key += [str(v.dtype) for v in arguments.values() if hasattr(v, "dtype")]
         return f"{tuner.base_fn.__name__}{tuple(key)}"

@@ -34,10 +34,10 @@ def caught() -> Iterator[Callable[[], str]]:
 
 def errors(text: str) -> str:
     """The first errors of a compiler's output, with their lines of the file."""
-    found = dict.fromkeys((m["what"].strip()[:LONGEST], _line(m["at"])) for m in _ERROR.finditer(text))
-    return "; ".join([what + line for what, line in found][:FEW])
+    first_errors = dict.fromkeys((m["what"].strip()[:LONGEST], _line(m["at"])) for m in _ERROR.finditer(text))
+    return "; ".join([message + line for message, line in first_errors][:FEW])
 
 
 def _line(at: str) -> str:
-    found = _LINE.search(at)
-    return f" (line {found[1]} of the file)" if found and found[1] != "0" else ""
+    match = _LINE.search(at)
+    return f" (line {match[1]} of the file)" if match and match[1] != "0" else ""

@@ -36,7 +36,7 @@ class Addresses:
             self._keep.append(storage)
         return BASE + self._index[storage._cdata] * STEP + int(tensor.storage_offset()) * int(tensor.element_size())
 
-    def known(self, n: object) -> bool:
+    def contains(self, n: object) -> bool:
         return type(n) is int and BASE <= n < BASE + len(self._index) * STEP
 
 

@@ -44,7 +44,7 @@ class _Settings(ModuleType):
     @staticmethod
     def disable(fn: Callable[..., Any] | None = None, *_args: Any, **_options: Any) -> Any:
         """Keeps a function from being compiled. Nothing is compiled."""
-        return (lambda given: given) if fn is None else fn
+        return (lambda function: function) if fn is None else fn
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and name != "__path__":  # which `import torch._dynamo.x` asks for

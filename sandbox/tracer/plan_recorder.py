@@ -79,7 +79,7 @@ class Recorder(TorchDispatchMode):
             self.refusals.refuse("a host tensor that was changed after it was made")
         with no_dispatch():
             values = self._literals[id(t)].flatten().tolist()
-        if any(map(self.addresses.known, values)):
+        if any(map(self.addresses.contains, values)):
             self.refusals.refuse("a table of tensor addresses")
         return {"literal": [self.encode(v) for v in values], "size": list(t.shape), "dtype": str(t.dtype)[6:]}
 
@@ -87,7 +87,7 @@ class Recorder(TorchDispatchMode):
         """A plan's form of an argument. Refuses what has none. `kind`: what storages seen first are."""
         if isinstance(a, torch.Tensor):
             return self.ref(a, kind)
-        if self.addresses.known(a):
+        if self.addresses.contains(a):
             self.refusals.refuse("the address of a tensor used as a number")
         if a is None or isinstance(a, bool | int | str):
             return a
@@ -179,5 +179,5 @@ class Recorder(TorchDispatchMode):
     def _is_view(func: Any, ins: list[Any], outs: list[Any]) -> bool:
         if func.is_view:
             return True
-        own = {t.untyped_storage()._cdata for t in ins}
-        return bool(outs) and not func._schema.is_mutable and all(t.untyped_storage()._cdata in own for t in outs)
+        storages = {t.untyped_storage()._cdata for t in ins}
+        return bool(outs) and not func._schema.is_mutable and all(t.untyped_storage()._cdata in storages for t in outs)

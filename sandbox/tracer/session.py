@@ -100,10 +100,10 @@ class Session:
         self.refusals.first = self.refusals.line = None
         self.sites.steps = rec.steps
         with self.mode:
-            given = self._inputs(case)
+            inputs = self._inputs(case)
             with rec:
-                args = {n: rec.encode(a, "input") for n, a in given.items()}
-                out = self.kernel(**given)
+                args = {n: rec.encode(a, "input") for n, a in inputs.items()}
+                out = self.kernel(**inputs)
             if self.refusals.first:
                 raise fake_cuda_api.Refused(self.refusals.first)
             outs = [rec.ref(t) for t in (out if isinstance(out, list | tuple) else [out])]
@@ -132,7 +132,7 @@ class Session:
         """What went wrong, with the candidate's line, as plain values."""
         lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == self.refusals.file]
         kind = "refused" if isinstance(error, fake_cuda_api.Refused) or self.refusals.first else "raised"
-        text = self.refusals.first or error_messages.said(error, self.source, printed)
+        text = self.refusals.first or error_messages.describe(error, self.source, printed)
         return {
             "kind": kind,
             "type": type(error).__name__,
@@ -144,8 +144,8 @@ class Session:
 def _spread(listed: list[Any], limit: int) -> list[Any]:
     """At most `limit` - 1: the first as they are listed, and others at even distances in what follows."""
     first, rest = listed[: limit // 2], listed[limit // 2 :]
-    wanted = limit - 1 - len(first)
-    return listed if len(rest) <= wanted else [*first, *(rest[len(rest) * k // wanted] for k in range(wanted))]
+    count = limit - 1 - len(first)
+    return listed if len(rest) <= count else [*first, *(rest[len(rest) * k // count] for k in range(count))]
 
 
 def _listed(signature: Any) -> Any:

@@ -56,7 +56,7 @@ def submission(store: Store, run: Run, path: Path, which: str) -> dict[str, str]
     """What a request says of a file. Raises UsageFault where `check` would, and for a text that the run has already."""
     found = target_file.unmoved(run)
     given = check.read(path, found)
-    box.choose(run.settings.sandbox, run.settings.python).admit(foreign=True)
+    box.choose(run.settings.sandbox, run.settings.python).admit(untrusted=True)
     parent = text_of(store, run, which)[2]
     name = candidate_id(given.source)
     known = next((c for c in store.candidates(run.id) if c.id == name), None)
