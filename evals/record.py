@@ -81,11 +81,11 @@ def main() -> None:
     args = parser.parse_args()
     store = Store(args.store, create=False)
     run = store.run(args.run)
-    found = list(lines(store, run, commit_of()))
+    recorded = list(lines(store, run, commit_of()))
     out = args.out or RESULTS / f"recorded-{Path(run.target).stem}-{run.device}.jsonl"
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text("".join(json.dumps(line) + "\n" for line in found))
-    print(f"{len(found)} lines in {out}")
+    out.write_text("".join(json.dumps(line) + "\n" for line in recorded))
+    print(f"{len(recorded)} lines in {out}")
 
 
 if __name__ == "__main__":

@@ -39,13 +39,13 @@ def _others(s: Site, call: ast.Call, other: ast.expr | ast.keyword) -> Iterator[
 
 
 def _without(s: Site, call: ast.Call, dropped: list[ast.expr | ast.keyword]) -> Pair:
-    kept = [s.of(a) for a in (*call.args, *call.keywords) if a not in dropped]
-    return s.text.span(call), f"{s.of(call.func)}({', '.join(kept)})"
+    rest = [s.of(a) for a in (*call.args, *call.keywords) if a not in dropped]
+    return s.text.span(call), f"{s.of(call.func)}({', '.join(rest)})"
 
 
 def _argument(call: ast.Call, name: str, place: int) -> ast.expr | ast.keyword | None:
-    found = next((k for k in call.keywords if k.arg == name), None)
-    return found or (call.args[place] if len(call.args) > place else None)
+    keyword = next((k for k in call.keywords if k.arg == name), None)
+    return keyword or (call.args[place] if len(call.args) > place else None)
 
 
 def _called(call: ast.Call) -> str:
@@ -65,8 +65,12 @@ def loop(s: Site) -> Iterator[Pair]:
 
 
 def _bounds(s: Site, call: ast.Call) -> tuple[str, str, str]:
-    given = [s.of(a) for a in call.args]
-    return ("0", given[0], "1") if len(given) == 1 else (given[0], given[1], given[2] if len(given) > 2 else "1")
+    arguments = [s.of(a) for a in call.args]
+    return (
+        ("0", arguments[0], "1")
+        if len(arguments) == 1
+        else (arguments[0], arguments[1], arguments[2] if len(arguments) > 2 else "1")
+    )
 
 
 def grid(s: Site) -> Iterator[Pair]:
@@ -110,17 +114,17 @@ def function(s: Site) -> Iterator[Pair]:
     """Another function; `where` and dots with their arguments changed."""
     if not (isinstance(s.node, ast.Call) and s.on_gpu):
         return
-    called, given = _called(s.node), s.node.args
+    called, args = _called(s.node), s.node.args
     if called in _FUNCTIONS and isinstance(s.node.func, ast.Attribute) and s.of(s.node.func.value) in _LANGUAGES:
         end = s.text.span(s.node.func)[1]
         yield (end - len(called), end), _FUNCTIONS[called]
-    if called == "where" and len(given) == 3:
-        yield _swapped(s, given[1], given[2])
-        yield from ((s.text.span(s.node), f"({s.of(given[i])})") for i in (1, 2))
-    if called == "dot" and len(given) == 3:
-        yield _without(s, s.node, [given[2]])
-    if called == "trans" and len(given) == 1:
-        yield s.text.span(s.node), s.of(given[0])
+    if called == "where" and len(args) == 3:
+        yield _swapped(s, args[1], args[2])
+        yield from ((s.text.span(s.node), f"({s.of(args[i])})") for i in (1, 2))
+    if called == "dot" and len(args) == 3:
+        yield _without(s, s.node, [args[2]])
+    if called == "trans" and len(args) == 1:
+        yield s.text.span(s.node), s.of(args[0])
 
 
 def arguments(s: Site) -> Iterator[Pair]:

@@ -37,12 +37,12 @@ class Change:
 
 def changes(text: str, edits: Iterable[Edit]) -> Iterator[Change]:
     """The texts that the edits make, each once: what changes nothing, or makes a text again, is left out."""
-    seen, counted = {text}, Counter[tuple[str, int]]()
+    texts, counted = {text}, Counter[tuple[str, int]]()
     for edit in sorted(edits, key=lambda e: (e.start, e.end, e.operator, e.new)):
         new, line = edit.applied(text), edit.line(text)
-        if new in seen:
+        if new in texts:
             continue
-        seen.add(new)
+        texts.add(new)
         counted[edit.operator, line] += 1
         name = f"{edit.operator}@{line}.{counted[edit.operator, line]}"
         yield Change(name, edit.operator, line, _line(text, line), _line(new, line), new)

@@ -75,9 +75,9 @@ def _sized(s: Site) -> Iterator[Pair]:
     value = s.node.value if isinstance(s.node, ast.Constant) else None
     if isinstance(value, bool) or not isinstance(value, int):
         return
-    one = _launched(s) == "num_stages" or value & (value - 1)
+    by_one = _launched(s) == "num_stages" or value & (value - 1)
     yield from (
-        (s.text.span(s.node), str(v)) for v in ((value + 1, value - 1) if one else (2 * value, value // 2)) if v
+        (s.text.span(s.node), str(v)) for v in ((value + 1, value - 1) if by_one else (2 * value, value // 2)) if v
     )
 
 
@@ -151,18 +151,18 @@ def dtype(s: Site) -> Iterator[Pair]:
         yield s.text.span(s.node), f"{s.node.value.id}.{_TYPES[s.node.attr]}"
     if isinstance(s.node, ast.Call) and isinstance(s.node.func, ast.Attribute) and s.node.func.attr == "to":
         start, end = s.text.span(s.node)
-        kept = s.text.text[start : s.text.span(s.node.func)[1] - len("to")].rstrip()
-        yield (start, end), kept.removesuffix(".").rstrip()
+        value = s.text.text[start : s.text.span(s.node.func)[1] - len("to")].rstrip()
+        yield (start, end), value.removesuffix(".").rstrip()
 
 
 def stride(s: Site) -> Iterator[Pair]:
     """The stride of another dimension, or one element more."""
     if not (isinstance(s.node, ast.Name) and "stride" in s.node.id and s.on_gpu and s.function):
         return
-    known = [a.arg for a in s.function.args.args if "stride" in a.arg]
+    strides = [a.arg for a in s.function.args.args if "stride" in a.arg]
     span = s.text.span(s.node)
-    if s.node.id in known and isinstance(s.node.ctx, ast.Load):
-        other = known[(known.index(s.node.id) + 1) % len(known)]
+    if s.node.id in strides and isinstance(s.node.ctx, ast.Load):
+        other = strides[(strides.index(s.node.id) + 1) % len(strides)]
         yield span, other if other != s.node.id else f"({other} + 1)"
 
 
@@ -175,7 +175,7 @@ def axis(s: Site) -> Iterator[Pair]:
 def _between(s: Site, left: ast.AST, right: ast.AST, symbol: str) -> tuple[int, int]:
     """Where the operator between two operands stands: around it there are blanks and parentheses only."""
     start, end = s.text.span(left)[1], s.text.span(right)[0]
-    found = re.search(re.escape(symbol), s.text.text[start:end])
-    if found is None:
+    match = re.search(re.escape(symbol), s.text.text[start:end])
+    if match is None:
         raise ValueError(f"no {symbol} between {s.of(left)} and {s.of(right)}")
-    return start + found.start(), start + found.end()
+    return start + match.start(), start + match.end()

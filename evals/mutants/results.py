@@ -55,8 +55,8 @@ class Results:
         self.rows: dict[str, Row] = {}
         lines = file.read_text().split("\n") if file and file.is_file() else []
         for line in lines[:-1]:
-            told = json.loads(line)
-            self.rows[told["mutant"]] = told
+            row = json.loads(line)
+            self.rows[row["mutant"]] = row
         if file and lines and lines[-1]:
             file.write_text("".join(f"{line}\n" for line in lines[:-1]))
 
@@ -64,8 +64,8 @@ class Results:
         """Whether there is a result of this very text."""
         return self.rows.get(m.name, {}).get("digest") == m.digest
 
-    def add(self, told: Row) -> None:
-        self.rows[told["mutant"]] = told
+    def add(self, row: Row) -> None:
+        self.rows[row["mutant"]] = row
         if self._file:
             with self._file.open("a") as f:
-                f.write(json.dumps(told) + "\n")
+                f.write(json.dumps(row) + "\n")

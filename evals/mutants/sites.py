@@ -65,12 +65,12 @@ class Site:
 
 def sites(source: str) -> Iterator[Site]:
     """Every node of the kernel part, statement by statement. Raises what `ast.parse` raises."""
-    found = kernel_part.blocks(source)
-    secret = kernel_part.hidden(found)
-    shown = [n for i, b in enumerate(found) if i not in secret and not b.imports for n in b.nodes]
-    jitted = frozenset(n.name for n in shown if isinstance(n, ast.FunctionDef) and _jitted(n))
+    blocks = kernel_part.blocks(source)
+    secret = kernel_part.hidden(blocks)
+    statements = [n for i, b in enumerate(blocks) if i not in secret and not b.imports for n in b.nodes]
+    jitted = frozenset(n.name for n in statements if isinstance(n, ast.FunctionDef) and _jitted(n))
     text = Text(source)
-    for statement in shown:
+    for statement in statements:
         for node, parents in _walk(statement, ()):
             yield Site(node, parents, text, jitted)
 

@@ -49,21 +49,21 @@ Pair = tuple[int, int, str]  # a span within the line and behind it, and what to
 def mutants(text: str) -> list[Change]:
     """Every change of a kernel's TTGIR, in the order of the text. Raises Unreadable."""
     starts = [0, *(m.end() for m in re.finditer("\n", text))]
-    found = []
+    edits = []
     for op in reader.parse(text).walk():
         start = starts[op.line - 1]
         end = text.find("\n", start)
         line = Line(op, start, text[start:end], text[:start], text[end:])
         for name, operator in OPERATORS.items():
-            found += [Edit(name, start + a, start + b, new) for a, b, new in operator(line)]
-    return list(changes(text, found))
+            edits += [Edit(name, start + a, start + b, new) for a, b, new in operator(line)]
+    return list(changes(text, edits))
 
 
 def _put(line: Line, expression: str, new: Callable[[str], str | None]) -> Iterator[Pair]:
     """What the first group of the expression matched, changed."""
-    found = re.search(expression, line.text)
-    if found and (said := new(found[1])) is not None:
-        yield found.start(1), found.end(1), said
+    match = re.search(expression, line.text)
+    if match and (replacement := new(match[1])) is not None:
+        yield match.start(1), match.end(1), replacement
 
 
 def wait(line: Line) -> Iterator[Pair]:
@@ -133,8 +133,8 @@ def slot(line: Line) -> Iterator[Pair]:
 def mask(line: Line) -> Iterator[Pair]:
     """A load, copy or store without its mask."""
     if line.op.name in ("tt.load", "tt.store") and len(line.op.operands) > (1 if line.op.name == "tt.load" else 2):
-        kept = line.op.operands[: 1 if line.op.name == "tt.load" else 2]
-        yield from _put(line, rf"{line.op.name} (%.*?) (?:\w+ = |[{{:]|cacheM|evict)", lambda _: ", ".join(kept))
+        operands = line.op.operands[: 1 if line.op.name == "tt.load" else 2]
+        yield from _put(line, rf"{line.op.name} (%.*?) (?:\w+ = |[{{:]|cacheM|evict)", lambda _: ", ".join(operands))
     if line.op.name == "ttg.async_copy_global_to_local":
         yield from _put(line, r"( mask %[\w#]+(?: other %[\w#]+)?)", lambda _: "")
 
@@ -176,9 +176,9 @@ def select(line: Line) -> Iterator[Pair]:
 
 def loop(line: Line) -> Iterator[Pair]:
     """A loop that never turns, or not for the first time; a value that is not carried on."""
-    if line.op.name == "scf.for" and (found := re.search(r"= (%[\w-]+) to (%[\w-]+) step (%[\w-]+)", line.text)):
-        yield found.start(1), found.end(1), found[3]
-        yield found.start(2), found.end(2), found[1]
+    if line.op.name == "scf.for" and (bounds := re.search(r"= (%[\w-]+) to (%[\w-]+) step (%[\w-]+)", line.text)):
+        yield bounds.start(1), bounds.end(1), bounds[3]
+        yield bounds.start(2), bounds.end(2), bounds[1]
     if line.op.name == "scf.yield":
         for place, (a, b) in enumerate(itertools.pairwise(line.op.operand_types)):
             pair = line.op.operands[place : place + 2]

@@ -156,11 +156,11 @@ class Row:
         """How many times faster than what `triton.autotune` picks that is which the run delivers: geometric mean over
         the cases in which it picks other code than as shipped is; None where there are none.
         """
-        found = {n: c for n, c in self.cases.items() if AUTOTUNED in c.ms}
-        if not found:
+        autotuned = {n: c for n, c in self.cases.items() if AUTOTUNED in c.ms}
+        if not autotuned:
             return None
-        weight = sum(c.weight for c in found.values())
-        logs = (c.weight * math.log(bootstrap.middle(c.ms[AUTOTUNED], c.ms[c.delivered])) for c in found.values())
+        weight = sum(c.weight for c in autotuned.values())
+        logs = (c.weight * math.log(bootstrap.middle(c.ms[AUTOTUNED], c.ms[c.delivered])) for c in autotuned.values())
         return math.exp(sum(logs) / weight)
 
     def middle(self, base: str) -> float:
@@ -198,9 +198,9 @@ class Row:
 
 def parse(line: Mapping[str, Any], file: str = "") -> Row:
     """The row that a line tells. Raises AttributeError, KeyError, TypeError, ValueError for one that is none."""
-    own = {f.name: line[f.name] for f in fields(Row) if f.name not in ("cases", "file")}
+    values = {f.name: line[f.name] for f in fields(Row) if f.name not in ("cases", "file")}
     cases = {n: {f.name: case[f.name] for f in fields(Case)} for n, case in line["cases"].items()}
-    return json_codec.decoded(Row, own | {"cases": cases, "file": file})
+    return json_codec.decoded(Row, values | {"cases": cases, "file": file})
 
 
 def problem(line: Mapping[str, Any]) -> str:
@@ -243,11 +243,11 @@ def unproven(row: Row) -> str:
         return "a winner that is no accepted candidate"
     if not row.cases:
         return "a row without samples, that says of no failure"
-    own = (*NEEDED, *([WINNER] if row.winner else []))
+    needed = (*NEEDED, *([WINNER] if row.winner else []))
     for name, c in row.cases.items():
-        if missing := [s for s in own if not c.ms.get(s)]:
+        if missing := [s for s in needed if not c.ms.get(s)]:
             return f"a row without samples of {', '.join(missing)} in {name}"
-        if missing := [s for s in own if not c.plans.get(s, {}).get("plan_id")]:
+        if missing := [s for s in needed if not c.plans.get(s, {}).get("plan_id")]:
             return f"{name}: nothing names the code of {', '.join(missing)}"
         if len({len(ms) for ms in c.ms.values()}) != 1:
             return f"{name}: sides that were not timed in the same rounds"
@@ -258,10 +258,10 @@ def unproven(row: Row) -> str:
     return ""
 
 
-def _boasts(row: Row, told: Mapping[str, float]) -> str:
+def _boasts(row: Row, claimed: Mapping[str, float]) -> str:
     """What a line says that its samples do not."""
     for base in BASES:
-        shown = row.middle(base)
-        if abs(told[base] - shown) > CLOSE:
-            return f"it says {told[base]:.4f}x of {base}, its samples say {shown:.4f}x"
+        measured = row.middle(base)
+        if abs(claimed[base] - measured) > CLOSE:
+            return f"it says {claimed[base]:.4f}x of {base}, its samples say {measured:.4f}x"
     return ""

@@ -66,9 +66,9 @@ def _processes(workspaces: Sequence[Path], json_lines: bool) -> Iterator[list[Pr
 
 def _begun(workspace: Path, json_lines: bool) -> Process:
     """This command in another workspace. Ctrl-C does not reach it, its lifeline does."""
-    own = [*sys.argv[1:], "--at-once", "1", "--store", str(workspace)]
+    arguments = [*sys.argv[1:], "--at-once", "1", "--store", str(workspace)]
     return subprocess.Popen(
-        [sys.executable, "-m", "pgo_agent.agent.cli.parent_watch", *own],
+        [sys.executable, "-m", "pgo_agent.agent.cli.parent_watch", *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE if json_lines else subprocess.DEVNULL,
         stderr=None if json_lines else subprocess.PIPE,
@@ -94,9 +94,9 @@ def _heard(processes: Mapping[str, Process], tell: Callable[[str, str], None]) -
 
     threads = ThreadPoolExecutor(len(processes))
     try:
-        each = [threads.submit(one, name) for name in processes]
-        wait(each, return_when=FIRST_EXCEPTION)  # what nobody can be told any more ends all of them
-        return [done.result() for done in each if done.done()]
+        listening = [threads.submit(one, name) for name in processes]
+        wait(listening, return_when=FIRST_EXCEPTION)  # what nobody can be told any more ends all of them
+        return [done.result() for done in listening if done.done()]
     finally:
         threads.shutdown(wait=False)  # after Ctrl-C they end with their processes, which this waits for no longer
 

@@ -20,5 +20,6 @@ def describe(log: str, status: int, limit: float) -> str:
         return f"the compiler died of {name} ({reason})\n{log}".strip()
     if crashed := PTXAS_DIED.search(log):
         name = signal.Signals(int(crashed[1])).name
-        return f"error: ptxas died of {name}: a fault of its own, which names no line. Write what is new another way\n{log}"
+        problem = f"error: ptxas died of {name}: a fault of its own, which names no line"
+        return f"{problem}. Write what is new another way\n{log}"
     return log
