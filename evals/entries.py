@@ -68,7 +68,7 @@ class Entry:
 
 
 def load(corpus: Path = CORPUS) -> list[Entry]:
-    """All entries, group by group. Raises BrokenCorpus."""
+    """Return all entries, group by group. Raises BrokenCorpus."""
     files = [f for g in GROUPS for f in sorted((corpus / g).iterdir()) if f.suffix in _SUFFIXES]
     entries = [e for f in files for e in _read(f)]
     names = [e.name for e in entries]
@@ -124,7 +124,7 @@ def _varied(where: str, text: str, values: Mapping[str, str]) -> str:
 
 
 def place(name: str, folder: Path, corpus: Path = CORPUS) -> Target:
-    """The target of that name, written into `folder`. Raises BrokenCorpus when there is none."""
+    """Return the target of that name, written into `folder`. Raises BrokenCorpus when there is none."""
     file = corpus / "targets" / f"{name}.py"
     if not file.is_file():
         raise BrokenCorpus(f"no target is called {name}")
@@ -135,7 +135,7 @@ def place(name: str, folder: Path, corpus: Path = CORPUS) -> Target:
 
 
 def _with(shipped: Path, instead: str) -> str:
-    """A shipped kernel's text, with other statements for the names that `instead` defines."""
+    """Return a shipped kernel's text, with other statements for the names that `instead` defines."""
     new = {n: b.text for b in blocks(instead) for n in b.names if not b.imports}
     old = blocks(shipped.read_text())
     missing = new.keys() - {n for b in old for n in b.names}
@@ -166,5 +166,5 @@ def given_file(entry: Entry, of: Target, folder: Path, own_text: Callable[[], st
 
 
 def impossible(corpus: Path = CORPUS) -> list[dict[str, object]]:
-    """The ideas that cannot even be tried: number, idea, why, and the tests that show it."""
+    """Return the ideas that cannot even be tried: number, idea, why, and the tests that show it."""
     return list(tomllib.loads((corpus / "impossible.toml").read_text())["impossible"])

@@ -95,7 +95,7 @@ class Outcome:
 def run(
     chosen: Sequence[Entry], run_settings: RunSettings, say: Say, corpus: Path = CORPUS, report: Tell = lambda _: None
 ) -> tuple[list[Outcome], float]:
-    """Judges the entries; gives what became of them, in their order, and the seconds it took.
+    """Judge the entries; return what became of them, in their order, and the seconds it took.
 
     `report` gets every outcome as soon as its target's entries are through: a run that is killed loses no more.
 
@@ -128,7 +128,7 @@ def on_gpu(run_settings: RunSettings) -> bool:
 def of_target(
     name: str, chosen: Sequence[Entry], run_settings: RunSettings, folder: Path, corpus: Path, say: Say
 ) -> list[Outcome]:
-    """The entries of one target, as one run in an empty folder. Raises what `run` raises."""
+    """Return the entries of one target, as one run in an empty folder. Raises what `run` raises."""
     subject = corpora.place(name, folder, corpus)
     by_id: dict[str, Entry] = {}
     files: list[GivenFile] = []
@@ -160,7 +160,7 @@ def of_target(
 
 
 def own_ttgir(subject: Target, run_settings: RunSettings, contents: ContentStore) -> str:
-    """What `ttgir_edits.own` gives: of all GPUs of an architecture it is the same."""
+    """Return what `ttgir_edits.own` gives: of all GPUs of an architecture it is the same."""
     device = devices.find(run_settings.device or settings.DEFAULT_DEVICE)
     return ttgir_edits.own(Builder(subject, device, box.choose(run_settings.sandbox, run_settings.python), contents))
 

@@ -37,7 +37,7 @@ _OF_A_BATCH = 10  # entries, at least
 
 
 def main(pattern: str | None, settings: RunSettings, as_json: bool) -> int:
-    """Runs the corpora, or what the pattern names, and prints the outcome; gives the exit code."""
+    """Run the corpora, or what the pattern names, and print the outcome; return the exit code."""
     chosen = [e for e in corpora.load() if pattern is None or pattern in e.name or pattern == e.target]
     if not chosen:
         raise UsageFault(f"no entry of the corpora is called {pattern}", "give a part of a name, or a target")
@@ -56,7 +56,7 @@ def code(outcomes: Iterable[Outcome]) -> int:
 
 
 def as_values(o: Outcome) -> dict[str, Any]:
-    """An outcome as plain values."""
+    """Return an outcome as plain values."""
     return {
         "entry": o.entry.name,
         "does": o.entry.does,
@@ -78,7 +78,8 @@ def as_values(o: Outcome) -> dict[str, Any]:
 
 
 def counted(lines: Sequence[Line]) -> dict[str, Any]:
-    """How many of each group, of the bad and of the honest stand how, who refused the bad, and seconds by stage."""
+    """Return how many of each group, of the bad and of the honest stand how, who refused the bad, and seconds by
+    stage."""
     groups = {g: [e for e in lines if e["entry"].startswith(f"{g}/")] for g in GROUPS}
     bad = [e for e in lines if not e["entry"].startswith(f"{HONEST}/")]
     stages: dict[str, list[float]] = {}
@@ -99,7 +100,7 @@ def _standings(lines: Sequence[Line]) -> dict[str, int]:
 
 
 def summary(outcomes: Sequence[Outcome], seconds: float) -> dict[str, Any]:
-    """Everything that is counted of a run, as plain values; times in seconds of wall clock."""
+    """Return everything that is counted of a run, as plain values; times in seconds of wall clock."""
     counts = counted([as_values(o) for o in outcomes])
     stages = {s: {"looked at": len(t), "median s": round(statistics.median(t), 3)} for s, t in counts["stages"].items()}
     return counts | {
@@ -112,7 +113,7 @@ def summary(outcomes: Sequence[Outcome], seconds: float) -> dict[str, Any]:
 
 
 def rates(lines: Sequence[Line]) -> dict[str, Any] | None:
-    """Everything that is counted of recorded lines, as plain values; None of no entries."""
+    """Return everything that is counted of recorded lines, as plain values; None of no entries."""
     entries = [line for line in lines if line["what"] == ENTRY]
     if not entries:
         return None
@@ -153,7 +154,7 @@ def show(outcomes: Sequence[Outcome], seconds: float) -> None:
 
 
 def merged(files: Iterable[Path]) -> list[dict[str, Any]]:
-    """The entries, by name, then the batches. Raises UsageFault for a file that says nothing of a GPU."""
+    """Return the entries, by name, then the batches. Raises UsageFault for a file that says nothing of a GPU."""
     names = {e.name for e in corpora.load()}
     by_name: dict[str, dict[str, Any]] = {}
     batches = []

@@ -22,7 +22,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def lines(store: Store, run: Run, commit: str) -> Iterator[dict[str, Any]]:
-    """The lines of a run. Raises UsageFault when the run measured nothing."""
+    """Yield the lines of a run. Raises UsageFault when the run measured nothing."""
     base, summary = run.baseline, run.summary
     if base is None or not isinstance(summary, MeasuredRun):
         raise UsageFault(f"run {run.id} measured nothing on a GPU", "record a run that was judged on one")

@@ -32,13 +32,13 @@ slower at the quick look was timed no further.
 
 
 def tables() -> str:
-    """A Markdown table for every recorded run, in order of target."""
+    """Return a Markdown table for every recorded run, in order of target."""
     verdicts = _by_run("verdict")
     return "\n".join(f"{_table(row, who)}{_won(verdicts[row.run])}\n" for row, who in _recorded(verdicts))
 
 
 def gains() -> str:
-    """What the winner of each recorded run gained over both baselines: a Markdown table, a line for each run."""
+    """Return what the winner of each recorded run gained over both baselines: a Markdown table, a line for each run."""
     lines = ["| kernel | rewrites by | over as shipped | over tuned | each case, over tuned |"]
     lines.append("|---|---|---:|---:|---:|")
     for row, who in _recorded(_by_run("verdict")):
@@ -52,7 +52,8 @@ def gains() -> str:
 
 
 def _recorded(verdicts: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[tuple[Row, str]]:
-    """The row of every recorded run, with who proposed its candidates; in order of target. `verdicts`: by run."""
+    """Return the row of every recorded run, with who proposed its candidates; in order of target. `verdicts`: by
+    run."""
     runs = [r for r in load.files(sorted(RESULTS.glob("*.jsonl"))).rows if r.run in verdicts]
     return sorted(((r, by(verdicts[r.run][0])) for r in runs), key=lambda pair: (pair[0].kernel, pair[1]))
 
@@ -67,7 +68,7 @@ def _by_run(what: str) -> dict[str, list[dict[str, Any]]]:
 
 
 def by(row: Mapping[str, Any]) -> str:
-    """Who proposed the candidates of a row's run."""
+    """Return who proposed the candidates of a row's run."""
     return " and ".join(["moves", *row.get("models", [])])
 
 
@@ -79,7 +80,7 @@ def _won(verdicts: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _descent(verdicts: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The candidates that led to a run's winner, each measured against the one before; the winner comes last."""
+    """Return the candidates that led to a run's winner, each measured against the one before; the winner comes last."""
     by_id = {v["candidate"]: v for v in verdicts}
     name, descent = verdicts[0]["winner"], list[Mapping[str, Any]]()
     while name in by_id:
@@ -89,14 +90,14 @@ def _descent(verdicts: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def _named(verdict: Mapping[str, Any]) -> str:
-    """A move by its name, what a model wrote by the first words that it gave it."""
+    """Return a move by its name, what a model wrote by the first words that it gave it."""
     if verdict.get("author", "embedded").startswith("embedded"):
         return str(verdict["move"])
     return f'"{verdict["idea"].partition(":")[0].splitlines()[0]}" by {verdict["author"]}'
 
 
 def tried() -> str:
-    """What every candidate of the recorded runs came to: a Markdown table for each target."""
+    """Return what every candidate of the recorded runs came to: a Markdown table for each target."""
     runs = {f"{r[0]['target']} by {by(r[0])}, {r[0]['environment']['gpu']}": r for r in _by_run("verdict").values()}
     head = (
         "# Every candidate of the recorded runs\n\nWritten by `python -m pgo_agent.evals.tables README.md docs/*.md`. "
@@ -134,7 +135,7 @@ def _table(row: Row, who: str) -> str:
 
 
 def _where(environment: Mapping[str, Any], commit: str) -> str:
-    """The machine and the versions that something was measured with."""
+    """Return the machine and the versions that something was measured with."""
     versions = ", ".join(f"{name} {environment[name]}" for name in ("driver", "torch", "triton"))
     return f"{environment['gpu']}, {versions}, commit {short(commit)}"
 
@@ -144,7 +145,7 @@ def _rate(row: Row, case: Case, side: str) -> str:
 
 
 def nights() -> str:
-    """What each run of the recorded nights came to, of tuned: a Markdown table, a line for each GPU."""
+    """Return what each run of the recorded nights came to, of tuned: a Markdown table, a line for each GPU."""
     recorded = load.files(sorted(RESULTS.glob("nightly-*.jsonl")))
     kernels = sorted({r.kernel for r in recorded.rows})
     columns = ["of tuned, each seed", *(f"`{k}`" for k in kernels), "intervals of the timer against itself that hold 1"]
@@ -161,7 +162,7 @@ def nights() -> str:
 
 
 def gate() -> str:
-    """What became of the corpora on a GPU: a Markdown table of the groups, and who refused the bad ones."""
+    """Return what became of the corpora on a GPU: a Markdown table of the groups, and who refused the bad ones."""
     recorded = list(rows())
     counts = gate_report.rates(recorded)
     if counts is None:
@@ -184,7 +185,8 @@ def gate() -> str:
 
 
 def mutants() -> str:
-    """What became of mutants on the CPU: a Markdown table of the kinds of change, who caught them, and who survived."""
+    """Return what became of mutants on the CPU: a Markdown table of the kinds of change, who caught them, and who
+    survived."""
     result = report.of_rows(Results(RESULTS / MUTANTS).rows)
     counted = result.summary()
     lines = ["| change | tried | " + " | ".join(FATES) + " |", "|---|---:|" + "---:|" * len(FATES)]
@@ -199,7 +201,7 @@ def mutants() -> str:
 
 
 def moves() -> str:
-    """A Markdown table of the source moves: the symptom that each answers, and what is known of its gain."""
+    """Return a Markdown table of the source moves: the symptom that each answers, and what is known of its gain."""
     head = "| source move | symptom | known of its gain | sm |\n|---|---|---|---|\n"
     return head + "".join(
         f"| {m.name} | {m.symptom} | {m.gain} | {', '.join(map(str, m.archs))} |\n" for m in SOURCE_MOVES

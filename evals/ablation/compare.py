@@ -30,13 +30,13 @@ class Difference:
 def differences(
     plan: AblationPlan, scores: Mapping[AblationRun, float], commits: Mapping[AblationRun, str] | None = None
 ) -> list[Difference]:
-    """One for each arm but the first of its model, as far as there are pairs of runs that one pgo-agent made."""
+    """Return one for each arm but the first of its model, as far as there are pairs of runs that one pgo-agent made."""
     compared = ((base, arm, _paired(plan, scores, commits or {}, base, arm)) for base, arm in _compared(plan))
     return [_difference(base, arm, by_target) for base, arm, by_target in compared if by_target]
 
 
 def apart(plan: AblationPlan, scores: Mapping[AblationRun, float], commits: Mapping[AblationRun, str]) -> int:
-    """Pairs that are left out: what two versions of pgo-agent come to says nothing of what it was told."""
+    """Return pairs that are left out: what two versions of pgo-agent come to says nothing of what it was told."""
     return sum(
         _of_two(commits, a, b) for arms in _compared(plan) for a, b in _pairs(plan, *arms) if {a, b} <= {*scores}
     )

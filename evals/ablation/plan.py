@@ -82,7 +82,7 @@ class AblationPlan:
 
 
 def read(file: Path) -> AblationPlan:
-    """The plan in a file. Raises UsageFault with what is wrong with it."""
+    """Return the plan in a file. Raises UsageFault with what is wrong with it."""
     values = plan_toml.read(file, SHAPE, HINT)
     limits = plan_toml.limits_of(values | {"minutes": float(values["minutes"])}, LIMITS)
     own_fields = {name: value for name, value in values.items() if name not in LIMITS}
@@ -104,5 +104,5 @@ SHAPE: Shape = {
 
 
 def pairs(arms: Sequence[Arm], insights: Sequence[ProfileVisibility]) -> list[tuple[Arm, Arm]]:
-    """Each arm with the one it is compared with: the same model, told what the plan names first."""
+    """Return each arm with the one it is compared with: the same model, told what the plan names first."""
     return [(Arm(a.model, insights[0]), a) for a in arms if a.insight != insights[0]]

@@ -15,7 +15,7 @@ from rich.table import Table
 
 
 def summary(results: Results) -> dict[str, Any]:
-    """Everything that is counted, as plain values."""
+    """Return everything that is counted, as plain values."""
     plan, scores, commits = results.plan, results.scores(), results.commits()
     arms = dict.fromkeys(w.arm for w in plan.runs)
     means = {str(a): [s for w, s in scores.items() if w.arm == a] for a in arms}
@@ -36,7 +36,7 @@ def _as_values(d: Difference) -> dict[str, Any]:
 
 
 def finish(results: Results, json_lines: bool, code: Exit) -> Exit:
-    """Ends the feed of events with what was counted; gives the code."""
+    """End the feed of events with what was counted; return the code."""
     if json_lines:
         print(json.dumps({"type": "ablation.completed"} | summary(results)), flush=True)
     return code

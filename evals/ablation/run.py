@@ -34,12 +34,12 @@ class Results(planned.Results[AblationRun]):
         return {w: line["score"] for w, line in ended.items() if line and not line["truncated"]}
 
     def commits(self) -> dict[AblationRun, str]:
-        """Which pgo-agent made each run that ended."""
+        """Return which pgo-agent made each run that ended."""
         return {w: str(line.get("commit", "")) for w in self.plan.runs if (line := self.ended(w))}
 
 
 def check(results: Results, settings: RunSettings) -> None:
-    """Raises UsageFault for results of another plan, and for a metric of times without a GPU."""
+    """Raise UsageFault for results of another plan, and for a metric of times without a GPU."""
     gpu, _ = judge_choice.choose(settings)
     if gpu is not None:
         gpu.close()
@@ -50,7 +50,7 @@ def check(results: Results, settings: RunSettings) -> None:
 
 
 def run(results: Results, settings: RunSettings, store: Store, emit: Emit) -> Exit:
-    """Makes every run that has no result yet. Gives WAITING when a model's reply is not there yet, else DONE.
+    """Make every run that has no result yet. Gives WAITING when a model's reply is not there yet, else DONE.
 
     Raises what runs raise.
     """

@@ -38,7 +38,7 @@ class Judgement(Protocol):
 
 
 def score(store: Store, run: Run, metric: str) -> float:
-    """Raises UsageFault for a metric of times where nothing was timed."""
+    """Raise UsageFault for a metric of times where nothing was timed."""
     candidates = store.candidates(run.id)
     if metric == "right":
         return right(candidates)

@@ -38,7 +38,7 @@ class Bars:
 
 
 def bars(listed: Sequence[Beside]) -> Bars | None:
-    """Intervals on one axis, which shows 1. None of nothing."""
+    """Return intervals on one axis, which shows 1. None of nothing."""
     if not listed:
         return None
     x = axis([1.0, *(v for b in listed for v in (b.found.low, b.found.high))], most=4)
@@ -47,7 +47,7 @@ def bars(listed: Sequence[Beside]) -> Bars | None:
 
 
 def trend(board: Board, colors: Colors) -> Chart | None:
-    """Each optimizer's mean of tuned, night by night; every seed is a dot. None of one night alone."""
+    """Return each optimizer's mean of tuned, night by night; every seed is a dot. None of one night alone."""
     nights = board.nights
     if len(nights) < 2:
         return None
@@ -82,7 +82,7 @@ def by_seconds(rows: Sequence[Row], colors: Colors) -> Chart | None:
 
 
 def _search(rows: Sequence[Row], colors: Colors, spent: Sequence[Sequence[float]], below: str) -> Chart | None:
-    """The best gain so far over the kernel as shipped, of each row. None where nothing was judged."""
+    """Return the best gain so far over the kernel as shipped, of each row. None where nothing was judged."""
     searches = [(r, list(zip(at, _gains(r), strict=True))) for r, at in zip(rows, spent, strict=True) if r.candidates]
     if not searches:
         return None

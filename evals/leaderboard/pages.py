@@ -30,7 +30,7 @@ def colors(boards: Sequence[Board]) -> Colors:
 
 
 def page(board: Board, kernel: str) -> str:
-    """The file of a kernel on a GPU."""
+    """Return the file of a kernel on a GPU."""
     device = devices.named(board.gpu)
     name = f"{kernel}-{device.key if device else board.gpu}"
     safe = re.sub(r"[^A-Za-z0-9_-]", "_", name)[:80]
@@ -96,7 +96,7 @@ def _cell(cell: KernelRows | None) -> Values | None:
 
 
 def _runs(of_gpu: Board, tones: Colors) -> Bars | None:
-    """Every last row against the tuned baseline."""
+    """Return every last row against the tuned baseline."""
     ordered = sorted(of_gpu.last, key=lambda r: (r.kernel, r.optimizer, r.seed or 0))
     return figures.bars([_run(of_gpu, r, tones) for r in ordered])
 
@@ -138,7 +138,7 @@ def _range(shares: Sequence[float | None]) -> str:
 
 
 def against_itself(rows: Sequence[Row], tones: Colors) -> Bars | None:
-    """The shipped kernel timed twice in one session, as two sides: how far the timer is off."""
+    """Return the shipped kernel timed twice in one session, as two sides: how far the timer is off."""
     noises = ((r, n, c.noise) for r in rows for n, c in r.cases.items())
     return figures.bars([Beside(_case_name(n), _who(r), tones[r.optimizer], i, interval(i)) for r, n, i in noises])
 

@@ -92,7 +92,7 @@ class Board:
 
 
 def boards(rows: Iterable[Row]) -> list[Board]:
-    """One for each GPU: of most rows first, then by name."""
+    """Return one for each GPU: of most rows first, then by name."""
     by_gpu: dict[str, list[Row]] = {}
     for r in sorted(rows, key=lambda r: r.when):
         by_gpu.setdefault(r.gpu, []).append(r)

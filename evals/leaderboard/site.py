@@ -23,7 +23,7 @@ HEAVY = ("ms",)  # of a case: raw samples stay in the files of rows, which resul
 
 
 def main(files: Sequence[Path], folder: Path) -> int:
-    """Raises UsageFault for files that hold nothing to show, EnvironmentFault where nothing can be written."""
+    """Raise UsageFault for files that hold nothing to show, EnvironmentFault where nothing can be written."""
     contents = load.files(files)
     if not contents.rows and not contents.gate:
         why = "; ".join(contents.notes) or "no run has ended yet"
@@ -36,7 +36,7 @@ def main(files: Sequence[Path], folder: Path) -> int:
 
 
 def site(contents: Found, files: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """File name and text of everything."""
+    """Yield file name and text of everything."""
     boards = rank.boards(contents.rows)
     tones = pages.colors(boards)
     first = {
@@ -53,7 +53,7 @@ def site(contents: Found, files: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def data(contents: Found, files: Sequence[str]) -> dict[str, Any]:
-    """What the site shows, for programs."""
+    """Return what the site shows, for programs."""
     boards = rank.boards(contents.rows)
     return {
         "files": list(files),

@@ -19,7 +19,7 @@ SECONDS = 240.0  # of one kernel on all of them
 
 
 def compare(target: Path, first: str, second: str, settings: RunSettings, folder: Path) -> dict[str, Any]:
-    """How many inputs gave equal bits, of how many, and the names of some that did not: {equal, of, differ}.
+    """Return how many inputs gave equal bits, of how many, and the names of some that did not: {equal, of, differ}.
 
     {error} when they cannot be compared: one of them raises, or does not end.
     """
@@ -64,7 +64,7 @@ def _inputs(module: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _outputs(request: dict[str, Any], of: Any, text: str, trials: dict[str, Any], folder: Path) -> dict[str, list[Any]]:
-    """What a kernel gives, by the inputs' names and for each of its configurations."""
+    """Return what a kernel gives, by the inputs' names and for each of its configurations."""
     from pgo_agent.sandbox.build.trace_and_compile import place
     from pgo_agent.sandbox.interpreter import tensors
     from pgo_agent.sandbox.isolation import box
@@ -91,7 +91,7 @@ def _outputs(request: dict[str, Any], of: Any, text: str, trials: dict[str, Any]
 
 
 def _equal(first: list[Any], second: list[Any]) -> bool:
-    """Whether all outputs of all configurations have the same shapes and bits."""
+    """Return whether all outputs of all configurations have the same shapes and bits."""
     import torch
 
     def bits(t: Any) -> Any:

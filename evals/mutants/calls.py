@@ -22,7 +22,7 @@ _LANGUAGES = {"tl", "gl", "math", "libdevice"}
 
 
 def mask(s: Site) -> Iterator[Pair]:
-    """A load, store or atomic without its mask; another value, or none, where the mask is off."""
+    """Yield a load, store or atomic without its mask; another value, or none, where the mask is off."""
     if not (isinstance(s.node, ast.Call) and s.on_gpu and (place := _MASKS.get(_called(s.node)))):
         return
     if (masked := _argument(s.node, "mask", place)) is not None:
@@ -49,12 +49,12 @@ def _argument(call: ast.Call, name: str, place: int) -> ast.expr | ast.keyword |
 
 
 def _called(call: ast.Call) -> str:
-    """The last name of what is called: load of tl.load."""
+    """Return the last name of what is called: load of tl.load."""
     return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
 
 
 def loop(s: Site) -> Iterator[Pair]:
-    """A loop that leaves out its first or its last turn, or makes one more."""
+    """Yield a loop that leaves out its first or its last turn, or makes one more."""
     if not (isinstance(s.node, ast.For) and isinstance(s.node.iter, ast.Call) and "range" in _called(s.node.iter)):
         return
     start, stop, step = _bounds(s, s.node.iter)
@@ -74,7 +74,7 @@ def _bounds(s: Site, call: ast.Call) -> tuple[str, str, str]:
 
 
 def grid(s: Site) -> Iterator[Pair]:
-    """One program less or more, dimensions the other way round, a quotient that is rounded down."""
+    """Yield one program less or more, dimensions the other way round, a quotient that is rounded down."""
     if isinstance(s.node, ast.Call) and _called(s.node) == "cdiv" and len(s.node.args) == 2:
         over, by = map(s.of, s.node.args)
         yield s.text.span(s.node), f"(({over}) // ({by}))"
@@ -88,7 +88,7 @@ def grid(s: Site) -> Iterator[Pair]:
 
 
 def _of_a_launch(s: Site) -> bool:
-    """Whether it is the grid of kernel[grid](...), written there or as a lambda."""
+    """Return whether it is the grid of kernel[grid](...), written there or as a lambda."""
     if isinstance(s.parent, ast.Lambda):
         return len(s.parent.args.args) == 1
     return isinstance(s.parent, ast.Subscript) and len(s.parents) > 1 and isinstance(s.parents[1], ast.Call)
@@ -100,7 +100,7 @@ def _swapped(s: Site, first: ast.AST, second: ast.AST) -> Pair:
 
 
 def initial(s: Site) -> Iterator[Pair]:
-    """Another value to begin with, or none: memory that is not set to zero."""
+    """Yield another value to begin with, or none: memory that is not set to zero."""
     if isinstance(s.node, ast.Call) and s.on_gpu and _called(s.node) in ("zeros", "full", "zeros_like"):
         yield s.text.span(s.node), f"({s.of(s.node)} + 1)"
     if isinstance(s.node, ast.Call) and not s.on_gpu and _called(s.node) in ("zeros", "zeros_like"):
@@ -111,7 +111,7 @@ def initial(s: Site) -> Iterator[Pair]:
 
 
 def function(s: Site) -> Iterator[Pair]:
-    """Another function; `where` and dots with their arguments changed."""
+    """Yield another function; `where` and dots with their arguments changed."""
     if not (isinstance(s.node, ast.Call) and s.on_gpu):
         return
     called, args = _called(s.node), s.node.args
@@ -128,7 +128,7 @@ def function(s: Site) -> Iterator[Pair]:
 
 
 def arguments(s: Site) -> Iterator[Pair]:
-    """Two neighbouring arguments of a launch, or of a function that runs on the GPU, the other way round."""
+    """Yield two neighbouring arguments of a launch, or of a function that runs on the GPU, the other way round."""
     if not isinstance(s.node, ast.Call):
         return
     callee = s.node.func.value if isinstance(s.node.func, ast.Subscript) else s.node.func
@@ -138,7 +138,7 @@ def arguments(s: Site) -> Iterator[Pair]:
 
 
 def statement(s: Site) -> Iterator[Pair]:
-    """A statement that is left out: a store, a barrier, a wait, a step of a pointer, a value taken anew."""
+    """Yield a statement that is left out: a store, a barrier, a wait, a step of a pointer, a value taken anew."""
     if not s.on_gpu:
         return
     if isinstance(s.node, ast.Expr | ast.AugAssign) or (isinstance(s.node, ast.Assign) and _again(s, s.node)):
@@ -146,7 +146,7 @@ def statement(s: Site) -> Iterator[Pair]:
 
 
 def _again(s: Site, node: ast.Assign) -> bool:
-    """Whether the names that it sets have a value before, in the text."""
+    """Return whether the names that it sets have a value before, in the text."""
     assert s.function is not None
     names = {n.id for t in node.targets for n in ast.walk(t) if isinstance(n, ast.Name)}
     before = {
@@ -158,7 +158,7 @@ def _again(s: Site, node: ast.Assign) -> bool:
 
 
 def sync(s: Site) -> Iterator[Pair]:
-    """The other phase of a barrier, a weaker order of memory, a smaller scope."""
+    """Yield the other phase of a barrier, a weaker order of memory, a smaller scope."""
     if isinstance(s.node, ast.Call) and s.of(s.node.func) == "mbarrier.wait" and len(s.node.args) > 1:
         phase = s.node.args[1]
         yield s.text.span(phase), f"(({s.of(phase)}) ^ 1)"

@@ -20,7 +20,7 @@ def main(
     file: Path | None,
     as_json: bool,
 ) -> int:
-    """Judges mutants, or takes from the file what is known of them, and prints the outcome; gives the exit code."""
+    """Judge mutants, or take from the file what is known of them, and print the outcome; return the exit code."""
     chosen = generate.chosen(generate.bases(part, settings), part, operators, sample, seed)
     results = Results(file)
 

@@ -74,7 +74,7 @@ class Mutant:
 
 
 def bases(part: str | None, settings: RunSettings) -> list[Base]:
-    """The bases that a part of their name, or their target, names; all without one. NAME: is that base alone.
+    """Return the bases that a part of their name, or their target, names; all without one. NAME: is that base alone.
 
     Raises BrokenCorpus, UsageFault when there is none, and the faults of a sandbox for those of TTGIR.
     """
@@ -93,7 +93,7 @@ def bases(part: str | None, settings: RunSettings) -> list[Base]:
 
 
 def targets(place: Path, named: Named) -> Iterator[Base]:
-    """The targets of that name, put into a folder. Raises BrokenCorpus."""
+    """Yield the targets of that name, put into a folder. Raises BrokenCorpus."""
     for corpus in (CORPUS, OWN):
         for name in sorted(f.stem for f in (corpus / "targets").glob("*.py")):
             if named(name, name):
@@ -101,7 +101,7 @@ def targets(place: Path, named: Named) -> Iterator[Base]:
 
 
 def honest(place: Path, named: Named) -> Iterator[Base]:
-    """The honest entries of that name, with their targets put into a folder. Raises BrokenCorpus."""
+    """Yield the honest entries of that name, with their targets put into a folder. Raises BrokenCorpus."""
     for entry in corpora.load():
         if entry.honest and entry.suffix in (".py", ".edit") and named(entry.name, entry.target):
             text = corpora.given_file(entry, corpora.place(entry.target, place), place, str).source
@@ -116,7 +116,7 @@ def _ttgir(name: str, place: Path, settings: RunSettings) -> Base:
 def chosen(
     listed: Sequence[Base], part: str | None, operators: Sequence[str], sample: int | None, seed: int
 ) -> list[Mutant]:
-    """The mutants of these bases by these operators (any without one), or so many of them: as many of each base.
+    """Return the mutants of these bases by these operators (any without one), or so many of them: as many of each base.
 
     Raises UsageFault when there is none, or no operator of that name.
     """

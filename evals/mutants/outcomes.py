@@ -55,7 +55,7 @@ class Explained:
 
 @cache
 def explained(file: Path = FILE) -> Sequence[Explained]:
-    """All that was read. Raises KeyError or ValueError for an entry that says nothing clear."""
+    """Return all that was read. Raises KeyError or ValueError for an entry that says nothing clear."""
     entries = tomllib.loads(file.read_text()).get("explained", []) if file.is_file() else []
     return tuple(map(_read, entries))
 
@@ -72,7 +72,7 @@ def _read(entry: Mapping[str, Any]) -> Explained:
 
 
 def explanation(row: Row, explanations: Sequence[Explained]) -> Explained | None:
-    """What explains that a mutant is called right; None when nothing does, or its bits say otherwise."""
+    """Return what explains that a mutant is called right; None when nothing does, or its bits say otherwise."""
     for e in explanations:
         if e.fits(row) and not (e.kind == "gpu" and row["measured"]) and not (e.kind == "equal" and _differ(row)):
             return e
@@ -84,7 +84,7 @@ def _differ(row: Row) -> bool:
 
 
 def fate(row: Row, base: Row | None, explanations: Sequence[Explained]) -> str:
-    """One of FATES; `base` is the row of the mutant's base."""
+    """Return one of FATES; `base` is the row of the mutant's base."""
     if row["verdict"] in FAULTY:
         return "caught"
     if base and row["plans"] and row["plans"] == base["plans"]:
@@ -95,7 +95,8 @@ def fate(row: Row, base: Row | None, explanations: Sequence[Explained]) -> str:
 
 
 def unsound(row: Row, explanations: Sequence[Explained]) -> str:
-    """What cannot be: a base that is refused, or a mutant whose results are said to be the same, and that is wrong."""
+    """Return what cannot be: a base that is refused, or a mutant whose results are said to be the same, and that is
+    wrong."""
     text = f"{row['mutant']} is {row['verdict']} at {row['stage']}: {row['reason']}"
     if not row["operator"]:
         return f"a base is refused: {text}" if row["verdict"] in FAULTY else ""

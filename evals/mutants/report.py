@@ -30,14 +30,14 @@ class Report:
         return int(bool(self.survivors or self.unsound))
 
     def by(self, key: Callable[[Row], str]) -> dict[str, dict[str, int]]:
-        """Fates of all that have a key in common, in the order of the key."""
+        """Return fates of all that have a key in common, in the order of the key."""
         by_key: dict[str, Counter[str]] = {}
         for row, fate in self.mutants:
             by_key.setdefault(key(row), Counter())[fate] += 1
         return {k: {f: by_key[k][f] for f in FATES} for k in sorted(by_key)}
 
     def summary(self) -> dict[str, Any]:
-        """Everything that is counted, as plain values."""
+        """Return everything that is counted, as plain values."""
         caught = [row for row, fate in self.mutants if fate == "caught"]
         return {
             "mutants": len(self.mutants),
@@ -52,7 +52,7 @@ class Report:
 
 
 def of_rows(rows: Mapping[str, Row]) -> Report:
-    """The rows of mutants and their bases, by name."""
+    """Return the rows of mutants and their bases, by name."""
     explanations = outcomes.explained()
     judged = [
         (r, outcomes.fate(r, rows.get(f"{r['base']}:itself"), explanations)) for r in rows.values() if r["operator"]
@@ -82,6 +82,6 @@ def show(report: Report) -> None:
 
 
 def line(row: Row) -> str:
-    """A mutant in one line: its name, what it changes, what was said of it."""
+    """Return a mutant in one line: its name, what it changes, what was said of it."""
     bits = f"; bits: {json.dumps(row['bits'])}" if row["bits"] else ""
     return f"{row['mutant']}: {row['before']} -> {row['after']} ({row['verdict']}: {row['reason']}{bits})"

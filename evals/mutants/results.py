@@ -18,7 +18,8 @@ Row = Mapping[str, Any]
 
 
 def row(m: Mutant, o: Outcome, bits: Mapping[str, Any] | None = None) -> Row:
-    """One mutant, what the gate said of it, and how its bits compare with those of its base, if that was asked."""
+    """Return one mutant, what the gate said of it, and how its bits compare with those of its base, if that was
+    asked."""
     change = m.change
     return {
         "what": WHAT,
@@ -50,7 +51,7 @@ class Results:
     """Rows by name, and the file that they are kept in."""
 
     def __init__(self, file: Path | None) -> None:
-        """Reads what the file holds; a last line that was cut off counts as not written."""
+        """Read what the file holds; a last line that was cut off counts as not written."""
         self._file = file
         self.rows: dict[str, Row] = {}
         lines = file.read_text().split("\n") if file and file.is_file() else []
@@ -61,7 +62,7 @@ class Results:
             file.write_text("".join(f"{line}\n" for line in lines[:-1]))
 
     def known(self, m: Mutant) -> bool:
-        """Whether there is a result of this very text."""
+        """Return whether there is a result of this very text."""
         return self.rows.get(m.name, {}).get("digest") == m.digest
 
     def add(self, row: Row) -> None:

@@ -32,7 +32,7 @@ Each = Callable[[Row], None]
 def run(
     chosen: Sequence[Mutant], settings: RunSettings, results: Results, say: Say, report: Each = lambda _: None
 ) -> None:
-    """Judges what the results do not hold yet, and adds it to them; `report` gets every new row.
+    """Judge what the results do not hold yet, and add it to them; `report` gets every new row.
 
     Raises what `gate.run` raises: EnvironmentFault when no sandbox works, for mutants are nobody's own code.
     """
@@ -53,7 +53,7 @@ def run(
 
 
 def _portions(chosen: Sequence[Mutant], results: Results, size: int) -> Iterator[Sequence[Mutant]]:
-    """What is not known yet, target by target, each base before its mutants."""
+    """Yield what is not known yet, target by target, each base before its mutants."""
     waiting = dict.fromkeys(x for m in chosen for x in (Mutant(m.base, None), m) if not results.known(x))
     for target in dict.fromkeys(m.base.target for m in waiting):
         of_target = [m for m in waiting if m.base.target == target]
@@ -77,7 +77,7 @@ def _name(o: Outcome) -> str:
 
 
 def _compared(m: Mutant, o: Outcome, plans: str | None, settings: RunSettings) -> dict[str, Any] | None:
-    """The bits of a source that the gate has nothing against, unless its code says that they are the same."""
+    """Return the bits of a source that the gate has nothing against, unless its code says that they are the same."""
     open_ = o.verdict in (*FAULTY, Verdict.BUILT) or m.change is None or m.base.suffix != ".py"
     if open_ or o.measured or (plans and row(m, o)["plans"] == plans):
         return None

@@ -30,7 +30,8 @@ OPERATORS: Mapping[str, Callable[[Site], Iterator[Pair]]] = {
 
 
 def mutants(source: str) -> list[Change]:
-    """Every change of the kernel part of a target's text, in the order of the text. Raises what `ast.parse` raises."""
+    """Return every change of the kernel part of a target's text, in the order of the text. Raises what `ast.parse`
+    raises."""
     edits = [
         Edit(name, start, end, new)
         for site in sites(source)

@@ -95,7 +95,7 @@ def diff(before: str, after: str) -> str:
 
 
 def _line(store: Store, c: Candidate) -> list[Candidate]:
-    """A candidate and what it was made of, the oldest first."""
+    """Return a candidate and what it was made of, the oldest first."""
     if c.parent == SHIPPED:
         return [c]
     return [*_line(store, store.candidate(c.run, c.parent)), c]

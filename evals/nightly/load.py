@@ -33,7 +33,8 @@ class Found:
 
 
 def files(paths: Sequence[Path]) -> Found:
-    """All that several files hold. Raises UsageFault for a line that is nothing of this, and for a run told twice."""
+    """Return all that several files hold. Raises UsageFault for a line that is nothing of this, and for a run told
+    twice."""
     contents = [file(p, name) for p, name in zip(paths, names(paths), strict=True)]
     rows = tuple(r for f in contents for r in f.rows)
     _of_different_runs(rows)
@@ -43,7 +44,7 @@ def files(paths: Sequence[Path]) -> Found:
 
 
 def names(paths: Sequence[Path]) -> list[str]:
-    """The name of each file, with as many of the folders before it as tell it from the others."""
+    """Return the name of each file, with as many of the folders before it as tell it from the others."""
     parts = [p.absolute().parts for p in paths]
     most = max(map(len, parts), default=1)
     enough = (n for n in range(1, most) if len({e[-n:] for e in parts}) == len(set(parts)))
@@ -52,7 +53,7 @@ def names(paths: Sequence[Path]) -> list[str]:
 
 
 def _of_different_runs(rows: Sequence[Row]) -> None:
-    """Raises UsageFault when two of them are of one run."""
+    """Raise UsageFault when two of them are of one run."""
     by_run: dict[str, str] = {}
     for r in rows:
         if r.run in by_run:
@@ -61,7 +62,7 @@ def _of_different_runs(rows: Sequence[Row]) -> None:
 
 
 def file(path: Path, name: str = "") -> Found:
-    """What one file holds, whose name is said to be `name`. Raises UsageFault."""
+    """Return what one file holds, whose name is said to be `name`. Raises UsageFault."""
     name = name or path.name
     lines, notes = _lines(path, name)
     kinds = {line["what"] for _, line in lines}
@@ -80,7 +81,7 @@ def file(path: Path, name: str = "") -> Found:
 
 
 def _unended(name: str, lines: Sequence[Line]) -> Iterator[str]:
-    """What is to be said of runs of a night's plan that have no row; nothing where the file holds no plan."""
+    """Yield what is to be said of runs of a night's plan that have no row; nothing where the file holds no plan."""
     plan = next((line.get("plan") for _, line in lines if line["what"] == PLAN), None)
     try:
         planned = list(product(*(plan[part] for part in ("seeds", "targets", "optimizers")))) if plan else []

@@ -73,12 +73,12 @@ class NightlyPlan:
 
 
 def model(optimizer: str, target: str) -> str:
-    """What `--model` takes for an optimizer of the plan and a target: a recording is of one kernel alone."""
+    """Return what `--model` takes for an optimizer of the plan and a target: a recording is of one kernel alone."""
     return optimizer.replace("{kernel}", Path(target).stem)
 
 
 def read(file: Path) -> NightlyPlan:
-    """The plan in a file. Raises UsageFault with what is wrong with it."""
+    """Return the plan in a file. Raises UsageFault with what is wrong with it."""
     values = plan_toml.read(file, SHAPE, HINT, OF_MODELS)
     names = [Path(t).stem for t in values["targets"]]
     if twice := sorted({n for n in names if names.count(n) > 1}):

@@ -17,7 +17,7 @@ from rich.table import Table
 
 
 def mean(rows: Iterable[Row], base: str) -> float | None:
-    """Geometric mean of rows, a kernel weighing the same however many of its rows there are; None of no rows."""
+    """Return geometric mean of rows, a kernel weighing the same however many of its rows there are; None of no rows."""
     by_kernel: dict[str, list[float]] = {}
     for r in rows:
         by_kernel.setdefault(r.kernel, []).append(math.log(r.middle(base)))
@@ -26,7 +26,7 @@ def mean(rows: Iterable[Row], base: str) -> float | None:
 
 
 def summary(rows: Rows) -> dict[str, Any]:
-    """Everything that is counted, as plain values."""
+    """Return everything that is counted, as plain values."""
     ended = rows.rows()
     return {
         "plan": rows.plan.digest,
@@ -43,7 +43,7 @@ def _of(rows: Sequence[Row], optimizer: str) -> list[Row]:
 
 
 def finish(rows: Rows, json_lines: bool, code: Exit) -> Exit:
-    """Ends the feed of events with what was counted; gives the code."""
+    """End the feed of events with what was counted; return the code."""
     if json_lines:
         print(json.dumps({"type": "nightly.completed"} | summary(rows)), flush=True)
     return code

@@ -80,7 +80,7 @@ def _one_text(rows: Rows, name: str, digest: str) -> None:
 
 
 def run(rows: Rows, settings: RunSettings, store: Store, emit: Emit) -> Exit:
-    """Makes every run that has no row yet. Gives WAITING when a reply or a verdict is not there yet, else DONE.
+    """Make every run that has no row yet. Gives WAITING when a reply or a verdict is not there yet, else DONE.
 
     Raises what runs raise, but for what a target is at fault for.
     """

@@ -73,7 +73,7 @@ class _Tested:
 
 
 def compare(before: Sequence[Row], after: Sequence[Row], effect: float = EFFECT, chance: float = CHANCE) -> Comparison:
-    """Raises UsageFault where no row of one has a fellow in the other."""
+    """Raise UsageFault where no row of one has a fellow in the other."""
     earlier, later = ({r.key: r for r in rows} for rows in (before, after))
     notes, pairs = list(_alone(earlier, later)), list[tuple[Row, Row]]()
     for key in (k for k in earlier if k in later):
@@ -98,7 +98,7 @@ def _alone(earlier: Mapping[Key, Row], later: Mapping[Key, Row]) -> Iterator[str
 
 
 def _unlike(was: Row, now: Row) -> str:
-    """Why two rows of one name cannot be compared; empty where they can."""
+    """Return why two rows of one name cannot be compared; empty where they can."""
     if was.gpu != now.gpu:
         return f"it was measured on an {was.gpu}, then on an {now.gpu}"
     if was.budget != now.budget:
@@ -115,7 +115,7 @@ def _listed(cases: Iterable[str]) -> str:
 
 
 def _apart(was: Row, now: Row) -> Iterator[str]:
-    """The cases that only one of two rows has; a row that failed has none."""
+    """Yield the cases that only one of two rows has; a row that failed has none."""
     if was.failed or now.failed:
         return
     for row, fellow, which in ((was, now, "the first"), (now, was, "the second")):
@@ -161,7 +161,7 @@ def _cases(before: Row, after: Row, effect: float) -> Iterator[tuple[Place, Comp
 
 
 def plan(case: Case, side: str) -> str:
-    """What a side launches, by its name; empty of a library."""
+    """Return what a side launches, by its name; empty of a library."""
     return str(case.plans.get(side, {}).get("plan_id") or "")
 
 
@@ -172,7 +172,7 @@ def _test(was: Case, now: Case, same_torch: bool, effect: float) -> _Tested:
 
 
 def _yard(was: Case, now: Case, same_torch: bool) -> str:
-    """A side whose code is the same in both: a baseline, or a library of the same torch."""
+    """Return a side whose code is the same in both: a baseline, or a library of the same torch."""
     baselines = [s for s in (SHIPPED, TUNED) if plan(was, s) == plan(now, s) != ""]
     libraries = [s for s in was.libraries if same_torch and s in now.libraries]
     return next(iter([*baselines, *libraries]), "")

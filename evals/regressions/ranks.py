@@ -14,7 +14,8 @@ Key = TypeVar("Key")
 
 
 def larger(first: Sequence[float], second: Sequence[float]) -> float:
-    """Gives the chance of samples of `second` this much larger than those of `first`, or more, if both have one source.
+    """Return the chance of samples of `second` this much larger than those of `first`, or more, if both have one
+    source.
 
     Raises ValueError without samples, EnvironmentFault without scipy.
     """
@@ -30,7 +31,7 @@ def larger(first: Sequence[float], second: Sequence[float]) -> float:
 
 
 def holm(chances: Mapping[Key, float]) -> dict[Key, float]:
-    """Corrects chances so that any false word among all of them is as rare as each alone (Holm, 1979)."""
+    """Correct chances so that any false word among all of them is as rare as each alone (Holm, 1979)."""
     most, corrected = 0.0, dict[Key, float]()
     for n, key in enumerate(sorted(chances, key=lambda k: chances[k])):
         most = max(most, min(1.0, chances[key] * (len(chances) - n)))

@@ -58,5 +58,5 @@ def _table(shown: list[Compared]) -> Table:
 
 
 def _part(times: float | None) -> str:
-    """How much longer, in percent."""
+    """Return how much longer, in percent."""
     return "" if times is None else f"{100 * (times - 1):+.1f} %"

@@ -25,7 +25,7 @@ Process = subprocess.Popen[str]
 
 
 def run(count: int, results: Results[Any], store: Store, emit: Emit, json_lines: bool) -> Exit:
-    """Makes every run that has no result yet, by at most `count` processes. Gives DONE, or why a run has none.
+    """Make every run that has no result yet, by at most `count` processes. Gives DONE, or why a run has none.
 
     What they print is passed on as it comes: events with their workspace, or lines behind its name. What a process
     leaves that is killed, the others make. Raises EnvironmentFault where a run is active in the workspace.
@@ -84,7 +84,7 @@ def _closed(pipe: IO[str] | None) -> None:
 
 
 def _heard(processes: Mapping[str, Process], tell: Callable[[str, str], None]) -> list[int]:
-    """Passes on each line with the name of its workspace. The exit statuses, once all have ended."""
+    """Pass on each line with the name of its workspace. The exit statuses, once all have ended."""
 
     def one(name: str) -> int:
         process = processes[name]

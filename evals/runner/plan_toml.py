@@ -20,7 +20,7 @@ Shape = Mapping[str, Problem]
 
 
 def read(file: Path, shape: Shape, hint: str, optional: Collection[str] = ()) -> dict[str, Any]:
-    """What the plan says, its lists as tuples. Raises UsageFault with what is wrong with it."""
+    """Return what the plan says, its lists as tuples. Raises UsageFault with what is wrong with it."""
     try:
         values = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as e:

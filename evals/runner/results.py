@@ -102,7 +102,7 @@ class Results(Generic[W]):
         self.__dict__.pop("lines", None)
 
     def begun(self, planned: W) -> str | None:
-        """The run that was begun last for what is wanted."""
+        """Return the run that was begun last for what is wanted."""
         runs = [line["run"] for line in self.lines if line["what"] == BEGUN and _is(line, planned)]
         return runs[-1] if runs else None
 
@@ -115,7 +115,7 @@ class Results(Generic[W]):
         return next((line for line in self.lines if line["what"] == ENDED and _is(line, planned)), None)
 
     def add(self, what: str, **fields: Any) -> dict[str, Any]:
-        """Writes a line, and the plan before the first one. Raises EnvironmentFault where it cannot be written, and
+        """Write a line, and the plan before the first one. Raises EnvironmentFault where it cannot be written, and
         UsageFault for a line that is no result.
         """
         new = {"what": what} | fields
@@ -151,7 +151,7 @@ class Results(Generic[W]):
         return {"what": PLAN, "digest": self.plan.digest, **self.head, "plan": self.plan.values}
 
     def _cut_off(self) -> None:
-        """Takes a last line away that is not whole, once all before it were found to be ours."""
+        """Take a last line away that is not whole, once all before it were found to be ours."""
         data = self.file.read_bytes()
         os.truncate(self.file, data.rfind(b"\n") + 1)
 
@@ -173,7 +173,7 @@ class Results(Generic[W]):
             yield parsed_line
 
     def _again(self, line: Mapping[str, Any], ended: set[W]) -> str:
-        """Why a line that ends a run cannot: another one did. Else that run is known from here on."""
+        """Return why a line that ends a run cannot: another one did. Else that run is known from here on."""
         planned = next((w for w in self.plan.runs if line["what"] == ENDED and _is(line, w)), None)
         if planned in ended:
             return "it is the second result of one run"
@@ -183,7 +183,7 @@ class Results(Generic[W]):
 
 
 def parsed(line: str) -> dict[str, Any] | None:
-    """A line that says what it is; None for another."""
+    """Return a line that says what it is; None for another."""
     with suppress(ValueError, RecursionError):
         value = json.loads(line)
         if isinstance(value, dict) and isinstance(value.get("what"), str):

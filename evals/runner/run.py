@@ -28,7 +28,7 @@ Tell = Callable[[Store, Run, W], dict[str, Any]]  # what a result says of a run 
 def run(
     results: Results[W], run_settings: RunSettings, store: Store, emit: Emit, describe: Tell[W], failures: bool = False
 ) -> Exit:
-    """Makes every run that has no result yet. Gives WAITING when a reply or a verdict is not there yet, else DONE.
+    """Make every run that has no result yet. Gives WAITING when a reply or a verdict is not there yet, else DONE.
 
     Runs that other processes are at are waited for in the end, and made where their process was killed.
     `failures`: a run whose target is at fault has a result, too. Raises what runs raise.
@@ -44,7 +44,7 @@ def run(
 
 
 def _open(results: Results[W], store: Store, emit: Emit) -> Iterator[W]:
-    """Runs without a result, each claimed until the next is asked for; first those that this workspace has begun, then,
+    """Run without a result, each claimed until the next is asked for; first those that this workspace has begun, then,
     beside others, those of targets that it knows: their profiles are there."""
     for wait in (False, True):
         left = list(results.plan.runs)
@@ -59,7 +59,8 @@ def _open(results: Results[W], store: Store, emit: Emit) -> Iterator[W]:
 
 
 def _nearest(results: Results[W], store: Store, left: Sequence[W]) -> W:
-    """Which of these runs this workspace should make before the others: as the plan says, unless others work on it."""
+    """Return which of these runs this workspace should make before the others: as the plan says, unless others work on
+    it."""
     begun, here = {w: results.begun(w) for w in results.plan.runs}, {r.id for r in store.runs()}
     known_targets = {w.target for w, name in begun.items() if name in here}
     others = {w.target for w, name in begun.items() if name and name not in here}
@@ -95,5 +96,5 @@ def _made(results: Results[W], planned: W, run_settings: RunSettings, store: Sto
 
 
 def _known(store: Store, name: str | None) -> Run | None:
-    """A run that was begun, if this workspace holds it."""
+    """Return a run that was begun, if this workspace holds it."""
     return next((r for r in store.runs() if r.id == name), None)

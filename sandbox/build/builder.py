@@ -53,7 +53,7 @@ class Builder:
         ttgir: str = "",
         sample: bool = False,
     ) -> Built:
-        """Traces `source` on the cases and compiles what it launches. `limit`: most configurations of a case.
+        """Trace `source` on the cases and compile what it launches. `limit`: most configurations of a case.
         `sample`: of a longer list they are taken from the whole of it.
 
         `workers`: processes that trace or compile at a time. `ttgir`: a text that takes the place of one of its
@@ -87,7 +87,7 @@ class Builder:
         return self._assemble(traced, workers, ttgir)
 
     def key(self, ttgir: bytes, options: Mapping[str, Any]) -> str:
-        """What a build of this text by this builder is called."""
+        """Return what a build of this text by this builder is called."""
         return kernel_key(ttgir, options, self.device.arch, triton_version(self.box.python))
 
     def _place(self) -> tuple[Box, ContentStore, Target, Device]:
@@ -112,12 +112,12 @@ class Builder:
             return nothing(Failure("rejected", reason))
 
     def _exchange(self, parts: list[Traced], ttgir: str) -> tuple[str, str]:
-        """Puts a candidate's TTGIR into the traced parts; gives the keys of the kernel's own build and of the new."""
+        """Put a candidate's TTGIR into the traced parts; return the keys of the kernel's own build and of the new."""
         ask = partial(triton_parser.ask, self.box, self.contents, self.device.arch)
         return ttgir_override.exchange(parts, ttgir, self.key, ask)
 
     def _replaced(self, bundle: str, own_key: str, new: str) -> dict[str, str]:
-        """What was replaced by what, and the bundle as it is without that.
+        """Return what was replaced by what, and the bundle as it is without that.
 
         A kernel whose own text does not compile has neither code nor bundle to compare with.
         """
@@ -127,7 +127,7 @@ class Builder:
         return result | {"bundle": self._without(bundle, own_key, new) if "kernel" in old else ""}
 
     def _without(self, bundle: str, own_key: str, new: str) -> str:
-        """The bundle with the kernel's own build in place of the new one."""
+        """Return the bundle with the kernel's own build in place of the new one."""
         manifest = json.loads(
             json.dumps(self.contents.manifest(bundle)).replace(f'"kernel": "{new}"', f'"kernel": "{own_key}"')
         )
@@ -165,7 +165,8 @@ class Builder:
         return Built(bundle, described, choices, statics, codes, tuple(failures), seconds, listed=listed)
 
     def _kernels(self, parts: list[Traced]) -> tuple[dict[str, str], dict[str, bytes], dict[str, dict[str, Any]]]:
-        """The tracer's keys -> ours, and TTGIR and options by our keys. Raises BadBundle for a flag not allowed."""
+        """Return the tracer's keys -> ours, and TTGIR and options by our keys. Raises BadBundle for a flag not
+        allowed."""
         names, texts, options = {}, {}, {}
         for part in parts:
             for theirs, kernel in part["kernels"].items():
@@ -183,7 +184,7 @@ class Builder:
         plans: dict[str, dict[str, Any]],
         configs: dict[tuple[str, str], dict[str, Any]],
     ) -> list[Failure]:
-        """Adds the configurations of a case that built and fit the device; gives the failures of the others."""
+        """Add the configurations of a case that built and fit the device; return the failures of the others."""
         failures = []
         for entry in entries:
             label, config = _label(entry["configs"], entries, _several(entry, names, builds))
@@ -205,7 +206,7 @@ class Builder:
         return failures
 
     def _problem(self, build: dict[str, Any]) -> str:
-        """Why a kernel cannot be launched on the device; empty when it can."""
+        """Return why a kernel cannot be launched on the device; empty when it can."""
         if "error" in build:
             return str(build["error"])
         shared = build["kernel"]["shared"]
@@ -217,7 +218,7 @@ class Builder:
 
 
 def _shared(cases: Cases, workers: int) -> list[Cases]:
-    """The cases in at most `workers` parts of the same size; in one as long as their names are not known.
+    """Return the cases in at most `workers` parts of the same size; in one as long as their names are not known.
 
     No more parts than that: every tracer first spends seconds on importing torch and triton.
     """
@@ -253,7 +254,7 @@ def _counts(part: Traced) -> dict[str, int]:
 
 
 def _label(sites: dict[str, Any], entries: list[dict[str, Any]], several: bool) -> tuple[str, dict[str, Any]]:
-    """A name for a configuration: of all autotuned launches, those in which the entries differ.
+    """Return a name for a configuration: of all autotuned launches, those in which the entries differ.
 
     It says whose it is where `several` kernels are launched; so do its parameters where several are autotuned.
     """
@@ -269,14 +270,14 @@ def _label(sites: dict[str, Any], entries: list[dict[str, Any]], several: bool) 
 
 
 def _several(entry: dict[str, Any], names: Mapping[str, str], builds: Mapping[str, dict[str, Any]]) -> bool:
-    """Whether a plan launches kernels of several names."""
+    """Return whether a plan launches kernels of several names."""
     steps = entry.get("plan", {}).get("steps", ())
     kernels = (builds[names[s["kernel"]]].get("kernel", {}) for s in steps if "kernel" in s)
     return len({k.get("name") for k in kernels}) > 1
 
 
 def kernel_key(ttgir: bytes, options: Mapping[str, Any], arch: int, version: str) -> str:
-    """What a build is of: TTGIR, options, architecture and compiler."""
+    """Return what a build is of: TTGIR, options, architecture and compiler."""
     return hashlib.sha256(ttgir + canonical([dict(options), arch, version])).hexdigest()
 
 
@@ -295,7 +296,7 @@ def triton_version(python: str) -> str:
 
 
 def limits_of(device: Device) -> validate.Limits:
-    """What a bundle may ask of this device: nine tenths of its memory, a twentieth for scratch."""
+    """Return what a bundle may ask of this device: nine tenths of its memory, a twentieth for scratch."""
     return validate.Limits(device.arch, device.smem_block, device.memory * 9 // 10, device.memory // 20)
 
 

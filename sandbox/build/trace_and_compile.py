@@ -28,7 +28,7 @@ Traced = dict[str, Any]  # the tracer's answer, with the TTGIR under "texts"; or
 
 
 def place(folder: Path, target: Target, source: str) -> tuple[str, str]:
-    """Writes contract and candidate into a box's folder; gives their paths in it."""
+    """Write contract and candidate into a box's folder; return their paths in it."""
     for name in ("target", "candidate"):
         (folder / name).mkdir()
     (folder / "target" / target.path.name).write_text(target.source)
@@ -48,7 +48,8 @@ def trace(
     located: bool = False,
     sample: bool = False,
 ) -> Traced:
-    """What the launcher of `source` does in each case, at most `limit` configurations of each; seconds under "took".
+    """Return what the launcher of `source` does in each case, at most `limit` configurations of each; seconds under
+    "took".
 
     `sample`: of a longer list not its beginning alone; how many there are stands under "listed", by case.
     `located`: with the TTGIR as it was with locations, and with the TTIR, by kernel under "located" and "ttir".
@@ -108,7 +109,7 @@ def compile_missing(
     jobs: int,
     report: Callable[[str], None] = silent,
 ) -> float:
-    """Compiles the TTGIR that the content store holds no build of, `jobs` at a time. Every key then has one, or an
+    """Compile the TTGIR that the content store holds no build of, `jobs` at a time. Every key then has one, or an
     error. `report` hears every few seconds how many it has.
 
     Raises Killed when the process was killed again and again without getting on, EnvironmentFault for a full disk.
@@ -155,7 +156,7 @@ def _compile(
 
 @contextmanager
 def _counting(out: Path, of: int, report: Callable[[str], None]) -> Iterator[None]:
-    """Tells every TELLING seconds how many kernels are compiled: by the names of files alone."""
+    """Tell every TELLING seconds how many kernels are compiled: by the names of files alone."""
     ended = threading.Event()
 
     def count() -> None:
@@ -173,7 +174,7 @@ def _counting(out: Path, of: int, report: Callable[[str], None]) -> Iterator[Non
 
 
 def _collect(contents: ContentStore, out: Path, key: str, ttgir: bytes, options: Mapping[str, Any], ran: Ran) -> str:
-    """Puts one kernel's build in the content store, or gives its diagnostic. Neither, when the process was killed
+    """Put one kernel's build in the content store, or return its diagnostic. Neither, when the process was killed
     before it."""
     try:
         answer = validate.answer(out / f"{key}.json")

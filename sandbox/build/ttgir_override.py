@@ -44,7 +44,7 @@ class ReplaceableKernel:
 def exchange(
     parts: list[Traced], text: str, key_of: Callable[[bytes, Mapping[str, Any]], str], ask: Ask
 ) -> tuple[str, str]:
-    """Puts `text` into the traced parts in place of the kernel that it replaces; gives the keys of both builds.
+    """Put `text` into the traced parts in place of the kernel that it replaces; return the keys of both builds.
 
     A case that launches the kernel keeps no plan that does not. The kernel's own text stays in the parts, launched by
     nobody, so that it is compiled, too. Raises Refused.
@@ -67,7 +67,8 @@ def exchange(
 
 
 def _same_lines(text: str, printed: str) -> str:
-    """The text as it was given, where the reader understands it as MLIR does: then findings name its own lines."""
+    """Return the text as it was given, where the reader understands it as MLIR does: then findings name its own
+    lines."""
     plain = bare(text)
     try:
         same = normalize.digest(reader.parse(plain)) == normalize.digest(reader.parse(printed))
@@ -77,7 +78,7 @@ def _same_lines(text: str, printed: str) -> str:
 
 
 def named(text: str) -> str:
-    """The key that a text says it replaces; empty when it says nothing."""
+    """Return the key that a text says it replaces; empty when it says nothing."""
     match = REPLACES.search(text)
     return match[1] if match else ""
 
@@ -118,12 +119,12 @@ def _listed(places: list[ReplaceableKernel]) -> str:
 
 
 def _launched_in(place: ReplaceableKernel) -> str:
-    """Where a kernel is launched; proposers do not learn the names of held-out cases."""
+    """Return where a kernel is launched; proposers do not learn the names of held-out cases."""
     return shown(min(place.used, key=lambda u: u.startswith("HELD_OUT/"))) if place.used else "not launched"
 
 
 def _fixed(answer: Answer, before: Answer) -> Iterator[tuple[str, object, object]]:
-    """What a launch depends on, in the new text and in the old one."""
+    """Yield what a launch depends on, in the new text and in the old one."""
     (name, arguments), (own_name, own_arguments) = _header(answer.printed), _header(before.printed)
     yield "the kernel's name", name, own_name
     yield "its arguments", arguments, own_arguments

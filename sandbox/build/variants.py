@@ -37,7 +37,7 @@ def sanitized(builder: Builder, bundle: str, labels: Labels) -> VariantBuild:
 
 
 def miscounts(contents: ContentStore, sanitized_build: VariantBuild) -> bool:
-    """Whether the sanitizer took every copy for an arrival where several complete on one barrier.
+    """Return whether the sanitizer took every copy for an arrival where several complete on one barrier.
 
     Then its picture of that barrier turns twice while the barrier turns once, and that all threads wait for good in it
     proves nothing. So does triton 3.6.0; triton-lang/triton#9046 mends it. Told by the twin's own PTX: one copy, an
@@ -83,7 +83,7 @@ def _build(
     replaced: Mapping[str, bytes] | None = None,
     value: object = True,
 ) -> VariantBuild:
-    """A twin of every kernel that is launched, or of those for which a text is given."""
+    """Return a twin of every kernel that is launched, or of those for which a text is given."""
     contents = builder.contents
     manifest = contents.manifest(bundle)
     plans = {case: {label: manifest["plans"][case][label]} for case, label in labels.items()}
@@ -112,7 +112,8 @@ def _build(
 
 
 def _options(builder: Builder, key: str, kernel: Mapping[str, Any]) -> dict[str, Any]:
-    """What it was compiled with; by its manifest, where the build was made by a version that did not keep that."""
+    """Return what it was compiled with; by its manifest, where the build was made by a version that did not keep
+    that."""
     stored = (builder.contents.build(key) or {}).get("options")
     return dict(stored) if stored else {o: kernel[o] for o in ("launch_pdl", "launch_cooperative_grid")}
 

@@ -38,7 +38,8 @@ class Section:
 
 
 def sections(image: bytes) -> list[Section]:
-    """The sections of a 64-bit CUDA ELF. Raises BadBundle for anything else (PTX would be compiled by the driver)."""
+    """Return the sections of a 64-bit CUDA ELF. Raises BadBundle for anything else (PTX would be compiled by the
+    driver)."""
     if image[:4] != b"\x7fELF" or len(image) < 64 or image[4] != 2:
         raise BadBundle("not a cubin: no 64-bit ELF")
     if struct.unpack_from("<H", image, 18)[0] != _MACHINE_CUDA:
@@ -50,7 +51,7 @@ def sections(image: bytes) -> list[Section]:
 
 
 def code(image: bytes) -> list[bytes]:
-    """The instructions, section by section. Raises BadBundle as `sections` does."""
+    """Return the instructions, section by section. Raises BadBundle as `sections` does."""
     return [s.data for s in sections(image) if s.name.startswith(".text")]
 
 
@@ -73,12 +74,12 @@ def _sections(image: bytes) -> list[Section]:
 
 
 def entries(image: bytes) -> list[str]:
-    """Names of the kernels in it."""
+    """Return names of the kernels in it."""
     return [s.name[9:] for s in sections(image) if s.name.startswith(".nv.info.")]
 
 
 def parameter_sizes(image: bytes, kernel: str) -> list[int]:
-    """Bytes of each kernel parameter, in order, as the driver will read them."""
+    """Return bytes of each kernel parameter, in order, as the driver will read them."""
     info = next((s.data for s in sections(image) if s.name == f".nv.info.{kernel}"), None)
     if info is None:
         raise BadBundle(f"the cubin holds no kernel called {kernel}")
@@ -98,7 +99,7 @@ def parameter_sizes(image: bytes, kernel: str) -> list[int]:
 
 
 def keeps_state(image: bytes) -> bool:
-    """Whether it has device variables: memory that outlives a launch. (libdevice's own constants are none.)"""
+    """Return whether it has device variables: memory that outlives a launch. (libdevice's own constants are none.)"""
     variables = [s for s in sections(image) if s.name.startswith(".nv.global") and s.size]
     return any(not _of_libdevice(s.data) for s in variables)
 
@@ -116,7 +117,7 @@ def _of_libdevice(data: bytes) -> bool:
 
 
 def calls(image: bytes) -> set[str]:
-    """Functions that it calls and does not hold: the driver's own (vprintf, __assertfail, malloc, ...)."""
+    """Return functions that it calls and does not hold: the driver's own (vprintf, __assertfail, malloc, ...)."""
     parts = sections(image)
     symbols = b"".join(s.data for s in parts if s.name == ".symtab")
     names = b"".join(s.data for s in parts if s.name == ".strtab")
@@ -129,7 +130,7 @@ def calls(image: bytes) -> set[str]:
 
 
 def code_id(image: bytes, named: bool = True) -> str:
-    """SHA-256 of what the GPU executes: equal for builds that differ in paths, line numbers and file times only.
+    """Return SHA-256 of what the GPU executes: equal for builds that differ in paths, line numbers and file times only.
 
     Code, constants, relocations and kernel tables, with their headers, and where the kernel's symbol points. If it is
     not to be `named`, it is equal for builds whose kernels have other names, too.
@@ -146,6 +147,7 @@ def code_id(image: bytes, named: bool = True) -> str:
 
 
 def _called(section: str, names: Mapping[str, str]) -> str:
-    """The section's name with another one for its kernel; the longest that fits, for one may end like another."""
+    """Return the section's name with another one for its kernel; the longest that fits, for one may end like
+    another."""
     fit = max((n for n in names if section.endswith(n)), key=len, default="")
     return section.removesuffix(fit) + names.get(fit, "")

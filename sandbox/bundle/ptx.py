@@ -22,13 +22,14 @@ _READS = frozenset({"ld", "ldu", "prefetch", "prefetchu"})  # instructions that 
 
 
 def symbols(text: str) -> set[str]:
-    """Names that it declares in the global state space."""
+    """Return names that it declares in the global state space."""
     declared = _DECLARED.findall(_PARAMETER.sub("", _COMMENT.sub("", text)))
     return {name for d in declared for name in _NAME.findall(_ASIDE.sub(" ", d))}
 
 
 def stored_at(text: str) -> str:
-    """The first instruction that may store at a global symbol, or hand its address on through memory; empty: none."""
+    """Return the first instruction that may store at a global symbol, or hand its address on through memory; empty:
+    none."""
     global_symbols = symbols(text)
     if not global_symbols:
         return ""
@@ -39,7 +40,7 @@ def stored_at(text: str) -> str:
 
 
 def _instructions(function: str) -> Iterator[tuple[str, str, str]]:
-    """Each as its opcode, its first operand, and the others."""
+    """Yield each as its opcode, its first operand, and the others."""
     for piece in function.split(";"):
         match = _INSTRUCTION.fullmatch(_BEFORE.sub("", piece, count=1).rstrip())
         if match:
@@ -48,7 +49,7 @@ def _instructions(function: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _cut(operands: str) -> tuple[str, str]:
-    """The first operand, which may be a vector or an address, and what follows it."""
+    """Return the first operand, which may be a vector or an address, and what follows it."""
     depth = 0
     for i, c in enumerate(operands):
         depth += (c in "{[(") - (c in "}])")

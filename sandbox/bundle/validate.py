@@ -50,7 +50,7 @@ class Bundle:
 
 
 def load(manifest: Path, artefacts: Path, limits: Limits) -> Bundle:
-    """Reads and checks a bundle. Raises BadBundle with the rule that it breaks."""
+    """Read and check a bundle. Raises BadBundle with the rule that it breaks."""
     raw = read(manifest, JSON_LIMIT)
     d = decode.keyed(strict_json(raw), {"schema", "kernels", "plans"}, "bundle")
     need(
@@ -88,7 +88,7 @@ def _plans(x: Any) -> dict[str, dict[str, Plan]]:
 
 
 def read(path: Path, limit: int, folder: int | None = None) -> bytes:
-    """A plain file's bytes: no symlink, no FIFO, no second name, not above the limit. Raises BadBundle.
+    """Return a plain file's bytes: no symlink, no FIFO, no second name, not above the limit. Raises BadBundle.
 
     `folder`: an open folder that `path` is in.
     """
@@ -109,14 +109,15 @@ def read(path: Path, limit: int, folder: int | None = None) -> bytes:
 
 
 def artefact(root: Path, digest: str, suffix: str) -> bytes:
-    """The artefact of that hash. Raises BadBundle when its content has another."""
+    """Return the artefact of that hash. Raises BadBundle when its content has another."""
     data = read(root / f"{decode.sha(digest)}.{suffix}", ARTEFACT_LIMIT)
     need(hashlib.sha256(data).hexdigest() == digest, f"artefact {digest[:12]}.{suffix} was tampered with")
     return data
 
 
 def answer(path: Path) -> dict[str, Any]:
-    """The JSON object that a boxed process left: any numbers, any nesting that Python reads. Raises BadBundle."""
+    """Return the JSON object that a boxed process left: any numbers, any nesting that Python reads. Raises
+    BadBundle."""
     try:
         parsed = json.loads(read(path, JSON_LIMIT))
     except (RecursionError, ValueError) as e:
@@ -126,7 +127,7 @@ def answer(path: Path) -> dict[str, Any]:
 
 
 def strict_json(raw: bytes) -> Any:
-    """JSON without duplicate keys, bare floats, NaN or deep nesting. Raises BadBundle."""
+    """Return JSON without duplicate keys, bare floats, NaN or deep nesting. Raises BadBundle."""
 
     def refuse(x: str) -> Any:
         raise BadBundle(f"{x[:40]} in JSON: numbers are integers, floats are written as hex")
@@ -162,7 +163,7 @@ def check_kernel(k: Kernel, image: bytes, limits: Limits) -> None:
 
 
 def expected_sizes(signature: tuple[Any, ...]) -> list[int]:
-    """Bytes of each parameter that Triton makes of a signature, with its two scratch pointers at the end."""
+    """Return bytes of each parameter that Triton makes of a signature, with its two scratch pointers at the end."""
     sizes: list[int] = []
     for s in flat(signature):
         if s.startswith("tensordesc"):

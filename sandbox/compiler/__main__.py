@@ -156,7 +156,7 @@ def _list(folder: Path, keys: Sequence[str], arch: int) -> None:
 
 
 def _reap(folder: Path, running: Running, waiting: list[Job], listing: Listing) -> list[str]:
-    """Takes note of a child that has ended, and ends one that takes too long. Gives what is to be listed now.
+    """Take note of a child that has ended, and end one that takes too long. Gives what is to be listed now.
 
     Kernels that could not be listed together wait to be listed one by one: a failure stays with its kernel.
     """

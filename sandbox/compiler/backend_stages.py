@@ -46,7 +46,8 @@ class Finished:
 
 
 def read(ttgir: Path, arch: int) -> tuple[Any, Any]:
-    """The module that MLIR's parser and verifier accept, and the backend. Raises RuntimeError; why goes to stderr."""
+    """Return the module that MLIR's parser and verifier accept, and the backend. Raises RuntimeError; why goes to
+    stderr."""
     backend = make_backend(GPUTarget("cuda", arch, 32))
     context = ir.context()
     ir.load_dialects(context)
@@ -57,7 +58,8 @@ def read(ttgir: Path, arch: int) -> tuple[Any, Any]:
 
 
 def facts(module: Any) -> dict[str, Any]:
-    """What a launch must know of a module: warps of a block, blocks of a cluster, layouts of its host descriptors."""
+    """Return what a launch must know of a module: warps of a block, blocks of a cluster, layouts of its host
+    descriptors."""
     return {
         "num_warps": module.get_int_attr("ttg.num-warps"),
         "num_ctas": module.get_int_attr("ttg.num-ctas") or 1,
@@ -66,7 +68,7 @@ def facts(module: Any) -> dict[str, Any]:
 
 
 def finish(ttgir: Path, arch: int, options: dict[str, Any]) -> Finished:
-    """Compiles one kernel. Raises BadBundle, or whatever MLIR, LLVM or ptxas raise; a crash takes the process.
+    """Compile one kernel. Raises BadBundle, or whatever MLIR, LLVM or ptxas raise; a crash takes the process.
 
     With the option `sanitize` Triton's concurrency sanitizer is built in, with `reassemble` another ptxas assembles,
     with `records` clock reads are stored: none of these is ever timed. Raises BadBundle where that other ptxas is not

@@ -28,7 +28,7 @@ class Options:
 
 
 def options(value: Any) -> Options:
-    """What a kernel's option `records` says. Raises BadBundle."""
+    """Return what a kernel's option `records` says. Raises BadBundle."""
     try:
         result = Options(str(value["buffer"]), int(value["size"]), int(value["shared"]))
     except (KeyError, TypeError, ValueError) as e:
@@ -39,14 +39,14 @@ def options(value: Any) -> Options:
 
 
 def load() -> None:
-    """Has this process's NVIDIA backend know the dialect, so that texts with records can be read."""
+    """Make this process's NVIDIA backend know the dialect, so that texts with records can be read."""
     from triton._C.libtriton import proton
 
     _register(proton.load_dialects)
 
 
 def install(settings: Options) -> None:
-    """Has this process's NVIDIA backend know the dialect and run the passes."""
+    """Make this process's NVIDIA backend know the dialect and run the passes."""
     from triton._C.libtriton import passes, proton
 
     places = {"shared": proton.BUFFER_TYPE.SHARED, "global": proton.BUFFER_TYPE.GLOBAL}

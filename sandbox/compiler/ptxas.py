@@ -31,7 +31,7 @@ _SHOWN = 80  # characters of a refused word that are worth showing
 
 
 def flags(text: object) -> tuple[str, ...]:
-    """The words of a launch's `ptx_options`. Raises BadBundle with the first word that is not allowed."""
+    """Return the words of a launch's `ptx_options`. Raises BadBundle with the first word that is not allowed."""
     if text is None or text == "":
         return ()
     if not isinstance(text, str):
@@ -50,7 +50,8 @@ def flags(text: object) -> tuple[str, ...]:
 
 
 def second() -> str:
-    """The path of the ptxas in the package nvidia-cuda-nvcc (our extra `assembler`). Raises BadBundle without it."""
+    """Return the path of the ptxas in the package nvidia-cuda-nvcc (our extra `assembler`). Raises BadBundle without
+    it."""
     package = find_spec("nvidia")
     places = [Path(p) for p in (package.submodule_search_locations or ()) if package] if package else []
     tools = sorted(t for p in places for t in p.glob("*/bin/ptxas"))
@@ -65,5 +66,5 @@ def _shortened(word: str) -> str:
 
 
 def _listed() -> str:
-    """The allowed flags, in words for a proposer."""
+    """Return the allowed flags, in words for a proposer."""
     return "allowed, one space apart: " + ", ".join(f"{n}={'|'.join(values)}" for n, values in FLAGS.items())

@@ -53,7 +53,7 @@ class Entered:
         self._status = status  # an open file that says how it ended
 
     def wait(self, timeout: float) -> None:
-        """Raises subprocess.TimeoutExpired, and Cold when it never began."""
+        """Raise subprocess.TimeoutExpired, and Cold when it never began."""
         ready = select.poll()
         ready.register(self._status, select.POLLIN)
         if not ready.poll(1000 * max(0.0, timeout)):
@@ -90,7 +90,7 @@ class Warm:
             raise Cold("the libraries cannot be imported ahead")
 
     def enter(self, box: int, log: int, words: Sequence[str]) -> int:
-        """Runs Python with these words in the box of a process (pidfd); an open file that will say how it ended.
+        """Run Python with these words in the box of a process (pidfd); an open file that will say how it ended.
 
         Raises OSError when this process is gone.
         """
@@ -154,7 +154,7 @@ class _Servers:
 def entered(
     python: str, module: str, env: Mapping[str, str], box: int, log: int, words: Sequence[str]
 ) -> Iterator[Entered]:
-    """Runs Python with these words, and what that module imports, in the box of a process (pidfd).
+    """Run Python with these words, and what that module imports, in the box of a process (pidfd).
 
     Raises Cold, now or in `wait`.
     """

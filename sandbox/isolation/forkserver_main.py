@@ -60,7 +60,7 @@ def main(libraries: list[str]) -> None:
 
 
 def _child(request: dict[str, Any], box: int, log: int, status: int) -> NoReturn:
-    """Stands between this process and the one in the box: only a child of it is in the box's process namespace."""
+    """Stand between this process and the one in the box: only a child of it is in the box's process namespace."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     try:
         ours = _namespaces()

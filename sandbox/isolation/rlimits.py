@@ -21,7 +21,7 @@ NICE = 5  # of the scheduler's 0 to 19
 
 
 def apply() -> None:
-    """Sets them, as far as the machine's own allow."""
+    """Set them, as far as the machine's own allow."""
     for limit, most in LIMITS.items():
         _, hard = resource.getrlimit(limit)
         most = most if hard == resource.RLIM_INFINITY else min(most, hard)

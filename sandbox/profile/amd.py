@@ -57,7 +57,7 @@ class Amd:
     name = "amd"
 
     def compiled(self, bench: Workbench, subject: Subject) -> Compiled:
-        """Raises CannotCompile with the compiler's own words, or where no trace gave the kernel's TTIR."""
+        """Raise CannotCompile with the compiler's own words, or where no trace gave the kernel's TTIR."""
         if subject.origin is None:
             raise CannotCompile("no trace gives this kernel's TTIR, which another architecture is compiled from")
         origin = subject.origin
@@ -89,7 +89,8 @@ class Amd:
 
 
 def occupancy_of(needs: Resources) -> Occupancy:
-    """Workgroups that a compute unit holds at a time, as LLVM's AMDGPU backend counts for gfx950 (AMDGPUBaseInfo.cpp).
+    """Return workgroups that a compute unit holds at a time, as LLVM's AMDGPU backend counts for gfx950
+    (AMDGPUBaseInfo.cpp).
 
     Vector registers of a wave are rounded up to 8 of 512 (getNumWavesPerEUWithNumVGPRs), up to 100 scalar ones allow 8
     waves of a SIMD and more allow 7 (getOccupancyWithNumSGPRs); a compute unit holds 16 workgroups of several waves
@@ -124,7 +125,7 @@ def _resources(figures: dict[str, int], code: Sequence[Instruction], shared: int
 
 @memo.cpu("pgo_agent.sandbox.profile.amd.assembled", version=1)
 def assembled(bench: Workbench, ttir: Artefact, warps: int, ctas: int, arch: str) -> Assembly:
-    """Compiles TTIR for `arch` in the box. A kernel that does not compile gives a `problem`.
+    """Compile TTIR for `arch` in the box. A kernel that does not compile gives a `problem`.
 
     Raises Killed when somebody kills the compiler again and again, EnvironmentFault when the disk is full.
     """

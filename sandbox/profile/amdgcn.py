@@ -71,7 +71,7 @@ _BYTES = {"byte": 1, "short": 2, "dword": 4, "dwordx2": 8, "dwordx3": 12, "dword
 
 
 def kind(opcode: str) -> Kind:
-    """What an opcode is for."""
+    """Return what an opcode is for."""
     result = next((k for prefix, k in PREFIXES if opcode.startswith(prefix)), None)
     if result:
         return result
@@ -81,12 +81,12 @@ def kind(opcode: str) -> Kind:
 
 
 def access_bytes(opcode: str) -> int:
-    """Bytes that one lane loads or stores in device memory; 0 for other opcodes."""
+    """Return bytes that one lane loads or stores in device memory; 0 for other opcodes."""
     return _bytes(opcode) if kind(opcode) == "global" else 0
 
 
 def scratch_bytes(opcode: str) -> int:
-    """Bytes that one lane keeps in scratch, or takes from there; 0 for other opcodes."""
+    """Return bytes that one lane keeps in scratch, or takes from there; 0 for other opcodes."""
     return _bytes(opcode) if kind(opcode) == "spill" else 0
 
 
@@ -96,13 +96,14 @@ def _bytes(opcode: str) -> int:
 
 
 def metadata(text: str) -> dict[str, int]:
-    """The kernel's figures: vgpr_count, agpr_count, sgpr_count, vgpr_spill_count, private_segment_fixed_size, ..."""
+    """Return the kernel's figures: vgpr_count, agpr_count, sgpr_count, vgpr_spill_count, private_segment_fixed_size,
+    ..."""
     _, _, block = text.partition(".amdgpu_metadata")
     return {name: int(value) for name, value in _FIELD.findall(block)}
 
 
 def instructions(text: str, file: str = ".ttgir") -> tuple[Instruction, ...]:
-    """The instructions of the first function, with lines of files whose name ends with `file`."""
+    """Return the instructions of the first function, with lines of files whose name ends with `file`."""
     code, labels, jumps = list[Instruction](), dict[str, int](), dict[int, str]()
     files, line = dict[str, str](), 0
     for text_line in text.splitlines():

@@ -59,7 +59,7 @@ class Look:
         return dict(instructions)
 
     def source(self, line: int) -> int:
-        """The line of the kernel's file that a line of the TTGIR comes from; 0 where nobody knows."""
+        """Return the line of the kernel's file that a line of the TTGIR comes from; 0 where nobody knows."""
         return self.places.get(line, NOWHERE).line(self.file)
 
     def kinds(self, instructions: Iterable[Instruction]) -> dict[str, int]:
@@ -96,7 +96,7 @@ class Look:
         return Peak(live[at], at, i.opcode, i.line, self.source(i.line), loop)
 
     def loops(self) -> tuple[MachineLoop, ...]:
-        """Outer loops before those inside of them."""
+        """Return outer loops before those inside of them."""
         bodies = [frozenset(body) for body in machine_loops.loops(self.compiled.instructions)]
         matched = dict[frozenset[int], Span | None]()
         for body in reversed(bodies):  # inner loops first: an outer one is not of the same scf.for
@@ -105,7 +105,8 @@ class Look:
         return tuple(self._loop(body, matched[body], sum(body < other for other in bodies)) for body in bodies)
 
     def _span(self, body: frozenset[int], inside: Sequence[Span]) -> Span | None:
-        """The smallest loop of the TTGIR around those inside that accounts for nearly all that any accounts for."""
+        """Return the smallest loop of the TTGIR around those inside that accounts for nearly all that any accounts
+        for."""
         lines = [self.compiled.instructions[i].line for i in body]
         share = {s: sum(line in s for line in lines) for s in self.spans}
         outer = [s for s in self.spans if share[s] and all(i.first in s and i != s for i in inside)]
@@ -175,7 +176,7 @@ class Look:
 
 
 def opcodes(instructions: Iterable[Instruction]) -> dict[str, int]:
-    """How often each opcode stands there, without modifiers."""
+    """Return how often each opcode stands there, without modifiers."""
     return dict(Counter(i.opcode.partition(".")[0] for i in instructions))
 
 
@@ -184,5 +185,5 @@ def most_live(instructions: Iterable[Instruction]) -> int:
 
 
 def curve(instructions: Iterable[Instruction]) -> tuple[int | None, ...]:
-    """Live registers at each instruction."""
+    """Return live registers at each instruction."""
     return tuple(i.live for i in instructions)

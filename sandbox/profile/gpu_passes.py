@@ -41,7 +41,7 @@ class GpuPassContext(Workbench):
 def timeline(
     context: GpuPassContext, place: KernelRef, contract: str, per_pass: int = 8, repeats: int = 3, blocks: int = 24
 ) -> Timeline:
-    """A kernel's timeline.
+    """Return a kernel's timeline.
 
     `contract`: the target's text, whose inputs the kernel gets; part of the key. Raises NotTaken where nothing of the
     kernel could be recorded, or a launch hung or crashed; what the boxes raise.
@@ -64,7 +64,8 @@ def _how(e: Ended) -> str:
 
 @memo.gpu("pgo_agent.sandbox.profile.gpu.counters", version=1)
 def counters(context: GpuPassContext, place: KernelRef, contract: str, subject: Subject) -> Counters:
-    """What Nsight Compute counts in the first launch of a kernel. `subject`: the same kernel, for lines of its source.
+    """Return what Nsight Compute counts in the first launch of a kernel. `subject`: the same kernel, for lines of its
+    source.
 
     Raises NotTaken where it is absent, old or forbidden, or counted nothing; what the compiler's box raises.
     """
@@ -78,7 +79,7 @@ def counters(context: GpuPassContext, place: KernelRef, contract: str, subject: 
 
 @memo.gpu("pgo_agent.sandbox.profile.gpu.peaks", version=1)
 def peaks(context: GpuPassContext, case: str, contract: str) -> Peaks:
-    """What the GPU reaches with the types of a case. Raises NotTaken where it does not say."""
+    """Return what the GPU reaches with the types of a case. Raises NotTaken where it does not say."""
     try:
         return _require(roofline.peaks_of(context.judge(), case))
     except Ended as e:
@@ -86,7 +87,7 @@ def peaks(context: GpuPassContext, case: str, contract: str) -> Peaks:
 
 
 def _require(answer: T | Missing) -> T:
-    """An answer. Raises NotTaken for none."""
+    """Return an answer. Raises NotTaken for none."""
     if isinstance(answer, Missing):
         raise NotTaken(answer.why)
     return answer

@@ -34,7 +34,8 @@ class _NoPath(Exception):
 
 
 def between(code: Sequence[Instruction], begin: int, ends: Collection[int]) -> Stretch:
-    """What is executed from `begin` until the first of `ends` comes; a loop on the way is taken to turn at least once.
+    """Return what is executed from `begin` until the first of `ends` comes; a loop on the way is taken to turn at least
+    once.
 
     Ways that end elsewhere (an exit, a trap) do not count: they never come to an end.
     """
@@ -60,7 +61,7 @@ def _between(code: Sequence[Instruction], begin: int, ends: frozenset[int]) -> S
 
 
 def _around(edges: Edges, begin: int, ends: frozenset[int], body: frozenset[int]) -> Stretch:
-    """The way to the loop, one turn, and the way from there to the end."""
+    """Return the way to the loop, one turn, and the way from there to the end."""
     into = {t for i, after in edges.items() if i not in body for t in after if t in body}
     if begin in body or len(into) != 1:
         raise _NoPath(BRANCHES)
@@ -73,7 +74,7 @@ def _around(edges: Edges, begin: int, ends: frozenset[int], body: frozenset[int]
 
 
 def _turn(edges: Edges, body: frozenset[int], header: int) -> tuple[int, ...]:
-    """The only way from a loop's header back to it, if the loop is left at its end alone."""
+    """Return the only way from a loop's header back to it, if the loop is left at its end alone."""
     within = {i: tuple(t for t in edges[i] if t in body) for i in body}
     if len(within[header]) != 1:
         raise _NoPath(BRANCHES)
@@ -84,7 +85,7 @@ def _turn(edges: Edges, body: frozenset[int], header: int) -> tuple[int, ...]:
 
 
 def _walk(edges: Edges, begin: int, ends: Collection[int]) -> tuple[int, ...]:
-    """The only way from `begin` to an end, which is not in it."""
+    """Return the only way from `begin` to an end, which is not in it."""
     way, at = list[int](), begin
     while at not in ends:
         way.append(at)
@@ -95,7 +96,7 @@ def _walk(edges: Edges, begin: int, ends: Collection[int]) -> tuple[int, ...]:
 
 
 def _ways(code: Sequence[Instruction], begin: int, ends: frozenset[int]) -> Edges:
-    """What may follow each instruction on a way from `begin` to an end."""
+    """Return what may follow each instruction on a way from `begin` to an end."""
     after = dict[int, tuple[int, ...]]()
     pending = [begin]
     while pending:
@@ -116,7 +117,7 @@ def _after(code: Sequence[Instruction], i: int) -> tuple[int, ...]:
 
 
 def _reaching(after: Edges, goals: Iterable[int]) -> set[int]:
-    """The instructions that some way leads from to a goal."""
+    """Return the instructions that some way leads from to a goal."""
     before: dict[int, list[int]] = {}
     for i, following in after.items():
         for t in following:
@@ -131,13 +132,13 @@ def _reaching(after: Edges, goals: Iterable[int]) -> set[int]:
 
 
 def _towards(edges: Edges, goal: int) -> Edges:
-    """The edges without those from which the goal is not reached any more."""
+    """Return the edges without those from which the goal is not reached any more."""
     near = _reaching(edges, [goal]) | {goal}
     return {i: tuple(t for t in after if t in near) for i, after in edges.items()}
 
 
 def _loops(code: Sequence[Instruction], begin: int, edges: Edges) -> tuple[tuple[int, ...], ...]:
-    """The loops on the ways, by their indices in the whole code."""
+    """Return the loops on the ways, by their indices in the whole code."""
     order = [begin, *sorted(i for i in edges if i != begin)]
     place = {i: n for n, i in enumerate(order)}
     cut = [

@@ -77,7 +77,7 @@ def counts(bench: Workbench, builds: Iterable[str]) -> tuple[Counts, ...]:
 
 @memo.cpu("pgo_agent.sandbox.profile.ipc.instructions", version=1)
 def instructions(bench: Workbench, build: str) -> Counts:
-    """What the scopes of an instrumented build (its key) execute. Raises what the compiler's box raises."""
+    """Return what the scopes of an instrumented build (its key) execute. Raises what the compiler's box raises."""
     try:
         listing = nvidia.listing(bench, build)
     except CannotCompile as e:
@@ -128,7 +128,7 @@ def _turns(count: Count, timed: ScopeTime, build: Pass, every: Mapping[str, Coun
 
 
 def _inside(count: Count, loop: Scope, every: Mapping[str, Count], timeline: Timeline) -> list[ScopeTime]:
-    """The scopes right inside of a loop of the text, whichever build recorded them.
+    """Return the scopes right inside of a loop of the text, whichever build recorded them.
 
     None unless the machine's loop has the tensor instructions, special functions and loads of these together: then it
     was not unrolled, and its turns are the text's.
@@ -166,7 +166,7 @@ def _counted(listing: Listing) -> tuple[Count, ...]:
 
 
 def _recorded(module: Module) -> tuple[_Recorded, ...]:
-    """The scopes of a text, in the order of their begins."""
+    """Return the scopes of a text, in the order of their begins."""
     lines: dict[tuple[str, str], int] = {}
     for op in module.walk():
         if op.name == "proton.record":
@@ -197,5 +197,5 @@ def _opcodes(code: Sequence[Instruction], executed: Iterable[int], records: set[
 
 
 def _may_record(instruction: Instruction) -> bool:
-    """Whether an instruction can be one of a record's: arithmetic of its address, its words and its store."""
+    """Return whether an instruction can be one of a record's: arithmetic of its address, its words and its store."""
     return sass.kind(instruction.opcode) in RECORDS or instruction.opcode.partition(".")[0] in STORES

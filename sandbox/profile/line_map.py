@@ -26,7 +26,7 @@ class SourceLocation(Record):
     frames: tuple[Frame, ...]  # the innermost call first
 
     def line(self, file: str) -> int:
-        """The innermost line of that file; 0 when there is none."""
+        """Return the innermost line of that file; 0 when there is none."""
         return next((f.line for f in self.frames if f.file == file), 0)
 
     @property
@@ -39,7 +39,7 @@ NOWHERE = SourceLocation((), ())
 
 
 def places(plain: str, located: str) -> dict[int, SourceLocation]:
-    """TTGIR line of `plain` -> place. Empty when `located` is, or is another module's. Raises Unreadable."""
+    """Return TTGIR line of `plain` -> place. Empty when `located` is, or is another module's. Raises Unreadable."""
     if not located:
         return {}
     module = reader.parse(located)
@@ -50,6 +50,6 @@ def places(plain: str, located: str) -> dict[int, SourceLocation]:
 
 
 def place(frames: locations.Frames) -> SourceLocation:
-    """What a location says, as it is kept."""
+    """Return what a location says, as it is kept."""
     names = tuple(name for frame in frames for name in frame.names)
     return SourceLocation(names, tuple(Frame(PurePosixPath(f.file).name, f.line, f.column) for f in frames))

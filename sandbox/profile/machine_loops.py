@@ -13,7 +13,7 @@ from pgo_agent.sandbox.profile.backend import Instruction
 
 
 def loops(code: Sequence[Instruction]) -> tuple[tuple[int, ...], ...]:
-    """The instructions of each loop, as sorted indices, an outer loop before those inside of it."""
+    """Return the instructions of each loop, as sorted indices, an outer loop before those inside of it."""
     if not code:
         return ()
     starts = _leaders(code)

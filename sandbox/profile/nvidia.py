@@ -35,7 +35,7 @@ class Nvidia:
     name = "nvidia"
 
     def compiled(self, bench: Workbench, subject: Subject) -> Compiled:
-        """Raises CannotCompile where the build failed, EnvironmentFault where it is not in the content store."""
+        """Raise CannotCompile where the build failed, EnvironmentFault where it is not in the content store."""
         build = _build(bench.contents, subject.build)
         listed = listing(bench, subject.build)
         located = subject.origin.located.read(bench.contents).decode() if subject.origin else ""
@@ -62,7 +62,7 @@ class Nvidia:
 
 
 def occupancy_of(device: Device, needs: Resources) -> Occupancy:
-    """How many blocks an SM holds at a time: see `Device.resident_blocks`."""
+    """Return how many blocks an SM holds at a time: see `Device.resident_blocks`."""
     limits = device.resident_blocks(needs.registers, needs.shared_bytes, needs.warps)
     return backend.occupancy(limits, needs.warps, device.threads_sm // LANES)
 
@@ -97,7 +97,7 @@ def _build(contents: ContentStore, key: str) -> dict[str, Any]:
 
 
 def _lined(bench: Workbench, key: str, build: dict[str, Any]) -> dict[str, Any]:
-    """The build of the same TTGIR with line information; made where it is missing."""
+    """Return the build of the same TTGIR with line information; made where it is missing."""
     text = bench.contents.get(build["kernel"]["files"]["ttgir"], "ttgir")
     launched = {o: build["kernel"][o] for o in ("launch_pdl", "launch_cooperative_grid")}
     options = build.get("options", launched) | {"lines": True}
@@ -109,7 +109,7 @@ def _lined(bench: Workbench, key: str, build: dict[str, Any]) -> dict[str, Any]:
 
 
 def resources_of(build: dict[str, Any]) -> Resources:
-    """What one block of a build in the content store takes."""
+    """Return what one block of a build in the content store takes."""
     kernel, static = build["kernel"], build["static"]
     return Resources(
         registers=static["registers"],

@@ -49,12 +49,13 @@ _ACCESSES = frozenset({"LDG", "STG", "LDGSTS", "LD", "ST", "ATOM", "ATOMG", "RED
 
 
 def kind(opcode: str) -> Kind:
-    """What an opcode is for; modifiers do not matter."""
+    """Return what an opcode is for; modifiers do not matter."""
     return _KIND.get(opcode.partition(".")[0], "other")
 
 
 def access_bytes(opcode: str) -> int:
-    """Bytes that one thread loads or stores in device memory; 0 for other opcodes. Without a width it is one word."""
+    """Return bytes that one thread loads or stores in device memory; 0 for other opcodes. Without a width it is one
+    word."""
     base, *modifiers = opcode.split(".")
     if base not in _ACCESSES:
         return 0
@@ -62,7 +63,7 @@ def access_bytes(opcode: str) -> int:
 
 
 def instructions(sass: str, live: str = "", file: str = ".ttgir") -> tuple[Instruction, ...]:
-    """The instructions of a listing with line numbers, joined with the live registers of the other listing.
+    """Return the instructions of a listing with line numbers, joined with the live registers of the other listing.
 
     Lines are those of files whose name ends with `file`; an instruction keeps the line of the last one told before
     it. Live registers are None where the other listing has no such instruction: it leaves out those that nothing
@@ -87,7 +88,7 @@ def instructions(sass: str, live: str = "", file: str = ".ttgir") -> tuple[Instr
 
 
 def _one(match: "re.Match[str]", line: int) -> tuple[Instruction, list[str]]:
-    """The instruction, and the labels that it jumps to."""
+    """Return the instruction, and the labels that it jumps to."""
     address, guard, opcode, operands, _ = match.groups()
     base = opcode.partition(".")[0]
     labels = _TARGET.findall(operands) if base in _BRANCHES else []
@@ -98,12 +99,14 @@ def _one(match: "re.Match[str]", line: int) -> tuple[Instruction, list[str]]:
 
 
 def clock_reads(sass: str) -> frozenset[int]:
-    """Addresses of the instructions that read the low word of the SM's clock, as `Instruction.address` has them."""
+    """Return addresses of the instructions that read the low word of the SM's clock, as `Instruction.address` has
+    them."""
     return frozenset(int(match[1], 16) for text in sass.splitlines() if (match := _CLOCK.match(text)))
 
 
 def settled(code: Sequence[Instruction], dots: Collection[int]) -> tuple[Instruction, ...]:
-    """The instructions, with every asynchronous tensor instruction on a line of `dots` where its group tells which.
+    """Return the instructions, with every asynchronous tensor instruction on a line of `dots` where its group tells
+    which.
 
     ptxas writes no line for some of them, mostly the first of a group, and the one before it then shows. A group ends
     where it is committed, and Triton commits after every dot: so the line that most of a group are on is that of all.

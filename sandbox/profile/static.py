@@ -60,7 +60,7 @@ def of_subjects(bench: Workbench, subjects: Sequence[Subject], backend: str) -> 
 def subjects_of(
     bench: Workbench, source: str, bundle: str, case: str, label: str | None = None, together: tuple[str, ...] = ()
 ) -> tuple[Subject, ...]:
-    """The distinct kernels of a case, each with what it was made of, in the order that they are launched in.
+    """Return the distinct kernels of a case, each with what it was made of, in the order that they are launched in.
 
     One that the source does not make (its TTGIR was written by somebody) has no origin. Raises as `profile_static`.
     """
@@ -86,7 +86,8 @@ def _launched(plans: Mapping[str, Any], case: str, label: str | None) -> list[st
 
 @memo.cpu("pgo_agent.sandbox.profile.static.origins", version=2)
 def origins(bench: Workbench, source: str, contract: str, cases: tuple[str, ...]) -> tuple[Origin, ...]:
-    """What the kernels of cases are made of, in every configuration. `contract`: the target's text, part of the key.
+    """Return what the kernels of cases are made of, in every configuration. `contract`: the target's text, part of the
+    key.
 
     Raises CannotTrace, Killed when somebody kills the tracer again and again, EnvironmentFault when the disk is full.
     """
@@ -114,7 +115,7 @@ def _origin(bench: Workbench, traced: trace_and_compile.Traced, key: str) -> Ori
 
 @memo.cpu("pgo_agent.sandbox.profile.static.static", version=2)
 def static(bench: Workbench, subject: Subject, backend: str) -> StaticProfile | Problem:
-    """One kernel, as a backend compiles it. Raises what the compiler's box raises."""
+    """Return one kernel, as a backend compiles it. Raises what the compiler's box raises."""
     side = BACKENDS[backend]
     try:
         return _profile(bench, subject.build, side, side.compiled(bench, subject))

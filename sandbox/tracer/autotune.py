@@ -15,7 +15,7 @@ SKIPPED = (OutOfResources, PTXASError, CompileTimeAssertionFailure)  # what Trit
 
 
 def describe(config: Config) -> dict[str, Any]:
-    """A config as plain values, without what equals the default of None."""
+    """Return a config as plain values, without what equals the default of None."""
     fixed = {n: getattr(config, n) for n in ("num_warps", "num_stages", "num_ctas", "maxnreg")}
     return dict(config.kwargs) | {n: v for n, v in fixed.items() if v is not None and not (n == "num_ctas" and v == 1)}
 

@@ -52,7 +52,7 @@ class Capture:
         return self.texts[self.handles[handle]]
 
     def resources(self, cubin: bytes) -> tuple[int, int]:
-        """Registers and spilled words of a cubin; unknown (0, 0) when the compiler was stopped at TTGIR."""
+        """Return registers and spilled words of a cubin; unknown (0, 0) when the compiler was stopped at TTGIR."""
         return usage(cubin) if self.full else (0, 0)
 
     def _loaded(self, _module: int, function: int, _name: str, _files: Any, key: str) -> None:

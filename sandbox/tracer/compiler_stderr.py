@@ -18,7 +18,7 @@ _LINE = re.compile(r":(\d+):\d+\)?: $")
 
 @contextmanager
 def caught() -> Iterator[Callable[[], str]]:
-    """Gives the first errors that were printed so far, on one line; empty where there were none."""
+    """Return the first errors that were printed so far, on one line; empty where there were none."""
     with tempfile.TemporaryFile() as file:
         real = os.dup(2)
         os.dup2(file.fileno(), 2)
@@ -33,7 +33,7 @@ def caught() -> Iterator[Callable[[], str]]:
 
 
 def errors(text: str) -> str:
-    """The first errors of a compiler's output, with their lines of the file."""
+    """Return the first errors of a compiler's output, with their lines of the file."""
     first_errors = dict.fromkeys((m["what"].strip()[:LONGEST], _line(m["at"])) for m in _ERROR.finditer(text))
     return "; ".join([message + line for message, line in first_errors][:FEW])
 

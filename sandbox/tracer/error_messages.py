@@ -15,8 +15,8 @@ _ADDRESS = re.compile(r"( object)? at 0x[0-9a-f]+(?=>)")  # differs from run to 
 
 
 def describe(error: BaseException, source: str, printed: str = "") -> str:
-    """The text of the exception. `source`: the candidate's file; places are those of its functions. `printed`: what
-    the compiler wrote of it.
+    """Return the text of the exception. `source`: the candidate's file; places are those of its functions. `printed`:
+    what the compiler wrote of it.
     """
     text = _ADDRESS.sub("", _message(error, source))
     return (f"{text}: {printed}" if printed and printed not in text else text)[:MOST]
@@ -36,7 +36,7 @@ def _message(error: BaseException, source: str) -> str:
 
 
 def _chain(error: BaseException) -> Iterator[Any]:
-    """The exception and those behind it, as long as they are of Triton's compiler."""
+    """Yield the exception and those behind it, as long as they are of Triton's compiler."""
     while hasattr(error, "error_message"):
         yield error
         if error.__cause__ is None:
@@ -45,7 +45,7 @@ def _chain(error: BaseException) -> Iterator[Any]:
 
 
 def _shown(error: Any) -> str:
-    """Where it was, and the code there: `at 3:4:`, lines, and one with a caret."""
+    """Return where it was, and the code there: `at 3:4:`, lines, and one with a caret."""
     text = str(error)
     ending = f"\n{error.error_message}" if error.error_message else ""
     return text.removesuffix(ending)
@@ -56,6 +56,6 @@ def _what(error: Any) -> str:
 
 
 def _bare(error: BaseException) -> str:
-    """An exception of no words by the statement that raised it."""
+    """Return an exception of no words by the statement that raised it."""
     last = traceback.extract_tb(error.__traceback__)[-1:]
     return f"{type(error).__name__} at `{last[0].line}`" if last and not str(error) else repr(error)

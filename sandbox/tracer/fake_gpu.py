@@ -53,7 +53,7 @@ def install(
     launched: Callable[..., None],
     loaded: Callable[..., tuple[int, int]],
 ) -> None:
-    """Turns this process into one that believes it has `device`. There is no way back: use a process of its own."""
+    """Turn this process into one that believes it has `device`. There is no way back: use a process of its own."""
     cuda_device_guard.install()
     FakeTensor.data_ptr = lambda tensor: addresses.of(tensor)
     if hasattr(

@@ -84,7 +84,7 @@ class Recorder(TorchDispatchMode):
         return {"literal": [self.encode(v) for v in values], "size": list(t.shape), "dtype": str(t.dtype)[6:]}
 
     def encode(self, a: Any, kind: str | None = None) -> Any:
-        """A plan's form of an argument. Refuses what has none. `kind`: what storages seen first are."""
+        """Return a plan's form of an argument. Refuses what has none. `kind`: what storages seen first are."""
         if isinstance(a, torch.Tensor):
             return self.ref(a, kind)
         if self.addresses.contains(a):
@@ -134,7 +134,7 @@ class Recorder(TorchDispatchMode):
         return out
 
     def _custom_op(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Runs a custom op's real body: its fake rule would hide the launches inside."""
+        """Run a custom op's real body: its fake rule would hide the launches inside."""
         from torch._library.custom_ops import OPDEFS
 
         op = OPDEFS.get(f"{func.namespace}::{func._opname}")
@@ -162,7 +162,7 @@ class Recorder(TorchDispatchMode):
         self.add(step | {"out": [self.ref(t) for t in outs]})
 
     def add(self, step: dict[str, Any]) -> None:
-        """Adds a step to the plan. Refuses one too many, rather than record a million of them until the deadline."""
+        """Add a step to the plan. Refuses one too many, rather than record a million of them until the deadline."""
         if len(self.steps) >= MOST_STEPS:
             self.refusals.refuse(f"more than {MOST_STEPS} launches and torch ops")
         self.steps.append(step)

@@ -48,7 +48,7 @@ class Locations:
             self._frames[alias] = self._read(texts[alias])
 
     def frames(self, location: str) -> Frames:
-        """What a location says; nothing for one that names no file."""
+        """Return what a location says; nothing for one that names no file."""
         if location not in self._frames:
             self._frames[location] = self._read(_words(location))
         return self._frames[location]
@@ -61,7 +61,7 @@ class Locations:
 
 
 def _words(text: str) -> list[str]:
-    """The words of a location; none of a text that is broken."""
+    """Return the words of a location; none of a text that is broken."""
     try:
         return [t.text for t in tokens(text) if t.kind != "space"]
     except Unreadable:
@@ -69,7 +69,7 @@ def _words(text: str) -> list[str]:
 
 
 def _ordered(texts: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Each alias behind those that it names; none that leads to a circle."""
+    """Yield each alias behind those that it names; none that leads to a circle."""
     sorter = TopologicalSorter({alias: [w for w in words if w in texts] for alias, words in texts.items()})
     with contextlib.suppress(CycleError):  # the sorter then still gives all that no circle holds up
         sorter.prepare()
@@ -103,7 +103,7 @@ class _Reading:
         return frames
 
     def one(self) -> Frames:
-        """The location that begins here."""
+        """Return the location that begins here."""
         if self.depth > DEEPEST:
             raise Unreadable(1, f"locations nest more than {DEEPEST} deep")
         self.depth += 1
@@ -114,7 +114,7 @@ class _Reading:
         return frames
 
     def _bracketed(self, word: str) -> Frames:
-        """A location in brackets, behind loc or a name."""
+        """Return a location in brackets, behind loc or a name."""
         self.take("(")
         frames = self.one()
         self.take(")")
@@ -144,7 +144,7 @@ class _Reading:
             depth += (word == "<") - (word == ">")
 
     def _quoted(self, word: str) -> Frames:
-        """A file with line and column, or a name, with or without a location in brackets."""
+        """Return a file with line and column, or a name, with or without a location in brackets."""
         text = word[1:-1]
         if self.next == ":":
             frame = Frame(text, self._number(), self._number())

@@ -15,19 +15,19 @@ from pgo_agent.sandbox.ttgir.tree import Argument, Block, Module, Op, Region
 
 
 def text(module: Module) -> str:
-    """The module's normal form: definitions of the layouts it uses, then an op to a line."""
+    """Return the module's normal form: definitions of the layouts it uses, then an op to a line."""
     names = _Names(module.aliases)
     body = "\n".join(names.op(module.op, {}, 0))
     return "".join(f"{line}\n" for line in [*names.definitions(), body])
 
 
 def digest(module: Module) -> str:
-    """SHA-256 of the normal form, in hex."""
+    """Return SHA-256 of the normal form, in hex."""
     return hashlib.sha256(text(module).encode()).hexdigest()
 
 
 def arguments(function: Op) -> str:
-    """A function's arguments with their types and attributes, whatever they are called."""
+    """Return a function's arguments with their types and attributes, whatever they are called."""
     names = _Names({})
     new_names = {a.name: f"%{i}" for i, a in enumerate(function.defined)}
     listed = [t for t in tokens(names.words(str(function.parts[0]), new_names)) if t.kind != "space"]
@@ -42,7 +42,7 @@ class _Names:
     layouts: dict[str, str] = field(default_factory=dict)  # alias -> its name here, in the order of first use
 
     def op(self, op: Op, scope: dict[str, str], depth: int) -> Iterator[str]:
-        """The lines of an op. Adds its results to `scope`."""
+        """Yield the lines of an op. Adds its results to `scope`."""
         results = {base: self._fresh() for base in dict.fromkeys(r.partition("#")[0] for r in op.results)}
         scope |= results
         new_names = scope | self._arguments(op.defined) if op.defined else scope
@@ -77,7 +77,7 @@ class _Names:
         return f"%{self.values - 1}"
 
     def words(self, part: str, new_names: Mapping[str, str]) -> str:
-        """The words of a piece of text, one space apart where there was any, under their new names."""
+        """Return the words of a piece of text, one space apart where there was any, under their new names."""
         listed = [t for t in tokens(part) if t.kind != "space"]
         try:
             spans = locations(listed)
@@ -95,7 +95,7 @@ class _Names:
         return token
 
     def definitions(self) -> Iterator[str]:
-        """What the used layouts stand for; one may use others, which are then defined behind it."""
+        """Yield what the used layouts stand for; one may use others, which are then defined behind it."""
         done = 0
         while done < len(self.layouts):
             alias = list(self.layouts)[done]

@@ -16,7 +16,7 @@ _SYNTAX = frozenset({"attributes", "default", "to", "step", "iter_args", "num_wa
 
 
 def understand(first: Token, parts: tuple[str | Region, ...], pieces: Sequence[Words]) -> Op:
-    """The op whose words stand in `pieces`: before its first region, between regions, behind the last."""
+    """Return the op whose words stand in `pieces`: before its first region, between regions, behind the last."""
     results, rest = _results(pieces[0], sum(map(len, pieces)))
     if not rest or rest[0].kind not in ("word", "string"):
         raise Unreadable(first.line, f"an op was expected, not {first.text!r:.40}")
@@ -57,7 +57,7 @@ def _outside(head: Words) -> tuple[str, ...]:
 
 
 def opening(words: Words, first: bool) -> tuple[str, tuple[Argument, ...]]:
-    """The name of a region and what its entry block begins with, by the words that stand before its brace."""
+    """Return the name of a region and what its entry block begins with, by the words that stand before its brace."""
     names = [t.text for t in words if t.kind == "word"]
     if first:
         return ("default" if names[-1:] == ["default"] else ""), arguments(_results(words, 0)[1])
@@ -65,7 +65,7 @@ def opening(words: Words, first: bool) -> tuple[str, tuple[Argument, ...]]:
 
 
 def arguments(words: Words) -> tuple[Argument, ...]:
-    """Values that stand before ':' inside parentheses (with their type), or before '=' (of loops)."""
+    """Return values that stand before ':' inside parentheses (with their type), or before '=' (of loops)."""
     defined, depth = [], 0
     for i, token in enumerate(words):
         depth += nesting(token.text)
@@ -96,7 +96,8 @@ def _results(words: Words, most: int) -> tuple[tuple[str, ...], Words]:
 
 
 def _type_at(words: Words, start: int) -> Words:
-    """The type that begins at `start`: up to the comma or bracket that ends it, an attribute, a location or a value."""
+    """Return the type that begins at `start`: up to the comma or bracket that ends it, an attribute, a location or a
+    value."""
     depth = 0
     for i in range(start, len(words)):
         text = words[i].text
@@ -107,13 +108,13 @@ def _type_at(words: Words, start: int) -> Words:
 
 
 def _without_locations(words: Words) -> tuple[list[Token], str]:
-    """Takes out every loc(...); the last one is the op's own."""
+    """Take out every loc(...); the last one is the op's own."""
     spans = locations(words)
     return outside(words, spans), joined(words[spans[-1][0] + 2 : spans[-1][1]]) if spans else ""
 
 
 def _without_dictionaries(words: Words, generic: bool) -> tuple[list[Token], dict[str, str]]:
-    """Takes out attribute dictionaries {a = 1 : i32, b}, and in MLIR's generic form the properties <{...}>."""
+    """Take out attribute dictionaries {a = 1 : i32, b}, and in MLIR's generic form the properties <{...}>."""
     rest: list[Token] = []
     attributes: dict[str, str] = {}
     depth, i = 0, 0
@@ -136,7 +137,8 @@ def _entry(item: Words) -> tuple[str, str]:
 
 
 def _at_signature(name: str, words: Words) -> tuple[Words, Words]:
-    """What stands before the types, and the types: behind the last colon outside of brackets, or behind the arrow."""
+    """Return what stands before the types, and the types: behind the last colon outside of brackets, or behind the
+    arrow."""
     colon = arrow = None
     depth = 0
     for i, token in enumerate(words):

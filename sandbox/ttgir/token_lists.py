@@ -10,12 +10,12 @@ _OPEN, _CLOSE = frozenset(_PAIRS.values()), frozenset(_PAIRS)
 
 
 def nesting(text: str) -> int:
-    """What a token adds to the depth of brackets."""
+    """Return what a token adds to the depth of brackets."""
     return (text in _OPEN) - (text in _CLOSE)
 
 
 def items(words: Words, marks: tuple[str, ...] = (",",)) -> list[Words]:
-    """Cuts words at the given marks outside of brackets."""
+    """Cut words at the given marks outside of brackets."""
     pieces, depth, start = [], 0, 0
     for i, token in enumerate(words):
         if depth == 0 and token.text in marks:
@@ -26,7 +26,7 @@ def items(words: Words, marks: tuple[str, ...] = (",",)) -> list[Words]:
 
 
 def closing(words: Words, at: int) -> int:
-    """The index of the bracket that closes the one at `at`. Raises Unreadable when there is none."""
+    """Return the index of the bracket that closes the one at `at`. Raises Unreadable when there is none."""
     stack: list[str] = []
     for i in range(at, len(words)):
         text = words[i].text
@@ -41,7 +41,8 @@ def closing(words: Words, at: int) -> int:
 
 
 def locations(words: Words) -> list[tuple[int, int]]:
-    """The first and the last index of every loc(...), in order. Raises Unreadable for one that is never closed."""
+    """Return the first and the last index of every loc(...), in order. Raises Unreadable for one that is never
+    closed."""
     spans: list[tuple[int, int]] = []
     i = 0
     while i < len(words) - 1:
@@ -53,7 +54,7 @@ def locations(words: Words) -> list[tuple[int, int]]:
 
 
 def outside(words: Words, spans: Sequence[tuple[int, int]]) -> list[Token]:
-    """The words without those of the spans, which are in order."""
+    """Return the words without those of the spans, which are in order."""
     rest: list[Token] = []
     begin = 0
     for first, last in spans:
@@ -63,5 +64,5 @@ def outside(words: Words, spans: Sequence[tuple[int, int]]) -> list[Token]:
 
 
 def joined(words: Words) -> str:
-    """The text of words, with one space where there was white space."""
+    """Return the text of words, with one space where there was white space."""
     return "".join(" " * (token.spaced and i > 0) + token.text for i, token in enumerate(words))

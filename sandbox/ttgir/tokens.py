@@ -39,7 +39,7 @@ class Token(NamedTuple):
 
 
 def tokens(text: str) -> Iterator[Token]:
-    """All tokens of a text in order. Raises Unreadable at a character that starts none."""
+    """Yield all tokens of a text in order. Raises Unreadable at a character that starts none."""
     at, line, spaced = 0, 1, True
     while at < len(text):
         match = _TOKEN.match(text, at)

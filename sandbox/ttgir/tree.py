@@ -46,7 +46,7 @@ class Op:
         return tuple(p for p in self.parts if isinstance(p, Region))
 
     def integer(self, name: str) -> int | None:
-        """An integer or boolean attribute; None when it is absent or something else."""
+        """Return an integer or boolean attribute; None when it is absent or something else."""
         word = self.attributes.get(name, "").split(" ")[0]
         if word in ("true", "false"):
             return int(word == "true")
@@ -86,7 +86,7 @@ class Region:
 
 
 def _text(root: Op | Block | Region) -> str:
-    """All that was read of a part of the tree, without a call for each level of it."""
+    """Return all that was read of a part of the tree, without a call for each level of it."""
     pending: list[Op | Block | Region | str] = [root]
     pieces: list[str] = []
     while pending:

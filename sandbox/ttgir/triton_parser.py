@@ -51,7 +51,7 @@ class Answer:
 
 
 def ask(box: Box, contents: ContentStore, arch: int, text: str, records: bool = False) -> Answer:
-    """What Triton's parser and verifier say of a text for an architecture; with `records` it may hold Proton's.
+    """Return what Triton's parser and verifier say of a text for an architecture; with `records` it may hold Proton's.
 
     Raises Killed when somebody kills the process again and again, EnvironmentFault when the disk is full.
     """
@@ -76,7 +76,8 @@ def ask_all(box: Box, contents: ContentStore, arch: int, texts: Sequence[str], r
 
 
 def bare(text: str) -> str:
-    """The text without locations, on the same lines: MLIR then names lines of the text, not of what it came from."""
+    """Return the text without locations, on the same lines: MLIR then names lines of the text, not of what it came
+    from."""
     try:
         listed = list(tokens(text))
         spans = locations(listed)

@@ -30,7 +30,7 @@ class Shaped:
 
 
 def shaped(text: str) -> Shaped | None:
-    """A type with a shape; None for any other."""
+    """Return a type with a shape; None for any other."""
     head, _, inner = text.strip().removesuffix(">").partition("<")
     kind = head.rpartition(".")[2]
     if kind not in ("tensor", "memdesc", "tensordesc") or not inner:
@@ -44,7 +44,7 @@ def shaped(text: str) -> Shaped | None:
 
 
 def bits(element: str) -> int:
-    """Width of an element type; 64 for pointers; 0 for one that is not known."""
+    """Return width of an element type; 64 for pointers; 0 for one that is not known."""
     if element.startswith("!tt.ptr"):
         return 64
     if element in _FLOAT_BITS:
@@ -54,7 +54,7 @@ def bits(element: str) -> int:
 
 
 def significand(element: str) -> int:
-    """Bits of a significand with its hidden one (IEEE 754; OCP for 8 bits); an integer's width."""
+    """Return bits of a significand with its hidden one (IEEE 754; OCP for 8 bits); an integer's width."""
     return _SIGNIFICANDS.get(element) or (4 if "E4M3" in element else 3 if "E5M2" in element else bits(element))
 
 
@@ -79,7 +79,7 @@ def _split(text: str) -> list[str]:
 
 
 def of_op(name: str, signature: Words, takes: bool, results: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The types an op takes and those it gives, by the text of its signature: `A, B -> C`, `A to B`, `A`."""
+    """Return the types an op takes and those it gives, by the text of its signature: `A, B -> C`, `A to B`, `A`."""
     left, *right = items(signature, ("->", "to"))
     operand_types = _listed(left)
     if right:
@@ -95,7 +95,7 @@ def _listed(words: Words) -> tuple[str, ...]:
 
 
 def _given(name: str, operand_types: tuple[str, ...]) -> str:
-    """The result's type where the text leaves it out."""
+    """Return the result's type where the text leaves it out."""
     if name in ("arith.cmpi", "arith.cmpf"):
         return _with_element(operand_types[0], "i1")
     if name == "tt.load":

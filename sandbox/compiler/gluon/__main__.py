@@ -25,7 +25,7 @@ MEMORY = ("index", "slice", "permute", "reshape", "load", "store")  # of a piece
 
 
 def listed(arch: int) -> list[str]:
-    """A line for each function: how it is called, and its first sentence. Empty where there is no Gluon."""
+    """Return a line for each function: how it is called, and its first sentence. Empty where there is no Gluon."""
     try:
         gl = importlib.import_module(f"{ROOT}.language")
     except ImportError:
@@ -52,7 +52,7 @@ def _available(gl: Any, names: Iterable[str]) -> list[str]:
 
 
 def _module(prefix: str, module: Any, names: Iterable[str] | None = None) -> Iterator[str]:
-    """The functions and classes of a module, in the order of `names` or else of its own list."""
+    """Yield the functions and classes of a module, in the order of `names` or else of its own list."""
     chosen = getattr(module, "__all__", ()) if names is None else names
     for name in (n for n in chosen if callable(getattr(module, n, None))):
         yield _line(f"{prefix}.{name}" if prefix else name, getattr(module, name))

@@ -37,7 +37,7 @@ def take(
     static: StaticProfile | None = None,
     seconds: float = SECONDS,
 ) -> Counters | Missing:
-    """What one launch of a kernel cost by the GPU's own counters: its first in one call of the launcher.
+    """Return what one launch of a kernel cost by the GPU's own counters: its first in one call of the launcher.
 
     `judge`: whose target, interpreter and GPU are used; its process is not. `static`: the kernel's, which knows the
     lines of the source; without it there are those of the TTGIR alone. `seconds`: until the launcher waits for a GPU,
@@ -82,7 +82,7 @@ def _started(tool: Tool, python: str, folder: Path) -> Program:
 
 
 def _launched(launcher: Program, handover: Handover, judge: GpuJudge | GpuPool, folder: Path, seconds: float) -> Path:
-    """The report of one launch. Raises Absent where there is none."""
+    """Return the report of one launch. Raises Absent where there is none."""
     if not launcher.within(seconds, handover.ready):
         raise Absent(f"the launcher was not ready in {seconds:.0f} s")
     if not launcher.ended():
@@ -100,14 +100,15 @@ def _report(folder: Path) -> Path:
 
 
 def why_none(output: str, problem: Path) -> str:
-    """Why a run left no report: what ncu says, what the launcher left, or else the last line that was printed."""
+    """Return why a run left no report: what ncu says, what the launcher left, or else the last line that was
+    printed."""
     reason = problem.read_text() if problem.is_file() else ""
     message = ncu.refusal(output) or (f"nothing was launched: {reason}" if reason else "")
     return message or f"ncu profiled no kernel: {ncu.last_line(output) or 'it does not say why'}"
 
 
 def code(builder: Builder, place: KernelRef, static: StaticProfile | None) -> Code:
-    """The lines of the build that runs. Raises what the compiler's box raises."""
+    """Return the lines of the build that runs. Raises what the compiler's box raises."""
     try:
         compiled = Nvidia().compiled(Workbench(builder), Subject(place.kernel, None))
     except CannotCompile as e:
@@ -118,7 +119,8 @@ def code(builder: Builder, place: KernelRef, static: StaticProfile | None) -> Co
 
 
 def sources(static: StaticProfile | None, build: str) -> dict[int, int] | None:
-    """Line of the TTGIR -> line of the kernel's file; None where the static profile of this build knows no file."""
+    """Return line of the TTGIR -> line of the kernel's file; None where the static profile of this build knows no
+    file."""
     if static is None or static.build != build or not static.file:
         return None
     return static.sources

@@ -49,7 +49,7 @@ class Once(CheckCommands):
 
 
 def first(plan: Plan, kernel: str) -> int:
-    """The first step that launches a kernel. Raises BadBundle where none does."""
+    """Return the first step that launches a kernel. Raises BadBundle where none does."""
     for i, step in enumerate(plan.steps):
         if isinstance(step, Launch) and step.kernel == kernel:
             return i

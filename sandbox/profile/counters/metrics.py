@@ -61,7 +61,7 @@ class Metrics:
         self.used: dict[str, float] = {}
 
     def number(self, *names: str) -> float | None:
-        """The first that is there, in ones of its unit."""
+        """Return the first that is there, in ones of its unit."""
         for name in names:
             metric = self._all.get(name)
             if metric and metric.unit in UNITS:
@@ -70,13 +70,13 @@ class Metrics:
         return None
 
     def share(self, *names: str) -> float | None:
-        """The first that is there, of per cent."""
+        """Return the first that is there, of per cent."""
         percent = self.number(*names)
         return None if percent is None else percent / 100
 
 
 def counters(facts: Facts, tool: str, code: Code) -> Counters:
-    """Raises Absent where a report has neither a duration nor counts of instructions."""
+    """Raise Absent where a report has neither a duration nor counts of instructions."""
     m = Metrics(facts)
     duration, executed = m.number(DURATION), m.number(EXECUTED)
     if duration is None or executed is None:
@@ -106,13 +106,13 @@ def counters(facts: Facts, tool: str, code: Code) -> Counters:
 
 
 def stalls(counted: Iterable[InstructionCounters]) -> dict[str, float]:
-    """Reason -> share of all samples, the largest first."""
+    """Return reason -> share of all samples, the largest first."""
     total = _together(c.stalls for c in counted)
     return {reason: n / total.total() for reason, n in total.most_common()}
 
 
 def by_line(counted: Iterable[InstructionCounters], line: Callable[[int], int]) -> tuple[LineCounters, ...]:
-    """What each line cost; `line` gives the one that counts for a line of the TTGIR."""
+    """Return what each line cost; `line` gives the one that counts for a line of the TTGIR."""
     groups = defaultdict[int, list[InstructionCounters]](list)
     for c in counted:
         groups[line(c.line)].append(c)
@@ -145,7 +145,7 @@ def opcode(text: str) -> str:
 
 
 def _disagreement(seen: Iterable[Seen], built: tuple[Instruction, ...]) -> str:
-    """Why instructions of a report are not those of a build, by their opcodes; empty where they are."""
+    """Return why instructions of a report are not those of a build, by their opcodes; empty where they are."""
     opcodes = {i.address: i.opcode for i in built}
     if len(opcodes) != len(built):
         return "the build has several functions, whose addresses are not told apart"

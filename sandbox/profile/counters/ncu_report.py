@@ -53,13 +53,13 @@ class Facts(Record):
 
 
 def readable(reader: Path | None) -> None:
-    """Raises Absent where neither the package is installed nor a `reader` known, a folder that holds the module."""
+    """Raise Absent where neither the package is installed nor a `reader` known, a folder that holds the module."""
     if reader is None and importlib.util.find_spec("ncu_report") is None:
         raise Absent(INSTALL)
 
 
 def facts(report: Path, reader: Path | None, seconds: float = SECONDS) -> Facts:
-    """What stands in a report. Raises Absent where it cannot be read."""
+    """Return what stands in a report. Raises Absent where it cannot be read."""
     answer = report.with_suffix(".json")
     command = [sys.executable, "-B", "-m", __name__, str(report), str(answer), *([str(reader)] if reader else [])]
     try:
@@ -86,7 +86,7 @@ def main(report: str, answer: str, reader: str = "") -> None:
 
 
 def _package(reader: str) -> Any:
-    """The installed package; where there is none, the module in the folder `reader`."""
+    """Return the installed package; where there is none, the module in the folder `reader`."""
     try:
         return importlib.import_module("ncu_report")
     except ImportError:

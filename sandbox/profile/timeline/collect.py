@@ -38,7 +38,7 @@ class Answers:
 
 
 def take(judge: Judge, builder: Builder, place: KernelRef, per_pass: int, repeats: int, blocks: int) -> Timeline:
-    """Times every scope of a kernel in `repeats` launches of each build, by the records of up to `blocks` blocks each.
+    """Time every scope of a kernel in `repeats` launches of each build, by the records of up to `blocks` blocks each.
 
     Of a pass whose `timed.lost` counts overwritten entries no build has room for all of them. One GPU is held for all
     of it, and nothing is decoded before it is given back: a judge elsewhere has this begun again with each answer.
@@ -52,7 +52,8 @@ def take(judge: Judge, builder: Builder, place: KernelRef, per_pass: int, repeat
 
 
 def _answers(judge: Judge, builder: Builder, place: KernelRef, per_pass: int, repeats: int, blocks: int) -> Answers:
-    """What the judge answers of each build, those included that are made in place of others. Raises as `take`."""
+    """Return what the judge answers of each build, those included that are made in place of others. Raises as
+    `take`."""
     builds, refused = instrumented_build.build(builder, place, per_pass)
     answers: list[tuple[InstrumentedBuild, dict[str, Any]]] = []
     for last in (False,) * ROUNDS + (True,):
@@ -78,8 +79,9 @@ def _answers(judge: Judge, builder: Builder, place: KernelRef, per_pass: int, re
 def _better(
     contents: ContentStore, build: InstrumentedBuild, answer: Mapping[str, Any], fewest: int
 ) -> list[InstrumentationPlan]:
-    """What to build in its place: sets of half as many scopes, `fewest` at least, where it disturbs, and in any case
-    with room for all that it recorded. [] where it is fine, or nothing is better. The calibrating one is not divided.
+    """Return what to build in its place: sets of half as many scopes, `fewest` at least, where it disturbs, and in any
+    case with room for all that it recorded. [] where it is fine, or nothing is better. The calibrating one is not
+    divided.
     """
     room = _room(contents, build, answer)
     divides = _overhead(answer) > DISTURBED and not build.plan.scopes.calibrates and build.plan.scopes.inner > fewest
@@ -142,7 +144,8 @@ def _overhead(answer: Mapping[str, Any]) -> float:
 def _request(
     contents: ContentStore, place: KernelRef, build: InstrumentedBuild, repeats: int, blocks: int
 ) -> dict[str, Any]:
-    """What the judge's command `timeline` takes; `sandbox/judge/launches/instrumented.py` says what it answers."""
+    """Return what the judge's command `timeline` takes; `sandbox/judge/launches/instrumented.py` says what it
+    answers."""
     sides = {"instrumented": build.bundle, "plain": place.bundle}
     return {
         "case": place.case,
@@ -159,7 +162,7 @@ def _decoded(contents: ContentStore, answer: Mapping[str, Any], repeat: Mapping[
 
 
 def fetched(contents: ContentStore, artefact: str) -> bytes:
-    """What the judge kept. Raises EnvironmentFault when it is not there, damaged or too large."""
+    """Return what the judge kept. Raises EnvironmentFault when it is not there, damaged or too large."""
     decompressor = zlib.decompressobj()
     data = decompressor.decompress(contents.get(artefact, RECORDS), MOST)
     if not decompressor.eof:

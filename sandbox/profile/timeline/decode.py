@@ -64,7 +64,8 @@ class Decoded:
 
 
 def decode(raw: bytes, block_bytes: int, warps: int) -> Decoded:
-    """The records of whole blocks of `block_bytes` bytes with `warps` warps each. Never raises: problems are told."""
+    """Return the records of whole blocks of `block_bytes` bytes with `warps` warps each. Never raises: problems are
+    told."""
     words = _blocks(raw, block_bytes, warps)
     if words is None:
         return Decoded((), _columns([]), Lost(), (f"no block of {warps} warps fits {block_bytes} bytes",))
@@ -87,13 +88,14 @@ def decode(raw: bytes, block_bytes: int, warps: int) -> Decoded:
 
 
 def headers(raw: bytes) -> tuple[Block, ...]:
-    """Blocks by their headers alone, of `FIXED` words each; those that were not written are left out."""
+    """Return blocks by their headers alone, of `FIXED` words each; those that were not written are left out."""
     words = np.frombuffer(raw, "<u4", len(raw) // (4 * FIXED) * FIXED).reshape(-1, FIXED)
     return tuple(h for row in words if (h := _header(row)))
 
 
 def recorded(raw: bytes, block_bytes: int, warps: int) -> int:
-    """Entries that the warp of whole blocks recorded which recorded most, lost ones counted; 0 where nothing fits."""
+    """Return entries that the warp of whole blocks recorded which recorded most, lost ones counted; 0 where nothing
+    fits."""
     words = _blocks(raw, block_bytes, warps)
     if words is None:
         return 0
@@ -102,7 +104,7 @@ def recorded(raw: bytes, block_bytes: int, warps: int) -> int:
 
 
 def _blocks(raw: bytes, block_bytes: int, warps: int) -> Words | None:
-    """A row of words for each whole block; None where a block of so many warps does not fit so many bytes."""
+    """Return a row of words for each whole block; None where a block of so many warps does not fit so many bytes."""
     if block_bytes <= 0 or block_bytes % 4 or warps <= 0 or FIXED + warps > block_bytes // 4:
         return None
     count = len(raw) // block_bytes

@@ -83,7 +83,7 @@ class _Tracer(Unroller):
 
 
 def _run(module: Module, iterations: int) -> tuple[_Tracer, Program] | str:
-    """A run with arguments that make the loops turn that often, or why there is none."""
+    """Return a run with arguments that make the loops turn that often, or why there is none."""
     todo: list[Known] = [{}]
     problem = "no arguments were found that make its loops turn"
     for _ in range(MOST_RUNS):
@@ -104,7 +104,7 @@ def _run(module: Module, iterations: int) -> tuple[_Tracer, Program] | str:
 
 
 def _lines(tracer: _Tracer, program: Program, cycles: Mapping[str, float]) -> dict[str, _Line]:
-    """The nodes of each role. A role without any gets one that takes no time, for others to wait for."""
+    """Return the nodes of each role. A role without any gets one that takes no time, for others to wait for."""
     by_role: dict[str, dict[int, Scope]] = defaultdict(dict)
     for s in scopes_of(tracer.module):
         if s.kind not in HOLDING:
@@ -122,12 +122,12 @@ def _lines(tracer: _Tracer, program: Program, cycles: Mapping[str, float]) -> di
 
 
 def _node(line: _Line, position: int) -> Node:
-    """The node that a step belongs to: the last one that began before or with it."""
+    """Return the node that a step belongs to: the last one that began before or with it."""
     return line.nodes[max(i for i, before in enumerate(line.steps) if before <= position)]
 
 
 def _served(program: Program, machine: Machine, lines: Mapping[str, _Line]) -> tuple[set[str], list[Edge]]:
-    """Waits that only other roles' arrivals serve; and edges from arrivals and copies to the waits that they serve."""
+    """Wait that only other roles' arrivals serve; and edges from arrivals and copies to the waits that they serve."""
     inits = [s.barrier for steps in program.roles.values() for s in steps if isinstance(s, Init)]
     served: set[str] = set()
     ties: list[Edge] = []

@@ -15,7 +15,7 @@ Lines = Mapping[int, list[str]]
 
 
 def instrument(module: Module, scopes: ScopeSet) -> str | Unsupported:
-    """The module's text with the records, or why there is none."""
+    """Return the module's text with the records, or why there is none."""
     if problem := obstacle(module):
         return problem
     if len(scopes.scopes) > MOST or len(scopes.named) < len(scopes.scopes):

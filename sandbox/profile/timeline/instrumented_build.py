@@ -66,7 +66,8 @@ class KernelRef:
 def build(
     builder: Builder, place: KernelRef, per_pass: int = 8, buffer: Buffer = Buffer.GLOBAL, entries: int = USUAL
 ) -> tuple[list[InstrumentedBuild], list[Unsupported]]:
-    """Twins that together record every scope of a kernel, the calibrating one first; and what could not be recorded.
+    """Return twins that together record every scope of a kernel, the calibrating one first; and what could not be
+    recorded.
 
     Fewer `entries` where the grid leaves no room for them. Raises what the compiler's box raises: Killed,
     EnvironmentFault.
@@ -85,7 +86,7 @@ def build(
 def planned(
     builder: Builder, place: KernelRef, plans: Sequence[InstrumentationPlan]
 ) -> tuple[list[InstrumentedBuild], list[Unsupported]]:
-    """Twins that record what is planned. As `build`."""
+    """Return twins that record what is planned. As `build`."""
     module = _module(builder, place)
     if isinstance(module, Unsupported):
         return [], [module]
@@ -93,7 +94,7 @@ def planned(
 
 
 def _module(builder: Builder, place: KernelRef) -> Module | Unsupported:
-    """The kernel's final TTGIR, or why nothing of it can be recorded."""
+    """Return the kernel's final TTGIR, or why nothing of it can be recorded."""
     manifest = builder.contents.manifest(place.bundle)
     text = builder.contents.get(manifest["kernels"][place.kernel]["files"]["ttgir"], "ttgir").decode()
     try:
@@ -120,21 +121,21 @@ def _built(
 
 
 def _again(plan: InstrumentationPlan, problem: Unsupported) -> list[InstrumentationPlan]:
-    """What to build in place of what did not build."""
+    """Return what to build in place of what did not build."""
     if plan.buffer is Buffer.SHARED and problem.why in (Why.SHARED, Why.BUILD):
         return [replace(plan, buffer=Buffer.GLOBAL)]
     return halves(plan) if problem.why in (Why.BUILD, Why.SCOPES) else []
 
 
 def halves(plan: InstrumentationPlan) -> list[InstrumentationPlan]:
-    """Two plans with half of the scopes each; none where there is one alone."""
+    """Return two plans with half of the scopes each; none where there is one alone."""
     return [replace(plan, scopes=half) for half in plan.scopes.halves()]
 
 
 def one(
     builder: Builder, place: KernelRef, module: Module, plan: InstrumentationPlan
 ) -> InstrumentedBuild | Unsupported:
-    """The twin that records one set of scopes, or why there is none. Raises Killed, EnvironmentFault."""
+    """Return the twin that records one set of scopes, or why there is none. Raises Killed, EnvironmentFault."""
     text = instrument(module, plan.scopes)
     if isinstance(text, Unsupported):
         return text

@@ -74,7 +74,7 @@ class ScopeSet(Record):
         return sum(s.kind is not Kind.ROLE for s in self.scopes)
 
     def halves(self) -> tuple["ScopeSet", ...]:
-        """The same scopes in two builds, each with the roles; none where there is nothing to divide."""
+        """Return the same scopes in two builds, each with the roles; none where there is nothing to divide."""
         frames = tuple(s for s in self.scopes if s.kind is Kind.ROLE)
         inner = tuple(s for s in self.scopes if s.kind is not Kind.ROLE)
         middle = len(inner) // 2
@@ -82,7 +82,7 @@ class ScopeSet(Record):
 
 
 def obstacle(module: Module) -> Unsupported | None:
-    """Why nothing of a module can be recorded; None when something can."""
+    """Return why nothing of a module can be recorded; None when something can."""
     callee = next((f for f in module.functions if f is not module.kernel), None)
     if callee is not None:
         name = next((w for w in callee.words if w.startswith("@")), "a function")
@@ -95,7 +95,7 @@ def obstacle(module: Module) -> Unsupported | None:
 
 
 def plan_scopes(module: Module, per_pass: int) -> list[ScopeSet]:
-    """The builds that time all parts of a kernel, `per_pass` scopes in each beside one for every role.
+    """Return the builds that time all parts of a kernel, `per_pass` scopes in each beside one for every role.
 
     The first one calibrates: empty scopes where records are dense. [] where `obstacle` says why.
     """
@@ -111,7 +111,7 @@ def plan_scopes(module: Module, per_pass: int) -> list[ScopeSet]:
 
 
 def scopes_of(module: Module) -> tuple[Scope, ...]:
-    """Every scope that a kernel could be timed by, in the order of the text."""
+    """Return every scope that a kernel could be timed by, in the order of the text."""
     return tuple(_scope(p) for p in find_scopes.parts(module))
 
 

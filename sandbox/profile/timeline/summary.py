@@ -16,14 +16,14 @@ from pgo_agent.sandbox.profile.timeline.types import Lost, ScopeTime, Spread, Ti
 
 
 def overhead(plain_ms: Sequence[float], instrumented_ms: Sequence[float]) -> float:
-    """How many times as long the instrumented launches took, by the medians. Raises ValueError without times."""
+    """Return how many times as long the instrumented launches took, by the medians. Raises ValueError without times."""
     if not plain_ms or not instrumented_ms or min(*plain_ms, *instrumented_ms) <= 0:
         raise ValueError("an overhead needs times of both builds, above zero")
     return median(instrumented_ms) / median(plain_ms)
 
 
 def calibration(repeats: Iterable[Decoded], numbers: Mapping[int, Scope]) -> dict[str, float]:
-    """Cycles of an empty scope in each role, their P50: what a record costs there."""
+    """Return cycles of an empty scope in each role, their P50: what a record costs there."""
     by_role: dict[str, list[Numbers]] = {}
     for decoded in repeats:
         for number, scope in numbers.items():
@@ -35,7 +35,7 @@ def calibration(repeats: Iterable[Decoded], numbers: Mapping[int, Scope]) -> dic
 
 
 def summarize(repeats: Sequence[Decoded], numbers: Mapping[int, Scope], costs: Mapping[str, float]) -> Timed:
-    """Every scope that was recorded at least once, in the order of the text.
+    """Return every scope that was recorded at least once, in the order of the text.
 
     `numbers`: scopes as the build numbers them. `costs`: of a record in each role, as `calibration` gives it; a role
     without one is taken as it was recorded.
@@ -68,7 +68,7 @@ class _Joined:
         return bool((self.scope == number).any())
 
     def of(self, number: int) -> tuple[Numbers, Numbers]:
-        """Units and cycles of a scope's executions."""
+        """Return units and cycles of a scope's executions."""
         rows = self.scope == number
         return self.unit[rows], self.cycles[rows]
 

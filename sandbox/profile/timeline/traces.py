@@ -26,7 +26,7 @@ class Execution(Record):
 
 
 def traces(contents: ContentStore, timeline_pass: Pass, block: int = 0, most: int = 5000) -> tuple[Execution, ...]:
-    """The first `most` executions in a block, in the order of their begin; what holds another comes before it.
+    """Return the first `most` executions in a block, in the order of their begin; what holds another comes before it.
 
     `block`: its linear number in the grid. Of the launches that were recorded it is the first in which this block's
     records were kept; () where none was. Raises EnvironmentFault where records are missing or damaged.
@@ -40,7 +40,7 @@ def traces(contents: ContentStore, timeline_pass: Pass, block: int = 0, most: in
 
 
 def _named(records: Records, block: int, timeline_pass: Pass) -> tuple[Execution, ...]:
-    """The block's executions of scopes that the build has."""
+    """Return the block's executions of scopes that the build has."""
     roles = {s.scope.name: s.scope.role for s in timeline_pass.timed.scopes}
     names = {int(number): name for number, name in timeline_pass.numbers.items() if name in roles}
     chosen = np.flatnonzero((records.block == block) & np.isin(records.scope, list(names)))

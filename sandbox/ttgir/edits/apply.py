@@ -32,12 +32,12 @@ class Edited:
         return next((e for e in self.edits if e.number == number), None)
 
     def at(self, line: int) -> MutableOperation | None:
-        """The op that begins on a line, or the last before it."""
+        """Return the op that begins on a line, or the last before it."""
         return self.ops.get(max((at for at in self.ops if at <= line), default=0))
 
 
 def apply(module: Module, view: Readable, edits: Iterable[Edit]) -> str:
-    """The module's text after all edits, numbered from 1 as `script.parse` does. Raises BadEdit."""
+    """Return the module's text after all edits, numbered from 1 as `script.parse` does. Raises BadEdit."""
     return edited(module, view, edits).text
 
 
@@ -135,7 +135,7 @@ class _Applying:
         operation.set_by[name] = edit.number
 
     def _op(self, edit: SetAttribute) -> MutableOperation:
-        """The op that an edit names: the line's own, or one that is written into the line."""
+        """Return the op that an edit names: the line's own, or one that is written into the line."""
         i = self.lines.index(edit, edit.label)
         line_op = self.lines.present(edit, i)
         operations = [c for c in self.lines.operations_of(i) if not any(a.gone for a in c.around())]
@@ -166,7 +166,7 @@ class _Applying:
     # deletions, insertions --------------------------------------------------------------------------------------------
 
     def _take(self, edit: Edit, chosen: list[int], but: frozenset[str]) -> list[MutableOperation]:
-        """Marks the ops of lines, with what goes along, as taken away; gives them. `but`: what stays."""
+        """Mark the ops of lines, with what goes along, as taken away; return them. `but`: what stays."""
         outermost = self.lines.outermost(edit, chosen)
         for operation in outermost:
             if operation.name == "tt.func" or (operation.ends and not isinstance(edit, Replace)):
@@ -260,7 +260,7 @@ class _Applying:
 
 
 def _differ(one: str, other: str) -> bool:
-    """Whether two types surely differ; layouts may be written in several ways."""
+    """Return whether two types surely differ; layouts may be written in several ways."""
     a, b = types.shaped(one), types.shaped(other)
     if a is None or b is None:
         return bool(one and other) and one != other

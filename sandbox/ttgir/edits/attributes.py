@@ -44,14 +44,15 @@ class _Piece:
 
 
 def names(operation: MutableOperation) -> list[str]:
-    """What can be set of an op as it stands."""
+    """Return what can be set of an op as it stands."""
     listed = [name.strip('"') for name, _ in _entries(operation)]
     listed += [n for op, n in sorted(NUMBERS) if op == operation.name and _number(operation)]
     return listed + [n for op, n in sorted(OPTIONAL | WORDS) if op == operation.name and n not in listed]
 
 
 def named(operation: MutableOperation, name: str) -> str:
-    """The attribute of an op that a name means: `num_stages` is tt.num_stages where that is there. Empty for none."""
+    """Return the attribute of an op that a name means: `num_stages` is tt.num_stages where that is there. Empty for
+    none."""
     existing = names(operation)
     if name in existing:
         return name
@@ -74,7 +75,7 @@ def change(operation: MutableOperation, name: str, value: str) -> None:
 
 
 def _checked(value: str) -> None:
-    """Raises Unchanged for what is no single value of MLIR."""
+    """Raise Unchanged for what is no single value of MLIR."""
     try:
         listed = [t for t in tokens(value) if t.kind != "space"]
     except Unreadable:
@@ -90,7 +91,7 @@ def _checked(value: str) -> None:
 
 
 def _pieces(operation: MutableOperation) -> list[_Piece]:
-    """All words of an op's own text behind its results, without white space."""
+    """Return all words of an op's own text behind its results, without white space."""
     pieces, depth = [], 0
     for number, part in enumerate(operation.parts):
         at = 0
@@ -117,7 +118,7 @@ def _entries(operation: MutableOperation) -> Iterator[tuple[str, list[_Piece]]]:
 
 
 def _dictionary(pieces: list[_Piece], i: int) -> bool:
-    """Whether an attribute dictionary opens here, not a region or what stands in brackets."""
+    """Return whether an attribute dictionary opens here, not a region or what stands in brackets."""
     piece, before = pieces[i], [p.token.text for p in pieces[max(i - 2, 0) : i]]
     if piece.token.text != "{" or pieces[i + 1].part != piece.part:
         return False
@@ -140,7 +141,7 @@ def _listed(pieces: list[_Piece], opened: int) -> Iterator[tuple[str, list[_Piec
 
 
 def _number(operation: MutableOperation) -> list[_Piece]:
-    """The only bare number of an op's operands."""
+    """Return the only bare number of an op's operands."""
     pieces = _pieces(operation)
     colon = next((i for i, p in enumerate(pieces) if p.token.text == ":" and p.depth == 0), len(pieces))
     numbers = [p for p in pieces[:colon] if p.token.kind == "number" and p.depth == 0]
@@ -164,7 +165,7 @@ def _typed(value: str, old: list[_Piece]) -> str:
 
 
 def _add(operation: MutableOperation, name: str, value: str) -> None:
-    """Adds an attribute that the op's text leaves out."""
+    """Add an attribute that the op's text leaves out."""
     value = value.lower() if value in ("True", "False") else value
     if (operation.name, name) in WORDS:
         _insert(operation, f"{name} = {value} ", words=True)
@@ -179,7 +180,7 @@ def _add(operation: MutableOperation, name: str, value: str) -> None:
 
 
 def _closing(operation: MutableOperation) -> _Piece | None:
-    """The brace that closes the op's dictionary."""
+    """Return the brace that closes the op's dictionary."""
     pieces = _pieces(operation)
     for i in range(len(pieces) - 1):
         if _dictionary(pieces, i) and pieces[i + 1].token.text != "}":
@@ -189,7 +190,7 @@ def _closing(operation: MutableOperation) -> _Piece | None:
 
 
 def _insert(operation: MutableOperation, text: str, words: bool) -> None:
-    """Writes words before the types of an op; before its dictionary where `words`."""
+    """Write words before the types of an op; before its dictionary where `words`."""
     if operation.rooms:
         part = str(operation.parts[-1]) if isinstance(operation.parts[-1], str) else ""
         brace = part.find("}") + 1

@@ -17,7 +17,7 @@ Fault = tuple[int, str]  # the edit that is to blame, and what is wrong
 
 
 def visits(operation: MutableOperation, scope: Scope) -> Iterator[tuple[MutableOperation | MutableBlock, Scope]]:
-    """Every op and block with the values that it sees, before it gives its own."""
+    """Yield every op and block with the values that it sees, before it gives its own."""
     yield operation, scope
     for part in operation.parts:
         if not isinstance(part, str) and part:
@@ -31,7 +31,7 @@ def visits(operation: MutableOperation, scope: Scope) -> Iterator[tuple[MutableO
 
 
 def link(root: MutableOperation) -> None:
-    """Finds the values that inserted ops name, as far as they are there by now."""
+    """Find the values that inserted ops name, as far as they are there by now."""
     for operation, scope in visits(root, {}):
         if isinstance(operation, MutableOperation) and None in operation.operands:
             for i, written in enumerate(operation.written):
@@ -42,14 +42,14 @@ def link(root: MutableOperation) -> None:
 
 
 def fresh(root: MutableOperation, name: str, text: str = "") -> str:
-    """A name like another that is neither in the tree nor in a text."""
+    """Return a name like another that is neither in the tree nor in a text."""
     taken = {t.text.partition("#")[0] for t in tokens(f"{mutable_tree.text(root)}\n{text}") if t.kind == "value"}
     stem = name if not name[1:].isdigit() else f"%v{name[1:]}"
     return next(free for i in count(1) if (free := f"{stem}_{i}") not in taken)
 
 
 def parted(root: MutableOperation) -> Fault | None:
-    """Renames what was moved to where its name is taken. A fault where it is a block's argument that is in the way."""
+    """Rename what was moved to where its name is taken. A fault where it is a block's argument that is in the way."""
     while (clash := _clash(root)) is not None:
         holder = max((v.holder for v in clash if isinstance(v.holder, MutableOperation)), key=_edited, default=None)
         twice = all(isinstance(v.holder, MutableOperation) and v.holder.inserted for v in clash)
@@ -76,7 +76,7 @@ def _clash(root: MutableOperation) -> tuple[Value, Value] | None:
 
 
 def faults(root: MutableOperation, lines: Lines) -> Iterator[Fault]:
-    """What is wrong with an edited tree. What was so as it was read is no fault of an edit."""
+    """Yield what is wrong with an edited tree. What was so as it was read is no fault of an edit."""
     for at, scope in visits(root, {}):
         if not isinstance(at, MutableOperation):
             continue
@@ -91,7 +91,7 @@ def faults(root: MutableOperation, lines: Lines) -> Iterator[Fault]:
 
 
 def _wrong(at: MutableOperation, written: str, meant: Value | None, visible: Value | None, lines: Lines) -> str:
-    """Why an op may not use a value; empty where it may."""
+    """Return why an op may not use a value; empty where it may."""
     if (
         visible is not None
         and visible is meant
@@ -111,7 +111,7 @@ def _wrong(at: MutableOperation, written: str, meant: Value | None, visible: Val
 
 
 def _seen(at: MutableOperation) -> Iterator[MutableBlock | None]:
-    """The blocks that an op stands in, as far out as it sees."""
+    """Yield the blocks that an op stands in, as far out as it sees."""
     for operation in at.around():
         yield operation.room
         if operation.room is None or operation.room.isolated:
@@ -123,7 +123,7 @@ def _giver(value: Value) -> MutableOperation | None:
 
 
 def _named(lines: Lines, name: str) -> MutableOperation | None:
-    """An op that gives values of a name, wherever it stands."""
+    """Return an op that gives values of a name, wherever it stands."""
     for operation in lines.operations[0].walk():
         arguments = [v for room in operation.rooms for v in room.arguments]
         if any(v.name == name for v in (*operation.results, *arguments)):
@@ -132,13 +132,14 @@ def _named(lines: Lines, name: str) -> MutableOperation | None:
 
 
 def _before(at: MutableOperation, value: Value) -> bool:
-    """Whether what gives a value that an op sees comes before it: not in another block, but the first, of a region."""
+    """Return whether what gives a value that an op sees comes before it: not in another block, but the first, of a
+    region."""
     room = value.holder.room if isinstance(value.holder, MutableOperation) else value.holder
     return room is None or room is room.region[0] or any(c.room is room for c in at.around())
 
 
 def _ends(at: MutableOperation) -> Iterator[tuple[str, int]]:
-    """What is wrong with the ends of an op's blocks, and the edit that touched them last."""
+    """Yield what is wrong with the ends of an op's blocks, and the edit that touched them last."""
     for number, room in enumerate(at.rooms):
         touched = max([at.blame(), *(c.edit for c in room.operations)])
         if any(c.ends for c in room.operations[:-1]):
@@ -151,7 +152,8 @@ def _ends(at: MutableOperation) -> Iterator[tuple[str, int]]:
 
 
 def _hands_over(at: MutableOperation, number: int) -> tuple[str, int]:
-    """What ends a block of an op and how many values that takes, as far as it is known; 0 where none need be said."""
+    """Return what ends a block of an op and how many values that takes, as far as it is known; 0 where none need be
+    said."""
     if at.name in ("scf.for", "scf.if"):
         return "scf.yield", len(at.results)
     if at.name == "scf.while":

@@ -16,7 +16,7 @@ from pgo_agent.sandbox.ttgir.tree import Module
 
 
 def excerpt(module: Module, view: Readable, labels: Iterable[str]) -> str:
-    """The ops of lines as text. Raises KeyError for a label that there is not."""
+    """Return the ops of lines as text. Raises KeyError for a label that there is not."""
     operations = mutable_tree.build(module)
     heads = {
         operations[a.places[0]]
@@ -31,7 +31,7 @@ def excerpt(module: Module, view: Readable, labels: Iterable[str]) -> str:
 
 
 def _shown(line: Line, operations: list[MutableOperation], heads: set[MutableOperation]) -> list[MutableOperation]:
-    """The ops of a line in the order of the text, without those inside of another that is shown whole."""
+    """Return the ops of a line in the order of the text, without those inside of another that is shown whole."""
     ops = [operations[p] for p in sorted(line.places) if operations[p].name != "module"]
     whole = set(ops) - heads
     return [operation for operation in ops if not any(outer in whole for outer in list(operation.around())[1:])]
@@ -44,7 +44,7 @@ def _of_line(label: str, operations: list[MutableOperation], heads: set[MutableO
 
 
 def _text(text: str) -> str:
-    """An op's text without locations and without the indent that it has in the module."""
+    """Return an op's text without locations and without the indent that it has in the module."""
     first, *more = triton_parser.bare(text).strip("\n").split("\n")
     return "\n".join([first.strip(), *textwrap.dedent("\n".join(more)).split("\n")] if more else [first.strip()])
 

@@ -62,7 +62,7 @@ class Anchor:
 
 
 def cleaned(line: str) -> str:
-    """A line without bullet, number, back quotes, bold marks and comment; filler before labels is gone, too."""
+    """Return a line without bullet, number, back quotes, bold marks and comment; filler before labels is gone, too."""
     text = re.sub(r"`|\*\*", "", line).strip()
     while bullet := _BULLET.match(text):
         text = text[bullet.end() :]
@@ -71,18 +71,18 @@ def cleaned(line: str) -> str:
 
 
 def verb(line: str) -> tuple[str, str]:
-    """The edit that a line begins with, and what follows it; nothing for any other line."""
+    """Return the edit that a line begins with, and what follows it; nothing for any other line."""
     first, *rest = line.split(None, 1) or [""]
     return _VERBS.get(first.lower().rstrip(":"), ""), "".join(rest)
 
 
 def labels(text: str) -> list[str]:
-    """All that looks like a label."""
+    """Return all that looks like a label."""
     return re.findall(rf"\b{LABEL}\b", text)
 
 
 def spans(text: str, example: str) -> tuple[Spans, str]:
-    """The lines that an edit is of, and what stands behind them."""
+    """Return the lines that an edit is of, and what stands behind them."""
     ranges: list[tuple[str, str]] = []
     rest = text
     while match := _SPAN.match(rest):
@@ -106,7 +106,7 @@ def _range(match: re.Match[str]) -> tuple[str, str]:
 
 
 def place(text: str, hint: str) -> tuple[Anchor, str]:
-    """Where an edit puts something, and what stands behind that."""
+    """Return where an edit puts something, and what stands behind that."""
     match = _PLACE.match(text)
     if match is None:
         raise Misread(hint)
@@ -114,21 +114,21 @@ def place(text: str, hint: str) -> tuple[Anchor, str]:
 
 
 def without_with(text: str) -> str:
-    """What stands behind `with:`."""
+    """Return what stands behind `with:`."""
     return re.sub(
         r"^\s*(?:with|by)\b(?:\s+(?:the\s+)?(?:following|this|these)\b)?(?:\s+(?:ops?|block|code)\b)?", "", text
     )
 
 
 def ended(rest: str) -> None:
-    """Raises Misread when more stands here than a remark that names no line."""
+    """Raise Misread when more stands here than a remark that names no line."""
     remark = re.fullmatch(r"\s*(?:[.;,:]?|(?:\(|--?|–|—|;|,|so\b|because\b|since\b).*)\s*", rest, re.S)  # noqa: RUF001
     if remark is None or labels(rest):
         raise Misread(f"'{rest.strip()[:40]}' is more than the edit needs; write one edit a line, remarks behind '#'")
 
 
 def attribute(line: str) -> tuple[str, str, str, str]:
-    """Label, op (empty when none is named), name and value of an attribute."""
+    """Return label, op (empty when none is named), name and value of an attribute."""
     text = re.sub(r"(?<=\w)\s*\{(.*)\}\s*$", r" \1", line) if "{" in line and "=" in line.partition("{")[2] else line
     match = next((m for form in _ATTRIBUTES if (m := re.fullmatch(form, text.strip(), re.I))), None)
     if match is None:

@@ -20,7 +20,7 @@ _RESULT = re.compile(r"%\$([A-Za-z][0-9]+)(?:#([0-9]+))?")
 
 
 def operations(edit: Edit, block: str, lines: Lines, free: frozenset[str] = frozenset()) -> list[MutableOperation]:
-    """The ops of a block, not yet in their place. `free`: names that may be given anew, for their ops go."""
+    """Return the ops of a block, not yet in their place. `free`: names that may be given anew, for their ops go."""
     read(edit, block)
     text = _RESULT.sub(lambda m: _result(edit, lines, m), _indented(block))
     names, scope = _Names(lines.operations[0], text, free), dict[str, str]()
@@ -31,7 +31,7 @@ def operations(edit: Edit, block: str, lines: Lines, free: frozenset[str] = froz
 
 
 def read(edit: Edit, block: str) -> tuple[Op, ...]:
-    """The ops of a block as they are written. Raises BadEdit when there are none."""
+    """Return the ops of a block as they are written. Raises BadEdit when there are none."""
     try:
         ops = script.ops(block)
     except Unreadable as e:
@@ -42,7 +42,7 @@ def read(edit: Edit, block: str) -> tuple[Op, ...]:
 
 
 def _indented(block: str) -> str:
-    """A block without empty lines, each line as deep as the braces around it."""
+    """Return a block without empty lines, each line as deep as the braces around it."""
     indented, depth = list[str](), 1
     for line in filter(None, map(str.strip, block.splitlines())):
         at = depth - line.startswith(("}", "^"))
@@ -52,7 +52,7 @@ def _indented(block: str) -> str:
 
 
 def _result(edit: Edit, lines: Lines, match: re.Match[str]) -> str:
-    """The name of a line's result as it is now."""
+    """Return the name of a line's result as it is now."""
     label = match[1].upper()
     operation = lines.present(edit, lines.index(edit, label))
     values = operation.results if operation is not None else []
@@ -66,7 +66,7 @@ def _result(edit: Edit, lines: Lines, match: re.Match[str]) -> str:
 
 
 def _aliases(edit: Edit, text: str, lines: Lines) -> None:
-    """Raises BadEdit for a layout or location that the text does not define."""
+    """Raise BadEdit for a layout or location that the text does not define."""
     used = {t.text for t in tokens(text) if t.kind == "alias" and "." not in t.text}
     unknown = sorted(used - lines.aliases.keys())
     if unknown:
@@ -86,7 +86,7 @@ class _Names:
         self.taken = names - free
 
     def op(self, op: Op, scope: dict[str, str]) -> Iterator[str]:
-        """The text of an op under its new names. Adds its results to `scope`."""
+        """Yield the text of an op under its new names. Adds its results to `scope`."""
         results = self._fresh(r.partition("#")[0] for r in op.results)
         new_names = scope | self._renamed(op.defined)
         for i, (part, following) in enumerate(zip_longest(op.parts, op.parts[1:])):
@@ -119,7 +119,7 @@ class _Names:
 
 
 def _at_equals(text: str) -> tuple[str, str]:
-    """What stands before the equals sign behind an op's results, and the rest: both may name one value."""
+    """Return what stands before the equals sign behind an op's results, and the rest: both may name one value."""
     at = 0
     for token in tokens(text):
         if token.text == "=":

@@ -87,14 +87,14 @@ class MutableOperation:
                 yield from operation.walk()
 
     def around(self) -> Iterator["MutableOperation"]:
-        """Itself and the ops that it stands in, from the inside to the outside."""
+        """Yield itself and the ops that it stands in, from the inside to the outside."""
         operation: MutableOperation | None = self
         while operation is not None:
             yield operation
             operation = operation.room.owner if operation.room is not None else None
 
     def blame(self) -> int:
-        """The last edit that touched it, or what it stands in; 0 for none."""
+        """Return the last edit that touched it, or what it stands in; 0 for none."""
         return max(max(c.edit, *c.set_by.values(), 0) for c in self.around())
 
 
@@ -108,12 +108,12 @@ def key(written: str) -> tuple[str, int]:
 
 
 def build(module: Module) -> list[MutableOperation]:
-    """All ops in the order of `Module.walk`, the module's first."""
+    """Return all ops in the order of `Module.walk`, the module's first."""
     return list(operation(module.op, None, {}).walk())
 
 
 def operation(op: Op, room: MutableBlock | None, scope: Scope | None) -> MutableOperation:
-    """An op with all inside of it. Adds its results to `scope`; without one no operand is resolved."""
+    """Return an op with all inside of it. Adds its results to `scope`; without one no operand is resolved."""
     result = MutableOperation(op, [], room, list(op.operands), inserted=scope is None)
     for written in op.operands:
         value = None if scope is None else scope.get(key(written)) or Value(*key(written), "", None)
@@ -161,14 +161,14 @@ def _room_text(room: MutableBlock) -> str:
 
 
 def lines(operation: MutableOperation, first: int) -> dict[int, MutableOperation]:
-    """Which op begins on a line of the text, which begins with the line `first`."""
+    """Return which op begins on a line of the text, which begins with the line `first`."""
     by_line: dict[int, MutableOperation] = {}
     _count(operation, first, by_line)
     return by_line
 
 
 def _count(operation: MutableOperation, at: int, by_line: dict[int, MutableOperation]) -> int:
-    """Adds the lines of an op that begins with the line `at`; gives the line it ends with."""
+    """Add the lines of an op that begins with the line `at`; return the line it ends with."""
     opening = str(operation.parts[0])
     by_line[at + _leading(opening).count("\n")] = operation
     for part in operation.parts:
@@ -196,14 +196,14 @@ def _indent(operation: MutableOperation) -> str:
 
 
 def take(operation: MutableOperation) -> None:
-    """Takes an op out of its block."""
+    """Take an op out of its block."""
     if operation.room is not None:
         operation.room.operations.remove(operation)
     operation.room = None
 
 
 def put(operation: MutableOperation, room: MutableBlock, at: int, edit: int) -> None:
-    """Puts an op that was taken out into a block, on a line of its own, indented as the others."""
+    """Put an op that was taken out into a block, on a line of its own, indented as the others."""
     indent = _indent(operation)
     if not _leading(str(operation.parts[0])).startswith("\n"):
         operation.parts[0] = f"\n{indent}{str(operation.parts[0]).lstrip()}"
@@ -234,7 +234,7 @@ def rename(holder: MutableOperation, old: str, new: str) -> None:
 
 
 def renamed(text: str, names: dict[str, str]) -> str:
-    """A text with values under other names."""
+    """Return a text with values under other names."""
     if not any(name in text for name in names):
         return text
     return "".join(

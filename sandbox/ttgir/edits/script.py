@@ -81,14 +81,14 @@ class BadScript(ValueError):
 
 
 def parse(script: str) -> list[Edit]:
-    """The edits of a script, in order; none of an empty one. Raises BadScript."""
+    """Return the edits of a script, in order; none of an empty one. Raises BadScript."""
     if len(script) > LARGEST:
         raise BadScript(Edit(0, 1, script[:40]), f"{len(script)} characters are too many for a script")
     return _Script(script.splitlines()).edits()
 
 
 def ops(block: str) -> tuple[Op, ...]:
-    """The ops of a block of TTGIR. Raises Unreadable, with the line of the block."""
+    """Return the ops of a block of TTGIR. Raises Unreadable, with the line of the block."""
     try:
         module = reader.parse(f"module {{\ntt.func public @edit() {{\n{block}\n}}\n}}\n")
     except Unreadable as e:
@@ -125,7 +125,7 @@ class _Script:
         return self.found
 
     def _line(self, edit: Edit, raw: str, text: str) -> None:
-        """Reads one line as an edit with what belongs to it, or passes over a sentence."""
+        """Read one line as an edit with what belongs to it, or pass over a sentence."""
         verb, rest = grammar.verb(text)
         if verb:
             self.found.append(_READ[verb](self, edit, rest))
@@ -158,7 +158,8 @@ class _Script:
         return Replace(edit.number, edit.line, edit.text, spans, self._block(edit, grammar.without_with(rest)))
 
     def _block(self, edit: Edit, rest: str) -> str:
-        """The TTGIR that belongs to an edit: behind its colon, in fences, or the lines below that look like TTGIR."""
+        """Return the TTGIR that belongs to an edit: behind its colon, in fences, or the lines below that look like
+        TTGIR."""
         first = rest.strip().removeprefix(":").strip()
         if not _OP.match(first):
             grammar.ended(first)

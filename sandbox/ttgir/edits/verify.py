@@ -19,14 +19,14 @@ Ask = Callable[[str], Answer]  # `oracle.ask` with its box, content store and ar
 
 
 def verified(module: Module, view: Readable, edits: Iterable[Edit], ask: Ask) -> str:
-    """The module's text after all edits, which Triton reads. Raises BadEdit, and what `ask` raises."""
+    """Return the module's text after all edits, which Triton reads. Raises BadEdit, and what `ask` raises."""
     edited = apply.edited(module, view, edits)
     refused(edited, ask(edited.text))
     return edited.text
 
 
 def refused(edited: Edited, answer: Answer) -> None:
-    """Raises BadEdit where Triton refuses the new text."""
+    """Raise BadEdit where Triton refuses the new text."""
     error = answer.error
     if error is None:
         return
@@ -40,7 +40,7 @@ def refused(edited: Edited, answer: Answer) -> None:
 
 
 def _at_fault(edited: Edited, diagnostics: list[Diagnostic]) -> Edit | None:
-    """The edit that touched what Triton speaks of, or what that uses; the only one where there is but one."""
+    """Return the edit that touched what Triton speaks of, or what that uses; the only one where there is but one."""
     operations = [operation for d in diagnostics if d.line and (operation := edited.at(d.line)) is not None]
     for operation in operations:
         if operation.blame():
@@ -52,6 +52,6 @@ def _at_fault(edited: Edited, diagnostics: list[Diagnostic]) -> Edit | None:
 
 
 def _used(operation: MutableOperation) -> int:
-    """The last edit that touched what gives an op its values."""
+    """Return the last edit that touched what gives an op its values."""
     holders = [v.holder for v in operation.operands if v is not None and isinstance(v.holder, MutableOperation)]
     return max((h.blame() for h in holders), default=0)

@@ -82,7 +82,7 @@ Scope = dict[str, Value]
 
 
 def build(module: Module) -> Node:
-    """The module's op with all values resolved."""
+    """Return the module's op with all values resolved."""
     builder = _Builder()
     root = builder.node(module.op, None, {})
     _merge(root, {})
@@ -94,7 +94,7 @@ class _Builder:
         self.count = 0
 
     def node(self, op: Op, body: Body | None, scope: Scope) -> Node:
-        """An op with all inside of it. Adds its results to `scope`."""
+        """Return an op with all inside of it. Adds its results to `scope`."""
         node = Node(op, body, self.count)
         self.count += 1
         node.operands = [self._resolve(name, scope) for name in op.operands]
@@ -136,7 +136,7 @@ class _Builder:
             body.nodes = [self.node(op, body, inner) for op in block.ops]
 
     def _type(self, node: Node, argument: Argument, k: int, first: bool) -> str:
-        """The type of an argument; of a loop's, which the text leaves out, that of what it starts with."""
+        """Return the type of an argument; of a loop's, which the text leaves out, that of what it starts with."""
         start = inits(node)
         if argument.type or not first or start is None:
             return argument.type
@@ -148,7 +148,7 @@ class _Builder:
 
 
 def inits(loop: Node) -> list[Value] | None:
-    """What a loop carries, as it enters; None for other ops."""
+    """Return what a loop carries, as it enters; None for other ops."""
     if loop.name not in kinds.LOOPS:
         return None
     return loop.operands[3:] if loop.name == "scf.for" else loop.operands

@@ -16,7 +16,7 @@ _NUMBERS = re.compile(r"\b(\w+) = \[([\d, ]+)\]")
 
 
 def of_type(text: str) -> str:
-    """128x64 f16 for a tensor or buffer, the type itself for a scalar, *f16 for a pointer."""
+    """Return 128x64 f16 for a tensor or buffer, the type itself for a scalar, *f16 for a pointer."""
     shaped = types.shaped(text)
     if shaped is None:
         return element(text)
@@ -31,13 +31,13 @@ def element(text: str) -> str:
 
 
 def encoding(text: str, aliases: Mapping[str, str]) -> str:
-    """The layout of a type, written out; empty without one."""
+    """Return the layout of a type, written out; empty without one."""
     shaped = types.shaped(text)
     return opened(shaped.encoding[0], aliases) if shaped and shaped.encoding else ""
 
 
 def opened(text: str, aliases: Mapping[str, str]) -> str:
-    """A layout with its aliases replaced by what they stand for, and theirs; as far as it stays readable."""
+    """Return a layout with its aliases replaced by what they stand for, and theirs; as far as it stays readable."""
     for _ in range(DEEPEST):
         meanings = [aliases[a] for a in _ALIAS.findall(text) if a in aliases]
         if not meanings or len(text) + sum(map(len, meanings)) > LONGEST:
@@ -47,7 +47,7 @@ def opened(text: str, aliases: Mapping[str, str]) -> str:
 
 
 def short(layout: str, levels: int = DEEPEST) -> str:
-    """A word for a layout."""
+    """Return a word for a layout."""
     found = _NAME.search(layout)
     if found is None or levels == 0:
         return layout or "none"

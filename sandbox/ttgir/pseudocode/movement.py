@@ -49,12 +49,12 @@ def _alloc(w: Writing, node: Node) -> CodeAndComment:
 
 
 def is_ring(buffer: Value) -> bool:
-    """Whether a buffer is used a slot at a time."""
+    """Return whether a buffer is used a slot at a time."""
     return any(u.name in ("ttg.memdesc_index", "ttg.memdesc_subview") for u in buffer.uses)
 
 
 def barrier(value: Value | None) -> bool:
-    """Whether a buffer holds mbarriers: 64-bit words, one to a slot."""
+    """Return whether a buffer holds mbarriers: 64-bit words, one to a slot."""
     shape = value.shape if value is not None else None
     return shape is not None and shape.kind == "memdesc" and shape.element == "i64" and shape.shape[-1:] == (1,)
 

@@ -25,7 +25,8 @@ TRIED = 100  # names of one base that are looked at for one that is free again
 def choose(
     root: Node, variables: Variables, parameters: list[list[str]], origins: list[StatementLocation | None]
 ) -> Names:
-    """A name for every variable. `parameters`: of each function; `origins`: where each op is from, by its place."""
+    """Return a name for every variable. `parameters`: of each function; `origins`: where each op is from, by its
+    place."""
     namer = _Namer(root, variables, _Origins(root, origins))
     functions = (n for body in root.bodies for n in body.nodes if n.name == "tt.func")
     for node, names in zip(functions, parameters, strict=False):
@@ -45,7 +46,7 @@ def _turn(variable: Variable) -> int:
 
 
 def _role(body: Body | None) -> Body | None:
-    """The warp-specialized region around a body."""
+    """Return the warp-specialized region around a body."""
     while body is not None and body.owner.name != "ttg.warp_specialize":
         body = body.owner.body
     return body
@@ -71,7 +72,7 @@ class _Origins:
         return place.name if place else ""
 
     def of(self, value: Value) -> str:
-        """The source's name for a value; empty for what a statement only computes on its way."""
+        """Return the source's name for a value; empty for what a statement only computes on its way."""
         node = value.node
         name = self.name(node) if node else ""
         if node is None or not name or node.name.startswith("scf.") or _rank(value) < self.ranks[name]:
@@ -135,7 +136,7 @@ class _Namer:
         return ""
 
     def _name_of(self, value: Value) -> str:
-        """What a value is called already; empty for one without a name."""
+        """Return what a value is called already; empty for one without a name."""
         variable = self.variables.get(value)
         return self.names.get(variable, "") if variable else ""
 
@@ -171,7 +172,7 @@ class _Holders:
         self.tiles &= _tile(variable)
 
     def admits(self, variable: Variable, homes: frozenset[Node], tile: bool) -> bool:
-        """Whether a variable may have the name, too: of other loops, or assigned again, and all others dead."""
+        """Return whether a variable may have the name, too: of other loops, or assigned again, and all others dead."""
         elsewhere = bool(homes) and not self.homeless and self.homes.isdisjoint(homes)
         return (elsewhere or (tile and self.tiles)) and not any(self._meets(*span) for span in variable.spans)
 
@@ -186,7 +187,7 @@ def _tile(variable: Variable) -> bool:
 
 
 def _loops(variable: Variable) -> frozenset[Node]:
-    """The innermost loops that a variable's values are in, or are carried by."""
+    """Return the innermost loops that a variable's values are in, or are carried by."""
     loops = set()
     for value in variable.values:
         body = value.body

@@ -58,7 +58,7 @@ class Printer:
         return self.names.get(variable, "?") if variable is not None else "?"
 
     def module(self, root: Node) -> list[Draft]:
-        """All lines, the kernel's first."""
+        """Return all lines, the kernel's first."""
         self.facts = root.op.attributes
         functions = [n for b in root.bodies for n in b.nodes]
         for node in sorted(functions, key=lambda n: "public" not in n.op.words):
@@ -82,7 +82,7 @@ class Printer:
             self._bodies(node, at, line)
 
     def _emit(self, at: Where, text: str, comment: str, *owners: Node) -> Draft:
-        """Adds a line, with all that was folded into its text and stands nowhere else."""
+        """Add a line, with all that was folded into its text and stand nowhere else."""
         written = [m for n in owners for m in (n, *n.duplicates)]
         self.shown.update(written)
         used = dict.fromkeys(self.writing.values.used)
@@ -116,7 +116,7 @@ class Printer:
         return assignments
 
     def _matters(self, value: Value) -> bool:
-        """Whether any line reads a value, in the loop that carries it or behind it."""
+        """Return whether any line reads a value, in the loop that carries it or behind it."""
         owner = value.body.owner if value.body is not None and value.node is None else None
         behind = owner.results if owner is not None and owner.name == "scf.for" else []
         result = behind[value.index - 1 : value.index] if value.index else []
@@ -219,7 +219,8 @@ class Printer:
             self._body(body, at.inside(), line)
 
     def _shown(self, node: Node) -> bool:
-        """Whether an op has a line of its own. MLIR leaves out a yield of nothing, so a body may end with one."""
+        """Return whether an op has a line of its own. MLIR leaves out a yield of nothing, so a body may end with
+        one."""
         return node not in self.folding.inlined and (node.name not in kinds.TERMINATORS or _says(node))
 
     def _specialize(self, node: Node, at: Where) -> None:
@@ -241,7 +242,7 @@ class Printer:
 
 
 def _says(terminator: Node) -> bool:
-    """Whether the end of a body has a line of its own: what a function returns, and where it leaves early."""
+    """Return whether the end of a body has a line of its own: what a function returns, and where it leaves early."""
     body = terminator.body
     early = body is not None and body is not body.owner.bodies[0]
     return terminator.name == "tt.return" and (bool(terminator.operands) or early)

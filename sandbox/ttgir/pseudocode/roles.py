@@ -21,7 +21,8 @@ _CASTS = ("arith.truncf", "arith.extf", "tt.fp_to_fp", "ttg.convert_layout")
 
 
 def structural(values: Sequence[Value], name_of: NameOf) -> str:
-    """Names that a source does not give, or gives to something else: slots, phases, barriers, guards, counters."""
+    """Return names that a source does not give, or gives to something else: slots, phases, barriers, guards,
+    counters."""
     first = values[0]
     if barrier(first):
         return _barrier_name(first, name_of)
@@ -43,12 +44,12 @@ def _counter(value: Value) -> bool:
 
 
 def _feeds(value: Value, what: str) -> bool:
-    """Whether a value indexes a buffer (one that is filled there), is the phase of a wait, or guards a copy."""
+    """Return whether a value indexes a buffer (one that is filled there), is the phase of a wait, or guards a copy."""
     return any(_takes(user, v, what) for v in _onwards(value, what) for user in dict.fromkeys(v.uses))
 
 
 def _onwards(value: Value, what: str) -> Iterator[Value]:
-    """A value, and what up to three ops that only change its form make of it; each once."""
+    """Yield a value, and what up to three ops that only change its form make of it; each once."""
     through = THROUGH | {"arith.andi"} if what == "guard" else THROUGH
     seen = level = {value: None}
     for _ in range(4):
@@ -67,7 +68,7 @@ def _takes(user: Node, value: Value, what: str) -> bool:
 
 
 def _filled(view: Value) -> bool:
-    """Whether a copy goes there, or will complete on that barrier."""
+    """Return whether a copy goes there, or will complete on that barrier."""
     return any(u.name in kinds.FILLS and view in u.operands[1:] for u in view.uses) or any(
         u.name == "ttng.barrier_expect" for u in view.uses
     )
@@ -77,7 +78,7 @@ def _filled(view: Value) -> bool:
 
 
 def views(value: Value) -> Iterator[Value]:
-    """A buffer and all views of it, in partitions, too; of very many the first."""
+    """Yield a buffer and all views of it, in partitions, too; of very many the first."""
     left = [value]
     for _ in range(MANY):
         if not left:
@@ -89,7 +90,7 @@ def views(value: Value) -> Iterator[Value]:
 
 
 def root_of(value: Value) -> Value:
-    """The buffer that a view is of, or the pointer or descriptor that an address starts from."""
+    """Return the buffer that a view is of, or the pointer or descriptor that an address starts from."""
     for _ in range(MANY):
         node = value.node
         if node is None:
@@ -107,7 +108,7 @@ def root_of(value: Value) -> Value:
 
 
 def _entering(value: Value) -> Value | None:
-    """What a loop's argument starts with."""
+    """Return what a loop's argument starts with."""
     body = value.body
     if body is None or body.owner.name != "scf.for" or value.index == 0:
         return None
@@ -115,7 +116,7 @@ def _entering(value: Value) -> Value | None:
 
 
 def _described_from(node: Node) -> Value | None:
-    """The pointer that a descriptor made on the device is of."""
+    """Return the pointer that a descriptor made on the device is of."""
     scratch = node.operand(0)
     makers = [u for u in scratch.uses if u.name == "ttng.tensormap_create"] if scratch else []
     return makers[0].operand(1) if makers else None
@@ -126,7 +127,7 @@ def _fillers(buffer: Value) -> list[Node]:
 
 
 def _signalled(barrier: Value) -> list[Value]:
-    """The buffers whose copies complete on a barrier."""
+    """Return the buffers whose copies complete on a barrier."""
     copies = [u for v in views(barrier) for u in v.uses if u.name in kinds.TMA_LOADS]
     targets = [_target(c) for c in copies]
     return list(dict.fromkeys(root_of(t) for t in targets if t is not None))
@@ -152,7 +153,7 @@ def _beside(buffer: Value, name_of: NameOf, suffix: str) -> str:
 
 
 def _next_copied(wait: Node) -> Value | None:
-    """The buffer that the first copy behind a wait fills."""
+    """Return the buffer that the first copy behind a wait fills."""
     nodes = wait.body.nodes if wait.body else []
     copy = next((n for n in nodes if n.place > wait.place and n.name in kinds.TMA_LOADS), None)
     target = _target(copy) if copy is not None else None
@@ -160,7 +161,7 @@ def _next_copied(wait: Node) -> Value | None:
 
 
 def tile(buffer: Value, name_of: NameOf) -> str:
-    """A buffer after the kernel's argument whose data it holds: k for K or k_ptr."""
+    """Return a buffer after the kernel's argument whose data it holds: k for K or k_ptr."""
     fillers = _fillers(buffer)
     return _of_argument(fillers[0].operands[0], name_of) if fillers else "buf"
 
@@ -174,7 +175,7 @@ def _of_argument(address: Value, name_of: NameOf) -> str:
 
 
 def described(values: Sequence[Value], name_of: NameOf) -> str:
-    """A name for values that share a variable."""
+    """Return a name for values that share a variable."""
     if len(values) > 1 and any(v.node is not None and v.node.name in kinds.DOTS for v in values):
         return "acc"
     for value in [*filter(None, map(_following, values)), *(v for v in values if v.node is not None)]:
@@ -185,7 +186,7 @@ def described(values: Sequence[Value], name_of: NameOf) -> str:
 
 
 def _following(value: Value) -> Value | None:
-    """What a loop's argument goes on with."""
+    """Return what a loop's argument goes on with."""
     body = value.body
     end = body.end if body is not None and body.owner.name == "scf.for" and value.node is None else None
     return end.operand(value.index - 1) if end is not None and value.index else None
@@ -230,7 +231,7 @@ def _cast(node: Node, value: Value, name_of: NameOf) -> str:
 
 
 def _uncast(value: Value, name_of: NameOf) -> Value:
-    """What a value is but for its type and shape, back to what has a name."""
+    """Return what a value is but for its type and shape, back to what has a name."""
     while not name_of(value) and value.node is not None and value.node.name in _RESHAPED and value.node.operands:
         value = value.node.operands[0]
     return value
@@ -255,7 +256,7 @@ def _computed(node: Node, value: Value, values: Sequence[Value]) -> str:
 
 
 def _stored(value: Value) -> bool:
-    """Whether a value goes nowhere but to memory, by a few conversions."""
+    """Return whether a value goes nowhere but to memory, by a few conversions."""
     level = [value]
     for _ in range(5):
         users = dict.fromkeys(u for v in level for u in v.uses if u.name != "tt.store")

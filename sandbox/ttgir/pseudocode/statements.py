@@ -13,7 +13,7 @@ _COMBINED |= dict.fromkeys(("minnumf", "minimumf", "minsi", "minui"), "min")
 
 
 def line(w: Writing, node: Node) -> CodeAndComment:
-    """What the line of an op says."""
+    """Return what the line of an op says."""
     form = _FORMS.get(node.name)
     if form is not None:
         return form(w, node)
@@ -23,7 +23,7 @@ def line(w: Writing, node: Node) -> CodeAndComment:
 
 
 def strange(w: Writing, node: Node) -> str:
-    """An op as itself: its name, operands, words and attributes."""
+    """Return an op as itself: its name, operands, words and attributes."""
     inner = w.listed([v for v in node.operands if not v.hidden])
     words = "".join(f" {word}" for word in node.op.words)
     attributes = {k: v for k, v in node.op.attributes.items() if not _HIDDEN.fullmatch(k)}

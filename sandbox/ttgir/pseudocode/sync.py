@@ -5,7 +5,7 @@ from pgo_agent.sandbox.ttgir.pseudocode.writing import CodeAndComment, Form, Wri
 
 
 def _number(node: Node) -> str:
-    """What stands in the text as a bare number: a count, or bytes."""
+    """Return what stands in the text as a bare number: a count, or bytes."""
     return next((word for word in node.op.words if word.isdigit()), "?")
 
 

@@ -22,7 +22,7 @@ class Variable:
     spans: list[Span] = field(default_factory=list)
 
     def apart(self, other: "Variable") -> bool:
-        """Whether no value of the one is needed while one of the other holds the name."""
+        """Return whether no value of the one is needed while one of the other holds the name."""
         return not any(a < d and c < b for a, b in self.spans for c, d in other.spans)
 
 
@@ -30,7 +30,7 @@ Variables = dict[Value, Variable]
 
 
 def assign(root: Node, folding: Folding) -> Variables:
-    """A variable for every value that a line must name."""
+    """Return a variable for every value that a line must name."""
     variables: Variables = {}
     for node in root.walk():
         for body in node.bodies:
@@ -72,13 +72,13 @@ def _until(value: Value, user: Node) -> int:
 
 
 def _kept(node: Node) -> Iterator[tuple[Value, Value]]:
-    """A loop's argument and its result are one variable, whatever else is."""
+    """Yield a loop's argument and its result are one variable, whatever else is."""
     if node.name == "scf.for":
         yield from zip(carries(node), node.results, strict=False)
 
 
 def _pairs(node: Node) -> Iterator[tuple[Value | None, Value | None]]:
-    """What had best be one variable, the most urgent first."""
+    """Yield what had best be one variable, the most urgent first."""
     yield from zip(carries(node), inits(node) or (), strict=False)
     for body in node.bodies:
         yield from departures(body)
@@ -87,14 +87,14 @@ def _pairs(node: Node) -> Iterator[tuple[Value | None, Value | None]]:
 
 
 def carries(loop: Node) -> list[Value]:
-    """The arguments of a loop's body that it carries from one iteration to the next; none of other ops."""
+    """Return the arguments of a loop's body that it carries from one iteration to the next; none of other ops."""
     if loop.name not in kinds.LOOPS or not loop.bodies:
         return []
     return loop.bodies[0].arguments[1:] if loop.name == "scf.for" else loop.bodies[0].arguments
 
 
 def departures(body: Body) -> list[tuple[Value, Value]]:
-    """What the end of a body hands over: (the value that takes it, the value that is given)."""
+    """Return what the end of a body hands over: (the value that takes it, the value that is given)."""
     end, owner = body.end, body.owner
     if end is None:
         return []

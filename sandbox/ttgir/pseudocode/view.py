@@ -42,18 +42,18 @@ class Readable:
     lines: tuple[Line, ...]
 
     def line(self, label: str) -> Line:
-        """The line of a label. Raises KeyError when there is none."""
+        """Return the line of a label. Raises KeyError when there is none."""
         for line in self.lines:
             if line.label == label:
                 return line
         raise KeyError(label)
 
     def labels(self) -> dict[int, str]:
-        """The label that shows what stands on a line of the TTGIR, by that line's number."""
+        """Return the label that shows what stands on a line of the TTGIR, by that line's number."""
         return {op.line: line.label for line in self.lines for op in line.ops}
 
     def text(self, notes: Mapping[str, str] | None = None) -> str:
-        """All lines, at most 120 columns wide; `notes` by label stand in a column to the right.
+        """Return all lines, at most 120 columns wide; `notes` by label stand in a column to the right.
 
         Raises KeyError for a note on a line that there is not.
         """
@@ -66,7 +66,7 @@ class Readable:
 
 
 def readable(module: Module, located: Module | None = None) -> Readable:
-    """A module as pseudo-code.
+    """Return a module as pseudo-code.
 
     `located`: the same program with source locations, to take names and lines from, for a text without. Raises
     ValueError when it is another program.
@@ -103,7 +103,7 @@ def _labels(drafts: list[printer.Draft]) -> Iterator[str]:
 
 
 def _rows(line: Line, note: str, width: int) -> Iterator[str]:
-    """The rows of a line: label and code, code that needs more room, and the note beside them."""
+    """Yield the rows of a line: label and code, code that needs more room, and the note beside them."""
     indent = " " * min(_INDENT * line.depth, width - _LABEL - NARROWEST)
     room = width - _LABEL - len(indent)
     text = line.text + (f"  # {line.comment}" if line.comment else "")

@@ -32,11 +32,11 @@ class Writing:
         return "" if text == "True" else f" if {text}"
 
     def read(self, value: Value) -> bool:
-        """Whether any line reads a value."""
+        """Return whether any line reads a value."""
         return bool(self.folding.sites.get(value)) and not value.hidden
 
     def results(self, node: Node) -> list[str]:
-        """Names of an op's results, without tokens and what nobody reads."""
+        """Return names of an op's results, without tokens and what nobody reads."""
         return [self.values.name(v) for v in node.results if self.read(v)]
 
     def assign(self, node: Node, text: str) -> str:
@@ -55,7 +55,7 @@ class Writing:
         return f"{name} = {text}" if name else text
 
     def type(self, value: Value | None) -> str:
-        """128x64 f16; empty for a scalar."""
+        """Return 128x64 f16; empty for a scalar."""
         return layouts.of_type(value.type) if value is not None and value.shape else ""
 
     def layout(self, value: Value | None) -> str:
