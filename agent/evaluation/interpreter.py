@@ -33,7 +33,7 @@ def attach(ctx: Context) -> None:
         ctx.emit("progress", said=text)
 
     ctx.cpu.heard = heard
-    ctx.builder = replace(ctx.builder, told=report)
+    ctx.builder = replace(ctx.builder, report=report)
 
 
 def launched(manifest: Mapping[str, Any]) -> list[str]:
