@@ -32,7 +32,7 @@ def attach(ctx: Context) -> None:
     def told(said: str) -> None:
         ctx.emit("progress", said=said)
 
-    ctx.cpu.heard = heard
+    ctx.cpu.on_stage = heard
     ctx.builder = replace(ctx.builder, told=told)
 
 
