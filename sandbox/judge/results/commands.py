@@ -60,7 +60,7 @@ class CheckCommands:
             properties.total_memory * 9 // 10,
             properties.total_memory // 20,
         )
-        peaks = measured_peaks.known(device)
+        peaks = measured_peaks.load_or_measure(device)
         self.bench = TargetSession(module, cases, device, timer.Timer(device), self.announce, peaks)
         return environment(properties) | {"tflops": round(peaks.flops / 1e12, 1), "gbps": round(peaks.moved / 1e9, 1)}
 

@@ -97,7 +97,7 @@ def make_inputs(
     try:
         if stress_input is None:
             return dict(target.inputs(case, new()))
-        inputs = stress_inputs.made(lambda generator: target.inputs(case, generator), new, stress_input)
+        inputs = stress_inputs.make(lambda generator: target.inputs(case, generator), new, stress_input)
     except Exception as e:
         raise TargetFault(f"inputs() raised {type(e).__name__}: {e}", "mend inputs(case, generator)") from e
     if inputs is None:

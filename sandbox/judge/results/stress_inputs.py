@@ -129,7 +129,7 @@ STRESS_INPUTS = (
 )
 
 
-def made(
+def make(
     inputs: Callable[[torch.Generator], dict[str, Any]], new: Callable[[], torch.Generator], stress_input: StressInput
 ) -> dict[str, Any] | None:
     """Call `inputs` with a new generator under the stress input; return None when there is nothing to change.

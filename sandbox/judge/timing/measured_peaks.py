@@ -43,10 +43,10 @@ class Peaks:
         return self.flops * (2 if narrow else 1)
 
 
-def known(device: Any) -> Peaks:
+def load_or_measure(device: Any) -> Peaks:
     """Return the peaks from the cache; measure and store them where there are none."""
     path, key = _cache(), _key(device)
-    stored = kept(path)
+    stored = read_cache(path)
     if key in stored:
         with contextlib.suppress(TypeError):
             return Peaks(**stored[key])
@@ -69,7 +69,7 @@ def keep(path: Path, key: str, best: Peaks) -> None:
     with path.with_name(f"{path.name}.lock").open("w") as alone:
         fcntl.flock(alone, fcntl.LOCK_EX)
         part = path.with_name(f"{path.name}.{os.getpid()}")
-        part.write_text(json.dumps(kept(path) | {key: asdict(best)}))
+        part.write_text(json.dumps(read_cache(path) | {key: asdict(best)}))
         part.replace(path)
 
 
@@ -114,7 +114,7 @@ def _cache() -> Path:
     return Path(base) / "pgo-agent" / "peaks.json"
 
 
-def kept(path: Path) -> dict[str, Any]:
+def read_cache(path: Path) -> dict[str, Any]:
     """Read all stored entries; empty where the file cannot be read."""
     try:
         stored = json.loads(path.read_text())
