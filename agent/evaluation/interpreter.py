@@ -32,7 +32,7 @@ def attach(ctx: Context) -> None:
     def report(text: str) -> None:
         ctx.emit("progress", said=text)
 
-    ctx.cpu.heard = heard
+    ctx.cpu.on_stage = heard
     ctx.builder = replace(ctx.builder, report=report)
 
 
