@@ -13,10 +13,10 @@ optimize: compiled  ## run the main job on the embedded default; ends well wheth
 	$(BIN)/pgo-agent optimize kernels/fa_fwd.py; code=$$?; test $$code -le 1
 
 test: compiled lint  ## style, types and every test that takes seconds
-	$(BIN)/python -m pytest -n 2 --dist worksteal -q -m "not slow and not triton39 and not model"
+	$(BIN)/python -m pytest -n 2 --dist loadfile -q -m "not slow and not triton39 and not model"
 
 test-slow: compiled  ## the tests that take longer: compilers on whole kernels, runs that are killed
-	$(BIN)/python -m pytest -n 2 --dist worksteal -q -m "slow and not triton39 and not model"
+	$(BIN)/python -m pytest -n 2 --dist loadfile -q -m "slow and not triton39 and not model"
 
 test-triton-3.9: $(VENV)/ready $(TRITON_3_9)/ready  ## every shipped kernel traced and compiled by Triton 3.9
 	TRITON_39_PYTHON=$(TRITON_3_9)/bin/python $(BIN)/python -m pytest -m triton39 -q

@@ -413,6 +413,7 @@ def test_a_mistake_in_the_last_of_nine_configurations_is_found_and_the_configura
 WAITS = "    while tl.atomic_add(z_ptr, 0.0) != 7.0:\n        pass\n"
 
 
+@pytest.mark.slow  # every run of it asks memory thousands of times
 def test_blocks_that_wait_for_what_nobody_writes_are_a_deadlock_within_seconds(tmp_path: Path) -> None:
     inside = "    inside = at < n\n"
     text = ADD.read_text().replace(inside, f"{inside}{WAITS}").replace("torch.empty_like(x)", "torch.zeros_like(x)")
