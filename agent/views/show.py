@@ -88,7 +88,7 @@ def run(store: Store, name: str, as_json: bool) -> None:
     out.print(table)
     for k in profiles.of(store, found.id):
         out.print(escape(bottlenecks.told(k)), highlight=False)
-    for line in model_usage.told(store, found):
+    for line in model_usage.as_lines(store, found):
         out.print(escape(line), highlight=False)
     if unfit := list(own_list.lines(found.baseline.unfit if found.baseline else ())):
         out.print("configurations of the file's own list that no baseline is made of:", highlight=False)
