@@ -26,7 +26,7 @@ class Plot:
     point: tuple[float, float]
     across: tuple[Tick, ...]
     up: tuple[Tick, ...]
-    said: str  # at the point
+    label: str  # at the point
     peaks: tuple[tuple[float, float, str], ...]  # what each roof is called, and where: compute, memory
 
 

@@ -39,7 +39,7 @@ class Outlets:
             raise UsageFault(f"--html and --perfetto both name {self.html}", "give each a file of its own")
 
 
-def tell(
+def write(
     profile: Profile,
     file: Path,
     outlets: Outlets,

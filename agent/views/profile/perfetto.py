@@ -67,20 +67,20 @@ def _of_kernel(name: str, t: Timeline, contents: ContentStore, numbers: "count[i
         title = f"{name}: instrumented build {i}, block {block} ({100 * (taken.overhead - 1):+.1f} % of time)"
         yield from process(numbers, title, warps(executions, taken))
     if t.passes:
-        for sm, slices in blocks(_kept(t.passes[0], contents)).items():
+        for sm, slices in blocks(_recorded_blocks(t.passes[0], contents)).items():
             yield from process(numbers, f"{name}: SM {sm}, blocks whose records were kept", {"blocks": slices})
         yield from _running(next(numbers), name, t)
 
 
 def _first_block(taken: Pass, contents: ContentStore) -> tuple[int, tuple[Execution, ...]]:
     """Return the first block that has records, and its executions."""
-    for block in sorted({b.block for b in _kept(taken, contents)}):
+    for block in sorted({b.block for b in _recorded_blocks(taken, contents)}):
         if executions := traces(contents, taken, block):
             return block, executions
     return 0, ()
 
 
-def _kept(taken: Pass, contents: ContentStore) -> tuple[Block, ...]:
+def _recorded_blocks(taken: Pass, contents: ContentStore) -> tuple[Block, ...]:
     """Return the recorded blocks of the last launch."""
     raw = (fetched(contents, a.digest) for a in taken.records[-1:])
     return tuple(b for r in raw for b in decode(r, taken.block_bytes, taken.warps).blocks if b.ns >= 0)

@@ -44,7 +44,7 @@ ASKED = 400  # characters of a request that are shown
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownSpeed:
     """What is known of a candidate's speed without measuring it."""
 
     candidate: str
@@ -67,11 +67,11 @@ class Report:
     tried: tuple[Tried, ...]
     winner: Tried | None
     steps: tuple[Step, ...]  # from as shipped to the winner
-    said: Mapping[str, str]  # case -> summary of the profile of the kernel as shipped
+    shipped_profile: Mapping[str, str]  # case -> summary of the profile of the kernel as shipped
     comparison: Comparison | None
     profiles: tuple[Profiled, ...]
     proofs: tuple[Proof, ...]
-    known: tuple[Known, ...]
+    ranking: tuple[KnownSpeed, ...]
     skipped: tuple[tuple[str, str], ...]  # moves that did not apply, and why
     asked: tuple[tuple[str, str], ...]  # a person's requests while it ran, and their outcomes
     environment: tuple[tuple[str, str], ...]
@@ -131,7 +131,7 @@ def report(store: Store, name: str) -> Report:
         parts.take("builds", lambda: compared.comparison(store, run, chosen), None) if chosen else None,
         parts.take("profiles", lambda: profiles.profiles(store, run, chosen.id if chosen else None), ()),
         proofs,
-        parts.take("ranking", lambda: _known(run), ()),
+        parts.take("ranking", lambda: _ranking(run), ()),
         parts.take("moves that did not apply", lambda: tuple(_skipped(store, run)), ()),
         parts.take("what a person asked of it", lambda: tuple(_asked(store, run, outcome)), ()),
         parts.take("environment", lambda: tuple(reproduce.environment(run)), ()),
@@ -264,9 +264,9 @@ def _lost(run: Run) -> str:
     return own_list.lost(run.summary) if isinstance(run.summary, MeasuredRun) else ""
 
 
-def _known(run: Run) -> tuple[Known, ...]:
+def _ranking(run: Run) -> tuple[KnownSpeed, ...]:
     rows = run.summary.ranking if isinstance(run.summary, RankedRun) else ()
-    return tuple(Known(r.candidate, r.move, r.verdict, r.relative, r.how) for r in rows)
+    return tuple(KnownSpeed(r.candidate, r.move, r.verdict, r.relative, r.how) for r in rows)
 
 
 def _skipped(store: Store, run: Run) -> list[tuple[str, str]]:

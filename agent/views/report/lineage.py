@@ -24,7 +24,7 @@ class Stage:
     """The verdict of one stage of the gate."""
 
     name: str
-    said: str
+    verdict: str
     seconds: float
     reason: str
 

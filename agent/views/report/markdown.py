@@ -51,7 +51,7 @@ def _rendered(report: Report, room: Room) -> str:
         "room": room,
         "table": wording.table(report.session) if report.session else None,
         "paths": [(p.case, *row) for p in report.profiles for row in wording.paths(p)],
-        "known": wording.known(report),
+        "ranking": wording.ranking(report),
         "proofs": [(p, wording.evidence(p)) for p in report.proofs],
         "source": report.comparison.source if report.comparison else (),
         "occupancy": wording.occupancy,

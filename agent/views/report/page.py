@@ -42,7 +42,7 @@ def render(report: Report) -> str:
         "ttgir": _ttgir(report.comparison) if report.comparison else [],
         "profiles": [_profile(p) for p in report.profiles if p.timed],
         "proofs": [_proof(p) for p in report.proofs],
-        "known": text.known(report),
+        "ranking": text.ranking(report),
         "times": times,
         "unfit": text.unfit(report),
     }
@@ -194,4 +194,4 @@ def _proof(p: Proof) -> Values:
              "share": format.percent(c.share) if c.share < 1e6 else "all", "width": f"{share:.2f}",
              "problem": c.problem}
         )  # fmt: skip
-    return {"p": p, "looks": looks, "told": text.evidence(p)}
+    return {"p": p, "looks": looks, "evidence": text.evidence(p)}

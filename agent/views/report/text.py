@@ -39,10 +39,10 @@ def unfit(report: Report) -> Table | None:
     return Table("", ("case", "configuration", "ms", "why"), tuple(rows), frozenset({0, 1, 3}))
 
 
-def known(report: Report) -> Table | None:
-    if not report.known:
+def ranking(report: Report) -> Table | None:
+    if not report.ranking:
         return None
-    rows = ((k.candidate[:8], k.move, k.verdict, _relative(k.relative, k.how), k.how) for k in report.known)
+    rows = ((k.candidate[:8], k.move, k.verdict, _relative(k.relative, k.how), k.how) for k in report.ranking)
     head = ("candidate", "move", "verdict", "relative time", "known from")
     return Table("", head, tuple(rows), frozenset({0, 1, 2, 4}))
 

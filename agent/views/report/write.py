@@ -14,7 +14,7 @@ STDOUT = Path("-")
 
 
 @dataclass(frozen=True)
-class Places:
+class ReportPaths:
     """Where a report goes; both None: into the working directory, named by the run."""
 
     html: Path | None = None
@@ -30,20 +30,20 @@ class Places:
         if self.html and self.markdown and self.html.resolve() == self.markdown.resolve():
             raise UsageFault(f"--html and --markdown both name {self.html}", "give each a file of its own")
 
-    def of(self, run: str) -> "Places":
-        """Return these places, or the default names if none was given."""
+    def of(self, run: str) -> "ReportPaths":
+        """Return these paths, or the default names if none was given."""
         if self.html or self.markdown:
             return self
-        return Places(Path(f"{run}-report.html"), Path(f"{run}-report.md"))
+        return ReportPaths(Path(f"{run}-report.html"), Path(f"{run}-report.md"))
 
 
-def write(store: Store, name: str, places: Places) -> None:
+def write(store: Store, name: str, requested: ReportPaths) -> None:
     """Write a report. Raises UsageFault for an unknown run or a bad path, EnvironmentFault for the disk."""
-    places.check()
+    requested.check()
     run = store.run(name)
     from pgo_agent.agent.views.report import collect, markdown, page
 
-    report, paths = collect.report(store, run.id), places.of(run.id)
+    report, paths = collect.report(store, run.id), requested.of(run.id)
     if paths.html:
         put(paths.html, page.render(report))
     if paths.markdown == STDOUT:
