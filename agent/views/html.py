@@ -1,4 +1,4 @@
-"""Templates of pages and reports: Jinja2 with undefined names forbidden and every value escaped, whoever chose it.
+"""Templates of pages and reports: Jinja2 with undefined names forbidden and every value escaped.
 
 Names are paths below a package, by default `agent/`: "views/profile/page.html.j2". The caller chooses a template's
 values.

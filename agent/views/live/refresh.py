@@ -73,5 +73,5 @@ class Watch:
     def _take_strips(self) -> None:
         from pgo_agent.agent.views.live import profile_view
 
-        with suppress(Exception):  # a drawing is no reason to end a run
+        with suppress(Exception):  # a drawing that fails must not end a run
             self._strips = profile_view.strips(self.store, self.run, min(STRIPS, self._width - dashboard.LABEL))
