@@ -22,13 +22,13 @@ REPEATS = 3
 
 
 def measure(file: Path, device: str) -> dict[str, Any]:
-    found = target.read(file)
+    subject = target.read(file)
     chosen = box.choose()
     builds = []
     with tempfile.TemporaryDirectory() as place:
         for i in range(REPEATS):
-            builder = Builder(found, devices.find(device), chosen, ContentStore(Path(place) / str(i)), 1)
-            built = builder.build(found.source, {"CASES": None}, 1)
+            builder = Builder(subject, devices.find(device), chosen, ContentStore(Path(place) / str(i)), 1)
+            built = builder.build(subject.source, {"CASES": None}, 1)
             builds.append(built.seconds)
         cases = len(built.choices)
         trace, compile_ = (sorted(b[k] for b in builds)[REPEATS // 2] for k in ("trace", "compile"))
@@ -38,31 +38,31 @@ def measure(file: Path, device: str) -> dict[str, Any]:
             "trace, s a candidate": trace,
             "compile, s a candidate on one core": compile_,
             "build, s a case and core": (trace + compile_) / cases,
-            "check in the interpreter, s a candidate": _interpreter(found),
-            "judge, s a candidate (warm)": _judge(found, built.bundle, built.choices, builder.contents),
+            "check in the interpreter, s a candidate": _interpreter(subject),
+            "judge, s a candidate (warm)": _judge(subject, built.bundle, built.choices, builder.contents),
         }
     # ru_maxrss is in KiB on Linux; children: the largest process of the tracer, compiler and judge
     peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return figures | {"host memory of the largest process, GiB": peak / (1 << 20)}
 
 
-def _interpreter(found: target.Target) -> float:
-    judge = GpuJudge(found, gpu=None)
+def _interpreter(subject: target.Target) -> float:
+    judge = GpuJudge(subject, gpu=None)
     try:
-        judge.verdict("check", source=found.source)
+        judge.verdict("check", source=subject.source)
         started = time.monotonic()
-        judge.verdict("check", source=f"{found.source}\n")  # a candidate: the target's own is asked once
+        judge.verdict("check", source=f"{subject.source}\n")  # a candidate: the target's own is asked once
         return time.monotonic() - started
     finally:
         judge.close()
 
 
-def _judge(found: target.Target, bundle: str, choices: dict[str, Any], contents: ContentStore) -> float | None:
+def _judge(subject: target.Target, bundle: str, choices: dict[str, Any], contents: ContentStore) -> float | None:
     """Seconds for a candidate that is the incumbent itself, so that every stage but the confirmation runs."""
     gpu = visible_gpu()
     if gpu is None:
         return None
-    judge = GpuJudge(found, gpu=gpu)
+    judge = GpuJudge(subject, gpu=gpu)
     side = {c: {"bundle": bundle_ref(contents, bundle), "choice": o[0].label} for c, o in choices.items()}
     fields = {
         "incumbent": side,
@@ -92,8 +92,8 @@ def main() -> None:
         print(json.dumps(figures))
         return
     for name, value in figures.items():
-        shown = "no GPU here" if value is None else f"{value:.2f}" if isinstance(value, float) else value
-        print(f"{name:<44} {shown}")
+        text = "no GPU here" if value is None else f"{value:.2f}" if isinstance(value, float) else value
+        print(f"{name:<44} {text}")
 
 
 if __name__ == "__main__":

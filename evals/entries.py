@@ -68,13 +68,13 @@ class Entry:
 
 
 def load(corpus: Path = CORPUS) -> list[Entry]:
-    """All entries, group by group. Raises BrokenCorpus."""
+    """Return all entries, group by group. Raises BrokenCorpus."""
     files = [f for g in GROUPS for f in sorted((corpus / g).iterdir()) if f.suffix in _SUFFIXES]
-    found = [e for f in files for e in _read(f)]
-    names = [e.name for e in found]
+    entries = [e for f in files for e in _read(f)]
+    names = [e.name for e in entries]
     if len(set(names)) < len(names):
         raise BrokenCorpus(f"two entries of one name: {', '.join(sorted({n for n in names if names.count(n) > 1}))}")
-    return found
+    return entries
 
 
 def _read(file: Path) -> Iterator[Entry]:
@@ -90,9 +90,9 @@ def _read(file: Path) -> Iterator[Entry]:
     choices = list(itertools.product(*(v.split(" | ") for _, v in vary)))
     short = max(len(", ".join(c)) for c in choices) <= LONGEST
     for number, values in enumerate(choices, 1):
-        said = ", ".join(values) if short else str(number)
+        suffix = ", ".join(values) if short else str(number)
         yield Entry(
-            f"{where}[{said}]" if said else where,
+            f"{where}[{suffix}]" if suffix else where,
             fields["does"],
             fields["target"],
             _varied(where, text, {n: v.strip() for (n, _), v in zip(vary, values, strict=True)}),
@@ -107,8 +107,8 @@ def _read(file: Path) -> Iterator[Entry]:
 def _cut(text: str, ttgir: bool) -> tuple[list[tuple[str, str]], str]:
     """Head and text. TTGIR may go on with comments of its own kind."""
     lines = text.split("\n")
-    found = itertools.takewhile(lambda m: m is not None, map(_HEADER.fullmatch, lines))
-    head = [m for m in found if m and not (ttgir and m[1] in ("replaces", "at"))]
+    matches = itertools.takewhile(lambda m: m is not None, map(_HEADER.fullmatch, lines))
+    head = [m for m in matches if m and not (ttgir and m[1] in ("replaces", "at"))]
     return [(m[1], m[2].strip()) for m in head], "\n".join(lines[len(head) :])
 
 
@@ -124,7 +124,7 @@ def _varied(where: str, text: str, values: Mapping[str, str]) -> str:
 
 
 def place(name: str, folder: Path, corpus: Path = CORPUS) -> Target:
-    """The target of that name, written into `folder`. Raises BrokenCorpus when there is none."""
+    """Return the target of that name, written into `folder`. Raises BrokenCorpus when there is none."""
     file = corpus / "targets" / f"{name}.py"
     if not file.is_file():
         raise BrokenCorpus(f"no target is called {name}")
@@ -135,7 +135,7 @@ def place(name: str, folder: Path, corpus: Path = CORPUS) -> Target:
 
 
 def _with(shipped: Path, instead: str) -> str:
-    """A shipped kernel's text, with other statements for the names that `instead` defines."""
+    """Return a shipped kernel's text, with other statements for the names that `instead` defines."""
     new = {n: b.text for b in blocks(instead) for n in b.names if not b.imports}
     old = blocks(shipped.read_text())
     missing = new.keys() - {n for b in old for n in b.names}
@@ -148,23 +148,23 @@ def _only(names: frozenset[str]) -> str:
     return next(iter(names)) if len(names) == 1 else ""
 
 
-def given(entry: Entry, of: Target, folder: Path, own: Callable[[], str]) -> GivenFile:
+def given_file(entry: Entry, of: Target, folder: Path, own_text: Callable[[], str]) -> GivenFile:
     """Return the candidate as a run keeps it, read as `pgo-agent check` reads a file.
 
-    `own` gives the TTGIR that the target builds, for edits of it. Raises BrokenCorpus when an edit does not
+    `own_text` gives the TTGIR that the target builds, for edits of it. Raises BrokenCorpus when an edit does not
     fit, and UsageFault when the kernel part says something of the contract.
     """
     if entry.suffix != ".edit":
         of_ttgir = entry.suffix == ".ttgir-edit"
         file = folder / ("given.ttgir" if of_ttgir else f"given{entry.suffix}")
-        file.write_text(ttgir_edits.edited(entry.name, entry.text, own()) if of_ttgir else entry.text)
+        file.write_text(ttgir_edits.edited(entry.name, entry.text, own_text()) if of_ttgir else entry.text)
         return replace(check.read(file, of), name=entry.name)
-    found = parse(entry.text, of.source)
-    if found.errors or len(found.sources) != 1:
-        raise BrokenCorpus(f"{entry.name} does not fit {entry.target} any more: {'; '.join(found.errors)}")
-    return GivenFile(entry.name, "source", found.sources[0])
+    parsed = parse(entry.text, of.source)
+    if parsed.errors or len(parsed.sources) != 1:
+        raise BrokenCorpus(f"{entry.name} does not fit {entry.target} any more: {'; '.join(parsed.errors)}")
+    return GivenFile(entry.name, "source", parsed.sources[0])
 
 
 def impossible(corpus: Path = CORPUS) -> list[dict[str, object]]:
-    """The ideas that cannot even be tried: number, idea, why, and the tests that show it."""
+    """Return the ideas that cannot even be tried: number, idea, why, and the tests that show it."""
     return list(tomllib.loads((corpus / "impossible.toml").read_text())["impossible"])

@@ -93,76 +93,76 @@ class Outcome:
 
 
 def run(
-    chosen: Sequence[Entry], asked: RunSettings, say: Say, corpus: Path = CORPUS, each: Tell = lambda _: None
+    chosen: Sequence[Entry], run_settings: RunSettings, say: Say, corpus: Path = CORPUS, report: Tell = lambda _: None
 ) -> tuple[list[Outcome], float]:
-    """Judges the entries; gives what became of them, in their order, and the seconds it took.
+    """Judge the entries; return what became of them, in their order, and the seconds it took.
 
-    `each` is told of every outcome as soon as its target's entries are through: a run that is killed loses no more.
+    `report` gets every outcome as soon as its target's entries are through: a run that is killed loses no more.
 
     Raises BrokenCorpus when an entry fits its target no longer, and the faults of a run: EnvironmentFault when no
     sandbox works, for the corpora are nobody's own code.
     """
-    box.choose(asked.sandbox, asked.python).admit(foreign=True)
+    box.choose(run_settings.sandbox, run_settings.python).admit(untrusted=True)
     started = time.monotonic()
     names = sorted({e.target for e in chosen})
-    own = {n: [e for e in chosen if e.target == n] for n in names}
+    by_target = {n: [e for e in chosen if e.target == n] for n in names}
     with tempfile.TemporaryDirectory(prefix="pgo-gate-") as place:
 
         def one(name: str) -> list[Outcome]:
             folder = Path(place) / name
             folder.mkdir()
-            outcomes = of_target(name, own[name], asked, folder, corpus, say)
+            outcomes = of_target(name, by_target[name], run_settings, folder, corpus, say)
             for outcome in outcomes:
-                each(outcome)
+                report(outcome)
             return outcomes
 
-        with threads(1 if on_gpu(asked) else len(os.sched_getaffinity(0))) as pool:
-            found = {o.entry.name: o for outcomes in pool.map(one, names) for o in outcomes}
-    return [found[e.name] for e in chosen], time.monotonic() - started
+        with threads(1 if on_gpu(run_settings) else len(os.sched_getaffinity(0))) as pool:
+            by_name = {o.entry.name: o for outcomes in pool.map(one, names) for o in outcomes}
+    return [by_name[e.name] for e in chosen], time.monotonic() - started
 
 
-def on_gpu(asked: RunSettings) -> bool:
-    return asked.judge != "cpu" and visible_gpu() is not None
+def on_gpu(run_settings: RunSettings) -> bool:
+    return run_settings.judge != "cpu" and visible_gpu() is not None
 
 
 def of_target(
-    name: str, chosen: Sequence[Entry], asked: RunSettings, folder: Path, corpus: Path, say: Say
+    name: str, chosen: Sequence[Entry], run_settings: RunSettings, folder: Path, corpus: Path, say: Say
 ) -> list[Outcome]:
-    """The entries of one target, as one run in an empty folder. Raises what `run` raises."""
+    """Return the entries of one target, as one run in an empty folder. Raises what `run` raises."""
     subject = corpora.place(name, folder, corpus)
     by_id: dict[str, Entry] = {}
-    given: list[GivenFile] = []
+    files: list[GivenFile] = []
     outcomes = []
     with closing(Store(folder / "workspace")) as store:
-        own = cache(partial(own_ttgir, subject, asked, store.contents))
+        own_text = cache(partial(own_ttgir, subject, run_settings, store.contents))
         for entry in chosen:
             try:
-                given.append(corpora.given(entry, subject, folder, own))
+                files.append(corpora.given_file(entry, subject, folder, own_text))
             except UsageFault as e:
                 outcomes.append(Outcome(entry, Verdict.REJECTED, "read", e.message, {}, False))
                 continue
-            other = by_id.setdefault(candidate_id(given[-1].source), entry)
+            other = by_id.setdefault(candidate_id(files[-1].source), entry)
             if other is not entry:
                 raise BrokenCorpus(f"{entry.name} and {other.name} are the same candidate")
-        count = len(given)
+        count = len(files)
         if not count:
             return outcomes
         measured: list[bool] = []
         optimize.start(
             subject.path,
-            replace(asked, candidates=count, width=count, minutes=MINUTES, interpreting=INTERPRETING),
+            replace(run_settings, candidates=count, width=count, minutes=MINUTES, interpreting=INTERPRETING),
             store,
             _feed(name, count, measured, say),
-            given,
+            files,
         )
         outcomes += [_outcome(by_id[c.id], c, store, measured[0]) for c in store.candidates(store.run("last").id)]
     return outcomes
 
 
-def own_ttgir(subject: Target, asked: RunSettings, contents: ContentStore) -> str:
-    """What `ttgir_edits.own` gives: of all GPUs of an architecture it is the same."""
-    device = devices.find(asked.device or settings.DEFAULT_DEVICE)
-    return ttgir_edits.own(Builder(subject, device, box.choose(asked.sandbox, asked.python), contents))
+def own_ttgir(subject: Target, run_settings: RunSettings, contents: ContentStore) -> str:
+    """Return what `ttgir_edits.own` gives: of all GPUs of an architecture it is the same."""
+    device = devices.find(run_settings.device or settings.DEFAULT_DEVICE)
+    return ttgir_edits.own(Builder(subject, device, box.choose(run_settings.sandbox, run_settings.python), contents))
 
 
 def _feed(name: str, count: int, measured: list[bool], say: Say) -> Callable[[dict[str, Any]], None]:
@@ -185,9 +185,9 @@ def _outcome(entry: Entry, c: Candidate, store: Store, measured: bool) -> Outcom
         raise BrokenCorpus(f"{entry.name} has no verdict: its run ended before it was judged")
     run = store.run("last")
     seconds = {**(c.built.seconds if c.built else {}), "judge": c.seconds or 0.0}
-    known = [s for body in store.evidence(run.id, c.id).values() for s in body.get("stages", [])]
-    stages = {s["stage"]: s["seconds"] for s in known}
+    stage_bodies = [s for body in store.evidence(run.id, c.id).values() for s in body.get("stages", [])]
+    stages = {s["stage"]: s["seconds"] for s in stage_bodies}
     environment = run.baseline.environment if run.baseline else None
     launched = duplicates.launched(store.contents, c)
-    said = entry, Verdict(c.verdict), c.stage or "", c.reason or ""
-    return Outcome(*said, seconds, measured, stages, environment, launched)
+    result = entry, Verdict(c.verdict), c.stage or "", c.reason or ""
+    return Outcome(*result, seconds, measured, stages, environment, launched)

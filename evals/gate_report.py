@@ -28,7 +28,7 @@ from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.errors import UsageFault
 from rich.table import Table
 
-Line = Mapping[str, Any]  # what is said of one entry, as `told` does
+Line = Mapping[str, Any]  # one entry, as `as_values` writes it
 ENTRY, BATCH = "gate", "gate batch"  # what recorded lines are
 STANDINGS = ("refused", "admitted", "undecided")
 HONEST = "honest"  # the group that must not be refused
@@ -36,13 +36,13 @@ _PARTS = ("trace", "compile", "judge")
 _OF_A_BATCH = 10  # entries, at least
 
 
-def main(pattern: str | None, asked: RunSettings, as_json: bool) -> int:
-    """Runs the corpora, or what the pattern names, and prints the outcome; gives the exit code."""
+def main(pattern: str | None, settings: RunSettings, as_json: bool) -> int:
+    """Run the corpora, or what the pattern names, and print the outcome; return the exit code."""
     chosen = [e for e in corpora.load() if pattern is None or pattern in e.name or pattern == e.target]
     if not chosen:
         raise UsageFault(f"no entry of the corpora is called {pattern}", "give a part of a name, or a target")
-    each = (lambda o: print(json.dumps(told(o)), flush=True)) if as_json else (lambda _: None)
-    outcomes, seconds = gate.run(chosen, asked, lambda text: print(text, file=sys.stderr, flush=True), each=each)
+    report = (lambda o: print(json.dumps(as_values(o)), flush=True)) if as_json else (lambda _: None)
+    outcomes, seconds = gate.run(chosen, settings, lambda text: print(text, file=sys.stderr, flush=True), report=report)
     if as_json:
         print(json.dumps(summary(outcomes, seconds)), flush=True)
     else:
@@ -55,8 +55,8 @@ def code(outcomes: Iterable[Outcome]) -> int:
     return int(any(o.standing == ("refused" if o.entry.honest else "admitted") for o in outcomes))
 
 
-def told(o: Outcome) -> dict[str, Any]:
-    """An outcome as plain values."""
+def as_values(o: Outcome) -> dict[str, Any]:
+    """Return an outcome as plain values."""
     return {
         "entry": o.entry.name,
         "does": o.entry.does,
@@ -78,14 +78,15 @@ def told(o: Outcome) -> dict[str, Any]:
 
 
 def counted(lines: Sequence[Line]) -> dict[str, Any]:
-    """How many of each group, of the bad and of the honest stand how, who refused the bad, and seconds by stage."""
+    """Return how many of each group, of the bad and of the honest stand how, who refused the bad, and seconds by
+    stage."""
     groups = {g: [e for e in lines if e["entry"].startswith(f"{g}/")] for g in GROUPS}
     bad = [e for e in lines if not e["entry"].startswith(f"{HONEST}/")]
     stages: dict[str, list[float]] = {}
     for stage, seconds in (s for e in lines for s in e.get("stages", {}).items()):
         stages.setdefault(stage, []).append(seconds)
     return {
-        "groups": {g: _standings(own) for g, own in groups.items()},
+        "groups": {g: _standings(of_group) for g, of_group in groups.items()},
         "bad": _standings(bad),
         "honest": _standings(groups[HONEST]),
         "refused_by": dict(Counter(e["stage"] for e in bad if e["standing"] == "refused").most_common()),
@@ -99,8 +100,8 @@ def _standings(lines: Sequence[Line]) -> dict[str, int]:
 
 
 def summary(outcomes: Sequence[Outcome], seconds: float) -> dict[str, Any]:
-    """Everything that is counted of a run, as plain values; times in seconds of wall clock."""
-    counts = counted([told(o) for o in outcomes])
+    """Return everything that is counted of a run, as plain values; times in seconds of wall clock."""
+    counts = counted([as_values(o) for o in outcomes])
     stages = {s: {"looked at": len(t), "median s": round(statistics.median(t), 3)} for s, t in counts["stages"].items()}
     return counts | {
         "seconds": {p: round(sum(o.seconds.get(p, 0.0) for o in outcomes), 1) for p in _PARTS},
@@ -112,17 +113,17 @@ def summary(outcomes: Sequence[Outcome], seconds: float) -> dict[str, Any]:
 
 
 def rates(lines: Sequence[Line]) -> dict[str, Any] | None:
-    """Everything that is counted of recorded lines, as plain values; None of no entries."""
+    """Return everything that is counted of recorded lines, as plain values; None of no entries."""
     entries = [line for line in lines if line["what"] == ENTRY]
     if not entries:
         return None
     counts = counted(entries)
-    medians = {s: statistics.median(taken) for s, taken in counts.pop("stages").items()}
+    medians = {s: statistics.median(seconds) for s, seconds in counts.pop("stages").items()}
     batches = [line for line in lines if line["what"] == BATCH]
     wall = sum(b["wall"] for b in batches)
     return counts | {
         "environment": entries[0]["environment"],
-        "groups": {g: own for g, own in counts["groups"].items() if own["entries"]},
+        "groups": {g: standings for g, standings in counts["groups"].items() if standings["entries"]},
         "most_refused": max(counts["refused_by"].values(), default=1),
         "seconds": medians,
         "slowest": max(medians.values(), default=1.0),
@@ -153,7 +154,7 @@ def show(outcomes: Sequence[Outcome], seconds: float) -> None:
 
 
 def merged(files: Iterable[Path]) -> list[dict[str, Any]]:
-    """The entries, by name, then the batches. Raises UsageFault for a file that says nothing of a GPU."""
+    """Return the entries, by name, then the batches. Raises UsageFault for a file that says nothing of a GPU."""
     names = {e.name for e in corpora.load()}
     by_name: dict[str, dict[str, Any]] = {}
     batches = []
@@ -162,9 +163,9 @@ def merged(files: Iterable[Path]) -> list[dict[str, Any]]:
         machine = next((line["environment"] for line in lines if line.get("environment")), None)
         if machine is None:
             raise UsageFault(f"{file}: no GPU judged this", "record what a GPU machine printed")
-        own = [{"what": ENTRY} | line | {"environment": machine} for line in lines if "entry" in line]
-        by_name |= {line["entry"]: line for line in own if line["entry"] in names}
-        if "entry" not in lines[-1] and len(own) >= _OF_A_BATCH:
+        entry_lines = [{"what": ENTRY} | line | {"environment": machine} for line in lines if "entry" in line]
+        by_name |= {line["entry"]: line for line in entry_lines if line["entry"] in names}
+        if "entry" not in lines[-1] and len(entry_lines) >= _OF_A_BATCH:
             entries = lines[-1]["bad"]["entries"] + lines[-1]["honest"]["entries"]
             batch = {"what": BATCH, "entries": entries, "wall": lines[-1]["wall"]}
             batches.append(batch | {k: lines[0][k] for k in ("target", "commit")} | {"environment": machine})

@@ -22,7 +22,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def lines(store: Store, run: Run, commit: str) -> Iterator[dict[str, Any]]:
-    """The lines of a run. Raises UsageFault when the run measured nothing."""
+    """Yield the lines of a run. Raises UsageFault when the run measured nothing."""
     base, summary = run.baseline, run.summary
     if base is None or not isinstance(summary, MeasuredRun):
         raise UsageFault(f"run {run.id} measured nothing on a GPU", "record a run that was judged on one")
@@ -81,11 +81,11 @@ def main() -> None:
     args = parser.parse_args()
     store = Store(args.store, create=False)
     run = store.run(args.run)
-    found = list(lines(store, run, commit_of()))
+    recorded = list(lines(store, run, commit_of()))
     out = args.out or RESULTS / f"recorded-{Path(run.target).stem}-{run.device}.jsonl"
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text("".join(json.dumps(line) + "\n" for line in found))
-    print(f"{len(found)} lines in {out}")
+    out.write_text("".join(json.dumps(line) + "\n" for line in recorded))
+    print(f"{len(recorded)} lines in {out}")
 
 
 if __name__ == "__main__":

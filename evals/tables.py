@@ -32,13 +32,13 @@ slower at the quick look was timed no further.
 
 
 def tables() -> str:
-    """A Markdown table for every recorded run, in order of target."""
+    """Return a Markdown table for every recorded run, in order of target."""
     verdicts = _by_run("verdict")
     return "\n".join(f"{_table(row, who)}{_won(verdicts[row.run])}\n" for row, who in _recorded(verdicts))
 
 
 def gains() -> str:
-    """What the winner of each recorded run gained over both baselines: a Markdown table, a line for each run."""
+    """Return what the winner of each recorded run gained over both baselines: a Markdown table, a line for each run."""
     lines = ["| kernel | rewrites by | over as shipped | over tuned | each case, over tuned |"]
     lines.append("|---|---|---:|---:|---:|")
     for row, who in _recorded(_by_run("verdict")):
@@ -52,67 +52,68 @@ def gains() -> str:
 
 
 def _recorded(verdicts: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[tuple[Row, str]]:
-    """The row of every recorded run, with who proposed its candidates; in order of target. `verdicts`: by run."""
+    """Return the row of every recorded run, with who proposed its candidates; in order of target. `verdicts`: by
+    run."""
     runs = [r for r in load.files(sorted(RESULTS.glob("*.jsonl"))).rows if r.run in verdicts]
     return sorted(((r, by(verdicts[r.run][0])) for r in runs), key=lambda pair: (pair[0].kernel, pair[1]))
 
 
 def _by_run(what: str) -> dict[str, list[dict[str, Any]]]:
     """Run -> its lines of one kind, in order."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    by_run: dict[str, list[dict[str, Any]]] = {}
     for line in rows():
         if line["what"] == what:
-            found.setdefault(line["run"], []).append(line)
-    return found
+            by_run.setdefault(line["run"], []).append(line)
+    return by_run
 
 
 def by(row: Mapping[str, Any]) -> str:
-    """Who proposed the candidates of a row's run."""
+    """Return who proposed the candidates of a row's run."""
     return " and ".join(["moves", *row.get("models", [])])
 
 
 def _won(verdicts: Sequence[Mapping[str, Any]]) -> str:
     """Who won, among how many."""
     names = ", then ".join(f"{_named(r)} ({r['speedup']:.3f}x of the incumbent)" for r in _descent(verdicts))
-    each = f"Each with its ratios: `evals/results/{TRIED}`."
-    return f"{len(verdicts)} candidates judged; accepted: {names or 'none'}. {each}\n"
+    file = f"Each with its ratios: `evals/results/{TRIED}`."
+    return f"{len(verdicts)} candidates judged; accepted: {names or 'none'}. {file}\n"
 
 
 def _descent(verdicts: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The candidates that led to a run's winner, each measured against the one before; the winner comes last."""
+    """Return the candidates that led to a run's winner, each measured against the one before; the winner comes last."""
     by_id = {v["candidate"]: v for v in verdicts}
-    name, found = verdicts[0]["winner"], list[Mapping[str, Any]]()
+    name, descent = verdicts[0]["winner"], list[Mapping[str, Any]]()
     while name in by_id:
-        found.append(by_id[name])
+        descent.append(by_id[name])
         name = by_id[name]["against"]
-    return found[::-1]
+    return descent[::-1]
 
 
 def _named(verdict: Mapping[str, Any]) -> str:
-    """A move by its name, what a model wrote by the first words that it gave it."""
+    """Return a move by its name, what a model wrote by the first words that it gave it."""
     if verdict.get("author", "embedded").startswith("embedded"):
         return str(verdict["move"])
     return f'"{verdict["idea"].partition(":")[0].splitlines()[0]}" by {verdict["author"]}'
 
 
 def tried() -> str:
-    """What every candidate of the recorded runs came to: a Markdown table for each target."""
+    """Return what every candidate of the recorded runs came to: a Markdown table for each target."""
     runs = {f"{r[0]['target']} by {by(r[0])}, {r[0]['environment']['gpu']}": r for r in _by_run("verdict").values()}
     head = (
         "# Every candidate of the recorded runs\n\nWritten by `python -m pgo_agent.evals.tables README.md docs/*.md`. "
         + _HEAD
     )
-    return head + "".join(f"\n## {name}\n\n{_verdicts(found)}" for name, found in sorted(runs.items()))
+    return head + "".join(f"\n## {name}\n\n{_verdicts(verdicts)}" for name, verdicts in sorted(runs.items()))
 
 
-def _verdicts(found: Sequence[dict[str, Any]]) -> str:
-    cases = list(dict.fromkeys(c for r in found for c in r["ratios"]))
+def _verdicts(verdicts: Sequence[dict[str, Any]]) -> str:
+    cases = list(dict.fromkeys(c for r in verdicts for c in r["ratios"]))
     columns = ["candidate", "made of", "verdict", "stage", "of the incumbent", *(c.split("/", 1)[1] for c in cases)]
     lines = ["| " + " | ".join(columns) + " |", "|---|---|---|---|" + "---:|" * (len(cases) + 1)]
-    for r in found:
-        each = [f"{r['ratios'][c]:.3f}" if c in r["ratios"] else "-" for c in cases]
+    for r in verdicts:
+        ratios = [f"{r['ratios'][c]:.3f}" if c in r["ratios"] else "-" for c in cases]
         total = f"{r['speedup']:.3f}" if r["speedup"] else "-"
-        lines.append("| " + " | ".join([_named(r), r["on"], r["verdict"], r["stage"], total, *each]) + " |")
+        lines.append("| " + " | ".join([_named(r), r["on"], r["verdict"], r["stage"], total, *ratios]) + " |")
     return "\n".join(lines) + "\n"
 
 
@@ -134,7 +135,7 @@ def _table(row: Row, who: str) -> str:
 
 
 def _where(environment: Mapping[str, Any], commit: str) -> str:
-    """The machine and the versions that something was measured with."""
+    """Return the machine and the versions that something was measured with."""
     versions = ", ".join(f"{name} {environment[name]}" for name in ("driver", "torch", "triton"))
     return f"{environment['gpu']}, {versions}, commit {short(commit)}"
 
@@ -144,60 +145,63 @@ def _rate(row: Row, case: Case, side: str) -> str:
 
 
 def nights() -> str:
-    """What each run of the recorded nights came to, of tuned: a Markdown table, a line for each GPU."""
-    found = load.files(sorted(RESULTS.glob("nightly-*.jsonl")))
-    kernels = sorted({r.kernel for r in found.rows})
+    """Return what each run of the recorded nights came to, of tuned: a Markdown table, a line for each GPU."""
+    recorded = load.files(sorted(RESULTS.glob("nightly-*.jsonl")))
+    kernels = sorted({r.kernel for r in recorded.rows})
     columns = ["of tuned, each seed", *(f"`{k}`" for k in kernels), "intervals of the timer against itself that hold 1"]
     lines = ["| " + " | ".join(columns) + " |", "|---|" + "---:|" * (len(columns) - 1)]
     machines = []
-    for gpu in sorted({r.environment["gpu"] for r in found.rows}):
-        own = sorted((r for r in found.rows if r.environment["gpu"] == gpu), key=lambda r: r.seed or 0)
-        each = [", ".join(f"{r.middle('tuned'):.3f}" for r in own if r.kernel == k) or "-" for k in kernels]
-        noise = noise_of(own)
-        lines.append("| " + " | ".join([gpu, *each, f"{noise['holds']} of {noise['cases']}"]) + " |")
-        machines.append(_where(own[0].environment, own[0].commit))
-    notes = "".join(f" {note}." for note in found.notes)
+    for gpu in sorted({r.environment["gpu"] for r in recorded.rows}):
+        of_gpu = sorted((r for r in recorded.rows if r.environment["gpu"] == gpu), key=lambda r: r.seed or 0)
+        by_kernel = [", ".join(f"{r.middle('tuned'):.3f}" for r in of_gpu if r.kernel == k) or "-" for k in kernels]
+        noise = noise_of(of_gpu)
+        lines.append("| " + " | ".join([gpu, *by_kernel, f"{noise['holds']} of {noise['cases']}"]) + " |")
+        machines.append(_where(of_gpu[0].environment, of_gpu[0].commit))
+    notes = "".join(f" {note}." for note in recorded.notes)
     return "\n".join(lines) + f"\n\n{'; '.join(machines)}.{notes}\n"
 
 
 def gate() -> str:
-    """What became of the corpora on a GPU: a Markdown table of the groups, and who refused the bad ones."""
+    """Return what became of the corpora on a GPU: a Markdown table of the groups, and who refused the bad ones."""
     recorded = list(rows())
     counts = gate_report.rates(recorded)
     if counts is None:
         return "Not recorded on a GPU yet.\n"
     lines = ["| corpus | entries | refused | admitted | undecided |", "|---|---:|---:|---:|---:|"]
-    lines += [f"| {group} | {' | '.join(map(str, own.values()))} |" for group, own in counts["groups"].items()]
+    lines += [
+        f"| {group} | {' | '.join(map(str, standings.values()))} |" for group, standings in counts["groups"].items()
+    ]
     refused = ", ".join(f"{stage} {n}" for stage, n in counts["refused_by"].items())
     batches = [r for r in recorded if r["what"] == gate_report.BATCH]
-    each = ", ".join(f"{b['target']} {60 * b['entries'] / b['wall']:.1f}" for b in batches)
+    rates = ", ".join(f"{b['target']} {60 * b['entries'] / b['wall']:.1f}" for b in batches)
     medians = ", ".join(f"{stage} {seconds:.2g}" for stage, seconds in counts["seconds"].items())
     commit = next(r["commit"] for r in recorded if r["what"] == gate_report.ENTRY)
     lines.append(
         f"\nUndecided: the clock did not tell, and nothing is recorded as faster. Refused at: {refused}. "
-        f"{counts['per_minute']:.1f} candidates a minute, baselines and builds included ({each}). Seconds of a stage, "
+        f"{counts['per_minute']:.1f} candidates a minute, baselines and builds included ({rates}). Seconds of a stage, "
         f"in the median: {medians}. {_where(counts['environment'], commit)}.\n"
     )
     return "\n".join(lines)
 
 
 def mutants() -> str:
-    """What became of mutants on the CPU: a Markdown table of the kinds of change, who caught them, and who survived."""
-    found = report.told(Results(RESULTS / MUTANTS).rows)
-    counted = found.summary()
+    """Return what became of mutants on the CPU: a Markdown table of the kinds of change, who caught them, and who
+    survived."""
+    result = report.of_rows(Results(RESULTS / MUTANTS).rows)
+    counted = result.summary()
     lines = ["| change | tried | " + " | ".join(FATES) + " |", "|---|---:|" + "---:|" * len(FATES)]
     for name, counts in {**counted["operators"], "all": counted["fates"]}.items():
         lines.append(f"| {name} | {sum(counts.values())} | " + " | ".join(map(str, counts.values())) + " |")
     caught = ", ".join(f"{n} {by}" for by, n in counted["caught_by"].items())
-    survived = "".join(f"- `{r['mutant']}`: `{r['after']}`\n" for r in found.survivors)
-    commits = ", ".join(sorted({short(r["commit"]) for r, _ in found.mutants}))
+    survived = "".join(f"- `{r['mutant']}`: `{r['after']}`\n" for r in result.survivors)
+    commits = ", ".join(sorted({short(r["commit"]) for r, _ in result.mutants}))
     bases = len(counted["bases"])
     lines.append(f"\nOf {bases} kernels, without a GPU; commit {commits}. Caught as: {caught}.\n")
     return "\n".join(lines) + (f"\nSurvived:\n\n{survived}" if survived else "")
 
 
 def moves() -> str:
-    """A Markdown table of the source moves: the symptom that each answers, and what is known of its gain."""
+    """Return a Markdown table of the source moves: the symptom that each answers, and what is known of its gain."""
     head = "| source move | symptom | known of its gain | sm |\n|---|---|---|---|\n"
     return head + "".join(
         f"| {m.name} | {m.symptom} | {m.gain} | {', '.join(map(str, m.archs))} |\n" for m in SOURCE_MOVES

@@ -37,7 +37,8 @@ class Edit:
 
 
 def own(builder: Builder) -> str:
-    """The TTGIR that the builder's target launches in its public cases, with the line that says which kernel it is.
+    """Return the TTGIR that the builder's target launches in its public cases, with the line that says which kernel it
+    is.
 
     Raises BrokenCorpus when it cannot be traced, or launches more or less than one kernel.
     """
@@ -53,7 +54,7 @@ def own(builder: Builder) -> str:
 
 
 def edited(name: str, edits: str, text: str) -> str:
-    """The text after all edits of the entry of that name, one after another. Raises BrokenCorpus."""
+    """Return the text after all edits of the entry of that name, one after another. Raises BrokenCorpus."""
     for number, edit in enumerate(_read(name, edits), 1):
         try:
             changed, times = edit.expression.subn(edit.replacement, text)

@@ -34,14 +34,15 @@ class Device:
     regs_sm: int = 65536  # 32-bit registers of one SM
 
     def rate(self, flops: float, moved: float, ms: float) -> tuple[float, str]:
-        """What a launch of `ms` reaches: TFLOP/s, or GB/s where moving the bytes takes longer than the arithmetic."""
+        """Return what a launch of `ms` reaches: TFLOP/s, or GB/s where moving the bytes takes longer than the
+        arithmetic."""
         if moved / (self.gbps * 1e9) > flops / (self.fp16_tflops * 1e12):
             return moved / ms / 1e6, "GB/s"
         return flops / ms / 1e9, "TFLOP/s"
 
     def resident_blocks(self, registers: int, shared_bytes: int, warps: int) -> dict[str, int]:
-        """Blocks that each resource of an SM allows, as NVIDIA's occupancy calculator (of Nsight Compute) counts for
-        8.0 to 12.0; their least is how many an SM holds.
+        """Return blocks that each resource of an SM allows, as NVIDIA's occupancy calculator (of Nsight Compute) counts
+        for 8.0 to 12.0; their least is how many an SM holds.
 
         `registers` of a thread, `shared_bytes` and `warps` of a block. Registers of a warp: 32 x registers of a thread,
         rounded up to 256. Of these an SM's 64 Ki give so many warps, in fours. Shared memory of a block: its own and
@@ -93,13 +94,13 @@ DEVICES = {
 
 
 def find(key: str) -> Device:
-    """The device called `key` (any case). Raises UsageFault with the known names."""
-    found = DEVICES.get(key.lower())
-    if found is None:
+    """Return the device called `key` (any case). Raises UsageFault with the known names."""
+    device = DEVICES.get(key.lower())
+    if device is None:
         raise UsageFault(f"unknown device '{key}'", f"choose one of: {', '.join(DEVICES)}")
-    return found
+    return device
 
 
 def named(name: str) -> Device | None:
-    """The table's entry for a GPU as its driver names it, or None."""
+    """Return the table's entry for a GPU as its driver names it, or None."""
     return next((d for d in DEVICES.values() if d.name == name), None)

@@ -26,16 +26,16 @@ class Fill:
     seed: int = field(default_factory=lambda: secrets.randbits(62))
 
     def into(self, memory: Any) -> None:
-        """Writes it into a tensor of bytes that begins on a multiple of 8."""
+        """Write it into a tensor of bytes that begins on a multiple of 8."""
         if self.byte is not None:
             memory.fill_(self.byte)
             return
         generator = torch.Generator(device=memory.device).manual_seed(self.seed)
-        whole = memory.numel() // WORD * WORD
-        if whole:
-            memory[:whole].view(torch.int64).random_(-(1 << 63), None, generator=generator)
-        if whole < memory.numel():
-            memory[whole:].random_(generator=generator)
+        words_end = memory.numel() // WORD * WORD
+        if words_end:
+            memory[:words_end].view(torch.int64).random_(-(1 << 63), None, generator=generator)
+        if words_end < memory.numel():
+            memory[words_end:].random_(generator=generator)
 
 
 NAN, ZERO = Fill(PATTERN, 0), Fill(0, 0)
@@ -55,41 +55,42 @@ class Arena:
         self.fill(NAN, NAN)
 
     def part(self, n: int) -> Any:
-        """The bytes of a buffer."""
+        """Return the bytes of a buffer."""
         return self._memory[self._starts[n] : self._starts[n] + self._sizes[n]]
 
     def view(self, n: int, dtype: Any, size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> Any:
-        """A tensor in a buffer; `offset` counts elements from its beginning."""
+        """Return a tensor in a buffer; `offset` counts elements from its beginning."""
         empty = torch.empty(0, dtype=dtype, device=self._memory.device)
         start = self._starts[n] // dtype.itemsize + offset
         return empty.set_(self._memory.untyped_storage(), start, size, stride)
 
     def storage(self, n: int) -> Any:
-        """A buffer as a storage of its own, which keeps the memory alive."""
+        """Return a buffer as a storage of its own, which keeps the memory alive."""
         return self._memory.untyped_storage()[self._starts[n] : self._starts[n] + self._sizes[n]]
 
     def fill(self, buffers: Fill, zones: Fill) -> None:
-        """Fills the buffers, and the zones."""
+        """Fill the buffers, and the zones."""
         buffers.into(self._memory)
         self.arm(zones)
 
     def arm(self, zones: Fill) -> None:
-        """Fills the zones alone."""
+        """Fill the zones alone."""
         self._zoned = zones
-        held = self._held()
-        for zone, part in zip(self._zones(), held.split([z.numel() for z in self._zones()]), strict=True):
+        expected = self._held()
+        for zone, part in zip(self._zones(), expected.split([z.numel() for z in self._zones()]), strict=True):
             zone.copy_(part)
 
     def strays(self) -> Any:
-        """Bytes of the zones that no longer hold what they were filled with: a count where the memory is, unawaited."""
+        """Return bytes of the zones that no longer hold what they were filled with: a count where the memory is,
+        unawaited."""
         return (torch.cat(self._zones()) != self._held()).sum()
 
     def _held(self) -> Any:
-        """What the zones were filled with, one after another."""
+        """Return what the zones were filled with, one after another."""
         count = sum(z.numel() for z in self._zones())
-        held = torch.empty(count, dtype=torch.uint8, device=self._memory.device)
-        self._zoned.into(held)
-        return held
+        expected = torch.empty(count, dtype=torch.uint8, device=self._memory.device)
+        self._zoned.into(expected)
+        return expected
 
     def _zones(self) -> list[Any]:
         starts = [*self._starts, self._memory.numel()]
@@ -109,28 +110,28 @@ class Guarded:
         return self._arena.part(0)
 
     def fill(self, pattern: int) -> None:
-        """Fills the bytes and the zones."""
+        """Fill the bytes and the zones."""
         self._arena.fill(Fill(pattern, 0), Fill(pattern, 0))
 
     def arm(self, pattern: int) -> None:
-        """Fills the zones alone."""
+        """Fill the zones alone."""
         self._arena.arm(Fill(pattern, 0))
 
     def view(self, dtype: Any, size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> Any:
-        """A tensor in the bytes; `offset` counts elements from their beginning."""
+        """Return a tensor in the bytes; `offset` counts elements from their beginning."""
         return self._arena.view(0, dtype, size, stride, offset)
 
     def storage(self) -> Any:
-        """The bytes as a storage of their own, which keeps the memory alive."""
+        """Return the bytes as a storage of their own, which keeps the memory alive."""
         return self._arena.storage(0)
 
     def stray(self) -> int:
-        """Bytes of the zones that no longer hold the pattern."""
+        """Return bytes of the zones that no longer hold the pattern."""
         return int(self._arena.strays())
 
 
 def arenas(sizes: Sequence[int], device: Any) -> list[tuple[Arena, int]]:
-    """A place for a buffer of each size: the arena, and which of its buffers.
+    """Return a place for a buffer of each size: the arena, and which of its buffers.
 
     All in one, so that nothing lies between them that nobody fills; without guard zones each is an allocation of its
     own, as a checker of memory wants it.
@@ -146,20 +147,20 @@ def _block(nbytes: int, device: Any) -> Any:
     block, up to a megabyte, would be filled and looked at by nobody."""
     if torch.device(device).type != "cuda" or not GUARD:
         return torch.empty(nbytes, dtype=torch.uint8, device=device)
-    wanted = -(-nbytes // ALIGN) * ALIGN
+    size = -(-nbytes // ALIGN) * ALIGN
     for _ in range(TRIES):
         before = torch.cuda.memory_allocated(device)
-        memory = torch.empty(wanted, dtype=torch.uint8, device=device)
-        taken = torch.cuda.memory_allocated(device) - before
-        if taken <= wanted:
+        memory = torch.empty(size, dtype=torch.uint8, device=device)
+        used = torch.cuda.memory_allocated(device) - before
+        if used <= size:
             break
         del memory
-        wanted = taken
+        size = used
     else:
-        memory = torch.empty(wanted, dtype=torch.uint8, device=device)
+        memory = torch.empty(size, dtype=torch.uint8, device=device)
     return memory
 
 
 def said(stray: int) -> str:
-    """What is wrong with a kernel that changed so many guarded bytes."""
+    """Return what is wrong with a kernel that changed so many guarded bytes."""
     return f"wrote {stray} bytes outside of its output"

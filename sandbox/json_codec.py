@@ -30,12 +30,12 @@ class Record:
 
     @classmethod
     def from_json(cls: type[T], value: Any) -> T:
-        """The inverse of `as_json`. Raises Malformed."""
+        """Return the inverse of `as_json`. Raises Malformed."""
         return decoded(cls, value)
 
 
 def as_json(x: object) -> Any:
-    """Plain JSON values of a record, a tuple of them, or a plain value. Raises Malformed for any other type."""
+    """Return plain JSON values of a record, a tuple of them, or a plain value. Raises Malformed for any other type."""
     if x is None or isinstance(x, str | int | float):
         return str(x) if isinstance(x, StrEnum) else x
     if dataclasses.is_dataclass(x) and not isinstance(x, type):
@@ -49,7 +49,7 @@ def as_json(x: object) -> Any:
 
 
 def from_json(kind: Any, value: Any) -> Any:
-    """The value of type `kind` that `as_json` wrote. Raises Malformed where `value` is something else."""
+    """Return the value of type `kind` that `as_json` wrote. Raises Malformed where `value` is something else."""
     origin = get_origin(kind)
     if kind is Any:
         return value
@@ -83,9 +83,9 @@ def _record(kind: Any, value: Any) -> Any:
     needed = {name for name, left_out in fields.items() if not left_out}
     _need(isinstance(value, dict) and needed <= value.keys() <= fields.keys(), kind, value)
     read = {}
-    for name, own in value.items():
+    for name, field_value in value.items():
         try:
-            read[name] = from_json(hints[name], own)
+            read[name] = from_json(hints[name], field_value)
         except Malformed as e:
             raise Malformed(f"{name}: {e}") from None
     return kind(**read)

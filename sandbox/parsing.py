@@ -13,25 +13,27 @@ _ALONE = Lock()
 
 
 def module(text: str, name: str = "<unknown>") -> ast.Module:
-    """Raises what `ast.parse` raises: SyntaxError, ValueError, MemoryError, RecursionError."""
+    """Raise what `ast.parse` raises: SyntaxError, ValueError, MemoryError, RecursionError."""
     with _ALONE:
         return ast.parse(text, name)
 
 
 def expression(text: str) -> ast.expr:
-    """Raises what `ast.parse` raises."""
+    """Raise what `ast.parse` raises."""
     with _ALONE:
         return ast.parse(text, mode="eval").body
 
 
 def literal(text: str) -> Any:
-    """The value of a constant, or of a list, tuple, dict or set of such. Raises what `ast.literal_eval` raises."""
+    """Return the value of a constant, or of a list, tuple, dict or set of such. Raises what `ast.literal_eval`
+    raises."""
     with _ALONE:
         return ast.literal_eval(text)
 
 
 def compiled(text: str) -> ast.Module:
-    """The tree of a text that compiles to bytecode, too. Raises what `compile` raises: SyntaxError, ValueError."""
+    """Return the tree of a text that compiles to bytecode, too. Raises what `compile` raises: SyntaxError,
+    ValueError."""
     with _ALONE, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what Python thinks of a text's style
         tree = ast.parse(text)

@@ -59,7 +59,7 @@ class Target:
 
 
 def read(path: Path) -> Target:
-    """The target at `path`. Raises UsageFault (no such file, not Python) or TargetFault (names missing)."""
+    """Return the target at `path`. Raises UsageFault (no such file, not Python) or TargetFault (names missing)."""
     source = text(path)
     sidecar = path.with_name(f"{path.stem}.target.py")
     contract_path = sidecar if sidecar.is_file() else path
@@ -70,7 +70,7 @@ def read(path: Path) -> Target:
 
 
 def text(path: Path) -> str:
-    """The text of a file. Raises UsageFault when there is none, or it cannot be read as text."""
+    """Return the text of a file. Raises UsageFault when there is none, or it cannot be read as text."""
     if path.is_dir():
         raise UsageFault(f"{path} is a folder", "name the Python file that holds the kernel")
     try:
@@ -84,7 +84,7 @@ def text(path: Path) -> str:
 
 
 def parse(source: str, name: str) -> ast.Module:
-    """The syntax tree of `source`. Raises UsageFault with file and line."""
+    """Return the syntax tree of `source`. Raises UsageFault with file and line."""
     try:
         return parsing.module(source, name)
     except (SyntaxError, ValueError, MemoryError, RecursionError) as e:
@@ -94,7 +94,7 @@ def parse(source: str, name: str) -> ast.Module:
 
 
 def names_of(node: ast.stmt) -> set[str]:
-    """The module-level names that a statement defines."""
+    """Return the module-level names that a statement defines."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return {node.name}
     if isinstance(node, ast.Assign):
@@ -107,16 +107,16 @@ def names_of(node: ast.stmt) -> set[str]:
 
 
 def of_contract(node: ast.stmt) -> bool:
-    """Whether a module-level statement defines a contract name, or does something with one."""
+    """Return whether a module-level statement defines a contract name, or does something with one."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return node.name in CONTRACT
     return bool({n.id for n in ast.walk(node) if isinstance(n, ast.Name)} & CONTRACT)
 
 
 def _check_names(target: Target) -> None:
-    own = set[str]().union(*(names_of(n) for n in parse(target.source, str(target.path)).body))
+    defined = set[str]().union(*(names_of(n) for n in parse(target.source, str(target.path)).body))
     contract = set[str]().union(*(names_of(n) for n in parse(target.contract, str(target.contract_path)).body))
-    missing = [n for n in REQUIRED if n not in (own if n == "kernel" else contract)]
+    missing = [n for n in REQUIRED if n not in (defined if n == "kernel" else contract)]
     if missing:
         listed = "\n     ".join(REQUIRED[n] for n in missing)
         where = target.path if missing == ["kernel"] else target.contract_path
@@ -124,7 +124,7 @@ def _check_names(target: Target) -> None:
 
 
 def same_contract(source: str, other: str) -> bool:
-    """Whether two versions of a file define the contract names by the same statements."""
+    """Return whether two versions of a file define the contract names by the same statements."""
     return _asked(source) == _asked(other)
 
 
@@ -133,7 +133,7 @@ def _asked(text: str) -> list[str]:
 
 
 def load(path: Path, name: str) -> ModuleType:
-    """Executes the file as module `name`. Whatever it raises is the caller's to report."""
+    """Execute the file as module `name`. Whatever it raises is the caller's to report."""
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise TargetFault(f"cannot import {path}", "give it a .py name")

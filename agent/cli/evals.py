@@ -175,7 +175,7 @@ def _run_plan(
             code = parallel.run(at_once, results, opened, emit, json_lines)
         else:
             code = running.run(results, asked, opened, emit)
-        return int(report.told(results, json_lines, code))
+        return int(report.finish(results, json_lines, code))
 
     runner.run(
         json_lines,

@@ -29,7 +29,7 @@ def start(file: Path, of: Path, asked: RunSettings, store: Store, emit: Emit) ->
     """Make a new run that judges `file` as a candidate for the target `of`. Raises Faults before there is a run."""
     subject = target.read(target_file.locate(of))
     candidate = read(file, subject)
-    box.choose(asked.sandbox, asked.python).admit(foreign=True)
+    box.choose(asked.sandbox, asked.python).admit(untrusted=True)
     return optimize.start(subject.path, asked, store, emit, [candidate])
 
 

@@ -118,7 +118,7 @@ def _go(
     triton_version(run.settings.python)  # fails early when the interpreter lacks it
     chosen = box.choose(run.settings.sandbox, run.settings.python)
     if OPTIMIZER in models or run.facts.given:
-        chosen.admit(foreign=True)
+        chosen.admit(untrusted=True)
     ctx = _context(run, subject, device, judge, models, store, emit, chosen)
     _announce(ctx, chosen)
     try:

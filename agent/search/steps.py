@@ -41,7 +41,7 @@ def propose(ctx: Context, generation: int) -> int:
     fresh = [*submitted, *islice(others, room)]
     if fresh:
         ctx.store.add_generation(ctx.run.id, generation, incumbent.name(ctx), fresh)
-        bandit.tell(ctx, generation)
+        bandit.report_shares(ctx, generation)
         if again := parents.again_from(ctx):
             ctx.emit("search.restarted", generation=generation, candidates=again)
     for p in fresh:
@@ -72,10 +72,10 @@ def _fresh(ctx: Context, generation: int) -> Iterator[NewCandidate]:
         return
     seen = {c.id for c in ctx.store.candidates(ctx.run.id)} | {candidate_id(ctx.target.source)}
     yield from _novel(ctx, lessons.remembered(ctx), lessons.MEMORY, seen)
-    repaired = _novel(ctx, llm.mend(ctx), bandit.MODEL, seen)
-    yield from islice(repaired, max(1, _width(ctx) - 1))  # one place is left for a new proposal
+    repairs = _novel(ctx, llm.propose_repairs(ctx), bandit.MODEL, seen)
+    yield from islice(repairs, max(1, _width(ctx) - 1))  # one place is left for a new proposal
     streams = {
-        bandit.MODEL: _novel(ctx, llm.ask(ctx), bandit.MODEL, seen),
+        bandit.MODEL: _novel(ctx, llm.propose_fresh(ctx), bandit.MODEL, seen),
         bandit.MOVES: _novel(ctx, parents.proposals(ctx), bandit.MOVES, seen),
     }
     yield from bandit.mixed(streams, bandit.tallies(ctx), ctx.settings.seed, generation)
@@ -165,7 +165,7 @@ def _settle_judged(
 ) -> None:
     """Settle a judged candidate; that of a given file says how much of its list was judged."""
     if candidate.author == provenance.GIVEN:
-        judged = given_file.said_of(ctx, candidate, measure.told_apart(ctx, candidate, judged))
+        judged = given_file.note_unjudged(ctx, candidate, measure.note_unchanged(ctx, candidate, judged))
     settle(ctx, candidate, judged, speedup, seconds)
 
 

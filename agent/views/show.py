@@ -87,7 +87,7 @@ def run(store: Store, name: str, as_json: bool) -> None:
         )
     out.print(table)
     for k in profiles.of(store, shown.id):
-        out.print(escape(bottlenecks.told(k)), highlight=False)
+        out.print(escape(bottlenecks.one_line(k)), highlight=False)
     for line in model_usage.as_lines(store, shown):
         out.print(escape(line), highlight=False)
     if unfit := list(own_list.lines(shown.baseline.unfit if shown.baseline else ())):
@@ -114,7 +114,7 @@ def run(store: Store, name: str, as_json: bool) -> None:
 def lessons(store: Store, file: Path) -> None:
     """Print the lessons of earlier runs that a new run of a target would get."""
     subject = target.read(target_file.locate(file))
-    lines = learned.told(history.tried(store, history.Subject(subject.digest, subject.asked)), ())
+    lines = learned.as_lines(history.tried(store, history.Subject(subject.digest, subject.asked)), ())
     for line in lines or [f"no run of {file} in this workspace has come to a verdict"]:
         display.output().print(escape(line), highlight=False)
 

@@ -30,14 +30,16 @@ class Difference:
 def differences(
     plan: AblationPlan, scores: Mapping[AblationRun, float], commits: Mapping[AblationRun, str] | None = None
 ) -> list[Difference]:
-    """One for each arm but the first of its model, as far as there are pairs of runs that one pgo-agent made."""
-    found = ((base, arm, _paired(plan, scores, commits or {}, base, arm)) for base, arm in _compared(plan))
-    return [_difference(base, arm, by_target) for base, arm, by_target in found if by_target]
+    """Return one for each arm but the first of its model, as far as there are pairs of runs that one pgo-agent made."""
+    compared = ((base, arm, _paired(plan, scores, commits or {}, base, arm)) for base, arm in _compared(plan))
+    return [_difference(base, arm, by_target) for base, arm, by_target in compared if by_target]
 
 
 def apart(plan: AblationPlan, scores: Mapping[AblationRun, float], commits: Mapping[AblationRun, str]) -> int:
-    """Pairs that are left out: what two versions of pgo-agent come to says nothing of what it was told."""
-    return sum(_of_two(commits, a, b) for one in _compared(plan) for a, b in _pairs(plan, *one) if {a, b} <= {*scores})
+    """Return pairs that are left out: what two versions of pgo-agent come to says nothing of what it was told."""
+    return sum(
+        _of_two(commits, a, b) for arms in _compared(plan) for a, b in _pairs(plan, *arms) if {a, b} <= {*scores}
+    )
 
 
 def _compared(plan: AblationPlan) -> Iterator[tuple[Arm, Arm]]:
@@ -61,18 +63,18 @@ def _paired(
     plan: AblationPlan, scores: Mapping[AblationRun, float], commits: Mapping[AblationRun, str], base: Arm, arm: Arm
 ) -> dict[str, list[float]]:
     """Target -> differences of its seeds."""
-    found: dict[str, list[float]] = {}
+    by_target: dict[str, list[float]] = {}
     for a, b in _pairs(plan, base, arm):
         if {a, b} <= {*scores} and not _of_two(commits, a, b):
-            found.setdefault(a.target, []).append(scores[b] - scores[a])
-    return found
+            by_target.setdefault(a.target, []).append(scores[b] - scores[a])
+    return by_target
 
 
 def _difference(base: Arm, arm: Arm, by_target: Mapping[str, Sequence[float]]) -> Difference:
     rng = np.random.default_rng(20261122)
     means = {t: float(np.mean(d)) for t, d in by_target.items()}
-    drawn = [np.asarray(d)[rng.integers(0, len(d), (RESAMPLES, len(d)))].mean(axis=1) for d in by_target.values()]
+    resampled = [np.asarray(d)[rng.integers(0, len(d), (RESAMPLES, len(d)))].mean(axis=1) for d in by_target.values()]
     tail = (1 - LEVEL) / 2
-    low, high = np.quantile(np.mean(drawn, axis=0), [tail, 1 - tail])
+    low, high = np.quantile(np.mean(resampled, axis=0), [tail, 1 - tail])
     count = sum(map(len, by_target.values()))
     return Difference(base, arm, float(low), float(np.mean(list(means.values()))), float(high), means, count)

@@ -58,12 +58,12 @@ class AblationPlan:
 
     @property
     def digest(self) -> str:
-        return plan_toml.digest(self.said)
+        return plan_toml.digest(self.values)
 
     @property
-    def said(self) -> dict[str, Any]:
-        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "limits"}
-        return own | plan_toml.said_of(self.limits, LIMITS)
+    def values(self) -> dict[str, Any]:
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "limits"}
+        return values | plan_toml.values_of(self.limits, LIMITS)
 
     @property
     def runs(self) -> list[AblationRun]:
@@ -76,21 +76,21 @@ class AblationPlan:
             for arm in (*arms[n % len(arms) :], *arms[: n % len(arms)])
         ]
 
-    def settings_of(self, wanted: AblationRun, asked: RunSettings) -> RunSettings:
-        arm, limited = wanted.arm, plan_toml.applied(self.limits, LIMITS, asked)
-        return replace(limited, models=(arm.model,), profile_visibility=arm.insight, seed=wanted.seed, alone=True)
+    def settings_of(self, planned: AblationRun, settings: RunSettings) -> RunSettings:
+        arm, limited = planned.arm, plan_toml.applied(self.limits, LIMITS, settings)
+        return replace(limited, models=(arm.model,), profile_visibility=arm.insight, seed=planned.seed, alone=True)
 
 
 def read(file: Path) -> AblationPlan:
-    """The plan in a file. Raises UsageFault with what is wrong with it."""
-    said = plan_toml.read(file, SHAPE, HINT)
-    limits = plan_toml.limits_of(said | {"minutes": float(said["minutes"])}, LIMITS)
-    own = {name: value for name, value in said.items() if name not in LIMITS}
-    return AblationPlan(**own | {"insights": tuple(map(ProfileVisibility, said["insights"]))}, limits=limits)
+    """Return the plan in a file. Raises UsageFault with what is wrong with it."""
+    values = plan_toml.read(file, SHAPE, HINT)
+    limits = plan_toml.limits_of(values | {"minutes": float(values["minutes"])}, LIMITS)
+    own_fields = {name: value for name, value in values.items() if name not in LIMITS}
+    return AblationPlan(**own_fields | {"insights": tuple(map(ProfileVisibility, values["insights"]))}, limits=limits)
 
 
-def _metric(said: object) -> str:
-    return "" if said in METRICS else f"is none of {', '.join(METRICS)}"
+def _metric(value: object) -> str:
+    return "" if value in METRICS else f"is none of {', '.join(METRICS)}"
 
 
 SHAPE: Shape = {
@@ -104,5 +104,5 @@ SHAPE: Shape = {
 
 
 def pairs(arms: Sequence[Arm], insights: Sequence[ProfileVisibility]) -> list[tuple[Arm, Arm]]:
-    """Each arm with the one it is compared with: the same model, told what the plan names first."""
+    """Return each arm with the one it is compared with: the same model, told what the plan names first."""
     return [(Arm(a.model, insights[0]), a) for a in arms if a.insight != insights[0]]

@@ -15,7 +15,7 @@ from rich.table import Table
 
 
 def summary(results: Results) -> dict[str, Any]:
-    """Everything that is counted, as plain values."""
+    """Return everything that is counted, as plain values."""
     plan, scores, commits = results.plan, results.scores(), results.commits()
     arms = dict.fromkeys(w.arm for w in plan.runs)
     means = {str(a): [s for w, s in scores.items() if w.arm == a] for a in arms}
@@ -24,19 +24,19 @@ def summary(results: Results) -> dict[str, Any]:
         "metric": plan.metric,
         "plan": plan.digest,
         "arms": {a: {"runs": len(s), "mean": statistics.mean(s) if s else None} for a, s in means.items()},
-        "differences": [_told(d) for d in differences(plan, scores, commits)],
+        "differences": [_as_values(d) for d in differences(plan, scores, commits)],
         "apart": apart(plan, scores, commits),
         "truncated": sum(bool(line["truncated"]) for line in ended),
         "missing": len(results.missing),
     }
 
 
-def _told(d: Difference) -> dict[str, Any]:
+def _as_values(d: Difference) -> dict[str, Any]:
     return asdict(d) | {"base": str(d.base), "arm": str(d.arm)}
 
 
-def told(results: Results, json_lines: bool, code: Exit) -> Exit:
-    """Ends the feed of events with what was counted; gives the code."""
+def finish(results: Results, json_lines: bool, code: Exit) -> Exit:
+    """End the feed of events with what was counted; return the code."""
     if json_lines:
         print(json.dumps({"type": "ablation.completed"} | summary(results)), flush=True)
     return code
@@ -45,13 +45,13 @@ def told(results: Results, json_lines: bool, code: Exit) -> Exit:
 def show(results: Results) -> None:
     out, counted, plan = display.output(), summary(results), results.plan
     arms = Table("arm", "runs", f"mean {plan.metric}", title=f"Targets: {len(plan.targets)}, seeds: {len(plan.seeds)}")
-    for name, told in counted["arms"].items():
-        arms.add_row(name, str(told["runs"]), "" if told["mean"] is None else _value(plan, told["mean"]))
+    for name, arm in counted["arms"].items():
+        arms.add_row(name, str(arm["runs"]), "" if arm["mean"] is None else _value(plan, arm["mean"]))
     out.print(arms)
     for d in differences(plan, results.scores(), results.commits()):
-        each = ", ".join(f"{t} {_difference(plan, x)}" for t, x in d.targets.items())
-        said = f"{_difference(plan, d.mid)} [{_difference(plan, d.low)}, {_difference(plan, d.high)}]"
-        out.print(f"{d.arm} against {d.base}: {said} ({d.pairs} pairs; {each})", markup=False, soft_wrap=True)
+        by_target = ", ".join(f"{t} {_difference(plan, x)}" for t, x in d.targets.items())
+        interval = f"{_difference(plan, d.mid)} [{_difference(plan, d.low)}, {_difference(plan, d.high)}]"
+        out.print(f"{d.arm} against {d.base}: {interval} ({d.pairs} pairs; {by_target})", markup=False, soft_wrap=True)
     if counted["truncated"]:
         out.print(f"{counted['truncated']} runs were ended by their minutes and are left out")
     if counted["apart"]:

@@ -34,13 +34,13 @@ class Results(planned.Results[AblationRun]):
         return {w: line["score"] for w, line in ended.items() if line and not line["truncated"]}
 
     def commits(self) -> dict[AblationRun, str]:
-        """Which pgo-agent made each run that ended."""
+        """Return which pgo-agent made each run that ended."""
         return {w: str(line.get("commit", "")) for w in self.plan.runs if (line := self.ended(w))}
 
 
-def check(results: Results, asked: RunSettings) -> None:
-    """Raises UsageFault for results of another plan, and for a metric of times without a GPU."""
-    gpu, _ = judge_choice.choose(asked)
+def check(results: Results, settings: RunSettings) -> None:
+    """Raise UsageFault for results of another plan, and for a metric of times without a GPU."""
+    gpu, _ = judge_choice.choose(settings)
     if gpu is not None:
         gpu.close()
     if gpu is None and results.plan.metric != "right":
@@ -49,15 +49,15 @@ def check(results: Results, asked: RunSettings) -> None:
     results.lines  # noqa: B018 (it is read, and refused, here)
 
 
-def run(results: Results, asked: RunSettings, store: Store, emit: Emit) -> Exit:
-    """Makes every run that has no result yet. Gives WAITING when a model's reply is not there yet, else DONE.
+def run(results: Results, settings: RunSettings, store: Store, emit: Emit) -> Exit:
+    """Make every run that has no result yet. Gives WAITING when a model's reply is not there yet, else DONE.
 
     Raises what runs raise.
     """
-    return running.run(results, asked, store, emit, lambda opened, found, _: _told(results.plan, opened, found))
+    return running.run(results, settings, store, emit, lambda opened, made, _: _as_values(results.plan, opened, made))
 
 
-def _told(plan: AblationPlan, store: Store, run: Run) -> dict[str, Any]:
+def _as_values(plan: AblationPlan, store: Store, run: Run) -> dict[str, Any]:
     candidates, spent = store.candidates(run.id), store.spent(run.id)
     judged = [c for c in candidates if c.verdict is not None]
     return {

@@ -38,7 +38,7 @@ class Judgement(Protocol):
 
 
 def score(store: Store, run: Run, metric: str) -> float:
-    """Raises UsageFault for a metric of times where nothing was timed."""
+    """Raise UsageFault for a metric of times where nothing was timed."""
     candidates = store.candidates(run.id)
     if metric == "right":
         return right(candidates)
@@ -60,18 +60,18 @@ def final(run: Run) -> float:
 
 def anytime(candidates: Sequence[Judgement], budget: int) -> float:
     """Candidates in the order in which they were proposed."""
-    found = bests(candidates[:budget])
-    return sum(found + found[-1:] * (budget - len(found))) / budget
+    gains = bests(candidates[:budget])
+    return sum(gains + gains[-1:] * (budget - len(gains))) / budget
 
 
 def bests(candidates: Sequence[Judgement]) -> list[float]:
     """After each candidate the best gain so far over the kernel as shipped, as a logarithm."""
     gains: dict[str | None, float] = {}
-    best, found = 0.0, []
+    best, result = 0.0, []
     for c in candidates:
         best = max(best, _gained(c, gains))
-        found.append(best)
-    return found
+        result.append(best)
+    return result
 
 
 def _gained(c: Judgement, gains: dict[str | None, float]) -> float:

@@ -38,7 +38,7 @@ class Bars:
 
 
 def bars(listed: Sequence[Beside]) -> Bars | None:
-    """Intervals on one axis, which shows 1. None of nothing."""
+    """Return intervals on one axis, which shows 1. None of nothing."""
     if not listed:
         return None
     x = axis([1.0, *(v for b in listed for v in (b.found.low, b.found.high))], most=4)
@@ -47,7 +47,7 @@ def bars(listed: Sequence[Beside]) -> Bars | None:
 
 
 def trend(board: Board, colors: Colors) -> Chart | None:
-    """Each optimizer's mean of tuned, night by night; every seed is a dot. None of one night alone."""
+    """Return each optimizer's mean of tuned, night by night; every seed is a dot. None of one night alone."""
     nights = board.nights
     if len(nights) < 2:
         return None
@@ -55,15 +55,15 @@ def trend(board: Board, colors: Colors) -> Chart | None:
     y = axis([1.0, *(r.middle(TUNED) for _, rows in nights for r in rows)])
     every = max(1, math.ceil(len(nights) / LABELS))
     across = tuple(Tick(x.at(n), label) for n, (label, _) in enumerate(nights) if n % every == 0)
-    told = f"{board.kernels[0]}: times faster than tuned, night by night"
+    title = f"{board.kernels[0]}: times faster than tuned, night by night"
     series = tuple(_trend(o, colors[o], nights, x, y) for o in board.optimizers)
-    return Chart(told, across, lines.upward(y, "x"), lines.one(y), series, "night")
+    return Chart(title, across, lines.upward(y, "x"), lines.one(y), series, "night")
 
 
 def _trend(optimizer: str, color: int, nights: Sequence[tuple[str, list[Row]]], x: Axis, y: Axis) -> Series:
-    own = [(n, label, [r for r in rows if r.optimizer == optimizer]) for n, (label, rows) in enumerate(nights)]
-    means = [(n, m) for n, _, rows in own if (m := mean(rows, TUNED)) is not None]
-    dots = (lines.spot(x, y, n, r.middle(TUNED), _dot(label, r)) for n, label, rows in own for r in rows)
+    by_night = [(n, label, [r for r in rows if r.optimizer == optimizer]) for n, (label, rows) in enumerate(nights)]
+    means = [(n, m) for n, _, rows in by_night if (m := mean(rows, TUNED)) is not None]
+    dots = (lines.spot(x, y, n, r.middle(TUNED), _dot(label, r)) for n, label, rows in by_night for r in rows)
     return Series(optimizer, color, lines.line(means, x, y), tuple(dots))
 
 
@@ -82,15 +82,15 @@ def by_seconds(rows: Sequence[Row], colors: Colors) -> Chart | None:
 
 
 def _search(rows: Sequence[Row], colors: Colors, spent: Sequence[Sequence[float]], below: str) -> Chart | None:
-    """The best gain so far over the kernel as shipped, of each row. None where nothing was judged."""
-    found = [(r, list(zip(at, _gains(r), strict=True))) for r, at in zip(rows, spent, strict=True) if r.candidates]
-    if not found:
+    """Return the best gain so far over the kernel as shipped, of each row. None where nothing was judged."""
+    searches = [(r, list(zip(at, _gains(r), strict=True))) for r, at in zip(rows, spent, strict=True) if r.candidates]
+    if not searches:
         return None
-    x = axis([0.0, *(a for _, points in found for a, _ in points)], whole=True, bare=True)
-    y = axis([1.0, *(g for _, points in found for _, g in points)])
-    series = tuple(_line(r, points, colors[r.optimizer], x, y) for r, points in found)
-    told = f"{rows[0].kernel}: best gain so far over the kernel as shipped, by {below}"
-    return Chart(told, x.labels(), lines.upward(y, "x"), lines.one(y), series, below)
+    x = axis([0.0, *(a for _, points in searches for a, _ in points)], whole=True, bare=True)
+    y = axis([1.0, *(g for _, points in searches for _, g in points)])
+    series = tuple(_line(r, points, colors[r.optimizer], x, y) for r, points in searches)
+    title = f"{rows[0].kernel}: best gain so far over the kernel as shipped, by {below}"
+    return Chart(title, x.labels(), lines.upward(y, "x"), lines.one(y), series, below)
 
 
 def _gains(r: Row) -> Iterable[float]:

@@ -30,7 +30,7 @@ def colors(boards: Sequence[Board]) -> Colors:
 
 
 def page(board: Board, kernel: str) -> str:
-    """The file of a kernel on a GPU."""
+    """Return the file of a kernel on a GPU."""
     device = devices.named(board.gpu)
     name = f"{kernel}-{device.key if device else board.gpu}"
     safe = re.sub(r"[^A-Za-z0-9_-]", "_", name)[:80]
@@ -41,44 +41,44 @@ def page(board: Board, kernel: str) -> str:
 # the first page -------------------------------------------------------------------------------------------------------
 
 
-def board(found: Board, tones: Colors) -> Values:
-    last = found.last
+def board(of_gpu: Board, tones: Colors) -> Values:
+    last = of_gpu.last
     return {
-        "gpu": found.gpu,
+        "gpu": of_gpu.gpu,
         "versions": _versions(last),
-        "nights": len(found.nights),
-        "between": [found.rows[0].when[:10], found.rows[-1].when[:10]],
-        "kernels": [(k, page(found, k)) for k in found.kernels],
-        "standings": [_standing(found, o, tones) for o in found.optimizers],
-        "partly": any(found.cell(k, o) is None for k in found.kernels for o in found.optimizers),
-        "bars": _runs(found, tones),
-        "cards": [_card(found, k) for k in found.kernels],
+        "nights": len(of_gpu.nights),
+        "between": [of_gpu.rows[0].when[:10], of_gpu.rows[-1].when[:10]],
+        "kernels": [(k, page(of_gpu, k)) for k in of_gpu.kernels],
+        "standings": [_standing(of_gpu, o, tones) for o in of_gpu.optimizers],
+        "partly": any(of_gpu.cell(k, o) is None for k in of_gpu.kernels for o in of_gpu.optimizers),
+        "bars": _runs(of_gpu, tones),
+        "cards": [_card(of_gpu, k) for k in of_gpu.kernels],
         "failures": [r for r in last if r.failed],
         "noise": rank.noise(last),
         "aa": against_itself(last, tones),
     }
 
 
-def _standing(found: Board, optimizer: str, tones: Colors) -> Values:
-    own = [r for r in found.last if r.optimizer == optimizer]
-    had = len({r.kernel for r in own})
+def _standing(of_gpu: Board, optimizer: str, tones: Colors) -> Values:
+    rows = [r for r in of_gpu.last if r.optimizer == optimizer]
+    had = len({r.kernel for r in rows})
     return {
         "optimizer": optimizer,
         "color": tones[optimizer],
-        "means": {b: f"{mean(own, b) or 1.0:.3f}" for b in BASES},
-        "part": f"{had} of {len(found.kernels)} kernels" if had < len(found.kernels) else "",
-        "cells": [_cell(found.cell(k, optimizer)) for k in found.kernels],
-        "seeds": len({r.seed for r in own}),
-        "gpu_seconds": _sum([r.gpu_seconds for r in own], "{:,.0f} s"),
-        "tokens": _sum([r.tokens for r in own], "{:,}"),
-        "money": _sum([r.money for r in own], "{:.2f}"),
+        "means": {b: f"{mean(rows, b) or 1.0:.3f}" for b in BASES},
+        "part": f"{had} of {len(of_gpu.kernels)} kernels" if had < len(of_gpu.kernels) else "",
+        "cells": [_cell(of_gpu.cell(k, optimizer)) for k in of_gpu.kernels],
+        "seeds": len({r.seed for r in rows}),
+        "gpu_seconds": _sum([r.gpu_seconds for r in rows], "{:,.0f} s"),
+        "tokens": _sum([r.tokens for r in rows], "{:,}"),
+        "money": _sum([r.money for r in rows], "{:.2f}"),
     }
 
 
 def _sum(values: Sequence[float | None], form: str) -> str:
     """Empty where one is not recorded."""
-    known = [v for v in values if v is not None]
-    return form.format(sum(known)) if len(known) == len(values) else ""
+    recorded = [v for v in values if v is not None]
+    return form.format(sum(recorded)) if len(recorded) == len(values) else ""
 
 
 def _cell(cell: KernelRows | None) -> Values | None:
@@ -86,39 +86,39 @@ def _cell(cell: KernelRows | None) -> Values | None:
         return None
     low, high = cell.span
     count = len(cell.rows)
-    told = f"{cell.won} of {count} won" if count > 1 else "" if cell.won else "no winner"
+    won = f"{cell.won} of {count} won" if count > 1 else "" if cell.won else "no winner"
     return {
         "mid": f"{cell.tuned:.3f}",
         "span": f"{low:.3f} to {high:.3f}" if cell.won else "",
-        "note": ", ".join(filter(None, (told, f"{cell.failed} failed" if cell.failed else ""))),
+        "note": ", ".join(filter(None, (won, f"{cell.failed} failed" if cell.failed else ""))),
         "won": bool(cell.won),
     }
 
 
-def _runs(found: Board, tones: Colors) -> Bars | None:
-    """Every last row against the tuned baseline."""
-    ordered = sorted(found.last, key=lambda r: (r.kernel, r.optimizer, r.seed or 0))
-    return figures.bars([_run(found, r, tones) for r in ordered])
+def _runs(of_gpu: Board, tones: Colors) -> Bars | None:
+    """Return every last row against the tuned baseline."""
+    ordered = sorted(of_gpu.last, key=lambda r: (r.kernel, r.optimizer, r.seed or 0))
+    return figures.bars([_run(of_gpu, r, tones) for r in ordered])
 
 
-def _run(found: Board, r: Row, tones: Colors) -> Beside:
-    own, seed = r.ratio(TUNED), "" if r.seed is None else f", seed {r.seed}"
-    said = "failed: 1" if r.failed else interval(own) if r.winner else "no winner: 1"
-    return Beside(r.kernel, f"{r.optimizer}{seed}", tones[r.optimizer], own, said, page(found, r.kernel))
+def _run(of_gpu: Board, r: Row, tones: Colors) -> Beside:
+    ratio, seed = r.ratio(TUNED), "" if r.seed is None else f", seed {r.seed}"
+    text = "failed: 1" if r.failed else interval(ratio) if r.winner else "no winner: 1"
+    return Beside(r.kernel, f"{r.optimizer}{seed}", tones[r.optimizer], ratio, text, page(of_gpu, r.kernel))
 
 
 def _who(r: Row) -> str:
     seed = "" if r.seed is None else f", seed {r.seed}"
-    said = "failed" if r.failed else "" if r.winner else "no winner"
-    return f"{r.optimizer}{seed}" + (f": {said}" if said else "")
+    state = "failed" if r.failed else "" if r.winner else "no winner"
+    return f"{r.optimizer}{seed}" + (f": {state}" if state else "")
 
 
-def _card(found: Board, kernel: str) -> Values:
-    best, count = found.best(kernel), sum(r.kernel == kernel for r in found.last)
+def _card(of_gpu: Board, kernel: str) -> Values:
+    best, count = of_gpu.best(kernel), sum(r.kernel == kernel for r in of_gpu.last)
     return {
         "kernel": kernel,
         "of": f"of tuned, the best of {count} runs" if count > 1 else "of tuned",
-        "page": page(found, kernel),
+        "page": page(of_gpu, kernel),
         "interval": interval(best.ratio(TUNED)).partition(" ")[2],
         "mid": f"{best.middle(TUNED):.3f}",
         "moves": list(best.winner.moves) if best.winner else [],
@@ -130,17 +130,17 @@ def _card(found: Board, kernel: str) -> Values:
 
 
 def _range(shares: Sequence[float | None]) -> str:
-    known = [s for s in shares if s is not None]
-    if not known:
+    recorded = [s for s in shares if s is not None]
+    if not recorded:
         return ""
-    low, high = f"{100 * min(known):.0f}", f"{100 * max(known):.0f}"
+    low, high = f"{100 * min(recorded):.0f}", f"{100 * max(recorded):.0f}"
     return f"{low} %" if low == high else f"{low} to {high} %"
 
 
 def against_itself(rows: Sequence[Row], tones: Colors) -> Bars | None:
-    """The shipped kernel timed twice in one session, as two sides: how far the timer is off."""
-    found = ((r, n, c.noise) for r in rows for n, c in r.cases.items())
-    return figures.bars([Beside(_case_name(n), _who(r), tones[r.optimizer], i, interval(i)) for r, n, i in found])
+    """Return the shipped kernel timed twice in one session, as two sides: how far the timer is off."""
+    noises = ((r, n, c.noise) for r in rows for n, c in r.cases.items())
+    return figures.bars([Beside(_case_name(n), _who(r), tones[r.optimizer], i, interval(i)) for r, n, i in noises])
 
 
 def _case_name(case: str) -> str:
@@ -148,29 +148,29 @@ def _case_name(case: str) -> str:
 
 
 def _versions(rows: Sequence[Row]) -> str:
-    each = [(name, sorted({str(r.environment[name]) for r in rows if r.environment.get(name)})) for name in VERSIONS]
+    by_name = [(name, sorted({str(r.environment[name]) for r in rows if r.environment.get(name)})) for name in VERSIONS]
     commits = sorted({short(r.commit) for r in rows})
-    told = [f"{name} {' and '.join(found)}" for name, found in (*each, ("commit", commits)) if found]
-    return ", ".join(told)
+    texts = [f"{name} {' and '.join(versions)}" for name, versions in (*by_name, ("commit", commits)) if versions]
+    return ", ".join(texts)
 
 
 # a kernel's page ------------------------------------------------------------------------------------------------------
 
 
-def kernel(found: Board, name: str, tones: Colors) -> Values:
-    own = found.of(name)
-    last, best = own.last, own.best(name)
+def kernel(of_gpu: Board, name: str, tones: Colors) -> Values:
+    of_kernel = of_gpu.of(name)
+    last, best = of_kernel.last, of_kernel.best(name)
     return {
         "kernel": name,
-        "gpu": found.gpu,
+        "gpu": of_gpu.gpu,
         "versions": _versions(last),
-        "best": _card(found, name),
+        "best": _card(of_gpu, name),
         "winner": best.winner,
         "who": _who(best),
         "diff": _diff(best.winner.diff) if best.winner else [],
         "runs": [_row(r, tones) for r in last],
-        "legend": [(o, tones[o]) for o in own.optimizers],
-        "trend": figures.trend(own, tones),
+        "legend": [(o, tones[o]) for o in of_kernel.optimizers],
+        "trend": figures.trend(of_kernel, tones),
         "searches": [chart for chart in (figures.by_candidates(last, tones), figures.by_seconds(last, tones)) if chart],
         "cases": _cases(best),
         "by_case": _by_case(best, tones),
@@ -219,16 +219,16 @@ def _cases(r: Row) -> Values:
 
 
 def _case(name: str, c: Case, sides: Sequence[str], environment: Mapping[str, Any]) -> Values:
-    told = {s: c.reached(s, environment) for s in c.ms}
-    own = told[c.delivered]
-    rates = [f"{told[s]['rate']:,.0f}" if s in told and told[s]["rate"] is not None else "-" for s in sides]
+    reached = {s: c.reached(s, environment) for s in c.ms}
+    delivered = reached[c.delivered]
+    rates = [f"{reached[s]['rate']:,.0f}" if s in reached and reached[s]["rate"] is not None else "-" for s in sides]
     plan = c.plans.get(c.delivered, {})
     return {
         "name": _case_name(name),
-        "unit": own["unit"],
+        "unit": delivered["unit"],
         "rates": rates,
-        "library": _percent(own["of_library"]),
-        "peak": _percent(own["of_peak"]),
+        "library": _percent(delivered["of_library"]),
+        "peak": _percent(delivered["of_peak"]),
         "choice": plan.get("choice", ""),
         "plan": str(plan.get("plan_id") or "")[:12],
         "rounds": len(c.ms[c.delivered]),
@@ -246,8 +246,8 @@ def _peaks(environment: Mapping[str, Any]) -> list[str]:
 def _by_case(r: Row, tones: Colors) -> Bars | None:
     if r.winner is None:
         return None
-    found = ((n, b, c.ratio(b)) for n, c in r.cases.items() for b in BASES)
-    return figures.bars([Beside(_case_name(n), f"of {b}", tones[r.optimizer], i, interval(i)) for n, b, i in found])
+    ratios = ((n, b, c.ratio(b)) for n, c in r.cases.items() for b in BASES)
+    return figures.bars([Beside(_case_name(n), f"of {b}", tones[r.optimizer], i, interval(i)) for n, b, i in ratios])
 
 
 def _tried(r: Row) -> Values:

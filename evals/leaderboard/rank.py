@@ -29,10 +29,10 @@ class KernelRows:
     def span(self) -> tuple[float, float]:
         """Of several seeds the lowest and the highest; of one its 95 % interval."""
         if len(self.rows) == 1:
-            own = self.rows[0].ratio(TUNED)
-            return own.low, own.high
-        found = [r.middle(TUNED) for r in self.rows]
-        return min(found), max(found)
+            ratio = self.rows[0].ratio(TUNED)
+            return ratio.low, ratio.high
+        middles = [r.middle(TUNED) for r in self.rows]
+        return min(middles), max(middles)
 
     @property
     def won(self) -> int:
@@ -66,12 +66,15 @@ class Board:
     @property
     def optimizers(self) -> list[str]:
         """Those of most kernels first, for means over other kernels say nothing of each other; then by their mean."""
-        own = {o: [r for r in self.last if r.optimizer == o] for o in sorted({r.optimizer for r in self.rows})}
-        return sorted(own, key=lambda o: (-len({r.kernel for r in own[o]}), -(mean(own[o], TUNED) or 1.0)))
+        by_optimizer = {o: [r for r in self.last if r.optimizer == o] for o in sorted({r.optimizer for r in self.rows})}
+        return sorted(
+            by_optimizer,
+            key=lambda o: (-len({r.kernel for r in by_optimizer[o]}), -(mean(by_optimizer[o], TUNED) or 1.0)),
+        )
 
     def cell(self, kernel: str, optimizer: str) -> KernelRows | None:
-        own = tuple(r for r in self.last if (r.kernel, r.optimizer) == (kernel, optimizer))
-        return KernelRows(own) if own else None
+        rows = tuple(r for r in self.last if (r.kernel, r.optimizer) == (kernel, optimizer))
+        return KernelRows(rows) if rows else None
 
     def best(self, kernel: str) -> Row:
         return KernelRows(tuple(r for r in self.last if r.kernel == kernel)).best
@@ -89,18 +92,18 @@ class Board:
 
 
 def boards(rows: Iterable[Row]) -> list[Board]:
-    """One for each GPU: of most rows first, then by name."""
-    found: dict[str, list[Row]] = {}
+    """Return one for each GPU: of most rows first, then by name."""
+    by_gpu: dict[str, list[Row]] = {}
     for r in sorted(rows, key=lambda r: r.when):
-        found.setdefault(r.gpu, []).append(r)
-    return [Board(gpu, tuple(own)) for gpu, own in sorted(found.items(), key=lambda b: (-len(b[1]), b[0]))]
+        by_gpu.setdefault(r.gpu, []).append(r)
+    return [Board(gpu, tuple(listed)) for gpu, listed in sorted(by_gpu.items(), key=lambda b: (-len(b[1]), b[0]))]
 
 
 def noise(rows: Sequence[Row]) -> Mapping[str, float]:
     """Of the timer against itself, over every case of every row: how far it was off, in percent, and how often."""
-    found = [c.noise for r in rows for c in r.cases.values()]
-    off = sorted(100 * abs(math.expm1(math.log(i.mid))) for i in found)
+    intervals = [c.noise for r in rows for c in r.cases.values()]
+    off = sorted(100 * abs(math.expm1(math.log(i.mid))) for i in intervals)
     if not off:
         return {}
-    holds = sum(i.low <= 1 <= i.high for i in found)
+    holds = sum(i.low <= 1 <= i.high for i in intervals)
     return {"cases": len(off), "median": off[len(off) // 2], "most": off[-1], "holds": holds}

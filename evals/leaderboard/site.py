@@ -23,41 +23,41 @@ HEAVY = ("ms",)  # of a case: raw samples stay in the files of rows, which resul
 
 
 def main(files: Sequence[Path], folder: Path) -> int:
-    """Raises UsageFault for files that hold nothing to show, EnvironmentFault where nothing can be written."""
-    found = load.files(files)
-    if not found.rows and not found.gate:
-        why = "; ".join(found.notes) or "no run has ended yet"
+    """Raise UsageFault for files that hold nothing to show, EnvironmentFault where nothing can be written."""
+    contents = load.files(files)
+    if not contents.rows and not contents.gate:
+        why = "; ".join(contents.notes) or "no run has ended yet"
         raise UsageFault(f"these files hold no row: {why}", "go on with `pgo-agent eval nightly`")
     if folder.exists() and not folder.is_dir():
         raise UsageFault(f"{folder} is no folder", "name another with -o")
-    for name, text in site(found, load.names(files)):
+    for name, text in site(contents, load.names(files)):
         put(folder / name, text)
     return 0
 
 
-def site(found: Found, files: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """File name and text of everything."""
-    boards = rank.boards(found.rows)
+def site(contents: Found, files: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield file name and text of everything."""
+    boards = rank.boards(contents.rows)
     tones = pages.colors(boards)
     first = {
         "boards": [pages.board(b, tones) for b in boards],
-        "gate": gate_report.rates(found.gate),
+        "gate": gate_report.rates(contents.gate),
         "files": files,
-        "notes": found.notes,
+        "notes": contents.notes,
     }
     yield INDEX, _render("index.html.j2", **first)
     for b in boards:
         for name in b.kernels:
             yield pages.page(b, name), _render("kernel.html.j2", **pages.kernel(b, name, tones))
-    yield DATA, json.dumps(data(found, files), indent=1, sort_keys=True) + "\n"
+    yield DATA, json.dumps(data(contents, files), indent=1, sort_keys=True) + "\n"
 
 
-def data(found: Found, files: Sequence[str]) -> dict[str, Any]:
-    """What the site shows, for programs."""
-    boards = rank.boards(found.rows)
+def data(contents: Found, files: Sequence[str]) -> dict[str, Any]:
+    """Return what the site shows, for programs."""
+    boards = rank.boards(contents.rows)
     return {
         "files": list(files),
-        "gate": gate_report.rates(found.gate),
+        "gate": gate_report.rates(contents.gate),
         "gpus": {b.gpu: _board(b) for b in boards},
     }
 
@@ -75,9 +75,9 @@ def _board(board: rank.Board) -> dict[str, Any]:
 
 
 def _row(r: Row) -> dict[str, Any]:
-    told = r.as_json() | {"file": r.file}
-    told["cases"] = {n: {k: v for k, v in c.items() if k not in HEAVY} for n, c in told["cases"].items()}
-    return told
+    values = r.as_json() | {"file": r.file}
+    values["cases"] = {n: {k: v for k, v in c.items() if k not in HEAVY} for n, c in values["cases"].items()}
+    return values
 
 
 def _render(name: str, **values: Any) -> str:

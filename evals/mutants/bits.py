@@ -18,13 +18,13 @@ SEEDS = 6  # of plain inputs of each case
 SECONDS = 240.0  # of one kernel on all of them
 
 
-def compare(target: Path, one: str, other: str, asked: RunSettings, folder: Path) -> dict[str, Any]:
-    """How many inputs gave equal bits, of how many, and the names of some that did not: {equal, of, differ}.
+def compare(target: Path, first: str, second: str, settings: RunSettings, folder: Path) -> dict[str, Any]:
+    """Return how many inputs gave equal bits, of how many, and the names of some that did not: {equal, of, differ}.
 
     {error} when they cannot be compared: one of them raises, or does not end.
     """
-    request = {"target": str(target), "texts": [one, other], "device": asked.device or DEFAULT_DEVICE}
-    (folder / "bits.json").write_text(json.dumps(request | {"sandbox": asked.sandbox, "python": asked.python}))
+    request = {"target": str(target), "texts": [first, second], "device": settings.device or DEFAULT_DEVICE}
+    (folder / "bits.json").write_text(json.dumps(request | {"sandbox": settings.sandbox, "python": settings.python}))
     command = [sys.executable, "-m", "pgo_agent.evals.mutants.bits", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -36,13 +36,13 @@ def main(folder: Path) -> None:
     from pgo_agent.sandbox import target
 
     request = json.loads((folder / "bits.json").read_text())
-    found = target.read(Path(request["target"]))
-    module = target.load(found.contract_path, "pgo_target")
+    subject = target.read(Path(request["target"]))
+    module = target.load(subject.contract_path, "pgo_target")
     trials = dict(_inputs(module))
-    outputs = [_outputs(request, found, text, trials, folder / str(n)) for n, text in enumerate(request["texts"])]
+    outputs = [_outputs(request, subject, text, trials, folder / str(n)) for n, text in enumerate(request["texts"])]
     differ = [name for name in trials if not _equal(*(o[name] for o in outputs))]
-    told = {"equal": len(trials) - len(differ), "of": len(trials), "differ": differ[:5]}
-    print(json.dumps(told))
+    result = {"equal": len(trials) - len(differ), "of": len(trials), "differ": differ[:5]}
+    print(json.dumps(result))
 
 
 def _inputs(module: Any) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -57,14 +57,14 @@ def _inputs(module: Any) -> Iterator[tuple[str, dict[str, Any]]]:
             yield f"{name}, seed {seed}", numerics.make_inputs(module, case, seed, torch.device("cpu"))
         for stress_input in STRESS_INPUTS:
             try:
-                made = numerics.make_inputs(module, case, SEEDS, torch.device("cpu"), stress_input)
+                inputs = numerics.make_inputs(module, case, SEEDS, torch.device("cpu"), stress_input)
             except TargetFault:
                 continue
-            yield f"{name} with {stress_input.name}", made
+            yield f"{name} with {stress_input.name}", inputs
 
 
 def _outputs(request: dict[str, Any], of: Any, text: str, trials: dict[str, Any], folder: Path) -> dict[str, list[Any]]:
-    """What a kernel gives, by the inputs' names and for each of its configurations."""
+    """Return what a kernel gives, by the inputs' names and for each of its configurations."""
     from pgo_agent.sandbox.build.trace_and_compile import place
     from pgo_agent.sandbox.interpreter import tensors
     from pgo_agent.sandbox.isolation import box
@@ -72,14 +72,14 @@ def _outputs(request: dict[str, Any], of: Any, text: str, trials: dict[str, Any]
     folder.mkdir()
     _, candidate = place(folder, of, text)
     (folder / "in").mkdir()
-    described = {name: tensors.save(given, folder / "in", str(i)) for i, (name, given) in enumerate(trials.items())}
-    asked = {
+    described = {name: tensors.save(inputs, folder / "in", str(i)) for i, (name, inputs) in enumerate(trials.items())}
+    job = {
         "candidate": candidate,
         "cases": described,
         "configs": dict.fromkeys(trials, 3),
         "device": request["device"],
     }
-    (folder / "request.json").write_text(json.dumps(asked))
+    (folder / "request.json").write_text(json.dumps(job))
     inside = box.choose(request["sandbox"], request["python"])
     ran = inside.run("pgo_agent.sandbox.interpreter", folder, SECONDS, env={"TRITON_INTERPRET": "1"})
     if ran.timed_out or ran.killed:
@@ -90,16 +90,16 @@ def _outputs(request: dict[str, Any], of: Any, text: str, trials: dict[str, Any]
     return {n: [tensors.load(r["outputs"], folder / "out") for r in rs] for n, rs in results.items()}
 
 
-def _equal(one: list[Any], other: list[Any]) -> bool:
-    """Whether all outputs of all configurations have the same shapes and bits."""
+def _equal(first: list[Any], second: list[Any]) -> bool:
+    """Return whether all outputs of all configurations have the same shapes and bits."""
     import torch
 
     def bits(t: Any) -> Any:
         return t.contiguous().reshape(-1).view(torch.uint8)
 
-    return len(one) == len(other) and all(
+    return len(first) == len(second) and all(
         a.keys() == b.keys() and all(a[k].shape == b[k].shape and torch.equal(bits(a[k]), bits(b[k])) for k in a)
-        for a, b in zip(one, other, strict=True)
+        for a, b in zip(first, second, strict=True)
     )
 
 

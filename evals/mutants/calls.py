@@ -22,7 +22,7 @@ _LANGUAGES = {"tl", "gl", "math", "libdevice"}
 
 
 def mask(s: Site) -> Iterator[Pair]:
-    """A load, store or atomic without its mask; another value, or none, where the mask is off."""
+    """Yield a load, store or atomic without its mask; another value, or none, where the mask is off."""
     if not (isinstance(s.node, ast.Call) and s.on_gpu and (place := _MASKS.get(_called(s.node)))):
         return
     if (masked := _argument(s.node, "mask", place)) is not None:
@@ -39,22 +39,22 @@ def _others(s: Site, call: ast.Call, other: ast.expr | ast.keyword) -> Iterator[
 
 
 def _without(s: Site, call: ast.Call, dropped: list[ast.expr | ast.keyword]) -> Pair:
-    kept = [s.of(a) for a in (*call.args, *call.keywords) if a not in dropped]
-    return s.text.span(call), f"{s.of(call.func)}({', '.join(kept)})"
+    rest = [s.of(a) for a in (*call.args, *call.keywords) if a not in dropped]
+    return s.text.span(call), f"{s.of(call.func)}({', '.join(rest)})"
 
 
 def _argument(call: ast.Call, name: str, place: int) -> ast.expr | ast.keyword | None:
-    found = next((k for k in call.keywords if k.arg == name), None)
-    return found or (call.args[place] if len(call.args) > place else None)
+    keyword = next((k for k in call.keywords if k.arg == name), None)
+    return keyword or (call.args[place] if len(call.args) > place else None)
 
 
 def _called(call: ast.Call) -> str:
-    """The last name of what is called: load of tl.load."""
+    """Return the last name of what is called: load of tl.load."""
     return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
 
 
 def loop(s: Site) -> Iterator[Pair]:
-    """A loop that leaves out its first or its last turn, or makes one more."""
+    """Yield a loop that leaves out its first or its last turn, or makes one more."""
     if not (isinstance(s.node, ast.For) and isinstance(s.node.iter, ast.Call) and "range" in _called(s.node.iter)):
         return
     start, stop, step = _bounds(s, s.node.iter)
@@ -65,12 +65,16 @@ def loop(s: Site) -> Iterator[Pair]:
 
 
 def _bounds(s: Site, call: ast.Call) -> tuple[str, str, str]:
-    given = [s.of(a) for a in call.args]
-    return ("0", given[0], "1") if len(given) == 1 else (given[0], given[1], given[2] if len(given) > 2 else "1")
+    arguments = [s.of(a) for a in call.args]
+    return (
+        ("0", arguments[0], "1")
+        if len(arguments) == 1
+        else (arguments[0], arguments[1], arguments[2] if len(arguments) > 2 else "1")
+    )
 
 
 def grid(s: Site) -> Iterator[Pair]:
-    """One program less or more, dimensions the other way round, a quotient that is rounded down."""
+    """Yield one program less or more, dimensions the other way round, a quotient that is rounded down."""
     if isinstance(s.node, ast.Call) and _called(s.node) == "cdiv" and len(s.node.args) == 2:
         over, by = map(s.of, s.node.args)
         yield s.text.span(s.node), f"(({over}) // ({by}))"
@@ -84,7 +88,7 @@ def grid(s: Site) -> Iterator[Pair]:
 
 
 def _of_a_launch(s: Site) -> bool:
-    """Whether it is the grid of kernel[grid](...), written there or as a lambda."""
+    """Return whether it is the grid of kernel[grid](...), written there or as a lambda."""
     if isinstance(s.parent, ast.Lambda):
         return len(s.parent.args.args) == 1
     return isinstance(s.parent, ast.Subscript) and len(s.parents) > 1 and isinstance(s.parents[1], ast.Call)
@@ -96,7 +100,7 @@ def _swapped(s: Site, first: ast.AST, second: ast.AST) -> Pair:
 
 
 def initial(s: Site) -> Iterator[Pair]:
-    """Another value to begin with, or none: memory that is not set to zero."""
+    """Yield another value to begin with, or none: memory that is not set to zero."""
     if isinstance(s.node, ast.Call) and s.on_gpu and _called(s.node) in ("zeros", "full", "zeros_like"):
         yield s.text.span(s.node), f"({s.of(s.node)} + 1)"
     if isinstance(s.node, ast.Call) and not s.on_gpu and _called(s.node) in ("zeros", "zeros_like"):
@@ -107,24 +111,24 @@ def initial(s: Site) -> Iterator[Pair]:
 
 
 def function(s: Site) -> Iterator[Pair]:
-    """Another function; `where` and dots with their arguments changed."""
+    """Yield another function; `where` and dots with their arguments changed."""
     if not (isinstance(s.node, ast.Call) and s.on_gpu):
         return
-    called, given = _called(s.node), s.node.args
+    called, args = _called(s.node), s.node.args
     if called in _FUNCTIONS and isinstance(s.node.func, ast.Attribute) and s.of(s.node.func.value) in _LANGUAGES:
         end = s.text.span(s.node.func)[1]
         yield (end - len(called), end), _FUNCTIONS[called]
-    if called == "where" and len(given) == 3:
-        yield _swapped(s, given[1], given[2])
-        yield from ((s.text.span(s.node), f"({s.of(given[i])})") for i in (1, 2))
-    if called == "dot" and len(given) == 3:
-        yield _without(s, s.node, [given[2]])
-    if called == "trans" and len(given) == 1:
-        yield s.text.span(s.node), s.of(given[0])
+    if called == "where" and len(args) == 3:
+        yield _swapped(s, args[1], args[2])
+        yield from ((s.text.span(s.node), f"({s.of(args[i])})") for i in (1, 2))
+    if called == "dot" and len(args) == 3:
+        yield _without(s, s.node, [args[2]])
+    if called == "trans" and len(args) == 1:
+        yield s.text.span(s.node), s.of(args[0])
 
 
 def arguments(s: Site) -> Iterator[Pair]:
-    """Two neighbouring arguments of a launch, or of a function that runs on the GPU, the other way round."""
+    """Yield two neighbouring arguments of a launch, or of a function that runs on the GPU, the other way round."""
     if not isinstance(s.node, ast.Call):
         return
     callee = s.node.func.value if isinstance(s.node.func, ast.Subscript) else s.node.func
@@ -134,7 +138,7 @@ def arguments(s: Site) -> Iterator[Pair]:
 
 
 def statement(s: Site) -> Iterator[Pair]:
-    """A statement that is left out: a store, a barrier, a wait, a step of a pointer, a value taken anew."""
+    """Yield a statement that is left out: a store, a barrier, a wait, a step of a pointer, a value taken anew."""
     if not s.on_gpu:
         return
     if isinstance(s.node, ast.Expr | ast.AugAssign) or (isinstance(s.node, ast.Assign) and _again(s, s.node)):
@@ -142,7 +146,7 @@ def statement(s: Site) -> Iterator[Pair]:
 
 
 def _again(s: Site, node: ast.Assign) -> bool:
-    """Whether the names that it sets have a value before, in the text."""
+    """Return whether the names that it sets have a value before, in the text."""
     assert s.function is not None
     names = {n.id for t in node.targets for n in ast.walk(t) if isinstance(n, ast.Name)}
     before = {
@@ -154,7 +158,7 @@ def _again(s: Site, node: ast.Assign) -> bool:
 
 
 def sync(s: Site) -> Iterator[Pair]:
-    """The other phase of a barrier, a weaker order of memory, a smaller scope."""
+    """Yield the other phase of a barrier, a weaker order of memory, a smaller scope."""
     if isinstance(s.node, ast.Call) and s.of(s.node.func) == "mbarrier.wait" and len(s.node.args) > 1:
         phase = s.node.args[1]
         yield s.text.span(phase), f"(({s.of(phase)}) ^ 1)"

@@ -16,20 +16,20 @@ def main(
     operators: Sequence[str],
     sample: int | None,
     seed: int,
-    asked: RunSettings,
+    settings: RunSettings,
     file: Path | None,
     as_json: bool,
 ) -> int:
-    """Judges mutants, or takes from the file what is known of them, and prints the outcome; gives the exit code."""
-    chosen = generate.chosen(generate.bases(part, asked), part, operators, sample, seed)
+    """Judge mutants, or take from the file what is known of them, and print the outcome; return the exit code."""
+    chosen = generate.chosen(generate.bases(part, settings), part, operators, sample, seed)
     results = Results(file)
 
-    def each(row: Row) -> None:
+    def report_row(row: Row) -> None:
         if as_json:
             print(json.dumps(row), flush=True)
 
-    run.run(chosen, asked, results, lambda text: print(text, file=sys.stderr, flush=True), each)
+    run.run(chosen, settings, results, lambda text: print(text, file=sys.stderr, flush=True), report_row)
     names = {x.name for m in chosen for x in (m, Mutant(m.base, None))}
-    found = report.told({name: row for name, row in results.rows.items() if name in names})
-    (report.as_json if as_json else report.show)(found)
-    return found.code
+    result = report.of_rows({name: row for name, row in results.rows.items() if name in names})
+    (report.as_json if as_json else report.show)(result)
+    return result.code

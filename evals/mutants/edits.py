@@ -19,7 +19,7 @@ class Edit:
         return text[: self.start] + self.new + text[self.end :]
 
     def line(self, text: str) -> int:
-        """The line on which it begins, from 1."""
+        """Return the line on which it begins, from 1."""
         return text.count("\n", 0, self.start) + 1
 
 
@@ -36,13 +36,13 @@ class Change:
 
 
 def changes(text: str, edits: Iterable[Edit]) -> Iterator[Change]:
-    """The texts that the edits make, each once: what changes nothing, or makes a text again, is left out."""
-    seen, counted = {text}, Counter[tuple[str, int]]()
+    """Yield the texts that the edits make, each once: what changes nothing, or makes a text again, is left out."""
+    texts, counted = {text}, Counter[tuple[str, int]]()
     for edit in sorted(edits, key=lambda e: (e.start, e.end, e.operator, e.new)):
         new, line = edit.applied(text), edit.line(text)
-        if new in seen:
+        if new in texts:
             continue
-        seen.add(new)
+        texts.add(new)
         counted[edit.operator, line] += 1
         name = f"{edit.operator}@{line}.{counted[edit.operator, line]}"
         yield Change(name, edit.operator, line, _line(text, line), _line(new, line), new)

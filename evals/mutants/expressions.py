@@ -40,7 +40,7 @@ _TYPES = {"float32": "float16", "int64": "int32", "float64": "float32", "bfloat1
 
 
 def constant(s: Site) -> Iterator[Pair]:
-    """A number that is a little or much larger or smaller; what is launched with is `launch`'s and `tile`'s."""
+    """Yield a number that is a little or much larger or smaller; what is launched with is `launch`'s and `tile`'s."""
     value = s.node.value if isinstance(s.node, ast.Constant) else None
     if isinstance(value, bool) or not isinstance(value, int | float) or _launched(s) or _axis_of_the_launch(s):
         return
@@ -60,13 +60,13 @@ def _axis_of_the_launch(s: Site) -> bool:
 
 
 def launch(s: Site) -> Iterator[Pair]:
-    """Another number of warps or of stages: the compiler's matter."""
+    """Yield another number of warps or of stages: the compiler's matter."""
     if _launched(s) in LAUNCH:
         yield from _sized(s)
 
 
 def tile(s: Site) -> Iterator[Pair]:
-    """Another number for a parameter in capitals: mostly the size of a tile."""
+    """Yield another number for a parameter in capitals: mostly the size of a tile."""
     if _launched(s) and _launched(s) not in LAUNCH:
         yield from _sized(s)
 
@@ -75,14 +75,14 @@ def _sized(s: Site) -> Iterator[Pair]:
     value = s.node.value if isinstance(s.node, ast.Constant) else None
     if isinstance(value, bool) or not isinstance(value, int):
         return
-    one = _launched(s) == "num_stages" or value & (value - 1)
+    by_one = _launched(s) == "num_stages" or value & (value - 1)
     yield from (
-        (s.text.span(s.node), str(v)) for v in ((value + 1, value - 1) if one else (2 * value, value // 2)) if v
+        (s.text.span(s.node), str(v)) for v in ((value + 1, value - 1) if by_one else (2 * value, value // 2)) if v
     )
 
 
 def _launched(s: Site) -> str:
-    """The launch parameter that a constant is given to; empty for another one."""
+    """Return the launch parameter that a constant is given to; empty for another one."""
     if isinstance(s.parent, ast.keyword) and s.parent.arg and _parameter(s.parent.arg):
         return s.parent.arg
     if isinstance(s.parent, ast.Dict) and s.node in s.parent.values:
@@ -97,7 +97,7 @@ def _parameter(name: str) -> bool:
 
 
 def arithmetic(s: Site) -> Iterator[Pair]:
-    """Another operator between two operands, or in an assignment that adds to a name."""
+    """Yield another operator between two operands, or in an assignment that adds to a name."""
     if isinstance(s.node, ast.BinOp) and type(s.node.op) in _ARITHMETIC:
         old, new = _ARITHMETIC[type(s.node.op)]
         yield _between(s, s.node.left, s.node.right, old), new
@@ -108,7 +108,8 @@ def arithmetic(s: Site) -> Iterator[Pair]:
 
 
 def operand(s: Site) -> Iterator[Pair]:
-    """One operand alone: an offset, a stride, a factor or a part of a mask is dropped; not what all is added to."""
+    """Yield one operand alone: an offset, a stride, a factor or a part of a mask is dropped; not what all is added
+    to."""
     if isinstance(s.node, ast.BinOp) and type(s.node.op) in _ARITHMETIC:
         start, end = s.text.span(s.node)
         first, then = _between(s, s.node.left, s.node.right, _ARITHMETIC[type(s.node.op)][0])
@@ -118,14 +119,14 @@ def operand(s: Site) -> Iterator[Pair]:
 
 
 def _pointer(node: ast.AST) -> bool:
-    """Whether it is an address, by its name: without it nothing is left to load from."""
+    """Return whether it is an address, by its name: without it nothing is left to load from."""
     while isinstance(node, ast.BinOp):
         node = node.left
     return isinstance(node, ast.Name) and (node.id.isupper() or "ptr" in node.id)
 
 
 def comparison(s: Site) -> Iterator[Pair]:
-    """Another comparison, or one with a bound that is one off."""
+    """Yield another comparison, or one with a bound that is one off."""
     if not isinstance(s.node, ast.Compare) or type(s.node.ops[0]) not in _COMPARISONS or len(s.node.ops) > 1:
         return
     old, *others = _COMPARISONS[type(s.node.ops[0])]
@@ -146,36 +147,36 @@ def logic(s: Site) -> Iterator[Pair]:
 
 
 def dtype(s: Site) -> Iterator[Pair]:
-    """A narrower type, or a conversion that is not made."""
+    """Yield a narrower type, or a conversion that is not made."""
     if isinstance(s.node, ast.Attribute) and isinstance(s.node.value, ast.Name) and s.node.attr in _TYPES:
         yield s.text.span(s.node), f"{s.node.value.id}.{_TYPES[s.node.attr]}"
     if isinstance(s.node, ast.Call) and isinstance(s.node.func, ast.Attribute) and s.node.func.attr == "to":
         start, end = s.text.span(s.node)
-        kept = s.text.text[start : s.text.span(s.node.func)[1] - len("to")].rstrip()
-        yield (start, end), kept.removesuffix(".").rstrip()
+        value = s.text.text[start : s.text.span(s.node.func)[1] - len("to")].rstrip()
+        yield (start, end), value.removesuffix(".").rstrip()
 
 
 def stride(s: Site) -> Iterator[Pair]:
-    """The stride of another dimension, or one element more."""
+    """Yield the stride of another dimension, or one element more."""
     if not (isinstance(s.node, ast.Name) and "stride" in s.node.id and s.on_gpu and s.function):
         return
-    known = [a.arg for a in s.function.args.args if "stride" in a.arg]
+    strides = [a.arg for a in s.function.args.args if "stride" in a.arg]
     span = s.text.span(s.node)
-    if s.node.id in known and isinstance(s.node.ctx, ast.Load):
-        other = known[(known.index(s.node.id) + 1) % len(known)]
+    if s.node.id in strides and isinstance(s.node.ctx, ast.Load):
+        other = strides[(strides.index(s.node.id) + 1) % len(strides)]
         yield span, other if other != s.node.id else f"({other} + 1)"
 
 
 def axis(s: Site) -> Iterator[Pair]:
-    """A vector laid along the other dimension; another axis of the launch."""
+    """Yield a vector laid along the other dimension; another axis of the launch."""
     if isinstance(s.node, ast.Subscript) and s.of(s.node.slice) in ("(:, None)", ":, None", "None, :"):
         yield s.text.span(s.node.slice), "None, :" if s.of(s.node.slice).startswith((":", "(:")) else ":, None"
 
 
 def _between(s: Site, left: ast.AST, right: ast.AST, symbol: str) -> tuple[int, int]:
-    """Where the operator between two operands stands: around it there are blanks and parentheses only."""
+    """Return where the operator between two operands stands: around it there are blanks and parentheses only."""
     start, end = s.text.span(left)[1], s.text.span(right)[0]
-    found = re.search(re.escape(symbol), s.text.text[start:end])
-    if found is None:
+    match = re.search(re.escape(symbol), s.text.text[start:end])
+    if match is None:
         raise ValueError(f"no {symbol} between {s.of(left)} and {s.of(right)}")
-    return start + found.start(), start + found.end()
+    return start + match.start(), start + match.end()

@@ -39,8 +39,8 @@ class Base:
     @property
     def mutants(self) -> list["Mutant"]:
         """All of them, in the order of the text."""
-        made = ttgir.mutants(self.text) if self.suffix == ".ttgir" else source.mutants(self.text)
-        return [Mutant(self, change) for change in made]
+        changes = ttgir.mutants(self.text) if self.suffix == ".ttgir" else source.mutants(self.text)
+        return [Mutant(self, change) for change in changes]
 
 
 @dataclass(frozen=True)
@@ -73,27 +73,27 @@ class Mutant:
         )
 
 
-def bases(part: str | None, asked: RunSettings) -> list[Base]:
-    """The bases that a part of their name, or their target, names; all without one. NAME: is that base alone.
+def bases(part: str | None, settings: RunSettings) -> list[Base]:
+    """Return the bases that a part of their name, or their target, names; all without one. NAME: is that base alone.
 
     Raises BrokenCorpus, UsageFault when there is none, and the faults of a sandbox for those of TTGIR.
     """
-    wanted = part.partition(":")[0] if part else ""
+    name_part = part.partition(":")[0] if part else ""
     alone = part is not None and ":" in part
 
     def named(name: str, target: str) -> bool:
-        return name == wanted if alone else wanted in name or wanted == target
+        return name == name_part if alone else name_part in name or name_part == target
 
     with tempfile.TemporaryDirectory(prefix="pgo-mutants-") as place:
-        found = [*targets(Path(place), named), *honest(Path(place), named)]
-        found += [_ttgir(t, Path(place), asked) for t in TTGIR if named(f"ttgir/{t}", t)]
-    if not found:
+        result = [*targets(Path(place), named), *honest(Path(place), named)]
+        result += [_ttgir(t, Path(place), settings) for t in TTGIR if named(f"ttgir/{t}", t)]
+    if not result:
         raise UsageFault(f"nothing that is mutated is called {part}", "give a part of a name, or a target")
-    return found
+    return result
 
 
 def targets(place: Path, named: Named) -> Iterator[Base]:
-    """The targets of that name, put into a folder. Raises BrokenCorpus."""
+    """Yield the targets of that name, put into a folder. Raises BrokenCorpus."""
     for corpus in (CORPUS, OWN):
         for name in sorted(f.stem for f in (corpus / "targets").glob("*.py")):
             if named(name, name):
@@ -101,22 +101,22 @@ def targets(place: Path, named: Named) -> Iterator[Base]:
 
 
 def honest(place: Path, named: Named) -> Iterator[Base]:
-    """The honest entries of that name, with their targets put into a folder. Raises BrokenCorpus."""
+    """Yield the honest entries of that name, with their targets put into a folder. Raises BrokenCorpus."""
     for entry in corpora.load():
         if entry.honest and entry.suffix in (".py", ".edit") and named(entry.name, entry.target):
-            text = corpora.given(entry, corpora.place(entry.target, place), place, str).source
+            text = corpora.given_file(entry, corpora.place(entry.target, place), place, str).source
             yield Base(entry.name, entry.target, CORPUS, text, ".py")
 
 
-def _ttgir(name: str, place: Path, asked: RunSettings) -> Base:
-    text = gate.own_ttgir(corpora.place(name, place), asked, ContentStore(place / "shelf"))
+def _ttgir(name: str, place: Path, settings: RunSettings) -> Base:
+    text = gate.own_ttgir(corpora.place(name, place), settings, ContentStore(place / "contents"))
     return Base(f"ttgir/{name}", name, CORPUS, text, ".ttgir")
 
 
 def chosen(
-    found: Sequence[Base], part: str | None, operators: Sequence[str], sample: int | None, seed: int
+    listed: Sequence[Base], part: str | None, operators: Sequence[str], sample: int | None, seed: int
 ) -> list[Mutant]:
-    """The mutants of these bases by these operators (any without one), or so many of them: as many of each base.
+    """Return the mutants of these bases by these operators (any without one), or so many of them: as many of each base.
 
     Raises UsageFault when there is none, or no operator of that name.
     """
@@ -124,25 +124,25 @@ def chosen(
     if unknown:
         raise UsageFault(f"no operator is called {', '.join(sorted(unknown))}", f"there are {', '.join(OPERATORS)}")
     place = part.partition(":")[2] if part else ""
-    each = [
+    by_base = [
         [m for m in b.mutants if m.change and m.change.name.startswith(place) and _by(m.change, operators)]
-        for b in found
+        for b in listed
     ]
-    if not any(each):
+    if not any(by_base):
         raise UsageFault("nothing can be changed in that way", "name other operators, or another part")
-    return [m for ms in each for m in ms] if sample is None else _sample(each, sample, seed)
+    return [m for ms in by_base for m in ms] if sample is None else _sample(by_base, sample, seed)
 
 
 def _by(change: Change, operators: Sequence[str]) -> bool:
     return not operators or change.operator in operators
 
 
-def _sample(each: Sequence[Sequence[Mutant]], count: int, seed: int) -> list[Mutant]:
+def _sample(by_base: Sequence[Sequence[Mutant]], count: int, seed: int) -> list[Mutant]:
     """One of each base in turn, in an order that the seed and the names decide."""
 
     def drawn(m: Mutant) -> str:
         return hashlib.sha256(f"{seed} {m.name}".encode()).hexdigest()
 
-    decks = sorted((sorted(ms, key=drawn) for ms in each if ms), key=lambda ms: drawn(ms[0]))
+    decks = sorted((sorted(ms, key=drawn) for ms in by_base if ms), key=lambda ms: drawn(ms[0]))
     dealt = [deck[n] for n in range(max(map(len, decks))) for deck in decks if n < len(deck)]
     return dealt[:count]

@@ -55,25 +55,25 @@ class Explained:
 
 @cache
 def explained(file: Path = FILE) -> Sequence[Explained]:
-    """All that was read. Raises KeyError or ValueError for an entry that says nothing clear."""
-    told = tomllib.loads(file.read_text()).get("explained", []) if file.is_file() else []
-    return tuple(map(_read, told))
+    """Return all that was read. Raises KeyError or ValueError for an entry that says nothing clear."""
+    entries = tomllib.loads(file.read_text()).get("explained", []) if file.is_file() else []
+    return tuple(map(_read, entries))
 
 
-def _read(told: Mapping[str, Any]) -> Explained:
+def _read(entry: Mapping[str, Any]) -> Explained:
     def many(value: Any) -> tuple[str, ...]:
         return (value,) if isinstance(value, str) else tuple(value)
 
-    after, before = (many(told.get(name, ())) for name in ("after", "before"))
-    found = Explained(many(told["base"]), told["operator"], after, told["kind"], told["why"], before)
-    if found.kind not in KINDS or not found.why.strip() or ("*" in found.bases and found.after):
-        raise ValueError(f"an explanation of {found.operator} on {found.bases} is not clear")
-    return found
+    after, before = (many(entry.get(name, ())) for name in ("after", "before"))
+    result = Explained(many(entry["base"]), entry["operator"], after, entry["kind"], entry["why"], before)
+    if result.kind not in KINDS or not result.why.strip() or ("*" in result.bases and result.after):
+        raise ValueError(f"an explanation of {result.operator} on {result.bases} is not clear")
+    return result
 
 
-def explanation(row: Row, known: Sequence[Explained]) -> Explained | None:
-    """What explains that a mutant is called right; None when nothing does, or its bits say otherwise."""
-    for e in known:
+def explanation(row: Row, explanations: Sequence[Explained]) -> Explained | None:
+    """Return what explains that a mutant is called right; None when nothing does, or its bits say otherwise."""
+    for e in explanations:
         if e.fits(row) and not (e.kind == "gpu" and row["measured"]) and not (e.kind == "equal" and _differ(row)):
             return e
     return None
@@ -83,22 +83,23 @@ def _differ(row: Row) -> bool:
     return bool((row["bits"] or {}).get("differ"))
 
 
-def fate(row: Row, base: Row | None, known: Sequence[Explained]) -> str:
-    """One of FATES; `base` is the row of the mutant's base."""
+def fate(row: Row, base: Row | None, explanations: Sequence[Explained]) -> str:
+    """Return one of FATES; `base` is the row of the mutant's base."""
     if row["verdict"] in FAULTY:
         return "caught"
     if base and row["plans"] and row["plans"] == base["plans"]:
         return "same code"
     if row["verdict"] in _OPEN and not (row["measured"] and row["stage"] in _CLOCK):
         return "not decided"
-    return "explained" if explanation(row, known) else "survived"
+    return "explained" if explanation(row, explanations) else "survived"
 
 
-def unsound(row: Row, known: Sequence[Explained]) -> str:
-    """What cannot be: a base that is refused, or a mutant whose results are said to be the same, and that is wrong."""
-    said = f"{row['mutant']} is {row['verdict']} at {row['stage']}: {row['reason']}"
+def unsound(row: Row, explanations: Sequence[Explained]) -> str:
+    """Return what cannot be: a base that is refused, or a mutant whose results are said to be the same, and that is
+    wrong."""
+    text = f"{row['mutant']} is {row['verdict']} at {row['stage']}: {row['reason']}"
     if not row["operator"]:
-        return f"a base is refused: {said}" if row["verdict"] in FAULTY else ""
-    equal = next((e for e in known if e.kind == "equal" and e.fits(row)), None)
+        return f"a base is refused: {text}" if row["verdict"] in FAULTY else ""
+    equal = next((e for e in explanations if e.kind == "equal" and e.fits(row)), None)
     results = row["verdict"] in (Verdict.WRONG, Verdict.RACE, Verdict.DEADLOCK)
-    return f"explained ({equal.why}), and refused: {said}" if equal and results else ""
+    return f"explained ({equal.why}), and refused: {text}" if equal and results else ""

@@ -30,14 +30,14 @@ class Report:
         return int(bool(self.survivors or self.unsound))
 
     def by(self, key: Callable[[Row], str]) -> dict[str, dict[str, int]]:
-        """Fates of all that have a key in common, in the order of the key."""
-        found: dict[str, Counter[str]] = {}
+        """Return fates of all that have a key in common, in the order of the key."""
+        by_key: dict[str, Counter[str]] = {}
         for row, fate in self.mutants:
-            found.setdefault(key(row), Counter())[fate] += 1
-        return {k: {f: found[k][f] for f in FATES} for k in sorted(found)}
+            by_key.setdefault(key(row), Counter())[fate] += 1
+        return {k: {f: by_key[k][f] for f in FATES} for k in sorted(by_key)}
 
     def summary(self) -> dict[str, Any]:
-        """Everything that is counted, as plain values."""
+        """Return everything that is counted, as plain values."""
         caught = [row for row, fate in self.mutants if fate == "caught"]
         return {
             "mutants": len(self.mutants),
@@ -51,20 +51,22 @@ class Report:
         }
 
 
-def told(rows: Mapping[str, Row]) -> Report:
-    """The rows of mutants and their bases, by name."""
-    known = outcomes.explained()
-    judged = [(r, outcomes.fate(r, rows.get(f"{r['base']}:itself"), known)) for r in rows.values() if r["operator"]]
-    return Report(judged, [said for r in rows.values() if (said := outcomes.unsound(r, known))])
+def of_rows(rows: Mapping[str, Row]) -> Report:
+    """Return the rows of mutants and their bases, by name."""
+    explanations = outcomes.explained()
+    judged = [
+        (r, outcomes.fate(r, rows.get(f"{r['base']}:itself"), explanations)) for r in rows.values() if r["operator"]
+    ]
+    return Report(judged, [problem for r in rows.values() if (problem := outcomes.unsound(r, explanations))])
 
 
-def as_json(found: Report) -> None:
+def as_json(report: Report) -> None:
     """What was counted, as the last line of JSON."""
-    print(json.dumps(found.summary()), flush=True)
+    print(json.dumps(report.summary()), flush=True)
 
 
-def show(found: Report) -> None:
-    counted, out = found.summary(), display.output()
+def show(report: Report) -> None:
+    counted, out = report.summary(), display.output()
     for name in ("operators", "bases"):
         table = Table(name.removesuffix("s"), "tried", *FATES, title=f"Mutants, by {name}")
         for key, counts in counted[name].items():
@@ -73,13 +75,13 @@ def show(found: Report) -> None:
     out.print("caught: " + ", ".join(f"{n} {by}" for by, n in counted["caught_by"].items()), soft_wrap=True)
     totals = ", ".join(f"{n} {fate}" for fate, n in counted["fates"].items())
     out.print(f"{counted['mutants']} mutants: {totals}; {counted['seconds']} s of work")
-    for row in found.survivors:
+    for row in report.survivors:
         out.print(f"survived: {line(row)}", markup=False, soft_wrap=True)
-    for said in found.unsound:
-        out.print(f"unsound: {said}", markup=False, soft_wrap=True)
+    for problem in report.unsound:
+        out.print(f"unsound: {problem}", markup=False, soft_wrap=True)
 
 
 def line(row: Row) -> str:
-    """A mutant in one line: its name, what it changes, what was said of it."""
+    """Return a mutant in one line: its name, what it changes, what was said of it."""
     bits = f"; bits: {json.dumps(row['bits'])}" if row["bits"] else ""
     return f"{row['mutant']}: {row['before']} -> {row['after']} ({row['verdict']}: {row['reason']}{bits})"

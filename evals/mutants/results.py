@@ -18,7 +18,8 @@ Row = Mapping[str, Any]
 
 
 def row(m: Mutant, o: Outcome, bits: Mapping[str, Any] | None = None) -> Row:
-    """One mutant, what the gate said of it, and how its bits compare with those of its base, if that was asked."""
+    """Return one mutant, what the gate said of it, and how its bits compare with those of its base, if that was
+    asked."""
     change = m.change
     return {
         "what": WHAT,
@@ -50,22 +51,22 @@ class Results:
     """Rows by name, and the file that they are kept in."""
 
     def __init__(self, file: Path | None) -> None:
-        """Reads what the file holds; a last line that was cut off counts as not written."""
+        """Read what the file holds; a last line that was cut off counts as not written."""
         self._file = file
         self.rows: dict[str, Row] = {}
         lines = file.read_text().split("\n") if file and file.is_file() else []
         for line in lines[:-1]:
-            told = json.loads(line)
-            self.rows[told["mutant"]] = told
+            row = json.loads(line)
+            self.rows[row["mutant"]] = row
         if file and lines and lines[-1]:
             file.write_text("".join(f"{line}\n" for line in lines[:-1]))
 
     def known(self, m: Mutant) -> bool:
-        """Whether there is a result of this very text."""
+        """Return whether there is a result of this very text."""
         return self.rows.get(m.name, {}).get("digest") == m.digest
 
-    def add(self, told: Row) -> None:
-        self.rows[told["mutant"]] = told
+    def add(self, row: Row) -> None:
+        self.rows[row["mutant"]] = row
         if self._file:
             with self._file.open("a") as f:
-                f.write(json.dumps(told) + "\n")
+                f.write(json.dumps(row) + "\n")

@@ -29,21 +29,23 @@ PORTION_ON_GPU = 64
 Each = Callable[[Row], None]
 
 
-def run(chosen: Sequence[Mutant], asked: RunSettings, results: Results, say: Say, each: Each = lambda _: None) -> None:
-    """Judges what the results do not hold yet, and adds it to them; `each` is told of every new row.
+def run(
+    chosen: Sequence[Mutant], settings: RunSettings, results: Results, say: Say, report: Each = lambda _: None
+) -> None:
+    """Judge what the results do not hold yet, and add it to them; `report` gets every new row.
 
     Raises what `gate.run` raises: EnvironmentFault when no sandbox works, for mutants are nobody's own code.
     """
-    box.choose(asked.sandbox, asked.python).admit(foreign=True)
-    alone, turn = gate.on_gpu(asked), Lock()
+    box.choose(settings.sandbox, settings.python).admit(untrusted=True)
+    alone, turn = gate.on_gpu(settings), Lock()
 
     def judge(portion: Sequence[Mutant]) -> None:
-        told = list(_judged(portion, asked, results, say))
+        rows = list(_judged(portion, settings, results, say))
         with turn:
-            for r in told:
+            for r in rows:
                 results.add(r)
-        for r in told:
-            each(r)
+        for r in rows:
+            report(r)
 
     portions = list(_portions(chosen, results, PORTION_ON_GPU if alone else PORTION))
     with threads(1 if alone else len(os.sched_getaffinity(0))) as pool:
@@ -51,34 +53,34 @@ def run(chosen: Sequence[Mutant], asked: RunSettings, results: Results, say: Say
 
 
 def _portions(chosen: Sequence[Mutant], results: Results, size: int) -> Iterator[Sequence[Mutant]]:
-    """What is not known yet, target by target, each base before its mutants."""
-    found = dict.fromkeys(x for m in chosen for x in (Mutant(m.base, None), m) if not results.known(x))
-    for target in dict.fromkeys(m.base.target for m in found):
-        own = [m for m in found if m.base.target == target]
-        yield from (own[i : i + size] for i in range(0, len(own), size))
+    """Yield what is not known yet, target by target, each base before its mutants."""
+    waiting = dict.fromkeys(x for m in chosen for x in (Mutant(m.base, None), m) if not results.known(x))
+    for target in dict.fromkeys(m.base.target for m in waiting):
+        of_target = [m for m in waiting if m.base.target == target]
+        yield from (of_target[i : i + size] for i in range(0, len(of_target), size))
 
 
-def _judged(portion: Sequence[Mutant], asked: RunSettings, results: Results, say: Say) -> Iterator[Row]:
+def _judged(portion: Sequence[Mutant], settings: RunSettings, results: Results, say: Say) -> Iterator[Row]:
     base = portion[0].base
     by_entry = {m.name: m for m in portion}
     with tempfile.TemporaryDirectory(prefix="pgo-mutants-") as place:
-        outcomes = gate.of_target(base.target, [m.entry for m in portion], asked, Path(place), base.corpus, say)
+        outcomes = gate.of_target(base.target, [m.entry for m in portion], settings, Path(place), base.corpus, say)
     plans = {m.base.name: row(m, o)["plans"] for o in outcomes if (m := by_entry[_name(o)]).change is None}
     for o in outcomes:
         m = by_entry[_name(o)]
-        known = plans.get(m.base.name) or results.rows.get(m.base.name + ":itself", {}).get("plans")
-        yield row(m, o, _compared(m, o, known, asked))
+        base_plans = plans.get(m.base.name) or results.rows.get(m.base.name + ":itself", {}).get("plans")
+        yield row(m, o, _compared(m, o, base_plans, settings))
 
 
 def _name(o: Outcome) -> str:
     return o.entry.name.removeprefix("mutants/")
 
 
-def _compared(m: Mutant, o: Outcome, plans: str | None, asked: RunSettings) -> dict[str, Any] | None:
-    """The bits of a source that the gate has nothing against, unless its code says that they are the same."""
+def _compared(m: Mutant, o: Outcome, plans: str | None, settings: RunSettings) -> dict[str, Any] | None:
+    """Return the bits of a source that the gate has nothing against, unless its code says that they are the same."""
     open_ = o.verdict in (*FAULTY, Verdict.BUILT) or m.change is None or m.base.suffix != ".py"
     if open_ or o.measured or (plans and row(m, o)["plans"] == plans):
         return None
     with tempfile.TemporaryDirectory(prefix="pgo-bits-") as place:
         target = corpora.place(m.base.target, Path(place), m.base.corpus)
-        return bits.compare(target.path, m.base.text, m.text, asked, Path(place))
+        return bits.compare(target.path, m.base.text, m.text, settings, Path(place))

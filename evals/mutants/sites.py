@@ -25,7 +25,7 @@ class Text:
             self._starts.append(self._starts[-1] + len(line) + 1)
 
     def at(self, line: int, column: int) -> int:
-        """Characters before a line (from 1) and column (in bytes, as `ast` counts)."""
+        """Return characters before a line (from 1) and column (in bytes, as `ast` counts)."""
         return self._starts[line - 1] + len(self._lines[line - 1].encode()[:column].decode())
 
     def span(self, node: ast.AST) -> tuple[int, int]:
@@ -64,13 +64,13 @@ class Site:
 
 
 def sites(source: str) -> Iterator[Site]:
-    """Every node of the kernel part, statement by statement. Raises what `ast.parse` raises."""
-    found = kernel_part.blocks(source)
-    secret = kernel_part.hidden(found)
-    shown = [n for i, b in enumerate(found) if i not in secret and not b.imports for n in b.nodes]
-    jitted = frozenset(n.name for n in shown if isinstance(n, ast.FunctionDef) and _jitted(n))
+    """Yield every node of the kernel part, statement by statement. Raises what `ast.parse` raises."""
+    blocks = kernel_part.blocks(source)
+    secret = kernel_part.hidden(blocks)
+    statements = [n for i, b in enumerate(blocks) if i not in secret and not b.imports for n in b.nodes]
+    jitted = frozenset(n.name for n in statements if isinstance(n, ast.FunctionDef) and _jitted(n))
     text = Text(source)
-    for statement in shown:
+    for statement in statements:
         for node, parents in _walk(statement, ()):
             yield Site(node, parents, text, jitted)
 

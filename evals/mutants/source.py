@@ -30,11 +30,12 @@ OPERATORS: Mapping[str, Callable[[Site], Iterator[Pair]]] = {
 
 
 def mutants(source: str) -> list[Change]:
-    """Every change of the kernel part of a target's text, in the order of the text. Raises what `ast.parse` raises."""
-    found = [
+    """Return every change of the kernel part of a target's text, in the order of the text. Raises what `ast.parse`
+    raises."""
+    edits = [
         Edit(name, start, end, new)
         for site in sites(source)
         for name, operator in OPERATORS.items()
         for (start, end), new in operator(site)
     ]
-    return list(changes(source, found))
+    return list(changes(source, edits))

@@ -47,27 +47,27 @@ Pair = tuple[int, int, str]  # a span within the line and behind it, and what to
 
 
 def mutants(text: str) -> list[Change]:
-    """Every change of a kernel's TTGIR, in the order of the text. Raises Unreadable."""
+    """Return every change of a kernel's TTGIR, in the order of the text. Raises Unreadable."""
     starts = [0, *(m.end() for m in re.finditer("\n", text))]
-    found = []
+    edits = []
     for op in reader.parse(text).walk():
         start = starts[op.line - 1]
         end = text.find("\n", start)
         line = Line(op, start, text[start:end], text[:start], text[end:])
         for name, operator in OPERATORS.items():
-            found += [Edit(name, start + a, start + b, new) for a, b, new in operator(line)]
-    return list(changes(text, found))
+            edits += [Edit(name, start + a, start + b, new) for a, b, new in operator(line)]
+    return list(changes(text, edits))
 
 
 def _put(line: Line, expression: str, new: Callable[[str], str | None]) -> Iterator[Pair]:
-    """What the first group of the expression matched, changed."""
-    found = re.search(expression, line.text)
-    if found and (said := new(found[1])) is not None:
-        yield found.start(1), found.end(1), said
+    """Yield what the first group of the expression matched, changed."""
+    match = re.search(expression, line.text)
+    if match and (replacement := new(match[1])) is not None:
+        yield match.start(1), match.end(1), replacement
 
 
 def wait(line: Line) -> Iterator[Pair]:
-    """A wait that lets more pending, or that does not wait at all."""
+    """Yield a wait that lets more pending, or that does not wait at all."""
     if attribute := _WAITS.get(line.op.name):
         for more in (1, 2):
             yield from _put(line, rf"\b{attribute} = (\d+)", lambda n, more=more: str(int(n) + more))  # type: ignore[misc]
@@ -75,7 +75,7 @@ def wait(line: Line) -> Iterator[Pair]:
 
 
 def commit(line: Line) -> Iterator[Pair]:
-    """Copies that are not made a group: they belong to the next."""
+    """Yield copies that are not made a group: they belong to the next."""
     if line.op.name == "ttg.async_commit_group":
         yield from _bypass(line)
 
@@ -95,13 +95,13 @@ def _bypass(line: Line) -> Iterator[Pair]:
 
 
 def dropped(line: Line) -> Iterator[Pair]:
-    """A barrier, a fence, a copy or a store that is left out."""
+    """Yield a barrier, a fence, a copy or a store that is left out."""
     if line.op.name in _DROPPED and not line.op.results:
         yield 0, len(line.text) + 1, ""
 
 
 def count(line: Line) -> Iterator[Pair]:
-    """A barrier that expects more or less."""
+    """Yield a barrier that expects more or less."""
     if expression := _COUNTED.get(line.op.name):
         factors = _COUNTS.get(line.op.name)
         if factors:
@@ -113,7 +113,7 @@ def count(line: Line) -> Iterator[Pair]:
 
 
 def phase(line: Line) -> Iterator[Pair]:
-    """The other phase of a barrier."""
+    """Yield the other phase of a barrier."""
     if line.op.name == "ttng.wait_barrier" and len(line.op.operands) > 1:
         old = line.op.operands[1]
         at = line.text.index(old, line.text.index(line.op.operands[0]) + 1)
@@ -122,7 +122,7 @@ def phase(line: Line) -> Iterator[Pair]:
 
 
 def slot(line: Line) -> Iterator[Pair]:
-    """The first slot of a ring, or another counter of the loop, in place of the one that is meant."""
+    """Yield the first slot of a ring, or another counter of the loop, in place of the one that is meant."""
     if line.op.name != "ttg.memdesc_index":
         return
     region = re.split(r"\n *partition\d+\(", line.before)[-1]  # what stands outside of it cannot be used in it
@@ -131,16 +131,16 @@ def slot(line: Line) -> Iterator[Pair]:
 
 
 def mask(line: Line) -> Iterator[Pair]:
-    """A load, copy or store without its mask."""
+    """Yield a load, copy or store without its mask."""
     if line.op.name in ("tt.load", "tt.store") and len(line.op.operands) > (1 if line.op.name == "tt.load" else 2):
-        kept = line.op.operands[: 1 if line.op.name == "tt.load" else 2]
-        yield from _put(line, rf"{line.op.name} (%.*?) (?:\w+ = |[{{:]|cacheM|evict)", lambda _: ", ".join(kept))
+        operands = line.op.operands[: 1 if line.op.name == "tt.load" else 2]
+        yield from _put(line, rf"{line.op.name} (%.*?) (?:\w+ = |[{{:]|cacheM|evict)", lambda _: ", ".join(operands))
     if line.op.name == "ttg.async_copy_global_to_local":
         yield from _put(line, r"( mask %[\w#]+(?: other %[\w#]+)?)", lambda _: "")
 
 
 def constant(line: Line) -> Iterator[Pair]:
-    """A number that is one more or one less; another value to begin with."""
+    """Yield a number that is one more or one less; another value to begin with."""
     if line.op.name != "arith.constant":
         return
     for by in (1, -1):
@@ -156,29 +156,29 @@ def _float(value: str) -> str:
 
 
 def arithmetic(line: Line) -> Iterator[Pair]:
-    """Another operation of the same types."""
+    """Yield another operation of the same types."""
     if other := _OTHERS.get(line.op.name):
         yield from _put(line, rf"({re.escape(line.op.name)})\b", lambda _: other)
 
 
 def comparison(line: Line) -> Iterator[Pair]:
-    """Another predicate."""
+    """Yield another predicate."""
     if line.op.name == "arith.cmpi":
         yield from _put(line, r"cmpi (\w+),", _PREDICATES.get)
 
 
 def select(line: Line) -> Iterator[Pair]:
-    """The other choice."""
+    """Yield the other choice."""
     if line.op.name == "arith.select" and len(line.op.operands) == 3:
         _, first, second = line.op.operands
         yield from _put(line, r"select %[\w#]+, (%[\w#-]+, %[\w#-]+)", lambda _: f"{second}, {first}")
 
 
 def loop(line: Line) -> Iterator[Pair]:
-    """A loop that never turns, or not for the first time; a value that is not carried on."""
-    if line.op.name == "scf.for" and (found := re.search(r"= (%[\w-]+) to (%[\w-]+) step (%[\w-]+)", line.text)):
-        yield found.start(1), found.end(1), found[3]
-        yield found.start(2), found.end(2), found[1]
+    """Yield a loop that never turns, or not for the first time; a value that is not carried on."""
+    if line.op.name == "scf.for" and (bounds := re.search(r"= (%[\w-]+) to (%[\w-]+) step (%[\w-]+)", line.text)):
+        yield bounds.start(1), bounds.end(1), bounds[3]
+        yield bounds.start(2), bounds.end(2), bounds[1]
     if line.op.name == "scf.yield":
         for place, (a, b) in enumerate(itertools.pairwise(line.op.operand_types)):
             pair = line.op.operands[place : place + 2]

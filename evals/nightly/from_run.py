@@ -18,12 +18,12 @@ from pgo_agent.evals.nightly.row import AGAIN, SHIPPED, WINNER, Case, Row, Tried
 from pgo_agent.sandbox import devices
 
 
-def of(store: Store, run: Run, plan: NightlyPlan, wanted: NightlyRun) -> Row:
+def of(store: Store, run: Run, plan: NightlyPlan, planned: NightlyRun) -> Row:
     """A run that measured nothing gives a row that says why, and that counts as 1.0."""
     calls, spent, failed = store.calls(run.id), store.spent(run.id), _failed(run)
     return Row(
         kernel=Path(run.target).stem,
-        **wanted.named,
+        **planned.named,
         run=run.id,
         when=run.created,
         commit=commit_of(),
@@ -50,8 +50,8 @@ def of(store: Store, run: Run, plan: NightlyPlan, wanted: NightlyRun) -> Row:
 def _failed(run: Run) -> str:
     if run.error:
         return run.error
-    held = isinstance(run.summary, MeasuredRun) and run.summary.times
-    return "" if held else "the run held no last session: nothing was measured"
+    measured = isinstance(run.summary, MeasuredRun) and run.summary.times
+    return "" if measured else "the run held no last session: nothing was measured"
 
 
 def _environment(run: Run) -> dict[str, Any]:
@@ -75,8 +75,8 @@ def _cases(run: Run) -> dict[str, Case]:
 def _tried(store: Store, run: Run) -> Iterator[Tried]:
     for c in store.candidates(run.id):
         if c.verdict is not None:
-            told = (c.verdict, c.stage or "", c.reason or "", c.speedup, c.against, c.seconds or 0.0)
-            yield Tried(c.id, c.move, c.kind, c.author, *told)
+            judged = (c.verdict, c.stage or "", c.reason or "", c.speedup, c.against, c.seconds or 0.0)
+            yield Tried(c.id, c.move, c.kind, c.author, *judged)
 
 
 def _winner(store: Store, run: Run) -> Winner | None:
@@ -95,7 +95,7 @@ def diff(before: str, after: str) -> str:
 
 
 def _line(store: Store, c: Candidate) -> list[Candidate]:
-    """A candidate and what it was made of, the oldest first."""
+    """Return a candidate and what it was made of, the oldest first."""
     if c.parent == SHIPPED:
         return [c]
     return [*_line(store, store.candidate(c.run, c.parent)), c]

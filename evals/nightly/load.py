@@ -33,33 +33,36 @@ class Found:
 
 
 def files(paths: Sequence[Path]) -> Found:
-    """All that several files hold. Raises UsageFault for a line that is nothing of this, and for a run told twice."""
-    each = [file(p, name) for p, name in zip(paths, names(paths), strict=True)]
-    rows = tuple(r for f in each for r in f.rows)
+    """Return all that several files hold. Raises UsageFault for a line that is nothing of this, and for a run told
+    twice."""
+    contents = [file(p, name) for p, name in zip(paths, names(paths), strict=True)]
+    rows = tuple(r for f in contents for r in f.rows)
     _of_different_runs(rows)
-    return Found(rows, tuple(line for f in each for line in f.gate), tuple(note for f in each for note in f.notes))
+    return Found(
+        rows, tuple(line for f in contents for line in f.gate), tuple(note for f in contents for note in f.notes)
+    )
 
 
 def names(paths: Sequence[Path]) -> list[str]:
-    """The name of each file, with as many of the folders before it as tell it from the others."""
-    each = [p.absolute().parts for p in paths]
-    most = max(map(len, each), default=1)
-    enough = (n for n in range(1, most) if len({e[-n:] for e in each}) == len(set(each)))
-    kept = next(enough, most)
-    return [str(Path(*e[-kept:])) for e in each]
+    """Return the name of each file, with as many of the folders before it as tell it from the others."""
+    parts = [p.absolute().parts for p in paths]
+    most = max(map(len, parts), default=1)
+    enough = (n for n in range(1, most) if len({e[-n:] for e in parts}) == len(set(parts)))
+    length = next(enough, most)
+    return [str(Path(*e[-length:])) for e in parts]
 
 
 def _of_different_runs(rows: Sequence[Row]) -> None:
-    """Raises UsageFault when two of them are of one run."""
-    seen: dict[str, str] = {}
+    """Raise UsageFault when two of them are of one run."""
+    by_run: dict[str, str] = {}
     for r in rows:
-        if r.run in seen:
-            raise UsageFault(f"{r.file} and {seen[r.run]} both hold run {r.run}", "give each file once")
-        seen[r.run] = r.file
+        if r.run in by_run:
+            raise UsageFault(f"{r.file} and {by_run[r.run]} both hold run {r.run}", "give each file once")
+        by_run[r.run] = r.file
 
 
 def file(path: Path, name: str = "") -> Found:
-    """What one file holds, whose name is said to be `name`. Raises UsageFault."""
+    """Return what one file holds, whose name is said to be `name`. Raises UsageFault."""
     name = name or path.name
     lines, notes = _lines(path, name)
     kinds = {line["what"] for _, line in lines}
@@ -73,21 +76,21 @@ def file(path: Path, name: str = "") -> Found:
         return Found(gate=tuple(_gate(path, lines)), notes=notes)
     if kinds and kinds <= BESIDE:
         return Found(notes=(*notes, f"{name} holds no rows, but records of {' and '.join(sorted(kinds))}"))
-    said = f"holds lines of {', '.join(sorted(kinds))} side by side" if kinds else "holds no line"
-    raise UsageFault(f"{path} {said}: it is no file of rows", HINT)
+    reason = f"holds lines of {', '.join(sorted(kinds))} side by side" if kinds else "holds no line"
+    raise UsageFault(f"{path} {reason}: it is no file of rows", HINT)
 
 
 def _unended(name: str, lines: Sequence[Line]) -> Iterator[str]:
-    """What is to be said of runs of a night's plan that have no row; nothing where the file holds no plan."""
+    """Yield what is to be said of runs of a night's plan that have no row; nothing where the file holds no plan."""
     plan = next((line.get("plan") for _, line in lines if line["what"] == PLAN), None)
     try:
-        wanted = list(product(*(plan[part] for part in ("seeds", "targets", "optimizers")))) if plan else []
+        planned = list(product(*(plan[part] for part in ("seeds", "targets", "optimizers")))) if plan else []
         ended = {(line["seed"], line["target"], line["optimizer"]) for _, line in lines if line["what"] == ENDED}
-        absent = [f"{Path(t).stem} by {o}, seed {s}" for s, t, o in wanted if (s, t, o) not in ended]
+        absent = [f"{Path(t).stem} by {o}, seed {s}" for s, t, o in planned if (s, t, o) not in ended]
     except (KeyError, TypeError):
         return
     if absent:
-        yield f"{name}: {len(absent)} of the {len(wanted)} runs of its plan have no row: {'; '.join(absent)}"
+        yield f"{name}: {len(absent)} of the {len(planned)} runs of its plan have no row: {'; '.join(absent)}"
 
 
 def _of_an_ablation(lines: Sequence[Line]) -> bool:
@@ -102,33 +105,35 @@ def _lines(path: Path, name: str) -> tuple[list[Line], tuple[str, ...]]:
         raise UsageFault(f"cannot read {path}: {e.strerror}", HINT) from None
     except UnicodeDecodeError:
         raise UsageFault(f"{path} is no text", HINT) from None
-    whole = text[: text.rfind("\n") + 1]
-    found: list[Line] = []
-    for n, line in enumerate(whole.splitlines(), 1):
-        told = parsed(line)
-        if told is None:
+    complete = text[: text.rfind("\n") + 1]
+    lines: list[Line] = []
+    for n, line in enumerate(complete.splitlines(), 1):
+        parsed_line = parsed(line)
+        if parsed_line is None:
             raise UsageFault(f"{path}, line {n}: it is no row", HINT)
-        found.append((n, told))
-    return found, ((f"{name}: its last line was cut off, and is left out",) if whole != text else ())
+        lines.append((n, parsed_line))
+    return lines, ((f"{name}: its last line was cut off, and is left out",) if complete != text else ())
 
 
 def _nightly(path: Path, name: str, lines: Sequence[Line]) -> Iterator[tuple[int, Row]]:
     for n, line in lines:
         try:
-            found = row.read(line, name)
+            parsed_row = row.read(line, name)
         except ValueError as e:
             raise UsageFault(f"{path}, line {n}: {e}", HINT) from None
-        if found:
-            yield n, found
+        if parsed_row:
+            yield n, parsed_row
 
 
 def _once(path: Path, rows: Iterator[tuple[int, Row]]) -> Iterator[Row]:
-    seen: dict[tuple[Any, ...], int] = {}
+    by_key: dict[tuple[Any, ...], int] = {}
     for n, r in rows:
-        if r.key in seen:
-            told = f"{r.kernel}, {r.optimizer}, seed {r.seed}"
-            raise UsageFault(f"{path}, line {n}: line {seen[r.key]} is a row of {told}, too", "a night has one of each")
-        seen[r.key] = n
+        if r.key in by_key:
+            name = f"{r.kernel}, {r.optimizer}, seed {r.seed}"
+            raise UsageFault(
+                f"{path}, line {n}: line {by_key[r.key]} is a row of {name}, too", "a night has one of each"
+            )
+        by_key[r.key] = n
         yield r
 
 

@@ -44,15 +44,15 @@ class NightlyPlan:
 
     @property
     def digest(self) -> str:
-        return plan_toml.digest(self.said)
+        return plan_toml.digest(self.values)
 
     @property
-    def said(self) -> dict[str, Any]:
+    def values(self) -> dict[str, Any]:
         return {"targets": self.targets, "optimizers": self.optimizers, "seeds": self.seeds, **self.budget}
 
     @property
     def budget(self) -> dict[str, float | None]:
-        return plan_toml.said_of(self.limits, LIMITS)
+        return plan_toml.values_of(self.limits, LIMITS)
 
     @property
     def gpu_limit(self) -> float:
@@ -64,27 +64,27 @@ class NightlyPlan:
         """Seed by seed: a night that is cut short has something of every target and optimizer."""
         return [NightlyRun(t, o, s) for s in self.seeds for t in self.targets for o in self.optimizers]
 
-    def settings_of(self, wanted: NightlyRun, asked: RunSettings) -> RunSettings:
+    def settings_of(self, planned: NightlyRun, settings: RunSettings) -> RunSettings:
         """None learns from another run; roles that the plan names no model for are embedded, whatever variables say."""
-        named = dict.fromkeys(ROLES, EMBEDDED) | {OPTIMIZER: model(wanted.optimizer, wanted.target)}
-        models = tuple(f"{role}={name}" for role, name in named.items())
-        limited = plan_toml.applied(self.limits, LIMITS, asked)
-        return replace(limited, models=models, seed=wanted.seed, alone=True)
+        roles = dict.fromkeys(ROLES, EMBEDDED) | {OPTIMIZER: model(planned.optimizer, planned.target)}
+        models = tuple(f"{role}={name}" for role, name in roles.items())
+        limited = plan_toml.applied(self.limits, LIMITS, settings)
+        return replace(limited, models=models, seed=planned.seed, alone=True)
 
 
 def model(optimizer: str, target: str) -> str:
-    """What `--model` takes for an optimizer of the plan and a target: a recording is of one kernel alone."""
+    """Return what `--model` takes for an optimizer of the plan and a target: a recording is of one kernel alone."""
     return optimizer.replace("{kernel}", Path(target).stem)
 
 
 def read(file: Path) -> NightlyPlan:
-    """The plan in a file. Raises UsageFault with what is wrong with it."""
-    said = plan_toml.read(file, SHAPE, HINT, OF_MODELS)
-    names = [Path(t).stem for t in said["targets"]]
+    """Return the plan in a file. Raises UsageFault with what is wrong with it."""
+    values = plan_toml.read(file, SHAPE, HINT, OF_MODELS)
+    names = [Path(t).stem for t in values["targets"]]
     if twice := sorted({n for n in names if names.count(n) > 1}):
         raise UsageFault(f"{file}: two targets are called {', '.join(twice)}", "rows are told apart by that name")
-    limits = plan_toml.limits_of(said, LIMITS)
-    return NightlyPlan(**said, limits=limits)
+    limits = plan_toml.limits_of(values, LIMITS)
+    return NightlyPlan(**values, limits=limits)
 
 
 SHAPE: Shape = {

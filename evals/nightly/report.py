@@ -17,24 +17,24 @@ from rich.table import Table
 
 
 def mean(rows: Iterable[Row], base: str) -> float | None:
-    """Geometric mean of rows, a kernel weighing the same however many of its rows there are; None of no rows."""
+    """Return geometric mean of rows, a kernel weighing the same however many of its rows there are; None of no rows."""
     by_kernel: dict[str, list[float]] = {}
     for r in rows:
         by_kernel.setdefault(r.kernel, []).append(math.log(r.middle(base)))
-    each = [sum(logs) / len(logs) for logs in by_kernel.values()]
-    return math.exp(sum(each) / len(each)) if each else None
+    means = [sum(logs) / len(logs) for logs in by_kernel.values()]
+    return math.exp(sum(means) / len(means)) if means else None
 
 
 def summary(rows: Rows) -> dict[str, Any]:
-    """Everything that is counted, as plain values."""
-    found = rows.rows()
+    """Return everything that is counted, as plain values."""
+    ended = rows.rows()
     return {
         "plan": rows.plan.digest,
-        "rows": len(found),
-        "failed": sum(bool(r.failed) for r in found),
+        "rows": len(ended),
+        "failed": sum(bool(r.failed) for r in ended),
         "missing": len(rows.missing),
-        "mean": {o: {b: mean(_of(found, o), b) for b in BASES} for o in rows.plan.optimizers},
-        "gpu_seconds": round(sum(r.gpu_seconds or 0.0 for r in found), 1),
+        "mean": {o: {b: mean(_of(ended, o), b) for b in BASES} for o in rows.plan.optimizers},
+        "gpu_seconds": round(sum(r.gpu_seconds or 0.0 for r in ended), 1),
     }
 
 
@@ -42,30 +42,30 @@ def _of(rows: Sequence[Row], optimizer: str) -> list[Row]:
     return [r for r in rows if r.optimizer == optimizer]
 
 
-def told(rows: Rows, json_lines: bool, code: Exit) -> Exit:
-    """Ends the feed of events with what was counted; gives the code."""
+def finish(rows: Rows, json_lines: bool, code: Exit) -> Exit:
+    """End the feed of events with what was counted; return the code."""
     if json_lines:
         print(json.dumps({"type": "nightly.completed"} | summary(rows)), flush=True)
     return code
 
 
 def show(rows: Rows) -> None:
-    out, counted, found = display.output(), summary(rows), rows.rows()
-    table = Table(title=f"{found[0].gpu}, commit {short(found[0].commit)}" if found else None, title_justify="left")
+    out, counted, ended = display.output(), summary(rows), rows.rows()
+    table = Table(title=f"{ended[0].gpu}, commit {short(ended[0].commit)}" if ended else None, title_justify="left")
     for column in ("kernel", "optimizer", "seed", "of tuned", "shipped", "judged", "GPU s"):
         table.add_column(column, justify="left" if column in ("kernel", "optimizer") else "right")
-    for r in found:
+    for r in ended:
         sides = (_came_to(r), f"{r.middle(SHIPPED):.3f}")
         spent = f"{r.gpu_seconds or 0.0:.0f}"
         table.add_row(r.kernel, escape(r.optimizer), str(r.seed), *sides, str(len(r.candidates)), spent)
     out.print(table)
     for optimizer, means in counted["mean"].items():
         if means[TUNED] is not None:
-            said = f"{optimizer}: {means[TUNED]:.4f}x of tuned, {means[SHIPPED]:.4f}x of shipped"
-            out.print(f"{said} (geometric mean of kernels; a failure counts as 1)", markup=False, soft_wrap=True)
-    for r in found:
-        for told in filter(None, (slower(r), own_list.note(r.unfit))):
-            out.print(f"{r.kernel}, {r.optimizer}, seed {r.seed}: {told}", markup=False, soft_wrap=True)
+            means_text = f"{optimizer}: {means[TUNED]:.4f}x of tuned, {means[SHIPPED]:.4f}x of shipped"
+            out.print(f"{means_text} (geometric mean of kernels; a failure counts as 1)", markup=False, soft_wrap=True)
+    for r in ended:
+        for note in filter(None, (slower(r), own_list.note(r.unfit))):
+            out.print(f"{r.kernel}, {r.optimizer}, seed {r.seed}: {note}", markup=False, soft_wrap=True)
         if r.failed:
             out.print(f"failed: {r.kernel}, {r.optimizer}, seed {r.seed}: {r.failed}", markup=False, soft_wrap=True)
     if counted["missing"]:

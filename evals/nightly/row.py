@@ -51,7 +51,7 @@ class Case:
         return statistics.median(self.ms[side])
 
     def ratio(self, base: str) -> Interval:
-        """How many times faster than `base` what is delivered is."""
+        """Return how many times faster than `base` what is delivered is."""
         return bootstrap.ratio(self.ms[base], self.ms[WINNER]) if WINNER in self.ms else NONE
 
     @cached_property
@@ -60,7 +60,8 @@ class Case:
         return bootstrap.ratio(self.ms[SHIPPED], self.ms[AGAIN])
 
     def reached(self, side: str, environment: Mapping[str, Any]) -> dict[str, Any]:
-        """Rate of a side, and its shares of the fastest library and of the measured peak; None where there is none."""
+        """Return rate of a side, and its shares of the fastest library and of the measured peak; None where there is
+        none."""
         device = devices.named(environment["gpu"])
         rate, unit = device.rate(self.flops, self.bytes, self.median(side)) if device else (None, "")
         peak = environment.get(PEAKS.get(unit, ""))
@@ -139,7 +140,8 @@ class Row:
         return str(self.environment["gpu"])
 
     def ratio(self, base: str) -> Interval:
-        """Geometric mean over cases of how many times faster than a baseline; exactly 1 of a run without a winner."""
+        """Return geometric mean over cases of how many times faster than a baseline; exactly 1 of a run without a
+        winner."""
         return self._ratios[base]
 
     @cached_property
@@ -156,11 +158,11 @@ class Row:
         """How many times faster than what `triton.autotune` picks that is which the run delivers: geometric mean over
         the cases in which it picks other code than as shipped is; None where there are none.
         """
-        found = {n: c for n, c in self.cases.items() if AUTOTUNED in c.ms}
-        if not found:
+        autotuned = {n: c for n, c in self.cases.items() if AUTOTUNED in c.ms}
+        if not autotuned:
             return None
-        weight = sum(c.weight for c in found.values())
-        logs = (c.weight * math.log(bootstrap.middle(c.ms[AUTOTUNED], c.ms[c.delivered])) for c in found.values())
+        weight = sum(c.weight for c in autotuned.values())
+        logs = (c.weight * math.log(bootstrap.middle(c.ms[AUTOTUNED], c.ms[c.delivered])) for c in autotuned.values())
         return math.exp(sum(logs) / weight)
 
     def middle(self, base: str) -> float:
@@ -176,7 +178,7 @@ class Row:
         return Counter(t.verdict for t in self.candidates)
 
     def as_json(self) -> dict[str, Any]:
-        """A line: everything, and what follows from it for whoever reads it without this project."""
+        """Return a line: everything, and what follows from it for whoever reads it without this project."""
         return (
             {"what": ENDED}
             | {name: value for name, value in asdict(self).items() if name != "file"}
@@ -197,14 +199,14 @@ class Row:
 
 
 def parse(line: Mapping[str, Any], file: str = "") -> Row:
-    """The row that a line tells. Raises AttributeError, KeyError, TypeError, ValueError for one that is none."""
-    own = {f.name: line[f.name] for f in fields(Row) if f.name not in ("cases", "file")}
+    """Return the row that a line tells. Raises AttributeError, KeyError, TypeError, ValueError for one that is none."""
+    values = {f.name: line[f.name] for f in fields(Row) if f.name not in ("cases", "file")}
     cases = {n: {f.name: case[f.name] for f in fields(Case)} for n, case in line["cases"].items()}
-    return json_codec.decoded(Row, own | {"cases": cases, "file": file})
+    return json_codec.decoded(Row, values | {"cases": cases, "file": file})
 
 
 def problem(line: Mapping[str, Any]) -> str:
-    """Why a line is no row; empty where it is one, or says that it is something else."""
+    """Return why a line is no row; empty where it is one, or says that it is something else."""
     try:
         read(line)
     except ValueError as e:
@@ -213,7 +215,8 @@ def problem(line: Mapping[str, Any]) -> str:
 
 
 def read(line: Mapping[str, Any], file: str = "") -> Row | None:
-    """The row of a line; None where it says that it is something else. Raises ValueError in words for one that lies."""
+    """Return the row of a line; None where it says that it is something else. Raises ValueError in words for one that
+    lies."""
     if line["what"] != ENDED:
         return None
     try:
@@ -229,7 +232,7 @@ def read(line: Mapping[str, Any], file: str = "") -> Row | None:
 
 
 def unproven(row: Row) -> str:
-    """What a row lacks of the evidence for what it says; empty where it is all there."""
+    """Return what a row lacks of the evidence for what it says; empty where it is all there."""
     if not isinstance(row.environment.get("gpu"), str):
         return "a row that names no GPU"
     if not all(isinstance(row.environment.get(peak, 0.0), float | int) for peak in PEAKS.values()):
@@ -243,11 +246,11 @@ def unproven(row: Row) -> str:
         return "a winner that is no accepted candidate"
     if not row.cases:
         return "a row without samples, that says of no failure"
-    own = (*NEEDED, *([WINNER] if row.winner else []))
+    needed = (*NEEDED, *([WINNER] if row.winner else []))
     for name, c in row.cases.items():
-        if missing := [s for s in own if not c.ms.get(s)]:
+        if missing := [s for s in needed if not c.ms.get(s)]:
             return f"a row without samples of {', '.join(missing)} in {name}"
-        if missing := [s for s in own if not c.plans.get(s, {}).get("plan_id")]:
+        if missing := [s for s in needed if not c.plans.get(s, {}).get("plan_id")]:
             return f"{name}: nothing names the code of {', '.join(missing)}"
         if len({len(ms) for ms in c.ms.values()}) != 1:
             return f"{name}: sides that were not timed in the same rounds"
@@ -258,10 +261,10 @@ def unproven(row: Row) -> str:
     return ""
 
 
-def _boasts(row: Row, told: Mapping[str, float]) -> str:
-    """What a line says that its samples do not."""
+def _boasts(row: Row, claimed: Mapping[str, float]) -> str:
+    """Return what a line says that its samples do not."""
     for base in BASES:
-        shown = row.middle(base)
-        if abs(told[base] - shown) > CLOSE:
-            return f"it says {told[base]:.4f}x of {base}, its samples say {shown:.4f}x"
+        measured = row.middle(base)
+        if abs(claimed[base] - measured) > CLOSE:
+            return f"it says {claimed[base]:.4f}x of {base}, its samples say {measured:.4f}x"
     return ""

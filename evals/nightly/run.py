@@ -44,7 +44,7 @@ def opened(file: Path, plan: NightlyPlan) -> Rows:
     return Rows(file, plan, "a nightly", {"commit": commit}, row.problem)
 
 
-def check(rows: Rows, asked: RunSettings) -> None:
+def check(rows: Rows, settings: RunSettings) -> None:
     """All that can be said before hours of a GPU are spent.
 
     Raises UsageFault for a target or an optimizer that cannot be one, and for rows of another plan, commit, text of a
@@ -52,24 +52,24 @@ def check(rows: Rows, asked: RunSettings) -> None:
     """
     _one_commit(rows)
     for name in rows.plan.targets:
-        found = target.read(target_file.locate(Path(name)))
-        _one_text(rows, name, found.digest)
-        asker = Asker("", found.digest, lambda *_, **__: None)
+        subject = target.read(target_file.locate(Path(name)))
+        _one_text(rows, name, subject.digest)
+        asker = Asker("", subject.digest, lambda *_, **__: None)
         for optimizer in rows.plan.optimizers:
             named(model(optimizer, name), asker)
-    gpu, device = judge_choice.choose(asked)
+    gpu, device = judge_choice.choose(settings)
     if gpu is None:
         raise EnvironmentFault(MISSING, "take a machine with one, or name one elsewhere with --judge spool:DIR")
     gpu.close()
-    if others := {r.gpu for r in rows.rows()} - {device.name}:
-        problem = f"{rows.file} was begun on {', '.join(sorted(others))}, and this is {device.name}"
+    if gpus := {r.gpu for r in rows.rows()} - {device.name}:
+        problem = f"{rows.file} was begun on {', '.join(sorted(gpus))}, and this is {device.name}"
         raise UsageFault(problem, f"a night is of one GPU: {planned.OTHER_FILE}")
 
 
 def _one_commit(rows: Rows) -> None:
-    begun, here = str(rows.lines[0].get("commit") if rows.lines else rows.head["commit"]), str(rows.head["commit"])
-    if begun != here:
-        problem = f"{rows.file} was begun at commit {short(begun)}, and this is {short(here)}"
+    begun, current = str(rows.lines[0].get("commit") if rows.lines else rows.head["commit"]), str(rows.head["commit"])
+    if begun != current:
+        problem = f"{rows.file} was begun at commit {short(begun)}, and this is {short(current)}"
         raise UsageFault(problem, f"a night is of one commit: check that one out again, or {planned.OTHER_FILE}")
 
 
@@ -79,14 +79,14 @@ def _one_text(rows: Rows, name: str, digest: str) -> None:
         raise UsageFault(problem, f"a night is of one text of each target: put it back, or {planned.OTHER_FILE}")
 
 
-def run(rows: Rows, asked: RunSettings, store: Store, emit: Emit) -> Exit:
-    """Makes every run that has no row yet. Gives WAITING when a reply or a verdict is not there yet, else DONE.
+def run(rows: Rows, settings: RunSettings, store: Store, emit: Emit) -> Exit:
+    """Make every run that has no row yet. Gives WAITING when a reply or a verdict is not there yet, else DONE.
 
     Raises what runs raise, but for what a target is at fault for.
     """
 
-    def told(opened: Store, found: Run, wanted: NightlyRun) -> dict[str, Any]:
-        line = from_run.of(opened, found, rows.plan, wanted).as_json()
+    def describe(opened: Store, made: Run, wanted: NightlyRun) -> dict[str, Any]:
+        line = from_run.of(opened, made, rows.plan, wanted).as_json()
         return {name: value for name, value in line.items() if name not in ("what", "run", *wanted.named)}
 
-    return running.run(rows, asked, store, emit, told, failures=True)
+    return running.run(rows, settings, store, emit, describe, failures=True)

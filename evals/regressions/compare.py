@@ -73,40 +73,40 @@ class _Tested:
 
 
 def compare(before: Sequence[Row], after: Sequence[Row], effect: float = EFFECT, chance: float = CHANCE) -> Comparison:
-    """Raises UsageFault where no row of one has a fellow in the other."""
+    """Raise UsageFault where no row of one has a fellow in the other."""
     earlier, later = ({r.key: r for r in rows} for rows in (before, after))
     notes, pairs = list(_alone(earlier, later)), list[tuple[Row, Row]]()
     for key in (k for k in earlier if k in later):
-        one, other = earlier[key], later[key]
-        if why := _unlike(one, other):
-            notes.append(f"{named((*one.key, ''))} was not compared: {why}")
+        before_row, after_row = earlier[key], later[key]
+        if why := _unlike(before_row, after_row):
+            notes.append(f"{named((*before_row.key, ''))} was not compared: {why}")
         else:
-            pairs.append((one, other))
+            pairs.append((before_row, after_row))
     if not pairs:
         raise UsageFault(
             "no row of one file can be compared with one of the other",
             "\n     ".join(notes) or "see `pgo-agent eval compare --help`",
         )
-    notes.extend(n for one, other in pairs for n in _apart(one, other))
-    notes.extend(dict.fromkeys(n for one, other in pairs for n in _moved(one, other)))
-    return Comparison(tuple(_told(pairs, effect, chance)), tuple(notes))
+    notes.extend(n for before_row, after_row in pairs for n in _apart(before_row, after_row))
+    notes.extend(dict.fromkeys(n for before_row, after_row in pairs for n in _moved(before_row, after_row)))
+    return Comparison(tuple(_compared(pairs, effect, chance)), tuple(notes))
 
 
 def _alone(earlier: Mapping[Key, Row], later: Mapping[Key, Row]) -> Iterator[str]:
-    for own, other, which in ((earlier, later, "the first"), (later, earlier, "the second")):
-        yield from (f"{named((*r.key, ''))} is in {which} file alone" for key, r in own.items() if key not in other)
+    for rows, other, which in ((earlier, later, "the first"), (later, earlier, "the second")):
+        yield from (f"{named((*r.key, ''))} is in {which} file alone" for key, r in rows.items() if key not in other)
 
 
-def _unlike(one: Row, other: Row) -> str:
-    """Why two rows of one name cannot be compared; empty where they can."""
-    if one.gpu != other.gpu:
-        return f"it was measured on an {one.gpu}, then on an {other.gpu}"
-    if one.budget != other.budget:
+def _unlike(was: Row, now: Row) -> str:
+    """Return why two rows of one name cannot be compared; empty where they can."""
+    if was.gpu != now.gpu:
+        return f"it was measured on an {was.gpu}, then on an {now.gpu}"
+    if was.budget != now.budget:
         return "the budgets of its runs differ"
-    if not (one.failed or other.failed or one.cases.keys() & other.cases.keys()):
-        return f"they have no case in common: {_listed(one.cases)}, then {_listed(other.cases)}"
-    works = {c: (k.flops, k.bytes) for c, k in one.cases.items()}
-    changed = [c for c, k in other.cases.items() if works.get(c, (k.flops, k.bytes)) != (k.flops, k.bytes)]
+    if not (was.failed or now.failed or was.cases.keys() & now.cases.keys()):
+        return f"they have no case in common: {_listed(was.cases)}, then {_listed(now.cases)}"
+    works = {c: (k.flops, k.bytes) for c, k in was.cases.items()}
+    changed = [c for c, k in now.cases.items() if works.get(c, (k.flops, k.bytes)) != (k.flops, k.bytes)]
     return f"{changed[0]} asks for other work now" if changed else ""
 
 
@@ -114,54 +114,54 @@ def _listed(cases: Iterable[str]) -> str:
     return ", ".join(c.split("/", 1)[-1] for c in cases)
 
 
-def _apart(one: Row, other: Row) -> Iterator[str]:
-    """The cases that only one of two rows has; a row that failed has none."""
-    if one.failed or other.failed:
+def _apart(was: Row, now: Row) -> Iterator[str]:
+    """Yield the cases that only one of two rows has; a row that failed has none."""
+    if was.failed or now.failed:
         return
-    for own, fellow, which in ((one, other, "the first"), (other, one, "the second")):
-        yield from (f"{named((*own.key, c))} is in {which} file alone" for c in own.cases if c not in fellow.cases)
+    for row, fellow, which in ((was, now, "the first"), (now, was, "the second")):
+        yield from (f"{named((*row.key, c))} is in {which} file alone" for c in row.cases if c not in fellow.cases)
 
 
-def _moved(one: Row, other: Row) -> Iterator[str]:
+def _moved(was_row: Row, now_row: Row) -> Iterator[str]:
     for name in NAMED:
-        was, now = one.environment.get(name), other.environment.get(name)
+        was, now = was_row.environment.get(name), now_row.environment.get(name)
         if was != now:
             yield f"{name} was {was}, and is {now}"
 
 
-def _told(pairs: Sequence[tuple[Row, Row]], effect: float, chance: float) -> Iterator[Compared]:
-    known: dict[Place, Compared] = {}
+def _compared(pairs: Sequence[tuple[Row, Row]], effect: float, chance: float) -> Iterator[Compared]:
+    decided: dict[Place, Compared] = {}
     tested: dict[Place, _Tested] = {}
-    for one, other in pairs:
-        for place, found in _cases(one, other, effect):
-            if isinstance(found, Compared):
-                known[place] = found
+    for was, now in pairs:
+        for place, result in _cases(was, now, effect):
+            if isinstance(result, Compared):
+                decided[place] = result
             else:
-                tested[place] = found
+                tested[place] = result
     slower = ranks.holm({p: ranks.larger(t.before, t.after) for p, t in tested.items()})
     faster = ranks.holm({p: ranks.larger(t.after, t.before) for p, t in tested.items()})
     for place, t in tested.items():
-        known[place] = _decided(place, t, slower[place], faster[place], chance)
-    yield from (known[p] for p in sorted(known, key=str))
+        decided[place] = _decided(place, t, slower[place], faster[place], chance)
+    yield from (decided[p] for p in sorted(decided, key=str))
 
 
-def _cases(one: Row, other: Row, effect: float) -> Iterator[tuple[Place, Compared | _Tested]]:
-    if one.failed or other.failed:
-        place = (*one.key, "")
-        standing = Standing.BOTH_FAIL if one.failed and other.failed else Standing.WORKS
-        standing = Standing.FAILS if other.failed and not one.failed else standing
-        yield place, Compared(place, standing, why=(other.failed or one.failed).splitlines()[0])
+def _cases(before: Row, after: Row, effect: float) -> Iterator[tuple[Place, Compared | _Tested]]:
+    if before.failed or after.failed:
+        place = (*before.key, "")
+        standing = Standing.BOTH_FAIL if before.failed and after.failed else Standing.WORKS
+        standing = Standing.FAILS if after.failed and not before.failed else standing
+        yield place, Compared(place, standing, why=(after.failed or before.failed).splitlines()[0])
         return
-    for name in (n for n in one.cases if n in other.cases):
-        place, was, now = (*one.key, name), one.cases[name], other.cases[name]
+    for name in (n for n in before.cases if n in after.cases):
+        place, was, now = (*before.key, name), before.cases[name], after.cases[name]
         if plan(was, was.delivered) == plan(now, now.delivered) != "":
             yield place, Compared(place, Standing.SAME)
         else:
-            yield place, _test(was, now, one.environment.get("torch") == other.environment.get("torch"), effect)
+            yield place, _test(was, now, before.environment.get("torch") == after.environment.get("torch"), effect)
 
 
 def plan(case: Case, side: str) -> str:
-    """What a side launches, by its name; empty of a library."""
+    """Return what a side launches, by its name; empty of a library."""
     return str(case.plans.get(side, {}).get("plan_id") or "")
 
 
@@ -172,15 +172,15 @@ def _test(was: Case, now: Case, same_torch: bool, effect: float) -> _Tested:
 
 
 def _yard(was: Case, now: Case, same_torch: bool) -> str:
-    """A side whose code is the same in both: a baseline, or a library of the same torch."""
-    own = [s for s in (SHIPPED, TUNED) if plan(was, s) == plan(now, s) != ""]
+    """Return a side whose code is the same in both: a baseline, or a library of the same torch."""
+    baselines = [s for s in (SHIPPED, TUNED) if plan(was, s) == plan(now, s) != ""]
     libraries = [s for s in was.libraries if same_torch and s in now.libraries]
-    return next(iter([*own, *libraries]), "")
+    return next(iter([*baselines, *libraries]), "")
 
 
 def _times(case: Case, yard: str) -> list[float]:
-    own = case.ms[case.delivered]
-    return [a / b for a, b in zip(own, case.ms[yard], strict=True)] if yard else list(own)
+    delivered = case.ms[case.delivered]
+    return [a / b for a, b in zip(delivered, case.ms[yard], strict=True)] if yard else list(delivered)
 
 
 def _noise(case: Case) -> float:
@@ -190,15 +190,15 @@ def _noise(case: Case) -> float:
 
 
 def _decided(place: Place, t: _Tested, slower: float, faster: float, chance: float) -> Compared:
-    found = Compared(place, Standing.EQUAL, t.change, min(slower, faster), t.threshold, t.yard)
+    result = Compared(place, Standing.EQUAL, t.change, min(slower, faster), t.threshold, t.yard)
     if t.change > t.threshold and slower < chance:
-        return replace(found, standing=Standing.SLOWER)
+        return replace(result, standing=Standing.SLOWER)
     if t.change < 1 / t.threshold and faster < chance:
-        return replace(found, standing=Standing.FASTER)
-    return found
+        return replace(result, standing=Standing.FASTER)
+    return result
 
 
 def named(place: Place) -> str:
     kernel, optimizer, seed, case = place
-    told = f"{kernel} by {optimizer}" + ("" if seed is None else f", seed {seed}")
-    return f"{told}, {case.split('/', 1)[-1]}" if case else told
+    name = f"{kernel} by {optimizer}" + ("" if seed is None else f", seed {seed}")
+    return f"{name}, {case.split('/', 1)[-1]}" if case else name

@@ -13,24 +13,25 @@ MOST_EXACT = 2500  # pairs of samples up to which U is counted
 Key = TypeVar("Key")
 
 
-def larger(one: Sequence[float], other: Sequence[float]) -> float:
-    """Gives the chance of samples of `other` this much larger than those of `one`, or more, if both have one source.
+def larger(first: Sequence[float], second: Sequence[float]) -> float:
+    """Return the chance of samples of `second` this much larger than those of `first`, or more, if both have one
+    source.
 
     Raises ValueError without samples, EnvironmentFault without scipy.
     """
-    if not one or not other:
+    if not first or not second:
         raise ValueError("there is nothing to compare")
     try:
         from scipy.stats import mannwhitneyu
     except ImportError:
         raise EnvironmentFault("comparing needs scipy, which is not installed", "pip install 'scipy>=1.11'") from None
-    tied = len({*one, *other}) < len(one) + len(other)
-    method = "asymptotic" if tied or len(one) * len(other) > MOST_EXACT else "exact"
-    return float(mannwhitneyu(other, one, alternative="greater", method=method).pvalue)
+    tied = len({*first, *second}) < len(first) + len(second)
+    method = "asymptotic" if tied or len(first) * len(second) > MOST_EXACT else "exact"
+    return float(mannwhitneyu(second, first, alternative="greater", method=method).pvalue)
 
 
 def holm(chances: Mapping[Key, float]) -> dict[Key, float]:
-    """Corrects chances so that any false word among all of them is as rare as each alone (Holm, 1979)."""
+    """Correct chances so that any false word among all of them is as rare as each alone (Holm, 1979)."""
     most, corrected = 0.0, dict[Key, float]()
     for n, key in enumerate(sorted(chances, key=lambda k: chances[k])):
         most = max(most, min(1.0, chances[key] * (len(chances) - n)))

@@ -15,33 +15,33 @@ from rich.table import Table
 def main(before: Path, after: Path, effect: float, everything: bool, json_lines: bool) -> int:
     """1 when something became slower, else 0. Raises UsageFault for files that cannot be compared."""
     files = (before, after)
-    one, other = (load.file(file, name) for file, name in zip(files, load.names(files), strict=True))
-    found = compare(one.rows, other.rows, effect)
-    notes = (*one.notes, *other.notes, *found.notes)
+    first, second = (load.file(file, name) for file, name in zip(files, load.names(files), strict=True))
+    comparison = compare(first.rows, second.rows, effect)
+    notes = (*first.notes, *second.notes, *comparison.notes)
     if json_lines:
-        for c in found.cases:
+        for c in comparison.cases:
             print(json.dumps({"type": "case.compared"} | asdict(c)))
-        counted = Counter(str(c.standing) for c in found.cases)
+        counted = Counter(str(c.standing) for c in comparison.cases)
         print(json.dumps({"type": "compare.completed", "standings": counted, "notes": notes}))
     else:
-        _show(found, notes, everything)
-    return int(bool(found.regressions))
+        _show(comparison, notes, everything)
+    return int(bool(comparison.regressions))
 
 
-def _show(found: Comparison, notes: tuple[str, ...], everything: bool) -> None:
+def _show(comparison: Comparison, notes: tuple[str, ...], everything: bool) -> None:
     out = summary.output()
-    shown = [c for c in found.cases if everything or c.standing not in (Standing.SAME, Standing.EQUAL)]
+    shown = [c for c in comparison.cases if everything or c.standing not in (Standing.SAME, Standing.EQUAL)]
     if shown:
         out.print(_table(shown))
     for c in (c for c in shown if c.why):
         out.print(f"{c.standing}: {named(c.place)}: {c.why}", markup=False, highlight=False, soft_wrap=True)
     for note in notes:
         out.print(f"note: {note}", markup=False, highlight=False, soft_wrap=True)
-    counted = Counter(c.standing for c in found.cases)
-    out.print(", ".join(f"{counted[s]} {s}" for s in Standing if counted[s]) + f" (of {len(found.cases)})")
-    slow = len(found.regressions)
-    told = f"{slow} regression{'' if slow == 1 else 's'}" if slow else "no regression"
-    out.print(f"{told}; the chance of any false one is below {CHANCE:.0%}", highlight=False)
+    counted = Counter(c.standing for c in comparison.cases)
+    out.print(", ".join(f"{counted[s]} {s}" for s in Standing if counted[s]) + f" (of {len(comparison.cases)})")
+    slow = len(comparison.regressions)
+    text = f"{slow} regression{'' if slow == 1 else 's'}" if slow else "no regression"
+    out.print(f"{text}; the chance of any false one is below {CHANCE:.0%}", highlight=False)
 
 
 def _table(shown: list[Compared]) -> Table:
@@ -58,5 +58,5 @@ def _table(shown: list[Compared]) -> Table:
 
 
 def _part(times: float | None) -> str:
-    """How much longer, in percent."""
+    """Return how much longer, in percent."""
     return "" if times is None else f"{100 * (times - 1):+.1f} %"

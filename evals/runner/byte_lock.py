@@ -29,9 +29,9 @@ def held(file: Path, part: int, wait: bool = True) -> Iterator[bool]:
 
 
 def _locked(fd: int, part: int, wait: bool) -> bool:
-    wanted = struct.pack(FLOCK, fcntl.F_WRLCK, os.SEEK_SET, FAR + part, 1, 0)
+    lock = struct.pack(FLOCK, fcntl.F_WRLCK, os.SEEK_SET, FAR + part, 1, 0)
     try:
-        fcntl.fcntl(fd, fcntl.F_OFD_SETLKW if wait else fcntl.F_OFD_SETLK, wanted)
+        fcntl.fcntl(fd, fcntl.F_OFD_SETLKW if wait else fcntl.F_OFD_SETLK, lock)
     except BlockingIOError:
         return False
     return True

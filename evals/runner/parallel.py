@@ -25,7 +25,7 @@ Process = subprocess.Popen[str]
 
 
 def run(count: int, results: Results[Any], store: Store, emit: Emit, json_lines: bool) -> Exit:
-    """Makes every run that has no result yet, by at most `count` processes. Gives DONE, or why a run has none.
+    """Make every run that has no result yet, by at most `count` processes. Gives DONE, or why a run has none.
 
     What they print is passed on as it comes: events with their workspace, or lines behind its name. What a process
     leaves that is killed, the others make. Raises EnvironmentFault where a run is active in the workspace.
@@ -66,9 +66,9 @@ def _processes(workspaces: Sequence[Path], json_lines: bool) -> Iterator[list[Pr
 
 def _begun(workspace: Path, json_lines: bool) -> Process:
     """This command in another workspace. Ctrl-C does not reach it, its lifeline does."""
-    own = [*sys.argv[1:], "--at-once", "1", "--store", str(workspace)]
+    arguments = [*sys.argv[1:], "--at-once", "1", "--store", str(workspace)]
     return subprocess.Popen(
-        [sys.executable, "-m", "pgo_agent.agent.cli.parent_watch", *own],
+        [sys.executable, "-m", "pgo_agent.agent.cli.parent_watch", *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE if json_lines else subprocess.DEVNULL,
         stderr=None if json_lines else subprocess.PIPE,
@@ -84,7 +84,7 @@ def _closed(pipe: IO[str] | None) -> None:
 
 
 def _heard(processes: Mapping[str, Process], tell: Callable[[str, str], None]) -> list[int]:
-    """Passes on each line with the name of its workspace. The exit statuses, once all have ended."""
+    """Pass on each line with the name of its workspace. The exit statuses, once all have ended."""
 
     def one(name: str) -> int:
         process = processes[name]
@@ -94,9 +94,9 @@ def _heard(processes: Mapping[str, Process], tell: Callable[[str, str], None]) -
 
     threads = ThreadPoolExecutor(len(processes))
     try:
-        each = [threads.submit(one, name) for name in processes]
-        wait(each, return_when=FIRST_EXCEPTION)  # what nobody can be told any more ends all of them
-        return [done.result() for done in each if done.done()]
+        listening = [threads.submit(one, name) for name in processes]
+        wait(listening, return_when=FIRST_EXCEPTION)  # what nobody can be told any more ends all of them
+        return [done.result() for done in listening if done.done()]
     finally:
         threads.shutdown(wait=False)  # after Ctrl-C they end with their processes, which this waits for no longer
 

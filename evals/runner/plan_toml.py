@@ -20,26 +20,26 @@ Shape = Mapping[str, Problem]
 
 
 def read(file: Path, shape: Shape, hint: str, optional: Collection[str] = ()) -> dict[str, Any]:
-    """What the plan says, its lists as tuples. Raises UsageFault with what is wrong with it."""
+    """Return what the plan says, its lists as tuples. Raises UsageFault with what is wrong with it."""
     try:
-        said = tomllib.loads(file.read_text(encoding="utf-8"))
+        values = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as e:
         raise UsageFault(f"cannot read the plan {file}: {e.strerror}", hint) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
         raise UsageFault(f"{file} is no TOML: {e}", hint) from None
-    if missing := [name for name in shape if name not in said and name not in optional]:
+    if missing := [name for name in shape if name not in values and name not in optional]:
         raise UsageFault(f"{file}: it says nothing of {', '.join(missing)}", hint)
-    if unknown := sorted(said.keys() - shape.keys()):
+    if unknown := sorted(values.keys() - shape.keys()):
         raise UsageFault(f"{file}: it may not say anything of {', '.join(unknown)}", hint)
-    for name in (n for n in shape if n in said):
-        if why := shape[name](said[name]):
+    for name in (n for n in shape if n in values):
+        if why := shape[name](values[name]):
             raise UsageFault(f"{file}: {name} {why}", hint)
-    return {name: tuple(x) if isinstance(x, list) else x for name, x in said.items()}
+    return {name: tuple(x) if isinstance(x, list) else x for name, x in values.items()}
 
 
-def digest(said: Mapping[str, Any]) -> str:
+def digest(values: Mapping[str, Any]) -> str:
     """Return the SHA-256 of what a plan says, whatever its file looks like."""
-    return hashlib.sha256(json.dumps(dict(said), sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(dict(values), sort_keys=True).encode()).hexdigest()
 
 
 # settings of a run ----------------------------------------------------------------------------------------------------
@@ -50,37 +50,37 @@ def shape_of(names: Collection[str]) -> Shape:
     return {name: whole if settings.kind(name) is int else number for name in names}
 
 
-def limits_of(said: dict[str, Any], names: Collection[str]) -> RunSettings:
+def limits_of(values: dict[str, Any], names: Collection[str]) -> RunSettings:
     """Take these settings of a run out of what a plan says, and return them."""
-    return RunSettings(**{name: said.pop(name) for name in names if name in said})
+    return RunSettings(**{name: values.pop(name) for name in names if name in values})
 
 
-def said_of(limits: RunSettings, names: Collection[str]) -> dict[str, float | None]:
+def values_of(limits: RunSettings, names: Collection[str]) -> dict[str, float | None]:
     """Return these settings as a plan's file says them; None for what it leaves out."""
     return {name: getattr(limits, name) for name in names}
 
 
-def applied(limits: RunSettings, names: Collection[str], asked: RunSettings) -> RunSettings:
+def applied(limits: RunSettings, names: Collection[str], run_settings: RunSettings) -> RunSettings:
     """Return what the command line asks of a run, with these settings of the plan in their place."""
-    return asked.changed(said_of(limits, names))
+    return run_settings.changed(values_of(limits, names))
 
 
 # shapes of values -----------------------------------------------------------------------------------------------------
 
 
-def number(said: object) -> str:
-    return "" if type(said) in (int, float) and 0 < cast(float, said) < MOST else "is no number above 0"
+def number(value: object) -> str:
+    return "" if type(value) in (int, float) and 0 < cast(float, value) < MOST else "is no number above 0"
 
 
-def whole(said: object) -> str:
-    return number(said) if isinstance(said, int) else "is no whole number"
+def whole(value: object) -> str:
+    return number(value) if isinstance(value, int) else "is no whole number"
 
 
 def different(what: str, fits: Callable[[Any], bool]) -> Problem:
     """A list of at least one, each another one."""
 
-    def problem(said: object) -> str:
-        fine = isinstance(said, list) and said and all(map(fits, said)) and len(set(said)) == len(said)
+    def problem(value: object) -> str:
+        fine = isinstance(value, list) and value and all(map(fits, value)) and len(set(value)) == len(value)
         return "" if fine else f"is no list of different {what}"
 
     return problem

@@ -43,14 +43,14 @@ class EvaluationPlan(Protocol[W]):
     def digest(self) -> str: ...
 
     @property
-    def said(self) -> Mapping[str, Any]:
+    def values(self) -> Mapping[str, Any]:
         """All that it says, as its file does."""
 
     @property
     def runs(self) -> Sequence[W]:
         """In the order in which they are made."""
 
-    def settings_of(self, wanted: W, asked: RunSettings) -> RunSettings:
+    def settings_of(self, planned: W, settings: RunSettings) -> RunSettings:
         """Those of the command line, with what the plan says of a run."""
 
 
@@ -79,21 +79,21 @@ class Results(Generic[W]):
             return self._all()
 
     def _all(self) -> list[dict[str, Any]]:
-        found = list(self._read())
-        if found and found[0].get("digest") != self.plan.digest:
+        lines = list(self._read())
+        if lines and lines[0].get("digest") != self.plan.digest:
             raise UsageFault(
                 f"{self.file} holds results of another plan",
                 f"{OTHER_FILE}: a plan is fixed before its runs",
             )
-        return found
+        return lines
 
     @contextmanager
-    def claimed(self, wanted: W, wait: bool) -> Iterator[bool]:
+    def claimed(self, planned: W, wait: bool) -> Iterator[bool]:
         """Whether this run is for this block to make: while it lasts no other process gets that. `wait`: until it is.
 
         What others wrote meanwhile is read. Raises EnvironmentFault where the file cannot be written.
         """
-        with self._held(LINES + 1 + self.plan.runs.index(wanted), wait) as ours:
+        with self._held(LINES + 1 + self.plan.runs.index(planned), wait) as ours:
             self.read_again()
             yield ours
 
@@ -101,21 +101,21 @@ class Results(Generic[W]):
         """What others wrote meanwhile counts from here on."""
         self.__dict__.pop("lines", None)
 
-    def begun(self, wanted: W) -> str | None:
-        """The run that was begun last for what is wanted."""
-        named = [line["run"] for line in self.lines if line["what"] == BEGUN and _is(line, wanted)]
-        return named[-1] if named else None
+    def begun(self, planned: W) -> str | None:
+        """Return the run that was begun last for what is wanted."""
+        runs = [line["run"] for line in self.lines if line["what"] == BEGUN and _is(line, planned)]
+        return runs[-1] if runs else None
 
     @property
     def missing(self) -> list[W]:
         """Runs of the plan that have no result yet. Raises as `lines` does."""
         return [w for w in self.plan.runs if self.ended(w) is None]
 
-    def ended(self, wanted: W) -> dict[str, Any] | None:
-        return next((line for line in self.lines if line["what"] == ENDED and _is(line, wanted)), None)
+    def ended(self, planned: W) -> dict[str, Any] | None:
+        return next((line for line in self.lines if line["what"] == ENDED and _is(line, planned)), None)
 
     def add(self, what: str, **fields: Any) -> dict[str, Any]:
-        """Writes a line, and the plan before the first one. Raises EnvironmentFault where it cannot be written, and
+        """Write a line, and the plan before the first one. Raises EnvironmentFault where it cannot be written, and
         UsageFault for a line that is no result.
         """
         new = {"what": what} | fields
@@ -123,15 +123,15 @@ class Results(Generic[W]):
             raise UsageFault(f"{self.kind} cannot write a result: {why}", "`pgo-agent show` says what the run came to")
         try:
             with self._held(LINES), self.file.open("a", encoding="utf-8") as out:
-                known = self._all()
+                written = self._all()
                 self._cut_off()
-                lines = [new] if known else [self._first(), new]
+                lines = [new] if written else [self._first(), new]
                 out.write("".join(json.dumps(line) + "\n" for line in lines))
                 out.flush()
                 os.fsync(out.fileno())
         except OSError as e:
             raise self._unwritable(e) from None
-        self.__dict__["lines"] = known + lines
+        self.__dict__["lines"] = written + lines
         return new
 
     @contextmanager
@@ -148,46 +148,48 @@ class Results(Generic[W]):
         return EnvironmentFault(f"cannot write {self.file}: {e.strerror}", OTHER_FILE)
 
     def _first(self) -> dict[str, Any]:
-        return {"what": PLAN, "digest": self.plan.digest, **self.head, "plan": self.plan.said}
+        return {"what": PLAN, "digest": self.plan.digest, **self.head, "plan": self.plan.values}
 
     def _cut_off(self) -> None:
-        """Takes a last line away that is not whole, once all before it were found to be ours."""
+        """Take a last line away that is not whole, once all before it were found to be ours."""
         data = self.file.read_bytes()
         os.truncate(self.file, data.rfind(b"\n") + 1)
 
     def _read(self) -> Iterator[dict[str, Any]]:
         text = self.file.read_text(encoding="utf-8", errors="replace") if self.file.exists() else ""
-        whole = text[: text.rfind("\n") + 1]
-        if not whole and not (text.startswith(HEAD) or HEAD.startswith(text)):
+        complete = text[: text.rfind("\n") + 1]
+        if not complete and not (text.startswith(HEAD) or HEAD.startswith(text)):
             raise UsageFault(f"{self.file}, line 1: it is no result of {self.kind}", OTHER_FILE)
-        known: set[W] = set()
-        for n, line in enumerate(whole.splitlines(), 1):
-            found = parsed(line)
+        ended: set[W] = set()
+        for n, line in enumerate(complete.splitlines(), 1):
+            parsed_line = parsed(line)
             why = (
-                f"it is no result of {self.kind}" if found is None else self.problem(found) or self._again(found, known)
+                f"it is no result of {self.kind}"
+                if parsed_line is None
+                else self.problem(parsed_line) or self._again(parsed_line, ended)
             )
-            if found is None or why:
+            if parsed_line is None or why:
                 raise UsageFault(f"{self.file}, line {n}: {why}", OTHER_FILE)
-            yield found
+            yield parsed_line
 
-    def _again(self, line: Mapping[str, Any], known: set[W]) -> str:
-        """Why a line that ends a run cannot: another one did. Else that run is known from here on."""
-        wanted = next((w for w in self.plan.runs if line["what"] == ENDED and _is(line, w)), None)
-        if wanted in known:
+    def _again(self, line: Mapping[str, Any], ended: set[W]) -> str:
+        """Return why a line that ends a run cannot: another one did. Else that run is known from here on."""
+        planned = next((w for w in self.plan.runs if line["what"] == ENDED and _is(line, w)), None)
+        if planned in ended:
             return "it is the second result of one run"
-        if wanted is not None:
-            known.add(wanted)
+        if planned is not None:
+            ended.add(planned)
         return ""
 
 
 def parsed(line: str) -> dict[str, Any] | None:
-    """A line that says what it is; None for another."""
+    """Return a line that says what it is; None for another."""
     with suppress(ValueError, RecursionError):
-        found = json.loads(line)
-        if isinstance(found, dict) and isinstance(found.get("what"), str):
-            return found
+        value = json.loads(line)
+        if isinstance(value, dict) and isinstance(value.get("what"), str):
+            return value
     return None
 
 
-def _is(line: Mapping[str, Any], wanted: PlannedRun) -> bool:
-    return all(line.get(name) == value for name, value in wanted.named.items())
+def _is(line: Mapping[str, Any], planned: PlannedRun) -> bool:
+    return all(line.get(name) == value for name, value in planned.named.items())

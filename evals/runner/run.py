@@ -26,74 +26,75 @@ Tell = Callable[[Store, Run, W], dict[str, Any]]  # what a result says of a run 
 
 
 def run(
-    results: Results[W], asked: RunSettings, store: Store, emit: Emit, told: Tell[W], failures: bool = False
+    results: Results[W], run_settings: RunSettings, store: Store, emit: Emit, describe: Tell[W], failures: bool = False
 ) -> Exit:
-    """Makes every run that has no result yet. Gives WAITING when a reply or a verdict is not there yet, else DONE.
+    """Make every run that has no result yet. Gives WAITING when a reply or a verdict is not there yet, else DONE.
 
     Runs that other processes are at are waited for in the end, and made where their process was killed.
     `failures`: a run whose target is at fault has a result, too. Raises what runs raise.
     """
     ended = (*settings.STATES, *([FAILED] if failures else []))
-    for wanted in _open(results, store, emit):
-        _made(results, wanted, asked, store, emit, failures)
-        found = store.run(results.begun(wanted) or "last")
-        if found.state not in ended:
+    for planned in _open(results, store, emit):
+        _made(results, planned, run_settings, store, emit, failures)
+        made = store.run(results.begun(planned) or "last")
+        if made.state not in ended:
             return Exit.WAITING
-        results.add(ENDED, run=found.id, **wanted.named, **told(store, found, wanted))
+        results.add(ENDED, run=made.id, **planned.named, **describe(store, made, planned))
     return Exit.DONE
 
 
 def _open(results: Results[W], store: Store, emit: Emit) -> Iterator[W]:
-    """Runs without a result, each claimed until the next is asked for; first those that this workspace has begun, then,
+    """Run without a result, each claimed until the next is asked for; first those that this workspace has begun, then,
     beside others, those of targets that it knows: their profiles are there."""
     for wait in (False, True):
         left = list(results.plan.runs)
         while left := [w for w in left if results.ended(w) is None]:
-            wanted = _nearest(results, store, left)
-            left.remove(wanted)
+            planned = _nearest(results, store, left)
+            left.remove(planned)
             if wait:
                 emit({"type": "phase", "doing": f"waiting for other processes that make runs of {results.file}"})
-            with results.claimed(wanted, wait) as ours:
-                if ours and results.ended(wanted) is None:
-                    yield wanted
+            with results.claimed(planned, wait) as ours:
+                if ours and results.ended(planned) is None:
+                    yield planned
 
 
 def _nearest(results: Results[W], store: Store, left: Sequence[W]) -> W:
-    """Which of these runs this workspace should make before the others: as the plan says, unless others work on it."""
-    begun, held = {w: results.begun(w) for w in results.plan.runs}, {r.id for r in store.runs()}
-    own = {w.target for w, name in begun.items() if name in held}
-    others = {w.target for w, name in begun.items() if name and name not in held}
+    """Return which of these runs this workspace should make before the others: as the plan says, unless others work on
+    it."""
+    begun, here = {w: results.begun(w) for w in results.plan.runs}, {r.id for r in store.runs()}
+    known_targets = {w.target for w, name in begun.items() if name in here}
+    others = {w.target for w, name in begun.items() if name and name not in here}
 
-    def far(wanted: W) -> int:
-        if begun[wanted] in held:
+    def far(planned: W) -> int:
+        if begun[planned] in here:
             return 0
-        if not others or wanted.target in own:
+        if not others or planned.target in known_targets:
             return 1
-        return 3 if wanted.target in others else 2
+        return 3 if planned.target in others else 2
 
     return min(left, key=far)
 
 
-def _made(results: Results[W], wanted: W, asked: RunSettings, store: Store, emit: Emit, failures: bool) -> None:
+def _made(results: Results[W], planned: W, run_settings: RunSettings, store: Store, emit: Emit, failures: bool) -> None:
     """One run, from its beginning or from where it was."""
 
     def heard(event: dict[str, Any]) -> None:
-        if event["type"] == "run.started" and results.begun(wanted) != event["run"]:
-            results.add(BEGUN, run=event["run"], **wanted.named)
+        if event["type"] == "run.started" and results.begun(planned) != event["run"]:
+            results.add(BEGUN, run=event["run"], **planned.named)
         emit(event)
 
-    known = _known(store, results.begun(wanted))
+    begun = _known(store, results.begun(planned))
     try:
-        if known is None or known.state == FAILED:  # what was at fault may be mended
-            optimize.start(Path(wanted.target), results.plan.settings_of(wanted, asked), store, heard)
-        elif known.state not in settings.STATES:
-            optimize.resume(known.id, store, heard, {"wait": asked.wait})
+        if begun is None or begun.state == FAILED:  # what was at fault may be mended
+            optimize.start(Path(planned.target), results.plan.settings_of(planned, run_settings), store, heard)
+        elif begun.state not in settings.STATES:
+            optimize.resume(begun.id, store, heard, {"wait": run_settings.wait})
     except TargetFault:
-        ours = _known(store, results.begun(wanted))
+        ours = _known(store, results.begun(planned))
         if not failures or ours is None or ours.state != FAILED:
             raise
 
 
 def _known(store: Store, name: str | None) -> Run | None:
-    """A run that was begun, if this workspace holds it."""
+    """Return a run that was begun, if this workspace holds it."""
     return next((r for r in store.runs() if r.id == name), None)

@@ -41,7 +41,7 @@ class Builder:
     box: Box
     contents: ContentStore
     cores: int = os.cpu_count() or 1
-    told: Callable[[str], None] = trace_and_compile.silent  # how far a long compilation is
+    report: Callable[[str], None] = trace_and_compile.silent  # how far a long compilation is
 
     def build(
         self,
@@ -49,25 +49,25 @@ class Builder:
         cases: Cases,
         limit: int | None,
         workers: int = 1,
-        foreign: bool = False,
+        untrusted: bool = False,
         ttgir: str = "",
         sample: bool = False,
     ) -> Built:
-        """Traces `source` on the cases and compiles what it launches. `limit`: most configurations of a case.
+        """Trace `source` on the cases and compile what it launches. `limit`: most configurations of a case.
         `sample`: of a longer list they are taken from the whole of it.
 
         `workers`: processes that trace or compile at a time. `ttgir`: a text that takes the place of one of its
         kernels' own (`ttgir_override.py`).
 
-        Raises EnvironmentFault for `foreign` code (written by a model, taken from elsewhere) where no sandbox works,
-        and where the disk is full; Killed when somebody kills the tracer or the compiler again and again. `foreign`
+        Raises EnvironmentFault for `untrusted` code (written by a model, taken from elsewhere) where no sandbox works,
+        and where the disk is full; Killed when somebody kills the tracer or the compiler again and again. `untrusted`
         code may have done that itself, and must not stop a run by it: it gets a Failure of kind `killed`.
         """
-        self.box.admit(foreign)
+        self.box.admit(untrusted)
         try:
             built = self._build(source, cases, limit, workers, ttgir, sample)
         except Killed as e:
-            if not foreign:
+            if not untrusted:
                 raise
             return nothing(Failure("killed", e.message))
         if built.failures:
@@ -80,15 +80,17 @@ class Builder:
         parts = _shared(cases, max(1, workers // 2))  # more tracers importing torch at once hinder one another
         with threads(workers) as pool:
             traced = list(
-                pool.map(lambda part: trace_and_compile.trace(*self._seat(), source, part, limit, sample=sample), parts)
+                pool.map(
+                    lambda part: trace_and_compile.trace(*self._place(), source, part, limit, sample=sample), parts
+                )
             )
         return self._assemble(traced, workers, ttgir)
 
     def key(self, ttgir: bytes, options: Mapping[str, Any]) -> str:
-        """What a build of this text by this builder is called."""
+        """Return what a build of this text by this builder is called."""
         return kernel_key(ttgir, options, self.device.arch, triton_version(self.box.python))
 
-    def _seat(self) -> tuple[Box, ContentStore, Target, Device]:
+    def _place(self) -> tuple[Box, ContentStore, Target, Device]:
         return self.box, self.contents, self.target, self.device
 
     def _assemble(self, parts: list[Traced], jobs: int, ttgir: str) -> Built:
@@ -110,33 +112,33 @@ class Builder:
             return nothing(Failure("rejected", reason))
 
     def _exchange(self, parts: list[Traced], ttgir: str) -> tuple[str, str]:
-        """Puts a candidate's TTGIR into the traced parts; gives the keys of the kernel's own build and of the new."""
+        """Put a candidate's TTGIR into the traced parts; return the keys of the kernel's own build and of the new."""
         ask = partial(triton_parser.ask, self.box, self.contents, self.device.arch)
         return ttgir_override.exchange(parts, ttgir, self.key, ask)
 
-    def _replaced(self, bundle: str, own: str, new: str) -> dict[str, str]:
-        """What was replaced by what, and the bundle as it is without that.
+    def _replaced(self, bundle: str, own_key: str, new: str) -> dict[str, str]:
+        """Return what was replaced by what, and the bundle as it is without that.
 
         A kernel whose own text does not compile has neither code nor bundle to compare with.
         """
-        old, by = self.contents.build(own) or {}, self.contents.build(new) or {}
+        old, by = self.contents.build(own_key) or {}, self.contents.build(new) or {}
         codes = {"code_id": old.get("code_id", ""), "new_code_id": by.get("code_id", "-")}
-        found = {"ttgir": old.get("kernel", {}).get("files", {}).get("ttgir", ""), "by": new, **codes}
-        return found | {"bundle": self._without(bundle, own, new) if "kernel" in old else ""}
+        result = {"ttgir": old.get("kernel", {}).get("files", {}).get("ttgir", ""), "by": new, **codes}
+        return result | {"bundle": self._without(bundle, own_key, new) if "kernel" in old else ""}
 
-    def _without(self, bundle: str, own: str, new: str) -> str:
-        """The bundle with the kernel's own build in place of the new one."""
+    def _without(self, bundle: str, own_key: str, new: str) -> str:
+        """Return the bundle with the kernel's own build in place of the new one."""
         manifest = json.loads(
-            json.dumps(self.contents.manifest(bundle)).replace(f'"kernel": "{new}"', f'"kernel": "{own}"')
+            json.dumps(self.contents.manifest(bundle)).replace(f'"kernel": "{new}"', f'"kernel": "{own_key}"')
         )
-        manifest["kernels"][own] = (self.contents.build(own) or {})["kernel"]
+        manifest["kernels"][own_key] = (self.contents.build(own_key) or {})["kernel"]
         manifest["kernels"].pop(new, None)
         return self.contents.put_bundle(manifest)
 
     def _assembled(self, parts: list[Traced], jobs: int) -> Built:
         names, texts, options = self._kernels(parts)
         compiled = trace_and_compile.compile_missing(
-            self.box, self.contents, self.device, texts, options, jobs, self.told
+            self.box, self.contents, self.device, texts, options, jobs, self.report
         )
         seconds = {"trace": max(p["took"] for p in parts), "compile": compiled}
         builds = {k: self.contents.build(k) or {} for k in texts}
@@ -150,18 +152,21 @@ class Builder:
         described = parts[0]["described"]
         if not plans:
             return Built("", described, {}, {}, {}, tuple(failures), seconds)
-        kept = {key for choices in plans.values() for plan in choices.values() for key in _launched(plan)}
-        manifest = {"schema": schema.VERSION, "kernels": {k: builds[k]["kernel"] for k in kept}, "plans": plans}
+        launched = {key for choices in plans.values() for plan in choices.values() for key in _launched(plan)}
+        manifest = {"schema": schema.VERSION, "kernels": {k: builds[k]["kernel"] for k in launched}, "plans": plans}
         bundle = self.contents.put_bundle(manifest)
         validate.load(self.contents.bundle(bundle), self.contents.artefacts, limits_of(self.device))
-        codes = {k: builds[k]["code_id"] for k in kept}
+        codes = {k: builds[k]["code_id"] for k in launched}
         choices = {case: _choices(case, labelled, configs, manifest, codes) for case, labelled in plans.items()}
-        statics = {k: builds[k]["static"] | {n: builds[k]["kernel"][n] for n in ("name", "num_warps")} for k in kept}
+        statics = {
+            k: builds[k]["static"] | {n: builds[k]["kernel"][n] for n in ("name", "num_warps")} for k in launched
+        }
         listed = {case: n for part in parts for case, n in _counts(part).items()}
         return Built(bundle, described, choices, statics, codes, tuple(failures), seconds, listed=listed)
 
     def _kernels(self, parts: list[Traced]) -> tuple[dict[str, str], dict[str, bytes], dict[str, dict[str, Any]]]:
-        """The tracer's keys -> ours, and TTGIR and options by our keys. Raises BadBundle for a flag not allowed."""
+        """Return the tracer's keys -> ours, and TTGIR and options by our keys. Raises BadBundle for a flag not
+        allowed."""
         names, texts, options = {}, {}, {}
         for part in parts:
             for theirs, kernel in part["kernels"].items():
@@ -179,7 +184,7 @@ class Builder:
         plans: dict[str, dict[str, Any]],
         configs: dict[tuple[str, str], dict[str, Any]],
     ) -> list[Failure]:
-        """Adds the configurations of a case that built and fit the device; gives the failures of the others."""
+        """Add the configurations of a case that built and fit the device; return the failures of the others."""
         failures = []
         for entry in entries:
             label, config = _label(entry["configs"], entries, _several(entry, names, builds))
@@ -187,9 +192,9 @@ class Builder:
                 label = decode.word(f"{label} again", "choice")  # which ends this before long
             if "error" in entry:
                 e = entry["error"]
-                which = f"{label}: " if len(entries) > 1 else ""
-                said = f"{which}{e['type']}: {e['message']}"[:MESSAGE_LIMIT]
-                failures.append(Failure(str(e["kind"]), said, _line(e), case))
+                prefix = f"{label}: " if len(entries) > 1 else ""
+                message = f"{prefix}{e['type']}: {e['message']}"[:MESSAGE_LIMIT]
+                failures.append(Failure(str(e["kind"]), message, _line(e), case))
                 continue
             steps = [s | {"kernel": names[s["kernel"]]} if "kernel" in s else s for s in entry["plan"]["steps"]]
             broken = next((p for s in steps if "kernel" in s and (p := self._problem(builds[s["kernel"]]))), "")
@@ -201,19 +206,19 @@ class Builder:
         return failures
 
     def _problem(self, build: dict[str, Any]) -> str:
-        """Why a kernel cannot be launched on the device; empty when it can."""
+        """Return why a kernel cannot be launched on the device; empty when it can."""
         if "error" in build:
             return str(build["error"])
-        wanted = build["kernel"]["shared"]
+        shared = build["kernel"]["shared"]
         return (
-            f"error: out of shared memory: {wanted} bytes, the device has {self.device.smem_block}"
-            if wanted > self.device.smem_block
+            f"error: out of shared memory: {shared} bytes, the device has {self.device.smem_block}"
+            if shared > self.device.smem_block
             else ""
         )
 
 
 def _shared(cases: Cases, workers: int) -> list[Cases]:
-    """The cases in at most `workers` parts of the same size; in one as long as their names are not known.
+    """Return the cases in at most `workers` parts of the same size; in one as long as their names are not known.
 
     No more parts than that: every tracer first spends seconds on importing torch and triton.
     """
@@ -244,12 +249,12 @@ def _choices(
 
 def _counts(part: Traced) -> dict[str, int]:
     """Configurations of each case, as a tracer counts them."""
-    told = part.get("listed", {})
-    return {str(case): n for case, n in told.items() if type(n) is int}
+    listed = part.get("listed", {})
+    return {str(case): n for case, n in listed.items() if type(n) is int}
 
 
 def _label(sites: dict[str, Any], entries: list[dict[str, Any]], several: bool) -> tuple[str, dict[str, Any]]:
-    """A name for a configuration: of all autotuned launches, those in which the entries differ.
+    """Return a name for a configuration: of all autotuned launches, those in which the entries differ.
 
     It says whose it is where `several` kernels are launched; so do its parameters where several are autotuned.
     """
@@ -265,14 +270,14 @@ def _label(sites: dict[str, Any], entries: list[dict[str, Any]], several: bool) 
 
 
 def _several(entry: dict[str, Any], names: Mapping[str, str], builds: Mapping[str, dict[str, Any]]) -> bool:
-    """Whether a plan launches kernels of several names."""
+    """Return whether a plan launches kernels of several names."""
     steps = entry.get("plan", {}).get("steps", ())
-    found = (builds[names[s["kernel"]]].get("kernel", {}) for s in steps if "kernel" in s)
-    return len({k.get("name") for k in found}) > 1
+    kernels = (builds[names[s["kernel"]]].get("kernel", {}) for s in steps if "kernel" in s)
+    return len({k.get("name") for k in kernels}) > 1
 
 
 def kernel_key(ttgir: bytes, options: Mapping[str, Any], arch: int, version: str) -> str:
-    """What a build is of: TTGIR, options, architecture and compiler."""
+    """Return what a build is of: TTGIR, options, architecture and compiler."""
     return hashlib.sha256(ttgir + canonical([dict(options), arch, version])).hexdigest()
 
 
@@ -291,7 +296,7 @@ def triton_version(python: str) -> str:
 
 
 def limits_of(device: Device) -> validate.Limits:
-    """What a bundle may ask of this device: nine tenths of its memory, a twentieth for scratch."""
+    """Return what a bundle may ask of this device: nine tenths of its memory, a twentieth for scratch."""
     return validate.Limits(device.arch, device.smem_block, device.memory * 9 // 10, device.memory // 20)
 
 

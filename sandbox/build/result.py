@@ -48,15 +48,15 @@ class Built:
         return bool(self.bundle)
 
     def choice(self, case: str, label: str) -> Choice:
-        """The configuration of a case that is called so. Raises KeyError where there is none."""
+        """Return the configuration of a case that is called so. Raises KeyError where there is none."""
         return {c.label: c for c in self.choices[case]}[label]
 
     def statics_of(self, choice: Choice) -> tuple[dict[str, Any], ...]:
-        """The static profiles of what a configuration launches, in order."""
+        """Return the static profiles of what a configuration launches, in order."""
         return tuple(self.statics[k] for k in choice.kernels)
 
     def codes_of(self, choice: Choice) -> tuple[str, ...]:
-        """The code ids of what a configuration launches, in order."""
+        """Return the code ids of what a configuration launches, in order."""
         return tuple(self.codes[k] for k in choice.kernels)
 
     def as_json(self) -> dict[str, Any]:
@@ -66,7 +66,7 @@ class Built:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "Built":
-        """The inverse of `as_json`. Raises Malformed."""
+        """Return the inverse of `as_json`. Raises Malformed."""
         stages = tuple(Evidence.from_json(s) for s in value["stages"])
         return replace(json_codec.decoded(cls, value | {"stages": []}), stages=stages)
 
@@ -76,7 +76,7 @@ def nothing(failure: Failure) -> Built:
 
 
 def joined(contents: ContentStore, first: Built, more: Built) -> Built:
-    """Two builds of one source on different cases, as one with a bundle of both. Seconds add up."""
+    """Return two builds of one source on different cases, as one with a bundle of both. Seconds add up."""
     if not more.ok:
         return replace(first, failures=(*first.failures, *more.failures))
     ours, theirs = contents.manifest(first.bundle), contents.manifest(more.bundle)

@@ -28,7 +28,7 @@ Traced = dict[str, Any]  # the tracer's answer, with the TTGIR under "texts"; or
 
 
 def place(folder: Path, target: Target, source: str) -> tuple[str, str]:
-    """Writes contract and candidate into a box's folder; gives their paths in it."""
+    """Write contract and candidate into a box's folder; return their paths in it."""
     for name in ("target", "candidate"):
         (folder / name).mkdir()
     (folder / "target" / target.path.name).write_text(target.source)
@@ -48,7 +48,8 @@ def trace(
     located: bool = False,
     sample: bool = False,
 ) -> Traced:
-    """What the launcher of `source` does in each case, at most `limit` configurations of each; seconds under "took".
+    """Return what the launcher of `source` does in each case, at most `limit` configurations of each; seconds under
+    "took".
 
     `sample`: of a longer list not its beginning alone; how many there are stands under "listed", by case.
     `located`: with the TTGIR as it was with locations, and with the TTIR, by kernel under "located" and "ttir".
@@ -58,13 +59,13 @@ def trace(
         with contents.scratch() as name:
             folder = Path(name)
             contract, candidate = place(folder, target, source)
-            wanted = {s: None if n is None else list(n) for s, n in cases.items()}
+            names = {s: None if n is None else list(n) for s, n in cases.items()}
             request = {
                 "device": device.key,
                 "contract": contract,
                 "candidate": candidate,
                 "limit": limit,
-                "cases": wanted,
+                "cases": names,
                 "located": located,
                 "sample": sample,
             }
@@ -95,8 +96,8 @@ def _error(kind: str, message: str) -> Traced:
     return {"error": {"kind": kind, "message": message, "line": None}}
 
 
-def silent(_said: str) -> None:
-    """For who does not want to know how far it is."""
+def silent(_message: str) -> None:
+    """Do nothing with a message of progress."""
 
 
 def compile_missing(
@@ -106,10 +107,10 @@ def compile_missing(
     texts: Mapping[str, bytes],
     options: Mapping[str, dict[str, Any]],
     jobs: int,
-    told: Callable[[str], None] = silent,
+    report: Callable[[str], None] = silent,
 ) -> float:
-    """Compiles the TTGIR that the content store holds no build of, `jobs` at a time. Every key then has one, or an
-    error. `told` hears every few seconds how many it has.
+    """Compile the TTGIR that the content store holds no build of, `jobs` at a time. Every key then has one, or an
+    error. `report` hears every few seconds how many it has.
 
     Raises Killed when the process was killed again and again without getting on, EnvironmentFault for a full disk.
     """
@@ -117,7 +118,7 @@ def compile_missing(
     missing = [k for k in texts if contents.build(k) is None]
     while missing and attempts:
         request = {"arch": device.arch, "jobs": jobs, "kernels": [{"key": k, "options": options[k]} for k in missing]}
-        seconds += _compile(box, contents, request, {k: texts[k] for k in missing}, told)
+        seconds += _compile(box, contents, request, {k: texts[k] for k in missing}, report)
         left = [k for k in missing if contents.build(k) is None]
         attempts = ATTEMPTS if len(left) < len(missing) else attempts - 1
         missing = left
@@ -131,7 +132,7 @@ def _compile(
     contents: ContentStore,
     request: Mapping[str, Any],
     texts: Mapping[str, bytes],
-    told: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> float:
     """One compiler process. What it finished goes in the content store, its diagnostics too; gives its seconds."""
     with contents.scratch() as name:
@@ -140,11 +141,11 @@ def _compile(
         for key, text in texts.items():
             (folder / "in" / f"{key}.ttgir").write_bytes(text)
         (folder / "request.json").write_text(json.dumps(request))
-        with _counting(folder / "out", len(texts), told):
+        with _counting(folder / "out", len(texts), report):
             ran = box.run("pgo_agent.sandbox.compiler", folder, COMPILE_SECONDS)
-        asked = {k["key"]: k["options"] for k in request["kernels"]}
+        options = {k["key"]: k["options"] for k in request["kernels"]}
         errors = {
-            k: e for k, text in texts.items() if (e := _collect(contents, folder / "out", k, text, asked[k], ran))
+            k: e for k, text in texts.items() if (e := _collect(contents, folder / "out", k, text, options[k], ran))
         }
     if errors:
         room(contents.root)
@@ -154,14 +155,14 @@ def _compile(
 
 
 @contextmanager
-def _counting(out: Path, of: int, told: Callable[[str], None]) -> Iterator[None]:
-    """Tells every TELLING seconds how many kernels are compiled: by the names of files alone."""
+def _counting(out: Path, of: int, report: Callable[[str], None]) -> Iterator[None]:
+    """Tell every TELLING seconds how many kernels are compiled: by the names of files alone."""
     ended = threading.Event()
 
     def count() -> None:
         while not ended.wait(TELLING):
-            found = min(of, sum(p.suffix == ".json" for p in out.iterdir()) if out.is_dir() else 0)
-            told(f"compiled {found} of {of} kernels")
+            done = min(of, sum(p.suffix == ".json" for p in out.iterdir()) if out.is_dir() else 0)
+            report(f"compiled {done} of {of} kernels")
 
     counter = threading.Thread(target=count, daemon=True)
     counter.start()
@@ -173,14 +174,14 @@ def _counting(out: Path, of: int, told: Callable[[str], None]) -> Iterator[None]
 
 
 def _collect(contents: ContentStore, out: Path, key: str, ttgir: bytes, options: Mapping[str, Any], ran: Ran) -> str:
-    """Puts one kernel's build in the content store, or gives its diagnostic. Neither, when the process was killed
+    """Put one kernel's build in the content store, or return its diagnostic. Neither, when the process was killed
     before it."""
     try:
         answer = validate.answer(out / f"{key}.json")
         if "error" in answer:
             return str(answer["error"])[:65536] or "error: the compiler gave no reason"
-        wanted = (*KEPT, *LISTED) if options.get("lines") else KEPT
-        files = {s: contents.put(validate.read(out / f"{key}.{s}", validate.ARTEFACT_LIMIT), s) for s in wanted}
+        suffixes = (*KEPT, *LISTED) if options.get("lines") else KEPT
+        files = {s: contents.put(validate.read(out / f"{key}.{s}", validate.ARTEFACT_LIMIT), s) for s in suffixes}
         files["ttgir"] = contents.put(ttgir, "ttgir")
         code = elf.code_id(contents.get(files["cubin"], "cubin"))
         record = {"kernel": answer["metadata"] | {"files": files}, "static": answer["static"], "code_id": code}

@@ -44,7 +44,7 @@ class ReplaceableKernel:
 def exchange(
     parts: list[Traced], text: str, key_of: Callable[[bytes, Mapping[str, Any]], str], ask: Ask
 ) -> tuple[str, str]:
-    """Puts `text` into the traced parts in place of the kernel that it replaces; gives the keys of both builds.
+    """Put `text` into the traced parts in place of the kernel that it replaces; return the keys of both builds.
 
     A case that launches the kernel keeps no plan that does not. The kernel's own text stays in the parts, launched by
     nobody, so that it is compiled, too. Raises Refused.
@@ -53,8 +53,8 @@ def exchange(
     if answer.error:
         raise Refused("build_error", str(answer.error), answer.error.line or None)
     place = _place(list(_places(parts, key_of)), text, answer)
-    own = ask(place.text)
-    for what, ours, theirs in _fixed(answer, own):
+    before = ask(place.text)
+    for what, ours, theirs in _fixed(answer, before):
         if ours != theirs:
             message = f"{what} must stay as the launch has it: {theirs}, not {ours}"
             raise Refused("rejected", message[:600])
@@ -67,19 +67,20 @@ def exchange(
 
 
 def _same_lines(text: str, printed: str) -> str:
-    """The text as it was given, where the reader understands it as MLIR does: then findings name its own lines."""
-    own = bare(text)
+    """Return the text as it was given, where the reader understands it as MLIR does: then findings name its own
+    lines."""
+    plain = bare(text)
     try:
-        same = normalize.digest(reader.parse(own)) == normalize.digest(reader.parse(printed))
+        same = normalize.digest(reader.parse(plain)) == normalize.digest(reader.parse(printed))
     except Unreadable:
         same = False
-    return own if same else printed
+    return plain if same else printed
 
 
 def named(text: str) -> str:
-    """The key that a text says it replaces; empty when it says nothing."""
-    found = REPLACES.search(text)
-    return found[1] if found else ""
+    """Return the key that a text says it replaces; empty when it says nothing."""
+    match = REPLACES.search(text)
+    return match[1] if match else ""
 
 
 def _places(parts: list[Traced], key_of: Callable[[bytes, Mapping[str, Any]], str]) -> Iterator[ReplaceableKernel]:
@@ -96,12 +97,12 @@ def _places(parts: list[Traced], key_of: Callable[[bytes, Mapping[str, Any]], st
 
 
 def _place(places: list[ReplaceableKernel], text: str, answer: Answer) -> ReplaceableKernel:
-    wanted = named(text)
-    if wanted:
-        found = [p for p in places if p.key.startswith(wanted)]
-        if not found:
-            raise Refused("rejected", f"the launcher launches no kernel {wanted}; {_listed(places)}")
-        return found[0]
+    key = named(text)
+    if key:
+        matching = [p for p in places if p.key.startswith(key)]
+        if not matching:
+            raise Refused("rejected", f"the launcher launches no kernel {key}; {_listed(places)}")
+        return matching[0]
     same = [p for p in places if _header(p.text) == _header(answer.printed)]
     if len(same) == 1:
         return same[0]
@@ -112,23 +113,23 @@ def _place(places: list[ReplaceableKernel], text: str, answer: Answer) -> Replac
 
 
 def _listed(places: list[ReplaceableKernel]) -> str:
-    listed = "; ".join(f"// replaces: {p.key[:12]} ({_said(p)})" for p in places[:LISTED])
+    listed = "; ".join(f"// replaces: {p.key[:12]} ({_launched_in(p)})" for p in places[:LISTED])
     more = f"; and {len(places) - LISTED} more" if len(places) > LISTED else ""
     return f"say which in a line of the text: {listed}{more}"
 
 
-def _said(place: ReplaceableKernel) -> str:
-    """Where a kernel is launched; proposers do not learn the names of held-out cases."""
+def _launched_in(place: ReplaceableKernel) -> str:
+    """Return where a kernel is launched; proposers do not learn the names of held-out cases."""
     return shown(min(place.used, key=lambda u: u.startswith("HELD_OUT/"))) if place.used else "not launched"
 
 
-def _fixed(answer: Answer, own: Answer) -> Iterator[tuple[str, object, object]]:
-    """What a launch depends on, in the new text and in the old one."""
-    (name, arguments), (own_name, own_arguments) = _header(answer.printed), _header(own.printed)
+def _fixed(answer: Answer, before: Answer) -> Iterator[tuple[str, object, object]]:
+    """Yield what a launch depends on, in the new text and in the old one."""
+    (name, arguments), (own_name, own_arguments) = _header(answer.printed), _header(before.printed)
     yield "the kernel's name", name, own_name
     yield "its arguments", arguments, own_arguments
     for what, field in (("the size of its clusters", "num_ctas"), ("the layout of its descriptors", "tensordesc_meta")):
-        yield what, answer.facts.get(field), own.facts.get(field)
+        yield what, answer.facts.get(field), before.facts.get(field)
 
 
 def _header(text: str) -> tuple[str, str]:

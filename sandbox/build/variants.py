@@ -33,25 +33,26 @@ class VariantBuild:
 
 def sanitized(builder: Builder, bundle: str, labels: Labels) -> VariantBuild:
     """Its messages stand in device variables, which no other bundle may have. Raises what the compiler's box raises."""
-    return _twin(builder, bundle, labels, "sanitize")
+    return _build(builder, bundle, labels, "sanitize")
 
 
-def miscounts(contents: ContentStore, twin: VariantBuild) -> bool:
-    """Whether the sanitizer took every copy for an arrival where several complete on one barrier.
+def miscounts(contents: ContentStore, sanitized_build: VariantBuild) -> bool:
+    """Return whether the sanitizer took every copy for an arrival where several complete on one barrier.
 
     Then its picture of that barrier turns twice while the barrier turns once, and that all threads wait for good in it
     proves nothing. So does triton 3.6.0; triton-lang/triton#9046 mends it. Told by the twin's own PTX: one copy, an
     update of the picture, and the next copy with no arrival between them.
     """
     texts = (
-        contents.get(k["files"]["ptx"], "ptx").decode() for k in contents.manifest(twin.bundle)["kernels"].values()
+        contents.get(k["files"]["ptx"], "ptx").decode()
+        for k in contents.manifest(sanitized_build.bundle)["kernels"].values()
     )
     return any("CUC" in "".join(m.lastgroup or "" for m in _BARRIERS.finditer(t)) for t in texts)
 
 
 def reassembled(builder: Builder, bundle: str, labels: Labels) -> VariantBuild:
     """By the ptxas of the package nvidia-cuda-nvcc, where the box's interpreter has it. Raises as `sanitized` does."""
-    return _twin(builder, bundle, labels, "reassemble")
+    return _build(builder, bundle, labels, "reassemble")
 
 
 def lined(builder: Builder, bundle: str, labels: Labels) -> VariantBuild:
@@ -60,7 +61,7 @@ def lined(builder: Builder, bundle: str, labels: Labels) -> VariantBuild:
     ptxas mostly makes the same code of it: 19 or 20 of 21 builds of the shipped kernels, by the path that the lines
     name; the others take all 255 registers. So its code is compared before a figure of it is said of the original.
     """
-    return _twin(builder, bundle, labels, "lines")
+    return _build(builder, bundle, labels, "lines")
 
 
 def recorded(
@@ -71,10 +72,10 @@ def recorded(
     `records` is what `sandbox/compiler/proton.py` takes. Such a twin has profile scratch, which no other bundle may
     have. Raises as `sanitized` does.
     """
-    return _twin(builder, bundle, labels, "records", {kernel: text.encode()}, records)
+    return _build(builder, bundle, labels, "records", {kernel: text.encode()}, records)
 
 
-def _twin(
+def _build(
     builder: Builder,
     bundle: str,
     labels: Labels,
@@ -82,7 +83,7 @@ def _twin(
     replaced: Mapping[str, bytes] | None = None,
     value: object = True,
 ) -> VariantBuild:
-    """A twin of every kernel that is launched, or of those for which a text is given."""
+    """Return a twin of every kernel that is launched, or of those for which a text is given."""
     contents = builder.contents
     manifest = contents.manifest(bundle)
     plans = {case: {label: manifest["plans"][case][label]} for case, label in labels.items()}
@@ -92,28 +93,29 @@ def _twin(
     names, texts, options = {}, {}, {}
     for key in launched if replaced is None else launched & replaced.keys():
         kernel = manifest["kernels"][key]
-        told = _options(builder, key, kernel) | {how: value}
+        variant_options = _options(builder, key, kernel) | {how: value}
         text = replaced[key] if replaced else contents.get(kernel["files"]["ttgir"], "ttgir")
-        names[key] = builder.key(text, told)
-        texts[names[key]], options[names[key]] = text, told
+        names[key] = builder.key(text, variant_options)
+        texts[names[key]], options[names[key]] = text, variant_options
     trace_and_compile.compile_missing(builder.box, contents, builder.device, texts, options, builder.cores)
     builds = {k: contents.build(k) or {"error": "it left no build"} for k in texts}
     broken = next((str(b["error"]) for b in builds.values() if "error" in b), "")
     if broken:
         return VariantBuild("", _line(broken))
-    made = {
+    variant = {
         "schema": manifest["schema"],
         "kernels": {k: manifest["kernels"][k] for k in launched - names.keys()}
         | {k: b["kernel"] for k, b in builds.items()},
         "plans": {c: {n: _renamed(p, names) for n, p in choices.items()} for c, choices in plans.items()},
     }
-    return _checked(builder, contents.put_bundle(made), how)
+    return _checked(builder, contents.put_bundle(variant), how)
 
 
 def _options(builder: Builder, key: str, kernel: Mapping[str, Any]) -> dict[str, Any]:
-    """What it was compiled with; by its manifest, where the build was made by a version that did not keep that."""
-    kept = (builder.contents.build(key) or {}).get("options")
-    return dict(kept) if kept else {o: kernel[o] for o in ("launch_pdl", "launch_cooperative_grid")}
+    """Return what it was compiled with; by its manifest, where the build was made by a version that did not keep
+    that."""
+    stored = (builder.contents.build(key) or {}).get("options")
+    return dict(stored) if stored else {o: kernel[o] for o in ("launch_pdl", "launch_cooperative_grid")}
 
 
 def _renamed(plan: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:

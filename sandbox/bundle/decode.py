@@ -119,19 +119,19 @@ def sizes(x: Any, what: str) -> tuple[int, ...]:
 
 def tensor(x: Any) -> Tensor:
     d = keyed(x, {"t", "dtype", "size", "stride", "offset"}, "tensor")
-    found = Tensor(
+    decoded = Tensor(
         integer(d["t"], 0, 4095, "storage index"),
         dtype(d["dtype"]),
         sizes(d["size"], "size"),
         sizes(d["stride"], "stride"),
         integer(d["offset"], 0, 1 << 40, "offset"),
     )
-    need(len(found.size) == len(found.stride), "a tensor's size and stride differ in rank")
-    return found
+    need(len(decoded.size) == len(decoded.stride), "a tensor's size and stride differ in rank")
+    return decoded
 
 
 def last_byte(t: Tensor) -> int:
-    """One past the last byte that the tensor covers in its storage."""
+    """Return one past the last byte that the tensor covers in its storage."""
     if 0 in t.size:
         return 0
     last = t.offset + sum((n - 1) * s for n, s in zip(t.size, t.stride, strict=True))
@@ -169,7 +169,7 @@ def scalar(x: Any) -> Any:
 
 
 def value(x: Any, depth: int = 0) -> Any:
-    """Any argument of an op or a launch."""
+    """Return any argument of an op or a launch."""
     need(depth < 5, "arguments nested too deeply")
     if isinstance(x, list):
         return tuple(value(v, depth + 1) for v in listed(x, 256, "tuple argument"))
@@ -206,7 +206,7 @@ def _signature(x: Any, depth: int = 0) -> Any:
 
 
 def flat(x: Any) -> list[Any]:
-    """The leaves of nested tuples."""
+    """Return the leaves of nested tuples."""
     return [leaf for part in x for leaf in flat(part)] if isinstance(x, tuple) else [x]
 
 
@@ -231,7 +231,7 @@ def _step(x: Any) -> Op | Launch:
 
 
 def plan(x: Any) -> Plan:
-    """A plan from its JSON. Raises BadBundle."""
+    """Return a plan from its JSON. Raises BadBundle."""
     d = keyed(x, {"inputs", "storages", "steps", "out"}, "plan")
     need(type(d["inputs"]) is dict and len(d["inputs"]) <= 256, "inputs")
     inputs = {kernel_name(n): value(v) for n, v in d["inputs"].items()}
@@ -245,7 +245,7 @@ def plan(x: Any) -> Plan:
 
 
 def kernel(x: Any) -> Kernel:
-    """A kernel's launch metadata from its JSON. Raises BadBundle."""
+    """Return a kernel's launch metadata from its JSON. Raises BadBundle."""
     d = keyed(x, set(Kernel.__dataclass_fields__), "kernel")
     for scratch in ("global_scratch", "profile_scratch"):
         integer(d[f"{scratch}_size"], 0, 1 << 22, scratch)

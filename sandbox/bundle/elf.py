@@ -38,7 +38,8 @@ class Section:
 
 
 def sections(image: bytes) -> list[Section]:
-    """The sections of a 64-bit CUDA ELF. Raises BadBundle for anything else (PTX would be compiled by the driver)."""
+    """Return the sections of a 64-bit CUDA ELF. Raises BadBundle for anything else (PTX would be compiled by the
+    driver)."""
     if image[:4] != b"\x7fELF" or len(image) < 64 or image[4] != 2:
         raise BadBundle("not a cubin: no 64-bit ELF")
     if struct.unpack_from("<H", image, 18)[0] != _MACHINE_CUDA:
@@ -50,7 +51,7 @@ def sections(image: bytes) -> list[Section]:
 
 
 def code(image: bytes) -> list[bytes]:
-    """The instructions, section by section. Raises BadBundle as `sections` does."""
+    """Return the instructions, section by section. Raises BadBundle as `sections` does."""
     return [s.data for s in sections(image) if s.name.startswith(".text")]
 
 
@@ -60,7 +61,7 @@ def _sections(image: bytes) -> list[Section]:
     if entry != _HEADER_BYTES or count > _MOST_SECTIONS:
         raise ValueError(f"{count} section headers of {entry} bytes")
     headers = [struct.unpack_from("<IIQQQQIIQQ", image, start + i * entry) for i in range(count)]
-    found = []
+    result = []
     for header in headers:
         at = headers[names][4] + header[0]
         name = image[at : image.index(b"\0", at)].decode("ascii")
@@ -68,17 +69,17 @@ def _sections(image: bytes) -> list[Section]:
         if kind != _NOBITS and offset + size > len(image):
             raise ValueError(f"section {name[:40]!r} beyond the end")
         data = b"" if kind == _NOBITS else image[offset : offset + size]
-        found.append(Section(name, data, kind, size, flags, info, align))
-    return found
+        result.append(Section(name, data, kind, size, flags, info, align))
+    return result
 
 
 def entries(image: bytes) -> list[str]:
-    """Names of the kernels in it."""
+    """Return names of the kernels in it."""
     return [s.name[9:] for s in sections(image) if s.name.startswith(".nv.info.")]
 
 
 def parameter_sizes(image: bytes, kernel: str) -> list[int]:
-    """Bytes of each kernel parameter, in order, as the driver will read them."""
+    """Return bytes of each kernel parameter, in order, as the driver will read them."""
     info = next((s.data for s in sections(image) if s.name == f".nv.info.{kernel}"), None)
     if info is None:
         raise BadBundle(f"the cubin holds no kernel called {kernel}")
@@ -98,38 +99,38 @@ def parameter_sizes(image: bytes, kernel: str) -> list[int]:
 
 
 def keeps_state(image: bytes) -> bool:
-    """Whether it has device variables: memory that outlives a launch. (libdevice's own constants are none.)"""
-    found = [s for s in sections(image) if s.name.startswith(".nv.global") and s.size]
-    return any(not _of_libdevice(s.data) for s in found)
+    """Return whether it has device variables: memory that outlives a launch. (libdevice's own constants are none.)"""
+    variables = [s for s in sections(image) if s.name.startswith(".nv.global") and s.size]
+    return any(not _of_libdevice(s.data) for s in variables)
 
 
 def _of_libdevice(data: bytes) -> bool:
     left = list(_LIBDEVICE)
     while data:
         data = data.lstrip(b"\0") if len(data) - len(data.lstrip(b"\0")) < 4 else data
-        known = next((c for c in left if data.startswith(c)), None)
-        if known is None:
+        table = next((c for c in left if data.startswith(c)), None)
+        if table is None:
             return False
-        left.remove(known)
-        data = data.removeprefix(known)
+        left.remove(table)
+        data = data.removeprefix(table)
     return bool(len(left) < len(_LIBDEVICE))
 
 
 def calls(image: bytes) -> set[str]:
-    """Functions that it calls and does not hold: the driver's own (vprintf, __assertfail, malloc, ...)."""
+    """Return functions that it calls and does not hold: the driver's own (vprintf, __assertfail, malloc, ...)."""
     parts = sections(image)
     symbols = b"".join(s.data for s in parts if s.name == ".symtab")
     names = b"".join(s.data for s in parts if s.name == ".strtab")
-    found = set()
+    result = set()
     for i in range(0, len(symbols) - _SYMBOL_BYTES + 1, _SYMBOL_BYTES):
         name, info, _, section = struct.unpack_from("<IBBH", symbols, i)
         if section == 0 and info & 0xF == _FUNCTION:
-            found.add(names[name:].split(b"\0", 1)[0].decode("ascii", "replace"))
-    return found
+            result.add(names[name:].split(b"\0", 1)[0].decode("ascii", "replace"))
+    return result
 
 
 def code_id(image: bytes, named: bool = True) -> str:
-    """SHA-256 of what the GPU executes: equal for builds that differ in paths, line numbers and file times only.
+    """Return SHA-256 of what the GPU executes: equal for builds that differ in paths, line numbers and file times only.
 
     Code, constants, relocations and kernel tables, with their headers, and where the kernel's symbol points. If it is
     not to be `named`, it is equal for builds whose kernels have other names, too.
@@ -146,6 +147,7 @@ def code_id(image: bytes, named: bool = True) -> str:
 
 
 def _called(section: str, names: Mapping[str, str]) -> str:
-    """The section's name with another one for its kernel; the longest that fits, for one may end like another."""
+    """Return the section's name with another one for its kernel; the longest that fits, for one may end like
+    another."""
     fit = max((n for n in names if section.endswith(n)), key=len, default="")
     return section.removesuffix(fit) + names.get(fit, "")

@@ -22,33 +22,34 @@ _READS = frozenset({"ld", "ldu", "prefetch", "prefetchu"})  # instructions that 
 
 
 def symbols(text: str) -> set[str]:
-    """Names that it declares in the global state space."""
+    """Return names that it declares in the global state space."""
     declared = _DECLARED.findall(_PARAMETER.sub("", _COMMENT.sub("", text)))
     return {name for d in declared for name in _NAME.findall(_ASIDE.sub(" ", d))}
 
 
 def stored_at(text: str) -> str:
-    """The first instruction that may store at a global symbol, or hand its address on through memory; empty: none."""
-    own = symbols(text)
-    if not own:
+    """Return the first instruction that may store at a global symbol, or hand its address on through memory; empty:
+    none."""
+    global_symbols = symbols(text)
+    if not global_symbols:
         return ""
     plain = _COMMENT.sub("", text)
     starts = [0, *(m.start() for m in _FUNCTION.finditer(plain)), len(plain)]
     functions = (plain[a:b] for a, b in pairwise(starts))
-    return next((found for f in functions if (found := _escape(list(_instructions(f)), own))), "")
+    return next((store for f in functions if (store := _escape(list(_instructions(f)), global_symbols))), "")
 
 
 def _instructions(function: str) -> Iterator[tuple[str, str, str]]:
-    """Each as its opcode, its first operand, and the others."""
+    """Yield each as its opcode, its first operand, and the others."""
     for piece in function.split(";"):
-        found = _INSTRUCTION.fullmatch(_BEFORE.sub("", piece, count=1).rstrip())
-        if found:
-            first, rest = _cut(found[3])
-            yield found[1] + found[2], first, rest
+        match = _INSTRUCTION.fullmatch(_BEFORE.sub("", piece, count=1).rstrip())
+        if match:
+            first, rest = _cut(match[3])
+            yield match[1] + match[2], first, rest
 
 
 def _cut(operands: str) -> tuple[str, str]:
-    """The first operand, which may be a vector or an address, and what follows it."""
+    """Return the first operand, which may be a vector or an address, and what follows it."""
     depth = 0
     for i, c in enumerate(operands):
         depth += (c in "{[(") - (c in "}])")
@@ -57,13 +58,13 @@ def _cut(operands: str) -> tuple[str, str]:
     return operands, ""
 
 
-def _escape(instructions: list[tuple[str, str, str]], own: set[str]) -> str:
-    followed, before = set(own), -1
+def _escape(instructions: list[tuple[str, str, str]], global_symbols: set[str]) -> str:
+    followed, before = set(global_symbols), -1
     while len(followed) != before:
         before = len(followed)
         for opcode, first, rest in instructions:
-            kind, named = opcode.partition(".")[0], set(_NAME.findall(f"{first},{rest}"))
-            if kind in _READS or not named & followed:
+            kind, names = opcode.partition(".")[0], set(_NAME.findall(f"{first},{rest}"))
+            if kind in _READS or not names & followed:
                 continue
             if "[" in first or "[" in rest or kind == "call":
                 return f"{opcode} {first.strip()}, {rest.strip()}".rstrip(", ")

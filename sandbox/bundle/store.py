@@ -37,17 +37,17 @@ class ContentStore:
         return self.root / "artefacts"
 
     def put(self, data: bytes, suffix: str) -> str:
-        """Stores an artefact, once, and gives its hash. Raises EnvironmentFault when the disk refuses."""
+        """Store an artefact, once, and return its hash. Raises EnvironmentFault when the disk refuses."""
         digest = _hash(data)
         self._write(self.artefacts / f"{digest}.{suffix}", data)
         return digest
 
     def get(self, digest: str, suffix: str) -> bytes:
-        """Raises EnvironmentFault when the artefact is not there, or damaged."""
+        """Raise EnvironmentFault when the artefact is not there, or damaged."""
         return _read(self.artefacts / f"{digest}.{suffix}", digest)
 
     def put_bundle(self, manifest: dict[str, Any]) -> str:
-        """Stores bundle.json in its canonical form and gives the bundle's id."""
+        """Store bundle.json in its canonical form and gives the bundle's id."""
         data = canonical(manifest)
         digest = _hash(data)
         self._write(self.bundle(digest), data)
@@ -57,11 +57,11 @@ class ContentStore:
         return self.root / "bundles" / f"{digest}.json"
 
     def manifest(self, digest: str) -> dict[str, Any]:
-        """Raises EnvironmentFault when the bundle is not there, or damaged."""
+        """Raise EnvironmentFault when the bundle is not there, or damaged."""
         return dict(json.loads(_read(self.bundle(digest), digest)))
 
     def whole(self, bundle: str) -> bool:
-        """Whether a bundle and every artefact that it names are there and undamaged."""
+        """Return whether a bundle and every artefact that it names are there and undamaged."""
         try:
             self._look(self.manifest(bundle)["kernels"].values())
         except EnvironmentFault:
@@ -74,12 +74,12 @@ class ContentStore:
                 self.get(digest, suffix)
 
     def put_build(self, key: str, record: dict[str, Any]) -> None:
-        """Stores what compiling a kernel gave. The first record stays, as long as all of it is undamaged."""
+        """Store what compiling a kernel gave. The first record stays, as long as all of it is undamaged."""
         if self.build(key) is None:
             self.put_record("builds", key, record)
 
     def build(self, key: str) -> dict[str, Any] | None:
-        """What compiling this kernel gave before, if it did and nothing of it is damaged."""
+        """Return what compiling this kernel gave before, if it did and nothing of it is damaged."""
         record = self.record("builds", key)
         try:
             self._look([record["kernel"]] if record and "kernel" in record else [])
@@ -88,38 +88,38 @@ class ContentStore:
         return record
 
     def put_record(self, folder: str, key: str, record: dict[str, Any]) -> None:
-        """Stores a record beside its hash, in place of any other of that key."""
+        """Store a record beside its hash, in place of any other of that key."""
         text = canonical(record)
-        kept = {"record": text.decode(), "sha256": _hash(text)}
-        self._write(self.root / folder / f"{key}.json", canonical(kept))
+        stored = {"record": text.decode(), "sha256": _hash(text)}
+        self._write(self.root / folder / f"{key}.json", canonical(stored))
 
     def record(self, folder: str, key: str) -> dict[str, Any] | None:
-        """The record of that key; None when there is none, or it is damaged."""
+        """Return the record of that key; None when there is none, or it is damaged."""
         try:
-            kept = json.loads((self.root / folder / f"{key}.json").read_bytes())
-            if kept["sha256"] != _hash(kept["record"].encode()):
+            stored = json.loads((self.root / folder / f"{key}.json").read_bytes())
+            if stored["sha256"] != _hash(stored["record"].encode()):
                 return None
-            return dict(json.loads(kept["record"]))
+            return dict(json.loads(stored["record"]))
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
 
     def lend(self, workspace: Path) -> None:
-        """Lets another workspace keep here what it builds, unless it has something of its own. Both move together.
+        """Let another workspace keep here what it builds, unless it has something of its own. Both move together.
 
         Raises EnvironmentFault when the disk refuses.
         """
         for name in KEPT:
-            own, theirs = self.root / name, workspace / name
-            self._folder(own)
+            ours, theirs = self.root / name, workspace / name
+            self._folder(ours)
             self._folder(workspace)
             try:
                 with contextlib.suppress(FileExistsError):
-                    theirs.symlink_to(os.path.relpath(own, workspace))
+                    theirs.symlink_to(os.path.relpath(ours, workspace))
             except OSError as e:
                 raise _disk(theirs, e) from None
 
     def sweep(self) -> None:
-        """Removes what killed processes left. Only for who holds the workspace alone, and in what is its own."""
+        """Remove what killed processes left. Only for who holds the workspace alone, and in what is its own."""
         for folder in (f for name in KEPT if not (f := self.root / name).is_symlink()):
             for part in folder.glob(".*"):
                 part.unlink(missing_ok=True)
@@ -167,12 +167,12 @@ class ContentStore:
 
 
 def canonical(x: Any) -> bytes:
-    """JSON with sorted keys and no spaces: equal values give equal bytes."""
+    """Return JSON with sorted keys and no spaces: equal values give equal bytes."""
     return json.dumps(x, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
 def room(folder: Path) -> None:
-    """Raises EnvironmentFault where the disk is full: then what failed there says nothing about a candidate."""
+    """Raise EnvironmentFault where the disk is full: then what failed there says nothing about a candidate."""
     disk = os.statvfs(folder)
     if disk.f_bavail * disk.f_frsize < ROOM or (disk.f_files and disk.f_favail < 100):
         raise cannot_write(folder, f"the disk has less than {ROOM >> 20} MiB free")
@@ -184,7 +184,7 @@ def cannot_write(folder: Path, why: str) -> EnvironmentFault:
 
 @contextlib.contextmanager
 def writing(folder: Path) -> Iterator[None]:
-    """Turns a disk's refusal into EnvironmentFault."""
+    """Turn a disk's refusal into EnvironmentFault."""
     try:
         yield
     except OSError as e:
@@ -209,7 +209,7 @@ def _read(path: Path, digest: str) -> bytes:
 
 
 def remove(path: Path) -> None:
-    """Removes a folder that a boxed process may have written to."""
+    """Remove a folder that a boxed process may have written to."""
     # rm, because what a boxed process nests may be deeper than Python's stack
     subprocess.run(["rm", "-rf", str(path)], check=False, stderr=subprocess.DEVNULL)
 

@@ -50,7 +50,7 @@ class Bundle:
 
 
 def load(manifest: Path, artefacts: Path, limits: Limits) -> Bundle:
-    """Reads and checks a bundle. Raises BadBundle with the rule that it breaks."""
+    """Read and check a bundle. Raises BadBundle with the rule that it breaks."""
     raw = read(manifest, JSON_LIMIT)
     d = decode.keyed(strict_json(raw), {"schema", "kernels", "plans"}, "bundle")
     need(
@@ -88,7 +88,7 @@ def _plans(x: Any) -> dict[str, dict[str, Plan]]:
 
 
 def read(path: Path, limit: int, folder: int | None = None) -> bytes:
-    """A plain file's bytes: no symlink, no FIFO, no second name, not above the limit. Raises BadBundle.
+    """Return a plain file's bytes: no symlink, no FIFO, no second name, not above the limit. Raises BadBundle.
 
     `folder`: an open folder that `path` is in.
     """
@@ -109,32 +109,33 @@ def read(path: Path, limit: int, folder: int | None = None) -> bytes:
 
 
 def artefact(root: Path, digest: str, suffix: str) -> bytes:
-    """The artefact of that hash. Raises BadBundle when its content has another."""
+    """Return the artefact of that hash. Raises BadBundle when its content has another."""
     data = read(root / f"{decode.sha(digest)}.{suffix}", ARTEFACT_LIMIT)
     need(hashlib.sha256(data).hexdigest() == digest, f"artefact {digest[:12]}.{suffix} was tampered with")
     return data
 
 
 def answer(path: Path) -> dict[str, Any]:
-    """The JSON object that a boxed process left: any numbers, any nesting that Python reads. Raises BadBundle."""
+    """Return the JSON object that a boxed process left: any numbers, any nesting that Python reads. Raises
+    BadBundle."""
     try:
-        found = json.loads(read(path, JSON_LIMIT))
+        parsed = json.loads(read(path, JSON_LIMIT))
     except (RecursionError, ValueError) as e:
         raise BadBundle(f"{path.name} is not JSON: {type(e).__name__}") from None
-    need(type(found) is dict, f"{path.name} is no JSON object")
-    return dict(found)
+    need(type(parsed) is dict, f"{path.name} is no JSON object")
+    return dict(parsed)
 
 
 def strict_json(raw: bytes) -> Any:
-    """JSON without duplicate keys, bare floats, NaN or deep nesting. Raises BadBundle."""
+    """Return JSON without duplicate keys, bare floats, NaN or deep nesting. Raises BadBundle."""
 
     def refuse(x: str) -> Any:
         raise BadBundle(f"{x[:40]} in JSON: numbers are integers, floats are written as hex")
 
     def once(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-        found = list(pairs)
-        need(len(dict(found)) == len(found), "a key twice in JSON")
-        return dict(found)
+        items = list(pairs)
+        need(len(dict(items)) == len(items), "a key twice in JSON")
+        return dict(items)
 
     try:
         return json.loads(raw.decode("utf-8"), parse_constant=refuse, parse_float=refuse, object_pairs_hook=once)
@@ -151,8 +152,8 @@ def check_kernel(k: Kernel, image: bytes, limits: Limits) -> None:
     need(k.arch == limits.arch, f"built for sm_{k.arch}, this device is sm_{limits.arch}")
     need(k.shared <= limits.smem_block, f"{k.shared} bytes of shared memory, the device has {limits.smem_block}")
     need(elf.entries(image) == [k.name], f"a cubin must hold one kernel, {k.name}")
-    said = elf.calls(image) & {"vprintf", "__assertfail"}
-    texts = "texts of tl.device_print or device_assert (take them out): " if said else ""
+    printing = elf.calls(image) & {"vprintf", "__assertfail"}
+    texts = "texts of tl.device_print or device_assert (take them out): " if printing else ""
     state = f"device variables: {texts}state that would outlive a launch"
     need(limits.variables or not elf.keeps_state(image), state)
     scratch = k.profile_scratch_size == 0 or limits.records or limits.variables
@@ -162,7 +163,7 @@ def check_kernel(k: Kernel, image: bytes, limits: Limits) -> None:
 
 
 def expected_sizes(signature: tuple[Any, ...]) -> list[int]:
-    """Bytes of each parameter that Triton makes of a signature, with its two scratch pointers at the end."""
+    """Return bytes of each parameter that Triton makes of a signature, with its two scratch pointers at the end."""
     sizes: list[int] = []
     for s in flat(signature):
         if s.startswith("tensordesc"):
@@ -184,9 +185,9 @@ def check_plan(plan: Plan, kernels: dict[str, Kernel], tables: dict[str, list[in
         need(t.storage < len(plan.storages), "a tensor of a storage that is not there")
         need(decode.last_byte(t) <= plan.storages[t.storage].nbytes, "a view beyond its buffer")
     need(bool(plan.out) and bool(plan.launches), "a plan must launch a kernel and return a tensor")
-    given = {t.storage for v in plan.inputs.values() for t in flat(v) if isinstance(t, Tensor)}
+    inputs = {t.storage for v in plan.inputs.values() for t in flat(v) if isinstance(t, Tensor)}
     declared = {i for i, s in enumerate(plan.storages) if s.kind == "input"}
-    need(given == declared, "the storages called input are not those of the inputs")
+    need(inputs == declared, "the storages called input are not those of the inputs")
     for launch in plan.launches:
         _check_launch(launch, kernels, tables, limits)
 

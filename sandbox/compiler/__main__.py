@@ -112,10 +112,10 @@ def _assemble(folder: Path, kernel: dict[str, Any], _arch: int) -> None:
     from pgo_agent.sandbox.compiler import amd
 
     key, out = kernel["key"], folder / "out"
-    made = amd.assemble(folder / "in" / f"{key}.ttir", out / f"{key}.ttgir", kernel["target"], kernel["options"])
-    (out / f"{key}.located").write_text(made.located)
-    (out / f"{key}.amdgcn").write_text(made.amdgcn)
-    _answer(folder, key, {"facts": made.facts})
+    assembled = amd.assemble(folder / "in" / f"{key}.ttir", out / f"{key}.ttgir", kernel["target"], kernel["options"])
+    (out / f"{key}.located").write_text(assembled.located)
+    (out / f"{key}.amdgcn").write_text(assembled.amdgcn)
+    _answer(folder, key, {"facts": assembled.facts})
 
 
 def _compile(folder: Path, kernel: dict[str, Any], arch: int) -> None:
@@ -135,13 +135,13 @@ def _compile(folder: Path, kernel: dict[str, Any], arch: int) -> None:
     if lines:
         for suffix, text in nvdisasm.listings(out / f"{key}.cubin", knobs.nvidia.nvdisasm.path).items():
             (out / f"{key}.{suffix}").write_text(text)
-    found = static.from_log(log) | {"shared": built.metadata["shared"]}
+    facts = static.from_log(log) | {"shared": built.metadata["shared"]}
     if records:
-        found |= {"scopes": built.scopes}
+        facts |= {"scopes": built.scopes}
     elif plain:
-        found |= static.from_ttgir(source.read_text())
+        facts |= static.from_ttgir(source.read_text())
     seconds = round(time.monotonic() - started, 3)
-    _answer(folder, key, {"metadata": built.metadata, "static": found, "seconds": seconds}, UNLISTED if plain else DONE)
+    _answer(folder, key, {"metadata": built.metadata, "static": facts, "seconds": seconds}, UNLISTED if plain else DONE)
 
 
 def _list(folder: Path, keys: Sequence[str], arch: int) -> None:
@@ -156,7 +156,7 @@ def _list(folder: Path, keys: Sequence[str], arch: int) -> None:
 
 
 def _reap(folder: Path, running: Running, waiting: list[Job], listing: Listing) -> list[str]:
-    """Takes note of a child that has ended, and ends one that takes too long. Gives what is to be listed now.
+    """Take note of a child that has ended, and end one that takes too long. Gives what is to be listed now.
 
     Kernels that could not be listed together wait to be listed one by one: a failure stays with its kernel.
     """
@@ -170,7 +170,7 @@ def _reap(folder: Path, running: Running, waiting: list[Job], listing: Listing) 
             return []
         if status:
             log = (folder / "out" / job.log).read_text(errors="replace")
-            _answer(folder, job.keys[0], {"error": error_text.told(log, status, KERNEL_SECONDS)})
+            _answer(folder, job.keys[0], {"error": error_text.describe(log, status, KERNEL_SECONDS)})
             return []
         return [] if job.lists else [k for k in job.keys if (folder / "out" / f"{k}.{UNLISTED}").exists()]
     for pid, (_job, since) in running.items():

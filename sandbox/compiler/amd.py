@@ -25,7 +25,7 @@ class Assembled:
 
 
 def assemble(ttir: Path, plain: Path, arch: str, options: dict[str, Any]) -> Assembled:
-    """Compiles one kernel for `arch` (gfx950), writing the TTGIR to `plain`. Raises what MLIR and LLVM raise."""
+    """Compile one kernel for `arch` (gfx950), writing the TTGIR to `plain`. Raises what MLIR and LLVM raise."""
     knobs.compilation.disable_line_info = False
     backend = make_backend(GPUTarget("hip", arch, LANES))
     parsed = backend.parse_options({**options, "arch": arch})

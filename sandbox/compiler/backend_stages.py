@@ -46,7 +46,8 @@ class Finished:
 
 
 def read(ttgir: Path, arch: int) -> tuple[Any, Any]:
-    """The module that MLIR's parser and verifier accept, and the backend. Raises RuntimeError; why goes to stderr."""
+    """Return the module that MLIR's parser and verifier accept, and the backend. Raises RuntimeError; why goes to
+    stderr."""
     backend = make_backend(GPUTarget("cuda", arch, 32))
     context = ir.context()
     ir.load_dialects(context)
@@ -57,7 +58,8 @@ def read(ttgir: Path, arch: int) -> tuple[Any, Any]:
 
 
 def facts(module: Any) -> dict[str, Any]:
-    """What a launch must know of a module: warps of a block, blocks of a cluster, layouts of its host descriptors."""
+    """Return what a launch must know of a module: warps of a block, blocks of a cluster, layouts of its host
+    descriptors."""
     return {
         "num_warps": module.get_int_attr("ttg.num-warps"),
         "num_ctas": module.get_int_attr("ttg.num-ctas") or 1,
@@ -66,7 +68,7 @@ def facts(module: Any) -> dict[str, Any]:
 
 
 def finish(ttgir: Path, arch: int, options: dict[str, Any]) -> Finished:
-    """Compiles one kernel. Raises BadBundle, or whatever MLIR, LLVM or ptxas raise; a crash takes the process.
+    """Compile one kernel. Raises BadBundle, or whatever MLIR, LLVM or ptxas raise; a crash takes the process.
 
     With the option `sanitize` Triton's concurrency sanitizer is built in, with `reassemble` another ptxas assembles,
     with `records` clock reads are stored: none of these is ever timed. Raises BadBundle where that other ptxas is not
@@ -79,21 +81,21 @@ def finish(ttgir: Path, arch: int, options: dict[str, Any]) -> Finished:
     module, backend = read(ttgir, arch)
     scopes = proton.scopes(module) if options.get("records") else []
     switches = {k: bool(options[k]) for k in SWITCHES if options.get(k) is not None}
-    known = facts(module)
+    launch_facts = facts(module)
     flags = QUICK if options.get("sanitize") else " ".join(ptxas.flags(options.get("ptx_options")))
-    warps = {f: known[f] for f in ("num_warps", "num_ctas")}
+    warps = {f: launch_facts[f] for f in ("num_warps", "num_ctas")}
     mode = "consan" if options.get("sanitize") else ""
     knobs.compilation.instrumentation_mode = mode  # 3.6 reads the knob, later ones the option
     parsed = backend.parse_options({**warps, "ptx_options": flags, "instrumentation_mode": mode, **switches})
     metadata: dict[str, Any] = {f: getattr(parsed, f) for f in ("num_warps", "num_ctas", *SWITCHES[1:])}
-    metadata["tensordesc_meta"] = known["tensordesc_meta"]
+    metadata["tensordesc_meta"] = launch_facts["tensordesc_meta"]
     stages: dict[str, Any] = {}
     backend.add_stages(stages, parsed, Language.TRITON)
     llir = stages["llir"](module, metadata)
     ptx = stages["ptx"](llir, metadata)
     cubin = nvidia_tools.guarded(stages["cubin"])(ptx, metadata)
-    kept = {f: metadata[f] for f in LAUNCH_FIELDS}
+    launch = {f: metadata[f] for f in LAUNCH_FIELDS}
     for scratch in ("global_scratch", "profile_scratch"):
-        kept[f"{scratch}_size"] = kept[f"{scratch}_size"] or 0
-        kept[f"{scratch}_align"] = kept[f"{scratch}_align"] or 1
-    return Finished(cubin, ptx, kept | {"arch": arch, "triton": triton.__version__}, scopes)
+        launch[f"{scratch}_size"] = launch[f"{scratch}_size"] or 0
+        launch[f"{scratch}_align"] = launch[f"{scratch}_align"] or 1
+    return Finished(cubin, ptx, launch | {"arch": arch, "triton": triton.__version__}, scopes)

@@ -29,7 +29,8 @@ def listings(path: Path, nvdisasm: str) -> dict[str, str]:
 
 
 def redeclared(image: bytes) -> bytes:
-    """The cubin with 254 registers declared where it declares 255. Not to be run. Raises BadBundle for no cubin."""
+    """Return the cubin with 254 registers declared where it declares 255. Not to be run. Raises BadBundle for no
+    cubin."""
     table = next((s.data for s in elf.sections(image) if s.name == ".nv.info"), b"")
     start, changed, at = image.find(table), bytearray(image), table.find(_REGCOUNT)
     while table and at >= 0:

@@ -15,7 +15,7 @@ SECONDS = 60.0  # for a tool that reads one cubin
 
 
 def find(arch: int, *others: str) -> None:
-    """Has Triton look for ptxas and `others` now, and keep what it finds: it calls one that is killed then missing."""
+    """Make Triton look for ptxas and `others` now, and keep what it finds: it calls one that is killed then missing."""
     from triton import knobs
     from triton.backends.nvidia import compiler
 
@@ -30,7 +30,7 @@ def find(arch: int, *others: str) -> None:
 
 
 def output(command: list[str]) -> str:
-    """What a tool prints on standard output, whether it is content or not."""
+    """Return what a tool prints on standard output, whether it is content or not."""
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
     if done.returncode == -signal.SIGKILL:
         _end()
@@ -38,7 +38,7 @@ def output(command: list[str]) -> str:
 
 
 def guarded(stage: Callable[..., Any]) -> Callable[..., Any]:
-    """A stage of Triton's compiler that runs a tool."""
+    """Return a stage of Triton's compiler that runs a tool."""
 
     def run(*args: Any) -> Any:
         try:

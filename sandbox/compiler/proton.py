@@ -27,26 +27,26 @@ class Options:
     shared: int  # bytes of shared memory that a block may have on the device
 
 
-def options(asked: Any) -> Options:
-    """What a kernel's option `records` says. Raises BadBundle."""
+def options(value: Any) -> Options:
+    """Return what a kernel's option `records` says. Raises BadBundle."""
     try:
-        found = Options(str(asked["buffer"]), int(asked["size"]), int(asked["shared"]))
+        result = Options(str(value["buffer"]), int(value["size"]), int(value["shared"]))
     except (KeyError, TypeError, ValueError) as e:
         raise BadBundle(f"records: {type(e).__name__}") from None
-    if found.buffer not in BUFFERS or not 0 <= found.size < 1 << 22 or not 0 < found.shared < 1 << 20:
-        raise BadBundle(f"records: {found}")
-    return found
+    if result.buffer not in BUFFERS or not 0 <= result.size < 1 << 22 or not 0 < result.shared < 1 << 20:
+        raise BadBundle(f"records: {result}")
+    return result
 
 
 def load() -> None:
-    """Has this process's NVIDIA backend know the dialect, so that texts with records can be read."""
+    """Make this process's NVIDIA backend know the dialect, so that texts with records can be read."""
     from triton._C.libtriton import proton
 
     _register(proton.load_dialects)
 
 
-def install(told: Options) -> None:
-    """Has this process's NVIDIA backend know the dialect and run the passes."""
+def install(settings: Options) -> None:
+    """Make this process's NVIDIA backend know the dialect and run the passes."""
     from triton._C.libtriton import passes, proton
 
     places = {"shared": proton.BUFFER_TYPE.SHARED, "global": proton.BUFFER_TYPE.GLOBAL}
@@ -59,9 +59,9 @@ def install(told: Options) -> None:
             "",
             proton.GRANULARITY.WARP,
             proton.BUFFER_STRATEGY.CIRCULAR,
-            places[told.buffer],
-            told.size,
-            told.shared,
+            places[settings.buffer],
+            settings.size,
+            settings.shared,
             1,  # bytes of scratch for all blocks: at least
             ALIGN,
             False,  # 32 bits of the clock: half of the reads; a scope of 2^32 cycles takes two seconds

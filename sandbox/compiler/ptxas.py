@@ -30,16 +30,18 @@ ALLOWED = frozenset(f"{name}={value}" for name, values in FLAGS.items() for valu
 _SHOWN = 80  # characters of a refused word that are worth showing
 
 
-def flags(asked: object) -> tuple[str, ...]:
-    """The words of a launch's `ptx_options`. Raises BadBundle with the first word that is not allowed."""
-    if asked is None or asked == "":
+def flags(text: object) -> tuple[str, ...]:
+    """Return the words of a launch's `ptx_options`. Raises BadBundle with the first word that is not allowed."""
+    if text is None or text == "":
         return ()
-    if not isinstance(asked, str):
-        raise BadBundle(f"ptx_options: a {type(asked).__name__}, not text")
-    words = tuple(asked.split(" "))
+    if not isinstance(text, str):
+        raise BadBundle(f"ptx_options: a {type(text).__name__}, not text")
+    words = tuple(text.split(" "))
     other = next((w for w in words if w not in ALLOWED), None)
     if other is not None:
-        raise BadBundle(f"ptx_options: {_said(other)} is not a flag that a candidate may give to ptxas; {_listed()}")
+        raise BadBundle(
+            f"ptx_options: {_shortened(other)} is not a flag that a candidate may give to ptxas; {_listed()}"
+        )
     names = [w.partition("=")[0] for w in words]
     twice = next((n for n in names if names.count(n) > 1), None)
     if twice:
@@ -48,20 +50,21 @@ def flags(asked: object) -> tuple[str, ...]:
 
 
 def second() -> str:
-    """The path of the ptxas in the package nvidia-cuda-nvcc (our extra `assembler`). Raises BadBundle without it."""
-    found = find_spec("nvidia")
-    places = [Path(p) for p in (found.submodule_search_locations or ()) if found] if found else []
+    """Return the path of the ptxas in the package nvidia-cuda-nvcc (our extra `assembler`). Raises BadBundle without
+    it."""
+    package = find_spec("nvidia")
+    places = [Path(p) for p in (package.submodule_search_locations or ()) if package] if package else []
     tools = sorted(t for p in places for t in p.glob("*/bin/ptxas"))
     if not tools:
         raise BadBundle("no second ptxas is installed: pip install 'pgo-agent[assembler]'")
     return str(tools[-1])
 
 
-def _said(word: str) -> str:
+def _shortened(word: str) -> str:
     text = ascii(word)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def _listed() -> str:
-    """The allowed flags, in words for a proposer."""
+    """Return the allowed flags, in words for a proposer."""
     return "allowed, one space apart: " + ", ".join(f"{n}={'|'.join(values)}" for n, values in FLAGS.items())

@@ -60,18 +60,19 @@ def mixes(cubins: Sequence[Path], arch: int, nvdisasm: str) -> list[dict[str, An
 
 
 def _listed(codes: Sequence[bytes], arch: int, nvdisasm: str) -> list[list[Line]]:
-    """The instructions of each, from one run of the tool; none for any where it stopped before the last of them."""
+    """Return the instructions of each, from one run of the tool; none for any where it stopped before the last of
+    them."""
     with tempfile.NamedTemporaryFile(suffix=".bin") as image:
         image.write(b"".join(codes))
         image.flush()
         text = nvidia_tools.output([nvdisasm, "--binary", _name(arch), image.name])
     lines = [(int(m[1], 16), m[2]) for m in _INSTRUCTION.finditer(text)]
-    found, start = [], 0
+    result, start = [], 0
     for code in codes:
         end = start + len(code)
-        found.append([line for line in lines if start <= line[0] < end])
+        result.append([line for line in lines if start <= line[0] < end])
         start = end
-    return found
+    return result
 
 
 def _name(arch: int) -> str:
@@ -88,7 +89,7 @@ def _opcodes(lines: Sequence[Line]) -> Counter[str]:
 
 
 def hot_loop(lines: Sequence[Line]) -> dict[str, int]:
-    """The loop that does most tensor work for each instruction issued, of one warp (or warpgroup, for HGMMA).
+    """Return the loop that does most tensor work for each instruction issued, of one warp (or warpgroup, for HGMMA).
 
     Loops are backward branches. Gives instructions, tensor flops, MUFU and barriers of one iteration; {} without loop.
     """

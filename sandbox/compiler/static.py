@@ -21,7 +21,7 @@ COPIES = ("ttg.async_copy_global_to_local", "ttng.async_tma_copy_global_to_local
 
 
 def from_log(log: str) -> dict[str, Any]:
-    """Registers, stack and spills in bytes, and the codes of ptxas's notes."""
+    """Return registers, stack and spills in bytes, and the codes of ptxas's notes."""
     spills, regs = _SPILLS.search(log), _REGS.search(log)
     stack, stores, loads = (int(x) for x in spills.groups()) if spills else (0, 0, 0)
     return {
@@ -34,7 +34,7 @@ def from_log(log: str) -> dict[str, Any]:
 
 
 def from_ttgir(text: str) -> dict[str, Any]:
-    """Dots and their precision, the depth of the pipeline, how many dots each wait leaves in flight, and what a
+    """Return dots and their precision, the depth of the pipeline, how many dots each wait leaves in flight, and what a
     simulation of its barriers found. Raises Unreadable for a text that Triton did not print.
     """
     module = reader.parse(text)
@@ -56,7 +56,8 @@ def from_ttgir(text: str) -> dict[str, Any]:
 
 
 def loop_flops(ops: Sequence[Op]) -> int:
-    """Useful tensor flops of one iteration of the first loop that holds dots, for a whole block; 0 without one."""
+    """Return useful tensor flops of one iteration of the first loop that holds dots, for a whole block; 0 without
+    one."""
     loops = ([o for o in op.walk() if o.name in DOTS] for op in ops if op.name == "scf.for")
     return sum(_flops(dot) for dot in next((dots for dots in loops if dots), []))
 
@@ -68,7 +69,8 @@ def _flops(dot: Op) -> int:
 
 
 def precision(ops: Sequence[Op]) -> dict[str, int] | None:
-    """The least precise that its dots are, in bits of a significand: operands and accumulators. None without dots.
+    """Return the least precise that its dots are, in bits of a significand: operands and accumulators. None without
+    dots.
 
     A 32-bit operand counts as tf32 where the dot says so (0 in Triton's enum). Triton 3.6 has made three tf32 dots of
     one tf32x3 dot before TTGIR, so `dots` must be looked at with it.
@@ -87,6 +89,6 @@ def _rounds_to_tf32(dot: Op) -> bool:
 
 
 def _significand(text: str, tf32: bool) -> int:
-    found = types.shaped(text)
-    element = found.element if found else text
+    shaped = types.shaped(text)
+    element = shaped.element if shaped else text
     return 11 if tf32 and element == "f32" else types.significand(element)

@@ -75,9 +75,9 @@ def follow(module: Module, arguments: Sequence[int | None], grid: Sequence[int],
     """Walks through the kernel as the given block. `arguments`: integers where known, None for pointers and others."""
     walk = _Walk(grid, block)
     frame: Frame = {}
-    for n, (argument, given) in enumerate(zip(module.kernel.defined, arguments, strict=True)):
+    for n, (argument, value) in enumerate(zip(module.kernel.defined, arguments, strict=True)):
         pointer = argument.type.startswith("!tt.ptr")
-        frame[argument.name] = Pointer(n, _number(0)) if pointer else None if given is None else _number(given)
+        frame[argument.name] = Pointer(n, _number(0)) if pointer else None if value is None else _number(value)
     everywhere = {op.line: False for op in module.kernel.walk() if op.name in _ACCESSES}
     blocks = module.kernel.regions[0].blocks
     try:
@@ -153,8 +153,8 @@ class _Walk:
         pointer = values[0] if values else None
         at = _ACCESSES[op.name]
         mask = values[at] if len(values) > at else _number(1)
-        known = isinstance(pointer, Pointer) and isinstance(mask, Number)
-        self.seen.accesses[op.line] = known and self.seen.accesses.get(op.line, True)
+        followed = isinstance(pointer, Pointer) and isinstance(mask, Number)
+        self.seen.accesses[op.line] = followed and self.seen.accesses.get(op.line, True)
         if not isinstance(pointer, Pointer) or not isinstance(mask, Number) or self.seen.overflow:
             return
         cut, meant, used = np.broadcast_arrays(pointer.at.cut, pointer.at.meant, mask.cut != 0)
@@ -192,8 +192,8 @@ def _constant(op: Op) -> Value:
     if text is None or not _element(next(iter(op.result_types), "i1")).startswith("i"):  # `true` stands without a type
         return None
     n = _number({"true": 1, "false": 0}[text[1]] if text[1] in ("true", "false") else int(text[1]))
-    found = types.shaped(next(iter(op.result_types), ""))
-    return n if found is None else Number(*(np.broadcast_to(x, found.shape) for x in (n.cut, n.meant)))
+    shaped = types.shaped(next(iter(op.result_types), ""))
+    return n if shaped is None else Number(*(np.broadcast_to(x, shaped.shape) for x in (n.cut, n.meant)))
 
 
 def _moved(values: list[Value]) -> Value:
@@ -218,10 +218,10 @@ def _chosen(op: Op, values: list[Value]) -> Value:
 
 
 def _shaped(op: Op, n: Any) -> Number:
-    found = types.shaped(op.result_types[0])
-    shape = found.shape if found else ()
+    shaped = types.shaped(op.result_types[0])
+    shape = shaped.shape if shaped else ()
 
-    def one(x: Any) -> Any:
+    def reshape(x: Any) -> Any:
         if op.name == "tt.expand_dims":
             return np.expand_dims(x, op.integer("axis") or 0)
         if op.name == "tt.trans":
@@ -229,7 +229,7 @@ def _shaped(op: Op, n: Any) -> Number:
             return np.transpose(x, [int(i) for i in re.findall(r"\d+", order)])
         return np.reshape(x, shape) if op.name == "tt.reshape" else np.broadcast_to(x, shape)
 
-    return n if op.name == "ttg.convert_layout" else Number(one(n.cut), one(n.meant))
+    return n if op.name == "ttg.convert_layout" else Number(reshape(n.cut), reshape(n.meant))
 
 
 _SHAPES = frozenset({"tt.splat", "tt.expand_dims", "tt.broadcast", "tt.trans", "tt.reshape", "ttg.convert_layout"})
@@ -239,8 +239,8 @@ _SHAPES = frozenset({"tt.splat", "tt.expand_dims", "tt.broadcast", "tt.trans", "
 
 
 def _element(text: str) -> str:
-    found = types.shaped(text)
-    return found.element if found else text
+    shaped = types.shaped(text)
+    return shaped.element if shaped else text
 
 
 def _quotient(a: Any, b: Any) -> Any:
@@ -279,34 +279,34 @@ _COMPARES: Mapping[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
-def _arithmetic(op: Op, given: list[Number]) -> Value:
+def _arithmetic(op: Op, numbers: list[Number]) -> Value:
     width = types.bits(_element(op.operand_types[-1] if op.operand_types else op.result_types[0]))
     out = types.bits(_element(op.result_types[0])) if op.result_types else 0
     if not 0 < width <= 64 or not out:
         return None
     if op.name == "arith.trunci":  # meant to be cut
-        cut = _wrapped(given[0].cut, out)
+        cut = _wrapped(numbers[0].cut, out)
         return Number(cut, cut)
     if op.name == "arith.cmpi":
-        return _compared(op, given, width)
+        return _compared(op, numbers, width)
     if op.name in _UNSIGNED:
-        given = [_unsigned(g, width) for g in given] if width < 64 else given
+        numbers = [_unsigned(g, width) for g in numbers] if width < 64 else numbers
         function = _UNSIGNED[op.name]
     elif op.name in _EXACT:
         function = _EXACT[op.name]
-        given = [Number(g.cut, np.bitwise_and(g.meant, 1)) for g in given] if width == 1 else given
+        numbers = [Number(g.cut, np.bitwise_and(g.meant, 1)) for g in numbers] if width == 1 else numbers
     else:
         return None
-    if op.name in ("arith.muli", "arith.shli", "arith.addi", "arith.subi") and not _fits(op.name, given):
+    if op.name in ("arith.muli", "arith.shli", "arith.addi", "arith.subi") and not _fits(op.name, numbers):
         return None
-    return Number(_wrapped(function(*(g.cut for g in given)), out), function(*(g.meant for g in given)))
+    return Number(_wrapped(function(*(g.cut for g in numbers)), out), function(*(g.meant for g in numbers)))
 
 
-def _compared(op: Op, given: list[Number], width: int) -> Value:
+def _compared(op: Op, numbers: list[Number], width: int) -> Value:
     """As the hardware sees it: a mask that an overflow has made is the one that counts."""
     if op.words[0].startswith("u"):
-        given = [_unsigned(g, width) for g in given] if width < 64 else given
-    holds = np.asarray(_COMPARES[op.words[0]](given[0].cut, given[1].cut)).astype(np.int64)
+        numbers = [_unsigned(g, width) for g in numbers] if width < 64 else numbers
+    holds = np.asarray(_COMPARES[op.words[0]](numbers[0].cut, numbers[1].cut)).astype(np.int64)
     return Number(holds, holds)
 
 
@@ -323,8 +323,8 @@ def _wrapped(x: Any, width: int) -> Any:
     return np.bitwise_and(np.asarray(x) + half, (1 << width) - 1) - half if width > 1 else np.bitwise_and(x, 1)
 
 
-def _fits(name: str, given: list[Number]) -> bool:
-    sizes = [max((float(np.abs(x).max()) for x in (g.cut, g.meant) if x.size), default=0.0) for g in given]
+def _fits(name: str, numbers: list[Number]) -> bool:
+    sizes = [max((float(np.abs(x).max()) for x in (g.cut, g.meant) if x.size), default=0.0) for g in numbers]
     if name == "arith.shli":
         return bool(sizes[0] * 2.0 ** min(sizes[1], 64) < _SAFE)
     most: float = sizes[0] * sizes[1] if name == "arith.muli" else sum(sizes)

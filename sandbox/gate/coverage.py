@@ -58,7 +58,9 @@ class Coverage:
 
     def counted(self) -> str:
         """The counts in words."""
-        words = (_one(f"{c.ran} {n}") if c.whole else f"{c.ran} of {c.of} {n}" for n, c in self.counts.items() if c.of)
+        words = (
+            _singular(f"{c.ran} {n}") if c.whole else f"{c.ran} of {c.of} {n}" for n, c in self.counts.items() if c.of
+        )
         return ", ".join(words) or "nothing"
 
     def left_out(self) -> str:
@@ -78,7 +80,7 @@ class Coverage:
         return {"counts": counts, "skipped": dict(self.skipped)}
 
 
-def _one(words: str) -> str:
+def _singular(words: str) -> str:
     """`1 case` for `1 cases`."""
     return words.removesuffix("s") if words.startswith("1 ") else words
 

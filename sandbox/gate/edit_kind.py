@@ -34,15 +34,15 @@ _ALIAS = re.compile(r"#\w+")
 def stage(candidate: Side, _original: Side) -> Evidence:
     """`no_change` for a TTGIR text that is the kernel's own; else what the build says."""
     statics = [candidate.statics[k] for k in candidate.launched]
-    found = {
+    facts = {
         "registers": max(s["registers"] for s in statics),
         "spill_store_bytes": max(s["spill_store_bytes"] for s in statics),
         "notes": sorted({n for s in statics for n in s["notes"]}),
     }
-    spilled = f"{found['spill_store_bytes']} bytes of spills" if found["spill_store_bytes"] else "no spills"
-    told = ", ".join((f"{found['registers']} registers", spilled, *found["notes"]))
+    spilled = f"{facts['spill_store_bytes']} bytes of spills" if facts["spill_store_bytes"] else "no spills"
+    text = ", ".join((f"{facts['registers']} registers", spilled, *facts["notes"]))
     if not candidate.replaced:
-        return Evidence("inspect", None, quoted(told), found=found, coverage=coverage.of(kernels=len(statics)))
+        return Evidence("inspect", None, quoted(text), found=facts, coverage=coverage.of(kernels=len(statics)))
     if candidate.replaced["by"] not in candidate.launched:
         return Evidence("inspect", Verdict.BUILD_ERROR, plain("the text does not compile, so that nothing launches it"))
     kind = _kind(candidate)
@@ -50,31 +50,31 @@ def stage(candidate: Side, _original: Side) -> Evidence:
         return Evidence(
             "inspect", Verdict.NO_CHANGE, plain("it is the kernel's own text, or compiles to its very code")
         )
-    found |= {"edit": kind}
+    facts |= {"edit": kind}
     return Evidence(
-        "inspect", None, quoted(f"{kind} edit; {told}"), found=found, coverage=coverage.of(kernels=len(statics))
+        "inspect", None, quoted(f"{kind} edit; {text}"), found=facts, coverage=coverage.of(kernels=len(statics))
     )
 
 
 def _kind(candidate: Side) -> str:
-    own = reader.parse(candidate.contents.get(candidate.replaced["ttgir"], "ttgir").decode())
-    new = reader.parse(candidate.texts[candidate.replaced["by"]])
+    original = reader.parse(candidate.contents.get(candidate.replaced["ttgir"], "ttgir").decode())
+    edited = reader.parse(candidate.texts[candidate.replaced["by"]])
     same = candidate.replaced["code_id"] == candidate.replaced["new_code_id"]
-    if same or normalize.digest(own) == normalize.digest(new):
+    if same or normalize.digest(original) == normalize.digest(edited):
         return SAME
-    return SCHEDULE if arithmetic(own) == arithmetic(new) else ARITHMETIC
+    return SCHEDULE if arithmetic(original) == arithmetic(edited) else ARITHMETIC
 
 
 def arithmetic(module: Module) -> Counter[str]:
     """How often each op that makes a floating-point value stands in the text, with its types and attributes."""
     return Counter(
-        _said(op, module.aliases)
+        _describe(op, module.aliases)
         for op in module.walk()
         if op.name.startswith(_COMPUTES) and op.name not in _WAITS and any(map(_floats, op.result_types))
     )
 
 
-def _said(op: Op, aliases: Mapping[str, str]) -> str:
+def _describe(op: Op, aliases: Mapping[str, str]) -> str:
     """An op without its values; layouts by what they are, for the same one may have another name."""
     constant = str(op).partition("=")[2].partition(" loc(")[0] if op.name == "arith.constant" else ""
     attributes = sorted((k, v) for k, v in op.attributes.items() if k not in _SCHEDULING)
@@ -83,6 +83,6 @@ def _said(op: Op, aliases: Mapping[str, str]) -> str:
 
 
 def _floats(text: str) -> bool:
-    found = types.shaped(text)
-    element = found.element if found else text
+    shaped = types.shaped(text)
+    element = shaped.element if shaped else text
     return element.startswith(("f", "bf", "tf"))

@@ -47,9 +47,9 @@ class Evidence:
         return self.verdict not in (None, Verdict.UNDECIDED)
 
     def as_json(self) -> dict[str, Any]:
-        made: dict[str, Any] = {"stage": self.stage, "verdict": str(self.verdict or PASSED), "reason": self.reason}
-        made |= {"why": self.why.as_json(), "seconds": round(self.seconds, 3), "found": self.found}
-        return made if self.coverage == NOTHING else made | {"coverage": self.coverage.as_json()}
+        fields: dict[str, Any] = {"stage": self.stage, "verdict": str(self.verdict or PASSED), "reason": self.reason}
+        fields |= {"why": self.why.as_json(), "seconds": round(self.seconds, 3), "found": self.found}
+        return fields if self.coverage == NOTHING else fields | {"coverage": self.coverage.as_json()}
 
     @classmethod
     def from_json(cls, x: Mapping[str, Any]) -> "Evidence":

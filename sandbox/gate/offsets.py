@@ -28,23 +28,23 @@ def stage(candidate: Side, original: Side) -> Evidence:
     """Wrong with the first offset that overflows; else how many accesses were followed."""
     launches = list(_launches(candidate))
     followed = [(c, s, b, f) for c, s, b, f in launches if f is not None]
-    known = sum(sum(f.accesses.values()) for _, _, _, f in followed)
+    accesses = sum(sum(f.accesses.values()) for _, _, _, f in followed)
     count = sum(len(f.accesses) for _, _, _, f in followed)
     ran = (len(followed), len(launches))
-    covered = coverage.of(cases=len(candidate.plans), blocks_of_launches=ran, accesses=(known, count))
-    found = next(((c, s, b, f.overflow) for c, s, b, f in followed if f.overflow), None)
-    if found is None:
-        return Evidence("offsets", None, plain(_told(known, count)), coverage=covered)
-    why = _why(candidate, *found)
+    covered = coverage.of(cases=len(candidate.plans), blocks_of_launches=ran, accesses=(accesses, count))
+    first = next(((c, s, b, f.overflow) for c, s, b, f in followed if f.overflow), None)
+    if first is None:
+        return Evidence("offsets", None, plain(_summary(accesses, count)), coverage=covered)
+    why = _why(candidate, *first)
     if any(f and f.overflow for _, _, _, f in _launches(original)):
         return Evidence("offsets", None, plain("overflows as the original does: ") + why, coverage=covered)
     return Evidence("offsets", Verdict.WRONG, why, coverage=covered)
 
 
-def _told(known: int, count: int) -> str:
+def _summary(followed: int, count: int) -> str:
     if not count:
         return "no address is computed from 32-bit numbers"
-    return f"no offset overflows at the sizes of the cases: {known} of {count} accesses followed"
+    return f"no offset overflows at the sizes of the cases: {followed} of {count} accesses followed"
 
 
 def _launches(side: Side) -> Iterator[tuple[str, Mapping[str, Any], Sequence[int], Followed | None]]:
@@ -61,9 +61,9 @@ def _launches(side: Side) -> Iterator[tuple[str, Mapping[str, Any], Sequence[int
         seen.add(same)
         for block in _blocks(step["grid"], _largest(step) >= LARGE):
             late = time.monotonic() > until
-            found = None if late else _followed(side.texts[step["kernel"]], step, block)
-            yield case, step, block, found
-            if found and found.overflow:
+            result = None if late else _followed(side.texts[step["kernel"]], step, block)
+            yield case, step, block, result
+            if result and result.overflow:
                 return
 
 
@@ -96,10 +96,10 @@ def _followed(text: str, step: Mapping[str, Any], block: Sequence[int]) -> Follo
     module = _module(text)
     if module is None:
         return Followed()
-    given = list(_arguments(step["signature"], step["args"]))
-    if len(given) != len(module.kernel.defined):
-        given = [None] * len(module.kernel.defined)
-    return addresses.follow(module, given, step["grid"], block)
+    arguments = list(_arguments(step["signature"], step["args"]))
+    if len(arguments) != len(module.kernel.defined):
+        arguments = [None] * len(module.kernel.defined)
+    return addresses.follow(module, arguments, step["grid"], block)
 
 
 @lru_cache(maxsize=64)

@@ -27,7 +27,7 @@ def stage(candidate: Side, original: Side) -> Evidence:
         if problem:
             return Evidence("screen", Verdict.REJECTED, problem)
     count = max(len(kernels(p)) for plans in candidate.plans.values() for p in plans)
-    told = f"torch ops, launches ({count}) and precision are within the original's"
+    text = f"torch ops, launches ({count}) and precision are within the original's"
     plans = sum(len(p) for p in candidate.plans.values())
     unlike = [c for c in candidate.plans if c not in original.plans]
     covered = coverage.of(
@@ -36,7 +36,7 @@ def stage(candidate: Side, original: Side) -> Evidence:
         configurations=plans,
         kernels=len(candidate.launched),
     )
-    return Evidence("screen", None, plain(told), coverage=covered)
+    return Evidence("screen", None, plain(text), coverage=covered)
 
 
 def ops_of(plans: Iterable[Plan]) -> set[str]:
@@ -102,20 +102,20 @@ def _stores(candidate: Side, original: Side) -> Iterator[Reason]:
         kernel = candidate.manifest["kernels"][key]
         if key in original.launched or "ptx" not in kernel["files"]:
             continue
-        found = ptx.stored_at(candidate.contents.get(kernel["files"]["ptx"], "ptx").decode())
-        if found:
+        symbols = ptx.stored_at(candidate.contents.get(kernel["files"]["ptx"], "ptx").decode())
+        if symbols:
             name = kernel["name"]
-            yield quoted(f"{name} stores at a symbol of its module, which would outlive a launch: {found[:80]}")
+            yield quoted(f"{name} stores at a symbol of its module, which would outlive a launch: {symbols[:80]}")
 
 
 def _least(side: Side, plans: Iterable[Plan]) -> dict[str, int]:
     """The least precise that the dots of any plan are, and how many dots the plan with fewest has."""
     keys = [[k for k in kernels(p) if side.statics[k].get("precision")] for p in plans]
-    told = [side.statics[k]["precision"] for ks in keys for k in ks]
-    if not told:
+    precisions = [side.statics[k]["precision"] for ks in keys for k in ks]
+    if not precisions:
         return {}
     dots = min(sum(side.statics[k]["dots"] for k in ks) for ks in keys if ks)
-    return {"dots": dots} | {what: min(t[what] for t in told) for what in ("operand", "accumulator")}
+    return {"dots": dots} | {what: min(t[what] for t in precisions) for what in ("operand", "accumulator")}
 
 
 def _bits(significand: int) -> str:

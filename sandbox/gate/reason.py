@@ -152,17 +152,17 @@ def counted(coverage: Coverage) -> Reason:
     before = len(list(takewhile(lambda n: n not in public, names)))  # then no comma is left at the beginning
     pieces = NONE
     for i, name in enumerate(names):
-        one = Coverage({name: coverage.counts[name]}).counted()
+        words = Coverage({name: coverage.counts[name]}).counted()
         pieces += withheld(", ") if 0 < i <= before else NONE
-        text = one if i <= before else f", {one}"
+        text = words if i <= before else f", {words}"
         pieces += plain(text) if name in public else withheld(text)
     return pieces
 
 
 def left_out(coverage: Coverage) -> Reason:
     """Says what was not looked at, each reason once: `even, ragged (bf16)`; empty for nothing. No held-out case."""
-    names = coverage.public.by_reason().items()
-    return joined(", ", [plain(f"{', '.join(own)} (") + quoted(why) + plain(")") for why, own in names])
+    reasons = coverage.public.by_reason().items()
+    return joined(", ", [plain(f"{', '.join(names)} (") + quoted(why) + plain(")") for why, names in reasons])
 
 
 def joined(between: str, reasons: Sequence[Reason]) -> Reason:

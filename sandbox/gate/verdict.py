@@ -58,9 +58,9 @@ class Judgement:
         return self.why.for_person()
 
     def as_json(self) -> dict[str, Any]:
-        made: dict[str, Any] = {"verdict": str(self.verdict), "stage": self.stage, "evidence": self.evidence}
-        made |= {"reason": self.reason, "why": self.why.as_json()}
-        return made if self.coverage == NOTHING else made | {"coverage": self.coverage.as_json()}
+        fields: dict[str, Any] = {"verdict": str(self.verdict), "stage": self.stage, "evidence": self.evidence}
+        fields |= {"reason": self.reason, "why": self.why.as_json()}
+        return fields if self.coverage == NOTHING else fields | {"coverage": self.coverage.as_json()}
 
 
 def from_json(x: dict[str, Any]) -> Judgement:

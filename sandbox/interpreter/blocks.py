@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from pgo_agent.sandbox.interpreter.unsupported import Found, Lacking
+from pgo_agent.sandbox.interpreter.unsupported import KernelFault, Lacking
 from triton.runtime import interpreter
 
 ASKED = 20  # times that a block has asked for what it knows before it is parked
@@ -217,7 +217,9 @@ class _Launch:
     def _park(self, block: _Block) -> None:
         following = next(self.left, None)
         if following is None and all(self._for_ever(b) for b in (block, *self.parked)):
-            raise Found("deadlock", f"waits for ever: {self._waiting()} only ask memory that nobody changes any more")
+            raise KernelFault(
+                "deadlock", f"waits for ever: {self._waiting()} only ask memory that nobody changes any more"
+            )
         self._limit()
         if following is None and not self.parked:
             return

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pgo_agent.sandbox.interpreter.deadline import Overtime
-from pgo_agent.sandbox.interpreter.unsupported import Found
+from pgo_agent.sandbox.interpreter.unsupported import KernelFault
 
 _INSIDE = ("/triton/runtime/", "/triton/language/", "/sandbox/interpreter/", "/numpy/")
 _NOT_INSIDE = ("/sandbox/interpreter/cuda_as_cpu.py",)  # what torch raises comes through it
@@ -32,13 +32,13 @@ _CPU = "not implemented for '"  # torch's words for a type that an operation lac
 def entry(error: BaseException, candidate: Path) -> dict[str, Any]:
     """What the answer holds of an exception: the error, the candidate's line, and whether it is the interpreter's."""
     chain = list(_chain(error))
-    root = next((e for e in chain if isinstance(e, Found)), chain[-1])
+    root = next((e for e in chain if isinstance(e, KernelFault)), chain[-1])
     lines = [f.lineno for e in reversed(chain) for f in _frames(e) if f.filename == str(candidate)]
     inner = [f.lineno for f in _frames(root) if f.filename == str(candidate)] or lines
     found = {"error": str(root)[:2000], "line": inner[-1] if inner else None, "unsupported": False}
     if late := next((e for e in chain if isinstance(e, Overtime)), None):
         return found | {"error": str(late), "unsupported": not late.endless, "endless": late.endless}
-    if isinstance(root, Found):
+    if isinstance(root, KernelFault):
         return found | {"verdict": root.verdict}
     if isinstance(root, NotImplementedError) and "interpreter mode" in str(root):
         return found | {"unsupported": True}

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from pgo_agent.sandbox.interpreter import arithmetic, floats
 from pgo_agent.sandbox.interpreter.blocks import Blocks
-from pgo_agent.sandbox.interpreter.unsupported import Found, Lacking
+from pgo_agent.sandbox.interpreter.unsupported import KernelFault, Lacking
 from triton._C.libtriton import interpreter as native
 from triton._C.libtriton import ir
 from triton.runtime import interpreter
@@ -68,7 +68,7 @@ class Memory:
         at = np.searchsorted(starts, used, side="right").astype(np.int64) - 1
         outside = (at < 0) | (used + np.uint64(size) > ends[np.maximum(at, 0)] if len(ends) else True)
         if outside.any():
-            raise Found("wrong", f"{verb} {self._place(int(used[np.argmax(outside)]), size)}")
+            raise KernelFault("wrong", f"{verb} {self._place(int(used[np.argmax(outside)]), size)}")
 
     def _inside(self, low: int, high: int) -> bool:
         """Whether all from `low` to `high` is in one storage."""

@@ -11,7 +11,7 @@ class Lacking(NotImplementedError):
         super().__init__(f"{what} is not supported in interpreter mode")  # Triton's own words
 
 
-class Found(Exception):
+class KernelFault(Exception):
     """What the interpreter saw a kernel do wrong: its verdict ("wrong" or "deadlock") and one line."""
 
     def __init__(self, verdict: str, said: str) -> None:

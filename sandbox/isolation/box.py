@@ -47,9 +47,9 @@ class Box:
     def isolates(self) -> bool:
         return self.kind != "none"
 
-    def admit(self, foreign: bool) -> None:
-        """Raises EnvironmentFault when code that is not the user's own would run without isolation."""
-        if foreign and not self.isolates:
+    def admit(self, untrusted: bool) -> None:
+        """Raise EnvironmentFault when code that is not the user's own would run without isolation."""
+        if untrusted and not self.isolates:
             raise EnvironmentFault(
                 "no sandbox works on this machine, and this candidate is not your own code",
                 "install bubblewrap (see `pgo-agent doctor`), or run where one works",
@@ -58,7 +58,7 @@ class Box:
     def run(
         self, module: str, folder: Path, seconds: float, args: Sequence[str] = (), env: Mapping[str, str] | None = None
     ) -> Ran:
-        """Runs `python -m MODULE FOLDER ARGS` with FOLDER as its only writable place.
+        """Run `python -m MODULE FOLDER ARGS` with FOLDER as its only writable place.
 
         Raises EnvironmentFault when the disk filled up meanwhile, and what the process wrote is not why.
         """
@@ -74,7 +74,7 @@ class Box:
             return process.anew(self._wrapped([self.python, "-B", *words], folder, *at.filters), at, ends_by)
 
     def _program(self, module: str) -> list[str]:
-        """How Python is told what to run."""
+        """Return how Python is told what to run."""
         return ["-m", module]
 
     def _wrapped(self, command: list[str], folder: Path, *filters: int) -> list[str]:
@@ -110,7 +110,7 @@ class Box:
 
 
 def choose(wanted: str = "auto", python: str = sys.executable) -> Box:
-    """The best box that works here, or the one that is asked for. Raises when that one does not work."""
+    """Return the best box that works here, or the one that is asked for. Raises when that one does not work."""
     if wanted not in ("auto", *KINDS):
         raise UsageFault(f"unknown sandbox '{wanted}'", f"choose one of: auto, {', '.join(KINDS)}")
     if wanted != "auto":
@@ -123,7 +123,7 @@ def choose(wanted: str = "auto", python: str = sys.executable) -> Box:
 
 @cache
 def problem_with(kind: str, python: str = sys.executable) -> str:
-    """Why this kind of box does not work here; empty when it does. It is tried, not guessed."""
+    """Return why this kind of box does not work here; empty when it does. It is tried, not guessed."""
     if kind == "none":
         return ""
     if kind == "bubblewrap" and not shutil.which("bwrap"):
@@ -144,13 +144,13 @@ def problem_with(kind: str, python: str = sys.executable) -> str:
 
 
 def killed(what: str) -> Killed:
-    """The fault of a process that was killed ATTEMPTS times in a row."""
+    """Return the fault of a process that was killed ATTEMPTS times in a row."""
     hint = "free some memory if it ran out (`dmesg` says so), then `pgo-agent resume`"
     return Killed(f"the {what} process was killed {ATTEMPTS} times in a row (SIGKILL)", hint)
 
 
 def _hand_over(folder: Path) -> None:
-    """Makes the folder readable, and out/ and tmp/ writable, for whoever runs inside; fixes the times of its files."""
+    """Make the folder readable, and out/ and tmp/ writable, for whoever runs inside; fixes the times of its files."""
     for name in ("out", "tmp"):
         (folder / name).mkdir(exist_ok=True)
         if os.geteuid() == 0:

@@ -79,10 +79,10 @@ def bubblewrap(python: str, folder: Path, *filters: int, info: int | None = None
 
 
 def readable(python: str) -> list[Path]:
-    """The interpreter, its libraries, and the system's: all that a boxed process may read."""
-    own = {*map(Path, _prefixes(python)), *extra_paths()}
+    """Return the interpreter, its libraries, and the system's: all that a boxed process may read."""
+    interpreter = {*map(Path, _prefixes(python)), *extra_paths()}
     return sorted(
-        {Path("/usr"), *own, *(p for p in (Path("/etc/ld.so.cache"), Path("/etc/alternatives")) if p.exists())}
+        {Path("/usr"), *interpreter, *(p for p in (Path("/etc/ld.so.cache"), Path("/etc/alternatives")) if p.exists())}
     )
 
 
@@ -100,9 +100,10 @@ def _prefixes(python: str) -> tuple[str, ...]:
 
 
 def extra_paths() -> list[Path]:
-    """Folders that PYTHONPATH adds and that hold torch, triton, numpy or an assembler; never our own checkout."""
-    given = [Path(p).resolve() for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
-    return [p for p in given if any((p / n).is_dir() for n in ("torch", "triton", "numpy", "nvidia"))]
+    """Return folders that PYTHONPATH adds and that hold torch, triton, numpy or an assembler; never our own
+    checkout."""
+    folders = [Path(p).resolve() for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
+    return [p for p in folders if any((p / n).is_dir() for n in ("torch", "triton", "numpy", "nvidia"))]
 
 
 def _parents(path: Path) -> list[str]:
@@ -118,7 +119,7 @@ def _link_or_bind(path: Path) -> list[str]:
 
 @cache
 def import_root() -> Path:
-    """A folder from which `pgo_agent.sandbox`, and nothing else of ours, can be imported."""
+    """Return a folder from which `pgo_agent.sandbox`, and nothing else of ours, can be imported."""
     root = Path(tempfile.mkdtemp(prefix="pgo-import-"))
     (root / "pgo_agent").mkdir()
     (root / "pgo_agent" / "sandbox").symlink_to(PACKAGE)

@@ -49,20 +49,20 @@ class Entered:
 
     code = KILLED  # its exit status once it ended, as bubblewrap gives it
 
-    def __init__(self, told: int) -> None:
-        self._told = told  # an open file that says how it ended
+    def __init__(self, status: int) -> None:
+        self._status = status  # an open file that says how it ended
 
     def wait(self, timeout: float) -> None:
-        """Raises subprocess.TimeoutExpired, and Cold when it never began."""
+        """Raise subprocess.TimeoutExpired, and Cold when it never began."""
         ready = select.poll()
-        ready.register(self._told, select.POLLIN)
+        ready.register(self._status, select.POLLIN)
         if not ready.poll(1000 * max(0.0, timeout)):
             raise subprocess.TimeoutExpired("a boxed process", timeout)
-        said = os.read(self._told, 1000).decode()
-        if said.startswith("no: "):
-            raise Cold(said[4:])
-        if said:
-            self.code = int(said) if int(said) >= 0 else 128 - int(said)
+        text = os.read(self._status, 1000).decode()
+        if text.startswith("no: "):
+            raise Cold(text[4:])
+        if text:
+            self.code = int(text) if int(text) >= 0 else 128 - int(text)
 
 
 class Warm:
@@ -90,19 +90,19 @@ class Warm:
             raise Cold("the libraries cannot be imported ahead")
 
     def enter(self, box: int, log: int, words: Sequence[str]) -> int:
-        """Runs Python with these words in the box of a process (pidfd); an open file that will say how it ended.
+        """Run Python with these words in the box of a process (pidfd); an open file that will say how it ended.
 
         Raises OSError when this process is gone.
         """
-        told, tells = os.pipe()
+        status, child_end = os.pipe()
         try:
-            socket.send_fds(self.ours, [json.dumps({"words": list(words)}).encode()], [box, log, tells])
+            socket.send_fds(self.ours, [json.dumps({"words": list(words)}).encode()], [box, log, child_end])
         except OSError:
-            os.close(told)
+            os.close(status)
             raise
         finally:
-            os.close(tells)
-        return told
+            os.close(child_end)
+        return status
 
     def end(self) -> None:
         self.ours.close()
@@ -110,7 +110,7 @@ class Warm:
         self._popen.wait()
 
 
-class _Kept:
+class _Servers:
     """The processes of this one: one of a kind, begun when it is first needed."""
 
     def __init__(self) -> None:
@@ -154,23 +154,23 @@ class _Kept:
 def entered(
     python: str, module: str, env: Mapping[str, str], box: int, log: int, words: Sequence[str]
 ) -> Iterator[Entered]:
-    """Runs Python with these words, and what that module imports, in the box of a process (pidfd).
+    """Run Python with these words, and what that module imports, in the box of a process (pidfd).
 
     Raises Cold, now or in `wait`.
     """
-    kind, kept = _Kind(python, module, LIBRARIES[module], tuple(sorted(env.items()))), _kept()
-    told = kept.enter(kind, box, log, words)
+    kind, servers = _Kind(python, module, LIBRARIES[module], tuple(sorted(env.items()))), _servers()
+    status = servers.enter(kind, box, log, words)
     try:
-        yield Entered(told)
+        yield Entered(status)
     except Cold as e:
-        kept.cold[kind] = str(e)
+        servers.cold[kind] = str(e)
         raise
     finally:
-        os.close(told)
+        os.close(status)
 
 
 @cache
-def _kept() -> _Kept:
-    kept = _Kept()
-    atexit.register(kept.end)
-    return kept
+def _servers() -> _Servers:
+    servers = _Servers()
+    atexit.register(servers.end)
+    return servers

@@ -47,10 +47,10 @@ def main(libraries: list[str]) -> None:
     gc.freeze()  # what is shared with the children stays so
     gc.enable()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the children here
-    with socket.socket(fileno=0) as asked:
-        asked.send(b"ready")
+    with socket.socket(fileno=0) as requests:
+        requests.send(b"ready")
         while True:
-            request, files, _, _ = socket.recv_fds(asked, 1 << 20, 3)
+            request, files, _, _ = socket.recv_fds(requests, 1 << 20, 3)
             if not request:
                 return
             if not os.fork():
@@ -59,20 +59,20 @@ def main(libraries: list[str]) -> None:
                 os.close(fd)
 
 
-def _child(request: dict[str, Any], box: int, log: int, told: int) -> NoReturn:
-    """Stands between this process and the one in the box: only a child of it is in the box's process namespace."""
+def _child(request: dict[str, Any], box: int, log: int, status: int) -> NoReturn:
+    """Stand between this process and the one in the box: only a child of it is in the box's process namespace."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     try:
         ours = _namespaces()
         _ok(_libc.setns(box, sum(n for n, _ in _NEW.values()) | (_NEW_USER if os.geteuid() else 0)))
         boxed = os.fork()
         if not boxed:
-            os.close(told)
+            os.close(status)
             _run(request, log, ours)
-        os.write(told, b"%d" % os.waitstatus_to_exitcode(os.waitpid(boxed, 0)[1]))
+        os.write(status, b"%d" % os.waitstatus_to_exitcode(os.waitpid(boxed, 0)[1]))
     except OSError as e:
         with contextlib.suppress(OSError):
-            os.write(told, b"" if e.errno == errno.ESRCH else f"no: {e}".encode())  # a box that is gone was killed
+            os.write(status, b"" if e.errno == errno.ESRCH else f"no: {e}".encode())  # a box that is gone was killed
     finally:
         os._exit(0)
 
@@ -140,13 +140,13 @@ def _give_up() -> None:
 
 def _as_python(words: list[str]) -> None:
     """`-m MODULE` or `-c CODE` and their arguments, in a fresh `__main__`."""
-    how, what = words[:2]
-    sys.argv = [how, *words[2:]]
-    if how == "-m":
-        runpy.run_module(what, run_name="__main__", alter_sys=True)
+    flag, program = words[:2]
+    sys.argv = [flag, *words[2:]]
+    if flag == "-m":
+        runpy.run_module(program, run_name="__main__", alter_sys=True)
         return
     module = sys.modules["__main__"] = types.ModuleType("__main__")
-    exec(compile(what, "<string>", "exec"), module.__dict__)
+    exec(compile(program, "<string>", "exec"), module.__dict__)
 
 
 def _ok(result: int) -> None:

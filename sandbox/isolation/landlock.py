@@ -30,7 +30,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def abi() -> int:
-    """The version of Landlock that this kernel offers; below 1 when it offers none."""
+    """Return the version of Landlock that this kernel offers; below 1 when it offers none."""
     return int(_libc.syscall(_CREATE, None, 0, 1))
 
 
@@ -76,7 +76,7 @@ def _ok(result: int) -> None:
 
 
 def keep(folder: Path, readable: list[Path], command: list[str]) -> int:
-    """Runs the command restricted; gives its exit status (128 and the signal that ended it) when nothing is left."""
+    """Run the command restricted; return its exit status (128 and the signal that ended it) when nothing is left."""
     _ok(_libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
     ours = os.getpid()
     pid = os.fork()
@@ -110,7 +110,7 @@ def _become(parent: int, folder: Path, readable: list[Path], command: list[str])
 
 
 def _end_all() -> None:
-    """Kills children until there are none: whoever loses its parent becomes one."""
+    """Kill children until there are none: whoever loses its parent becomes one."""
     end = time.monotonic() + _END_SECONDS
     with contextlib.suppress(ChildProcessError):
         while time.monotonic() < end:
@@ -122,13 +122,13 @@ def _end_all() -> None:
 
 
 def _children() -> list[int]:
-    found = []
+    children = []
     for entry in os.scandir("/proc"):
         with contextlib.suppress(OSError, ValueError):
             stat = Path(entry.path, "stat").read_text() if entry.name.isdigit() else ") ? 0"
             if int(stat.rpartition(")")[2].split()[1]) == os.getpid():
-                found.append(int(entry.name))
-    return found
+                children.append(int(entry.name))
+    return children
 
 
 def _stop(*_signal: object) -> None:

@@ -61,7 +61,7 @@ def place(kind: str, folder: Path, env: Mapping[str, str], seconds: float) -> It
 
 
 def anew(command: list[str], at: ProcessSetup, ends_by: signal.Signals) -> Ran:
-    """Runs a command that boxes itself, to its end. SIGTERM: `landlock.py` ends what it keeps, in other groups as well.
+    """Run a command that boxes itself, to its end. SIGTERM: `landlock.py` ends what it keeps, in other groups as well.
 
     Raises EnvironmentFault when the disk filled up meanwhile, and what the process wrote is not why.
     """
@@ -75,9 +75,9 @@ def anew(command: list[str], at: ProcessSetup, ends_by: signal.Signals) -> Ran:
 
 
 def forked(python: str, module: str, words: Sequence[str], at: ProcessSetup) -> Ran:
-    """Runs Python with these words in a box of bubblewrap's, forked from a process that has what the module imports.
+    """Run Python with these words in a box of bubblewrap's, forked from a process that has what the module imports.
 
-    Raises warm.Cold where that cannot be, before anything ran; EnvironmentFault as `anew` does.
+    Raises forkserver.Cold where that cannot be, before anything ran; EnvironmentFault as `anew` does.
     """
     started, least, why, code = time.monotonic(), _least(at), "", forkserver.KILLED
     with _held(python, at) as (holder, box):
@@ -113,7 +113,7 @@ def _held(python: str, at: ProcessSetup) -> Iterator[tuple["subprocess.Popen[byt
 
 
 def _gone(box: int) -> None:
-    """Waits for the first process of a box, which ends when all others in it have: bubblewrap's end comes before."""
+    """Wait for the first process of a box, which ends when all others in it have: bubblewrap's end comes before."""
     ended = select.poll()
     ended.register(box, select.POLLIN)
     ended.poll(1000 * GRACE_SECONDS)
@@ -121,8 +121,8 @@ def _gone(box: int) -> None:
 
 
 def _ready(holder: "subprocess.Popen[bytes]", seconds: float) -> bool:
-    said = holder.stdout
-    return bool(said and select.select([said], [], [], seconds)[0] and said.read(1))
+    output = holder.stdout
+    return bool(output and select.select([output], [], [], seconds)[0] and output.read(1))
 
 
 def _popen(
@@ -145,7 +145,7 @@ def _popen(
 
 
 def _end(process: "subprocess.Popen[bytes]", ends_by: signal.Signals) -> int:
-    """Ends it and what it keeps; its exit status."""
+    """End it and what it keeps; its exit status."""
     if process.poll() is None:
         process.send_signal(ends_by)
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -169,7 +169,7 @@ def _least(at: ProcessSetup) -> int:
 
 
 def _ending(wait: Callable[[float], object], at: ProcessSetup, started: float, least: int) -> str:
-    """Waits for the process: empty when it ended by itself, 'time' at the deadline, 'disk' when that is nearly full."""
+    """Wait for the process: empty when it ended by itself, 'time' at the deadline, 'disk' when that is nearly full."""
     while True:
         left = started + at.seconds - time.monotonic()
         try:
@@ -188,7 +188,7 @@ def _free(folder: Path) -> int:
 
 
 def _blame_for_the_disk(folder: Path, least: int) -> None:
-    """Takes away what the process wrote. Raises EnvironmentFault when the disk stays full: somebody else filled it."""
+    """Take away what the process wrote. Raises EnvironmentFault when the disk stays full: somebody else filled it."""
     for name in ("out", "tmp"):
         remove(folder / name)
         (folder / name).mkdir()

@@ -21,16 +21,16 @@ NICE = 5  # of the scheduler's 0 to 19
 
 
 def apply() -> None:
-    """Sets them, as far as the machine's own allow."""
-    for what, most in LIMITS.items():
-        _, hard = resource.getrlimit(what)
+    """Set them, as far as the machine's own allow."""
+    for limit, most in LIMITS.items():
+        _, hard = resource.getrlimit(limit)
         most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(what, (most, hard if what == resource.RLIMIT_NOFILE else most))
+        resource.setrlimit(limit, (most, hard if limit == resource.RLIMIT_NOFILE else most))
     os.setpriority(os.PRIO_PROCESS, 0, max(NICE, os.getpriority(os.PRIO_PROCESS, 0)))
-    _say("autogroup", str(NICE))  # where the kernel schedules sessions, and processes within them
-    _say("oom_score_adj", "1000")  # short of memory, the kernel ends it before anything of the user's
+    _write("autogroup", str(NICE))  # where the kernel schedules sessions, and processes within them
+    _write("oom_score_adj", "1000")  # short of memory, the kernel ends it before anything of the user's
 
 
-def _say(name: str, what: str) -> None:
+def _write(name: str, text: str) -> None:
     with contextlib.suppress(OSError), Path(f"/proc/self/{name}").open("w") as file:
-        file.write(what)
+        file.write(text)

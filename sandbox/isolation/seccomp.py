@@ -50,7 +50,7 @@ _REFUSE = _FAIL | errno.EPERM
 
 
 def program(attributes: bool) -> bytes:
-    """The filter as an array of struct sock_filter, as bubblewrap's --seccomp reads it.
+    """Return the filter as an array of struct sock_filter, as bubblewrap's --seccomp reads it.
 
     `attributes`: also refuse to change modes, owners, times and extended attributes of files. Raises OSError for a
     processor whose numbers are not known here.
@@ -74,7 +74,7 @@ def program(attributes: bool) -> bytes:
 
 
 def install(attributes: bool) -> None:
-    """Filters this process and what it becomes, for good. It must have given up new privileges. Raises OSError."""
+    """Filter this process and what it becomes, for good. It must have given up new privileges. Raises OSError."""
 
     class Program(ctypes.Structure):
         _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
@@ -90,7 +90,7 @@ def _line(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
 
 
 def _where_argument(number: int, test: int, value: int, refuse_if: bool) -> list[bytes]:
-    """Refuses a call where its first argument passes the test, or (refuse_if=False) where it does not."""
+    """Refuse a call where its first argument passes the test, or (refuse_if=False) where it does not."""
     refuse = [_line(_RETURN, _REFUSE), _line(_RETURN, _ALLOW)]
     return [
         _line(_EQUAL, number, 0, 4),

@@ -1,10 +1,10 @@
 """`python -m pgo_agent.sandbox.judge`: serves one GPU, or (`--cpu`) Triton's interpreter, on standard input and output.
 
-With `--spool DIR --target FILE` it is the side of a folder that answers (`sandbox/judge/spool/server.py`); else nobody
-calls it but `gpu_judge.py`.
+With `--spool DIR --target FILE` it answers the requests in a folder (`spool/server.py`). Otherwise only `gpu_judge.py`
+starts it.
 
-One JSON object a line. A reply has the fields of its command's answer under "answer", a fault of the machine or the
-target under "fault"; lines with "stage" announce what is about to run and for how many seconds at most.
+Each line is one JSON object. "answer" holds the answer to a command, "fault" a fault of the machine or the target. A
+line with "stage" announces the next step and its deadline in seconds.
 """
 
 import json
@@ -23,19 +23,19 @@ ENDING = 5.0  # seconds from the end of its input
 
 
 def end_with(parent: int) -> None:
-    """Ends this process soon after its parent is gone, even while a kernel that never ends keeps it waiting.
+    """End this process soon after its parent is gone or its input is closed, even while a kernel never ends.
 
-    So does the end of its input, for the parent may be a tool that outlives whoever asked.
+    The input matters because the parent may be a tool that outlives the user's process.
     """
 
     def watch() -> None:
-        told = select.poll()
-        told.register(0, 0)  # the other end closed is told unasked
-        while os.getppid() == parent and not told.poll(500):
+        poller = select.poll()
+        poller.register(0, 0)  # a closed end is reported without a flag
+        while os.getppid() == parent and not poller.poll(500):
             continue
-        late = time.monotonic() + ENDING  # until then it ends by itself, or its parent is seen to be gone
-        while os.getppid() == parent and time.monotonic() < late:
-            time.sleep(0.1)  # a parent that dies closes its pipes before its children are another's
+        deadline = time.monotonic() + ENDING  # time to end by itself
+        while os.getppid() == parent and time.monotonic() < deadline:
+            time.sleep(0.1)  # a dying parent closes its pipes before its children get another parent
         os._exit(ORPHANED)
 
     threading.Thread(target=watch, daemon=True).start()

@@ -1,4 +1,4 @@
-"""The machine that judges: whether its GPU is fit, and what every recorded result names of it."""
+"""The machine that judges: a test of its GPU, and the facts that every recorded result names."""
 
 import importlib.metadata
 import sys
@@ -10,14 +10,14 @@ from pgo_agent.sandbox.judge.launches import cuda_driver
 
 
 def healthy(device: Any) -> None:
-    """A known computation with a known result. Raises RuntimeError when the GPU is not fit to judge."""
+    """Run a known computation. Raises RuntimeError when the GPU gives a wrong result."""
     a = torch.arange(4096, device=device, dtype=torch.float32).reshape(64, 64) % 7
     if not torch.equal((a @ a).cpu(), a.cpu() @ a.cpu()):
         raise RuntimeError("the GPU computes a small matrix product wrongly")
 
 
 def environment(properties: Any) -> dict[str, Any]:
-    """What every recorded result names."""
+    """Return what every recorded result names: GPU, driver and versions."""
     version = cuda_driver.version()
     try:
         triton = importlib.metadata.version("triton")
@@ -25,7 +25,7 @@ def environment(properties: Any) -> dict[str, Any]:
         triton = None
     return {
         "gpu": properties.name,
-        "cuda_uuid": str(properties.uuid),  # as CUDA tells it; `uuid` is what the process was given
+        "cuda_uuid": str(properties.uuid),  # as CUDA reports it; `uuid` is what the process was given
         "arch": properties.major * 10 + properties.minor,
         "sms": properties.multi_processor_count,
         "memory": properties.total_memory,
@@ -38,7 +38,7 @@ def environment(properties: Any) -> dict[str, Any]:
 
 
 def driver_release() -> str:
-    """The driver's release as the kernel module tells it, or an empty string."""
+    """Return the driver's release as the kernel module reports it, or an empty string."""
     path = Path("/proc/driver/nvidia/version")
     words = path.read_text().split() if path.is_file() else []
     return next((w for w in words if w.count(".") >= 1 and w.replace(".", "").isdigit()), "")

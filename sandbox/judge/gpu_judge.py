@@ -1,8 +1,8 @@
-"""The parent's end of a judge process: starts it, feeds it, ends it at a deadline, replaces it after a fault.
+"""The parent's end of a judge process: starts it, sends commands, kills it at a deadline, replaces it after a fault.
 
-A hang costs the deadline of the step it hung in; the process group is killed, and the next process proves the GPU
-healthy with a known computation before it judges again. While a command runs, the GPU is this one's alone
-(`gpu_lock.py`). This is one GPU; several are `pool.py`.
+A hang costs the deadline of its step. The process group is then killed, and the next process tests the GPU with a
+known computation first. A lock (`gpu_lock.py`) keeps others off the GPU while a command runs. This module handles one
+GPU, `pool.py` several.
 """
 
 import json
@@ -26,7 +26,7 @@ from pgo_agent.sandbox.judge.worker_process import Process
 from pgo_agent.sandbox.target import Target
 
 START_SECONDS = 120.0
-IMPORTING = "import the target"  # the step of `open` that is not ours
+IMPORTING = "import the target"  # the step of `open` that runs the user's code
 T = TypeVar("T")
 __all__ = ["Ended", "GpuJudge", "NoStart", "bundle_ref", "visible_gpu", "visible_gpus"]
 
@@ -37,12 +37,12 @@ class GpuJudge:
 
     target: Target
     python: str = sys.executable
-    gpu: str | None = "0"  # CUDA_VISIBLE_DEVICES of the process, a UUID once it was used; None: the CPU judge
+    gpu: str | None = "0"  # CUDA_VISIBLE_DEVICES of the process; a UUID after its first use; None: the CPU judge
     sandbox: str = "auto"  # for the CPU judge's interpreter
-    device: str = "h200"  # what that interpreter says to launchers that ask
+    device: str = "h200"  # the device that the interpreter reports to launchers
     under: tuple[str, ...] = ()  # a command that runs the process
     spares: int = 1  # processes to keep ready: each candidate of a batch uses three
-    lock: GpuLock | None = None  # of that GPU; None: found when it is first needed
+    lock: GpuLock | None = None  # of that GPU; None: made when it is first needed
     elsewhere: ClassVar[bool] = False
     by_hand: ClassVar[bool] = False
 
@@ -51,18 +51,18 @@ class GpuJudge:
         self._spare: list[Process] = []
         self.environment: dict[str, Any] = {}
         self.replaced = 0
-        self.busy = self._began = 0.0  # seconds in which the GPU worked for it; those before the piece of work
+        self.busy = self._began = 0.0  # seconds of GPU work: all, and before this piece
         self.waited = 0.0  # seconds in which another process held the GPU
-        self.told: Callable[[Gpu, str], None] = lambda _gpu, _holder: None  # of such
-        self.heard: Callable[[str], None] = lambda _stage: None  # of each step that its process announces
+        self.on_wait: Callable[[Gpu, str], None] = lambda _gpu, _holder: None  # called when it waits
+        self.on_stage: Callable[[str], None] = lambda _stage: None  # of each step that its process announces
         self._closed = False
 
     # commands ---------------------------------------------------------------------------------------------------------
 
     def ask(self, command: str, **fields: Any) -> dict[str, Any]:
-        """The answer to a command, asked again of a new process when somebody killed the first.
+        """Return the answer to a command; ask a new process when somebody killed the first.
 
-        Raises Ended, TargetFault or EnvironmentFault; Killed when that happens again and again.
+        Raises Ended, TargetFault or EnvironmentFault, and Killed when every process was killed.
         """
         with self.turn():
             for _ in range(ATTEMPTS):
@@ -78,7 +78,7 @@ class GpuJudge:
         raise killed("judge")
 
     def verdict(self, command: str, **fields: Any) -> Judgement:
-        """As `ask`, for commands that answer a verdict: a hang or a crash becomes one, too; a kill never does."""
+        """Ask a command that answers a verdict. A hang or a crash becomes a verdict, a kill never does."""
         try:
             return from_json(self.ask(command, **fields))
         except Ended as e:
@@ -86,25 +86,25 @@ class GpuJudge:
             return of_ended(command, e)
 
     def open(self) -> dict[str, Any]:
-        """The environment of a process that has the target open. Raises as `ask` does."""
+        """Start a process with the target open and return its environment. Raises as `ask`."""
         if not self.started:
             self.ask("hello")
         return self.environment
 
     @contextmanager
     def turn(self) -> Iterator["GpuJudge"]:
-        """Holds the GPU for several commands; within, no other process uses it. Waits for one that does."""
+        """Hold the GPU for several commands. Waits while another process uses it."""
         lock = self._lock()
         if lock is None:
             yield self
             return
-        with lock.turn(self.told) as waited:
+        with lock.turn(self.on_wait) as waited:
             self.waited += waited
             yield self
 
     @contextmanager
     def occupied(self) -> Iterator[None]:
-        """Counts the time in which something beside its process works on the GPU."""
+        """Count the time in which something besides its process works on the GPU."""
         started = time.monotonic()
         try:
             yield
@@ -114,7 +114,7 @@ class GpuJudge:
     def together(
         self, work: Mapping[str, Callable[[], T]], more: Callable[[], bool] = always, each: int = 1
     ) -> Iterator[tuple[str, T]]:
-        """One after another."""
+        """Do one piece of work after another."""
         for name, do in work.items():
             if not more():
                 return
@@ -122,7 +122,7 @@ class GpuJudge:
             yield name, do()
 
     def idle(self) -> AbstractContextManager[None]:
-        """There is one thread, and it does not wait for itself."""
+        """Do nothing: one thread does not wait for itself."""
         return nullcontext()
 
     @property
@@ -135,20 +135,20 @@ class GpuJudge:
         return self._process is not None
 
     def queue(self, command: str, **fields: Any) -> None:
-        """It is asked soon enough."""
+        """Do nothing: commands are asked in order."""
 
     def close(self) -> None:
-        """Ends all its processes; a command that waits for one, in another thread, is answered by Ended or NoStart."""
+        """End all its processes. A command that waits in another thread raises Ended or NoStart."""
         self._closed = True
         self._end()
         self._end_spares()
 
     def fresh(self) -> None:
-        """Ends the process: the next command gets a new one."""
+        """End the process: the next command gets a new one."""
         self._end()
 
     def prepare(self, processes: int) -> None:
-        """Has so many more processes ready, that a fresh one need not import torch while the GPU waits."""
+        """Start this many spare processes, so that the GPU need not wait for an import of torch."""
         while len(self._spare) < processes and not self._closed:
             self._spare.append(self._new())
         if self._closed:  # while one of them was started
@@ -158,8 +158,8 @@ class GpuJudge:
 
     def _lock(self) -> GpuLock | None:
         if self.lock is None and self.gpu is not None:
-            found = gpus.named(self.gpu)
-            self.gpu, self.lock = found.uuid, GpuLock(found)
+            gpu = gpus.named(self.gpu)
+            self.gpu, self.lock = gpu.uuid, GpuLock(gpu)
         return self.lock
 
     def _new(self) -> Process:
@@ -211,7 +211,7 @@ class GpuJudge:
                 reply = json.loads(line)
                 if "stage" in reply:
                     stage, deadline = reply["stage"], time.monotonic() + reply["seconds"]
-                    self.heard(stage)
+                    self.on_stage(stage)
                 elif "answer" in reply:
                     return dict(reply["answer"])
                 elif "fault" in reply:
@@ -242,7 +242,7 @@ def _fault(x: dict[str, str]) -> Exception:
 
 
 def bundle_ref(contents: ContentStore, bundle: str) -> dict[str, str]:
-    """How a command names a bundle of a workspace."""
+    """Return the fields by which a command names a bundle of a workspace."""
     return {
         "id": bundle,
         "manifest": str(contents.bundle(bundle).resolve()),

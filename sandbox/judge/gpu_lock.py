@@ -1,9 +1,9 @@
-"""The right to use a GPU: a lock on a file of its UUID, which one process of this user holds at a time.
+"""The right to use a GPU: a lock on a file named by its UUID. One process of this user holds it at a time.
 
-The kernel drops it when its holder is gone. Judge processes inherit it (`fd`), so that a kernel which outlives a killed
-run by a moment still holds the GPU. Who waits stands in a line of one: nobody gets it twice in a row while another one
-waits, unless that one was stopped. Processes see each other where they share the runtime folder: not those of other
-users, or of other containers.
+The operating system drops the lock when its holder is gone. Judge processes inherit it (`fd`): a kernel that briefly
+outlives a killed run still holds the GPU. A second lock is a queue for one waiter, so that nobody gets the GPU twice in
+a row while another process waits, unless that process was stopped. Only processes that share the runtime folder see
+each other, so not those of other users or containers.
 """
 
 import contextlib
@@ -19,26 +19,26 @@ from pgo_agent.sandbox.errors import EnvironmentFault
 from pgo_agent.sandbox.judge.gpus import Gpu
 
 POLL = 0.1  # seconds between looks
-STOPPED = 2.0  # seconds in which one who stands in line takes what is free, or is passed by
-Told = Callable[[Gpu, str], None]  # of a GPU that is waited for, and of who holds it
+STOPPED = 2.0  # seconds after which a waiter that does not take a free lock is passed by
+OnWait = Callable[[Gpu, str], None]  # called with the GPU and its holder
 
 
 class GpuLock:
-    """A GPU's, as one holder has it: two of these exclude each other, within a process, too."""
+    """The lock of one GPU. Two objects exclude each other, also within one process."""
 
     def __init__(self, gpu: Gpu) -> None:
         self.gpu = gpu
         self._depth = 0
-        self._lying: float | None = None  # since when nobody took it who stands in line
-        self._files: list[int] = []  # the lock, and the place in the line
+        self._lying: float | None = None  # since when the waiter has not taken a free lock
+        self._files: list[int] = []  # the lock, and the queue
 
     @property
     def fd(self) -> int:
-        """Open while this lives; a child that has it keeps the lock. Raises EnvironmentFault."""
+        """Return the open file; a child that inherits it keeps the lock. Raises EnvironmentFault."""
         return self._opened()[0]
 
     def taken(self) -> bool:
-        """Takes it, if it is free; else stands in line. Raises EnvironmentFault."""
+        """Take the lock if it is free, else join the queue; say which. Raises EnvironmentFault."""
         lock, line = self._opened()
         if self._depth == 0:
             if not (_flock(lock) if _flock(line) else self._left_lying(lock)):
@@ -51,7 +51,7 @@ class GpuLock:
         return True
 
     def _left_lying(self, lock: int) -> bool:
-        """Takes the lock past somebody in line who does not take it: a process that was stopped, say."""
+        """Take the lock past a waiter that does not take it, such as a stopped process."""
         if not _flock(lock):
             self._lying = None
             return False
@@ -63,30 +63,29 @@ class GpuLock:
         return False
 
     def left(self) -> None:
-        """Leaves the line."""
+        """Leave the queue."""
         fcntl.flock(self._opened()[1], fcntl.LOCK_UN)
 
     def free(self) -> None:
-        """Gives it back, as often as it was taken."""
+        """Release the lock, as often as it was taken."""
         self._depth -= 1
         if self._depth == 0:
             fcntl.flock(self.fd, fcntl.LOCK_UN)
 
     @property
     def holder(self) -> str:
-        """Who has it, or had it last. Nobody knows whom one waits for that is about to say so, or stands in line."""
-        told = os.pread(self.fd, 20, 0).decode(errors="replace")
-        return "another process" if told in ("", str(os.getpid())) else f"process {told}"
+        """Describe who has the lock, or had it last. A new holder may not have written its number yet."""
+        pid = os.pread(self.fd, 20, 0).decode(errors="replace")
+        return "another process" if pid in ("", str(os.getpid())) else f"process {pid}"
 
     @contextlib.contextmanager
-    def turn(self, told: Told) -> Iterator[float]:
-        """Holds it, and gives the seconds that were waited. `told` is told when there is somebody to wait for; it may
-        take its time, for nobody stands in line meanwhile."""
+    def turn(self, on_wait: OnWait) -> Iterator[float]:
+        """Hold the lock; give the seconds waited. `on_wait` is called before a wait, outside of the queue."""
         began = time.monotonic()
         try:
             if not self.taken():
                 self.left()
-                told(self.gpu, self.holder)
+                on_wait(self.gpu, self.holder)
                 while not self.taken():
                     time.sleep(POLL)
         except BaseException:
@@ -111,20 +110,20 @@ class GpuLock:
 
 
 def folder() -> Path:
-    """Where this user's processes meet, made if need be: $XDG_RUNTIME_DIR, or else /run/user/ID or /tmp.
+    """Return the folder of the locks, made if need be: in $XDG_RUNTIME_DIR, else /run/user/ID, else /tmp.
 
-    Raises EnvironmentFault where it is somebody else's.
+    Raises EnvironmentFault where it belongs to somebody else.
     """
     user = os.getuid()
-    own = Path(os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{user}")
-    usable = own.is_dir() and os.access(own, os.W_OK | os.X_OK)
-    place = own / "pgo-agent" if usable else Path(f"/tmp/pgo-agent-{user}")
+    base = Path(os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{user}")
+    usable = base.is_dir() and os.access(base, os.W_OK | os.X_OK)
+    place = base / "pgo-agent" if usable else Path(f"/tmp/pgo-agent-{user}")
     try:
         place.mkdir(mode=0o700, exist_ok=True)
-        found = place.lstat()
+        status = place.lstat()
     except OSError as e:
         raise EnvironmentFault(f"cannot lock a GPU: {e}", "point XDG_RUNTIME_DIR at a folder of yours") from None
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != user:
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != user:
         raise EnvironmentFault(f"cannot lock a GPU: {place} is somebody else's", "point XDG_RUNTIME_DIR at your own")
     return place
 

@@ -1,8 +1,7 @@
-"""What every judge is to those who ask: on this machine (`pool.py`; `gpu_judge.py` is one GPU), or elsewhere
-(`sandbox/judge/spool/client.py`).
+"""The interface of every judge: on this machine (`pool.py`, `gpu_judge.py`), or elsewhere (`spool/client.py`).
 
-Relies on nothing that takes long to import. Commands and their answers are those of `commands.py` and
-`commands.py`.
+Relies on nothing that takes long to import. The commands and their answers are those of `timing/commands.py`,
+`results/commands.py` and `interpreted/commands.py`.
 """
 
 from abc import ABC, abstractmethod
@@ -24,25 +23,25 @@ def always() -> bool:
 
 
 class Busy(Exception):
-    """A piece of work waits for this machine, and others need not wait with it: `together` begins it again."""
+    """A piece of work waits for this machine: `together` goes on with others and begins it again."""
 
 
 class Verdicts(ABC):
-    """What every judge makes of `ask`."""
+    """The methods that a judge gets from its `ask`."""
 
     @abstractmethod
     def ask(self, command: str, **fields: Any) -> dict[str, Any]:
-        """As AnyJudge.ask."""
+        """As Judge.ask."""
 
     def verdict(self, command: str, **fields: Any) -> Judgement:
-        """As AnyJudge.verdict."""
+        """As Judge.verdict."""
         try:
             return from_json(self.ask(command, **fields))
         except Ended as e:
             return of_ended(command, e)
 
     def idle(self) -> AbstractContextManager[None]:
-        """As AnyJudge.idle, where that changes nothing."""
+        """As Judge.idle, where that changes nothing."""
         return nullcontext()
 
 
@@ -51,19 +50,19 @@ class Judge(Protocol):
 
     @property
     def environment(self) -> dict[str, Any]:
-        """Of the machine and the GPU that judged last, for this thread; empty before."""
+        """The machine and the GPU that judged last for this thread; empty before."""
 
     @property
     def busy(self) -> float:
-        """Seconds in which it held GPUs, of all together."""
+        """Seconds in which it held GPUs, summed over all of them."""
 
     @property
     def seconds(self) -> float:
-        """As `busy`, since the piece of work of `together` that asks was begun."""
+        """As `busy`, since the current piece of work of `together` began."""
 
     @property
     def waited(self) -> float:
-        """Seconds in which nothing went on, for another process held the GPUs."""
+        """Seconds in which nothing went on because another process held the GPUs."""
 
     @property
     def elsewhere(self) -> bool:
@@ -71,44 +70,44 @@ class Judge(Protocol):
 
     @property
     def by_hand(self) -> bool:
-        """Whether an answer may take days: then everything is better asked at once."""
+        """Whether an answer may take days, so that everything is better asked at once."""
 
     def ask(self, command: str, **fields: Any) -> dict[str, Any]:
-        """The answer to a command. Raises Ended, TargetFault or EnvironmentFault; elsewhere Unanswered, too."""
+        """Return the answer to a command. Raises Ended, TargetFault or EnvironmentFault; elsewhere also Unanswered."""
 
     def verdict(self, command: str, **fields: Any) -> Judgement:
-        """As `ask`, for commands that answer a verdict: a hang or a crash becomes one, too."""
+        """Ask a command that answers a verdict. A hang or a crash becomes a verdict."""
 
     def queue(self, command: str, **fields: Any) -> None:
-        """Says what will be asked soon: whoever is far away can begin with it."""
+        """Announce what will be asked soon: a judge elsewhere can begin with it."""
 
     def fresh(self) -> None:
-        """The next command gets a process that answered nothing before."""
+        """Give the next command a new process."""
 
     def prepare(self, processes: int) -> None:
-        """Has so many more processes ready."""
+        """Start this many spare processes."""
 
     def turn(self) -> AbstractContextManager["Judge"]:
-        """Within, the commands of this thread go to the same GPU, and no others go there. Gives that GPU's judge."""
+        """Reserve one GPU for the commands of this thread. Gives that GPU's judge."""
 
     def together(
         self, work: Mapping[str, Callable[[], T]], more: Callable[[], bool] = always, each: int = 1
     ) -> Iterator[tuple[str, T]]:
-        """What each piece of work comes to, by its name, in the order in which they end. Each is on one GPU at a time.
+        """Give (name, result) of each piece of work, in the order in which they end. Each uses one GPU at a time.
 
-        `more`: asked before another piece is begun; what was begun is ended. `each`: pieces at once for each GPU, so
-        that one is on it while others do what needs none.
+        `more`: asked before another piece is begun; begun pieces are finished. `each`: pieces at once for each GPU, so
+        that one uses it while others work on the CPU.
         """
 
     def idle(self) -> AbstractContextManager[None]:
-        """Within, this thread's piece of work waits for another one of them."""
+        """Mark this thread's piece of work as waiting for another piece."""
 
     def close(self) -> None:
-        """Ends what it started."""
+        """End what it started."""
 
 
 class Ended(Exception):
-    """The judge process ended or was ended while it worked on a command. `killed`: by somebody else's SIGKILL."""
+    """The judge process ended during a command. `killed`: by somebody else's SIGKILL."""
 
     def __init__(self, stage: str, timed_out: bool, detail: str, killed: bool = False) -> None:
         super().__init__(detail)
@@ -116,11 +115,11 @@ class Ended(Exception):
 
 
 class NoStart(EnvironmentFault):
-    """A judge process did not come as far as a known computation on its GPU."""
+    """A judge process did not finish a known computation on its GPU."""
 
 
 def of_ended(command: str, e: Ended) -> Judgement:
-    """The verdict that a hang or a crash is."""
+    """Return the verdict on a hang or a crash."""
     stage = e.stage.split()[0] if e.stage else command
     held_out = next((word for word in e.stage.split() if word.startswith(HELD_OUT)), "")  # as steps are announced
     if e.timed_out:

@@ -1,11 +1,11 @@
-"""The judges of several GPUs of this machine, as one to a run: each thread asks the GPU that it has at the time.
+"""Several GPUs of this machine as one judge: each thread asks the GPU that it holds.
 
-A thread has a GPU for one command, or for all within its `turn`; other runs and workers keep off meanwhile
-(`gpu_lock.py`). Waiting for them is counted where nothing of this run goes on.
+A thread holds a GPU for one command, or for all commands in its `turn`. A lock keeps other runs and workers off
+(`gpu_lock.py`). Waiting for them is counted while nothing of this run goes on.
 
-A hang is blamed on what was asked, if a fresh process then proves the GPU healthy; such a candidate is not tried on
-another one, for it may hang only now and then. Where that process does not come up either the GPU hung twice: it is
-quarantined, and what it was asked moves to the others. Relies on commands being the same in any fresh process.
+After a hang a new process tests the GPU. If the GPU is healthy, the command is blamed; its candidate is not tried on
+another GPU, because it may hang only sometimes. If the new process hangs too, the GPU is quarantined and the command
+moves to another GPU. Relies on commands being the same in any new process.
 """
 
 import threading
@@ -27,11 +27,11 @@ T = TypeVar("T")
 
 
 class Sick(Exception):
-    """A GPU hung or failed again and again; the text says how."""
+    """A GPU hung or failed several times; the text says how."""
 
 
-class _Mine(threading.local):
-    """What a thread has and had."""
+class _ThreadState(threading.local):
+    """The state of one thread."""
 
     judge: GpuJudge | None = None  # that it may ask now
     last: GpuJudge | None = None
@@ -39,7 +39,7 @@ class _Mine(threading.local):
 
 
 class GpuPool(Verdicts):
-    """AnyJudge on the GPUs of `judges`."""
+    """A Judge on the GPUs of `judges`."""
 
     elsewhere: ClassVar[bool] = False
     by_hand: ClassVar[bool] = False
@@ -49,7 +49,7 @@ class GpuPool(Verdicts):
         self._left = list(judges)  # that are not quarantined
         self._taken: set[GpuJudge] = set()
         self._changed = threading.Condition()
-        self._mine = _Mine()
+        self._thread = _ThreadState()
         self._latest: dict[str, Any] = {}
         self._closed, self._why = False, ""  # why the last one was quarantined
         self._still = Standstill()
@@ -57,8 +57,8 @@ class GpuPool(Verdicts):
         self._keep: Callable[[Gpu, str], None] = lambda _gpu, _why: None
 
     def begin(self, tell: Callable[..., None], keep: Callable[[Gpu, str], None], quarantined: Container[str]) -> None:
-        """For one run. `keep` is told of each GPU that is quarantined; those that were (by UUID) are left out, as long
-        as there are others."""
+        """Begin one run. `keep` is called for each GPU that is quarantined. GPUs whose UUID is in `quarantined` are
+        left out while there are others."""
         self._tell, self._keep = tell, keep
         fit = [j for j in self._left if j.lock is None or j.lock.gpu.uuid not in quarantined]
         self._left = fit or self._left
@@ -66,43 +66,43 @@ class GpuPool(Verdicts):
     # commands ---------------------------------------------------------------------------------------------------------
 
     def ask(self, command: str, **fields: Any) -> dict[str, Any]:
-        """As AnyJudge.ask, on the GPU that this thread has, or else any. Raises EnvironmentFault when none is left."""
+        """As Judge.ask, on the GPU that this thread holds, or else any. Raises EnvironmentFault when none is left."""
         with self.turn():
             while True:
-                judge = self._own()
+                judge = self._current()
                 try:
                     return self._answer(judge, command, fields)
                 except Sick as e:
                     self._quarantine(judge, str(e))
-                    self._mine.judge = None
-                    self._mine.judge = self._take()
-                    self._mine.judge.fresh()  # it may have been asked in a process of its own
+                    self._thread.judge = None
+                    self._thread.judge = self._take()
+                    self._thread.judge.fresh()  # the command may need a new process
                 except Exception:
-                    self._must_be_open()  # whatever a process that is being ended looks like
+                    self._must_be_open()  # a closed run explains any error
                     raise
 
     @contextmanager
     def occupied(self) -> Iterator[None]:
-        """Counts the time in which something beside the process of this turn's GPU works on it."""
-        judge = self._own()
+        """Count the time in which something besides the judge process works on this turn's GPU."""
+        judge = self._current()
         began = judge.busy
         try:
             with judge.occupied():
                 yield
         finally:
-            self._mine.seconds += judge.busy - began
+            self._thread.seconds += judge.busy - began
 
     def queue(self, command: str, **fields: Any) -> None:
-        """It is asked soon enough."""
+        """Do nothing: commands are asked in order."""
 
     def fresh(self) -> None:
-        """The next command of this turn gets a new process."""
-        if self._mine.judge:
-            self._mine.judge.fresh()
+        """Give the next command of this turn a new process."""
+        if self._thread.judge:
+            self._thread.judge.fresh()
 
     def prepare(self, processes: int) -> None:
-        """On the GPU that this thread had last, which it is given again if it is free; on all before it had one."""
-        for judge in [self._mine.last] if self._mine.last else self._left:
+        """Start spare processes on the GPU that this thread held last, or on all GPUs."""
+        for judge in [self._thread.last] if self._thread.last else self._left:
             judge.prepare(processes)
 
     def close(self) -> None:
@@ -113,7 +113,7 @@ class GpuPool(Verdicts):
             judge.close()
 
     def _answer(self, judge: GpuJudge, command: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Raises Sick when it is the GPU that does not answer; Ended when it is what was asked."""
+        """Ask one GPU. Raises Sick when the GPU is to blame, Ended when the command is."""
         hangs, began = 0, judge.busy
         try:
             while True:
@@ -129,11 +129,11 @@ class GpuPool(Verdicts):
                         self._prove(judge, e)
                     raise
         finally:
-            self._mine.seconds += judge.busy - began
+            self._thread.seconds += judge.busy - began
             self._latest = judge.environment or self._latest
 
     def _prove(self, judge: GpuJudge, hang: Ended) -> None:
-        """A known computation in a fresh process, after a hang. Raises Sick when that does not come to an end, too."""
+        """Test the GPU in a new process after a hang. Raises Sick when that hangs too."""
         try:
             judge.open()
         except NoStart as e:
@@ -141,7 +141,7 @@ class GpuPool(Verdicts):
 
     def _quarantine(self, judge: GpuJudge, why: str) -> None:
         with self._changed:
-            self._must_be_open()  # a judge that is being closed answers nobody
+            self._must_be_open()  # a judge that is being closed is not sick
             self._left.remove(judge)
             self._why = why
             self._give(judge)
@@ -156,27 +156,26 @@ class GpuPool(Verdicts):
     @contextmanager
     def turn(self) -> Iterator[GpuJudge]:
         """Raises EnvironmentFault when no GPU is left."""
-        if self._mine.judge:
-            yield self._mine.judge
+        if self._thread.judge:
+            yield self._thread.judge
             return
-        self._mine.judge = self._take()
+        self._thread.judge = self._take()
         try:
-            yield self._own()
+            yield self._current()
         finally:
-            judge, self._mine.judge = self._mine.judge, None
+            judge, self._thread.judge = self._thread.judge, None
             if judge:
                 with self._changed:
                     self._give(judge)
 
-    def _own(self) -> GpuJudge:
-        if self._mine.judge is None:
+    def _current(self) -> GpuJudge:
+        if self._thread.judge is None:
             raise RuntimeError("this thread has no GPU")
-        return self._mine.judge
+        return self._thread.judge
 
     def _take(self) -> GpuJudge:
-        """A GPU that nobody has, with its lock; the one that this thread had last, or one whose process is warm, if
-        there is a choice."""
-        told = False
+        """Take a free GPU with its lock; if possible the last one of this thread, or one with a running process."""
+        announced = False
         try:
             with self._changed:
                 self._still.waiting += 1
@@ -186,12 +185,12 @@ class GpuPool(Verdicts):
                     if judge := self._first(free):
                         return judge
                     self._still.note(bool(self._taken))
-                    if told or not free:
+                    if announced or not free:
                         self._changed.wait(POLL if free else None)
                         continue
-                    self._leave_lines()  # who hears of it may take his time, or ask here how long was waited
+                    self._leave_lines()  # the listener may be slow, or ask here how long was waited
                 self._tell_of(free)
-                told = True
+                announced = True
         finally:
             with self._changed:
                 self._still.waiting -= 1
@@ -200,16 +199,16 @@ class GpuPool(Verdicts):
                 self._still.note(bool(self._taken))
 
     def _first(self, free: Sequence[GpuJudge]) -> GpuJudge | None:
-        """The first whose lock is to be had. In the line of each other one this process stands from now on."""
+        """Take the first whose lock is free; join the queues of those before it."""
         for judge in free:
             if judge.lock is None or judge.lock.taken():
                 self._taken.add(judge)
-                self._mine.last = judge
+                self._thread.last = judge
                 return judge
         return None
 
     def _leave_lines(self) -> None:
-        """Those of GPUs that nobody here has."""
+        """Leave the queues of the GPUs that no thread here holds."""
         for lock in [j.lock for j in self._left if j not in self._taken and j.lock]:
             lock.left()
 
@@ -218,7 +217,7 @@ class GpuPool(Verdicts):
             raise EnvironmentFault("the run was ended while a GPU was asked", "`pgo-agent resume` goes on")
 
     def _free(self) -> list[GpuJudge]:
-        """Raises EnvironmentFault when there is none that could become free."""
+        """Return the GPUs that no thread holds, best first. Raises EnvironmentFault when none is left."""
         self._must_be_open()
         if not self._left:
             raise EnvironmentFault(
@@ -227,7 +226,7 @@ class GpuPool(Verdicts):
                 "see nvidia-smi and `pgo-agent show`; reset them or choose others with --gpus, then `pgo-agent resume`",
             )
         free = [j for j in self._left if j not in self._taken]
-        return sorted(free, key=lambda j: (j is not self._mine.last, not j.started))
+        return sorted(free, key=lambda j: (j is not self._thread.last, not j.started))
 
     def _tell_of(self, held: Sequence[GpuJudge]) -> None:
         for lock in [j.lock for j in held if j.lock]:
@@ -246,10 +245,9 @@ class GpuPool(Verdicts):
     def together(
         self, work: Mapping[str, Callable[[], T]], more: Callable[[], bool] = always, each: int = 1
     ) -> Iterator[tuple[str, T]]:
-        """As AnyJudge.together, each piece in a thread. Raises what the first failing piece raised, after the others
-        that were begun."""
+        """As Judge.together, each piece in a thread. Raises the first error of a piece, once all others have ended."""
         with self._changed:
-            self._free()  # nobody would say that none is left
+            self._free()  # raises when none is left
         waiting, running = list(work.items()), dict[Future[T], str]()
         failed: BaseException | None = None
         threads = ThreadPoolExecutor(max(1, each * len(self._left)))
@@ -267,12 +265,12 @@ class GpuPool(Verdicts):
                     if error is None:
                         yield name, future.result()
         finally:
-            threads.shutdown(wait=False, cancel_futures=True)  # Ctrl-C waits for nobody
+            threads.shutdown(wait=False, cancel_futures=True)  # Ctrl-C does not wait
         if failed:
             raise failed
 
     def _piece(self, do: Callable[[], T]) -> T:
-        self._mine.seconds = 0.0
+        self._thread.seconds = 0.0
         self._count(1)
         try:
             return do()
@@ -281,7 +279,7 @@ class GpuPool(Verdicts):
 
     @contextmanager
     def idle(self) -> Iterator[None]:
-        """It is none of those that could go on while others wait for a GPU."""
+        """Leave this piece out of those that could go on while others wait for a GPU."""
         self._count(-1)
         try:
             yield
@@ -310,7 +308,7 @@ class GpuPool(Verdicts):
 
     @property
     def environment(self) -> dict[str, Any]:
-        return (self._mine.last.environment if self._mine.last else {}) or self._latest
+        return (self._thread.last.environment if self._thread.last else {}) or self._latest
 
     @property
     def busy(self) -> float:
@@ -318,7 +316,7 @@ class GpuPool(Verdicts):
 
     @property
     def seconds(self) -> float:
-        return self._mine.seconds
+        return self._thread.seconds
 
     @property
     def waited(self) -> float:

@@ -1,4 +1,4 @@
-"""What each stage of one judgement said and took: the evidence that goes with its verdict."""
+"""The log of one judgement: what each stage found and how long it took."""
 
 import time
 from dataclasses import replace
@@ -11,7 +11,7 @@ from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 
 
 class Clock:
-    """Started with the judgement."""
+    """Times the stages of one judgement, from its start."""
 
     def __init__(self) -> None:
         self.stages: list[dict[str, Any]] = []
@@ -22,10 +22,10 @@ class Clock:
 
     def ends(self, judged: Judgement) -> Judgement:
         self._add(judged.stage, judged.verdict, judged.why, judged.coverage)
-        return self.told(judged)
+        return self.with_stages(judged)
 
-    def told(self, judged: Judgement) -> Judgement:
-        """With what every stage so far said."""
+    def with_stages(self, judged: Judgement) -> Judgement:
+        """Return the judgement with the log of all stages so far."""
         return replace(judged, evidence={**judged.evidence, "stages": self.stages})
 
     def _add(self, stage: str, verdict: Verdict | None, why: Reason, coverage: Coverage) -> None:

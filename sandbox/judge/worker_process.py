@@ -1,6 +1,6 @@
-"""A judge process as its parent holds it: its pipes, what it prints, its end. It imports torch, then awaits commands.
+"""A judge process as its parent sees it: its pipes, its output, its end. It imports torch, then awaits commands.
 
-Knows nothing of commands and verdicts: `gpu_judge.py` does. Processes get none of the user's keys.
+Does not know commands and verdicts: `gpu_judge.py` does. The process gets none of the user's keys.
 """
 
 import contextlib
@@ -21,14 +21,14 @@ ENDING_SECONDS = 10.0  # between the end of its output and its own
 
 
 class Process:
-    """Starts one at once, in a session of its own. `gpu`: its CUDA_VISIBLE_DEVICES; None: the CPU judge.
+    """A process in its own session, started at once. `gpu`: its CUDA_VISIBLE_DEVICES; None: the CPU judge.
 
-    `under`: a command that runs it, such as a checker of memory; every tensor then is an allocation of its own.
+    `under`: a command that runs it, such as a memory checker; then every tensor is a separate allocation.
     `keeps`: open files that it inherits.
     """
 
     def __init__(self, python: str, gpu: str | None, under: Sequence[str] = (), keeps: Sequence[int] = ()) -> None:
-        self._reading = threading.Lock()  # who waits for a file that is closed may sleep on, or read another's
+        self._reading = threading.Lock()  # a reader of a closed file could hang, or read another file
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `end`)
         self._popen = subprocess.Popen(
             [*under, python, "-B", "-m", "pgo_agent.sandbox.judge", *([] if gpu is not None else ["--cpu"])],
@@ -42,7 +42,7 @@ class Process:
         )
 
     def say(self, message: dict[str, Any]) -> None:
-        """Raises BrokenPipeError when the process is gone."""
+        """Send one message. Raises BrokenPipeError when the process is gone."""
         stream: Any = self._popen.stdin
         try:
             stream.write(json.dumps(message).encode() + b"\n")
@@ -50,7 +50,7 @@ class Process:
             raise BrokenPipeError from None  # closed by `end`, in another thread
 
     def line(self, deadline: float) -> bytes | None:
-        """The next line; None when the deadline passes first; without a newline when the process ended in it."""
+        """Return the next line; None at the deadline; a line without a newline when the process ended in it."""
         stream: Any = self._popen.stdout
         with self._reading, selectors.DefaultSelector() as selector:
             if stream.closed:
@@ -61,13 +61,13 @@ class Process:
             return bytes(stream.readline())
 
     def status(self) -> int | None:
-        """How it ended by itself, given a moment to do so; None when it did not."""
+        """Return its exit status after a short wait; None while it still runs."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             return self._popen.wait(ENDING_SECONDS)
         return None
 
     def printed(self) -> str:
-        """The last of what it printed; nothing once it was ended by `end`."""
+        """Return the end of its output; nothing after `end`."""
         with self._reading:
             if self._log.closed:
                 return ""
@@ -76,7 +76,7 @@ class Process:
             return self._log.read().decode(errors="replace").strip()
 
     def end(self) -> None:
-        """Kills it. A thread that waits for its next line is answered as by any process that ended."""
+        """Kill it. A thread that waits for its next line sees an ended process."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._popen.pid, signal.SIGKILL)
         self._popen.wait()
@@ -92,11 +92,11 @@ class Process:
 
 
 def environment(gpu: str | None) -> dict[str, str]:
-    """What a process of ours on a GPU is given: this one's own, without the user's keys."""
+    """Return the environment of a process on a GPU: this one's, without the user's keys."""
     extra = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
-    found = os.environ | {
+    variables = os.environ | {
         "CUDA_VISIBLE_DEVICES": gpu or "",
         "PYTHONSAFEPATH": "1",
         "PYTHONPATH": os.pathsep.join([str(bubblewrap.import_root()), *extra]),
     }
-    return {k: v for k, v in found.items() if not k.endswith(("_KEY", "_TOKEN", "_SECRET"))}
+    return {k: v for k, v in variables.items() if not k.endswith(("_KEY", "_TOKEN", "_SECRET"))}

@@ -57,21 +57,21 @@ class Amd:
     name = "amd"
 
     def compiled(self, bench: Workbench, subject: Subject) -> Compiled:
-        """Raises CannotCompile with the compiler's own words, or where no trace gave the kernel's TTIR."""
+        """Raise CannotCompile with the compiler's own words, or where no trace gave the kernel's TTIR."""
         if subject.origin is None:
             raise CannotCompile("no trace gives this kernel's TTIR, which another architecture is compiled from")
         origin = subject.origin
-        made = assembled(bench, origin.ttir, origin.warps, origin.ctas, ARCH)
-        if made.problem:
-            raise CannotCompile(made.problem)
-        ttgir, located, text = (f.read(bench.contents).decode() for f in made.files)
+        assembly = assembled(bench, origin.ttir, origin.warps, origin.ctas, ARCH)
+        if assembly.problem:
+            raise CannotCompile(assembly.problem)
+        ttgir, located, text = (f.read(bench.contents).decode() for f in assembly.files)
         code = amdgcn.instructions(text)
         return Compiled(
             target=ARCH,
-            name=made.name,
+            name=assembly.name,
             ttgir=ttgir,
             located=located,
-            resources=_resources(amdgcn.metadata(text), code, made.shared, origin.warps),
+            resources=_resources(amdgcn.metadata(text), code, assembly.shared, origin.warps),
             instructions=code,
             notes=(),
             same_code=True,
@@ -89,7 +89,8 @@ class Amd:
 
 
 def occupancy_of(needs: Resources) -> Occupancy:
-    """Workgroups that a compute unit holds at a time, as LLVM's AMDGPU backend counts for gfx950 (AMDGPUBaseInfo.cpp).
+    """Return workgroups that a compute unit holds at a time, as LLVM's AMDGPU backend counts for gfx950
+    (AMDGPUBaseInfo.cpp).
 
     Vector registers of a wave are rounded up to 8 of 512 (getNumWavesPerEUWithNumVGPRs), up to 100 scalar ones allow 8
     waves of a SIMD and more allow 7 (getOccupancyWithNumSGPRs); a compute unit holds 16 workgroups of several waves
@@ -108,15 +109,15 @@ def occupancy_of(needs: Resources) -> Occupancy:
     return backend.occupancy(limits, needs.warps, WAVES * SIMDS)
 
 
-def _resources(found: dict[str, int], code: Sequence[Instruction], shared: int, warps: int) -> Resources:
+def _resources(figures: dict[str, int], code: Sequence[Instruction], shared: int, warps: int) -> Resources:
     return Resources(
-        registers=found["vgpr_count"],
-        scalar_registers=found["sgpr_count"],
-        stack_bytes=found["private_segment_fixed_size"],
+        registers=figures["vgpr_count"],
+        scalar_registers=figures["sgpr_count"],
+        stack_bytes=figures["private_segment_fixed_size"],
         spill_store_bytes=sum(amdgcn.scratch_bytes(i.opcode) for i in code if "store" in i.opcode),
         spill_load_bytes=sum(amdgcn.scratch_bytes(i.opcode) for i in code if "load" in i.opcode),
-        spilled_registers=found["vgpr_spill_count"],
-        shared_bytes=shared + found["group_segment_fixed_size"],
+        spilled_registers=figures["vgpr_spill_count"],
+        shared_bytes=shared + figures["group_segment_fixed_size"],
         warps=warps,
         lanes=LANES,
     )
@@ -124,7 +125,7 @@ def _resources(found: dict[str, int], code: Sequence[Instruction], shared: int, 
 
 @memo.cpu("pgo_agent.sandbox.profile.amd.assembled", version=1)
 def assembled(bench: Workbench, ttir: Artefact, warps: int, ctas: int, arch: str) -> Assembly:
-    """Compiles TTIR for `arch` in the box. A kernel that does not compile gives a `problem`.
+    """Compile TTIR for `arch` in the box. A kernel that does not compile gives a `problem`.
 
     Raises Killed when somebody kills the compiler again and again, EnvironmentFault when the disk is full.
     """
@@ -150,7 +151,7 @@ def _collected(bench: Workbench, out: Path, ran: Ran) -> Assembly:
             room(bench.contents.root)
             return Assembly((), "", 0, str(answer["error"])[:4000] or "error: the compiler gave no reason")
         files = (validate.read(out / f"kernel.{s}", validate.ARTEFACT_LIMIT) for s in LEFT)
-        kept = tuple(Artefact.put(bench.contents, data, s) for data, s in zip(files, LEFT, strict=True))
-        return Assembly(kept, str(answer["facts"]["name"]), int(answer["facts"]["shared"]), "")
+        artefacts = tuple(Artefact.put(bench.contents, data, s) for data, s in zip(files, LEFT, strict=True))
+        return Assembly(artefacts, str(answer["facts"]["name"]), int(answer["facts"]["shared"]), "")
     except (BadBundle, ValueError, TypeError, KeyError, AttributeError):
         return Assembly((), "", 0, f"error: the compiler left no answer\n{ran.output[-2000:]}")

@@ -71,22 +71,22 @@ _BYTES = {"byte": 1, "short": 2, "dword": 4, "dwordx2": 8, "dwordx3": 12, "dword
 
 
 def kind(opcode: str) -> Kind:
-    """What an opcode is for."""
-    found = next((k for prefix, k in PREFIXES if opcode.startswith(prefix)), None)
-    if found:
-        return found
+    """Return what an opcode is for."""
+    result = next((k for prefix, k in PREFIXES if opcode.startswith(prefix)), None)
+    if result:
+        return result
     if not opcode.startswith("v_"):
         return "other"
     return "float" if _FLOATS.search(opcode) else "integer"
 
 
 def access_bytes(opcode: str) -> int:
-    """Bytes that one lane loads or stores in device memory; 0 for other opcodes."""
+    """Return bytes that one lane loads or stores in device memory; 0 for other opcodes."""
     return _bytes(opcode) if kind(opcode) == "global" else 0
 
 
 def scratch_bytes(opcode: str) -> int:
-    """Bytes that one lane keeps in scratch, or takes from there; 0 for other opcodes."""
+    """Return bytes that one lane keeps in scratch, or takes from there; 0 for other opcodes."""
     return _bytes(opcode) if kind(opcode) == "spill" else 0
 
 
@@ -96,32 +96,33 @@ def _bytes(opcode: str) -> int:
 
 
 def metadata(text: str) -> dict[str, int]:
-    """The kernel's figures: vgpr_count, agpr_count, sgpr_count, vgpr_spill_count, private_segment_fixed_size, ..."""
-    _, _, found = text.partition(".amdgpu_metadata")
-    return {name: int(value) for name, value in _FIELD.findall(found)}
+    """Return the kernel's figures: vgpr_count, agpr_count, sgpr_count, vgpr_spill_count, private_segment_fixed_size,
+    ..."""
+    _, _, block = text.partition(".amdgpu_metadata")
+    return {name: int(value) for name, value in _FIELD.findall(block)}
 
 
 def instructions(text: str, file: str = ".ttgir") -> tuple[Instruction, ...]:
-    """The instructions of the first function, with lines of files whose name ends with `file`."""
-    found, labels, jumps = list[Instruction](), dict[str, int](), dict[int, str]()
+    """Return the instructions of the first function, with lines of files whose name ends with `file`."""
+    code, labels, jumps = list[Instruction](), dict[str, int](), dict[int, str]()
     files, line = dict[str, str](), 0
-    for one in text.splitlines():
-        if _ENTRY.match(one):
+    for text_line in text.splitlines():
+        if _ENTRY.match(text_line):
             break
-        if named := _FILE.match(one):
-            files[named[1]] = named[2]
-        elif loc := _LOC.match(one):
+        if file_entry := _FILE.match(text_line):
+            files[file_entry[1]] = file_entry[2]
+        elif loc := _LOC.match(text_line):
             line = int(loc[2]) if files.get(loc[1], "").endswith(file) else 0
-        elif label := _LABEL.match(one):
-            labels[label[1]] = len(found)
-        elif instruction := _INSTRUCTION.match(one):
+        elif label := _LABEL.match(text_line):
+            labels[label[1]] = len(code)
+        elif instruction := _INSTRUCTION.match(text_line):
             opcode, operands = instruction[1], instruction[2].strip()
             if opcode in ("s_branch",) or opcode.startswith("s_cbranch"):
-                jumps[len(found)] = operands
-            found.append(_one(opcode, line, len(found)))
+                jumps[len(code)] = operands
+            code.append(_one(opcode, line, len(code)))
     return tuple(
-        replace(i, targets=(labels[jumps[n]],)) if labels.get(jumps.get(n, ""), len(found)) < len(found) else i
-        for n, i in enumerate(found)
+        replace(i, targets=(labels[jumps[n]],)) if labels.get(jumps.get(n, ""), len(code)) < len(code) else i
+        for n, i in enumerate(code)
     )
 
 

@@ -53,13 +53,13 @@ class Look:
     @cached_property
     def by_line(self) -> dict[int, list[Instruction]]:
         """TTGIR line -> its instructions."""
-        found = defaultdict[int, list[Instruction]](list)
+        instructions = defaultdict[int, list[Instruction]](list)
         for i in self.compiled.instructions:
-            found[i.line].append(i)
-        return dict(found)
+            instructions[i.line].append(i)
+        return dict(instructions)
 
     def source(self, line: int) -> int:
-        """The line of the kernel's file that a line of the TTGIR comes from; 0 where nobody knows."""
+        """Return the line of the kernel's file that a line of the TTGIR comes from; 0 where nobody knows."""
         return self.places.get(line, NOWHERE).line(self.file)
 
     def kinds(self, instructions: Iterable[Instruction]) -> dict[str, int]:
@@ -70,19 +70,21 @@ class Look:
     def lines(self) -> tuple[Line, ...]:
         """By line of the TTGIR."""
         return tuple(
-            self._line(line, self.ops.get(line, ""), self.places.get(line), found)
-            for line, found in sorted(self.by_line.items())
+            self._line(line, self.ops.get(line, ""), self.places.get(line), instructions)
+            for line, instructions in sorted(self.by_line.items())
         )
 
     def sources(self) -> tuple[Line, ...]:
         """By line of the kernel's file; nothing where no line of it is known."""
-        found = defaultdict[int, list[Instruction]](list)
+        by_source = defaultdict[int, list[Instruction]](list)
         for line, instructions in self.by_line.items():
-            found[self.source(line)] += instructions
-        return tuple(self._line(n, "", None, part) for n, part in sorted(found.items())) if self.file else ()
+            by_source[self.source(line)] += instructions
+        return tuple(self._line(n, "", None, part) for n, part in sorted(by_source.items())) if self.file else ()
 
-    def _line(self, line: int, op: str, place: SourceLocation | None, found: Sequence[Instruction]) -> Line:
-        return Line(line, op, place, len(found), self.kinds(found), opcodes(found), most_live(found))
+    def _line(self, line: int, op: str, place: SourceLocation | None, instructions: Sequence[Instruction]) -> Line:
+        return Line(
+            line, op, place, len(instructions), self.kinds(instructions), opcodes(instructions), most_live(instructions)
+        )
 
     def peak(self) -> Peak | None:
         live = [i.live or 0 for i in self.compiled.instructions]
@@ -94,7 +96,7 @@ class Look:
         return Peak(live[at], at, i.opcode, i.line, self.source(i.line), loop)
 
     def loops(self) -> tuple[MachineLoop, ...]:
-        """Outer loops before those inside of them."""
+        """Return outer loops before those inside of them."""
         bodies = [frozenset(body) for body in machine_loops.loops(self.compiled.instructions)]
         matched = dict[frozenset[int], Span | None]()
         for body in reversed(bodies):  # inner loops first: an outer one is not of the same scf.for
@@ -103,7 +105,8 @@ class Look:
         return tuple(self._loop(body, matched[body], sum(body < other for other in bodies)) for body in bodies)
 
     def _span(self, body: frozenset[int], inside: Sequence[Span]) -> Span | None:
-        """The smallest loop of the TTGIR around those inside that accounts for nearly all that any accounts for."""
+        """Return the smallest loop of the TTGIR around those inside that accounts for nearly all that any accounts
+        for."""
         lines = [self.compiled.instructions[i].line for i in body]
         share = {s: sum(line in s for line in lines) for s in self.spans}
         outer = [s for s in self.spans if share[s] and all(i.first in s and i != s for i in inside)]
@@ -114,30 +117,30 @@ class Look:
         return all(self.ops.get(self.compiled.instructions[i].line) == _WAIT for i in body)
 
     def _loop(self, body: frozenset[int], span: Span | None, depth: int) -> MachineLoop:
-        found = [self.compiled.instructions[i] for i in sorted(body)]
+        code = [self.compiled.instructions[i] for i in sorted(body)]
         waits = self._waits(body)
-        of = {i.line for i in found} if waits else {line for line in self.ops if span and line in span}
+        of = {i.line for i in code} if waits else {line for line in self.ops if span and line in span}
         sources = [n for line in of if (n := self.source(line))]
         return MachineLoop(
             first=min(body),
             depth=depth,
-            instructions=len(found),
-            kinds=self.kinds(found),
-            opcodes=opcodes(found),
+            instructions=len(code),
+            kinds=self.kinds(code),
+            opcodes=opcodes(code),
             ttgir=min(of) if waits else span.first if span else 0,
             source=(min(sources, default=0), max(sources, default=0)),
-            live=most_live(found),
+            live=most_live(code),
             waits=waits,
         )
 
     def pipeline(self) -> Pipeline:
-        found = static.from_ttgir(self.compiled.ttgir)
+        facts = static.from_ttgir(self.compiled.ttgir)
         return Pipeline(
-            depth=found["pipeline_depth"],
-            pendings=tuple(p for p in found["dot_waits"] if p is not None),
-            dots=found["dots"],
-            async_copies=found["async_copies"],
-            warp_specialized=found["warp_specialized"],
+            depth=facts["pipeline_depth"],
+            pendings=tuple(p for p in facts["dot_waits"] if p is not None),
+            dots=facts["dots"],
+            async_copies=facts["async_copies"],
+            warp_specialized=facts["warp_specialized"],
         )
 
     def conversions(self) -> tuple[Conversion, ...]:
@@ -173,7 +176,7 @@ class Look:
 
 
 def opcodes(instructions: Iterable[Instruction]) -> dict[str, int]:
-    """How often each opcode stands there, without modifiers."""
+    """Return how often each opcode stands there, without modifiers."""
     return dict(Counter(i.opcode.partition(".")[0] for i in instructions))
 
 
@@ -182,5 +185,5 @@ def most_live(instructions: Iterable[Instruction]) -> int:
 
 
 def curve(instructions: Iterable[Instruction]) -> tuple[int | None, ...]:
-    """Live registers at each instruction."""
+    """Return live registers at each instruction."""
     return tuple(i.live for i in instructions)

@@ -120,7 +120,7 @@ def occupancy(limits: dict[str, int], warps: int, most_warps: int) -> Occupancy:
 
 
 def rounded(n: int, unit: int) -> int:
-    """The least multiple of `unit` that is not below n."""
+    """Return the least multiple of `unit` that is not below n."""
     return -(-n // unit) * unit
 
 
@@ -148,13 +148,14 @@ class Backend(Protocol):
     name: str
 
     def compiled(self, bench: Workbench, subject: Subject) -> Compiled:
-        """Compiles with line information, in the box. Raises CannotCompile, and what the box raises."""
+        """Compile with line information, in the box. Raises CannotCompile, and what the box raises."""
 
     def occupancy(self, bench: Workbench, resources: Resources) -> Occupancy:
         """Of a kernel that takes these resources."""
 
     def kind(self, opcode: str) -> Kind:
-        """What an opcode is for."""
+        """Return what an opcode is for."""
 
     def access_bytes(self, opcode: str) -> int:
-        """Bytes that one thread moves by one load or store of device memory; 0 for other opcodes and bulk copies."""
+        """Return bytes that one thread moves by one load or store of device memory; 0 for other opcodes and bulk
+        copies."""

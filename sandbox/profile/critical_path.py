@@ -18,7 +18,7 @@ ITERATIONS = 9  # enough for the rings of buffers that were seen, of up to four 
 
 
 def chain(module: Module, timeline: Timeline, iterations: int = ITERATIONS) -> Chain | Missing:
-    """The longest chain by the P50 of the timeline's scopes, in cycles, loops with barriers or copies turning
+    """Return the longest chain by the P50 of the timeline's scopes, in cycles, loops with barriers or copies turning
     `iterations` times. Scopes that are not on it are listed, too, with their slack.
 
     Missing where nothing was timed, or where the kernel's barriers cannot be followed: with the reason.

@@ -41,7 +41,7 @@ class GpuPassContext(Workbench):
 def timeline(
     context: GpuPassContext, place: KernelRef, contract: str, per_pass: int = 8, repeats: int = 3, blocks: int = 24
 ) -> Timeline:
-    """A kernel's timeline.
+    """Return a kernel's timeline.
 
     `contract`: the target's text, whose inputs the kernel gets; part of the key. Raises NotTaken where nothing of the
     kernel could be recorded, or a launch hung or crashed; what the boxes raise.
@@ -50,12 +50,12 @@ def timeline(
 
     judge = context.judge()
     try:
-        found = take(judge, context.builder, place, per_pass, repeats, blocks)
+        result = take(judge, context.builder, place, per_pass, repeats, blocks)
     except Ended as e:
         raise NotTaken(f"an instrumented launch {_how(e)}") from None
-    if not found.passes:
-        raise NotTaken("; ".join(r.told for r in found.refused) or "there is nothing to record in this kernel")
-    return replace(found, machine={k: str(judge.environment.get(k, "")) for k in MACHINE})
+    if not result.passes:
+        raise NotTaken("; ".join(r.told for r in result.refused) or "there is nothing to record in this kernel")
+    return replace(result, machine={k: str(judge.environment.get(k, "")) for k in MACHINE})
 
 
 def _how(e: Ended) -> str:
@@ -64,29 +64,30 @@ def _how(e: Ended) -> str:
 
 @memo.gpu("pgo_agent.sandbox.profile.gpu.counters", version=1)
 def counters(context: GpuPassContext, place: KernelRef, contract: str, subject: Subject) -> Counters:
-    """What Nsight Compute counts in the first launch of a kernel. `subject`: the same kernel, for lines of its source.
+    """Return what Nsight Compute counts in the first launch of a kernel. `subject`: the same kernel, for lines of its
+    source.
 
     Raises NotTaken where it is absent, old or forbidden, or counted nothing; what the compiler's box raises.
     """
-    known = static.static(context, subject, "nvidia")
-    lines = known if isinstance(known, StaticProfile) else None
+    profile = static.static(context, subject, "nvidia")
+    lines = profile if isinstance(profile, StaticProfile) else None
     judge = context.judge()
     if not isinstance(judge, GpuJudge | GpuPool):
         raise NotTaken(ELSEWHERE)
-    return _there(counting.take(judge, context.builder, place, lines))
+    return _require(counting.take(judge, context.builder, place, lines))
 
 
 @memo.gpu("pgo_agent.sandbox.profile.gpu.peaks", version=1)
 def peaks(context: GpuPassContext, case: str, contract: str) -> Peaks:
-    """What the GPU reaches with the types of a case. Raises NotTaken where it does not say."""
+    """Return what the GPU reaches with the types of a case. Raises NotTaken where it does not say."""
     try:
-        return _there(roofline.peaks_of(context.judge(), case))
+        return _require(roofline.peaks_of(context.judge(), case))
     except Ended as e:
         raise NotTaken(f"the judge {_how(e)}") from None
 
 
-def _there(found: T | Missing) -> T:
-    """An answer. Raises NotTaken for none."""
-    if isinstance(found, Missing):
-        raise NotTaken(found.why)
-    return found
+def _require(answer: T | Missing) -> T:
+    """Return an answer. Raises NotTaken for none."""
+    if isinstance(answer, Missing):
+        raise NotTaken(answer.why)
+    return answer

@@ -29,115 +29,116 @@ class Stretch:
     why: str = ""  # why nobody can tell; then there are none
 
 
-class _Untold(Exception):
+class _NoPath(Exception):
     pass
 
 
 def between(code: Sequence[Instruction], begin: int, ends: Collection[int]) -> Stretch:
-    """What is executed from `begin` until the first of `ends` comes; a loop on the way is taken to turn at least once.
+    """Return what is executed from `begin` until the first of `ends` comes; a loop on the way is taken to turn at least
+    once.
 
     Ways that end elsewhere (an exit, a trap) do not count: they never come to an end.
     """
     try:
         return _between(code, begin, frozenset(ends))
-    except _Untold as e:
+    except _NoPath as e:
         return Stretch((), (), str(e))
 
 
 def _between(code: Sequence[Instruction], begin: int, ends: frozenset[int]) -> Stretch:
     edges = _ways(code, begin, ends)
     if any(code[i].opcode.partition(".")[0] == "CALL" for i in edges):
-        raise _Untold(CALLS)
+        raise _NoPath(CALLS)
     loops = _loops(code, begin, edges)
     inner = [body for body in loops if not any(set(other) < set(body) for other in loops)]
     if any(code[i].opcode.startswith(_TRIES) for body in inner for i in body):
-        raise _Untold(WAITS)
+        raise _NoPath(WAITS)
     if len(loops) > 1:
-        raise _Untold(f"it holds {len(loops)} loops")
+        raise _NoPath(f"it holds {len(loops)} loops")
     if not loops:
         return Stretch(_walk(edges, begin, ends))
     return _around(edges, begin, ends, frozenset(loops[0]))
 
 
 def _around(edges: Edges, begin: int, ends: frozenset[int], body: frozenset[int]) -> Stretch:
-    """The way to the loop, one turn, and the way from there to the end."""
+    """Return the way to the loop, one turn, and the way from there to the end."""
     into = {t for i, after in edges.items() if i not in body for t in after if t in body}
     if begin in body or len(into) != 1:
-        raise _Untold(BRANCHES)
+        raise _NoPath(BRANCHES)
     (header,) = into
     turn = _turn(edges, body, header)
-    left = [t for t in edges[turn[-1]] if t not in body]
-    if len(left) != 1:
-        raise _Untold(BRANCHES)
-    return Stretch((*_walk(_towards(edges, header), begin, into), *_walk(edges, left[0], ends)), turn)
+    ahead = [t for t in edges[turn[-1]] if t not in body]
+    if len(ahead) != 1:
+        raise _NoPath(BRANCHES)
+    return Stretch((*_walk(_towards(edges, header), begin, into), *_walk(edges, ahead[0], ends)), turn)
 
 
 def _turn(edges: Edges, body: frozenset[int], header: int) -> tuple[int, ...]:
-    """The only way from a loop's header back to it, if the loop is left at its end alone."""
+    """Return the only way from a loop's header back to it, if the loop is left at its end alone."""
     within = {i: tuple(t for t in edges[i] if t in body) for i in body}
     if len(within[header]) != 1:
-        raise _Untold(BRANCHES)
+        raise _NoPath(BRANCHES)
     turn = (header, *_walk(within, within[header][0], {header}))
     if any(set(edges[i]) - body for i in turn[:-1]):
-        raise _Untold(MIDDLE)
+        raise _NoPath(MIDDLE)
     return turn
 
 
 def _walk(edges: Edges, begin: int, ends: Collection[int]) -> tuple[int, ...]:
-    """The only way from `begin` to an end, which is not in it."""
+    """Return the only way from `begin` to an end, which is not in it."""
     way, at = list[int](), begin
     while at not in ends:
         way.append(at)
         if len(edges[at]) != 1:
-            raise _Untold(BRANCHES)
+            raise _NoPath(BRANCHES)
         at = edges[at][0]
     return tuple(way)
 
 
 def _ways(code: Sequence[Instruction], begin: int, ends: frozenset[int]) -> Edges:
-    """What may follow each instruction on a way from `begin` to an end."""
+    """Return what may follow each instruction on a way from `begin` to an end."""
     after = dict[int, tuple[int, ...]]()
-    left = [begin]
-    while left:
-        i = left.pop()
+    pending = [begin]
+    while pending:
+        i = pending.pop()
         if i not in after and i not in ends:
             after[i] = _after(code, i)
-            left += after[i]
+            pending += after[i]
     arrive = _reaching(after, ends)
     if begin not in arrive:
-        raise _Untold(NOWHERE)
+        raise _NoPath(NOWHERE)
     return {i: tuple(t for t in after[i] if t in arrive or t in ends) for i in after if i in arrive}
 
 
 def _after(code: Sequence[Instruction], i: int) -> tuple[int, ...]:
-    one = code[i]
-    falls = not one.ends and (not one.targets or one.conditional) and i + 1 < len(code)
-    return tuple(dict.fromkeys((*one.targets, *((i + 1,) if falls else ()))))
+    instruction = code[i]
+    falls = not instruction.ends and (not instruction.targets or instruction.conditional) and i + 1 < len(code)
+    return tuple(dict.fromkeys((*instruction.targets, *((i + 1,) if falls else ()))))
 
 
 def _reaching(after: Edges, goals: Iterable[int]) -> set[int]:
-    """The instructions that some way leads from to a goal."""
+    """Return the instructions that some way leads from to a goal."""
     before: dict[int, list[int]] = {}
     for i, following in after.items():
         for t in following:
             before.setdefault(t, []).append(i)
-    found, left = set[int](), [b for g in goals for b in before.get(g, ())]
-    while left:
-        i = left.pop()
-        if i not in found:
-            found.add(i)
-            left += before.get(i, ())
-    return found
+    reached, pending = set[int](), [b for g in goals for b in before.get(g, ())]
+    while pending:
+        i = pending.pop()
+        if i not in reached:
+            reached.add(i)
+            pending += before.get(i, ())
+    return reached
 
 
 def _towards(edges: Edges, goal: int) -> Edges:
-    """The edges without those from which the goal is not reached any more."""
+    """Return the edges without those from which the goal is not reached any more."""
     near = _reaching(edges, [goal]) | {goal}
     return {i: tuple(t for t in after if t in near) for i, after in edges.items()}
 
 
 def _loops(code: Sequence[Instruction], begin: int, edges: Edges) -> tuple[tuple[int, ...], ...]:
-    """The loops on the ways, by their indices in the whole code."""
+    """Return the loops on the ways, by their indices in the whole code."""
     order = [begin, *sorted(i for i in edges if i != begin)]
     place = {i: n for n, i in enumerate(order)}
     cut = [

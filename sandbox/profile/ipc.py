@@ -77,7 +77,7 @@ def counts(bench: Workbench, builds: Iterable[str]) -> tuple[Counts, ...]:
 
 @memo.cpu("pgo_agent.sandbox.profile.ipc.instructions", version=1)
 def instructions(bench: Workbench, build: str) -> Counts:
-    """What the scopes of an instrumented build (its key) execute. Raises what the compiler's box raises."""
+    """Return what the scopes of an instrumented build (its key) execute. Raises what the compiler's box raises."""
     try:
         listing = nvidia.listing(bench, build)
     except CannotCompile as e:
@@ -94,13 +94,13 @@ def ipc(counted: Sequence[Counts], timeline: Timeline) -> tuple[ScopeIpc, ...] |
     Scopes that hold others are those of the build with its records. Counts belong to the pass of the same build.
     """
     every = {s.scope: s for c in counted for s in c.scopes}
-    found: dict[str, ScopeIpc] = {}
-    for one in sorted(timeline.passes, key=lambda p: p.overhead):
-        of = {s.scope: s for c in counted if c.build == one.build for s in c.scopes}
-        own = [(of[s.scope.name], s) for s in one.timed.scopes if s.scope.name in of]
-        rates = (_rate(count, s, _turns(count, s, one, every, timeline)) for count, s in own)
-        found = {r.scope: r for r in rates if r} | found
-    listed = tuple(found[s.scope.name] for s in timeline.scopes if s.scope.name in found)
+    by_scope: dict[str, ScopeIpc] = {}
+    for build in sorted(timeline.passes, key=lambda p: p.overhead):
+        of = {s.scope: s for c in counted if c.build == build.build for s in c.scopes}
+        pairs = [(of[s.scope.name], s) for s in build.timed.scopes if s.scope.name in of]
+        rates = (_rate(count, s, _turns(count, s, build, every, timeline)) for count, s in pairs)
+        by_scope = {r.scope: r for r in rates if r} | by_scope
+    listed = tuple(by_scope[s.scope.name] for s in timeline.scopes if s.scope.name in by_scope)
     return listed or Missing("ipc", _why(counted, timeline))
 
 
@@ -112,15 +112,15 @@ def _rate(count: Count, timed: ScopeTime, turns: float | None) -> ScopeIpc | Non
     return ScopeIpc(count.scope, executed, cycles, executed / cycles) if executed and cycles > 0 else None
 
 
-def _turns(count: Count, timed: ScopeTime, one: Pass, every: Mapping[str, Count], timeline: Timeline) -> float | None:
+def _turns(count: Count, timed: ScopeTime, build: Pass, every: Mapping[str, Count], timeline: Timeline) -> float | None:
     """Of a scope's loop in one execution: a record inside of it is made in each. None where none was, or some are lost.
 
     Both numbers are those in the middle over blocks and warps, so of blocks that turn differently it is a middle, too.
     """
     if not count.turn:
         return 0.0
-    inner = [s for s in one.timed.scopes if s.scope.name in count.inside]
-    passes_of = (one,) if inner else timeline.passes
+    inner = [s for s in build.timed.scopes if s.scope.name in count.inside]
+    passes_of = (build,) if inner else timeline.passes
     inner = inner or _inside(count, timed.scope, every, timeline)
     if not inner or not timed.count or any(p.timed.lost.overwritten for p in passes_of):
         return None
@@ -128,7 +128,7 @@ def _turns(count: Count, timed: ScopeTime, one: Pass, every: Mapping[str, Count]
 
 
 def _inside(count: Count, loop: Scope, every: Mapping[str, Count], timeline: Timeline) -> list[ScopeTime]:
-    """The scopes right inside of a loop of the text, whichever build recorded them.
+    """Return the scopes right inside of a loop of the text, whichever build recorded them.
 
     None unless the machine's loop has the tensor instructions, special functions and loads of these together: then it
     was not unrolled, and its turns are the text's.
@@ -159,43 +159,43 @@ def _counted(listing: Listing) -> tuple[Count, ...]:
     recorded = _recorded(reader.parse(listing.ttgir))
     code, reads = listing.instructions, sass.clock_reads(listing.sass)
     at: dict[int, list[int]] = {}  # line of a record -> its clock reads, by index
-    for i, one in enumerate(code):
-        if one.address in reads:
-            at.setdefault(one.line, []).append(i)
+    for i, instruction in enumerate(code):
+        if instruction.address in reads:
+            at.setdefault(instruction.line, []).append(i)
     return tuple(_count(code, at, recorded, r) for r in recorded)
 
 
 def _recorded(module: Module) -> tuple[_Recorded, ...]:
-    """The scopes of a text, in the order of their begins."""
+    """Return the scopes of a text, in the order of their begins."""
     lines: dict[tuple[str, str], int] = {}
     for op in module.walk():
         if op.name == "proton.record":
-            what, name = op.words
-            lines[what, name.strip('"')] = op.line
-    return tuple(_Recorded(name, line, lines["end", name]) for (what, name), line in lines.items() if what == "start")
+            edge, name = op.words
+            lines[edge, name.strip('"')] = op.line
+    return tuple(_Recorded(name, line, lines["end", name]) for (edge, name), line in lines.items() if edge == "start")
 
 
 def _count(code: Sequence[Instruction], at: dict[int, list[int]], every: Iterable[_Recorded], r: _Recorded) -> Count:
     """The compiler may have copied a scope; it has a count where all of its copies have the same."""
-    found = [instruction_path.between(code, begin, at.get(r.end, ())) for begin in at.get(r.start, ())]
+    stretches = [instruction_path.between(code, begin, at.get(r.end, ())) for begin in at.get(r.start, ())]
     inner = {line for o in every if r.start < o.start and o.end < r.end for line in (o.start, o.end)}
-    own = {line for o in every for line in (o.start, o.end)} - inner
-    mixes = [(_opcodes(code, s.once, own), _opcodes(code, s.turn, own)) for s in found]
-    why = next((s.why for s in found if s.why), "" if found else "its clock reads are not in the code")
+    record_lines = {line for o in every for line in (o.start, o.end)} - inner
+    mixes = [(_opcodes(code, s.once, record_lines), _opcodes(code, s.turn, record_lines)) for s in stretches]
+    why = next((s.why for s in stretches if s.why), "" if stretches else "its clock reads are not in the code")
     if not why and any(m != mixes[0] for m in mixes):
-        why = f"the compiler made {len(found)} copies of it that differ"
+        why = f"the compiler made {len(stretches)} copies of it that differ"
     if why:
         return Count(r.name, {}, {}, (), why)
-    turned = set(found[0].turn)
+    turned = set(stretches[0].turn)
     inside = tuple(o.name for o in every if len(at.get(o.start, ())) == 1 and turned.issuperset(at[o.start]))
     return Count(r.name, *mixes[0], inside, "")
 
 
 def _opcodes(code: Sequence[Instruction], executed: Iterable[int], records: set[int]) -> dict[str, int]:
-    kept = (code[i] for i in executed if not (code[i].line in records and _may_record(code[i])))
-    return dict(Counter(i.opcode.partition(".")[0] for i in kept))
+    counted = (code[i] for i in executed if not (code[i].line in records and _may_record(code[i])))
+    return dict(Counter(i.opcode.partition(".")[0] for i in counted))
 
 
-def _may_record(one: Instruction) -> bool:
-    """Whether an instruction can be one of a record's: arithmetic of its address, its words and its store."""
-    return sass.kind(one.opcode) in RECORDS or one.opcode.partition(".")[0] in STORES
+def _may_record(instruction: Instruction) -> bool:
+    """Return whether an instruction can be one of a record's: arithmetic of its address, its words and its store."""
+    return sass.kind(instruction.opcode) in RECORDS or instruction.opcode.partition(".")[0] in STORES

@@ -26,7 +26,7 @@ class SourceLocation(Record):
     frames: tuple[Frame, ...]  # the innermost call first
 
     def line(self, file: str) -> int:
-        """The innermost line of that file; 0 when there is none."""
+        """Return the innermost line of that file; 0 when there is none."""
         return next((f.line for f in self.frames if f.file == file), 0)
 
     @property
@@ -39,17 +39,17 @@ NOWHERE = SourceLocation((), ())
 
 
 def places(plain: str, located: str) -> dict[int, SourceLocation]:
-    """TTGIR line of `plain` -> place. Empty when `located` is, or is another module's. Raises Unreadable."""
+    """Return TTGIR line of `plain` -> place. Empty when `located` is, or is another module's. Raises Unreadable."""
     if not located:
         return {}
     module = reader.parse(located)
-    ops, known = list(reader.parse(plain).walk()), list(module.walk())
-    if [op.name for op in ops] != [op.name for op in known]:
+    ops, located_ops = list(reader.parse(plain).walk()), list(module.walk())
+    if [op.name for op in ops] != [op.name for op in located_ops]:
         return {}
-    return {a.line: place(module.locations.frames(b.location)) for a, b in zip(ops, known, strict=True)}
+    return {a.line: place(module.locations.frames(b.location)) for a, b in zip(ops, located_ops, strict=True)}
 
 
 def place(frames: locations.Frames) -> SourceLocation:
-    """What a location says, as it is kept."""
+    """Return what a location says, as it is kept."""
     names = tuple(name for frame in frames for name in frame.names)
     return SourceLocation(names, tuple(Frame(PurePosixPath(f.file).name, f.line, f.column) for f in frames))

@@ -13,7 +13,7 @@ from pgo_agent.sandbox.profile.backend import Instruction
 
 
 def loops(code: Sequence[Instruction]) -> tuple[tuple[int, ...], ...]:
-    """The instructions of each loop, as sorted indices, an outer loop before those inside of it."""
+    """Return the instructions of each loop, as sorted indices, an outer loop before those inside of it."""
     if not code:
         return ()
     starts = _leaders(code)
@@ -30,8 +30,8 @@ def loops(code: Sequence[Instruction]) -> tuple[tuple[int, ...], ...]:
         for header in after[block]:
             if _dominates(above, header, block):
                 bodies[header] |= _natural(header, block, before)
-    found = (tuple(i for block in sorted(body) for i in blocks[block]) for body in bodies.values())
-    return tuple(sorted(found, key=lambda body: (-len(body), body[0])))
+    listed = (tuple(i for block in sorted(body) for i in blocks[block]) for body in bodies.values())
+    return tuple(sorted(listed, key=lambda body: (-len(body), body[0])))
 
 
 def _leaders(code: Sequence[Instruction]) -> list[int]:
@@ -68,9 +68,9 @@ def _dominators(order: Sequence[int], before: Mapping[int, Sequence[int]]) -> di
     while changed:
         changed = False
         for block in order[1:]:
-            known = [b for b in before[block] if b in above]
-            new = known[0]
-            for other in known[1:]:
+            reached = [b for b in before[block] if b in above]
+            new = reached[0]
+            for other in reached[1:]:
                 new = _meet(above, rank, new, other)
             changed |= above.get(block) != new
             above[block] = new
@@ -90,10 +90,10 @@ def _dominates(above: Mapping[int, int], a: int, b: int) -> bool:
 
 
 def _natural(header: int, latch: int, before: Mapping[int, Sequence[int]]) -> set[int]:
-    body, left = {header}, [latch]
-    while left:
-        block = left.pop()
+    body, pending = {header}, [latch]
+    while pending:
+        block = pending.pop()
         if block not in body:
             body.add(block)
-            left += before[block]
+            pending += before[block]
     return body

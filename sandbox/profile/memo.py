@@ -52,11 +52,11 @@ class Artefact(json_codec.Record):
 
     @classmethod
     def put(cls, contents: ContentStore, data: bytes, suffix: str) -> "Artefact":
-        """Stores data. Raises EnvironmentFault when the disk refuses."""
+        """Store data. Raises EnvironmentFault when the disk refuses."""
         return cls(contents.put(data, suffix), suffix)
 
     def read(self, contents: ContentStore) -> bytes:
-        """Raises EnvironmentFault when it is not there, or damaged."""
+        """Raise EnvironmentFault when it is not there, or damaged."""
         return contents.get(self.digest, self.suffix)
 
 
@@ -73,26 +73,26 @@ class Pass(Generic[S, P, R]):
     def __call__(self, context: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
         key = self.key(context, *args, **kwargs)
         with self._alone(key):  # a second thread waits for the first one's answer
-            kept = self._kept(context, key)
-            return kept[0] if kept else self._work(context, key, *args, **kwargs)
+            stored = self._stored(context, key)
+            return stored[0] if stored else self._work(context, key, *args, **kwargs)
 
     def again(self, context: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Works although there is an answer, and keeps the new one: for measurements."""
+        """Work although there is an answer, and keep the new one: for measurements."""
         key = self.key(context, *args, **kwargs)
         with self._alone(key):
             return self._work(context, key, *args, **kwargs)
 
     def known(self, context: S, /, *args: P.args, **kwargs: P.kwargs) -> bool:
-        """Whether there is an undamaged answer."""
-        return self._kept(context, self.key(context, *args, **kwargs)) is not None
+        """Return whether there is an undamaged answer."""
+        return self._stored(context, self.key(context, *args, **kwargs)) is not None
 
     def key(self, context: S, /, *args: P.args, **kwargs: P.kwargs) -> str:
-        """What its answer is kept under. Raises codec.Malformed for an argument that JSON has no form of."""
+        """Return what its answer is kept under. Raises codec.Malformed for an argument that JSON has no form of."""
         bound = self._signature.bind(context, *args, **kwargs)
         bound.apply_defaults()
-        given = dict(list(bound.arguments.items())[1:])
+        arguments = dict(list(bound.arguments.items())[1:])
         return hashlib.sha256(
-            canonical([self.name, self.version, context.identity, json_codec.as_json(given)])
+            canonical([self.name, self.version, context.identity, json_codec.as_json(arguments)])
         ).hexdigest()
 
     @cached_property
@@ -106,7 +106,7 @@ class Pass(Generic[S, P, R]):
     def _alone(self, key: str) -> threading.Lock:
         return self._locks.setdefault(key, threading.Lock())
 
-    def _kept(self, context: S, key: str) -> tuple[R] | None:
+    def _stored(self, context: S, key: str) -> tuple[R] | None:
         record = context.contents.record(PASSES, key)
         try:
             if record is None or record["pass"] != self.name:
@@ -125,19 +125,19 @@ class Pass(Generic[S, P, R]):
 
 
 def cpu(name: str, version: int) -> "Callable[[Callable[Concatenate[S, P], R]], Pass[S, P, R]]":
-    """Makes a function a pass that needs no GPU. Name and version are part of its answers' key: the name stays when
+    """Make a function a pass that needs no GPU. Name and version are part of its answers' key: the name stays when
     the function moves."""
     return lambda function: Pass(function, name, version, "cpu")
 
 
 def gpu(name: str, version: int) -> "Callable[[Callable[Concatenate[S, P], R]], Pass[S, P, R]]":
-    """Makes a function a pass that needs a GPU, and holds one by the judge's `turn` while it does."""
+    """Make a function a pass that needs a GPU, and holds one by the judge's `turn` while it does."""
     return lambda function: Pass(function, name, version, "gpu")
 
 
 def parallel(calls: Iterable[Callable[[], T]], workers: int) -> tuple[T, ...]:
-    """The answers of the calls, in their order, `workers` at a time. Raises what the first failing one raised, and
-    starts no further call then. With one worker they run in the caller's thread, where a debugger follows them.
+    """Return the answers of the calls, in their order, `workers` at a time. Raises what the first failing one raised,
+    and starts no further call then. With one worker they run in the caller's thread, where a debugger follows them.
     """
     calls = list(calls)
     if workers <= 1 or len(calls) <= 1:

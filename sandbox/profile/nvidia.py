@@ -35,7 +35,7 @@ class Nvidia:
     name = "nvidia"
 
     def compiled(self, bench: Workbench, subject: Subject) -> Compiled:
-        """Raises CannotCompile where the build failed, EnvironmentFault where it is not in the content store."""
+        """Raise CannotCompile where the build failed, EnvironmentFault where it is not in the content store."""
         build = _build(bench.contents, subject.build)
         listed = listing(bench, subject.build)
         located = subject.origin.located.read(bench.contents).decode() if subject.origin else ""
@@ -62,7 +62,7 @@ class Nvidia:
 
 
 def occupancy_of(device: Device, needs: Resources) -> Occupancy:
-    """How many blocks an SM holds at a time: see `Device.resident_blocks`."""
+    """Return how many blocks an SM holds at a time: see `Device.resident_blocks`."""
     limits = device.resident_blocks(needs.registers, needs.shared_bytes, needs.warps)
     return backend.occupancy(limits, needs.warps, device.threads_sm // LANES)
 
@@ -84,8 +84,8 @@ def listing(bench: Workbench, key: str) -> Listing:
     """
     build = _build(bench.contents, key)
     text = {s: bench.contents.get(d, s) for s, d in _lined(bench, key, build)["kernel"]["files"].items()}
-    own = bench.contents.get(build["kernel"]["files"]["cubin"], "cubin")
-    same = elf.code(own) == elf.code(text["cubin"])
+    timed = bench.contents.get(build["kernel"]["files"]["cubin"], "cubin")
+    same = elf.code(timed) == elf.code(text["cubin"])
     return Listing(text["ttgir"].decode(), text["sass"].decode(), _instructions(text), same)
 
 
@@ -97,27 +97,27 @@ def _build(contents: ContentStore, key: str) -> dict[str, Any]:
 
 
 def _lined(bench: Workbench, key: str, build: dict[str, Any]) -> dict[str, Any]:
-    """The build of the same TTGIR with line information; made where it is missing."""
+    """Return the build of the same TTGIR with line information; made where it is missing."""
     text = bench.contents.get(build["kernel"]["files"]["ttgir"], "ttgir")
     launched = {o: build["kernel"][o] for o in ("launch_pdl", "launch_cooperative_grid")}
     options = build.get("options", launched) | {"lines": True}
-    twin = bench.builder.key(text, options)
+    lined = bench.builder.key(text, options)
     trace_and_compile.compile_missing(
-        bench.builder.box, bench.contents, bench.builder.device, {twin: text}, {twin: options}, 1
+        bench.builder.box, bench.contents, bench.builder.device, {lined: text}, {lined: options}, 1
     )
-    return _build(bench.contents, twin)
+    return _build(bench.contents, lined)
 
 
 def resources_of(build: dict[str, Any]) -> Resources:
-    """What one block of a build in the content store takes."""
-    kernel, found = build["kernel"], build["static"]
+    """Return what one block of a build in the content store takes."""
+    kernel, static = build["kernel"], build["static"]
     return Resources(
-        registers=found["registers"],
+        registers=static["registers"],
         scalar_registers=0,
-        stack_bytes=found["stack_bytes"],
-        spill_store_bytes=found["spill_store_bytes"],
-        spill_load_bytes=found["spill_load_bytes"],
-        spilled_registers=found["spill_store_bytes"] // 4,
+        stack_bytes=static["stack_bytes"],
+        spill_store_bytes=static["spill_store_bytes"],
+        spill_load_bytes=static["spill_load_bytes"],
+        spilled_registers=static["spill_store_bytes"] // 4,
         shared_bytes=kernel["shared"],
         warps=kernel["num_warps"],
         lanes=LANES,

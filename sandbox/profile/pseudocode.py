@@ -27,8 +27,8 @@ COLUMNS = (("instr", 6), ("P50", 10), ("share", 8), ("stalls", 8))  # what notes
 def pseudocode(
     bench: Workbench, subject: Subject, timeline: Timeline | None = None, counters: Counters | None = None
 ) -> str:
-    """The text, at most 120 columns wide, with the costs of each line beside it. Empty for a kernel that does not
-    compile. Raises Unreadable for a TTGIR that Triton did not print, and what `static.static` raises.
+    """Return the text, at most 120 columns wide, with the costs of each line beside it. Empty for a kernel that does
+    not compile. Raises Unreadable for a TTGIR that Triton did not print, and what `static.static` raises.
     """
     profile = static.static(bench, subject, "nvidia")
     if isinstance(profile, Problem):
@@ -45,7 +45,8 @@ def pseudocode(
 
 
 def annotated(view: Readable, counts: Mapping[str, int], scopes: Iterable[ScopeTime], counters: Counters | None) -> str:
-    """All lines with their figures in columns, under a line that names these. `counts`: instructions by label."""
+    """Return all lines with their figures in columns, under a line that names these. `counts`: instructions by
+    label."""
     labels = view.labels()
     times, waits = timed(labels, scopes), stalled(labels, counters)
     costs = ({label: str(count) for label, count in counts.items()}, *times, *waits)
@@ -57,29 +58,29 @@ def annotated(view: Readable, counts: Mapping[str, int], scopes: Iterable[ScopeT
 
 def instructions(labels: Mapping[int, str], profile: StaticProfile) -> dict[str, int]:
     """By label."""
-    found = Counter[str]()
+    counts = Counter[str]()
     for line in profile.lines:
         if label := labels.get(line.line):
-            found[label] += line.instructions
-    return dict(found)
+            counts[label] += line.instructions
+    return dict(counts)
 
 
 def timed(labels: Mapping[int, str], scopes: Iterable[ScopeTime]) -> tuple[dict[str, str], dict[str, str]]:
-    """P50 and share of each scope, at the first line that shows something of it; of two at one line the longer. Roles
-    have no line of their own.
+    """Return P50 and share of each scope, at the first line that shows something of it; of two at one line the longer.
+    Roles have no line of their own.
     """
-    found: dict[str, ScopeTime] = {}
+    by_label: dict[str, ScopeTime] = {}
     for s in sorted(scopes, key=lambda s: s.count * s.cycles.p50):
         span = range(s.scope.first, s.scope.last + 1)
         label = next((labels[line] for line in span if line in labels), None)
         if label and s.scope.kind not in (Kind.ROLE, Kind.EMPTY):
-            found[label] = s
-    shares = {label: f"{100 * s.share:.1f} %" for label, s in found.items() if s.share is not None}
-    return {label: f"{s.cycles.p50:,.0f}" for label, s in found.items()}, shares
+            by_label[label] = s
+    shares = {label: f"{100 * s.share:.1f} %" for label, s in by_label.items() if s.share is not None}
+    return {label: f"{s.cycles.p50:,.0f}" for label, s in by_label.items()}, shares
 
 
 def stalled(labels: Mapping[int, str], counters: Counters | None) -> tuple[dict[str, str], dict[str, str]]:
-    """Share of all samples in which a warp waited at a line, and what for in most of them."""
+    """Return share of all samples in which a warp waited at a line, and what for in most of them."""
     by_label: dict[str, Counter[str]] = {}
     for line in counters.lines if counters else ():
         if label := labels.get(line.line):

@@ -52,7 +52,7 @@ def roofline(flops: float, moved: float, seconds: float, how: str, peaks: Peaks)
 
 
 def of_case(work: Work | Missing, seconds: float, how: str, peaks: Peaks | Missing) -> Roofline | Missing:
-    """The roofline of a case's work, or why there is none. Raises ValueError as `roofline` does."""
+    """Return the roofline of a case's work, or why there is none. Raises ValueError as `roofline` does."""
     if isinstance(work, Missing):
         return work
     if isinstance(peaks, Missing):
@@ -61,7 +61,7 @@ def of_case(work: Work | Missing, seconds: float, how: str, peaks: Peaks | Missi
 
 
 def peaks_of(judge: Judge, case: str) -> Peaks | Missing:
-    """What the judge's GPU reaches with the types of a case ("CASES/8k").
+    """Return what the judge's GPU reaches with the types of a case ("CASES/8k").
 
     Raises what asking a judge raises: Ended, TargetFault, EnvironmentFault, Killed.
     """
@@ -70,20 +70,20 @@ def peaks_of(judge: Judge, case: str) -> Peaks | Missing:
 
 
 def work_of(bench: Workbench, case: str) -> Work | Missing:
-    """What the target says of a case ("CASES/8k"), or why it says nothing. Raises Killed, EnvironmentFault."""
+    """Return what the target says of a case ("CASES/8k"), or why it says nothing. Raises Killed, EnvironmentFault."""
     try:
-        told = works(bench, bench.builder.target.source, bench.builder.target.contract)
+        by_case = works(bench, bench.builder.target.source, bench.builder.target.contract)
     except (CannotTrace, Malformed) as e:
         return Missing(NAME, f"the target does not say what work its cases are: {e}")
-    found = told.get(case)
-    if found is None or not found.flops + found.bytes > 0:
+    work = by_case.get(case)
+    if work is None or not work.flops + work.bytes > 0:
         return Missing(NAME, f"the target tells no work of {case}: neither operations nor bytes")
-    return found
+    return work
 
 
 @memo.cpu("pgo_agent.sandbox.profile.roofline.works", version=1)
 def works(bench: Workbench, source: str, contract: str) -> dict[str, Work]:
-    """The work of every case of a target, by the target's `flops` and `bytes_moved`, called in the tracer's box.
+    """Return the work of every case of a target, by the target's `flops` and `bytes_moved`, called in the tracer's box.
 
     `source` and `contract` are the target's texts, the key of the answer. Raises CannotTrace where they fail, Malformed
     where they give what is no number, Killed and EnvironmentFault as the box does.
@@ -100,7 +100,7 @@ def _read(described: Any) -> dict[str, Work]:
     sets = described.get("work") if isinstance(described, Mapping) else None
     if not isinstance(sets, Mapping) or not all(isinstance(cases, Mapping) for cases in sets.values()):
         raise Malformed("the tracer told no work")
-    found = {f"{kind}/{name}": Work.from_json(w) for kind, cases in sets.items() for name, w in cases.items()}
-    if any(not (w.flops >= 0 and w.bytes >= 0) for w in found.values()):
+    by_case = {f"{kind}/{name}": Work.from_json(w) for kind, cases in sets.items() for name, w in cases.items()}
+    if any(not (w.flops >= 0 and w.bytes >= 0) for w in by_case.values()):
         raise Malformed("operations or bytes below zero")
-    return found
+    return by_case

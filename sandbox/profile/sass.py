@@ -49,12 +49,13 @@ _ACCESSES = frozenset({"LDG", "STG", "LDGSTS", "LD", "ST", "ATOM", "ATOMG", "RED
 
 
 def kind(opcode: str) -> Kind:
-    """What an opcode is for; modifiers do not matter."""
+    """Return what an opcode is for; modifiers do not matter."""
     return _KIND.get(opcode.partition(".")[0], "other")
 
 
 def access_bytes(opcode: str) -> int:
-    """Bytes that one thread loads or stores in device memory; 0 for other opcodes. Without a width it is one word."""
+    """Return bytes that one thread loads or stores in device memory; 0 for other opcodes. Without a width it is one
+    word."""
     base, *modifiers = opcode.split(".")
     if base not in _ACCESSES:
         return 0
@@ -62,33 +63,33 @@ def access_bytes(opcode: str) -> int:
 
 
 def instructions(sass: str, live: str = "", file: str = ".ttgir") -> tuple[Instruction, ...]:
-    """The instructions of a listing with line numbers, joined with the live registers of the other listing.
+    """Return the instructions of a listing with line numbers, joined with the live registers of the other listing.
 
     Lines are those of files whose name ends with `file`; an instruction keeps the line of the last one told before
     it. Live registers are None where the other listing has no such instruction: it leaves out those that nothing
     reaches, and is taken for another kernel's where it has any that this one has not.
     """
-    found, labels, jumps, line = list[Instruction](), dict[str, int](), dict[int, list[str]](), 0
+    code, labels, jumps, line = list[Instruction](), dict[str, int](), dict[int, list[str]](), 0
     for text in sass.splitlines():
-        if told := _LINE.match(text):
-            line = int(told[2]) if told[1].endswith(file) else 0
+        if location := _LINE.match(text):
+            line = int(location[2]) if location[1].endswith(file) else 0
         elif label := _LABEL.match(text):
-            labels[label[1]] = len(found)
+            labels[label[1]] = len(code)
         elif instruction := _INSTRUCTION.match(text):
-            one, goes = _one(instruction, line)
-            jumps |= {len(found): goes} if goes else {}
-            found.append(one)
+            parsed, goes = _one(instruction, line)
+            jumps |= {len(code): goes} if goes else {}
+            code.append(parsed)
         elif text.lstrip().startswith(".section"):
             line = 0
     for at, goes in jumps.items():
-        inside = (labels[label] for label in goes if labels.get(label, len(found)) < len(found))
-        found[at] = replace(found[at], targets=tuple(dict.fromkeys(inside)))
-    return _joined(found, live)
+        inside = (labels[label] for label in goes if labels.get(label, len(code)) < len(code))
+        code[at] = replace(code[at], targets=tuple(dict.fromkeys(inside)))
+    return _joined(code, live)
 
 
-def _one(found: "re.Match[str]", line: int) -> tuple[Instruction, list[str]]:
-    """The instruction, and the labels that it jumps to."""
-    address, guard, opcode, operands, _ = found.groups()
+def _one(match: "re.Match[str]", line: int) -> tuple[Instruction, list[str]]:
+    """Return the instruction, and the labels that it jumps to."""
+    address, guard, opcode, operands, _ = match.groups()
     base = opcode.partition(".")[0]
     labels = _TARGET.findall(operands) if base in _BRANCHES else []
     conditional = bool(guard) or (base in _CONDITIONAL and not operands.startswith("`("))
@@ -98,35 +99,37 @@ def _one(found: "re.Match[str]", line: int) -> tuple[Instruction, list[str]]:
 
 
 def clock_reads(sass: str) -> frozenset[int]:
-    """Addresses of the instructions that read the low word of the SM's clock, as `Instruction.address` has them."""
-    return frozenset(int(found[1], 16) for text in sass.splitlines() if (found := _CLOCK.match(text)))
+    """Return addresses of the instructions that read the low word of the SM's clock, as `Instruction.address` has
+    them."""
+    return frozenset(int(match[1], 16) for text in sass.splitlines() if (match := _CLOCK.match(text)))
 
 
-def settled(found: Sequence[Instruction], dots: Collection[int]) -> tuple[Instruction, ...]:
-    """The instructions, with every asynchronous tensor instruction on a line of `dots` where its group tells which.
+def settled(code: Sequence[Instruction], dots: Collection[int]) -> tuple[Instruction, ...]:
+    """Return the instructions, with every asynchronous tensor instruction on a line of `dots` where its group tells
+    which.
 
     ptxas writes no line for some of them, mostly the first of a group, and the one before it then shows. A group ends
     where it is committed, and Triton commits after every dot: so the line that most of a group are on is that of all.
     Where ptxas serialized them (C7515) each is a group of its own, and those without a line stay on a wrong one.
     """
-    settled, group = list(found), list[int]()
-    for at, i in enumerate(found):
+    result, group = list(code), list[int]()
+    for at, i in enumerate(code):
         if i.opcode.partition(".")[0] in _ASYNCHRONOUS:
             group.append(at)
         if i.commits:
-            lines = Counter(found[n].line for n in group if found[n].line in dots)
+            lines = Counter(code[n].line for n in group if code[n].line in dots)
             for n in group if lines else ():
-                settled[n] = replace(found[n], line=lines.most_common(1)[0][0])
+                result[n] = replace(code[n], line=lines.most_common(1)[0][0])
             group = []
-    return tuple(settled)
+    return tuple(result)
 
 
-def _joined(found: Sequence[Instruction], live: str) -> tuple[Instruction, ...]:
+def _joined(code: Sequence[Instruction], live: str) -> tuple[Instruction, ...]:
     counted = [m for text in live.splitlines() if (m := _INSTRUCTION.match(text))]
     joined, at = list[Instruction](), 0
-    for i in found:
+    for i in code:
         same = at < len(counted) and (int(counted[at][1], 16), counted[at][3]) == (i.address, i.opcode)
         registers = _LIVE.search(counted[at][5]) if same else None
         joined.append(replace(i, live=int(registers[1] or 0)) if registers else i)
         at += same
-    return tuple(joined if at == len(counted) else found)
+    return tuple(joined if at == len(counted) else code)

@@ -32,20 +32,20 @@ def profile_static(
     case: str,
     label: str | None = None,
     backend: str = "nvidia",
-    foreign: bool = False,
+    untrusted: bool = False,
     together: tuple[str, ...] = (),
 ) -> dict[str, StaticProfile | Problem]:
-    """The static profile of every distinct kernel that a case of a bundle launches, by the key of its build.
+    """Return the static profile of every distinct kernel that a case of a bundle launches, by the key of its build.
 
     `source`: the candidate's text that the bundle was built from. `case`: set and name, "CASES/d128-4k". `label`: one
-    configuration of it; all without. `foreign`: whether somebody else wrote the source. `together`: the cases, this one
-    among them, that one trace of the source is of; without, this one alone.
+    configuration of the case; all of them without. `untrusted`: whether somebody else wrote the source. `together`: the
+    cases that one trace of the source covers, this one among them; this one alone without.
 
-    A kernel that cannot be profiled gets a Problem. Raises UsageFault for a case, label or backend that is not there,
-    EnvironmentFault where the bundle is not in the content store, no sandbox works for foreign code, or the disk is
+    A kernel that cannot be profiled gets a Problem. Raises UsageFault for an unknown case, label or backend, and
+    EnvironmentFault where the bundle is not in the content store, no sandbox works for untrusted code, or the disk is
     full.
     """
-    bench.builder.box.admit(foreign)
+    bench.builder.box.admit(untrusted)
     return of_subjects(bench, subjects_of(bench, source, bundle, case, label, together), backend)
 
 
@@ -53,25 +53,25 @@ def of_subjects(bench: Workbench, subjects: Sequence[Subject], backend: str) -> 
     """`static` of several kernels side by side, by the keys of their builds. Raises UsageFault for no such backend."""
     if backend not in BACKENDS:
         raise UsageFault(f"unknown backend '{backend}'", f"choose one of: {', '.join(BACKENDS)}")
-    found = memo.parallel([partial(static, bench, s, backend) for s in subjects], bench.builder.cores)
-    return {subject.build: profile for subject, profile in zip(subjects, found, strict=True)}
+    profiles = memo.parallel([partial(static, bench, s, backend) for s in subjects], bench.builder.cores)
+    return {subject.build: profile for subject, profile in zip(subjects, profiles, strict=True)}
 
 
 def subjects_of(
     bench: Workbench, source: str, bundle: str, case: str, label: str | None = None, together: tuple[str, ...] = ()
 ) -> tuple[Subject, ...]:
-    """The distinct kernels of a case, each with what it was made of, in the order that they are launched in.
+    """Return the distinct kernels of a case, each with what it was made of, in the order that they are launched in.
 
     One that the source does not make (its TTGIR was written by somebody) has no origin. Raises as `profile_static`.
     """
     manifest = bench.contents.manifest(bundle)
     keys = _launched(manifest["plans"], case, label)
     try:
-        known = {o.ttgir: o for o in origins(bench, source, bench.builder.target.contract, together or (case,))}
+        by_ttgir = {o.ttgir: o for o in origins(bench, source, bench.builder.target.contract, together or (case,))}
     except CannotTrace:
-        known = {}
+        by_ttgir = {}
     texts = {key: manifest["kernels"][key]["files"]["ttgir"] for key in keys}
-    return tuple(Subject(key, known.get(texts[key])) for key in keys)
+    return tuple(Subject(key, by_ttgir.get(texts[key])) for key in keys)
 
 
 def _launched(plans: Mapping[str, Any], case: str, label: str | None) -> list[str]:
@@ -86,14 +86,15 @@ def _launched(plans: Mapping[str, Any], case: str, label: str | None) -> list[st
 
 @memo.cpu("pgo_agent.sandbox.profile.static.origins", version=2)
 def origins(bench: Workbench, source: str, contract: str, cases: tuple[str, ...]) -> tuple[Origin, ...]:
-    """What the kernels of cases are made of, in every configuration. `contract`: the target's text, part of the key.
+    """Return what the kernels of cases are made of, in every configuration. `contract`: the target's text, part of the
+    key.
 
     Raises CannotTrace, Killed when somebody kills the tracer again and again, EnvironmentFault when the disk is full.
     """
-    b, wanted = bench.builder, dict[str, list[str]]()
+    b, by_set = bench.builder, dict[str, list[str]]()
     for kind, _, name in (case.partition("/") for case in cases):
-        wanted.setdefault(kind, []).append(name)
-    traced = trace_and_compile.trace(b.box, b.contents, b.target, b.device, source, wanted, None, located=True)
+        by_set.setdefault(kind, []).append(name)
+    traced = trace_and_compile.trace(b.box, b.contents, b.target, b.device, source, by_set, None, located=True)
     if "error" in traced:
         room(b.contents.root)
         raise CannotTrace(traced["error"]["message"])
@@ -114,7 +115,7 @@ def _origin(bench: Workbench, traced: trace_and_compile.Traced, key: str) -> Ori
 
 @memo.cpu("pgo_agent.sandbox.profile.static.static", version=2)
 def static(bench: Workbench, subject: Subject, backend: str) -> StaticProfile | Problem:
-    """One kernel, as a backend compiles it. Raises what the compiler's box raises."""
+    """Return one kernel, as a backend compiles it. Raises what the compiler's box raises."""
     side = BACKENDS[backend]
     try:
         return _profile(bench, subject.build, side, side.compiled(bench, subject))
@@ -123,27 +124,27 @@ def static(bench: Workbench, subject: Subject, backend: str) -> StaticProfile | 
 
 
 def _profile(bench: Workbench, build: str, side: Backend, compiled: Compiled) -> StaticProfile:
-    seen = Look(side, compiled)
+    look = Look(side, compiled)
     return StaticProfile(
         build=build,
         kernel=compiled.name,
         backend=side.name,
         target=compiled.target,
-        file=seen.file,
+        file=look.file,
         resources=compiled.resources,
         occupancy=side.occupancy(bench, compiled.resources),
         notes=compiled.notes,
         same_code=compiled.same_code,
         instructions=len(compiled.instructions),
-        kinds=seen.kinds(compiled.instructions),
+        kinds=look.kinds(compiled.instructions),
         opcodes=assemble_static.opcodes(compiled.instructions),
-        lines=seen.lines(),
-        source=seen.sources(),
+        lines=look.lines(),
+        source=look.sources(),
         curve=assemble_static.curve(compiled.instructions),
-        peak=seen.peak(),
-        loops=seen.loops(),
-        pipeline=seen.pipeline(),
-        conversions=seen.conversions(),
-        accesses=seen.accesses(),
-        unproven=ttgir_cost.unproven(seen.module),
+        peak=look.peak(),
+        loops=look.loops(),
+        pipeline=look.pipeline(),
+        conversions=look.conversions(),
+        accesses=look.accesses(),
+        unproven=ttgir_cost.unproven(look.module),
     )

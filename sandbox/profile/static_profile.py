@@ -141,8 +141,8 @@ class StaticProfile(Record):
     @property
     def sources(self) -> dict[int, int]:
         """Line of the TTGIR -> line of the kernel's file, of those that come from one."""
-        found = ((n.line, n.place.line(self.file)) for n in self.lines if n.place)
-        return {line: source for line, source in found if source}
+        pairs = ((n.line, n.place.line(self.file)) for n in self.lines if n.place)
+        return {line: source for line, source in pairs if source}
 
 
 @dataclass(frozen=True)

@@ -54,33 +54,33 @@ class Memory:
 
 
 def spans(module: Module) -> tuple[Span, ...]:
-    """All loops, in the order of the text."""
-    found = (op for op in module.walk() if op.name in LOOPS)
-    return tuple(Span(op.line, op.line + str(op).strip().count("\n")) for op in found)
+    """Return all loops, in the order of the text."""
+    loops = (op for op in module.walk() if op.name in LOOPS)
+    return tuple(Span(op.line, op.line + str(op).strip().count("\n")) for op in loops)
 
 
 def around(line: int, loops: tuple[Span, ...]) -> int:
-    """The first line of the innermost loop around a line; 0 outside of any."""
+    """Return the first line of the innermost loop around a line; 0 outside of any."""
     inside = [s for s in loops if line in s]
     return min(inside, key=lambda s: s.last - s.first).first if inside else 0
 
 
 def conversions(module: Module) -> tuple[Conversion, ...]:
-    """All conversions between layouts, in the order of the text."""
-    found = (op for op in module.walk() if op.name == "ttg.convert_layout")
-    tensors = ((op.line, types.shaped(op.result_types[0])) for op in found if op.result_types)
+    """Return all conversions between layouts, in the order of the text."""
+    ops = (op for op in module.walk() if op.name == "ttg.convert_layout")
+    tensors = ((op.line, types.shaped(op.result_types[0])) for op in ops if op.result_types)
     return tuple(Conversion(line, tensor.bytes) for line, tensor in tensors if tensor)
 
 
 def accesses(module: Module) -> tuple[Memory, ...]:
-    """All loads, stores, atomics and copies from or to device memory, in the order of the text."""
+    """Return all loads, stores, atomics and copies from or to device memory, in the order of the text."""
     return tuple(m for op in module.walk() if (m := _memory(op, module)))
 
 
 def unproven(module: Module) -> tuple[str, ...]:
-    """The kernel's pointers and integers of which the compiler does not know that 16 divides them."""
+    """Return the kernel's pointers and integers of which the compiler does not know that 16 divides them."""
     head = str(module.kernel.parts[0])
-    return tuple(name for name, _, known in _ARGUMENT.findall(head) if "tt.divisibility" not in known)
+    return tuple(name for name, _, attributes in _ARGUMENT.findall(head) if "tt.divisibility" not in attributes)
 
 
 def _memory(op: Op, module: Module) -> Memory | None:

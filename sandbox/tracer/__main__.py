@@ -63,17 +63,17 @@ def _shape(kernel: dict[str, Any]) -> dict[str, Any]:
 
 
 def _names(request: dict[str, Any], described: dict[str, Any], kind: str) -> list[str]:
-    wanted = request["cases"][kind]
-    known = list(described["sets"][kind])
-    return known if wanted is None else [n for n in wanted if n in known]
+    chosen = request["cases"][kind]
+    names = list(described["sets"][kind])
+    return names if chosen is None else [n for n in chosen if n in names]
 
 
 def _blame(error: BaseException, folder: Path) -> dict[str, Any]:
     import traceback
 
-    own = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).parent.parent == folder]
-    line = own[-1].lineno if own else None
-    file = Path(own[-1].filename).name if own else None
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).parent.parent == folder]
+    line = frames[-1].lineno if frames else None
+    file = Path(frames[-1].filename).name if frames else None
     return {"kind": "raised", "type": type(error).__name__, "message": str(error)[:4000], "line": line, "file": file}
 
 

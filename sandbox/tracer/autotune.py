@@ -15,7 +15,7 @@ SKIPPED = (OutOfResources, PTXASError, CompileTimeAssertionFailure)  # what Trit
 
 
 def describe(config: Config) -> dict[str, Any]:
-    """A config as plain values, without what equals the default of None."""
+    """Return a config as plain values, without what equals the default of None."""
     fixed = {n: getattr(config, n) for n in ("num_warps", "num_stages", "num_ctas", "maxnreg")}
     return dict(config.kwargs) | {n: v for n, v in fixed.items() if v is not None and not (n == "num_ctas" and v == 1)}
 
@@ -80,7 +80,7 @@ class Sites:
 
     @staticmethod
     def _site(tuner: Autotuner, kwargs: dict[str, Any]) -> str:
-        named = {k: v for k, v in {**tuner.nargs, **kwargs}.items() if k in tuner.arg_names}
-        key = [named[k] for k in tuner.keys if k in named]
-        key += [str(v.dtype) for v in named.values() if hasattr(v, "dtype")]
+        arguments = {k: v for k, v in {**tuner.nargs, **kwargs}.items() if k in tuner.arg_names}
+        key = [arguments[k] for k in tuner.keys if k in arguments]
+        key += [str(v.dtype) for v in arguments.values() if hasattr(v, "dtype")]
         return f"{tuner.base_fn.__name__}{tuple(key)}"

@@ -52,7 +52,7 @@ class Capture:
         return self.texts[self.handles[handle]]
 
     def resources(self, cubin: bytes) -> tuple[int, int]:
-        """Registers and spilled words of a cubin; unknown (0, 0) when the compiler was stopped at TTGIR."""
+        """Return registers and spilled words of a cubin; unknown (0, 0) when the compiler was stopped at TTGIR."""
         return usage(cubin) if self.full else (0, 0)
 
     def _loaded(self, _module: int, function: int, _name: str, _files: Any, key: str) -> None:
@@ -102,8 +102,8 @@ class Capture:
 
 
 def _placeholders(ttgir: str) -> dict[str, Any]:
-    found = _NAME.search(ttgir)
-    name = found[1] if found else "unnamed"
+    match = _NAME.search(ttgir)
+    name = match[1] if match else "unnamed"
     return {
         "name": name,
         "shared": 0,
@@ -133,5 +133,5 @@ def usage(cubin: bytes) -> tuple[int, int]:
         path = Path(folder) / "k.cubin"
         path.write_bytes(cubin)
         text = nvidia_tools.output([knobs.nvidia.cuobjdump.path, "-res-usage", str(path)])
-    found = re.search(r"REG:(\d+) STACK:(\d+)", text)
-    return (int(found[1]), int(found[2]) // 4) if found else (0, 0)
+    match = re.search(r"REG:(\d+) STACK:(\d+)", text)
+    return (int(match[1]), int(match[2]) // 4) if match else (0, 0)

@@ -18,7 +18,7 @@ _LINE = re.compile(r":(\d+):\d+\)?: $")
 
 @contextmanager
 def caught() -> Iterator[Callable[[], str]]:
-    """Gives the first errors that were printed so far, on one line; empty where there were none."""
+    """Return the first errors that were printed so far, on one line; empty where there were none."""
     with tempfile.TemporaryFile() as file:
         real = os.dup(2)
         os.dup2(file.fileno(), 2)
@@ -33,11 +33,11 @@ def caught() -> Iterator[Callable[[], str]]:
 
 
 def errors(text: str) -> str:
-    """The first errors of a compiler's output, with their lines of the file."""
-    found = dict.fromkeys((m["what"].strip()[:LONGEST], _line(m["at"])) for m in _ERROR.finditer(text))
-    return "; ".join([what + line for what, line in found][:FEW])
+    """Return the first errors of a compiler's output, with their lines of the file."""
+    first_errors = dict.fromkeys((m["what"].strip()[:LONGEST], _line(m["at"])) for m in _ERROR.finditer(text))
+    return "; ".join([message + line for message, line in first_errors][:FEW])
 
 
 def _line(at: str) -> str:
-    found = _LINE.search(at)
-    return f" (line {found[1]} of the file)" if found and found[1] != "0" else ""
+    match = _LINE.search(at)
+    return f" (line {match[1]} of the file)" if match and match[1] != "0" else ""

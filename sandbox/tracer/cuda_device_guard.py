@@ -16,7 +16,7 @@ _keep: list[object] = []
 
 
 def install() -> None:
-    """Makes views of fake cuda tensors work. Raises RuntimeError when this torch keeps its registry elsewhere."""
+    """Make views of fake cuda tensors work. Raises RuntimeError when this torch keeps its registry elsewhere."""
     ensure = getattr(torch._C, "_ensureCUDADeviceGuardSet", None)
     if ensure is None:
         raise RuntimeError(f"torch {torch.__version__} has no _ensureCUDADeviceGuardSet: use torch 2.6 or newer")

@@ -14,27 +14,29 @@ MOST = 4000  # characters
 _ADDRESS = re.compile(r"( object)? at 0x[0-9a-f]+(?=>)")  # differs from run to run
 
 
-def said(error: BaseException, source: str, printed: str = "") -> str:
-    """The text of the exception. `source`: the candidate's file; places are those of its functions. `printed`: what
-    the compiler wrote of it.
+def describe(error: BaseException, source: str, printed: str = "") -> str:
+    """Return the text of the exception. `source`: the candidate's file; places are those of its functions. `printed`:
+    what the compiler wrote of it.
     """
-    text = _ADDRESS.sub("", _said(error, source))
+    text = _ADDRESS.sub("", _message(error, source))
     return (f"{text}: {printed}" if printed and printed not in text else text)[:MOST]
 
 
-def _said(error: BaseException, source: str) -> str:
+def _message(error: BaseException, source: str) -> str:
     chain = list(_chain(error))
-    own = [e for e in chain if getattr(e, "src", None) and e.src in source]
-    if not own:
+    of_candidate = [e for e in chain if getattr(e, "src", None) and e.src in source]
+    if not of_candidate:
         return str(error) or type(error).__name__
-    place, _, shown = _shown(own[-1]).partition(":\n")
-    calls = dict.fromkeys(_shown(e).splitlines()[0].rstrip(":") for e in reversed(own[:-1]))  # one raises two at times
+    place, _, code = _shown(of_candidate[-1]).partition(":\n")
+    calls = dict.fromkeys(
+        _shown(e).splitlines()[0].rstrip(":") for e in reversed(of_candidate[:-1])
+    )  # one raises two at times
     called = "".join(f", called {call}" for call in calls)
-    return f"{place}{called}:\n{shown}\n{_what(chain[-1])}"
+    return f"{place}{called}:\n{code}\n{_what(chain[-1])}"
 
 
 def _chain(error: BaseException) -> Iterator[Any]:
-    """The exception and those behind it, as long as they are of Triton's compiler."""
+    """Yield the exception and those behind it, as long as they are of Triton's compiler."""
     while hasattr(error, "error_message"):
         yield error
         if error.__cause__ is None:
@@ -43,10 +45,10 @@ def _chain(error: BaseException) -> Iterator[Any]:
 
 
 def _shown(error: Any) -> str:
-    """Where it was, and the code there: `at 3:4:`, lines, and one with a caret."""
+    """Return where it was, and the code there: `at 3:4:`, lines, and one with a caret."""
     text = str(error)
-    said = f"\n{error.error_message}" if error.error_message else ""
-    return text.removesuffix(said)
+    ending = f"\n{error.error_message}" if error.error_message else ""
+    return text.removesuffix(ending)
 
 
 def _what(error: Any) -> str:
@@ -54,6 +56,6 @@ def _what(error: Any) -> str:
 
 
 def _bare(error: BaseException) -> str:
-    """An exception of no words by the statement that raised it."""
+    """Return an exception of no words by the statement that raised it."""
     last = traceback.extract_tb(error.__traceback__)[-1:]
     return f"{type(error).__name__} at `{last[0].line}`" if last and not str(error) else repr(error)

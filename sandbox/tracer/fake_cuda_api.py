@@ -41,12 +41,12 @@ class Refusals:
         return lambda *a, **k: self.refuse(f"{what} cannot be held by a recorded plan")
 
     def refused(self, what: str) -> type:
-        """A class of which none is made. Libraries name it in annotations when they are imported."""
+        """Return a class of which none is made. Libraries name it in annotations when they are imported."""
         return type(what.rpartition(".")[2], (), {"__new__": self.refuser(what)})
 
 
 def line_in(file: str) -> int | None:
-    """The line of `file` that is being executed now, or None."""
+    """Return the line of `file` that is being executed now, or None."""
     frame = sys._getframe()
     while frame is not None:
         if frame.f_code.co_filename == file:
@@ -179,7 +179,8 @@ def _properties(d: Device) -> types.SimpleNamespace:
 
 
 def _zero() -> Callable[..., int]:
-    """A function of its own each time: torch._dynamo does not import when one stands under two of torch's names."""
+    """Return a function of its own each time: torch._dynamo does not import when one stands under two of torch's
+    names."""
     return lambda *a, **k: 0
 
 

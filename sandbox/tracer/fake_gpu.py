@@ -36,7 +36,7 @@ class Addresses:
             self._keep.append(storage)
         return BASE + self._index[storage._cdata] * STEP + int(tensor.storage_offset()) * int(tensor.element_size())
 
-    def known(self, n: object) -> bool:
+    def contains(self, n: object) -> bool:
         return type(n) is int and BASE <= n < BASE + len(self._index) * STEP
 
 
@@ -53,7 +53,7 @@ def install(
     launched: Callable[..., None],
     loaded: Callable[..., tuple[int, int]],
 ) -> None:
-    """Turns this process into one that believes it has `device`. There is no way back: use a process of its own."""
+    """Turn this process into one that believes it has `device`. There is no way back: use a process of its own."""
     cuda_device_guard.install()
     FakeTensor.data_ptr = lambda tensor: addresses.of(tensor)
     if hasattr(

@@ -11,11 +11,11 @@ AXES = (("x", 2**31 - 1), ("y", 65535), ("z", 65535))
 
 
 def problems(name: str, grid: Sequence[int]) -> Iterator[str]:
-    """Why a launch of this kernel is refused. A grid without blocks is none: nothing runs."""
-    said = " x ".join(str(int(g)) for g in grid)
+    """Yield why a launch of this kernel is refused. A grid without blocks is none: nothing runs."""
+    size_text = " x ".join(str(int(g)) for g in grid)
     for (axis, most), size in zip(AXES, grid, strict=True):
         if not 0 <= size <= most:
-            yield f"{name} is launched on {said} blocks: axis {axis} takes 0 to {most}"
+            yield f"{name} is launched on {size_text} blocks: axis {axis} takes 0 to {most}"
     blocks = int(grid[0]) * int(grid[1]) * int(grid[2])
     if blocks > MOST_BLOCKS:
-        yield f"{name} is launched on {said} blocks, together {blocks}: {MOST_BLOCKS} are the most"
+        yield f"{name} is launched on {size_text} blocks, together {blocks}: {MOST_BLOCKS} are the most"

@@ -43,8 +43,8 @@ class _Settings(ModuleType):
 
     @staticmethod
     def disable(fn: Callable[..., Any] | None = None, *_args: Any, **_options: Any) -> Any:
-        """Keeps a function from being compiled. Nothing is compiled."""
-        return (lambda given: given) if fn is None else fn
+        """Keep a function from being compiled. Nothing is compiled."""
+        return (lambda function: function) if fn is None else fn
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and name != "__path__":  # which `import torch._dynamo.x` asks for
@@ -74,7 +74,7 @@ def _whole() -> None:
 
 
 def _alone(name: str, file: Path) -> ModuleType:
-    """A module of a package that is not imported itself."""
+    """Return a module of a package that is not imported itself."""
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
         raise ImportError(name)

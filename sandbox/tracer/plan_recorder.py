@@ -79,15 +79,15 @@ class Recorder(TorchDispatchMode):
             self.refusals.refuse("a host tensor that was changed after it was made")
         with no_dispatch():
             values = self._literals[id(t)].flatten().tolist()
-        if any(map(self.addresses.known, values)):
+        if any(map(self.addresses.contains, values)):
             self.refusals.refuse("a table of tensor addresses")
         return {"literal": [self.encode(v) for v in values], "size": list(t.shape), "dtype": str(t.dtype)[6:]}
 
     def encode(self, a: Any, kind: str | None = None) -> Any:
-        """A plan's form of an argument. Refuses what has none. `kind`: what storages seen first are."""
+        """Return a plan's form of an argument. Refuses what has none. `kind`: what storages seen first are."""
         if isinstance(a, torch.Tensor):
             return self.ref(a, kind)
-        if self.addresses.known(a):
+        if self.addresses.contains(a):
             self.refusals.refuse("the address of a tensor used as a number")
         if a is None or isinstance(a, bool | int | str):
             return a
@@ -134,7 +134,7 @@ class Recorder(TorchDispatchMode):
         return out
 
     def _custom_op(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Runs a custom op's real body: its fake rule would hide the launches inside."""
+        """Run a custom op's real body: its fake rule would hide the launches inside."""
         from torch._library.custom_ops import OPDEFS
 
         op = OPDEFS.get(f"{func.namespace}::{func._opname}")
@@ -162,7 +162,7 @@ class Recorder(TorchDispatchMode):
         self.add(step | {"out": [self.ref(t) for t in outs]})
 
     def add(self, step: dict[str, Any]) -> None:
-        """Adds a step to the plan. Refuses one too many, rather than record a million of them until the deadline."""
+        """Add a step to the plan. Refuses one too many, rather than record a million of them until the deadline."""
         if len(self.steps) >= MOST_STEPS:
             self.refusals.refuse(f"more than {MOST_STEPS} launches and torch ops")
         self.steps.append(step)
@@ -179,5 +179,5 @@ class Recorder(TorchDispatchMode):
     def _is_view(func: Any, ins: list[Any], outs: list[Any]) -> bool:
         if func.is_view:
             return True
-        own = {t.untyped_storage()._cdata for t in ins}
-        return bool(outs) and not func._schema.is_mutable and all(t.untyped_storage()._cdata in own for t in outs)
+        storages = {t.untyped_storage()._cdata for t in ins}
+        return bool(outs) and not func._schema.is_mutable and all(t.untyped_storage()._cdata in storages for t in outs)

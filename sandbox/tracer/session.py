@@ -45,7 +45,7 @@ class Session:
             self.kernel = target.load(candidate, "pgo_candidate").kernel
 
     def describe(self) -> dict[str, Any]:
-        """The target's cases and figures as plain values. Raises ValueError when a case is not plain."""
+        """Return the target's cases and figures as plain values. Raises ValueError when a case is not plain."""
         t = self.target
         sets = {s: {str(n): _plain(s, n, p) for n, p in getattr(t, s).items()} for s in DESCRIBED}
         work = {
@@ -62,7 +62,7 @@ class Session:
         }
 
     def trace(self, case: dict[str, Any], limit: int | None, sample: bool = False) -> list[dict[str, Any]]:
-        """A plan for every configuration of the case: one launch site varied at a time, at most `limit` in all.
+        """Return a plan for every configuration of the case: one launch site varied at a time, at most `limit` in all.
 
         `sample`: of a longer list the first half of them as they are listed, the others from the whole of the rest.
         """
@@ -100,17 +100,17 @@ class Session:
         self.refusals.first = self.refusals.line = None
         self.sites.steps = rec.steps
         with self.mode:
-            given = self._inputs(case)
+            inputs = self._inputs(case)
             with rec:
-                args = {n: rec.encode(a, "input") for n, a in given.items()}
-                out = self.kernel(**given)
+                args = {n: rec.encode(a, "input") for n, a in inputs.items()}
+                out = self.kernel(**inputs)
             if self.refusals.first:
                 raise fake_cuda_api.Refused(self.refusals.first)
             outs = [rec.ref(t) for t in (out if isinstance(out, list | tuple) else [out])]
         return {"inputs": args, "storages": rec.storages, "steps": rec.steps, "out": outs}
 
     def _inputs(self, case: dict[str, Any]) -> dict[str, Any]:
-        """What the target's inputs() gives. Its fault is told as its own: no candidate has run yet."""
+        """Return what the target's inputs() gives. Its fault is told as its own: no candidate has run yet."""
         try:
             return dict(self.target.inputs(case, fake_gpu.Generator()))
         except (DataDependentOutputException, DynamicOutputShapeException) as e:
@@ -129,10 +129,10 @@ class Session:
             self.recorder.add(step)
 
     def _blame(self, error: BaseException, printed: str) -> dict[str, Any]:
-        """What went wrong, with the candidate's line, as plain values."""
+        """Return what went wrong, with the candidate's line, as plain values."""
         lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == self.refusals.file]
         kind = "refused" if isinstance(error, fake_cuda_api.Refused) or self.refusals.first else "raised"
-        text = self.refusals.first or error_messages.said(error, self.source, printed)
+        text = self.refusals.first or error_messages.describe(error, self.source, printed)
         return {
             "kind": kind,
             "type": type(error).__name__,
@@ -144,8 +144,8 @@ class Session:
 def _spread(listed: list[Any], limit: int) -> list[Any]:
     """At most `limit` - 1: the first as they are listed, and others at even distances in what follows."""
     first, rest = listed[: limit // 2], listed[limit // 2 :]
-    wanted = limit - 1 - len(first)
-    return listed if len(rest) <= wanted else [*first, *(rest[len(rest) * k // wanted] for k in range(wanted))]
+    count = limit - 1 - len(first)
+    return listed if len(rest) <= count else [*first, *(rest[len(rest) * k // count] for k in range(count))]
 
 
 def _listed(signature: Any) -> Any:

@@ -43,25 +43,25 @@ class Locations:
 
     def __init__(self, aliases: Mapping[str, str]) -> None:
         texts = {alias: _words(text) for alias, text in aliases.items() if text.startswith("loc(")}
-        self._known: dict[str, Frames] = {}
+        self._frames: dict[str, Frames] = {}
         for alias in _ordered(texts):
-            self._known[alias] = self._read(texts[alias])
+            self._frames[alias] = self._read(texts[alias])
 
     def frames(self, location: str) -> Frames:
-        """What a location says; nothing for one that names no file."""
-        if location not in self._known:
-            self._known[location] = self._read(_words(location))
-        return self._known[location]
+        """Return what a location says; nothing for one that names no file."""
+        if location not in self._frames:
+            self._frames[location] = self._read(_words(location))
+        return self._frames[location]
 
     def _read(self, words: Sequence[str]) -> Frames:
         try:
-            return _Reading(words, self._known).whole()
+            return _Reading(words, self._frames).whole()
         except Unreadable:
             return ()
 
 
 def _words(text: str) -> list[str]:
-    """The words of a location; none of a text that is broken."""
+    """Return the words of a location; none of a text that is broken."""
     try:
         return [t.text for t in tokens(text) if t.kind != "space"]
     except Unreadable:
@@ -69,7 +69,7 @@ def _words(text: str) -> list[str]:
 
 
 def _ordered(texts: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Each alias behind those that it names; none that leads to a circle."""
+    """Yield each alias behind those that it names; none that leads to a circle."""
     sorter = TopologicalSorter({alias: [w for w in words if w in texts] for alias, words in texts.items()})
     with contextlib.suppress(CycleError):  # the sorter then still gives all that no circle holds up
         sorter.prepare()
@@ -81,44 +81,44 @@ def _ordered(texts: Mapping[str, Sequence[str]]) -> Iterator[str]:
 class _Reading:
     """A place in the words of one location. Everything here raises Unreadable for what MLIR would not write."""
 
-    def __init__(self, words: Sequence[str], known: Mapping[str, Frames]) -> None:
-        self.words, self.known = words, known
+    def __init__(self, words: Sequence[str], by_alias: Mapping[str, Frames]) -> None:
+        self.words, self.by_alias = words, by_alias
         self.at = self.depth = 0
 
     @property
     def next(self) -> str:
         return self.words[self.at] if self.at < len(self.words) else ""
 
-    def take(self, *wanted: str) -> str:
+    def take(self, *expected: str) -> str:
         word = self.next
-        if not word or (wanted and word not in wanted):
+        if not word or (expected and word not in expected):
             raise Unreadable(1, f"a location goes on with {word!r:.40}")
         self.at += 1
         return word
 
     def whole(self) -> Frames:
-        found = self.one()
+        frames = self.one()
         if self.next:
             raise Unreadable(1, "something stands behind a location")
-        return found
+        return frames
 
     def one(self) -> Frames:
-        """The location that begins here."""
+        """Return the location that begins here."""
         if self.depth > DEEPEST:
             raise Unreadable(1, f"locations nest more than {DEEPEST} deep")
         self.depth += 1
         word = self.take()
         form = _FORMS.get(word, _Reading._quoted if word.startswith('"') else None)
-        found = form(self, word) if form else self.known.get(word, ())
+        frames = form(self, word) if form else self.by_alias.get(word, ())
         self.depth -= 1
-        return found
+        return frames
 
     def _bracketed(self, word: str) -> Frames:
-        """A location in brackets, behind loc or a name."""
+        """Return a location in brackets, behind loc or a name."""
         self.take("(")
-        found = self.one()
+        frames = self.one()
         self.take(")")
-        return found
+        return frames
 
     def _call(self, word: str) -> Frames:
         self.take("(")
@@ -131,11 +131,11 @@ class _Reading:
     def _fused(self, word: str) -> Frames:
         self._skip_metadata()
         self.take("[")
-        found = self.one()
+        frames = self.one()
         while self.take(",", "]") == ",":
             part = self.one()
-            found = found or part
-        return found
+            frames = frames or part
+        return frames
 
     def _skip_metadata(self) -> None:
         depth = 0
@@ -144,7 +144,7 @@ class _Reading:
             depth += (word == "<") - (word == ">")
 
     def _quoted(self, word: str) -> Frames:
-        """A file with line and column, or a name, with or without a location in brackets."""
+        """Return a file with line and column, or a name, with or without a location in brackets."""
         text = word[1:-1]
         if self.next == ":":
             frame = Frame(text, self._number(), self._number())

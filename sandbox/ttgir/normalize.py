@@ -15,22 +15,22 @@ from pgo_agent.sandbox.ttgir.tree import Argument, Block, Module, Op, Region
 
 
 def text(module: Module) -> str:
-    """The module's normal form: definitions of the layouts it uses, then an op to a line."""
+    """Return the module's normal form: definitions of the layouts it uses, then an op to a line."""
     names = _Names(module.aliases)
     body = "\n".join(names.op(module.op, {}, 0))
     return "".join(f"{line}\n" for line in [*names.definitions(), body])
 
 
 def digest(module: Module) -> str:
-    """SHA-256 of the normal form, in hex."""
+    """Return SHA-256 of the normal form, in hex."""
     return hashlib.sha256(text(module).encode()).hexdigest()
 
 
 def arguments(function: Op) -> str:
-    """A function's arguments with their types and attributes, whatever they are called."""
+    """Return a function's arguments with their types and attributes, whatever they are called."""
     names = _Names({})
-    known = {a.name: f"%{i}" for i, a in enumerate(function.defined)}
-    listed = [t for t in tokens(names.words(str(function.parts[0]), known)) if t.kind != "space"]
+    new_names = {a.name: f"%{i}" for i, a in enumerate(function.defined)}
+    listed = [t for t in tokens(names.words(str(function.parts[0]), new_names)) if t.kind != "space"]
     opened = next(i for i, t in enumerate(listed) if t.text == "(")
     return joined(listed[opened : closing(listed, opened) + 1])
 
@@ -42,20 +42,20 @@ class _Names:
     layouts: dict[str, str] = field(default_factory=dict)  # alias -> its name here, in the order of first use
 
     def op(self, op: Op, scope: dict[str, str], depth: int) -> Iterator[str]:
-        """The lines of an op. Adds its results to `scope`."""
+        """Yield the lines of an op. Adds its results to `scope`."""
         results = {base: self._fresh() for base in dict.fromkeys(r.partition("#")[0] for r in op.results)}
         scope |= results
-        known = scope | self._arguments(op.defined) if op.defined else scope
+        new_names = scope | self._arguments(op.defined) if op.defined else scope
         line, partition = "  " * depth, dict[str, str]()
         for part, following in zip_longest(op.parts, op.parts[1:]):
             if isinstance(part, Region):
                 yield line
-                yield from self._region(part, partition if _isolated(part) else dict(known), depth)
+                yield from self._region(part, partition if _isolated(part) else dict(new_names), depth)
                 line = "  " * depth
             else:
                 entering = following if isinstance(following, Region) and _isolated(following) else None
                 partition = self._arguments(entering.blocks[0].arguments if entering else ())
-                line += self.words(part, known | partition if partition else known)
+                line += self.words(part, new_names | partition if partition else new_names)
         yield line
 
     def _region(self, region: Region, scope: dict[str, str], depth: int) -> Iterator[str]:
@@ -76,26 +76,26 @@ class _Names:
         self.values += 1
         return f"%{self.values - 1}"
 
-    def words(self, part: str, known: Mapping[str, str]) -> str:
-        """The words of a piece of text, one space apart where there was any, under their new names."""
+    def words(self, part: str, new_names: Mapping[str, str]) -> str:
+        """Return the words of a piece of text, one space apart where there was any, under their new names."""
         listed = [t for t in tokens(part) if t.kind != "space"]
         try:
             spans = locations(listed)
         except Unreadable:
             spans = []  # its bracket closes behind a region: no location that MLIR would read
-        return joined([self._renamed(t, known) for t in outside(listed, spans)])
+        return joined([self._renamed(t, new_names) for t in outside(listed, spans)])
 
-    def _renamed(self, token: Token, known: Mapping[str, str]) -> Token:
+    def _renamed(self, token: Token, new_names: Mapping[str, str]) -> Token:
         if token.kind == "value":
             base, _, which = token.text.partition("#")
-            return token._replace(text=known.get(base, base) + (f"#{which}" if which else ""))
+            return token._replace(text=new_names.get(base, base) + (f"#{which}" if which else ""))
         if token.kind == "alias" and token.text in self.aliases:
             name = self.layouts.setdefault(token.text, f"#{len(self.layouts)}")
             return token._replace(text=name)
         return token
 
     def definitions(self) -> Iterator[str]:
-        """What the used layouts stand for; one may use others, which are then defined behind it."""
+        """Yield what the used layouts stand for; one may use others, which are then defined behind it."""
         done = 0
         while done < len(self.layouts):
             alias = list(self.layouts)[done]

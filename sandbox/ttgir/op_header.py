@@ -16,53 +16,65 @@ _SYNTAX = frozenset({"attributes", "default", "to", "step", "iter_args", "num_wa
 
 
 def understand(first: Token, parts: tuple[str | Region, ...], pieces: Sequence[Words]) -> Op:
-    """The op whose words stand in `pieces`: before its first region, between regions, behind the last."""
+    """Return the op whose words stand in `pieces`: before its first region, between regions, behind the last."""
     results, rest = _results(pieces[0], sum(map(len, pieces)))
     if not rest or rest[0].kind not in ("word", "string"):
         raise Unreadable(first.line, f"an op was expected, not {first.text!r:.40}")
     name = rest[0].text.strip('"')
     if "." not in name and name != "module":
         raise Unreadable(first.line, f"an op was expected, not {name!r:.40}")
-    own = [*rest[1:], *(pieces[-1] if len(pieces) > 1 else [])]
+    words = [*rest[1:], *(pieces[-1] if len(pieces) > 1 else [])]
     defined = arguments(rest[1:]) if name in _DEFINING else ()
-    body, location = _without_locations(own)
+    body, location = _without_locations(words)
     body, attributes = _without_dictionaries(body, generic=rest[0].kind == "string")
     head, signature = _at_signature(name, body)
-    known = {a.name for a in defined}
-    operands = tuple(t.text for t in head if t.kind == "value" and t.text not in known)
-    taken, given = types.of_op(name, signature, bool(operands), len(results))
-    return Op(parts, name, first.line, results, operands, defined, _outside(head), attributes, taken, given, location)
+    argument_names = {a.name for a in defined}
+    operands = tuple(t.text for t in head if t.kind == "value" and t.text not in argument_names)
+    operand_types, result_types = types.of_op(name, signature, bool(operands), len(results))
+    return Op(
+        parts,
+        name,
+        first.line,
+        results,
+        operands,
+        defined,
+        _outside(head),
+        attributes,
+        operand_types,
+        result_types,
+        location,
+    )
 
 
 def _outside(head: Words) -> tuple[str, ...]:
     """Words and literals outside of brackets, without those that only hold the syntax together."""
-    found, depth = [], 0
+    outer, depth = [], 0
     for t in head:
         if depth == 0 and t.kind in ("word", "number", "string", "symbol") and t.text not in _SYNTAX:
-            found.append(t.text)
+            outer.append(t.text)
         depth += nesting(t.text)
-    return tuple(found)
+    return tuple(outer)
 
 
 def opening(words: Words, first: bool) -> tuple[str, tuple[Argument, ...]]:
-    """The name of a region and what its entry block begins with, by the words that stand before its brace."""
-    named = [t.text for t in words if t.kind == "word"]
+    """Return the name of a region and what its entry block begins with, by the words that stand before its brace."""
+    names = [t.text for t in words if t.kind == "word"]
     if first:
-        return ("default" if named[-1:] == ["default"] else ""), arguments(_results(words, 0)[1])
-    return (named[0] if named else ""), arguments(words)
+        return ("default" if names[-1:] == ["default"] else ""), arguments(_results(words, 0)[1])
+    return (names[0] if names else ""), arguments(words)
 
 
 def arguments(words: Words) -> tuple[Argument, ...]:
-    """Values that stand before ':' inside parentheses (with their type), or before '=' (of loops)."""
-    found, depth = [], 0
+    """Return values that stand before ':' inside parentheses (with their type), or before '=' (of loops)."""
+    defined, depth = [], 0
     for i, token in enumerate(words):
         depth += nesting(token.text)
         following = words[i + 1].text if i + 1 < len(words) else ""
         if token.kind == "value" and following == "=":
-            found.append(Argument(token.text, ""))
+            defined.append(Argument(token.text, ""))
         elif token.kind == "value" and following == ":" and depth:
-            found.append(Argument(token.text, joined(_type_at(words, i + 2))))
-    return tuple(found)
+            defined.append(Argument(token.text, joined(_type_at(words, i + 2))))
+    return tuple(defined)
 
 
 def _results(words: Words, most: int) -> tuple[tuple[str, ...], Words]:
@@ -84,7 +96,8 @@ def _results(words: Words, most: int) -> tuple[tuple[str, ...], Words]:
 
 
 def _type_at(words: Words, start: int) -> Words:
-    """The type that begins at `start`: up to the comma or bracket that ends it, an attribute, a location or a value."""
+    """Return the type that begins at `start`: up to the comma or bracket that ends it, an attribute, a location or a
+    value."""
     depth = 0
     for i in range(start, len(words)):
         text = words[i].text
@@ -95,28 +108,28 @@ def _type_at(words: Words, start: int) -> Words:
 
 
 def _without_locations(words: Words) -> tuple[list[Token], str]:
-    """Takes out every loc(...); the last one is the op's own."""
+    """Take out every loc(...); the last one is the op's own."""
     spans = locations(words)
     return outside(words, spans), joined(words[spans[-1][0] + 2 : spans[-1][1]]) if spans else ""
 
 
 def _without_dictionaries(words: Words, generic: bool) -> tuple[list[Token], dict[str, str]]:
-    """Takes out attribute dictionaries {a = 1 : i32, b}, and in MLIR's generic form the properties <{...}>."""
-    kept: list[Token] = []
-    found: dict[str, str] = {}
+    """Take out attribute dictionaries {a = 1 : i32, b}, and in MLIR's generic form the properties <{...}>."""
+    rest: list[Token] = []
+    attributes: dict[str, str] = {}
     depth, i = 0, 0
     while i < len(words):
         text = words[i].text
-        property_ = generic and depth == 1 and [t.text for t in kept[-2:]] == [")", "<"]
+        property_ = generic and depth == 1 and [t.text for t in rest[-2:]] == [")", "<"]
         if text == "{" and (depth == 0 or property_):
             end = closing(words, i)
-            found |= dict(_entry(item) for item in items(words[i + 1 : end]) if item)
+            attributes |= dict(_entry(item) for item in items(words[i + 1 : end]) if item)
             i = end + 1
         else:
             depth += nesting(text)
-            kept.append(words[i])
+            rest.append(words[i])
             i += 1
-    return kept, found
+    return rest, attributes
 
 
 def _entry(item: Words) -> tuple[str, str]:
@@ -124,7 +137,8 @@ def _entry(item: Words) -> tuple[str, str]:
 
 
 def _at_signature(name: str, words: Words) -> tuple[Words, Words]:
-    """What stands before the types, and the types: behind the last colon outside of brackets, or behind the arrow."""
+    """Return what stands before the types, and the types: behind the last colon outside of brackets, or behind the
+    arrow."""
     colon = arrow = None
     depth = 0
     for i, token in enumerate(words):

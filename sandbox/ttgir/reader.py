@@ -17,7 +17,7 @@ LARGEST = 16 * 2**20  # characters; Triton's largest are under one million
 
 
 def parse(text: str) -> Module:
-    """The tree of a text with exactly one module and one public function. Raises Unreadable, with the line."""
+    """Return the tree of a text with exactly one module and one public function. Raises Unreadable, with the line."""
     if len(text) > LARGEST:
         raise Unreadable(1, f"{len(text)} characters are too many")
     reader = _Reader(list(tokens(text)))
@@ -57,14 +57,14 @@ class _Reader:
         return token
 
     def space(self) -> str:
-        """White space and comments from here."""
-        taken = ""
+        """Return white space and comments from here."""
+        text = ""
         while self.left and self.next.kind == "space":
-            taken += self.take().text
-        return taken
+            text += self.take().text
+        return text
 
     def ahead(self, n: int = 0) -> Token | None:
-        """The n-th token from here that is no white space."""
+        """Return the n-th token from here that is no white space."""
         for i in range(self.at, len(self.tokens)):
             if self.tokens[i].kind != "space":
                 if n == 0:
@@ -75,7 +75,7 @@ class _Reader:
     # the text around the module ---------------------------------------------------------------------------------------
 
     def definitions(self) -> str:
-        """Alias definitions, a line each; remembers what each stands for."""
+        """Return alias definitions, a line each; remembers what each stands for."""
         text = self.space()
         while (first := self.ahead()) and first.kind == "alias" and (second := self.ahead(1)) and second.text == "=":
             line = self._line()
@@ -86,18 +86,18 @@ class _Reader:
         return text
 
     def _line(self) -> str:
-        """The rest of a line, or more of it where a bracket is open."""
-        taken, depth = "", 0
+        """Return the rest of a line, or more of it where a bracket is open."""
+        text, depth = "", 0
         while self.left and not (depth == 0 and "\n" in self.next.text and self.next.kind == "space"):
             token = self.take()
             depth += nesting(token.text)
-            taken += token.text
-        return taken
+            text += token.text
+        return text
 
     # ops --------------------------------------------------------------------------------------------------------------
 
     def op(self, depth: int) -> Op:
-        """One op with its regions; ends before the line break that ends it."""
+        """Return one op with its regions; ends before the line break that ends it."""
         if depth > DEEPEST:
             raise Unreadable(self.next.line, f"regions are nested more than {DEEPEST} deep")
         parts: list[str | Region] = []
@@ -121,18 +121,18 @@ class _Reader:
         return op_header.understand(first, (*parts, text), pieces)
 
     def _dictionary(self, opened: Token) -> list[Token]:
-        """The tokens of an attribute dictionary behind its brace, with the one that closes it."""
-        taken, depth = [], 1
+        """Return the tokens of an attribute dictionary behind its brace, with the one that closes it."""
+        inner, depth = [], 1
         while depth:
             if not self.left or "\n" in self.next.text:
                 raise Unreadable(opened.line, "the bracket { is never closed")
             token = self.take()
             depth += (token.text == "{") - (token.text == "}")
-            taken.append(token)
-        return taken
+            inner.append(token)
+        return inner
 
     def _ended(self) -> bool:
-        """Whether a line break is next, and no `default` or `partition0` region follows on the next line."""
+        """Return whether a line break is next, and no `default` or `partition0` region follows on the next line."""
         if self.next.kind != "space" or "\n" not in self.next.text:
             return False
         follows, then = self.ahead(), self.ahead(1)
@@ -142,7 +142,7 @@ class _Reader:
         return self.left and self.next.kind == "space" and ("\n" in self.next.text or self.next.text.startswith("//"))
 
     def region(self, opened: Sequence[Token], first: bool, depth: int) -> Region:
-        """The blocks up to the brace that closes them, which stays for the op. `opened`: the words before it."""
+        """Return the blocks up to the brace that closes them, which stays for the op. `opened`: the words before it."""
         start, name, arguments = self.at, *op_header.opening(opened, first)
         blocks: list[Block] = []
         head, ops = "", list[Op]()

@@ -10,23 +10,23 @@ _OPEN, _CLOSE = frozenset(_PAIRS.values()), frozenset(_PAIRS)
 
 
 def nesting(text: str) -> int:
-    """What a token adds to the depth of brackets."""
+    """Return what a token adds to the depth of brackets."""
     return (text in _OPEN) - (text in _CLOSE)
 
 
 def items(words: Words, marks: tuple[str, ...] = (",",)) -> list[Words]:
-    """Cuts words at the given marks outside of brackets."""
-    found, depth, start = [], 0, 0
+    """Cut words at the given marks outside of brackets."""
+    pieces, depth, start = [], 0, 0
     for i, token in enumerate(words):
         if depth == 0 and token.text in marks:
-            found.append(words[start:i])
+            pieces.append(words[start:i])
             start = i + 1
         depth += nesting(token.text)
-    return [*found, words[start:]]
+    return [*pieces, words[start:]]
 
 
 def closing(words: Words, at: int) -> int:
-    """The index of the bracket that closes the one at `at`. Raises Unreadable when there is none."""
+    """Return the index of the bracket that closes the one at `at`. Raises Unreadable when there is none."""
     stack: list[str] = []
     for i in range(at, len(words)):
         text = words[i].text
@@ -41,27 +41,28 @@ def closing(words: Words, at: int) -> int:
 
 
 def locations(words: Words) -> list[tuple[int, int]]:
-    """The first and the last index of every loc(...), in order. Raises Unreadable for one that is never closed."""
-    found: list[tuple[int, int]] = []
+    """Return the first and the last index of every loc(...), in order. Raises Unreadable for one that is never
+    closed."""
+    spans: list[tuple[int, int]] = []
     i = 0
     while i < len(words) - 1:
         if words[i].text == "loc" and words[i + 1].text == "(":
-            found.append((i, closing(words, i + 1)))
-            i = found[-1][1]
+            spans.append((i, closing(words, i + 1)))
+            i = spans[-1][1]
         i += 1
-    return found
+    return spans
 
 
 def outside(words: Words, spans: Sequence[tuple[int, int]]) -> list[Token]:
-    """The words without those of the spans, which are in order."""
-    kept: list[Token] = []
+    """Return the words without those of the spans, which are in order."""
+    rest: list[Token] = []
     begin = 0
     for first, last in spans:
-        kept += words[begin:first]
+        rest += words[begin:first]
         begin = last + 1
-    return [*kept, *words[begin:]]
+    return [*rest, *words[begin:]]
 
 
 def joined(words: Words) -> str:
-    """The text of words, with one space where there was white space."""
+    """Return the text of words, with one space where there was white space."""
     return "".join(" " * (token.spaced and i > 0) + token.text for i, token in enumerate(words))

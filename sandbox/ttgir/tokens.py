@@ -39,13 +39,13 @@ class Token(NamedTuple):
 
 
 def tokens(text: str) -> Iterator[Token]:
-    """All tokens of a text in order. Raises Unreadable at a character that starts none."""
+    """Yield all tokens of a text in order. Raises Unreadable at a character that starts none."""
     at, line, spaced = 0, 1, True
     while at < len(text):
-        found = _TOKEN.match(text, at)
-        if found is None:
+        match = _TOKEN.match(text, at)
+        if match is None:
             raise Unreadable(line, f"cannot read {text[at : at + 20]!r}")
-        yield Token(str(found.lastgroup), found[0], line, spaced)
-        spaced = found.lastgroup == "space"
-        line += found[0].count("\n")
-        at = found.end()
+        yield Token(str(match.lastgroup), match[0], line, spaced)
+        spaced = match.lastgroup == "space"
+        line += match[0].count("\n")
+        at = match.end()

@@ -46,7 +46,7 @@ class Op:
         return tuple(p for p in self.parts if isinstance(p, Region))
 
     def integer(self, name: str) -> int | None:
-        """An integer or boolean attribute; None when it is absent or something else."""
+        """Return an integer or boolean attribute; None when it is absent or something else."""
         word = self.attributes.get(name, "").split(" ")[0]
         if word in ("true", "false"):
             return int(word == "true")
@@ -85,21 +85,21 @@ class Region:
         return (op for block in self.blocks for op in block.ops)
 
 
-def _text(whole: Op | Block | Region) -> str:
-    """All that was read of a part of the tree, without a call for each level of it."""
-    left: list[Op | Block | Region | str] = [whole]
-    found: list[str] = []
-    while left:
-        at = left.pop()
+def _text(root: Op | Block | Region) -> str:
+    """Return all that was read of a part of the tree, without a call for each level of it."""
+    pending: list[Op | Block | Region | str] = [root]
+    pieces: list[str] = []
+    while pending:
+        at = pending.pop()
         if isinstance(at, str):
-            found.append(at)
+            pieces.append(at)
         elif isinstance(at, Op):
-            left += reversed(at.parts)
+            pending += reversed(at.parts)
         elif isinstance(at, Region):
-            left += reversed(at.blocks)
+            pending += reversed(at.blocks)
         else:
-            left += [*reversed(at.ops), at.head]
-    return "".join(found)
+            pending += [*reversed(at.ops), at.head]
+    return "".join(pieces)
 
 
 @dataclass(frozen=True)

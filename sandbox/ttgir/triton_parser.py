@@ -46,12 +46,12 @@ class Answer:
         """Why the text is refused; None when it is not."""
         if self.printed:
             return None
-        found = next((d for d in self.diagnostics if d.severity == "error"), None)
-        return found or Diagnostic(0, 0, "error", "Triton's parser refuses the text and does not say why")
+        diagnostic = next((d for d in self.diagnostics if d.severity == "error"), None)
+        return diagnostic or Diagnostic(0, 0, "error", "Triton's parser refuses the text and does not say why")
 
 
 def ask(box: Box, contents: ContentStore, arch: int, text: str, records: bool = False) -> Answer:
-    """What Triton's parser and verifier say of a text for an architecture; with `records` it may hold Proton's.
+    """Return what Triton's parser and verifier say of a text for an architecture; with `records` it may hold Proton's.
 
     Raises Killed when somebody kills the process again and again, EnvironmentFault when the disk is full.
     """
@@ -76,41 +76,42 @@ def ask_all(box: Box, contents: ContentStore, arch: int, texts: Sequence[str], r
 
 
 def bare(text: str) -> str:
-    """The text without locations, on the same lines: MLIR then names lines of the text, not of what it came from."""
+    """Return the text without locations, on the same lines: MLIR then names lines of the text, not of what it came
+    from."""
     try:
         listed = list(tokens(text))
         spans = locations(listed)
     except Unreadable:
         return text  # MLIR says why
-    kept, begin = "", 0
+    result, begin = "", 0
     for first, last in spans:
-        kept = (kept + "".join(t.text for t in listed[begin:first])).rstrip(" ")
-        start, begin = kept.rfind("\n") + 1, last + 1
-        if kept.endswith("=") and kept[start:].startswith("#loc"):
-            kept = kept[:start]
-    return kept + "".join(t.text for t in listed[begin:])
+        result = (result + "".join(t.text for t in listed[begin:first])).rstrip(" ")
+        start, begin = result.rfind("\n") + 1, last + 1
+        if result.endswith("=") and result[start:].startswith("#loc"):
+            result = result[:start]
+    return result + "".join(t.text for t in listed[begin:])
 
 
 def _answer(out: Path, key: str, output: str) -> Answer:
     try:
         answer = validate.answer(out / f"{key}.json")
-        said = str(answer.get("error", ""))
-        printed = "" if said else validate.read(out / f"{key}.ttgir", validate.ARTEFACT_LIMIT).decode()
+        message = str(answer.get("error", ""))
+        printed = "" if message else validate.read(out / f"{key}.ttgir", validate.ARTEFACT_LIMIT).decode()
         facts = dict(answer.get("facts", {}))
     except (BadBundle, ValueError, TypeError, AttributeError):
         return Answer("", (Diagnostic(0, 0, "error", f"Triton's parser left no answer\n{output[-2000:]}"),))
-    return Answer(printed, _diagnostics(said), facts)
+    return Answer(printed, _diagnostics(message), facts)
 
 
-def _diagnostics(said: str) -> tuple[Diagnostic, ...]:
+def _diagnostics(text: str) -> tuple[Diagnostic, ...]:
     """MLIR's lines, each with what follows on lines of its own; a crash of the parser is one, too."""
-    found = list(_DIAGNOSTIC.finditer(said))
-    if not found:
-        return (Diagnostic(0, 0, "error", said.strip()),) if said.strip() else ()
-    ends = [*(m.start() for m in found[1:]), len(said)]
+    matches = list(_DIAGNOSTIC.finditer(text))
+    if not matches:
+        return (Diagnostic(0, 0, "error", text.strip()),) if text.strip() else ()
+    ends = [*(m.start() for m in matches[1:]), len(text)]
     return tuple(
         Diagnostic(
-            int(m[1] or 0), int(m[2] or 0), m[3], (m[4] + said[m.end() : end]).split("\nRuntimeError")[0].strip()
+            int(m[1] or 0), int(m[2] or 0), m[3], (m[4] + text[m.end() : end]).split("\nRuntimeError")[0].strip()
         )
-        for m, end in zip(found, ends, strict=True)
+        for m, end in zip(matches, ends, strict=True)
     )

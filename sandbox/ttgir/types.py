@@ -30,7 +30,7 @@ class Shaped:
 
 
 def shaped(text: str) -> Shaped | None:
-    """A type with a shape; None for any other."""
+    """Return a type with a shape; None for any other."""
     head, _, inner = text.strip().removesuffix(">").partition("<")
     kind = head.rpartition(".")[2]
     if kind not in ("tensor", "memdesc", "tensordesc") or not inner:
@@ -44,7 +44,7 @@ def shaped(text: str) -> Shaped | None:
 
 
 def bits(element: str) -> int:
-    """Width of an element type; 64 for pointers; 0 for one that is not known."""
+    """Return width of an element type; 64 for pointers; 0 for one that is not known."""
     if element.startswith("!tt.ptr"):
         return 64
     if element in _FLOAT_BITS:
@@ -54,7 +54,7 @@ def bits(element: str) -> int:
 
 
 def significand(element: str) -> int:
-    """Bits of a significand with its hidden one (IEEE 754; OCP for 8 bits); an integer's width."""
+    """Return bits of a significand with its hidden one (IEEE 754; OCP for 8 bits); an integer's width."""
     return _SIGNIFICANDS.get(element) or (4 if "E4M3" in element else 3 if "E5M2" in element else bits(element))
 
 
@@ -69,23 +69,23 @@ def _leading_sizes(text: str) -> int:
 
 def _split(text: str) -> list[str]:
     """At commas outside of brackets."""
-    found, depth, start = [], 0, 0
+    pieces, depth, start = [], 0, 0
     for i, c in enumerate(text):
         depth += nesting(c) if c != ">" or text[i - 1 : i] != "-" else 0
         if c == "," and depth == 0:
-            found.append(text[start:i].strip())
+            pieces.append(text[start:i].strip())
             start = i + 1
-    return [*found, text[start:].strip()]
+    return [*pieces, text[start:].strip()]
 
 
 def of_op(name: str, signature: Words, takes: bool, results: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The types an op takes and those it gives, by the text of its signature: `A, B -> C`, `A to B`, `A`."""
+    """Return the types an op takes and those it gives, by the text of its signature: `A, B -> C`, `A to B`, `A`."""
     left, *right = items(signature, ("->", "to"))
-    taken = _listed(left)
+    operand_types = _listed(left)
     if right:
-        return taken, _listed(right[0])
-    given = (_given(name, taken),) * results if taken and results else ()
-    return (taken if takes else ()), given
+        return operand_types, _listed(right[0])
+    result_types = (_given(name, operand_types),) * results if operand_types and results else ()
+    return (operand_types if takes else ()), result_types
 
 
 def _listed(words: Words) -> tuple[str, ...]:
@@ -94,25 +94,25 @@ def _listed(words: Words) -> tuple[str, ...]:
     return tuple(joined(item) for item in items(words, (",", "*")) if item)
 
 
-def _given(name: str, taken: tuple[str, ...]) -> str:
-    """The result's type where the text leaves it out."""
+def _given(name: str, operand_types: tuple[str, ...]) -> str:
+    """Return the result's type where the text leaves it out."""
     if name in ("arith.cmpi", "arith.cmpf"):
-        return _with_element(taken[0], "i1")
+        return _with_element(operand_types[0], "i1")
     if name == "tt.load":
-        return _pointee(taken[0])
-    return taken[-1] if name == "arith.select" else taken[0]
+        return _pointee(operand_types[0])
+    return operand_types[-1] if name == "arith.select" else operand_types[0]
 
 
 def _with_element(text: str, element: str) -> str:
-    found = shaped(text)
-    if found is None:
+    shape = shaped(text)
+    if shape is None:
         return element
-    sizes = "".join(f"{n}x" for n in found.shape)
-    return f"tensor<{', '.join((sizes + element, *found.encoding))}>"
+    sizes = "".join(f"{n}x" for n in shape.shape)
+    return f"tensor<{', '.join((sizes + element, *shape.encoding))}>"
 
 
 def _pointee(text: str) -> str:
-    found = shaped(text)
-    pointer = found.element if found else text
+    shape = shaped(text)
+    pointer = shape.element if shape else text
     inner = _split(pointer.removeprefix("!tt.ptr<").removesuffix(">"))[0]
     return _with_element(text, inner)

@@ -61,9 +61,9 @@ def test_every_entry_fits_its_target_and_no_two_are_the_same_candidate(tmp_path:
     for e in CORPUS:
         if e.stages == ("read",):
             with pytest.raises(UsageFault):
-                entries.given(e, targets[e.target], tmp_path, nothing)
+                entries.given_file(e, targets[e.target], tmp_path, nothing)
         elif e.suffix != ".ttgir-edit":
-            source = entries.given(e, targets[e.target], tmp_path, nothing).source
+            source = entries.given_file(e, targets[e.target], tmp_path, nothing).source
             assert source not in seen, f"{e.name} is {seen[source]}"
             seen[source] = e.name
 
@@ -74,7 +74,7 @@ def test_every_edit_of_ttgir_fits_what_its_target_builds_and_no_two_are_the_same
     targets = {n: entries.place(n, tmp_path) for n in sorted({e.target for e in edits})}
     with ThreadPoolExecutor(2) as pool:
         own = dict(zip(targets, pool.map(own_ttgir, targets.values()), strict=True))
-    texts = [entries.given(e, targets[e.target], tmp_path, lambda of=e.target: own[of]).source for e in edits]
+    texts = [entries.given_file(e, targets[e.target], tmp_path, lambda of=e.target: own[of]).source for e in edits]
     assert len(set(texts)) == len(texts) > 0
 
 
@@ -108,13 +108,13 @@ def test_every_file_of_a_group_is_an_entry() -> None:
 def test_an_edit_that_no_longer_fits_is_no_refusal_but_an_error(corpus: Path, tmp_path: Path) -> None:
     entry = one(corpus, HEAD + edit("    y = nothing of the kind", "    y = x"))
     with pytest.raises(BrokenCorpus, match="wrong/it does not fit rms_norm any more: the SEARCH text of edit 1"):
-        entries.given(entry, entries.place("rms_norm", tmp_path), tmp_path, nothing)
+        entries.given_file(entry, entries.place("rms_norm", tmp_path), tmp_path, nothing)
 
 
 def test_an_edit_that_changes_nothing_is_an_error(corpus: Path, tmp_path: Path) -> None:
     entry = one(corpus, HEAD + edit("    return y", "    return  y"))
     with pytest.raises(BrokenCorpus, match="changes nothing"):
-        entries.given(entry, entries.place("rms_norm", tmp_path), tmp_path, nothing)
+        entries.given_file(entry, entries.place("rms_norm", tmp_path), tmp_path, nothing)
 
 
 @pytest.mark.parametrize(

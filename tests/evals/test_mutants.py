@@ -124,7 +124,7 @@ def test_a_sample_of_mutants_is_caught_and_what_is_known_is_not_judged_again(add
     bad = generate.chosen([addition], None, ("arithmetic", "operand", "statement"), 12, 7)
     kept = Results(tmp_path / "results.jsonl")
     run.run(bad, NO_GPU, kept, lambda _: None)
-    found = report.told(kept.rows)
+    found = report.of_rows(kept.rows)
     assert found.unsound == [] and found.summary()["fates"]["caught"] == len(bad) == 12, found.summary()
 
     again: list[Any] = []
@@ -137,7 +137,7 @@ def test_a_lock_that_locks_nothing_is_not_called_right_where_programs_run_one_af
     base = Base("locked_sum", "locked_sum", generate.OWN, text, ".py")
     kept = Results(None)
     run.run([next(m for m in base.mutants if m.change and m.change.operator == "sync")], NO_GPU, kept, lambda _: None)
-    found = report.told(kept.rows)
+    found = report.of_rows(kept.rows)
     assert found.summary()["fates"]["caught"] == 1, found.summary()
 
 
@@ -201,9 +201,9 @@ def test_a_survivor_a_refused_base_and_a_refused_equal_one_end_with_one() -> Non
     assert outcomes.unsound(ITSELF | {"verdict": "wrong"}, [])
     assert outcomes.unsound(ROW | {"verdict": "wrong"}, KNOWN) and not outcomes.unsound(ROW | {"verdict": "wrong"}, [])
     caught = {"b:itself": ITSELF, "b:mask@1.1": ROW | {"verdict": "wrong"}}
-    assert report.told(caught).code == 0
-    assert report.told(caught | {"b:mask@1.2": ROW | {"mutant": "b:mask@1.2"}}).code == 1
-    assert report.told(caught | {"b:itself": ITSELF | {"verdict": "race"}}).code == 1
+    assert report.of_rows(caught).code == 0
+    assert report.of_rows(caught | {"b:mask@1.2": ROW | {"mutant": "b:mask@1.2"}}).code == 1
+    assert report.of_rows(caught | {"b:itself": ITSELF | {"verdict": "race"}}).code == 1
 
 
 def test_a_result_that_was_cut_off_is_judged_anew(addition: Base, tmp_path: Path) -> None:

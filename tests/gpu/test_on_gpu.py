@@ -172,7 +172,7 @@ def test_the_sanitizer_refuses_a_wait_that_lets_pass_what_it_is_for(
         re.sub(r"(async_wait .*num = )2", rf"\g<1>{waits}", text) if waits else text
     )
     cases = {"CASES": None, "HELD_OUT": None}
-    built = attention.builder.build(source, cases, None, attention.builder.cores, foreign=True, ttgir=edited_text)
+    built = attention.builder.build(source, cases, None, attention.builder.cores, untrusted=True, ttgir=edited_text)
     assert built.ok, built.failures
     twin = variants.sanitized(attention.builder, built.bundle, {PUBLIC: choice.label})
     assert twin.bundle, twin.problem

@@ -55,7 +55,7 @@ def edit(store: Store, run: Run, which: str) -> Path:
 def submission(store: Store, run: Run, path: Path, which: str) -> dict[str, str]:
     """Return the body of a request for a file. Raises UsageFault as `check` does, and for a text that the run has."""
     submitted = check.read(path, target_file.unmoved(run))
-    box.choose(run.settings.sandbox, run.settings.python).admit(foreign=True)
+    box.choose(run.settings.sandbox, run.settings.python).admit(untrusted=True)
     parent = text_of(store, run, which)[2]
     name = candidate_id(submitted.source)
     earlier = next((c for c in store.candidates(run.id) if c.id == name), None)

@@ -112,7 +112,7 @@ def _profile(stored: Sequence[StoredProfile]) -> str:
     """Describe the profile of a case with a bottleneck, or of any case."""
     ordered = sorted(stored, key=lambda k: not (k.summary and k.summary.bottlenecks))
     if not ordered or ordered[0].summary is None:
-        return text.line(bottlenecks.told(ordered[0]).removeprefix("profile of ")) if ordered else ""
+        return text.line(bottlenecks.one_line(ordered[0]).removeprefix("profile of ")) if ordered else ""
     first = next(iter(ordered[0].summary.bottlenecks), None)
     why = bottlenecks.because(first) or f"{' and '.join(ordered[0].taken)}: nothing stands out"
     return text.line(f"{ordered[0].case.split('/', 1)[1]}, {why}")

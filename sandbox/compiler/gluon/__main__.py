@@ -25,18 +25,18 @@ MEMORY = ("index", "slice", "permute", "reshape", "load", "store")  # of a piece
 
 
 def listed(arch: int) -> list[str]:
-    """A line for each function: how it is called, and its first sentence. Empty where there is no Gluon."""
+    """Return a line for each function: how it is called, and its first sentence. Empty where there is no Gluon."""
     try:
         gl = importlib.import_module(f"{ROOT}.language")
     except ImportError:
         return []
-    found = [*_module("gl", gl, LANGUAGE)]
-    found += [_line(f"smem.{n}", getattr(gl.shared_memory_descriptor, n)) for n in _there(gl, MEMORY)]
+    lines = [*_module("gl", gl, LANGUAGE)]
+    lines += [_line(f"smem.{n}", getattr(gl.shared_memory_descriptor, n)) for n in _available(gl, MEMORY)]
     family = {9: "hopper", 10: "blackwell"}.get(arch // 10, "ampere")
     for name in (family, f"{family}.tma", f"{family}.mbarrier"):
-        found += _module(name.rpartition(".")[2] if "." in name else "", _imported(f"{ROOT}.language.nvidia.{name}"))
+        lines += _module(name.rpartition(".")[2] if "." in name else "", _imported(f"{ROOT}.language.nvidia.{name}"))
     host = getattr(_imported(f"{ROOT}.nvidia.{family}"), "TensorDescriptor", None)
-    return [*found, *([_line("TensorDescriptor.from_tensor", host.from_tensor)] if host else [])]
+    return [*lines, *([_line("TensorDescriptor.from_tensor", host.from_tensor)] if host else [])]
 
 
 def _imported(name: str) -> Any:
@@ -46,24 +46,24 @@ def _imported(name: str) -> Any:
         return None
 
 
-def _there(gl: Any, names: Iterable[str]) -> list[str]:
+def _available(gl: Any, names: Iterable[str]) -> list[str]:
     memory = getattr(gl, "shared_memory_descriptor", None)
     return [n for n in names if hasattr(memory, n)]
 
 
 def _module(prefix: str, module: Any, names: Iterable[str] | None = None) -> Iterator[str]:
-    """The functions and classes of a module, in the order of `names` or else of its own list."""
-    wanted = getattr(module, "__all__", ()) if names is None else names
-    for name in (n for n in wanted if callable(getattr(module, n, None))):
+    """Yield the functions and classes of a module, in the order of `names` or else of its own list."""
+    chosen = getattr(module, "__all__", ()) if names is None else names
+    for name in (n for n in chosen if callable(getattr(module, n, None))):
         yield _line(f"{prefix}.{name}" if prefix else name, getattr(module, name))
 
 
 def _line(name: str, thing: Any) -> str:
     called = f"{name}{_signature(thing)}"
-    said = (inspect.getdoc(thing) or "").strip().split("\n")[0]
-    told = said if said and not said.startswith(f"{name.rpartition('.')[2]}(") else ""
+    first_line = (inspect.getdoc(thing) or "").strip().split("\n")[0]
+    summary = first_line if first_line and not first_line.startswith(f"{name.rpartition('.')[2]}(") else ""
     called = called if len(called) <= LONGEST else f"{called[: LONGEST - 5].rpartition(', ')[0]}, ...)"
-    return f"{called} # {told}" if told and len(called) + len(told) + 3 <= LONGEST else called
+    return f"{called} # {summary}" if summary and len(called) + len(summary) + 3 <= LONGEST else called
 
 
 def _signature(thing: Any) -> str:
@@ -71,8 +71,10 @@ def _signature(thing: Any) -> str:
         signature = inspect.signature(getattr(thing, "fn", thing))
     except (TypeError, ValueError):
         return "(...)"
-    own = (p for n, p in signature.parameters.items() if n not in HIDDEN and not repr(p.default).startswith("<PROP"))
-    shown = [p.replace(annotation=p.empty) for p in own]
+    parameters = (
+        p for n, p in signature.parameters.items() if n not in HIDDEN and not repr(p.default).startswith("<PROP")
+    )
+    shown = [p.replace(annotation=p.empty) for p in parameters]
     return str(signature.replace(parameters=shown, return_annotation=signature.empty))
 
 

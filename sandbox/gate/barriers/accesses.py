@@ -87,14 +87,14 @@ def wait_groups(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, ro
         if not isinstance(token, Token) or token.group is None or role.groups is None:
             continue
         if token.group > role.groups:
-            said = f"the wait at {u.at(op)} is for the copies at {token.at}, which were never committed to a group"
-            u.findings.append(Finding(Kind.GROUPS, said))
+            sentence = f"the wait at {u.at(op)} is for the copies at {token.at}, which were never committed to a group"
+            u.findings.append(Finding(Kind.GROUPS, sentence))
         elif token.group > role.groups - pending:
-            said = (
+            sentence = (
                 f"the wait at {u.at(op)} lets the last {pending} groups of copies pending, "
                 f"and the one it is for, committed at {token.at}, is among them"
             )
-            u.findings.append(Finding(Kind.GROUPS, said))
+            u.findings.append(Finding(Kind.GROUPS, sentence))
     return ()
 
 

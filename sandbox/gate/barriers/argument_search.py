@@ -18,16 +18,16 @@ def trips(term: Term, wanted: Sequence[int], known: Known) -> list[Choice]:
 
     Three for the last number where other arguments can do it too: of a product of sizes, the one or the other.
     """
-    found: list[Choice] = []
+    choices: list[Choice] = []
     for n in wanted:
         last = n == wanted[-1]
         order = [*range(n, n + 4), *(range(n - 1, 0, -1) if last else ())]
         near = (list(islice(solutions(term, m, known), 3 if last else 1)) for m in order[:4])
         above = next(filter(None, near), []) or _above(term, n, known)
         below = (list(islice(solutions(term, m, known), 3)) for m in order[4:] if not above)
-        found += [c for c in above or next(filter(None, below), []) if c not in found]
+        choices += [c for c in above or next(filter(None, below), []) if c not in choices]
     plain, value = _default(term, known)
-    return found or ([plain] if value is not None else [])
+    return choices or ([plain] if value is not None else [])
 
 
 def _above(term: Term, least: int, known: Known) -> list[Choice]:
@@ -51,23 +51,23 @@ _PLAIN = (*range(32), *(1 << n for n in range(5, 24)))
 
 def flags(term: Term, apart: Sequence[int], known: Known) -> list[Choice]:
     """Choices that make a condition true, and false; where it compares, with its sides `apart` by several numbers."""
-    found: list[Choice] = []
+    choices: list[Choice] = []
     if term.op.startswith("cmpi."):
         for n in apart:
-            if (choice := _apart(term, n, known)) is not None and choice not in found:
-                found.append(choice)
-    values = {evaluate(term, c) for c in found}
+            if (choice := _apart(term, n, known)) is not None and choice not in choices:
+                choices.append(choice)
+    values = {evaluate(term, c) for c in choices}
     for value in {0, 1} - values:
         if (choice := solve(term, value, known)) is not None:
-            found.append(choice)
-    return found
+            choices.append(choice)
+    return choices
 
 
 def values(term: Term, wanted: Sequence[int], known: Known) -> list[Choice]:
     """Choices under which a term has the wanted values, or any one at least."""
     plain, value = _default(term, known)
-    found = [c for n in wanted if (c := solve(term, n, known)) is not None]
-    return found or ([plain] if value is not None else [])
+    choices = [c for n in wanted if (c := solve(term, n, known)) is not None]
+    return choices or ([plain] if value is not None else [])
 
 
 def solve(term: Number, value: int, known: Known) -> Choice | None:
@@ -160,9 +160,9 @@ def _apart(term: Term, apart: int, known: Known) -> Choice | None:
         if isinstance(side, Term) and not leaves(side) & leaves(other):
             choice, value = _default(other, known)
             guesses = _guesses(side, value + n, choice) if value is not None else iter(())
-            found = next(filter(_within_grid, guesses), None)
-            if found is not None and isinstance(evaluate(term, found), int):
-                return found
+            chosen = next(filter(_within_grid, guesses), None)
+            if chosen is not None and isinstance(evaluate(term, chosen), int):
+                return chosen
     return None
 
 

@@ -111,8 +111,8 @@ def specialize(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, rol
 
 
 def call(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, role: Role) -> Sequence[Value]:
-    given = next((v for v in values if isinstance(v, Memory) and v.name in u.barriers), None)
-    if given is not None or u.concerns(op, False):
+    barrier = next((v for v in values if isinstance(v, Memory) and v.name in u.barriers), None)
+    if barrier is not None or u.concerns(op, False):
         raise Undecided(f"a call of a function that uses barriers, at {u.at(op)}")
     accesses.passed_over(u, op, role)
     return ()

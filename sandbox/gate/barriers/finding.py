@@ -59,9 +59,9 @@ class Finding:
         return self.kind not in (Kind.NONE, Kind.UNDECIDED)
 
     def as_json(self) -> dict[str, Any]:
-        told = {"kind": str(self.kind), "sentence": self.sentence, "trace": list(self.trace)}
+        fields = {"kind": str(self.kind), "sentence": self.sentence, "trace": list(self.trace)}
         loops = {at: vars(seen) for at, seen in self.loops.items()}
-        return told | {"coverage": self.coverage.as_json(), "loops": loops, "unsettled": self.unsettled}
+        return fields | {"coverage": self.coverage.as_json(), "loops": loops, "unsettled": self.unsettled}
 
 
 def from_json(x: Mapping[str, Any]) -> Finding:

@@ -77,10 +77,10 @@ class Unroller:
                 return
             targets = [labels[t] for t in re.findall(r"\^\w+", str(last))]
             if last.name == "cf.cond_br" and len(targets) == 2:
-                known = isinstance(values[0], int)
+                decided = isinstance(values[0], int)
                 holds = self.number(values[0], last, "the condition", "flag")
                 longest = max(targets, key=lambda b: len(b.ops))  # while the question is put off
-                targets = [targets[not holds] if known else longest]
+                targets = [targets[not holds] if decided else longest]
             if any(b.arguments for b in targets):
                 raise Undecided(f"a jump that hands on values at {self.at(last)}")
             (block,) = targets
@@ -163,15 +163,15 @@ class Unroller:
         """
         if isinstance(value, int):
             return value
-        said = f"{what} of {op.name} at {self.at(op)}"
-        question: Choose | Undecided = Undecided(f"{said} is not known: it depends on data")
+        subject = f"{what} of {op.name} at {self.at(op)}"
+        question: Choose | Undecided = Undecided(f"{subject} is not known: it depends on data")
         if isinstance(value, Term):
             loaded = min((x.name for x in leaves(value) if x.op == "load"), default="")
-            question = Choose(value, kind, said, str(self.at(op)))
+            question = Choose(value, kind, subject, str(self.at(op)))
             if kind == "trips":
                 raise question
             if loaded:
-                question = Undecided(f"{said} is not known: it depends on {loaded}")
+                question = Undecided(f"{subject} is not known: it depends on {loaded}")
         self.put_off = self.put_off or question
         return int(kind == "flag")
 
@@ -213,7 +213,7 @@ class Unroller:
         self.roles[role.name] = role
         return role
 
-    def own(self, op: Op) -> str:
+    def memory_name(self, op: Op) -> str:
         """The name of the memory of an allocation: each time it is executed it is the same."""
         if id(op) not in self._allocated:
             self._allocated[id(op)] = self.fresh(op.results[0])
@@ -242,7 +242,7 @@ def _constant(op: Op) -> int | None:
 
 
 def _of_module(module: Module, name: str, otherwise: int) -> int:
-    found = module.op.integer(name)
-    if found is None and name in module.op.attributes:
+    number = module.op.integer(name)
+    if number is None and name in module.op.attributes:
         raise Undecided(f"{name} of the module is not a number")
-    return otherwise if found is None else found
+    return otherwise if number is None else number

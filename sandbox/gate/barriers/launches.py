@@ -32,15 +32,15 @@ class LaunchFacts:
 
 def of(side: Side, key: str, module: Module) -> list[LaunchFacts]:
     """The integers and the grid of each launch of that kernel in any case; equal ones once, public ones first."""
-    found: dict[str, LaunchFacts] = {}
+    facts: dict[str, LaunchFacts] = {}
     for case, plans in sorted(side.plans.items(), key=lambda c: is_secret(c[0])):
         for step in (s for p in plans for s in p["steps"] if s.get("kernel") == key):
-            known = known_of(step, module)
+            known = settled_by(step, module)
             if known is not None:
-                found.setdefault(
+                facts.setdefault(
                     str(sorted((leaf.name, n) for leaf, n in known.items())), LaunchFacts(known, is_secret(case))
                 )
-    return list(found.values())
+    return list(facts.values())
 
 
 def is_secret(case: str) -> bool:
@@ -48,7 +48,7 @@ def is_secret(case: str) -> bool:
     return case.startswith("HELD_OUT")
 
 
-def known_of(step: Mapping[str, Any], module: Module) -> Known | None:
+def settled_by(step: Mapping[str, Any], module: Module) -> Known | None:
     """What a launch settles of a kernel's numbers; None where its arguments are not those of the text."""
     arguments, kernel = list(values(step["signature"], step["args"])), module.kernel
     if len(arguments) != len(kernel.defined):

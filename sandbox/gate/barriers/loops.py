@@ -33,20 +33,20 @@ def of(module: Module) -> dict[str, Seen]:
 
 def _constants(module: Module) -> set[str]:
     """Values that the text alone fixes. Names of partitions' arguments count as not fixed."""
-    found: set[str] = set()
+    constants: set[str] = set()
     for op in module.kernel.walk():
-        computed = op.name.startswith("arith.") and found.issuperset(op.operands)
-        found.update(op.results if op.name == "arith.constant" or computed else ())
-    return found
+        computed = op.name.startswith("arith.") and constants.issuperset(op.operands)
+        constants.update(op.results if op.name == "arith.constant" or computed else ())
+    return constants
 
 
 def unseen(loops: Mapping[str, Seen], slots: int) -> Finding | None:
     """Undecided, where a loop was not entered, or was left before every slot had its turn."""
-    said = "; ".join(_said(loops, slots))
-    return Finding(Kind.UNDECIDED, said, unsettled=True) if said else None
+    sentence = "; ".join(_describe_unseen(loops, slots))
+    return Finding(Kind.UNDECIDED, sentence, unsettled=True) if sentence else None
 
 
-def _said(loops: Mapping[str, Seen], slots: int) -> Iterator[str]:
+def _describe_unseen(loops: Mapping[str, Seen], slots: int) -> Iterator[str]:
     for at, seen in loops.items():
         whole = seen.fixed or seen.most >= slots or (seen.launched and seen.most)
         if not whole:

@@ -22,8 +22,8 @@ def not_live(name: str, mark: Mark, ended: Mark | None) -> Finding:
 
 
 def unordered_init(name: str, mark: Mark, init: Mark) -> Finding:
-    said = f"{mark.role} uses {name} at {mark.at}, and nothing makes it wait for {init.role} to initialise it"
-    return Finding(Kind.LIFETIME, said, (f"initialised at {init.at}",))
+    sentence = f"{mark.role} uses {name} at {mark.at}, and nothing makes it wait for {init.role} to initialise it"
+    return Finding(Kind.LIFETIME, sentence, (f"initialised at {init.at}",))
 
 
 def not_invalidated(name: str, mark: Mark) -> Finding:
@@ -35,16 +35,16 @@ def not_invalidated(name: str, mark: Mark) -> Finding:
 
 def in_use(step: Init | Inval, mark: Mark, other: Mark) -> Finding:
     does = "initialises" if isinstance(step, Init) else "invalidates"
-    said = f"{mark.role} {does} {step.barrier} at {mark.at} while it may be in use"
-    return Finding(Kind.LIFETIME, said, (f"{other.role}'s step at {other.at} may not have ended by then",))
+    sentence = f"{mark.role} {does} {step.barrier} at {mark.at} while it may be in use"
+    return Finding(Kind.LIFETIME, sentence, (f"{other.role}'s step at {other.at} may not have ended by then",))
 
 
 def too_many(b: Barrier, c: Contribution, history: History) -> Finding:
-    said = (
+    sentence = (
         f"more arrivals than the count of {b.name}: {c.mark.role} arrives {c.count} at {c.mark.at}, "
         f"while in phase {b.phase} {_came(b)}{_last_wait(b, b.phase, c, history)}"
     )
-    return Finding(Kind.ARRIVALS, said, tuple(_reached(x) for x in b.phases[b.phase]))
+    return Finding(Kind.ARRIVALS, sentence, tuple(_reached(x) for x in b.phases[b.phase]))
 
 
 def _last_wait(b: Barrier, phase: int, c: Contribution, history: History) -> str:
@@ -60,35 +60,35 @@ def wrong_phase(b: Barrier, phase: int, c: Contribution, history: History) -> Fi
     others = [x for x in b.phases[phase - 1] if x.later or not x.mark.before(c.clock)]
     trace = tuple(f"phase {phase - 1} also needs {x.mark.role} at {x.mark.at}" for x in others)
     if c.later:
-        said = (
+        sentence = (
             f"the copy at {c.mark.at} ({c.brings} bytes) is one too many for phase {phase - 1} of {b.name}: "
             f"that phase can complete without it, and its bytes then count for the next"
         )
-        return Finding(Kind.BYTES, said, trace)
-    said = (
+        return Finding(Kind.BYTES, sentence, trace)
+    sentence = (
         f"{c.mark.role} arrives on {b.name} for phase {phase} at {c.mark.at} without knowing that phase {phase - 1} "
         f"is complete: the arrival may count for phase {phase - 1}{_last_wait(b, phase - 1, c, history)}"
     )
-    return Finding(Kind.ARRIVALS, said, trace)
+    return Finding(Kind.ARRIVALS, sentence, trace)
 
 
 def overtaken(b: Barrier, phase: int, mark: Mark, done: Sequence[Contribution]) -> Finding:
     before = f"when phase {phase - 1} is complete" if phase else "on the fresh barrier"
-    said = (
+    sentence = (
         f"{mark.role}'s wait on {b.name} at {mark.at} passes {before}, but phase {phase} may complete before it "
         f"looks, and it then blocks: nothing makes phase {phase} wait for it"
     )
-    return Finding(Kind.OVERTAKEN, said, tuple(f"phase {phase}: {x.mark.role} at {x.mark.at}" for x in done))
+    return Finding(Kind.OVERTAKEN, sentence, tuple(f"phase {phase}: {x.mark.role} at {x.mark.at}" for x in done))
 
 
 def early(b: Barrier, seen: int, mark: Mark) -> Finding:
-    said = (
+    sentence = (
         f"{mark.role}'s wait on {b.name} at {mark.at} is for phase {seen - 1}, but may pass when only phase "
         f"{seen - 3} is complete: both have the same parity, and the role has not waited for phase {seen - 2}"
     )
     if seen < 3:
-        said = said.replace("when only phase -1 is complete: both have", "on the fresh barrier: it has")
-    return Finding(Kind.EARLY, said)
+        sentence = sentence.replace("when only phase -1 is complete: both have", "on the fresh barrier: it has")
+    return Finding(Kind.EARLY, sentence)
 
 
 def bytes_left(b: Barrier) -> Finding:
@@ -100,8 +100,8 @@ def bytes_left(b: Barrier) -> Finding:
 
 
 def unawaited(name: str, mark: Mark) -> Finding:
-    said = f"nobody waits for the copy at {mark.at} on {name}: the program may end while it is under way"
-    return Finding(Kind.BYTES, said)
+    sentence = f"nobody waits for the copy at {mark.at} on {name}: the program may end while it is under way"
+    return Finding(Kind.BYTES, sentence)
 
 
 def _reached(c: Contribution) -> str:
@@ -118,23 +118,23 @@ def too_soon(program: Program, h: "Hazard") -> Finding:
     """Of two uses of a slot that may overlap: which, why the first may not have ended, what the second waited for."""
     first, second = f"the {h.first.what} at {h.first.mark.at}", f"the {h.second.what} at {h.second.mark.at}"
     if not h.second.writes:
-        said = f"{second} may read {h.first.slot} before {first} has filled it"
+        sentence = f"{second} may read {h.first.slot} before {first} has filled it"
     elif h.first.writes:
         filling = "the same copy, a turn before," if first == second else first
-        said = f"{second} may overwrite {h.first.slot} while {filling} still fills it"
+        sentence = f"{second} may overwrite {h.first.slot} while {filling} still fills it"
     else:
-        said = f"{second} may overwrite {h.first.slot} while {first} still reads it"
-    trace = (f"{h.first.mark.role} starts {first}", f"{h.second.mark.role} starts {second}", _last_known(program, h))
-    return Finding(Kind.MEMORY, f"{said}: {_not_ended(h)}", trace)
+        sentence = f"{second} may overwrite {h.first.slot} while {first} still reads it"
+    trace = (f"{h.first.mark.role} starts {first}", f"{h.second.mark.role} starts {second}", _last_awaited(program, h))
+    return Finding(Kind.MEMORY, f"{sentence}: {_not_ended(h)}", trace)
 
 
 def not_fenced(h: "Hazard") -> Finding:
     """Of what threads stored and a dot or a TMA store reads without a fence between."""
-    said = (
+    sentence = (
         f"the {h.second.what} at {h.second.mark.at} may not see what the {h.first.what} at {h.first.mark.at} wrote "
         f"into {h.first.slot}: no fence stands between them"
     )
-    return Finding(Kind.MEMORY, said)
+    return Finding(Kind.MEMORY, sentence)
 
 
 def not_awaited(mark: Mark) -> Finding:
@@ -155,7 +155,7 @@ def _not_ended(h: "Hazard") -> str:
     return f"{first.mark.role} waits for that {first.what} at {first.end.at}, and nothing makes {role} wait for this"
 
 
-def _last_known(program: Program, h: "Hazard") -> str:
+def _last_awaited(program: Program, h: "Hazard") -> str:
     """The last that the second's role knows of the first's: what lets it go on too soon."""
     who, role = h.first.mark.role, h.second.mark.role
     if who == role:
@@ -181,13 +181,13 @@ def stuck(program: Program, state: "Machine", blocked: "Sequence[Blocked]") -> F
     circle = _circle(program, state, waits, role)
     if len(circle) == 1:
         b = state.barriers[waits[role].barrier]
-        said = f"{_waits(b, role, waits[role])}: {_why(program, state, role, waits[role])}"
+        sentence = f"{_waits(b, role, waits[role])}: {_why(program, state, role, waits[role])}"
     else:
         hops = (_waits(state.barriers[waits[r].barrier], r, waits[r], False) for r in circle)
-        said = f"{', '.join(hops)}: each waits for the next, and the last for the first"
+        sentence = f"{', '.join(hops)}: each waits for the next, and the last for the first"
     if state.doubts:
-        said += f"; before that, {state.doubts[0].sentence}"
-    return Finding(Kind.DEADLOCK, said, tuple(trace))
+        sentence += f"; before that, {state.doubts[0].sentence}"
+    return Finding(Kind.DEADLOCK, sentence, tuple(trace))
 
 
 def _waits(b: Barrier, role: str, wait: Wait, for_good: bool = True) -> str:
@@ -206,13 +206,13 @@ def _came(b: Barrier) -> str:
 def _helpers(program: Program, state: "Machine", wait: Wait) -> list[tuple[str, Arrive | Copy]]:
     """Who would still help to complete the phase, if it came to that: the next such step of each role."""
     b = state.barriers[wait.barrier]
-    found = []
+    helpers = []
     for role, steps in program.roles.items():
         later = steps[state.positions.get(role, 0) :]
         step = next((s for s in later if isinstance(s, Arrive | Copy) and s.barrier == wait.barrier), None)
         if step is not None and (b.pending or isinstance(step, Copy)):  # once all arrived, only bytes can help
-            found.append((role, step))
-    return found
+            helpers.append((role, step))
+    return helpers
 
 
 def _why(program: Program, state: "Machine", role: str, wait: Wait) -> str:

@@ -38,19 +38,19 @@ def load(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, role: Rol
     type_ = op.result_types[0] if op.result_types else ""
     if len(values) != 1 or not isinstance(values[0], Term) or type_[:1] != "i":
         return ()
-    return [u.leaf("load", f"the number loaded from {_said(values[0])}", types.bits(type_))]
+    return [u.leaf("load", f"the number loaded from {_as_text(values[0])}", types.bits(type_))]
 
 
-def _said(x: int | Term) -> str:
+def _as_text(x: int | Term) -> str:
     if isinstance(x, int):
         return str(x)
-    return x.name or f"{x.op}({', '.join(map(_said, x.args))})"
+    return x.name or f"{x.op}({', '.join(map(_as_text, x.args))})"
 
 
 def alloc(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, role: Role) -> Sequence[Value]:
     if not values:
         return [Memory(u.fresh(op.results[0]), _bytes(op))]
-    memory = Memory(u.own(op), _bytes(op))
+    memory = Memory(u.memory_name(op), _bytes(op))
     accesses.stored(u, op, memory, role)
     return [memory]
 

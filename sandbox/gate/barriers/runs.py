@@ -81,7 +81,7 @@ class Runs:
     module: Module
     before: Finding | None = None
     loops: dict[str, Seen] = field(default_factory=dict)
-    found: list[Finding] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
     executed: int = 0  # operations
     skipped: dict[str, str] = field(default_factory=dict)
 
@@ -92,11 +92,11 @@ class Runs:
 
     def explore(self, todo: list[tuple[Known, int]], launch: LaunchFacts | None = None) -> None:
         """Follows runs from what is known, and of how many loops it was chosen, until none is left."""
-        while todo and (not self.found or self.found[-1].kind is not Kind.DEADLOCK):
+        while todo and (not self.findings or self.findings[-1].kind is not Kind.DEADLOCK):
             known, chosen = todo.pop()
             unroller = Unroller(self.module, known)
             try:
-                self.found.append(_run(unroller, launch is None or not launch.secret))
+                self.findings.append(_run(unroller, launch is None or not launch.secret))
                 self.seen(unroller, launch is not None)
             except Choose as e:
                 todo += [(c, chosen + (e.kind == "trips")) for c in reversed(self.choices(e, known, chosen))]
@@ -106,27 +106,27 @@ class Runs:
                 elif launch is not None:
                     self.skipped["a launch"] = str(e)
                 else:
-                    self.found.append(Finding(Kind.UNDECIDED, str(e)))
+                    self.findings.append(Finding(Kind.UNDECIDED, str(e)))
             except (Undecided, RecursionError) as e:
-                self.found.append(Finding(Kind.UNDECIDED, str(e)))
+                self.findings.append(Finding(Kind.UNDECIDED, str(e)))
             except Impossible:
                 pass
             self.executed += unroller.executed
             if todo and self.executed > MOST_OPS:
-                said = f"{len(self.found)} runs take {self.executed} operations, and more are left"
-                self.found.append(Finding(Kind.UNDECIDED, said))
+                sentence = f"{len(self.findings)} runs take {self.executed} operations, and more are left"
+                self.findings.append(Finding(Kind.UNDECIDED, sentence))
                 return
 
     def choices(self, e: Choose, known: Known, chosen: int) -> list[argument_search.Choice]:
         """Arguments to go on with; where there are none, that is noted."""
         wanted = self.wanted if chosen < 2 else self.wanted[-1:]
-        found = _choices(e, wanted, known)
-        if not found:
-            said = f"{e} is not known: no arguments were found that settle it"
-            self.found.append(Finding(Kind.UNDECIDED, said, unsettled=True))
+        choices = _choices(e, wanted, known)
+        if not choices:
+            sentence = f"{e} is not known: no arguments were found that settle it"
+            self.findings.append(Finding(Kind.UNDECIDED, sentence, unsettled=True))
         if e.kind == "trips" and e.at in self.loops:
             self.loops[e.at] += Seen(why=f"how often it runs follows from {_named(e.term)}")
-        return found
+        return choices
 
     def seen(self, unroller: Unroller, launch: bool) -> None:
         for at in self.loops:
@@ -142,39 +142,39 @@ class Runs:
         return replace(first, coverage=self._coverage(), loops=self.loops)
 
     def _all(self) -> list[Finding]:
-        return [*([self.before] if self.before else []), *self.found]
+        return [*([self.before] if self.before else []), *self.findings]
 
     @property
     def _as_launched(self) -> bool:
         """Whether launches of cases were followed, and all of them to their ends."""
-        followed = any(f.kind is Kind.NONE for f in self.found)
-        return self.before is not None and followed and not self.skipped and not any(f.unsettled for f in self.found)
+        followed = any(f.kind is Kind.NONE for f in self.findings)
+        return self.before is not None and followed and not self.skipped and not any(f.unsettled for f in self.findings)
 
     def _coverage(self) -> Coverage:
-        runs = sum(f.kind is not Kind.UNDECIDED for f in self.found)
+        runs = sum(f.kind is not Kind.UNDECIDED for f in self.findings)
         entered = sum(bool(s.most) for s in self.loops.values())
         iterations = sum(s.iterations for s in self.loops.values())
-        own = coverage.of(self.skipped, runs=(runs, len(self.found)), operations=self.executed)
-        gone = coverage.of(loops=(entered, len(self.loops)), loop_iterations=iterations)
-        old = {n: c for n, c in (self.before.coverage.counts if self.before else {}).items() if n not in gone.counts}
-        return Coverage(old) + own + gone
+        new = coverage.of(self.skipped, runs=(runs, len(self.findings)), operations=self.executed)
+        entries = coverage.of(loops=(entered, len(self.loops)), loop_iterations=iterations)
+        old = {n: c for n, c in (self.before.coverage.counts if self.before else {}).items() if n not in entries.counts}
+        return Coverage(old) + new + entries
 
     def _nothing(self) -> Finding:
         if not self._coverage().counts["runs"].ran:
             return Finding(Kind.UNDECIDED, "the kernel's own assumptions exclude every run that was tried")
         count = sum(1 for _ in self.module.kernel.walk()) - 1
-        said = f"no hang and no mismatch in {self._coverage().said()}; not a proof"
+        sentence = f"no hang and no mismatch in {self._coverage().said()}; not a proof"
         if not self.loops:
-            said = f"{said}; no loop of its {count} operations holds barriers or asynchronous copies"
-        return Finding(Kind.NONE, said)
+            sentence = f"{sentence}; no loop of its {count} operations holds barriers or asynchronous copies"
+        return Finding(Kind.NONE, sentence)
 
 
-def _run(unroller: Unroller, told: bool) -> Finding:
+def _run(unroller: Unroller, public: bool) -> Finding:
     """What is found in one run; its numbers stand in the trace where they may be told."""
     program = unroller.program()
     finding = simulator.run(program)
     finding = min([finding, *unroller.findings[:1]], key=lambda f: SEVERITY.index(f.kind))
-    if not finding.found or not told:
+    if not finding.found or not public:
         return finding
     when = [f"{n[-1]} iteration{'s' * (n[-1] != 1)} of the loop at {at}" for at, n in unroller.loops.items()]
     chosen = [f"{leaf.name} = {value}" for leaf, value in unroller.known.items()]
@@ -192,5 +192,5 @@ def _choices(e: Choose, wanted: list[int], known: Known) -> list[argument_search
 
 def _named(term: Term) -> str:
     """The numbers that a term is made of."""
-    found = sorted(leaves(term), key=lambda leaf: leaf.name)
-    return ", ".join(f"{x.name} (a multiple of {x.step})" if x.step > 1 else x.name for x in found)
+    sorted_leaves = sorted(leaves(term), key=lambda leaf: leaf.name)
+    return ", ".join(f"{x.name} (a multiple of {x.step})" if x.step > 1 else x.name for x in sorted_leaves)

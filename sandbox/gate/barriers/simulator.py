@@ -101,14 +101,14 @@ class Machine:
             self.reach(barrier, contribution)
 
     def blocked(self) -> list[Blocked]:
-        found = []
+        blocked = []
         for role, position in self.positions.items():
             steps = self.program.roles[role]
             if position < len(steps):
                 step = steps[position]
                 assert isinstance(step, Wait | Join)
-                found.append(Blocked(role, position, step))
-        return found
+                blocked.append(Blocked(role, position, step))
+        return blocked
 
     def advance(self, role: str) -> bool:
         """Runs the role until it blocks or ends; whether it moved."""
@@ -182,13 +182,13 @@ class Machine:
         self.dead[step.barrier] = mark
 
     def contribute(self, barrier: Barrier, step: Arrive | Copy, mark: Mark, clock: Clock) -> None:
-        own = {**clock, mark.role: mark.position + 1}
+        reached = {**clock, mark.role: mark.position + 1}
         if isinstance(step, Copy):
             barrier.flying.append(mark)
             self.memory.copy(step, mark, clock)
-            self.flying.append((barrier, Contribution(mark, own, step.arrivals, 0, step.brings, True)))
+            self.flying.append((barrier, Contribution(mark, reached, step.arrivals, 0, step.brings, True)))
         else:
-            self.reach(barrier, Contribution(mark, own, step.count, step.expects, 0, False))
+            self.reach(barrier, Contribution(mark, reached, step.count, step.expects, 0, False))
 
     def reach(self, barrier: Barrier, c: Contribution) -> None:
         phase = barrier.phase

@@ -24,29 +24,29 @@ RACES = frozenset({Kind.GROUPS, Kind.EARLY, Kind.LIFETIME, Kind.MEMORY})
 
 def stage(candidate: Side, original: Side) -> Evidence:
     """The gravest finding over all kernels; undecided when one could not be followed and no other has a finding."""
-    known = set(original.launched)
-    found = {key: _finding(candidate, key) for key in candidate.launched if key not in known}
-    shared = len(set(candidate.launched) & known)
-    covered = reduce(add, (f.coverage for f in found.values()), NOTHING)
-    covered += coverage.of(new_kernels=len(found), kernels_of_the_original=shared)
-    bad = [(k, f) for k, f in found.items() if f.found]
+    original_keys = set(original.launched)
+    findings = {key: _finding(candidate, key) for key in candidate.launched if key not in original_keys}
+    shared = len(set(candidate.launched) & original_keys)
+    covered = reduce(add, (f.coverage for f in findings.values()), NOTHING)
+    covered += coverage.of(new_kernels=len(findings), kernels_of_the_original=shared)
+    bad = [(k, f) for k, f in findings.items() if f.found]
     if bad:
         key, finding = min(bad, key=lambda b: list(Kind).index(b[1].kind))
         verdict = Verdict.RACE if finding.kind in RACES else Verdict.DEADLOCK
         return _evidence(verdict, candidate, key, finding, covered)
-    unknown = next(((k, f) for k, f in found.items() if f.kind is Kind.UNDECIDED), None)
+    unknown = next(((k, f) for k, f in findings.items() if f.kind is Kind.UNDECIDED), None)
     if unknown:
         return _evidence(Verdict.UNDECIDED, candidate, *unknown, covered)
-    told = f"no hang and no mismatch in {covered.said()}; not a proof"
-    if not found:
-        told = "no kernel that the original does not launch, too"
-    return Evidence("deadlock", None, plain(told), coverage=covered)
+    text = f"no hang and no mismatch in {covered.said()}; not a proof"
+    if not findings:
+        text = "no kernel that the original does not launch, too"
+    return Evidence("deadlock", None, plain(text), coverage=covered)
 
 
 def _finding(candidate: Side, key: str) -> Finding:
-    told = candidate.statics[key].get("barriers") or {}
-    current = told.get("simulator") == runs.version()
-    finding = from_json(told) if current else runs.read_and_simulate(candidate.texts[key])
+    stored = candidate.statics[key].get("barriers") or {}
+    current = stored.get("simulator") == runs.version()
+    finding = from_json(stored) if current else runs.read_and_simulate(candidate.texts[key])
     if finding.found or not (finding.loops or finding.unsettled):
         return finding
     module = reader.parse(candidate.texts[key])
@@ -55,5 +55,5 @@ def _finding(candidate: Side, key: str) -> Finding:
 
 def _evidence(verdict: Verdict, candidate: Side, key: str, finding: Finding, covered: Coverage) -> Evidence:
     name = candidate.manifest["kernels"][key]["name"]
-    told = {"kernel": key, "kind": str(finding.kind), "trace": list(finding.trace)}
-    return Evidence("deadlock", verdict, quoted(f"{name}: {finding.sentence}"), found=told, coverage=covered)
+    facts = {"kernel": key, "kind": str(finding.kind), "trace": list(finding.trace)}
+    return Evidence("deadlock", verdict, quoted(f"{name}: {finding.sentence}"), found=facts, coverage=covered)

@@ -64,6 +64,6 @@ class Role:
 
 def place(frames: Frames) -> str:
     """A location as "kernel.py:20", or empty: its innermost call that is not of Triton's own library."""
-    known = [f for f in frames if f.line]
-    own = [f for f in known if "/triton/" not in f.file]
-    return next((f"{PurePosixPath(f.file).name}:{f.line}" for f in (*own, *known[-1:])), "")
+    located = [f for f in frames if f.line]
+    outside = [f for f in located if "/triton/" not in f.file]
+    return next((f"{PurePosixPath(f.file).name}:{f.line}" for f in (*outside, *located[-1:])), "")

@@ -15,7 +15,7 @@ from typing import Any
 
 from pgo_agent.sandbox.gate.barriers import launches
 from pgo_agent.sandbox.gate.synchronisation.dataflow import Flow
-from pgo_agent.sandbox.gate.synchronisation.finding import Found, at
+from pgo_agent.sandbox.gate.synchronisation.finding import Finding, at
 from pgo_agent.sandbox.gate.synchronisation.scalar_machine import Address, KernelRun, Lost, Memory, Run, Value, Wait
 from pgo_agent.sandbox.gate.synchronisation.spin_loops import Spin
 from pgo_agent.sandbox.gate.verdict import Verdict
@@ -48,26 +48,26 @@ class Ended:
     waits: Mapping[int, Wait]  # number of a block -> where it stands for good
 
 
-def rule(module: Module, values: Flow, waits: list[Spin], launch: WaitingLaunch) -> tuple[list[Found], int]:
+def rule(module: Module, values: Flow, waits: list[Spin], launch: WaitingLaunch) -> tuple[list[Finding], int]:
     """What breaks it in one launch of a kernel that has such loops, and how many blocks were run."""
     loops = {s.loop.line: at(module, s.loop) for s in waits}
     try:
         together = _Blocks(module, values, waits, launch).run(min(launch.resident, launch.blocks))
         if together.waits:
-            return [Found(Verdict.DEADLOCK, _stuck(module, together, launch, loops), RULE)], launch.blocks
+            return [Finding(Verdict.DEADLOCK, _stuck(module, together, launch, loops), RULE)], launch.blocks
         alone = together if launch.cooperative else _Blocks(module, values, waits, launch).run(1)
     except Lost as e:
-        said = f"whether the loop at {next(iter(loops.values()))} waits for good is not known: {e}"
-        return [Found(Verdict.UNDECIDED, said, RULE)], 0
+        sentence = f"whether the loop at {next(iter(loops.values()))} waits for good is not known: {e}"
+        return [Finding(Verdict.UNDECIDED, sentence, RULE)], 0
     if not alone.waits:
         return [], launch.blocks
     number, wait = next(iter(alone.waits.items()))
     who = "a block of a held-out case" if launch.secret else f"block {number} of {launch.blocks}"
-    said = (
+    sentence = (
         f"{who} waits at {loops.get(wait.line, '')} for blocks that start after it, and the launch is not cooperative: "
         f"nothing promises that they are resident together (an empty GPU holds {launch.resident})"
     )
-    return [Found(Verdict.UNDECIDED, said, RULE)], launch.blocks
+    return [Finding(Verdict.UNDECIDED, sentence, RULE)], launch.blocks
 
 
 def _stuck(module: Module, ended: Ended, launch: WaitingLaunch, loops: Mapping[int, str]) -> str:
@@ -146,23 +146,23 @@ def _programs(grid: list[int]) -> Iterator[tuple[int, tuple[int, int, int]]]:
 
 def _arguments(step: Mapping[str, Any]) -> list[Value]:
     """Numbers and addresses of a launch; a tensor's begins at its offset."""
-    found: list[Value] = []
+    arguments: list[Value] = []
     for v in launches.values(step["signature"], step["args"]):
         if isinstance(v, dict) and "t" in v:
-            found.append(Address(v["t"], v["offset"]))
+            arguments.append(Address(v["t"], v["offset"]))
         elif isinstance(v, dict) and "f" in v:
-            found.append(float.fromhex(v["f"]))
+            arguments.append(float.fromhex(v["f"]))
         else:
-            found.append(int(v) if isinstance(v, int) else None)
-    return found
+            arguments.append(int(v) if isinstance(v, int) else None)
+    return arguments
 
 
 def matters(values: Flow, waits: list[Spin]) -> set[int]:
     """Operations that hold a wait, or touch what is waited for, all that hold those, and what decides about them."""
     touched = {id(t.op): t.roots for t in values.touches()}
     flags = frozenset[int]().union(*(touched.get(id(r), frozenset()) for s in waits for r in s.reads))
-    own = [id(op) for op in values.order if touched.get(id(op), frozenset()) & flags or _waits(op, waits)]
-    held = {*own, *(holder for op in own for holder, _ in values.paths[op])}
+    relevant = [id(op) for op in values.order if touched.get(id(op), frozenset()) & flags or _waits(op, waits)]
+    held = {*relevant, *(holder for op in relevant for holder, _ in values.paths[op])}
     inside = {id(op) for op in values.order if op.name in _ENDS and any(h in held for h, _ in values.paths[id(op)])}
     jumps = {id(op) for op in values.order if op.name.startswith("cf.")}
     return values.needed(held | inside | jumps)

@@ -78,8 +78,8 @@ class Flow:
 
     def roots(self, values: Iterable[int]) -> frozenset[int]:
         """The arguments whose memory these values may be addresses of."""
-        found = {self._roots.get(v, ANYTHING if v in self._read else None) for v in self._back(values)}
-        return frozenset(r for r in found if r is not None)
+        roots = {self._roots.get(v, ANYTHING if v in self._read else None) for v in self._back(values)}
+        return frozenset(r for r in roots if r is not None)
 
     def read_for(self, values: Iterable[int]) -> list[Op]:
         """The reads of memory that these values are computed from."""
@@ -87,8 +87,8 @@ class Flow:
 
     def needed(self, ops: Iterable[int]) -> set[int]:
         """Identities of these operations, and of those whose results they are given, as far as memory."""
-        given = self._back((v for op in ops for v in self.operands[op]), True)
-        return {*ops, *(self._made[v] for v in given if v in self._made)}
+        values = self._back((v for op in ops for v in self.operands[op]), True)
+        return {*ops, *(self._made[v] for v in values if v in self._made)}
 
     def _back(self, values: Iterable[int], numbers: bool = False) -> set[int]:
         """All values that these are made of, as far as memory. Numbers got from memory are no part of an address."""
@@ -152,15 +152,15 @@ class Flow:
 
     def _regions(self, op: Op, values: list[int], scope: dict[str, int], path: Path) -> list[set[int]]:
         """Reads the regions of an operation; what its results come from, by position."""
-        given = values[3:] if op.name == "scf.for" else values
+        initial = values[3:] if op.name == "scf.for" else values
         first: list[int] = []  # what the first region begins with
         ends: list[list[int]] = []
         for n, region in enumerate(op.regions):
             for block in region.blocks:
                 inner = dict(scope)
-                own = self._arguments(block.arguments or (op.defined if n == 0 else ()), inner)
-                carried = own[1:] if op.name == "scf.for" else own
-                before = ends[0][1:] if op.name == "scf.while" and n else given
+                arguments = self._arguments(block.arguments or (op.defined if n == 0 else ()), inner)
+                carried = arguments[1:] if op.name == "scf.for" else arguments
+                before = ends[0][1:] if op.name == "scf.while" and n else initial
                 self._feed(carried, before)
                 end = self._block(block, inner, (*path, (id(op), n)))
                 if op.name == "scf.for":
@@ -171,7 +171,7 @@ class Flow:
                 ends.append(end)
         if op.name == "scf.while":
             return [{v} for v in ends[0][1:]]
-        merged = [set(column) for column in _columns([*ends, given] if op.name == "scf.for" else ends)]
+        merged = [set(column) for column in _columns([*ends, initial] if op.name == "scf.for" else ends)]
         return merged if op.name.startswith(("scf.", "ttg.warp_specialize")) else [set(values)] * len(op.results)
 
     def _arguments(self, arguments: Sequence[Argument], scope: dict[str, int]) -> list[int]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from pgo_agent.sandbox.gate.barriers import launches
 from pgo_agent.sandbox.gate.synchronisation.dataflow import ANYTHING, Flow, says
-from pgo_agent.sandbox.gate.synchronisation.finding import Found, at
+from pgo_agent.sandbox.gate.synchronisation.finding import Finding, at
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.ttgir.tree import Block, Module
 
@@ -41,7 +41,7 @@ class Text:
     early: bool  # launched with `launch_pdl`
 
 
-def rule(plan: Mapping[str, Any], texts: Mapping[str, Text]) -> Iterator[Found]:
+def rule(plan: Mapping[str, Any], texts: Mapping[str, Text]) -> Iterator[Finding]:
     """What breaks it in one plan; `texts` has all of its kernels."""
     running: set[int] = set()  # steps that may still run when the next one starts
     done: list[Sequence[Use]] = []
@@ -59,16 +59,16 @@ def rule(plan: Mapping[str, Any], texts: Mapping[str, Text]) -> Iterator[Found]:
         done.append(uses)
 
 
-def _met(use: Use, running: set[int], done: Sequence[Sequence[Use]], text: Text | None) -> Iterator[Found]:
+def _met(use: Use, running: set[int], done: Sequence[Sequence[Use]], text: Text | None) -> Iterator[Finding]:
     for n in sorted(running):
         other = next((o for o in done[n] if _overlap(o, use)), None)
         if other and text:
             does, did = "writes" if use.writes else "reads", "writes" if other.writes else "reads"
-            said = (
+            sentence = (
                 f"{text.name} {does} at {use.where} what {other.where} {did}, and is launched with launch_pdl: "
                 f"nothing there makes it wait for that launch"
             )
-            yield Found(Verdict.RACE, said, RULE)
+            yield Finding(Verdict.RACE, sentence, RULE)
             return
 
 
@@ -76,22 +76,22 @@ def _overlap(a: Use, b: Use) -> bool:
     return (a.writes or b.writes) and (a.storage == b.storage or ANYTHING in (a.storage, b.storage))
 
 
-def _first(uses: Sequence[Use], text: Text) -> Iterator[Found]:
+def _first(uses: Sequence[Use], text: Text) -> Iterator[Finding]:
     """What comes before a plan is not known, but the inputs were made by something."""
     use = next((u for u in uses if not u.waited), None)
     if use:
-        said = (
+        sentence = (
             f"{text.name} is launched with launch_pdl and does not wait before {use.where} for what its caller launched"
         )
-        yield Found(Verdict.UNDECIDED, said, RULE)
+        yield Finding(Verdict.UNDECIDED, sentence, RULE)
 
 
 def _uses(step: Mapping[str, Any], text: Text) -> Iterator[Use]:
-    given = storages(step)
+    storage_of = storages(step)
     waited = behind(text.module)
     for touch in text.values.touches():
         where = f"{at(text.module, touch.op)} of {text.name}"
-        of = {given.get(r, ANYTHING) for r in touch.roots}
+        of = {storage_of.get(r, ANYTHING) for r in touch.roots}
         behind_it = id(touch.op) in waited
         for storage in of:
             yield from (Use(storage, w, behind_it, where) for w in {not touch.reads, touch.writes})
@@ -116,33 +116,33 @@ def _tensors(value: Any) -> Iterator[int]:
 
 def storages(step: Mapping[str, Any]) -> dict[int, int]:
     """Which storage each argument of a kernel is given, by the argument's position."""
-    found = {}
+    result = {}
     for n, v in enumerate(launches.values(step["signature"], step["args"])):
         tensor = v.get("desc", v) if isinstance(v, Mapping) else {}
         if "t" in tensor:
-            found[n] = tensor["t"]
-    return found
+            result[n] = tensor["t"]
+    return result
 
 
 def behind(module: Module) -> set[int]:
     """Identities of the operations that run after the kernel's wait, whichever way it goes."""
-    found: set[int] = set()
-    _walk(module.kernel.regions[0].blocks[0], False, found)
+    operations: set[int] = set()
+    _walk(module.kernel.regions[0].blocks[0], False, operations)
     for block in module.kernel.regions[0].blocks[1:]:  # after a jump: those in which it does not wait itself
-        _walk(block, _walk(module.kernel.regions[0].blocks[0], False, set()), found)
-    return found
+        _walk(block, _walk(module.kernel.regions[0].blocks[0], False, set()), operations)
+    return operations
 
 
 def _waits(text: Text) -> bool:
     return _walk(text.module.kernel.regions[0].blocks[0], False, set())
 
 
-def _walk(block: Block, waited: bool, found: set[int]) -> bool:
+def _walk(block: Block, waited: bool, operations: set[int]) -> bool:
     """Notes what runs behind a wait; whether the block's end does."""
     for op in block.ops:
         if waited:
-            found.add(id(op))
-        ends = [_walk(b, waited, found) for region in op.regions for b in region.blocks]
+            operations.add(id(op))
+        ends = [_walk(b, waited, operations) for region in op.regions for b in region.blocks]
         both = op.name == "scf.if" and len(ends) == 2 and all(ends)
         waited = waited or both or says(op, "griddepcontrol.wait")
     return waited

@@ -10,7 +10,7 @@ ORDER = (Verdict.DEADLOCK, Verdict.RACE, Verdict.UNDECIDED)  # the gravest first
 
 
 @dataclass(frozen=True)
-class Found:
+class Finding:
     verdict: Verdict
     sentence: str  # one line that a person understands
     rule: str  # which one says so

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from pgo_agent.sandbox.gate.synchronisation import dataflow
 from pgo_agent.sandbox.gate.synchronisation.dataflow import ATOMICS, STORES, TMA_REDUCES, TMA_STORES, Flow, Touch
-from pgo_agent.sandbox.gate.synchronisation.finding import Found, called
+from pgo_agent.sandbox.gate.synchronisation.finding import Finding, called
 from pgo_agent.sandbox.gate.synchronisation.spin_loops import spins
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.ttgir.tree import Module, Op
@@ -37,7 +37,7 @@ class Guard:
     spin: bool
 
 
-def rule(module: Module, values: Flow, storages: Mapping[int, int]) -> list[Found]:
+def rule(module: Module, values: Flow, storages: Mapping[int, int]) -> list[Finding]:
     """What breaks it in one kernel; `storages` says for each argument which memory a launch gives it."""
     return list(dict.fromkeys(_Kernel(module, values, storages).found()))
 
@@ -47,7 +47,7 @@ class _Kernel:
         self.module, self.values, self.storages = module, values, storages
         self.touches = list(values.touches())
 
-    def found(self) -> Iterator[Found]:
+    def found(self) -> Iterator[Finding]:
         for guard in self.guards():
             loads = [t for t in self.touches if self.guarded(t, guard)]
             for store in self.touches:
@@ -85,7 +85,7 @@ class _Kernel:
 
     # the two sides ----------------------------------------------------------------------------------------------------
 
-    def unpublished(self, store: Op, guard: Guard, load: Op) -> Iterator[Found]:
+    def unpublished(self, store: Op, guard: Guard, load: Op) -> Iterator[Finding]:
         """Nothing, where an atomic behind the store releases it; else the best that there is, and what it lacks."""
         later = [
             t.op
@@ -96,41 +96,41 @@ class _Kernel:
         ]
         later = [op for op in later if not self.values.apart(store, op)]
         all_lacks = [self.lacking(store, op) for op in later]
-        lacks = [found for found in all_lacks if found]
+        lacks = [lack for lack in all_lacks if lack]
         if len(lacks) < len(later):  # one lacks nothing
             return
         read = f"{called(self.module, load)} reads what {called(self.module, store)} stores"
         if not lacks:
-            yield Found(
+            yield Finding(
                 Verdict.RACE, f"{read} in another block, and nothing behind the store says that it was made", RULE
             )
         else:
-            verdict, why = min(lacks, key=lambda found: found[0] is not Verdict.UNDECIDED)
-            yield Found(verdict, f"{read} in another block: {why}", RULE)
+            verdict, why = min(lacks, key=lambda lack: lack[0] is not Verdict.UNDECIDED)
+            yield Finding(verdict, f"{read} in another block: {why}", RULE)
 
     def lacking(self, store: Op, signal: Op) -> tuple[Verdict, str] | None:
         """What keeps the signal from publishing the store."""
-        between, said = self.values.between(store, signal), called(self.module, signal)
+        between, text = self.values.between(store, signal), called(self.module, signal)
         if store.name not in STORES:
-            return Verdict.UNDECIDED, f"{said} tells of a TMA store, whose end in global memory is not followed"
+            return Verdict.UNDECIDED, f"{text} tells of a TMA store, whose end in global memory is not followed"
         if signal.name not in ATOMICS:
-            return Verdict.RACE, f"{said} raises the flag by a plain store, which releases nothing"
+            return Verdict.RACE, f"{text} raises the flag by a plain store, which releases nothing"
         if not _orders(signal, "release") and not _fenced(between):
-            return Verdict.RACE, f"{said}, {_order(signal)}, does not release it"
+            return Verdict.RACE, f"{text}, {_order(signal)}, does not release it"
         if dataflow.scalar(store) or any(self.meets(op, store, signal) for op in between):
             return None
         if any(op.name in _BY_CHANCE for op in between):
-            return Verdict.UNDECIDED, f"no barrier makes all threads of the block store before {said}, but by chance"
-        return Verdict.RACE, f"no barrier makes all threads of the block store before {said} of one of them"
+            return Verdict.UNDECIDED, f"no barrier makes all threads of the block store before {text}, but by chance"
+        return Verdict.RACE, f"no barrier makes all threads of the block store before {text} of one of them"
 
     def meets(self, op: Op, store: Op, signal: Op) -> bool:
         """Whether all threads of the block meet there, on every way from the store to the signal."""
         barrier = op.name in _BARRIERS or dataflow.says(op, "bar.sync") or dataflow.says(op, "barrier.sync")
         paths = self.values.paths
-        own = paths[id(op)]
-        return barrier and (own == paths[id(store)] or paths[id(signal)][: len(own)] == own)
+        path = paths[id(op)]
+        return barrier and (path == paths[id(store)] or paths[id(signal)][: len(path)] == path)
 
-    def unacquired(self, guard: Guard, load: Op) -> Iterator[Found]:
+    def unacquired(self, guard: Guard, load: Op) -> Iterator[Finding]:
         """Where no read of the flag acquires what the load then reads."""
         places = self.values.places
         later = [t.op for t in self.touches if self.memory(t) & guard.flags]
@@ -140,7 +140,7 @@ class _Kernel:
         if _fenced(self.values.between(guard.reads[0], load)):
             return
         first = guard.reads[0]
-        yield Found(
+        yield Finding(
             Verdict.RACE,
             f"{called(self.module, load)} may read what was there before another block's store: "
             f"{called(self.module, first)}, {_order(first)}, does not acquire it",

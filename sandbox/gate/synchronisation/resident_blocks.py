@@ -12,5 +12,5 @@ def resident(kernel: Mapping[str, Any], static: Mapping[str, Any]) -> int:
     `kernel` is its entry in a bundle, `static` its static profile.
     """
     needs = (static.get("registers", 0), kernel["shared"], kernel["num_warps"])
-    known = [d.sms * min(d.resident_blocks(*needs).values()) for d in DEVICES.values() if d.arch == kernel["arch"]]
-    return max(known, default=1) // kernel["num_ctas"] or 1
+    counts = [d.sms * min(d.resident_blocks(*needs).values()) for d in DEVICES.values() if d.arch == kernel["arch"]]
+    return max(counts, default=1) // kernel["num_ctas"] or 1

@@ -206,14 +206,14 @@ class _Block:
         mask = values[2] if len(values) > 2 and op.name != "tt.atomic_cas" else 1
         if mask == 0:
             return old
-        known = mask is not None
+        unmasked = mask is not None
         if op.name == "tt.store":
-            memory.store(at, values[1] if known else None)
+            memory.store(at, values[1] if unmasked else None)
         elif op.name == "tt.atomic_cas":
             changed = None if old is None or values[1] is None else values[2] if old == values[1] else old
             memory.store(at, changed)
         else:
-            memory.store(at, _combined(op.words[0], old, values[1]) if known else None)
+            memory.store(at, _combined(op.words[0], old, values[1]) if unmasked else None)
         return old
 
 
@@ -226,9 +226,9 @@ def _only(region: Region) -> Block:
 def _moved(base: Value, by: Value) -> Value:
     if not isinstance(base, Address):
         return None
-    known = base.offset is not None and isinstance(by, int)
+    computed = base.offset is not None and isinstance(by, int)
     return Address(
-        base.storage, base.offset + by if known and base.offset is not None and isinstance(by, int) else None
+        base.storage, base.offset + by if computed and base.offset is not None and isinstance(by, int) else None
     )
 
 
@@ -243,9 +243,9 @@ def _combined(kind: str, old: Value, value: Value) -> Value:
     if kind in ("max", "min", "umax", "umin"):
         return max(old, value) if "max" in kind else min(old, value)
     named = {"and": "andi", "or": "ori", "xor": "xori"}
-    known = isinstance(old, int) and isinstance(value, int) and kind in named
-    found = apply(named[kind], (int(old), int(value)), 64) if known else None
-    return found if isinstance(found, int) else None
+    integers = isinstance(old, int) and isinstance(value, int) and kind in named
+    result = apply(named[kind], (int(old), int(value)), 64) if integers else None
+    return result if isinstance(result, int) else None
 
 
 def _arithmetic(op: Op, values: list[Value]) -> Value:
@@ -268,8 +268,8 @@ def _arithmetic(op: Op, values: list[Value]) -> Value:
         "index_castui": "index_cast",
     }
     kind = named.get(kind, kind)
-    found = apply(kind, numbers, types.bits(type_)) if kind in KNOWN_OPS else None
-    return found if isinstance(found, int) else None
+    result = apply(kind, numbers, types.bits(type_)) if kind in KNOWN_OPS else None
+    return result if isinstance(result, int) else None
 
 
 def _constant(op: Op, type_: str) -> Value:

@@ -18,7 +18,7 @@ class Spin:
 
 def spins(values: Flow) -> list[Spin]:
     """The loops of a kernel that wait for memory to change."""
-    found = []
+    result = []
     for loop in (op for op in values.order if op.name == "scf.while"):
         inside = [op for op in values.order if values.inside(loop, op)]
         condition = next(
@@ -28,8 +28,8 @@ def spins(values: Flow) -> list[Spin]:
             continue
         read = values.read_for(values.operands[id(condition)][:1])
         if reads := tuple(op for op in read if values.inside(loop, op)):
-            found.append(Spin(loop, reads))
-    return found
+            result.append(Spin(loop, reads))
+    return result
 
 
 def _deep(values: Flow, loop: Op) -> int:

@@ -16,7 +16,7 @@ from pgo_agent.sandbox.gate.reason import plain, quoted
 from pgo_agent.sandbox.gate.synchronisation import block_waits, dependent_launch, initial_memory, publication
 from pgo_agent.sandbox.gate.synchronisation.dataflow import ATOMICS, Flow
 from pgo_agent.sandbox.gate.synchronisation.dependent_launch import Text, storages
-from pgo_agent.sandbox.gate.synchronisation.finding import ORDER, Found
+from pgo_agent.sandbox.gate.synchronisation.finding import ORDER, Finding
 from pgo_agent.sandbox.gate.synchronisation.resident_blocks import resident
 from pgo_agent.sandbox.gate.synchronisation.spin_loops import spins
 from pgo_agent.sandbox.gate.verdict import Verdict
@@ -33,18 +33,18 @@ def stage(candidate: Side, original: Side) -> Evidence:
     if not ours:
         return Evidence("synchronisation", None, plain(covered.said()), coverage=covered)
     theirs = {f.rule for f in look(original)[0]}
-    said = "; the original does, too"
+    also = "; the original does, too"
     judged = [
-        replace(f, verdict=Verdict.UNDECIDED, sentence=f.sentence + said) if f.rule in theirs else f for f in ours
+        replace(f, verdict=Verdict.UNDECIDED, sentence=f.sentence + also) if f.rule in theirs else f for f in ours
     ]
     worst = min(judged, key=lambda f: ORDER.index(f.verdict))
-    found = {"rule": worst.rule, "all": [f.sentence for f in judged[:20]]}
-    return Evidence("synchronisation", worst.verdict, quoted(worst.sentence, worst.case), found=found, coverage=covered)
+    facts = {"rule": worst.rule, "all": [f.sentence for f in judged[:20]]}
+    return Evidence("synchronisation", worst.verdict, quoted(worst.sentence, worst.case), found=facts, coverage=covered)
 
 
-def look(side: Side) -> tuple[list[Found], Coverage]:
+def look(side: Side) -> tuple[list[Finding], Coverage]:
     """Everything that the rules find, each once, and what they looked at."""
-    found: list[Found] = []
+    findings: list[Finding] = []
     covered = NOTHING
     texts: dict[str, Text] = {}
     early = any(side.manifest["kernels"][key]["launch_pdl"] for key in side.launched)
@@ -56,17 +56,17 @@ def look(side: Side) -> tuple[list[Found], Coverage]:
         try:
             texts[key] = text = _read(side, key)
         except Unreadable as e:
-            found.append(Found(Verdict.UNDECIDED, f"{name}: the TTGIR cannot be read: {e}", "reading"))
+            findings.append(Finding(Verdict.UNDECIDED, f"{name}: the TTGIR cannot be read: {e}", "reading"))
             covered += coverage.of(kernels=(0, 1))
             continue
-        said, looked = _kernel(side, key, text)
-        found += [replace(f, sentence=f"{name}: {f.sentence}") for f in said]
+        of_kernel, looked = _kernel(side, key, text)
+        findings += [replace(f, sentence=f"{name}: {f.sentence}") for f in of_kernel]
         covered += looked
     if early and len(texts) == len(side.launched):
         plans = [p for plans in side.plans.values() for p in plans]
-        found += [f for plan in plans for f in dependent_launch.rule(plan, texts)]
+        findings += [f for plan in plans for f in dependent_launch.rule(plan, texts)]
         covered += coverage.of(plans_with_early_launches=len(plans))
-    return list(dict.fromkeys(found)), covered
+    return list(dict.fromkeys(findings)), covered
 
 
 def _read(side: Side, key: str) -> Text:
@@ -75,7 +75,7 @@ def _read(side: Side, key: str) -> Text:
     return Text(kernel["name"], module, Flow(module), kernel["launch_pdl"])
 
 
-def _kernel(side: Side, key: str, text: Text) -> tuple[list[Found], Coverage]:
+def _kernel(side: Side, key: str, text: Text) -> tuple[list[Finding], Coverage]:
     """What the rules find in one kernel, in each way in which it is launched."""
     atomics, waits = sum(op.name in ATOMICS for op in text.values.order), spins(text.values)
     covered = coverage.of(kernels=1, operations=len(text.values.order), atomics=atomics, waiting_loops=len(waits))
@@ -83,9 +83,9 @@ def _kernel(side: Side, key: str, text: Text) -> tuple[list[Found], Coverage]:
         return [], covered
     steps = list(_launches(side, key))
     shared = list(dict.fromkeys(tuple(storages(p["steps"][n]).items()) for _, p, n in steps))
-    found = [f for s in shared for f in publication.rule(text.module, text.values, dict(s))]
+    findings = [f for s in shared for f in publication.rule(text.module, text.values, dict(s))]
     if not waits:
-        return found, covered
+        return findings, covered
     kernel = side.manifest["kernels"][key]
     fit = resident(kernel, side.statics[key])
     for case, plan, n in steps[:MOST_LAUNCHES]:
@@ -93,13 +93,13 @@ def _kernel(side: Side, key: str, text: Text) -> tuple[list[Found], Coverage]:
         launch = block_waits.WaitingLaunch(
             plan["steps"][n], begins, fit, kernel["launch_cooperative_grid"], is_secret(case)
         )
-        said, ran = block_waits.rule(text.module, text.values, waits, launch)
-        found += [replace(f, case=case) for f in said] if is_secret(case) else said
+        of_launch, ran = block_waits.rule(text.module, text.values, waits, launch)
+        findings += [replace(f, case=case) for f in of_launch] if is_secret(case) else of_launch
         covered += coverage.of(blocks_run=(ran, launch.blocks))
     skipped = {
         f"{len(steps) - MOST_LAUNCHES} launches of {text.name}": f"its blocks were run in {MOST_LAUNCHES} others"
     }
-    return found, covered + coverage.of(skipped if len(steps) > MOST_LAUNCHES else {})
+    return findings, covered + coverage.of(skipped if len(steps) > MOST_LAUNCHES else {})
 
 
 def _launches(side: Side, key: str) -> Iterator[tuple[str, Plan, int]]:

@@ -1,1 +1,1 @@
-"""The judge without a GPU: which cases Triton's interpreter runs, and what its runs come to."""
+"""The judge without a GPU: which cases Triton's interpreter runs, and the verdict on its runs."""

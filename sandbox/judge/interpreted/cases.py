@@ -1,6 +1,6 @@
-"""What is tried in Triton's interpreter: small cases, small held-out ones, and which of them under which stress inputs.
+"""What Triton's interpreter runs: small cases, small held-out cases, and which of them under which stress inputs.
 
-Says of a case why it is left out, where the interpreter cannot be asked about it. Runs nothing.
+Gives the reason where a case is too large for the interpreter. Runs nothing.
 """
 
 import math
@@ -16,9 +16,8 @@ from pgo_agent.sandbox.judge.results.stress_inputs import SCALED, STRESS_INPUTS,
 from pgo_agent.sandbox.judge.results.stress_inputs import tensors as tensors_of
 from torch.utils._python_dispatch import TorchDispatchMode
 
-PLACES = (
-    2  # cases on which a stress input is tried with the target's own kernel; the first that it bears is a candidate's
-)
+# Cases on which a stress input is tried with the target's own kernel; candidates get the first one that it passes.
+PLACES = 2
 HELD_OUT_FLOPS, HELD_OUT_BYTES = 1e8, 4e6  # of a held-out case that is interpreted
 STORED = 64 << 20  # bytes of a tensor of such a case
 
@@ -29,17 +28,17 @@ class Trial:
 
     case: str  # with its section where it is held out: HELD_OUT/odd
     seed: int
-    given: dict[str, Any]
+    inputs: dict[str, Any]
     stress_input: StressInput | None = None
 
     @property
-    def said(self) -> str:
+    def label(self) -> str:
         return f"{self.case} with {self.stress_input.name}" if self.stress_input else self.case
 
     @property
     def why(self) -> Reason:
-        """As `said`, in a reason."""
-        return of_case(self.case, text=None if self.held_out else self.said)
+        """Return the label as a part of a reason."""
+        return of_case(self.case, text=None if self.held_out else self.label)
 
     @property
     def held_out(self) -> bool:
@@ -47,13 +46,13 @@ class Trial:
 
 
 def params(module: ModuleType, case: str) -> dict[str, Any]:
-    """The parameters of a small case, or of one that is held out."""
-    found = module.HELD_OUT[case[len(HELD_OUT) :]] if case.startswith(HELD_OUT) else module.SMALL[case]
-    return dict(found)
+    """Return the parameters of a small or a held-out case."""
+    case_params = module.HELD_OUT[case[len(HELD_OUT) :]] if case.startswith(HELD_OUT) else module.SMALL[case]
+    return dict(case_params)
 
 
 def large(module: ModuleType, params: dict[str, Any]) -> str:
-    """Why the interpreter is not asked about a held-out case; empty when it is small."""
+    """Return why a held-out case is too large for the interpreter; empty when it is small."""
     try:
         flops, moved = float(module.flops(params)), float(module.bytes_moved(params))
     except Exception as e:
@@ -71,11 +70,11 @@ def large(module: ModuleType, params: dict[str, Any]) -> str:
 
 
 class _TooLarge(Exception):
-    """More memory for one tensor than an interpreted case may take."""
+    """A tensor takes more memory than an interpreted case may."""
 
 
 class _Bounded(TorchDispatchMode):  # type: ignore[misc]
-    """Raises _TooLarge before a tensor is made that takes more than STORED bytes: few may be moved of many."""
+    """Raises _TooLarge before a tensor of more than STORED bytes is made, even if few of them are moved."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -88,7 +87,7 @@ class _Bounded(TorchDispatchMode):  # type: ignore[misc]
 
 
 def to_find_out(cases: list[str]) -> Iterator[tuple[str, StressInput]]:
-    """What is tried with the target's own kernel: each stress input on some cases, the first of them on all."""
+    """Give the trials of the target's own kernel: each stress input on some cases, the first on all."""
     for k, stress_input in enumerate(STRESS_INPUTS):
         for n in range(len(cases) if stress_input is SCALED else min(PLACES, len(cases))):
             turn = (k + n) % len(cases)
@@ -96,12 +95,12 @@ def to_find_out(cases: list[str]) -> Iterator[tuple[str, StressInput]]:
 
 
 def chosen(borne: list[tuple[str, StressInput]]) -> list[tuple[str, StressInput]]:
-    """What is tried with a candidate: each stress input on the first case where it counts, the first of them on all."""
+    """Return the trials of a candidate: each stress input on the first case that passed, the first on all."""
     first: dict[tuple[str, str], tuple[str, StressInput]] = {}
     for case, stress_input in borne:
         first.setdefault((stress_input.name, case if stress_input is SCALED else ""), (case, stress_input))
     return list(first.values())
 
 
-def floats(given: dict[str, Any]) -> list[Any]:
-    return [t for t in tensors_of(given) if t.is_floating_point()]
+def floats(inputs: dict[str, Any]) -> list[Any]:
+    return [t for t in tensors_of(inputs) if t.is_floating_point()]

@@ -1,14 +1,14 @@
-"""The judge's other process, for machines without a GPU: small cases through Triton's interpreter, in the box.
+"""The judge without a GPU: runs small cases through Triton's interpreter, in the box.
 
-This process is trusted: it makes the secret inputs and compares. What it learns is that a candidate is `checked` (right
-on these cases, as far as the interpreter models the hardware) or `wrong`; it never learns how fast anything is.
+This process is trusted: it makes the secret inputs and compares the outputs. It finds a candidate `checked` (right on
+these cases, as far as the interpreter models the hardware) or `wrong`. It measures no time.
 
-Held-out cases that are small are tried, too. Which kernels must have run, the request says; `verdict.py`
-says what the runs come to, and `sandbox/interpreter/schedule.py` which configurations are tried.
+Small held-out cases are tried too. The request names the kernels that must run, `verdict.py` gives the verdict, and
+`sandbox/interpreter/schedule.py` chooses configurations.
 
-Cases are tried again with stress inputs (`stress_inputs.py`). Which stress inputs count for which case is found out
-with the target's own kernel, once for each process: what it does not bear with room to spare is dropped, and evidence
-says so. Every tensor lies between guard zones.
+Cases are repeated with stress inputs (`stress_inputs.py`). A stress input counts for a case if the target's own kernel
+passes it with a margin; this is tested once per process, and evidence lists what was dropped. Every tensor lies between
+guard zones.
 """
 
 import json
@@ -42,8 +42,8 @@ from pgo_agent.sandbox.judge.results.stress_inputs import LOOSER, OWN_RATIO, Str
 
 CPU = torch.device("cpu")
 SECONDS = 120.0  # for one candidate on all small cases, unless a request says otherwise
-CONFIGS = 3  # configurations that every small case gets (with stress inputs the first alone); then others, if time is
-OWN_SECONDS = 60.0  # of SECONDS, after which nothing is begun that need not be: of the own kernel, or held out
+CONFIGS = 3  # of each small case at least (one with stress inputs); then others while time is left
+OWN_SECONDS = 60.0  # of SECONDS, after which no optional run begins: held-out cases, the own kernel's stress inputs
 
 
 class CpuWorker:
@@ -52,11 +52,11 @@ class CpuWorker:
     def __init__(self, announce: Announce) -> None:
         self.announce = announce
         self.seeds: dict[tuple[str, StressInput], int] = {}
-        self.borne: list[tuple[str, StressInput]] | None = None  # by the target's own kernel; None: not known
+        self.borne: list[tuple[str, StressInput]] | None = None  # passed by the target's own kernel; None: not tested
         self.dropped: list[dict[str, str]] = []  # the other stress inputs: case, name, why
-        self.usual: dict[str, numerics.Expected] = {}  # what the last candidate's plain trials must give, by case
+        self.usual: dict[str, numerics.Expected] = {}  # results without stress inputs, by case
         self.module: ModuleType | None = None
-        self.own: tuple[float, Judgement, Covered] | None = None  # of the target's own kernel, and in how many seconds
+        self.own: tuple[float, Judgement, Covered] | None = None  # of the target's own kernel, and its time limit
         self.spread: Spread
 
     def open(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -74,21 +74,21 @@ class CpuWorker:
         return {"gpu": None, "torch": torch.__version__}
 
     def rest(self) -> None:
-        """It holds no GPU."""
+        """Do nothing: there is no GPU to release."""
 
     def hello(self, _request: dict[str, Any]) -> dict[str, Any]:
-        """Nothing: the target is open."""
+        """Return nothing: the target is open."""
         return {}
 
     def peaks(self, _request: dict[str, Any]) -> dict[str, Any]:
-        """Nothing is timed here, so nobody knows what this machine reaches."""
+        """Return a problem: nothing is timed here."""
         return {"problem": "this judge has no GPU"}
 
     def check(self, request: dict[str, Any]) -> dict[str, Any]:
-        """One candidate's source on the small cases, with fresh seeds.
+        """Run one candidate's source on the small cases, with fresh seeds, and return the verdict.
 
-        Raises Killed when somebody kills the interpreter again and again, and EnvironmentFault when the disk is full.
-        Code that is `foreign` may have killed itself, and must not stop a run by it.
+        Raises Killed when every interpreter process is killed, and EnvironmentFault when the disk is full. Untrusted
+        code (`foreign`) may have killed itself, and must not stop the run.
         """
         if self.module is None:
             raise Fault("no target is open", "send the command `open` first")
@@ -103,22 +103,22 @@ class CpuWorker:
         return judged.as_json()
 
     def _check(self, module: ModuleType, asked: "Asked") -> Judgement:
-        own = asked.source == self.target.source
-        if own and self.own is not None and self.own[0] >= asked.seconds:
-            return self._of_own(asked)
-        if self.borne is None and not own:
+        is_target = asked.source == self.target.source
+        if is_target and self.own is not None and self.own[0] >= asked.seconds:
+            return self._target_again(asked)
+        if self.borne is None and not is_target:
             self._check(module, Asked(self.target.source))
-        if own:
+        if is_target:
             self.borne, self.dropped = [], []
         covered = Covered(len(module.SMALL), len(module.HELD_OUT), asked.kernels)
-        trials = self._trials(module, own, covered)
+        trials = self._trials(module, is_target, covered)
         judged = self._attempts(module, asked, trials, covered) if trials else verdict(covered, {"numerics": []})
-        if own:
+        if is_target:
             self.own = asked.seconds, judged, covered
         return judged
 
-    def _of_own(self, asked: "Asked") -> Judgement:
-        """What is known of the target's own kernel: it is asked for as the baseline, and again as what is checked."""
+    def _target_again(self, asked: "Asked") -> Judgement:
+        """Return the stored verdict on the target's own kernel: it is asked for as baseline and as candidate."""
         _, judged, covered = self.own or (
             0.0,
             Judgement(Verdict.BUILT, "interpreter", plain("not tried")),
@@ -137,12 +137,11 @@ class CpuWorker:
                 return judged
         raise box.killed("interpreting")
 
-    def _trials(self, module: ModuleType, own: bool, covered: Covered) -> list[Trial]:
-        """Every small case that can be interpreted, those held-out ones that are small enough, then what is to be tried
-        with stress inputs."""
+    def _trials(self, module: ModuleType, is_target: bool, covered: Covered) -> list[Trial]:
+        """Return the small cases that can be interpreted, the small held-out cases, then the stress inputs."""
         usable = [t for n in module.SMALL if (t := self._usable(module, n, covered))]
         held = [t for n in module.HELD_OUT if (t := self._usable(module, f"{HELD_OUT}{n}", covered))]
-        pairs = to_find_out([t.case for t in usable if floats(t.given)]) if own else chosen(self.borne or [])
+        pairs = to_find_out([t.case for t in usable if floats(t.inputs)]) if is_target else chosen(self.borne or [])
         under_stress = []
         for case, stress_input in pairs:
             try:
@@ -152,13 +151,13 @@ class CpuWorker:
         return [*usable, *held, *under_stress]
 
     def _usable(self, module: ModuleType, case: str, covered: Covered) -> Trial | None:
-        """A case with inputs; None, and `covered` is told, where the interpreter does not compute with their types, or
-        a held-out one is too large for it."""
+        """Return a case with inputs. Return None and note it in `covered` where the interpreter lacks their types, or
+        a held-out case is too large."""
         if case.startswith(HELD_OUT) and (why := large(module, params(module, case))):
             covered.left_out[case] = why
             return None
         trial = self._trial(module, case, None)
-        types = [str(t.dtype)[6:] for t in floats(trial.given) if t.dtype not in INTERPRETED]
+        types = [str(t.dtype)[6:] for t in floats(trial.inputs) if t.dtype not in INTERPRETED]
         if types:
             named = ", ".join(dict.fromkeys(types))
             covered.left_out[case] = f"its inputs are {named}, which the interpreter does not compute with"
@@ -167,7 +166,7 @@ class CpuWorker:
 
     def _trial(self, module: ModuleType, name: str, stress_input: StressInput | None) -> Trial:
         seed = secrets.randbits(48)
-        if stress_input:  # a candidate gets the very inputs that the own kernel bore: on others it might not have
+        if stress_input:  # candidates get the very inputs that the own kernel passed
             seed = self.seeds.setdefault((name, stress_input), seed)
         return Trial(
             name, seed, numerics.make_inputs(module, params(module, name), seed, CPU, stress_input), stress_input
@@ -179,22 +178,22 @@ class CpuWorker:
     def _run(
         self, module: ModuleType, asked: "Asked", trials: list[Trial], folder: Path, covered: Covered
     ) -> Judgement | None:
-        """One boxed process and what it comes to; None when somebody killed it."""
+        """Run one boxed process and return the verdict; None when somebody killed it."""
         _, candidate = place(folder, self.target, asked.source)
         (folder / "in").mkdir()
-        described = {t.said: tensors.save(t.given, folder / "in", str(i)) for i, t in enumerate(trials)}
-        own = asked.source == self.target.source
+        described = {t.label: tensors.save(t.inputs, folder / "in", str(i)) for i, t in enumerate(trials)}
+        is_target = asked.source == self.target.source
         begin_by = asked.seconds * OWN_SECONDS / SECONDS
         request = {
             "candidate": candidate,
             "cases": described,
-            "configs": {t.said: 1 if t.stress_input or t.held_out else CONFIGS for t in trials},
-            "late": [t.said for t in trials if t.held_out or (t.stress_input and own)],
+            "configs": {t.label: 1 if t.stress_input or t.held_out else CONFIGS for t in trials},
+            "late": [t.label for t in trials if t.held_out or (t.stress_input and is_target)],
             "begin_by": begin_by,
-            "plain": [t.said for t in trials if not t.stress_input and not t.held_out],
+            "plain": [t.label for t in trials if not t.stress_input and not t.held_out],
             "more_until": begin_by,
             "seed": secrets.randbits(32),
-            "until": time.time() + asked.seconds - max(5.0, asked.seconds / 12),
+            "until": time.monotonic() + asked.seconds - max(5.0, asked.seconds / 12),
             "device": self.device,
         }
         (folder / "request.json").write_text(json.dumps(request))
@@ -208,7 +207,7 @@ class CpuWorker:
             if isinstance(e, Fault):
                 raise
             if ran.timed_out:
-                return _late(asked.seconds, own)
+                return _late(asked.seconds, is_target)
             return Judgement(Verdict.CRASHED, "interpreter", quoted(_last_line(ran.output) or str(e)))
 
     def _read(
@@ -220,19 +219,21 @@ class CpuWorker:
         covered: Covered,
         timed_out: bool,
     ) -> Judgement:
-        """What a process left, and what it comes to. Raises KeyError for one that left out a small case on its own."""
-        results, own = rules.answer(out / "result.json"), asked.source == self.target.source
+        """Read the results and return the verdict. Raises KeyError where a small case is missing without a reason."""
+        results, is_target = rules.answer(out / "result.json"), asked.source == self.target.source
         if timed_out:
-            unended = [t.case for t in trials if not t.stress_input and t.said not in results]
+            unended = [t.case for t in trials if not t.stress_input and t.label not in results]
             covered.left_out |= dict.fromkeys(unended, f"not reached before the deadline of {asked.seconds:.0f} s")
-        elif lacking := [t.said for t in trials if not t.stress_input and not t.held_out and t.said not in results]:
+        elif lacking := [t.label for t in trials if not t.stress_input and not t.held_out and t.label not in results]:
             covered.left_out |= dict.fromkeys(lacking, "no time was left for it")
             if not _ended_for_time(results):
                 raise KeyError(lacking[0])
-        judged = self._compare(module, trials, results, out, own, covered)
+        judged = self._compare(module, trials, results, out, is_target, covered)
         hung = timed_out and judged.verdict in (Verdict.CHECKED, Verdict.BUILT)
         return (
-            replace(_late(asked.seconds, own), evidence=judged.evidence, coverage=judged.coverage) if hung else judged
+            replace(_late(asked.seconds, is_target), evidence=judged.evidence, coverage=judged.coverage)
+            if hung
+            else judged
         )
 
     def _compare(
@@ -241,14 +242,14 @@ class CpuWorker:
         trials: list[Trial],
         results: dict[str, Any],
         folder: Path,
-        own: bool,
+        is_target: bool,
         covered: Covered,
     ) -> Judgement:
         checks: list[dict[str, Any]] = []
         for trial in trials:
-            runs = results.get(trial.said, [])
-            if trial.stress_input and own:
-                checks += self._find_out(module, trial, trial.stress_input, runs, folder, covered)
+            runs = results.get(trial.label, [])
+            if trial.stress_input and is_target:
+                checks += self._try_stress_input(module, trial, trial.stress_input, runs, folder, covered)
                 continue
             if not trial.stress_input:
                 covered.note(runs)
@@ -256,24 +257,24 @@ class CpuWorker:
             if expected is None:
                 continue
             for run in runs:
-                found = compared(trial, run, expected, _ratios(module, trial, LOOSER), folder, own)
-                if isinstance(found, Judgement):
+                outcome = compared(trial, run, expected, _ratios(module, trial, LOOSER), folder, is_target)
+                if isinstance(outcome, Judgement):
                     if run is not runs[0] and run.get("config"):  # others were right, or not tried in this case
                         within = quoted(f"; in its configuration {run['config']}"[:300])
-                        found = replace(found, why=found.why + within)
-                    evidence = {"numerics": [*checks, *found.evidence.get("numerics", [])]}
-                    return replace(found, evidence=evidence, coverage=covered.coverage(ended=False))
-                if isinstance(found, str):
-                    covered.says_nothing(trial, run, found)
+                        outcome = replace(outcome, why=outcome.why + within)
+                    evidence = {"numerics": [*checks, *outcome.evidence.get("numerics", [])]}
+                    return replace(outcome, evidence=evidence, coverage=covered.coverage(ended=False))
+                if isinstance(outcome, str):
+                    covered.says_nothing(trial, run, outcome)
                     continue
-                checks.append(found.as_json() | {"config": str(run.get("config", ""))})
+                checks.append(outcome.as_json() | {"config": str(run.get("config", ""))})
                 covered.right(trial, run, expected)
         for drop in self.dropped:
             if drop["strain"] not in covered.stressed:
                 covered.left_out.setdefault(drop["strain"], drop["why"])
         return verdict(covered, {"numerics": checks, "dropped": list(self.dropped)})
 
-    def _find_out(
+    def _try_stress_input(
         self,
         module: ModuleType,
         trial: Trial,
@@ -282,54 +283,55 @@ class CpuWorker:
         folder: Path,
         covered: Covered,
     ) -> list[dict[str, Any]]:
-        """Whether the target's own kernel bears a stress input: then it counts for candidates. Gives the
-        comparisons."""
+        """Test a stress input with the target's own kernel; if it passes, it counts. Return the comparisons."""
         expected = self._expected(module, trial)
         if expected is None:
             self._drop(trial.case, stress_input, "the reference breaks down in its own precision")
             return []
         ratios = _ratios(module, trial, OWN_RATIO)
-        found = [compared(trial, r, expected, ratios, folder, own=True) for r in results]
-        wrong = next((f.reason if isinstance(f, Judgement) else f for f in found if isinstance(f, Judgement | str)), "")
-        if found and not wrong:
+        outcomes = [compared(trial, r, expected, ratios, folder, is_target=True) for r in results]
+        wrong = next(
+            (f.reason if isinstance(f, Judgement) else f for f in outcomes if isinstance(f, Judgement | str)), ""
+        )
+        if outcomes and not wrong:
             self.borne = [*(self.borne or []), (trial.case, stress_input)]
             covered.right(trial, results[0], expected)
         else:
-            blamed = f"the target's own kernel: {wrong}" if any(isinstance(f, Judgement) for f in found) else wrong
+            blamed = f"the target's own kernel: {wrong}" if any(isinstance(f, Judgement) for f in outcomes) else wrong
             self._drop(trial.case, stress_input, blamed or "there was no time to try it")
-        return [f.as_json() for f in found if isinstance(f, numerics.Comparison)]
+        return [f.as_json() for f in outcomes if isinstance(f, numerics.Comparison)]
 
     def _expected(self, module: ModuleType, trial: Trial) -> numerics.Expected | None:
-        """What a trial must give; None for a stress input that breaks the reference itself."""
+        """Return what a trial must give; None for a stress input that breaks the reference itself."""
         case = params(module, trial.case)
         if not trial.stress_input:
             self.usual[trial.case] = self.spread.expect(trial.case, case, trial.seed)
             return self.usual[trial.case]
         try:
-            found = numerics.expect(module, trial.case, case, trial.seed, CPU, trial.stress_input)
+            expected = numerics.expect(module, trial.case, case, trial.seed, CPU, trial.stress_input)
         except TargetFault:
             return None
         usual = self.usual.get(trial.case) or self.spread.expect(trial.case, case, trial.seed)
-        return numerics.forgiving(found, usual) if found.reliable else None
+        return numerics.forgiving(expected, usual) if expected.reliable else None
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What a request wants to know."""
+    """The fields of a request."""
 
     source: str
     seconds: float = SECONDS
-    kernels: tuple[str, ...] = ()  # that the candidate's plans launch in public cases; none: nobody says
+    kernels: tuple[str, ...] = ()  # that the candidate's plans launch in public cases; empty: not given
 
     @classmethod
     def of(cls, request: dict[str, Any]) -> "Asked":
         return cls(request["source"], request.get("seconds") or SECONDS, tuple(request.get("kernels") or ()))
 
 
-def _late(seconds: float, own: bool) -> Judgement:
-    """A process that was ended at its deadline: it must have kept its runs from being ended for their time."""
-    said = f"ran for over {seconds:.0f} s on the small cases"
-    return Judgement(Verdict.BUILT if own else Verdict.TIMEOUT, "interpreter", plain(said))
+def _late(seconds: float, is_target: bool) -> Judgement:
+    """Return the verdict on a process that was killed at its deadline: it blocked the timer of its runs."""
+    text = f"ran for over {seconds:.0f} s on the small cases"
+    return Judgement(Verdict.BUILT if is_target else Verdict.TIMEOUT, "interpreter", plain(text))
 
 
 def _ended_for_time(results: dict[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""Says, while the interpreter's process works, how many runs it has left: a person sees that it gets on."""
+"""Reports how many runs an interpreter process has finished, so that a person sees progress."""
 
 import threading
 import time
@@ -9,18 +9,18 @@ from pathlib import Path
 from pgo_agent.sandbox.bundle import validate as rules
 from pgo_agent.sandbox.judge.results.checks import Announce
 
-TELLING = 30.0  # seconds between two words about how far it is
+REPORT_SECONDS = 30.0  # between two reports
 
 
 @contextmanager
 def watched(results: Path, seconds: float, announce: Announce) -> Iterator[None]:
-    """Announces every few seconds how many runs a process has left, which may forge that."""
+    """Announce regularly how many runs a process has finished. The process may forge the number."""
     ended, began = threading.Event(), time.monotonic()
 
     def watch() -> None:
-        while not ended.wait(TELLING):
-            told, left = time.monotonic() - began, began + seconds + 60.0 - time.monotonic()
-            announce(f"interpreter: {_runs(results)} runs in {told:.0f} s", left)
+        while not ended.wait(REPORT_SECONDS):
+            elapsed, left = time.monotonic() - began, began + seconds + 60.0 - time.monotonic()
+            announce(f"interpreter: {_runs(results)} runs in {elapsed:.0f} s", left)
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
@@ -34,5 +34,5 @@ def watched(results: Path, seconds: float, announce: Announce) -> Iterator[None]
 def _runs(results: Path) -> int:
     try:
         return sum(len(r) for r in rules.answer(results).values())
-    except Exception:  # nothing is there yet, or what is there is forged: whoever compares will say so
+    except Exception:  # no results yet, or forged ones, which the comparison finds
         return 0

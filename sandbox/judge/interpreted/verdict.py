@@ -1,8 +1,8 @@
-"""What the runs of an interpreter process come to: what was compared, what was left out and why, and the verdict.
+"""The verdict on the runs of an interpreter process: what was compared, what was left out and why.
 
-Right is said of what ran alone: every output must have been compared, with elements, and every kernel that the plans of
-the public cases launch must have run in a case that was right. Else the candidate is `built`, with the reason. Relies
-on `numerics.py` for comparisons. What a process left is read as hostile.
+Only what ran can be right: every output must have elements and must have been compared, and every kernel that plans of
+public cases launch must have run in a right case. Otherwise the candidate is `built`, with the reason. Relies on
+`numerics.py` for comparisons. The results of a process are read as hostile data.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -22,22 +22,22 @@ from pgo_agent.sandbox.judge.results.numerics import Comparison, Expected
 from pgo_agent.sandbox.judge.results.stress_inputs import STRESS_INPUTS
 
 SEEN = {"wrong": Verdict.WRONG, "deadlock": Verdict.DEADLOCK}  # what the interpreter itself saw a kernel do
-OUTPUTS_LIMIT = 256 << 20  # bytes of a candidate's outputs on one small case; what it leaves may be forged
-NAMED = 5  # configurations that were not tried, by name; of the others the number
-SAID, MESSAGE = 300, 600  # characters of an error in what was left out, and of one that is the reason
+OUTPUTS_LIMIT = 256 << 20  # bytes of a candidate's outputs on one small case; they may be forged
+NAMED = 5  # untried configurations that are named; the others are counted
+DETAIL, MESSAGE = 300, 600  # characters of an error in what was left out, and of one that is the reason
 SMALL, HIDDEN, CONFIGS = "small cases", HELD_OUT_CASES, "configurations"
 STRESSED = "strains"  # what stored rows and recorded prompts call the count of stress inputs
-TOLD = (SMALL, HIDDEN, CONFIGS, STRESSED)  # the counts that a reason has
+REASON_COUNTS = (SMALL, HIDDEN, CONFIGS, STRESSED)  # the counts that a reason has
 Result = Mapping[str, Any]  # one run, as the process left it
 
 
 @dataclass
 class Covered:
-    """What was looked at of a candidate."""
+    """What was checked of a candidate."""
 
     small: int  # cases that there are
     held_out: int
-    wanted: Collection[str]  # kernels that its plans launch; empty where nobody says
+    wanted: Collection[str]  # kernels that its plans launch; empty: not given
     ran: dict[str, int] = field(default_factory=dict)  # case -> elements that were compared in it
     outputs: dict[int, int] = field(default_factory=dict)  # output -> elements
     kernels: set[str] = field(default_factory=set)
@@ -47,7 +47,7 @@ class Covered:
     left_out: dict[str, str] = field(default_factory=dict)  # case, configuration or stress input -> why
 
     def right(self, trial: Trial, result: Result, expected: Expected) -> None:
-        """A run gave what was expected."""
+        """Note a run that gave the expected outputs."""
         elements = sum(o.numel() for o in expected.outputs)
         if not elements:
             self.left_out[trial.case] = "its results have no elements"
@@ -62,17 +62,17 @@ class Covered:
         self.tried.add(str(result.get("config", "")))
 
     def says_nothing(self, trial: Trial, result: Result, why: str) -> None:
-        """A run that is no evidence: by its case, and by its configuration."""
+        """Note a run that is no evidence, by its case and its configuration."""
         self.left_out.setdefault(trial.stress_input.name if trial.stress_input else trial.case, why)
         if not trial.stress_input and len(self.listed) > 1 and (config := str(result.get("config", ""))):
             self.left_out.setdefault(config, why)
 
     def note(self, results: Sequence[Result]) -> None:
-        """Takes note of the configurations that a case has, of whatever became of them."""
+        """Note the configurations that a case has, whatever their results."""
         self.listed.update(dict.fromkeys(n for r in results for n in _words(r.get("listed"))))
 
     def coverage(self, ended: bool = True) -> Coverage:
-        """What it comes to. `ended`: nothing wrong was found, so that what was not reached is told as left out."""
+        """Return the coverage. `ended`: nothing wrong was found, so what was not reached is listed as left out."""
         held = sum(c.startswith(HELD_OUT) for c in self.ran)
         seen = [k for k in self.wanted if self.saw(k)]
         counts = {
@@ -98,11 +98,11 @@ class Covered:
         return Coverage(counts, {n: why for n, why in skipped.items() if n not in seen_too})
 
     def saw(self, kernel: str) -> bool:
-        """Whether a kernel ran. A compiled one may have a name that begins with that of its function."""
+        """Whether a kernel ran. A compiled kernel's name may begin with its function's."""
         return any(kernel == k or kernel.startswith(f"{k}_") for k in self.kernels)
 
     def lacking(self) -> Reason:
-        """Why it cannot be called right; empty when it can."""
+        """Return why the candidate cannot be called right; empty when it can."""
         if not self.ran:
             why = left_out(_public(self.coverage())) or plain("there is no small case")
             return plain("nothing of it could be checked here: ") + why
@@ -115,29 +115,32 @@ class Covered:
 
 
 def verdict(covered: Covered, evidence: dict[str, Any]) -> Judgement:
-    """What nothing was found wrong with: `checked`, or `built` with the reason."""
-    found, lacking = covered.coverage(), covered.lacking()
+    """Return the verdict where nothing wrong was found: `checked`, or `built` with the reason."""
+    total, lacking = covered.coverage(), covered.lacking()
     if lacking:
-        right = plain("; right on ") + counted(_public(found)) if covered.ran else NONE
-        return Judgement(Verdict.BUILT, "interpreter", lacking + right, evidence, found)
-    why = plain("right on ") + counted(_public(found)) + plain(" in Triton's interpreter; not measured")
-    left = left_out(_public(found))
+        right = plain("; right on ") + counted(_public(total)) if covered.ran else NONE
+        return Judgement(Verdict.BUILT, "interpreter", lacking + right, evidence, total)
+    why = plain("right on ") + counted(_public(total)) + plain(" in Triton's interpreter; not measured")
+    left = left_out(_public(total))
     why += plain("; left out: ") + left if left else NONE
-    return Judgement(Verdict.CHECKED, "interpreter", why, evidence, found)
+    return Judgement(Verdict.CHECKED, "interpreter", why, evidence, total)
 
 
 def _public(coverage: Coverage) -> Coverage:
-    """What a reason has of it: the counts that a person asks for first, and no held-out case by its name."""
-    counts = {n: c for n, c in coverage.counts.items() if n in TOLD and (c.ran or n in (SMALL, CONFIGS))}
+    """Return what a reason shows: the main counts, and no name of a held-out case."""
+    counts = {n: c for n, c in coverage.counts.items() if n in REASON_COUNTS and (c.ran or n in (SMALL, CONFIGS))}
     names = {s.name for s in STRESS_INPUTS}
     skipped = {n: w for n, w in coverage.skipped.items() if n not in names and not n.startswith(HELD_OUT)}
     return Coverage(counts, skipped)
 
 
 def compared(
-    trial: Trial, result: Result, expected: Expected, ratios: dict[str, float], folder: Path, own: bool
+    trial: Trial, result: Result, expected: Expected, ratios: dict[str, float], folder: Path, is_target: bool
 ) -> Comparison | Judgement | str:
-    """One run: how it compares, what is wrong with it, or why it says nothing. `own`: of the target's own kernel."""
+    """Compare one run; return the comparison, the verdict if it is wrong, or why it is no evidence.
+
+    `is_target`: it ran the target's own kernel.
+    """
     if result.get("unsupported"):
         return f"{_where(result)}{_line(result['error'])}"
     if lacking := _words(result.get("not_modelled")):
@@ -147,17 +150,17 @@ def compared(
         kind = Verdict.TIMEOUT if result.get("endless") is True else seen
         return Judgement(kind, "interpreter", trial.why + _quoted(f": {_where(result)}{result['error']}"))
     outputs = tensors.load(result["outputs"], folder, OUTPUTS_LIMIT)
-    found = numerics.check([outputs[str(i)] for i in range(len(outputs))], expected, ratios)
-    evidence = {"numerics": [found.as_json()]}
-    if found.problem:
-        return Judgement(Verdict.WRONG, "interpreter", trial.why + plain(": ") + found.why, evidence)
+    comparison = numerics.check([outputs[str(i)] for i in range(len(outputs))], expected, ratios)
+    evidence = {"numerics": [comparison.as_json()]}
+    if comparison.problem:
+        return Judgement(Verdict.WRONG, "interpreter", trial.why + plain(": ") + comparison.why, evidence)
     if stray := decode.integer(result["stray"], 0, 1 << 40, "bytes written outside"):
         return Judgement(Verdict.WRONG, "interpreter", trial.why + plain(f": {guard_zones.said(stray)}"), evidence)
     if result["changed"]:
-        names = [n for n in _words(result["changed"]) if n in trial.given]
-        in_place = own or set(result["changed"]) <= set(_words(result.get("in_place")))
+        names = [n for n in _words(result["changed"]) if n in trial.inputs]
+        in_place = is_target or set(result["changed"]) <= set(_words(result.get("in_place")))
         return _changed(trial, ", ".join(names) or "all of them", evidence, in_place)
-    return found
+    return comparison
 
 
 def _changed(trial: Trial, names: str, evidence: dict[str, Any], in_place: bool) -> Judgement:
@@ -177,9 +180,9 @@ def _where(result: Result) -> str:
 
 
 def _line(text: object) -> str:
-    return " ".join(str(text).split())[:SAID]
+    return " ".join(str(text).split())[:DETAIL]
 
 
-def _words(told: Any) -> list[str]:
-    """The names in what should be a list of them."""
-    return [_line(n) for n in told] if isinstance(told, list) else []
+def _words(value: Any) -> list[str]:
+    """Return the names in what should be a list of names."""
+    return [_line(n) for n in value] if isinstance(value, list) else []

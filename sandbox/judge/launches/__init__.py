@@ -1,1 +1,1 @@
-"""Launches plans through the CUDA driver, plain and instrumented, with memory that is filled before."""
+"""Launches plans through the CUDA driver, plain and instrumented, in memory that is filled first."""

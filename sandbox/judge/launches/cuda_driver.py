@@ -1,7 +1,7 @@
 """Launches a cubin's kernel through the CUDA driver by ctypes: no compiler, no generated C, any Triton version.
 
-Relies on libcuda's stable C interface and on torch having made its context current in this thread. Parameters are laid
-out as Triton's launcher lays them out; a block whose layout is not the cubin's own is refused before the launch.
+Relies on libcuda's stable C interface, and on torch's context being current in this thread. Parameters are laid out as
+in Triton's launcher; a layout that differs from the cubin's is refused before the launch.
 """
 
 import ctypes as C  # noqa: N812
@@ -33,7 +33,7 @@ _ALIGN, _PORTABLE_CLUSTER = 128, 8
 
 
 class CudaError(RuntimeError):
-    """The driver refused a call, or a launch ended in a fault. The context may be lost."""
+    """The driver refused a call, or a launch failed. The context may be lost."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def _cuda() -> C.CDLL:
 
 
 def call(name: str, *args: Any) -> None:
-    """Calls a driver function. Raises CudaError with the driver's name for what went wrong."""
+    """Call a driver function. Raises CudaError with the driver's name of the error."""
     _succeed(name, getattr(_cuda(), name)(*args))
 
 
@@ -85,10 +85,10 @@ def _succeed(name: str, code: int) -> None:
 
 @cache
 def version() -> int:
-    """The driver's CUDA version, as 13010 for 13.1."""
-    found = C.c_int()
-    call("cuDriverGetVersion", C.byref(found))
-    return found.value
+    """Return the driver's CUDA version: 13010 for 13.1."""
+    number = C.c_int()
+    call("cuDriverGetVersion", C.byref(number))
+    return number.value
 
 
 class LoadedKernel:
@@ -118,7 +118,7 @@ class LoadedKernel:
         scratch: tuple[int, int],
         stream: int,
     ) -> Callable[[], None]:
-        """A call that launches with these arguments. Raises ValueError when they do not fit the kernel's parameters."""
+        """Return a function that launches with these arguments. Raises ValueError when they do not fit."""
         packed = [*pack(signature, args), *(struct.pack("Q", s) for s in scratch)]
         if [len(p) for p in packed] != self._layout:
             raise ValueError(f"arguments of {[len(p) for p in packed]} bytes for parameters of {self._layout}")
@@ -144,15 +144,15 @@ def _attributes(k: Kernel) -> "tuple[C.Array[_Attribute], int]":
     wanted = [(_PDL, (1,))] if k.launch_pdl else []
     wanted += [(_COOPERATIVE, (1,))] if k.launch_cooperative_grid else []
     wanted += [(_CLUSTER, (k.num_ctas, 1, 1)), (_CLUSTER_POLICY, (1,))] if k.num_ctas != 1 else []  # type: ignore[list-item]
-    found = (_Attribute * 4)()
-    for slot, (which, words) in zip(found, wanted, strict=False):
+    attributes = (_Attribute * 4)()
+    for slot, (which, words) in zip(attributes, wanted, strict=False):
         slot.id = which
         slot.value[: 4 * len(words)] = struct.pack(f"{len(words)}I", *words)
-    return found, len(wanted)
+    return attributes, len(wanted)
 
 
 def _parameter_block(packed: list[bytes]) -> "tuple[object, C.Array[C.c_void_p]]":
-    """The parameters in memory of their own, each aligned as a tensor map wants it."""
+    """Copy the parameters into new memory, each aligned as a tensor map needs it."""
     room = sum(-(-len(p) // _ALIGN) * _ALIGN for p in packed) + _ALIGN
     raw, addresses = C.create_string_buffer(room), (C.c_void_p * len(packed))()
     at = -(-C.addressof(raw) // _ALIGN) * _ALIGN
@@ -164,7 +164,7 @@ def _parameter_block(packed: list[bytes]) -> "tuple[object, C.Array[C.c_void_p]]
 
 
 def pack(signature: Sequence[Any], args: Sequence[Any]) -> list[bytes]:
-    """Arguments as the bytes of kernel parameters. Pointers are integers, descriptors are TensorMaps."""
+    """Return arguments as the bytes of kernel parameters. Pointers are integers, descriptors are TensorMaps."""
     try:
         return [b for kind, arg in zip(signature, args, strict=True) for b in _pack(kind, arg)]
     except (struct.error, OverflowError) as e:
@@ -191,12 +191,12 @@ def _pack(kind: Any, arg: Any) -> list[bytes]:
 
 
 def _padded(m: TensorMap) -> list[int]:
-    """The shape as the hardware counts it: two fp4 values of a padded descriptor take the room of two bytes."""
+    """Return the shape as the hardware counts it: two fp4 values of a padded descriptor take two bytes."""
     return [*m.shape[:-1], m.shape[-1] * (2 if m.meta["fp4_padded"] else 1)]
 
 
 def encode(m: TensorMap) -> bytes:
-    """The 128 bytes of a CUtensorMap, encoded as Triton encodes them. Raises CudaError."""
+    """Return the 128 bytes of a CUtensorMap, encoded as in Triton. Raises CudaError or ValueError."""
     rank, width, block = len(m.shape), m.meta["elem_size"], m.meta["block_size"]
     if not (1 <= rank <= 5 and len(m.strides) == len(block) == rank):
         raise ValueError("a descriptor's rank")

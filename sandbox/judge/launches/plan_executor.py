@@ -1,9 +1,9 @@
-"""Carries out a checked plan on the GPU: storages, torch ops from the list, launches through the driver.
+"""Executes a checked plan on the GPU: storages, torch ops from the list, launches through the driver.
 
-Everything is allocated and packed once; a call then only enqueues. Every buffer that is not an input, scratch as well,
-can be filled anew between calls, so that nothing that an earlier launch left behind can pass for a result. Buffers, and
-copies of the inputs, lie between guard zones that tell of accesses outside. A launch of no blocks is none, as Triton's
-own launcher has it. Plans without launches run on CPU tensors as well.
+Everything is allocated and packed once; a call then only enqueues. Every buffer but the inputs, scratch included, can
+be refilled between calls, so that leftovers of an earlier launch cannot pass for a result. Buffers and copies of the
+inputs lie between guard zones, which show accesses outside. A launch of no blocks is skipped, as in Triton's launcher.
+Plans without launches also run on CPU tensors.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,30 +24,36 @@ from pgo_agent.sandbox.judge.launches.cuda_driver import LoadedKernel, TensorMap
 
 @dataclass(frozen=True)
 class _Scratch:
-    """What a launch needs beside its arguments."""
+    """Memory that a launch needs besides its arguments."""
 
     step: int
-    profile: bool  # the place of clock reads, or of what a kernel keeps for itself
+    profile: bool  # for clock reads; else for the kernel's own use
     nbytes: int
-    cleared: bool  # what counts on from what stands there: an instrumented twin, a sanitizer
+    cleared: bool  # for code that counts on from there: instrumented builds, sanitizers
 
 
 class Replay:
-    """A plan, ready to be launched again and again on its own buffers and the given inputs."""
+    """A plan, ready to be launched many times on its own buffers and copies of the inputs."""
 
     def __init__(self, bundle: Bundle, plan: Plan, inputs: dict[str, Any], device: Any) -> None:
         """Raises BadBundle when the inputs are not those that the plan was recorded for."""
         match_inputs(plan, inputs)
         self.plan, self.device = plan, device
-        own = [i for i, s in enumerate(plan.storages) if s.kind == "input"]
-        made = [i for i, s in enumerate(plan.storages) if s.kind != "input"]
+        input_indices = [i for i, s in enumerate(plan.storages) if s.kind == "input"]
+        other_indices = [i for i, s in enumerate(plan.storages) if s.kind != "input"]
         scratch = list(_scratch(bundle, plan))
-        self._given = arenas([plan.storages[i].nbytes for i in own], device)
-        self._made = arenas([plan.storages[i].nbytes for i in made] + [s.nbytes for s in scratch], device)
-        self._at = dict(zip((*own, *made), (*self._given, *self._made), strict=False))
-        self._scratch = dict(zip(((s.step, s.profile) for s in scratch), self._made[len(made) :], strict=True))
-        self._cleared = [a.part(n) for s, (a, n) in zip(scratch, self._made[len(made) :], strict=True) if s.cleared]
-        for index, storage in {t.storage: given.untyped_storage() for t, given in paired(plan, inputs)}.items():
+        self._input_arenas = arenas([plan.storages[i].nbytes for i in input_indices], device)
+        self._other_arenas = arenas(
+            [plan.storages[i].nbytes for i in other_indices] + [s.nbytes for s in scratch], device
+        )
+        self._at = dict(zip((*input_indices, *other_indices), (*self._input_arenas, *self._other_arenas), strict=False))
+        self._scratch = dict(
+            zip(((s.step, s.profile) for s in scratch), self._other_arenas[len(other_indices) :], strict=True)
+        )
+        self._cleared = [
+            a.part(n) for s, (a, n) in zip(scratch, self._other_arenas[len(other_indices) :], strict=True) if s.cleared
+        ]
+        for index, storage in {t.storage: tensor.untyped_storage() for t, tensor in paired(plan, inputs)}.items():
             arena, n = self._at[index]
             arena.part(n).copy_(torch.empty(0, dtype=torch.uint8, device=device).set_(storage))
         self.kernels = {k: LoadedKernel(bundle.images[k], bundle.kernels[k]) for k in {s.kernel for s in plan.launches}}
@@ -55,54 +61,53 @@ class Replay:
         self.recorded = {step: a.part(n) for (step, profile), (a, n) in self._scratch.items() if profile}
         self._steps = [self._launch(i, s) if isinstance(s, Launch) else self._op(s) for i, s in enumerate(plan.steps)]
         self.outputs = [self.view(t) for t in plan.out]
-        self.given = [arena.part(n) for arena, n in self._given]  # the bytes of the inputs
+        self.given = [arena.part(n) for arena, n in self._input_arenas]  # the bytes of the inputs
 
     def __call__(self, without: int | None = None) -> None:
-        """Enqueues every step of the plan, or all but one."""
+        """Enqueue every step of the plan, or all but step `without`."""
         for i, step in enumerate(self._steps):
             if i != without:
                 step()
 
     def part(self, steps: range) -> None:
-        """Enqueues some steps of the plan."""
+        """Enqueue some steps of the plan."""
         for i in steps:
             self._steps[i]()
 
     def poison(self, buffers: Fill, zones: Fill | None = None) -> None:
-        """Fills every buffer that is not an input, and all guard zones, those by chance if nothing else is said."""
+        """Fill every buffer that is not an input, and all guard zones (by default with random bytes)."""
         zones = zones or Fill()
         self.wipe(buffers, zones)
-        for arena in _each(self._given):
+        for arena in _each(self._input_arenas):
             arena.arm(zones)
 
     def wipe(self, buffers: Fill, zones: Fill | None = None) -> None:
-        """As `poison`, but for the guard zones of the inputs, which hold what they were given before. Shared memory
-        is overwritten, too."""
-        for arena in _each(self._made):
+        """As `poison`, without the guard zones of the inputs. Also overwrites shared memory."""
+        for arena in _each(self._other_arenas):
             arena.fill(buffers, zones or Fill())
         for scratch in self._cleared:
             scratch.zero_()
         shared_memory.shared(self.device)
 
     def strays(self) -> Any:
-        """Bytes of guard zones that were changed since they were filled; a count on the device, not waited for."""
-        counts = [arena.strays() for arena in _each([*self._given, *self._made])]
+        """Return the number of changed bytes in guard zones, as a tensor on the device, without waiting."""
+        counts = [arena.strays() for arena in _each([*self._input_arenas, *self._other_arenas])]
         return torch.stack(counts).sum() if counts else torch.zeros((), dtype=torch.int64)
 
     def stray(self) -> int:
-        """As `strays`, waited for."""
+        """As `strays`, as a number, after waiting."""
         return int(self.strays())
 
     def close(self) -> None:
-        """Unloads the kernels and lets go of the memory, wiped."""
+        """Unload the kernels, wipe the memory and free it."""
         self.wipe(ZERO, ZERO)
-        for given in self.given:
-            given.zero_()
+        for buffer in self.given:
+            buffer.zero_()
         synchronize(self.device)
         for kernel in self.kernels.values():
             kernel.unload()
         self._steps, self.outputs, self.given, self._cleared, self.recorded = [], [], [], [], {}
-        self._given, self._made, self._at, self._scratch = [], [], {}, {}
+        self._input_arenas, self._other_arenas, self._at, self._scratch = [], [], {}, {}
 
     def view(self, t: Tensor) -> Any:
         arena, n = self._at[t.storage]
@@ -167,12 +172,12 @@ class Replay:
 
 
 def blocks(step: Launch) -> int:
-    """How many a launch has."""
+    """Return the number of blocks of a launch."""
     return step.grid[0] * step.grid[1] * step.grid[2]
 
 
 def _nothing() -> None:
-    """A launch of no blocks."""
+    """Launch no blocks."""
 
 
 def _scratch(bundle: Bundle, plan: Plan) -> Iterator[_Scratch]:
@@ -192,7 +197,7 @@ def _each(places: list[tuple[Arena, int]]) -> list[Arena]:
 
 
 def synchronize(device: Any) -> None:
-    """Waits until all that was enqueued has ended. Raises RuntimeError when a launch faulted."""
+    """Wait until all enqueued work has ended. Raises RuntimeError when a launch failed."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
@@ -211,45 +216,45 @@ _FILLS: dict[str, Callable[[list[Any]], Any]] = {
 
 
 def match_inputs(plan: Plan, inputs: dict[str, Any]) -> None:
-    """Whether these are the inputs that the plan was recorded for: names, scalars, shapes, strides, aliasing."""
+    """Compare inputs with those of the plan: names, scalars, shapes, strides, aliasing. Raises BadBundle."""
     if set(plan.inputs) != set(inputs):
         raise BadBundle(f"the plan takes {sorted(plan.inputs)}, inputs() gave {sorted(inputs)}")
     for name, planned in plan.inputs.items():
-        given = inputs[name]
-        fine = _same_tensor(planned, given, plan) if isinstance(given, torch.Tensor) else _equal(_plain(given), planned)
+        value = inputs[name]
+        fine = _same_tensor(planned, value, plan) if isinstance(value, torch.Tensor) else _equal(_plain(value), planned)
         if not fine:
             raise BadBundle(f"input '{name}' is not what the plan was recorded for")
     shared: dict[int, int] = {}
-    for t, given in paired(plan, inputs):
-        if shared.setdefault(t.storage, given.untyped_storage().data_ptr()) != given.untyped_storage().data_ptr():
+    for t, value in paired(plan, inputs):
+        if shared.setdefault(t.storage, value.untyped_storage().data_ptr()) != value.untyped_storage().data_ptr():
             raise BadBundle("inputs share storage in the plan, but inputs() gave separate tensors")
 
 
 def paired(plan: Plan, inputs: dict[str, Any]) -> Iterator[tuple[Tensor, Any]]:
-    """The plan's input tensors, each with the one that was given for it."""
+    """Give each input tensor of the plan with the tensor that was passed for it."""
     for name, planned in plan.inputs.items():
-        given = inputs[name]
-        ours = given if isinstance(given, list | tuple) else (given,)
-        yield from ((t, g) for t, g in zip(flat(planned), ours, strict=False) if isinstance(t, Tensor))
+        value = inputs[name]
+        values = value if isinstance(value, list | tuple) else (value,)
+        yield from ((t, g) for t, g in zip(flat(planned), values, strict=False) if isinstance(t, Tensor))
 
 
-def _equal(given: Any, planned: Any) -> bool:
-    both_nan = isinstance(given, float) and isinstance(planned, float) and given != given and planned != planned
-    return both_nan or given == planned
+def _equal(value: Any, planned: Any) -> bool:
+    both_nan = isinstance(value, float) and isinstance(planned, float) and value != value and planned != planned
+    return both_nan or value == planned
 
 
-def _same_tensor(planned: Any, given: Any, plan: Plan) -> bool:
+def _same_tensor(planned: Any, value: Any, plan: Plan) -> bool:
     return (
         isinstance(planned, Tensor)
-        and planned.dtype == str(given.dtype)[6:]
-        and planned.size == tuple(given.shape)
-        and planned.stride == tuple(given.stride())
-        and planned.offset == given.storage_offset()
-        and plan.storages[planned.storage].nbytes == given.untyped_storage().nbytes()
+        and planned.dtype == str(value.dtype)[6:]
+        and planned.size == tuple(value.shape)
+        and planned.stride == tuple(value.stride())
+        and planned.offset == value.storage_offset()
+        and plan.storages[planned.storage].nbytes == value.untyped_storage().nbytes()
     )
 
 
-def _plain(given: Any) -> Any:
-    if isinstance(given, list | tuple):
-        return tuple(_plain(g) for g in given)
-    return TorchName(str(given)[6:]) if isinstance(given, torch.dtype) else given
+def _plain(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return tuple(_plain(g) for g in value)
+    return TorchName(str(value)[6:]) if isinstance(value, torch.dtype) else value

@@ -1,7 +1,7 @@
-"""Overwrites the shared memory of every SM: what a kernel leaves there stands until another one writes over it.
+"""Overwrites the shared memory of every SM, which otherwise keeps what the last kernel left there.
 
-A kernel that reads shared memory before it wrote any could know results of the launch before by it: 30 MB of an H100.
-Relies on the driver, which compiles our own PTX below; no PTX of anybody else ever gets to it.
+A kernel that reads shared memory before it writes could find results of the launch before: 30 MB of an H100. Relies on
+the driver, which compiles the PTX below; PTX of candidates never reaches it.
 """
 
 import ctypes as C  # noqa: N812
@@ -14,7 +14,7 @@ import torch
 from pgo_agent.sandbox.judge.launches import cuda_driver
 
 THREADS = 1024
-BLOCKS = 2  # for each SM: one fills all of it, and the second is for those that a block came late to
+BLOCKS = 2  # for each SM: one fills it, a second covers SMs that got their block late
 MAX_DYNAMIC_SHARED = 8  # CUfunction_attribute
 PTX = """
 .version 7.0
@@ -49,7 +49,7 @@ DONE:
 
 
 def shared(device: Any) -> None:
-    """Enqueues it on the current stream, with bytes of chance. Raises CudaError. Nothing, where there is no GPU."""
+    """Enqueue the overwriting with random bytes on the current stream; do nothing on a CPU. Raises CudaError."""
     if torch.device(device).type == "cuda":
         _launcher(torch.cuda.current_device())(secrets.randbits(32))
 

@@ -1,1 +1,1 @@
-"""Are the results right? Launches plans on many inputs, and compares what they give with the reference."""
+"""Are the results right? Launches plans on many inputs, and compares their outputs with the reference."""

@@ -1,8 +1,8 @@
-"""What the stages of the gate that need a GPU compare: smoke, numerics, idle launches. Stress inputs are
-`stress_runs.py`'s, time is `session.py`'s.
+"""The comparisons of the stages that need a GPU: smoke, numerics, idle launches.
 
-Cheap first. The seeds are drawn after the bundle was read. `announce(stage, seconds)` is called before anything that a
-candidate's kernel could keep from ending: the process outside kills this one when the time is over.
+Stress inputs are in `stress_runs.py`, time in `timing/session.py`. Seeds are drawn after the bundle was read. Before
+each step that a candidate's kernel could block, `announce(stage, seconds)` sets a deadline; then the parent kills this
+process.
 """
 
 import math
@@ -30,18 +30,18 @@ from pgo_agent.sandbox.judge.timing import timer as timing
 from pgo_agent.sandbox.judge.timing.measured_peaks import Peaks
 
 Announce = Callable[[str, float], None]
-Pick = Mapping[str, tuple[Bundle, str]]  # case -> a bundle and the configuration of it to launch
+Pick = Mapping[str, tuple[Bundle, str]]  # case -> a bundle and its configuration to launch
 
 QUICK_ROUNDS = 6
-# Times the largest error of one launch that one of many may have, where each adds in another order: of normal errors of
-# 4,096 outputs the largest of 300 launches is sqrt(ln(4096 * 300) / ln(4096)) = 1.3 times that of one.
+# How many times as large as that of a single launch the error of one launch of many may be, where the order of sums
+# varies: for normal errors of 4,096 outputs the largest of 300 launches is sqrt(ln(4096 * 300) / ln(4096)) = 1.3 times.
 OFTEN = 2.0
-STEP_SECONDS = 10.0  # deadline of what a step does beside its launches
-LAUNCH_SECONDS = 4.0  # deadline of the launches of a case, which take milliseconds: what a hang costs
+STEP_SECONDS = 10.0  # deadline of a step's work besides its launches
+LAUNCH_SECONDS = 4.0  # deadline of a case's launches, which take milliseconds: the cost of a hang
 REFERENCE_SECONDS = 180.0
 KEPT = 4 << 30  # bytes of outputs that are kept on the GPU to be compared together
-# What a case is launched on: what the buffers hold before, and the zones around them. NaN shows in every result that it
-# gets into, zeros are what fresh memory mostly holds, and of bytes of chance nothing can be foretold.
+# Fillings of the buffers and of the guard zones before a launch. NaN shows in every result that uses it, zeros are what
+# new memory mostly holds, and random bytes cannot be predicted.
 FILLS: tuple[tuple[Callable[[], Fill], Callable[[], Fill]], ...] = (
     (lambda: NAN, lambda: NAN),
     (lambda: ZERO, Fill),
@@ -51,7 +51,7 @@ FILLS: tuple[tuple[Callable[[], Fill], Callable[[], Fill]], ...] = (
 
 @dataclass
 class TargetSession:
-    """What a judge process holds: the target, its cases, the GPU, and expected results of this batch's seeds."""
+    """The state of a judge process: the target, its cases, the GPU, and the expected results for current seeds."""
 
     target: ModuleType
     cases: Mapping[str, dict[str, Any]]  # CASES/name or HELD_OUT/name -> parameters
@@ -63,10 +63,9 @@ class TargetSession:
     seeds: dict[str, int] = field(default_factory=dict)
     verified: dict[tuple[str, str, str], int] = field(default_factory=dict)  # (bundle, case, choice) -> checksum
     allowed: dict[tuple[str, str, str], list[float]] = field(default_factory=dict)  # -> largest error of each output
-    narrow: dict[str, bool] = field(default_factory=dict)  # case -> what `is_narrow` said
-    under_stress: dict[tuple[str, StressInput], Expected | str] = field(
-        default_factory=dict
-    )  # (case, stress input) -> or why none
+    narrow: dict[str, bool] = field(default_factory=dict)  # case -> result of `is_narrow`
+    # (case, stress input) -> what it must give, or why it does not count
+    under_stress: dict[tuple[str, StressInput], Expected | str] = field(default_factory=dict)
     trials: dict[tuple[str, ...], Any] = field(default_factory=dict)  # what `stress_runs.py` drew for some cases
     spread: Spread = field(init=False)
 
@@ -78,7 +77,7 @@ class TargetSession:
         return not getattr(self.target, "NONDETERMINISTIC", False)
 
     def new_seeds(self) -> None:
-        """Fresh secret seeds for the bundles that were just read. Forgets the expected results of the old ones."""
+        """Draw new secret seeds for the bundles that were just read; forget the results for old seeds."""
         self.expected.clear()
         self.verified.clear()
         self.allowed.clear()
@@ -99,40 +98,40 @@ class TargetSession:
         return Replay(bundle, bundle.plans[case][choice], self.inputs(case, seed, stress_input), self.device)
 
     def launch(self, replay: Replay, step: str) -> None:
-        """One replay to its end, with a deadline of its own; what follows has that of a step."""
+        """Run one replay to its end, with its own deadline."""
         self.announce(step, LAUNCH_SECONDS)
         replay()
         synchronize(self.device)
         self.announce(step, STEP_SECONDS)
 
     def floor_ms(self, case: str) -> float:
-        """The time that no kernel can beat on this device, by what was measured of it."""
+        """Return the time in ms that no kernel can beat on this device, by its measured peaks."""
         work = self.cases[case]
         flops, moved = float(self.target.flops(work)), float(self.target.bytes_moved(work))
         l2 = torch.cuda.get_device_properties(self.device).L2_cache_size
         return self.peaks.floor_ms(flops, moved, self.is_narrow(case), l2)
 
     def is_narrow(self, case: str) -> bool:
-        """Whether a case is given tensors of one-byte types."""
+        """Whether a case has input tensors of one-byte types."""
         if case not in self.narrow:
-            given = self.inputs(case, 0).values()
-            self.narrow[case] = any(isinstance(x, torch.Tensor) and x.element_size() == 1 for x in given)
+            values = self.inputs(case, 0).values()
+            self.narrow[case] = any(isinstance(x, torch.Tensor) and x.element_size() == 1 for x in values)
         return self.narrow[case]
 
 
 @dataclass
 class _Left:
-    """What the launches of one configuration left behind."""
+    """The outputs and problems of the launches of one configuration."""
 
     label: str
     runs: list[list[Any]]  # outputs of the runs that are compared, copied
     checksum: int  # of the last run
-    verdict: Verdict | None = None  # of what is against it whatever its outputs are
+    verdict: Verdict | None = None  # of a problem that does not depend on the outputs
     problem: str = ""
 
 
 def check_case(bench: TargetSession, pick: Pick, case: str, stage: str) -> tuple[Verdict | None, Comparison]:
-    """One configuration of a case, as `check_labels`: (None, what was compared) when all is well."""
+    """Check one configuration of a case, as `check_labels`; return (None, comparison) when it is right."""
     bundle, label = pick[case]
     return check_labels(bench, bundle, case, [label], stage)[-1][1:]
 
@@ -140,36 +139,36 @@ def check_case(bench: TargetSession, pick: Pick, case: str, stage: str) -> tuple
 def check_labels(
     bench: TargetSession, bundle: Bundle, case: str, labels: Sequence[str], stage: str
 ) -> list[tuple[str, Verdict | None, Comparison]]:
-    """Configurations of a case in full, up to the first that fails: all memory but the inputs filled in three ways,
-    repeats equal, inputs unchanged, nothing read or written outside, error within bounds.
+    """Check configurations of a case, up to the first that fails: memory filled in three ways, repeats equal, inputs
+    unchanged, nothing read or written outside, error within bounds.
 
-    Each with its verdict (None: all is well). Where outputs may differ from launch to launch every one is compared.
-    What is expected comes onto the GPU once for many configurations, when none of them runs. Stress inputs are
-    `stress_runs.check_stress_inputs`'s.
+    Returns each label with its verdict (None: right) and comparison. For a nondeterministic target every launch is
+    compared. The expected outputs are on the GPU only while none of the configurations runs. Stress inputs are in
+    `stress_runs.check_stress_inputs`.
     """
-    expected, found = bench.expect(case), list[tuple[str, Verdict | None, Comparison]]()
+    expected, results = bench.expect(case), list[tuple[str, Verdict | None, Comparison]]()
     for some in _batches(bench, bundle, case, labels):
         left = [_launched(bench, bundle, case, label, f"{stage} {case}") for label in some]
         with _nearby(bench, expected, sum(len(x.runs) for x in left)) as near:
-            for one in left:
-                found.append((one.label, *_compared(bench, one, near)))
-                if found[-1][1]:
-                    return found
-                key = bundle.id, case, one.label
-                bench.verified[key] = one.checksum
-                bench.allowed[key] = [OFTEN * b[0] for b in found[-1][2].bounds]
-    return found
+            for launched in left:
+                results.append((launched.label, *_compared(bench, launched, near)))
+                if results[-1][1]:
+                    return results
+                key = bundle.id, case, launched.label
+                bench.verified[key] = launched.checksum
+                bench.allowed[key] = [OFTEN * b[0] for b in results[-1][2].bounds]
+    return results
 
 
 def _batches(bench: TargetSession, bundle: Bundle, case: str, labels: Sequence[str]) -> Iterator[list[str]]:
-    """Configurations whose outputs may be kept on the GPU at once."""
-    batch, kept = list[str](), 0
+    """Give the configurations in groups whose outputs fit on the GPU together."""
+    batch, size = list[str](), 0
     for label in labels:
         outputs = sum(math.prod(t.size) * ITEMSIZE[t.dtype] for t in bundle.plans[case][label].out)
-        kept += outputs * (1 if bench.deterministic else len(FILLS))
-        if batch and kept > KEPT:
+        size += outputs * (1 if bench.deterministic else len(FILLS))
+        if batch and size > KEPT:
             yield batch
-            batch, kept = [], outputs
+            batch, size = [], outputs
         batch.append(label)
     yield batch
 
@@ -202,8 +201,8 @@ def _launched(bench: TargetSession, bundle: Bundle, case: str, label: str, step:
 def _why(
     bench: TargetSession, replay: Replay, step: str, one: tuple[Fill, Fill], other: tuple[Fill, Fill]
 ) -> tuple[Verdict, str]:
-    """Why launches on the same inputs gave different outputs: for what lay around the tensors, or in buffers before
-    anything was written there; else it is a race. Each pair of fillings is tried twice: a race may look like either."""
+    """Return why launches on the same inputs gave different outputs: it reads outside of tensors, it reads buffers
+    before writing them, or else it is a race. Each pair is tried twice, because a race may look like either."""
     (buffers, zones), (other_buffers, other_zones) = one, other
 
     def outputs(*fills: Fill) -> int:
@@ -211,19 +210,19 @@ def _why(
         bench.launch(replay, step)
         return int(timing.checksum(replay.outputs))
 
-    for fills, said in (
+    for fills, text in (
         ((buffers, other_zones), "reads outside of its tensors: its outputs change with what lies there"),
         ((other_buffers, zones), "its outputs change with what its buffers held before it ran"),
     ):
         pairs = [(outputs(buffers, zones), outputs(*fills)) for _ in range(2)]
         if pairs[0] == pairs[1] and pairs[0][0] != pairs[0][1]:
-            return Verdict.WRONG, said
+            return Verdict.WRONG, text
     return Verdict.RACE, "runs on the same inputs gave different outputs"
 
 
 @contextmanager
 def _nearby(bench: TargetSession, expected: Expected, comparisons: int) -> Iterator[Expected]:
-    """On the GPU where more than one comparison asks for it; then it is wiped, for nothing may find it there."""
+    """Put the expected outputs on the GPU if they are compared more than once; wipe them after that."""
     if comparisons < 2:
         yield expected
         return
@@ -236,22 +235,22 @@ def _nearby(bench: TargetSession, expected: Expected, comparisons: int) -> Itera
 
 
 def _compared(bench: TargetSession, left: _Left, expected: Expected) -> tuple[Verdict | None, Comparison]:
-    """What explains the rest: a wrong result explains that runs differ, and whatever else is known explains it.
+    """Return the verdict and a comparison. A wrong result outranks a race; every other problem outranks a wrong result.
 
-    The last run is held to the bounds; where outputs may differ and there are others, they are to OFTEN times those.
+    The last run must keep the bounds. Other runs of a nondeterministic target may err OFTEN times as much.
     """
     tolerance = getattr(bench.target, "TOLERANCE", None)
     often = numerics.looser(tolerance, OFTEN)
     checks = [numerics.check(outputs, expected, often) for outputs in left.runs[:-1]]
     checks += [numerics.check(outputs, expected, tolerance) for outputs in left.runs[-1:]]
-    found = next((c for c in checks if c.problem), checks[-1])
-    if found.problem and left.verdict in (None, Verdict.RACE):
-        return Verdict.WRONG, found
-    return (left.verdict, replace(found, why=plain(left.problem))) if left.verdict else (None, found)
+    comparison = next((c for c in checks if c.problem), checks[-1])
+    if comparison.problem and left.verdict in (None, Verdict.RACE):
+        return Verdict.WRONG, comparison
+    return (left.verdict, replace(comparison, why=plain(left.problem))) if left.verdict else (None, comparison)
 
 
 def outputs_of(bench: TargetSession, pick: Pick, case: str, launches: int) -> set[int]:
-    """Checksums of the outputs of some launches on the same inputs, all other memory filled anew before each."""
+    """Launch several times on the same inputs, all other memory refilled; return the checksums of the outputs."""
     replay = bench.replay(pick, case, bench.seeds[case])
     try:
         seen = set()
@@ -267,10 +266,10 @@ def outputs_of(bench: TargetSession, pick: Pick, case: str, launches: int) -> se
 
 
 def idle_launches(bench: TargetSession, pick: Pick, case: str) -> list[str]:
-    """Names of the kernels without whose launch the outputs are what they are with it, to the bit.
+    """Return the names of the kernels without which the outputs stay the same, bit by bit.
 
-    Buffers are left at zero first, and only for one that seems idle then at bytes of chance: what an index is read
-    from must not send a kernel astray. A kernel that only writes zeros is not idle, nor is a launch of no blocks.
+    Buffers hold zeros first, and random bytes only for a kernel that seems idle: a random index could send a kernel
+    astray. A kernel that only writes zeros is not idle, nor is a launch of no blocks.
     """
     replay = bench.replay(pick, case, bench.seeds[case])
     try:
@@ -293,14 +292,14 @@ def _outputs_without(bench: TargetSession, replay: Replay, step: int | None, buf
 
 
 def verified_key(pick: Pick, case: str) -> tuple[str, str, str]:
-    """What `Bench.verified` knows the outputs of a pick by: its bundle, the case, and the configuration."""
+    """Return the key of a pick in `TargetSession.verified`: bundle, case, configuration."""
     return pick[case][0].id, case, pick[case][1]
 
 
 def _unchanged(bench: TargetSession, replay: Replay, case: str, seed: int) -> bool:
-    """Makes the inputs again from the seed: a copy in GPU memory could have been changed along with them."""
+    """Compare the inputs with new ones from the seed: a kernel could also change a copy in GPU memory."""
     again = bench.inputs(case, seed)
-    return all(_bits_equal(replay.view(t), given) for t, given in paired(replay.plan, again))
+    return all(_bits_equal(replay.view(t), tensor) for t, tensor in paired(replay.plan, again))
 
 
 def _bits_equal(a: Any, b: Any) -> bool:

@@ -1,9 +1,9 @@
-"""What a judge process looks at beside the clock: an open target, its bundles, and runs of them that are never timed.
+"""The commands of a judge process that take no times: they open a target, load bundles and check results.
 
-Commands: open (target and device), hello (nothing more), race (a sanitized twin, or many launches of the plain build),
-idle (each launch left out), numerics (results alone), same_bits (of two plans), timeline (what an instrumented twin
-records), peaks (what this GPU reaches). `commands.py` adds those that take times. Every step that a kernel might
-never end is announced, so that the parent can kill this process.
+Commands: open (target and device), hello (nothing more), race (a sanitized build, or many launches of the plain one),
+idle (each launch left out), numerics (results alone), same_bits (of two plans), timeline (records of an instrumented
+build), peaks (of this GPU). `timing/commands.py` adds those that take times. Every step that a kernel could block is
+announced, so that the parent can kill this process.
 """
 
 from dataclasses import replace
@@ -31,7 +31,7 @@ STRESS_CHECKS = 10  # of three launches, where each is compared with the referen
 
 
 class CheckCommands:
-    """Commands on an open target. `announce` tells the parent what is about to run, and for how long at most."""
+    """Commands on an open target. `announce` tells the parent the next step and its deadline in seconds."""
 
     def __init__(self, announce: checks.Announce) -> None:
         self.announce = announce
@@ -40,7 +40,7 @@ class CheckCommands:
         self.limits = Limits(0, 0, 0, 0)
 
     def open(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Loads the target, starts CUDA, runs a known kernel. Gives the environment that evidence names."""
+        """Load the target, start CUDA, test the GPU. Return the environment that evidence names."""
         self.announce("start CUDA", 120.0)
         device = torch.device("cuda", 0)
         torch.backends.cuda.matmul.allow_tf32 = False
@@ -60,22 +60,22 @@ class CheckCommands:
             properties.total_memory * 9 // 10,
             properties.total_memory // 20,
         )
-        found = measured_peaks.known(device)
-        self.bench = TargetSession(module, cases, device, timer.Timer(device), self.announce, found)
-        return environment(properties) | {"tflops": round(found.flops / 1e12, 1), "gbps": round(found.moved / 1e9, 1)}
+        peaks = measured_peaks.load_or_measure(device)
+        self.bench = TargetSession(module, cases, device, timer.Timer(device), self.announce, peaks)
+        return environment(properties) | {"tflops": round(peaks.flops / 1e12, 1), "gbps": round(peaks.moved / 1e9, 1)}
 
     def rest(self) -> None:
-        """Leaves the GPU's memory to others until the next command."""
+        """Release the GPU's free memory until the next command."""
         torch.cuda.empty_cache()
 
     def hello(self, _request: dict[str, Any]) -> dict[str, Any]:
-        """Nothing: the target is open."""
+        """Return nothing: the target is open."""
         return {}
 
     def race(self, request: dict[str, Any]) -> dict[str, Any]:
-        """A sanitized twin (`sandbox/build/variants.py`) on fresh inputs; a hazard ends this process, which says which.
+        """Run a sanitized build (`sandbox/build/variants.py`) on new inputs; a hazard ends this process with a message.
 
-        A `stress` run is the second best where no twin compiles: the plain build, again and again on poisoned buffers.
+        A `stress` run replaces it where no such build compiles: many launches of the plain build on refilled buffers.
         """
         bench, case = self._bench(), request["case"]
         bench.new_seeds()
@@ -85,9 +85,7 @@ class CheckCommands:
         except BadBundle as e:
             return Judgement(Verdict.UNDECIDED, "race", quoted(str(e))).as_json()
         if request.get("unguarded"):
-            guard_zones.GUARD = (
-                0  # for a checker of memory, to which a guard zone is as good as the tensor; ends with us
-            )
+            guard_zones.GUARD = 0  # a memory checker cannot tell a zone from its tensor; lasts as long as this process
         if request["stress"] and not bench.deterministic:
             return self._stressed(bench, {case: (bundle, request["choice"])}, case).as_json()
         launches = STRESS_LAUNCHES if request["stress"] else 1
@@ -100,39 +98,38 @@ class CheckCommands:
         return Judgement(Verdict.CHECKED, "race", why, coverage=coverage.of(cases=1, launches=launches)).as_json()
 
     def _stressed(self, bench: TargetSession, pick: Pick, case: str) -> Judgement:
-        """A stress run where outputs may differ from launch to launch: each is compared with the reference."""
+        """Run a nondeterministic target many times; compare each launch with the reference."""
         for _ in range(STRESS_CHECKS):
-            verdict, found = checks.check_case(bench, pick, case, "race")
+            verdict, comparison = checks.check_case(bench, pick, case, "race")
             if verdict:
-                return failed(verdict, "race", case, found)
+                return failed(verdict, "race", case, comparison)
         launches = STRESS_CHECKS * len(checks.FILLS)
         why = plain(f"right in {launches} launches (") + of_case(case) + plain(")")
         return Judgement(Verdict.CHECKED, "race", why, coverage=coverage.of(cases=1, launches=launches))
 
     def idle(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Kernels of a candidate that its outputs do not need, beyond as many of the kernel as shipped, where that has
-        the case."""
+        """Return a candidate's kernels that its outputs do not need, if there are more than in the shipped kernel."""
         bench, case = self._bench(), request["case"]
         bench.new_seeds()
         bench.announce(f"launches {case}", checks.STEP_SECONDS)
         sides = {n: self._pick(request[n]) for n in ("candidate", "shipped")}
-        found = {n: checks.idle_launches(bench, side, case) if case in side else [] for n, side in sides.items()}
-        return {"idle": found["candidate"] if len(found["candidate"]) > len(found["shipped"]) else []}
+        idle = {n: checks.idle_launches(bench, side, case) if case in side else [] for n, side in sides.items()}
+        return {"idle": idle["candidate"] if len(idle["candidate"]) > len(idle["shipped"]) else []}
 
     def numerics(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The results of one configuration of every case, on fresh inputs; nothing is timed."""
+        """Check the results of one configuration of every case, on new inputs."""
         bench, stage = self._bench(), request["stage"]
         bench.new_seeds()
         pick = self._pick(request["candidate"])
         for case in pick:
-            verdict, found = checks.check_case(bench, pick, case, stage)
+            verdict, comparison = checks.check_case(bench, pick, case, stage)
             if verdict:
-                return failed(verdict, stage, case, found).as_json()
+                return failed(verdict, stage, case, comparison).as_json()
         why = plain("right") + withheld(f" on {len(pick)} cases")  # held-out ones are among them
         return Judgement(Verdict.CHECKED, stage, why, coverage=coverage.of(cases=len(pick))).as_json()
 
     def same_bits(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The first public case in which two sides' outputs differ on the same inputs, by a checksum; or none."""
+        """Return the first public case in which the checksums of two sides' outputs differ, or an empty name."""
         bench = self._bench()
         bench.new_seeds()
         ours, theirs = self._pick(request["candidate"]), self._pick(request["own"])
@@ -143,13 +140,12 @@ class CheckCommands:
         return {"differs": ""}
 
     def timeline(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Launches of an instrumented twin (`sandbox/build/variants.py`): what `recording.record` gives, or its
-        `problem`."""
+        """Launch an instrumented build (`sandbox/build/variants.py`); return what `instrumented.record` gives."""
         bench, case = self._bench(), request["case"]
         bench.new_seeds()
-        twin = request["instrumented"]
+        build = request["instrumented"]
         try:
-            instrumented = {case: (self._load(twin["bundle"], replace(self.limits, records=True)), twin["choice"])}
+            instrumented = {case: (self._load(build["bundle"], replace(self.limits, records=True)), build["choice"])}
             contents = ContentStore(Path(request["shelf"]))
             wanted = instrumented_launch.Wanted(
                 case, request["kernel"], request["repeats"], request["blocks"], contents
@@ -159,7 +155,7 @@ class CheckCommands:
             return {"problem": str(e)}
 
     def peaks(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The best rates that were seen of this GPU with a case's types: `flops` (FLOP/s) and `moved` (bytes/s)."""
+        """Return the best measured rates of this GPU for a case's types: `flops` (FLOP/s) and `moved` (bytes/s)."""
         bench, case = self._bench(), request["case"]
         bench.announce(f"peaks {case}", checks.STEP_SECONDS)
         if case not in bench.cases:
@@ -172,7 +168,7 @@ class CheckCommands:
         return self.bench
 
     def _load(self, where: dict[str, str], limits: Limits | None = None) -> Bundle:
-        key = where["id"], limits or self.limits  # what passed as a twin has not passed as a candidate
+        key = where["id"], limits or self.limits  # a build valid as a variant may be invalid as a candidate
         if key not in self.bundles:
             bundle = validate.load(Path(where["manifest"]), Path(where["artefacts"]), key[1])
             if bundle.id != where["id"]:
@@ -184,8 +180,8 @@ class CheckCommands:
         return {case: (self._load(entry["bundle"]), entry["choice"]) for case, entry in side.items()}
 
 
-def failed(verdict: Verdict, stage: str, case: str, found: Comparison, label: str = "") -> Judgement:
-    """What is wrong with a case, in the configuration of that `label` if there are several."""
-    detail = (f" with {found.stress_input}" if found.stress_input else "") + (f" ({label})" if label else "")
-    why = of_case(case, detail) + plain(": ") + found.why
-    return Judgement(verdict, stage, why, {"check": found.as_json()})
+def failed(verdict: Verdict, stage: str, case: str, comparison: Comparison, label: str = "") -> Judgement:
+    """Return the verdict on a case that failed, in the configuration `label` if there are several."""
+    detail = (f" with {comparison.stress_input}" if comparison.stress_input else "") + (f" ({label})" if label else "")
+    why = of_case(case, detail) + plain(": ") + comparison.why
+    return Judgement(verdict, stage, why, {"check": comparison.as_json()})

@@ -1,7 +1,7 @@
-"""How far a tensor lies from float64 values: over all of it, run by run of neighbours, and to which side.
+"""Measures the error of a tensor against float64 values: over all of it, for runs of neighbours, and by sign.
 
-Measures alone: what is too far is `numerics.py`'s. A figure over all elements hides what is wrong in few of them, and
-one without a sign hides that all errors have the same.
+A figure over all elements hides errors in a few of them, and one without a sign hides a common sign. Does not judge:
+bounds are in `numerics.py` and `error_bounds.py`.
 """
 
 from collections.abc import Iterator
@@ -11,16 +11,16 @@ from typing import Any
 import torch
 
 CHUNK = 1 << 24  # elements compared at a time; whole runs
-RUN = 256  # neighbouring elements, in the order of the logical tensor, that are looked at by themselves
-RUNS, LEANING_RUNS = 64, 16  # so many there must be, for the largest of a figure, or a mean, to be no matter of chance
-SMALL = 0.25  # of the mean over runs: a run of less magnitude counts as of this, for its errors may be of cancellation
+RUN = 256  # neighbouring elements, in the order of the logical tensor, that get their own figures
+RUNS, LEANING_RUNS = 64, 16  # least number of runs for a maximum, and for a mean, not left to chance
+SMALL = 0.25  # of the mean over runs: least magnitude that a run counts as; errors below may be cancellation
 NARROW = 2  # bytes of an element at most, where a result's rounding outweighs what was computed with
-CLIP = 2.0  # half units in the last place: one far value says no more of a lean than this
+CLIP = 2.0  # half units in the last place: limit for one element of a lean
 
 
 @dataclass(frozen=True)
 class Runs:
-    """Of all runs the largest error, as a share of what the run holds."""
+    """The largest relative error of any run."""
 
     count: int
     worst: float  # max |x - ref64| of a run over its max |ref64|
@@ -29,8 +29,9 @@ class Runs:
 
 @dataclass(frozen=True)
 class Lean:
-    """Mean of signed errors, each in half units in the last place of its reference: near 0 of any rounding to nearest,
-    near 1 where digits are cut off. With the standard error that its spread over runs gives.
+    """Mean signed error, in half units in the last place of the reference, with its standard error over runs.
+
+    Near 0 for rounding to nearest, near 1 where digits are cut off.
     """
 
     outward: float  # away from zero; below 0: towards it
@@ -40,12 +41,14 @@ class Lean:
 
     @property
     def most(self) -> tuple[float, float]:
-        """The larger of both, without its sign, and the standard error of that."""
+        """Return the larger absolute value of both, and its standard error."""
         return max((abs(self.outward), self.sigma_outward), (abs(self.upward), self.sigma_upward))
 
 
 @dataclass(frozen=True)
 class Error:
+    """The error of one tensor."""
+
     worst: float  # max |x - ref64| over finite elements
     mean: float  # mean |x - ref64| over finite elements
     misplaced: int  # elements that are NaN or infinite where the other is not, or another infinity
@@ -53,16 +56,16 @@ class Error:
     lean: Lean | None = None  # None: too few elements, or of a type wider than NARROW
 
     def as_json(self) -> dict[str, Any]:
-        told: dict[str, Any] = {"max": self.worst, "mean": self.mean, "misplaced": self.misplaced}
+        figures: dict[str, Any] = {"max": self.worst, "mean": self.mean, "misplaced": self.misplaced}
         runs = {"runs": {"count": self.runs.count, "max": self.runs.worst, "mean": self.runs.mean}} if self.runs else {}
-        return told | runs | ({"lean": self.lean.most[0]} if self.lean else {})
+        return figures | runs | ({"lean": self.lean.most[0]} if self.lean else {})
 
 
 def compare(x: Any, exact: Any, kinds: bool = True) -> Error:
-    """The error of `x` against float64 values of its shape, which may lie in host memory; of no elements it is 0.
+    """Return the error of `x` against float64 values of its shape, which may be in host memory; 0 for no elements.
 
-    `kinds`: NaN and each infinity are told apart. Not under a stress input: once an infinity is in a sum, its order
-    decides which of them comes out.
+    `kinds`: whether NaN and each infinity count as different. They do not under a stress input: with an infinity in a
+    sum, the order decides which of them comes out.
     """
     worst, total, finite, misplaced = 0.0, 0.0, 0, 0
     narrow = x.is_floating_point() and x.element_size() <= NARROW
@@ -82,12 +85,12 @@ def compare(x: Any, exact: Any, kinds: bool = True) -> Error:
         )
         if x.is_floating_point():
             runs += _of_runs(signed, torch.where(fine, e.double(), 0.0), x.dtype if narrow else None)
-    found = torch.cat(runs, 1) if runs else torch.zeros(7, 0)
-    return Error(worst, total / max(finite, 1), misplaced, _runs(found), _lean(found) if narrow else None)
+    columns = torch.cat(runs, 1) if runs else torch.zeros(7, 0)
+    return Error(worst, total / max(finite, 1), misplaced, _runs(columns), _lean(columns) if narrow else None)
 
 
 def chunks(x: Any, exact: Any) -> Iterator[tuple[Any, Any]]:
-    """Pairs of pieces of both, flat, in float64 (of integers in int64), on the device of `x`."""
+    """Give pairs of flat pieces of both, in float64 (integers: int64), on the device of `x`."""
     a, e = x.detach().reshape(-1), exact.reshape(-1)
     wide = torch.float64 if a.is_floating_point() or e.is_floating_point() else torch.int64
     for i in range(0, a.numel(), CHUNK):
@@ -95,9 +98,9 @@ def chunks(x: Any, exact: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _of_runs(signed: Any, exact: Any, dtype: Any) -> Iterator[Any]:
-    """Figures of every run, a column each: errors and magnitudes, max and mean, then what leans and of how many.
+    """Give (7, runs): max error, max magnitude, mean error, mean magnitude, then the three rows of `_leaning`.
 
-    What is left over at the end is looked at together with the elements before it.
+    A rest at the end is joined with the elements before it.
     """
     whole = signed.numel() // RUN * RUN
     places = [slice(0, whole)] if whole else []
@@ -112,7 +115,7 @@ def _of_runs(signed: Any, exact: Any, dtype: Any) -> Iterator[Any]:
 
 
 def _leaning(signed: Any, exact: Any, dtype: Any) -> tuple[Any, Any, Any]:
-    """Sums over runs of errors in half units in the last place, outward and upward, and of how many elements."""
+    """Return for each run the sums of errors in half units in the last place, outward and upward, and the count."""
     info = torch.finfo(dtype)
     size = exact.abs()
     counts = (size >= info.tiny) & (size <= info.max)
@@ -122,11 +125,11 @@ def _leaning(signed: Any, exact: Any, dtype: Any) -> tuple[Any, Any, Any]:
     return (units * exact.sign()).sum(1), units.sum(1), counts.sum(1).to(units.dtype)
 
 
-def _runs(found: Any) -> Runs | None:
-    count = found.shape[1]
+def _runs(columns: Any) -> Runs | None:
+    count = columns.shape[1]
     if count < RUNS:
         return None
-    worst, largest, mean, size = found[:4]
+    worst, largest, mean, size = columns[:4]
     shares = [_share(worst, largest), _share(mean, size)]
     return Runs(count, *shares)
 
@@ -136,8 +139,8 @@ def _share(error: Any, size: Any) -> float:
     return float((error / size.clamp_min(least)).max()) if least else 0.0
 
 
-def _lean(found: Any) -> Lean | None:
-    outward, upward, number = (row[found[6] > 0] for row in found[4:7])
+def _lean(columns: Any) -> Lean | None:
+    outward, upward, number = (row[columns[6] > 0] for row in columns[4:7])
     if len(number) < LEANING_RUNS:
         return None
     means = [float(s.sum() / number.sum()) for s in (outward, upward)]

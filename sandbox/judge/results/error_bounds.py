@@ -1,19 +1,17 @@
-"""What an output may err: beside its largest and its mean error, those of its worst run, and the side that all lean to.
+"""The bounds of an output's error: largest, mean, of the worst run of neighbours, and of the mean signed error.
 
-Bounds of a whole output hide what is wrong in a few of its rows: keys that are left out for the last of them. So the
-largest error of any run of neighbours, as a share of what the run holds (`deviation.Runs`), is held to the same figure
-of plain PyTorch:
-    run <= slack * low's run + rounding     slack 2 (1 + 8 / sqrt(runs)); runs 64 and more
-`rounding` is half a unit in the last place of a run's mean, and two units of its largest; of a result in fp32 four of
-each, for a row shares one quotient and its exponentials, and the GPU's fast ones err by 2 units each (div.full.f32 and
-ex2.approx.f32 in the PTX manual). Both figures are maxima over
-as many runs: of 64 normal ones the ratio of two such maxima spreads by a quarter, and the bound is more than ten times
-that away from 1; of more runs it spreads less.
+Bounds of a whole output hide errors in a few of its rows, such as keys left out for the last row. So the largest
+relative error of any run of neighbours (`deviation.Runs`) is compared with the same figure of plain PyTorch, `low`:
+    run <= slack * low's run + rounding     slack 2 (1 + 8 / sqrt(runs)); for 64 runs and more
+`rounding` is half a unit in the last place of a run's mean, and two units of its largest. For fp32 it is four units of
+each: a row shares one quotient and its exponentials, and the GPU's fast ones err by 2 units each (div.full.f32 and
+ex2.approx.f32 in the PTX manual). Both sides are maxima over the same number of runs: for 64 normal ones the ratio of
+two such maxima spreads by a quarter, and the bound is more than ten times that away from 1; more runs spread less.
 
-And bounds of magnitudes hide that all errors have one sign. Of a result in 16 bits or less |mean signed error| <=
-max(0.5, 2 * low's) half units in the last place + 6 standard errors Rounding to nearest gives 0 of it, cutting digits
-off gives 1. Under stress inputs, which leave few different numbers, neither is asked. Relies on `deviation.py`, which
-measures; what the reference errs is `numerics.py`'s.
+Bounds of magnitudes also hide that all errors have one sign. For a result in 16 bits or less:
+    |mean signed error| <= max(0.5, 2 * low's) half units in the last place + 6 standard errors
+Rounding to nearest gives 0, cutting digits off gives 1. Both bounds are skipped under stress inputs, which leave few
+different numbers. Relies on `deviation.py` for measures; the error of the reference comes from `numerics.py`.
 """
 
 import math
@@ -25,15 +23,15 @@ import torch
 from pgo_agent.sandbox.gate.reason import NONE, Reason, figure, plain
 from pgo_agent.sandbox.judge.results.deviation import Error, Runs
 
-RATIOS = {"max_ratio": 2.0, "mean_ratio": 1.5}  # what TOLERANCE of a target takes the place of
+RATIOS = {"max_ratio": 2.0, "mean_ratio": 1.5}  # replaced by the TOLERANCE of a target
 RUN_RATIO, FEW = 2.0, 8.0  # slack of runs
 FAST = 4  # units in the last place: fast division and exp2 of a GPU, 2 each
 LEAN, SIGMAS = 0.5, 6.0  # half units in the last place; standard errors
-MARGIN = 1.05  # of ratios that are said to admit an error
+MARGIN = 1.05  # factor on the ratios that `admits` reports
 
 
 class Bound(NamedTuple):
-    """What one output must keep; None: that is not asked of it."""
+    """The bounds of one output; None: this bound does not apply."""
 
     worst: float
     mean: float
@@ -42,12 +40,12 @@ class Bound(NamedTuple):
     lean: float | None = None
 
     def problem(self, i: int, error: Error) -> Reason:
-        """What an error of output `i` breaks first; empty when it keeps all."""
+        """Return the first bound that an error of output `i` breaks; empty when it keeps all."""
         if error.misplaced:
             words = f"{error.misplaced} elements are NaN or infinite where the reference is not, or the reverse"
             return plain(f"output {i}: {words}")
         runs, lean = error.runs or Runs(0, 0.0, 0.0), error.lean.most[0] if error.lean else 0.0
-        for what, found, most in (
+        for what, value, most in (
             ("max error", error.worst, self.worst),
             ("mean error", error.mean, self.mean),
             (
@@ -58,14 +56,14 @@ class Bound(NamedTuple):
             ("a few rows err more than all others may: mean error, of their mean element,", runs.mean, self.run_mean),
             ("errors lean to one side, as where digits are cut off: by half units in the last place,", lean, self.lean),
         ):
-            if most is not None and not found <= most:
-                return figure(what, i, found, most)
+            if most is not None and not value <= most:
+                return figure(what, i, value, most)
         return NONE
 
 
 @dataclass(frozen=True)
 class Held:
-    """An error of one output, and what it is held to."""
+    """An error of one output, and the errors that set its bounds."""
 
     error: Error
     low: Error  # of the reference in its own precision
@@ -77,20 +75,20 @@ class Held:
         return float(torch.finfo(getattr(torch, self.dtype)).eps) if "float" in self.dtype else 0.0
 
     def bound(self, tolerance: Mapping[str, float]) -> Bound:
-        """By a target's own ratios where it has them; those of runs and leans are as much looser."""
-        given = RATIOS | dict(tolerance)
-        most, mean = given["max_ratio"], given["mean_ratio"]
-        more, low = {n: given[n] / RATIOS[n] for n in RATIOS}, self.low
-        found: dict[str, Any] = {"worst": most * low.worst + self.floor[0], "mean": mean * low.mean + self.floor[1]}
+        """Return the bounds. A target's own ratios loosen the bounds of runs and signs by the same factor."""
+        ratios = RATIOS | dict(tolerance)
+        most, mean = ratios["max_ratio"], ratios["mean_ratio"]
+        more, low = {n: ratios[n] / RATIOS[n] for n in RATIOS}, self.low
+        limits: dict[str, Any] = {"worst": most * low.worst + self.floor[0], "mean": mean * low.mean + self.floor[1]}
         if low.runs and self.error.runs:
-            found["run_worst"] = more["max_ratio"] * self._slack * low.runs.worst + self._rounding[0]
-            found["run_mean"] = more["mean_ratio"] * self._slack * low.runs.mean + self._rounding[1]
+            limits["run_worst"] = more["max_ratio"] * self._slack * low.runs.worst + self._rounding[0]
+            limits["run_mean"] = more["mean_ratio"] * self._slack * low.runs.mean + self._rounding[1]
         if low.lean and self.error.lean:
-            found["lean"] = more["mean_ratio"] * self._leaning + SIGMAS * self.error.lean.most[1]
-        return Bound(**found)
+            limits["lean"] = more["mean_ratio"] * self._leaning + SIGMAS * self.error.lean.most[1]
+        return Bound(**limits)
 
     def ratios(self) -> Iterator[tuple[str, float]]:
-        """What each of the ratios would have to be, by each bound that hangs on it; infinite where none would do."""
+        """Give the ratio that each bound would need to pass; infinite where no ratio would do."""
         error, low = self.error, self.low
         yield "max_ratio", _over(error.worst - self.floor[0], low.worst)
         yield "mean_ratio", _over(error.mean - self.floor[1], low.mean)
@@ -109,7 +107,7 @@ class Held:
 
     @property
     def _rounding(self) -> tuple[float, float]:
-        """What rounding alone may cost a run: of its largest element, and of its mean one."""
+        """Relative error that rounding may cause in a run: of its largest element, and of its mean."""
         fast = FAST * self.eps
         return (fast, fast) if self.dtype == "float32" else (2 * self.eps, self.eps / 2)
 
@@ -123,16 +121,16 @@ class Held:
 
 
 def admits(held: Sequence[Held]) -> dict[str, float] | None:
-    """The TOLERANCE that would let all these errors pass, with some room; None where none does."""
-    found = dict(RATIOS)
+    """Return the TOLERANCE that lets all these errors pass, with a margin; None where none does."""
+    ratios = dict(RATIOS)
     for h in held:
         if h.error.misplaced:
             return None
         for name, ratio in h.ratios():
-            found[name] = max(found[name], ratio)
-    if not all(map(math.isfinite, found.values())):
+            ratios[name] = max(ratios[name], ratio)
+    if not all(map(math.isfinite, ratios.values())):
         return None
-    return {n: x if x == RATIOS[n] else _rounded_up(MARGIN * x) for n, x in found.items()}
+    return {n: x if x == RATIOS[n] else _rounded_up(MARGIN * x) for n, x in ratios.items()}
 
 
 def _over(error: float, low: float) -> float:
@@ -140,6 +138,6 @@ def _over(error: float, low: float) -> float:
 
 
 def _rounded_up(x: float) -> float:
-    """To two digits."""
+    """Round up to two digits."""
     step = 10.0 ** (math.floor(math.log10(x)) - 1)
     return round(math.ceil(x / step) * step, 6)

@@ -1,16 +1,15 @@
-"""The tensor cores' own arithmetic of one-byte floats: what a matmul errs that no kernel in that precision can avoid.
+"""The tensor cores' arithmetic of one-byte floats: the error of a matmul that no fp8 kernel can avoid.
 
 Tensor cores of Hopper and Ada add products of fp8 in fixed point: 32 at a time, with the sum so far, all shifted to the
 largest exponent among them; of each the leading 14 bits are kept and the rest is cut off. Sources: DeepSeek-V3
 Technical Report, 3.3.2 and 3.5.2 (14 bits of each product, shifted to the largest exponent, then cut off);
 SageAttention2, 3.2 (the accumulator of mma(f32f8f8f32) has 13 bits behind the leading one). Of 2048 products, with the
 sum promoted to float32 every 128, that is a relative error of 1.3e-4, as measured on an H100. A float32 matmul errs
-3e-7, and cannot be what such a kernel is held to.
+3e-7, which such a kernel cannot reach.
 
-Here a reference's matmuls whose operands both come from tensors in fp8 are computed so: by the tensor cores themselves
-where torch can ask them, else by that formula. Scales that a reference multiplies in are kept apart: where they change
-along the sum, a kernel must leave the tensor cores for float32, and so does this. Nothing else changes: other types and
-other operations are what torch makes of them.
+A reference's matmuls of two fp8 tensors are computed in this way: by the tensor cores where torch can use them, else by
+the formula. Scales that a reference multiplies in are kept apart: where they change along the sum, a kernel must leave
+the tensor cores for float32, and so does this module. Other types and operations are torch's own.
 """
 
 from collections.abc import Sequence
@@ -22,13 +21,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 FP8 = tuple(getattr(torch, n) for n in dir(torch) if n.startswith(("float8_e4m3", "float8_e5m2")))
 GROUP, BITS = 32, 13  # products of one instruction; bits behind the leading one that are kept
-PERIODS = (2048, 1024, 512, 256, 128, 64, 32)  # over which scales may stay the same, if not over the whole sum
+PERIODS = (2048, 1024, 512, 256, 128, 64, 32)  # lengths over which a scale may be constant, if not over the whole sum
 SAME = 1e-6  # of a value: a float32 product of an fp8 number and its scale
 AT_A_TIME = 1 << 26  # products held at a time
 _CUT = ((8, 9), (9, 0))  # compute capabilities that cut off
-_ALIGNED = 16  # what torch._scaled_mm wants sizes to be multiples of
+_ALIGNED = 16  # torch._scaled_mm needs sizes that are multiples of it
 
-# What moves elements about, in aten's words: the bits of an fp8 tensor move in the same way.
+# aten operations that only move elements: the bits of an fp8 tensor move in the same way.
 _LAYOUT = {
     "view", "_unsafe_view", "t", "transpose", "permute", "expand", "slice", "select", "unsqueeze", "squeeze", "clone",
     "alias", "detach", "index_select", "index", "repeat", "split", "split_with_sizes", "unbind", "flip", "unfold",
@@ -39,7 +38,7 @@ _SCALING = {"mul", "div", "mul_", "div_"}
 
 @dataclass(frozen=True)
 class Narrow:
-    """The fp8 numbers that a tensor was made of, in its own shape."""
+    """The fp8 numbers that a tensor was made of, in its shape."""
 
     bits: Any  # uint8
     dtype: Any
@@ -49,7 +48,7 @@ class Narrow:
 
 
 class TensorCores(TorchDispatchMode):  # type: ignore[misc]
-    """While it is entered, matmuls of tensors that come from fp8 are the tensor cores'. `used` says whether any was."""
+    """Computes matmuls of fp8 tensors as tensor cores do, while it is entered. `used` counts them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,39 +56,39 @@ class TensorCores(TorchDispatchMode):  # type: ignore[misc]
         self.emulated = 0
 
     @property
-    def said(self) -> str:
-        """What was computed with, as evidence tells it; empty: nothing but torch's own arithmetic."""
+    def summary(self) -> str:
+        """The arithmetic, as recorded in evidence; empty where only torch's was used."""
         how = f", {self.emulated} of {self.used} matmuls by the formula" if self.emulated else ""
         return f"fp8 tensor core accumulation ({BITS + 1} bits{how})" if self.used else ""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name, kwargs = func._schema.name.partition("::")[2], kwargs or {}
         if name in ("mm", "bmm", "addmm", "baddbmm") and not kwargs:
-            made = self._matmul(args[-2], args[-1])
-            if made is not None:
-                return made if name in ("mm", "bmm") else (args[0] + made).to(args[0].dtype)
+            product = self._matmul(args[-2], args[-1])
+            if product is not None:
+                return product if name in ("mm", "bmm") else (args[0] + product).to(args[0].dtype)
         out = func(*args, **kwargs)
         _mark(name, func, args, kwargs, out)
         return out
 
     def _matmul(self, a: Any, b: Any) -> Any:
-        """The product, or None where it is not one of fp8 numbers."""
+        """Return the product; None where the operands are not fp8 numbers."""
         of_a, of_b = _narrow(a), _narrow(b)
         if of_a is None or of_b is None:
             return None
         many = (a, b, of_a.bits, of_b.bits) if a.dim() == 3 else tuple(x[None] for x in (a, b, of_a.bits, of_b.bits))
-        found = []
+        products = []
         for x, y, x_bits, y_bits in zip(*many, strict=True):
-            one = self._one(x, y.t(), Narrow(x_bits, of_a.dtype), Narrow(y_bits.t(), of_b.dtype))
-            if one is None:
+            product = self._multiply(x, y.t(), Narrow(x_bits, of_a.dtype), Narrow(y_bits.t(), of_b.dtype))
+            if product is None:
                 return None
-            found.append(one)
+            products.append(product)
         self.used += 1
-        out = torch.stack(found) if a.dim() == 3 else found[0]
+        out = torch.stack(products) if a.dim() == 3 else products[0]
         return out.to(a.dtype)
 
-    def _one(self, a: Any, b: Any, of_a: Narrow, of_b: Narrow) -> Any:
-        """(M, K) times (N, K), both scaled, from their fp8 numbers; None where scales explain them nowhere."""
+    def _multiply(self, a: Any, b: Any, of_a: Narrow, of_b: Narrow) -> Any:
+        """Return scaled (M, K) times (N, K) from their fp8 numbers; None where no scales explain the values."""
         k = a.shape[1]
         for period in (k, *(p for p in PERIODS if p < k)):
             left, right = _scales(a, of_a, period), _scales(b, of_b, period)
@@ -109,14 +108,14 @@ class TensorCores(TorchDispatchMode):  # type: ignore[misc]
 
 
 def of(device: Any) -> TensorCores | None:
-    """The arithmetic of this device's tensor cores, where it is not that of float32; new for each reference."""
+    """Return a new mode for this device's tensor cores; None where they add as float32."""
     if torch.device(device).type != "cuda" or torch.version.hip is not None:
         return None
     return TensorCores() if torch.cuda.get_device_capability(device) in _CUT else None
 
 
 def accumulated(a: Any, b: Any, group: int = GROUP, bits: int = BITS) -> Any:
-    """(M, K) times (N, K) as the tensor cores add it, of numbers that fp8 holds exactly: (M, N) in float32."""
+    """Return (M, K) times (N, K) of fp8 values, added as tensor cores do: (M, N) in float32."""
     return torch.cat([_added(rows, b, group, bits) for rows in a.split(max(1, AT_A_TIME // (len(b) * group)))])
 
 
@@ -127,43 +126,45 @@ def _added(a: Any, b: Any, group: int, bits: int) -> Any:
         x, y = a[:, None, at : at + group], b[None, :, at : at + group]
         top = torch.maximum((_exponents(x) + _exponents(y)).amax(2), _exponents(total))
         unit = torch.ldexp(ones, top - bits)
-        kept = (x * y / unit[..., None]).trunc().sum(2) + (total / unit).trunc()
-        mantissa, exponent = torch.frexp(kept * unit)
+        leading = (x * y / unit[..., None]).trunc().sum(2) + (total / unit).trunc()
+        mantissa, exponent = torch.frexp(leading * unit)
         total = torch.ldexp((mantissa * 2 ** (bits + 1)).trunc(), exponent - bits - 1)
     return total
 
 
 def _exponents(x: Any) -> Any:
-    """As numbers are written, 1.xxx times a power of two; far below all others of zero."""
+    """Return exponents of numbers written as 1.xxx times a power of two; -100 for zero."""
     return torch.where(x == 0, -100, torch.frexp(x)[1] - 1)
 
 
 def _by_hardware(a: Narrow, b: Narrow) -> Any:
-    """(M, K) times (N, K) by the tensor cores of the device, padded by zeros; None where torch cannot ask them."""
+    """Return (M, K) times (N, K) by the device's tensor cores; None where torch cannot use them."""
     if not a.bits.is_cuda:
         return None
     (m, k), n = a.bits.shape, len(b.bits)
     rows, columns, deep = (-x % _ALIGNED for x in (m, n, k))
     x = torch.nn.functional.pad(a.bits, (0, deep, 0, rows)).contiguous().view(a.dtype)
     y = torch.nn.functional.pad(b.bits, (0, deep, 0, columns)).contiguous().view(b.dtype)
-    one = torch.ones((), device=x.device)
+    unscaled = torch.ones((), device=x.device)
     try:
-        made = torch._scaled_mm(x, y.t(), scale_a=one, scale_b=one, out_dtype=torch.float32, use_fast_accum=True)
+        product = torch._scaled_mm(
+            x, y.t(), scale_a=unscaled, scale_b=unscaled, out_dtype=torch.float32, use_fast_accum=True
+        )
     except (RuntimeError, ValueError):
         return None  # not of these types, or not on this device
-    return made[:m, :n]
+    return product[:m, :n]
 
 
 def _scales(x: Any, of: Narrow, period: int) -> Any:
-    """(rows, periods): what fp8 numbers were multiplied by to give `x`, if it is the same over each period of a row."""
+    """Return (rows, periods) the scales that give `x` from fp8 numbers, if constant over each period; else None."""
     raw = of.values().float()
     spare = -x.shape[1] % period
     wide, raw = (torch.nn.functional.pad(t.float(), (0, spare)).reshape(len(t), -1, period) for t in (x, raw))
     at = raw.abs().nan_to_num().argmax(2, keepdim=True)
     largest = raw.gather(2, at)
     scale = torch.where(largest == 0, 0.0, wide.gather(2, at) / torch.where(largest == 0, 1.0, largest))
-    told = (wide - raw * scale).abs() <= SAME * wide.abs()
-    return scale[..., 0] if bool((told | ~torch.isfinite(raw)).all()) else None
+    explained = (wide - raw * scale).abs() <= SAME * wide.abs()
+    return scale[..., 0] if bool((explained | ~torch.isfinite(raw)).all()) else None
 
 
 # which tensors come from fp8 ------------------------------------------------------------------------------------------
@@ -174,7 +175,7 @@ def _narrow(x: Any) -> Narrow | None:
 
 
 def _mark(name: str, func: Any, args: Sequence[Any], kwargs: Any, out: Any) -> None:
-    """Notes on what came out what fp8 numbers it was made of; takes the note off what was written over."""
+    """Note on a result which fp8 numbers it was made of; remove the note of what was overwritten."""
     if func._schema.is_mutable and name not in _SCALING:
         for x in args[:1]:
             if _narrow(x) is not None:
@@ -182,9 +183,9 @@ def _mark(name: str, func: Any, args: Sequence[Any], kwargs: Any, out: Any) -> N
         return
     if name in ("_to_copy", "to"):
         source = args[0]
-        made = Narrow(source.view(torch.uint8), source.dtype) if source.dtype in FP8 else _narrow(source)
-        found = made if made is not None and out.dtype not in FP8 and out.is_floating_point() else None
-        _note(out, found)
+        narrow = Narrow(source.view(torch.uint8), source.dtype) if source.dtype in FP8 else _narrow(source)
+        noted = narrow if narrow is not None and out.dtype not in FP8 and out.is_floating_point() else None
+        _note(out, noted)
     elif name in _LAYOUT:
         _moved(name, func, args, kwargs, out)
     elif name in _SCALING:
@@ -195,16 +196,16 @@ def _moved(name: str, func: Any, args: Sequence[Any], kwargs: Any, out: Any) -> 
     if name == "constant_pad_nd" and args[2:] not in ((), (0,), (0.0,)):
         return
     listed = list(args[0]) if name == "cat" else [args[0]]
-    known = [_narrow(x) for x in listed]
-    bits = [n.bits for n in known if n is not None]
-    dtypes = {n.dtype for n in known if n is not None}
+    sources = [_narrow(x) for x in listed]
+    bits = [n.bits for n in sources if n is not None]
+    dtypes = {n.dtype for n in sources if n is not None}
     if len(bits) < len(listed) or len(dtypes) != 1:
         return
     (dtype,) = dtypes
-    own = {k: v for k, v in kwargs.items() if k != "memory_format"}
-    moved = func(bits if name == "cat" else bits[0], *args[1:], **own)
-    for made, one in zip(out, moved, strict=True) if isinstance(out, list | tuple) else [(out, moved)]:
-        _note(made, Narrow(one, dtype))
+    options = {k: v for k, v in kwargs.items() if k != "memory_format"}
+    moved = func(bits if name == "cat" else bits[0], *args[1:], **options)
+    for tensor, moved_bits in zip(out, moved, strict=True) if isinstance(out, list | tuple) else [(out, moved)]:
+        _note(tensor, Narrow(moved_bits, dtype))
 
 
 def _scaled(name: str, args: Sequence[Any], out: Any) -> None:
@@ -212,9 +213,9 @@ def _scaled(name: str, args: Sequence[Any], out: Any) -> None:
     if first is not None and second is not None:
         _note(out, None)
         return
-    found = first if name.startswith("div") or second is None else second
-    if found is not None and out.is_floating_point():
-        _note(out, Narrow(found.bits.expand(out.shape), found.dtype))
+    source = first if name.startswith("div") or second is None else second
+    if source is not None and out.is_floating_point():
+        _note(out, Narrow(source.bits.expand(out.shape), source.dtype))
 
 
 def _note(x: Any, narrow: Narrow | None) -> None:

@@ -1,7 +1,7 @@
-"""NVIDIA's compute-sanitizer around a judge process: how it is started, and what its log says.
+"""NVIDIA's compute-sanitizer around a judge process: its command, and its log.
 
-Relies on the program that comes with the CUDA toolkit. It sees every access of a kernel outside of an allocation, reads
-as well, which guard zones cannot.
+Relies on the program of the CUDA toolkit. It sees every access of a kernel outside of an allocation, also reads, which
+guard zones cannot see.
 """
 
 import re
@@ -16,17 +16,17 @@ _INVALID = re.compile(r"=+ (Invalid .+)\n=+ +at (.+)")
 
 
 def command() -> list[str]:
-    """Raises UsageFault where the program is not installed."""
-    found = shutil.which("compute-sanitizer") or next(
+    """Return the command that runs a process under it. Raises UsageFault where it is not installed."""
+    program = shutil.which("compute-sanitizer") or next(
         filter(None, (shutil.which("compute-sanitizer", path=p) for p in PLACES)), None
     )
-    if found is None:
+    if program is None:
         raise UsageFault("compute-sanitizer is not installed here", "install the CUDA toolkit, or leave --memcheck out")
-    return [found, "--tool", "memcheck", "--target-processes", "application-only", "--padding", PADDING]
+    return [program, "--tool", "memcheck", "--target-processes", "application-only", "--padding", PADDING]
 
 
 def problem(log: Path) -> str:
-    """The first invalid access of a log in one line; empty when there is none."""
+    """Return the first invalid access of a log in one line; empty when there is none."""
     text = log.read_text(errors="replace") if log.is_file() else ""
-    found = _INVALID.search(text)
-    return f"{found[1]} at {found[2]}" if found else ""
+    match = _INVALID.search(text)
+    return f"{match[1]} at {match[2]}" if match else ""

@@ -1,10 +1,9 @@
-"""How far plain PyTorch errs in a case: from more inputs than one, where few elements decide the largest error.
+"""The error of plain PyTorch in a case, from several inputs where few elements decide the largest error.
 
-An output of one element, such as a loss, may come out exact of plain PyTorch by chance. A kernel that adds in another
-order and errs by one rounding would then be wrong: of sums of 1000 float32 numbers 24 in 100 were, of five such sums 9
-in 100 sets. An output of many elements is no better where few of them are large, as in a softmax: errors grow with
-magnitude, so the largest is one of theirs. So errors are taken of further seeds, until there are as many as tell.
-Relies on `numerics.py`, which compares.
+An output of one element, such as a loss, may be exact in plain PyTorch by chance. A kernel that adds in another order
+and errs by one rounding would then count as wrong: 24 in 100 sums of 1000 float32 numbers did, and 9 in 100 sets of
+five such sums. An output with few large elements, as of a softmax, is no better, because errors grow with magnitude.
+So errors of further seeds are taken until there are enough. Relies on `numerics.py` for comparisons.
 """
 
 import math
@@ -19,65 +18,63 @@ from pgo_agent.sandbox.judge.results import numerics
 from pgo_agent.sandbox.judge.results.deviation import Error
 from pgo_agent.sandbox.judge.results.numerics import Expected
 
-ENOUGH = 256  # elements whose errors tell: of 64 sums in another order 1 set in 1500 was wrong, of more none
+ENOUGH = 256  # elements that suffice: 1 in 1500 sets of 64 sums in another order counted as wrong, of larger sets none
 MOST = 64  # seeds
 SECONDS = 20.0  # no further seed is begun after these
 
 
 class Spread:
-    """Of one target on one device. What was found of a case is kept: it does not hang on the seed."""
+    """The errors of one target on one device. They are stored by case, because they do not depend on the seed."""
 
     def __init__(self, target: ModuleType, device: Any) -> None:
         self.target, self.device = target, device
         self._drawn: dict[str, list[Expected]] = {}
 
     def expect(self, name: str, case: dict[str, Any], seed: int) -> Expected:
-        """As `numerics.expect`, with errors that are no matter of chance; in the first case, the reference is called
-        once more. Raises TargetFault.
-        """
-        own = numerics.expect(self.target, name, case, seed, self.device, twice=not self._drawn)
+        """As `numerics.expect`, with errors of enough seeds. The reference of the first case is tested for noise."""
+        expected = numerics.expect(self.target, name, case, seed, self.device, twice=not self._drawn)
         if name not in self._drawn:
-            self._drawn[name] = self._draws(own, case)
-        return surer(own, self._drawn[name])
+            self._drawn[name] = self._draws(expected, case)
+        return surer(expected, self._drawn[name])
 
-    def _draws(self, own: Expected, case: dict[str, Any]) -> list[Expected]:
-        """Without the outputs, which are not needed."""
+    def _draws(self, expected: Expected, case: dict[str, Any]) -> list[Expected]:
+        """Return results for further seeds, without outputs."""
         drawn, until = list[Expected](), time.monotonic() + SECONDS
-        while len(drawn) + 1 < wanted(own) and time.monotonic() < until:
-            found = numerics.expect(self.target, own.case, case, secrets.randbits(48), self.device)
-            drawn.append(replace(found, outputs=()))
+        while len(drawn) + 1 < wanted(expected) and time.monotonic() < until:
+            further = numerics.expect(self.target, expected.case, case, secrets.randbits(48), self.device)
+            drawn.append(replace(further, outputs=()))
         return drawn
 
 
 def wanted(expected: Expected) -> int:
-    """Seeds that show ENOUGH errors of the large elements of every output in floating point."""
+    """Return the number of seeds that gives ENOUGH large elements of every float output."""
     few = [n for n in _large(expected) if n]
     return min(MOST, math.ceil(ENOUGH / min(few))) if few else 1
 
 
-def surer(own: Expected, others: Sequence[Expected]) -> Expected:
-    """With the largest errors and floors that any seed shows: in outputs of few elements, and of few large ones the
-    largest error alone. Bounds of runs and of signs stay, where an output has enough elements for them."""
-    low, floors = list(own.low), list(own.floors)
-    for i, (elements, large) in enumerate(zip(_elements(own), _large(own), strict=True)):
-        errors = [own.low[i], *(o.low[i] for o in others)]
-        allowed = [own.floors[i], *(o.floors[i] for o in others)]
+def surer(expected: Expected, others: Sequence[Expected]) -> Expected:
+    """Return it with the largest errors and floors of any seed, for outputs of few elements. For outputs of few large
+    elements only the largest error changes. Figures of runs and signs stay where there are enough elements."""
+    low, floors = list(expected.low), list(expected.floors)
+    for i, (elements, large) in enumerate(zip(_elements(expected), _large(expected), strict=True)):
+        errors = [expected.low[i], *(o.low[i] for o in others)]
+        allowed = [expected.floors[i], *(o.floors[i] for o in others)]
         worst, floor = max(e.worst for e in errors), max(f[0] for f in allowed)
         if 0 < elements < ENOUGH:
-            low[i] = Error(worst, max(e.mean for e in errors), own.low[i].misplaced)
+            low[i] = Error(worst, max(e.mean for e in errors), expected.low[i].misplaced)
             floors[i] = floor, max(f[1] for f in allowed)
         elif 0 < large < ENOUGH:
-            low[i], floors[i] = replace(own.low[i], worst=worst), (floor, own.floors[i][1])
-    return replace(own, low=tuple(low), floors=tuple(floors))
+            low[i], floors[i] = replace(expected.low[i], worst=worst), (floor, expected.floors[i][1])
+    return replace(expected, low=tuple(low), floors=tuple(floors))
 
 
 def _elements(expected: Expected) -> list[int]:
-    """Of each output; none of integers, which must be exact."""
+    """Return the number of elements of each output; 0 for integers, which must be exact."""
     return [o.numel() if "float" in d else 0 for o, d in zip(expected.outputs, expected.dtypes, strict=True)]
 
 
 def _large(expected: Expected) -> list[int]:
-    """Elements of each output that are at least half as large as its largest one; none of integers."""
+    """Return how many elements of each output are at least half as large as its largest; 0 for integers."""
     pairs = zip(expected.outputs, expected.dtypes, strict=True)
     return [_at_least_half(o.nan_to_num(0.0, 0.0, 0.0).abs()) if "float" in d and o.numel() else 0 for o, d in pairs]
 

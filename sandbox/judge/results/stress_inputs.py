@@ -1,14 +1,12 @@
-"""Inputs that a kernel fitted to the usual ones does not bear: named stress inputs, for both judges.
+"""Named stress inputs, for both judges: inputs on which a kernel fails that only fits the usual ones.
 
-A stress input changes what `inputs()` draws from its generator, at the moment it is drawn: what a target makes of it (a
-transposed copy, the forward pass that a backward pass starts from) is made of the changed numbers and stays consistent.
-A target that draws no floats has its float tensors changed as it returns them, and so are those that are the same for
-every seed (weights of ones, say), which a stress input of one tensor has its turn for behind the draws. Discrete draws
-are left alone.
+A stress input changes the floats that `inputs()` draws from its generator, at the moment of the draw. So what a target
+computes from them (a transposed copy, the forward pass before a backward pass) stays consistent. Float tensors that are
+the same for every seed (weights of ones) are changed as they are returned, also if a target draws no floats; a stress
+input of one tensor counts them after the draws. Discrete draws stay.
 
-What a stress input does not do: say what is right. A stress input counts where the target's own kernel bears it with
-room to spare (OWN_RATIO), and a candidate may then err LOOSER times as much as usual: only a breakdown is meant to be
-caught.
+Does not say what is right. A stress input counts where the target's own kernel passes it with a margin (OWN_RATIO). A
+candidate may then err LOOSER times as much as usual: only breakdowns are to be found.
 """
 
 import math
@@ -19,32 +17,34 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-FACTOR, OUTLIER = 8.0, 64.0  # powers of two: they round nothing
+FACTOR, OUTLIER = 8.0, 64.0  # powers of two: no rounding
 RARE = 1024  # one element in so many is an outlier
-DOMINANT = 32.0  # times as large is one row, or one element of each row; a power of two
-TINY = 4.0  # times the smallest normal number: half of what is multiplied by it is subnormal
+DOMINANT = 32.0  # factor of one row, or of one element of each row; a power of two
+TINY = 4.0  # times the smallest normal number: half of the products are subnormal
 WIDEST = 4  # the largest of the small integers: sums of thousands of their products are exact in float32
 LOOSER, OWN_RATIO = 8.0, 2.0  # times the ratios of numerics.py, for a candidate and for the target's own kernel
 _DISCRETE = {"bernoulli", "bernoulli_", "multinomial", "randint", "randint_like", "random_", "randperm"}
 
-Change = Callable[[Any, torch.Generator], Any]  # a float tensor and a source of places -> the tensor to have instead
+Change = Callable[[Any, torch.Generator], Any]  # (float tensor, generator of positions) -> changed tensor
 
 
 @dataclass(frozen=True)
 class StressInput:
-    name: str  # as reasons say it: "d64-even with equal rows: ..."
-    change: Change | None = None  # of what was drawn; None: `masks` alone
-    draw: int | None = None  # the one draw that it changes, counted from the first, or from the last below 0; None: all
-    exact: bool = False  # where plain PyTorch makes no error in low precision, none is allowed
-    masks: bool = False  # it changes the masks among the inputs
-    turns: bool = False  # worth a trial with each of the draws
+    """One way to change the inputs of a case."""
+
+    name: str  # as in a reason: "d64-even with equal rows: ..."
+    change: Change | None = None  # of drawn tensors; None: only `masks`
+    draw: int | None = None  # index of the one draw that it changes, as in a list; None: all
+    exact: bool = False  # where plain PyTorch makes no error, a kernel may not either
+    masks: bool = False  # change the masks among the inputs
+    turns: bool = False  # try each draw
 
     def as_turn(self, turn: int) -> "StressInput":
-        """The same stress input for the n-th case of a list, so that different cases have different draws changed."""
+        """Return it for the n-th case of a list: different cases have different draws changed."""
         return self if self.draw is None else replace(self, draw=self.draw + (turn if self.draw >= 0 else -turn))
 
     def of_draw(self, n: int) -> "StressInput":
-        """The same stress input of the n-th draw, which its name tells."""
+        """Return it for the n-th draw, with that in its name."""
         return replace(self, draw=n, name=f"{self.name} in input {n + 1}" if n else self.name)
 
 
@@ -55,7 +55,7 @@ def _scaled(t: Any, _: torch.Generator) -> Any:
 def _outliers(t: Any, places: torch.Generator) -> Any:
     flat = t.reshape(-1).clone()
     at = torch.randint(flat.numel(), (math.ceil(flat.numel() / RARE),), generator=places).to(flat.device)
-    flat[at] = torch.copysign(flat[at].abs().clamp_min(1.0) * OUTLIER, flat[at])  # none is lost for being small before
+    flat[at] = torch.copysign(flat[at].abs().clamp_min(1.0) * OUTLIER, flat[at])  # small ones too
     return flat.view(t.shape)
 
 
@@ -72,7 +72,7 @@ def _zeros(t: Any, _: torch.Generator) -> Any:
 
 
 def _tiny(t: Any, _: torch.Generator) -> Any:
-    """Subnormal in its own type, every other element in half precision, which it may be cast to."""
+    """Make every other element subnormal in its type, the rest in half precision, to which it may be cast."""
     out = t.clone().reshape(-1)
     out[::2] *= TINY * torch.finfo(torch.float16).tiny
     out[1::2] *= TINY * torch.finfo(t.dtype).tiny
@@ -84,7 +84,7 @@ def _negative(t: Any, _: torch.Generator) -> Any:
 
 
 def _dominant_row(t: Any, places: torch.Generator) -> Any:
-    """One row of the last two dimensions, in every matrix: a key that all queries look at, say."""
+    """Enlarge one row of every matrix (last two dimensions), such as a key that all queries attend to."""
     out = t.clone()
     row = int(torch.randint(t.shape[-2] if t.dim() > 1 else t.shape[-1], (1,), generator=places))
     part = out[..., row, :] if t.dim() > 1 else out[row]
@@ -93,7 +93,7 @@ def _dominant_row(t: Any, places: torch.Generator) -> Any:
 
 
 def _dominant_element(t: Any, places: torch.Generator) -> Any:
-    """One element in every row, at a place of the row's own: a sum over rows stays as large as its addends."""
+    """Enlarge one element in every row, each at another position: sums over rows stay as large as their terms."""
     out = t.clone().reshape(-1, t.shape[-1])
     at = torch.randint(t.shape[-1], (out.shape[0], 1), generator=places).to(t.device)
     held = out.gather(1, at)
@@ -101,8 +101,8 @@ def _dominant_element(t: Any, places: torch.Generator) -> Any:
     return out.view(t.shape)
 
 
-def _one(value: float) -> Change:
-    """In the last row, so that causal kernels that skip blocks by their size see it as those of another size do."""
+def _single_value(value: float) -> Change:
+    """Return a change of one element of the last row, which causal kernels of any block size see."""
 
     def change(t: Any, places: torch.Generator) -> Any:
         flat = t.reshape(-1).clone()
@@ -123,18 +123,18 @@ STRESS_INPUTS = (
     StressInput("negative numbers", _negative),
     StressInput("a dominant row", _dominant_row, draw=-1),
     StressInput("a dominant element in each row", _dominant_element),
-    StressInput("a NaN", _one(math.nan), draw=0, turns=True),
-    StressInput("an infinity", _one(math.inf), draw=-1, turns=True),
+    StressInput("a NaN", _single_value(math.nan), draw=0, turns=True),
+    StressInput("an infinity", _single_value(math.inf), draw=-1, turns=True),
     StressInput("wholly masked rows", masks=True),
 )
 
 
-def made(
+def make(
     inputs: Callable[[torch.Generator], dict[str, Any]], new: Callable[[], torch.Generator], stress_input: StressInput
 ) -> dict[str, Any] | None:
-    """What `inputs` gives of a new generator under the stress input; None when it holds nothing to be changed.
+    """Call `inputs` with a new generator under the stress input; return None when there is nothing to change.
 
-    Lets through what `inputs` raises.
+    Raises what `inputs` raises.
     """
     change, only, fixed = stress_input.change or _unchanged, stress_input.draw, list[int]()
     if only is not None:
@@ -144,17 +144,17 @@ def made(
     generator = new()
     draws = _Draws(generator, change, only)
     with draws:
-        given = dict(inputs(generator))
+        arguments = dict(inputs(generator))
     if stress_input.masks:
-        return given if _mask(given) else None
-    whole = list(_storages(given))
+        return arguments if _mask(arguments) else None
+    whole = list(_storages(arguments))
     if draws.count and not fixed:
-        return given
+        return arguments
     chosen = fixed[0] if fixed else None if stress_input.draw is None else stress_input.draw % max(1, len(whole))
     for i, t in enumerate(whole):
         if chosen in (None, i):
             t.copy_(change(t, _places(generator, i)))
-    return given if whole else None
+    return arguments if whole else None
 
 
 def _unchanged(t: Any, _: torch.Generator) -> Any:
@@ -162,8 +162,7 @@ def _unchanged(t: Any, _: torch.Generator) -> Any:
 
 
 def draws(inputs: Callable[[torch.Generator], dict[str, Any]], device: Any) -> int:
-    """How many tensors a stress input of one can change: those that are drawn, and those that are the same for every
-    seed."""
+    """Return how many tensors a stress input can change: the drawn ones and those that are the same for every seed."""
 
     def new() -> torch.Generator:
         return torch.Generator(device=device).manual_seed(0)
@@ -173,7 +172,7 @@ def draws(inputs: Callable[[torch.Generator], dict[str, Any]], device: Any) -> i
 
 
 def _fixed(inputs: Callable[[torch.Generator], dict[str, Any]], new: Callable[[], torch.Generator]) -> list[int]:
-    """Which float storages hang on no draw: their bytes are the same for two seeds."""
+    """Return the indices of float storages whose bytes are the same for two seeds."""
     other = new()
     other.manual_seed((other.initial_seed() + 1) % (1 << 63))
     pairs = zip(_storages(inputs(new())), _storages(inputs(other)), strict=False)
@@ -192,12 +191,12 @@ def _count(inputs: Callable[[torch.Generator], dict[str, Any]], new: Callable[[]
 
 
 def _places(generator: torch.Generator, draw: int) -> torch.Generator:
-    """A generator of a draw's own, on the CPU, which follows from the secret seed alone."""
+    """Return a CPU generator for one draw, seeded by the secret seed and the draw's index."""
     return torch.Generator().manual_seed((generator.initial_seed() + 1 + draw) % (1 << 63))
 
 
 class _Draws(TorchFunctionMode):  # type: ignore[misc]
-    """Changes the float tensors that are drawn from a generator while it is entered."""
+    """Changes float tensors as they are drawn from a generator, while it is entered."""
 
     def __init__(self, generator: torch.Generator, change: Change, only: int | None) -> None:
         super().__init__()
@@ -215,10 +214,10 @@ class _Draws(TorchFunctionMode):  # type: ignore[misc]
         return out
 
 
-def _storages(given: dict[str, Any]) -> Iterator[Any]:
-    """One tensor for each float storage, that covers all of it: tensors may be views of one another."""
+def _storages(arguments: dict[str, Any]) -> Iterator[Any]:
+    """Give one tensor for each float storage, covering all of it: tensors may be views of one another."""
     seen = set()
-    for t in tensors(given):
+    for t in tensors(arguments):
         storage = t.untyped_storage()
         if t.is_floating_point() and t.numel() and storage.data_ptr() not in seen:
             seen.add(storage.data_ptr())
@@ -226,20 +225,20 @@ def _storages(given: dict[str, Any]) -> Iterator[Any]:
             yield whole.view(t.shape) if t.is_contiguous() and t.numel() == whole.numel() else whole
 
 
-def tensors(given: dict[str, Any]) -> Iterator[Any]:
-    """The tensors among the arguments, those in lists as well."""
-    for v in given.values():
+def tensors(arguments: dict[str, Any]) -> Iterator[Any]:
+    """Give the tensors among the arguments, also those in lists."""
+    for v in arguments.values():
         yield from (x for x in (v if isinstance(v, list | tuple) else [v]) if isinstance(x, torch.Tensor))
 
 
-def _mask(given: dict[str, Any]) -> bool:
-    """Masks the last row wholly in every mask, and (for masks that mean the reverse) the first not at all."""
-    found = False
-    for t in tensors(given):
+def _mask(arguments: dict[str, Any]) -> bool:
+    """Mask the last row of every mask, and unmask its first (for inverted masks). Return whether there is one."""
+    masked = False
+    for t in tensors(arguments):
         added = t.is_floating_point() and bool((t == -math.inf).any())
         if t.dim() > 1 and t.numel() and (t.dtype == torch.bool or added):
-            found = True
+            masked = True
             t[..., -1, :] = -math.inf if added else False
             if not added:
                 t[..., 0, :] = True
-    return found
+    return masked

@@ -1,9 +1,8 @@
-"""A judge elsewhere, as a run sees it: what it asks is put into a folder, and what is there is believed as a verdict.
+"""A run's side of a judge elsewhere: writes requests into a folder and reads answers, which it trusts as verdicts.
 
-A request is named by what it asks, so a run that is killed, suspended or begun again finds its own requests, and what
-was answered is never judged again. Requests carry hashes; the bundles that they name lie beside them. Answers are read
-as data of bounded size. Relies on `folder.py` and `protocol.py`; it starts no process and knows of no workspace but the
-content store that it is given.
+A request is named by its content, so a run that was killed, suspended or begun again finds its requests, and nothing
+answered is judged again. Requests name bundles by hash; the bundles lie beside them. Answers are read as data of
+bounded size. Relies on `folder.py`, `protocol.py` and the content store of a workspace; starts no process.
 """
 
 import time
@@ -22,13 +21,13 @@ from pgo_agent.sandbox.judge.spool.protocol import Answer, Request
 from pgo_agent.sandbox.target import Target
 
 POLL = 0.5  # seconds between looks
-TAKEN = {"cubin"}  # of what a build left, what a judge reads
+TAKEN = {"cubin"}  # suffixes of the artefacts that a judge reads
 _AGAIN = "`pgo-agent resume` asks again"
 T = TypeVar("T")
 
 
 class Unanswered(Exception):
-    """Requests have no answer yet, and nobody is to wait: the run goes on with them when it is resumed."""
+    """Requests have no answer yet, and the run must not wait: it goes on with them when it is resumed."""
 
     def __init__(self, request: Path, answer: Path, why: str, how: str) -> None:
         super().__init__(f"{answer} {why}")
@@ -36,16 +35,16 @@ class Unanswered(Exception):
 
 
 class SpoolJudge(Verdicts):
-    """Asks through `folder`. `wait`: for answers; if not, Unanswered is raised."""
+    """A Judge that asks through `folder`. `wait`: wait for answers; else raise Unanswered."""
 
     elsewhere = True
 
     def __init__(self, folder: Path, device: Device, target: Target, wait: bool = True) -> None:
         self.folder, self.device, self.target, self.patient = Folder(folder), device, target, wait
         self.environment: dict[str, Any] = {}
-        self.busy = self.waited = 0.0  # GPU seconds of the answers that were new to the run; `wait` is unbooked
-        self.seconds = 0.0  # of those that were read since `scope` began
-        self._open: dict[str, Request] = {}  # asked, and not answered at the last look
+        self.busy = self.waited = 0.0  # GPU seconds of answers new to the run; a wait does not count
+        self.seconds = 0.0  # of answers read since `scope` began
+        self._open: dict[str, Request] = {}  # without an answer at the last look
         self._scope, self._process = "", 0
 
     def begin(
@@ -56,51 +55,51 @@ class SpoolJudge(Verdicts):
         tell: Callable[..., None] = lambda _kind, **_: None,
         unbooked: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        """For one run: says that it is there, so that a machine that is no good is known before anything is built.
+        """Begin one run with a hello request, so that an unfit machine is known before anything is built.
 
-        `is_new`: whether the run did not know an answer, by its request and its GPU seconds. `tell` is told of waiting;
-        `unbooked` is around it. Raises UsageFault, EnvironmentFault.
+        `is_new`: whether an answer is new to the run, by its request and its GPU seconds. `tell` is called before a
+        wait, which runs within `unbooked`. Raises UsageFault, EnvironmentFault.
         """
         self.run, self.contents, self._is_new, self._tell, self._unbooked = run, contents, is_new, tell, unbooked
         self.folder.make()
         self._hello = self._request(protocol.HELLO, {})
-        self._found(self._hello)
+        self._find_answer(self._hello)
 
     # asking -----------------------------------------------------------------------------------------------------------
 
     def ask(self, command: str, **fields: Any) -> dict[str, Any]:
-        """As AnyJudge.ask. In a `scope` it raises Unanswered at once; else it waits, if it may."""
+        """As Judge.ask. In a `scope` it raises Unanswered at once; else it waits, if it may."""
         request = self._request(command, fields)
-        while (answer := self._found(request)) is None:
+        while (answer := self._find_answer(request)) is None:
             if self._scope:
                 raise self._unanswered()
             self.wait()
         return self._read(answer)
 
     def queue(self, command: str, **fields: Any) -> None:
-        self._found(self._request(command, fields))
+        self._find_answer(self._request(command, fields))
 
     def fresh(self) -> None:
         self._process += 1
 
     def prepare(self, processes: int) -> None:
-        """The answering side does, or does not."""
+        """Do nothing: processes are the server's."""
 
     def close(self) -> None:
-        """There is nothing to end."""
+        """Do nothing: no process was started."""
 
     def turn(self) -> AbstractContextManager["SpoolJudge"]:
-        """Which of its GPUs it takes is the answering side's to say."""
+        """Do nothing: the server chooses the GPU."""
         return nullcontext(self)
 
     def together(
         self, work: Mapping[str, Callable[[], T]], more: Callable[[], bool] = always, each: int = 1
     ) -> Iterator[tuple[str, T]]:
-        """As AnyJudge.together; everything is asked before anybody waits for one answer.
+        """As Judge.together; every piece asks before any of them waits.
 
-        A piece of work that lacks an answer is begun again once one is there, and finds what was answered before: it
-        must look into the store before it works, as every step of the loop does; one that raises Busy, soon. Raises
-        Unanswered when all that is left waits for answers and nobody is to wait.
+        A piece that lacks an answer is begun again later, and soon if it raised Busy. It then finds the earlier
+        answers: it must look into the store before it works, as every step of the loop does. Raises Unanswered when
+        all pieces wait for answers and the run must not wait.
         """
         left, begun = dict(work), set[str]()
         while left:
@@ -112,12 +111,12 @@ class SpoolJudge(Verdicts):
                 begun.add(name)
                 try:
                     with self.scope(name):
-                        found = do()
+                        result = do()
                 except (Unanswered, Busy) as e:
                     busy |= isinstance(e, Busy)
                     continue
                 del left[name]
-                yield name, found
+                yield name, result
             if busy:
                 time.sleep(POLL)
             elif left:
@@ -125,25 +124,25 @@ class SpoolJudge(Verdicts):
 
     @contextmanager
     def scope(self, scope: str) -> Iterator[None]:
-        """What is asked in here does not wait, so that more can be asked before anybody does.
+        """Ask without waiting, so that more can be asked first.
 
-        The same scope begun again asks the same: it finds what was answered meanwhile. Processes are its own.
+        A scope that is begun again asks the same requests and finds their answers. It counts its own processes.
         """
-        kept = self._scope, self._process
+        outer = self._scope, self._process
         self._scope, self._process, self.seconds = scope, 0, 0.0
         try:
             yield
         finally:
-            self._scope, self._process = kept
+            self._scope, self._process = outer
 
     def wait(self) -> None:
-        """Until one of the open requests is answered. Raises Unanswered where nobody is to wait."""
+        """Wait until one of the open requests is answered. Raises Unanswered where the run must not wait."""
         if not self.patient:
             raise self._unanswered()
         with self._unbooked():
             self._tell("judge.waiting", folder=str(self.folder.root), requests=len(self._open), how=self.how)
             while self._open and all(self._answer(r) is None for r in self._open.values()):
-                self._found(self._hello)  # the machine may have turned out to be no good
+                self._find_answer(self._hello)  # the machine may turn out to be unfit
                 time.sleep(POLL)
         self._open.clear()
 
@@ -153,7 +152,7 @@ class SpoolJudge(Verdicts):
 
     @property
     def how(self) -> str:
-        """The command that answers."""
+        """The command that starts a server."""
         return f"python -m pgo_agent.sandbox.judge --spool {self.folder.root} --target {self.target.path.name}"
 
     def _unanswered(self) -> Unanswered:
@@ -182,12 +181,12 @@ class SpoolJudge(Verdicts):
         self.folder.ask(request.as_bytes())
 
     def _data(self, file: str) -> bytes:
-        """Raises EnvironmentFault for what the content store lost."""
+        """Return the bytes of a file. Raises EnvironmentFault for what the content store lost."""
         sha, _, suffix = file.partition("/")[2].partition(".")
         return canonical(self.contents.manifest(sha)) if file.startswith(BUNDLES) else self.contents.get(sha, suffix)
 
-    def _found(self, request: Request) -> Answer | None:
-        """The answer; None where there is none: then it is asked. What was refused is asked once more, and raised."""
+    def _find_answer(self, request: Request) -> Answer | None:
+        """Return the answer, or ask and return None. A refused request is asked once more, and the refusal raised."""
         while (answer := self._answer(request)) is not None:
             problem = self._problem(request, answer)
             if problem is None:
@@ -209,42 +208,44 @@ class SpoolJudge(Verdicts):
             self.busy += answer.seconds
 
     def _answer(self, request: Request) -> Answer | None:
-        """Raises EnvironmentFault for what is there and is no answer."""
+        """Return the answer, or None. Raises EnvironmentFault for a file that is no answer."""
         try:
-            found = protocol.answer(self.folder.answer(request.sha), request)
-            for file in found.artefacts:
+            result = protocol.answer(self.folder.answer(request.sha), request)
+            for file in result.artefacts:
                 self.folder.whole(file)
         except NotWhole:
             return None
         except BadBundle as e:
             path = self.folder.root / ANSWERS / f"{request.sha}.json"
             raise EnvironmentFault(f"{path} is no answer: {e}", f"remove it; {_AGAIN}") from None
-        return found
+        return result
 
     def _problem(self, request: Request, answer: Answer) -> EnvironmentFault | None:
-        """Why an answer says nothing of what was asked."""
-        said, gpu = answer.said, answer.environment.get("gpu")
+        """Return why an answer is not usable: refused, or from another GPU. None: it is."""
+        content, gpu = answer.said, answer.environment.get("gpu")
         if answer.kind == "refused":
-            return EnvironmentFault(f"refused in {self.folder.root}: {said['message']}", f"{said['hint']}; {_AGAIN}")
+            return EnvironmentFault(
+                f"refused in {self.folder.root}: {content['message']}", f"{content['hint']}; {_AGAIN}"
+            )
         if request.do != protocol.HELLO or gpu == self.device.name:
             return None
         return EnvironmentFault(*protocol.mismatch(gpu, self.device.name))
 
     def _read(self, answer: Answer) -> dict[str, Any]:
-        """What was answered. Raises what asking a judge raises."""
-        self.environment, said = dict(answer.environment), answer.said
+        """Return the content of an answer. Raises what a judge's `ask` raises."""
+        self.environment, content = dict(answer.environment), answer.said
         if answer.kind == "ended":
-            raise Ended(said["stage"], said["timed_out"], said["detail"])
+            raise Ended(content["stage"], content["timed_out"], content["detail"])
         if answer.kind == "fault":
             kinds: dict[str, type[Fault]] = {"TargetFault": TargetFault, "UsageFault": UsageFault}
-            raise kinds.get(said["type"], EnvironmentFault)(said["message"], said["hint"])
+            raise kinds.get(content["type"], EnvironmentFault)(content["message"], content["hint"])
         for file in answer.artefacts:
             self.contents.put(self.folder.get(file), RECORDS)
-        return dict(said)
+        return dict(content)
 
 
 def _named(x: Any) -> Any:
-    """Fields with bundles by their hash alone, in place of where they lie."""
+    """Return fields with bundles named by hash in place of their paths."""
     if isinstance(x, dict):
         return {k: v["id"] if k == "bundle" and isinstance(v, dict) else _named(v) for k, v in x.items()}
     return [_named(v) for v in x] if isinstance(x, list | tuple) else x

@@ -1,13 +1,13 @@
 """The folder between a run and a judge elsewhere: what is in it, and how it is read and written.
 
-    requests/NNNNNN-SHA.json    what is asked; SHA is of its bytes: it is there whole or not at all; NNNNNN: the order
+    requests/NNNNNN-SHA.json    a request; SHA is the hash of its bytes; NNNNNN: the order
     answers/SHA.json            the answer to that request: a line with the SHA-256 of the rest, and the rest
-    bundles/SHA.json            what requests name, and artefacts/SHA.SUFFIX, as in the content store of a workspace
+    bundles/SHA.json            what requests name; also artefacts/SHA.SUFFIX, as in the content store of a workspace
     claims/SHA.json             who works on a request
 
-A file that was copied in part is no file: its hash tells. Files of ours appear whole, by a rename. Everything in it is
-somebody else's: it is read up to a bound, no link is followed, and nothing is taken for a path but names of this form.
-It does not know what requests and answers say.
+The hash shows a file that was copied in part: it is ignored. Files are written whole, by a rename. All content is
+untrusted: it is read up to a limit, no link is followed, and only names of this form are paths. Does not read what
+requests and answers say.
 """
 
 import contextlib
@@ -36,12 +36,12 @@ Stamp = tuple[int, int, int]  # inode, size, time
 
 
 class NotWhole(Exception):
-    """A file is not there, or not all of it yet; the text says why, in words that follow its name."""
+    """A file is absent or incomplete; the text says which, in words that follow its name."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A request by its file."""
+    """The file of a request."""
 
     number: int
     sha: str
@@ -53,16 +53,18 @@ class Asked:
 
 @dataclass
 class Folder:
+    """The folder at `root`. Its methods raise EnvironmentFault when the disk refuses."""
+
     root: Path
-    _known: dict[str, Stamp] = field(default_factory=dict)  # of files whose hash was looked at
+    _stamps: dict[str, Stamp] = field(default_factory=dict)  # of files whose hash was checked
 
     @property
     def contents(self) -> ContentStore:
-        """Bundles and artefacts, to be read by their hash alone."""
+        """The store of bundles and artefacts."""
         return ContentStore(self.root)
 
     def make(self) -> None:
-        """Makes it, for its owner alone, if need be. Raises UsageFault where it is no folder."""
+        """Make the folder if need be, for its owner alone. Raises UsageFault where it is no folder."""
         try:
             for path in (self.root, *(self.root / name for name in FOLDERS)):
                 path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -74,59 +76,59 @@ class Folder:
     # requests and answers ---------------------------------------------------------------------------------------------
 
     def requests(self) -> list[Asked]:
-        """What is asked, the oldest first."""
-        found = (_REQUEST.fullmatch(name) for name in self.names(REQUESTS))
-        return sorted((Asked(int(m[1]), m[2]) for m in found if m), key=lambda a: (a.number, a.sha))
+        """Return the requests, oldest first."""
+        matches = (_REQUEST.fullmatch(name) for name in self.names(REQUESTS))
+        return sorted((Asked(int(m[1]), m[2]) for m in matches if m), key=lambda a: (a.number, a.sha))
 
     def request(self, asked: Asked) -> bytes:
-        """Raises NotWhole, and BadBundle for what will never be a request."""
+        """Return the bytes of a request. Raises NotWhole, and BadBundle for what can never be one."""
         data = self._read(REQUESTS, asked.name)
         if _sha(data) != asked.sha:
             raise NotWhole("is not whole")
         return data
 
     def ask(self, data: bytes) -> None:
-        """Puts a request there, once."""
+        """Write a request, once."""
         sha, there = _sha(data), self.requests()
         if not any(a.sha == sha for a in there):
             number = max((a.number for a in there), default=0) + 1
             self.write(REQUESTS, Asked(number, sha).name, data)
 
     def answered(self) -> set[str]:
-        """The requests that have an answer, whatever it looks like."""
+        """Return the requests that have an answer file, whatever its content."""
         return {name.removesuffix(".json") for name in self.names(ANSWERS)}
 
     def answer(self, sha: str) -> bytes:
-        """The answer to a request. Raises NotWhole, and BadBundle for what will never be one."""
+        """Return the answer to a request. Raises NotWhole, and BadBundle for what can never be one."""
         head, _, body = self._read(ANSWERS, f"{sha}.json").partition(b"\n")
         if head.decode(errors="replace") != _sha(body):
             raise NotWhole("is not whole")
         return body
 
     def give(self, sha: str, body: bytes) -> None:
-        """Puts the answer to a request there."""
+        """Write the answer to a request."""
         self.write(ANSWERS, f"{sha}.json", _sha(body).encode() + b"\n" + body)
 
     # bundles and artefacts --------------------------------------------------------------------------------------------
 
     def put(self, file: str, data: bytes) -> None:
-        """Puts `bundles/SHA.json` or `artefacts/SHA.SUFFIX` there, if it is not there whole."""
+        """Write `bundles/SHA.json` or `artefacts/SHA.SUFFIX`, unless it is there whole."""
         with contextlib.suppress(NotWhole, BadBundle):
             self.whole(file)
             return
         self.write(*_parts(file), data)
 
     def whole(self, file: str) -> None:
-        """Raises NotWhole for a file that is not there with the hash of its name; BadBundle for what is no file."""
+        """Check a file's hash. Raises NotWhole where it is absent or incomplete; BadBundle for what is no file."""
         folder, name = _parts(file)
-        if self._known.get(file) == (stamp := self._stamp(folder, name)):
+        if self._stamps.get(file) == (stamp := self._stamp(folder, name)):
             return
         if _sha(self._read(folder, name)) != name[:64]:
             raise NotWhole("is not whole")
-        self._known[file] = stamp
+        self._stamps[file] = stamp
 
     def get(self, file: str) -> bytes:
-        """Raises as `whole` does."""
+        """Return the bytes of a file. Raises as `whole`."""
         folder, name = _parts(file)
         data = self._read(folder, name)
         if _sha(data) != name[:64]:
@@ -136,18 +138,19 @@ class Folder:
     # files ------------------------------------------------------------------------------------------------------------
 
     def names(self, folder: str) -> list[str]:
+        """Return the names of all files in one of the folders."""
         with self.opened(folder) as fd:
             return os.listdir(fd)  # noqa: PTH208 (of an open folder)
 
     def read(self, folder: str, name: str) -> bytes | None:
-        """A file's bytes; None when there is none. Raises BadBundle for what is no plain file, or too large."""
+        """Return a file's bytes, or None. Raises BadBundle for what is no plain file, or too large."""
         try:
             return self._read(folder, name)
         except NotWhole:
             return None
 
     def write(self, folder: str, name: str, data: bytes) -> None:
-        """Puts a file there whole, in place of any other. Raises EnvironmentFault when the disk refuses."""
+        """Write a file whole, in place of any other."""
         part = f".{uuid.uuid4().hex}.part"
         with self.opened(folder) as fd:
             try:
@@ -163,15 +166,16 @@ class Folder:
                 raise
 
     def remove(self, folder: str, name: str) -> None:
+        """Remove a file if it is there."""
         with self.opened(folder) as fd, contextlib.suppress(FileNotFoundError):
             os.unlink(name, dir_fd=fd)
 
     def touched(self, folder: str, name: str) -> float:
-        """When a file was changed last, by the clock of its file system. Raises NotWhole."""
+        """Return when a file was changed last, in s, by the clock of its file system. Raises NotWhole."""
         return self._stamp(folder, name)[2] / 1e9
 
     def touch(self, folder: str, name: str) -> None:
-        """Sets a file's time to now, if it is there."""
+        """Set a file's time to now, if it is there."""
         with self.opened(folder) as fd, contextlib.suppress(FileNotFoundError):
             os.utime(name, dir_fd=fd, follow_symlinks=False)
 
@@ -183,16 +187,16 @@ class Folder:
     def _stamp(self, folder: str, name: str) -> Stamp:
         with self.opened(folder) as fd:
             try:
-                found = os.stat(name, dir_fd=fd, follow_symlinks=False)
+                status = os.stat(name, dir_fd=fd, follow_symlinks=False)
             except FileNotFoundError:
                 raise NotWhole("is not there") from None
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             raise BadBundle(f"{folder}/{name} is no plain file")
-        return found.st_ino, found.st_size, found.st_mtime_ns
+        return status.st_ino, status.st_size, status.st_mtime_ns
 
     @contextlib.contextmanager
     def opened(self, name: str) -> Iterator[int]:
-        """One of its folders, never by a link. Raises EnvironmentFault for what cannot be opened, read or written."""
+        """Open one of the folders, never through a link. Within, an OSError becomes EnvironmentFault."""
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
         with contextlib.ExitStack() as closing:
             try:
@@ -210,10 +214,10 @@ class Folder:
 
 
 def _parts(file: str) -> tuple[str, str]:
-    found = _FILE.fullmatch(file)
-    if found is None:
+    match = _FILE.fullmatch(file)
+    if match is None:
         raise BadBundle(f"{file[:80]!r} is no name of a bundle or an artefact")
-    return found[1], f"{found[2]}.{found[3]}"
+    return match[1], f"{match[2]}.{match[3]}"
 
 
 def _sha(data: bytes) -> str:

@@ -1,8 +1,8 @@
-"""Who works on which request: one process at a time, for as long as it lives.
+"""Who works on which request: one living process at a time.
 
-A claim is a file whose time its holder renews. It counts no more when its holder is known to be dead (on the same
-machine), or has not renewed it for STALE seconds, by the clock of the file system. Relies on locks of files, which
-workers on several machines share where their file system does.
+A claim is a file whose time its holder renews. It expires when its holder is known to be dead (on the same machine), or
+has not renewed it for STALE seconds by the clock of the file system. Relies on file locks, which workers on several
+machines share if their file system does.
 """
 
 import contextlib
@@ -23,16 +23,16 @@ STALE, RENEWED = 30.0, 5.0  # seconds
 
 
 class Claims:
-    """Those of this process."""
+    """The claims of this process."""
 
     def __init__(self, folder: Folder) -> None:
         self.folder, self._me = folder, _process(os.getpid()) | {"token": uuid.uuid4().hex}
 
     @contextlib.contextmanager
     def claimed(self, sha: str, answered: Callable[[str], bool]) -> Iterator[bool]:
-        """Holds a request, if it is free: neither claimed nor answered meanwhile."""
+        """Claim a request if it is neither claimed nor answered; give whether it was free."""
         name = f"{sha}.json"
-        with self._alone():  # who holds it lets go without this lock, once it is answered: hence in this order
+        with self._alone():  # a holder releases an answered request without this lock: hence this order
             free = not self.held(sha) and not answered(sha)
             if free:
                 self.folder.write(CLAIMS, name, json.dumps(self._me).encode())
@@ -51,14 +51,14 @@ class Claims:
                 self.folder.remove(CLAIMS, name)
 
     def held(self, sha: str) -> bool:
-        """Whether somebody who lives works on a request."""
+        """Whether a living process works on a request."""
         name = f"{sha}.json"
         try:
             whose, renewed = json.loads(self.folder.read(CLAIMS, name) or b"null"), self.folder.touched(CLAIMS, name)
         except NotWhole:
             return False
         except (BadBundle, ValueError, RecursionError):
-            return False  # of nobody's: it is written over
+            return False  # not a claim: it is overwritten
         return not _dead(whose) and abs(self._now() - renewed) < STALE
 
     def _renew(self, name: str, over: threading.Event) -> None:
@@ -67,7 +67,7 @@ class Claims:
                 self.folder.touch(CLAIMS, name)
 
     def _now(self) -> float:
-        """By the clock that files get their times from."""
+        """Return the time in s by the clock of the file system."""
         probe = f".{self._me['token']}.now"
         self.folder.write(CLAIMS, probe, b"")
         try:
@@ -88,26 +88,26 @@ class Claims:
 
 
 def _process(pid: int) -> dict[str, Any]:
-    """What tells a process from all others that are or were."""
+    """Return what identifies a process among all, past ones too."""
     return {"host": socket.gethostname(), "pid": pid, "boot": _boot(), "began": _began(pid)}
 
 
 def _dead(whose: Any) -> bool:
-    """Whether the process is surely gone: only of those that this process can see."""
+    """Whether a process is surely gone; False for one that cannot be seen from here."""
     if not isinstance(whose, dict) or whose.get("boot") != _boot() or type(whose.get("pid")) is not int:
         return False
     return _began(whose["pid"]) != whose.get("began")
 
 
 def _boot() -> str:
-    """This machine since it was started, and the processes that are seen from here."""
+    """Return an id of this boot of the machine and of this process namespace."""
     with contextlib.suppress(OSError):
         return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {Path('/proc/self/ns/pid').readlink()}"
-    return uuid.uuid4().hex  # nobody can be told
+    return uuid.uuid4().hex  # unknown: equal to no other
 
 
 def _began(pid: int) -> str:
-    """When a process began, in ticks since the machine did; empty when it is gone."""
+    """Return when a process began, in ticks since boot; empty when it is gone."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     except (OSError, IndexError):

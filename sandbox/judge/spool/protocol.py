@@ -1,8 +1,8 @@
-"""What a run may ask of a judge elsewhere, and what it may be answered: types and bounds of every field.
+"""The form of requests to a judge elsewhere and of its answers: types and bounds of every field.
 
-A request names bundles by their hash and its target by its digest; no field of it is a path or code. An answer is
-believed, as far as it is one: what has another form is refused before anything reads it. Each form reads exactly one
-value and raises BadBundle for anything else. Relies on `sandbox/bundle/decode.py`.
+A request names bundles by hash and its target by digest; no field is a path or code. An answer of the right form is
+trusted; any other is refused before it is used. Each form reads exactly one value and raises BadBundle for anything
+else. Relies on `sandbox/bundle/decode.py`.
 """
 
 import hashlib
@@ -20,14 +20,14 @@ from pgo_agent.sandbox.gate.verdict import Verdict
 
 VERSION = 1
 HELLO = "hello"
-MOST, LONGEST = 8192, 1 << 16  # entries of a list or an object; characters of a text
+MOST, LONGEST = 8192, 1 << 16  # limits: entries of a list or an object; characters of a text
 Form = Callable[[Any], object]
 Kind = Literal["answer", "ended", "fault", "refused"]
 
 
 @dataclass(frozen=True)
 class Request:
-    """What one command asks, and of whom."""
+    """One command with its fields, for one target and one kind of GPU."""
 
     run: str
     target: str  # digest
@@ -35,15 +35,15 @@ class Request:
     do: str
     fields: Mapping[str, Any]  # as in FIELDS; bundles by their hash
     files: tuple[str, ...]  # what the answering side reads: `bundles/SHA.json`, `artefacts/SHA.cubin`
-    process: str = ""  # requests of one run that name the same one may share a process; empty: with all such
-    again: int = 0  # the same was asked so often before
+    process: str = ""  # requests of a run with the same name may share a process; empty: with all such
+    again: int = 0  # how often the same was asked before
 
     def as_bytes(self) -> bytes:
         return canonical({"schema": VERSION} | vars(self) | {"files": list(self.files)})
 
     @property
     def sha(self) -> str:
-        """What it is called: of its bytes."""
+        """The hash of its bytes, which is its name."""
         return hashlib.sha256(self.as_bytes()).hexdigest()
 
     def once_more(self) -> "Request":
@@ -52,11 +52,13 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
+    """The answer to one request."""
+
     request: str  # its sha
     kind: Kind
     said: Mapping[str, Any]  # by kind: of the command; stage, timed_out, detail; type, message, hint; message, hint
     environment: Mapping[str, Any]  # of the machine that answers
-    seconds: float  # that its GPU was held
+    seconds: float  # in which its GPU was held
     artefacts: tuple[str, ...] = ()  # `artefacts/SHA.SUFFIX` that it names
 
     def as_bytes(self) -> bytes:
@@ -64,7 +66,7 @@ class Answer:
 
 
 def request(data: bytes) -> Request:
-    """Raises BadBundle."""
+    """Read a request. Raises BadBundle."""
     names = {"schema", "run", "target", "device", "do", "fields", "files", "process", "again"}
     d = keyed(_json(data, _refuse), names, "request")
     need(type(d["schema"]) is int and d["schema"] == VERSION, "a request of another version")
@@ -79,7 +81,7 @@ def request(data: bytes) -> Request:
 
 
 def answer(data: bytes, to: Request) -> Answer:
-    """The answer to that request. Raises BadBundle."""
+    """Read the answer to the request `to`. Raises BadBundle."""
     names = {"schema", "request", "kind", "said", "environment", "seconds", "artefacts"}
     d = keyed(_json(data), names, "answer")
     need(type(d["schema"]) is int and d["schema"] == VERSION, "an answer of another version")
@@ -98,15 +100,15 @@ def answer(data: bytes, to: Request) -> Answer:
 
 
 def artefacts(data: bytes) -> list[str]:
-    """The files that an answer names, to whatever it is one. Raises BadBundle."""
-    found = _json(data)
-    need(isinstance(found, dict) and "artefacts" in found, "an answer without its artefacts")
-    named: list[str] = _list(_path)(found["artefacts"])
+    """Return the files that any answer names. Raises BadBundle."""
+    content = _json(data)
+    need(isinstance(content, dict) and "artefacts" in content, "an answer without its artefacts")
+    named: list[str] = _list(_path)(content["artefacts"])
     return named
 
 
 def bundles(fields: Any) -> Iterator[str]:
-    """Every bundle that a request's fields name."""
+    """Give every bundle that a request's fields name."""
     if isinstance(fields, dict):
         for key, value in fields.items():
             if key == "bundle" and isinstance(value, str):
@@ -119,10 +121,10 @@ def bundles(fields: Any) -> Iterator[str]:
 
 
 def mismatch(gpu: object, wanted: str) -> tuple[str, str]:
-    """What to say, and what to do, when the GPU that answers is not the one that was compiled for."""
-    found = devices.named(gpu) if isinstance(gpu, str) else None
+    """Return the message and the hint for a GPU that answers but is not the one that was compiled for."""
+    device = devices.named(gpu) if isinstance(gpu, str) else None
     what = f"the machine that answers has {f'an {gpu}' if gpu else 'no GPU'}, and the run compiles for {wanted}"
-    other = f", or start the run again with --device {found.key}" if found else ""
+    other = f", or start the run again with --device {device.key}" if device else ""
     return what, f"let a machine with an {wanted} answer{other}"
 
 
@@ -134,7 +136,7 @@ def _refuse(x: str) -> NoReturn:
 
 
 def _json(data: bytes, constant: Callable[[str], Any] | None = None) -> Any:
-    """`constant`: what NaN and infinities become; the error of a wrong result may be one."""
+    """Read JSON. `constant` replaces NaN and infinities, which the error of a wrong result may be."""
     try:
         return json.loads(data, parse_constant=constant)
     except (RecursionError, ValueError) as e:
@@ -219,7 +221,7 @@ def _maybe(form: Form) -> Form:
 
 
 def _fields(x: Any, forms: Mapping[str, Form], what: str) -> None:
-    """An object of these fields; those whose form takes None may be absent."""
+    """Check an object of these fields; those whose form takes None may be absent."""
     need(type(x) is dict and set(x) <= set(forms), f"{what} has other fields than {', '.join(forms)}")
     for name, form in forms.items():
         try:
@@ -280,9 +282,9 @@ def _answer(x: Any, do: str) -> None:
 
 
 def _verdict(x: Any) -> None:
-    """A verdict; one on a candidate's time names its configurations, and for what is faster by how much it is."""
-    said = {"verdict": _text, "stage": _text, "reason": _text, "evidence": _map(lambda _: None)}
-    _fields(x, said | {"why": _maybe(_WHY), "coverage": _maybe(_COVERAGE)}, "verdict")
+    """Check a verdict. One on time must name the configurations, and an accepted one its speedup."""
+    forms = {"verdict": _text, "stage": _text, "reason": _text, "evidence": _map(lambda _: None)}
+    _fields(x, forms | {"why": _maybe(_WHY), "coverage": _maybe(_COVERAGE)}, "verdict")
     need(x["verdict"] in list(Verdict), "no verdict that is known")
     evidence, timed = x["evidence"], x["stage"] in ("quick", "time", "confirm") and x["verdict"] in _JUDGED_BY_TIME
     if timed:

@@ -1,9 +1,9 @@
 """The side that answers: `python -m pgo_agent.sandbox.judge --spool DIR --target FILE`, on the machine of the GPU.
 
-Takes requests, the oldest first, asks a judge process of this machine (`gpu_judge.py`), and writes its answers. What is
-in the folder is hostile: a request asks what `protocol.py` lets it, its bundles are checked by the judge process as all
-are, and the target is this side's own file, allowed by its digest. A request that was begun and not answered is
-answered from its start by the next. It decides nothing and imports nothing of the agent.
+Takes the oldest request, asks a judge process of this machine (`gpu_judge.py`), and writes the answer. The folder is
+hostile: `protocol.py` limits requests, the judge process checks bundles as always, and the target is a local file,
+allowed by its digest. A request that was begun and not answered is begun again by the next server. Decides nothing and
+imports nothing of the agent.
 """
 
 import argparse
@@ -33,8 +33,8 @@ from pgo_agent.sandbox.judge.spool.protocol import Answer, Request
 from pgo_agent.sandbox.target import Target
 
 POLL = 0.5  # seconds between looks
-NONE = "none"  # as a name of a GPU: to try a folder out; everything that needs a GPU is refused
-Turn = Callable[[], AbstractContextManager[Any]]  # around a request: nobody else uses the GPU
+NONE = "none"  # name of no GPU, to test a folder: requests that need a GPU are refused
+Turn = Callable[[], AbstractContextManager[Any]]  # holds the GPU during a request
 TAKEN = "somebody is at it, or was killed a moment ago"
 ALLOW = "start it there with `--target FILE`, the same text as the run's"
 
@@ -52,14 +52,14 @@ class Held(Protocol):
 
 @dataclass(frozen=True)
 class Refused:
-    """Why a request is not answered here, and what to do."""
+    """Why a request is refused, and what to do."""
 
     message: str
     hint: str
 
 
 class Worker:
-    """Answers for one GPU. `judge`: makes the judge of a target."""
+    """Answers requests on one GPU. `judge`: makes the judge of a target."""
 
     def __init__(
         self, folder: Folder, targets: Mapping[str, Target], judge: Callable[[Target], Held], turn: Turn = nullcontext
@@ -68,22 +68,22 @@ class Worker:
         self.claims = Claims(folder)
         self._held: tuple[str, Held] | None = None  # digest of the target, and its judge
         self._process: tuple[str, ...] = ()  # whose requests its process answered
-        self._whole: set[str] = set()  # requests with an answer that was looked at
+        self._whole: set[str] = set()  # requests with a checked answer
 
     def serve(self, once: bool, say: Callable[[str], None]) -> None:
-        """Answers what is there; then what comes, unless `once`. Raises Faults for what a person here must mend."""
-        told: dict[str, str] = {}
+        """Answer all requests, then new ones unless `once`. Raises Faults that a person here must fix."""
+        reported: dict[str, str] = {}
         while True:
             waiting: dict[str, str] = {}
-            found = [asked for asked in self._open() if self._in_turn(asked, waiting, say)]
-            over = once and not found
+            answered = [asked for asked in self._open() if self._in_turn(asked, waiting, say)]
+            over = once and not answered
             for name, why in sorted(waiting.items()):
-                if told.get(name) != why if why != TAKEN else over:
+                if reported.get(name) != why if why != TAKEN else over:
                     say(f"{name[:15]} cannot be answered yet: {why}")
-            told = waiting
+            reported = waiting
             if over:
                 return
-            if not found:
+            if not answered:
                 time.sleep(POLL)
 
     def close(self) -> None:
@@ -97,23 +97,23 @@ class Worker:
         return [a for a in self.folder.requests() if a.sha not in self._whole]
 
     def _has_answer(self, sha: str) -> bool:
-        """With every file that it names: one that lost some is given again, or who asked would wait forever."""
+        """Whether a request has an answer with all its files; one without is answered again."""
         try:
             for file in protocol.artefacts(self.folder.answer(sha)):
                 self.folder.whole(file)
         except NotWhole:
             return False
         except BadBundle:
-            return True  # somebody put it there: it is not for us to replace
+            return True  # not ours to replace
         return True
 
     def _in_turn(self, asked: Asked, waiting: dict[str, str], say: Callable[[str], None]) -> bool:
-        """`_answered`, with the GPU: what is claimed before waits for it, though another one may be free."""
+        """`_answered` with the GPU held: a claim made before that would wait for this GPU while others are free."""
         with self._turn():
             return not self._has_answer(asked.sha) and self._answered(asked, waiting, say)
 
     def _answered(self, asked: Asked, waiting: dict[str, str], say: Callable[[str], None]) -> bool:
-        """Whether it was this one who answered; or why it cannot be yet."""
+        """Answer a request; return whether it was answered here, or note in `waiting` why not yet."""
         try:
             request = self._request(asked)
         except NotWhole as e:
@@ -126,19 +126,19 @@ class Worker:
                 return False
             answer = self._refused(asked.sha, request) if isinstance(request, Refused) else self._answer(request)
             self.folder.give(asked.sha, answer.as_bytes())
-        told = answer.said["message"] if answer.kind == "refused" else f"{answer.seconds:.1f} s"
-        say(f"{asked.name[:15]} {'' if isinstance(request, Refused) else request.do} {answer.kind}: {told}")
+        outcome = answer.said["message"] if answer.kind == "refused" else f"{answer.seconds:.1f} s"
+        say(f"{asked.name[:15]} {'' if isinstance(request, Refused) else request.do} {answer.kind}: {outcome}")
         return True
 
     def _request(self, asked: Asked) -> Request | Refused:
-        """What is asked, with all that it names there and whole. Raises NotWhole."""
+        """Read a request and check that all its files are whole. Raises NotWhole."""
         try:
-            found = protocol.request(self.folder.request(asked))
-            for file in found.files:
+            result = protocol.request(self.folder.request(asked))
+            for file in result.files:
                 self._there(file)
         except BadBundle as e:
             return Refused(f"this is no request: {e}", "let both sides run the same version")
-        return found
+        return result
 
     def _there(self, file: str) -> None:
         try:
@@ -147,27 +147,27 @@ class Worker:
             raise NotWhole(f"{file} {e}") from None
 
     def _answer(self, request: Request) -> Answer:
-        """Raises Faults of this machine; those of the target are an answer once it could be opened."""
-        found = self.targets.get(request.target)
-        if found is None:
-            told = ", ".join(f"{t.name} {digest[:12]}" for digest, t in self.targets.items())
+        """Answer a request. Raises Faults of this machine; those of an opened target become answers."""
+        chosen = self.targets.get(request.target)
+        if chosen is None:
+            allowed = ", ".join(f"{t.name} {digest[:12]}" for digest, t in self.targets.items())
             return self._refused(
-                request.sha, Refused(f"the target {request.target[:12]} is not allowed here, which is {told}", ALLOW)
+                request.sha, Refused(f"the target {request.target[:12]} is not allowed here, which is {allowed}", ALLOW)
             )
-        judge = self._judge(request, found)
+        judge = self._judge(request, chosen)
         began, environment = judge.busy, judge.open()
         if request.do != protocol.HELLO and environment["gpu"] != request.device:
             return self._refused(request.sha, Refused(*protocol.mismatch(environment["gpu"], request.device)))
         return self._judged(request, judge, environment, began)
 
-    def _judge(self, request: Request, found: Target) -> Held:
-        """The judge of its target, with a process that answered no other's requests where that matters."""
-        if target.read(found.path).digest != found.digest:
-            raise UsageFault(f"{found.path} changed since it was allowed", "start again, if its new text is allowed")
-        if self._held and self._held[0] != found.digest:
+    def _judge(self, request: Request, chosen: Target) -> Held:
+        """Return the judge of a target, with a new process where the request names another one."""
+        if target.read(chosen.path).digest != chosen.digest:
+            raise UsageFault(f"{chosen.path} changed since it was allowed", "start again, if its new text is allowed")
+        if self._held and self._held[0] != chosen.digest:
             self._held[1].close()
             self._held = None
-        held = self._held = self._held or (found.digest, self._make(found))
+        held = self._held = self._held or (chosen.digest, self._make(chosen))
         process = (request.run, request.process) if request.process else ()
         if process != self._process:
             held[1].fresh()
@@ -175,18 +175,18 @@ class Worker:
         return held[1]
 
     def _judged(self, request: Request, judge: Held, environment: Mapping[str, Any], began: float) -> Answer:
-        with tempfile.TemporaryDirectory(prefix="pgo-spool-") as own:
-            kind, said = self._said(request, judge, ContentStore(Path(own)))
-            names = [d for r in said.get("repeats") or () for d in (r["headers"], r["records"])]
-            kept = tuple(f"artefacts/{digest}.{RECORDS}" for digest in names)
-            for digest, file in zip(names, kept, strict=True):
-                self.folder.put(file, ContentStore(Path(own)).get(digest, RECORDS))
-        return Answer(request.sha, kind, said, environment, round(judge.busy - began, 3), kept)
+        with tempfile.TemporaryDirectory(prefix="pgo-spool-") as folder:
+            kind, content = self._ask(request, judge, ContentStore(Path(folder)))
+            names = [d for r in content.get("repeats") or () for d in (r["headers"], r["records"])]
+            files = tuple(f"artefacts/{digest}.{RECORDS}" for digest in names)
+            for digest, file in zip(names, files, strict=True):
+                self.folder.put(file, ContentStore(Path(folder)).get(digest, RECORDS))
+        return Answer(request.sha, kind, content, environment, round(judge.busy - began, 3), files)
 
-    def _said(self, request: Request, judge: Held, own: ContentStore) -> tuple[protocol.Kind, dict[str, Any]]:
+    def _ask(self, request: Request, judge: Held, contents: ContentStore) -> tuple[protocol.Kind, dict[str, Any]]:
         fields = located(request.fields, self.folder.contents)
         if request.do == "timeline":
-            fields["shelf"] = str(own.root)
+            fields["shelf"] = str(contents.root)
         try:
             return "answer", judge.ask(request.do, **fields)
         except Ended as e:
@@ -200,7 +200,7 @@ class Worker:
 
 
 def located(x: Any, contents: ContentStore) -> Any:
-    """A request's fields as the judge process takes them: bundles by where they lie here."""
+    """Return a request's fields for the judge process, with bundles as paths."""
     if isinstance(x, dict):
         named = {k: bundle_ref(contents, v) for k, v in x.items() if k == "bundle" and isinstance(v, str)}
         return {k: located(v, contents) for k, v in x.items()} | named
@@ -211,14 +211,14 @@ def located(x: Any, contents: ContentStore) -> Any:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Gives the exit code: 0 done or told to end, 2 usage, 3 environment, 130 interrupted."""
+    """Run the server; return the exit code: 0 done or told to end, 2 usage, 3 environment, 130 interrupted."""
     args = _parser().parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         folder, targets = Folder(args.spool), {t.digest: t for t in map(target.read, args.target)}
         folder.make()
-        found = _wanted(args.gpus)
-        return _each(found, arguments) if len(found) > 1 else _one(found[0], folder, targets, args)
+        devices = _wanted(args.gpus)
+        return _serve_gpus(devices, arguments) if len(devices) > 1 else _serve_gpu(devices[0], folder, targets, args)
     except Fault as e:
         print(f"error: {e}", file=sys.stderr, flush=True)
         return 2 if isinstance(e, UsageFault) else 3
@@ -227,12 +227,12 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _wanted(names: str | None) -> list[Gpu | None]:
-    """At least one. Raises UsageFault, EnvironmentFault."""
+    """Return at least one GPU, or None for each `none`. Raises UsageFault, EnvironmentFault."""
     listed = (names or "").split(",")
-    found: list[Gpu | None] = [*gpus.usable(names)] if set(listed) != {NONE} else [None for _ in listed]
-    if not found:
+    devices: list[Gpu | None] = [*gpus.usable(names)] if set(listed) != {NONE} else [None for _ in listed]
+    if not devices:
         raise EnvironmentFault("no GPU is visible here", f"check nvidia-smi; --gpus {NONE} tries out the folder")
-    return found
+    return devices
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -252,7 +252,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _one(gpu: Gpu | None, folder: Folder, targets: Mapping[str, Target], args: argparse.Namespace) -> int:
+def _serve_gpu(gpu: Gpu | None, folder: Folder, targets: Mapping[str, Target], args: argparse.Namespace) -> int:
     if args.child:
         from pgo_agent.sandbox.judge.__main__ import end_with
 
@@ -264,7 +264,7 @@ def _one(gpu: Gpu | None, folder: Folder, targets: Mapping[str, Target], args: a
     lock = GpuLock(gpu) if gpu else None
     alone = turns(lock, say) if lock else nullcontext
     uuid = gpu.uuid if gpu else None
-    worker = Worker(folder, targets, lambda found: GpuJudge(found, gpu=uuid, lock=lock), alone)
+    worker = Worker(folder, targets, lambda chosen: GpuJudge(chosen, gpu=uuid, lock=lock), alone)
     if not args.once:
         say(f"answers in {folder.root} for {', '.join(t.name for t in targets.values())}; Ctrl-C ends it")
     with closing(worker):
@@ -273,21 +273,21 @@ def _one(gpu: Gpu | None, folder: Folder, targets: Mapping[str, Target], args: a
 
 
 def turns(lock: GpuLock, say: Callable[[str], None]) -> Turn:
-    """The turns of a worker; whom it waits for is said once for each holder."""
-    told = set[str]()
+    """Return the turns of a worker; each holder that it waits for is reported once."""
+    reported = set[str]()
 
     def tell(_: Gpu, holder: str) -> None:
-        if holder not in told:
-            told.add(holder)
+        if holder not in reported:
+            reported.add(holder)
             say(f"waits: {holder} uses it")
 
     return lambda: lock.turn(tell)
 
 
-def _each(found: Sequence[Gpu | None], arguments: Sequence[str]) -> int:
-    """A process for each GPU, all with this one's arguments; the worst of how they end."""
+def _serve_gpus(devices: Sequence[Gpu | None], arguments: Sequence[str]) -> int:
+    """Run a process for each GPU with this one's arguments; return the largest exit code."""
     command = [sys.executable, "-B", "-m", "pgo_agent.sandbox.judge", *arguments, "--child", "--gpus"]
-    running = [subprocess.Popen([*command, gpu.uuid if gpu else NONE]) for gpu in found]
+    running = [subprocess.Popen([*command, gpu.uuid if gpu else NONE]) for gpu in devices]
     try:
         return max(process.wait() for process in running)
     finally:

@@ -1,1 +1,1 @@
-"""How long does it take? The clock, the order of visits, when to stop, and what the samples come to."""
+"""How long does it take? The clock, the order of visits, when to stop, and the verdict on the samples."""

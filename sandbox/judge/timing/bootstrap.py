@@ -1,8 +1,9 @@
-"""Ratios of paired samples and how sure we are of them. numpy only: the GPU machine needs no scipy.
+"""Ratios of paired samples, with confidence intervals. Relies on numpy only: the GPU machine needs no scipy.
 
-A round of timing visits every side twice in mirrored order (A B .. B A), so a drift of the clocks falls on all sides
-alike; its sample of a side is the sum of both visits. Intervals are percentile bootstraps of the median of the rounds'
-ratios (Efron and Tibshirani, 1993), over 2000 resamples with a fixed seed: the same samples give the same interval.
+A round of timing visits every side twice in mirrored order (A B .. B A), so that a drift of the clocks falls on all
+sides alike; the sample of a side is the mean of both visits. Intervals are percentile bootstraps of the median of the
+rounds' ratios (Efron and Tibshirani, 1993), over 2000 resamples with a fixed seed: the same samples give the same
+interval.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,12 +26,12 @@ class Interval:
 
 
 def middle(base: Sequence[float], other: Sequence[float]) -> float:
-    """The median ratio of paired samples, without its interval."""
+    """Return the median ratio of paired samples."""
     return float(np.median(np.asarray(base, dtype=float) / np.asarray(other, dtype=float)))
 
 
 def ratio(base: Sequence[float], other: Sequence[float], level: float = LEVEL) -> Interval:
-    """How many times faster `other` is than `base`: interval of the median ratio of paired samples."""
+    """Return how many times faster `other` is than `base`: the interval of the median ratio of paired samples."""
     return geomean({"": (base, other)}, level=level)
 
 
@@ -39,7 +40,7 @@ def geomean(
     weights: Mapping[str, float] | None = None,
     level: float = LEVEL,
 ) -> Interval:
-    """Interval of the weighted geometric mean over cases of the median ratios base/other."""
+    """Return the interval of the weighted geometric mean over cases of the median ratios base/other."""
     rng = np.random.default_rng(20261120)
     total, boot, weight_sum = 0.0, np.zeros(RESAMPLES), 0.0
     for case, (base, other) in pairs.items():

@@ -1,8 +1,7 @@
-"""The process that holds one GPU: answers commands, one JSON object a line, until its input ends.
+"""The commands of a judge process that take times, besides those of `results/commands.py`.
 
-Commands: those of `commands.py`, and sweep (time every configuration of a trusted bundle), look, judge and
-confirm (a candidate against the incumbent), final (a table row for every case). After a CUDA fault it answers and
-exits, for its context is lost.
+Commands: sweep (time every configuration of a trusted bundle), look, judge and confirm (a candidate against the
+incumbent), final (a table row for every case).
 """
 
 import statistics
@@ -32,13 +31,13 @@ Question = Callable[[TargetSession, Bundle, dict[str, Any]], Judgement]  # of a 
 
 
 class Worker(CheckCommands):
-    """Commands that time an open target, beside those of `commands.py`."""
+    """All commands on an open target."""
 
     def sweep(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Configurations of trusted bundles: results against the reference, then time; the best are timed again.
+        """Check and time configurations of trusted bundles; time the best ones again.
 
-        Only those finalists may be compared with one another: they were timed side by side. The best of the file's
-        own list (entries marked `own`) are always among them, and its fastest, right or not: an autotuner goes by time.
+        Only these finalists may be compared with one another: they were timed side by side. They include the best of
+        the file's own list (entries marked `own`), and its fastest even if wrong: an autotuner goes by time.
         """
         bench = self._bench()
         bench.new_seeds()
@@ -63,20 +62,24 @@ class Worker(CheckCommands):
         bench, case = self._bench(), entry["case"]
         pick: Pick = {case: (self._load(entry["bundle"]), entry["choice"])}
         try:
-            verdict, found = stages.check_case(bench, pick, case, "sweep")
+            verdict, comparison = stages.check_case(bench, pick, case, "sweep")
         except BadBundle as e:
             return {"problem": str(e), "ms": []}
-        said = {"problem": f"{verdict}: {found.problem}" if verdict else "", "ms": [], "check": found.as_json()}
+        result = {
+            "problem": f"{verdict}: {comparison.problem}" if verdict else "",
+            "ms": [],
+            "check": comparison.as_json(),
+        }
         if verdict and not entry.get("own"):
-            return said
+            return result
         try:
             timed = time_sides(bench, {"it": pick}, case, SWEEP_ROUNDS, "sweep", control=False)
         except Inconsistent as e:
-            return said | {"problem": said["problem"] or f"{e.verdict}: {e}"}
-        return said | {"ms": timer.rounded(timed)["it"]}
+            return result | {"problem": result["problem"] or f"{e.verdict}: {e}"}
+        return result | {"ms": timer.rounded(timed)["it"]}
 
     def _finalists(self, case: str, best: list[dict[str, Any]]) -> None:
-        """Times the best configurations again, side by side; their samples replace the first ones."""
+        """Time the best configurations again, side by side; the new samples replace the first ones."""
         if not best:
             return
         sides: dict[str, Pick] = {str(i): {case: (self._load(e["bundle"]), e["choice"])} for i, e in enumerate(best)}
@@ -87,21 +90,21 @@ class Worker(CheckCommands):
             if len(right) == len(best):
                 advice = "mend it: its results must be what they were"
                 raise TargetFault(f"the kernel as it stands: {e}", advice) from None
-            self._finalists(case, right)  # of a wrong one that came out otherwise
+            self._finalists(case, right)  # without the wrong ones, whose results may differ
             return
         for i, entry in enumerate(best):
             entry |= {"ms": timed[str(i)], "finalist": True}
 
     def look(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Public cases of a candidate through smoke and quick time. `checked`: it may be faster, and wants `judge`."""
+        """Take a candidate's public cases through smoke and quick time. `checked`: it may be faster; `judge` it."""
         return self._answer(request, self._look)
 
     def judge(self, request: dict[str, Any]) -> dict[str, Any]:
-        """One candidate through smoke, quick time, numerics and time. `accepted` here still wants a confirm."""
+        """Take one candidate through smoke, quick time, numerics and time. `accepted` still needs `confirm`."""
         return self._answer(request, self._judge)
 
     def _answer(self, request: dict[str, Any], ask: Question) -> dict[str, Any]:
-        """What is said of a candidate; one that cannot be launched as it is, or not twice alike, is refused."""
+        """Return the verdict on a candidate; refuse one that cannot be launched, or not twice alike."""
         bench = self._bench()
         try:
             candidate = self._load(request["candidate"]["bundle"])
@@ -117,7 +120,7 @@ class Worker(CheckCommands):
 
     def _look(self, bench: TargetSession, candidate: Bundle, request: dict[str, Any]) -> Judgement:
         clock = Clock()
-        return clock.told(self._first(bench, candidate, request, request["public"], clock)[1])
+        return clock.with_stages(self._first(bench, candidate, request, request["public"], clock)[1])
 
     def _judge(self, bench: TargetSession, candidate: Bundle, request: dict[str, Any]) -> Judgement:
         clock = Clock()
@@ -138,7 +141,7 @@ class Worker(CheckCommands):
     def _first(
         self, bench: TargetSession, candidate: Bundle, request: dict[str, Any], cases: list[str], clock: Clock
     ) -> tuple[Pick, Judgement]:
-        """The first look, at the least of these cases and at the time of the public ones; `checked`: it goes on."""
+        """Check the least of these cases and time the public ones quickly. `checked`: the candidate goes on."""
         absent = [c for c in cases if c not in candidate.plans]
         if absent:
             why = plain("does not build for ") + joined(", ", [of_case(c) for c in absent])
@@ -149,8 +152,8 @@ class Worker(CheckCommands):
         if wrong:
             return pick, clock.ends(wrong)
         looked = coverage.of(cases=(len(smoke), len(cases)), configurations=_tried(smoke, candidate, cases))
-        told = "every configuration on its least case against the reference, all memory filled in three ways"
-        clock.passed("smoke", plain(told), looked)
+        text = "every configuration on its least case against the reference, all memory filled in three ways"
+        clock.passed("smoke", plain(text), looked)
         pick |= self._choose(bench, candidate, request["public"])
         sides: dict[str, Pick] = {"incumbent": self._pick(request["incumbent"]), "candidate": pick}
         quick = {c: timer.rounded(time_sides(bench, sides, c, stages.QUICK_ROUNDS, "quick")) for c in request["public"]}
@@ -167,14 +170,13 @@ class Worker(CheckCommands):
     def _numerics(
         self, bench: TargetSession, pick: Pick, request: dict[str, Any], stage: str
     ) -> tuple[Judgement | None, dict[str, Any], Coverage]:
-        """Every case in every configuration, for any may be chosen, then some under stress inputs: a failure, or else
-        the evidence."""
+        """Check every case in every configuration, then some under stress inputs; return a failure or the evidence."""
         checks, wanted = list[numerics.Comparison](), _to_check(pick, request)
         for case, labels in wanted.items():
-            wrong, found = self._checked(bench, pick[case][0], {case: labels}, stage)
+            wrong, comparisons = self._checked(bench, pick[case][0], {case: labels}, stage)
             if wrong:
                 return wrong, {}, coverage.NOTHING
-            checks += found
+            checks += comparisons
         under_stress = stress_runs.check_stress_inputs(bench, pick, self._pick(request["shipped"]), stage)
         if under_stress.verdict:
             last = under_stress.checks[-1]
@@ -190,17 +192,19 @@ class Worker(CheckCommands):
     def _checked(
         self, bench: TargetSession, bundle: Bundle, wanted: Mapping[str, list[str]], stage: str
     ) -> tuple[Judgement | None, list[numerics.Comparison]]:
-        """Configurations of cases against the reference: the first failure, and what was compared up to it."""
+        """Check configurations of cases; return the first failure, and the comparisons before it."""
         checks = list[numerics.Comparison]()
         for case, labels in wanted.items():
-            for label, verdict, found in stages.check_labels(bench, bundle, case, labels, stage):
+            for label, verdict, comparison in stages.check_labels(bench, bundle, case, labels, stage):
                 if verdict:
-                    return failed(verdict, stage, case, found, label if len(bundle.plans[case]) > 1 else ""), checks
-                checks.append(found)
+                    return failed(
+                        verdict, stage, case, comparison, label if len(bundle.plans[case]) > 1 else ""
+                    ), checks
+                checks.append(comparison)
         return None, checks
 
     def _choose(self, bench: TargetSession, bundle: Bundle, cases: list[str]) -> dict[str, tuple[Bundle, str]]:
-        """The fastest configuration of each case among those that the candidate brings, by a short timing."""
+        """Return the candidate's fastest configuration of each case, by a short timing."""
         chosen = {}
         for case in cases:
             labels = list(bundle.plans[case])
@@ -214,13 +218,13 @@ class Worker(CheckCommands):
     def _time(
         self, bench: TargetSession, request: dict[str, Any], pick: Pick, base: Pick, right: Judgement
     ) -> Judgement:
-        """What the clock says of a candidate that is `right`, with the evidence and the coverage of that."""
+        """Return the verdict on the time of a right candidate; `right` holds evidence and coverage of its results."""
         sides: dict[str, Pick] = {"incumbent": base}
         sides |= {n: self._pick(request[n]) for n in ("shipped", "tuned") if request.get(n)}
         return sequential.run(bench, sides | {"candidate": pick}, request["public"], request.get("weights"), right)
 
     def confirm(self, request: dict[str, Any]) -> dict[str, Any]:
-        """A winner again, in this fresh process with new seeds: numerics of every case, and time."""
+        """Check and time a winner again, in this new process with new seeds."""
         bench, clock = self._bench(), Clock()
         bench.new_seeds()
         pick = self._pick(request["candidate"])
@@ -235,7 +239,7 @@ class Worker(CheckCommands):
         return clock.ends(replace(judged, stage="confirm")).as_json()
 
     def final(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Every side and every library on every public case, in one session: the rows of a table."""
+        """Time every side and every library on the given cases, in one session each: the rows of a table."""
         bench = self._bench()
         bench.new_seeds()
         sides = {n: self._pick(p) for n, p in request["sides"].items()}
@@ -252,7 +256,7 @@ class Worker(CheckCommands):
             function(**self._bench().inputs(case, 0))
             torch.cuda.synchronize()
         except RuntimeError:
-            return False  # this library does not do this case on this GPU
+            return False  # this library cannot run this case on this GPU
         return True
 
 
@@ -261,25 +265,25 @@ def _on_gpu(expected: Any, device: Any) -> Any:
 
 
 def _to_check(pick: Pick, request: dict[str, Any]) -> dict[str, list[str]]:
-    """What must be right: every configuration of every case, the chosen one first."""
+    """Return every configuration of every case, the chosen one first."""
     cases = [*request["public"], *request["held_out"]]
     return {c: list(dict.fromkeys((pick[c][1], *pick[c][0].plans[c]))) for c in cases}
 
 
 def _least(bench: TargetSession, bundle: Bundle, cases: Sequence[str], public: Sequence[str]) -> dict[str, list[str]]:
-    """Every configuration that may be timed, on the case with least work that has it; and that case's own."""
+    """Return every configuration that may be timed, each with the least case that has it; and all of the least case."""
     wanted = {n for c in public for n in bundle.plans[c]}
-    found: dict[str, list[str]] = {}
+    least: dict[str, list[str]] = {}
     for case in sorted(cases, key=lambda c: float(bench.target.flops(bench.cases[c]))):
-        own = [n for n in bundle.plans[case] if n in wanted or not found]
-        if own:
-            found[case] = own
-            wanted.difference_update(own)
-    return found
+        labels = [n for n in bundle.plans[case] if n in wanted or not least]
+        if labels:
+            least[case] = labels
+            wanted.difference_update(labels)
+    return least
 
 
 def _tried(wanted: Mapping[str, list[str]], bundle: Bundle, cases: Sequence[str]) -> tuple[int, int]:
-    """How many configurations of cases are checked, and how many there are."""
+    """Return how many configurations of cases are checked, and how many there are."""
     return sum(map(len, wanted.values())), sum(len(bundle.plans[c]) for c in cases)
 
 

@@ -1,8 +1,8 @@
-"""What this GPU reaches at best: a large matrix product, and reading and copying of device memory. Measured once.
+"""The best measured rates of this GPU: a large matrix product, and reading and copying device memory.
 
-The physical floor of a kernel's time comes from it. The matrix is all zeros, which draws least power and so runs at the
-highest clock. Figures are kept per GPU, driver and torch in the user's cache folder; a file that cannot be read or
-written is no fault: it is measured again. Who is about to accuse a kernel of beating the floor measures anew.
+The physical floor of a kernel's time comes from them. The matrix is all zeros, which draws least power and so runs at
+the highest clock. Rates are stored per GPU, driver and torch in the user's cache folder; if the file cannot be read or
+written, they are measured again. They are also measured again before a kernel is accused of beating the floor.
 """
 
 import contextlib
@@ -18,43 +18,43 @@ from typing import Any
 import torch
 from pgo_agent.sandbox.judge import environment
 
-MARGIN = 1.1  # a kernel may beat the best that was seen by as much
+MARGIN = 1.1  # factor by which a kernel may beat the measured rates
 SIZES, LAUNCHES = (4096, 8192), 10
 COPIED = 1 << 30  # bytes
 
 
 @dataclass(frozen=True)
 class Peaks:
-    """Rates that were seen."""
+    """Measured rates."""
 
     flops: float  # FLOP/s of a dense fp16 matrix product
     moved: float  # bytes/s of device memory, read and written together
 
     def floor_ms(self, flops: float, moved: float, narrow: bool, l2: int) -> float:
-        """ms below which no kernel does so many operations and moves so many bytes.
+        """Return the least time in ms for so many operations (FLOP) and moved bytes.
 
-        `narrow`: as in `best_flops`. What was written last may still be in the L2 (`l2` bytes) when the clock stops.
+        `narrow`: as in `best_flops`. The last `l2` bytes may still be in the L2 cache when the clock stops.
         """
         fastest = self.best_flops(narrow) * MARGIN
         return 1e3 * max(flops / fastest, max(0.0, moved - l2) / (self.moved * MARGIN))
 
     def best_flops(self, narrow: bool) -> float:
-        """FLOP/s; twice as many where types of one byte take part (`narrow`), as tensor cores do of these."""
+        """Return FLOP/s; for one-byte types (`narrow`) twice as many, as tensor cores do."""
         return self.flops * (2 if narrow else 1)
 
 
-def known(device: Any) -> Peaks:
-    """The peaks from the cache, or measured now and put there."""
+def load_or_measure(device: Any) -> Peaks:
+    """Return the peaks from the cache; measure and store them where there are none."""
     path, key = _cache(), _key(device)
-    found = kept(path)
-    if key in found:
+    stored = read_cache(path)
+    if key in stored:
         with contextlib.suppress(TypeError):
-            return Peaks(**found[key])
+            return Peaks(**stored[key])
     return measured(device)
 
 
 def measured(device: Any, seen: Peaks | None = None) -> Peaks:
-    """Measured now, and never less than what was `seen` before; put into the cache."""
+    """Measure the peaks, at least those `seen` before, and store them in the cache."""
     flops = max(_product(n, device) for n in SIZES)
     moved = _memory(device)
     best = Peaks(max(flops, seen.flops if seen else 0.0), max(moved, seen.moved if seen else 0.0))
@@ -64,12 +64,12 @@ def measured(device: Any, seen: Peaks | None = None) -> Peaks:
 
 
 def keep(path: Path, key: str, best: Peaks) -> None:
-    """Puts it into the file; what other GPUs' processes put there at the same moment stays. Raises OSError."""
+    """Store one entry in the file, under a lock: entries of other GPUs stay. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_name(f"{path.name}.lock").open("w") as alone:
         fcntl.flock(alone, fcntl.LOCK_EX)
         part = path.with_name(f"{path.name}.{os.getpid()}")
-        part.write_text(json.dumps(kept(path) | {key: asdict(best)}))
+        part.write_text(json.dumps(read_cache(path) | {key: asdict(best)}))
         part.replace(path)
 
 
@@ -86,7 +86,7 @@ def _memory(device: Any) -> float:
 
 
 def _best(launch: Callable[[], object]) -> float:
-    """Seconds of the fastest of some launches."""
+    """Return the time in s of the fastest of some launches."""
     launch()
     times: list[float] = []
     for _ in range(LAUNCHES):
@@ -114,9 +114,10 @@ def _cache() -> Path:
     return Path(base) / "pgo-agent" / "peaks.json"
 
 
-def kept(path: Path) -> dict[str, Any]:
+def read_cache(path: Path) -> dict[str, Any]:
+    """Read all stored entries; empty where the file cannot be read."""
     try:
-        found = json.loads(path.read_text())
+        stored = json.loads(path.read_text())
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return stored if isinstance(stored, dict) else {}

@@ -1,8 +1,8 @@
-"""The stage `time`: rounds in lots until the samples tell, on a GPU that nobody slows down in the meantime.
+"""The stage `time`: takes lots of rounds until the samples decide, on an undisturbed GPU.
 
-A lot in which the incumbent's own time moved, or in which the driver says that the GPU throttled, is thrown away and
-taken again a few times; then the outcome is `undecided`. Whoever is called faster has to be it, too, when each side
-runs by itself: a candidate may slow down what runs beside it. Arithmetic is `verdict.py`'s.
+A lot is repeated if the incumbent's time moved in it or the GPU throttled; after a few repeats the verdict is
+`undecided`. A candidate must also be faster when each side runs alone, because it may slow down what runs beside it.
+The arithmetic is in `verdict.py`.
 """
 
 import shutil
@@ -18,10 +18,10 @@ from pgo_agent.sandbox.judge.results.checks import Pick, TargetSession
 from pgo_agent.sandbox.judge.timing import bootstrap, measured_peaks, session, timer
 from pgo_agent.sandbox.judge.timing import verdict as timing_verdict
 
-LOTS = (12, 12, 24, 36)  # rounds; after each the samples are looked at
-BURSTS, BURST = 4, 6  # of each side alone, and rounds of one
-ALONE = 6  # times as many at most, until it is sure
-DISTURBED = 3  # lots that may be thrown away
+LOTS = (12, 12, 24, 36)  # rounds of each lot; then the samples are evaluated
+BURSTS, BURST = 4, 6  # bursts of each side alone, and rounds of a burst
+ALONE = 6  # times as many bursts at most, until the result is sure
+DISTURBED = 3  # lots that may be repeated
 # Bits of NVML's nvmlClocksEventReasons: hardware slowdown, software and hardware thermal slowdown, power brake. The
 # software power cap is none of them: a large matrix product is always under it.
 THROTTLED = 0x08 | 0x20 | 0x40 | 0x80
@@ -35,9 +35,9 @@ def run(
     weights: Mapping[str, float] | None,
     right: Judgement,
 ) -> Judgement:
-    """Times the side `candidate` against `incumbent`, and the others beside them. Raises `session.Inconsistent`.
+    """Time the side `candidate` against `incumbent`, and the other sides beside them. Raises `session.Inconsistent`.
 
-    `right`: what says that the candidate's results are right; the verdict has its evidence and its coverage, too.
+    `right`: the verdict that the results are right; its evidence and coverage go into the new verdict.
     """
     times: Times = {c: {} for c in cases}
     thrown: list[str] = []
@@ -65,38 +65,38 @@ def run(
 def _alone(
     bench: TargetSession, sides: Mapping[str, Pick], cases: list[str], gain: float, weights: Mapping[str, float] | None
 ) -> tuple[str, dict[str, Any]]:
-    """What speaks against a gain when bursts of the incumbent alone and of the candidate alone are timed, in turns."""
+    """Time bursts of each side alone, in turns. Return what contradicts the gain (or nothing), and the figures."""
     bursts: Times = {c: {"incumbent": [], "candidate": []} for c in cases}
-    problem, told = "", dict[str, Any]()
+    problem, figures = "", dict[str, Any]()
     for _ in range(ALONE):
-        for case, found in bursts.items():
+        for case, samples in bursts.items():
             for _ in range(BURSTS):
-                for name, ms in found.items():
-                    one = {name: sides[name]}
-                    ms.append(statistics.median(_samples(bench, one, case, BURST, control=False)[name]))
-        problem, sure, told = timing_verdict.alone(bursts, "incumbent", gain, weights, ALONE)
+                for name, ms in samples.items():
+                    side = {name: sides[name]}
+                    ms.append(statistics.median(_samples(bench, side, case, BURST, control=False)[name]))
+        problem, sure, figures = timing_verdict.alone(bursts, "incumbent", gain, weights, ALONE)
         if sure:
             break
-    return problem, told
+    return problem, figures
 
 
 def _look(
     bench: TargetSession, times: Times, weights: Mapping[str, float] | None
 ) -> tuple[Verdict, Reason, dict[str, Any]]:
-    def told() -> tuple[Verdict, Reason, dict[str, Any]]:
+    def judge() -> tuple[Verdict, Reason, dict[str, Any]]:
         return timing_verdict.on_time(times, {c: bench.floor_ms(c) for c in times}, "incumbent", weights, len(LOTS))
 
-    found = told()
-    if found[0] == Verdict.CHEATING:  # maybe the peaks were measured on a busy GPU
+    result = judge()
+    if result[0] == Verdict.CHEATING:  # the peaks may come from a busy GPU
         bench.peaks = measured_peaks.measured(bench.device, bench.peaks)
-        found = told()
-    return found
+        result = judge()
+    return result
 
 
 def _lot(
     bench: TargetSession, sides: Mapping[str, Pick], cases: list[str], rounds: int, thrown: list[str]
 ) -> Times | None:
-    """The samples of an undisturbed lot; None when too many were disturbed."""
+    """Return the samples of an undisturbed lot; None when too many were disturbed."""
     while True:
         lot = {c: _samples(bench, sides, c, rounds) for c in cases}
         problem = timing_verdict.disturbed(lot, "incumbent") or throttled(bench.device)
@@ -122,7 +122,7 @@ def _against(times: Times, sides: Mapping[str, Pick], weights: Mapping[str, floa
 
 
 def throttled(device: Any) -> str:
-    """What the driver says of a GPU that slows itself down; empty when it does not, or cannot be asked."""
+    """Return the driver's report that the GPU throttles; empty when it does not, or cannot be asked."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return ""

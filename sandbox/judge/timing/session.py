@@ -1,8 +1,8 @@
-"""One session of timing: opens every side on buffers of its own, times all of them, and looks at what they left.
+"""One session of timing: opens every side on its own buffers, times all of them, and checks their outputs.
 
-The sides' buffers are laid out in an order of chance, and in a long session at several places: where they lie is worth
-a percent of a launch of 50 us, the same for every round. The clock and the order of visits are `timer.py`'s, what the
-samples say is `verdict.py`'s.
+Buffers are laid out in random order, and in a long session at several places: their position changes a launch of 50 us
+by a percent, the same in every round. The clock and the order of visits are in `timer.py`, the verdict on samples in
+`verdict.py`.
 """
 
 import random
@@ -23,14 +23,14 @@ from pgo_agent.sandbox.judge.timing.timer import BufferSet, TimedSide, checksum
 
 PLACES = 3  # of each side at most
 ROUNDS = 6  # at each place at least
-LONG = 12  # rounds of a session that begins with no memory in torch's cache
-ROOM = 0.5  # of the GPU's free memory may be taken for places beyond the first
+LONG = 12  # rounds of a session that first empties torch's cache
+ROOM = 0.5  # share of the GPU's free memory for all places
 Library = Callable[..., object]
 
 
 class Inconsistent(Exception):
-    """What timed launches left is not what it should be: different outputs (a race), other ones than were verified, or
-    changed inputs (a cheat), writes outside, or an error that is too large (wrong)."""
+    """Timed launches left something wrong: different outputs (race), outputs other than verified or changed inputs
+    (cheating), writes outside or an error that is too large (wrong)."""
 
     def __init__(self, verdict: Verdict, why: Reason) -> None:
         super().__init__(why.for_person())
@@ -47,13 +47,13 @@ def time_sides(
     extra: Mapping[str, Library] | None = None,
     control: bool = True,
 ) -> dict[str, TimedSide]:
-    """Times the sides (and library calls in `extra`) in one session. `control`: the first one runs again, as 'A/A'.
+    """Time the sides (and library calls in `extra`) in one session. `control`: the first one runs again, as 'A/A'.
 
-    The side called 'candidate' gets the inputs that its results were verified on; all others get seeds of their own.
-    Raises Inconsistent when a launch gave other outputs than it should, changed inputs, or wrote outside.
+    The side 'candidate' gets the inputs that its results were verified on; every other side gets its own seed. Raises
+    Inconsistent when a launch gave wrong outputs, changed inputs, or wrote outside.
     """
     if rounds >= LONG:
-        torch.cuda.empty_cache()  # what torch keeps is mapped, and nobody would see what is put there
+        torch.cuda.empty_cache()  # memory that torch caches would hide where buffers lie
     picks = dict(sides) | ({"A/A": next(iter(sides.values()))} if control else {})
     libraries, many = extra or {}, _places(bench, picks, len(extra or {}), case, rounds)
     bench.announce(f"{stage} {case}", STEP_SECONDS * many + 2.0 * rounds)
@@ -69,7 +69,7 @@ def time_sides(
             if verified is not None:
                 _right(timed[name], case, bench.expect(case), bench.allowed[key])
         for side in timed.values():
-            side.places = ()  # and the inputs of libraries with them, before another case is opened
+            side.places = ()  # frees also the inputs of libraries, before the next case
         return timed
 
 
@@ -81,7 +81,7 @@ def _open(
     many: int,
     opened: ExitStack,
 ) -> dict[str, TimedSide]:
-    """Opens each side at so many places, or at one where memory is too short for more: sizes are an estimate."""
+    """Open each side at `many` places, or at one where memory is too small: sizes are an estimate."""
     try:
         return _laid_out(bench, picks, extra, case, many, opened)
     except torch.OutOfMemoryError:
@@ -109,26 +109,26 @@ def _laid_out(
         replay.poison(Fill())
         return BufferSet(replay, replay, int(checksum(replay.given)))
 
-    # A library stays on the same tensors throughout: it may keep what it prepared for them, such as a graph.
+    # A library stays on the same tensors: it may store what it prepared for them, such as a graph.
     listed = [*picks] * many + [*extra]
     random.SystemRandom().shuffle(listed)
-    found: dict[str, list[BufferSet]] = {n: [] for n in seeds}
+    buffers: dict[str, list[BufferSet]] = {n: [] for n in seeds}
     for name in listed:
-        found[name].append(place(name))
-    return {n: TimedSide(n, places, bench.deterministic) for n, places in found.items()}
+        buffers[name].append(place(name))
+    return {n: TimedSide(n, places, bench.deterministic) for n, places in buffers.items()}
 
 
 def _places(bench: TargetSession, picks: Mapping[str, Pick], libraries: int, case: str, rounds: int) -> int:
-    """How many places each side gets: those that the rounds are worth and that the memory has room for.
+    """Return the number of places of each side, by the rounds and the free memory.
 
-    What torch has in its cache counts as free. Every library has inputs of its own, at one place.
+    Memory in torch's cache counts as free. Every library has its own inputs, at one place.
     """
     plans = [bundle.plans[case][choice] for bundle, choice in (p[case] for p in picks.values())]
-    one = sum(s.nbytes for plan in plans for s in plan.storages)
+    size = sum(s.nbytes for plan in plans for s in plan.storages)
     inputs = sum(s.nbytes for s in plans[0].storages if s.kind == "input")
     free, _ = torch.cuda.mem_get_info(bench.device)
     free += torch.cuda.memory_reserved(bench.device) - torch.cuda.memory_allocated(bench.device)
-    return max(1, min(PLACES, rounds // ROUNDS, int((ROOM * free - libraries * inputs) / max(one, 1))))
+    return max(1, min(PLACES, rounds // ROUNDS, int((ROOM * free - libraries * inputs) / max(size, 1))))
 
 
 def _consistent(side: TimedSide, case: str, verified: int | None) -> None:
@@ -146,10 +146,10 @@ def _consistent(side: TimedSide, case: str, verified: int | None) -> None:
 
 
 def _right(side: TimedSide, case: str, expected: Expected, allowed: Sequence[float]) -> None:
-    """Whether what was drawn from the outputs of every launch errs by no more than is `allowed` of each output."""
+    """Raise Inconsistent where a sample of a launch's outputs errs by more than is `allowed` for that output."""
     for drawn in side.drawn:
-        for n, ((at, found), exact, most) in enumerate(zip(drawn, expected.outputs, allowed, strict=True)):
-            error = compare(found, exact.reshape(-1)[at.to(exact.device)])
+        for n, ((at, values), exact, most) in enumerate(zip(drawn, expected.outputs, allowed, strict=True)):
+            error = compare(values, exact.reshape(-1)[at.to(exact.device)])
             if error.misplaced or not error.worst <= most:
                 why = of_case(case, text=case) + plain(f": a timed launch of {side.name}: output {n}: ")
                 over = plain(f"error {error.worst:.3g}") + withheld(f" > {most:.3g}", most)

@@ -1,14 +1,12 @@
 """Times several sides against one another on one GPU, so that only the code differs.
 
-Each round visits every side twice, there and back, in an order drawn for that round. Before each launch, those that
-warm up as well, all memory of the side but its inputs is filled anew, by chance with NaN, zeros or bytes of chance,
-and the L2 is flushed by writes of twice its size, several, so that the launch is queued before the GPU gets to it:
-from a busy host a library's call comes late. CUDA events then enclose the launch alone. After each launch its outputs
-are looked at on the GPU: a checksum, for every launch must have produced the very outputs that were verified, or
-elements at places of chance where they may differ from launch to launch. Inputs and guard zones are looked at after
-every launch that warms up, after one of four others (nobody can tell which), and at the end by whoever opened the
-sides. Each side has inputs of its own seed and buffers of its own, at several places that take turns, where they are
-given. Instrumented builds never come here.
+Each round visits every side twice, in a random order and back. Before each launch (warm-up too) all memory of the side
+but its inputs is refilled with NaN, zeros or random bytes. Then the L2 is flushed by several writes of twice its size,
+so that the launch is queued before the GPU reaches it: a busy host makes a library call late. CUDA events enclose the
+launch alone. After each launch its outputs are sampled on the GPU: by a checksum, which must match the verified
+outputs, or by elements at random positions where outputs may differ between launches. Inputs and guard zones are
+checked after every warm-up launch, after a random one of four others, and at the end by the caller. Each side has its
+own seed and its own buffers, which may lie at several places that take turns. Instrumented builds are never timed here.
 """
 
 import random
@@ -26,30 +24,30 @@ WARMUP = 3  # launches at each place before the first round
 # Writes of the flush: some 150 us on an H200. With one, cuBLAS's 47 us were timed as 49 from an idle host, and as 71
 # from one that compiled on every core.
 FLUSHES = 4
-PIECE = 1 << 22  # words of a checksum taken at a time
-LOOKED = 4  # one timed launch in so many has its inputs and guard zones looked at
-DRAWN = 1 << 16  # elements of an output that are compared after a launch; all of one that has no more
-Drawn = list[tuple[Any, Any]]  # of each output: places in it, and what stood there
+PIECE = 1 << 22  # words of a checksum that are summed at a time
+LOOKED = 4  # one in so many timed launches has its inputs and guard zones checked
+DRAWN = 1 << 16  # most elements of an output that are sampled after a launch
+Drawn = list[tuple[Any, Any]]  # for each output: positions, and the elements there
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class BufferSet:
-    """A side's code on buffers of its own: where those lie in memory is worth a percent of a short launch."""
+    """A side's code on its own buffers, whose place in memory changes a short launch by a percent."""
 
     launch: Callable[[], object]  # enqueues
-    replay: Replay | None = None  # filled anew before, looked at and filled anew after each launch
-    given: int = 0  # checksum of its inputs, kept in host memory
+    replay: Replay | None = None  # refilled before each launch; checked and refilled after it
+    given: int = 0  # checksum of its inputs, in host memory
 
     def wipe(self) -> None:
-        """Leaves nothing behind: the next launch here, or one at another place of the same inputs, could find it."""
+        """Refill the buffers: a later launch must not find results there."""
         if self.replay is not None:
             self.replay.wipe(secrets.choice((NAN, ZERO, Fill())))
 
 
 @dataclass
 class TimedSide:
-    """Something to be timed, at one place or at several that take turns, round by round."""
+    """Something to time, at one place or at several that take turns by round."""
 
     name: str
     places: Sequence[BufferSet]
@@ -57,11 +55,11 @@ class TimedSide:
     samples: list[float] = field(default_factory=list)  # ms, one a round: both visits together, halved
     checksums: list[Any] = field(default_factory=list)  # of the outputs of every launch
     drawn: list[Drawn] = field(default_factory=list)  # from the outputs of every launch, where they may differ
-    changed: list[Any] = field(default_factory=list)  # whether a launch had changed the inputs; on the GPU
-    strays: list[Any] = field(default_factory=list)  # bytes that a launch had written outside; on the GPU
+    changed: list[Any] = field(default_factory=list)  # whether the inputs changed; on the GPU
+    strays: list[Any] = field(default_factory=list)  # bytes written outside; on the GPU
 
     def look(self, place: BufferSet, around: bool) -> None:
-        """Enqueues a look at what a launch left: at the outputs, and if asked for at all that lies `around` them."""
+        """Enqueue a check of a launch's outputs, and if `around` also of its inputs and guard zones."""
         if place.replay is None:
             return
         if self.deterministic:
@@ -73,13 +71,13 @@ class TimedSide:
             self.strays.append(place.replay.strays())
 
     def look_around(self) -> None:
-        """The same of inputs and guard zones, at every place."""
-        for replay, given in ((p.replay, p.given) for p in self.places if p.replay is not None):
-            self.changed.append(checksum(replay.given) != given)
+        """Enqueue a check of inputs and guard zones at every place."""
+        for replay, inputs_checksum in ((p.replay, p.given) for p in self.places if p.replay is not None):
+            self.changed.append(checksum(replay.given) != inputs_checksum)
             self.strays.append(replay.strays())
 
     def consistent(self, verified: int | None = None) -> bool:
-        """Whether every launch gave the same outputs, and those that were verified if that is known."""
+        """Whether every launch gave the same outputs, equal to the `verified` ones if given."""
         if not self.deterministic or not self.checksums:
             return True
         sums = torch.stack(self.checksums)
@@ -87,33 +85,33 @@ class TimedSide:
 
     @property
     def meddled(self) -> bool:
-        """Whether a launch was seen to have changed the inputs."""
+        """Whether a check found changed inputs."""
         return bool(self.changed) and bool(torch.stack(self.changed).any())
 
     @property
     def stray(self) -> int:
-        """Most bytes that were seen to be written outside of the side's buffers."""
+        """The most bytes that a check found written outside of the side's buffers."""
         return int(torch.stack(self.strays).max()) if self.strays else 0
 
 
 def rounded(timed: Mapping[str, TimedSide]) -> dict[str, list[float]]:
-    """The samples of each side as they are recorded: ms, to the nanosecond."""
+    """Return the samples of each side in ms, rounded to the nanosecond."""
     return {name: [round(x, 6) for x in s.samples] for name, s in timed.items()}
 
 
 def there_and_back(sides: Sequence[T], rng: random.Random) -> list[T]:
-    """The visits of a round: all sides in any order, and back again, so that a drift of the clocks falls on all alike.
+    """Return the visits of a round: all sides in random order and back, so that clock drift falls on all alike.
 
-    In one order for all rounds, what comes with the beat of the launches (a period of three or four visits was seen)
-    falls on the same sides each time, and passes for a difference: intervals of kernels against themselves then held 1
-    in 82 % of 828 on an H200, and in 92 % so, at the places of `session.py`.
+    In a fixed order, periodic disturbances (periods of three or four visits were seen) would fall on the same sides
+    each time. Of 828 intervals of kernels against themselves on an H200, 82 % then held 1; in random order, at the
+    places of `session.py`, 92 % did.
     """
     order = rng.sample(sides, len(sides))
     return [*order, *reversed(order)]
 
 
 class Timer:
-    """Holds the flush buffer of one GPU."""
+    """The timer of one GPU, with its flush buffer."""
 
     def __init__(self, device: Any) -> None:
         l2 = torch.cuda.get_device_properties(device).L2_cache_size
@@ -121,7 +119,7 @@ class Timer:
         self._random = random.SystemRandom()  # no kernel can tell from its place in a round which side it is
 
     def run(self, sides: Sequence[TimedSide], rounds: int) -> None:
-        """Adds `rounds` samples to every side. Raises CudaError or RuntimeError when a launch faults."""
+        """Add `rounds` samples to every side. Raises CudaError or RuntimeError when a launch fails."""
         for side, place in ((s, p) for s in sides for p in s.places):
             for _ in range(WARMUP):
                 place.wipe()
@@ -151,7 +149,7 @@ class Timer:
 
 
 def checksum(tensors: Sequence[Any]) -> Any:
-    """A number on the tensors' device that depends on every bit of them and on where it stands; 0 of none."""
+    """Return a checksum on the tensors' device, of every bit and its position; 0 for no tensors."""
     total = torch.zeros((), dtype=torch.int64, device=tensors[0].device if tensors else "cpu")
     for o in tensors:
         flat = o.contiguous().reshape(-1).view(torch.uint8)
@@ -162,7 +160,7 @@ def checksum(tensors: Sequence[Any]) -> Any:
 
 
 def _weighted(words: Any) -> Any:
-    """The sum of the words, each times an odd number of its own, modulo 2^64; a piece at a time, to save memory."""
+    """Return the sum of the words, each times its own odd number, modulo 2^64; piece by piece to save memory."""
     total = torch.zeros((), dtype=torch.int64, device=words.device)
     for i in range(0, words.numel(), PIECE):
         piece = words[i : i + PIECE]
@@ -172,21 +170,21 @@ def _weighted(words: Any) -> Any:
 
 @cache
 def _weights(device: str) -> Any:
-    """Of chance: who knew them could change two words so that the sum stays."""
+    """Return secret random odd numbers: with known ones two words could change and keep the sum."""
     return torch.empty(PIECE, dtype=torch.int64, device=device).random_(-(1 << 63), None, generator=_chance(device)) | 1
 
 
 def drawn(outputs: Sequence[Any]) -> Drawn:
-    """Elements at places that nobody can foretell, from each output; all of a small one."""
-    found = []
+    """Return elements at random positions from each output; all of a small one."""
+    result = []
     for o in outputs:
         flat = o.reshape(-1)
         if flat.numel() > DRAWN:
             at = torch.randint(flat.numel(), (DRAWN,), device=flat.device, generator=_chance(str(flat.device)))
         else:
             at = torch.arange(flat.numel(), device=flat.device)
-        found.append((at, flat[at]))
-    return found
+        result.append((at, flat[at]))
+    return result
 
 
 @cache

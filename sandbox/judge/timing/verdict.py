@@ -1,9 +1,9 @@
 """From samples to a verdict on time: accepted, slower, undecided, or faster than the hardware. Pure arithmetic.
 
-`slower` says that the gain is surely below what counts as one; `undecided` that the samples do not tell. What counts is
-the larger of a fixed floor and what the incumbent seems to gain over itself in the same session (A/A). Samples may be
-looked at several times while more are taken: every look but the last then has to be surer (Bonferroni, so that over all
-looks the chance of a wrong word stays what it is for one).
+`slower`: the gain is surely below the threshold. `undecided`: the samples do not decide. The threshold is the larger of
+a fixed floor and the incumbent's apparent gain over itself in the same session (A/A). Samples may be evaluated several
+times while more are taken; every look then needs a higher level (Bonferroni: the chance of an error over all looks
+stays that of one).
 """
 
 import math
@@ -16,11 +16,9 @@ from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.judge.timing import bootstrap
 
 REGRESSION = 0.98  # no case may be surely slower than this
-NOISE_FLOOR = 0.003  # a gain below it is not called one, however sure: A/A runs differ by as much
-DRIFT = (
-    0.1  # the incumbent's own time may move by as much within a lot: an H200's clock moved by 6 % as a session began
-)
-APART = 0.05  # and its two sides may differ by as much
+NOISE_FLOOR = 0.003  # least gain that counts: A/A runs differ by as much
+DRIFT = 0.1  # limit of the incumbent's drift within a lot: an H200's clock moved by 6 % as a session began
+APART = 0.05  # limit of the difference between its two sides
 Samples = Mapping[str, Mapping[str, Sequence[float]]]  # case -> side -> ms of each round
 
 
@@ -31,9 +29,9 @@ def on_time(
     weights: Mapping[str, float] | None,
     looks: int = 1,
 ) -> tuple[Verdict, Reason, dict[str, Any]]:
-    """The verdict on the side `candidate` against `base`, with the side 'A/A', at one of so many looks.
+    """Return the verdict on the side `candidate` against `base`, with the side 'A/A', at one of `looks` looks.
 
-    `floors`: ms that no kernel can beat; a floor that the incumbent itself beats is none.
+    `floors`: least time in ms of each case; a floor that the incumbent itself beats is ignored.
     """
     level = 1 - (1 - bootstrap.LEVEL) / looks
     for case, sides in times.items():
@@ -45,13 +43,13 @@ def on_time(
     noise = bootstrap.geomean({c: (s[base], s["A/A"]) for c, s in times.items()}, weights)
     cases = {c: bootstrap.ratio(s[base], s["candidate"], level) for c, s in times.items()}
     threshold = 1 + max(NOISE_FLOOR, abs(math.log(noise.mid)), math.log(noise.high) - math.log(noise.mid))
-    found = {
+    figures = {
         "speedup": gain.as_json(),
         "noise": noise.as_json(),
         "threshold": round(threshold, 6),
         "cases": {c: i.as_json() for c, i in cases.items()},
     }
-    return *_verdict(gain, cases, threshold), found
+    return *_verdict(gain, cases, threshold), figures
 
 
 def _verdict(
@@ -69,7 +67,7 @@ def _verdict(
 
 
 def disturbed(lot: Samples, base: str) -> str:
-    """What makes a lot of rounds useless: the incumbent's own time moved, or differs from itself. Empty: nothing."""
+    """Return why a lot is useless: the incumbent's time drifted, or its two sides differ. Empty: it is good."""
     for case, sides in lot.items():
         ms = sides[base]
         half = len(ms) // 2
@@ -85,17 +83,17 @@ def disturbed(lot: Samples, base: str) -> str:
 def alone(
     bursts: Samples, base: str, gain: float, weights: Mapping[str, float] | None, looks: int = 1
 ) -> tuple[str, bool, dict[str, Any]]:
-    """Whether a gain that was seen side by side also shows when each side runs by itself; empty: at least half does.
+    """Check that at least half of a gain remains when each side runs alone.
 
-    `bursts`: case -> side -> ms of each burst of launches of one side. A kernel that draws more power lowers the clock
-    for what runs beside it, so that neither side's own time is what it is alone; their ratio has to be. Also gives
-    whether that is sure at one of so many looks: one burst differs from the next by more than a small gain.
+    Returns the problem (empty: none), whether that is sure at one of `looks` looks, and the figures. `bursts`: case ->
+    side -> ms of each burst of launches of one side. A kernel that draws more power lowers the clock for what runs
+    beside it. Single bursts differ by more than a small gain.
     """
     level = 1 - (1 - bootstrap.LEVEL) / looks
-    found, half = (
+    ratio_alone, half = (
         bootstrap.geomean({c: (s[base], s["candidate"]) for c, s in bursts.items()}, weights, level),
         gain**0.5,
     )
-    shows, sure = found.mid >= half, not found.low < half <= found.high
-    problem = "" if shows else f"{gain:.3f}x side by side, and {found.mid:.3f}x when each runs alone"
-    return problem, sure, {"alone": found.as_json()}
+    shows, sure = ratio_alone.mid >= half, not ratio_alone.low < half <= ratio_alone.high
+    problem = "" if shows else f"{gain:.3f}x side by side, and {ratio_alone.mid:.3f}x when each runs alone"
+    return problem, sure, {"alone": ratio_alone.as_json()}

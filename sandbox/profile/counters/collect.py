@@ -37,29 +37,29 @@ def take(
     static: StaticProfile | None = None,
     seconds: float = SECONDS,
 ) -> Counters | Missing:
-    """What one launch of a kernel cost by the GPU's own counters: its first in one call of the launcher.
+    """Return what one launch of a kernel cost by the GPU's own counters: its first in one call of the launcher.
 
     `judge`: whose target, interpreter and GPU are used; its process is not. `static`: the kernel's, which knows the
     lines of the source; without it there are those of the TTGIR alone. `seconds`: until the launcher waits for a GPU,
     and again for what it does there. Raises what the compiler's box raises: Killed, EnvironmentFault.
     """
     try:
-        found = ncu.find()
+        tool = ncu.find()
         if isinstance(judge, GpuJudge) and judge.gpu is None:
             raise Absent("there is no GPU")
-        reader = ncu.own_reader(found)
+        reader = ncu.own_reader(tool)
         ncu_report.readable(reader)
         with tempfile.TemporaryDirectory(prefix="pgo-counters-") as name:
             folder = Path(name)
             _ask(folder, judge, builder, place, seconds)
-            with Handover(folder) as handover, _started(found, judge.python, folder) as launcher:
+            with Handover(folder) as handover, _started(tool, judge.python, folder) as launcher:
                 lines = code(builder, place, static)
                 report = _launched(launcher, handover, judge, folder, seconds)
             facts = ncu_report.facts(report, reader)
-        wanted = builder.contents.manifest(place.bundle)["kernels"][place.kernel]["name"]
-        if facts.kernel != wanted:
-            raise Absent(f"ncu profiled {facts.kernel} in place of {wanted}")
-        return metrics.counters(facts, found.name, lines)
+        kernel = builder.contents.manifest(place.bundle)["kernels"][place.kernel]["name"]
+        if facts.kernel != kernel:
+            raise Absent(f"ncu profiled {facts.kernel} in place of {kernel}")
+        return metrics.counters(facts, tool.name, lines)
     except Absent as e:
         return Missing(PassName.COUNTERS, str(e))
 
@@ -75,19 +75,19 @@ def _ask(folder: Path, judge: GpuJudge | GpuPool, builder: Builder, place: Kerne
     (folder / "request.json").write_text(json.dumps(request))
 
 
-def _started(found: Tool, python: str, folder: Path) -> Program:
+def _started(tool: Tool, python: str, folder: Path) -> Program:
     """ncu, with a launcher that imports torch, and then waits for its GPU: until then it sees none."""
     launcher = [python, "-B", "-m", LAUNCHER, str(folder / "request.json")]
-    return Program(found.command(_report(folder), launcher), environment(None), folder / "log")
+    return Program(tool.command(_report(folder), launcher), environment(None), folder / "log")
 
 
 def _launched(launcher: Program, handover: Handover, judge: GpuJudge | GpuPool, folder: Path, seconds: float) -> Path:
-    """The report of one launch. Raises Absent where there is none."""
+    """Return the report of one launch. Raises Absent where there is none."""
     if not launcher.within(seconds, handover.ready):
         raise Absent(f"the launcher was not ready in {seconds:.0f} s")
     if not launcher.ended():
-        with judge.turn() as held, judge.occupied():
-            handover.give(str(held.gpu))
+        with judge.turn() as gpu, judge.occupied():
+            handover.give(str(gpu.gpu))
             if not launcher.within(seconds, lambda: False):
                 raise Absent(f"the launch was not profiled in {seconds:.0f} s")
     if not _report(folder).is_file():
@@ -100,14 +100,15 @@ def _report(folder: Path) -> Path:
 
 
 def why_none(output: str, problem: Path) -> str:
-    """Why a run left no report: what ncu says, what the launcher left, or else the last line that was printed."""
-    own = problem.read_text() if problem.is_file() else ""
-    told = ncu.refusal(output) or (f"nothing was launched: {own}" if own else "")
-    return told or f"ncu profiled no kernel: {ncu.last_line(output) or 'it does not say why'}"
+    """Return why a run left no report: what ncu says, what the launcher left, or else the last line that was
+    printed."""
+    reason = problem.read_text() if problem.is_file() else ""
+    message = ncu.refusal(output) or (f"nothing was launched: {reason}" if reason else "")
+    return message or f"ncu profiled no kernel: {ncu.last_line(output) or 'it does not say why'}"
 
 
 def code(builder: Builder, place: KernelRef, static: StaticProfile | None) -> Code:
-    """The lines of the build that runs. Raises what the compiler's box raises."""
+    """Return the lines of the build that runs. Raises what the compiler's box raises."""
     try:
         compiled = Nvidia().compiled(Workbench(builder), Subject(place.kernel, None))
     except CannotCompile as e:
@@ -118,7 +119,8 @@ def code(builder: Builder, place: KernelRef, static: StaticProfile | None) -> Co
 
 
 def sources(static: StaticProfile | None, build: str) -> dict[int, int] | None:
-    """Line of the TTGIR -> line of the kernel's file; None where the static profile of this build knows no file."""
+    """Return line of the TTGIR -> line of the kernel's file; None where the static profile of this build knows no
+    file."""
     if static is None or static.build != build or not static.file:
         return None
     return static.sources

@@ -22,11 +22,11 @@ class Handover:
         self._pipe = os.open(folder / PIPE, os.O_RDWR | os.O_CLOEXEC)
 
     def ready(self) -> bool:
-        """Whether somebody waits."""
+        """Return whether somebody waits."""
         return (self._folder / READY).exists()
 
     def give(self, gpu: str) -> None:
-        """Tells whoever waits, as CUDA_VISIBLE_DEVICES names it."""
+        """Tell whoever waits, as CUDA_VISIBLE_DEVICES names it."""
         os.write(self._pipe, f"{gpu}\n".encode())
 
     def __enter__(self) -> Self:
@@ -37,8 +37,8 @@ class Handover:
 
 
 def awaited(folder: Path, gone: Callable[[], None]) -> str:
-    """The GPU that is given; empty when nobody is left who could give one. `gone` is called, by a thread, as soon as
-    whoever gave it is: the GPU is no longer ours then."""
+    """Return the GPU that is given; empty when nobody is left who could give one. `gone` is called, by a thread, as
+    soon as whoever gave it is: the GPU is no longer ours then."""
     pipe = (folder / PIPE).open()
     (folder / READY).touch()
     gpu = pipe.readline().strip()

@@ -34,22 +34,22 @@ class Once(CheckCommands):
         bench, case = self._bench(), request["case"]
         bench.new_seeds()
         replay = bench.replay(self._pick({case: request["plain"]}), case, bench.seeds[case])
-        wanted = first(replay.plan, request["kernel"])
+        chosen = first(replay.plan, request["kernel"])
         for _ in range(WARM):
             replay.poison(NAN)
             replay()
         replay.poison(NAN)
-        replay.part(range(wanted))
+        replay.part(range(chosen))
         synchronize(bench.device)
         torch.cuda.profiler.start()
-        replay.part(range(wanted, wanted + 1))
+        replay.part(range(chosen, chosen + 1))
         synchronize(bench.device)
         torch.cuda.profiler.stop()
         replay.close()
 
 
 def first(plan: Plan, kernel: str) -> int:
-    """The first step that launches a kernel. Raises BadBundle where none does."""
+    """Return the first step that launches a kernel. Raises BadBundle where none does."""
     for i, step in enumerate(plan.steps):
         if isinstance(step, Launch) and step.kernel == kernel:
             return i

@@ -61,22 +61,22 @@ class Metrics:
         self.used: dict[str, float] = {}
 
     def number(self, *names: str) -> float | None:
-        """The first that is there, in ones of its unit."""
+        """Return the first that is there, in ones of its unit."""
         for name in names:
-            found = self._all.get(name)
-            if found and found.unit in UNITS:
-                self.used[name] = found.value
-                return found.value
+            metric = self._all.get(name)
+            if metric and metric.unit in UNITS:
+                self.used[name] = metric.value
+                return metric.value
         return None
 
     def share(self, *names: str) -> float | None:
-        """The first that is there, of per cent."""
-        found = self.number(*names)
-        return None if found is None else found / 100
+        """Return the first that is there, of per cent."""
+        percent = self.number(*names)
+        return None if percent is None else percent / 100
 
 
 def counters(facts: Facts, tool: str, code: Code) -> Counters:
-    """Raises Absent where a report has neither a duration nor counts of instructions."""
+    """Raise Absent where a report has neither a duration nor counts of instructions."""
     m = Metrics(facts)
     duration, executed = m.number(DURATION), m.number(EXECUTED)
     if duration is None or executed is None:
@@ -106,13 +106,13 @@ def counters(facts: Facts, tool: str, code: Code) -> Counters:
 
 
 def stalls(counted: Iterable[InstructionCounters]) -> dict[str, float]:
-    """Reason -> share of all samples, the largest first."""
-    found = _together(c.stalls for c in counted)
-    return {reason: n / found.total() for reason, n in found.most_common()}
+    """Return reason -> share of all samples, the largest first."""
+    total = _together(c.stalls for c in counted)
+    return {reason: n / total.total() for reason, n in total.most_common()}
 
 
 def by_line(counted: Iterable[InstructionCounters], line: Callable[[int], int]) -> tuple[LineCounters, ...]:
-    """What each line cost; `line` gives the one that counts for a line of the TTGIR."""
+    """Return what each line cost; `line` gives the one that counts for a line of the TTGIR."""
     groups = defaultdict[int, list[InstructionCounters]](list)
     for c in counted:
         groups[line(c.line)].append(c)
@@ -123,10 +123,10 @@ def by_line(counted: Iterable[InstructionCounters], line: Callable[[int], int]) 
 
 
 def _together(parts: Iterable[Mapping[K, int]]) -> Counter[K]:
-    found = Counter[K]()
+    total = Counter[K]()
     for part in parts:
-        found.update(part)
-    return found
+        total.update(part)
+    return total
 
 
 def _instruction(seen: Seen, lines: Mapping[int, int]) -> InstructionCounters:
@@ -145,7 +145,7 @@ def opcode(text: str) -> str:
 
 
 def _disagreement(seen: Iterable[Seen], built: tuple[Instruction, ...]) -> str:
-    """Why instructions of a report are not those of a build, by their opcodes; empty where they are."""
+    """Return why instructions of a report are not those of a build, by their opcodes; empty where they are."""
     opcodes = {i.address: i.opcode for i in built}
     if len(opcodes) != len(built):
         return "the build has several functions, whose addresses are not told apart"
@@ -163,8 +163,8 @@ def _base(opcode: str) -> str:
 
 
 def _conflicts(m: Metrics) -> BankConflicts | None:
-    found = [m.number(f"{CONFLICTS}{of}.sum") for of in ("_op_ld", "_op_st", "")]
-    loads, stores, all_of_them, passes = *found, m.number(PASSES)
+    counts = [m.number(f"{CONFLICTS}{of}.sum") for of in ("_op_ld", "_op_st", "")]
+    loads, stores, all_of_them, passes = *counts, m.number(PASSES)
     if loads is None or stores is None or all_of_them is None or passes is None:
         return None
     return BankConflicts(loads, stores, all_of_them / passes if passes else 0.0)
@@ -172,9 +172,9 @@ def _conflicts(m: Metrics) -> BankConflicts | None:
 
 def _speed_of_light(m: Metrics) -> dict[str, float]:
     """Unit -> share of its peak. What is read and what is written are of one peak: together they are that of both."""
-    found = {unit: s for unit, names in PEAKS.items() if (s := m.share(*names)) is not None}
-    read, written = (None, None) if "dram" in found else (m.share(READ + OF_PEAK), m.share(WRITTEN + OF_PEAK))
-    return found if read is None or written is None else found | {"dram": read + written}
+    shares = {unit: s for unit, names in PEAKS.items() if (s := m.share(*names)) is not None}
+    read, written = (None, None) if "dram" in shares else (m.share(READ + OF_PEAK), m.share(WRITTEN + OF_PEAK))
+    return shares if read is None or written is None else shares | {"dram": read + written}
 
 
 def _moved(m: Metrics, nanoseconds: float) -> float | None:

@@ -58,16 +58,16 @@ class Tool:
         return "ncu " + ".".join(map(str, self.version))
 
     def command(self, report: Path, launcher: Sequence[str]) -> list[str]:
-        """Profiles what `launcher` launches between the start and the stop of CUDA's profiler: NAME.ncu-rep."""
+        """Profile what `launcher` launches between the start and the stop of CUDA's profiler: NAME.ncu-rep."""
         sections = [word for s in SECTIONS for word in ("--section", s)]
-        kept = ["--force-overwrite", "--export", str(report.with_suffix("")), "--target-processes", "all"]
-        one = ["--profile-from-start", "off", "--launch-count", "1", "--replay-mode", "kernel"]
+        output = ["--force-overwrite", "--export", str(report.with_suffix("")), "--target-processes", "all"]
+        launch = ["--profile-from-start", "off", "--launch-count", "1", "--replay-mode", "kernel"]
         steady = ["--cache-control", "all", "--clock-control", "none"]
-        return [self.path, *kept, *one, *steady, *sections, *launcher]
+        return [self.path, *output, *launch, *steady, *sections, *launcher]
 
 
 def find(path: str | None = None, places: Sequence[str] = PLACES) -> Tool:
-    """The ncu on `path` (PATH), or else the newest of these places. Raises Absent where none will do."""
+    """Return the ncu on `path` (PATH), or else the newest of these places. Raises Absent where none will do."""
     refused = []
     for candidate in _candidates(path, places):
         try:
@@ -89,27 +89,27 @@ def _candidates(path: str | None, places: Sequence[str]) -> Iterator[str]:
 
 
 def newest_first(pattern: str) -> list[str]:
-    """What matches, by the numbers in it: 2025.3.1 before 2025.3.0 before 2024.1."""
-    found = map(str, Path("/").glob(pattern.lstrip("/")))
-    return sorted(found, key=lambda p: [int(n) for n in re.findall(r"\d+", p)], reverse=True)
+    """Return what matches, by the numbers in it: 2025.3.1 before 2025.3.0 before 2024.1."""
+    paths = map(str, Path("/").glob(pattern.lstrip("/")))
+    return sorted(paths, key=lambda p: [int(n) for n in re.findall(r"\d+", p)], reverse=True)
 
 
 def version(path: str) -> tuple[int, ...]:
-    """What an ncu says of itself. Raises Absent where it says nothing."""
+    """Return what an ncu says of itself. Raises Absent where it says nothing."""
     try:
         done = subprocess.run(
             [path, "--version"], capture_output=True, text=True, errors="replace", timeout=ASKED_SECONDS
         )
     except (OSError, subprocess.TimeoutExpired) as e:
         raise Absent(f"{path} cannot be run: {e}") from None
-    found = _VERSION.search(done.stdout)
-    if not found:
+    match = _VERSION.search(done.stdout)
+    if not match:
         raise Absent(f"{path} does not tell its version: {last_line(done.stdout + done.stderr) or 'it prints nothing'}")
-    return tuple(int(n) for n in found.groups())
+    return tuple(int(n) for n in match.groups())
 
 
 def own_reader(tool: Tool) -> Path | None:
-    """The folder of the module `ncu_report` that came with an ncu, or with the newest one that is installed."""
+    """Return the folder of the module `ncu_report` that came with an ncu, or with the newest one that is installed."""
     beside = str(Path(tool.path).resolve().parent / "extras" / "python")
     folders = [beside, *(p for pattern in READERS for p in newest_first(pattern))]
     return next((Path(f) for f in folders if (Path(f) / "ncu_report.py").is_file()), None)
@@ -129,11 +129,11 @@ class Program:
         return self._popen.poll() is not None
 
     def within(self, seconds: float, done: Callable[[], bool]) -> bool:
-        """Whether it ended within these seconds, or was `done`."""
+        """Return whether it ended within these seconds, or was `done`."""
         until = time.monotonic() + seconds
-        while not (found := self.ended() or done()) and time.monotonic() < until:
+        while not (finished := self.ended() or done()) and time.monotonic() < until:
             time.sleep(POLL)
-        return found
+        return finished
 
     @property
     def output(self) -> str:
@@ -149,7 +149,7 @@ class Program:
 
 
 def refusal(output: str) -> str:
-    """Why ncu itself gave nothing, by its own errors; empty where it tells none."""
+    """Return why ncu itself gave nothing, by its own errors; empty where it tells none."""
     errors = [e.strip() for e in _ERROR.findall(output) if not e.startswith(_CONSEQUENCE)]
     if any("ERR_NVGPUCTRPERM" in e for e in errors):
         return PERMISSION
@@ -157,6 +157,6 @@ def refusal(output: str) -> str:
 
 
 def last_line(text: str) -> str:
-    """The last that was printed by anything but ncu's own reports of progress."""
+    """Return the last that was printed by anything but ncu's own reports of progress."""
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("==")]
     return lines[-1][:300] if lines else ""

@@ -53,13 +53,13 @@ class Facts(Record):
 
 
 def readable(reader: Path | None) -> None:
-    """Raises Absent where neither the package is installed nor a `reader` known, a folder that holds the module."""
+    """Raise Absent where neither the package is installed nor a `reader` known, a folder that holds the module."""
     if reader is None and importlib.util.find_spec("ncu_report") is None:
         raise Absent(INSTALL)
 
 
 def facts(report: Path, reader: Path | None, seconds: float = SECONDS) -> Facts:
-    """What stands in a report. Raises Absent where it cannot be read."""
+    """Return what stands in a report. Raises Absent where it cannot be read."""
     answer = report.with_suffix(".json")
     command = [sys.executable, "-B", "-m", __name__, str(report), str(answer), *([str(reader)] if reader else [])]
     try:
@@ -79,14 +79,14 @@ def facts(report: Path, reader: Path | None, seconds: float = SECONDS) -> Facts:
 
 def main(report: str, answer: str, reader: str = "") -> None:
     package = _package(reader)
-    found = list(_actions(package.load_report(report)))
-    if not found:
+    actions = list(_actions(package.load_report(report)))
+    if not actions:
         sys.exit("no launch in it that this ncu-report knows: where ncu is newer, upgrade ncu-report")
-    Path(answer).write_text(json.dumps(as_json(_facts(found[0]))))
+    Path(answer).write_text(json.dumps(as_json(_facts(actions[0]))))
 
 
 def _package(reader: str) -> Any:
-    """The installed package; where there is none, the module in the folder `reader`."""
+    """Return the installed package; where there is none, the module in the folder `reader`."""
     try:
         return importlib.import_module("ncu_report")
     except ImportError:

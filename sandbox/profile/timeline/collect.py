@@ -30,7 +30,7 @@ FEWEST = 4  # blocks whose records are worth having; those of a long block are m
 
 
 @dataclass(frozen=True)
-class Heard:
+class Answers:
     """What a judge answered of the twins of a kernel, and what could not be recorded."""
 
     answers: tuple[tuple[InstrumentedBuild, dict[str, Any]], ...]
@@ -38,7 +38,7 @@ class Heard:
 
 
 def take(judge: Judge, builder: Builder, place: KernelRef, per_pass: int, repeats: int, blocks: int) -> Timeline:
-    """Times every scope of a kernel in `repeats` launches of each build, by the records of up to `blocks` blocks each.
+    """Time every scope of a kernel in `repeats` launches of each build, by the records of up to `blocks` blocks each.
 
     Of a pass whose `timed.lost` counts overwritten entries no build has room for all of them. One GPU is held for all
     of it, and nothing is decoded before it is given back: a judge elsewhere has this begun again with each answer.
@@ -47,70 +47,76 @@ def take(judge: Judge, builder: Builder, place: KernelRef, per_pass: int, repeat
     crashes.
     """
     with judge.turn():
-        heard = _heard(judge, builder, place, per_pass, repeats, blocks)
+        heard = _answers(judge, builder, place, per_pass, repeats, blocks)
     return _timeline(builder.contents, heard.answers, heard.refused)
 
 
-def _heard(judge: Judge, builder: Builder, place: KernelRef, per_pass: int, repeats: int, blocks: int) -> Heard:
-    """What the judge answers of each build, those included that are made in place of others. Raises as `take`."""
-    made, refused = instrumented_build.build(builder, place, per_pass)
-    heard: list[tuple[InstrumentedBuild, dict[str, Any]]] = []
+def _answers(judge: Judge, builder: Builder, place: KernelRef, per_pass: int, repeats: int, blocks: int) -> Answers:
+    """Return what the judge answers of each build, those included that are made in place of others. Raises as
+    `take`."""
+    builds, refused = instrumented_build.build(builder, place, per_pass)
+    answers: list[tuple[InstrumentedBuild, dict[str, Any]]] = []
     for last in (False,) * ROUNDS + (True,):
-        wanted = [_wanted(builder.contents, place, one, repeats, blocks) for one in made]
-        for fields in wanted:
+        requests = [_request(builder.contents, place, build, repeats, blocks) for build in builds]
+        for fields in requests:
             judge.queue("timeline", **fields)
         instead: list[InstrumentationPlan] = []
-        for one, fields in zip(made, wanted, strict=True):
+        for build, fields in zip(builds, requests, strict=True):
             answer = judge.ask("timeline", **fields)
             if "problem" in answer:
                 refused.append(Unsupported(Why.LAUNCH, str(answer["problem"])))
-            elif not last and (better := _better(builder.contents, one, answer, per_pass >> DIVISIONS)):
+            elif not last and (better := _better(builder.contents, build, answer, per_pass >> DIVISIONS)):
                 instead += better
             else:
-                heard.append((one, answer))
+                answers.append((build, answer))
         if not instead:
             break
-        made, more = instrumented_build.planned(builder, place, instead)
+        builds, more = instrumented_build.planned(builder, place, instead)
         refused += more
-    return Heard(tuple(heard), tuple(refused))
+    return Answers(tuple(answers), tuple(refused))
 
 
 def _better(
-    contents: ContentStore, one: InstrumentedBuild, answer: Mapping[str, Any], fewest: int
+    contents: ContentStore, build: InstrumentedBuild, answer: Mapping[str, Any], fewest: int
 ) -> list[InstrumentationPlan]:
-    """What to build in its place: sets of half as many scopes, `fewest` at least, where it disturbs, and in any case
-    with room for all that it recorded. [] where it is fine, or nothing is better. The calibrating one is not divided.
+    """Return what to build in its place: sets of half as many scopes, `fewest` at least, where it disturbs, and in any
+    case with room for all that it recorded. [] where it is fine, or nothing is better. The calibrating one is not
+    divided.
     """
-    room = _room(contents, one, answer)
-    divides = _overhead(answer) > DISTURBED and not one.plan.scopes.calibrates and one.plan.scopes.inner > fewest
-    if divides and (parts := instrumented_build.halves(one.plan)):
+    room = _room(contents, build, answer)
+    divides = _overhead(answer) > DISTURBED and not build.plan.scopes.calibrates and build.plan.scopes.inner > fewest
+    if divides and (parts := instrumented_build.halves(build.plan)):
         return [replace(part, entries=room) for part in parts]
-    return [replace(one.plan, entries=room)] if room > one.plan.entries else []
+    return [replace(build.plan, entries=room)] if room > build.plan.entries else []
 
 
-def _room(contents: ContentStore, one: InstrumentedBuild, answer: Mapping[str, Any]) -> int:
+def _room(contents: ContentStore, build: InstrumentedBuild, answer: Mapping[str, Any]) -> int:
     """Entries that each warp needs, as a power of two: no fewer than were planned, and no more where those had no room.
 
     By the last launch; the others recorded as much.
     """
-    planned = one.plan.entries
-    if one.block_bytes < one.warps * planned * instrumented_build.ENTRY:
+    planned = build.plan.entries
+    if build.block_bytes < build.warps * planned * instrumented_build.ENTRY:
         return planned
-    most = recorded(fetched(contents, answer["repeats"][-1]["records"]), one.block_bytes, one.warps)
+    most = recorded(fetched(contents, answer["repeats"][-1]["records"]), build.block_bytes, build.warps)
     return max(planned, min(instrumented_build.MOST, 1 << max(0, most - 1).bit_length()))
 
 
 def _timeline(
-    contents: ContentStore, heard: Iterable[tuple[InstrumentedBuild, Mapping[str, Any]]], refused: Iterable[Unsupported]
+    contents: ContentStore,
+    answers: Iterable[tuple[InstrumentedBuild, Mapping[str, Any]]],
+    refused: Iterable[Unsupported],
 ) -> Timeline:
-    found = _Found([], {}, None, [])
-    for one, answer in sorted(heard, key=lambda h: not h[0].plan.scopes.calibrates):
-        found.add(contents, one, answer)
-    return Timeline(tuple(found.passes), found.costs, found.waves, tuple(refused), tuple(found.plain), {})
+    collected = _Collected([], {}, None, [])
+    for build, answer in sorted(answers, key=lambda h: not h[0].plan.scopes.calibrates):
+        collected.add(contents, build, answer)
+    return Timeline(
+        tuple(collected.passes), collected.costs, collected.waves, tuple(refused), tuple(collected.plain), {}
+    )
 
 
 @dataclass
-class _Found:
+class _Collected:
     """What the builds told so far."""
 
     passes: list[Pass]
@@ -118,16 +124,16 @@ class _Found:
     waves: Waves | None
     plain: list[float]
 
-    def add(self, contents: ContentStore, one: InstrumentedBuild, answer: Mapping[str, Any]) -> None:
+    def add(self, contents: ContentStore, build: InstrumentedBuild, answer: Mapping[str, Any]) -> None:
         decoded = [_decoded(contents, answer, r) for r in answer["repeats"]]
-        if one.plan.scopes.calibrates:
-            self.costs = summary.calibration(decoded, one.numbers)
+        if build.plan.scopes.calibrates:
+            self.costs = summary.calibration(decoded, build.numbers)
             self.waves = waves(headers(fetched(contents, answer["repeats"][-1]["headers"])))
-        timed = summary.summarize(decoded, one.numbers, self.costs)
-        kept = tuple(Artefact(r["records"], RECORDS) for r in answer["repeats"])
-        layout = (answer["block_bytes"], answer["warps"], {str(n): s.name for n, s in one.numbers.items()})
+        timed = summary.summarize(decoded, build.numbers, self.costs)
+        artefacts = tuple(Artefact(r["records"], RECORDS) for r in answer["repeats"])
+        layout = (answer["block_bytes"], answer["warps"], {str(n): s.name for n, s in build.numbers.items()})
         same = bool(answer["same_outputs"])
-        self.passes.append(Pass(timed, _overhead(answer), same, one.static, kept, *layout, one.kernel))
+        self.passes.append(Pass(timed, _overhead(answer), same, build.static, artefacts, *layout, build.kernel))
         self.plain += answer["plain_ms"]
 
 
@@ -135,16 +141,17 @@ def _overhead(answer: Mapping[str, Any]) -> float:
     return summary.overhead(answer["plain_ms"], answer["instrumented_ms"])
 
 
-def _wanted(
-    contents: ContentStore, place: KernelRef, one: InstrumentedBuild, repeats: int, blocks: int
+def _request(
+    contents: ContentStore, place: KernelRef, build: InstrumentedBuild, repeats: int, blocks: int
 ) -> dict[str, Any]:
-    """What the judge's command `timeline` takes; `sandbox/judge/launches/instrumented.py` says what it answers."""
-    sides = {"instrumented": one.bundle, "plain": place.bundle}
+    """Return what the judge's command `timeline` takes; `sandbox/judge/launches/instrumented.py` says what it
+    answers."""
+    sides = {"instrumented": build.bundle, "plain": place.bundle}
     return {
         "case": place.case,
-        "kernel": one.kernel,
+        "kernel": build.kernel,
         "repeats": repeats,
-        "blocks": min(blocks, max(FEWEST, blocks * instrumented_build.USUAL // one.plan.entries)),
+        "blocks": min(blocks, max(FEWEST, blocks * instrumented_build.USUAL // build.plan.entries)),
         "shelf": str(contents.root.resolve()),
         **{n: {"bundle": bundle_ref(contents, b), "choice": place.choice} for n, b in sides.items()},
     }
@@ -155,9 +162,9 @@ def _decoded(contents: ContentStore, answer: Mapping[str, Any], repeat: Mapping[
 
 
 def fetched(contents: ContentStore, artefact: str) -> bytes:
-    """What the judge kept. Raises EnvironmentFault when it is not there, damaged or too large."""
-    whole = zlib.decompressobj()
-    found = whole.decompress(contents.get(artefact, RECORDS), MOST)
-    if not whole.eof:
+    """Return what the judge kept. Raises EnvironmentFault when it is not there, damaged or too large."""
+    decompressor = zlib.decompressobj()
+    data = decompressor.decompress(contents.get(artefact, RECORDS), MOST)
+    if not decompressor.eof:
         raise EnvironmentFault(f"artefact {artefact[:12]} is not whole, or larger than {MOST} bytes", "profile again")
-    return found
+    return data

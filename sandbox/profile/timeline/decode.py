@@ -64,7 +64,8 @@ class Decoded:
 
 
 def decode(raw: bytes, block_bytes: int, warps: int) -> Decoded:
-    """The records of whole blocks of `block_bytes` bytes with `warps` warps each. Never raises: problems are told."""
+    """Return the records of whole blocks of `block_bytes` bytes with `warps` warps each. Never raises: problems are
+    told."""
     words = _blocks(raw, block_bytes, warps)
     if words is None:
         return Decoded((), _columns([]), Lost(), (f"no block of {warps} warps fits {block_bytes} bytes",))
@@ -72,14 +73,14 @@ def decode(raw: bytes, block_bytes: int, warps: int) -> Decoded:
     blocks: list[Block] = []
     rows: list[Numbers] = []
     lost = Lost()
-    for place, one in enumerate(words):
-        header = _header(one)
+    for place, row in enumerate(words):
+        header = _header(row)
         if header is None:
             problems.append(f"block {place} of the buffer was not written")
             continue
         blocks.append(header)
-        entries, told, gone = _entries(one, warps)
-        problems += [f"block {header.block}: {p}" for p in told]
+        entries, faults, gone = _entries(row, warps)
+        problems += [f"block {header.block}: {p}" for p in faults]
         paired, alone = _pairs(entries)
         lost += Lost(gone, alone)
         rows.append(_with_block(paired, header.block))
@@ -87,13 +88,14 @@ def decode(raw: bytes, block_bytes: int, warps: int) -> Decoded:
 
 
 def headers(raw: bytes) -> tuple[Block, ...]:
-    """Blocks by their headers alone, of `FIXED` words each; those that were not written are left out."""
+    """Return blocks by their headers alone, of `FIXED` words each; those that were not written are left out."""
     words = np.frombuffer(raw, "<u4", len(raw) // (4 * FIXED) * FIXED).reshape(-1, FIXED)
-    return tuple(h for one in words if (h := _header(one)))
+    return tuple(h for row in words if (h := _header(row)))
 
 
 def recorded(raw: bytes, block_bytes: int, warps: int) -> int:
-    """Entries that the warp of whole blocks recorded which recorded most, lost ones counted; 0 where nothing fits."""
+    """Return entries that the warp of whole blocks recorded which recorded most, lost ones counted; 0 where nothing
+    fits."""
     words = _blocks(raw, block_bytes, warps)
     if words is None:
         return 0
@@ -102,33 +104,33 @@ def recorded(raw: bytes, block_bytes: int, warps: int) -> int:
 
 
 def _blocks(raw: bytes, block_bytes: int, warps: int) -> Words | None:
-    """A row of words for each whole block; None where a block of so many warps does not fit so many bytes."""
+    """Return a row of words for each whole block; None where a block of so many warps does not fit so many bytes."""
     if block_bytes <= 0 or block_bytes % 4 or warps <= 0 or FIXED + warps > block_bytes // 4:
         return None
-    whole = len(raw) // block_bytes
-    return np.frombuffer(raw, "<u4", whole * block_bytes // 4).reshape(whole, block_bytes // 4)
+    count = len(raw) // block_bytes
+    return np.frombuffer(raw, "<u4", count * block_bytes // 4).reshape(count, block_bytes // 4)
 
 
-def _header(one: Words) -> Block | None:
-    if int(one[0]) != MAGIC:
+def _header(row: Words) -> Block | None:
+    if int(row[0]) != MAGIC:
         return None
-    begin, end = (int(one[i]) | int(one[i + 1]) << 32 for i in (4, 6))
-    return Block(int(one[1]), int(one[2]), begin, end)
+    begin, end = (int(row[i]) | int(row[i + 1]) << 32 for i in (4, 6))
+    return Block(int(row[1]), int(row[2]), begin, end)
 
 
 # Rows of entries: warp, scope, whether it is an end, clock. -----------------------------------------------------------
 
 
-def _entries(one: Words, warps: int) -> tuple[Numbers, list[str], int]:
+def _entries(row: Words, warps: int) -> tuple[Numbers, list[str], int]:
     """Entries of all warps, oldest first in each; what does not fit; how many were overwritten."""
-    first, size = FIXED + warps, int(one[3])
+    first, size = FIXED + warps, int(row[3])
     room = size // warps // 8  # entries of a warp
-    if size % (8 * warps) or first + size // 4 > len(one):
+    if size % (8 * warps) or first + size // 4 > len(row):
         return np.zeros((0, 4), np.int64), [f"buffers of {size} bytes for {warps} warps do not fit"], 0
     rows: list[Numbers] = []
     problems: list[str] = []
     gone = 0
-    for warp, (count, pairs) in enumerate(_buffers(one, first, room, warps)):
+    for warp, (count, pairs) in enumerate(_buffers(row, first, room, warps)):
         if count % 2:
             problems.append(f"warp {warp} recorded {count} words: half an entry")
         written = count // 2
@@ -137,10 +139,10 @@ def _entries(one: Words, warps: int) -> tuple[Numbers, list[str], int]:
     return np.concatenate(rows), problems, gone
 
 
-def _buffers(one: Words, first: int, room: int, warps: int) -> Iterator[tuple[int, Words]]:
+def _buffers(row: Words, first: int, room: int, warps: int) -> Iterator[tuple[int, Words]]:
     for warp in range(warps):
         at = first + warp * room * 2
-        yield (int(one[FIXED + warp]) if room else 0), one[at : at + room * 2].reshape(-1, 2)
+        yield (int(row[FIXED + warp]) if room else 0), row[at : at + room * 2].reshape(-1, 2)
 
 
 def _rows(warp: int, pairs: Words) -> Numbers:

@@ -46,10 +46,10 @@ def graph(module: Module, cycles: Mapping[str, float], iterations: int) -> Graph
 
     `cycles`: of one execution of each scope, by its name (their P50); a scope without is taken to need none.
     """
-    found = _run(module, iterations)
-    if isinstance(found, str):
-        return Graph((), (), found)
-    tracer, program = found
+    result = _run(module, iterations)
+    if isinstance(result, str):
+        return Graph((), (), result)
+    tracer, program = result
     machine = Machine(program)
     try:
         machine.go()
@@ -69,8 +69,8 @@ def graph(module: Module, cycles: Mapping[str, float], iterations: int) -> Graph
 class _Tracer(Unroller):
     """Notes every op that it executes, with how many steps its role had taken before."""
 
-    def __init__(self, module: Module, known: Known) -> None:
-        super().__init__(module, known)
+    def __init__(self, module: Module, arguments: Known) -> None:
+        super().__init__(module, arguments)
         self.events: dict[str, list[tuple[int, int, bool]]] = defaultdict(list)  # line, steps, a loop passed over
 
     def _operation(self, op: Op, frame: Frame, role: Role) -> None:
@@ -83,28 +83,28 @@ class _Tracer(Unroller):
 
 
 def _run(module: Module, iterations: int) -> tuple[_Tracer, Program] | str:
-    """A run with arguments that make the loops turn that often, or why there is none."""
+    """Return a run with arguments that make the loops turn that often, or why there is none."""
     todo: list[Known] = [{}]
-    told = "no arguments were found that make its loops turn"
+    problem = "no arguments were found that make its loops turn"
     for _ in range(MOST_RUNS):
         if not todo:
             break
-        known = todo.pop()
-        tracer = _Tracer(module, known)
+        arguments = todo.pop()
+        tracer = _Tracer(module, arguments)
         try:
             return tracer, tracer.program()
         except Choose as e:
-            found = {"trips": argument_search.trips, "flag": argument_search.flags}.get(e.kind, argument_search.values)
-            todo += reversed(found(e.term, [iterations], known))
+            values = {"trips": argument_search.trips, "flag": argument_search.flags}.get(e.kind, argument_search.values)
+            todo += reversed(values(e.term, [iterations], arguments))
         except (Undecided, RecursionError) as e:
-            told = str(e)
+            problem = str(e)
         except Impossible:
             pass
-    return told
+    return problem
 
 
 def _lines(tracer: _Tracer, program: Program, cycles: Mapping[str, float]) -> dict[str, _Line]:
-    """The nodes of each role. A role without any gets one that takes no time, for others to wait for."""
+    """Return the nodes of each role. A role without any gets one that takes no time, for others to wait for."""
     by_role: dict[str, dict[int, Scope]] = defaultdict(dict)
     for s in scopes_of(tracer.module):
         if s.kind not in HOLDING:
@@ -122,12 +122,12 @@ def _lines(tracer: _Tracer, program: Program, cycles: Mapping[str, float]) -> di
 
 
 def _node(line: _Line, position: int) -> Node:
-    """The node that a step belongs to: the last one that began before or with it."""
+    """Return the node that a step belongs to: the last one that began before or with it."""
     return line.nodes[max(i for i, before in enumerate(line.steps) if before <= position)]
 
 
 def _served(program: Program, machine: Machine, lines: Mapping[str, _Line]) -> tuple[set[str], list[Edge]]:
-    """Waits that only other roles' arrivals serve; and edges from arrivals and copies to the waits that they serve."""
+    """Wait that only other roles' arrivals serve; and edges from arrivals and copies to the waits that they serve."""
     inits = [s.barrier for steps in program.roles.values() for s in steps if isinstance(s, Init)]
     served: set[str] = set()
     ties: list[Edge] = []
@@ -135,8 +135,8 @@ def _served(program: Program, machine: Machine, lines: Mapping[str, _Line]) -> t
         if inits.count(name) > 1:
             continue  # of its first life nothing is left
         places = [i for i, s in enumerate(program.roles[role]) if isinstance(s, Wait) and s.barrier == name]
-        for place, (_, seen) in zip(places, history, strict=True):
-            by = machine.barriers[name].phases[seen - 1] if seen else []
+        for place, (_, phase) in zip(places, history, strict=True):
+            by = machine.barriers[name].phases[phase - 1] if phase else []
             wait = _node(lines[role], place)
             ties += [Edge(b.name, wait.name) for b in _from_others(by, role, lines)]
             if by and not any(c.later or c.mark.role == role for c in by):

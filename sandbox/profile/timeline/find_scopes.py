@@ -79,7 +79,7 @@ _ARITHMETIC = ("arith.", "math.", "tt.extern_elementwise", "tt.fp_to_fp", "ttg.c
 
 
 def parts(module: Module) -> tuple[Part, ...]:
-    """All parts of the kernel in the order of the text; a part that holds others stands before them."""
+    """Return all parts of the kernel in the order of the text; a part that holds others stands before them."""
     return tuple(_Finder(module).function())
 
 
@@ -88,7 +88,7 @@ class _Finder:
         self.module, self.roles = module, dict[str, int]()
 
     def function(self) -> Iterator[Part]:
-        """A kernel that returns early has several blocks: its parts are found, but it has no part as a whole."""
+        """Yield a kernel that returns early has several blocks: its parts are found, but it has no part as a whole."""
         blocks = self.module.kernel.regions[0].blocks
         if len(blocks) == 1:
             yield from self.role("kernel", blocks[0])
@@ -102,22 +102,22 @@ class _Finder:
             yield from self.block(block, name, 0)
 
     def block(self, block: Block, role: str, depth: int) -> Iterator[Part]:
-        """Runs of ops of one kind; ops that say nothing neither begin nor end one."""
+        """Run of ops of one kind; ops that say nothing neither begin nor end one."""
         run: list[Op] = []  # from its first op of a kind to its last
         silent: list[Op] = []  # after it
         kind: Kind | None = None
         for op in block.ops:
-            own = kind_of(op)
-            if own and own is kind and own not in ALONE:
+            own_kind = kind_of(op)
+            if own_kind and own_kind is kind and own_kind not in ALONE:
                 run, silent = [*run, *silent, op], []
                 continue
-            if own is None and not self.parting(op):
+            if own_kind is None and not self.parting(op):
                 silent.append(op)
                 continue
             if kind:
                 yield self.part(kind, role, run, depth)
-            run, silent, kind = [op], [], own
-            if own is None:
+            run, silent, kind = [op], [], own_kind
+            if own_kind is None:
                 yield from self.inside(op, role, depth)
         if kind:
             yield self.part(kind, role, run, depth)
@@ -144,12 +144,12 @@ class _Finder:
         return name if self.roles[name] == 1 else f"{name}'{self.roles[name]}"
 
     def part(self, kind: Kind, role: str, ops: list[Op], depth: int) -> Part:
-        named = (place(self.module.locations.frames(o.location)) for o in ops if o.location)
-        return Part(kind, role, tuple(ops), depth, next((n for n in named if n), ""))
+        places = (place(self.module.locations.frames(o.location)) for o in ops if o.location)
+        return Part(kind, role, tuple(ops), depth, next((n for n in places if n), ""))
 
 
 def kind_of(op: Op) -> Kind | None:
-    """What an op by itself is worth; None for addresses, constants, and ops with parts inside."""
+    """Return what an op by itself is worth; None for addresses, constants, and ops with parts inside."""
     if op.name in KINDS:
         return KINDS[op.name]
     if op.name == "ttg.local_alloc" and op.operands:

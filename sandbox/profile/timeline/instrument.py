@@ -14,17 +14,17 @@ from pgo_agent.sandbox.ttgir.tree import Module, Op, Region
 Lines = Mapping[int, list[str]]
 
 
-def instrument(module: Module, wanted: ScopeSet) -> str | Unsupported:
-    """The module's text with the records, or why there is none."""
+def instrument(module: Module, scopes: ScopeSet) -> str | Unsupported:
+    """Return the module's text with the records, or why there is none."""
     if problem := obstacle(module):
         return problem
-    if len(wanted.scopes) > MOST or len(wanted.named) < len(wanted.scopes):
-        return Unsupported(Why.SCOPES, f"{len(wanted.scopes)} scopes; a build can tell {MOST} names apart")
+    if len(scopes.scopes) > MOST or len(scopes.named) < len(scopes.scopes):
+        return Unsupported(Why.SCOPES, f"{len(scopes.scopes)} scopes; a build can tell {MOST} names apart")
     lines = {op.line for op in module.kernel.walk()}
-    lost = next((s for s in wanted.scopes if not {s.first, s.last} <= lines), None)
+    lost = next((s for s in scopes.scopes if not {s.first, s.last} <= lines), None)
     if lost:
         return Unsupported(Why.PLACE, f"no op begins where {lost.name} does")
-    before, after = _records(wanted.scopes)
+    before, after = _records(scopes.scopes)
     return f"{module.before}{_op(module.op, before, after)}{module.after}"
 
 
@@ -43,8 +43,8 @@ def _records(scopes: tuple[Scope, ...]) -> tuple[Lines, Lines]:
     return before, after
 
 
-def _record(what: str, scope: Scope) -> str:
-    return f'proton.record {what} "{scope.name}"'
+def _record(edge: str, scope: Scope) -> str:
+    return f'proton.record {edge} "{scope.name}"'
 
 
 def _op(op: Op, before: Lines, after: Lines) -> str:

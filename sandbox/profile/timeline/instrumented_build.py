@@ -66,7 +66,8 @@ class KernelRef:
 def build(
     builder: Builder, place: KernelRef, per_pass: int = 8, buffer: Buffer = Buffer.GLOBAL, entries: int = USUAL
 ) -> tuple[list[InstrumentedBuild], list[Unsupported]]:
-    """Twins that together record every scope of a kernel, the calibrating one first; and what could not be recorded.
+    """Return twins that together record every scope of a kernel, the calibrating one first; and what could not be
+    recorded.
 
     Fewer `entries` where the grid leaves no room for them. Raises what the compiler's box raises: Killed,
     EnvironmentFault.
@@ -85,7 +86,7 @@ def build(
 def planned(
     builder: Builder, place: KernelRef, plans: Sequence[InstrumentationPlan]
 ) -> tuple[list[InstrumentedBuild], list[Unsupported]]:
-    """Twins that record what is planned. As `build`."""
+    """Return twins that record what is planned. As `build`."""
     module = _module(builder, place)
     if isinstance(module, Unsupported):
         return [], [module]
@@ -93,7 +94,7 @@ def planned(
 
 
 def _module(builder: Builder, place: KernelRef) -> Module | Unsupported:
-    """The kernel's final TTGIR, or why nothing of it can be recorded."""
+    """Return the kernel's final TTGIR, or why nothing of it can be recorded."""
     manifest = builder.contents.manifest(place.bundle)
     text = builder.contents.get(manifest["kernels"][place.kernel]["files"]["ttgir"], "ttgir").decode()
     try:
@@ -107,34 +108,34 @@ def _built(
     builder: Builder, place: KernelRef, module: Module, waiting: list[InstrumentationPlan]
 ) -> tuple[list[InstrumentedBuild], list[Unsupported]]:
     """The calibrating one first."""
-    made: list[InstrumentedBuild] = []
+    builds: list[InstrumentedBuild] = []
     refused: list[Unsupported] = []
     while waiting:
         with threads(builder.cores) as pool:
-            found = list(pool.map(partial(one, builder, place, module), waiting))
-        made += [t for t in found if isinstance(t, InstrumentedBuild)]
-        again = [_again(p, f) for p, f in zip(waiting, found, strict=True) if isinstance(f, Unsupported)]
-        refused += [f for f, a in zip((f for f in found if isinstance(f, Unsupported)), again, strict=True) if not a]
+            results = list(pool.map(partial(one, builder, place, module), waiting))
+        builds += [t for t in results if isinstance(t, InstrumentedBuild)]
+        again = [_again(p, f) for p, f in zip(waiting, results, strict=True) if isinstance(f, Unsupported)]
+        refused += [f for f, a in zip((f for f in results if isinstance(f, Unsupported)), again, strict=True) if not a]
         waiting = [p for a in again for p in a]
-    return sorted(made, key=lambda t: not t.plan.scopes.calibrates), refused
+    return sorted(builds, key=lambda t: not t.plan.scopes.calibrates), refused
 
 
 def _again(plan: InstrumentationPlan, problem: Unsupported) -> list[InstrumentationPlan]:
-    """What to build in place of what did not build."""
+    """Return what to build in place of what did not build."""
     if plan.buffer is Buffer.SHARED and problem.why in (Why.SHARED, Why.BUILD):
         return [replace(plan, buffer=Buffer.GLOBAL)]
     return halves(plan) if problem.why in (Why.BUILD, Why.SCOPES) else []
 
 
 def halves(plan: InstrumentationPlan) -> list[InstrumentationPlan]:
-    """Two plans with half of the scopes each; none where there is one alone."""
+    """Return two plans with half of the scopes each; none where there is one alone."""
     return [replace(plan, scopes=half) for half in plan.scopes.halves()]
 
 
 def one(
     builder: Builder, place: KernelRef, module: Module, plan: InstrumentationPlan
 ) -> InstrumentedBuild | Unsupported:
-    """The twin that records one set of scopes, or why there is none. Raises Killed, EnvironmentFault."""
+    """Return the twin that records one set of scopes, or why there is none. Raises Killed, EnvironmentFault."""
     text = instrument(module, plan.scopes)
     if isinstance(text, Unsupported):
         return text
@@ -142,19 +143,19 @@ def one(
     size = 0 if plan.buffer is Buffer.SHARED else _room(manifest, place, builder, plan.entries)
     if size is None:
         return Unsupported(Why.SCRATCH, f"a grid of {_blocks(manifest, place)} blocks leaves a warp less than {LEAST}")
-    told = {"buffer": str(plan.buffer), "size": size, "shared": builder.device.smem_block}
-    twin = variants.recorded(builder, place.bundle, {place.case: place.choice}, place.kernel, text, told)
-    if twin.problem:
-        full = "shared memory" in twin.problem
-        return Unsupported(Why.SHARED if full else Why.BUILD, twin.problem)
-    kernels = builder.contents.manifest(twin.bundle)["kernels"]
+    options = {"buffer": str(plan.buffer), "size": size, "shared": builder.device.smem_block}
+    variant = variants.recorded(builder, place.bundle, {place.case: place.choice}, place.kernel, text, options)
+    if variant.problem:
+        full = "shared memory" in variant.problem
+        return Unsupported(Why.SHARED if full else Why.BUILD, variant.problem)
+    kernels = builder.contents.manifest(variant.bundle)["kernels"]
     (key,) = set(kernels) - set(manifest["kernels"])
     static = (builder.contents.build(key) or {})["static"]
     named = plan.scopes.named
     numbers = {int(n): named[name] for n, name in static["scopes"]}
     kernel = kernels[key]
     warps, size = kernel["num_warps"], kernel["profile_scratch_size"]
-    return InstrumentedBuild(twin.bundle, key, plan, numbers, warps, size, static)
+    return InstrumentedBuild(variant.bundle, key, plan, numbers, warps, size, static)
 
 
 def _room(manifest: dict[str, Any], place: KernelRef, builder: Builder, entries: int) -> int | None:

@@ -49,7 +49,7 @@ class ScopeChain(Record):
 
 
 def critical_path(nodes: Sequence[Node], edges: Sequence[Edge]) -> CriticalPath:
-    """The longest chain by the times of nodes and edges. Linear in both.
+    """Return the longest chain by the times of nodes and edges. Linear in both.
 
     Raises ValueError for a node named twice, an edge of an unknown node, a time below zero, and a circle.
     """
@@ -100,7 +100,7 @@ def _path(end: str | None, last: Mapping[str, Edge | None]) -> tuple[str, ...]:
 
 
 def by_scope(longest: CriticalPath, nodes: Sequence[Node]) -> tuple[ScopeChain, ...]:
-    """The executions of each scope together, those with most cycles on the path first."""
+    """Return the executions of each scope together, those with most cycles on the path first."""
     path = set(longest.path)
     grouped = defaultdict[str, list[Node]](list)
     for n in nodes:

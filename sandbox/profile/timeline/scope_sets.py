@@ -74,7 +74,7 @@ class ScopeSet(Record):
         return sum(s.kind is not Kind.ROLE for s in self.scopes)
 
     def halves(self) -> tuple["ScopeSet", ...]:
-        """The same scopes in two builds, each with the roles; none where there is nothing to divide."""
+        """Return the same scopes in two builds, each with the roles; none where there is nothing to divide."""
         frames = tuple(s for s in self.scopes if s.kind is Kind.ROLE)
         inner = tuple(s for s in self.scopes if s.kind is not Kind.ROLE)
         middle = len(inner) // 2
@@ -82,7 +82,7 @@ class ScopeSet(Record):
 
 
 def obstacle(module: Module) -> Unsupported | None:
-    """Why nothing of a module can be recorded; None when something can."""
+    """Return why nothing of a module can be recorded; None when something can."""
     callee = next((f for f in module.functions if f is not module.kernel), None)
     if callee is not None:
         name = next((w for w in callee.words if w.startswith("@")), "a function")
@@ -95,23 +95,23 @@ def obstacle(module: Module) -> Unsupported | None:
 
 
 def plan_scopes(module: Module, per_pass: int) -> list[ScopeSet]:
-    """The builds that time all parts of a kernel, `per_pass` scopes in each beside one for every role.
+    """Return the builds that time all parts of a kernel, `per_pass` scopes in each beside one for every role.
 
     The first one calibrates: empty scopes where records are dense. [] where `obstacle` says why.
     """
     if obstacle(module):
         return []
-    found = scopes_of(module)
-    frames = tuple(s for s in found if s.kind is Kind.ROLE)
-    empties = _empty(found)[: max(0, MOST - len(frames))]
+    scopes = scopes_of(module)
+    frames = tuple(s for s in scopes if s.kind is Kind.ROLE)
+    empties = _empty(scopes)[: max(0, MOST - len(frames))]
     room = max(1, min(per_pass, MOST - len(frames)))
-    inner = [[s for s in found if s.kind in kinds] for kinds in CLASSES]
+    inner = [[s for s in scopes if s.kind in kinds] for kinds in CLASSES]
     chunks = [c[i : i + room] for c in inner for i in range(0, len(c), room)]
     return [ScopeSet(frames + empties, True), *(ScopeSet(frames + tuple(p)) for p in _packed(chunks, room))]
 
 
 def scopes_of(module: Module) -> tuple[Scope, ...]:
-    """Every scope that a kernel could be timed by, in the order of the text."""
+    """Return every scope that a kernel could be timed by, in the order of the text."""
     return tuple(_scope(p) for p in find_scopes.parts(module))
 
 
@@ -121,10 +121,10 @@ def _scope(p: Part) -> Scope:
     return Scope(name, p.kind, p.role, p.ops[0].line, p.ops[-1].line, p.source, names, p.depth)
 
 
-def _empty(found: Iterable[Scope]) -> tuple[Scope, ...]:
+def _empty(scopes: Iterable[Scope]) -> tuple[Scope, ...]:
     """For each role one before its deepest part that is no loop: there its records are as dense as it gets."""
     deepest: dict[str, Scope] = {}
-    for s in found:
+    for s in scopes:
         if s.kind not in (Kind.ROLE, Kind.LOOP) and s.depth > deepest.get(s.role, replace(s, depth=-1)).depth:
             deepest[s.role] = s
     return tuple(

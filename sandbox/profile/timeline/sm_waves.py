@@ -64,7 +64,7 @@ def _busy(blocks: Sequence[Block]) -> int:
 
 
 def _at_once(blocks: Sequence[Block]) -> int:
-    """The most that ran at a time: one that begins when another ends takes its place."""
+    """Return the most that ran at a time: one that begins when another ends takes its place."""
     edges = sorted([(b.begin_ns, 1) for b in blocks] + [(b.end_ns, -1) for b in blocks])
     most = now = 0
     for _, step in edges:

@@ -16,26 +16,26 @@ from pgo_agent.sandbox.profile.timeline.types import Lost, ScopeTime, Spread, Ti
 
 
 def overhead(plain_ms: Sequence[float], instrumented_ms: Sequence[float]) -> float:
-    """How many times as long the instrumented launches took, by the medians. Raises ValueError without times."""
+    """Return how many times as long the instrumented launches took, by the medians. Raises ValueError without times."""
     if not plain_ms or not instrumented_ms or min(*plain_ms, *instrumented_ms) <= 0:
         raise ValueError("an overhead needs times of both builds, above zero")
     return median(instrumented_ms) / median(plain_ms)
 
 
 def calibration(repeats: Iterable[Decoded], numbers: Mapping[int, Scope]) -> dict[str, float]:
-    """Cycles of an empty scope in each role, their P50: what a record costs there."""
-    found: dict[str, list[Numbers]] = {}
+    """Return cycles of an empty scope in each role, their P50: what a record costs there."""
+    by_role: dict[str, list[Numbers]] = {}
     for decoded in repeats:
         for number, scope in numbers.items():
             if scope.kind is Kind.EMPTY:
                 of = decoded.records.cycles[decoded.records.scope == number]
-                found.setdefault(scope.role, []).append(of)
-    joined = {role: np.concatenate(parts) for role, parts in found.items()}
+                by_role.setdefault(scope.role, []).append(of)
+    joined = {role: np.concatenate(parts) for role, parts in by_role.items()}
     return {role: float(np.percentile(x, 50)) for role, x in joined.items() if len(x)}
 
 
 def summarize(repeats: Sequence[Decoded], numbers: Mapping[int, Scope], costs: Mapping[str, float]) -> Timed:
-    """Every scope that was recorded at least once, in the order of the text.
+    """Return every scope that was recorded at least once, in the order of the text.
 
     `numbers`: scopes as the build numbers them. `costs`: of a record in each role, as `calibration` gives it; a role
     without one is taken as it was recorded.
@@ -68,9 +68,9 @@ class _Joined:
         return bool((self.scope == number).any())
 
     def of(self, number: int) -> tuple[Numbers, Numbers]:
-        """Units and cycles of a scope's executions."""
-        here = self.scope == number
-        return self.unit[here], self.cycles[here]
+        """Return units and cycles of a scope's executions."""
+        rows = self.scope == number
+        return self.unit[rows], self.cycles[rows]
 
 
 def _timed(joined: _Joined, number: int, scope: Scope, cost: float, frame: int | None) -> ScopeTime:
@@ -82,8 +82,8 @@ def _timed(joined: _Joined, number: int, scope: Scope, cost: float, frame: int |
     return ScopeTime(scope, spread, count, (high - low) * count, share, len(cycles))
 
 
-def _share(units: Numbers, cycles: Numbers, cost: float, framed: Numbers, whole: Numbers) -> float | None:
+def _share(units: Numbers, cycles: Numbers, cost: float, framed: Numbers, role_cycles: Numbers) -> float | None:
     """Of the cycles of the role in those warps that recorded the role as a whole."""
     common = np.isin(units, framed)
-    total = float(np.maximum(whole - cost, 0).sum())
+    total = float(np.maximum(role_cycles - cost, 0).sum())
     return float(np.maximum(cycles[common] - cost, 0).sum()) / total if total else None

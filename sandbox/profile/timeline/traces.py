@@ -26,7 +26,7 @@ class Execution(Record):
 
 
 def traces(contents: ContentStore, timeline_pass: Pass, block: int = 0, most: int = 5000) -> tuple[Execution, ...]:
-    """The first `most` executions in a block, in the order of their begin; what holds another comes before it.
+    """Return the first `most` executions in a block, in the order of their begin; what holds another comes before it.
 
     `block`: its linear number in the grid. Of the launches that were recorded it is the first in which this block's
     records were kept; () where none was. Raises EnvironmentFault where records are missing or damaged.
@@ -40,12 +40,14 @@ def traces(contents: ContentStore, timeline_pass: Pass, block: int = 0, most: in
 
 
 def _named(records: Records, block: int, timeline_pass: Pass) -> tuple[Execution, ...]:
-    """The block's executions of scopes that the build has."""
+    """Return the block's executions of scopes that the build has."""
     roles = {s.scope.name: s.scope.role for s in timeline_pass.timed.scopes}
     names = {int(number): name for number, name in timeline_pass.numbers.items() if name in roles}
-    here = np.flatnonzero((records.block == block) & np.isin(records.scope, list(names)))
-    begins = records.start[here] - (records.start[here].min() if len(here) else 0)
-    ends = begins + records.cycles[here]
-    rows = zip(records.scope[here].tolist(), records.warp[here].tolist(), begins.tolist(), ends.tolist(), strict=True)
-    found = (Execution(names[scope], roles[names[scope]], warp, begin, end) for scope, warp, begin, end in rows)
-    return tuple(sorted(found, key=lambda e: (e.begin, -e.end, e.warp)))
+    chosen = np.flatnonzero((records.block == block) & np.isin(records.scope, list(names)))
+    begins = records.start[chosen] - (records.start[chosen].min() if len(chosen) else 0)
+    ends = begins + records.cycles[chosen]
+    rows = zip(
+        records.scope[chosen].tolist(), records.warp[chosen].tolist(), begins.tolist(), ends.tolist(), strict=True
+    )
+    executions = (Execution(names[scope], roles[names[scope]], warp, begin, end) for scope, warp, begin, end in rows)
+    return tuple(sorted(executions, key=lambda e: (e.begin, -e.end, e.warp)))

@@ -107,8 +107,8 @@ class Timeline(Record):
     def scopes(self) -> tuple[ScopeTime, ...]:
         """Every scope once, in the order of the text; of one that several builds recorded, the least disturbed."""
         calmest = sorted(self.passes, key=lambda p: p.overhead)
-        found = {s.scope.name: s for p in reversed(calmest) for s in p.timed.scopes}
-        return tuple(sorted(found.values(), key=lambda s: (s.scope.first, -s.scope.last)))
+        by_name = {s.scope.name: s for p in reversed(calmest) for s in p.timed.scopes}
+        return tuple(sorted(by_name.values(), key=lambda s: (s.scope.first, -s.scope.last)))
 
     def placed(self, file: str, sources: Mapping[int, int]) -> "Timeline":
         """With the place in the kernel's file of every scope that its own text does not tell: timed builds carry none.
@@ -124,5 +124,5 @@ class Timeline(Record):
 
 def _placed(s: ScopeTime, file: str, sources: Mapping[int, int]) -> ScopeTime:
     line = next((sources[n] for n in range(s.scope.first, s.scope.last + 1) if n in sources), 0)
-    known = s.scope.source or not line
-    return s if known else replace(s, scope=replace(s.scope, source=f"{file}:{line}"))
+    unchanged = s.scope.source or not line
+    return s if unchanged else replace(s, scope=replace(s.scope, source=f"{file}:{line}"))

@@ -32,12 +32,12 @@ class Edited:
         return next((e for e in self.edits if e.number == number), None)
 
     def at(self, line: int) -> MutableOperation | None:
-        """The op that begins on a line, or the last before it."""
+        """Return the op that begins on a line, or the last before it."""
         return self.ops.get(max((at for at in self.ops if at <= line), default=0))
 
 
 def apply(module: Module, view: Readable, edits: Iterable[Edit]) -> str:
-    """The module's text after all edits, numbered from 1 as `script.parse` does. Raises BadEdit."""
+    """Return the module's text after all edits, numbered from 1 as `script.parse` does. Raises BadEdit."""
     return edited(module, view, edits).text
 
 
@@ -60,19 +60,19 @@ class _Applying:
         fault = dominance.parted(self.root) or next(dominance.faults(self.root, self.lines), None)
         before = self.module.before.count("\n") + 1
         text = f"{self.module.before}{mutable_tree.text(self.root)}{self.module.after}"
-        found = Edited(text, self.edits, mutable_tree.lines(self.root, before), self.lines)
+        edited = Edited(text, self.edits, mutable_tree.lines(self.root, before), self.lines)
         if fault is not None:
-            raise BadEdit(found.edit(fault[0]), fault[1])
-        self._read(found)
-        return found
+            raise BadEdit(edited.edit(fault[0]), fault[1])
+        self._read(edited)
+        return edited
 
-    def _read(self, found: Edited) -> None:
+    def _read(self, edited: Edited) -> None:
         """What was put together must be what the reader understands."""
         try:
-            reader.parse(found.text)
+            reader.parse(edited.text)
         except Unreadable as e:
-            operation = found.at(e.line)
-            raise BadEdit(found.edit(operation.blame() if operation is not None else 0), str(e)) from None
+            operation = edited.at(e.line)
+            raise BadEdit(edited.edit(operation.blame() if operation is not None else 0), str(e)) from None
 
     def _one(self, edit: Edit) -> None:
         if isinstance(edit, Move):
@@ -91,11 +91,11 @@ class _Applying:
     def _move(self, edit: Move) -> None:
         spot = self.lines.spot(edit, edit.place)
         chosen = self.lines.chosen(edit, edit.spans)
-        own = self.lines.outermost(edit, chosen)
-        for operation in own:
+        outermost = self.lines.outermost(edit, chosen)
+        for operation in outermost:
             self._movable(edit, operation, spot)
-        going = dependents.travelling(self.lines, chosen, own)
-        moved = [operation for operation in going if operation in own or operation.name != "arith.constant"]
+        going = dependents.travelling(self.lines, chosen, outermost)
+        moved = [operation for operation in going if operation in outermost or operation.name != "arith.constant"]
         for operation in moved:
             mutable_tree.take(operation)
         at = spot.at()
@@ -124,61 +124,62 @@ class _Applying:
         name = attributes.named(operation, edit.name)
         if not name:
             raise BadEdit(edit, self._unknown(edit, operation))
-        if name in operation.given:
+        if name in operation.set_by:
             raise BadEdit(
-                edit, f"edit {operation.given[name]} sets {name} of {edit.label} already; leave one of them out"
+                edit, f"edit {operation.set_by[name]} sets {name} of {edit.label} already; leave one of them out"
             )
         try:
             attributes.change(operation, name, edit.value)
         except attributes.Unchanged as e:
             raise BadEdit(edit, str(e)) from None
-        operation.given[name] = edit.number
+        operation.set_by[name] = edit.number
 
     def _op(self, edit: SetAttribute) -> MutableOperation:
-        """The op that an edit names: the line's own, or one that is written into the line."""
+        """Return the op that an edit names: the line's own, or one that is written into the line."""
         i = self.lines.index(edit, edit.label)
-        own = self.lines.present(edit, i)
-        told = [c for c in self.lines.told(i) if not any(a.gone for a in c.around())]
-        found = [c for c in told if edit.op.lower() in (c.name, c.name.rpartition(".")[2])]
-        if own is not None and (not edit.op or own in found):
-            return own
-        if not edit.op or not told:
+        line_op = self.lines.present(edit, i)
+        operations = [c for c in self.lines.operations_of(i) if not any(a.gone for a in c.around())]
+        matching = [c for c in operations if edit.op.lower() in (c.name, c.name.rpartition(".")[2])]
+        if line_op is not None and (not edit.op or line_op in matching):
+            return line_op
+        if not edit.op or not operations:
             raise BadEdit(edit, f"{edit.label} stands for no op; name a line that does")
-        if len(found) != 1:
-            there = ", ".join(dict.fromkeys(c.name for c in told))
-            raise BadEdit(edit, f"{edit.label} has {len(found) or 'no'} {edit.op}; it has {there}")
-        return found[0]
+        if len(matching) != 1:
+            names = ", ".join(dict.fromkeys(c.name for c in operations))
+            raise BadEdit(edit, f"{edit.label} has {len(matching) or 'no'} {edit.op}; it has {names}")
+        return matching[0]
 
     def _unknown(self, edit: SetAttribute, operation: MutableOperation) -> str:
-        told = self.lines.told(self.lines.index(edit, edit.label))
+        operations = self.lines.operations_of(self.lines.index(edit, edit.label))
         other = next(
-            (c for c in told if c is not operation and attributes.named(c, edit.name) in attributes.names(c)), None
+            (c for c in operations if c is not operation and attributes.named(c, edit.name) in attributes.names(c)),
+            None,
         )
         if other is not None:
             return (
                 f"{operation.name} has no {edit.name}; write: set {edit.label} {other.name} {edit.name} = {edit.value}"
             )
-        there = ", ".join(attributes.names(operation)) or "nothing that can be set"
+        names = ", ".join(attributes.names(operation)) or "nothing that can be set"
         hint = f"a new one needs its dialect: tt.{edit.name}"
-        return f"{operation.name} of {edit.label} has no {edit.name}; it has {there}; {hint}"
+        return f"{operation.name} of {edit.label} has no {edit.name}; it has {names}; {hint}"
 
     # deletions, insertions --------------------------------------------------------------------------------------------
 
     def _take(self, edit: Edit, chosen: list[int], but: frozenset[str]) -> list[MutableOperation]:
-        """Marks the ops of lines, with what goes along, as taken away; gives them. `but`: what stays."""
-        own = self.lines.outermost(edit, chosen)
-        for operation in own:
+        """Mark the ops of lines, with what goes along, as taken away; return them. `but`: what stays."""
+        outermost = self.lines.outermost(edit, chosen)
+        for operation in outermost:
             if operation.name == "tt.func" or (operation.ends and not isinstance(edit, Replace)):
                 raise BadEdit(
                     edit, f"{self.lines.name(operation)} cannot be taken away; it is a function or ends a block"
                 )
-            touched = next((c for c in operation.walk() if c.edit or c.given), None)
+            touched = next((c for c in operation.walk() if c.edit or c.set_by), None)
             if touched is not None:
-                by = max(touched.edit, *touched.given.values(), 0)
+                by = max(touched.edit, *touched.set_by.values(), 0)
                 raise BadEdit(
                     edit, f"{self.lines.name(touched)} is already changed by edit {by}; leave one of them out"
                 )
-        going = dependents.travelling(self.lines, chosen, own, but)
+        going = dependents.travelling(self.lines, chosen, outermost, but)
         for operation in going:
             operation.edit, operation.gone = edit.number, True
         return going
@@ -189,32 +190,32 @@ class _Applying:
 
     def _insert(self, edit: Insert) -> None:
         spot = self.lines.spot(edit, edit.place)
-        made = insert.operations(edit, edit.block, self.lines)
-        self._put(edit, made, spot)
+        inserted = insert.operations(edit, edit.block, self.lines)
+        self._put(edit, inserted, spot)
 
-    def _put(self, edit: Edit, made: list[MutableOperation], spot: Spot) -> None:
-        for operation in made[: len(made) - isinstance(edit, Replace)]:
+    def _put(self, edit: Edit, inserted: list[MutableOperation], spot: Spot) -> None:
+        for operation in inserted[: len(inserted) - isinstance(edit, Replace)]:
             if operation.ends:
                 raise BadEdit(
                     edit, f"{operation.name} ends a block and cannot stand in the middle of one; leave it out"
                 )
         at = spot.at()
-        for i, operation in enumerate(made):
+        for i, operation in enumerate(inserted):
             mutable_tree.put(operation, spot.room, at + i, edit.number)
         dominance.link(self.root)
 
     def _replace(self, edit: Replace) -> None:
         chosen = self.lines.chosen(edit, edit.spans)
-        own = self.lines.outermost(edit, chosen)
-        last, room = own[-1], own[-1].room
-        if room is None or any(operation.room is not room for operation in own):
+        outermost = self.lines.outermost(edit, chosen)
+        last, room = outermost[-1], outermost[-1].room
+        if room is None or any(operation.room is not room for operation in outermost):
             raise BadEdit(edit, "its lines stand in several blocks; replace the lines of one block in one edit")
         going = self._take(edit, chosen, self._needed(edit))
-        made = insert.operations(edit, edit.block, self.lines, self._names(going))
-        self._same_end(edit, going, made)
-        self._put(edit, made, Spot(room, last, True))
+        inserted = insert.operations(edit, edit.block, self.lines, self._names(going))
+        self._same_end(edit, going, inserted)
+        self._put(edit, inserted, Spot(room, last, True))
         self._remove(going)
-        self._hand_over(edit, going, made)
+        self._hand_over(edit, going, inserted)
 
     def _needed(self, edit: Replace) -> frozenset[str]:
         """Names that a block uses and does not give."""
@@ -228,23 +229,23 @@ class _Applying:
         values = [
             v
             for operation in inside
-            for given in (operation.results, *(r.arguments for r in operation.rooms))
-            for v in given
+            for results in (operation.results, *(r.arguments for r in operation.rooms))
+            for v in results
         ]
         return frozenset(v.name for v in values)
 
-    def _same_end(self, edit: Edit, going: list[MutableOperation], made: list[MutableOperation]) -> None:
+    def _same_end(self, edit: Edit, going: list[MutableOperation], inserted: list[MutableOperation]) -> None:
         """What ends a block must be replaced by what ends it the same way."""
         old = next((c for c in going if c.ends), None)
-        new = made[-1] if made[-1].ends else None
+        new = inserted[-1] if inserted[-1].ends else None
         if old is not None and (new is None or (new.name, len(new.written)) != (old.name, len(old.written))):
             raise BadEdit(edit, f"its block must end with {old.name} of {len(old.written)} values, as what it replaces")
         if old is None and new is not None:
             raise BadEdit(edit, f"{new.name} ends a block and cannot stand in the middle of one; leave it out")
 
-    def _hand_over(self, edit: Edit, going: list[MutableOperation], made: list[MutableOperation]) -> None:
+    def _hand_over(self, edit: Edit, going: list[MutableOperation], inserted: list[MutableOperation]) -> None:
         """Who used an old result uses the new one of its name; pure ops in between that do so go behind it."""
-        new = {(v.name, v.index): v for operation in made for v in operation.results}
+        new = {(v.name, v.index): v for operation in inserted for v in operation.results}
         for old in [v for operation in going for v in operation.results]:
             value = new.get((old.name, old.index))
             if value is None:
@@ -255,11 +256,11 @@ class _Applying:
                 user.operands = [value if operand is old else operand for operand in user.operands]
             value.uses += old.uses
             old.uses = []
-        dependents.follow(self.lines, made, list(new.values()), edit.number)
+        dependents.follow(self.lines, inserted, list(new.values()), edit.number)
 
 
 def _differ(one: str, other: str) -> bool:
-    """Whether two types surely differ; layouts may be written in several ways."""
+    """Return whether two types surely differ; layouts may be written in several ways."""
     a, b = types.shaped(one), types.shaped(other)
     if a is None or b is None:
         return bool(one and other) and one != other

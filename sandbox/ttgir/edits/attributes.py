@@ -44,18 +44,19 @@ class _Piece:
 
 
 def names(operation: MutableOperation) -> list[str]:
-    """What can be set of an op as it stands."""
-    found = [name.strip('"') for name, _ in _entries(operation)]
-    found += [n for op, n in sorted(NUMBERS) if op == operation.name and _number(operation)]
-    return found + [n for op, n in sorted(OPTIONAL | WORDS) if op == operation.name and n not in found]
+    """Return what can be set of an op as it stands."""
+    listed = [name.strip('"') for name, _ in _entries(operation)]
+    listed += [n for op, n in sorted(NUMBERS) if op == operation.name and _number(operation)]
+    return listed + [n for op, n in sorted(OPTIONAL | WORDS) if op == operation.name and n not in listed]
 
 
 def named(operation: MutableOperation, name: str) -> str:
-    """The attribute of an op that a name means: `num_stages` is tt.num_stages where that is there. Empty for none."""
-    there = names(operation)
-    if name in there:
+    """Return the attribute of an op that a name means: `num_stages` is tt.num_stages where that is there. Empty for
+    none."""
+    existing = names(operation)
+    if name in existing:
         return name
-    same = [n for n in there if n.rpartition(".")[2].lower() == name.lower()]
+    same = [n for n in existing if n.rpartition(".")[2].lower() == name.lower()]
     return same[0] if len(same) == 1 else name if "." in name.strip(".") else ""
 
 
@@ -74,7 +75,7 @@ def change(operation: MutableOperation, name: str, value: str) -> None:
 
 
 def _checked(value: str) -> None:
-    """Raises Unchanged for what is no single value of MLIR."""
+    """Raise Unchanged for what is no single value of MLIR."""
     try:
         listed = [t for t in tokens(value) if t.kind != "space"]
     except Unreadable:
@@ -90,44 +91,44 @@ def _checked(value: str) -> None:
 
 
 def _pieces(operation: MutableOperation) -> list[_Piece]:
-    """All words of an op's own text behind its results, without white space."""
-    found, depth = [], 0
+    """Return all words of an op's own text behind its results, without white space."""
+    pieces, depth = [], 0
     for number, part in enumerate(operation.parts):
         at = 0
         for token in tokens(part) if isinstance(part, str) else ():
             if token.kind != "space":
-                found.append(_Piece(token, number, at, depth))
+                pieces.append(_Piece(token, number, at, depth))
                 depth += nesting(token.text)
             at += len(token.text)
-    equals = next((i for i, p in enumerate(found) if p.token.text == "="), -1) if operation.results else -1
-    return found[equals + 1 :]
+    equals = next((i for i, p in enumerate(pieces) if p.token.text == "="), -1) if operation.results else -1
+    return pieces[equals + 1 :]
 
 
 def _entries(operation: MutableOperation) -> Iterator[tuple[str, list[_Piece]]]:
     """Attributes and the words of their values: `name = value` in dictionaries, and outside of brackets."""
-    found = _pieces(operation)
-    for i, piece in enumerate(found[:-1]):
-        opens = _dictionary(found, i)
+    pieces = _pieces(operation)
+    for i, piece in enumerate(pieces[:-1]):
+        opens = _dictionary(pieces, i)
         if opens:
-            yield from _listed(found, i)
-        following = found[i + 1 : i + 3]
+            yield from _listed(pieces, i)
+        following = pieces[i + 1 : i + 3]
         alone = piece.depth == 0 and piece.token.kind == "word" and following[0].token.text == "="
         if alone and len(following) == 2 and following[1].token.kind in ("word", "number"):
             yield piece.token.text, following[1:]
 
 
-def _dictionary(found: list[_Piece], i: int) -> bool:
-    """Whether an attribute dictionary opens here, not a region or what stands in brackets."""
-    piece, before = found[i], [p.token.text for p in found[max(i - 2, 0) : i]]
-    if piece.token.text != "{" or found[i + 1].part != piece.part:
+def _dictionary(pieces: list[_Piece], i: int) -> bool:
+    """Return whether an attribute dictionary opens here, not a region or what stands in brackets."""
+    piece, before = pieces[i], [p.token.text for p in pieces[max(i - 2, 0) : i]]
+    if piece.token.text != "{" or pieces[i + 1].part != piece.part:
         return False
     return piece.depth == 0 or (piece.depth == 1 and before[-1:] == ["<"] and before[:1] == [")"])
 
 
-def _listed(found: list[_Piece], opened: int) -> Iterator[tuple[str, list[_Piece]]]:
-    inside = found[opened].depth + 1
+def _listed(pieces: list[_Piece], opened: int) -> Iterator[tuple[str, list[_Piece]]]:
+    inside = pieces[opened].depth + 1
     item = list[_Piece]()
-    for piece in found[opened + 1 :]:
+    for piece in pieces[opened + 1 :]:
         closes = piece.token.text == "}" and piece.depth == inside
         if closes or (piece.token.text == "," and piece.depth == inside):
             if item:
@@ -140,10 +141,10 @@ def _listed(found: list[_Piece], opened: int) -> Iterator[tuple[str, list[_Piece
 
 
 def _number(operation: MutableOperation) -> list[_Piece]:
-    """The only bare number of an op's operands."""
-    found = _pieces(operation)
-    colon = next((i for i, p in enumerate(found) if p.token.text == ":" and p.depth == 0), len(found))
-    numbers = [p for p in found[:colon] if p.token.kind == "number" and p.depth == 0]
+    """Return the only bare number of an op's operands."""
+    pieces = _pieces(operation)
+    colon = next((i for i, p in enumerate(pieces) if p.token.text == ":" and p.depth == 0), len(pieces))
+    numbers = [p for p in pieces[:colon] if p.token.kind == "number" and p.depth == 0]
     return numbers if len(numbers) == 1 else []
 
 
@@ -164,7 +165,7 @@ def _typed(value: str, old: list[_Piece]) -> str:
 
 
 def _add(operation: MutableOperation, name: str, value: str) -> None:
-    """Adds an attribute that the op's text leaves out."""
+    """Add an attribute that the op's text leaves out."""
     value = value.lower() if value in ("True", "False") else value
     if (operation.name, name) in WORDS:
         _insert(operation, f"{name} = {value} ", words=True)
@@ -179,29 +180,29 @@ def _add(operation: MutableOperation, name: str, value: str) -> None:
 
 
 def _closing(operation: MutableOperation) -> _Piece | None:
-    """The brace that closes the op's dictionary."""
-    found = _pieces(operation)
-    for i in range(len(found) - 1):
-        if _dictionary(found, i) and found[i + 1].token.text != "}":
-            inside = found[i].depth + 1
-            return next((p for p in found[i:] if p.token.text == "}" and p.depth == inside), None)
+    """Return the brace that closes the op's dictionary."""
+    pieces = _pieces(operation)
+    for i in range(len(pieces) - 1):
+        if _dictionary(pieces, i) and pieces[i + 1].token.text != "}":
+            inside = pieces[i].depth + 1
+            return next((p for p in pieces[i:] if p.token.text == "}" and p.depth == inside), None)
     return None
 
 
-def _insert(operation: MutableOperation, said: str, words: bool) -> None:
-    """Writes words before the types of an op; before its dictionary where `words`."""
+def _insert(operation: MutableOperation, text: str, words: bool) -> None:
+    """Write words before the types of an op; before its dictionary where `words`."""
     if operation.rooms:
         part = str(operation.parts[-1]) if isinstance(operation.parts[-1], str) else ""
         brace = part.find("}") + 1
         if len(operation.rooms) != 1 or operation.name != "scf.for" or not brace:
             raise Unchanged("nothing can be added to an op with blocks other than scf.for; replace the line")
-        operation.parts[-1] = f"{part[:brace]} {said.strip()}{part[brace:]}"
+        operation.parts[-1] = f"{part[:brace]} {text.strip()}{part[brace:]}"
         return
-    found = _pieces(operation)
+    pieces = _pieces(operation)
     stops = ("{", ":", "loc") if words else (":", "loc")
-    before = next((p for p in found if p.depth == 0 and p.token.text in stops), None)
-    at, where = (found[-1].end, found[-1].part) if before is None else (before.begin, before.part)
+    before = next((p for p in pieces if p.depth == 0 and p.token.text in stops), None)
+    at, where = (pieces[-1].end, pieces[-1].part) if before is None else (before.begin, before.part)
     part = str(operation.parts[where])
     operation.parts[where] = (
-        f"{part[:at]} {said.strip()}{part[at:]}" if before is None else part[:at] + said + part[at:]
+        f"{part[:at]} {text.strip()}{part[at:]}" if before is None else part[:at] + text + part[at:]
     )

@@ -17,17 +17,20 @@ from pgo_agent.sandbox.ttgir.pseudocode import kinds
 
 
 def travelling(
-    lines: Lines, chosen: list[int], own: list[MutableOperation], but: frozenset[str] = frozenset()
+    lines: Lines, chosen: list[int], chosen_ops: list[MutableOperation], but: frozenset[str] = frozenset()
 ) -> list[MutableOperation]:
-    """The ops that go when `own` goes, in the order of the text. `but`: names of values whose ops stay."""
-    rooms = {operation.room for operation in own}
-    told = [c for i in chosen for c in lines.told(i) if c.room in rooms and folded(lines, c) and not c.gone]
-    told = [c for c in told if not any(v.name in but for v in c.results)]
-    going = dict.fromkeys(own)
+    """Return the ops that go when `chosen_ops` goes, in the order of the text. `but`: names of values whose ops
+    stay."""
+    rooms = {operation.room for operation in chosen_ops}
+    candidates = [
+        c for i in chosen for c in lines.operations_of(i) if c.room in rooms and folded(lines, c) and not c.gone
+    ]
+    candidates = [c for c in candidates if not any(v.name in but for v in c.results)]
+    going = dict.fromkeys(chosen_ops)
     inside = {inner for operation in going for inner in operation.walk()}
     growing = True
     while growing:
-        more = [c for c in told if c not in inside and _used(c) and all(u in inside for u in _used(c))]
+        more = [c for c in candidates if c not in inside and _used(c) and all(u in inside for u in _used(c))]
         going |= dict.fromkeys(more)
         inside |= set(more)
         growing = bool(more)
@@ -35,14 +38,14 @@ def travelling(
 
 
 def folded(lines: Lines, operation: MutableOperation) -> bool:
-    """Whether an op is pure and has no line of its own."""
+    """Return whether an op is pure and has no line of its own."""
     return not operation.inserted and kinds.pure(operation.op) and operation not in lines.owned
 
 
 def ordered(operations: list[MutableOperation]) -> list[MutableOperation]:
-    """Ops in the order in which they stand."""
-    wanted, root = set(operations), list(operations[0].around())[-1]
-    return [operation for operation in root.walk() if operation in wanted]
+    """Return ops in the order in which they stand."""
+    chosen, root = set(operations), list(operations[0].around())[-1]
+    return [operation for operation in root.walk() if operation in chosen]
 
 
 def _used(operation: MutableOperation) -> list[MutableOperation]:
@@ -50,7 +53,7 @@ def _used(operation: MutableOperation) -> list[MutableOperation]:
 
 
 def bring(lines: Lines, moved: list[MutableOperation], edit: int) -> None:
-    """Puts in front of moved ops the pure ops that they need and that would stand behind them."""
+    """Put in front of moved ops the pure ops that they need and that would stand behind them."""
     for operation in moved:
         for inner in list(operation.walk()):
             for value in inner.operands:
@@ -72,7 +75,7 @@ def _bring(lines: Lines, value: Value | None, before: MutableOperation, edit: in
 
 
 def follow(lines: Lines, moved: list[MutableOperation], values: list[Value], edit: int) -> None:
-    """Puts behind moved ops the pure ops that use their results and would stand before them."""
+    """Put behind moved ops the pure ops that use their results and would stand before them."""
     for value in values:
         for user in list(dict.fromkeys(value.uses)):
             room, last = moved[-1].room, moved[-1]

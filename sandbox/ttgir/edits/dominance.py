@@ -17,7 +17,7 @@ Fault = tuple[int, str]  # the edit that is to blame, and what is wrong
 
 
 def visits(operation: MutableOperation, scope: Scope) -> Iterator[tuple[MutableOperation | MutableBlock, Scope]]:
-    """Every op and block with the values that it sees, before it gives its own."""
+    """Yield every op and block with the values that it sees, before it gives its own."""
     yield operation, scope
     for part in operation.parts:
         if not isinstance(part, str) and part:
@@ -31,7 +31,7 @@ def visits(operation: MutableOperation, scope: Scope) -> Iterator[tuple[MutableO
 
 
 def link(root: MutableOperation) -> None:
-    """Finds the values that inserted ops name, as far as they are there by now."""
+    """Find the values that inserted ops name, as far as they are there by now."""
     for operation, scope in visits(root, {}):
         if isinstance(operation, MutableOperation) and None in operation.operands:
             for i, written in enumerate(operation.written):
@@ -42,21 +42,21 @@ def link(root: MutableOperation) -> None:
 
 
 def fresh(root: MutableOperation, name: str, text: str = "") -> str:
-    """A name like another that is neither in the tree nor in a text."""
+    """Return a name like another that is neither in the tree nor in a text."""
     taken = {t.text.partition("#")[0] for t in tokens(f"{mutable_tree.text(root)}\n{text}") if t.kind == "value"}
     stem = name if not name[1:].isdigit() else f"%v{name[1:]}"
     return next(free for i in count(1) if (free := f"{stem}_{i}") not in taken)
 
 
 def parted(root: MutableOperation) -> Fault | None:
-    """Renames what was moved to where its name is taken. A fault where it is a block's argument that is in the way."""
-    while (found := _clash(root)) is not None:
-        holder = max((v.holder for v in found if isinstance(v.holder, MutableOperation)), key=_edited, default=None)
-        twice = all(isinstance(v.holder, MutableOperation) and v.holder.inserted for v in found)
+    """Rename what was moved to where its name is taken. A fault where it is a block's argument that is in the way."""
+    while (clash := _clash(root)) is not None:
+        holder = max((v.holder for v in clash if isinstance(v.holder, MutableOperation)), key=_edited, default=None)
+        twice = all(isinstance(v.holder, MutableOperation) and v.holder.inserted for v in clash)
         if holder is None or not _edited(holder) or twice:
-            blame = max(_edited(v.holder) for v in found)
-            return blame, f"the name {found[0].name} is given twice there; write the ops anew under other names"
-        mutable_tree.rename(holder, found[0].name, fresh(root, found[0].name))
+            blame = max(_edited(v.holder) for v in clash)
+            return blame, f"the name {clash[0].name} is given twice there; write the ops anew under other names"
+        mutable_tree.rename(holder, clash[0].name, fresh(root, clash[0].name))
     return None
 
 
@@ -76,23 +76,27 @@ def _clash(root: MutableOperation) -> tuple[Value, Value] | None:
 
 
 def faults(root: MutableOperation, lines: Lines) -> Iterator[Fault]:
-    """What is wrong with an edited tree. What was so as it was read is no fault of an edit."""
+    """Yield what is wrong with an edited tree. What was so as it was read is no fault of an edit."""
     for at, scope in visits(root, {}):
         if not isinstance(at, MutableOperation):
             continue
         for written, operand in zip(at.written, at.operands, strict=True):
-            said = _wrong(at, written, operand, scope.get(key(written)), lines)
+            message = _wrong(at, written, operand, scope.get(key(written)), lines)
             blame = max(at.blame(), _edited(operand.holder) if operand is not None else 0)
-            if said and blame:
-                yield blame, f"{lines.name(at)} {said}"
-        for said, blame in _ends(at):
+            if message and blame:
+                yield blame, f"{lines.name(at)} {message}"
+        for message, blame in _ends(at):
             if blame:
-                yield blame, f"{lines.name(at)} {said}"
+                yield blame, f"{lines.name(at)} {message}"
 
 
-def _wrong(at: MutableOperation, written: str, meant: Value | None, found: Value | None, lines: Lines) -> str:
-    """Why an op may not use a value; empty where it may."""
-    if found is not None and found is meant and (_before(at, found) or not (at.blame() or _edited(found.holder))):
+def _wrong(at: MutableOperation, written: str, meant: Value | None, visible: Value | None, lines: Lines) -> str:
+    """Return why an op may not use a value; empty where it may."""
+    if (
+        visible is not None
+        and visible is meant
+        and (_before(at, visible) or not (at.blame() or _edited(visible.holder)))
+    ):
         return ""
     written = written.replace(meant.name, meant.read, 1) if meant is not None and meant.read else written
     operation = _giver(meant) if meant is not None else _named(lines, key(written)[0])
@@ -107,7 +111,7 @@ def _wrong(at: MutableOperation, written: str, meant: Value | None, found: Value
 
 
 def _seen(at: MutableOperation) -> Iterator[MutableBlock | None]:
-    """The blocks that an op stands in, as far out as it sees."""
+    """Yield the blocks that an op stands in, as far out as it sees."""
     for operation in at.around():
         yield operation.room
         if operation.room is None or operation.room.isolated:
@@ -119,7 +123,7 @@ def _giver(value: Value) -> MutableOperation | None:
 
 
 def _named(lines: Lines, name: str) -> MutableOperation | None:
-    """An op that gives values of a name, wherever it stands."""
+    """Return an op that gives values of a name, wherever it stands."""
     for operation in lines.operations[0].walk():
         arguments = [v for room in operation.rooms for v in room.arguments]
         if any(v.name == name for v in (*operation.results, *arguments)):
@@ -128,26 +132,28 @@ def _named(lines: Lines, name: str) -> MutableOperation | None:
 
 
 def _before(at: MutableOperation, value: Value) -> bool:
-    """Whether what gives a value that an op sees comes before it: not in another block, but the first, of a region."""
+    """Return whether what gives a value that an op sees comes before it: not in another block, but the first, of a
+    region."""
     room = value.holder.room if isinstance(value.holder, MutableOperation) else value.holder
     return room is None or room is room.region[0] or any(c.room is room for c in at.around())
 
 
 def _ends(at: MutableOperation) -> Iterator[tuple[str, int]]:
-    """What is wrong with the ends of an op's blocks, and the edit that touched them last."""
+    """Yield what is wrong with the ends of an op's blocks, and the edit that touched them last."""
     for number, room in enumerate(at.rooms):
         touched = max([at.blame(), *(c.edit for c in room.operations)])
         if any(c.ends for c in room.operations[:-1]):
             yield "has an op behind one that ends its block", touched
-        name, wanted = _hands_over(at, number)
+        name, needed = _hands_over(at, number)
         end = room.operations[-1] if room.operations else None
-        given = len(end.written) if end is not None and end.name == name else 0
-        if wanted and given != wanted:
-            yield f"needs {name} with {wanted} values at the end of its block, not {given}", touched
+        count = len(end.written) if end is not None and end.name == name else 0
+        if needed and count != needed:
+            yield f"needs {name} with {needed} values at the end of its block, not {count}", touched
 
 
 def _hands_over(at: MutableOperation, number: int) -> tuple[str, int]:
-    """What ends a block of an op and how many values that takes, as far as it is known; 0 where none need be said."""
+    """Return what ends a block of an op and how many values that takes, as far as it is known; 0 where none need be
+    said."""
     if at.name in ("scf.for", "scf.if"):
         return "scf.yield", len(at.results)
     if at.name == "scf.while":

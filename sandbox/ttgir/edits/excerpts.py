@@ -16,7 +16,7 @@ from pgo_agent.sandbox.ttgir.tree import Module
 
 
 def excerpt(module: Module, view: Readable, labels: Iterable[str]) -> str:
-    """The ops of lines as text. Raises KeyError for a label that there is not."""
+    """Return the ops of lines as text. Raises KeyError for a label that there is not."""
     operations = mutable_tree.build(module)
     heads = {
         operations[a.places[0]]
@@ -25,40 +25,44 @@ def excerpt(module: Module, view: Readable, labels: Iterable[str]) -> str:
     }
     listed = [view.line(label) for label in labels]
     shown = {line.label: _shown(line, operations, heads) for line in listed}
-    ops = [operation for found in shown.values() for operation in found]
-    said = [text for line in listed for text in _said(line.label, shown[line.label], heads)]
-    return "".join(f"{text}\n" for text in [*said, *_constants(ops), *_layouts(module, said)])
+    ops = [operation for of_line in shown.values() for operation in of_line]
+    texts = [text for line in listed for text in _of_line(line.label, shown[line.label], heads)]
+    return "".join(f"{text}\n" for text in [*texts, *_constants(ops), *_layouts(module, texts)])
 
 
 def _shown(line: Line, operations: list[MutableOperation], heads: set[MutableOperation]) -> list[MutableOperation]:
-    """The ops of a line in the order of the text, without those inside of another that is shown whole."""
-    told = [operations[p] for p in sorted(line.places) if operations[p].name != "module"]
-    whole = set(told) - heads
-    return [operation for operation in told if not any(outer in whole for outer in list(operation.around())[1:])]
+    """Return the ops of a line in the order of the text, without those inside of another that is shown whole."""
+    ops = [operations[p] for p in sorted(line.places) if operations[p].name != "module"]
+    whole = set(ops) - heads
+    return [operation for operation in ops if not any(outer in whole for outer in list(operation.around())[1:])]
 
 
-def _said(label: str, operations: list[MutableOperation], heads: set[MutableOperation]) -> Iterator[str]:
+def _of_line(label: str, operations: list[MutableOperation], heads: set[MutableOperation]) -> Iterator[str]:
     yield f"// {label}" if operations else f"// {label} has no op"
     for operation in operations:
         yield _text(str(operation.parts[0]) if operation in heads else mutable_tree.text(operation))
 
 
 def _text(text: str) -> str:
-    """An op's text without locations and without the indent that it has in the module."""
+    """Return an op's text without locations and without the indent that it has in the module."""
     first, *more = triton_parser.bare(text).strip("\n").split("\n")
     return "\n".join([first.strip(), *textwrap.dedent("\n".join(more)).split("\n")] if more else [first.strip()])
 
 
-def _constants(shown: list[MutableOperation]) -> Iterator[str]:
+def _constants(operations: list[MutableOperation]) -> Iterator[str]:
     """Constants that the ops use and that are not among them."""
-    used = [v.holder for operation in shown for v in operation.operands if v is not None]
+    used = [v.holder for operation in operations for v in operation.operands if v is not None]
     for operation in dict.fromkeys(used):
-        if isinstance(operation, MutableOperation) and operation.name == "arith.constant" and operation not in shown:
+        if (
+            isinstance(operation, MutableOperation)
+            and operation.name == "arith.constant"
+            and operation not in operations
+        ):
             yield f"// {_text(mutable_tree.text(operation))}"
 
 
-def _layouts(module: Module, said: list[str]) -> Iterator[str]:
-    named = {t.text for text in said for t in tokens(text) if t.kind == "alias"}
+def _layouts(module: Module, texts: list[str]) -> Iterator[str]:
+    used = {t.text for text in texts for t in tokens(text) if t.kind == "alias"}
     for alias, meaning in module.aliases.items():
-        if alias in named and not alias.startswith("#loc"):
+        if alias in used and not alias.startswith("#loc"):
             yield f"// {alias} = {meaning}"

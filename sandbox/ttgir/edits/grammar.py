@@ -62,79 +62,79 @@ class Anchor:
 
 
 def cleaned(line: str) -> str:
-    """A line without bullet, number, back quotes, bold marks and comment; filler before labels is gone, too."""
-    said = re.sub(r"`|\*\*", "", line).strip()
-    while found := _BULLET.match(said):
-        said = said[found.end() :]
-    said = _WRAPPED.sub(r"\1", _COMMENT.sub("", said))
-    return _FILLER.sub("", said).strip()
+    """Return a line without bullet, number, back quotes, bold marks and comment; filler before labels is gone, too."""
+    text = re.sub(r"`|\*\*", "", line).strip()
+    while bullet := _BULLET.match(text):
+        text = text[bullet.end() :]
+    text = _WRAPPED.sub(r"\1", _COMMENT.sub("", text))
+    return _FILLER.sub("", text).strip()
 
 
-def verb(said: str) -> tuple[str, str]:
-    """The edit that a line begins with, and what follows it; nothing for any other line."""
-    first, *rest = said.split(None, 1) or [""]
+def verb(line: str) -> tuple[str, str]:
+    """Return the edit that a line begins with, and what follows it; nothing for any other line."""
+    first, *rest = line.split(None, 1) or [""]
     return _VERBS.get(first.lower().rstrip(":"), ""), "".join(rest)
 
 
-def labels(said: str) -> list[str]:
-    """All that looks like a label."""
-    return re.findall(rf"\b{LABEL}\b", said)
+def labels(text: str) -> list[str]:
+    """Return all that looks like a label."""
+    return re.findall(rf"\b{LABEL}\b", text)
 
 
-def spans(said: str, example: str) -> tuple[Spans, str]:
-    """The lines that an edit is of, and what stands behind them."""
-    found: list[tuple[str, str]] = []
-    rest = said
+def spans(text: str, example: str) -> tuple[Spans, str]:
+    """Return the lines that an edit is of, and what stands behind them."""
+    ranges: list[tuple[str, str]] = []
+    rest = text
     while match := _SPAN.match(rest):
-        found.append(_range(match))
+        ranges.append(_range(match))
         rest = rest[match.end() :]
         following = _NEXT.match(rest)
         if following is None or not _SPAN.match(rest[following.end() :]):
-            return tuple(found), rest
+            return tuple(ranges), rest
         rest = rest[following.end() :]
     raise Misread(
-        f"a label such as L31 was expected, as the view shows it, not '{said[:30]}'; write for example: {example}"
+        f"a label such as L31 was expected, as the view shows it, not '{text[:30]}'; write for example: {example}"
     )
 
 
-def _range(found: re.Match[str]) -> tuple[str, str]:
-    first, last = found[1].upper(), (found[2] or found[1]).upper()
+def _range(match: re.Match[str]) -> tuple[str, str]:
+    first, last = match[1].upper(), (match[2] or match[1]).upper()
     last = last if last[0].isalpha() else first[0] + last
     if first[0] != last[0] or int(last[1:]) < int(first[1:]):
         raise Misread(f"{first} to {last} is no range of lines; to say where lines go write 'before {last}' or 'after'")
     return first, last
 
 
-def place(said: str, hint: str) -> tuple[Anchor, str]:
-    """Where an edit puts something, and what stands behind that."""
-    found = _PLACE.match(said)
-    if found is None:
+def place(text: str, hint: str) -> tuple[Anchor, str]:
+    """Return where an edit puts something, and what stands behind that."""
+    match = _PLACE.match(text)
+    if match is None:
         raise Misread(hint)
-    return Anchor(_WHERE[re.sub(r"\s+", " ", found[1].lower())], found[2].upper()), said[found.end() :]
+    return Anchor(_WHERE[re.sub(r"\s+", " ", match[1].lower())], match[2].upper()), text[match.end() :]
 
 
-def without_with(said: str) -> str:
-    """What stands behind `with:`."""
+def without_with(text: str) -> str:
+    """Return what stands behind `with:`."""
     return re.sub(
-        r"^\s*(?:with|by)\b(?:\s+(?:the\s+)?(?:following|this|these)\b)?(?:\s+(?:ops?|block|code)\b)?", "", said
+        r"^\s*(?:with|by)\b(?:\s+(?:the\s+)?(?:following|this|these)\b)?(?:\s+(?:ops?|block|code)\b)?", "", text
     )
 
 
 def ended(rest: str) -> None:
-    """Raises Misread when more stands here than a remark that names no line."""
+    """Raise Misread when more stands here than a remark that names no line."""
     remark = re.fullmatch(r"\s*(?:[.;,:]?|(?:\(|--?|–|—|;|,|so\b|because\b|since\b).*)\s*", rest, re.S)  # noqa: RUF001
     if remark is None or labels(rest):
         raise Misread(f"'{rest.strip()[:40]}' is more than the edit needs; write one edit a line, remarks behind '#'")
 
 
-def attribute(said: str) -> tuple[str, str, str, str]:
-    """Label, op (empty when none is named), name and value of an attribute."""
-    text = re.sub(r"(?<=\w)\s*\{(.*)\}\s*$", r" \1", said) if "{" in said and "=" in said.partition("{")[2] else said
-    found = next((m for form in _ATTRIBUTES if (m := re.fullmatch(form, text.strip(), re.I))), None)
-    if found is None:
+def attribute(line: str) -> tuple[str, str, str, str]:
+    """Return label, op (empty when none is named), name and value of an attribute."""
+    text = re.sub(r"(?<=\w)\s*\{(.*)\}\s*$", r" \1", line) if "{" in line and "=" in line.partition("{")[2] else line
+    match = next((m for form in _ATTRIBUTES if (m := re.fullmatch(form, text.strip(), re.I))), None)
+    if match is None:
         raise Misread("write one attribute of one line and its value: set L31 pendings = 1")
-    value = found["value"].strip().rstrip(";").rstrip()
+    value = match["value"].strip().rstrip(";").rstrip()
     value = value[:-1].rstrip() if value.endswith(".") and not value[:-1].isdigit() else value.removesuffix(".")
     if labels(re.sub(r"\"[^\"]*\"", "", value)) or re.search(r",\s*[A-Za-z_.]+\s*=", value):
         raise Misread("it sets more than one attribute; write a line for each: set L31 pendings = 1")
-    return found["label"].upper(), (found["op"] or "").strip('"'), found["name"].strip('"'), value
+    return match["label"].upper(), (match["op"] or "").strip('"'), match["name"].strip('"'), value

@@ -20,59 +20,59 @@ _RESULT = re.compile(r"%\$([A-Za-z][0-9]+)(?:#([0-9]+))?")
 
 
 def operations(edit: Edit, block: str, lines: Lines, free: frozenset[str] = frozenset()) -> list[MutableOperation]:
-    """The ops of a block, not yet in their place. `free`: names that may be given anew, for their ops go."""
+    """Return the ops of a block, not yet in their place. `free`: names that may be given anew, for their ops go."""
     read(edit, block)
     text = _RESULT.sub(lambda m: _result(edit, lines, m), _indented(block))
-    named, scope = _Names(lines.operations[0], text, free), dict[str, str]()
-    renamed = "".join("".join(named.op(op, scope)) for op in read(edit, text))
-    found = read(edit, renamed.strip("\n"))
+    names, scope = _Names(lines.operations[0], text, free), dict[str, str]()
+    renamed = "".join("".join(names.op(op, scope)) for op in read(edit, text))
+    ops = read(edit, renamed.strip("\n"))
     _aliases(edit, text, lines)
-    return [mutable_tree.operation(op, None, None) for op in found]
+    return [mutable_tree.operation(op, None, None) for op in ops]
 
 
 def read(edit: Edit, block: str) -> tuple[Op, ...]:
-    """The ops of a block as they are written. Raises BadEdit when there are none."""
+    """Return the ops of a block as they are written. Raises BadEdit when there are none."""
     try:
-        found = script.ops(block)
+        ops = script.ops(block)
     except Unreadable as e:
         raise BadEdit(edit, f"its block cannot be read: {e}") from None
-    if not found:
+    if not ops:
         raise BadEdit(edit, "its block holds no op; delete lines to take them away")
-    return found
+    return ops
 
 
 def _indented(block: str) -> str:
-    """A block without empty lines, each line as deep as the braces around it."""
-    found, depth = list[str](), 1
+    """Return a block without empty lines, each line as deep as the braces around it."""
+    indented, depth = list[str](), 1
     for line in filter(None, map(str.strip, block.splitlines())):
         at = depth - line.startswith(("}", "^"))
-        found.append(mutable_tree.STEP * max(at, 1) + line)
+        indented.append(mutable_tree.STEP * max(at, 1) + line)
         depth += line.endswith("{") - line.startswith("}")
-    return "\n".join(found)
+    return "\n".join(indented)
 
 
-def _result(edit: Edit, lines: Lines, found: re.Match[str]) -> str:
-    """The name of a line's result as it is now."""
-    label = found[1].upper()
+def _result(edit: Edit, lines: Lines, match: re.Match[str]) -> str:
+    """Return the name of a line's result as it is now."""
+    label = match[1].upper()
     operation = lines.present(edit, lines.index(edit, label))
     values = operation.results if operation is not None else []
     if not values:
-        raise BadEdit(edit, f"{found[0]} is nothing: the op of {label} gives no result")
-    if len(values) > 1 and found[2] is None:
+        raise BadEdit(edit, f"{match[0]} is nothing: the op of {label} gives no result")
+    if len(values) > 1 and match[2] is None:
         raise BadEdit(edit, f"{label} gives {len(values)} results; write %${label}#0 to %${label}#{len(values) - 1}")
-    if int(found[2] or 0) >= len(values):
-        raise BadEdit(edit, f"{found[0]} is nothing: {label} gives {len(values)} results, the first is #0")
-    return values[int(found[2] or 0)].said
+    if int(match[2] or 0) >= len(values):
+        raise BadEdit(edit, f"{match[0]} is nothing: {label} gives {len(values)} results, the first is #0")
+    return values[int(match[2] or 0)].reference
 
 
 def _aliases(edit: Edit, text: str, lines: Lines) -> None:
-    """Raises BadEdit for a layout or location that the text does not define."""
+    """Raise BadEdit for a layout or location that the text does not define."""
     used = {t.text for t in tokens(text) if t.kind == "alias" and "." not in t.text}
     unknown = sorted(used - lines.aliases.keys())
     if unknown:
-        there = ", ".join(sorted(a for a in lines.aliases if not a.startswith("#loc")))
+        available = ", ".join(sorted(a for a in lines.aliases if not a.startswith("#loc")))
         raise BadEdit(
-            edit, f"there is no {unknown[0]}; there are {there}; write another layout out: #ttg.blocked<{{...}}>"
+            edit, f"there is no {unknown[0]}; there are {available}; write another layout out: #ttg.blocked<{{...}}>"
         )
 
 
@@ -81,32 +81,32 @@ class _Names:
 
     def __init__(self, root: MutableOperation, text: str, free: frozenset[str]) -> None:
         self.root, self.text = root, text
-        given = {v.name for operation in root.walk() for v in operation.results if not operation.gone}
-        given |= {v.name for operation in root.walk() for room in operation.rooms for v in room.arguments}
-        self.taken = given - free
+        names = {v.name for operation in root.walk() for v in operation.results if not operation.gone}
+        names |= {v.name for operation in root.walk() for room in operation.rooms for v in room.arguments}
+        self.taken = names - free
 
     def op(self, op: Op, scope: dict[str, str]) -> Iterator[str]:
-        """The text of an op under its new names. Adds its results to `scope`."""
+        """Yield the text of an op under its new names. Adds its results to `scope`."""
         results = self._fresh(r.partition("#")[0] for r in op.results)
-        known = scope | self._given(op.defined)
+        new_names = scope | self._renamed(op.defined)
         for i, (part, following) in enumerate(zip_longest(op.parts, op.parts[1:])):
             if isinstance(part, Region):
-                yield from self._region(part, dict(known))
+                yield from self._region(part, dict(new_names))
             else:
                 entering = following.blocks[0].arguments if isinstance(following, Region) and following.blocks else ()
-                known |= self._given(entering if not op.defined else ())
-                given, rest = _at_equals(part) if results and i == 0 else ("", part)
-                yield mutable_tree.renamed(given, results) + mutable_tree.renamed(rest, known)
+                new_names |= self._renamed(entering if not op.defined else ())
+                left, rest = _at_equals(part) if results and i == 0 else ("", part)
+                yield mutable_tree.renamed(left, results) + mutable_tree.renamed(rest, new_names)
         scope |= results
 
-    def _region(self, region: Region, known: dict[str, str]) -> Iterator[str]:
+    def _region(self, region: Region, new_names: dict[str, str]) -> Iterator[str]:
         for block in region.blocks:
-            known |= {k: v for k, v in self._given(block.arguments).items() if k not in known}
-            yield mutable_tree.renamed(block.head, known)
+            new_names |= {k: v for k, v in self._renamed(block.arguments).items() if k not in new_names}
+            yield mutable_tree.renamed(block.head, new_names)
             for op in block.ops:
-                yield from self.op(op, known)
+                yield from self.op(op, new_names)
 
-    def _given(self, arguments: tuple[Argument, ...]) -> dict[str, str]:
+    def _renamed(self, arguments: tuple[Argument, ...]) -> dict[str, str]:
         return self._fresh(a.name for a in arguments)
 
     def _fresh(self, names: Iterator[str]) -> dict[str, str]:
@@ -119,7 +119,7 @@ class _Names:
 
 
 def _at_equals(text: str) -> tuple[str, str]:
-    """What stands before the equals sign behind an op's results, and the rest: both may name one value."""
+    """Return what stands before the equals sign behind an op's results, and the rest: both may name one value."""
     at = 0
     for token in tokens(text):
         if token.text == "=":

@@ -28,7 +28,7 @@ class Value:
     read: str = ""  # its name in the text that was read, where that was another
 
     @property
-    def said(self) -> str:
+    def reference(self) -> str:
         several = (
             isinstance(self.holder, MutableOperation) and sum(v.name == self.name for v in self.holder.results) > 1
         )
@@ -65,7 +65,7 @@ class MutableOperation:
     edit: int = 0  # that put it here or took it away; 0 where it stands as read
     gone: bool = False
     inserted: bool = False
-    given: dict[str, int] = field(default_factory=dict)  # attribute -> the edit that gave it a value
+    set_by: dict[str, int] = field(default_factory=dict)  # attribute -> the edit that gave it a value
 
     @property
     def name(self) -> str:
@@ -87,15 +87,15 @@ class MutableOperation:
                 yield from operation.walk()
 
     def around(self) -> Iterator["MutableOperation"]:
-        """Itself and the ops that it stands in, from the inside to the outside."""
+        """Yield itself and the ops that it stands in, from the inside to the outside."""
         operation: MutableOperation | None = self
         while operation is not None:
             yield operation
             operation = operation.room.owner if operation.room is not None else None
 
     def blame(self) -> int:
-        """The last edit that touched it, or what it stands in; 0 for none."""
-        return max(max(c.edit, *c.given.values(), 0) for c in self.around())
+        """Return the last edit that touched it, or what it stands in; 0 for none."""
+        return max(max(c.edit, *c.set_by.values(), 0) for c in self.around())
 
 
 Scope = dict[tuple[str, int], Value]
@@ -108,38 +108,38 @@ def key(written: str) -> tuple[str, int]:
 
 
 def build(module: Module) -> list[MutableOperation]:
-    """All ops in the order of `Module.walk`, the module's first."""
+    """Return all ops in the order of `Module.walk`, the module's first."""
     return list(operation(module.op, None, {}).walk())
 
 
 def operation(op: Op, room: MutableBlock | None, scope: Scope | None) -> MutableOperation:
-    """An op with all inside of it. Adds its results to `scope`; without one no operand is resolved."""
-    made = MutableOperation(op, [], room, list(op.operands), inserted=scope is None)
+    """Return an op with all inside of it. Adds its results to `scope`; without one no operand is resolved."""
+    result = MutableOperation(op, [], room, list(op.operands), inserted=scope is None)
     for written in op.operands:
         value = None if scope is None else scope.get(key(written)) or Value(*key(written), "", None)
-        made.operands.append(value)
+        result.operands.append(value)
         if value is not None:
-            value.uses.append(made)
+            value.uses.append(result)
     count = 0
     for part in op.parts:
-        made.parts.append(part if isinstance(part, str) else _rooms(made, part, count, scope))
+        result.parts.append(part if isinstance(part, str) else _rooms(result, part, count, scope))
         count += isinstance(part, Region)
     types = [*op.result_types, *[""] * len(op.results)]
-    made.results = [Value(*key(name), types[i], made) for i, name in enumerate(op.results)]
+    result.results = [Value(*key(name), types[i], result) for i, name in enumerate(op.results)]
     if scope is not None:
-        scope.update({(v.name, v.index): v for v in made.results})
-    return made
+        scope.update({(v.name, v.index): v for v in result.results})
+    return result
 
 
 def _rooms(owner: MutableOperation, region: Region, number: int, scope: Scope | None) -> list[MutableBlock]:
     isolated = region.name.startswith("partition") or owner.name in ("module", "tt.func")
     inner = None if scope is None else {} if isolated else dict(scope)
-    made = list[MutableBlock]()
+    blocks = list[MutableBlock]()
     for block in region.blocks:
-        made.append(MutableBlock(block.head, owner, made, isolated))
-        first = number == 0 and len(made) == 1
-        _fill(made[-1], block, block.arguments or (owner.op.defined if first else ()), inner)
-    return made
+        blocks.append(MutableBlock(block.head, owner, blocks, isolated))
+        first = number == 0 and len(blocks) == 1
+        _fill(blocks[-1], block, block.arguments or (owner.op.defined if first else ()), inner)
+    return blocks
 
 
 def _fill(room: MutableBlock, block: Block, listed: tuple[Argument, ...], scope: Scope | None) -> None:
@@ -161,16 +161,16 @@ def _room_text(room: MutableBlock) -> str:
 
 
 def lines(operation: MutableOperation, first: int) -> dict[int, MutableOperation]:
-    """Which op begins on a line of the text, which begins with the line `first`."""
-    found: dict[int, MutableOperation] = {}
-    _count(operation, first, found)
-    return found
+    """Return which op begins on a line of the text, which begins with the line `first`."""
+    by_line: dict[int, MutableOperation] = {}
+    _count(operation, first, by_line)
+    return by_line
 
 
-def _count(operation: MutableOperation, at: int, found: dict[int, MutableOperation]) -> int:
-    """Adds the lines of an op that begins with the line `at`; gives the line it ends with."""
+def _count(operation: MutableOperation, at: int, by_line: dict[int, MutableOperation]) -> int:
+    """Add the lines of an op that begins with the line `at`; return the line it ends with."""
     opening = str(operation.parts[0])
-    found[at + _leading(opening).count("\n")] = operation
+    by_line[at + _leading(opening).count("\n")] = operation
     for part in operation.parts:
         if isinstance(part, str):
             at += part.count("\n")
@@ -178,7 +178,7 @@ def _count(operation: MutableOperation, at: int, found: dict[int, MutableOperati
         for room in part:
             at += room.head.count("\n")
             for inner in room.operations:
-                at = _count(inner, at, found)
+                at = _count(inner, at, by_line)
     return at
 
 
@@ -196,14 +196,14 @@ def _indent(operation: MutableOperation) -> str:
 
 
 def take(operation: MutableOperation) -> None:
-    """Takes an op out of its block."""
+    """Take an op out of its block."""
     if operation.room is not None:
         operation.room.operations.remove(operation)
     operation.room = None
 
 
 def put(operation: MutableOperation, room: MutableBlock, at: int, edit: int) -> None:
-    """Puts an op that was taken out into a block, on a line of its own, indented as the others."""
+    """Put an op that was taken out into a block, on a line of its own, indented as the others."""
     indent = _indent(operation)
     if not _leading(str(operation.parts[0])).startswith("\n"):
         operation.parts[0] = f"\n{indent}{str(operation.parts[0]).lstrip()}"
@@ -234,7 +234,7 @@ def rename(holder: MutableOperation, old: str, new: str) -> None:
 
 
 def renamed(text: str, names: dict[str, str]) -> str:
-    """A text with values under other names."""
+    """Return a text with values under other names."""
     if not any(name in text for name in names):
         return text
     return "".join(

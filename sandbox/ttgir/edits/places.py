@@ -24,7 +24,7 @@ class Spot:
     behind: bool
 
     def at(self) -> int:
-        """The index in the block, as it is now."""
+        """Return the index in the block, as it is now."""
         return self.room.operations.index(self.beside) + self.behind if self.beside is not None else 0
 
 
@@ -35,7 +35,7 @@ class Lines:
         self.lines, self.operations, self.aliases = view.lines, operations, aliases
         self.at = {line.label: i for i, line in enumerate(view.lines)}
         self.labels = {operations[p]: line.label for line in view.lines for p in line.places}
-        self.owned = {own for i in range(len(view.lines)) if (own := self.own(i))}
+        self.owned = {operation for i in range(len(view.lines)) if (operation := self.own(i))}
         self.homes = {
             operation: operation.room for operation in operations if operation.room is not None
         }  # blocks that they were read in
@@ -54,25 +54,25 @@ class Lines:
         )
 
     def own(self, i: int) -> MutableOperation | None:
-        """The op that a line is of; None for `else:` and roles."""
+        """Return the op that a line is of; None for `else:` and roles."""
         line = self.lines[i]
-        found = self.operations[line.places[0]] if line.places else None
-        return None if found is None or (found.ends and self._opens(i)) else found
+        operation = self.operations[line.places[0]] if line.places else None
+        return None if operation is None or (operation.ends and self._opens(i)) else operation
 
-    def told(self, i: int) -> list[MutableOperation]:
-        """All ops that a line stands for, in the order of the text."""
+    def operations_of(self, i: int) -> list[MutableOperation]:
+        """Return all ops that a line stands for, in the order of the text."""
         return [self.operations[p] for p in sorted(self.lines[i].places)]
 
     def name(self, operation: MutableOperation) -> str:
-        """How a message names an op: by the line that shows it, if one does."""
+        """Return how a message names an op: by the line that shows it, if one does."""
         label = next((self.labels[c] for c in operation.around() if c in self.labels), "")
         if not label or operation.inserted:
             return f"the inserted {operation.name}" if operation.inserted else operation.name
         return f"{label} ({operation.name})" if operation in self.owned else f"{operation.name} of {label}"
 
     def chosen(self, edit: Edit, spans: Spans) -> list[int]:
-        """The lines of ranges. Raises BadEdit for one that begins outside of a loop and ends inside of it."""
-        found = dict[int, None]()
+        """Return the lines of ranges. Raises BadEdit for one that begins outside of a loop and ends inside of it."""
+        selected = dict[int, None]()
         for first, last in spans:
             begin, end = self.index(edit, first), self.index(edit, last)
             listed = range(begin, end + 1)
@@ -81,11 +81,12 @@ class Lines:
                 if begin < end and inside and i < end < inside[-1]:
                     label, until = self.lines[i].label, self.lines[inside[-1]].label
                     raise BadEdit(edit, f"the range ends inside of {label}, which goes on to {until}; end it there")
-            found |= dict.fromkeys(listed)
-        return sorted(found)
+            selected |= dict.fromkeys(listed)
+        return sorted(selected)
 
     def outermost(self, edit: Edit, chosen: list[int]) -> list[MutableOperation]:
-        """The ops of lines, without those that stand in another of them. Raises BadEdit where a line has none."""
+        """Return the ops of lines, without those that stand in another of them. Raises BadEdit where a line has
+        none."""
         owns = [(i, self.present(edit, i)) for i in chosen]
         all_ = {operation for _, operation in owns if operation is not None}
         for i, operation in owns:
@@ -94,7 +95,7 @@ class Lines:
         return [c for _, c in owns if c is not None and not any(a in all_ for a in list(c.around())[1:])]
 
     def present(self, edit: Edit, i: int) -> MutableOperation | None:
-        """A line's op. Raises BadEdit when an edit took it away."""
+        """Return a line's op. Raises BadEdit when an edit took it away."""
         operation = self.own(i)
         lost = next((c for c in operation.around() if c.gone), None) if operation is not None else None
         if lost is not None:
@@ -106,7 +107,7 @@ class Lines:
     # places -----------------------------------------------------------------------------------------------------------
 
     def spot(self, edit: Edit, place: Anchor) -> Spot:
-        """Where an edit puts something. Raises BadEdit for a place that there is not."""
+        """Return where an edit puts something. Raises BadEdit for a place that there is not."""
         i = self.index(edit, place.label)
         operation = self.present(edit, i)
         inner = self.inside(i)
@@ -126,23 +127,25 @@ class Lines:
         return Spot(operation.room, operation, behind)
 
     def _instead(self, i: int) -> str:
-        """What to write where `before` or `after` a line means nothing, or two things."""
+        """Return what to write where `before` or `after` a line means nothing, or two things."""
         label, inner = self.lines[i].label, self.inside(i)
         if not inner:
             return "name another line"
-        own = self.own(i)
-        past = f", or 'past {label}' for behind its end" if own is not None and own.name != "tt.func" else ""
+        operation = self.own(i)
+        past = (
+            f", or 'past {label}' for behind its end" if operation is not None and operation.name != "tt.func" else ""
+        )
         return f"write 'at start of {label}' for before {self.lines[inner[0]].label}{past}"
 
     def inside(self, i: int) -> range:
-        """The lines inside of a line, those of its `else:` too."""
-        own, end = self.own(i), i
-        first = self.lines[i].places[0] if own is not None else 0
+        """Return the lines inside of a line, those of its `else:` too."""
+        operation, end = self.own(i), i
+        first = self.lines[i].places[0] if operation is not None else 0
         for j in range(i + 1, len(self.lines)):
             line = self.lines[j]
-            if own is None and line.depth <= self.lines[i].depth:
+            if operation is None and line.depth <= self.lines[i].depth:
                 break
-            if own is None or (line.places and first < line.places[0] <= self.last[own]):
+            if operation is None or (line.places and first < line.places[0] <= self.last[operation]):
                 end = j
         return range(i + 1, end + 1)
 

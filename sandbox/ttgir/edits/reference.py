@@ -24,5 +24,5 @@ ends a block (next ..., return) can be replaced by its like, not moved or delete
 
 
 def reference() -> str:
-    """The format of scripts in at most 25 lines, with an example."""
+    """Return the format of scripts in at most 25 lines, with an example."""
     return f"{FORMAT}{''.join(f'  {line}' for line in EXAMPLE.splitlines(keepends=True))}"

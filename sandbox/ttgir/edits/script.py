@@ -81,14 +81,14 @@ class BadScript(ValueError):
 
 
 def parse(script: str) -> list[Edit]:
-    """The edits of a script, in order; none of an empty one. Raises BadScript."""
+    """Return the edits of a script, in order; none of an empty one. Raises BadScript."""
     if len(script) > LARGEST:
         raise BadScript(Edit(0, 1, script[:40]), f"{len(script)} characters are too many for a script")
     return _Script(script.splitlines()).edits()
 
 
 def ops(block: str) -> tuple[Op, ...]:
-    """The ops of a block of TTGIR. Raises Unreadable, with the line of the block."""
+    """Return the ops of a block of TTGIR. Raises Unreadable, with the line of the block."""
     try:
         module = reader.parse(f"module {{\ntt.func public @edit() {{\n{block}\n}}\n}}\n")
     except Unreadable as e:
@@ -111,12 +111,12 @@ class _Script:
         while self.at < len(self.lines):
             raw = self.lines[self.at]
             self.at += 1
-            said = grammar.cleaned(raw)
-            if not said or _FENCE.match(raw):
+            line_text = grammar.cleaned(raw)
+            if not line_text or _FENCE.match(raw):
                 continue
-            edit = Edit(len(self.found) + 1, self.at, said if len(said) <= 120 else f"{said[:117]}...")
+            edit = Edit(len(self.found) + 1, self.at, line_text if len(line_text) <= 120 else f"{line_text[:117]}...")
             try:
-                self._line(edit, raw, said)
+                self._line(edit, raw, line_text)
             except Misread as e:
                 raise BadScript(edit, str(e)) from None
             strange = strange or edit
@@ -124,16 +124,16 @@ class _Script:
             raise BadScript(strange, f"the script holds no edit; begin a line with one of: {FORMS}")
         return self.found
 
-    def _line(self, edit: Edit, raw: str, said: str) -> None:
-        """Reads one line as an edit with what belongs to it, or passes over a sentence."""
-        verb, rest = grammar.verb(said)
+    def _line(self, edit: Edit, raw: str, text: str) -> None:
+        """Read one line as an edit with what belongs to it, or pass over a sentence."""
+        verb, rest = grammar.verb(text)
         if verb:
             self.found.append(_READ[verb](self, edit, rest))
         elif _OP.match(raw):
             raise Misread("TTGIR stands outside of a block; write 'insert after L3:' with a label on the line above it")
-        elif grammar.labels(said):
+        elif grammar.labels(text):
             hint = f"begin the line with one of: {FORMS}; put what explains an edit behind '#'"
-            raise Misread(f"there is no edit that begins with '{said.split()[0][:20]}'; {hint}")
+            raise Misread(f"there is no edit that begins with '{text.split()[0][:20]}'; {hint}")
 
     def move(self, edit: Edit, rest: str) -> Edit:
         spans, rest = grammar.spans(rest, "move L3 before L2")
@@ -158,7 +158,8 @@ class _Script:
         return Replace(edit.number, edit.line, edit.text, spans, self._block(edit, grammar.without_with(rest)))
 
     def _block(self, edit: Edit, rest: str) -> str:
-        """The TTGIR that belongs to an edit: behind its colon, in fences, or the lines below that look like TTGIR."""
+        """Return the TTGIR that belongs to an edit: behind its colon, in fences, or the lines below that look like
+        TTGIR."""
         first = rest.strip().removeprefix(":").strip()
         if not _OP.match(first):
             grammar.ended(first)
@@ -168,10 +169,10 @@ class _Script:
         fenced = not first and self.at < len(self.lines) and _FENCE.match(self.lines[self.at])
         block = self._fenced() if fenced else "\n".join(filter(None, [first, self._bare(first)]))
         try:
-            found = ops(block)
+            block_ops = ops(block)
         except Unreadable as e:
             raise Misread(f"{str(e).replace('TTGIR line', 'its block, line')}; {_BLOCK}") from None
-        if not found:
+        if not block_ops:
             raise Misread(f"it has no block; {_BLOCK}")
         return block
 

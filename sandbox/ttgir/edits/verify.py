@@ -19,39 +19,39 @@ Ask = Callable[[str], Answer]  # `oracle.ask` with its box, content store and ar
 
 
 def verified(module: Module, view: Readable, edits: Iterable[Edit], ask: Ask) -> str:
-    """The module's text after all edits, which Triton reads. Raises BadEdit, and what `ask` raises."""
-    made = apply.edited(module, view, edits)
-    refused(made, ask(made.text))
-    return made.text
+    """Return the module's text after all edits, which Triton reads. Raises BadEdit, and what `ask` raises."""
+    edited = apply.edited(module, view, edits)
+    refused(edited, ask(edited.text))
+    return edited.text
 
 
-def refused(made: Edited, answer: Answer) -> None:
-    """Raises BadEdit where Triton refuses the new text."""
+def refused(edited: Edited, answer: Answer) -> None:
+    """Raise BadEdit where Triton refuses the new text."""
     error = answer.error
     if error is None:
         return
-    operation = made.at(error.line) if error.line else None
+    operation = edited.at(error.line) if error.line else None
     where = (
-        f"{made.lines.name(operation)}: "
-        if operation is not None and made.lines.name(operation) != operation.name
+        f"{edited.lines.name(operation)}: "
+        if operation is not None and edited.lines.name(operation) != operation.name
         else ""
     )
-    raise BadEdit(_at_fault(made, [error, *answer.diagnostics]), f"Triton refuses it: {where}{error.message[:400]}")
+    raise BadEdit(_at_fault(edited, [error, *answer.diagnostics]), f"Triton refuses it: {where}{error.message[:400]}")
 
 
-def _at_fault(made: Edited, said: list[Diagnostic]) -> Edit | None:
-    """The edit that touched what Triton speaks of, or what that uses; the only one where there is but one."""
-    operations = [operation for d in said if d.line and (operation := made.at(d.line)) is not None]
+def _at_fault(edited: Edited, diagnostics: list[Diagnostic]) -> Edit | None:
+    """Return the edit that touched what Triton speaks of, or what that uses; the only one where there is but one."""
+    operations = [operation for d in diagnostics if d.line and (operation := edited.at(d.line)) is not None]
     for operation in operations:
         if operation.blame():
-            return made.edit(operation.blame())
+            return edited.edit(operation.blame())
     for operation in operations:
         if (blame := _used(operation)) != 0:
-            return made.edit(blame)
-    return made.edits[0] if len(made.edits) == 1 else None
+            return edited.edit(blame)
+    return edited.edits[0] if len(edited.edits) == 1 else None
 
 
 def _used(operation: MutableOperation) -> int:
-    """The last edit that touched what gives an op its values."""
+    """Return the last edit that touched what gives an op its values."""
     holders = [v.holder for v in operation.operands if v is not None and isinstance(v.holder, MutableOperation)]
     return max((h.blame() for h in holders), default=0)

@@ -38,7 +38,7 @@ def _decoded(written: str, element: str) -> float | None:
 
 
 def integer(value: Value | None) -> int | None:
-    """The integer that a value is; None when it is no constant."""
+    """Return the integer that a value is; None when it is no constant."""
     node = value.node if value is not None else None
     if node is None or node.name != "arith.constant":
         return None
@@ -49,7 +49,7 @@ def integer(value: Value | None) -> int | None:
 
 
 def narrow(value: Value | None) -> bool:
-    """Whether a value is small by how it is made, so that truncation keeps it: x & 1, x % n, x - x // n * n."""
+    """Return whether a value is small by how it is made, so that truncation keeps it: x & 1, x % n, x - x // n * n."""
     node = value.node if value is not None else None
     if node is None or node.name not in ("arith.andi", "arith.remui", "arith.subi"):
         return False
@@ -60,14 +60,14 @@ def narrow(value: Value | None) -> bool:
 
 
 def remainder(node: Node) -> Value | None:
-    """The n of x - x // n * n, which warp specialization writes for x % n."""
+    """Return the n of x - x // n * n, which warp specialization writes for x % n."""
     product = node.operand(1)
     times = product.node if product is not None else None
     if node.name != "arith.subi" or times is None or times.name != "arith.muli" or len(times.operands) != 2:
         return None
     for quotient, n in (times.operands, times.operands[::-1]):
-        made = quotient.node
-        if made and made.name in ("arith.divui", "arith.divsi") and made.operands == [node.operand(0), n]:
+        division = quotient.node
+        if division and division.name in ("arith.divui", "arith.divsi") and division.operands == [node.operand(0), n]:
             return n
     return None
 
@@ -96,7 +96,7 @@ def wraps(select: Node) -> int | None:
 
 
 def _carried(value: Value, following: Value, size: int) -> bool:
-    """Whether a loop carries a value from a constant in [-1, size) and goes on with `following`."""
+    """Return whether a loop carries a value from a constant in [-1, size) and goes on with `following`."""
     loop = value.body.owner if value.body is not None and value.node is None else None
     if loop is None or loop.name != "scf.for" or value.index == 0:
         return False
@@ -106,7 +106,7 @@ def _carried(value: Value, following: Value, size: int) -> bool:
 
 
 def numbers(written: str) -> list[int]:
-    """The integers of the last list [..] in a text without types: offsets of a view."""
+    """Return the integers of the last list [..] in a text without types: offsets of a view."""
     head = written.split(" : ")[0]
-    found = re.findall(r"\[([\d, ]+)\]", head) or re.findall(r"array<i32: ([\d, ]+)>", written)
-    return [int(n[:20]) for n in re.findall(r"\d+", found[-1])] if found else []
+    groups = re.findall(r"\[([\d, ]+)\]", head) or re.findall(r"array<i32: ([\d, ]+)>", written)
+    return [int(n[:20]) for n in re.findall(r"\d+", groups[-1])] if groups else []

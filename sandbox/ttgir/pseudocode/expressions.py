@@ -55,23 +55,23 @@ class Expressions:
     depth: int = 0
 
     def text(self, value: Value | None, tight: int = 0) -> str:
-        """A value, in brackets where it binds less tightly than `tight`."""
+        """Return a value, in brackets where it binds less tightly than `tight`."""
         node = self.inlined(value)
         if value is None or self.depth > DEEPEST or len(self.used) > MOST:
             return "..."
         if node is None:
             return self.name(value) or "?"
         self.depth += 1
-        found, binds = self.op(node)
+        expression, binds = self.op(node)
         self.depth -= 1
-        return f"({found})" if binds < tight else found
+        return f"({expression})" if binds < tight else expression
 
     def inlined(self, value: Value | None) -> Node | None:
-        """The op that is written in place of a value's name."""
+        """Return the op that is written in place of a value's name."""
         return value.node if value is not None and value.node in self.folding.inlined else None
 
     def op(self, node: Node) -> Text:
-        """What an op computes."""
+        """Return what an op computes."""
         self.used.append(node)
         short = node.name.rpartition(".")[2]
         if node.name in SILENT and node.operands:
@@ -92,7 +92,7 @@ class Expressions:
         return f"{name}({', '.join(self.text(v) for v in node.operands)})"
 
     def _silent(self, node: Node) -> Text:
-        """The value that an op hands on; through any number of them."""
+        """Return the value that an op hands on; through any number of them."""
         inner: Node | None = node
         while inner is not None and inner.operands and (inner is node or self._goes_on(inner, SILENT)):
             value = inner.operands[0]
@@ -101,7 +101,7 @@ class Expressions:
         return self.op(inner) if inner is not None and len(self.used) <= MOST else (self.text(value), ATOM)
 
     def _goes_on(self, node: Node, through: Set[str]) -> bool:
-        """Whether a chain of ops goes on, and the line has room for it."""
+        """Return whether a chain of ops goes on, and the line has room for it."""
         return node.name in through and len(self.used) <= MOST
 
     def _binary(self, node: Node, short: str) -> Text:
@@ -120,7 +120,7 @@ class Expressions:
         return f"{before} {sign} {after}", binds
 
     def _divided(self, node: Node) -> Value | None:
-        """The n of x - x // n * n where all of it is written here."""
+        """Return the n of x - x // n * n where all of it is written here."""
         times = self.inlined(node.operand(1))
         n = constants.remainder(node)
         if times is None or n is None:
@@ -144,7 +144,7 @@ class Expressions:
         return f"{base} + f({leaves})"
 
     def _chain(self, node: Node) -> tuple[Value | None, list[Value]]:
-        """The pointer that nested additions start from, and all that is added, the first first."""
+        """Return the pointer that nested additions start from, and all that is added, the first first."""
         offsets: list[Value] = []
         inner: Node | None = node
         value: Value | None = None
@@ -157,7 +157,8 @@ class Expressions:
         return value, offsets
 
     def _leaves(self, values: Sequence[Value], parameters: bool) -> Iterator[str]:
-        """What values are computed from: program ids, counters, variables; the function's parameters where asked."""
+        """Yield what values are computed from: program ids, counters, variables; the function's parameters where
+        asked."""
         left, seen = [*reversed(values)], set[Value]()
         while left and len(seen) <= MOST:
             value = left.pop()

@@ -23,55 +23,55 @@ class Folding:
 
 
 def fold(root: Node) -> Folding:
-    """Decides for every op below `root`; users before what they use."""
-    found = Folding()
+    """Decide for every op below `root`; users before what they use."""
+    folding = Folding()
     for node in reversed(list(root.walk())):
         for value in node.results:
-            _gather(found, value)
-        if _inline(found, node):
-            found.inlined.add(node)
+            _gather(folding, value)
+        if _inline(folding, node):
+            folding.inlined.add(node)
     for node in root.walk():
         for body in node.bodies:
             for value in body.arguments:
-                _gather(found, value)
-    return found
+                _gather(folding, value)
+    return folding
 
 
-def _gather(found: Folding, value: Value) -> None:
+def _gather(folding: Folding, value: Value) -> None:
     sites: list[Node] = []
     for user in value.uses:
-        if user.twin:
+        if user.duplicate:
             continue
-        sites += found.sites.get(user.results[0], []) if user in found.inlined else [user]
+        sites += folding.sites.get(user.results[0], []) if user in folding.inlined else [user]
     last = [max(sites, key=lambda n: n.place)] if len(sites) > MANY else []
-    found.sites[value] = list(dict.fromkeys(sites[:MANY] + last)) if last else sites
+    folding.sites[value] = list(dict.fromkeys(sites[:MANY] + last)) if last else sites
 
 
-def _inline(found: Folding, node: Node) -> bool:
-    if node.twin or not kinds.pure(node.op) or len(node.results) != 1:
-        return node.twin
+def _inline(folding: Folding, node: Node) -> bool:
+    if node.duplicate or not kinds.pure(node.op) or len(node.results) != 1:
+        return node.duplicate
     value = node.results[0]
-    sites = found.sites[value]
-    address = _address(found, node, value)
+    sites = folding.sites[value]
+    address = _address(folding, node, value)
     if address:
-        found.addresses.add(node)
+        folding.addresses.add(node)
     if node.name in kinds.FREE:
         return True
     if not sites or node.name in kinds.EXCHANGES:
         return False
     if address and len(sites) == 1:
-        return _near(node, sites[0]) and _room(found, sites[0], ADDED)
+        return _near(node, sites[0]) and _room(folding, sites[0], ADDED)
     if _small(node, value):
         return True
-    return len(sites) == 1 and _near(node, sites[0]) and _fits(found, node, value, sites[0])
+    return len(sites) == 1 and _near(node, sites[0]) and _fits(folding, node, value, sites[0])
 
 
-def _address(found: Folding, node: Node, value: Value) -> bool:
+def _address(folding: Folding, node: Node, value: Value) -> bool:
     """Pointer arithmetic, and integers that are used in nothing else."""
     if node.name == "tt.addptr":
         return True
-    users = [u for u in value.uses if not u.twin]
-    return _integer(value) and bool(users) and all(u in found.addresses for u in users)
+    users = [u for u in value.uses if not u.duplicate]
+    return _integer(value) and bool(users) and all(u in folding.addresses for u in users)
 
 
 def _integer(value: Value) -> bool:
@@ -108,7 +108,7 @@ def _near(node: Node, site: Node) -> bool:
     return node.body is site.body
 
 
-def _fits(found: Folding, node: Node, value: Value, site: Node) -> bool:
+def _fits(folding: Folding, node: Node, value: Value, site: Node) -> bool:
     if (
         (site.name in kinds.TERMINATORS and value.type != "i1")
         or site.name == "ttg.warp_specialize"
@@ -118,15 +118,15 @@ def _fits(found: Folding, node: Node, value: Value, site: Node) -> bool:
     tensor = value.shape is not None and not _integer(value)
     if tensor and not _rounding(node) and not _elementwise(site):
         return False
-    return _room(found, site, OPERATORS)
+    return _room(folding, site, OPERATORS)
 
 
-def _room(found: Folding, site: Node, most: int) -> bool:
-    """Whether a line has room for one more operator; takes it."""
-    taken = found.operators.get(site, 0)
-    if taken < most:
-        found.operators[site] = taken + 1
-    return taken < most
+def _room(folding: Folding, site: Node, most: int) -> bool:
+    """Return whether a line has room for one more operator; takes it."""
+    count = folding.operators.get(site, 0)
+    if count < most:
+        folding.operators[site] = count + 1
+    return count < most
 
 
 def _starts(site: Node, value: Value) -> bool:

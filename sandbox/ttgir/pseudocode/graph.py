@@ -44,8 +44,8 @@ class Node:
     results: list[Value] = field(default_factory=list)
     bodies: list["Body"] = field(default_factory=list)
     last: int = 0  # place of the last op inside of it
-    twins: list["Node"] = field(default_factory=list)  # ops that do the same for another layout
-    twin: bool = False
+    duplicates: list["Node"] = field(default_factory=list)  # ops that do the same for another layout
+    duplicate: bool = False
 
     @property
     def name(self) -> str:
@@ -82,7 +82,7 @@ Scope = dict[str, Value]
 
 
 def build(module: Module) -> Node:
-    """The module's op with all values resolved."""
+    """Return the module's op with all values resolved."""
     builder = _Builder()
     root = builder.node(module.op, None, {})
     _merge(root, {})
@@ -94,31 +94,31 @@ class _Builder:
         self.count = 0
 
     def node(self, op: Op, body: Body | None, scope: Scope) -> Node:
-        """An op with all inside of it. Adds its results to `scope`."""
+        """Return an op with all inside of it. Adds its results to `scope`."""
         node = Node(op, body, self.count)
         self.count += 1
-        node.operands = [self._known(name, scope) for name in op.operands]
+        node.operands = [self._resolve(name, scope) for name in op.operands]
         for value in node.operands:
             value.uses.append(node)
         for number, region in enumerate(op.regions):
             self._region(node, region, number, scope)
         node.last = self.count - 1
         missing = "!ttg.async.token" if op.name in kinds.TOKENS else ""
-        given = [*op.result_types, *[missing] * len(op.results)]
-        node.results = [Value(given[i], node, i, body) for i in range(len(op.results))]
+        result_types = [*op.result_types, *[missing] * len(op.results)]
+        node.results = [Value(result_types[i], node, i, body) for i in range(len(op.results))]
         if op.name == "ttng.warp_group_dot_wait":
             for result, operand in zip(node.results, node.operands, strict=False):
                 result.same = operand
         scope.update(zip(op.results, node.results, strict=True))
         return node
 
-    def _known(self, name: str, scope: Scope) -> Value:
-        found = scope.get(name)
-        if found is None:
-            found = scope[name] = Value("", None, 0, None)
-        while found.same is not None:
-            found = found.same
-        return found
+    def _resolve(self, name: str, scope: Scope) -> Value:
+        value = scope.get(name)
+        if value is None:
+            value = scope[name] = Value("", None, 0, None)
+        while value.same is not None:
+            value = value.same
+        return value
 
     def _region(self, node: Node, region: Region, number: int, scope: Scope) -> None:
         isolated = region.name.startswith("partition") or node.name in ("module", "tt.func")
@@ -136,7 +136,7 @@ class _Builder:
             body.nodes = [self.node(op, body, inner) for op in block.ops]
 
     def _type(self, node: Node, argument: Argument, k: int, first: bool) -> str:
-        """The type of an argument; of a loop's, which the text leaves out, that of what it starts with."""
+        """Return the type of an argument; of a loop's, which the text leaves out, that of what it starts with."""
         start = inits(node)
         if argument.type or not first or start is None:
             return argument.type
@@ -148,7 +148,7 @@ class _Builder:
 
 
 def inits(loop: Node) -> list[Value] | None:
-    """What a loop carries, as it enters; None for other ops."""
+    """Return what a loop carries, as it enters; None for other ops."""
     if loop.name not in kinds.LOOPS:
         return None
     return loop.operands[3:] if loop.name == "scf.for" else loop.operands
@@ -160,29 +160,29 @@ def _captured(node: Node, region: Region, k: int) -> Value | None:
     return None
 
 
-def _merge(node: Node, seen: dict[tuple[object, ...], Node]) -> None:
+def _merge(node: Node, outer: dict[tuple[object, ...], Node]) -> None:
     """Index arithmetic and constants that differ in nothing but a layout become one value."""
     for body in node.bodies:
-        known = dict(seen)
+        by_key = dict(outer)
         for inner in body.nodes:
             _current(inner)
             key = _key(inner)
-            if key is not None and key in known:
-                _unite(inner, known[key])
+            if key is not None and key in by_key:
+                _unite(inner, by_key[key])
             elif key is not None:
-                known[key] = inner
-            _merge(inner, known)
+                by_key[key] = inner
+            _merge(inner, by_key)
 
 
 def _current(node: Node) -> None:
     for i, value in enumerate(node.operands):
-        found = value
-        while found.same is not None:
-            found = found.same
-        if found is not value:
+        original = value
+        while original.same is not None:
+            original = original.same
+        if original is not value:
             value.uses.remove(node)
-            found.uses.append(node)
-            node.operands[i] = found
+            original.uses.append(node)
+            node.operands[i] = original
 
 
 def _key(node: Node) -> tuple[object, ...] | None:
@@ -195,13 +195,13 @@ def _key(node: Node) -> tuple[object, ...] | None:
         return None
     if shape and shape.kind != "tensor":
         return None
-    said = tuple((k, v) for k, v in node.op.attributes.items() if k in ("axis", "start", "end"))
+    attributes = tuple((k, v) for k, v in node.op.attributes.items() if k in ("axis", "start", "end"))
     constant = kinds.constant_text(node.op) if node.name == "arith.constant" else ""
     sizes = shape.shape if shape else ()
-    return (node.name, constant, node.op.words, said, sizes, element, *map(id, node.operands))
+    return (node.name, constant, node.op.words, attributes, sizes, element, *map(id, node.operands))
 
 
 def _unite(node: Node, first: Node) -> None:
     node.results[0].same = first.results[0]
-    node.twin = True
-    first.twins.append(node)
+    node.duplicate = True
+    first.duplicates.append(node)

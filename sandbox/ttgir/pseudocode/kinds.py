@@ -45,11 +45,12 @@ WIDENING = frozenset({"arith.extsi", "arith.extui", "arith.index_cast", "tt.spla
 
 
 def pure(op: Op) -> bool:
-    """Whether an op does nothing but give its results. Assembly and calls of libraries are shown whatever they say."""
+    """Return whether an op does nothing but give its results. Assembly and calls of libraries are shown whatever they
+    say."""
     return op.name in FREE or op.name in PURE or op.name in EXCHANGES or op.name.startswith("math.")
 
 
 def constant_text(op: Op) -> str:
-    """What an arith.constant holds, as written: 0, true, 1.44269502, dense<0.0>'s inside."""
-    found = re.search(r"dense<([^>]*)>", str(op.parts[0]))
-    return found[1] if found else next(iter(op.words), "?")
+    """Return what an arith.constant holds, as written: 0, true, 1.44269502, dense<0.0>'s inside."""
+    match = re.search(r"dense<([^>]*)>", str(op.parts[0]))
+    return match[1] if match else next(iter(op.words), "?")

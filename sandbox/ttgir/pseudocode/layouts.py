@@ -16,45 +16,45 @@ _NUMBERS = re.compile(r"\b(\w+) = \[([\d, ]+)\]")
 
 
 def of_type(text: str) -> str:
-    """128x64 f16 for a tensor or buffer, the type itself for a scalar, *f16 for a pointer."""
-    found = types.shaped(text)
-    if found is None:
+    """Return 128x64 f16 for a tensor or buffer, the type itself for a scalar, *f16 for a pointer."""
+    shaped = types.shaped(text)
+    if shaped is None:
         return element(text)
-    kind = "desc " if found.kind == "tensordesc" else ""
-    return f"{kind}{'x'.join(map(str, found.shape))} {element(found.element)}"
+    kind = "desc " if shaped.kind == "tensordesc" else ""
+    return f"{kind}{'x'.join(map(str, shaped.shape))} {element(shaped.element)}"
 
 
 def element(text: str) -> str:
     """f16, *f16 for !tt.ptr<f16>."""
-    found = re.fullmatch(r"!tt\.ptr<([^<>,]+)(?:, \d+)?>", text)
-    return f"*{found[1]}" if found else text
+    pointer = re.fullmatch(r"!tt\.ptr<([^<>,]+)(?:, \d+)?>", text)
+    return f"*{pointer[1]}" if pointer else text
 
 
 def encoding(text: str, aliases: Mapping[str, str]) -> str:
-    """The layout of a type, written out; empty without one."""
-    found = types.shaped(text)
-    return opened(found.encoding[0], aliases) if found and found.encoding else ""
+    """Return the layout of a type, written out; empty without one."""
+    shaped = types.shaped(text)
+    return opened(shaped.encoding[0], aliases) if shaped and shaped.encoding else ""
 
 
 def opened(text: str, aliases: Mapping[str, str]) -> str:
-    """A layout with its aliases replaced by what they stand for, and theirs; as far as it stays readable."""
+    """Return a layout with its aliases replaced by what they stand for, and theirs; as far as it stays readable."""
     for _ in range(DEEPEST):
-        named = [aliases[a] for a in _ALIAS.findall(text) if a in aliases]
-        if not named or len(text) + sum(map(len, named)) > LONGEST:
+        meanings = [aliases[a] for a in _ALIAS.findall(text) if a in aliases]
+        if not meanings or len(text) + sum(map(len, meanings)) > LONGEST:
             break
         text = _ALIAS.sub(lambda m: aliases.get(m[0], m[0]), text)
     return text
 
 
-def short(layout: str, left: int = DEEPEST) -> str:
-    """A word for a layout."""
+def short(layout: str, levels: int = DEEPEST) -> str:
+    """Return a word for a layout."""
     found = _NAME.search(layout)
-    if found is None or left == 0:
+    if found is None or levels == 0:
         return layout or "none"
     name = _KINDS.get(found[1], found[1])
     inner = re.search(r"parent = (.*)$", layout)
-    which = re.search(r"\b(?:opIdx|dim) = (\d+)", layout)
-    return f"{name}{which[1] if which else ''}({short(inner[1], left - 1)})" if inner else name
+    dimension = re.search(r"\b(?:opIdx|dim) = (\d+)", layout)
+    return f"{name}{dimension[1] if dimension else ''}({short(inner[1], levels - 1)})" if inner else name
 
 
 def conversion(before: str, after: str) -> str:

@@ -25,11 +25,12 @@ TRIED = 100  # names of one base that are looked at for one that is free again
 def choose(
     root: Node, variables: Variables, parameters: list[list[str]], origins: list[StatementLocation | None]
 ) -> Names:
-    """A name for every variable. `parameters`: of each function; `origins`: where each op is from, by its place."""
+    """Return a name for every variable. `parameters`: of each function; `origins`: where each op is from, by its
+    place."""
     namer = _Namer(root, variables, _Origins(root, origins))
     functions = (n for body in root.bodies for n in body.nodes if n.name == "tt.func")
-    for node, given in zip(functions, parameters, strict=False):
-        namer.function(node, given)
+    for node, names in zip(functions, parameters, strict=False):
+        namer.function(node, names)
     for variable in sorted(dict.fromkeys(variables.values()), key=_turn):
         namer.name(variable)
     return namer.names
@@ -45,7 +46,7 @@ def _turn(variable: Variable) -> int:
 
 
 def _role(body: Body | None) -> Body | None:
-    """The warp-specialized region around a body."""
+    """Return the warp-specialized region around a body."""
     while body is not None and body.owner.name != "ttg.warp_specialize":
         body = body.owner.body
     return body
@@ -71,7 +72,7 @@ class _Origins:
         return place.name if place else ""
 
     def of(self, value: Value) -> str:
-        """The source's name for a value; empty for what a statement only computes on its way."""
+        """Return the source's name for a value; empty for what a statement only computes on its way."""
         node = value.node
         name = self.name(node) if node else ""
         if node is None or not name or node.name.startswith("scf.") or _rank(value) < self.ranks[name]:
@@ -115,27 +116,27 @@ class _Namer:
             return
         role = _role(variable.values[0].body)
         scope = id(role) if role else 0
-        structural = roles.structural(variable.values, self._known)
-        named = "" if structural else self._sourced(variable)
-        base = structural or named or self._renewed(variable) or roles.described(variable.values, self._known)
-        self._take(variable, base, scope, bool(named))
+        structural = roles.structural(variable.values, self._name_of)
+        source_name = "" if structural else self._sourced(variable)
+        base = structural or source_name or self._renewed(variable) or roles.described(variable.values, self._name_of)
+        self._take(variable, base, scope, bool(source_name))
 
     def _sourced(self, variable: Variable) -> str:
-        found = Counter(name for v in variable.values if (name := self.origins.of(v)))
-        return found.most_common(1)[0][0] if found else ""
+        counts = Counter(name for v in variable.values if (name := self.origins.of(v)))
+        return counts.most_common(1)[0][0] if counts else ""
 
     def _renewed(self, variable: Variable) -> str:
         """m_new for what the m of a loop goes on with."""
         for value in variable.values:
             for user in value.uses:
-                takers = [t for t, given in departures(user.body) if given is value] if user.body else []
-                name = next((n for t in takers if (n := self._known(t))), "")
+                takers = [t for t, source in departures(user.body) if source is value] if user.body else []
+                name = next((n for t in takers if (n := self._name_of(t))), "")
                 if name and user.name == "scf.yield" and user.body and user.body.owner.name == "scf.for":
                     return re.sub(r"(?:_new\d*)?$", "_new", name, count=1)
         return ""
 
-    def _known(self, value: Value) -> str:
-        """What a value is called already; empty for one without a name."""
+    def _name_of(self, value: Value) -> str:
+        """Return what a value is called already; empty for one without a name."""
         variable = self.variables.get(value)
         return self.names.get(variable, "") if variable else ""
 
@@ -171,7 +172,7 @@ class _Holders:
         self.tiles &= _tile(variable)
 
     def admits(self, variable: Variable, homes: frozenset[Node], tile: bool) -> bool:
-        """Whether a variable may have the name, too: of other loops, or assigned again, and all others dead."""
+        """Return whether a variable may have the name, too: of other loops, or assigned again, and all others dead."""
         elsewhere = bool(homes) and not self.homeless and self.homes.isdisjoint(homes)
         return (elsewhere or (tile and self.tiles)) and not any(self._meets(*span) for span in variable.spans)
 
@@ -186,12 +187,12 @@ def _tile(variable: Variable) -> bool:
 
 
 def _loops(variable: Variable) -> frozenset[Node]:
-    """The innermost loops that a variable's values are in, or are carried by."""
-    found = set()
+    """Return the innermost loops that a variable's values are in, or are carried by."""
+    loops = set()
     for value in variable.values:
         body = value.body
         while body is not None and body.owner.name not in kinds.LOOPS:
             body = body.owner.body
         carried = value.node if value.node is not None and value.node.name in kinds.LOOPS else None
-        found |= {n for n in (body.owner if body is not None else None, carried) if n is not None}
-    return frozenset(found)
+        loops |= {n for n in (body.owner if body is not None else None, carried) if n is not None}
+    return frozenset(loops)

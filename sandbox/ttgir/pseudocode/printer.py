@@ -48,7 +48,7 @@ class Printer:
     names: Names
     facts: Mapping[str, str] = field(default_factory=dict)  # attributes of the module
     lines: list[Draft] = field(default_factory=list)
-    told: set[Node] = field(default_factory=set)
+    shown: set[Node] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.writing = Writing(Expressions(self.folding, self._name), self.folding, self.aliases)
@@ -58,7 +58,7 @@ class Printer:
         return self.names.get(variable, "?") if variable is not None else "?"
 
     def module(self, root: Node) -> list[Draft]:
-        """All lines, the kernel's first."""
+        """Return all lines, the kernel's first."""
         self.facts = root.op.attributes
         functions = [n for b in root.bodies for n in b.nodes]
         for node in sorted(functions, key=lambda n: "public" not in n.op.words):
@@ -75,21 +75,21 @@ class Printer:
         if form is not None and node.bodies:
             form(self, node, at)
             return
-        line = self._emit(at, *statements.said(self.writing, node), node)
+        line = self._emit(at, *statements.line(self.writing, node), node)
         if node.name in kinds.EXCHANGES:
             line.nodes += list(node.walk())[1:]
         else:
             self._bodies(node, at, line)
 
-    def _emit(self, at: Where, text: str, comment: str, *own: Node) -> Draft:
-        """Adds a line, with all that was folded into its text and is told nowhere else."""
-        mine = [m for n in own for m in (n, *n.twins)]
-        self.told.update(mine)
+    def _emit(self, at: Where, text: str, comment: str, *owners: Node) -> Draft:
+        """Add a line, with all that was folded into its text and stand nowhere else."""
+        written = [m for n in owners for m in (n, *n.duplicates)]
+        self.shown.update(written)
         used = dict.fromkeys(self.writing.values.used)
-        folded = [m for n in used if n not in self.told for m in (n, *n.twins)]
+        folded = [m for n in used if n not in self.shown for m in (n, *n.duplicates)]
         self.writing.values.used.clear()
-        self.told.update(folded)
-        self.lines.append(Draft(text, comment, at.depth, at.loops, at.role, mine + folded))
+        self.shown.update(folded)
+        self.lines.append(Draft(text, comment, at.depth, at.loops, at.role, written + folded))
         return self.lines[-1]
 
     def _body(self, body: Body, at: Where, header: Draft) -> None:
@@ -108,19 +108,19 @@ class Printer:
 
     def _assigned(self, pairs: list[tuple[Value, Value]]) -> list[str]:
         """`m = m_new` for each variable that must be set; all are set at once."""
-        found = []
-        for taker, given in pairs:
-            name, text = self._name(taker), self.writing.text(given)
+        assignments = []
+        for taker, source in pairs:
+            name, text = self._name(taker), self.writing.text(source)
             if not taker.hidden and name != text and self._matters(taker):
-                found.append(f"{name} = {text}")
-        return found
+                assignments.append(f"{name} = {text}")
+        return assignments
 
     def _matters(self, value: Value) -> bool:
-        """Whether any line reads a value, in the loop that carries it or behind it."""
+        """Return whether any line reads a value, in the loop that carries it or behind it."""
         owner = value.body.owner if value.body is not None and value.node is None else None
         behind = owner.results if owner is not None and owner.name == "scf.for" else []
-        left = behind[value.index - 1 : value.index] if value.index else []
-        return any(self.folding.sites.get(v) for v in (value, *left))
+        result = behind[value.index - 1 : value.index] if value.index else []
+        return any(self.folding.sites.get(v) for v in (value, *result))
 
     def _bodies(self, node: Node, at: Where, line: Draft) -> None:
         """The regions of an op that is not known here."""
@@ -148,15 +148,15 @@ class Printer:
 
     def _signature(self, arguments: list[Value]) -> str:
         """Q, K: *f16, S: i32; a run of arguments without names as arg6..arg19."""
-        said, at = [], 0
+        groups, at = [], 0
         while at < len(arguments):
             kind = layouts.of_type(arguments[at].type)
             end = next((i for i in range(at, len(arguments)) if layouts.of_type(arguments[i].type) != kind), None)
             run = [self._name(v) for v in arguments[at:end]]
             anonymous = len(run) > 2 and all(name.startswith("arg") for name in run)
-            said.append(f"{f'{run[0]}..{run[-1]}' if anonymous else ', '.join(run)}: {kind}")
+            groups.append(f"{f'{run[0]}..{run[-1]}' if anonymous else ', '.join(run)}: {kind}")
             at += len(run)
-        return ", ".join(said)
+        return ", ".join(groups)
 
     def _launch(self) -> str:
         warps, target = (self.facts.get(k, "").split(" ")[0] for k in ("ttg.num-warps", "ttg.target"))
@@ -176,20 +176,20 @@ class Printer:
 
     def _carried(self, loop: Node) -> list[str]:
         """acc for what is set already, l = 0.0 for what is set here."""
-        found = []
+        texts = []
         for value, start in zip(carries(loop), inits(loop) or (), strict=False):
             name, text = self._name(value), self.writing.text(start)
             if not value.hidden and self._matters(value):
-                found.append(name if name == text else f"{name} = {text}")
-        return found
+                texts.append(name if name == text else f"{name} = {text}")
+        return texts
 
     def _types(self, loop: Node) -> str:
         """acc, dq: 128x64 f32 for the tensors that a loop carries: they stay in registers."""
-        found: dict[str, list[str]] = {}
+        names_by_type: dict[str, list[str]] = {}
         for value in carries(loop):
             if value.shape is not None and self._matters(value):
-                found.setdefault(layouts.of_type(value.type), []).append(self._name(value))
-        return "; ".join(f"{', '.join(names)}: {kind}" for kind, names in found.items())
+                names_by_type.setdefault(layouts.of_type(value.type), []).append(self._name(value))
+        return "; ".join(f"{', '.join(names)}: {kind}" for kind, names in names_by_type.items())
 
     def _while(self, node: Node, at: Where) -> None:
         """The condition at the head where it is one expression, in a line of its own else."""
@@ -219,16 +219,17 @@ class Printer:
             self._body(body, at.inside(), line)
 
     def _shown(self, node: Node) -> bool:
-        """Whether an op has a line of its own. MLIR leaves out a yield of nothing, so a body may end with one."""
+        """Return whether an op has a line of its own. MLIR leaves out a yield of nothing, so a body may end with
+        one."""
         return node not in self.folding.inlined and (node.name not in kinds.TERMINATORS or _says(node))
 
     def _specialize(self, node: Node, at: Where) -> None:
         """A header for each role, with its warps and the registers that it asks for."""
         header = self._emit(at, "warp_specialize:", f"{len(node.bodies)} roles at a time", node)
-        asked = [n.strip() for n in node.op.attributes.get("requestedRegisters", "").partition(":")[2].split(",")]
+        registers = [n.strip() for n in node.op.attributes.get("requestedRegisters", "").partition(":")[2].split(",")]
         for i, body in enumerate(node.bodies):
             name = body.region.name or "default"
-            line = self._emit(at.inside(role=name), f"{name}:", self._role(body, "".join(asked[i - 1 : i])))
+            line = self._emit(at.inside(role=name), f"{name}:", self._role(body, "".join(registers[i - 1 : i])))
             self._body(body, at.inside().inside(role=name), header if not line.nodes else line)
 
     def _role(self, body: Body, registers: str) -> str:
@@ -236,12 +237,12 @@ class Printer:
         count = warps[1] if warps else self.facts.get("ttg.num-warps", "").split(" ")[0]
         inside = {n.name for node in body.nodes for n in node.walk()}
         does = ["copies"] * bool(inside & kinds.FILLS) + ["dots"] * bool(inside & kinds.DOTS)
-        asked = f"asks for {registers.rstrip('>')} registers" if registers.rstrip(">").isdigit() else ""
-        return ", ".join(p for p in (f"{count} warps" if count != "1" else "1 warp", asked, " and ".join(does)) if p)
+        request = f"asks for {registers.rstrip('>')} registers" if registers.rstrip(">").isdigit() else ""
+        return ", ".join(p for p in (f"{count} warps" if count != "1" else "1 warp", request, " and ".join(does)) if p)
 
 
 def _says(terminator: Node) -> bool:
-    """Whether the end of a body has a line of its own: what a function returns, and where it leaves early."""
+    """Return whether the end of a body has a line of its own: what a function returns, and where it leaves early."""
     body = terminator.body
     early = body is not None and body is not body.owner.bodies[0]
     return terminator.name == "tt.return" and (bool(terminator.operands) or early)

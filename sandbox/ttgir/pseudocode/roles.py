@@ -11,7 +11,7 @@ from pgo_agent.sandbox.ttgir.pseudocode import kinds
 from pgo_agent.sandbox.ttgir.pseudocode.graph import Node, Value
 from pgo_agent.sandbox.ttgir.pseudocode.movement import barrier
 
-Known = Callable[[Value], str]
+NameOf = Callable[[Value], str]
 THROUGH = kinds.WIDENING | {"tt.addptr", "tt.expand_dims", "ttg.convert_layout", "tt.bitcast", "arith.trunci"}
 MANY = 1000  # views of a buffer, one of another or not; Triton's have a few
 _ACCUMULATING = {"arith.addf": "sum", "arith.maxnumf": "max", "arith.maximumf": "max", "arith.minnumf": "min"}
@@ -20,11 +20,12 @@ _STORED = {"arith.truncf", "arith.extf", "tt.fp_to_fp", "ttg.convert_layout", "t
 _CASTS = ("arith.truncf", "arith.extf", "tt.fp_to_fp", "ttg.convert_layout")
 
 
-def structural(values: Sequence[Value], known: Known) -> str:
-    """Names that a source does not give, or gives to something else: slots, phases, barriers, guards, counters."""
+def structural(values: Sequence[Value], name_of: NameOf) -> str:
+    """Return names that a source does not give, or gives to something else: slots, phases, barriers, guards,
+    counters."""
     first = values[0]
     if barrier(first):
-        return _barrier_name(first, known)
+        return _barrier_name(first, name_of)
     if any(_counter(v) for v in values):
         return "i"
     if any(_scalar(v) and _feeds(v, "slot") for v in values):
@@ -43,12 +44,12 @@ def _counter(value: Value) -> bool:
 
 
 def _feeds(value: Value, what: str) -> bool:
-    """Whether a value indexes a buffer (one that is filled there), is the phase of a wait, or guards a copy."""
+    """Return whether a value indexes a buffer (one that is filled there), is the phase of a wait, or guards a copy."""
     return any(_takes(user, v, what) for v in _onwards(value, what) for user in dict.fromkeys(v.uses))
 
 
 def _onwards(value: Value, what: str) -> Iterator[Value]:
-    """A value, and what up to three ops that only change its form make of it; each once."""
+    """Yield a value, and what up to three ops that only change its form make of it; each once."""
     through = THROUGH | {"arith.andi"} if what == "guard" else THROUGH
     seen = level = {value: None}
     for _ in range(4):
@@ -67,7 +68,7 @@ def _takes(user: Node, value: Value, what: str) -> bool:
 
 
 def _filled(view: Value) -> bool:
-    """Whether a copy goes there, or will complete on that barrier."""
+    """Return whether a copy goes there, or will complete on that barrier."""
     return any(u.name in kinds.FILLS and view in u.operands[1:] for u in view.uses) or any(
         u.name == "ttng.barrier_expect" for u in view.uses
     )
@@ -77,7 +78,7 @@ def _filled(view: Value) -> bool:
 
 
 def views(value: Value) -> Iterator[Value]:
-    """A buffer and all views of it, in partitions, too; of very many the first."""
+    """Yield a buffer and all views of it, in partitions, too; of very many the first."""
     left = [value]
     for _ in range(MANY):
         if not left:
@@ -89,7 +90,7 @@ def views(value: Value) -> Iterator[Value]:
 
 
 def root_of(value: Value) -> Value:
-    """The buffer that a view is of, or the pointer or descriptor that an address starts from."""
+    """Return the buffer that a view is of, or the pointer or descriptor that an address starts from."""
     for _ in range(MANY):
         node = value.node
         if node is None:
@@ -99,15 +100,15 @@ def root_of(value: Value) -> Value:
             value = start
         elif node.name in kinds.VIEWS | THROUGH and node.operands:
             value = node.operands[0]
-        elif node.name == "ttng.reinterpret_tensor_descriptor" and (made := _described_from(node)) is not None:
-            value = made
+        elif node.name == "ttng.reinterpret_tensor_descriptor" and (pointer := _described_from(node)) is not None:
+            value = pointer
         else:
             return value
     return value
 
 
 def _entering(value: Value) -> Value | None:
-    """What a loop's argument starts with."""
+    """Return what a loop's argument starts with."""
     body = value.body
     if body is None or body.owner.name != "scf.for" or value.index == 0:
         return None
@@ -115,7 +116,7 @@ def _entering(value: Value) -> Value | None:
 
 
 def _described_from(node: Node) -> Value | None:
-    """The pointer that a descriptor made on the device is of."""
+    """Return the pointer that a descriptor made on the device is of."""
     scratch = node.operand(0)
     makers = [u for u in scratch.uses if u.name == "ttng.tensormap_create"] if scratch else []
     return makers[0].operand(1) if makers else None
@@ -126,7 +127,7 @@ def _fillers(buffer: Value) -> list[Node]:
 
 
 def _signalled(barrier: Value) -> list[Value]:
-    """The buffers whose copies complete on a barrier."""
+    """Return the buffers whose copies complete on a barrier."""
     copies = [u for v in views(barrier) for u in v.uses if u.name in kinds.TMA_LOADS]
     targets = [_target(c) for c in copies]
     return list(dict.fromkeys(root_of(t) for t in targets if t is not None))
@@ -136,102 +137,102 @@ def _target(copy: Node) -> Value | None:
     return next((v for v in copy.operands[1:] if (s := v.shape) and s.kind == "memdesc" and not barrier(v)), None)
 
 
-def _barrier_name(barrier: Value, known: Known) -> str:
+def _barrier_name(barrier: Value, name_of: NameOf) -> str:
     """full: copies complete on it; empty: its waits stand before copies."""
     filled = _signalled(barrier)
     if filled:
-        return _beside(filled[0], known, "_full") if len(filled) == 1 else "full"
+        return _beside(filled[0], name_of, "_full") if len(filled) == 1 else "full"
     waits = [u for v in views(barrier) for u in v.uses if u.name == "ttng.wait_barrier"]
     copied = next((c for w in waits if (c := _next_copied(w)) is not None), None)
-    return _beside(copied, known, "_empty") if copied is not None else "bar"
+    return _beside(copied, name_of, "_empty") if copied is not None else "bar"
 
 
-def _beside(buffer: Value, known: Known, what: str) -> str:
+def _beside(buffer: Value, name_of: NameOf, suffix: str) -> str:
     """k_full2 for k_smem2, k_full for k."""
-    return re.sub(r"_s?mem(?=\d*$)|(?=\d*$)", what, known(buffer) or "buf", count=1)
+    return re.sub(r"_s?mem(?=\d*$)|(?=\d*$)", suffix, name_of(buffer) or "buf", count=1)
 
 
 def _next_copied(wait: Node) -> Value | None:
-    """The buffer that the first copy behind a wait fills."""
+    """Return the buffer that the first copy behind a wait fills."""
     nodes = wait.body.nodes if wait.body else []
     copy = next((n for n in nodes if n.place > wait.place and n.name in kinds.TMA_LOADS), None)
     target = _target(copy) if copy is not None else None
     return root_of(target) if target is not None else None
 
 
-def tile(buffer: Value, known: Known) -> str:
-    """A buffer after the kernel's argument whose data it holds: k for K or k_ptr."""
+def tile(buffer: Value, name_of: NameOf) -> str:
+    """Return a buffer after the kernel's argument whose data it holds: k for K or k_ptr."""
     fillers = _fillers(buffer)
-    return _of_argument(fillers[0].operands[0], known) if fillers else "buf"
+    return _of_argument(fillers[0].operands[0], name_of) if fillers else "buf"
 
 
-def _of_argument(address: Value, known: Known) -> str:
-    name = re.sub(r"_(?:ptrs?|desc|smem)\d*$", "", known(root_of(address)).lower())
+def _of_argument(address: Value, name_of: NameOf) -> str:
+    name = re.sub(r"_(?:ptrs?|desc|smem)\d*$", "", name_of(root_of(address)).lower())
     return name or "tile"
 
 
 # everything else ------------------------------------------------------------------------------------------------------
 
 
-def described(values: Sequence[Value], known: Known) -> str:
-    """A name for values that share a variable."""
+def described(values: Sequence[Value], name_of: NameOf) -> str:
+    """Return a name for values that share a variable."""
     if len(values) > 1 and any(v.node is not None and v.node.name in kinds.DOTS for v in values):
         return "acc"
     for value in [*filter(None, map(_following, values)), *(v for v in values if v.node is not None)]:
-        name = _described(value, values, known)
+        name = _described(value, values, name_of)
         if name:
             return name
     return _plain(values[0])
 
 
 def _following(value: Value) -> Value | None:
-    """What a loop's argument goes on with."""
+    """Return what a loop's argument goes on with."""
     body = value.body
     end = body.end if body is not None and body.owner.name == "scf.for" and value.node is None else None
     return end.operand(value.index - 1) if end is not None and value.index else None
 
 
-def _described(value: Value, values: Sequence[Value], known: Known) -> str:
+def _described(value: Value, values: Sequence[Value], name_of: NameOf) -> str:
     node = value.node
     if node is None:
         return ""
     if node.name in kinds.DOTS:
         return "s"
     if node.name == "ttg.local_alloc":
-        return _buffer(node, value, known)
+        return _buffer(node, value, name_of)
     if node.name in ("tt.load", "ttg.local_load", "tt.descriptor_load") and node.operands:
-        return f"{_of_argument(node.operands[0], known)}_tile"
+        return f"{_of_argument(node.operands[0], name_of)}_tile"
     if node.name in _CASTS:
-        return _cast(node, value, known)
+        return _cast(node, value, name_of)
     if node.name == "ttg.global_scratch_alloc":
-        return _map(value, known)
+        return _map(value, name_of)
     if node.name in ("tt.addptr", "ttng.reinterpret_tensor_descriptor"):
-        return _of_argument(value, known) + ("_ptrs" if node.name == "tt.addptr" else "_desc")
+        return _of_argument(value, name_of) + ("_ptrs" if node.name == "tt.addptr" else "_desc")
     return _computed(node, value, values)
 
 
-def _buffer(node: Node, value: Value, known: Known) -> str:
+def _buffer(node: Node, value: Value, name_of: NameOf) -> str:
     if not node.operands:
-        return f"{tile(value, known)}_smem"
-    return f"{known(_uncast(node.operands[0], known)) or 'tile'}_smem"
+        return f"{tile(value, name_of)}_smem"
+    return f"{name_of(_uncast(node.operands[0], name_of)) or 'tile'}_smem"
 
 
-def _map(scratch: Value, known: Known) -> str:
-    made = next((u for u in scratch.uses if u.name == "ttng.tensormap_create" and len(u.operands) > 1), None)
-    return f"{_of_argument(made.operands[1], known)}_map" if made is not None else "scratch"
+def _map(scratch: Value, name_of: NameOf) -> str:
+    maker = next((u for u in scratch.uses if u.name == "ttng.tensormap_create" and len(u.operands) > 1), None)
+    return f"{_of_argument(maker.operands[1], name_of)}_map" if maker is not None else "scratch"
 
 
-def _cast(node: Node, value: Value, known: Known) -> str:
+def _cast(node: Node, value: Value, name_of: NameOf) -> str:
     """p_f16 for p; a conversion of the layout keeps what it can of the name."""
-    inner = _uncast(node.operands[0], known) if node.operands else value
-    base = known(inner)
+    inner = _uncast(node.operands[0], name_of) if node.operands else value
+    base = name_of(inner)
     kinds_of = [s.element if (s := v.shape) else v.type for v in (value, inner)]
     return f"{base}_{kinds_of[0] if kinds_of[0] != kinds_of[-1] else 'conv'}" if base else ""
 
 
-def _uncast(value: Value, known: Known) -> Value:
-    """What a value is but for its type and shape, back to what has a name."""
-    while not known(value) and value.node is not None and value.node.name in _RESHAPED and value.node.operands:
+def _uncast(value: Value, name_of: NameOf) -> Value:
+    """Return what a value is but for its type and shape, back to what has a name."""
+    while not name_of(value) and value.node is not None and value.node.name in _RESHAPED and value.node.operands:
         value = value.node.operands[0]
     return value
 
@@ -255,7 +256,7 @@ def _computed(node: Node, value: Value, values: Sequence[Value]) -> str:
 
 
 def _stored(value: Value) -> bool:
-    """Whether a value goes nowhere but to memory, by a few conversions."""
+    """Return whether a value goes nowhere but to memory, by a few conversions."""
     level = [value]
     for _ in range(5):
         users = dict.fromkeys(u for v in level for u in v.uses if u.name != "tt.store")

@@ -4,16 +4,16 @@ import re
 
 from pgo_agent.sandbox.ttgir.pseudocode import kinds, layouts, movement, sync
 from pgo_agent.sandbox.ttgir.pseudocode.graph import Node, Value
-from pgo_agent.sandbox.ttgir.pseudocode.writing import Form, Said, Writing
+from pgo_agent.sandbox.ttgir.pseudocode.writing import CodeAndComment, Form, Writing
 
-_UNTOLD = re.compile(r"async_task_id|tt\.\w+|loop\.\w+|operandSegmentSizes|ttg\.partition\w*|ws_.*")
+_HIDDEN = re.compile(r"async_task_id|tt\.\w+|loop\.\w+|operandSegmentSizes|ttg\.partition\w*|ws_.*")
 _COMBINED = {"addf": "sum", "addi": "sum", "mulf": "prod", "muli": "prod", "ori": "or", "andi": "and", "xori": "xor"}
 _COMBINED |= dict.fromkeys(("maxnumf", "maximumf", "maxsi", "maxui"), "max")
 _COMBINED |= dict.fromkeys(("minnumf", "minimumf", "minsi", "minui"), "min")
 
 
-def said(w: Writing, node: Node) -> Said:
-    """What the line of an op says."""
+def line(w: Writing, node: Node) -> CodeAndComment:
+    """Return what the line of an op says."""
     form = _FORMS.get(node.name)
     if form is not None:
         return form(w, node)
@@ -23,13 +23,13 @@ def said(w: Writing, node: Node) -> Said:
 
 
 def strange(w: Writing, node: Node) -> str:
-    """An op as itself: its name, operands, words and attributes."""
+    """Return an op as itself: its name, operands, words and attributes."""
     inner = w.listed([v for v in node.operands if not v.hidden])
     words = "".join(f" {word}" for word in node.op.words)
-    attributes = {k: v for k, v in node.op.attributes.items() if not _UNTOLD.fullmatch(k)}
+    attributes = {k: v for k, v in node.op.attributes.items() if not _HIDDEN.fullmatch(k)}
     listed = ", ".join(f"{k} = {_plain(w, v)}" if v else k for k, v in attributes.items())
     blocks = "".join(f" {label}" for label in re.findall(r"\^\w+", str(node.op.parts[0])))
-    return w.given(node, f"{node.name}({inner}){words}{blocks}" + (f" {{{listed}}}" if listed else ""))
+    return w.assign(node, f"{node.name}({inner}){words}{blocks}" + (f" {{{listed}}}" if listed else ""))
 
 
 def _plain(w: Writing, text: str) -> str:
@@ -39,7 +39,7 @@ def _plain(w: Writing, text: str) -> str:
 # tensor cores ---------------------------------------------------------------------------------------------------------
 
 
-def _dot(w: Writing, node: Node) -> Said:
+def _dot(w: Writing, node: Node) -> CodeAndComment:
     """Operands: a, b, what is added to, and whether it is."""
     result = node.results[0] if node.results else None
     product = f"dot({w.operand(node, 0)}, {w.operand(node, 1)})"
@@ -72,43 +72,43 @@ def _facts(w: Writing, node: Node, result: Value | None) -> list[str]:
 # between threads ------------------------------------------------------------------------------------------------------
 
 
-def _reduce(w: Writing, node: Node) -> Said:
+def _reduce(w: Writing, node: Node) -> CodeAndComment:
     inner = [n.name.rpartition(".")[2] for b in node.bodies for n in b.nodes if n.name not in kinds.TERMINATORS]
     combined = _COMBINED.get(inner[0]) if len(inner) == 1 else None
     scan = "scan_" if node.name == "tt.scan" else ""
-    said = f"{w.listed(node.operands)}, axis={node.op.integer('axis')}"
-    call = f"{scan}{combined}({said})" if combined else f"{scan or 'reduce_'}by({said}; {' '.join(inner)})"
-    return w.given(node, call), f"of {w.type(node.operand(0))}"
+    arguments = f"{w.listed(node.operands)}, axis={node.op.integer('axis')}"
+    call = f"{scan}{combined}({arguments})" if combined else f"{scan or 'reduce_'}by({arguments}; {' '.join(inner)})"
+    return w.assign(node, call), f"of {w.type(node.operand(0))}"
 
 
-def _convert(w: Writing, node: Node) -> Said:
+def _convert(w: Writing, node: Node) -> CodeAndComment:
     before, after = node.operand(0), node.results[0] if node.results else None
     comment = f"{w.type(after)}: {layouts.conversion(w.layout(before), w.layout(after))}"
-    return w.given(node, f"convert({w.operand(node, 0)})"), comment
+    return w.assign(node, f"convert({w.operand(node, 0)})"), comment
 
 
 # what is left ---------------------------------------------------------------------------------------------------------
 
 
-def _assert(w: Writing, node: Node) -> Said:
+def _assert(w: Writing, node: Node) -> CodeAndComment:
     return f"assert {w.operand(node, 0)}, {' '.join(node.op.words)}", ""
 
 
-def _print(w: Writing, node: Node) -> Said:
+def _print(w: Writing, node: Node) -> CodeAndComment:
     return f"print {' '.join(node.op.words)}, {w.listed(node.operands)}", ""
 
 
-def _call(w: Writing, node: Node) -> Said:
+def _call(w: Writing, node: Node) -> CodeAndComment:
     callee = next((word for word in node.op.words if word.startswith("@")), "?")
-    return w.given(node, f"call {callee.removeprefix('@')}({w.listed(node.operands)})"), ""
+    return w.assign(node, f"call {callee.removeprefix('@')}({w.listed(node.operands)})"), ""
 
 
-def _assembly(w: Writing, node: Node) -> Said:
+def _assembly(w: Writing, node: Node) -> CodeAndComment:
     code = next(iter(node.op.words), '""')
-    return w.given(node, f"asm {code}({w.listed(node.operands)})"), w.type(node.results[0] if node.results else None)
+    return w.assign(node, f"asm {code}({w.listed(node.operands)})"), w.type(node.results[0] if node.results else None)
 
 
-def _return(w: Writing, node: Node) -> Said:
+def _return(w: Writing, node: Node) -> CodeAndComment:
     return f"return {w.listed(node.operands)}".rstrip(), ""
 
 

@@ -22,7 +22,7 @@ class Variable:
     spans: list[Span] = field(default_factory=list)
 
     def apart(self, other: "Variable") -> bool:
-        """Whether no value of the one is needed while one of the other holds the name."""
+        """Return whether no value of the one is needed while one of the other holds the name."""
         return not any(a < d and c < b for a, b in self.spans for c, d in other.spans)
 
 
@@ -30,29 +30,29 @@ Variables = dict[Value, Variable]
 
 
 def assign(root: Node, folding: Folding) -> Variables:
-    """A variable for every value that a line must name."""
-    found: Variables = {}
+    """Return a variable for every value that a line must name."""
+    variables: Variables = {}
     for node in root.walk():
         for body in node.bodies:
             for value in body.arguments:
-                _begin(found, folding, value, _entered(node, body))
+                _begin(variables, folding, value, _entered(node, body))
         for value in carries(node):
-            if value in found:
-                found[value].spans.append((2 * node.last, 2 * node.last + 1))
+            if value in variables:
+                variables[value].spans.append((2 * node.last, 2 * node.last + 1))
         if node not in folding.inlined:
             for value in node.results:
-                _begin(found, folding, value, 2 * node.last + bool(node.bodies))
+                _begin(variables, folding, value, 2 * node.last + bool(node.bodies))
     for pairs in (_kept, _pairs):
         for node in root.walk():
-            for one, other in pairs(node):
-                _unite(found, one, other)
-    return found
+            for first, second in pairs(node):
+                _unite(variables, first, second)
+    return variables
 
 
-def _begin(found: Variables, folding: Folding, value: Value, at: int) -> None:
+def _begin(variables: Variables, folding: Folding, value: Value, at: int) -> None:
     if value.same is None and not value.hidden:
         last = max((_until(value, n) for n in folding.sites.get(value, [])), default=at)
-        found[value] = Variable([value], [(at, max(at, last))])
+        variables[value] = Variable([value], [(at, max(at, last))])
 
 
 def _entered(node: Node, body: Body) -> int:
@@ -72,13 +72,13 @@ def _until(value: Value, user: Node) -> int:
 
 
 def _kept(node: Node) -> Iterator[tuple[Value, Value]]:
-    """A loop's argument and its result are one variable, whatever else is."""
+    """Yield a loop's argument and its result are one variable, whatever else is."""
     if node.name == "scf.for":
         yield from zip(carries(node), node.results, strict=False)
 
 
 def _pairs(node: Node) -> Iterator[tuple[Value | None, Value | None]]:
-    """What had best be one variable, the most urgent first."""
+    """Yield what had best be one variable, the most urgent first."""
     yield from zip(carries(node), inits(node) or (), strict=False)
     for body in node.bodies:
         yield from departures(body)
@@ -87,14 +87,14 @@ def _pairs(node: Node) -> Iterator[tuple[Value | None, Value | None]]:
 
 
 def carries(loop: Node) -> list[Value]:
-    """The arguments of a loop's body that it carries from one iteration to the next; none of other ops."""
+    """Return the arguments of a loop's body that it carries from one iteration to the next; none of other ops."""
     if loop.name not in kinds.LOOPS or not loop.bodies:
         return []
     return loop.bodies[0].arguments[1:] if loop.name == "scf.for" else loop.bodies[0].arguments
 
 
 def departures(body: Body) -> list[tuple[Value, Value]]:
-    """What the end of a body hands over: (the value that takes it, the value that is given)."""
+    """Return what the end of a body hands over: (the value that takes it, the value that is given)."""
     end, owner = body.end, body.owner
     if end is None:
         return []
@@ -107,20 +107,20 @@ def departures(body: Body) -> list[tuple[Value, Value]]:
     return list(zip(takers, end.operands, strict=False))
 
 
-def _unite(found: Variables, one: Value | None, other: Value | None) -> None:
-    a, b = found.get(one) if one else None, found.get(other) if other else None
+def _unite(variables: Variables, first: Value | None, second: Value | None) -> None:
+    a, b = variables.get(first) if first else None, variables.get(second) if second else None
     if a is None or b is None or a is b or not _alike(a.values[0], b.values[0]) or not a.apart(b):
         return
     a.values += b.values
     a.spans += b.spans
     for value in b.values:
-        found[value] = a
+        variables[value] = a
 
 
 def _alike(a: Value, b: Value) -> bool:
     """Of one type; no parameter of a function, which stays what it is."""
     parameter = any(v.body is not None and v.node is None and v.body.owner.name == "tt.func" for v in (a, b))
-    one, other = a.shape, b.shape
-    if one is None or other is None:
+    first, second = a.shape, b.shape
+    if first is None or second is None:
         return not parameter and a.type == b.type
-    return not parameter and (one.kind, one.shape, one.element) == (other.kind, other.shape, other.element)
+    return not parameter and (first.kind, first.shape, first.element) == (second.kind, second.shape, second.element)

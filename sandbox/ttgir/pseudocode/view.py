@@ -42,18 +42,18 @@ class Readable:
     lines: tuple[Line, ...]
 
     def line(self, label: str) -> Line:
-        """The line of a label. Raises KeyError when there is none."""
+        """Return the line of a label. Raises KeyError when there is none."""
         for line in self.lines:
             if line.label == label:
                 return line
         raise KeyError(label)
 
     def labels(self) -> dict[int, str]:
-        """The label that shows what stands on a line of the TTGIR, by that line's number."""
+        """Return the label that shows what stands on a line of the TTGIR, by that line's number."""
         return {op.line: line.label for line in self.lines for op in line.ops}
 
     def text(self, notes: Mapping[str, str] | None = None) -> str:
-        """All lines, at most 120 columns wide; `notes` by label stand in a column to the right.
+        """Return all lines, at most 120 columns wide; `notes` by label stand in a column to the right.
 
         Raises KeyError for a note on a line that there is not.
         """
@@ -66,7 +66,7 @@ class Readable:
 
 
 def readable(module: Module, located: Module | None = None) -> Readable:
-    """A module as pseudo-code.
+    """Return a module as pseudo-code.
 
     `located`: the same program with source locations, to take names and lines from, for a text without. Raises
     ValueError when it is another program.
@@ -89,8 +89,8 @@ def _line(draft: printer.Draft, label: str, origins: list[source.StatementLocati
     places = tuple(n.place for n in draft.nodes)
     lines = {o.line for p in places if (o := origins[p])}
     ops = tuple(n.op for n in draft.nodes)
-    said = (draft.text, draft.comment, draft.depth, draft.loops, draft.role)
-    return Line(label, *said, ops, places, tuple(sorted(lines)))
+    content = (draft.text, draft.comment, draft.depth, draft.loops, draft.role)
+    return Line(label, *content, ops, places, tuple(sorted(lines)))
 
 
 def _labels(drafts: list[printer.Draft]) -> Iterator[str]:
@@ -103,11 +103,11 @@ def _labels(drafts: list[printer.Draft]) -> Iterator[str]:
 
 
 def _rows(line: Line, note: str, width: int) -> Iterator[str]:
-    """The rows of a line: label and code, code that needs more room, and the note beside them."""
+    """Yield the rows of a line: label and code, code that needs more room, and the note beside them."""
     indent = " " * min(_INDENT * line.depth, width - _LABEL - NARROWEST)
     room = width - _LABEL - len(indent)
-    said = line.text + (f"  # {line.comment}" if line.comment else "")
-    rows = [said] if len(said) <= room else _wrapped(line, room)
+    text = line.text + (f"  # {line.comment}" if line.comment else "")
+    rows = [text] if len(text) <= room else _wrapped(line, room)
     beside = textwrap.wrap(note, NOTE) if note else []
     for i in range(max(len(rows), len(beside))):
         label = line.label if i == 0 else ""

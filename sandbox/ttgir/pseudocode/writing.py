@@ -8,7 +8,7 @@ from pgo_agent.sandbox.ttgir.pseudocode.expressions import BINARY, Expressions
 from pgo_agent.sandbox.ttgir.pseudocode.folding import Folding
 from pgo_agent.sandbox.ttgir.pseudocode.graph import Node, Value
 
-Said = tuple[str, str]  # code and comment of a line
+CodeAndComment = tuple[str, str]  # code and comment of a line
 
 
 @dataclass
@@ -28,18 +28,18 @@ class Writing:
 
     def condition(self, value: Value | None) -> str:
         """` if more`; nothing for what is always so."""
-        said = self.values.text(value) if value is not None else "True"
-        return "" if said == "True" else f" if {said}"
+        text = self.values.text(value) if value is not None else "True"
+        return "" if text == "True" else f" if {text}"
 
     def read(self, value: Value) -> bool:
-        """Whether any line reads a value."""
+        """Return whether any line reads a value."""
         return bool(self.folding.sites.get(value)) and not value.hidden
 
     def results(self, node: Node) -> list[str]:
-        """Names of an op's results, without tokens and what nobody reads."""
+        """Return names of an op's results, without tokens and what nobody reads."""
         return [self.values.name(v) for v in node.results if self.read(v)]
 
-    def given(self, node: Node, text: str) -> str:
+    def assign(self, node: Node, text: str) -> str:
         """x = text, for what has results that are read."""
         names = self.results(node)
         return f"{', '.join(names)} = {text}" if names else text
@@ -55,11 +55,11 @@ class Writing:
         return f"{name} = {text}" if name else text
 
     def type(self, value: Value | None) -> str:
-        """128x64 f16; empty for a scalar."""
+        """Return 128x64 f16; empty for a scalar."""
         return layouts.of_type(value.type) if value is not None and value.shape else ""
 
     def layout(self, value: Value | None) -> str:
         return layouts.encoding(value.type, self.aliases) if value is not None else ""
 
 
-Form = Callable[[Writing, Node], Said]
+Form = Callable[[Writing, Node], CodeAndComment]

@@ -179,8 +179,10 @@ def test_a_kernel_that_ptxas_refuses_is_a_failure_with_its_diagnostic(product: M
 
 def test_a_crash_of_ptxas_is_told_as_what_it_is() -> None:
     log, ended = "PTXAS error: Internal Triton PTX codegen error\n`ptxas` stderr:\n\n", 1 << 8
-    assert error_text.told(log, ended, 120.0).startswith("PTXAS error")
-    died = error_text.told(log + "triton.runtime.errors.PTXASError: `ptxas` failed with error code -11", ended, 120.0)
+    assert error_text.describe(log, ended, 120.0).startswith("PTXAS error")
+    died = error_text.describe(
+        log + "triton.runtime.errors.PTXASError: `ptxas` failed with error code -11", ended, 120.0
+    )
     assert died.startswith("error: ptxas died of SIGSEGV: a fault of its own")
 
 

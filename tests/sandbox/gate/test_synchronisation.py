@@ -8,7 +8,7 @@ import pytest
 from pgo_agent.sandbox.gate.synchronisation import block_waits, dependent_launch, initial_memory, publication
 from pgo_agent.sandbox.gate.synchronisation.dataflow import Flow
 from pgo_agent.sandbox.gate.synchronisation.dependent_launch import Text
-from pgo_agent.sandbox.gate.synchronisation.finding import Found
+from pgo_agent.sandbox.gate.synchronisation.finding import Finding
 from pgo_agent.sandbox.gate.synchronisation.spin_loops import spins
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.ttgir import reader
@@ -20,7 +20,7 @@ ttgir = cache(ttgir_of)
 MANY = {n: n for n in range(8)}  # each argument has memory of its own
 
 
-def handed_on(text: str, storages: dict[int, int] = MANY) -> list[Found]:
+def handed_on(text: str, storages: dict[int, int] = MANY) -> list[Finding]:
     module = reader.parse(text)
     return publication.rule(module, Flow(module), storages)
 
@@ -142,7 +142,7 @@ def test_memory_begins_as_the_steps_before_leave_it() -> None:
 # who starts early -----------------------------------------------------------------------------------------------------
 
 
-def overlapping(*steps: dict[str, Any], edit: Edit = str, early: bool = True) -> list[Found]:
+def overlapping(*steps: dict[str, Any], edit: Edit = str, early: bool = True) -> list[Finding]:
     """What is found in a plan of launches of one kernel, which may start early."""
     module = reader.parse(edit(ttgir("early")))
     text = Text("early", module, Flow(module), early)

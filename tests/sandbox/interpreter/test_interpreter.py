@@ -463,8 +463,8 @@ def test_what_the_interpreter_does_not_model_is_no_evidence_for_or_against(tmp_p
     trial = verdict.Trial("even", 0, {})
     out = tensors.save({"0": torch.ones(4)}, tmp_path, "0")
     told = {"outputs": out, "changed": [], "stray": 0, "launched": ["_k"]}
-    assert isinstance(verdict.compared(trial, told, expected, {}, tmp_path, own=False), Judgement)
-    said = verdict.compared(trial, told | {"not_modelled": ["a NaN"]}, expected, {}, tmp_path, own=False)
+    assert isinstance(verdict.compared(trial, told, expected, {}, tmp_path, is_target=False), Judgement)
+    said = verdict.compared(trial, told | {"not_modelled": ["a NaN"]}, expected, {}, tmp_path, is_target=False)
     assert isinstance(said, str) and "a NaN" in said
     covered = verdict.Covered(1, 0, ())
     covered.says_nothing(trial, told, said)

@@ -170,7 +170,7 @@ def test_it_cannot_raise_its_limits(attack: Attack) -> None:
 
 def test_foreign_code_is_not_admitted_without_a_box() -> None:
     with pytest.raises(EnvironmentFault, match="no sandbox works on this machine"):
-        Box("none").admit(foreign=True)
+        Box("none").admit(untrusted=True)
 
 
 @pytest.mark.parametrize(("kind", "foreign"), [("none", False), ("landlock", True), ("bubblewrap", True)])

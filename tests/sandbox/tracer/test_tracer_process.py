@@ -119,5 +119,5 @@ def test_a_tracer_killed_again_and_again_is_a_fault_and_not_the_candidates(tmp_p
 @pytest.mark.skipif(not box.choose().isolates, reason="no sandbox works here")
 def test_foreign_code_that_kills_its_tracer_is_a_failure_that_blames_nobody(tmp_path: Path) -> None:
     of = write(tmp_path, SUICIDE)
-    built = builder(tmp_path, of).build(of.source, {"CASES": None}, None, foreign=True)
+    built = builder(tmp_path, of).build(of.source, {"CASES": None}, None, untrusted=True)
     assert [f.kind for f in built.failures] == ["killed"]

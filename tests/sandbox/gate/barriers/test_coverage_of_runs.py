@@ -34,7 +34,7 @@ def launched(text: str, n: int, secret: bool = False) -> Finding:
     """What is found with a launch in which the first argument is that."""
     module = reader.parse(text)
     step = {"signature": ["i32", "*i32", "*i32", "i1"], "args": [n, None, None, True], "grid": [1, 1, 1]}
-    known = launches.known_of(step, module)
+    known = launches.settled_by(step, module)
     assert known is not None
     return runs.launched(module, runs.simulate(module), [LaunchFacts(known, secret)])
 

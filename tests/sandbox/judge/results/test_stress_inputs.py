@@ -34,7 +34,7 @@ def drawn(generator: torch.Generator) -> dict[str, Any]:
 def made(inputs: Inputs, stress_input: StressInput | None, seed: int = 7) -> dict[str, Any]:
     if stress_input is None:
         return inputs(torch.Generator().manual_seed(seed))
-    given = stress_inputs.made(inputs, lambda: torch.Generator().manual_seed(seed), stress_input)
+    given = stress_inputs.make(inputs, lambda: torch.Generator().manual_seed(seed), stress_input)
     assert given is not None
     return given
 
@@ -101,14 +101,14 @@ def test_rows_are_masked_wholly_in_masks_of_either_meaning() -> None:
 
 
 def test_without_a_mask_nothing_can_be_masked() -> None:
-    assert stress_inputs.made(drawn, torch.Generator, NAMED["wholly masked rows"]) is None
+    assert stress_inputs.make(drawn, torch.Generator, NAMED["wholly masked rows"]) is None
 
 
 def test_without_floats_there_is_no_stress_input() -> None:
     def inputs(generator: torch.Generator) -> dict[str, Any]:
         return {"x": torch.randint(9, (8,), generator=generator), "n": 3}
 
-    assert all(stress_inputs.made(inputs, torch.Generator, s) is None for s in STRESS_INPUTS)
+    assert all(stress_inputs.make(inputs, torch.Generator, s) is None for s in STRESS_INPUTS)
 
 
 def test_a_tensor_that_is_the_same_for_every_seed_has_its_turn_behind_the_draws() -> None:

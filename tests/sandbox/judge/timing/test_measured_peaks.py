@@ -27,5 +27,5 @@ def test_what_fits_the_l2_needs_no_time_to_be_written() -> None:
 def test_a_cache_that_holds_anything_else_is_as_good_as_none(text: str, tmp_path: Path) -> None:
     path = tmp_path / "peaks.json"
     path.write_text(text)
-    assert "the GPU" not in measured_peaks.kept(path)
-    assert measured_peaks.kept(tmp_path / "none.json") == {}
+    assert "the GPU" not in measured_peaks.read_cache(path)
+    assert measured_peaks.read_cache(tmp_path / "none.json") == {}
