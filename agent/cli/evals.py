@@ -9,7 +9,7 @@ from pgo_agent.agent.cli.options import WORKSPACE, AtOnceOption, JsonOption, Sto
 from pgo_agent.agent.cli.settings_options import with_settings
 from pgo_agent.agent.run.settings import BUDGETS, OPTIONS, Command, RunSettings
 
-A_PLAN = """
+ABLATION_EPILOG = """
 A plan, say plan.toml:
 
     metric = "anytime"            # or final; without a GPU: right
@@ -32,9 +32,9 @@ Exit codes: 0 every run has its result, 2 usage, 3 environment, 5 a reply is not
 """
 
 _LIMITS = "\n\n".join(f"    {name} = {o.example:g}" for name, o in OPTIONS.items() if o.example is not None)
-_OF_MODELS = ", ".join(name for name, budget in BUDGETS.items() if budget.of_models)
+_MODEL_BUDGETS = ", ".join(name for name, budget in BUDGETS.items() if budget.of_models)
 
-A_NIGHTLY = f"""
+NIGHTLY_EPILOG = f"""
 A plan, as evals/nightly.toml is one:
 
     targets = ["fa_fwd", "gemm"]  # kernel files, or kernels that ship
@@ -43,7 +43,7 @@ A plan, as evals/nightly.toml is one:
 
     seeds = [1, 2, 3]
 
-    # what a run may take, as options of `optimize`; and, for models: {_OF_MODELS}
+    # what a run may take, as options of `optimize`; and, for models: {_MODEL_BUDGETS}
 
 {_LIMITS}
 
@@ -109,7 +109,7 @@ def eval_mutants(
         raise typer.Exit(command.main(part, names, sample, seed, asked, results, json_lines))
 
 
-@evals.command("ablation", epilog=A_PLAN)
+@evals.command("ablation", epilog=ABLATION_EPILOG)
 @with_settings(Command.PLAN)
 def eval_ablation(
     plan: Annotated[Path, typer.Argument(help="A TOML file: metric, targets, arms, seeds and budget.")],
@@ -130,10 +130,10 @@ def eval_ablation(
 
     with runner.faults():
         written = run.Results(results, read(plan))
-    _make(run, report, written, asked, store, json_lines, at_once)
+    _run_plan(run, report, written, asked, store, json_lines, at_once)
 
 
-@evals.command("nightly", epilog=A_NIGHTLY)
+@evals.command("nightly", epilog=NIGHTLY_EPILOG)
 @with_settings(Command.PLAN)
 def eval_nightly(
     plan: Annotated[Path, typer.Argument(help="A TOML file: targets, optimizers, seeds and budget.")],
@@ -154,10 +154,10 @@ def eval_nightly(
 
     with runner.faults():
         night = run.opened(rows, read(plan))
-    _make(run, report, night, asked, store, json_lines, at_once)
+    _run_plan(run, report, night, asked, store, json_lines, at_once)
 
 
-def _make(
+def _run_plan(
     running: Any, report: Any, results: Any, asked: RunSettings, store: Path, json_lines: bool, at_once: int
 ) -> None:
     """Make the runs of a plan. `running` and `report` are the modules of its evaluation.

@@ -83,7 +83,7 @@ def init(
 
     with runner.faults():
         if not check_:
-            command.tell(command.write(file, launcher, output, force))
+            command.print_summary(command.write(file, launcher, output, force))
             raise typer.Exit
         if not command.ready(Path(file)):
             raise typer.Exit(1)
@@ -171,13 +171,13 @@ def profile(
     with runner.faults():
         outlets = report.Outlets(json_lines, code, html, perfetto)
         outlets.check()
-        wanted = profiling.passes_of(passes)
+        wanted = profiling.parse_passes(passes)
         with runner.opened(store, create=True) as opened:
             try:
                 result = profiling.profile(file, asked, configuration, backend, opened, wanted, seconds)
             except KeyboardInterrupt:
                 runner.interrupted("the same command; what was taken is kept")
-            report.tell(result, file, outlets, opened.contents, {c.case: summarize(c) for c in result.cases})
+            report.write(result, file, outlets, opened.contents, {c.case: summarize(c) for c in result.cases})
 
 
 @app.command()

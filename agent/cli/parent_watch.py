@@ -1,4 +1,4 @@
-"""Commands that end with whoever started them: `python -m pgo_agent.agent.cli.parent_watch ARGS` is `pgo-agent ARGS`.
+"""Runs a command that ends with its parent: `python -m pgo_agent.agent.cli.parent_watch ARGS` is `pgo-agent ARGS`.
 
 Standard input is the lifeline. When its other end is closed, however that process died, this process is interrupted as
 by Ctrl-C, and its run can be resumed. What is written to standard input is ignored.

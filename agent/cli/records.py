@@ -87,7 +87,7 @@ def report(
     from pgo_agent.agent.views.report import write
 
     with runner.faults(), runner.opened(store) as opened:
-        write.write(opened, run, write.Places(html, markdown))
+        write.write(opened, run, write.ReportPaths(html, markdown))
 
 
 @records.command()

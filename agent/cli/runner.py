@@ -21,7 +21,7 @@ class faults:  # noqa: N801 (used as a context manager)
         self.feed, self.json_lines = feed, json_lines
 
     def __enter__(self) -> None:
-        """Nothing to prepare."""
+        """Do nothing."""
 
     def __exit__(self, kind: Any, error: Any, _trace: Any) -> None:
         from pgo_agent.agent.exit_codes import exit_code

@@ -76,7 +76,7 @@ def _resolved(asked: RunSettings, judge: Judge | None) -> RunSettings:
 def resume(name: str, store: Store, emit: Emit, changes: Changes | None = None) -> Exit:
     """Go on with an interrupted or suspended run, here and now. `changes`: settings in place of its own.
 
-    Raises TargetMoved when its file changed, and UsageFault for a run that nobody can go on with.
+    Raises TargetMoved when its file changed, and UsageFault for a run that cannot be resumed.
     """
     run = store.run(name)
     _refuse_ended(run)

@@ -40,7 +40,7 @@ class Bundled(Record):
     failures: tuple[str, ...]
 
 
-def passes_of(text: str | None) -> frozenset[PassName] | None:
+def parse_passes(text: str | None) -> frozenset[PassName] | None:
     """Parse `static,timeline` into names; None for None. Raises UsageFault for an unknown name, and for no name."""
     if text is None:
         return None

@@ -67,8 +67,8 @@ def _width(ctx: Context) -> int:
 def _fresh(ctx: Context, generation: int) -> Iterator[NewCandidate]:
     """Yield proposals that this run has not seen yet: the candidates given to it; or else an earlier winner, the
     model's repairs of its failed candidates, then what the model and the embedded moves propose, by turns."""
-    if given := given_file.proposals(ctx.run.facts.given):
-        yield from _novel(ctx, given, provenance.GIVEN, {c.id for c in ctx.store.candidates(ctx.run.id)})
+    if candidates := given_file.proposals(ctx.run.facts.given):
+        yield from _novel(ctx, candidates, provenance.GIVEN, {c.id for c in ctx.store.candidates(ctx.run.id)})
         return
     seen = {c.id for c in ctx.store.candidates(ctx.run.id)} | {candidate_id(ctx.target.source)}
     yield from _novel(ctx, lessons.remembered(ctx), lessons.MEMORY, seen)

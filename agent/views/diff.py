@@ -1,6 +1,6 @@
-"""`diff A B`: what differs between two candidates of a run: source, resources, SASS mix, and normalised TTGIR.
+"""`diff A B`: the differences between two candidates of a run: source, resources, SASS mix, and normalised TTGIR.
 
-`side` says what a candidate, or a baseline, launches in each case; reports compare sides as well.
+`side` returns what a candidate, or a baseline, launches in each case; reports compare sides as well.
 """
 
 import difflib
@@ -25,7 +25,7 @@ _RESOURCES = ("registers", "spill_store_bytes", "shared", "pipeline_depth", "dot
 
 @dataclass(frozen=True)
 class Kernel:
-    """One that a case launches."""
+    """A kernel that a case launches."""
 
     name: str  # of several builds of one function, all but the first with their number
     build: str  # key
@@ -33,7 +33,7 @@ class Kernel:
     digest: str  # of its TTGIR
 
     def ttgir(self, contents: ContentStore) -> list[str]:
-        """Its normal form. Raises EnvironmentFault where the text is not in the content store."""
+        """Return its normalised lines. Raises EnvironmentFault when the text is not in the content store."""
         return normalize.text(reader.parse(contents.get(self.digest, "ttgir").decode())).splitlines(True)
 
 
@@ -55,9 +55,9 @@ class DiffSide:
 
 
 def side(store: Store, run: Run, name: str) -> DiffSide:
-    """A baseline by its name, or a candidate by the beginning of its id, at the configurations that a judge chose.
+    """Return a baseline by its name, or a candidate by the beginning of its id, at the configurations that were judged.
 
-    Raises UsageFault when it was not built, EnvironmentFault where its bundle is not in the content store.
+    Raises UsageFault when it was not built, EnvironmentFault when its bundle is not in the content store.
     """
     if name in (*BASELINES, AUTOTUNED):
         if run.baseline is None:
@@ -74,18 +74,18 @@ def side(store: Store, run: Run, name: str) -> DiffSide:
 
 def _launched(contents: ContentStore, bundle: str, label: str, case: str) -> Launched:
     manifest = contents.manifest(bundle)
-    found: dict[str, Kernel] = {}
+    kernels: dict[str, Kernel] = {}
     for key in dict.fromkeys(s["kernel"] for s in manifest["plans"][case][label]["steps"] if "kernel" in s):
         kernel = manifest["kernels"][key]
-        same = sum(k.static["name"] == kernel["name"] for k in found.values())
+        same = sum(k.static["name"] == kernel["name"] for k in kernels.values())
         name = f"{kernel['name']} ({same + 1})" if same else str(kernel["name"])
         static = (contents.build(key) or {}).get("static", {}) | {"name": kernel["name"]}
-        found[name] = Kernel(name, key, static, kernel["files"]["ttgir"])
-    return Launched(label, found)
+        kernels[name] = Kernel(name, key, static, kernel["files"]["ttgir"])
+    return Launched(label, kernels)
 
 
 def pairs(left: Launched, right: Launched) -> Iterator[tuple[str, Kernel | None, Kernel | None]]:
-    """Kernels by name, with None where only the other side launches it."""
+    """Yield kernels by name from both sides, with None when only the other side launches it."""
     for name in dict.fromkeys([*left.kernels, *right.kernels]):
         yield name, left.kernels.get(name), right.kernels.get(name)
 
@@ -93,13 +93,13 @@ def pairs(left: Launched, right: Launched) -> Iterator[tuple[str, Kernel | None,
 def ttgir(
     contents: ContentStore, a: Kernel | None, b: Kernel | None, names: tuple[str, str], around: int = 1
 ) -> list[str]:
-    """A unified diff of normalised TTGIR; empty when both are the same program."""
+    """Return a unified diff of normalised TTGIR; empty when both are the same program."""
     before, after = (k.ttgir(contents) if k else [] for k in (a, b))
     return list(difflib.unified_diff(before, after, *names, n=around))
 
 
 def show(store: Store, run_name: str, a: str, b: str, whole: bool, out: Console) -> None:
-    """`whole`: the TTGIR diff itself, not only how long it is."""
+    """Print the comparison of two candidates. `whole`: print the TTGIR diff itself, not only its length."""
     run = store.run(run_name)
     left, right = side(store, run, a), side(store, run, b)
     lines = difflib.unified_diff(left.source.splitlines(True), right.source.splitlines(True), left.name, right.name)
@@ -111,23 +111,23 @@ def show(store: Store, run_name: str, a: str, b: str, whole: bool, out: Console)
             if whole:
                 out.print(escape("".join(changed)) or "the same TTGIR", highlight=False)
             else:
-                out.print(told(changed), highlight=False)
+                out.print(_describe_length(changed), highlight=False)
 
 
-def told(changed: Sequence[str]) -> str:
-    """How long a TTGIR diff is."""
+def _describe_length(changed: Sequence[str]) -> str:
+    """Return in words how long a TTGIR diff is."""
     count = sum(line[0] in "+-" for line in changed[2:])
     return f"TTGIR: {count} lines differ" if count else "TTGIR: the same"
 
 
 def _resources(
-    title: str, sides: tuple[DiffSide, DiffSide], case: str, one: Kernel | None, two: Kernel | None
+    title: str, sides: tuple[DiffSide, DiffSide], case: str, left: Kernel | None, right: Kernel | None
 ) -> Table:
     table = Table(title=escape(title), title_justify="left")
     for column in ("", *(s.name for s in sides)):
         table.add_column(column)
     table.add_row("configuration", *(escape(s.cases[case].choice) for s in sides))
-    ours, theirs = (k.static if k else {} for k in (one, two))
+    ours, theirs = (k.static if k else {} for k in (left, right))
     for name in _RESOURCES:
         table.add_row(name, *(str(s.get(name, "-")) for s in (ours, theirs)))
     mixes = [s.get("sass", {}) for s in (ours, theirs)]

@@ -1,7 +1,7 @@
-"""Templates of pages and reports: Jinja2 with undefined names forbidden and every value escaped, whoever chose it.
+"""Templates of pages and reports: Jinja2 with undefined names forbidden and every value escaped.
 
-Names are paths below a package, `agent/` unless another is named: "views/profile/page.html.j2". What a template is
-given is its caller's.
+Names are paths below a package, by default `agent/`: "views/profile/page.html.j2". The caller chooses a template's
+values.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from typing import Any
 
 @cache
 def template(name: str, shown: Callable[[str], str] | None = None, package: str = "pgo_agent.agent") -> Any:
-    """`shown`: what every text goes through before it is escaped."""
+    """Return a template. `shown`: applied to every text before it is escaped."""
     import jinja2
     from markupsafe import Markup
 

@@ -1,4 +1,4 @@
-"""Who answered in a run, what that took of its budgets, and where a role fell back: for `show`, as words or JSON."""
+"""Which models answered in a run, what they cost, and which roles fell back: for `show`, as words or JSON."""
 
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -11,8 +11,8 @@ from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.settings import OPTIONAL_BUDGETS
 
 
-def told(store: Store, run: Run) -> Iterator[str]:
-    """A line for each role and model, each fallback, and the budgets beside minutes and candidates."""
+def as_lines(store: Store, run: Run) -> Iterator[str]:
+    """Yield a line for each role and model, each fallback, and the budgets besides minutes and candidates."""
     yield from map(_share, model_calls.shares(store, run.id))
     yield from map(_fallback, model_calls.fallbacks(store, run.id))
     budgets = [f"{_figure(amount)} of {_figure(most)} {unit}" for unit, amount, most in _budgets(store, run)]
@@ -22,8 +22,8 @@ def told(store: Store, run: Run) -> Iterator[str]:
 
 def as_json(store: Store, run: Run) -> dict[str, Any]:
     shares, fallbacks = model_calls.shares(store, run.id), model_calls.fallbacks(store, run.id)
-    told = {"calls": [asdict(s) for s in shares], "fallbacks": [asdict(f) for f in fallbacks]}
-    return told | {"spent": spent(store, run)}
+    body = {"calls": [asdict(s) for s in shares], "fallbacks": [asdict(f) for f in fallbacks]}
+    return body | {"spent": spent(store, run)}
 
 
 def spent(store: Store, run: Run) -> dict[str, float]:
@@ -32,7 +32,7 @@ def spent(store: Store, run: Run) -> dict[str, float]:
 
 
 def folders(run: Run) -> list[str]:
-    """Where the replies of a run's models are waited for."""
+    """Return the folders in which replies of a run's models are expected."""
     names = run.facts.models.values()
     return list(dict.fromkeys(name.removeprefix("relay:") for name in names if name.startswith("relay:")))
 

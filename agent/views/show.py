@@ -1,4 +1,4 @@
-"""`runs`, `show` and `lessons`: what the record holds, for a person or as JSON."""
+"""`runs`, `show` and `lessons`: print what the record holds, for a person or as JSON."""
 
 import difflib
 import json
@@ -31,47 +31,47 @@ from rich.table import Table
 
 
 def runs(store: Store, as_json: bool) -> None:
-    found = store.runs()
+    listed = store.runs()
     if as_json:
-        print(json.dumps([_outline(store, r) for r in found]))
+        print(json.dumps([_outline(store, r) for r in listed]))
         return
     table = Table()
     for column in ("run", "target", "device", "state", "candidates", "accepted", "created"):
         table.add_column(column, justify="right" if column in ("candidates", "accepted") else "left")
-    for r in found:
+    for r in listed:
         o = _outline(store, r)
         table.add_row(r.id, r.target, r.device, r.state, str(o["candidates"]), str(o["accepted"]), r.created)
     display.output().print(table)
 
 
 def run(store: Store, name: str, as_json: bool) -> None:
-    found = store.run(name)
-    candidates, hung = store.candidates(found.id), store.quarantined(found.id)
+    shown = store.run(name)
+    candidates, hung = store.candidates(shown.id), store.quarantined(shown.id)
     if as_json:
         print(
             json.dumps(
-                _outline(store, found)
+                _outline(store, shown)
                 | {
-                    "baseline": found.baseline and found.baseline.as_json(),
-                    "summary": found.summary and found.summary.as_json(),
+                    "baseline": shown.baseline and shown.baseline.as_json(),
+                    "summary": shown.summary and shown.summary.as_json(),
                     "verdicts": [_line(store, c) for c in candidates],
                 }
-                | {"left_out": [left_out(c.prompt) for c in store.calls(found.id)]}
+                | {"left_out": [left_out(c.prompt) for c in store.calls(shown.id)]}
                 | {"quarantined": [{"uuid": u, "index": i, "why": w} for u, (i, w) in hung.items()]}
-                | {"profiles": [_profile(k) for k in profiles.of(store, found.id)]}
-                | model_usage.as_json(store, found)
+                | {"profiles": [_profile(k) for k in profiles.of(store, shown.id)]}
+                | model_usage.as_json(store, shown)
             )
         )
         return
     out = display.output()
     out.print(
-        f"[bold]{found.id}[/bold]  {escape(found.target)}  {found.device}  {found.state}  {found.seconds:.0f} s",
+        f"[bold]{shown.id}[/bold]  {escape(shown.target)}  {shown.device}  {shown.state}  {shown.seconds:.0f} s",
         highlight=False,
     )
     table = Table(title="candidates", title_justify="left")
     for column in ("candidate", "gen", "by", "move", "verdict", "stage", "speedup", "reason"):
         table.add_column(column, overflow="fold", ratio=1 if column == "reason" else None)
-    waiting = pending.told(store, found.id)
+    waiting = pending.told(store, shown.id)
     for c in candidates:
         far, ratio = waiting.get(c.id, ("not judged", None))
         speedup = f"{x:.3f}x" if (x := c.speedup or ratio) else ""
@@ -86,70 +86,70 @@ def run(store: Store, name: str, as_json: bool) -> None:
             escape("\n".join(filter(None, (c.reason, _because(c))))),
         )
     out.print(table)
-    for k in profiles.of(store, found.id):
+    for k in profiles.of(store, shown.id):
         out.print(escape(bottlenecks.one_line(k)), highlight=False)
-    for line in model_usage.told(store, found):
+    for line in model_usage.as_lines(store, shown):
         out.print(escape(line), highlight=False)
-    if unfit := list(own_list.lines(found.baseline.unfit if found.baseline else ())):
+    if unfit := list(own_list.lines(shown.baseline.unfit if shown.baseline else ())):
         out.print("configurations of the file's own list that no baseline is made of:", highlight=False)
         for line in unfit:
             out.print(escape(f"  {line}"), highlight=False, soft_wrap=True)
     for uuid, (index, why) in hung.items():
         out.print(f"quarantined: GPU {index} ({uuid}): {escape(why)}", highlight=False)
-    if lacking := sorted({name for c in store.calls(found.id) for name in left_out(c.prompt)}):
+    if lacking := sorted({name for c in store.calls(shown.id) for name in left_out(c.prompt)}):
         out.print(f"left out of prompts for want of --prompt-tokens: {', '.join(lacking)}", highlight=False)
-    for parent, move, reason in store.skipped(found.id):
+    for parent, move, reason in store.skipped(shown.id):
         out.print(f"not applied to {parent[:8]}: {move}: {escape(reason)}", highlight=False)
-    if found.summary:
-        outcome(store, found.id, out)
-    elif found.state == "waiting":
-        judge = found.settings.judge
-        where = [*model_usage.folders(found), *([judge.partition(":")[2]] if judge.startswith("spool:") else [])]
-        told = escape(" or ".join(where))
-        out.print(f"waits for an answer in {told}; then pgo-agent resume {found.id}", highlight=False)
-    elif found.state in ("running", "interrupted"):
-        out.print(f"not complete: pgo-agent resume {found.id}", highlight=False)
+    if shown.summary:
+        outcome(store, shown.id, out)
+    elif shown.state == "waiting":
+        judge = shown.settings.judge
+        where = [*model_usage.folders(shown), *([judge.partition(":")[2]] if judge.startswith("spool:") else [])]
+        places = escape(" or ".join(where))
+        out.print(f"waits for an answer in {places}; then pgo-agent resume {shown.id}", highlight=False)
+    elif shown.state in ("running", "interrupted"):
+        out.print(f"not complete: pgo-agent resume {shown.id}", highlight=False)
 
 
 def lessons(store: Store, file: Path) -> None:
-    """What a new run of a target would be told of former ones."""
-    found = target.read(target_file.locate(file))
-    lines = learned.as_lines(history.tried(store, history.Subject(found.digest, found.asked)), ())
+    """Print the lessons of earlier runs that a new run of a target would get."""
+    subject = target.read(target_file.locate(file))
+    lines = learned.as_lines(history.tried(store, history.Subject(subject.digest, subject.asked)), ())
     for line in lines or [f"no run of {file} in this workspace has come to a verdict"]:
         display.output().print(escape(line), highlight=False)
 
 
 def outcome(store: Store, name: str, console: Console | None = None) -> None:
-    """What a run came to: a ranking or a table of times; of a check, what is to be said of its candidate."""
-    found, out = store.run(name), console or display.output()
-    summary = found.summary
-    if found.facts.given:
-        _checked(store, found, next(iter(store.candidates(found.id)), None), out)
-    if summary is not None and not (found.facts.given and isinstance(summary, RankedRun)):
-        display.result(summary, found.id, found.state, out)
+    """Print the result of a run: a ranking or a table of times; of a check, the verdict on its candidate."""
+    ended, out = store.run(name), console or display.output()
+    summary = ended.summary
+    if ended.facts.given:
+        _checked(store, ended, next(iter(store.candidates(ended.id)), None), out)
+    if summary is not None and not (ended.facts.given and isinstance(summary, RankedRun)):
+        display.result(summary, ended.id, ended.state, out)
 
 
-def _checked(store: Store, found: Run, c: Candidate | None, out: Console) -> None:
-    name = found.facts.given[0].name
+def _checked(store: Store, checked: Run, c: Candidate | None, out: Console) -> None:
+    name = checked.facts.given[0].name
     if c is None or c.verdict is None:
         out.print(f"{escape(name)} was not judged: no time was left; give it more --minutes", highlight=False)
         return
-    display.verdict(name, found.target, c.verdict, c.stage or "", c.reason or "", out)
-    _covered(out, store.evidence(found.id, c.id))
-    _stages(out, store.evidence(found.id, c.id))
-    _errors(out, store.evidence(found.id, c.id))
+    display.verdict(name, checked.target, c.verdict, c.stage or "", c.reason or "", out)
+    _covered(out, store.evidence(checked.id, c.id))
+    _stages(out, store.evidence(checked.id, c.id))
+    _errors(out, store.evidence(checked.id, c.id))
     _builds(out, c, "CASES/")
-    _against(out, store.evidence(found.id, c.id))
-    compare = f"   pgo-agent diff shipped {c.id[:8]} --run {found.id}" if c.has_bundle else ""
-    out.print(f"more: pgo-agent show {found.id} {c.id[:8]}{compare}", highlight=False)
+    _against(out, store.evidence(checked.id, c.id))
+    compare = f"   pgo-agent diff shipped {c.id[:8]} --run {checked.id}" if c.has_bundle else ""
+    out.print(f"more: pgo-agent show {checked.id} {c.id[:8]}{compare}", highlight=False)
     if c.verdict == "accepted":
-        out.print(f"next: pgo-agent apply {found.id}", highlight=False)
+        out.print(f"next: pgo-agent apply {checked.id}", highlight=False)
 
 
 def candidate(store: Store, name: str, prefix: str, source: bool, as_json: bool) -> None:
-    found = store.run(name)
-    c = store.candidate(found.id, prefix)
-    evidence = store.evidence(found.id, c.id)
+    shown = store.run(name)
+    c = store.candidate(shown.id, prefix)
+    evidence = store.evidence(shown.id, c.id)
     if as_json:
         print(json.dumps(c.as_json() | {"evidence": evidence}))
         return
@@ -163,16 +163,16 @@ def candidate(store: Store, name: str, prefix: str, source: bool, as_json: bool)
     )
     if c.cites:
         out.print(escape(_because(c)), highlight=False)
-    far, ratio = pending.told(store, found.id).get(c.id, ("not judged", None))
+    far, ratio = pending.told(store, shown.id).get(c.id, ("not judged", None))
     waits = f"{far} at {ratio:.3f}x, waits for more" if ratio else far
-    said = f"{c.verdict} at {c.stage or '-'}: {escape(c.reason or '')}" if c.verdict else waits
-    out.print(f"verdict: {said}", highlight=False)
-    changes(store, found, c, out)
+    verdict = f"{c.verdict} at {c.stage or '-'}: {escape(c.reason or '')}" if c.verdict else waits
+    out.print(f"verdict: {verdict}", highlight=False)
+    changes(store, shown, c, out)
     findings(store, c, out)
 
 
 def changes(store: Store, run: Run, c: Candidate, out: Console) -> None:
-    """The diff against the kernel as shipped; of TTGIR against what it replaces."""
+    """Print the diff against the kernel as shipped; of TTGIR against what it replaces."""
     before = replaced(store, run, c)
     diff = "".join(difflib.unified_diff(before.splitlines(True), c.source.splitlines(True), "as shipped", "candidate"))
     coloured = Syntax(text.visible(diff), "diff", background_color="default", word_wrap=True)
@@ -180,7 +180,7 @@ def changes(store: Store, run: Run, c: Candidate, out: Console) -> None:
 
 
 def findings(store: Store, c: Candidate, out: Console) -> None:
-    """What the stages, the builds and the clock said of a candidate."""
+    """Print a candidate's coverage, stages, builds, errors and times."""
     evidence = store.evidence(c.run, c.id)
     _covered(out, evidence)
     _stages(out, evidence)
@@ -190,7 +190,7 @@ def findings(store: Store, c: Candidate, out: Console) -> None:
 
 
 def replaced(store: Store, run: Run, c: Candidate) -> str:
-    """The text that a candidate's own stands in for: the kernel as shipped; of TTGIR, that of a build, or none."""
+    """Return the text that a candidate replaces: the kernel as shipped; for TTGIR that of a build, or empty."""
     if c.kind != "ttgir":
         return run.source
     digest = c.built.replaced.get("ttgir") if c.built else None
@@ -198,14 +198,14 @@ def replaced(store: Store, run: Run, c: Candidate) -> str:
 
 
 def _covered(out: Console, evidence: dict[str, Any]) -> None:
-    """What the verdict rests on."""
-    found = coverage_text.of(evidence)
-    if found != NOTHING:
-        out.print(f"covered: {escape(found.said())}", highlight=False, soft_wrap=True)
+    """Print the verdict's coverage."""
+    coverage = coverage_text.of(evidence)
+    if coverage != NOTHING:
+        out.print(f"covered: {escape(coverage.said())}", highlight=False, soft_wrap=True)
 
 
 def _stages(out: Console, evidence: dict[str, Any]) -> None:
-    """What every stage of the gate said of a candidate, in the order in which it was asked."""
+    """Print the verdict of every stage of the gate on a candidate, in order."""
     table = Table(title="stages", title_justify="left")
     for column in ("stage", "said", "seconds", "because"):
         table.add_column(column, justify="right" if column == "seconds" else "left", overflow="fold")
@@ -216,7 +216,7 @@ def _stages(out: Console, evidence: dict[str, Any]) -> None:
 
 
 def _builds(out: Console, c: Candidate, cases: str = "") -> None:
-    """What failed to build, and what was built for the cases whose name begins with `cases`."""
+    """Print what failed to build, and the builds of the cases whose names begin with `cases`."""
     if c.built is None:
         return
     built, failures = c.built, dict[tuple[str, str], list[str]]()  # (kind, message) -> cases
@@ -250,7 +250,7 @@ def _builds(out: Console, c: Candidate, cases: str = "") -> None:
 
 
 def _errors(out: Console, evidence: dict[str, Any]) -> None:
-    """Every output that was compared with the reference, and what its error may be."""
+    """Print the error and its bound of every output that was compared with the reference."""
     table = Table(title="errors against the float64 reference", title_justify="left")
     for column in ("stage", "case", "output", "max error", "allowed", "mean error", "allowed"):
         words = column in ("stage", "case")
@@ -259,21 +259,21 @@ def _errors(out: Console, evidence: dict[str, Any]) -> None:
         worst: dict[tuple[str, int], tuple[Any, ...]] = {}  # of the configurations of a case
         for i, e, (most, mean, *_), check in _compared(body):
             cells = (f"{e['max']:.3g}", f"{most:.3g}", f"{e['mean']:.3g}", f"{mean:.3g}")
-            found = (bool(check["problem"]), e["max"] / max(most, 1e-300), cells)
+            error = (bool(check["problem"]), e["max"] / max(most, 1e-300), cells)
             name = f"{check['case']} with {check['strain']}" if check.get("strain") else check["case"]
-            worst[name, i] = max(worst.get((name, i), found), found)
+            worst[name, i] = max(worst.get((name, i), error), error)
         for (case, i), (wrong, _, cells) in worst.items():
             table.add_row(stage, case, str(i), *cells, style="red" if wrong else None)
     if table.row_count:
         out.print(table)
-    for told in dict.fromkeys(
+    for yardstick in dict.fromkeys(
         c["yardstick"] for b in evidence.values() for *_, c in _compared(b) if c.get("yardstick")
     ):
-        out.print(f"allowed by the reference's own errors in {escape(told)}", highlight=False)
+        out.print(f"allowed by the reference's own errors in {escape(yardstick)}", highlight=False)
 
 
 def _compared(body: Any) -> Iterator[tuple[int, dict[str, float], list[float], dict[str, Any]]]:
-    """(output, error, bounds, comparison) of every comparison that a stage's evidence holds."""
+    """Yield (output, error, bounds, comparison) of every comparison in a stage's evidence."""
     body = body if isinstance(body, dict) else {}
     for check in (*body.get("numerics", ()), *([body["check"]] if body.get("check") else ())):
         for i, (error, bounds) in enumerate(zip(check["errors"], check["bounds"], strict=False)):
@@ -282,8 +282,8 @@ def _compared(body: Any) -> Iterator[tuple[int, dict[str, float], list[float], d
 
 def _against(out: Console, evidence: dict[str, Any]) -> None:
     for stage, body in evidence.items():
-        for which, said in (("", body), (" again", body.get("again", {}))) if isinstance(body, dict) else ():
-            if on := said.get("taken_on"):
+        for which, look in (("", body), (" again", body.get("again", {}))) if isinstance(body, dict) else ():
+            if on := look.get("taken_on"):
                 out.print(f"{stage}: measured{which} on GPU {on['index']} ({on['uuid']})", highlight=False)
         if isinstance(body, dict) and "against" in body:
             against = ", ".join(f"{n} {display.interval(x)}" for n, x in body["against"].items())
@@ -291,7 +291,7 @@ def _against(out: Console, evidence: dict[str, Any]) -> None:
 
 
 def _outline(store: Store, r: Run) -> dict[str, Any]:
-    own = store.candidates(r.id)
+    candidates = store.candidates(r.id)
     return {
         "run": r.id,
         "target": r.target,
@@ -299,21 +299,21 @@ def _outline(store: Store, r: Run) -> dict[str, Any]:
         "state": r.state,
         "created": r.created,
         "seconds": r.seconds,
-        "candidates": len(own),
-        "accepted": sum(c.verdict == "accepted" for c in own),
+        "candidates": len(candidates),
+        "accepted": sum(c.verdict == "accepted" for c in candidates),
     }
 
 
 def _line(store: Store, c: Candidate) -> dict[str, Any]:
-    told = ("id", "generation", "proposer", "author", "move", "kind")
-    came_to = ("verdict", "stage", "reason", "speedup", "seconds")
-    own: dict[str, Any] = {"coverage": coverage_text.of(store.evidence(c.run, c.id)).as_json()}
-    own |= {"cites": c.cites and c.cites.as_json()}
-    return {k: getattr(c, k) for k in (*told, *came_to)} | own
+    identity = ("id", "generation", "proposer", "author", "move", "kind")
+    result = ("verdict", "stage", "reason", "speedup", "seconds")
+    evidence: dict[str, Any] = {"coverage": coverage_text.of(store.evidence(c.run, c.id)).as_json()}
+    evidence |= {"cites": c.cites and c.cites.as_json()}
+    return {k: getattr(c, k) for k in (*identity, *result)} | evidence
 
 
 def _because(c: Candidate) -> str:
-    """What in the profile led to a candidate; empty when nothing did."""
+    """Return the bottleneck that led to a candidate; empty if none did."""
     return f"because: {bottlenecks.because(c.cites)}" if c.cites else ""
 
 

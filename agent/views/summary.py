@@ -1,6 +1,6 @@
-"""What a person sees of a run that has ended, on stdout, and the words and figures of all that is printed.
+"""Prints the result of a run on stdout, and formats verdicts and figures for all that is printed.
 
-Relies on the summary that the last event brings. What is seen while a run goes on is `progress.py`.
+It relies on the summary in the last event. `progress.py` shows a run while it goes on.
 """
 
 import sys
@@ -41,17 +41,17 @@ _MEANING = {  # of a given file
 
 
 def output() -> Console:
-    """A console on stdout: as wide as the terminal, or a fixed width for a file."""
+    """Return a console on stdout: as wide as the terminal, or a fixed width for a file."""
     return Console() if sys.stdout.isatty() else Console(width=PIPED_WIDTH)
 
 
 def meaning(verdict: str) -> str:
-    """What a verdict says of a given file."""
+    """Return what a verdict says about a given file."""
     return _MEANING.get(verdict, "has no verdict that is known")
 
 
 def verdict(name: str, of: str, verdict: str, stage: str, reason: str, out: Console) -> None:
-    """What a check came to, in one line."""
+    """Print the result of a check in one line."""
     style = STYLE.get(verdict, "red")
     out.print(
         f"[{style}]{verdict}[/{style}]: {escape(name)} {meaning(verdict)} (stage {stage}: {escape(reason)})",
@@ -61,7 +61,7 @@ def verdict(name: str, of: str, verdict: str, stage: str, reason: str, out: Cons
 
 
 def result(summary: RunSummary, run: str, state: str, console: Console | None = None) -> None:
-    """The outcome of a run on stdout."""
+    """Print the result of a run."""
     out = console or output()
     if isinstance(summary, FailedRun):
         out.print(escape(summary.error), highlight=False)
@@ -76,13 +76,13 @@ def result(summary: RunSummary, run: str, state: str, console: Console | None = 
 def _measured(summary: MeasuredRun, run: str, out: Console) -> None:
     env = summary.environment
     names = {n for row in summary.cases.values() for n in row.sides}
-    own = ["shipped", *([AUTOTUNED] if AUTOTUNED in names else []), "tuned"]
-    libraries = sorted(names - {*own, "winner", "A/A"})
-    if told := own_list.lost(summary):
-        out.print(f"[bold yellow]{escape(told)}[/bold yellow]", highlight=False, soft_wrap=True)
+    baselines = ["shipped", *([AUTOTUNED] if AUTOTUNED in names else []), "tuned"]
+    libraries = sorted(names - {*baselines, "winner", "A/A"})
+    if warning := own_list.lost(summary):
+        out.print(f"[bold yellow]{escape(warning)}[/bold yellow]", highlight=False, soft_wrap=True)
     title = f"Measured on {env['gpu']}, driver {env['driver']}, torch {env['torch']}"
     table = Table(title=title, title_justify="left")
-    sides = [*own, *(["winner"] if summary.winner else []), *libraries]
+    sides = [*baselines, *(["winner"] if summary.winner else []), *libraries]
     for column in ("case", "", *sides, *(["winner / tuned"] if summary.winner else [])):
         table.add_column(column, justify="left" if column in ("case", "") else "right")
     for case, row in summary.cases.items():
@@ -99,8 +99,8 @@ def _measured(summary: MeasuredRun, run: str, out: Console) -> None:
         out.print(f"evidence: pgo-agent show {run} {summary.winner}", highlight=False)
     else:
         out.print("no candidate was faster than the kernel as shipped beyond the noise.")
-    if told := own_list.note(summary.unfit):
-        out.print(escape(told), highlight=False, soft_wrap=True)
+    if warning := own_list.note(summary.unfit):
+        out.print(escape(warning), highlight=False, soft_wrap=True)
 
 
 def _of_autotuned(against: Mapping[str, Sequence[float]]) -> str:
@@ -108,7 +108,7 @@ def _of_autotuned(against: Mapping[str, Sequence[float]]) -> str:
 
 
 def interval(x: Sequence[float]) -> str:
-    """How many times faster, with its interval: low, middle, high."""
+    """Format a speedup with its interval. `x`: low, middle, high."""
     return f"{x[1]:.3f}x [{x[0]:.3f}, {x[2]:.3f}]"
 
 
@@ -152,11 +152,11 @@ def _ranked(summary: RankedRun, run: str, out: Console) -> None:
     )
 
 
-def _rate(known: KnownRate) -> str:
-    return f"{'~' if known.how is TimeSource.ESTIMATE else ''}{known.rate:.0f} {known.unit}"
+def _rate(rate: KnownRate) -> str:
+    return f"{'~' if rate.how is TimeSource.ESTIMATE else ''}{rate.rate:.0f} {rate.unit}"
 
 
 def near(path: str) -> str:
-    """A path from here where it is below here, else as it is."""
+    """Return a path relative to the working directory if it is below it, else unchanged."""
     inside = Path(path).is_relative_to(Path.cwd())
     return str(Path(path).relative_to(Path.cwd())) if inside else path

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pgo_agent.agent import text as printable
 from pgo_agent.agent.cli.session import editor, parse_input
-from pgo_agent.agent.cli.session.controller import SessionController, Stand
+from pgo_agent.agent.cli.session.controller import SessionController, SessionState
 from pgo_agent.agent.cli.session.parse_input import COMMANDS, TypedCommand
 from pgo_agent.agent.commands import apply as applying
 from pgo_agent.agent.llm.models import EMBEDDED
@@ -128,7 +128,7 @@ def _profile(c: SessionController, typed: TypedCommand) -> None:
 def _list_requests(c: SessionController, _typed: TypedCommand) -> None:
     requests = user_requests.of(c.store, c.run.id)
     for s in requests:
-        came = s.outcome or ("the run ended before" if c.stand is Stand.COMPLETE else "not taken yet")
+        came = s.outcome or ("the run ended before" if c.state is SessionState.COMPLETE else "not taken yet")
         c.say(f"{s.n:>3}  {printable.line(s.asked, 200)}\n     {came}")
     if not requests:
         c.say("you asked for nothing yet")
@@ -214,7 +214,7 @@ def _ask(c: SessionController, kind: Kind, /, **body: object) -> None:
 
 def _open(c: SessionController) -> SessionController:
     """Return the session. Raises UsageFault when its run takes no more requests."""
-    if c.stand is Stand.COMPLETE or c.run.state in STATES:
+    if c.state is SessionState.COMPLETE or c.run.state in STATES:
         raise UsageFault(
             f"run {c.run.id} is complete, and takes no more requests",
             "`pgo-agent check FILE --target ...` judges a file of yours; `pgo-agent session FILE` starts another run",

@@ -28,7 +28,7 @@ PATIENCE = 5.0  # seconds that a process may take to end its work; then it is ki
 _INTERRUPTED = (Exit.INTERRUPTED, -2)  # -2: while it was still starting
 
 
-class Stand(StrEnum):
+class SessionState(StrEnum):
     RUNNING = "running"
     PAUSING = "pausing"
     PAUSED = "paused"
@@ -37,10 +37,10 @@ class Stand(StrEnum):
 
 
 HINTS = {
-    Stand.PAUSING: "it ends what it is at; Ctrl-C again leaves at once",
-    Stand.PAUSED: "/resume goes on, /quit leaves",
-    Stand.COMPLETE: "/show, /diff, /apply; /quit leaves",
-    Stand.REFUSED: "",
+    SessionState.PAUSING: "it ends what it is at; Ctrl-C again leaves at once",
+    SessionState.PAUSED: "/resume goes on, /quit leaves",
+    SessionState.COMPLETE: "/show, /diff, /apply; /quit leaves",
+    SessionState.REFUSED: "",
 }
 
 
@@ -49,7 +49,7 @@ class SessionController:
 
     def __init__(self, store: Store, run: str, job: Callable[[str], str]) -> None:
         self.store, self.watch, self.code = store, Watch(store, run), int(Exit.INTERRUPTED)
-        self.stand, self.leaving = Stand.PAUSED, False
+        self.state, self.leaving = SessionState.PAUSED, False
         self.wake: Callable[[], None] = lambda: None  # wakes who waits for a line, to check whether to end
         self._job, self._progress, self._lock = job, progress.Progress(Console(), live=False), threading.RLock()
         self._process: Running | None = None
@@ -77,11 +77,11 @@ class SessionController:
 
     def line(self) -> Text:
         """Return the state of the session in one line."""
-        doing = self.watch.doing if self.stand is Stand.RUNNING else HINTS.get(self.stand, "")
+        doing = self.watch.doing if self.state is SessionState.RUNNING else HINTS.get(self.state, "")
         snapshot = self.watch.glance()
-        few = snapshot.asked if snapshot and self.stand is not Stand.COMPLETE else 0
+        few = snapshot.asked if snapshot and self.state is not SessionState.COMPLETE else 0
         asked = f"{few} request{'s wait' if few > 1 else ' waits'}; " if few else ""
-        return Text.assemble((f"{self.stand:<10}", "bold"), (asked, "yellow"), printable.line(doing or "starting"))
+        return Text.assemble((f"{self.state:<10}", "bold"), (asked, "yellow"), printable.line(doing or "starting"))
 
     def hold(self) -> None:
         """Print nothing until `release`."""
@@ -116,27 +116,27 @@ class SessionController:
 
     def go(self) -> None:
         """Start the process, or start it again. Raises UsageFault when there is nothing to do."""
-        if self.stand in (Stand.RUNNING, Stand.PAUSING):
-            raise UsageFault(f"it is {self.stand}", "/pause stops it" if self.stand is Stand.RUNNING else "wait")
-        if self.stand is Stand.COMPLETE:
+        if self.state in (SessionState.RUNNING, SessionState.PAUSING):
+            raise UsageFault(f"it is {self.state}", "/pause stops it" if self.state is SessionState.RUNNING else "wait")
+        if self.state is SessionState.COMPLETE:
             raise UsageFault(f"run {self.watch.run} is complete", "`pgo-agent session FILE` starts another")
-        self.stand, self._fault, self.watch.doing = Stand.RUNNING, {}, ""
+        self.state, self._fault, self.watch.doing = SessionState.RUNNING, {}, ""
         self._process = Running(self._job(self.watch.run), self._event, self._ended)
 
     def pause(self) -> None:
         """Pause the process. Raises UsageFault when nothing runs."""
-        if self.stand is not Stand.RUNNING or self._process is None:
-            raise UsageFault(f"nothing runs: it is {self.stand}", HINTS.get(self.stand, ""))
-        self.stand = Stand.PAUSING
+        if self.state is not SessionState.RUNNING or self._process is None:
+            raise UsageFault(f"nothing runs: it is {self.state}", HINTS.get(self.state, ""))
+        self.state = SessionState.PAUSING
         self._process.pause(PATIENCE)
 
     def interrupt(self) -> None:
         """Handle Ctrl-C: the first one pauses, the next one leaves."""
-        if self.stand is Stand.RUNNING:
+        if self.state is SessionState.RUNNING:
             self.pause()
             self.say("pausing; Ctrl-C again leaves")
             return
-        if self.stand is Stand.PAUSING and self._process is not None:
+        if self.state is SessionState.PAUSING and self._process is not None:
             self._process.kill()
         self.leave()
 
@@ -149,7 +149,7 @@ class SessionController:
         if self._process is None:
             return
         try:
-            if self.stand is Stand.RUNNING:
+            if self.state is SessionState.RUNNING:
                 self.pause()
             self._process.wait(2 * PATIENCE)
         except KeyboardInterrupt:
@@ -164,7 +164,7 @@ class SessionController:
         elif self._fault:
             self._refused(run, code)
         else:
-            asked, self.stand = self.stand is Stand.PAUSING, Stand.PAUSED
+            asked, self.state = self.state is SessionState.PAUSING, SessionState.PAUSED
             if run is not None and run.state == "running":
                 self.store.set_state(run.id, "interrupted")
             if not self.leaving:
@@ -172,7 +172,7 @@ class SessionController:
         self.wake()
 
     def _complete(self, run: Run, code: int) -> None:
-        self.stand, self.code = Stand.COMPLETE, code if code >= 0 else int(STATES[run.state])
+        self.state, self.code = SessionState.COMPLETE, code if code >= 0 else int(STATES[run.state])
         show.outcome(self.store, run.id, Console())
         if late := steering.unread(self.store, run.id):
             self.say(f"{len(late)} of your requests came after its end: /said lists them")
@@ -180,7 +180,7 @@ class SessionController:
     def _refused(self, run: Run | None, code: int) -> None:
         """Report what a person must fix. A session whose run did not begin ends."""
         begun = run is not None and self._begun
-        self.stand, self.code = (Stand.PAUSED if begun else Stand.REFUSED), code
+        self.state, self.code = (SessionState.PAUSED if begun else SessionState.REFUSED), code
         self.leaving = self.leaving or not begun
         if begun:
             self.say(f"error: {self._fault['message']}\n  -> {self._fault['hint']}")
@@ -188,7 +188,7 @@ class SessionController:
     @property
     def fault(self) -> Event:
         """Return the fault that kept the run from beginning; empty when it began."""
-        return self._fault if self.stand is Stand.REFUSED else {}
+        return self._fault if self.state is SessionState.REFUSED else {}
 
 
 def _stopped(code: int, output: str) -> str:

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from pgo_agent.agent.cli.session import commands, parse_input, worker
-from pgo_agent.agent.cli.session.controller import SessionController, Stand
-from pgo_agent.agent.cli.session.terminal import SessionTerminal, front
+from pgo_agent.agent.cli.session.controller import SessionController, SessionState
+from pgo_agent.agent.cli.session.terminal import SessionTerminal, make_terminal
 from pgo_agent.agent.exit_codes import Exit
 from pgo_agent.agent.run.record.run import Run
 from pgo_agent.agent.run.record.store import Store
@@ -40,7 +40,7 @@ def _run(store: Store, what: str) -> Run:
 
 
 def _session(c: SessionController, run: Run | None) -> int:
-    terminal = front(c)
+    terminal = make_terminal(c)
     with terminal.opened():
         try:
             _begin(c, run)
@@ -50,14 +50,14 @@ def _session(c: SessionController, run: Run | None) -> int:
     if c.fault:
         kind = UsageFault if c.code == Exit.USAGE else EnvironmentFault
         raise kind(c.fault["message"], c.fault["hint"])
-    if c.stand is not Stand.COMPLETE and c.watch.run:
+    if c.state is not SessionState.COMPLETE and c.watch.run:
         print(f"nothing is lost. Go on with: pgo-agent session {c.watch.run}")
     return c.code
 
 
 def _begin(c: SessionController, run: Run | None) -> None:
     if run is not None and run.state in STATES:
-        c.stand, c.code = Stand.COMPLETE, int(STATES[run.state])
+        c.state, c.code = SessionState.COMPLETE, int(STATES[run.state])
         c.say(f"run {run.id} is complete: look at it, or apply what it found")
         return
     if run is not None and run.state == "running":

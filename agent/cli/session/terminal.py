@@ -34,7 +34,7 @@ class SessionTerminal(Protocol):
         """Return a line; None at the end of input, and when the session is to end."""
 
 
-def front(c: SessionController) -> SessionTerminal:
+def make_terminal(c: SessionController) -> SessionTerminal:
     return Lines(c) if os.environ.get("TERM", "dumb") in ("", "dumb", "unknown") else Rich(c)
 
 

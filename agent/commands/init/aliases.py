@@ -1,4 +1,4 @@
-"""What the names in a host function stand for, by its text: views of tensors, and values made of other names.
+"""Resolves names in a host function from its text: views of tensors, and values made of other names.
 
 Nothing is executed; order, branches, containers and attributes are not followed.
 """

@@ -80,7 +80,7 @@ def _notes(scanned: reading.ScannedFile, guesses: guessing.Guesses) -> list[str]
     ]
     if guesses.left_out:
         notes.append(f"left at their defaults: {', '.join(guesses.left_out)}")
-    copied = [o.name for o in guesses.outputs if not o.own]
+    copied = [o.name for o in guesses.outputs if not o.allocated]
     if copied:
         notes.append(
             f"the launch writes into its arguments {', '.join(copied)}: kernel() copies them first, and that is timed; "
@@ -109,7 +109,7 @@ def marks(path: Path) -> tuple[list[str], list[str]]:
     return marked[0], marked[1]
 
 
-def tell(written: Written) -> None:
+def print_summary(written: Written) -> None:
     """Print what was found and guessed, and what comes next."""
     from pgo_agent.agent.views import summary
 

@@ -27,14 +27,14 @@ class Output:
 
     name: str  # as the launcher calls it
     place: int | None  # index in what the launcher returns; -1: it is all that is returned; None: it is not returned
-    own: bool  # the launcher allocates it; else it is one of its arguments
+    allocated: bool  # the launcher allocates it; else it is one of its arguments
     like: str = ""  # the argument whose size it has; empty when unknown
     dims: tuple[str, ...] = ()  # that its allocation names, if it does
 
     @property
     def reachable(self) -> bool:
         """Return whether the caller of the launcher can read it."""
-        return self.place is not None or not self.own
+        return self.place is not None or not self.allocated
 
 
 @dataclass(frozen=True)
@@ -62,49 +62,53 @@ class Host:
         self._results: dict[str, Results] = {}  # of functions that others call
         self._stores: dict[str, list[str]] = {}
 
-    def results(self, function: ast.FunctionDef, given: Sequence[str]) -> Results:
-        """Return the results of a function. `given`: parameters for which the caller passes tensors."""
+    def results(self, function: ast.FunctionDef, tensors: Sequence[str]) -> Results:
+        """Return the results of a function. `tensors`: parameters for which the caller passes tensors."""
         returned, stored = _returned(function), self._stored(function)
         if len(returned) == 1 and (inner := self._inner(returned[0])):
-            return self._handed_on(returned[0], inner, stored, given)
-        named = self._named(function, returned, stored, given)
+            return self._handed_on(returned[0], inner, stored, tensors)
+        named = self._named(function, returned, stored, tensors)
         places = {n: [m for m, _ in named].index(n) for n, _ in named}
         allocations = _allocations(function)
-        outputs = [o for n in stored if (o := _written(n, allocations.get(n, ""), given, places.get(n)))]
+        outputs = [o for n in stored if (o := _written(n, allocations.get(n, ""), tensors, places.get(n)))]
         names = {o.name for o in outputs}
         outputs += [Output(n, places[n], True) for n in places if (n, True) in named and n not in names]
-        dropped = tuple(n for n in places if n and (n, False) in named and n not in {*names, *given})
+        dropped = tuple(n for n in places if n and (n, False) in named and n not in {*names, *tensors})
         placed = (replace(o, place=-1) if o.place == 0 and len(named) == 1 else o for o in outputs)
         return Results(tuple(placed), len(returned) if len(returned) > 1 else 0, dropped)
 
     def _named(
-        self, function: ast.FunctionDef, returned: list[ast.expr], stored: list[str], given: Sequence[str]
+        self, function: ast.FunctionDef, returned: list[ast.expr], stored: list[str], tensors: Sequence[str]
     ) -> list[tuple[str, bool]]:
         """Return a name for each returned value, and whether it is computed from a stored tensor."""
         views, seeds, result = views_of(function), {*stored, *self._from_inner(function)}, []
         come = seeds | derived(function, seeds)
         for i, value in enumerate(returned):
-            name = base(root(value), views, {*stored, *given})
+            name = base(root(value), views, {*stored, *tensors})
             if single := self._single(value):
                 result.append((single, True))
             elif name:
-                result.append((name, name in come and name not in given))
+                result.append((name, name in come and name not in tensors))
             else:
                 comes = bool(made_of(value) & come)
                 result.append((f"result{i}" if comes else "", comes))
         return result
 
-    def _handed_on(self, call: ast.expr, inner: ast.FunctionDef, stored: list[str], given: Sequence[str]) -> Results:
+    def _handed_on(self, call: ast.expr, inner: ast.FunctionDef, stored: list[str], tensors: Sequence[str]) -> Results:
         """Return the results of a function that returns what another one returns."""
         results, names = self._of(inner), _names(call, inner)
         outputs = [
-            replace(o, name=names[o.name] if not o.own else o.name, own=o.own or names[o.name] not in given)
+            replace(
+                o,
+                name=names[o.name] if not o.allocated else o.name,
+                allocated=o.allocated or names[o.name] not in tensors,
+            )
             for o in results.outputs
-            if o.own or names.get(o.name)
+            if o.allocated or names.get(o.name)
         ]
         here = [replace(o, like=names.get(o.like, ""), dims=()) for o in outputs]
-        written_arguments = {o.name for o in here if not o.own}
-        others = (n for n in stored if n in given and n not in written_arguments)
+        written_arguments = {o.name for o in here if not o.allocated}
+        others = (n for n in stored if n in tensors and n not in written_arguments)
         return replace(results, outputs=(*here, *(Output(n, None, False, n) for n in others)))
 
     def _of(self, function: ast.FunctionDef) -> Results:
@@ -169,13 +173,13 @@ def _unfolded(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
             yield from _unfolded(child)
 
 
-def _written(name: str, text: str, given: Sequence[str], place: int | None) -> Output | None:
+def _written(name: str, text: str, tensors: Sequence[str], place: int | None) -> Output | None:
     """Return the output of that name if the function allocates it (by that text), gets it or returns it."""
-    if not text and name not in given and place is None:
+    if not text and name not in tensors and place is None:
         return None
-    if not text and name in given:
+    if not text and name in tensors:
         return Output(name, place, False, name)
-    like = _like(text, given)
+    like = _like(text, tensors)
     return Output(name, place, True, like, _allocated(text) if text and not like else ())
 
 
@@ -212,10 +216,10 @@ def _choices(value: ast.expr) -> list[ast.expr]:
     return [*_choices(value.body), *_choices(value.orelse)] if isinstance(value, ast.IfExp) else [value]
 
 
-def _like(text: str, given: Sequence[str]) -> str:
+def _like(text: str, tensors: Sequence[str]) -> str:
     """Return the argument in `torch.empty_like(x)`."""
     match = re.match(r"torch\.(?:empty|zeros)_like\((\w+)", text)
-    return match[1] if match and match[1] in given else ""
+    return match[1] if match and match[1] in tensors else ""
 
 
 def _allocated(text: str) -> tuple[str, ...]:

@@ -52,7 +52,7 @@ def _values(scanned: ScannedFile, guesses: Guesses) -> dict[str, Any]:
         "launcher": scanned.launcher.name,
         "arguments": guesses.arguments,
         "outputs": guesses.outputs,
-        "copied": [o.name for o in guesses.outputs if not o.own],
+        "copied": [o.name for o in guesses.outputs if not o.allocated],
         "left_out": guesses.left_out,
         "call": _call(scanned, guesses),
         "result": _result(guesses.outputs),

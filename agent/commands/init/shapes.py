@@ -95,7 +95,7 @@ class Shapes:
                     return inner.dims(there)
         alike = [n for n in self._order if self.is_tensor(n) and self._bound.get(n) == self._bound.get(name)]
         alike = alike if self._bound.get(name) else [name]
-        if name not in self._known and alike == [name] and (largest := self._largest()):
+        if name not in self._named and alike == [name] and (largest := self._largest()):
             return self.dims(largest)
         rank = max(self._rank(n) for n in alike)
         names = [self._names(name, rank), *(self._names(n, rank) for n in alike)]
@@ -111,11 +111,11 @@ class Shapes:
 
     def _says(self, name: str) -> bool:
         """Return whether this function itself says anything about a parameter's dimensions."""
-        return any(name in facts for facts in (self._known, self._least, self._exact, self._bound, self._flat))
+        return any(name in facts for facts in (self._named, self._least, self._exact, self._bound, self._flat))
 
     def _read(self, nodes: list[ast.AST]) -> None:
         self._alias: dict[str, str] = {}  # name of a shape -> its tensor
-        self._known: dict[str, Names] = {}  # from the end where negative
+        self._named: dict[str, Names] = {}  # from the end where negative
         self._least: dict[str, int] = {}  # least number of dimensions
         self._exact: dict[str, int] = {}
         self._bound: dict[str, list[str]] = {}  # what a name is bound to again, in order
@@ -132,11 +132,11 @@ class Shapes:
         if isinstance(to, ast.Tuple) and shaped and all(isinstance(t, ast.Name) for t in to.elts):
             names = [t.id for t in to.elts if isinstance(t, ast.Name)]
             self._exact.setdefault(shaped, len(names))
-            self._known.setdefault(shaped, {}).update({i: n for i, n in enumerate(names) if n.strip("_")})
+            self._named.setdefault(shaped, {}).update({i: n for i, n in enumerate(names) if n.strip("_")})
         elif isinstance(to, ast.Name) and shaped:
             self._alias[to.id] = shaped
         elif isinstance(to, ast.Name) and tensor and not _is_stride(value):
-            self._known.setdefault(tensor, {}).setdefault(i, to.id)
+            self._named.setdefault(tensor, {}).setdefault(i, to.id)
         elif isinstance(to, ast.Name) and to.id in self._order:
             self._rebound(to.id, value)
 
@@ -147,7 +147,7 @@ class Shapes:
         if flat:
             self._least[name] = max(self._least.get(name, 0), 2)
             if flat[1].isidentifier():
-                self._known.setdefault(name, {}).setdefault(-1, flat[1])
+                self._named.setdefault(name, {}).setdefault(-1, flat[1])
 
     def _indexed(self, node: ast.AST) -> None:
         tensor, i = self._dimension(node)
@@ -159,14 +159,14 @@ class Shapes:
         if isinstance(node, ast.Compare) and len(node.comparators) == 1:
             one, other = self._dimension(node.left), self._dimension(node.comparators[0])
             for (a, i), (b, j) in ((one, other), (other, one)):
-                if a and b and i in self._known.get(a, {}):
-                    self._known.setdefault(b, {}).setdefault(j, self._known[a][i])
+                if a and b and i in self._named.get(a, {}):
+                    self._named.setdefault(b, {}).setdefault(j, self._named[a][i])
 
     def _rank(self, name: str) -> int:
         return self._exact.get(name) or self._least.get(name) or (1 if name in self._flat else 2)
 
     def _names(self, name: str, rank: int) -> Names:
-        return {i if i >= 0 else rank + i: n for i, n in self._known.get(name, {}).items()}
+        return {i if i >= 0 else rank + i: n for i, n in self._named.get(name, {}).items()}
 
     def _largest(self) -> str:
         exact = [n for n in self._order if n in self._exact]

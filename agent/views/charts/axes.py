@@ -1,17 +1,17 @@
-"""Axes of drawings: where a value stands, in percent, and which round numbers to write beside it."""
+"""Axes of charts: the position of a value, in percent, and the round numbers to write beside the axis."""
 
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 STEPS = (1, 2, 2.5, 5, 10)  # between ticks, times a power of ten
-AIR = 0.06  # of what is shown, left free at both ends
-EQUAL = 1e-9  # of the larger of two values: closer ones are drawn as one
+AIR = 0.06  # of the range, left free at both ends
+EQUAL = 1e-9  # of the larger of two values: closer values are drawn as one
 
 
 @dataclass(frozen=True)
 class Tick:
-    at: float  # in what its drawing counts: percent for an Axis
+    at: float  # in the chart's unit: percent for an Axis
     label: str
 
 
@@ -25,19 +25,19 @@ class Axis:
         return round(100 * (x - self.low) / (self.high - self.low), 3)
 
     def labels(self, unit: str = "") -> tuple[Tick, ...]:
-        """With as many digits as tell neighbours apart."""
+        """Return the ticks with as many digits as distinguish neighbours."""
         step = self.ticks[1] - self.ticks[0] if len(self.ticks) > 1 else 1.0
         digits = next((d for d in range(18) if abs(round(step, d) - step) < step / 100), 18)
         return tuple(Tick(self.at(t), f"{t:.{digits}f}{unit}") for t in self.ticks)
 
 
 def axis(values: Iterable[float], whole: bool = False, most: int = 5, bare: bool = False) -> Axis:
-    """An axis that holds all values, of which there is one, with at most about so many round ticks.
+    """Return an axis that holds all values (at least one), with at most about `most` round ticks.
 
     `whole`: of counts, from 0. `bare`: no room is left beyond the outermost values.
     """
-    found = list(values)
-    low, high = min(found), max(found)
+    listed = list(values)
+    low, high = min(listed), max(listed)
     low = min(low, 0.0) if whole else low
     if high - low <= EQUAL * max(abs(low), abs(high)):
         around = abs(high) * AIR or 1.0

@@ -1,7 +1,6 @@
-"""Drawings as numbers, in percent of their field from its upper left: `parts.html.j2` draws them.
+"""Line charts as numbers, in percent of their field from its upper left: `parts.html.j2` draws them.
 
-Lines scale with the page and text does not, so that the same drawing is read on a telephone. Nothing here knows what
-is drawn.
+Lines scale with the page and text does not, so that a chart is readable on a phone. Nothing here knows what is drawn.
 """
 
 from collections.abc import Sequence
@@ -15,17 +14,17 @@ class Series:
     name: str
     color: int  # which of the page's
     line: str  # path; empty: none
-    dots: tuple[tuple[float, float, str], ...]  # across, down, what is told of it
+    dots: tuple[tuple[float, float, str], ...]  # across, down, its text
 
 
 @dataclass(frozen=True)
 class Chart:
-    about: str  # what it shows, for who cannot see it
+    about: str  # what it shows, for those who cannot see it
     across: tuple[Tick, ...]
     up: tuple[Tick, ...]
     one: float | None  # where 1 is, if it is shown
     series: tuple[Series, ...]
-    below: str  # what the axis across is of
+    below: str  # the label of the axis across
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ class Span:
 
 
 def steps(points: Sequence[tuple[float, float]], x: Axis, y: Axis) -> str:
-    """A path that stays at each value until the next one."""
+    """Return a path that stays at each value until the next one."""
     (a, b), *rest = points
     return f"M{x.at(a)} {100 - y.at(b)}" + "".join(f"H{x.at(a)}V{round(100 - y.at(b), 3)}" for a, b in rest)
 
@@ -47,8 +46,8 @@ def line(points: Sequence[tuple[float, float]], x: Axis, y: Axis) -> str:
     return "M" + "L".join(f"{x.at(a)} {round(100 - y.at(b), 3)}" for a, b in points)
 
 
-def spot(x: Axis, y: Axis, a: float, b: float, told: str) -> tuple[float, float, str]:
-    return x.at(a), round(100 - y.at(b), 3), told
+def spot(x: Axis, y: Axis, a: float, b: float, text: str) -> tuple[float, float, str]:
+    return x.at(a), round(100 - y.at(b), 3), text
 
 
 def upward(y: Axis, unit: str = "") -> tuple[Tick, ...]:

@@ -9,7 +9,7 @@ from pgo_agent.sandbox.profile.kernel_profile import Roofline
 
 WIDTH, HEIGHT = 560, 300
 LEFT, RIGHT, TOP, BOTTOM = 78, 16, 14, 40  # margins
-AIR = 3.0  # times as far as the outermost of what is shown
+AIR = 3.0  # factor beyond the outermost values shown
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Plot:
     point: tuple[float, float]
     across: tuple[Tick, ...]
     up: tuple[Tick, ...]
-    said: str  # at the point
+    label: str  # at the point
     peaks: tuple[tuple[float, float, str], ...]  # what each roof is called, and where: compute, memory
 
 
@@ -47,7 +47,7 @@ class _Axis:
 
 
 def plot(r: Roofline) -> Plot | None:
-    """None where a logarithm has nothing to show: no arithmetic, no bytes, no time."""
+    """Return the plot; None when a logarithm is undefined: no arithmetic, no bytes, no time."""
     if min(r.flops, r.bytes, r.seconds, r.peak_flops, r.peak_bytes) <= 0:
         return None
     ridge, reached = r.peak_flops / r.peak_bytes, r.flops / r.seconds

@@ -1,6 +1,6 @@
-"""Drawings as numbers: samples of a session as strips, ratios with their intervals as a forest. Places are percents.
+"""Charts as numbers: samples of a session as strips, ratios with intervals as a forest plot. Positions are percents.
 
-Templates draw them in SVG whose text keeps its size however wide the page is. Nothing is drawn of nothing.
+Templates draw them in SVG whose text keeps its size however wide the page is. Without samples there is no chart.
 """
 
 import math
@@ -11,14 +11,14 @@ from pgo_agent.agent.views.charts.axes import Axis, Tick, axis
 from pgo_agent.agent.views.report.timings import Case, SideTimes
 from pgo_agent.sandbox.judge.timing.bootstrap import Interval
 
-TALL = 34  # units of a strip: rounds go from its top to its bottom
+TALL = 34  # height of a strip: rounds go from its top to its bottom
 TICKS = 6  # at most about so many
 
 
 def scale(values: Iterable[float]) -> Axis | None:
-    """That holds all of them that are numbers; None where none is."""
-    found = [x for x in values if math.isfinite(x)]
-    return axis(found, most=TICKS) if found else None
+    """Return an axis that holds all finite values; None when there is none."""
+    finite = [x for x in values if math.isfinite(x)]
+    return axis(finite, most=TICKS) if finite else None
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,11 @@ class Strips:
 
 
 def strips(case: Case) -> Strips | None:
-    """None without samples."""
-    found = scale(x for s in case.sides for x in s.ms)
-    if found is None:
+    """Return the strips of a case; None without samples."""
+    axis_ = scale(x for s in case.sides for x in s.ms)
+    if axis_ is None:
         return None
-    return Strips(tuple(_strip(s, found) for s in case.sides if s.ms), found.labels())
+    return Strips(tuple(_strip(s, axis_) for s in case.sides if s.ms), axis_.labels())
 
 
 def _strip(s: SideTimes, scale: Axis) -> Strip:
@@ -71,17 +71,17 @@ class Forest:
     rows: tuple[Mark, ...]
     one: float  # where 1 is
     ticks: tuple[Tick, ...]
-    noise: tuple[float, float] | None  # percent, and how wide: what a kernel seems to gain over itself
+    noise: tuple[float, float] | None  # begin and width, percent: what a kernel seems to gain over itself
 
 
 def forest(rows: Sequence[tuple[str, Interval, bool]], noise: Interval | None = None) -> Forest | None:
-    """`rows`: name, ratio, whether it is of all cases. None without rows."""
+    """Return the plot; None without rows. `rows`: name, ratio, whether it is of all cases."""
     among = (x for _, i, _ in rows for x in (i.low, i.mid, i.high))
-    found = scale([1.0, *among, *((noise.low, noise.high) if noise else ())]) if rows else None
-    if found is None:
+    axis_ = scale([1.0, *among, *((noise.low, noise.high) if noise else ())]) if rows else None
+    if axis_ is None:
         return None
-    band = (found.at(noise.low), round(found.at(noise.high) - found.at(noise.low), 3)) if noise else None
-    return Forest(tuple(_marks(rows, found)), found.at(1.0), found.labels(), band)
+    band = (axis_.at(noise.low), round(axis_.at(noise.high) - axis_.at(noise.low), 3)) if noise else None
+    return Forest(tuple(_marks(rows, axis_)), axis_.at(1.0), axis_.labels(), band)
 
 
 def _marks(rows: Iterable[tuple[str, Interval, bool]], scale: Axis) -> Iterator[Mark]:

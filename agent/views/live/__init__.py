@@ -1,1 +1,1 @@
-"""What a person sees of a run while it goes on: a line for each event, and the dashboard of a terminal."""
+"""The live view of a run: a line for each event, and the dashboard of a terminal."""

@@ -1,7 +1,7 @@
 """Draws a run at a glance, for a terminal of any size: budget, best, profile, timeline, candidates.
 
-Rows that cannot be read without colour are none: words say everything. A line is never wider than the terminal, and the
-block never higher than it is told; what goes first is what was judged long ago. It reads no record: `snapshot.py` does.
+Every row is readable without colour. A line is never wider than the terminal, and the block never higher than `height`;
+the oldest candidates are left out first. It reads no record: `snapshot.py` does.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,11 +11,11 @@ from pgo_agent.agent.views import summary
 from pgo_agent.agent.views.live.snapshot import Row, Snapshot
 from rich.text import Text
 
-WIDTH, HEIGHT = 60, 16  # of a terminal: in less there is one line
+WIDTH, HEIGHT = 60, 16  # least size of a terminal for the block; a smaller one gets one line
 LABEL = 10  # columns
-TALLEST = 20  # rows, wherever there is room for more
-WIDE = 110  # columns from which on reasons are shown, too
-FEWEST = 3  # rows of candidates, before a timeline takes theirs
+TALLEST = 20  # rows of the block at most
+WIDE = 110  # columns from which reasons are shown, too
+FEWEST = 3  # rows of candidates that a timeline leaves free
 CALM = {"proposed": "", "looked at": "", "measured": "", "undecided": "yellow"}
 _ASCII = str.maketrans({"─": "-", "█": "#", "▓": "=", "▒": "+", "·": ".", "░": ":", "…": "~"})
 
@@ -23,44 +23,44 @@ _ASCII = str.maketrans({"─": "-", "█": "#", "▓": "=", "▒": "+", "·": ".
 def lines(
     g: Snapshot, strips: Sequence[Text], width: int, height: int, ascii_only: bool = False, seconds: float = 0.0
 ) -> list[Text]:
-    """At most `height` lines of at most `width` columns. `strips`: the incumbent's timeline, a lane each. `seconds`:
-    since the record was told how many the run took.
+    """Return at most `height` lines of at most `width` columns. `strips`: the incumbent's timeline, a lane each.
+    `seconds`: since the record last stored the run's time.
     """
     height = min(height, TALLEST) if width > 0 else 0
-    found = list(_lines(g, strips, width, height, seconds))[: max(0, height)]
-    for line in found:
+    drawn = list(_lines(g, strips, width, height, seconds))[: max(0, height)]
+    for line in drawn:
         if ascii_only:
             line.plain = line.plain.translate(_ASCII)
         line.truncate(width, overflow="crop" if ascii_only else "ellipsis")
-    return found
+    return drawn
 
 
 def room(width: int, height: int) -> str:
-    """Why there is no room for the block; empty where there is."""
+    """Return why there is no room for the block; empty when there is."""
     if width >= WIDTH and height >= HEIGHT:
         return ""
     return f"the live block needs a terminal of {WIDTH} x {HEIGHT}, and this one is {width} x {height}"
 
 
 def budgets(g: Snapshot, seconds: float = 0.0) -> str:
-    """What is spent of what. `seconds`: since the record was told."""
+    """Return how much of each budget is spent. `seconds`: since the record last stored the run's time."""
     s = g.settings
     minutes = f"{(g.seconds + seconds) / 60:.1f} of {s.minutes:g} min"
-    told = [minutes, f"{g.counted} of {s.candidates} candidates", f"generation {g.generation}"]
+    parts = [minutes, f"{g.counted} of {s.candidates} candidates", f"generation {g.generation}"]
     for name, budget in OPTIONAL_BUDGETS.items():
         amount, most = g.spent[name], getattr(s, name)
         if amount or most is not None:
-            told.append(f"{amount:.6g}{f' of {most:g}' if most is not None else ''} {budget.budget}")
-    return ", ".join(told)
+            parts.append(f"{amount:.6g}{f' of {most:g}' if most is not None else ''} {budget.budget}")
+    return ", ".join(parts)
 
 
 def _lines(g: Snapshot, strips: Sequence[Text], width: int, height: int, seconds: float) -> Iterator[Text]:
     yield _head(g, width)
-    yield _said("budget", budgets(g, seconds))
-    yield _said("best", g.best)
+    yield _labelled("budget", budgets(g, seconds))
+    yield _labelled("best", g.best)
     left = height - 3
     if g.profile and left > FEWEST + 2:
-        yield _said("profile", g.profile)
+        yield _labelled("profile", g.profile)
         left -= 1
     for line in _timeline(g, strips, left - FEWEST - 1):
         yield line
@@ -75,8 +75,8 @@ def _head(g: Snapshot, width: int) -> Text:
     return text + Text("─" * max(2, fill), "dim") + Text(f" {where} ") + Text("──", "dim")
 
 
-def _said(label: str, said: str) -> Text:
-    return Text.assemble((label.ljust(LABEL), "dim"), said)
+def _labelled(label: str, text: str) -> Text:
+    return Text.assemble((label.ljust(LABEL), "dim"), text)
 
 
 def _timeline(g: Snapshot, strips: Sequence[Text], most: int) -> Iterator[Text]:
@@ -84,11 +84,11 @@ def _timeline(g: Snapshot, strips: Sequence[Text], most: int) -> Iterator[Text]:
         for i, strip in enumerate(strips[:most]):
             yield Text(("timeline" if not i else "").ljust(LABEL), "dim") + strip
     elif g.timeline and most >= 1:
-        yield _said("timeline", f"none: {g.timeline}")
+        yield _labelled("timeline", f"none: {g.timeline}")
 
 
 def _candidates(g: Snapshot, width: int, most: int) -> Iterator[Text]:
-    """The incumbent and the newest, in the order in which they were proposed."""
+    """Yield the incumbent and the newest candidates, in the order in which they were proposed."""
     if not g.rows or most < 2:
         return
     first = [r for r in g.rows if r.id == g.incumbent]

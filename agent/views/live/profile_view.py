@@ -1,8 +1,7 @@
-"""What is kept of a run in the content store: its incumbent's timeline and profile, readable TTGIR. Nothing is measured
-here.
+"""Reads from the content store what a run stored: the incumbent's timeline and profile, and readable TTGIR. It measures
+nothing.
 
-A timeline needs a GPU; where none was taken there are no strips, and the record says why. Relies on
-`record/profiles.py`.
+A timeline needs a GPU; without one there are no strips, and the record says why. Relies on `record/profiles.py`.
 """
 
 import os
@@ -25,18 +24,18 @@ from rich.text import Text
 
 
 def context(store: Store, name: str) -> Context:
-    """What reads a run as the loop does, without a GPU, a model and a listener. Raises TargetMoved."""
+    """Return a context that reads a run as the loop does, without GPU, model and listener. Raises TargetMoved."""
     run = store.run(name)
-    found = target_file.unmoved(run)
+    subject = target_file.unmoved(run)
     python, sandbox = run.settings.python, run.settings.sandbox
     device = devices.find(run.device)
-    builder = Builder(found, device, box.choose(sandbox, python), store.contents, len(os.sched_getaffinity(0)))
-    cpu = GpuJudge(found, python, None, sandbox, device.key)
-    return Context(store, run, found, device, builder, None, None, cpu, lambda event: None)
+    builder = Builder(subject, device, box.choose(sandbox, python), store.contents, len(os.sched_getaffinity(0)))
+    cpu = GpuJudge(subject, python, None, sandbox, device.key)
+    return Context(store, run, subject, device, builder, None, None, cpu, lambda event: None)
 
 
 def profiles(store: Store, name: str, case: str = "") -> list[tuple[StoredProfile, CaseProfile]]:
-    """Of the incumbent: each public case that has a profile, or the one that is named. Raises UsageFault for none."""
+    """Return the incumbent's profiles: of each public case, or of the named one. Raises UsageFault without any."""
     ctx = context(store, name)
     if store.run(name).baseline is None:
         raise UsageFault("nothing is profiled yet: the baselines come first", "wait for them, then ask again")
@@ -55,22 +54,22 @@ def profiles(store: Store, name: str, case: str = "") -> list[tuple[StoredProfil
 
 
 def ttgir(store: Store, name: str, which: str) -> str:
-    """The kernel that does the work of `shipped` or a candidate, as pseudo-code. Raises UsageFault for what is not
-    built, and for what our reader refuses.
+    """Return the kernel that does the work of `shipped` or a candidate, as pseudo-code. Raises UsageFault when it is
+    not built, and when our reader refuses it.
     """
     ctx = context(store, name)
     if which != incumbent.SHIPPED and not store.candidate(ctx.run.id, which).has_bundle:
         raise UsageFault(f"{which[:8]} is not built", "wait until it is, or see /evidence for what went wrong")
     if store.run(name).baseline is None:
         raise UsageFault("nothing is built yet", "wait for the baselines, then ask again")
-    found = ttgir_view.shown(ctx, which)
-    if found is None:
+    shown = ttgir_view.shown(ctx, which)
+    if shown is None:
         raise UsageFault("our reader does not understand its TTGIR", f"`pgo-agent show {name} {which[:8]} --ttgir DIR`")
-    return f"{found.name} in {found.case.split('/', 1)[1]}\n{found.view.text()}"
+    return f"{shown.name} in {shown.case.split('/', 1)[1]}\n{shown.view.text()}"
 
 
 def strips(store: Store, name: str, width: int) -> list[Text]:
-    """Lanes of the first public case whose timeline was taken, and what their looks mean; none without one."""
+    """Return the lanes of the first public case that has a timeline, and their legend; empty without one."""
     ctx = context(store, name)
     which = incumbent.name(ctx)
     timed = (k for k in profile_record.of(store, ctx.run.id, which) if PassName.TIMELINE in k.taken)

@@ -1,5 +1,6 @@
-"""What a person, or a program, sees of a run while it goes on: its feed of events, as lines and a live block on stderr,
-or as JSON on stdout. Reads that feed; what the run came to is `summary.py`.
+"""Shows a run's feed of events: as lines and a live block on stderr for a person, or as JSON on stdout for a program.
+
+It reads that feed alone; `summary.py` prints the result of a run.
 """
 
 import json
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from pgo_agent.agent.run.record.store import Store
     from pgo_agent.agent.views.live.refresh import Watch
 
-BELOW = 4  # rows of a terminal that the live block leaves to what was said before
+BELOW = 4  # rows of a terminal that the live block leaves to earlier lines
 
 
 class JsonLines:
@@ -32,10 +33,10 @@ class JsonLines:
         print(json.dumps(event), file=self.out, flush=True)
 
     def look_at(self, store: "Store") -> None:
-        """Every event says all of itself."""
+        """Do nothing: events are complete."""
 
     def close(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: every event is written at once."""
 
 
 class Progress:
@@ -45,11 +46,11 @@ class Progress:
         self.console = console or Console(stderr=True)
         self.doing, self.verdicts, self.best, self.started = "starting", 0, "", time.monotonic()
         self.spent, self.held, self.of_gpu = "", "", None
-        self.told = False  # how a judge elsewhere answers
+        self.explained = False  # whether it was printed how a judge elsewhere answers
         self.waited = set[tuple[str, str]]()  # GPUs that were waited for, and for whom
         self.watch: Watch | None = None
         drawn = live and self.console.is_terminal and not self.console.is_dumb_terminal
-        self.phases = not drawn  # a line for each; else the live line tells it
+        self.phases = not drawn  # print a line for each; else the live line shows it
         self.live = (
             Live(get_renderable=self._block, console=self.console, refresh_per_second=4, transient=True)
             if drawn
@@ -66,7 +67,7 @@ class Progress:
             handler(event)
 
     def look_at(self, store: "Store") -> None:
-        """Draws what the record holds of the run, too, where there is a terminal to draw on."""
+        """Draw what the record holds of the run, too, if there is a terminal to draw on."""
         if self.live:
             from pgo_agent.agent.views.live.refresh import Watch  # it reads profiles, which take long to import
 
@@ -77,7 +78,7 @@ class Progress:
             self.live.stop()
 
     def _block(self) -> Group:
-        """The live line, with the run at a glance above it where there is room."""
+        """Return the live line, with the run at a glance above it if there is room."""
         width, height = self.console.size
         plain = not self.console.encoding.startswith("utf")
         rows = self.watch.lines(width, height - BELOW, plain) if self.watch else []
@@ -87,11 +88,11 @@ class Progress:
         seconds = time.monotonic() - self.started
         best = f"  best {self.best}" if self.best else ""
         spent = f"{self.spent}{self.held}"
-        told = f" {self.doing}  {seconds:.0f} s  {self.verdicts} verdicts{spent}{best}"
-        return Spinner("dots", Text(told, no_wrap=True, overflow="ellipsis"))
+        text = f" {self.doing}  {seconds:.0f} s  {self.verdicts} verdicts{spent}{best}"
+        return Spinner("dots", Text(text, no_wrap=True, overflow="ellipsis"))
 
     def _say(self, markup: str, prose: bool = False) -> None:
-        """`prose`: a terminal gets it broken between words; what is to be copied stays in one line."""
+        """Print a line. `prose`: a terminal wraps it between words; text to be copied stays in one line."""
         self.console.print(markup, highlight=False, soft_wrap=not (prose and self.console.is_terminal))
 
     def _run_started(self, e: dict[str, Any]) -> None:
@@ -117,21 +118,21 @@ class Progress:
             self._say(f"  {escape(e['said'])}")
 
     def _model_replied(self, e: dict[str, Any]) -> None:
-        said = f"{e['sources']} candidates" if e["sources"] else f"nothing of use: {e['remark']}"
-        self._say(f"  {escape(e['model'])} replied: {escape(said)}")
+        text = f"{e['sources']} candidates" if e["sources"] else f"nothing of use: {e['remark']}"
+        self._say(f"  {escape(e['model'])} replied: {escape(text)}")
 
     def _model_waiting(self, e: dict[str, Any]) -> None:
         self.doing = "waiting for a reply"
         self._say(f"  answer {escape(e['request'])} in {escape(e['reply'])}")
 
     def _role_replied(self, e: dict[str, Any]) -> None:
-        said = f": {e['remark']}" if e["remark"] else ""
-        self._say(f"  {escape(e['model'])} replied as {e['role']}{escape(said)}")
+        text = f": {e['remark']}" if e["remark"] else ""
+        self._say(f"  {escape(e['model'])} replied as {e['role']}{escape(text)}")
 
     def _judge_waiting(self, e: dict[str, Any]) -> None:
         self.doing = f"waiting for {e['requests']} answers in {e['folder']}"
-        if not self.told:
-            self.told = True
+        if not self.explained:
+            self.explained = True
             self._say(f"  waiting for a judge elsewhere, at {escape(e['folder'])}; it answers with:")
             self._say(f"  {escape(e['how'])}")
 
@@ -165,8 +166,8 @@ class Progress:
         self._say(f"  generation {e['generation']} is shared by what paid so far: {places}")
 
     def _search_restarted(self, e: dict[str, Any]) -> None:
-        found = ", ".join(c[:8] for c in e["candidates"])
-        self._say(f"  patience nears its end: generation {e['generation']} starts from the runners-up: {found}")
+        names = ", ".join(c[:8] for c in e["candidates"])
+        self._say(f"  patience nears its end: generation {e['generation']} starts from the runners-up: {names}")
 
     def _run_waiting(self, e: dict[str, Any]) -> None:
         self._say(f"  {escape(e['reply'])} {escape(e['why'])}; it is the answer to {escape(e['request'])}")
@@ -206,11 +207,11 @@ class Progress:
 
 
 def _of(spent: float, most: float | None) -> str:
-    """What was spent of a budget, if there is one."""
-    told = f"{spent:.4g}" if spent < 1000 else f"{spent:.0f}"
-    return told if most is None else f"{told} of {most:g}"
+    """Return how much was spent, and of which budget, if there is one."""
+    text = f"{spent:.4g}" if spent < 1000 else f"{spent:.0f}"
+    return text if most is None else f"{text} of {most:g}"
 
 
 def _which(gpus: list[dict[str, str]]) -> str:
-    """Where there are several."""
+    """Return which GPUs there are, if there are several; else empty."""
     return f", {len(gpus)} of them: GPUs {', '.join(g['index'] for g in gpus)}" if len(gpus) > 1 else ""

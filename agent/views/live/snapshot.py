@@ -1,6 +1,6 @@
 """A run at a glance: what its record says now, as plain values for the live block.
 
-Reads the record and nothing else, so it is as true of a run that another process works on. It draws nothing.
+It reads the record alone, so it also works for a run that another process works on. It draws nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,8 +29,8 @@ class Row:
     generation: int
     by: str
     move: str
-    verdict: str  # or how far it is: proposed, built, looked at, measured
-    ratio: str  # of its incumbent's time, as measured here; in brackets: recorded earlier; empty: not known
+    verdict: str  # or its progress: proposed, built, looked at, measured
+    ratio: str  # of its incumbent's time, as measured here; in brackets: recorded earlier; empty: unknown
     reason: str
 
 
@@ -49,21 +49,21 @@ class Snapshot:
     incumbent: str
     best: str  # of the incumbent, against both baselines; and what is pinned
     profile: str  # what holds the incumbent back
-    asked: int  # requests of a person that the loop did not take yet
-    timeline: str  # why there is none; empty: there is one, or nobody knows yet
+    asked: int  # requests of a person that the loop did not read yet
+    timeline: str  # why there is none; empty: there is one, or it is not known yet
 
     @property
     def counted(self) -> int:
-        """Candidates that the budget counts."""
+        """Return the number of candidates that the budget counts."""
         return sum(r.by != "user" for r in self.rows)
 
 
 def take(store: Store, name: str) -> Snapshot:
-    """Raises UsageFault when there is no such run, EnvironmentFault for the disk."""
-    run, found = store.run(name), store.candidates(name)
+    """Read a run's snapshot. Raises UsageFault when there is no such run, EnvironmentFault for the disk."""
+    run, candidates = store.run(name), store.candidates(name)
     device = devices.find(run.device).name
-    current, pin = incumbent.among(found), steering.pin_of(store, run.id)
-    kept, waiting = profiles.of(store, run.id, current), pending.told(store, run.id)
+    current, pin = incumbent.among(candidates), steering.pin_of(store, run.id)
+    stored, waiting = profiles.of(store, run.id, current), pending.told(store, run.id)
     environment = run.baseline and run.baseline.environment
     return Snapshot(
         run=run.id,
@@ -74,22 +74,22 @@ def take(store: Store, name: str) -> Snapshot:
         settings=run.settings,
         seconds=run.seconds,
         spent=model_usage.spent(store, run),
-        generation=max((c.generation for c in found), default=0),
-        rows=[_row(c, device, waiting.get(c.id)) for c in found],
+        generation=max((c.generation for c in candidates), default=0),
+        rows=[_row(c, device, waiting.get(c.id)) for c in candidates],
         incumbent=current,
         best=_best(store, run, current) + (f"; pinned: {pin[:8]}" if pin else ""),
-        profile=_profile(kept),
+        profile=_profile(stored),
         asked=len(user_requests.waiting(store, run.id)),
-        timeline=next((k.passes[TIMELINE] for k in kept if k.passes.get(TIMELINE)), ""),
+        timeline=next((k.passes[TIMELINE] for k in stored if k.passes.get(TIMELINE)), ""),
     )
 
 
 def _row(c: Candidate, device: str, waiting: tuple[str, float] | None) -> Row:
-    known, speedup = shipped_results.judged(c.id, device), c.speedup or (waiting and waiting[1])
-    told = f"{speedup:.3f}x" if speedup else f"[{known[1]:.3f}x]" if known and known[1] else ""
+    recorded, speedup = shipped_results.judged(c.id, device), c.speedup or (waiting and waiting[1])
+    ratio = f"{speedup:.3f}x" if speedup else f"[{recorded[1]:.3f}x]" if recorded and recorded[1] else ""
     verdict = c.verdict or (waiting[0] if waiting else "built" if c.built is not None else "proposed")
     by, move, reason = (text.line(x) for x in (c.proposer or c.author, c.move, c.reason or ""))
-    return Row(c.id, c.generation, by, move, verdict, told, reason)
+    return Row(c.id, c.generation, by, move, verdict, ratio, reason)
 
 
 def _best(store: Store, run: Run, current: str) -> str:
@@ -99,18 +99,20 @@ def _best(store: Store, run: Run, current: str) -> str:
         return "nothing is measured without a GPU"
     if current == incumbent.SHIPPED:
         return "the kernel as shipped: nothing was accepted yet"
-    found = [b["against"] for b in store.evidence(run.id, current).values() if isinstance(b, dict) and "against" in b]
-    against: dict[str, list[float]] = found[0] if found else {}
+    comparisons = [
+        b["against"] for b in store.evidence(run.id, current).values() if isinstance(b, dict) and "against" in b
+    ]
+    against: dict[str, list[float]] = comparisons[0] if comparisons else {}
     names = {"shipped": "as shipped", "tuned": "tuned"}
-    told = [f"{summary.interval(x)} of {names[n]}" for n, x in against.items() if n in names]
-    return f"{current[:8]}: {', '.join(told) or 'accepted'}"
+    ratios = [f"{summary.interval(x)} of {names[n]}" for n, x in against.items() if n in names]
+    return f"{current[:8]}: {', '.join(ratios) or 'accepted'}"
 
 
-def _profile(kept: Sequence[StoredProfile]) -> str:
-    """The case with a bottleneck, or any."""
-    told = sorted(kept, key=lambda k: not (k.summary and k.summary.bottlenecks))
-    if not told or told[0].summary is None:
-        return text.line(bottlenecks.one_line(told[0]).removeprefix("profile of ")) if told else ""
-    first = next(iter(told[0].summary.bottlenecks), None)
-    why = bottlenecks.because(first) or f"{' and '.join(told[0].taken)}: nothing stands out"
-    return text.line(f"{told[0].case.split('/', 1)[1]}, {why}")
+def _profile(stored: Sequence[StoredProfile]) -> str:
+    """Describe the profile of a case with a bottleneck, or of any case."""
+    ordered = sorted(stored, key=lambda k: not (k.summary and k.summary.bottlenecks))
+    if not ordered or ordered[0].summary is None:
+        return text.line(bottlenecks.one_line(ordered[0]).removeprefix("profile of ")) if ordered else ""
+    first = next(iter(ordered[0].summary.bottlenecks), None)
+    why = bottlenecks.because(first) or f"{' and '.join(ordered[0].taken)}: nothing stands out"
+    return text.line(f"{ordered[0].case.split('/', 1)[1]}, {why}")

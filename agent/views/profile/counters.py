@@ -1,4 +1,4 @@
-"""Draws in the terminal what Nsight Compute counted: units against their peaks, why warps waited, and where."""
+"""Draws Nsight Compute's counters in the terminal: units against their peaks, why warps waited, and where."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -11,39 +11,39 @@ from rich.table import Table
 from rich.text import Text
 
 REASONS, LINES = 6, 6  # that are shown
-BAR = 30  # columns of a whole one
+BAR = 30  # columns of a full bar
 
 
 def draw(c: Counters, text: Sequence[str], out: Console) -> None:
-    """`text`: lines of the file that the kernel stands in."""
+    """Print the counters. `text`: lines of the file that holds the kernel."""
     out.print("\n[bold]counters[/]")
     _bars("of its peak", dict(sorted(c.speed_of_light.items(), key=lambda x: -x[1])), "green", out)
     _bars("warps waited for", top(c.stalls), "red", out)
-    for name, said in format.counted(c):
-        fact(name, said, out)
+    for name, figures in format.counted(c):
+        fact(name, figures, out)
     if where := tuple(dearest(c)):
         out.print()
         out.print(_where(where, sum(n.samples for n in c.source), text, out.width))
 
 
 def top(stalls: Mapping[str, float]) -> dict[str, float]:
-    """The commonest reasons of waiting."""
-    waits = ((said(r), x) for r, x in stalls.items() if r != ISSUED)
+    """Return the commonest reasons of waiting, with their shares."""
+    waits = ((readable(r), x) for r, x in stalls.items() if r != ISSUED)
     return dict(sorted(waits, key=lambda x: -x[1])[:REASONS])
 
 
 def dearest(c: Counters) -> Iterator[LineCounters]:
-    """Source lines at which warps were seen most."""
+    """Yield the source lines with the most samples of warps."""
     yield from sorted((n for n in c.source if n.line and n.samples), key=lambda n: -n.samples)[:LINES]
 
 
 def reasons(n: LineCounters, most: int = 2) -> str:
-    """Why warps waited at a line, with the share of its samples."""
-    found = sorted(((r, x) for r, x in n.stalls.items() if r != ISSUED), key=lambda x: -x[1])[:most]
-    return ", ".join(f"{said(reason)} {format.percent(count / n.samples)}" for reason, count in found if count)
+    """Return why warps waited at a line, with the shares of its samples."""
+    commonest = sorted(((r, x) for r, x in n.stalls.items() if r != ISSUED), key=lambda x: -x[1])[:most]
+    return ", ".join(f"{readable(reason)} {format.percent(count / n.samples)}" for reason, count in commonest if count)
 
 
-def said(reason: str) -> str:
+def readable(reason: str) -> str:
     return reason.replace("_", " ")
 
 
@@ -55,9 +55,9 @@ def _bars(title: str, shares: Mapping[str, float], colour: str, out: Console) ->
         out.print(row + Text("█" * full, colour) + Text("·" * (BAR - full), "dim"), no_wrap=True, overflow="crop")
 
 
-def _where(found: Sequence[LineCounters], samples: int, text: Sequence[str], width: int) -> Table:
-    """What there is no room for is the statement, never a figure."""
-    rows = [(str(n.line), format.percent(n.samples / samples), reasons(n, 1)) for n in found]
+def _where(dearest_lines: Sequence[LineCounters], samples: int, text: Sequence[str], width: int) -> Table:
+    """Return the table of source lines; without room the statement is cut, never a figure."""
+    rows = [(str(n.line), format.percent(n.samples / samples), reasons(n, 1)) for n in dearest_lines]
     left = width - sum(1 + max(map(len, column)) for column in zip(*rows, strict=True)) - 3
     table = Table(title="where warps were seen", title_justify="left", box=None, padding=(0, 1, 0, 0))
     table.title_style = "bold"
@@ -65,6 +65,6 @@ def _where(found: Sequence[LineCounters], samples: int, text: Sequence[str], wid
     table.add_column("share", justify="right", no_wrap=True)
     table.add_column("waiting for", no_wrap=True)
     table.add_column("", no_wrap=True, overflow="ellipsis", max_width=left)
-    for n, row in zip(found, rows, strict=True):
+    for n, row in zip(dearest_lines, rows, strict=True):
         table.add_row(*row, Text(text[n.line - 1].strip() if n.line <= len(text) else ""))
     return table

@@ -1,4 +1,4 @@
-"""Figures and sentences that the terminal and the page share: no figure is cut, and none says more than it knows."""
+"""Figures and sentences that the terminal and the page share. No figure is cut or more exact than it was measured."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -7,12 +7,12 @@ from pgo_agent.sandbox.profile.kernel_profile import Chain, Missing, Roofline, S
 from pgo_agent.sandbox.profile.timeline.types import Pass, ScopeTime, Timeline, Waves
 
 PATH = 6  # scopes of the critical path that are named
-ROUND = 0.9995  # of a unit: what would be written as 1,000 of the one below
-Said = tuple[str, str]  # a name, and what is said under it
+ROUND = 0.9995  # of a unit: smaller values are written in the unit below, as less than 1,000
+Said = tuple[str, str]  # a name, and the text under it
 
 
 def cycles(x: float) -> str:
-    """Seven characters at most, up to a million million."""
+    """Format cycles in seven characters at most, up to a million million."""
     if x < 999_999.5:
         return f"{x:,.0f}"
     return f"{x / 1e6:.2f}M" if x < 99_995_000 else f"{x / 1e6:,.0f}M"
@@ -23,12 +23,12 @@ def percent(x: float | None) -> str:
 
 
 def number(x: float) -> str:
-    """A count, which need not be whole."""
+    """Format a count, which need not be whole."""
     return f"{x:,.0f}" if x == round(x) else f"{x:,.1f}"
 
 
 def scaled(x: float, unit: str) -> str:
-    """With the prefix that leaves one to three digits before the point: 475 TFLOP/s."""
+    """Format a value with the prefix that leaves one to three digits before the point: 475 TFLOP/s."""
     for factor, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if x >= factor * ROUND:
             return f"{short(x / factor)} {prefix}{unit}"
@@ -36,7 +36,7 @@ def scaled(x: float, unit: str) -> str:
 
 
 def short(x: float) -> str:
-    """Three digits that count, and no exponent from 0.001 to a thousand."""
+    """Format three significant digits, without exponent from 0.001 to a thousand."""
     return f"{x:,.0f}" if x >= 100 else f"{x:.3g}"
 
 
@@ -48,7 +48,7 @@ def nanoseconds(x: float) -> str:
 
 
 def gathered(absent: Iterable[Missing]) -> Iterator[str]:
-    """A line for each reason that something is not there."""
+    """Yield a line for each reason why something is missing."""
     reasons: dict[str, list[str]] = {}
     for m in absent:
         reasons.setdefault(m.why, []).append(m.name)
@@ -60,7 +60,7 @@ def gathered(absent: Iterable[Missing]) -> Iterator[str]:
 
 
 def whole(s: ScopeTime | None) -> str:
-    """Of a role."""
+    """Describe the cycles of a whole role."""
     if s is None:
         return "not recorded as a whole"
     low, mid, high = (cycles(x) for x in (s.cycles.p20, s.cycles.p50, s.cycles.p80))
@@ -68,14 +68,14 @@ def whole(s: ScopeTime | None) -> str:
 
 
 def figures(s: ScopeTime) -> tuple[str, ...]:
-    """P20, P50 and P80 of an execution, executions, share of its role, cycles of a block that vary."""
+    """Return P20, P50 and P80 of an execution, executions, share of its role, and how far a block's cycles vary."""
     spread = (cycles(x) for x in (s.cycles.p20, s.cycles.p50, s.cycles.p80))
     count = number(s.count) if s.count < 1e5 else cycles(s.count)
     return (*spread, count, percent(s.share), cycles(s.variation))
 
 
 def disturbance(t: Timeline) -> Iterator[Said]:
-    """How much the records changed of what they record, and what they do not tell."""
+    """Yield how much recording changed the kernel, and what the records lack."""
     if t.machine:
         yield "machine", ", ".join(f"{name} {value}".removeprefix("gpu ") for name, value in t.machine.items() if value)
     if t.passes:
@@ -86,8 +86,8 @@ def disturbance(t: Timeline) -> Iterator[Said]:
         yield "taken off", f"cycles that a record itself takes: {each}"
     if lost := _lost(t.passes):
         yield "lost", lost
-    for told in dict.fromkeys([p for one in t.passes for p in one.timed.problems]):
-        yield "problem", told
+    for problem in dict.fromkeys([p for taken in t.passes for p in taken.timed.problems]):
+        yield "problem", problem
     for refused in t.refused:
         yield "not recorded", refused.told
 
@@ -110,12 +110,12 @@ def _outputs(passes: Iterable[Pass]) -> str:
 def _lost(passes: Iterable[Pass]) -> str:
     over = sum(p.timed.lost.overwritten for p in passes)
     alone = sum(p.timed.lost.unpaired for p in passes)
-    told = ((over, "overwritten by newer ones"), (alone, "without a partner"))
-    return ", ".join(f"{number(count)} entries {how}" for count, how in told if count)
+    losses = ((over, "overwritten by newer ones"), (alone, "without a partner"))
+    return ", ".join(f"{number(count)} entries {how}" for count, how in losses if count)
 
 
 def filled(w: Waves) -> Iterator[Said]:
-    """How the blocks filled the SMs."""
+    """Yield how the blocks filled the SMs."""
     blocks = f"{number(w.blocks)} block{'s' * (w.blocks != 1)} on {w.sms} SM{'s' * (w.sms != 1)}"
     yield "waves", f"{len(w.waves)}: {blocks}, at most {w.resident} at a time on one; {nanoseconds(w.span_ns)} in all"
     share = w.tail_ns / w.span_ns if w.span_ns else 0.0
@@ -124,21 +124,21 @@ def filled(w: Waves) -> Iterator[Said]:
 
 
 def chained(chain: Chain | Missing) -> Mapping[str, str]:
-    """Scope -> `on path`, or the cycles that it could take more without making the whole longer."""
+    """Return scope -> `on path`, or its slack: the cycles that it could take more without making the whole longer."""
     if isinstance(chain, Missing):
         return {}
     return {c.scope: "on path" if c.on_path else cycles(c.slack) for c in chain.scopes}
 
 
 def path(chain: Chain, names: Mapping[str, str]) -> str:
-    """`names`: what scopes are called here."""
+    """Describe the critical path. `names`: scope -> its name in this view."""
     on = [c for c in chain.scopes if c.on_path and chain.length]
     listed = [f"{names.get(c.scope, c.scope)} {percent(c.cycles / chain.length)}" for c in on]
     return f"{cycles(chain.length)} cycles at {chain.iterations} turns of its loops: {', '.join(listed[:PATH])}"
 
 
 def rates(ipc: tuple[ScopeIpc, ...] | Missing) -> Mapping[str, str]:
-    """Scope -> instructions of a warp per cycle."""
+    """Return scope -> instructions of a warp per cycle."""
     return {} if isinstance(ipc, Missing) else {i.scope: f"{i.ipc:.2f}" for i in ipc}
 
 
@@ -146,7 +146,7 @@ def rates(ipc: tuple[ScopeIpc, ...] | Missing) -> Mapping[str, str]:
 
 
 def counted(c: Counters) -> Iterator[Said]:
-    """What has no bar of its own; what the tool did not count is left out."""
+    """Yield the counters that have no bar; what the tool did not count is left out."""
     b = c.bank_conflicts
     if b:
         conflicts = f"{number(b.loads)} of loads and {number(b.stores)} of stores"

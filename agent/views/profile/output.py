@@ -1,6 +1,6 @@
-"""`profile`'s answers: drawn in the terminal or as JSON on stdout, and the files that were asked for beside it.
+"""Outputs of `profile`: drawn in the terminal or as JSON on stdout, and the files that were asked for.
 
-Files are written before anything is printed, and whole or not at all. What says where a file went goes to stderr.
+Files are written before anything is printed, and whole or not at all. Their paths are printed to stderr.
 """
 
 import json
@@ -31,7 +31,7 @@ class Outlets:
     perfetto: Path | None = None
 
     def check(self) -> None:
-        """Before anything is computed. Raises UsageFault for a file that cannot be one."""
+        """Check the paths before anything is computed. Raises UsageFault for a path that cannot be a file."""
         for path in (self.html, self.perfetto):
             if path and path.is_dir():
                 raise UsageFault(f"{path} is a folder", "name a file in it")
@@ -39,30 +39,34 @@ class Outlets:
             raise UsageFault(f"--html and --perfetto both name {self.html}", "give each a file of its own")
 
 
-def tell(
-    found: Profile, file: Path, outlets: Outlets, contents: ContentStore, summaries: Mapping[str, Summary] | None = None
+def write(
+    profile: Profile,
+    file: Path,
+    outlets: Outlets,
+    contents: ContentStore,
+    summaries: Mapping[str, Summary] | None = None,
 ) -> None:
-    """`contents`: holds the records of timelines. `summaries`: by case, as the profile names it.
+    """Write and print the profile. `contents`: holds records of timelines. `summaries`: by the profile's case names.
 
     Raises UsageFault for a trace without a timeline, EnvironmentFault when a file cannot be written.
     """
-    source, told = target.read(locate(file)).source, summaries or {}
+    source, by_case = target.read(locate(file)).source, summaries or {}
     if outlets.perfetto:
         from pgo_agent.agent.views.profile import perfetto  # needs numpy
 
-        put(outlets.perfetto, perfetto.text(found, contents))
+        put(outlets.perfetto, perfetto.text(profile, contents))
     if outlets.html:
         from pgo_agent.agent.views.profile import page  # needs Jinja2
 
-        put(outlets.html, page.render(found, source, told))
+        put(outlets.html, page.render(profile, source, by_case))
     if outlets.as_json:
-        print(json.dumps(found.as_json(), sort_keys=True))
+        print(json.dumps(profile.as_json(), sort_keys=True))
     else:
-        terminal.show(found, source, summary.output(), outlets.code, told)
+        terminal.show(profile, source, summary.output(), outlets.code, by_case)
 
 
 def put(path: Path, text: str) -> None:
-    """Writes a file, with the folders above it. Raises EnvironmentFault, and leaves what was there as it was."""
+    """Write a file and the folders above it. Raises EnvironmentFault, and then leaves an existing file as it was."""
     part = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

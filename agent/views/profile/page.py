@@ -1,7 +1,7 @@
-"""A profile as one page that loads nothing: no scripts, no fonts, no network; styles and drawings stand in it.
+"""A profile as one page that loads nothing: no scripts, no fonts, no network; it contains its styles and drawings.
 
-`page.html.j2` says what stands where; this makes plain values for it. Names and sources are hostile: templates
-escape all of them, and the page's policy lets a browser load nothing even so.
+`page.html.j2` is the layout; this module makes plain values for it. Names and sources are hostile: templates escape all
+of them, and the page's policy forbids a browser to load anything.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ from pgo_agent.sandbox.profile.kernel_profile import KernelProfile, Missing
 from pgo_agent.sandbox.profile.static_profile import Problem, StaticProfile
 from pgo_agent.sandbox.profile.timeline.types import ScopeTime, Timeline, Waves
 
-TALL = 40  # units of a curve
+TALL = 40  # height of a curve
 Values = dict[str, Any]  # what the template may use
 
 
@@ -47,11 +47,13 @@ class Drawn:
     tail: str
 
 
-def render(found: Profile, source: str, summaries: Mapping[str, Summary]) -> str:
-    """`source`: the target's text, whose lines the profile names. `summaries`: by case."""
+def render(profile: Profile, source: str, summaries: Mapping[str, Summary]) -> str:
+    """Return the page. `source`: the target's text, whose lines the profile names. `summaries`: by case."""
     text = source.splitlines()
-    cases = [_case(case, text, summaries.get(case.case)) for case in found.cases]
-    return str(template("views/profile/page.html.j2").render(profile=found, cases=cases, basis=terminal.basis(found)))
+    cases = [_case(case, text, summaries.get(case.case)) for case in profile.cases]
+    return str(
+        template("views/profile/page.html.j2").render(profile=profile, cases=cases, basis=terminal.basis(profile))
+    )
 
 
 def _case(case: CaseProfile, text: Sequence[str], summary: Summary | None) -> Values:
@@ -94,14 +96,14 @@ def _static(s: StaticProfile, text: Sequence[str]) -> list[Table]:
 
 
 def _listed(title: str, name: str, rows: Sequence[terminal.Row]) -> list[Table]:
-    """None without rows."""
+    """Return the table, in a list that is empty without rows."""
     head, *body = terminal.figures(rows)
     cells = tuple((row[0].strip(), row[1], *figures) for row, figures in zip(rows, body, strict=True))
     return [Table(title, (name, "", *head), cells, frozenset({1}))] if rows else []
 
 
 def _live(s: StaticProfile) -> Values:
-    """Registers that hold a value at each instruction, a unit across for each; loops as stretches of them."""
+    """Return the curve of live registers, one unit across for each instruction, and the loops as ranges of it."""
     most = max((x or 0 for x in s.curve), default=0)
     steps = (f"L{i} {TALL - TALL * (x or 0) / most:.2f}H{i + 1}" for i, x in enumerate(s.curve))
     return {
@@ -117,22 +119,22 @@ def _live(s: StaticProfile) -> Values:
 
 
 def timeline(k: KernelProfile, t: Timeline, longest: float | None = None) -> Values:
-    """What `lanes` of `parts.html.j2` draws. `longest`: cycles of the widest lane, where several share a scale."""
-    found = lanes(t, k.static)
+    """Return the values for `lanes` of `parts.html.j2`. `longest`: cycles of the widest lane on a shared scale."""
+    laid_out = lanes(t, k.static)
     longest = cycles(k) if longest is None else longest
     return {
-        "lanes": [_lane(lane, longest) for lane in found] if longest else [],
-        "scopes": _scopes(k, found),
-        "path": "" if isinstance(k.chain, Missing) else format.path(k.chain, names(found)),
+        "lanes": [_lane(lane, longest) for lane in laid_out] if longest else [],
+        "scopes": _scopes(k, laid_out),
+        "path": "" if isinstance(k.chain, Missing) else format.path(k.chain, names(laid_out)),
         "waves": _waves(t.waves) if t.waves else None,
         "disturbance": list(format.disturbance(t)),
     }
 
 
 def cycles(k: KernelProfile) -> float:
-    """Of the longest lane of its timeline; 0 where there is none."""
-    found = () if isinstance(k.timeline, Missing) else lanes(k.timeline, k.static)
-    return max((lane.cycles for lane in found), default=0.0)
+    """Return the cycles of the longest lane of a kernel's timeline; 0 when there is none."""
+    laid_out = () if isinstance(k.timeline, Missing) else lanes(k.timeline, k.static)
+    return max((lane.cycles for lane in laid_out), default=0.0)
 
 
 def _lane(lane: Lane, longest: float) -> Values:
@@ -141,22 +143,22 @@ def _lane(lane: Lane, longest: float) -> Values:
 
 def _drawn(b: Bar, longest: float) -> Drawn:
     label = f"{b.name} x{format.number(b.turns)}" if b.turns else b.name
-    told = f"{b.name}: {format.cycles(b.cycles)} cycles, {format.cycles(b.tail)} more at the P80"
+    title = f"{b.name}: {format.cycles(b.cycles)} cycles, {format.cycles(b.tail)} more at the P80"
     places = (f"{100 * part / longest:.3f}" for part in (b.begin, b.cycles, b.end, b.tail))
-    return Drawn(b, label, format.percent(b.share), told, *places)
+    return Drawn(b, label, format.percent(b.share), title, *places)
 
 
-def _scopes(k: KernelProfile, found: Iterable[Lane]) -> Table:
+def _scopes(k: KernelProfile, laid_out: Iterable[Lane]) -> Table:
     rates, chained = format.rates(k.ipc), format.chained(k.chain)
     more = (*(["ipc"] if rates else []), *(["slack"] if chained else []))
     rows: list[tuple[str, ...]] = []
     bold: list[int] = []
-    for lane in found:
+    for lane in laid_out:
         bold.append(len(rows))
         rows.append((lane.role, "", *_figures(lane.whole), *([""] * len(more))))
         for b in lane.bars:
             if b.time:
-                last = (told.get(b.time.scope.name, "-") for told in (rates, chained) if told)
+                last = (by_scope.get(b.time.scope.name, "-") for by_scope in (rates, chained) if by_scope)
                 rows.append(("\N{EM SPACE}" * (b.depth + 1) + b.name, b.line, *_figures(b.time), *last))
     head = ("scope", "line", "P20", "P50", "P80", "count", "share", "varies", *more)
     return Table("Cycles of one execution, by scope", head, tuple(rows), frozenset({0}), frozenset(bold))
@@ -191,15 +193,15 @@ def _counters(c: Counters, text: Sequence[str]) -> Values:
     }
 
 
-def _shares(found: Mapping[str, float]) -> list[tuple[str, str, str]]:
-    """Name, as text, as percent of a bar."""
-    return [(name, format.percent(x), f"{100 * min(1.0, x):.2f}") for name, x in found.items()]
+def _shares(by_name: Mapping[str, float]) -> list[tuple[str, str, str]]:
+    """Return name, text, and percent of a bar of each share."""
+    return [(name, format.percent(x), f"{100 * min(1.0, x):.2f}") for name, x in by_name.items()]
 
 
 def _where(c: Counters, text: Sequence[str]) -> Table:
     samples = sum(n.samples for n in c.source)
     listed = tuple(counters.dearest(c))
     figures = ((str(n.line), format.percent(n.samples / samples), f"{n.executed:,}") for n in listed)
-    said = ((counters.reasons(n), text[n.line - 1].strip() if n.line <= len(text) else "") for n in listed)
-    rows = tuple((*a, *b) for a, b in zip(figures, said, strict=True))
+    texts = ((counters.reasons(n), text[n.line - 1].strip() if n.line <= len(text) else "") for n in listed)
+    rows = tuple((*a, *b) for a, b in zip(figures, texts, strict=True))
     return Table("Where warps were seen", ("line", "share", "executed", "waiting for", ""), rows, frozenset({3, 4}))

@@ -1,8 +1,8 @@
 """A profile's timelines as a trace that Perfetto opens (ui.perfetto.dev): JSON of Chrome's trace events.
 
-Two kinds of processes, whose clocks have nothing to do with one another. A process for each SM holds the blocks whose
-records were kept, in nanoseconds of the GPU's global timer. A process for each instrumented build holds the executions
-of one block, a thread for each warp, in cycles of its SM written as if there were one in a nanosecond, as Proton does.
+There are two kinds of processes, with unrelated clocks. A process for each SM holds the blocks whose records were kept,
+in nanoseconds of the GPU's global timer. A process for each instrumented build holds the executions of one block, a
+thread for each warp, in cycles of its SM, written as one cycle per nanosecond, as Proton does.
 """
 
 import json
@@ -31,7 +31,7 @@ CLOCKS = (
 
 @dataclass(frozen=True)
 class Slice:
-    """Something that took time on a track. Whole numbers: nanoseconds, or cycles."""
+    """An interval on a track, in whole nanoseconds or cycles."""
 
     name: str
     begin: int
@@ -39,22 +39,22 @@ class Slice:
     args: Mapping[str, Any]
 
 
-def text(found: Profile, contents: ContentStore) -> str:
-    """Raises UsageFault for a profile without a timeline, EnvironmentFault where its records are gone or damaged."""
-    events = list(_events(found, contents))
+def text(profile: Profile, contents: ContentStore) -> str:
+    """Return the trace. Raises UsageFault without a timeline, EnvironmentFault when its records are lost or damaged."""
+    events = list(_events(profile, contents))
     if not events:
-        why = next((m.why for c in found.cases for k in c.kernels for m in k.missing if m.name == "timeline"), "")
+        why = next((m.why for c in profile.cases for k in c.kernels for m in k.missing if m.name == "timeline"), "")
         raise UsageFault(
             f"there is no timeline to write as a trace{f': {why}' if why else ''}",
             "profile on a machine with an NVIDIA GPU, with the pass `timeline`; without one, leave out --perfetto",
         )
-    other = {"target": found.target, "device": found.device, "bundle": found.bundle, "clocks": CLOCKS}
+    other = {"target": profile.target, "device": profile.device, "bundle": profile.bundle, "clocks": CLOCKS}
     return json.dumps({"traceEvents": events, "otherData": other})  # a displayTimeUnit changes how Perfetto reads `ts`
 
 
-def _events(found: Profile, contents: ContentStore) -> Iterator[Event]:
+def _events(profile: Profile, contents: ContentStore) -> Iterator[Event]:
     numbers = count(1)
-    for case in found.cases:
+    for case in profile.cases:
         for k in case.kernels:
             if not isinstance(k.timeline, Missing):
                 name = f"{k.kernel} {case.case.removeprefix('CASES/')}"
@@ -62,33 +62,33 @@ def _events(found: Profile, contents: ContentStore) -> Iterator[Event]:
 
 
 def _of_kernel(name: str, t: Timeline, contents: ContentStore, numbers: "count[int]") -> Iterator[Event]:
-    for i, one in enumerate(t.passes, 1):
-        block, executions = _first_block(one, contents)
-        title = f"{name}: instrumented build {i}, block {block} ({100 * (one.overhead - 1):+.1f} % of time)"
-        yield from process(numbers, title, warps(executions, one))
+    for i, taken in enumerate(t.passes, 1):
+        block, executions = _first_block(taken, contents)
+        title = f"{name}: instrumented build {i}, block {block} ({100 * (taken.overhead - 1):+.1f} % of time)"
+        yield from process(numbers, title, warps(executions, taken))
     if t.passes:
-        for sm, slices in blocks(_kept(t.passes[0], contents)).items():
+        for sm, slices in blocks(_recorded_blocks(t.passes[0], contents)).items():
             yield from process(numbers, f"{name}: SM {sm}, blocks whose records were kept", {"blocks": slices})
         yield from _running(next(numbers), name, t)
 
 
-def _first_block(one: Pass, contents: ContentStore) -> tuple[int, tuple[Execution, ...]]:
-    """The first block of which anything was kept."""
-    for block in sorted({b.block for b in _kept(one, contents)}):
-        if found := traces(contents, one, block):
-            return block, found
+def _first_block(taken: Pass, contents: ContentStore) -> tuple[int, tuple[Execution, ...]]:
+    """Return the first block that has records, and its executions."""
+    for block in sorted({b.block for b in _recorded_blocks(taken, contents)}):
+        if executions := traces(contents, taken, block):
+            return block, executions
     return 0, ()
 
 
-def _kept(one: Pass, contents: ContentStore) -> tuple[Block, ...]:
-    """Of the last launch."""
-    raw = (fetched(contents, a.digest) for a in one.records[-1:])
-    return tuple(b for r in raw for b in decode(r, one.block_bytes, one.warps).blocks if b.ns >= 0)
+def _recorded_blocks(taken: Pass, contents: ContentStore) -> tuple[Block, ...]:
+    """Return the recorded blocks of the last launch."""
+    raw = (fetched(contents, a.digest) for a in taken.records[-1:])
+    return tuple(b for r in raw for b in decode(r, taken.block_bytes, taken.warps).blocks if b.ns >= 0)
 
 
-def warps(executions: Iterable[Execution], one: Pass) -> dict[str, list[Slice]]:
-    """Slices by the name of their thread."""
-    scopes = {t.scope.name: t for t in one.timed.scopes}
+def warps(executions: Iterable[Execution], taken: Pass) -> dict[str, list[Slice]]:
+    """Return slices by the name of their thread."""
+    scopes = {t.scope.name: t for t in taken.timed.scopes}
     threads: dict[str, list[Slice]] = {}
     for e in executions:
         t = scopes[e.scope]
@@ -98,15 +98,15 @@ def warps(executions: Iterable[Execution], one: Pass) -> dict[str, list[Slice]]:
     return dict(sorted(threads.items(), key=lambda x: int(x[0].split()[1])))
 
 
-def blocks(kept: Iterable[Block]) -> dict[int, list[Slice]]:
-    """By SM, in time from the first begin."""
-    listed = sorted(kept, key=lambda b: (b.sm, b.begin_ns))
+def blocks(recorded: Iterable[Block]) -> dict[int, list[Slice]]:
+    """Return slices by SM, in nanoseconds from the first begin."""
+    listed = sorted(recorded, key=lambda b: (b.sm, b.begin_ns))
     first = min((b.begin_ns for b in listed), default=0)
-    found: dict[int, list[Slice]] = {}
+    by_sm: dict[int, list[Slice]] = {}
     for b in listed:
         s = Slice(f"block {b.block}", b.begin_ns - first, b.end_ns - first, {"nanoseconds": b.ns})
-        found.setdefault(b.sm, []).append(s)
-    return found
+        by_sm.setdefault(b.sm, []).append(s)
+    return by_sm
 
 
 def _running(pid: int, name: str, t: Timeline) -> Iterator[Event]:
@@ -122,7 +122,7 @@ def _running(pid: int, name: str, t: Timeline) -> Iterator[Event]:
 
 
 def process(numbers: "count[int]", name: str, threads: Mapping[str, Sequence[Slice]]) -> Iterator[Event]:
-    """A process with its threads. Slices of a track must nest: what crosses another gets a track of its own.
+    """Yield a process with its threads. Slices of a track must nest: a crossing slice gets a track of its own.
 
     `numbers`: Perfetto knows threads by their number alone, so no two of a trace may have the same.
     """
@@ -145,15 +145,15 @@ def _track(pid: int, tid: int, name: str, slices: Iterable[Slice]) -> Iterator[E
 
 
 def microseconds(nanoseconds: int) -> float:
-    """So that times 1000, without its fraction, it is the same again: Perfetto reads it like that, and slices that end
-    where others begin would cross by one.
+    """Convert so that 1000 times the result, truncated, is the same again. Perfetto reads it like that: without this,
+    slices that end where others begin would cross by one.
     """
     x = nanoseconds / 1000
     return x if int(x * 1000) == nanoseconds else math.nextafter(x, math.inf)
 
 
 def nested(slices: Iterable[Slice]) -> list[list[Slice]]:
-    """Tracks on which any two slices lie apart or one in the other, in the order of their begin."""
+    """Return tracks in which any two slices are disjoint or nested, in the order of their begin."""
     tracks: list[list[Slice]] = []
     open_: list[list[Slice]] = []  # of each track, the outermost first
     for s in sorted(slices, key=lambda s: (s.begin, -s.end)):
@@ -168,7 +168,7 @@ def nested(slices: Iterable[Slice]) -> list[list[Slice]]:
 
 
 def _fits(s: Slice, stack: list[Slice]) -> bool:
-    """Whether a slice lies in the innermost of those that are open, without those that ended before it began."""
+    """Return whether a slice fits into the innermost open slice; slices that ended before are removed."""
     while stack and stack[-1].end <= s.begin:
         stack.pop()
     return not stack or s.end <= stack[-1].end

@@ -1,6 +1,6 @@
-"""Draws a profile in the terminal: what a kernel takes, what stands out, its timeline, counters, loops and lines.
+"""Draws a profile in the terminal: a kernel's resources, its findings, timeline, counters, loops and lines.
 
-What was not taken is one dim line with its reason. Nothing here writes a file.
+A pass that was not taken is one dim line with its reason. Nothing here writes a file.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 LINES = 12  # source lines of a kernel that are shown
-STATEMENT, SHORTEST = 48, 12  # columns of a statement of the source, and how few of them are still worth it
+STATEMENT, SHORTEST = 48, 12  # columns of a source statement at most, and at least
 KINDS = {  # of instructions -> heading
     "tensor": "mma",
     "special": "mufu",
@@ -36,20 +36,20 @@ KINDS = {  # of instructions -> heading
 
 
 def show(
-    found: Profile, source: str, out: Console, code: bool = False, summaries: Mapping[str, Summary] | None = None
+    profile: Profile, source: str, out: Console, code: bool = False, summaries: Mapping[str, Summary] | None = None
 ) -> None:
-    """`source`: the target's text, whose lines the profile names. `summaries`: by case, as the profile names it."""
+    """Print the profile. `source`: the target's text, whose lines it names. `summaries`: by case of the profile."""
     text = source.splitlines()
-    for case in found.cases:
-        _case(case, found, text, (summaries or {}).get(case.case), out, code)
-    for failure in found.failures:
+    for case in profile.cases:
+        _case(case, profile, text, (summaries or {}).get(case.case), out, code)
+    for failure in profile.failures:
         out.print(f"does not build: {failure}", style="yellow", markup=False, soft_wrap=True)
-    out.print(basis(found), style="dim")
+    out.print(basis(profile), style="dim")
 
 
-def basis(found: Profile) -> str:
-    """What its figures rest on."""
-    kernels = [k for case in found.cases for k in case.kernels]
+def basis(profile: Profile) -> str:
+    """Return the sentence on what a profile's figures are based."""
+    kernels = [k for case in profile.cases for k in case.kernels]
     if not any(not isinstance(x, Missing) for k in kernels for x in (k.timeline, k.counters)):
         return "Counted from the code that the compiler made; nothing was run or timed."
     return (
@@ -59,11 +59,11 @@ def basis(found: Profile) -> str:
 
 
 def _case(
-    case: CaseProfile, found: Profile, text: Sequence[str], summary: Summary | None, out: Console, code: bool
+    case: CaseProfile, profile: Profile, text: Sequence[str], summary: Summary | None, out: Console, code: bool
 ) -> None:
     name = case.case.removeprefix("CASES/")
     at = f"{escape(case.configuration)}  [dim]({escape(case.chosen)})[/]"
-    out.print(f"[bold]{escape(found.target)}  {escape(name)}[/]  {at}", highlight=False)
+    out.print(f"[bold]{escape(profile.target)}  {escape(name)}[/]  {at}", highlight=False)
     if summary:
         out.print(Text(summary.text), highlight=False)
     if isinstance(case.roofline, Missing):
@@ -94,15 +94,15 @@ def _kernel(k: KernelProfile, case: CaseProfile, text: Sequence[str], out: Conso
 
 
 def _absent(missing: Iterable[Missing], out: Console) -> None:
-    for told in format.gathered(missing):
-        out.print(f"  {told}", style="dim", markup=False, highlight=False)
+    for line in format.gathered(missing):
+        out.print(f"  {line}", style="dim", markup=False, highlight=False)
 
 
-def _static(k: StaticProfile, found: Sequence[Finding], out: Console) -> None:
+def _static(k: StaticProfile, findings: Sequence[Finding], out: Console) -> None:
     out.print(f"\n[bold cyan]{escape(k.kernel)}[/]  {k.target}, {k.instructions} instructions", highlight=False)
-    for label, said in facts(k):
-        fact(label, said, out)
-    for f in found:
+    for label, text in facts(k):
+        fact(label, text, out)
+    for f in findings:
         where = f"line {f.line}: " if f.line else ""
         out.print(f"  [yellow]![/] {where}{escape(f.told)}", highlight=False)
     if not k.same_code:
@@ -146,13 +146,13 @@ def loops(k: StaticProfile) -> list[Row]:
 
 
 def lines(k: StaticProfile, text: Sequence[str]) -> list[Row]:
-    """The dearest."""
+    """Return the rows of the dearest source lines."""
     dearest = sorted((n for n in k.source if n.line), key=lambda n: (-_depth(n, k), -n.instructions))[:LINES]
     return [(str(n.line), _statement(n, text), n.instructions, n.kinds, n.live) for n in dearest]
 
 
 def figures(rows: Sequence[Row]) -> list[list[str]]:
-    """Headings, and what stands under them for each row: all instructions, those of each kind there is, live ones."""
+    """Return headings and cells of each row: all instructions, those of each kind present, and live registers."""
     shown = [kind for kind in KINDS if any(row[3].get(kind) for row in rows)]
     live = any(row[4] for row in rows)
     head = ["all", *(KINDS[kind] for kind in shown), *(["live"] if live else [])]
@@ -163,19 +163,19 @@ def figures(rows: Sequence[Row]) -> list[list[str]]:
 
 
 def _table(title: str, rows: Sequence[Row], width: int) -> Table:
-    """As wide as the terminal at most: what there is no room for is the statement, never a figure."""
+    """Return the table, at most as wide as the terminal; without room the statement is cut, never a figure."""
     head, *body = figures(rows)
     names = max(len("line"), *(len(row[0]) for row in rows))
     left = width - names - sum(1 + max(len(row[i]) for row in (head, *body)) for i in range(len(head))) - 1
-    said = any(row[1] for row in rows) and left >= SHORTEST
+    with_text = any(row[1] for row in rows) and left >= SHORTEST
     table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0), title_style="bold")
     table.add_column("line", justify="right", no_wrap=True)
-    if said:
+    if with_text:
         table.add_column("", no_wrap=True, overflow="ellipsis", max_width=min(STATEMENT, left - 1))
     for name in head:
         table.add_column(name, justify="right", no_wrap=True)
     for row, cells in zip(rows, body, strict=True):
-        table.add_row(row[0], *([Text(row[1])] if said else []), *cells)
+        table.add_row(row[0], *([Text(row[1])] if with_text else []), *cells)
     return table
 
 
@@ -185,7 +185,7 @@ def _of_loop(m: MachineLoop) -> str:
 
 
 def _depth(line: Line, k: StaticProfile) -> int:
-    """Loops around a line."""
+    """Return the number of loops around a line."""
     return sum(m.source[0] <= line.line <= m.source[1] for m in k.loops if not m.waits)
 
 

@@ -1,7 +1,7 @@
 """Draws a kernel's timeline in the terminal: lanes of its roles, a table of its scopes, how its blocks filled the SMs.
 
-Every bar says with its shape what it says with its colour, so nothing is lost without colours. Figures are never cut:
-where the terminal is narrow, the bars are shorter.
+A bar's shape carries the same meaning as its colour, so nothing is lost without colours. Figures are never cut: in a
+narrow terminal the bars are shorter.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-LOOKS = {  # family -> colour, what fills its bar in a strip, in a row
+LOOKS = {  # family -> colour, fill of its bar in a strip, fill in a row
     "wait": ("red", "·", "█"),
     "dot": ("green", "█", "█"),
     "body": ("cyan", "▓", "█"),
@@ -31,56 +31,56 @@ FEWEST = 12  # columns of bars
 
 
 def draw(k: KernelProfile, t: Timeline, out: Console) -> None:
-    """`t`: the kernel's timeline."""
-    found = lanes(t, k.static)
-    longest = max((lane.cycles for lane in found), default=0.0)
+    """Print a kernel's timeline `t`."""
+    laid_out = lanes(t, k.static)
+    longest = max((lane.cycles for lane in laid_out), default=0.0)
     out.print("\n[bold]timeline[/]  of one warp in a block: as long as count x P50, ░ up to the P80")
     if longest:
-        _lanes(found, longest, out)
-        out.print(_fitting(k, found, out))
+        _lanes(laid_out, longest, out)
+        out.print(_fitting(k, laid_out, out))
         out.print()
     if not isinstance(k.chain, Missing):
-        fact("critical path", format.path(k.chain, names(found)), out)
+        fact("critical path", format.path(k.chain, names(laid_out)), out)
     if t.waves:
         _waves(t.waves, out)
-    for name, said in format.disturbance(t):
-        fact(name, said, out)
+    for name, text in format.disturbance(t):
+        fact(name, text, out)
 
 
 def strips(k: KernelProfile, t: Timeline, width: int) -> list[Text]:
-    """Its roles in one row each, and a last one that says what their looks mean."""
-    found = lanes(t, k.static)
-    longest = max((lane.cycles for lane in found), default=0.0)
-    return list(_strips(found, longest, width)) if longest else []
+    """Return one row for each role, and a legend as the last row."""
+    laid_out = lanes(t, k.static)
+    longest = max((lane.cycles for lane in laid_out), default=0.0)
+    return list(_strips(laid_out, longest, width)) if longest else []
 
 
-def fact(name: str, said: str, out: Console) -> None:
-    """A name, and what is said under it in a column of its own, however long."""
+def fact(name: str, text: str, out: Console) -> None:
+    """Print a name, and its text in a column of its own, however long."""
     grid = Table.grid(padding=(0, 0))
     grid.add_column(width=17, no_wrap=True)
     grid.add_column(overflow="fold")
-    grid.add_row(f"  {escape(name)}", escape(said))
+    grid.add_row(f"  {escape(name)}", escape(text))
     out.print(grid, highlight=False)
 
 
 # lanes ----------------------------------------------------------------------------------------------------------------
 
 
-def _lanes(found: Sequence[Lane], longest: float, out: Console) -> None:
-    for row in _strips(found, longest, out.width):
+def _lanes(laid_out: Sequence[Lane], longest: float, out: Console) -> None:
+    for row in _strips(laid_out, longest, out.width):
         out.print(row, no_wrap=True)
-    if any(lane.bars for lane in found):
-        columns = _Columns.of(found, out.width)
-        for lane in found:
+    if any(lane.bars for lane in laid_out):
+        columns = _Columns.of(laid_out, out.width)
+        for lane in laid_out:
             _lane(lane, longest, columns, out)
     out.print()
 
 
-def _strips(found: Sequence[Lane], longest: float, width: int) -> Iterator[Text]:
-    """Every role in one row, one above the other, so that they can be compared."""
-    name = max(len(lane.role) for lane in found) + 4
+def _strips(laid_out: Sequence[Lane], longest: float, width: int) -> Iterator[Text]:
+    """Yield one row for each role, one above the other, so that they can be compared."""
+    name = max(len(lane.role) for lane in laid_out) + 4
     columns = max(FEWEST, width - name - 1)
-    for lane in found:
+    for lane in laid_out:
         row = Text(f"  {lane.role}".ljust(name))
         for cell in _cells(lane, longest, columns):
             look = LOOKS[cell.family] if cell else ("", " ", " ")
@@ -90,7 +90,7 @@ def _strips(found: Sequence[Lane], longest: float, width: int) -> Iterator[Text]
 
 
 def _cells(lane: Lane, longest: float, columns: int) -> list[Bar | None]:
-    """For each column the bar that takes most of it, loops left out."""
+    """Return for each column the bar that takes most of it, without loops."""
     leaves = [b for b in lane.bars if b.family != "loop"]
     step = longest / columns
     cells = []
@@ -110,8 +110,8 @@ class _Columns:
     bars: int
 
     @classmethod
-    def of(cls, found: Sequence[Lane], width: int) -> "_Columns":
-        bars = [b for lane in found for b in lane.bars]
+    def of(cls, laid_out: Sequence[Lane], width: int) -> "_Columns":
+        bars = [b for lane in laid_out for b in lane.bars]
         name, line = max(len(_name(b)) for b in bars), max(len(b.line) for b in bars)
         return cls(name, line, max(FEWEST, width - name - line - len("  100.0 % ") - 1))
 
@@ -128,7 +128,7 @@ def _name(b: Bar) -> str:
 
 
 def _bar(b: Bar, longest: float, columns: int) -> Text:
-    """At its place and as long as it is, to the column; whatever ran takes one at least."""
+    """Return the bar at its place and length, rounded to columns; every bar takes at least one."""
     begin = min(columns - 1, round(b.begin / longest * columns))
     end = max(begin + 1, round(b.end / longest * columns))
     tail = min(columns, round((b.end + b.tail) / longest * columns))
@@ -136,45 +136,45 @@ def _bar(b: Bar, longest: float, columns: int) -> Text:
     return Text(" " * begin) + Text(full * (end - begin), colour) + Text(TAIL * (tail - end), colour)
 
 
-def names(found: Sequence[Lane]) -> dict[str, str]:
-    """Scope -> what its row is called, with its role where there are several."""
-    several = len(found) > 1
-    bars = ((lane.role, b) for lane in found for b in lane.bars if b.time)
+def names(laid_out: Sequence[Lane]) -> dict[str, str]:
+    """Return scope -> the name of its row, with its role when there are several."""
+    several = len(laid_out) > 1
+    bars = ((lane.role, b) for lane in laid_out for b in lane.bars if b.time)
     return {b.time.scope.name: f"{role + ' ' if several else ''}{b.name} {b.line}" for role, b in bars if b.time}
 
 
 # scopes ---------------------------------------------------------------------------------------------------------------
 
 
-def _fitting(k: KernelProfile, found: Sequence[Lane], out: Console) -> Table:
-    """Without what the lanes say, too, where the terminal has no room for it."""
-    whole = _table(k, found)
+def _fitting(k: KernelProfile, laid_out: Sequence[Lane], out: Console) -> Table:
+    """Return the table; in a narrow terminal without the shares, which the lanes show, too."""
+    whole = _table(k, laid_out)
     wanted = out.measure(whole, options=out.options.update(width=10 * out.width)).maximum
-    return whole if wanted <= out.width else _table(k, found, {"share"})
+    return whole if wanted <= out.width else _table(k, laid_out, {"share"})
 
 
-def _table(k: KernelProfile, found: Iterable[Lane], left_out: Collection[str] = ()) -> Table:
+def _table(k: KernelProfile, laid_out: Iterable[Lane], left_out: Collection[str] = ()) -> Table:
     rates, chained = format.rates(k.ipc), format.chained(k.chain)
     more = (*(["ipc"] if rates else []), *(["slack"] if chained else []))
     head = ("line", "P20", "P50", "P80", "count", "share", "varies", *more)
-    kept = [i for i, name in enumerate(head) if name not in left_out]
+    shown = [i for i, name in enumerate(head) if name not in left_out]
     table = Table(title="cycles of one execution, by scope", title_justify="left", box=None, padding=(0, 1, 0, 0))
     table.title_style = "bold"
     table.add_column("scope", no_wrap=True)
-    for i in kept:
+    for i in shown:
         table.add_column(head[i], justify="right", no_wrap=True)
-    for lane in found:
+    for lane in laid_out:
         for name, cells in _rows(lane, rates, chained):
-            table.add_row(name, *(cells[i] for i in kept if i < len(cells)))
+            table.add_row(name, *(cells[i] for i in shown if i < len(cells)))
     return table
 
 
 def _rows(lane: Lane, rates: Mapping[str, str], chained: Mapping[str, str]) -> Iterator[tuple[Text, list[str]]]:
-    """Name and figures of a role, and of its scopes."""
+    """Yield name and figures of a role, and of its scopes."""
     yield Text(lane.role, "bold"), ["", *(format.figures(lane.whole) if lane.whole else ())]
     for b in lane.bars:
         if b.time:
-            last = [told.get(b.time.scope.name, "-") for told in (rates, chained) if told]
+            last = [by_scope.get(b.time.scope.name, "-") for by_scope in (rates, chained) if by_scope]
             yield Text(f"{'  ' * b.depth} {b.name}"), [b.line, *format.figures(b.time), *last]
 
 
@@ -182,12 +182,12 @@ def _rows(lane: Lane, rates: Mapping[str, str], chained: Mapping[str, str]) -> I
 
 
 def _waves(w: Waves, out: Console) -> None:
-    for name, said in format.filled(w):
-        fact(name, said, out)
+    for name, text in format.filled(w):
+        fact(name, text, out)
     if w.running:
         fact("running", sparkline(w.running, w.sms * w.resident), out)
 
 
 def sparkline(values: Sequence[float], most: float) -> str:
-    """A character for each: a blank for none, else one of eight steps up to `most`."""
+    """Return a character for each value: a blank for none, else one of eight steps up to `most`."""
     return "".join(STEPS[min(7, int(8 * v / most))] if v > 0 else " " for v in values)

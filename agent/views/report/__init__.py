@@ -1,7 +1,6 @@
-"""`report`: what a run came to and why, as one page that loads nothing and as Markdown for a pull request.
+"""`report`: the result of a run and its reasons, as one page that loads nothing and as Markdown for a pull request.
 
-`collect.py` gathers from the record, by parts: `timings.py` the last session, `lineage.py` what led to the winner,
-`correctness.py` the evidence, `comparison.py` builds and texts before and after, `profiles.py` the kept profiles,
-`reproduce.py` the commands. `page.py` and `markdown.py` write them down. Nothing here runs a kernel or measures
-anything.
+`collect.py` gathers the parts from the record: `timings.py` the last session, `lineage.py` what led to the winner,
+`correctness.py` the evidence, `comparison.py` builds and texts before and after, `profiles.py` the stored profiles,
+`reproduce.py` the commands. `page.py` and `markdown.py` write them. Nothing here runs a kernel or measures anything.
 """

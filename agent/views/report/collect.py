@@ -1,6 +1,6 @@
-"""Gathers all that is to be said of a run, part by part: what cannot be read is left out, and said to be.
+"""Gathers a run's report, part by part. A part that cannot be read is left out, and the report says so.
 
-A run may have died half-way, have measured nothing, or be of another version; each part stands without the others.
+A run may have died half-way, have measured nothing, or be of another version; each part works without the others.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -39,12 +39,12 @@ STATES = {
     "waiting": "not complete: it waits for an answer",
     "failed": "it failed",
 }
-SURE = 0.95  # of intervals
-ASKED = 400  # characters of a request
+SURE = 0.95  # confidence of intervals
+ASKED = 400  # characters of a request that are shown
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownSpeed:
     """What is known of a candidate's speed without measuring it."""
 
     candidate: str
@@ -67,17 +67,17 @@ class Report:
     tried: tuple[Tried, ...]
     winner: Tried | None
     steps: tuple[Step, ...]  # from as shipped to the winner
-    said: Mapping[str, str]  # case -> what the profile of the kernel as shipped said
+    shipped_profile: Mapping[str, str]  # case -> summary of the profile of the kernel as shipped
     comparison: Comparison | None
     profiles: tuple[Profiled, ...]
     proofs: tuple[Proof, ...]
-    known: tuple[Known, ...]
+    ranking: tuple[KnownSpeed, ...]
     skipped: tuple[tuple[str, str], ...]  # moves that did not apply, and why
-    asked: tuple[tuple[str, str], ...]  # what a person asked of it while it ran, and what came of that
+    asked: tuple[tuple[str, str], ...]  # a person's requests while it ran, and their outcomes
     environment: tuple[tuple[str, str], ...]
     commands: tuple[tuple[str, str], ...]
     unfit: tuple[Unfit, ...]  # of the file's own configurations
-    absent: tuple[str, ...]  # what is not in here, and why
+    absent: tuple[str, ...]  # what is missing, and why
 
     @property
     def state(self) -> str:
@@ -85,28 +85,28 @@ class Report:
 
 
 class _Parts:
-    """What was gathered, and what could not be."""
+    """Gathers parts, and remembers which could not be read."""
 
     def __init__(self) -> None:
         self.absent: list[str] = []
 
     def take(self, name: str, gather: Callable[[], T], otherwise: T) -> T:
-        """A part of the record that cannot be read may hold anything: no exception of it may cost the other parts."""
+        """Return a part, or `otherwise` when it cannot be read: a damaged part may raise anything."""
         try:
             return gather()
         except Fault as e:
             self.absent.append(f"{name}: {e.message}")
         except Exception as e:
-            told = f"{type(e).__name__}: {e}"
-            self.absent.append(f"{name}: the record of it is damaged, or of another version of pgo-agent ({told})")
+            error = f"{type(e).__name__}: {e}"
+            self.absent.append(f"{name}: the record of it is damaged, or of another version of pgo-agent ({error})")
         return otherwise
 
 
 def report(store: Store, name: str) -> Report:
-    """Raises UsageFault for a run that is not there."""
+    """Gather the report of a run. Raises UsageFault for a run that does not exist."""
     run, parts = store.run(name), _Parts()
-    nobody: tuple[Tried, ...] = ()
-    all_tried = parts.take("candidates", lambda: lineage.tried(store, run, parts.take), nobody)
+    no_candidates: tuple[Tried, ...] = ()
+    all_tried = parts.take("candidates", lambda: lineage.tried(store, run, parts.take), no_candidates)
     chosen = parts.take("winner", lambda: lineage.chosen(store, run), None)
     winner = next((t for t in all_tried if chosen is not None and t.id == chosen.id), None)
     session = parts.take("timing", lambda: _session(store, run, chosen), None)
@@ -115,7 +115,7 @@ def report(store: Store, name: str) -> Report:
     lost = parts.take("what the autotuner picks", lambda: _lost(run), "")
     unproved: tuple[Proof, ...] = ()
     proofs = parts.take("evidence", lambda: _proofs(store, run, winner, all_tried), unproved)
-    found = Report(
+    gathered = Report(
         run,
         Path(run.target).stem,
         parts.take("device", lambda: devices.find(run.device).name, run.device),
@@ -127,11 +127,11 @@ def report(store: Store, name: str) -> Report:
         all_tried,
         winner,
         parts.take("steps", lambda: lineage.steps(store, run, all_tried), ()),
-        parts.take("profile of the kernel as shipped", lambda: lineage.said(store, run, incumbent.SHIPPED), {}),
+        parts.take("profile of the kernel as shipped", lambda: lineage.summaries(store, run, incumbent.SHIPPED), {}),
         parts.take("builds", lambda: compared.comparison(store, run, chosen), None) if chosen else None,
         parts.take("profiles", lambda: profiles.profiles(store, run, chosen.id if chosen else None), ()),
         proofs,
-        parts.take("ranking", lambda: _known(run), ()),
+        parts.take("ranking", lambda: _ranking(run), ()),
         parts.take("moves that did not apply", lambda: tuple(_skipped(store, run)), ()),
         parts.take("what a person asked of it", lambda: tuple(_asked(store, run, outcome)), ()),
         parts.take("environment", lambda: tuple(reproduce.environment(run)), ()),
@@ -143,7 +143,7 @@ def report(store: Store, name: str) -> Report:
         ),
         (),
     )
-    return replace(found, absent=tuple(dict.fromkeys([*_lacking(found), *parts.absent])))
+    return replace(gathered, absent=tuple(dict.fromkeys([*_lacking(gathered), *parts.absent])))
 
 
 def _outcome(run: Run, session: Session | None, chosen: Candidate | None) -> str:
@@ -163,18 +163,22 @@ def _title(run: Run, outcome: str, gains: tuple[Ratio, ...], lost: str, tried: t
     if run.facts.given and tried:
         judged = tried[0].verdict != lineage.NOT_JUDGED
         return f"{reproduce.given(run)} {display.meaning(tried[0].verdict) if judged else 'was not judged'}"
-    own = [g for g in gains if g.of in timings.BASELINES]
+    baselines = [g for g in gains if g.of in timings.BASELINES]
     if lost:
         return "nothing was gained against what triton.autotune picks today"
     if outcome == "gained":
-        return ", ".join(f"{g.interval.mid:.3f}x of {g.of}" for g in own)
+        return ", ".join(f"{g.interval.mid:.3f}x of {g.of}" for g in baselines)
     if outcome == "none":
         return "no candidate was faster than the kernel beyond the noise"
     if outcome == "unmeasured":
         return "nothing was measured"
     if outcome == "failed":
         return "the run failed"
-    return f"not complete; at its last look {own[0].interval.mid:.3f}x of {own[0].of}" if own else "not complete"
+    return (
+        f"not complete; at its last look {baselines[0].interval.mid:.3f}x of {baselines[0].of}"
+        if baselines
+        else "not complete"
+    )
 
 
 def _sentences(
@@ -192,23 +196,23 @@ def _sentences(
         where = f"There was no GPU: kernels were compiled for {_device(run)} and checked in Triton's interpreter."
         why = STATES["budget"].capitalize() + "." if run.state == "budget" else where
         return [why, *_covers(proofs), "No figure in here is a time of this run."]
-    told = [*([lost] if lost else []), *(_against(g) for g in gains)]
+    sentences = [*([lost] if lost else []), *(_against(g) for g in gains)]
     if session and not session.last:
-        told.append("The second look at what was accepted last: the last session was not reached.")
+        sentences.append("The second look at what was accepted last: the last session was not reached.")
     if session:
-        told.append(_how(session, run))
+        sentences.append(_how(session, run))
     if outcome == "unfinished":
-        told.append(f"The run is {STATES.get(run.state, run.state)}.")
-    return told
+        sentences.append(f"The run is {STATES.get(run.state, run.state)}.")
+    return sentences
 
 
 def _covers(proofs: tuple[Proof, ...]) -> list[str]:
-    """What was looked at of the candidates, once for all that are alike."""
+    """Return what was checked of the candidates, one sentence for all with the same coverage."""
     alike: dict[str, int] = {}
     for p in proofs:
         if p.covered:
             alike[p.covered] = alike.get(p.covered, 0) + 1
-    return [f"Checked of {n} {'candidate' if n == 1 else 'candidates'}: {said}." for said, n in alike.items()]
+    return [f"Checked of {n} {'candidate' if n == 1 else 'candidates'}: {coverage}." for coverage, n in alike.items()]
 
 
 def _device(run: Run) -> str:
@@ -220,13 +224,13 @@ def _device(run: Run) -> str:
 
 def _against(g: Ratio) -> str:
     i = g.interval
-    said = "faster" if i.low > 1 else "slower" if i.high < 1 else "not told apart"
+    outcome = "faster" if i.low > 1 else "slower" if i.high < 1 else "not told apart"
     on = f"geometric mean of {g.cases} cases" if g.cases > 1 else "1 case"
-    return f"{times(i)} of {g.of}: {said} ({on})."
+    return f"{times(i)} of {g.of}: {outcome} ({on})."
 
 
 def times(i: Interval) -> str:
-    """A ratio with its interval."""
+    """Format a ratio with its interval."""
     return display.interval((i.low, i.mid, i.high))
 
 
@@ -250,23 +254,23 @@ def _session(store: Store, run: Run, chosen: Candidate | None) -> Session | None
 
 
 def _proofs(store: Store, run: Run, winner: Tried | None, tried: tuple[Tried, ...]) -> tuple[Proof, ...]:
-    """Of the winner; without one of every candidate that was compared with the reference and has nothing against it."""
-    own = (winner,) if winner else tuple(t for t in tried if t.verdict not in FAULTY)
-    found = (correctness.proof(t, store.evidence(run.id, t.id)) for t in own)
-    return tuple(p for p in found if winner or p.comparisons or p.covered)
+    """Return the winner's proof; without a winner, those of all candidates that were compared and are not faulty."""
+    subjects = (winner,) if winner else tuple(t for t in tried if t.verdict not in FAULTY)
+    proofs = (correctness.proof(t, store.evidence(run.id, t.id)) for t in subjects)
+    return tuple(p for p in proofs if winner or p.comparisons or p.covered)
 
 
 def _lost(run: Run) -> str:
     return own_list.lost(run.summary) if isinstance(run.summary, MeasuredRun) else ""
 
 
-def _known(run: Run) -> tuple[Known, ...]:
+def _ranking(run: Run) -> tuple[KnownSpeed, ...]:
     rows = run.summary.ranking if isinstance(run.summary, RankedRun) else ()
-    return tuple(Known(r.candidate, r.move, r.verdict, r.relative, r.how) for r in rows)
+    return tuple(KnownSpeed(r.candidate, r.move, r.verdict, r.relative, r.how) for r in rows)
 
 
 def _skipped(store: Store, run: Run) -> list[tuple[str, str]]:
-    """Each move with its reasons once, whatever it did not apply to."""
+    """Return each move with its reasons, each pair once."""
     return list(dict.fromkeys((move, reason) for _, move, reason in store.skipped(run.id)))
 
 
@@ -277,20 +281,22 @@ def _asked(store: Store, run: Run, outcome: str) -> Iterator[tuple[str, str]]:
 
 
 def _lacking(r: Report) -> list[str]:
-    """What nothing was recorded of, in the order of the report."""
-    told = []
+    """Return what was not recorded, in the order of the report."""
+    missing = []
     if r.session is None:
-        told.append(f"times: {'there was no GPU' if r.outcome == 'unmeasured' else 'the last session was not reached'}")
+        missing.append(
+            f"times: {'there was no GPU' if r.outcome == 'unmeasured' else 'the last session was not reached'}"
+        )
     elif not r.session.last:
-        told.append("times of libraries, and those of all sides together: the last session was not reached")
+        missing.append("times of libraries, and those of all sides together: the last session was not reached")
     if not r.tried:
-        told.append("candidates: none was proposed")
+        missing.append("candidates: none was proposed")
     if waiting := sum(t.verdict == lineage.NOT_JUDGED for t in r.tried):
-        told.append(f"verdicts: {waiting} of {len(r.tried)} candidates were not judged")
+        missing.append(f"verdicts: {waiting} of {len(r.tried)} candidates were not judged")
     if r.winner is None and r.tried:
-        told.append("a comparison of builds: no candidate was accepted")
+        missing.append("a comparison of builds: no candidate was accepted")
     reasons: dict[str, list[str]] = {}  # why -> cases
     for case in r.profiles:
         for why in case.reasons:
             reasons.setdefault(why, []).append(case.case)
-    return told + [f"profile of {', '.join(cases)}, {why}" for why, cases in reasons.items()]
+    return missing + [f"profile of {', '.join(cases)}, {why}" for why, cases in reasons.items()]

@@ -1,6 +1,6 @@
-"""What the winner is made of beside the baselines: resources of every kernel, its source and its TTGIR as diffs.
+"""Compares the winner with the baselines: resources of every kernel, and diffs of source and TTGIR.
 
-Relies on `diff.py`. Texts of several cases that differ in the same way are shown once.
+Relies on `diff.py`. Equal diffs of several cases are shown once.
 """
 
 import difflib
@@ -17,7 +17,7 @@ from pgo_agent.agent.views.report.timings import LABELS, short
 from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.profile import nvidia
 
-AROUND = 3  # lines of a diff that are the same
+AROUND = 3  # lines of context in a diff
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,10 @@ class Resources:
     shared: int  # bytes of a block
     spills: int  # bytes
     depth: int  # buffers of its pipeline
-    blocks: int | None  # that an SM holds at a time; None where that is not known
+    blocks: int | None  # that an SM holds at a time; None when unknown
     warps: int | None  # likewise
     most_warps: int | None
-    limiter: str  # what keeps it from holding more
+    limiter: str  # the resource that limits them
     notes: str  # of ptxas
     instructions: int | None
 
@@ -60,13 +60,13 @@ class Changed:
 @dataclass(frozen=True)
 class Comparison:
     resources: tuple[Kernels, ...]
-    source: tuple[str, ...]  # unified diff, as shipped and the winner; of TTGIR, of the text that it replaces
-    ttgir: tuple[Changed, ...]  # of as shipped and the winner
+    source: tuple[str, ...]  # unified diff from as shipped to the winner; of TTGIR, from the text that it replaces
+    ttgir: tuple[Changed, ...]  # from as shipped to the winner
 
 
 def comparison(store: Store, run: Run, winner: Candidate) -> Comparison:
-    """Raises UsageFault and EnvironmentFault where builds are not there, Unreadable for TTGIR that Triton did not
-    print.
+    """Compare the winner with the baselines. Raises UsageFault and EnvironmentFault when builds are missing, Unreadable
+    for TTGIR that Triton did not print.
     """
     picked = [own_list.AUTOTUNED] if run.baseline and own_list.differ(run.baseline) else []
     sides = [diff.side(store, run, name) for name in (*diff.BASELINES, *picked, winner.id)]
@@ -78,7 +78,7 @@ def comparison(store: Store, run: Run, winner: Candidate) -> Comparison:
 
 
 def source(store: Store, run: Run, c: Candidate) -> list[str]:
-    """A unified diff; of a candidate that is TTGIR, of the text that it takes the place of."""
+    """Return a unified diff from the kernel as shipped; for TTGIR, from the text that it replaces."""
     before, after = show.replaced(store, run, c), c.source
     names = "as shipped", f"candidate {c.id[:8]}"
     return list(difflib.unified_diff(before.splitlines(True), after.splitlines(True), *names, n=AROUND))
@@ -88,9 +88,9 @@ def _kernels(store: Store, run: Run, sides: list[DiffSide]) -> Iterator[Kernels]
     labels = [*(LABELS.get(s.name, s.name) for s in sides[:-1]), "winner"]
     for case in (c for c in sides[-1].cases if all(c in s.cases for s in sides)):
         launched = [s.cases[case] for s in sides]
-        for name in dict.fromkeys(n for one in launched for n in one.kernels):
-            found = zip(labels, launched, strict=True)
-            rows = (_resources(store, run, label, x.choice, x.kernels[name]) for label, x in found if name in x.kernels)
+        for name in dict.fromkeys(n for side in launched for n in side.kernels):
+            pairs = zip(labels, launched, strict=True)
+            rows = (_resources(store, run, label, x.choice, x.kernels[name]) for label, x in pairs if name in x.kernels)
             yield Kernels(short(case), name, tuple(rows))
 
 
@@ -114,11 +114,11 @@ def _resources(store: Store, run: Run, label: str, choice: str, k: Kernel) -> Re
 
 
 def _ttgir(store: Store, before: DiffSide, after: DiffSide) -> Iterator[Changed]:
-    found: dict[tuple[str, tuple[str, ...]], Changed] = {}
+    changes: dict[tuple[str, tuple[str, ...]], Changed] = {}
     for case in (c for c in after.cases if c in before.cases):
         for name, a, b in diff.pairs(before.cases[case], after.cases[case]):
             lines = tuple(diff.ttgir(store.contents, a, b, ("as shipped", "winner"), AROUND))
             differ = sum(line[0] in "+-" for line in lines[2:])
-            known = found.setdefault((name, lines), Changed(name, (), lines, differ))
-            found[name, lines] = replace(known, cases=(*known.cases, short(case)))
-    yield from found.values()
+            change = changes.setdefault((name, lines), Changed(name, (), lines, differ))
+            changes[name, lines] = replace(change, cases=(*change.cases, short(case)))
+    yield from changes.values()

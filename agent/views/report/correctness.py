@@ -1,4 +1,4 @@
-"""The evidence that a candidate is right: comparisons with the reference, stress inputs, races, and the second look."""
+"""The evidence that a candidate is right: comparisons with the reference, stress inputs, races, and confirmation."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class Comparison:
 
     look: str  # FIRST, AGAIN, or the stage that it was made in
     case: str
-    stress_input: str  # what was done to the inputs; empty: nothing
+    stress_input: str  # name of the change to the inputs; empty: none
     seed: str
     output: int
     worst: float  # max |x - ref|
@@ -26,27 +26,27 @@ class Comparison:
     mean: float
     mean_allowed: float
     problem: str
-    yardstick: str = ""  # whose arithmetic the bounds follow from; empty: torch's own
+    yardstick: str = ""  # the arithmetic that the bounds are computed from; empty: torch's own
 
     @property
     def share(self) -> float:
-        """Of what it may err, by the nearer of both bounds; 1 is the bound."""
+        """Return the error as a share of its bound, by the nearer of both bounds."""
         pairs = ((self.worst, self.worst_allowed), (self.mean, self.mean_allowed))
         return max((e / b if b else (0.0 if not e else float("inf"))) for e, b in pairs)
 
 
 @dataclass(frozen=True)
 class Proof:
-    """What speaks for one candidate."""
+    """The evidence for one candidate."""
 
     candidate: str
     move: str
     comparisons: tuple[Comparison, ...]
     dropped: tuple[tuple[str, str, str], ...]  # case, stress input, why it does not count: each once
     stages: tuple[Stage, ...]
-    disturbed: tuple[str, ...]  # lots of samples that were thrown away, and why
-    noise: str  # of the session in which it was accepted; empty where nothing was timed
-    covered: str = ""  # what the verdict rests on, in words; empty where nobody said
+    disturbed: tuple[str, ...]  # batches of samples that were discarded, and why
+    noise: str  # of the session in which it was accepted; empty when nothing was timed
+    covered: str = ""  # the verdict's coverage, in words; empty when not recorded
 
     @property
     def worst(self) -> Comparison | None:
@@ -54,12 +54,12 @@ class Proof:
 
     @property
     def under_stress(self) -> int:
-        """Different stress inputs that it bore."""
+        """Return the number of different stress inputs."""
         return len({c.stress_input for c in self.comparisons if c.stress_input})
 
     @property
     def yardsticks(self) -> str:
-        """What is no arithmetic of torch's, where bounds follow from such."""
+        """Return the arithmetics, other than torch's, from which bounds are computed."""
         return ", ".join(dict.fromkeys(c.yardstick for c in self.comparisons if c.yardstick))
 
     @property
@@ -71,7 +71,7 @@ class Proof:
         return len({c.seed for c in self.comparisons})
 
     def stage(self, name: str) -> Stage | None:
-        """The last of that name."""
+        """Return the last stage of that name."""
         return next((s for s in reversed(self.stages) if s.name == name), None)
 
 
@@ -87,7 +87,7 @@ def proof(tried: Tried, evidence: Mapping[str, Any]) -> Proof:
         tried.stages,
         tuple(str(x) for _, b in looks for x in b.get("disturbed", ())),
         _noise(looks),
-        "" if (found := coverage_text.of(evidence)) == NOTHING else found.said(),
+        "" if (coverage := coverage_text.of(evidence)) == NOTHING else coverage.said(),
     )
 
 
@@ -100,15 +100,15 @@ def _looks(stage: str, body: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[s
 
 def _comparisons(look: str, body: Mapping[str, Any]) -> Iterator[Comparison]:
     for check in (*body.get("numerics", ()), *([body["check"]] if body.get("check") else ())):
-        told = (look, short(check["case"]), str(check.get("strain") or ""), str(check["seed"]))
+        about = (look, short(check["case"]), str(check.get("strain") or ""), str(check["seed"]))
         for i, (error, bounds) in enumerate(zip(check["errors"], check["bounds"], strict=False)):
             figures = (float(error["max"]), float(bounds[0]), float(error["mean"]), float(bounds[1]))
-            yield Comparison(*told, i, *figures, str(check["problem"]), str(check.get("yardstick") or ""))
+            yield Comparison(*about, i, *figures, str(check["problem"]), str(check.get("yardstick") or ""))
 
 
 def _noise(looks: list[tuple[str, Mapping[str, Any]]]) -> str:
-    told = [b["noise"] for _, b in looks if b.get("noise")]
-    if not told:
+    recorded = [b["noise"] for _, b in looks if b.get("noise")]
+    if not recorded:
         return ""
-    low, mid, high = told[-1]
+    low, mid, high = recorded[-1]
     return f"{mid:.4f}x [{low:.4f}, {high:.4f}]"

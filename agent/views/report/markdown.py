@@ -1,7 +1,7 @@
-"""A report as Markdown for the body of a pull request: what counts in sight, the rest folded, within GitHub's limit.
+"""A report as Markdown for the body of a pull request: the main part visible, the rest folded, within GitHub's limit.
 
-What was not written by us stands in code, where Markdown, HTML, mentions and references mean nothing; `report.md.j2`
-says what stands where. The samples are drawn in the page alone.
+Untrusted text is put in code, where Markdown, HTML, mentions and references mean nothing; `report.md.j2` is the layout.
+Only the page draws samples.
 """
 
 import re
@@ -16,33 +16,33 @@ from pgo_agent.agent.views.report import text as wording
 from pgo_agent.agent.views.report.collect import Report, times
 
 LIMIT = 60_000  # bytes; a pull request's body may have 65,536 characters
-# A word that Markdown, and what a forge makes of references and addresses, leaves as it is: others are put in code.
+# Words that Markdown, and a forge's links for references and addresses, leave unchanged: others are put in code.
 _WORD = re.compile(r"(?!.*(\]\(|www\.|GH-))[A-Za-z0-9.,;()%/\[\]'-]+:?")
-_FIRST = re.compile(r"(?!\d+[.)]$)[A-Za-z0-9(]")  # what begins with it begins no list and no table
-_SPAN = re.compile(r"[^`|\\<>&]+")  # what stands in a code span, and in a table's cell, as it is
+_FIRST = re.compile(r"(?!\d+[.)]$)[A-Za-z0-9(]")  # a line that begins with it begins no list and no table
+_SPAN = re.compile(r"[^`|\\<>&]+")  # safe in a code span and in a table's cell
 
 
 @dataclass(frozen=True)
 class Room:
-    """How much of what grows is shown."""
+    """Limits of the parts that can be long."""
 
     lines: int  # of the source's diff
     letters: int  # of a reason
     candidates: int
-    whole: bool = True  # with what is folded
+    whole: bool = True  # with the folded parts
 
 
 ROOMS = (Room(400, 300, 200), Room(150, 160, 80), Room(0, 80, 25), Room(0, 80, 0, False))
 
 
 def render(report: Report) -> str:
-    """At most LIMIT bytes, but for a run whose headline alone has more."""
-    found = ""
+    """Return the Markdown, of at most LIMIT bytes unless the headline alone has more."""
+    text = ""
     for room in ROOMS:
-        found = _rendered(report, room)
-        if len(found.encode()) <= LIMIT:
+        text = _rendered(report, room)
+        if len(text.encode()) <= LIMIT:
             break
-    return found
+    return text
 
 
 def _rendered(report: Report, room: Room) -> str:
@@ -51,8 +51,8 @@ def _rendered(report: Report, room: Room) -> str:
         "room": room,
         "table": wording.table(report.session) if report.session else None,
         "paths": [(p.case, *row) for p in report.profiles for row in wording.paths(p)],
-        "known": wording.known(report),
-        "proofs": [(p, wording.told(p)) for p in report.proofs],
+        "ranking": wording.ranking(report),
+        "proofs": [(p, wording.evidence(p)) for p in report.proofs],
         "source": report.comparison.source if report.comparison else (),
         "occupancy": wording.occupancy,
         "times": times,
@@ -68,47 +68,47 @@ def _rendered(report: Report, room: Room) -> str:
 
 
 def code(text: object) -> Any:
-    """As code, on one line, in a paragraph or a cell of a table."""
+    """Return the text as code on one line, for a paragraph or a cell of a table."""
     from markupsafe import Markup
 
-    one = " ".join(visible(str(text)).split())
-    if not one:
+    joined = " ".join(visible(str(text)).split())
+    if not joined:
         return Markup("-")
-    return Markup(f"`{one}`") if _SPAN.fullmatch(one) else tag(one)
+    return Markup(f"`{joined}`") if _SPAN.fullmatch(joined) else tag(joined)
 
 
 def tag(text: object) -> Any:
-    """As code by its tag, where Markdown is not read, or may not be."""
+    """Return the text in a <code> tag, for places where Markdown is not, or may not be, read."""
     from markupsafe import Markup
 
-    one = " ".join(visible(str(text)).split())
-    letters = (c if c.isalnum() or c == " " else f"&#{ord(c)};" for c in one)
+    joined = " ".join(visible(str(text)).split())
+    letters = (c if c.isalnum() or c == " " else f"&#{ord(c)};" for c in joined)
     return Markup(f"<code>{''.join(letters)}</code>")
 
 
 def plain(text: str) -> Any:
-    """Words that mean nothing as they are, others as code."""
+    """Return the text with harmless words unchanged and others as code."""
     from markupsafe import Markup
 
     listed = visible(text).split()
     grouped = groupby(
         enumerate(listed), lambda x: bool(_WORD.fullmatch(x[1])) and (x[0] > 0 or bool(_FIRST.match(x[1])))
     )
-    told = ((harmless, " ".join(word for _, word in group)) for harmless, group in grouped)
-    return Markup(" ".join(words if harmless else code(words) for harmless, words in told))
+    runs = ((harmless, " ".join(word for _, word in group)) for harmless, group in grouped)
+    return Markup(" ".join(words if harmless else code(words) for harmless, words in runs))
 
 
 def cut(text: str, letters: int) -> str:
-    """Its first letters."""
+    """Cut a text to so many letters."""
     return text if len(text) <= letters else f"{text[: letters - 1].rstrip()}…"
 
 
 def fenced(language: str, lines: Sequence[str], most: int) -> Any:
-    """A block of code with the first lines; no line in it can end it."""
+    """Return a block of code with the first lines; no line in it can end it."""
     from markupsafe import Markup
 
-    kept = [visible(line.rstrip("\n")) for line in lines[:most]]
-    fence = "`" * max(3, 1 + max((len(run) for line in kept for run in re.findall("`+", line)), default=0))
-    left = len(lines) - len(kept)
+    shown = [visible(line.rstrip("\n")) for line in lines[:most]]
+    fence = "`" * max(3, 1 + max((len(run) for line in shown for run in re.findall("`+", line)), default=0))
+    left = len(lines) - len(shown)
     rest = f"\n\n{left:,} more lines are left out here." if left else ""
-    return Markup("\n".join([f"{fence}{language}", *kept, fence]) + rest)
+    return Markup("\n".join([f"{fence}{language}", *shown, fence]) + rest)

@@ -1,7 +1,7 @@
-"""A report as one page that loads nothing and runs nothing: styles and drawings stand in it, as in a profile's page.
+"""A report as one page that loads nothing and runs nothing: it contains its styles and drawings, as a profile's page.
 
-`report.html.j2` says what stands where; this makes plain values for it. Whatever a candidate, its author or the target
-chose is escaped by the templates; characters that would change how a diff reads are shown by their numbers.
+`report.html.j2` is the layout; this module makes plain values for it. Templates escape all text from candidates,
+authors and targets; characters that would change how a diff reads are shown by their numbers.
 """
 
 import statistics
@@ -25,8 +25,8 @@ from pgo_agent.sandbox.profile.kernel_profile import KernelProfile, Missing
 from pgo_agent.sandbox.profile.static_profile import StaticProfile
 from pgo_agent.sandbox.profile.timeline.types import Timeline
 
-MOST_LINES = 2500  # of one diff; the command that prints the rest is told
-LONG = 120  # lines of a diff that is folded at first
+MOST_LINES = 2500  # of one diff; the page names the command that prints the rest
+LONG = 120  # lines from which a diff is folded at first
 Values = dict[str, Any]
 
 
@@ -42,7 +42,7 @@ def render(report: Report) -> str:
         "ttgir": _ttgir(report.comparison) if report.comparison else [],
         "profiles": [_profile(p) for p in report.profiles if p.timed],
         "proofs": [_proof(p) for p in report.proofs],
-        "known": text.known(report),
+        "ranking": text.ranking(report),
         "times": times,
         "unfit": text.unfit(report),
     }
@@ -53,11 +53,11 @@ def render(report: Report) -> str:
 
 
 def _headline(report: Report) -> list[tuple[str, Forest]]:
-    """Baselines on one scale, libraries on another."""
-    session, own = report.session, BASELINES
+    """Return forest plots with their titles: baselines on one scale, libraries on another."""
+    session, baselines = report.session, BASELINES
     subject = session.subject if session else "winner"
-    groups = [[g for g in report.gains if g.of in own], [g for g in report.gains if g.of not in own]]
-    found = []
+    groups = [[g for g in report.gains if g.of in baselines], [g for g in report.gains if g.of not in baselines]]
+    plots = []
     for title, group in zip((f"{subject} against the baselines", f"{subject} against libraries"), groups, strict=True):
         rows = []
         for g in group:
@@ -65,8 +65,8 @@ def _headline(report: Report) -> list[tuple[str, Forest]]:
             each = ((c.name, r.interval) for c in (session.cases if session else ()) for r in c.ratios if r.of == g.of)
             rows += [(name, i, False) for name, i in each] if g.cases > 1 else []
         drawn = samples.forest(rows, session.noise if session and group is groups[0] else None)
-        found += [(title, drawn)] if drawn else []
-    return found
+        plots += [(title, drawn)] if drawn else []
+    return plots
 
 
 def _case(c: Case) -> Values:
@@ -83,7 +83,7 @@ def _case(c: Case) -> Values:
 
 
 def _spread(ms: Sequence[float]) -> str:
-    """Standard deviation over mean."""
+    """Return standard deviation over mean."""
     return format.percent(statistics.stdev(ms) / statistics.fmean(ms)) if len(ms) > 1 else "-"
 
 
@@ -102,7 +102,7 @@ def _tried(report: Report) -> list[Values]:
 
 
 def _look(t: Tried) -> str:
-    """Which colour its verdict has."""
+    """Return the colour class of a candidate's verdict."""
     fine = {"accepted": "good", "checked": "fine", "built": "fine", "slower": "slow", "undecided": "slow"}
     return fine.get(t.verdict, "none" if t.verdict in ("no_change", NOT_JUDGED) else "bad")
 
@@ -121,17 +121,17 @@ def _resources(k: Kernels) -> Values:
     return {"case": k.case, "table": page.Table(k.kernel, head, tuple(rows), frozenset({0, 1, 7, 8}))}
 
 
-def _ttgir(found: Comparison) -> list[Values]:
+def _ttgir(comparison: Comparison) -> list[Values]:
     return [
         {"kernel": c.kernel, "cases": ", ".join(c.cases), "differ": c.differ, "diff": _diff(c.lines)}
-        for c in found.ttgir
+        for c in comparison.ttgir
     ]
 
 
 def _diff(lines: Sequence[str]) -> Values:
-    kept = [(_kind(i, line), line.rstrip("\n")) for i, line in enumerate(lines[:MOST_LINES])]
+    shown = [(_kind(i, line), line.rstrip("\n")) for i, line in enumerate(lines[:MOST_LINES])]
     more, added, removed = max(0, len(lines) - MOST_LINES), _count(lines, "+"), _count(lines, "-")
-    return {"long": len(lines) > LONG, "lines": kept, "more": more, "added": added, "removed": removed}
+    return {"long": len(lines) > LONG, "lines": shown, "more": more, "added": added, "removed": removed}
 
 
 def _kind(i: int, line: str) -> str:
@@ -194,4 +194,4 @@ def _proof(p: Proof) -> Values:
              "share": format.percent(c.share) if c.share < 1e6 else "all", "width": f"{share:.2f}",
              "problem": c.problem}
         )  # fmt: skip
-    return {"p": p, "looks": looks, "told": text.told(p)}
+    return {"p": p, "looks": looks, "evidence": text.evidence(p)}

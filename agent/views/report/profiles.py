@@ -1,7 +1,7 @@
-"""The profiles that a run kept of what it began with and of its winner, read for a person.
+"""Reads the stored profiles of the kernel as the run began and of its winner.
 
-They are read whole from the content store, under the hashes that the record names; nothing is run. What is not kept is
-a reason and not a fault.
+They are read from the content store, by the hashes in the record; nothing is run. A missing profile is a reason, not a
+fault.
 """
 
 from collections.abc import Mapping
@@ -24,32 +24,32 @@ BEFORE, AFTER = "as it began", "winner"
 
 @dataclass(frozen=True)
 class Profiled:
-    """One case: what the run began with beside its winner."""
+    """One case: the kernel as the run began, and its winner."""
 
     case: str
     before: CaseProfile | None
     after: CaseProfile | None
-    reasons: tuple[str, ...]  # why something is not there, of either side
+    reasons: tuple[str, ...]  # why something is missing, of either side
 
     @property
     def timed(self) -> bool:
-        """Whether there is anything to draw."""
+        """Return whether there is a timeline to draw."""
         return any(isinstance(k.timeline, Timeline) for p in (self.before, self.after) if p for k in p.kernels)
 
     @property
     def kernels(self) -> list[tuple[str, KernelProfile | None, KernelProfile | None]]:
-        """By name, before and after."""
+        """Return name, profile before, and profile after of each kernel."""
         sides = [{k.kernel: k for k in (p.kernels if p else ())} for p in (self.before, self.after)]
         names = dict.fromkeys([*sides[0], *sides[1]])
         return [(name, sides[0].get(name), sides[1].get(name)) for name in names]
 
 
-Result = tuple[CaseProfile | None, tuple[str, ...]]  # a profile, and why something is not there
+Result = tuple[CaseProfile | None, tuple[str, ...]]  # a profile, and why something is missing
 NOTHING: Result = (None, ("it was not profiled",))
 
 
 def profiles(store: Store, run: Run, winner: str | None) -> tuple[Profiled, ...]:
-    """Of every public case. Raises UsageFault where the run has no baseline."""
+    """Return the profiles of every public case. Raises UsageFault when the run has no baseline."""
     if run.baseline is None:
         raise UsageFault(f"run {run.id} has no baseline", "")
     sides = {side: _side(store, run, which) for side, which in ((BEFORE, incumbent.SHIPPED), (AFTER, winner)) if which}
@@ -66,7 +66,7 @@ def _case(case: str, sides: Mapping[str, Result]) -> Profiled:
 
 
 def _side(store: Store, run: Run, which: str) -> dict[str, Result]:
-    """Of each case that was profiled."""
+    """Return the results of each case that was profiled."""
     return {k.case: _read(store.contents, k) for k in profile_record.of(store, run.id, which)}
 
 

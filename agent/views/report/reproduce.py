@@ -1,4 +1,4 @@
-"""Where a run was made and how to make it again: its machine, versions, settings, and commands for a shell."""
+"""How to reproduce a run: its machine, versions and settings, and commands for a shell."""
 
 import shlex
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ UNTOLD = "not recorded"
 
 
 def environment(run: Run) -> Iterator[tuple[str, str]]:
-    """A name and what is said under it."""
+    """Yield the names and values of a run's environment."""
     measured = run.environment or {}
     yield "GPU", _gpu(run, measured)
     if measured:
@@ -55,7 +55,7 @@ def _ours(run: Run) -> str:
 
 
 def commands(run: Run, chosen: Candidate | None, steered: bool) -> Iterator[tuple[str, str]]:
-    """What a command is for, and the command. `steered`: a person asked something of the run."""
+    """Yield the purpose of each command, and the command. `steered`: a person made requests while it ran."""
     name, file = run.id, shlex.quote(Path(run.target).name)
     if run.facts.given:
         yield "check the same file again", f"pgo-agent check {shlex.quote(given(run))} --target {file}{_cases(run)}"
@@ -79,13 +79,13 @@ def commands(run: Run, chosen: Candidate | None, steered: bool) -> Iterator[tupl
 
 
 def _near(name: str) -> str:
-    """A judge or a model, without the folders of the machine that the run was on."""
+    """Return a judge or a model without the folders of the run's machine."""
     kind, colon, place = name.partition(":")
     return f"{kind}:{Path(place).name}" if colon and place.startswith("/") else name
 
 
 def given(run: Run) -> str:
-    """The name of the file that a check was given."""
+    """Return the name of the file that a check was given."""
     return Path(run.facts.given[0].name).name
 
 
@@ -94,13 +94,13 @@ def _cases(run: Run) -> str:
 
 
 def _options(run: Run) -> str:
-    """What the run was asked for, but for what is as it is by default and what only its machine knows."""
+    """Return the run's options, without defaults and without those that depend on its machine."""
     asked = (name for name, o in settings.OPTIONS.items() if o.commands >= SEARCH and not o.of_machine)
     return "".join(part for name in asked for part in _option(run, name))
 
 
 def _option(run: Run, name: str) -> Iterator[str]:
-    """A setting as the command line takes it, each value of several; nothing where it is as it is by default."""
+    """Yield a setting as the command line takes it, once for each value; nothing for a default."""
     value, flag = getattr(run.settings, name), settings.flag(name)
     if value is True and value != settings.DEFAULTS[name]:
         yield f" {flag}"

@@ -1,4 +1,4 @@
-"""What the page and the Markdown say in the same words: tables of rates, what is known without a GPU, the evidence."""
+"""Texts that the page and the Markdown share: tables of rates, what is known without a GPU, the evidence."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,7 @@ from pgo_agent.sandbox.profile.timeline.types import Timeline
 
 
 def table(s: Session) -> Table:
-    """Rates of every side in every case, and ratios to the baselines."""
+    """Return the table of rates of every side in every case, and ratios to the baselines."""
     keys = [x for x in dict.fromkeys(side.key for c in s.cases for side in c.sides) if x != "A/A"]
     first = (SHIPPED, AUTOTUNED, TUNED, "winner")
     ordered = [k for k in first if k in keys] + [k for k in keys if k not in first]
@@ -26,23 +26,23 @@ def table(s: Session) -> Table:
     rows = []
     for c in s.cases:
         rates = (format.short(x.rate) if (x := c.side(k)) else "-" for k in ordered)
-        told = {r.of: times(r.interval) for r in c.ratios}
-        rows.append((c.name, c.unit, *rates, *(told.get(of, "-") for of in ratios)))
+        ratio_of = {r.of: times(r.interval) for r in c.ratios}
+        rows.append((c.name, c.unit, *rates, *(ratio_of.get(of, "-") for of in ratios)))
     return Table("Rates and ratios", head, tuple(rows), frozenset({0, 1}))
 
 
 def unfit(report: Report) -> Table | None:
-    """The file's own configurations that no baseline is made of."""
+    """Return the table of the file's own configurations that no baseline uses; None without any."""
     if not report.unfit:
         return None
     rows = ((short(u.case), u.said, f"{u.ms:.4g}" if u.ms else "-", u.why) for u in report.unfit)
     return Table("", ("case", "configuration", "ms", "why"), tuple(rows), frozenset({0, 1, 3}))
 
 
-def known(report: Report) -> Table | None:
-    if not report.known:
+def ranking(report: Report) -> Table | None:
+    if not report.ranking:
         return None
-    rows = ((k.candidate[:8], k.move, k.verdict, _relative(k.relative, k.how), k.how) for k in report.known)
+    rows = ((k.candidate[:8], k.move, k.verdict, _relative(k.relative, k.how), k.how) for k in report.ranking)
     head = ("candidate", "move", "verdict", "relative time", "known from")
     return Table("", head, tuple(rows), frozenset({0, 1, 2, 4}))
 
@@ -53,7 +53,7 @@ def _relative(x: float | None, how: str) -> str:
 
 
 def occupancy(r: Resources) -> str:
-    """Blocks that an SM holds at a time, and their warps of those that it could."""
+    """Describe the blocks that an SM holds at a time, and their warps of its most."""
     return "-" if r.blocks is None else f"{blocks(r.blocks)}, {r.warps} of {r.most_warps} warps"
 
 
@@ -62,33 +62,33 @@ def blocks(n: int) -> str:
 
 
 def paths(p: Profiled) -> Iterator[tuple[str, str, str, str]]:
-    """Of each timed kernel of a case, before and after: its name, the side, its cycles and its critical path."""
+    """Yield name, side, cycles and critical path of each timed kernel of a case, before and after."""
     for name, *sides in p.kernels:
         for title, k in zip((BEFORE, AFTER), sides, strict=True):
             if k is not None and isinstance(k.timeline, Timeline):
-                found = lanes(k.timeline, k.static)
-                whole = ", ".join(f"{lane.role} {format.whole(lane.whole)}" for lane in found)
-                path = k.chain.why if isinstance(k.chain, Missing) else format.path(k.chain, names(found))
+                laid_out = lanes(k.timeline, k.static)
+                whole = ", ".join(f"{lane.role} {format.whole(lane.whole)}" for lane in laid_out)
+                path = k.chain.why if isinstance(k.chain, Missing) else format.path(k.chain, names(laid_out))
                 yield name, title, whole, path
 
 
-def told(p: Proof) -> list[tuple[str, str]]:
-    """The evidence in short: a name, and what is said under it."""
-    found = [("comparisons", _compared(p))] if p.comparisons else []
+def evidence(p: Proof) -> list[tuple[str, str]]:
+    """Return the evidence in short, as names and texts."""
+    entries = [("comparisons", _compared(p))] if p.comparisons else []
     if p.yardsticks:
-        found.append(("yardstick", f"what the reference errs in {p.yardsticks}"))
+        entries.append(("yardstick", f"what the reference errs in {p.yardsticks}"))
     if p.covered:
-        found.append(("covered", p.covered))
+        entries.append(("covered", p.covered))
     if p.dropped:
-        found.append(("stress inputs left out", "; ".join(f"{s} on {c}: {why}" for c, s, why in p.dropped)))
-    found += [(s.name, s.reason) for s in p.stages if s.name in ("race", "launches", "memcheck", "assembler")]
+        entries.append(("stress inputs left out", "; ".join(f"{s} on {c}: {why}" for c, s, why in p.dropped)))
+    entries += [(s.name, s.reason) for s in p.stages if s.name in ("race", "launches", "memcheck", "assembler")]
     if confirm := p.stage("confirm"):
-        found.append(("confirmed", f"in a fresh process with new seeds: {confirm.reason}"))
+        entries.append(("confirmed", f"in a fresh process with new seeds: {confirm.reason}"))
     if p.noise:
-        found.append(("noise", f"the incumbent against itself in the same session: {p.noise}"))
+        entries.append(("noise", f"the incumbent against itself in the same session: {p.noise}"))
     if p.disturbed:
-        found.append(("thrown away", f"{len(p.disturbed)} lots of samples: {'; '.join(p.disturbed)}"))
-    return found
+        entries.append(("thrown away", f"{len(p.disturbed)} lots of samples: {'; '.join(p.disturbed)}"))
+    return entries
 
 
 def _compared(p: Proof) -> str:

@@ -1,7 +1,7 @@
-"""What a session of a run measured: raw samples, medians and ratios of every side, with bootstrap intervals.
+"""The times of a run's session: raw samples, medians and ratios of every side, with bootstrap intervals.
 
-All figures come from the samples of one session. Intervals are those of `sandbox/judge/timing/bootstrap.py`; where the
-run's summary has an interval of the same, it is taken from there.
+All figures come from the samples of one session. Intervals are computed by `sandbox/judge/timing/bootstrap.py`, or
+taken from the run's summary if they are there.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ BASELINES = (TUNED, LABELS[SHIPPED], LABELS[AUTOTUNED])  # as `Ratio.of` calls t
 class SideTimes:
     """One side of one case."""
 
-    key: str  # of the record: winner, a baseline, A/A, or a library's name
+    key: str  # in the record: winner, a baseline, A/A, or a library's name
     choice: str  # its configuration; empty for a library
     ms: tuple[float, ...]  # in the order of the rounds
     median: Interval  # ms
@@ -45,7 +45,7 @@ class Ratio:
 
     of: str  # as `SideTimes.label`
     interval: Interval
-    cases: int  # that it is of
+    cases: int  # number of cases that it covers
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Case:
     unit: str  # of rates
     sides: tuple[SideTimes, ...]  # the subject first, then baselines, then libraries, then A/A
     ratios: tuple[Ratio, ...]
-    noise: Interval | None  # what as shipped seems to gain over itself
+    noise: Interval | None  # what the kernel as shipped seems to gain over itself
 
     def side(self, key: str) -> SideTimes | None:
         return next((s for s in self.sides if s.key == key), None)
@@ -62,7 +62,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Session:
-    subject: str  # `winner`; without one `tuned`
+    subject: str  # `winner`; without a winner `tuned`
     last: bool  # whether it is the run's last session
     gains: tuple[Ratio, ...]  # of the subject: geometric means over the cases; baselines first, then libraries
     cases: tuple[Case, ...]
@@ -72,10 +72,10 @@ class Session:
 
 
 def session(run: Run, evidence: Mapping[str, Any], against: str | None) -> Session | None:
-    """The last one of a run; where that was not reached, the second look at the candidate that was accepted last.
+    """Return the last session of a run; if it was not reached, the confirmation of the candidate accepted last.
 
-    `evidence`: that candidate's, `against`: what it was measured against. None where nothing was measured. Raises
-    KeyError, TypeError, ValueError for what no session left.
+    `evidence`: that candidate's, `against`: what it was measured against. None when nothing was measured. Raises
+    KeyError, TypeError, ValueError for evidence that no session wrote.
     """
     summary = run.summary if isinstance(run.summary, MeasuredRun) else None
     times: Times = summary.times if summary else {}
@@ -97,48 +97,48 @@ def session(run: Run, evidence: Mapping[str, Any], against: str | None) -> Sessi
 
 
 def _second_look(evidence: Mapping[str, Any], against: str | None) -> Times:
-    """Its samples by the names of a last session. The incumbent's second side is as shipped only where that was it."""
+    """Return its samples under a last session's names. The incumbent's second side is A/A only if it was as shipped."""
     looks = [b.get("again") for b in evidence.values() if isinstance(b, dict)]
-    found: Times = next((x["time"] for x in looks if x and x.get("time")), {})
-    found = found or evidence.get("samples", {}).get("time", {})
-    kept = {SHIPPED: SHIPPED, TUNED: TUNED, "candidate": WINNER} | ({AGAIN: AGAIN} if against == SHIPPED else {})
-    return {c: {kept[n]: ms for n, ms in sides.items() if n in kept} for c, sides in found.items()}
+    times: Times = next((x["time"] for x in looks if x and x.get("time")), {})
+    times = times or evidence.get("samples", {}).get("time", {})
+    names = {SHIPPED: SHIPPED, TUNED: TUNED, "candidate": WINNER} | ({AGAIN: AGAIN} if against == SHIPPED else {})
+    return {c: {names[n]: ms for n, ms in sides.items() if n in names} for c, sides in times.items()}
 
 
 def short(case: str) -> str:
-    """A case as people call it; a held-out one stays marked."""
+    """Return a case's name for people; a held-out case stays marked."""
     return case.removeprefix("CASES/").removeprefix("SMALL/")
 
 
-def interval(told: Sequence[float]) -> Interval:
-    """As the record writes it."""
-    low, mid, high = (float(x) for x in told)
+def interval(bounds: Sequence[float]) -> Interval:
+    """Return the interval that the record stores as three numbers."""
+    low, mid, high = (float(x) for x in bounds)
     return Interval(low, mid, high)
 
 
 def others(names: Sequence[str], subject: str) -> list[str]:
-    """Whatever the subject is compared with: baselines, then libraries by name."""
-    own = [n for n in OWN if n in names and n != subject]
-    return own + sorted(set(names) - {*OWN, AGAIN})
+    """Return what the subject is compared with: baselines, then libraries by name."""
+    baselines = [n for n in OWN if n in names and n != subject]
+    return baselines + sorted(set(names) - {*OWN, AGAIN})
 
 
 def _gains(
     times: Mapping[str, Mapping[str, Sequence[float]]],
     subject: str,
     weights: Mapping[str, float],
-    known: Mapping[str, Sequence[float]],
+    recorded: Mapping[str, Sequence[float]],
 ) -> Iterator[Ratio]:
     names = list(dict.fromkeys(n for sides in times.values() for n in sides))
     for other in others(names, subject):
-        found = interval(known[other]) if other in known else _geomean(times, other, subject, weights)
-        if found:
-            yield Ratio(LABELS.get(other, other), found, sum(other in sides for sides in times.values()))
+        ratio = interval(recorded[other]) if other in recorded else _geomean(times, other, subject, weights)
+        if ratio:
+            yield Ratio(LABELS.get(other, other), ratio, sum(other in sides for sides in times.values()))
 
 
 def _geomean(
     times: Mapping[str, Mapping[str, Sequence[float]]], base: str, other: str, weights: Mapping[str, float]
 ) -> Interval | None:
-    """Over the cases that have both sides; None without one."""
+    """Return the geometric mean of ratios over the cases that have both sides; None without any."""
     pairs = {c: (s[base], s[other]) for c, s in times.items() if base in s and other in s}
     return bootstrap.geomean(pairs, weights) if pairs else None
 

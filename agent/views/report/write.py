@@ -1,6 +1,6 @@
-"""`pgo-agent report RUN`: writes a run's report as a page and as Markdown, and says where.
+"""`pgo-agent report RUN`: writes a run's report as a page and as Markdown, and prints where.
 
-Places are looked at before anything is read; a file appears whole or not at all.
+Paths are checked before anything is read; a file is written whole or not at all.
 """
 
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ STDOUT = Path("-")
 
 
 @dataclass(frozen=True)
-class Places:
+class ReportPaths:
     """Where a report goes; both None: into the working directory, named by the run."""
 
     html: Path | None = None
     markdown: Path | None = None  # `-`: to stdout
 
     def check(self) -> None:
-        """Raises UsageFault for what cannot be a file."""
+        """Raise UsageFault for a path that cannot be a file."""
         for path in filter(None, (self.html, self.markdown)):
             if path.is_dir():
                 raise UsageFault(f"{path} is a folder", "name a file in it")
@@ -30,23 +30,23 @@ class Places:
         if self.html and self.markdown and self.html.resolve() == self.markdown.resolve():
             raise UsageFault(f"--html and --markdown both name {self.html}", "give each a file of its own")
 
-    def of(self, run: str) -> "Places":
-        """With the default names where none was given."""
+    def of(self, run: str) -> "ReportPaths":
+        """Return these paths, or the default names if none was given."""
         if self.html or self.markdown:
             return self
-        return Places(Path(f"{run}-report.html"), Path(f"{run}-report.md"))
+        return ReportPaths(Path(f"{run}-report.html"), Path(f"{run}-report.md"))
 
 
-def write(store: Store, name: str, places: Places) -> None:
-    """Raises UsageFault for a run or a place that is none, EnvironmentFault where a file cannot be written."""
-    places.check()
+def write(store: Store, name: str, requested: ReportPaths) -> None:
+    """Write a report. Raises UsageFault for an unknown run or a bad path, EnvironmentFault for the disk."""
+    requested.check()
     run = store.run(name)
     from pgo_agent.agent.views.report import collect, markdown, page
 
-    found, where = collect.report(store, run.id), places.of(run.id)
-    if where.html:
-        put(where.html, page.render(found))
-    if where.markdown == STDOUT:
-        print(markdown.render(found), end="")
-    elif where.markdown:
-        put(where.markdown, markdown.render(found))
+    report, paths = collect.report(store, run.id), requested.of(run.id)
+    if paths.html:
+        put(paths.html, page.render(report))
+    if paths.markdown == STDOUT:
+        print(markdown.render(report), end="")
+    elif paths.markdown:
+        put(paths.markdown, markdown.render(report))

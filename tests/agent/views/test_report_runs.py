@@ -12,7 +12,7 @@ from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.agent.views.report import collect, markdown, page
 from pgo_agent.agent.views.report.collect import Report
-from pgo_agent.agent.views.report.write import Places, write
+from pgo_agent.agent.views.report.write import ReportPaths, write
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 from pgo_agent.sandbox.gate.reason import plain
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
@@ -55,7 +55,9 @@ def test_without_a_gpu_every_candidate_and_what_was_compared_is_there(whole: Who
     assert all(c.share <= 1 for p in found.proofs for c in p.comparisons)
     assert "outputs against the float64 reference" in html
     assert (
-        "What its profile said" in html and found.said and all(text in unescape(html) for text in found.said.values())
+        "What its profile said" in html
+        and found.shipped_profile
+        and all(text in unescape(html) for text in found.shipped_profile.values())
     )
 
 
@@ -90,7 +92,7 @@ def test_markdown_is_printed_for_a_pipe_and_nothing_is_written(whole: Whole, tmp
 
 
 def test_a_place_that_is_asked_for_is_made_and_the_other_form_is_not(store: Store, tmp_path: Path) -> None:
-    write(store, "add", Places(html=tmp_path / "deep" / "er" / "a.html"))
+    write(store, "add", ReportPaths(html=tmp_path / "deep" / "er" / "a.html"))
     assert [p.name for p in (tmp_path / "deep").rglob("*") if p.is_file()] == ["a.html"]
 
 
@@ -103,7 +105,7 @@ def test_a_run_of_which_nothing_is_recorded_has_a_report(store: Store) -> None:
 def test_an_unknown_run_is_named_and_nothing_is_written(run: str, store: Store, tmp_path: Path) -> None:
     store.add_run("bad-1", Path("/x/bad.py"), "d", "pass\n", "h200", RunSettings(), RunFacts())
     with pytest.raises(UsageFault, match=r"begin.* with"):
-        write(store, run, Places(html=tmp_path / "a.html"))
+        write(store, run, ReportPaths(html=tmp_path / "a.html"))
     assert not (tmp_path / "a.html").exists() and store.run("add-1")
 
 
@@ -117,7 +119,7 @@ def test_an_unknown_run_ends_with_2_and_says_where_runs_are_listed(whole: Whole,
 def test_a_file_that_cannot_be_written_is_said_and_leaves_nothing(store: Store, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     with pytest.raises(EnvironmentFault, match="cannot write"):
-        write(store, "add-1", Places(markdown=tmp_path / "file" / "a.md"))
+        write(store, "add-1", ReportPaths(markdown=tmp_path / "file" / "a.md"))
     assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "w"] and (tmp_path / "file").read_text() == "mine"
 
 
@@ -130,7 +132,7 @@ def test_places_that_are_none_are_refused_before_anything_is_read(
     monkeypatch.chdir(tmp_path)
     html, text = (Path(n) if n else None for n in names)
     with pytest.raises(UsageFault, match=problem):
-        write(store, "add-1", Places(html, text))
+        write(store, "add-1", ReportPaths(html, text))
 
 
 def test_a_report_changes_nothing_in_the_record(whole: Whole, tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_a_dimension_that_is_compared_with_another_has_its_name() -> None:
 
 def test_what_the_kernels_store_to_is_the_result(tmp_path: Path) -> None:
     told = infer.guess(scan.read(liger("rms_norm"), "rms_norm_forward")).outputs
-    assert [(o.name, o.place, o.own) for o in told] == [("Y", 0, True), ("RSTD", 2, True)]
+    assert [(o.name, o.place, o.allocated) for o in told] == [("Y", 0, True), ("RSTD", 2, True)]
 
 
 def test_what_is_made_of_what_the_kernels_store_to_is_a_result_too(tmp_path: Path) -> None:
