@@ -25,7 +25,7 @@ class Opening:
     store: Store
     emit: Emit
 
-    def tell(self, kind: str, **fields: object) -> None:
+    def report(self, kind: str, **fields: object) -> None:
         self.emit({"type": kind, "run": self.run, **fields})
 
     def spent(self) -> Spent:
@@ -34,7 +34,7 @@ class Opening:
 
     def asker(self, role: str, wait: bool) -> Asker:
         prompts = tuple(call.prompt for call in self.store.calls(self.run, role))
-        return Asker(self.run, self.digest, self.tell, wait, prompts, role)
+        return Asker(self.run, self.digest, self.report, wait, prompts, role)
 
 
 def open_models(opening: Opening, settings: RunSettings, facts: RunFacts) -> tuple[roles.Cast, RunFacts]:
