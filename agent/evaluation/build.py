@@ -51,7 +51,7 @@ def _examined(ctx: Context, built: Built, whole: bool) -> Built:
 
 
 def _build(ctx: Context, candidate: Candidate, sections: Iterable[str], workers: int) -> Built:
-    untrusted, by_person = provenance.foreign(ctx, candidate), candidate.author in _GIVEN
+    untrusted, by_person = provenance.untrusted(ctx, candidate), candidate.author in _GIVEN
     text = candidate.source if candidate.kind == "ttgir" else ""
     source = _launcher(ctx, candidate) if text else candidate.source
     limit = baseline_builds.sampled(ctx) if by_person and not text else None if text else moves.CARRIED

@@ -39,7 +39,7 @@ def in_interpreter(ctx: Context, candidate: Candidate) -> Outcome:
     if candidate.kind == "ttgir":
         why = plain("it compiles; Triton's interpreter does not run TTGIR")
         return Judgement(Verdict.BUILT, "interpreter", why), None
-    untrusted = provenance.foreign(ctx, candidate)
+    untrusted = provenance.untrusted(ctx, candidate)
     ctx.builder.box.admit(untrusted)  # it may have been built where a sandbox works
     judged = interpreter.judged(ctx, candidate.source, candidate.build.bundle, untrusted)
     refused = build.complete(ctx, candidate)[1] if judged.verdict not in FAULTY else None

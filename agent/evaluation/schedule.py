@@ -158,7 +158,7 @@ def _measured(batch: _Batch, waiting: Sequence[Candidate], more: Callable[[], bo
 def _promises(batch: _Batch, waiting: Sequence[Candidate]) -> dict[str, float]:
     """Candidate -> speedup at the first look, of those not measured yet, the highest first; infinite without a look."""
     looked = {w.candidate: w.speedup for w in _in_order(batch, waiting, measured=False)}
-    progress = pending.told(batch.ctx.store, batch.ctx.run.id)
+    progress = pending.progress(batch.ctx.store, batch.ctx.run.id)
     unseen = (c.id for c in waiting if c.build.whole and c.id not in progress and _open(batch, c.id))
     return dict.fromkeys(unseen, math.inf) | looked
 

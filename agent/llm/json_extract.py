@@ -1,6 +1,6 @@
-"""Finds the JSON object in what a model wrote: around it may be thoughts, chatter and fences, in it trailing commas and
-line breaks in strings. Nothing else is mended, nothing is guessed. Whether the object is what was asked for is its
-reader's to say.
+"""Finds the JSON object in the text of a model. Thoughts, chatter and fences may surround it; trailing commas and line
+breaks in strings are accepted. Nothing else is repaired or guessed. The caller checks whether the object is what it
+asked for.
 """
 
 import json
@@ -16,17 +16,19 @@ _DECODER = json.JSONDecoder(strict=False, parse_constant=lambda name: float(name
 
 
 class NoObject(ValueError):
-    """In one short line: what is wrong with a text."""
+    """A text holds no usable JSON object; the message is one short line."""
 
 
-def found(text: str) -> dict[str, Any]:
-    """The longest object that is not part of another. Raises NoObject."""
+def find_object(text: str) -> dict[str, Any]:
+    """Return the longest object that is not part of another. Raises NoObject."""
     if len(text) > LONGEST:
         raise NoObject(f"it is longer than {LONGEST} characters")
-    said = text.rpartition(THOUGHT)[2]
-    objects = _objects(said) or [o for o in _objects(text) if THOUGHT in json.dumps(o[1])]  # in a string, it ends none
+    answer = text.rpartition(THOUGHT)[2]
+    objects = _objects(answer) or [
+        o for o in _objects(text) if THOUGHT in json.dumps(o[1])
+    ]  # inside a string it ends no thought
     if not objects:
-        raise NoObject("its JSON does not parse, or is cut off" if "{" in said else "it holds no JSON object")
+        raise NoObject("its JSON does not parse, or is cut off" if "{" in answer else "it holds no JSON object")
     best = max(objects, key=lambda o: o[0])[1]
     if not _shallow(best, DEEPEST):
         raise NoObject(f"its JSON is nested more than {DEEPEST} deep")
@@ -50,7 +52,7 @@ def _objects(text: str) -> list[tuple[int, dict[str, Any]]]:
 
 
 def _parsed(text: str) -> tuple[int, dict[str, Any]] | None:
-    """The object that a text begins with, and how long it is."""
+    """The object that a text begins with, and its length; None if there is none."""
     for tried in (text, _COMMA.sub(lambda m: m[1] or " ", text)):  # a comma becomes a space: lengths stay
         try:
             value, end = _DECODER.raw_decode(tried)

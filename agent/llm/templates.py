@@ -1,6 +1,6 @@
-"""The templates in `prompts/`: rendered by Jinja2 with undefined names forbidden, and told apart by their hash.
+"""The templates in `prompts/`: rendered by Jinja2, which forbids undefined names, and identified by their hash.
 
-`fenced` marks where data begins and ends. What a template is given, and what becomes of the text, is its caller's.
+`fenced` marks where data begins and ends. The caller chooses the values and uses the text.
 """
 
 import hashlib
@@ -8,11 +8,11 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-PARTS = {"optimizer": ("cards", "formats", "sections")}  # folders of templates that a prompt is put together from
+PARTS = {"optimizer": ("cards", "formats", "sections")}  # folders of templates that a prompt is made of
 
 
 def render(name: str, **values: Any) -> str:
-    """The text of `prompts/NAME.j2` with these values. Raises jinja2.UndefinedError for one that is missing."""
+    """Return the text of `prompts/NAME.j2` with these values. Raises jinja2.UndefinedError for a missing one."""
     import jinja2
 
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
@@ -21,7 +21,7 @@ def render(name: str, **values: Any) -> str:
 
 @cache
 def digest(name: str) -> str:
-    """SHA-256 of the template, and of those that its prompt is put together from: which prompt a reply came from."""
+    """Return the SHA-256 of a template and of those that its prompt is made of: it says which prompt led to a reply."""
     root = resources.files("pgo_agent.prompts")
     parts = [f"{folder}/{file.name}" for folder in PARTS.get(name, ()) for file in root.joinpath(folder).iterdir()]
     texts = [_template(part.removesuffix(".j2")) for part in sorted(parts) if part.endswith(".j2")]
@@ -29,7 +29,7 @@ def digest(name: str) -> str:
 
 
 def fenced(what: str, text: str) -> str:
-    """A line to put before and behind a text: none can hold its own hash, so it cannot pretend to be outside."""
+    """Return a line to put before and after a text. A text cannot hold its own hash, so it cannot fake that line."""
     return f"--- {what} {hashlib.sha256(text.encode()).hexdigest()[:12]} ---"
 
 

@@ -40,7 +40,7 @@ class Wanted:
     case: str  # set and name
     label: str
     why: str  # this configuration
-    foreign: bool = False  # whether somebody else wrote the source
+    untrusted: bool = False  # whether anybody but the embedded moves wrote the source
     together: tuple[str, ...] = ()  # cases that one trace of the source is of; empty: this one
 
 
@@ -76,7 +76,7 @@ class Means:
 def case_profile(means: Means, w: Wanted, backend: str = "nvidia") -> CaseProfile:
     """What the passes say of a case. Raises what passes raise."""
     context, where = means.context, (w.source, w.bundle, w.case, w.label)
-    context.builder.box.admit(w.foreign)
+    context.builder.box.admit(w.untrusted)
     subjects = static.subjects_of(context, *where, w.together)
     static.of_subjects(context, subjects, backend)  # side by side; each is then asked for alone
     launches = _launches(context.contents.manifest(w.bundle)["plans"][w.case][w.label]["steps"])

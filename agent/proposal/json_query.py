@@ -96,6 +96,6 @@ def _asked(ctx: Context, of: Question, prompt: str) -> Reply | None:
 def _problem(text: str, of: Question) -> str:
     """What is wrong with a reply; the parts without a fault were read."""
     try:
-        return of.read(json_extract.found(text))
+        return of.read(json_extract.find_object(text))
     except json_extract.NoObject as e:
         return str(e)

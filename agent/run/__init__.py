@@ -1,1 +1,1 @@
-"""One run: what its parts share, its incumbent, what a person asked of it, and its record."""
+"""One run: its context, settings, incumbent, the requests of a person, and its record."""

@@ -1,6 +1,6 @@
-"""What a run works with: store, builder, judges, budget, and the one feed of events. Never checkpointed.
+"""The context of a run: store, builder, judges, models, budgets, and the one feed of events. Never checkpointed.
 
-Threads share it: what they tell comes out one event after another, and time is booked once.
+Threads share it: events come out one after another, and time is booked once.
 """
 
 import math
@@ -36,7 +36,7 @@ class Context:
     model: Model | None  # the optimizer's: proposes beside the embedded moves; None: nobody does
     cpu: GpuJudge  # Triton's interpreter
     emit_to: Emit
-    others: dict[str, Model] = field(default_factory=dict)  # of the other roles; one that is not there is embedded
+    others: dict[str, Model] = field(default_factory=dict)  # of the other roles; a missing role is embedded
     _mark: float = field(default_factory=time.monotonic)
     _held: float = 0.0  # seconds of the GPU that were booked
     _waited: float = 0.0  # seconds in which it waited for somebody else's GPU, that were left out
@@ -53,19 +53,19 @@ class Context:
             self.store.set_settings(self.run.id, self.run.settings, self.run.facts)
 
     def emit(self, kind: str, /, **fields: Any) -> None:
-        """One event: `--json`, the progress display and tests all read this feed."""
+        """Emit one event: `--json`, the progress display and tests all read this feed."""
         with self._one:
             self.emit_to({"type": kind, "run": self.run.id, **fields})
 
     def baseline(self) -> Baseline:
-        """The baseline of the run. It stands before anything else happens."""
+        """Return the baseline of the run, which is made before anything else. Raises RuntimeError without one."""
         baseline = self.store.run(self.run.id).baseline
         if baseline is None:
             raise RuntimeError("the baseline is asked for before it was built")
         return baseline
 
     def spend(self) -> float:
-        """Books the time since the last call to the run; gives the seconds spent over all resumptions."""
+        """Book the time since the last call; return the seconds spent over all resumptions."""
         with self._one:
             now, held = time.monotonic(), self.gpu.busy if self.gpu is not None else 0.0
             waited = self.gpu.waited if self.gpu is not None else 0.0
@@ -75,7 +75,7 @@ class Context:
 
     @contextmanager
     def unbooked(self) -> Iterator[None]:
-        """What passes in here is not the run's time: somebody thinks."""
+        """Leave the time inside out of the run's minutes: somebody thinks."""
         self.spend()
         try:
             yield
@@ -83,25 +83,25 @@ class Context:
             self._mark = time.monotonic()
 
     def out_of_time(self) -> bool:
-        """Whether the run's minutes, or its seconds of the GPU, are spent."""
+        """Whether the run's minutes or its GPU seconds are spent."""
         return self.spend() > 60 * self.settings.minutes or self.gpu_left() <= 0.0
 
     def gpu_seconds(self) -> float:
-        """How long the run held the GPU, over all resumptions."""
+        """Return the seconds for which the run held the GPU, over all resumptions."""
         self.spend()
         return round(self.store.run(self.run.id).gpu_seconds, 3)
 
     def gpu_left(self) -> float:
-        """Seconds of the GPU that the run may still take: no limit where there is none."""
+        """Return the GPU seconds that the run may still take; infinite without a limit."""
         most = self.settings.gpu_seconds
         return math.inf if most is None or self.gpu is None else most - self.gpu_seconds()
 
     def model_of(self, role: str) -> Model | None:
-        """None where the role is embedded."""
+        """Return the model of a role; None if the role is embedded."""
         return self.model if role == OPTIMIZER else self.others.get(role)
 
     def dismiss(self, role: str) -> None:
-        """From here on the role is embedded."""
+        """Make a role embedded from here on."""
         if role == OPTIMIZER:
             self.model = None
         self.others.pop(role, None)

@@ -1,7 +1,6 @@
-"""What is known of a run beside what it was asked for: versions, its models by role, prices, and given files.
+"""The facts of a run beside its settings: versions, models by role, prices, and given files.
 
-Found once, when the run begins, and stored with its settings: a run that goes on goes on with them. Does no more than
-hold them.
+They are collected when the run begins and stored with its settings; a resumed run keeps them. Data only.
 """
 
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from pgo_agent.agent.version import Version
 
 @dataclass(frozen=True)
 class GivenFile:
-    """A candidate that somebody gave to be judged."""
+    """A candidate file that a person gave to be judged."""
 
     name: str  # of the file, as it was given
     kind: str  # `source`, a whole file with another kernel part, or `ttgir`

@@ -1,4 +1,4 @@
-"""What the loop measures against: the kernel as shipped, or the last candidate that was accepted."""
+"""The incumbent, against which candidates are measured: the kernel as shipped, or the last accepted candidate."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,14 +21,14 @@ NEAR = 0.005  # of the best time: an H200's sessions measured a kernel against i
 
 
 def name(ctx: Context) -> str:
-    """Id of the accepted candidate that no accepted one was measured against, or `shipped`."""
+    """Return the id of the accepted candidate that no accepted one was measured against, or `shipped`."""
     return among(ctx.store.candidates(ctx.run.id))
 
 
 def among(candidates: Iterable[Candidate]) -> str:
-    """The same of a run's candidates.
+    """Return the same for the candidates of a run.
 
-    Several were measured against the same when they were given side by side: then the fastest.
+    Given files may be measured side by side against the same kernel: then the fastest counts.
     """
     accepted = [c for c in candidates if c.verdict == Verdict.ACCEPTED]
     beaten = {c.against for c in accepted}
@@ -37,12 +37,12 @@ def among(candidates: Iterable[Candidate]) -> str:
 
 
 def source(ctx: Context) -> str:
-    """The kernel file as the incumbent has it."""
+    """Return the kernel file of the incumbent."""
     return python(ctx, name(ctx))
 
 
 def python(ctx: Context, which: str) -> str:
-    """The kernel file of `shipped` or a candidate; for TTGIR, the one whose kernel it replaces."""
+    """Return the kernel file of `shipped` or a candidate; for TTGIR, the file whose kernel it replaces."""
     if which == SHIPPED:
         return ctx.target.source
     candidate = ctx.store.candidate(ctx.run.id, which)
@@ -50,7 +50,7 @@ def python(ctx: Context, which: str) -> str:
 
 
 def side(ctx: Context, which: str) -> dict[str, dict[str, object]]:
-    """How the judge is told what to launch in each case for a baseline or an accepted candidate."""
+    """Return case -> bundle and choice for the judge to launch, of a baseline or an accepted candidate."""
     if which in (SHIPPED, "tuned", AUTOTUNED):
         best = ctx.baseline().best(which).items()
         return {c: {"bundle": bundle_ref(ctx.store.contents, p.bundle), "choice": p.choice} for c, p in best}
@@ -60,14 +60,14 @@ def side(ctx: Context, which: str) -> dict[str, dict[str, object]]:
 
 
 def chosen(store: Store, candidate: Candidate) -> dict[str, str]:
-    """The configuration that the judge chose for each case; without a judge, the first."""
+    """Return case -> label of the configuration that the judge chose; without a judge, the first."""
     bodies = [b for b in store.evidence(candidate.run, candidate.id).values() if isinstance(b, dict)]
     judged: Mapping[str, str] = next((b["choices"] for b in bodies if "choices" in b), {})
     return {case: judged.get(case, options[0].label) for case, options in candidate.build.choices.items()}
 
 
 def best_known(ctx: Context, which: str) -> dict[str, moves.Best]:
-    """The best known configuration of each public case: of the tuned baseline for `shipped`, else of a candidate."""
+    """Return public case -> best known configuration: of the tuned baseline for `shipped`, else of a candidate."""
     base = ctx.baseline()
     if which == SHIPPED:
         statics = {p.plan_id: p.statics for p in base.points}
@@ -82,7 +82,7 @@ def best_known(ctx: Context, which: str) -> dict[str, moves.Best]:
 
 
 def near(points: Sequence[BaselinePoint], best: BaselinePoint) -> tuple[Config, ...]:
-    """Configurations of a sweep that were timed beside the best one of their case and are not told from it."""
+    """Return the configurations that a sweep timed beside the best one of their case, within NEAR of its time."""
     if best.how is TimeSource.ESTIMATE or best.apart:
         return ()
     rivals = (p for p in points if p.case == best.case and p.how is best.how and not p.apart)
@@ -111,7 +111,7 @@ def _best(
 
 
 def known_configs(ctx: Context) -> list[Config]:
-    """Configurations that need no proposal: the grid's, and those of candidates that were built."""
+    """Return the configurations that need no proposal: those of the grid and of built candidates."""
     points = [p.config for p in ctx.baseline().points]
     tried = [
         o.config
@@ -123,9 +123,9 @@ def known_configs(ctx: Context) -> list[Config]:
 
 
 def gains(evidence: Mapping[str, Any], over: str = "incumbent") -> dict[str, float]:
-    """Case -> how many times faster than its incumbent a candidate ran, by the last stage that timed it.
+    """Return case -> speedup of a candidate over its incumbent, by the last stage that timed it.
 
-    `over`: another side that was timed beside it; nothing where that stage did not.
+    `over`: another side that was timed beside it; empty if that stage did not time it.
     """
     samples = evidence.get("samples", {})
     times = samples.get("time") or samples.get("quick") or {}
@@ -133,7 +133,7 @@ def gains(evidence: Mapping[str, Any], over: str = "incumbent") -> dict[str, flo
 
 
 def plans(ctx: Context, which: str) -> dict[str, set[str]]:
-    """The plans that `shipped` or a candidate brings for each case."""
+    """Return case -> ids of the plans that `shipped` or a candidate brings."""
     base = ctx.baseline()
     if which == SHIPPED:
         return {case: {base.shipped[case].plan_id} for case in base.cases}

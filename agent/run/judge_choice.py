@@ -1,6 +1,6 @@
-"""Which judge a run uses, and which device its kernels are compiled for: by its settings and by this machine.
+"""Chooses the judge of a run and the device to compile for, by its settings and this machine.
 
-Relies on the judges in `sandbox/judge/`. It starts no process and holds no GPU: whoever gets a judge closes it.
+Relies on the judges in `sandbox/judge/`. It starts no process and holds no GPU; the caller closes the judge.
 """
 
 import os

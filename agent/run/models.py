@@ -1,4 +1,4 @@
-"""The models of a run by their roles, opened within its budgets and with what they were asked before.
+"""Opens the models of a run, by role, within its budgets and with their earlier prompts.
 
 Relies on `llm/models/` for models, prices and budgets. It asks nothing.
 """
@@ -18,14 +18,14 @@ from pgo_agent.agent.run.settings import RunSettings
 
 @dataclass(frozen=True)
 class Opening:
-    """Whose models are opened."""
+    """The run whose models are opened."""
 
     run: str  # its id, whether it is in the store already or not
     digest: str  # of its target
     store: Store
     emit: Emit
 
-    def tell(self, kind: str, **fields: object) -> None:
+    def report(self, kind: str, **fields: object) -> None:
         self.emit({"type": kind, "run": self.run, **fields})
 
     def spent(self) -> Spent:
@@ -34,7 +34,7 @@ class Opening:
 
     def asker(self, role: str, wait: bool) -> Asker:
         prompts = tuple(call.prompt for call in self.store.calls(self.run, role))
-        return Asker(self.run, self.digest, self.tell, wait, prompts, role)
+        return Asker(self.run, self.digest, self.report, wait, prompts, role)
 
 
 def open_models(opening: Opening, settings: RunSettings, facts: RunFacts) -> tuple[roles.Cast, RunFacts]:
@@ -51,6 +51,6 @@ def open_models(opening: Opening, settings: RunSettings, facts: RunFacts) -> tup
 
 
 def _known_prices(named: Mapping[str, str], facts: RunFacts) -> dict[str, Price]:
-    """Those of the table, and over them those that the run began with."""
+    """The prices of the table, overridden by those that the run began with."""
     asked = any(name != EMBEDDED for name in named.values())
     return (prices.read() if asked else {}) | {name: Price(*pair) for name, pair in facts.prices.items()}

@@ -1,7 +1,7 @@
-"""The configurations of the file's own list: what `triton.autotune` takes of them, and which are not fit to be taken.
+"""The configurations of the file's own list: which one `triton.autotune` picks, and which are unfit.
 
-The autotuner goes by time alone, so what a user runs today is the fastest of the list, right or not; *as shipped* is
-the fastest right one. Where these differ a person decides before anything is optimized. It measures nothing itself.
+The autotuner goes by time alone, so a user runs the fastest of the list today, right or not; *as shipped* is the
+fastest right one. If these differ, a person decides before anything is optimized. It measures nothing itself.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,18 +17,18 @@ OPTION = "--drop-wrong"
 MOST = 6  # configurations that one note names
 
 
-def autotuned(points: Iterable[BaselinePoint], cases: Sequence[str], own: set[str]) -> Best:
-    """The fastest of the file's own list, right or not; nothing of a case of which none has a time."""
-    listed = [p for p in points if p.plan_id in own and p.ms is not None]
+def autotuned(points: Iterable[BaselinePoint], cases: Sequence[str], own_plans: set[str]) -> Best:
+    """Return case -> the fastest of the file's own list, right or not; a case without any time is left out."""
+    listed = [p for p in points if p.plan_id in own_plans and p.ms is not None]
     by_case = {case: [p for p in listed if p.case == case] for case in cases}
     return {c: replace(min(ps, key=lambda p: p.rank), statics=()) for c, ps in by_case.items() if ps}
 
 
-def unfit(points: Iterable[BaselinePoint], own: set[str], failures: Iterable[Failure]) -> list[Unfit]:
-    """Configurations of the file's own list that are wrong, end badly or do not build. What fails when it is built says
-    in its reason which it is.
+def unfit(points: Iterable[BaselinePoint], own_plans: set[str], failures: Iterable[Failure]) -> list[Unfit]:
+    """Return the configurations of the file's own list that are wrong, end badly or do not build. The reason of a
+    failed build names its configuration.
     """
-    wrong = [Unfit(p.case, p.said, p.problem, p.ms) for p in points if p.problem and p.plan_id in own]
+    wrong = [Unfit(p.case, p.said, p.problem, p.ms) for p in points if p.problem and p.plan_id in own_plans]
     kinds = {"build_error": "does not build"}
     return wrong + [
         Unfit(f.case, kinds.get(f.kind, f.kind), f.message.strip().splitlines()[0][:300], None)
@@ -38,17 +38,17 @@ def unfit(points: Iterable[BaselinePoint], own: set[str], failures: Iterable[Fai
 
 
 def lines(listed: Sequence[Unfit]) -> Iterator[str]:
-    """One for each configuration with all the cases where the same is said of it."""
+    """Yield a line for each configuration and problem, with all its cases."""
     cases: dict[tuple[str, str], list[str]] = {}
     for u in listed:
         cases.setdefault((u.said, u.why), []).append(u.case.split("/", 1)[-1])
-    for (said, why), names in cases.items():
+    for (configuration, why), names in cases.items():
         where = f" on {', '.join(names)}" if any(names) else ""
-        yield f"{said}{where}: {why}"
+        yield f"{configuration}{where}: {why}"
 
 
 def note(listed: Sequence[Unfit]) -> str:
-    """All of them in a few lines; empty where there are none."""
+    """Return all of them as a few lines; empty if there are none."""
     text = list(lines(listed))
     more = [f"and {len(text) - MOST} more: pgo-agent show"] if len(text) > MOST else []
     head = "configurations of the file's own list that no baseline is made of:"
@@ -56,8 +56,8 @@ def note(listed: Sequence[Unfit]) -> str:
 
 
 def ask(path: object, picked: Best, shipped: Best) -> None:
-    """Raises TargetFault where the autotuner picks what is not right: as shipped would be another kernel than the one
-    that a user runs today, and all that is gained over it may be less than what was lost.
+    """Raise TargetFault if the autotuner picks a wrong configuration: the kernel as shipped would then differ from what
+    a user runs today, and may be slower by more than a candidate gains.
     """
     wrong = {c: p for c, p in picked.items() if p.problem}
     if not wrong:
@@ -73,7 +73,7 @@ def ask(path: object, picked: Best, shipped: Best) -> None:
 
 
 def advice(wrong: Iterable[BaselinePoint]) -> str:
-    """The TOLERANCE that admits all of these, as the start of a sentence; empty where none does."""
+    """Return the TOLERANCE that admits all of these, as the start of a sentence; empty if none does."""
     tolerances = [(p.check or {}).get("admits") for p in wrong]
     admitting = [t for t in tolerances if t]
     if not admitting or len(admitting) < len(tolerances):
@@ -83,13 +83,13 @@ def advice(wrong: Iterable[BaselinePoint]) -> str:
 
 
 def differ(base: Baseline) -> bool:
-    """Whether the autotuner picks other code than as shipped is, in any case."""
+    """Whether the autotuner picks other code than the kernel as shipped in any case."""
     picked, cases = base.autotuned, base.cases
     return set(picked) == set(cases) and any(picked[c].plan_id != base.shipped[c].plan_id for c in cases)
 
 
 def lost(summary: MeasuredRun) -> str:
-    """What is to be said first of a run whose result is slower than what a user runs today; empty where it is not."""
+    """Return the warning for a run whose result is slower than what a user runs today; empty if it is not."""
     result, name = ("winner", "the winner") if summary.winner else ("tuned", "the best that is right")
     slower = []
     for case, row in summary.cases.items():

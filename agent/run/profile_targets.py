@@ -1,6 +1,6 @@
-"""What is profiled of a run: each public case of a candidate, at its best known configuration.
+"""What a run profiles: each public case of a candidate, at its best known configuration.
 
-It takes the passes of one; `record/profiles.py` keeps what they say.
+It runs the passes of one case; `record/profiles.py` stores the results.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,14 +16,12 @@ from pgo_agent.agent.run.settings import ProfileVisibility
 from pgo_agent.sandbox.profile.kernel_profile import PassName
 
 WHY = "the best known of this run"
-LAST = frozenset({PassName.STATIC, PassName.TIMELINE})  # what a report shows: nothing is proposed by it
+LAST = frozenset({PassName.STATIC, PassName.TIMELINE})  # what a report shows; it leads to no proposal
 ENOUGH = "it could lead to nothing: all candidates of the budget were proposed"
 
 
 def take(ctx: Context, w: Wanted, gpu: GpuBudget, at_once: int, choose: Choosing, last: bool = False) -> CaseProfile:
-    """What the passes say, `at_once` cases side by side. `last`: nothing will be proposed by it. Raises what passes
-    raise.
-    """
+    """Profile one case, of `at_once` side by side. `last`: it leads to no proposal. Raises what the passes raise."""
     which, builder = ctx.settings.profile_visibility, replace(ctx.builder, cores=max(1, ctx.builder.cores // at_once))
     means = Means(builder, gpu, profile_visibility.passes(which), choose)
     if last and which is ProfileVisibility.ALL:
@@ -32,40 +30,41 @@ def take(ctx: Context, w: Wanted, gpu: GpuBudget, at_once: int, choose: Choosing
 
 
 def wanted(ctx: Context, which: str) -> list[Wanted]:
-    """What to profile of `shipped` or a candidate: each public case at its best known configuration."""
-    builds, foreign = _builds(ctx, which)
+    """Return what to profile of `shipped` or a candidate: each public case at its best known configuration."""
+    builds, untrusted = _builds(ctx, which)
     configs = {c: b.config for c, b in incumbent.best_known(ctx, which).items()}
     return [
-        Wanted(text, *builds[case], WHY, foreign, tuple(cases))
+        Wanted(text, *builds[case], WHY, untrusted, tuple(cases))
         for text, cases in texts(incumbent.python(ctx, which), configs).items()
         for case in cases
     ]
 
 
 def _builds(ctx: Context, which: str) -> tuple[dict[str, tuple[str, str, str]], bool]:
-    """Case -> bundle, case and label; and whether somebody else wrote it."""
+    """Case -> bundle, case and label; and whether the code is untrusted."""
     if which == incumbent.SHIPPED:
         return {c: (p.bundle, c, p.choice) for c, p in ctx.baseline().tuned.items()}, False
     candidate = ctx.store.candidate(ctx.run.id, which)
     bundle, labels = candidate.build.bundle, incumbent.chosen(ctx.store, candidate)
-    return {c: (bundle, c, labels[c]) for c in ctx.baseline().cases}, provenance.foreign(ctx, candidate)
+    return {c: (bundle, c, labels[c]) for c in ctx.baseline().cases}, provenance.untrusted(ctx, candidate)
 
 
 def texts(source: str, configs: Mapping[str, Config]) -> dict[str, list[str]]:
-    """Texts that hold few configurations beside the wanted ones, each with its cases: a trace takes all that they hold.
+    """Return texts with few configurations beside the wanted ones, each with its cases: a trace runs all that a text
+    has.
 
-    Lines stay where they were: they are told of the source.
+    Lines keep their numbers, as profiles refer to the source.
     """
-    made = dict[str, list[str]]()
+    cases_by_text = dict[str, list[str]]()
     for case, config in configs.items():
         text = launch_config.placed(source, config)
-        found = sites(text)
-        tuned = [s for s in found if s.autotuned]
+        launches = sites(text)
+        tuned = [s for s in launches if s.autotuned]
         if len(tuned) == 1 and not tuned[0].refused:
-            own = (launch_config.config_of(tuned[0], found, c) for c in configs.values())
-            text = in_place(text, tuned[0], _unique(c for c in own if c is not None))
-        made.setdefault(text, []).append(case)
-    return made
+            fitting = (launch_config.config_of(tuned[0], launches, c) for c in configs.values())
+            text = in_place(text, tuned[0], _unique(c for c in fitting if c is not None))
+        cases_by_text.setdefault(text, []).append(case)
+    return cases_by_text
 
 
 def _unique(configs: Iterable[Config]) -> list[Config]:

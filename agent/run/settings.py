@@ -1,8 +1,8 @@
-"""What a run is asked for: every option, once, with its type, default, limit, unit and line of help.
+"""The settings of a run: every option, once, with its type, default, limit, unit and line of help.
 
 The command line (`agent/cli/settings_options.py`), the session, the record and plans of evaluations take options from
-here: a new option is a field here and its use. Relies on nothing heavy, for `pgo-agent --help` imports it. It reads no
-command line and knows no run; what a run was found to be is in `facts.py`.
+here: a new option is a field here and its use. It imports nothing heavy, as `pgo-agent --help` imports it. It reads no
+command line and knows no run; facts collected by a run are in `facts.py`.
 """
 
 import sys
@@ -21,7 +21,7 @@ Changes = Mapping[str, Value]  # name of a setting -> its new value
 
 
 class ProfileVisibility(StrEnum):
-    """What of profiles the optimizer is told."""
+    """What the optimizer sees of profiles."""
 
     ALL = "all"
     COUNTERS = "counters"
@@ -51,7 +51,7 @@ EVERYWHERE = EVERY - {Command.INIT}  # which compiles for the device of this mac
 
 @dataclass(frozen=True)
 class Option:
-    """How a setting is asked for."""
+    """How a user gives a setting."""
 
     help: str
     commands: frozenset[Command]  # that take it
@@ -70,7 +70,7 @@ class Option:
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
-    """What a run is asked for. The fields stand in the order of `--help`."""
+    """The settings of a run. The fields stand in the order of `--help`."""
 
     device: Annotated[
         str | None,
@@ -206,7 +206,7 @@ class RunSettings:
     alone: bool = False  # learn nothing from earlier runs in the workspace: runs of a plan must not help one another
 
     def changed(self, changes: Changes) -> "RunSettings":
-        """Return these settings with others in place of some. Raises TypeError for a name that is none."""
+        """Return these settings with others in place of some. Raises TypeError for an unknown name."""
         values: Any = changes
         return replace(self, **values)
 

@@ -1,8 +1,8 @@
-"""How the loop takes what a person asks of it: at safe points, from the record, each request once.
+"""How the loop takes requests of a person: at safe points, from the record, each request once.
 
-A veto and a budget are taken before the next piece of work. Guidance, a pinned parent and a person's own candidates
-are taken when a generation is about to be proposed, and hold from it on; a generation for which a model was asked
-already keeps what it was asked with. So a killed run that is resumed decides as it would have.
+Vetoes and budgets are taken before the next piece of work. Guidance, a pinned parent and a person's own candidates are
+taken before a generation is proposed, and hold from then on; a generation whose model was already asked keeps its
+prompt. So a resumed run decides as the killed one would have.
 
 Requests come from `live/`. Guidance is the words of the person at the terminal: unlike kernel text it may instruct.
 """
@@ -29,12 +29,12 @@ from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 AUTHOR = "user"  # of a person's own candidates, and whose places they take: not `embedded`, so the sandbox holds them
 STAGE = "veto"  # of the verdict on what a person did not want judged
 MOVE = "edit"
-LONGEST, TOLD = 600, 8  # characters of one piece of guidance; the newest that a prompt tells
+LONGEST, NEWEST = 600, 8  # characters of one piece of guidance; pieces in a prompt, the newest
 Vetoed = tuple[Steer, Candidate, Judgement]
 
 
 def room(ctx: Context) -> int:
-    """Candidates that the budget still allows; a person's own take none of it."""
+    """Return the number of candidates that the budget still allows; a person's own do not count."""
     counted = sum(c.proposer != AUTHOR for c in ctx.store.candidates(ctx.run.id))
     return max(0, ctx.settings.candidates - counted)
 
@@ -43,13 +43,13 @@ def room(ctx: Context) -> int:
 
 
 def may_veto(c: Candidate) -> None:
-    """Raises UsageFault when it is too late."""
+    """Raise UsageFault if it is too late."""
     if c.verdict is not None:
         raise UsageFault(f"too late: {c.id[:8]} has its verdict, {c.verdict}", "/pin or /guide steers what comes next")
 
 
 def may_pin(c: Candidate) -> None:
-    """Raises UsageFault for what nothing can start from."""
+    """Raise UsageFault if nothing can start from it."""
     if c.verdict is None:
         raise UsageFault(f"{c.id[:8]} has no verdict yet", "pin it when it has one")
     if c.verdict in FAULTY or not c.has_bundle:
@@ -59,7 +59,7 @@ def may_pin(c: Candidate) -> None:
 
 
 def guidance_of(text: str) -> str:
-    """The words as one printable line. Raises UsageFault for none, and for too many."""
+    """Return the words as one printable line. Raises UsageFault for none, and for too many."""
     line = printable.line(text, LONGEST + 1)
     if not line:
         raise UsageFault("there is nothing in it that can be printed", "say it in words")
@@ -69,7 +69,7 @@ def guidance_of(text: str) -> str:
 
 
 def budget_of(name: str, text: str, facts: RunFacts) -> dict[str, Any]:
-    """What a request for another budget says. Raises UsageFault for no budget, and for no number."""
+    """Return the body of a request for another budget. Raises UsageFault for an unknown budget or a bad number."""
     if name not in BUDGETS:
         raise UsageFault(f"there is no budget called {printable.line(name, 40)}", f"there are: {', '.join(BUDGETS)}")
     try:
@@ -88,11 +88,11 @@ def budget_of(name: str, text: str, facts: RunFacts) -> dict[str, Any]:
 
 
 def look(ctx: Context, begun: Collection[str] = ()) -> list[Vetoed]:
-    """Takes budgets; gives the vetoes, whose verdicts the caller settles and then says `vetoed`.
+    """Take budgets; return the vetoes. The caller settles their verdicts and then calls `vetoed`.
 
-    A veto of what is begun waits for its verdict, and then came too late.
+    The veto of a candidate that is being judged waits for its verdict, and is then too late.
     """
-    found = list[Vetoed]()
+    vetoes = list[Vetoed]()
     for s in user_requests.waiting(ctx.store, ctx.run.id, *AT_ONCE):
         if s.kind is Kind.BUDGET:
             _taken(ctx, s, _budget(ctx, **s.body))
@@ -106,8 +106,8 @@ def look(ctx: Context, begun: Collection[str] = ()) -> list[Vetoed]:
             _taken(ctx, s, f"the veto of {c.id[:8]} came too late: it is {c.verdict}")
         else:
             why = s.body.get("why") or "without a reason"
-            found.append((s, c, Judgement(Verdict.VETOED, STAGE, quoted(f"vetoed by the user: {why}"))))
-    return found
+            vetoes.append((s, c, Judgement(Verdict.VETOED, STAGE, quoted(f"vetoed by the user: {why}"))))
+    return vetoes
 
 
 def vetoed(ctx: Context, s: Steer) -> None:
@@ -126,32 +126,32 @@ def _budget(ctx: Context, name: str, value: float) -> str:
 
 
 def begin(ctx: Context, generation: int) -> None:
-    """Takes what holds from a generation on, unless a model was asked for that one already."""
+    """Take the requests that hold from a generation on, unless a model was asked for that one already."""
     if prompts.asked(ctx.store, ctx.run.id, generation):
         return
     for s in user_requests.waiting(ctx.store, ctx.run.id, Kind.GUIDE, Kind.PIN, Kind.SUBMIT):
-        _taken(ctx, s, _said(ctx, s, generation), generation)
+        _taken(ctx, s, _outcome(ctx, s, generation), generation)
 
 
 def wants_a_generation(ctx: Context, generation: int) -> bool:
-    """Whether a candidate of the person's own waits for one, or was taken for this one by a process that was ended."""
+    """Whether a person's own candidate waits for one, or was taken for this one by a process that was killed."""
     return bool(user_requests.waiting(ctx.store, ctx.run.id, Kind.SUBMIT) or _promised(ctx, generation))
 
 
 def give_back(ctx: Context, generation: int) -> None:
-    """Takes the word back that candidates of the person's own are in a generation which does not come about."""
+    """Put back the requests for a person's own candidates whose generation does not come about."""
     for s in _promised(ctx, generation):
         user_requests.give_back(ctx.store, ctx.run.id, s.n)
 
 
 def _promised(ctx: Context, generation: int) -> list[Steer]:
-    """The person's own candidates that were taken for a generation, and are in none."""
-    known = {c.id for c in ctx.store.candidates(ctx.run.id)}
-    mine = user_requests.of(ctx.store, ctx.run.id, Kind.SUBMIT)
-    return [s for s in mine if s.generation == generation and candidate_id(s.body["source"]) not in known]
+    """Requests for the person's own candidates that were taken for a generation and are in none."""
+    ids = {c.id for c in ctx.store.candidates(ctx.run.id)}
+    submits = user_requests.of(ctx.store, ctx.run.id, Kind.SUBMIT)
+    return [s for s in submits if s.generation == generation and candidate_id(s.body["source"]) not in ids]
 
 
-def _said(ctx: Context, s: Steer, generation: int) -> str:
+def _outcome(ctx: Context, s: Steer, generation: int) -> str:
     if s.kind is Kind.GUIDE:
         reads = f"{ctx.model.name} reads" if ctx.model is not None else "nobody reads"
         return f"{reads} what you said from generation {generation} on"
@@ -165,37 +165,37 @@ def _said(ctx: Context, s: Steer, generation: int) -> str:
 
 
 def guidance(ctx: Context) -> list[str]:
-    """What the person said and the loop took, the newest last."""
+    """Return the guidance that the loop took, at most NEWEST pieces, the newest last."""
     taken = [s for s in user_requests.of(ctx.store, ctx.run.id, Kind.GUIDE) if s.outcome is not None]
-    return [str(s.body["text"]) for s in taken[-TOLD:]]
+    return [str(s.body["text"]) for s in taken[-NEWEST:]]
 
 
 def pinned(ctx: Context, generation: int | None = None) -> str:
-    """What the person wants generations to start from, in this one or now; empty: nothing."""
+    """Return what the person pinned for a generation, or now: `shipped` or a candidate; empty: nothing."""
     return pin_of(ctx.store, ctx.run.id, generation)
 
 
 def pin_of(store: Store, run: str, generation: int | None = None) -> str:
-    """The same by the record alone."""
+    """Return the same from the record alone."""
     taken = [s for s in user_requests.of(store, run, Kind.PIN) if s.generation is not None]
     held = [s for s in taken if generation is None or (s.generation or 0) <= generation]
     return str(held[-1].body["candidate"]) if held else ""
 
 
 def start(ctx: Context) -> str:
-    """What a model is shown, and its candidates are made of: what is pinned, else the incumbent."""
+    """Return what a model is shown and starts from: the pinned parent, else the incumbent."""
     return pinned(ctx) or incumbent.name(ctx)
 
 
 def started_from(ctx: Context, generation: int) -> str:
-    """The same of a generation that was proposed."""
+    """Return the same for a generation that was proposed."""
     return pinned(ctx, generation) or ctx.store.began_with(ctx.run.id, generation)
 
 
 def submitted(ctx: Context, generation: int) -> list[NewCandidate]:
-    """The person's own candidates of a generation."""
-    mine = [s.body for s in user_requests.of(ctx.store, ctx.run.id, Kind.SUBMIT) if s.generation == generation]
-    return [NewCandidate.of(_proposal(b), AUTHOR, str(b["parent"])) for b in mine]
+    """Return the person's own candidates of a generation."""
+    bodies = [s.body for s in user_requests.of(ctx.store, ctx.run.id, Kind.SUBMIT) if s.generation == generation]
+    return [NewCandidate.of(_proposal(b), AUTHOR, str(b["parent"])) for b in bodies]
 
 
 def _proposal(body: Mapping[str, Any]) -> Proposal:
@@ -213,5 +213,5 @@ def _taken(ctx: Context, s: Steer, outcome: str, generation: int | None = None) 
 
 
 def unread(store: Store, run: str) -> list[Steer]:
-    """What a run that is complete never took."""
+    """Return the requests that a completed run never took."""
     return user_requests.waiting(store, run)

@@ -1,7 +1,7 @@
 """TTGIR as files: `show --ttgir` writes what a run built, a person edits one of them, and `check` judges it.
 
-Each file says in its head which kernel's text it is (`// replaces:`, read by `sandbox/build/ttgir_override.py`), and at
-which configuration the launcher launches that kernel (`// at:`).
+The head of each file names the kernel that it replaces (`// replaces:`, read by `sandbox/build/ttgir_override.py`) and
+the configuration at which the launcher launches it (`// at:`).
 """
 
 import json
@@ -20,18 +20,18 @@ from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 _AT = re.compile(r"^// at: (\{.*\})\s*$", re.M)
 
 
-def launcher(source: str, text: str, known: Sequence[Config]) -> str:
-    """The kernel file with the configuration that a TTGIR text is for, beside the `known` ones of the other cases.
+def launcher(source: str, text: str, others: Sequence[Config]) -> str:
+    """Return the kernel file with the configuration that a TTGIR text is for, and with `others`, of the other cases.
 
-    A text that names none is for one of the file's own. Raises UsageFault when its line cannot be read.
+    A text that names none is for one of the file's own. Raises UsageFault if its line cannot be read.
     """
     wanted = at(text)
     if wanted is None:
         return source
-    found = sites(source)
-    for i, site in enumerate(found):
-        told = [c for config in (wanted, *known) if (c := launch_config.config_of(site, found, config))]
-        options = [c for n, c in enumerate(told) if c not in told[:n]]
+    launches = sites(source)
+    for i, site in enumerate(launches):
+        configs = [c for config in (wanted, *others) if (c := launch_config.config_of(site, launches, config))]
+        options = [c for n, c in enumerate(configs) if c not in configs[:n]]
         with suppress(DoesNotApply):  # then it stays as it is written
             if options:
                 source = with_configs(source, sites(source)[i], options if site.autotuned else options[:1])
@@ -39,7 +39,7 @@ def launcher(source: str, text: str, known: Sequence[Config]) -> str:
 
 
 def at(text: str) -> Config | None:
-    """The configuration that a TTGIR text names. Raises UsageFault when that is no JSON object of integers."""
+    """Return the configuration that a TTGIR text names; None if it names none. Raises UsageFault if it is not valid."""
     line = _AT.search(text)
     if line is None:
         return None
@@ -53,13 +53,13 @@ def at(text: str) -> Config | None:
 
 
 def write(store: Store, name: str, which: str, folder: Path) -> list[Path]:
-    """Writes the TTGIR of every kernel that `shipped`, `tuned` or a candidate launches; gives the files.
+    """Write the TTGIR of every kernel that `shipped`, `tuned` or a candidate launches; return the files.
 
-    Each says in its first line which kernel it is, so that a changed copy can be given to `check`. Raises UsageFault
-    when it was not built, EnvironmentFault when the folder cannot be written.
+    The first line of each names its kernel, so that a changed copy can be given to `check`. Raises UsageFault if it was
+    not built, EnvironmentFault if the folder cannot be written.
     """
-    found, written = store.run(name), dict[str, Path]()
-    for case, plans in _plans(store, found, which).items():
+    run, written = store.run(name), dict[str, Path]()
+    for case, plans in _plans(store, run, which).items():
         for bundle, label, config in plans:
             manifest = store.contents.manifest(bundle)
             for key in dict.fromkeys(s["kernel"] for s in manifest["plans"][case][label]["steps"] if "kernel" in s):

@@ -71,7 +71,7 @@ def run(store: Store, name: str, as_json: bool) -> None:
     table = Table(title="candidates", title_justify="left")
     for column in ("candidate", "gen", "by", "move", "verdict", "stage", "speedup", "reason"):
         table.add_column(column, overflow="fold", ratio=1 if column == "reason" else None)
-    waiting = pending.told(store, shown.id)
+    waiting = pending.progress(store, shown.id)
     for c in candidates:
         far, ratio = waiting.get(c.id, ("not judged", None))
         speedup = f"{x:.3f}x" if (x := c.speedup or ratio) else ""
@@ -163,7 +163,7 @@ def candidate(store: Store, name: str, prefix: str, source: bool, as_json: bool)
     )
     if c.cites:
         out.print(escape(_because(c)), highlight=False)
-    far, ratio = pending.told(store, shown.id).get(c.id, ("not judged", None))
+    far, ratio = pending.progress(store, shown.id).get(c.id, ("not judged", None))
     waits = f"{far} at {ratio:.3f}x, waits for more" if ratio else far
     verdict = f"{c.verdict} at {c.stage or '-'}: {escape(c.reason or '')}" if c.verdict else waits
     out.print(f"verdict: {verdict}", highlight=False)

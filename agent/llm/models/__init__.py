@@ -1,6 +1,6 @@
-"""What may answer prompts, behind one interface (`types.py`): a server, files that anybody answers, or a recording.
+"""The models that answer prompts, behind one interface (`types.py`): a server, a folder of files, or a recording.
 
-Each module is imported when it is named.
+Each module is imported only when `--model` names it.
 """
 
 from contextlib import suppress
@@ -13,9 +13,9 @@ EMBEDDED = "embedded"  # the moves alone: no model is asked
 
 
 def named(text: str, asker: Asker) -> Model | None:
-    """The model that `--model` names: `relay:DIR`, `replay:FILE`, or by its name on a server; None for `embedded`.
+    """Return the model that `--model` names: `relay:DIR`, `replay:FILE`, or a name on a server; None for `embedded`.
 
-    Raises UsageFault when it cannot be one, before anything is asked.
+    Raises UsageFault for an invalid name, before anything is asked.
     """
     kind, colon, _ = text.strip().partition(":")
     if text.strip() in ("", EMBEDDED):
@@ -34,7 +34,7 @@ def named(text: str, asker: Asker) -> Model | None:
 
 
 def _path(text: str) -> Path:
-    """The path behind the colon, good in any folder."""
+    """The absolute path behind the colon."""
     rest = text.strip().partition(":")[2].strip()
     if not rest:
         raise UsageFault(f"'{text}' names no path", "give one, as --model relay:DIR or --model replay:FILE")

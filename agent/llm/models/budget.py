@@ -1,9 +1,9 @@
-"""A model within the budget of its run, and whose end is the end of its role alone: both are told as `Exhausted`.
+"""Keeps a model within the budget of its run, and turns the loss of its server into the end of its role: `Exhausted`.
 
-Before a call its prompt is estimated, at one token for BYTES bytes of it, and the reply is limited to what is then left
-of tokens and money, as far as the model can be told (a folder cannot). What is told of a reply is believed, what is not
-is estimated in the same way; what failed attempts took, nobody tells. A server that is gone ends the run at the first
-call of its role, where a key, an address or a name may be wrong, and later the role alone.
+Before a call the prompt is estimated at one token for BYTES bytes, and the reply is limited to the tokens and money
+left, if the model takes a limit (a folder does not). Reported token counts of a reply are believed, missing ones are
+estimated in the same way; those of failed attempts are unknown. A server that is gone ends the run at the first call of
+its role, as a key, an address or a name may be wrong; later it ends the role alone.
 """
 
 import math
@@ -19,7 +19,7 @@ LEAST = 256  # tokens of a reply that is worth asking for
 
 @dataclass(frozen=True)
 class Spent:
-    """By all models of a run, over all resumptions."""
+    """What all models of a run spent, over all resumptions."""
 
     tokens: int = 0
     money: float = 0.0
@@ -27,7 +27,7 @@ class Spent:
 
 @dataclass
 class Budget:
-    """What the models of a run may spend together, which a person may change. None: no such limit."""
+    """What the models of a run may spend together; a person may change it. None: no limit."""
 
     tokens: int | None = None
     money: float | None = None
@@ -35,7 +35,7 @@ class Budget:
 
 
 class Guarded:
-    """`model`, asked no more than `purse` allows. `price`: None where it is not known."""
+    """A model that spends no more than `purse` allows. `price`: None if unknown."""
 
     def __init__(self, model: Model, asker: Asker, purse: Budget, price: Price | None) -> None:
         self.model, self.asker, self.purse, self.price = model, asker, purse, price
@@ -43,7 +43,8 @@ class Guarded:
         self._answered = bool(asker.asked)
 
     def complete(self, prompt: str, role: str = OPTIMIZER, form: Form = FREE) -> Reply:
-        """Raises Exhausted when the budget is too small for the prompt, or the server is gone; else as the model."""
+        """Ask the model. Raises Exhausted if the budget is too small or the server is gone; else what the model
+        raises."""
         most = self._room(prompt)
         try:
             reply = self.model.complete(prompt, role, replace(form, most=most))
@@ -55,7 +56,7 @@ class Guarded:
         return self._booked(prompt, reply)
 
     def _room(self, prompt: str) -> int | None:
-        """Tokens that the reply may have. Raises Exhausted when they are too few."""
+        """The limit of the reply in tokens; None: no limit. Raises Exhausted if fewer than LEAST are left."""
         asked, spent, limits = estimate(prompt), self.purse.spent(), list[tuple[float, str]]()
         if self.purse.tokens is not None:
             left = self.purse.tokens - spent.tokens
@@ -64,30 +65,34 @@ class Guarded:
             rest = self.purse.money - spent.money
             after = rest - self.price.of(asked, 0)
             limits.append((_bought(after, self.price), f"of {self.purse.money:g} in money {max(rest, 0):.4g} are left"))
-        for tokens, told in limits:
+        for tokens, remaining in limits:
             if tokens < LEAST:
-                raise Exhausted(f"the budget is spent: {told}, and the next prompt alone takes about {asked} tokens")
+                raise Exhausted(
+                    f"the budget is spent: {remaining}, and the next prompt alone takes about {asked} tokens"
+                )
         finite = [int(tokens) for tokens, _ in limits if math.isfinite(tokens)]
         return min(finite, default=None)
 
     def _booked(self, prompt: str, reply: Reply) -> Reply:
-        told = (reply.prompt_tokens, reply.completion_tokens)
-        taken, written = (e if n is None else n for n, e in zip(told, map(estimate, (prompt, reply.text)), strict=True))
+        reported = (reply.prompt_tokens, reply.completion_tokens)
+        taken, written = (
+            e if n is None else n for n, e in zip(reported, map(estimate, (prompt, reply.text)), strict=True)
+        )
         cost = self.price.of(taken, written) if self.price else None
         spent = self.purse.spent()
         tokens, money = spent.tokens + taken + written, spent.money + (cost or 0.0)
         of = {"of_tokens": self.purse.tokens, "of_money": self.purse.money}
-        self.asker.tell("model.spent", role=self.asker.role, tokens=tokens, money=money if self.price else None, **of)
+        self.asker.report("model.spent", role=self.asker.role, tokens=tokens, money=money if self.price else None, **of)
         return replace(reply, counted=taken + written, cost=cost)
 
 
 def estimate(text: str) -> int:
-    """Tokens of a text, on the high side."""
+    """Return a high estimate of the number of tokens of a text."""
     return math.ceil(len(whole(text).encode()) / BYTES)
 
 
 def _bought(money: float, price: Price) -> float:
-    """Tokens of a reply that money buys."""
+    """The tokens of a reply that an amount of money buys."""
     if money < 0:
         return 0.0
     return money / price.of(0, 1) if price.completion else math.inf

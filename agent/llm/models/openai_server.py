@@ -1,12 +1,12 @@
 """A language model behind an OpenAI-compatible server: one prompt goes in, one text comes out.
 
-Relies on the openai package (`chat.completions`, which every such server has) and on asyncio for a deadline that holds
-for the whole answer, however slowly it trickles. Retries happen here and nowhere else: openai's own are switched off,
-for they end with the headers: they do not ask again after an answer that is cut off, no JSON or too slow. Where the
-server asks for a longer wait than theirs they ask sooner; here that ends the attempts, and is said.
-Where JSON is wanted, the server is told its schema; one that refuses that, or the name of the limit of tokens, is asked
-again at once without it, and never so again in this process. It does not read what the model says, does not stream,
-and keeps the key out of every message.
+Relies on the openai package (`chat.completions`, which every such server has) and on asyncio for a deadline of the
+whole answer, however slowly it comes. Retries happen here alone. Those of openai are switched off: they stop at the
+headers, so they do not ask again after an answer that is cut off, no JSON or too slow, and they ask sooner than a
+server that wants a long wait allows; here such a wait ends the attempts with a message. If JSON is wanted, the request
+holds its schema. A server that refuses the schema, or the name of the token limit, is asked again at once without it,
+for the rest of this process. This module does not read what the model says, does not stream, and keeps the key out of
+every message.
 """
 
 import asyncio
@@ -46,13 +46,13 @@ class _Again(Exception):
 
 
 class _Unsupported(Exception):
-    """The server refuses a field of the request: the only argument."""
+    """The server refuses a field of the request, which is the only argument."""
 
 
 class ServerModel:
-    """`base_url` and `api_key` default to OPENAI_BASE_URL and OPENAI_API_KEY; `timeout` is the deadline of one attempt.
+    """`base_url` and `api_key` default to OPENAI_BASE_URL and OPENAI_API_KEY; `timeout`: seconds for one attempt.
 
-    Raises UsageFault when the name or the URL is not one, or when a server elsewhere would be asked without a key.
+    Raises UsageFault for an invalid name or URL, or if a server elsewhere would be asked without a key.
     """
 
     booked = paid = True
@@ -81,9 +81,9 @@ class ServerModel:
         return f"ServerModel({self.name!r}, {self.url!r})"
 
     def complete(self, prompt: str, role: str = OPTIMIZER, form: Form = FREE) -> Reply:
-        """Asks the model, whatever the role. Blocks; not for use inside a running event loop.
+        """Ask the model, whatever the role, and block; not for use inside a running event loop.
 
-        Raises Gone when the server refuses the request, cannot be reached, or does not answer in time.
+        Raises Gone if the server refuses the request, cannot be reached, or does not answer in time.
         """
         began, attempt, refused = time.monotonic(), 1, set(_REFUSED.get((self._url, self.name), ()))
         while True:
@@ -104,7 +104,7 @@ class ServerModel:
             time.sleep(wait)
 
     async def _ask(self, prompt: str, fields: Mapping[str, Any]) -> bytes:
-        """One attempt: the body of the answer, unread."""
+        """Make one attempt; return the raw body of the answer."""
         import httpx2  # what openai speaks HTTP with
         import openai
 
@@ -133,28 +133,28 @@ class ServerModel:
 
         limits = openai.Timeout(self.timeout, connect=min(CONNECT_SECONDS, self.timeout))
         # A proxy that the environment names would be asked for this machine's own server, too.
-        own = openai.DefaultAsyncHttpxClient(trust_env=False) if self._local else None
+        http_client = openai.DefaultAsyncHttpxClient(trust_env=False) if self._local else None
         return openai.AsyncOpenAI(
-            api_key=self._key or "none", base_url=self._url, timeout=limits, max_retries=0, http_client=own
+            api_key=self._key or "none", base_url=self._url, timeout=limits, max_retries=0, http_client=http_client
         )
 
     def _refused(self, e: "openai.APIStatusError", fields: Collection[str]) -> Exception:
-        """What an HTTP status means: _Unsupported, _Again when it may pass, else Gone."""
+        """The exception for an HTTP status: _Unsupported, _Again if it may pass, else Gone."""
         status, words = e.status_code, _message(e.body)
         if field := _unsupported(status, words, fields):
             return _Unsupported(field)
-        said = self._clean(words)
+        detail = self._clean(words)
         if status == 401:
             return Gone(f"the server refused the key: {self.url} answered 401", "check OPENAI_API_KEY")
         if status in (408, 409, 429) or status >= 500:
             if e.code == "insufficient_quota":
-                return Gone(f"the quota at {self.url} is spent{said}", f"add to it; {AGAIN}")
-            return _Again(f"answered {status}{said}", f"wait a while; {AGAIN}", _asked_wait(e.response.headers))
+                return Gone(f"the quota at {self.url} is spent{detail}", f"add to it; {AGAIN}")
+            return _Again(f"answered {status}{detail}", f"wait a while; {AGAIN}", _asked_wait(e.response.headers))
         hint = {
             403: "check what the key may do",
             404: "check the model's name, and that OPENAI_BASE_URL ends as the server wants it (often in /v1)",
         }.get(status, "check the model's name and OPENAI_BASE_URL")
-        return Gone(f"the model server {self.url} answered {status} for '{self.name}'{said}", hint)
+        return Gone(f"the model server {self.url} answered {status} for '{self.name}'{detail}", hint)
 
     def _unreachable(self, cause: BaseException | None) -> _Again:
         kind = type(cause).__name__
@@ -172,14 +172,14 @@ class ServerModel:
         return Gone(f"the model server {self.url} {e.problem} ({tries}){asked}", e.hint)
 
     def _clean(self, text: str) -> str:
-        """What a server said, fit for a message: one short printable line without the key."""
+        """The text of a server for a message: one short printable line without the key."""
         text = text.replace(self._key, "***") if self._key else text
-        said = printable.line(text, 200)
-        return f": {said}" if said else ""
+        line = printable.line(text, 200)
+        return f": {line}" if line else ""
 
 
 def _on_loopback(url: str) -> bool:
-    """Whether the server is on this machine. Raises UsageFault when the text is no http(s) URL."""
+    """Whether the server is on this machine. Raises UsageFault if the text is no http(s) URL."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port  # either may raise
@@ -202,7 +202,7 @@ def _shown(url: str) -> str:
 
 
 def _fields(form: Form, refused: Collection[str]) -> dict[str, Any]:
-    """What a request holds beside model and messages."""
+    """The fields of a request beside model and messages."""
     fields: dict[str, Any] = {}
     if form.schema is not None and SCHEMA not in refused:
         schema = {"name": "reply", "strict": True, "schema": dict(form.schema)}
@@ -212,13 +212,13 @@ def _fields(form: Form, refused: Collection[str]) -> dict[str, Any]:
     return fields
 
 
-def _unsupported(status: int, said: str, fields: Collection[str]) -> str:
-    """Which field of the request may be what the server refuses; empty where it is none of them.
+def _unsupported(status: int, words: str, fields: Collection[str]) -> str:
+    """The field of the request that the server probably refuses; empty if none.
 
-    Servers word it in many ways: to one that says no more than that the request is bad, the schema is left out.
+    Servers word it in many ways: if one only says that the request is bad, the schema is left out.
     """
-    named = any(word in said.lower() for word in (SCHEMA, "json_schema", "schema", "grammar", "structured"))
-    if LIMIT in fields and LIMIT in said and status in (400, 422):
+    named = any(word in words.lower() for word in (SCHEMA, "json_schema", "schema", "grammar", "structured"))
+    if LIMIT in fields and LIMIT in words and status in (400, 422):
         return LIMIT
     bad = status in (400, 415, 422, 501) or (status == 500 and named)
     return SCHEMA if SCHEMA in fields and bad else ""
@@ -237,8 +237,8 @@ def _message(body: object) -> str:
     """The words in an error body, whichever of the usual shapes it has."""
     if isinstance(body, dict):
         inner = body.get("error", body)
-        found = inner.get("message") or inner.get("detail") if isinstance(inner, dict) else inner
-        return found if isinstance(found, str) else ""
+        message = inner.get("message") or inner.get("detail") if isinstance(inner, dict) else inner
+        return message if isinstance(message, str) else ""
     return body if isinstance(body, str) and "<" not in body else ""
 
 
@@ -253,7 +253,7 @@ def _asked_wait(headers: Any) -> float | None:
 
 
 def _reply(body: bytes, name: str, seconds: float, attempts: int) -> Reply:
-    """Reads an answer, leniently. Raises _Again when it is cut off or no chat completion."""
+    """Read an answer, leniently. Raises _Again if it is cut off or no chat completion."""
     hint = f"check that OPENAI_BASE_URL names a server that speaks chat.completions; {AGAIN}"
     try:
         answer = json.loads(body.decode("utf-8", "replace"))
@@ -261,15 +261,15 @@ def _reply(body: bytes, name: str, seconds: float, attempts: int) -> Reply:
         raise _Again("sent a body that is cut off, or no JSON", hint) from None
     if not isinstance(answer, dict) or "choices" not in answer:
         raise _Again("sent no chat completion", hint)
-    told, choices = answer.get("usage"), answer["choices"]
-    usage = told if isinstance(told, dict) else {}
+    reported, choices = answer.get("usage"), answer["choices"]
+    usage = reported if isinstance(reported, dict) else {}
     spent, written = count(usage.get("prompt_tokens")), count(usage.get("completion_tokens"))
     first = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
     return Reply(_text(first), spent, written, seconds, signed(answer.get("model"), name), _ended(first), attempts)
 
 
 def _text(choice: Mapping[str, Any]) -> str:
-    """What was written; empty when nothing was."""
+    """The text of a choice; empty if there is none."""
     message = choice.get("message")
     content = message.get("content") if isinstance(message, dict) else None
     if isinstance(content, list):  # some servers send it in parts
@@ -279,11 +279,14 @@ def _text(choice: Mapping[str, Any]) -> str:
 
 
 def _ended(choice: Mapping[str, Any]) -> str:
-    """Why a reply is not whole, in one short line; empty where it is."""
+    """Why a reply is incomplete, in one short line; empty if it is complete."""
     message = choice.get("message")
     refusal = message.get("refusal") if isinstance(message, dict) else None
     if isinstance(refusal, str) and refusal.strip():
         return f"the model refused: {printable.line(whole(refusal), 200)}"
-    told = {"content_filter": "the server's filter withheld the reply", "length": "the reply was cut off at its limit"}
+    causes = {
+        "content_filter": "the server's filter withheld the reply",
+        "length": "the reply was cut off at its limit",
+    }
     reason = choice.get("finish_reason")
-    return told.get(reason, "") if isinstance(reason, str) else ""
+    return causes.get(reason, "") if isinstance(reason, str) else ""

@@ -1,4 +1,4 @@
-"""What tokens cost: a table of prices, written by whoever pays. None ships: they change, and differ by contract.
+"""What tokens cost: a table of prices that the user writes. None ships: prices change, and differ by contract.
 
 A TOML file, `~/.config/pgo-agent/prices.toml` unless another is named, with one table for each model by the name that
 `--model` takes (`relay` for all folders), in any one unit of money, for a million tokens:
@@ -35,30 +35,30 @@ class Price:
 
 
 def file() -> Path:
-    """Where the table is looked for."""
+    """Return the path of the table, whether it exists or not."""
     named = os.environ.get(VARIABLE)
     return Path(named) if named else Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / FILE
 
 
 def read() -> dict[str, Price]:
-    """The table; empty where there is no file. Raises UsageFault with what is wrong with it."""
+    """Return the table; empty without a file. Raises UsageFault with what is wrong with it."""
     path = file()
     try:
-        found = tomllib.loads(path.read_bytes().decode())
+        table = tomllib.loads(path.read_bytes().decode())
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as e:
         raise UsageFault(f"cannot read the prices in {path}: {e}", "mend it, or move it away") from None
-    return {name: _price(path, name, entry) for name, entry in found.items()}
+    return {name: _price(path, name, entry) for name, entry in table.items()}
 
 
 def entry(model: str) -> str:
-    """The table's name for what `--model` names."""
+    """Return the entry of the table for a model that `--model` names."""
     return "relay" if model.startswith("relay:") else model
 
 
 def wanted(table: Mapping[str, Price], model: str) -> Price:
-    """The price of a model, for a budget of money. Raises UsageFault that says how to give it."""
+    """Return the price of a model, for a budget of money. Raises UsageFault that says how to give it."""
     name = entry(model)
     if name not in table:
         raise UsageFault(
@@ -69,9 +69,9 @@ def wanted(table: Mapping[str, Price], model: str) -> Price:
 
 
 def _price(path: Path, name: str, entry: Any) -> Price:
-    said = entry if isinstance(entry, dict) else {}
-    numbers = [said.get(kind) for kind in ("prompt", "completion")]
-    if set(said) != {"prompt", "completion"} or not all(_fits(n) for n in numbers):
+    numbers_by_kind = entry if isinstance(entry, dict) else {}
+    numbers = [numbers_by_kind.get(kind) for kind in ("prompt", "completion")]
+    if set(numbers_by_kind) != {"prompt", "completion"} or not all(_fits(n) for n in numbers):
         raise UsageFault(
             f"{path}: '{name}' is no price", "give it prompt and completion, each the money for a million tokens"
         )

@@ -1,7 +1,7 @@
-"""A recording: what a run asked its model and what came back, as JSON lines, for `replay:FILE` and for people.
+"""A recording: the prompts and replies of a run, as JSON lines, for `replay:FILE` and for people.
 
-The first line says of which target it is; then one line for each call, in order. `LAYOUT` is of this form; another one
-is refused. What is read was written by anybody: a line that is not as it should be is refused by its number.
+The first line names the target; then comes one line for each call, in order. Another `LAYOUT` is refused. The file is
+untrusted input: a wrong line is refused with its number.
 """
 
 import json
@@ -42,14 +42,11 @@ class Recording:
     calls: tuple[Call, ...]
 
 
-# writing --------------------------------------------------------------------------------------------------------------
-
-
 # reading --------------------------------------------------------------------------------------------------------------
 
 
 def read(file: Path) -> Recording:
-    """The recording in `file`. Raises UsageFault with the number of the line that is none of one."""
+    """Return the recording in `file`. Raises UsageFault with the number of the first wrong line."""
     try:
         lines = file.read_bytes().splitlines()
     except OSError as e:
@@ -64,12 +61,12 @@ def read(file: Path) -> Recording:
 
 def _parsed(file: Path, n: int, line: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(line)
+        value = json.loads(line)
     except (ValueError, RecursionError):
         raise _damaged(file, n, "it is no JSON") from None
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise _damaged(file, n, "it is no JSON object")
-    return found
+    return value
 
 
 def _head(file: Path, line: dict[str, Any]) -> Head:
@@ -91,17 +88,17 @@ def _call(file: Path, n: int, line: dict[str, Any]) -> Call:
 
 
 def _tokens(file: Path, n: int, line: dict[str, Any], name: str) -> int | None:
-    said = line.get(name)
-    if said is not None and count(said) is None:
+    value = line.get(name)
+    if value is not None and count(value) is None:
         raise _damaged(file, n, f"{name} is no number of tokens")
-    return count(said)
+    return count(value)
 
 
 def _string(file: Path, n: int, line: dict[str, Any], name: str) -> str:
-    found = line.get(name)
-    if not isinstance(found, str):
-        raise _damaged(file, n, f"it has no {name}" if found is None else f"{name} is no text")
-    return whole(found)
+    value = line.get(name)
+    if not isinstance(value, str):
+        raise _damaged(file, n, f"it has no {name}" if value is None else f"{name} is no text")
+    return whole(value)
 
 
 def _damaged(file: Path, n: int, why: str) -> UsageFault:

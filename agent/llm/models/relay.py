@@ -1,9 +1,9 @@
-"""`relay:DIR`: each prompt becomes a file in DIR, and a file beside it is the reply, by a person or any agent.
+"""`relay:DIR`: each prompt becomes a file in DIR; a person or any agent writes the reply into a file beside it.
 
-`NNN-HASH-request.md` appears whole or not at all, and `NNN-HASH-reply.md` is read once it is whole (`settled_file.py`).
-NNN counts what is in DIR; HASH is of run and prompt, so a run that is killed or suspended and asks again finds its own
-request and its reply, and runs share a DIR without mixing. A new DIR is for its owner alone; whoever an existing one
-lets in reads the kernel. What a reply says is judged like anything else: only its head is read here.
+`NNN-HASH-request.md` appears whole or not at all; `NNN-HASH-reply.md` is read once it is complete (`settled_file.py`).
+NNN counts the requests in DIR. HASH is of run and prompt, so a resumed run finds its request and reply again, and runs
+can share a DIR. A new DIR is private to its owner; anybody who can read an existing one can read the kernel. Only the
+head of a reply is read here: its content is judged like any other.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ tokens: 1200 300
 
 
 class RelayModel:
-    """Makes `folder` if need be. Raises UsageFault when it is none, EnvironmentFault when it cannot be made."""
+    """Creates `folder` if it is missing. Raises UsageFault if it is no folder, EnvironmentFault if creation fails."""
 
     booked, paid = False, True  # a person thinks as long as it takes
 
@@ -52,16 +52,16 @@ class RelayModel:
             raise _unwritable(folder, e) from None
 
     def complete(self, prompt: str, role: str = OPTIMIZER, form: Form = FREE) -> Reply:
-        """Asks, and waits for the file, unless the asker does not.
+        """Write the request and wait for the reply, if `asker.wait`.
 
         Raises Suspended, and EnvironmentFault for a folder that cannot be written or a reply that is no plain file.
         """
         stem = self._asked(whole(prompt), role)
         request, reply = (self.folder / f"{stem}-{what}.md" for what in ("request", "reply"))
-        found = self._awaited(request, reply, role)
-        said, text = _split(self._text(reply, found.data))
-        tokens = _tokens(said.get("tokens", ""))
-        return Reply(text, *tokens, _since(request, found), signed(said.get("model"), ANSWERER))
+        dropped = self._awaited(request, reply, role)
+        head, text = _split(self._text(reply, dropped.data))
+        tokens = _tokens(head.get("tokens", ""))
+        return Reply(text, *tokens, _since(request, dropped), signed(head.get("model"), ANSWERER))
 
     def _text(self, reply: Path, data: bytes) -> str:
         try:
@@ -72,35 +72,35 @@ class RelayModel:
         return text[: LONGEST + 1]  # a character more than the parser takes: it says that the reply is too long
 
     def _awaited(self, request: Path, reply: Path, role: str) -> settled_file.Dropped:
-        told: set[str] = set()
+        reported: set[str] = set()
         while True:
             try:
                 return settled_file.read(reply, 4 * (LONGEST + 1))
             except settled_file.NotYet as e:
                 if not self.asker.wait:
                     raise Suspended(request, reply, str(e)) from None
-                if not told:
-                    told.add("is not there")
-                    self.asker.tell("model.waiting", role=role, request=str(request), reply=str(reply))
-                if str(e) not in told:
-                    told.add(str(e))
+                if not reported:
+                    reported.add("is not there")
+                    self.asker.report("model.waiting", role=role, request=str(request), reply=str(reply))
+                if str(e) not in reported:
+                    reported.add(str(e))
                     self._note(reply, str(e))
             time.sleep(POLL)
 
     def _note(self, path: Path, what: str) -> None:
-        self.asker.tell("note", text=f"{path.name} {what}")
+        self.asker.report("note", text=f"{path.name} {what}")
 
     # requests ---------------------------------------------------------------------------------------------------------
 
     def _asked(self, prompt: str, role: str) -> str:
-        """What the names of request and reply begin with; one of them is there afterwards."""
+        """The stem of the names of request and reply; writes the request if neither is there."""
         mark = hashlib.sha256(f"{self.asker.run}\n{prompt}".encode()).hexdigest()[:8]
         try:
-            names = [found for path in sorted(self.folder.iterdir()) if (found := _NAME.fullmatch(path.name))]
-            known = next((found for found in names if found[2] == mark), None)
-            if known is not None:
-                return f"{known[1]}-{mark}"
-            stem = f"{max((int(found[1]) for found in names), default=0) + 1:03}-{mark}"
+            names = [match for path in sorted(self.folder.iterdir()) if (match := _NAME.fullmatch(path.name))]
+            earlier = next((match for match in names if match[2] == mark), None)
+            if earlier is not None:
+                return f"{earlier[1]}-{mark}"
+            stem = f"{max((int(match[1]) for match in names), default=0) + 1:03}-{mark}"
             self._write(stem, role, prompt)
             return stem
         except OSError as e:
@@ -126,7 +126,7 @@ def _unwritable(folder: Path, e: OSError) -> EnvironmentFault:
 
 
 def _split(text: str) -> tuple[dict[str, str], str]:
-    """What the head of a reply says, and the rest; all of it when it has no head that is one."""
+    """The fields in the head of a reply, and the rest of its text; no fields without a valid head."""
     head = _HEAD.match(text)
     if head is None:
         return {}, text
@@ -134,15 +134,15 @@ def _split(text: str) -> tuple[dict[str, str], str]:
     return {key: value.strip() for key, _, value in pairs}, text[head.end() :]
 
 
-def _tokens(said: str) -> tuple[int | None, int | None]:
-    """Of prompt and answer; None for what is no number of them."""
-    found = re.fullmatch(r"(\d{1,12})[ \t]+(\d{1,12})", said, re.ASCII)
-    return (count(int(found[1])), count(int(found[2]))) if found else (None, None)
+def _tokens(text: str) -> tuple[int | None, int | None]:
+    """The tokens of prompt and answer; None if they are not given as numbers."""
+    match = re.fullmatch(r"(\d{1,12})[ \t]+(\d{1,12})", text, re.ASCII)
+    return (count(int(match[1])), count(int(match[2]))) if match else (None, None)
 
 
-def _since(request: Path, reply: settled_file.Dropped) -> float:
-    """Seconds between question and answer, by their files."""
+def _since(request: Path, dropped: settled_file.Dropped) -> float:
+    """Seconds between request and reply, by the times of their files."""
     try:
-        return max(reply.written - request.lstat().st_mtime, 0.0)
+        return max(dropped.written - request.lstat().st_mtime, 0.0)
     except OSError:
         return 0.0

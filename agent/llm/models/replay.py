@@ -1,7 +1,7 @@
 """`replay:FILE`: gives the replies of a recording again, to a run of the same target.
 
-A prompt that was recorded gets its own reply; another one gets the next that nobody had yet, and that is said. A
-resumed run goes on where it was. Nothing is spent, so no tokens are told; a reply keeps the name of what wrote it.
+A recorded prompt gets its own reply; any other prompt gets the next unused reply, with a note. A resumed run goes on
+where it was. Nothing is spent, so no tokens are reported; a reply keeps the name of the model that wrote it.
 """
 
 from pathlib import Path
@@ -12,29 +12,29 @@ from pgo_agent.sandbox.errors import UsageFault
 
 
 class ReplayModel:
-    """Reads all of `file` at once. Raises UsageFault when it is damaged, or of another target."""
+    """Reads all of `file` at once. Raises UsageFault if it is damaged, or of another target."""
 
     booked, paid = True, False
 
     def __init__(self, file: Path, asker: Asker) -> None:
         self.file, self.asker, self.name = file, asker, f"replay:{file}"
-        found = recording.read(file)
-        _of_target(self.file, found.head, asker)
-        self._left = list(found.calls)
+        recorded = recording.read(file)
+        _of_target(self.file, recorded.head, asker)
+        self._left = list(recorded.calls)
         for prompt in asker.asked:
             self._taken(prompt, asker.role)
 
     def complete(self, prompt: str, role: str = OPTIMIZER, form: Form = FREE) -> Reply:
-        """The recorded reply, at once. Raises Exhausted after the last one."""
+        """Return the recorded reply at once. Raises Exhausted after the last one."""
         call = self._taken(prompt, role)
         if call is None:
             raise Exhausted(f"all replies of {self.file.name} were given")
         if call.prompt_sha256 != sha256(prompt):
-            self.asker.tell("note", text=f"{self.file.name} holds no such prompt: this is its next reply, to another")
+            self.asker.report("note", text=f"{self.file.name} holds no such prompt: this is its next reply, to another")
         return Reply(call.reply, None, None, 0.0, call.model)
 
     def _taken(self, prompt: str, role: str) -> recording.Call | None:
-        """The call that answers a prompt; it answers no other."""
+        """Take the call that answers a prompt, so that it answers no other; None if none is left."""
         fit = [c for c in self._left if c.role == role]
         wanted = sha256(prompt)
         call = next((c for c in fit if c.prompt_sha256 == wanted), fit[0] if fit else None)

@@ -1,8 +1,8 @@
-"""A file that somebody else writes, read once it is whole; nothing is known of who writes it, or how.
+"""Reads a file that somebody else writes, once it is complete, whoever writes it and however.
 
-It is whole when it holds something, nobody has it open for writing (the kernel says so, where the file system and the
-rights allow to ask), and its size and time stand still for a moment. What is no plain file is refused: a link could
-lead to a file of this user's that its writer may not read. Relies on Linux for leases. It understands no text.
+It is complete if it is not empty, no process has it open for writing (the kernel knows, if file system and rights allow
+to ask), and its size and time stay the same for a moment. Only plain files are read: a link could lead to a file of
+this user that its writer may not read. Relies on Linux for leases. It does not interpret the text.
 """
 
 import errno
@@ -23,7 +23,7 @@ Stamp = tuple[int, int, int, int]  # device, inode, size, time
 
 
 class NotYet(Exception):
-    """Why the file cannot be read yet, in words that follow its name."""
+    """The file cannot be read yet; the message follows its name."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Dropped:
 
 
 def read(path: Path, most: int) -> Dropped:
-    """The file at `path`, up to `most` bytes. Raises NotYet, or EnvironmentFault for what will never be a file."""
+    """Return the file at `path`, up to `most` bytes. Raises NotYet, or EnvironmentFault if it is no plain file."""
     before = _looked(path)
     time.sleep(SETTLED)
     with _opened(path) as file:
@@ -59,7 +59,7 @@ def _looked(path: Path) -> Stamp:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[int]:
-    """The file, never by a link, and without waiting for the other end of a pipe."""
+    """Open the file, without following a link or waiting for the other end of a pipe."""
     with ExitStack() as closing:
         try:
             file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -81,15 +81,15 @@ def _refused(problem: str) -> EnvironmentFault:
 
 
 def _stamp(file: int) -> Stamp:
-    found = os.fstat(file)
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+    status = os.fstat(file)
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _being_written(file: int) -> bool:
-    """Whether the kernel says that somebody has it open for writing; where it does not say, no.
+    """Whether the kernel knows of a process that has it open for writing; False if it cannot tell.
 
-    A read lease is granted for files that nobody writes. It is given back at once; a signal that is ignored stands in
-    for the one that would end this process if somebody opened the file in between.
+    A read lease is granted only for files that nobody writes; it is given back at once. Its signal is replaced by an
+    ignored one, as the default would end this process if somebody opened the file in between.
     """
     with suppress(OSError):  # not our file, or a file system without leases
         fcntl.fcntl(file, fcntl.F_SETSIG, signal.SIGURG)

@@ -1,6 +1,7 @@
-"""What every model is to the loop: a prompt goes in, a reply comes out, or one of two endings that are nobody's fault.
+"""The interface of every model: a prompt goes in, and a reply comes out, or Suspended or Exhausted, which are no
+faults.
 
-It does not read what a reply says (`replies.py` and `json_query.py` do) and records nothing (they do).
+It does not read what a reply says and records nothing: `replies/`, `proposal/llm.py` and `json_query.py` do.
 """
 
 import hashlib
@@ -12,7 +13,7 @@ from typing import Any, Protocol
 from pgo_agent.agent import text as printable
 from pgo_agent.sandbox.errors import EnvironmentFault
 
-OPTIMIZER = "optimizer"  # the role that asks when nobody says otherwise
+OPTIMIZER = "optimizer"  # the default role
 PROFILER, SUMMARIZER = "profiler", "summarizer"
 ROLES = (PROFILER, SUMMARIZER, OPTIMIZER)
 LONGEST_NAME, MOST_TOKENS = 100, 10**12  # of what answers; of one call
@@ -21,19 +22,19 @@ LONGEST_NAME, MOST_TOKENS = 100, 10**12  # of what answers; of one call
 @dataclass(frozen=True)
 class Reply:
     text: str  # what was written; empty when the model refused or said nothing
-    prompt_tokens: int | None  # None: nobody tells, or none were spent
+    prompt_tokens: int | None  # None: not reported, or none were spent
     completion_tokens: int | None
     seconds: float  # wall clock, over all attempts
-    model: str  # what answered, by its own word
-    ended: str = ""  # why it is not all that the model would have written: refused, withheld, cut off; in words
+    model: str  # the name that it gave itself
+    ended: str = ""  # why it is incomplete: refused, withheld or cut off, as text
     attempts: int = 1
-    counted: int = 0  # tokens by which a budget counts it: as told, else estimated; none of a recording
+    counted: int = 0  # tokens that a budget counts: as reported, else estimated; 0 for a recording
     cost: float | None = None  # money; None: no price is known
 
 
 @dataclass(frozen=True)
 class Form:
-    """What a reply is to be, as far as a server can be told. The prompt says it in words, too."""
+    """The wanted form of a reply, for servers that take it. The prompt says it in words, too."""
 
     schema: Mapping[str, Any] | None = None  # JSON that it must be; None: free text
     most: int | None = None  # tokens of it; None: as many as the server allows
@@ -44,11 +45,11 @@ FREE = Form()
 
 @dataclass(frozen=True)
 class Asker:
-    """What a model may need to know of the run that asks, beside the prompts."""
+    """The run that asks, for a model that needs more than prompts."""
 
     run: str
     digest: str  # of its target
-    tell: Callable[..., None]  # one event: its type, then its fields
+    report: Callable[..., None]  # emits one event: its type, then its fields
     wait: bool = True  # for a reply that is not there yet; if not, Suspended is raised
     asked: tuple[str, ...] = ()  # the prompts of this role that the run has replies to, in order
     role: str = OPTIMIZER
@@ -60,11 +61,11 @@ class Model(Protocol):
     paid: bool  # whether its tokens are spent now: those of a recording were spent before
 
     def complete(self, prompt: str, role: str = OPTIMIZER, form: Form = FREE) -> Reply:
-        """Asks the model, and blocks. Raises Suspended, Exhausted, and Faults."""
+        """Ask the model, and block. Raises Suspended, Exhausted, and Faults."""
 
 
 class Suspended(Exception):
-    """A reply is not there yet, and nobody is to wait: the run goes on with it when it is resumed."""
+    """A reply is not there yet, and the run does not wait: it uses the reply when it is resumed."""
 
     def __init__(self, request: Path, reply: Path, why: str) -> None:
         super().__init__(f"{reply} {why}")
@@ -72,7 +73,7 @@ class Suspended(Exception):
 
 
 class Exhausted(Exception):
-    """The model has nothing more to say, whatever it is asked. In words."""
+    """The model will answer no more prompts; the message says why."""
 
 
 class Gone(EnvironmentFault):
@@ -80,25 +81,25 @@ class Gone(EnvironmentFault):
 
 
 def whole(text: str) -> str:
-    """The text without halves of characters: JSON may hold them, files and requests may not."""
+    """Return the text without lone surrogates: JSON may hold them, files and requests may not."""
     return text.encode("utf-8", "replace").decode()
 
 
-def signed(said: object, otherwise: str) -> str:
-    """What an answer says that it is from, as one short printable line; `otherwise` when it says nothing."""
-    return (printable.line(said, None)[:LONGEST_NAME] if isinstance(said, str) else "") or otherwise
+def signed(name: object, otherwise: str) -> str:
+    """Return the model name of an answer as one short printable line; `otherwise` if it has none."""
+    return (printable.line(name, None)[:LONGEST_NAME] if isinstance(name, str) else "") or otherwise
 
 
 def remark(reply: Reply, *problems: str) -> str:
-    """What was wrong with a reply, for the record and the next prompt; empty when nothing was."""
+    """Return what was wrong with a reply, for the record and the next prompt; empty if nothing was."""
     return "; ".join(p for p in (reply.ended, *problems) if p)
 
 
-def count(said: object) -> int | None:
-    """A number of tokens, by whoever answered; None when it is none that a record can hold."""
-    return said if type(said) is int and 0 <= said < MOST_TOKENS else None
+def count(value: object) -> int | None:
+    """Return a reported number of tokens; None if it is not a valid one."""
+    return value if type(value) is int and 0 <= value < MOST_TOKENS else None
 
 
 def sha256(prompt: str) -> str:
-    """By what a prompt is told from others."""
+    """Return the hash that identifies a prompt."""
     return hashlib.sha256(whole(prompt).encode()).hexdigest()

@@ -1,6 +1,6 @@
-"""Turns what a model wrote into candidates. Lenient in form, strict in meaning; nothing that is written makes it raise.
+"""Turns the reply of a model into candidates. Lenient in form, strict in meaning; no reply makes it raise.
 
-A reply is one candidate, or up to four (`candidates.MOST`) under headings of their own. Each is a sentence (bottleneck,
+A reply is one candidate, or up to four (`split.MOST`) under headings of their own. Each is a sentence (bottleneck,
 change, expected effect), then one of the forms below. Text in fences is never read as a heading or as prose.
 
     ## Candidate 1: deeper pipeline
@@ -33,8 +33,8 @@ With several kernels, an object of lists by kernel name. A plain launch (not aut
     other_kernel: BLOCK=256 num_warps=4
     ```
 
-TTGIR (`ttgir.py`), as an edit script by the labels of the readable view that was shown (`shown_ttgir.shown` says which
-kernel's; `sandbox/ttgir/edits/reference.py` is what to tell a model of scripts), or whole:
+TTGIR (`ttgir.py`), as an edit script with labels of the readable view that was shown (`proposal/ttgir_view.py` chooses
+the kernel; `sandbox/ttgir/edits/reference.py` explains scripts to a model), or whole:
 
     ```edits
     move L31 before L28
@@ -44,9 +44,9 @@ kernel's; `sandbox/ttgir/edits/reference.py` is what to tell a model of scripts)
     module attributes {...} { tt.func public @kernel(...) ... }
     ```
 
-A whole text takes the place of the kernel that was shown; a line `// replaces: KEY` in it names another one.
+A whole text replaces the kernel that was shown; a line `// replaces: KEY` in it names another one.
 
-`reading.parse` reads a reply, `merging.merge` puts a kernel part together with the target's contract. Nothing here
+`parse.parse` reads a reply, `merge_contract.merge` merges a kernel part with the contract of the target. Nothing here
 executes or imports what it reads.
 """
 

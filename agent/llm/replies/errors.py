@@ -1,4 +1,4 @@
-"""What is wrong with a reply, in one short printable line, and how far one is read."""
+"""The faults of a reply, each as one short printable line, and the limit of its length."""
 
 from pgo_agent.agent import text as printable
 
@@ -7,11 +7,11 @@ TOO_DEEP = "the code is nested too deeply"
 
 
 class BadReply(ValueError):
-    """What is wrong with a reply, in one short line."""
+    """A reply, or a part of one, cannot be used; the message is one short line."""
 
 
 class Nothing(BadReply):
-    """It proposes nothing at all: there is nothing to mend in it."""
+    """It proposes nothing at all, so there is nothing to repair."""
 
 
 def short(text: str, most: int | None = 100) -> str:

@@ -1,4 +1,4 @@
-"""A reply as plain text: what surrounds the code in it, the fences around the code, and what it says first."""
+"""A reply as plain text: the fences around its code, the prose outside of them, and its first sentence."""
 
 import re
 import textwrap
@@ -34,7 +34,8 @@ class Line:
 
 
 def plain(text: str) -> str:
-    """Without what a model thought before it answered, and with line ends of one kind. Raises BadReply."""
+    """Return a reply without the thoughts before the answer, with line feeds only. Raises BadReply if it is too long."""
+    long."""
     if len(text) > LONGEST:
         raise BadReply(f"the reply is longer than {LONGEST} characters")
     text = text.replace("\r\n", "\n").replace("\r", "\n").lstrip("\ufeff")
@@ -42,7 +43,7 @@ def plain(text: str) -> str:
 
 
 def lines(text: str) -> Iterator[Line]:
-    """Each line, and whether it stands in a fence. TTGIR in a script may have fences of its own."""
+    """Yield each line, and whether it stands in a fence. TTGIR in a script may have fences of its own."""
     mark, script, inner, before = "", False, False, ""
     for line in text.split("\n"):
         fence, info = fence_of(line)
@@ -63,22 +64,22 @@ def lines(text: str) -> Iterator[Line]:
 
 
 def fences(text: str) -> list[Fence]:
-    """The fenced blocks with something in them, in order."""
-    found: list[tuple[str, list[str], bool]] = []
+    """Return the fenced blocks that are not empty, in order."""
+    blocks: list[tuple[str, list[str], bool]] = []
     for line in lines(text):
         if line.info:
-            found.append((_word(line.info), [], False))
+            blocks.append((_word(line.info), [], False))
         elif line.mark:
-            found[-1] = (*found[-1][:2], True)
+            blocks[-1] = (*blocks[-1][:2], True)
         elif line.inside:
-            found[-1][1].append(line.text)
+            blocks[-1][1].append(line.text)
     return [
-        Fence(i, textwrap.dedent("\n".join(code)), closed) for i, code, closed in found if any(map(str.strip, code))
+        Fence(i, textwrap.dedent("\n".join(code)), closed) for i, code, closed in blocks if any(map(str.strip, code))
     ]
 
 
 def fence_of(line: str) -> tuple[str, str]:
-    """The mark of a fence and what stands behind it; two empty texts for another line."""
+    """Return the mark of a fence and the text behind it; two empty texts for any other line."""
     line = line.strip()
     info = line.lstrip(line[:1])
     mark = line[: len(line) - len(info)]
@@ -90,26 +91,26 @@ def _word(info: str) -> str:
 
 
 def rationale(text: str) -> str:
-    """What a reply says first, in short; empty when it says nothing."""
+    """Return the first sentences of a reply, in short; empty if there is no prose."""
     return idea(plain(text[:LONGEST]))
 
 
 def idea(text: str) -> str:
-    """The first paragraph of prose in a plain text, at most IDEA characters in whole sentences if it has such."""
-    told = (line.strip() for line in _FORM.split(text, maxsplit=1)[0].split("\n"))
+    """Return the first paragraph of prose, at most IDEA characters, cut after a whole sentence if possible."""
+    lines_before_code = (line.strip() for line in _FORM.split(text, maxsplit=1)[0].split("\n"))
     paragraph: list[str] = []
-    for line in told:
-        said = line.strip(" \t#*>-")
-        if paragraph and (not said or line[:1] in "#*>-" or _LIKE_CODE.match(said)):
+    for line in lines_before_code:
+        prose = line.strip(" \t#*>-")
+        if paragraph and (not prose or line[:1] in "#*>-" or _LIKE_CODE.match(prose)):
             break
-        if said and not _LIKE_CODE.match(said):
-            paragraph.append(said)
+        if prose and not _LIKE_CODE.match(prose):
+            paragraph.append(prose)
     return _whole_sentences(" ".join(paragraph))
 
 
-def _whole_sentences(said: str) -> str:
-    one = short(said, None)
-    if len(one) <= IDEA:
-        return one
-    ends = [m.end() for m in _SENTENCE.finditer(one[:IDEA])]
-    return one[: ends[-1]].strip() if ends else short(one, IDEA)
+def _whole_sentences(text: str) -> str:
+    line = short(text, None)
+    if len(line) <= IDEA:
+        return line
+    ends = [m.end() for m in _SENTENCE.finditer(line[:IDEA])]
+    return line[: ends[-1]].strip() if ends else short(line, IDEA)

@@ -1,8 +1,7 @@
 """Launch changes: configurations as JSON or as lines, put in place of those of the launches that they name.
 
-Relies on `agent/moves/launch_sites.py` to find launches and to write them. A configuration is read as it is meant
-(comments, trailing commas, `kwargs`), and refused where it names what is no parameter or a value that no launch could
-have.
+Relies on `agent/moves/launch_sites.py` to find launches and to write them. Reading is lenient (comments, trailing
+commas, `kwargs`), but unknown parameters and impossible values are refused.
 """
 
 import ast
@@ -29,34 +28,34 @@ _REMARK = re.compile(r"(?://|#)[^\n]*")
 _COMMA = re.compile(r",(\s*[\]}])")
 _FORM = '[{"BLOCK": 128, "num_warps": 8}]'
 
-Named = list[tuple[str, Any]]  # name of a kernel, empty where none is said, and one configuration
+Named = list[tuple[str, Any]]  # name of a kernel, empty if none is given, and one configuration
 
 
 def is_launch(text: str) -> bool:
-    """Whether a text that nobody called a launch change is one: every line of it."""
-    told = [line.strip() for line in text.split("\n") if line.strip()]
-    return bool(told) and len(text) <= LARGEST and all(map(_matched, told))
+    """Whether every line of an unlabelled text is a launch configuration."""
+    filled = [line.strip() for line in text.split("\n") if line.strip()]
+    return bool(filled) and len(text) <= LARGEST and all(map(_matched, filled))
 
 
 def within(text: str) -> str:
-    """The lines of a text that are configurations."""
+    """Return the lines of a text that are configurations."""
     return "\n".join(filter(_matched, text.split("\n")))
 
 
 def read(text: str) -> Named:
-    """The configurations of a launch change. Raises BadReply."""
+    """Return the configurations of a launch change. Raises BadReply."""
     if len(text) > LARGEST:
         raise BadReply(f"a launch change of {len(text)} characters is too long")
     if text.lstrip()[:1] in ("[", "{"):
         return list(_named("", _value(text)))
-    found = [pair for line in text.split("\n") if line.strip() for pair in _of_line(line)]
-    if not found:
+    pairs = [pair for line in text.split("\n") if line.strip() for pair in _of_line(line)]
+    if not pairs:
         raise Nothing(f"no configuration found: write them like {_FORM}")
-    return found
+    return pairs
 
 
 def sources(source: str, named: Named) -> list[str]:
-    """The file with the configurations: one text, or for plain launches one for each of theirs. Raises BadReply."""
+    """Return the file with the configurations: one text, or for a plain launch one text each. Raises BadReply."""
     by_kernel: dict[str, list[Config]] = {}
     for name, config in named:
         site = _site(source, name)
@@ -75,7 +74,7 @@ def sources(source: str, named: Named) -> list[str]:
 
 
 def _changed(source: str, kernel: str, options: Sequence[Config]) -> Iterator[str]:
-    """The file with configurations at every launch of a kernel; a plain one takes one at a time."""
+    """Yield the file with the configurations at every launch of a kernel; a plain launch takes one at a time."""
     autotuned = _site(source, kernel).autotuned
     for chosen in [options] if autotuned else [[c] for c in options]:
         text = source
@@ -92,7 +91,7 @@ def _changed(source: str, kernel: str, options: Sequence[Config]) -> Iterator[st
 
 
 def _value(text: str) -> Any:
-    """JSON as models write it, or Python's own way of writing the same."""
+    """The value of JSON as models write it, or of a Python literal."""
     bare = _COMMA.sub(r"\1", _REMARK.sub("", text))
     try:
         return json.loads(bare)
@@ -104,38 +103,38 @@ def _value(text: str) -> Any:
         raise BadReply(f"the launch change is no JSON: write it like {_FORM}") from None
 
 
-def _named(kernel: str, found: Any, depth: int = 0) -> Iterator[tuple[str, Any]]:
-    if isinstance(found, list | tuple) and depth < 4:
-        for one in found:
-            yield from _named(kernel, one, depth + 1)
+def _named(kernel: str, value: Any, depth: int = 0) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, list | tuple) and depth < 4:
+        for item in value:
+            yield from _named(kernel, item, depth + 1)
         return
-    if not isinstance(found, dict) or not found or depth >= 4:
-        raise BadReply(f"{short(repr(found)[:60])} is no configuration: write them like {_FORM}")
-    flat = _flat(found)
-    own = flat.pop("kernel", kernel)
+    if not isinstance(value, dict) or not value or depth >= 4:
+        raise BadReply(f"{short(repr(value)[:60])} is no configuration: write them like {_FORM}")
+    flat = _flat(value)
+    kernel_name = flat.pop("kernel", kernel)
     inner = next((flat[k] for k in _LISTS if isinstance(flat.get(k), list | dict)), None)
     if inner is not None:
-        yield from _named(str(own), inner, depth + 1)
+        yield from _named(str(kernel_name), inner, depth + 1)
     elif any(isinstance(v, list | dict) for v in flat.values()):
-        for name, value in flat.items():
-            yield from _named(str(name), value, depth + 1)
+        for name, options in flat.items():
+            yield from _named(str(name), options, depth + 1)
     else:
-        yield str(own), flat
+        yield str(kernel_name), flat
 
 
-def _flat(found: Mapping[Any, Any]) -> dict[Any, Any]:
-    inner = [v for k, v in found.items() if k in _NESTED and isinstance(v, dict)]
-    rest = {k: v for k, v in found.items() if not (k in _NESTED and isinstance(v, dict))}
+def _flat(value: Mapping[Any, Any]) -> dict[Any, Any]:
+    inner = [v for k, v in value.items() if k in _NESTED and isinstance(v, dict)]
+    rest = {k: v for k, v in value.items() if not (k in _NESTED and isinstance(v, dict))}
     for more in inner:
         rest = {**more, **rest}
     return rest
 
 
 def _of_line(line: str) -> Named:
-    found = _matched(line)
-    if found is None:
+    match = _matched(line)
+    if match is None:
         raise BadReply(f"'{short(line, 60)}' is no configuration: write it like BLOCK=128 num_warps=8")
-    return [(found[1] or "", {k: _number(v) for k, v in _PAIR.findall(line)})]
+    return [(match[1] or "", {k: _number(v) for k, v in _PAIR.findall(line)})]
 
 
 def _matched(line: str) -> re.Match[str] | None:
@@ -154,9 +153,9 @@ def _number(text: str) -> Any:
 
 
 def _site(source: str, kernel: str) -> LaunchSite:
-    found = sites(source)
-    names = list(dict.fromkeys(s.kernel for s in found))
-    fitting = [s for s in found if s.kernel == kernel or (not kernel and len(names) == 1)]
+    launches = sites(source)
+    names = list(dict.fromkeys(s.kernel for s in launches))
+    fitting = [s for s in launches if s.kernel == kernel or (not kernel and len(names) == 1)]
     if not names:
         raise BadReply("the launcher launches no kernel that is defined in this file: nothing to configure")
     if not fitting:
@@ -166,9 +165,9 @@ def _site(source: str, kernel: str) -> LaunchSite:
 
 
 def _parameters(source: str, site: LaunchSite) -> list[str]:
-    """What configurations of a launch can set: parameters that no call passes, or literals of a plain call."""
-    own = [n for n in site.values if n not in LAUNCH_OPTIONS] if not site.autotuned else _free(source, site)
-    return [*own, *LAUNCH_OPTIONS]
+    """The parameters that a configuration can set: those that no call passes, or literals of a plain call."""
+    names = [n for n in site.values if n not in LAUNCH_OPTIONS] if not site.autotuned else _free(source, site)
+    return [*names, *LAUNCH_OPTIONS]
 
 
 def _free(source: str, site: LaunchSite) -> list[str]:
@@ -184,14 +183,14 @@ def _free(source: str, site: LaunchSite) -> list[str]:
     return [name for name in ordered if name not in passed]
 
 
-def _checked(config: Mapping[Any, Any], site: LaunchSite, known: Sequence[str]) -> Config:
-    """A configuration with plain integers. Raises BadReply in words that name the parameters there are."""
-    found: Config = {}
+def _checked(config: Mapping[Any, Any], site: LaunchSite, names: Sequence[str]) -> Config:
+    """A configuration with plain integers. Raises BadReply that names the valid parameters."""
+    checked: Config = {}
     for name, value in config.items():
         if name in site.tied:
             raise BadReply(f"{name} cannot be set: the grid of the launch is written with {site.tied[name]}, too")
-        if name not in known:
-            raise BadReply(f"{short(str(name), 40)} is no launch parameter of {site.kernel}: it has {', '.join(known)}")
+        if name not in names:
+            raise BadReply(f"{short(str(name), 40)} is no launch parameter of {site.kernel}: it has {', '.join(names)}")
         if value is None and name in LAUNCH_OPTIONS:
             continue
         if type(value) not in (int, bool):
@@ -201,5 +200,5 @@ def _checked(config: Mapping[Any, Any], site: LaunchSite, known: Sequence[str]) 
             raise BadReply(f"{name}={short(str(value)[:40])} of {site.kernel} is out of range: {low} to {high}")
         if name in _POWERS and value & (value - 1):
             raise BadReply(f"{name}={value} of {site.kernel} must be a power of two")
-        found[name] = value
-    return found
+        checked[name] = value
+    return checked

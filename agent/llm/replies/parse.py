@@ -1,7 +1,7 @@
-"""A whole reply: each of its candidates in whatever form it has, and what is wrong with the others.
+"""Parses a whole reply: its candidates, each in its own form, and the faults of those that cannot be read.
 
-The package says which forms there are. One that cannot be read costs none of the others. Text is data here: what the
-code of a reply says in its comments and strings changes nothing in how it is read.
+The docstring of the package lists the forms. An unreadable candidate does not affect the others. Text is data here:
+comments and strings in the code do not change how a reply is read.
 """
 
 import warnings
@@ -36,7 +36,7 @@ _KINDS = {
 }  # of forms; others are source
 _NOTHING = "no code found: put edits, or the whole kernel part in one fenced block"
 
-Error = tuple[str, BadReply]  # with the kind of what it is about
+Error = tuple[str, BadReply]  # kind of the candidate, and its fault
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Unread:
     text: str  # as the reply has it
     error: str
     form: str = "source"  # that it seems to be: launch, source or ttgir
-    repairable: bool = False  # whether it proposes something
+    repairable: bool = False  # whether it proposes anything
 
 
 @dataclass(frozen=True)
@@ -68,23 +68,23 @@ class Parsed:
 
     @property
     def errors(self) -> list[str]:
-        """One line each; beside candidates they are notes."""
+        """One line each; if there are candidates, these are notes."""
         return [*(u.error for u in self.unread), *self.notes]
 
 
 @dataclass(frozen=True)
 class Base:
-    """What a reply is about."""
+    """What a reply changes."""
 
     source: str  # the kernel file whose kernel part was shown
     shown: Shown | None  # the kernel whose TTGIR was shown
-    ask: Ask | None  # Triton's parser; None: scripts are applied, and nobody asks it
+    ask: Ask | None  # Triton's parser; None: scripts are applied without it
 
 
 def parse(text: str, source: str, shown: Shown | None = None, ask: Ask | None = None) -> Parsed:
-    """What a reply proposes in place of the file `source`, or of the TTGIR that was shown.
+    """Return what a reply proposes in place of the file `source`, or of the TTGIR that was shown.
 
-    Never raises for what the reply says; raises what `ask` raises.
+    Never raises for the content of the reply; raises what `ask` raises.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a model's odd escapes are no news for the person at the terminal
@@ -92,13 +92,13 @@ def parse(text: str, source: str, shown: Shown | None = None, ask: Ask | None = 
             text = fences.plain(text)
         except BadReply as e:
             return Parsed(unread=[Unread("", str(e))])
-        found = _Reading(Base(source, shown, ask))
-        found.reply(text)
-    return found.parsed
+        reading = _Reading(Base(source, shown, ask))
+        reading.reply(text)
+    return reading.parsed
 
 
 class _Reading:
-    """What was found in a reply so far."""
+    """Reads a reply; `parsed` is the result so far."""
 
     def __init__(self, base: Base) -> None:
         self.base, self.parsed = base, Parsed()
@@ -109,48 +109,48 @@ class _Reading:
         for piece in pieces[: split.MOST + (headed < len(pieces))]:
             if piece.number or not headed:
                 self._piece(piece)
-            elif (found := self._found(piece))[0]:  # above the first heading: mostly prose
-                self._take(piece, *found)
+            elif (result := self._read_piece(piece))[0]:  # above the first heading: mostly prose
+                self._take(piece, *result)
         if headed > split.MOST:
             self.parsed.notes.append(f"the reply has {headed} candidates: the first {split.MOST} are read")
 
     def _piece(self, piece: Piece) -> None:
-        found, errors, notes = self._found(piece)
-        inner = split.again(piece) if errors and not found else []
+        proposed, errors, notes = self._read_piece(piece)
+        inner = split.again(piece) if errors and not proposed else []
         for p in inner[: split.MOST]:
-            self._take(p, *self._found(p))
+            self._take(p, *self._read_piece(p))
         if not inner:
-            self._take(piece, found, errors, notes)
+            self._take(piece, proposed, errors, notes)
 
-    def _take(self, piece: Piece, found: list[Proposed], errors: list[Error], notes: list[str]) -> None:
-        known = set(self.parsed.sources)
-        self.parsed.candidates.extend(c for c in found[: split.MOST - len(known)] if c.source not in known)
+    def _take(self, piece: Piece, proposed: list[Proposed], errors: list[Error], notes: list[str]) -> None:
+        sources = set(self.parsed.sources)
+        self.parsed.candidates.extend(c for c in proposed[: split.MOST - len(sources)] if c.source not in sources)
         where = f"candidate {piece.number}: " if piece.number else ""
-        if found:
+        if proposed:
             notes = [*(f"{where}{e}" for _, e in errors), *notes]
         elif errors:
             form, error = next(((f, e) for f, e in errors if not isinstance(e, Nothing)), errors[0])
-            mends = not isinstance(error, Nothing)
-            self.parsed.unread.append(Unread(piece.text.strip("\n"), f"{where}{error}", form, mends))
+            repairable = not isinstance(error, Nothing)
+            self.parsed.unread.append(Unread(piece.text.strip("\n"), f"{where}{error}", form, repairable))
         self.parsed.notes.extend(n for n in notes if n not in self.parsed.notes)
 
-    def _found(self, piece: Piece) -> tuple[list[Proposed], list[Error], list[str]]:
-        """The candidates of a piece, what is wrong with others in it, and notes."""
-        found: dict[str, Proposed] = {}
+    def _read_piece(self, piece: Piece) -> tuple[list[Proposed], list[Error], list[str]]:
+        """The candidates of a piece, the faults of others in it, and notes."""
+        proposed: dict[str, Proposed] = {}
         errors, notes = list[Error](), list[str]()
         for form in _forms(piece.text):
             try:
                 for source, kind, more in self._read(*form):
-                    found.setdefault(source, Proposed(source, kind, piece.rationale))
+                    proposed.setdefault(source, Proposed(source, kind, piece.rationale))
                     notes += more
             except BadReply as e:
                 errors.append((_KINDS.get(form[0], "source"), e))
             except RecursionError:
                 errors.append((_KINDS.get(form[0], "source"), BadReply(TOO_DEEP)))
-            if len(found) >= split.MOST or len(errors) > split.MOST:
+            if len(proposed) >= split.MOST or len(errors) > split.MOST:
                 break
-        errors = [] if found and all(isinstance(e, Nothing) for _, e in errors) else errors
-        return list(found.values()), errors, notes
+        errors = [] if proposed and all(isinstance(e, Nothing) for _, e in errors) else errors
+        return list(proposed.values()), errors, notes
 
     def _read(self, form: str, text: str, closed: bool) -> Iterator[tuple[str, str, list[str]]]:
         """The candidates of one form: text, kind and notes of each. Raises BadReply."""
@@ -174,21 +174,21 @@ class _Reading:
             raise whole_kernel.refused(text, closed)
         if form == "nothing":
             raise Nothing(_NOTHING)
-        made = search_replace.read(text) if form == "blocks" else unified_diff.read(text)
-        return search_replace.made(kernel_part(self.base.source), made)
+        edits = search_replace.read(text) if form == "blocks" else unified_diff.read(text)
+        return search_replace.apply_edits(kernel_part(self.base.source), edits)
 
 
 # forms ----------------------------------------------------------------------------------------------------------------
 
 
 def _forms(text: str) -> list[tuple[str, str, bool]]:
-    """What a piece proposes: each form with its text, and whether its fence is closed. Snippets beside it are none."""
+    """The forms in a piece, each with its text and whether its fence is closed. Snippets beside them do not count."""
     if any(search_replace.begins(line) for line in text.split("\n")):
         return [("blocks", text, True)]
     fenced = fences.fences(text)
-    found = [(_form(f), f.code, f.closed) for f in fenced] if fenced else [(_bare(text), text, True)]
-    sure = [f for f in found if f[0] not in ("code", "snippet")]
-    return sure or [max(found, key=lambda f: (whole_kernel.KERNEL.search(f[1]) is not None, len(f[1])))]
+    forms = [(_form(f), f.code, f.closed) for f in fenced] if fenced else [(_bare(text), text, True)]
+    sure = [f for f in forms if f[0] not in ("code", "snippet")]
+    return sure or [max(forms, key=lambda f: (whole_kernel.KERNEL.search(f[1]) is not None, len(f[1])))]
 
 
 def _form(fence: Fence) -> str:

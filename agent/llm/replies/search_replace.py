@@ -1,6 +1,6 @@
-"""Search/replace blocks: where each goes in the kernel part, and the part with all of them made.
+"""Search/replace blocks: finds the place of each in the kernel part and applies them.
 
-An edit whose place is not certain is an error, in words that fit into the next prompt.
+An edit whose place is not unique is an error; its message fits into the next prompt.
 """
 
 import re
@@ -18,7 +18,7 @@ Edit = tuple[list[str], list[str]]  # lines to find, lines to put there
 
 
 def begins(line: str) -> bool:
-    """Whether an edit begins with a line."""
+    """Whether a line begins an edit."""
     return _SEARCH.fullmatch(line) is not None
 
 
@@ -27,7 +27,7 @@ def ends(line: str) -> bool:
 
 
 def read(text: str) -> list[Edit]:
-    """The edits of a text, in order. Raises BadReply for one that is not whole."""
+    """Return the edits of a text, in order. Raises BadReply for an incomplete one."""
     edits: list[Edit] = []
     edit: Edit | None = None
     at = 0  # which half of the edit is being read
@@ -55,14 +55,14 @@ def read(text: str) -> list[Edit]:
 
 
 def _bare(lines: list[str]) -> list[str]:
-    """Without a fence around the lines."""
+    """The lines without a fence around them."""
     full = [i for i, line in enumerate(lines) if line.strip()]
     fenced = len(full) > 1 and fence_of(lines[full[0]])[0] and fence_of(lines[full[-1]])[0]
     return lines[full[0] + 1 : full[-1]] if fenced else lines
 
 
-def made(part: str, edits: Sequence[Edit]) -> str:
-    """The part with all edits. Raises BadReply for one whose place is not certain."""
+def apply_edits(part: str, edits: Sequence[Edit]) -> str:
+    """Return the kernel part with all edits. Raises BadReply for one whose place is not unique."""
     if len(edits) > MOST_EDITS:
         raise BadReply(f"more than {MOST_EDITS} edits")
     lines = part.split("\n")
@@ -75,7 +75,8 @@ def made(part: str, edits: Sequence[Edit]) -> str:
 
 
 def _place(lines: list[str], n: int, search: list[str], replace: list[str]) -> tuple[int, int, list[str], list[str]]:
-    """Where an edit goes and how far it must be moved to the right. Raises BadReply when that is not certain."""
+    """The line of an edit, how far it shifts to the right, and its texts. Raises BadReply if the place is not
+    unique."""
     hits = _hits(lines, search)
     if not hits:  # blank lines around the text are no part of it
         search, replace = _trimmed(search), _trimmed(replace)
@@ -90,15 +91,15 @@ def _place(lines: list[str], n: int, search: list[str], replace: list[str]) -> t
 
 
 def _hits(lines: list[str], search: list[str]) -> list[tuple[int, int]]:
-    """Each place where the lines stand, trailing blanks aside, and how far to the right of where they were written."""
+    """Each place of the lines, trailing blanks aside, and how far they stand to the right of the search text."""
     have, wanted = [line.strip() for line in lines], [line.strip() for line in search]
-    found = []
+    hits = []
     for i in range(len(have) - len(wanted) + 1):
         if have[i] == wanted[0] and have[i : i + len(wanted)] == wanted:
             shifts = {_indent(a) - _indent(b) for a, b in zip(lines[i:], search, strict=False) if b.strip()}
             if len(shifts) == 1:
-                found.append((i, shifts.pop()))
-    return found
+                hits.append((i, shifts.pop()))
+    return hits
 
 
 def _trimmed(lines: list[str]) -> list[str]:

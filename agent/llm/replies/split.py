@@ -1,7 +1,7 @@
 """Cuts a reply into candidates: by headings such as `## Candidate 2: title`, outside of fences and edits.
 
-What stands in a fence is never a heading, for it may be a kernel's comment. Only where a piece cannot be read and holds
-a heading in a fence, which then was never closed, `again` cuts it there.
+A line in a fence is no heading, as it may be a comment of the kernel. Only if a piece cannot be read and has a heading
+in a fence, probably one that was never closed, `again` cuts it there.
 """
 
 import re
@@ -23,18 +23,18 @@ _WIDEST = 300  # columns of a heading
 class Piece:
     """The text of one candidate."""
 
-    number: int  # from 1; 0 for what stands under no heading
+    number: int  # from 1; 0 for text under no heading
     title: str
     text: str
 
     @property
     def rationale(self) -> str:
-        said = idea(self.text)
-        return f"{self.title}: {said}" if self.title and said else self.title or said
+        sentence = idea(self.text)
+        return f"{self.title}: {sentence}" if self.title and sentence else self.title or sentence
 
 
 def cut(text: str) -> list[Piece]:
-    """The candidates of a plain text in order, after what stands above the first heading, if anything does."""
+    """Return the candidates of a plain text in order, after the text above the first heading, if any."""
     for heading in (_HEADING, _BARE):
         pieces = _pieces(text, heading, fenced=True)
         if len(pieces) > 1 or pieces[0].number:
@@ -43,25 +43,25 @@ def cut(text: str) -> list[Piece]:
 
 
 def again(piece: Piece) -> list[Piece]:
-    """A piece cut at headings wherever they stand; nothing when it holds none."""
-    found = _pieces(piece.text, _HEADING, fenced=False)
-    return [Piece(piece.number, piece.title, found[0].text), *found[1:]] if len(found) > 1 else []
+    """Return a piece cut at headings wherever they stand; empty if it holds none."""
+    pieces = _pieces(piece.text, _HEADING, fenced=False)
+    return [Piece(piece.number, piece.title, pieces[0].text), *pieces[1:]] if len(pieces) > 1 else []
 
 
 def _pieces(text: str, heading: re.Pattern[str], fenced: bool) -> list[Piece]:
-    found: list[tuple[str, list[str]]] = [("", [])]
+    sections: list[tuple[str, list[str]]] = [("", [])]
     for line, outside in _outside(text, fenced):
         title = _title(line, heading) if outside else None
         if title is None:
-            found[-1][1].append(line)
+            sections[-1][1].append(line)
         else:
-            found.append((title, []))
-    pieces = [Piece(i, title, "\n".join(body)) for i, (title, body) in enumerate(found)]
+            sections.append((title, []))
+    pieces = [Piece(i, title, "\n".join(body)) for i, (title, body) in enumerate(sections)]
     return pieces[1:] if len(pieces) > 1 and not pieces[0].text.strip() else pieces
 
 
 def _outside(text: str, fenced: bool) -> Iterator[tuple[str, bool]]:
-    """Each line, and whether it stands outside of edits, and of fences where these count."""
+    """Yield each line, and whether it stands outside of edits, and, if `fenced`, of fences."""
     editing = False
     for line in lines(text):
         editing = search_replace.begins(line.text) or (editing and not search_replace.ends(line.text))
@@ -69,7 +69,7 @@ def _outside(text: str, fenced: bool) -> Iterator[tuple[str, bool]]:
 
 
 def _title(line: str, heading: re.Pattern[str]) -> str | None:
-    """What a heading says behind its number; None for a line that is none."""
+    """The title of a heading; None for any other line."""
     line = line.strip()
-    found = heading.fullmatch(line) if len(line) <= _WIDEST else None
-    return (found[1] or "").strip(" \t*_#") if found else None
+    match = heading.fullmatch(line) if len(line) <= _WIDEST else None
+    return (match[1] or "").strip(" \t*_#") if match else None

@@ -1,7 +1,7 @@
 """TTGIR in a reply: a whole text, or an edit script against the kernel text that was shown.
 
-Scripts are applied with all of their checks (`sandbox/ttgir/edits`) and read by Triton's own parser; whole texts are
-taken as they are, and what Triton says of them comes with their build.
+Scripts are applied with all their checks (`sandbox/ttgir/edits`) and parsed by Triton; whole texts are taken as they
+are, and Triton checks them when they are built.
 """
 
 import json
@@ -35,15 +35,14 @@ class Shown:
     case: str  # set and name, as `CASES/d128-4k`
     name: str  # of the kernel
     build: str  # key of its build: profiles name it
-    replaces: str  # key of the build that a new text takes the place of; `build`, but for an incumbent that is TTGIR
+    replaces: str  # key of the build that a new text replaces; `build`, unless the incumbent is TTGIR
     config: Config
     text: str
     module: Module
     view: Readable
 
     def candidate(self, text: str) -> str:
-        """A new text for the kernel, as `ttgir_files.py` writes one: the lines that say what it is for, and the
-        text."""
+        """Return a new text for the kernel in the format of `ttgir_files.py`: its head and the text."""
         return f"// replaces: {self.replaces}\n// at: {json.dumps(self.config)}\n{text}"
 
 
@@ -53,12 +52,12 @@ def is_text(code: str) -> bool:
 
 
 def is_script(code: str) -> bool:
-    """Whether a text that nobody called a script begins like one."""
+    """Whether any line of an unlabelled text begins like an edit of a script."""
     return any(_EDIT.match(line[:200]) for line in code.split("\n"))
 
 
 def from_text(code: str, shown: Shown | None) -> str:
-    """The candidate that a whole text is. Raises BadReply."""
+    """Return the candidate of a whole text. Raises BadReply."""
     if len(code) > LARGEST:
         raise BadReply(f"a TTGIR text of {len(code)} characters is too long")
     if "\0" in code or not _encodes(code):
@@ -80,23 +79,23 @@ def from_text(code: str, shown: Shown | None) -> str:
 
 
 def from_script(code: str, shown: Shown | None, ask: Ask | None) -> str:
-    """The candidate that a script makes of the text that was shown. Raises BadReply, which names the edit at fault."""
+    """Return the candidate that a script makes of the text shown. Raises BadReply that names the edit at fault."""
     if shown is None:
         raise BadReply(_NOT_SHOWN)
     if len(code) > LARGEST_SCRIPT or not _encodes(code):
         raise BadReply("the edit script is too long, or holds a character that no text has")
     try:
-        made = _made(code, shown, ask)
+        text = _apply(code, shown, ask)
     except (script.BadScript, BadEdit) as e:
         raise BadReply(short(str(e), 500)) from None
     except Killed as e:
         raise BadReply(f"the edited text could not be read: {e.message}") from None
     except RecursionError:
         raise BadReply("the edit script is nested too deeply") from None
-    return shown.candidate(made)
+    return shown.candidate(text)
 
 
-def _made(code: str, shown: Shown, ask: Ask | None) -> str:
+def _apply(code: str, shown: Shown, ask: Ask | None) -> str:
     edits = script.parse(code)
     if not edits:
         raise Nothing("the edit script holds no edit")

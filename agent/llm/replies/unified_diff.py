@@ -1,4 +1,4 @@
-"""A unified diff read as edits: each hunk's lines before and after. Its line numbers and file names are passed over."""
+"""Reads a unified diff as edits: the lines of each hunk before and after. Line numbers and file names are ignored."""
 
 import re
 
@@ -14,7 +14,7 @@ def is_diff(text: str) -> bool:
 
 
 def read(text: str) -> list[Edit]:
-    """The edits of a diff. Raises BadReply for a hunk that says nothing of where it goes."""
+    """Return the edits of a diff. Raises BadReply for a hunk without context lines."""
     edits: list[Edit] = []
     for n, hunk in enumerate(_HUNK.split(text)[1:], 1):
         body = [line for line in hunk.strip("\n").split("\n") if not line.startswith(_BETWEEN)]

@@ -1,6 +1,6 @@
-"""The profiler as a model: what it is told of a kernel, and what its reply must be. The rules are in `pass_policy.py`.
+"""The profiler as a model: the values of its prompt, and the form of its reply. The rules are in `pass_policy.py`.
 
-Its reply is a JSON object: `passes`, of those that are offered, the next ones first, none to end; `reason`, a sentence.
+Its reply is a JSON object: `passes`, some of those offered, in order, an empty list to end; `reason`, a sentence.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,22 +17,22 @@ from pgo_agent.sandbox.profile.static_profile import StaticProfile
 from pgo_agent.sandbox.profile.timeline.types import Timeline
 
 TEMPLATE = "profiler"
-TELLS = {
+DESCRIPTIONS = {
     PassName.TIMELINE: "clocks inside of the kernel: where its cycles go, wait by wait, and how blocks fill the SMs",
     PassName.COUNTERS: "Nsight Compute: units against their peaks, stall reasons, bank conflicts, cache hits",
 }
 LONGEST = 300  # characters of a reason
-MOST = 12  # findings that are told
+MOST = 12  # findings in the prompt
 
 
 def facts(case: str, kernel: str, s: Situation) -> dict[str, Any]:
-    """What the template is given."""
-    offered = [{"name": n.value, "tells": TELLS[n], "seconds": f"{cost:.1f}"} for n, cost in s.offered.items()]
-    return {"case": case, "kernel": kernel, "known": list(known(s)), "offered": offered, "left": f"{s.left:.1f}"}
+    """Return the values of the template."""
+    offered = [{"name": n.value, "tells": DESCRIPTIONS[n], "seconds": f"{cost:.1f}"} for n, cost in s.offered.items()]
+    return {"case": case, "kernel": kernel, "known": list(answers(s)), "offered": offered, "left": f"{s.left:.1f}"}
 
 
 def schema(s: Situation) -> dict[str, Any]:
-    """Of the reply."""
+    """Return the JSON schema of the reply."""
     names = {"type": "array", "items": {"type": "string", "enum": [n.value for n in s.offered]}}
     properties = {"passes": names, "reason": {"type": "string"}}
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
@@ -45,7 +45,7 @@ class Chosen:
         self.situation, self.valid, self.passes, self.why = s, False, tuple[PassName, ...](), ""
 
     def read(self, reply: Mapping[str, Any]) -> str:
-        """What is wrong with it; empty when nothing is."""
+        """Read a reply; return what is wrong with it, empty if nothing is."""
         names, reason = reply.get("passes"), reply.get("reason")
         offered = {n.value: n for n in self.situation.offered}
         if not isinstance(names, list) or not all(isinstance(n, str) for n in names):
@@ -62,20 +62,20 @@ class Chosen:
         return ""
 
     def choice(self, by: str) -> Choice | None:
-        """None where no reply was valid."""
+        """Return the choice; None if no reply was valid."""
         return Choice(self.passes, self.why, by) if self.valid else None
 
 
-def known(s: Situation) -> Iterator[str]:
-    """What the passes so far say, in short: a line each."""
+def answers(s: Situation) -> Iterator[str]:
+    """Yield the results of the passes so far as short lines."""
     if isinstance(s.static, StaticProfile):
         yield from _static(s.static)
     else:
         yield f"static: none: {line(s.static.reason)}"
     for name, answer in s.answers.items():
         if isinstance(answer, Timeline):
-            told = ", ".join(f"{x.defect} {percent(x.share)}" for x in sections(answer)[:MOST])
-            yield f"timeline: cycles by section: {told or 'it has no shares'}"
+            shares = ", ".join(f"{x.defect} {percent(x.share)}" for x in sections(answer)[:MOST])
+            yield f"timeline: cycles by section: {shares or 'it has no shares'}"
         elif isinstance(answer, Counters):
             units = ", ".join(f"{unit} {percent(share)}" for unit, share in answer.speed_of_light.items())
             yield f"counters: units against their peaks: {units or 'none'}"

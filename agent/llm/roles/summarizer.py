@@ -1,9 +1,9 @@
-"""The summarizer as a model: what it is told of an incumbent's profile, and what its reply must be.
+"""The summarizer as a model: the values of its prompt about an incumbent's profile, and the form of its reply.
 
-It starts from the embedded summaries (`summarize.py`) and the passes' figures. Its reply is a JSON object: `cases`, an
-entry for each with its name, `text`, and `order`, the labels of its bottlenecks, what costs most first. A text is taken
-when it keeps within the budget and every number in it is the profile's (`check_numbers.py`); labels that are left out
-come behind, in the embedded order. A case that is not taken keeps its embedded summary.
+It starts from the embedded summaries (`summarize.py`) and the figures of the passes. Its reply is a JSON object:
+`cases`, an entry for each with its name, `text`, and `order`, the labels of its bottlenecks, the costliest first. A
+text is accepted if it keeps within the budget and the profile has every number in it (`check_numbers.py`). Omitted
+labels follow in the embedded order. A case that is not accepted keeps its embedded summary.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,13 +21,13 @@ from pgo_agent.sandbox.profile.kernel_profile import KernelProfile, Roofline
 from pgo_agent.sandbox.profile.timeline.types import ScopeTime, Timeline
 
 TEMPLATE = "summarizer"
-LISTED = 24  # bottlenecks of a case that are told
-SCOPES, STALLS, LINES = 10, 6, 5  # of a kernel, that are told
+LISTED = 24  # bottlenecks of a case in the prompt
+SCOPES, STALLS, LINES = 10, 6, 5  # of a kernel, in the prompt
 
 
 @dataclass(frozen=True)
 class Short:
-    """One case: its profile, that of the incumbent before, and what the embedded summarizer makes of them."""
+    """One case: its profile, that of the previous incumbent, and the embedded summary of both."""
 
     profile: CaseProfile
     before: CaseProfile | None
@@ -43,12 +43,12 @@ class Short:
 
 
 def facts(shorts: Sequence[Short]) -> dict[str, Any]:
-    """What the template is given."""
+    """Return the values of the template."""
     return {"cases": [_case(s) for s in shorts], "budget": BUDGET}
 
 
 def schema(shorts: Sequence[Short]) -> dict[str, Any]:
-    """Of the reply."""
+    """Return the JSON schema of the reply."""
     order = {"type": "array", "items": {"type": "string"}}
     name = {"type": "string", "enum": [s.name for s in shorts]}
     case = _object({"case": name, "text": {"type": "string"}, "order": order})
@@ -56,7 +56,7 @@ def schema(shorts: Sequence[Short]) -> dict[str, Any]:
 
 
 class Written:
-    """Reads replies: `summaries` are those that were taken, by the name of their case."""
+    """Reads replies: `summaries` holds the accepted ones, by the name of their case."""
 
     def __init__(self, shorts: Sequence[Short]) -> None:
         self.shorts = {s.name: s for s in shorts}
@@ -64,7 +64,7 @@ class Written:
         self.problems = dict.fromkeys(self.shorts, "the reply does not name it")
 
     def read(self, reply: Mapping[str, Any]) -> str:
-        """Takes what is valid; what is wrong with the rest, empty when there is none."""
+        """Accept the valid entries; return what is wrong with the others, empty if nothing is."""
         listed = reply.get("cases")
         for entry in listed if isinstance(listed, list) else ():
             name = entry.get("case") if isinstance(entry, dict) else None
@@ -84,7 +84,7 @@ class Written:
 
 
 def _wrong(short: Short, text: object, order: object) -> str:
-    """Why a case's entry is not taken."""
+    """Why the entry of a case is not accepted; empty if it is."""
     if not isinstance(text, str) or not _plain(text):
         return "'text' is no text"
     if tokens(_plain(text)) > BUDGET:
@@ -98,7 +98,7 @@ def _wrong(short: Short, text: object, order: object) -> str:
 
 
 def _plain(text: str) -> str:
-    """Its lines, without what cannot be printed."""
+    """Its lines without unprintable characters, and without empty lines."""
     return "\n".join(filter(None, (line(t, None) for t in text.splitlines())))
 
 
@@ -111,11 +111,11 @@ def _object(properties: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-# what is told ---------------------------------------------------------------------------------------------------------
+# the prompt -----------------------------------------------------------------------------------------------------------
 
 
 def _case(s: Short) -> dict[str, Any]:
-    bottlenecks = [f"{label}: {_told(b)}" for label, b in s.labels.items()]
+    bottlenecks = [f"{label}: {_describe(b)}" for label, b in s.labels.items()]
     figures = [*_roof(s.profile), *(f for k in s.profile.kernels for f in _figures(k))]
     return {
         "name": s.name,
@@ -126,7 +126,7 @@ def _case(s: Short) -> dict[str, Any]:
     }
 
 
-def _told(b: Bottleneck) -> str:
+def _describe(b: Bottleneck) -> str:
     f = b.finding
     share = f", {percent(b.share)} of the kernel's time" if b.share is not None else ""
     where = f", line {f.line}" if f.line else ""

@@ -1,5 +1,5 @@
-"""The baselines of a run as the record has them: every configuration of the kernel that was tried, the best of each
-case on each side, and what the cases are. `agent/evaluation/baseline.py` makes them; here is nothing but data.
+"""The baselines of a run as recorded: every configuration that was tried, the best of each case on each side, and the
+cases. Data only; `agent/evaluation/baseline.py` makes it.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ class TimeSource(StrEnum):
 
 @dataclass(frozen=True)
 class Work(Record):
-    """What a case comes to, by the target."""
+    """The work of a case, by the target."""
 
     flops: int | float
     bytes: int | float
@@ -38,18 +38,18 @@ class KnownTime(Record):
 
     @property
     def apart(self) -> bool:
-        """Whether it was timed apart from the best of its case: then it is not compared with them."""
+        """Whether it was timed apart from the best of its case, so that it must not be compared with them."""
         return self.finalist is False
 
     @property
     def rank(self) -> tuple[bool, bool, float]:
-        """A key to sort by, the best first: recorded times before estimates, and what was timed side by side before
-        the rest: no mixed comparisons."""
+        """Return the key to sort by, the best first: times before estimates, and those that were timed side by side
+        before the rest, so that comparisons are not mixed."""
         return self.how is TimeSource.ESTIMATE, self.apart, self.time
 
     @property
     def time(self) -> float:
-        """Its milliseconds. Raises ValueError where it has none."""
+        """Return its milliseconds. Raises ValueError if it has none."""
         if self.ms is None:
             raise ValueError("a configuration without a time is asked for it")
         return self.ms
@@ -69,7 +69,7 @@ class BaselinePoint(KnownTime):
     # their static profiles; left out of the best of each case
     statics: tuple[dict[str, Any], ...] = field(default=(), metadata=OPTIONAL)
     samples: tuple[float, ...] | None = field(default=None, metadata=OPTIONAL)  # ms; None: nothing was measured
-    # how its results compare with the reference, as the judge told
+    # how its results compare with the reference, as the judge reported
     check: dict[str, Any] | None = field(default=None, metadata=OPTIONAL)
     taken_on: dict[str, str] | None = field(default=None, metadata=OPTIONAL)  # UUID and index of the GPU
 
@@ -109,14 +109,14 @@ class Baseline(Record):
     environment: dict[str, Any] | None  # of the GPU that measured; None: nothing was measured
 
     def best(self, side: str) -> Best:
-        """The configurations of a side. Raises KeyError for what is none."""
+        """Return the configurations of a side. Raises KeyError for an unknown side."""
         return {"shipped": self.shipped, "autotuned": self.autotuned, "tuned": self.tuned}[side]
 
     def work_of(self, case: str) -> Work:
-        """What a case of any set comes to."""
-        name, _, own = case.partition("/")
-        return self.work[name][own]
+        """Return the work of a case of any set."""
+        name, _, case_name = case.partition("/")
+        return self.work[name][case_name]
 
     def of_case(self, case: str) -> Iterable[BaselinePoint]:
-        """Every configuration that was tried in a case."""
+        """Yield every configuration that was tried in a case."""
         return (p for p in self.points if p.case == case)

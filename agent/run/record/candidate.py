@@ -1,4 +1,4 @@
-"""A candidate, from its proposal to its verdict, as the record has it: what is proposed, its build, what it came to."""
+"""A candidate as recorded, from its proposal to its verdict: the proposal, its build and the result."""
 
 import hashlib
 from dataclasses import dataclass, fields
@@ -12,28 +12,28 @@ from pgo_agent.sandbox.gate.reason import Reason
 
 @dataclass(frozen=True, kw_only=True)
 class NewCandidate:
-    """A proposal with its author and its parent: what a generation is made of."""
+    """A proposal with its author and parent, for a generation."""
 
     id: str
     parent: str  # what it is made of: a candidate or `shipped`
     kind: str  # launch, source, gluon or ttgir
     move: str
     rationale: str
-    author: str  # who is told to have written it: see provenance.py
+    author: str  # who wrote it: see provenance.py
     source: str
     cites: Bottleneck | None = None  # what in its parent's profile its move answers
     proposer: str | None = None  # whose place in its generation it takes: see bandit.py
 
     @classmethod
     def of(cls, p: Proposal, author: str, parent: str) -> "NewCandidate":
-        """What a proposal becomes in a run; nobody's place is taken yet."""
-        own = {"kind": p.kind, "move": p.move, "rationale": p.rationale, "source": p.source}
-        return cls(id=candidate_id(p.source), author=author, parent=parent, cites=p.cites, **own)
+        """Build a candidate from a proposal; it takes no place yet."""
+        copied = {"kind": p.kind, "move": p.move, "rationale": p.rationale, "source": p.source}
+        return cls(id=candidate_id(p.source), author=author, parent=parent, cites=p.cites, **copied)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate(NewCandidate):
-    """One of a run, with what is known of it so far."""
+    """A candidate of a run, with what is known of it so far."""
 
     run: str
     generation: int
@@ -48,28 +48,28 @@ class Candidate(NewCandidate):
 
     @property
     def reason(self) -> str | None:
-        """Why it has its verdict, for a person."""
+        """Return the reason of its verdict, for a person."""
         return self.why.for_person() if self.why is not None else None
 
     @property
     def has_bundle(self) -> bool:
-        """Whether it was built, and something came of that."""
+        """Whether it was built with success."""
         return self.built is not None and self.built.ok
 
     @property
     def build(self) -> Built:
-        """What became of its build. Raises RuntimeError before it is built."""
+        """Return its build. Raises RuntimeError before it is built."""
         if self.built is None:
             raise RuntimeError(f"candidate {self.id} is asked for its build before it is built")
         return self.built
 
     def as_json(self) -> dict[str, Any]:
-        """Its fields as plain JSON values, each under the name of its column in the record."""
+        """Return its fields as plain JSON values, by the names of their columns in the record."""
         plain = {f.name: getattr(self, f.name) for f in fields(self)}
-        own = {"built": self.built and self.built.as_json(), "cites": self.cites and self.cites.as_json()}
-        return plain | own | {"reason": self.reason, "why": None if self.why is None else self.why.as_json()}
+        nested = {"built": self.built and self.built.as_json(), "cites": self.cites and self.cites.as_json()}
+        return plain | nested | {"reason": self.reason, "why": None if self.why is None else self.why.as_json()}
 
 
 def candidate_id(source: str) -> str:
-    """What a candidate is called: the same text is the same candidate, in every run."""
+    """Return the id of a candidate: a hash of its text, the same in every run."""
     return hashlib.sha256(source.encode()).hexdigest()[:16]

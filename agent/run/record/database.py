@@ -1,7 +1,7 @@
-"""The database of a workspace: how it is opened, read, written in transactions, and held by one run at a time.
+"""The database of a workspace: opens it, reads it, writes it in transactions, and locks it for one run at a time.
 
-A lock that the kernel drops with its process says which run is active. A power loss may take the last transactions,
-never a part of one. It knows no table: `store.py` and `profiles.py` do.
+A file lock, which ends with its process, marks the active run. A power loss may take the last transactions, never a
+part of one. It knows no table: `store.py` and `profiles.py` do.
 """
 
 import contextlib
@@ -22,9 +22,9 @@ BUSY_SECONDS = 30.0
 
 
 class Database:
-    """Opens (and makes, if `create`) the workspace at `root`.
+    """Opens the workspace at `root`, or creates it if `create`.
 
-    Raises EnvironmentFault when the disk refuses, UsageFault for a workspace of another schema.
+    Raises EnvironmentFault if the disk refuses, UsageFault for a workspace of another schema.
     """
 
     def __init__(self, root: Path, create: bool = True) -> None:
@@ -51,7 +51,7 @@ class Database:
             )
 
     def close(self) -> None:
-        with self._one:  # a statement that another thread is at would crash the process
+        with self._one:  # closing during a statement of another thread would crash the process
             self.db.close()
 
     @contextlib.contextmanager
@@ -86,9 +86,9 @@ class Database:
 
     @contextlib.contextmanager
     def active(self, run: str) -> Iterator[None]:
-        """Holds the workspace for a run, and clears what killed ones left in it.
+        """Lock the workspace for a run, and clear what killed runs left in it.
 
-        Raises EnvironmentFault when another process holds it, and when the record is damaged.
+        Raises EnvironmentFault if another process holds it, or if the record is damaged.
         """
         with self._disk():
             lock = os.open(self.root / "active", os.O_RDWR | os.O_CREAT, 0o666)
@@ -116,7 +116,7 @@ class Database:
 
 
 def _write_ahead(db: sqlite3.Connection) -> None:
-    """Turns it on, for which SQLite waits for nobody: another process may be at it."""
+    """Turn on write-ahead logging; retry while another process is busy, as SQLite does not wait for this."""
     until = time.monotonic() + BUSY_SECONDS
     while True:
         try:

@@ -1,8 +1,9 @@
-"""What former runs of a target came to: their candidates with verdicts, as the record of a workspace holds them.
+"""The earlier runs of a target: their candidates with verdicts, from the record of a workspace.
 
-A run sees what was recorded when it began, and nothing that came later: so it decides the same after it was killed,
-whatever other runs did in between. What a person vetoed teaches nothing: nobody looked at it. Relies on `store.py`.
-What follows from it is in `lessons.py` and `duplicates.py`."""
+A run sees what was recorded when it began, and nothing later, so a resumed run decides the same whatever other runs did
+in between. Vetoed candidates are left out: nobody judged them. Relies on `store.py`; `lessons.py` and `duplicates.py`
+use it.
+"""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -16,14 +17,14 @@ from pgo_agent.agent.run.record.store import Store, why_of
 from pgo_agent.sandbox.gate.reason import NONE, Reason
 from pgo_agent.sandbox.gate.verdict import Verdict
 
-RUNS = 50  # former runs that are looked at, newest first
+RUNS = 50  # earlier runs that are read, newest first
 REFUSED = (Verdict.WRONG, Verdict.RACE)
-_NO_GPU = ("interpreter", "known")  # stages that say nothing of code on a GPU, or only repeat what was said
+_NO_GPU = ("interpreter", "known")  # stages that say nothing about code on a GPU, or only repeat a verdict
 
 
 @dataclass(frozen=True)
 class Tried:
-    """A candidate of a former run, with what it came to."""
+    """A candidate of an earlier run, with its verdict."""
 
     run: str
     id: str
@@ -46,7 +47,7 @@ class Tried:
 
 @dataclass(frozen=True)
 class Subject:
-    """Whose former runs are asked for."""
+    """The target, and the run, whose earlier runs are read."""
 
     digest: str  # of kernel and contract
     asked: str | None  # digest of the contract alone
@@ -55,18 +56,18 @@ class Subject:
 
 
 def of(run: Run) -> Subject:
-    """What a run may know. One that is to be alone knows of no other."""
+    """Return what a run may know. With the setting `alone` it knows no other run."""
     return Subject(run.digest, run.contract, run.id, 0 if run.settings.alone else run.knows or 0)
 
 
 def tried(store: Store, subject: Subject) -> Sequence[Tried]:
-    """Candidates with verdicts: of the newest run first, and of a run those that were proposed last."""
+    """Return candidates with verdicts: the newest run first, and in a run the last proposals first."""
     return _read(store, subject) if subject.knows is None else _read_once(store, subject)
 
 
 @lru_cache(maxsize=8)
 def _read_once(store: Store, subject: Subject) -> Sequence[Tried]:
-    """What a run may know never changes while it goes on."""
+    """Cached: what a run may know never changes while it goes on."""
     return _read(store, subject)
 
 
@@ -81,14 +82,14 @@ def _read(store: Store, subject: Subject) -> Sequence[Tried]:
 
 
 def refused(store: Store, run: Run) -> Iterator[Candidate]:
-    """What a GPU found wrong or racy of the same text for the same device, as `tried`."""
+    """Yield what a GPU found wrong or racy, of the same text for the same device, in the order of `tried`."""
     for t in tried(store, of(run)):
         if t.same_text and t.device == run.device and t.verdict in REFUSED and t.stage not in _NO_GPU:
             yield store.candidate(t.run, t.id)
 
 
 def source(store: Store, t: Tried) -> str:
-    """The text of a former candidate."""
+    """Return the text of an earlier candidate."""
     return store.candidate(t.run, t.id).source
 
 

@@ -1,6 +1,6 @@
-"""Models in the record of a run: who answered in which role and what that took, and where a role fell back.
+"""Models in the record of a run: which model answered in which role, at what cost, and which roles fell back.
 
-Relies on `store.py`, which keeps the calls themselves.
+Relies on `store.py`, which stores the calls themselves.
 """
 
 from dataclasses import dataclass, fields
@@ -16,7 +16,7 @@ class Share:
     model: str  # by its own word
     calls: int
     useless: int  # calls whose reply had something wrong with it
-    prompt_tokens: int  # as far as they were told
+    prompt_tokens: int  # as far as they were reported
     completion_tokens: int
     counted: int  # tokens, as budgets count them
     seconds: float
@@ -25,7 +25,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Fallback:
-    """Where the embedded form of a role did the work of its model."""
+    """A role whose embedded form did the work of its model."""
 
     role: str
     about: str  # what it did; empty: everything from there on
@@ -33,7 +33,7 @@ class Fallback:
 
 
 def shares(db: Database, run: str) -> list[Share]:
-    """Who answered, role by role."""
+    """Return the share of each model in each role, in the order of first calls."""
     rows = db.rows(
         "SELECT role, model, count(*) AS calls, sum(remark != '') AS useless,"
         " coalesce(sum(prompt_tokens), 0) AS prompt_tokens, coalesce(sum(completion_tokens), 0) AS completion_tokens,"
@@ -45,13 +45,13 @@ def shares(db: Database, run: str) -> list[Share]:
 
 
 def add_fallback(db: Database, run: str, fallback: Fallback) -> None:
-    """That a role fell back, and why: what was last said of the same."""
+    """Record that a role fell back, and why; replaces an earlier entry about the same."""
     with db.transaction() as open_:
         values = (run, fallback.role, fallback.about, fallback.why)
         open_.execute("INSERT OR REPLACE INTO fallbacks VALUES (?, ?, ?, ?)", values)
 
 
 def fallbacks(db: Database, run: str) -> list[Fallback]:
-    """In the order in which they came."""
+    """Return the fallbacks of a run, in order."""
     names = ", ".join(f.name for f in fields(Fallback))
     return [Fallback(**dict(r)) for r in db.rows(f"SELECT {names} FROM fallbacks WHERE run = ? ORDER BY rowid", (run,))]

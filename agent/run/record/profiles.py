@@ -1,7 +1,7 @@
-"""Profiles in the record of a run: each whole, which passes gave an answer, and its summary.
+"""Profiles in the record of a run: the whole profile, which passes gave an answer, and the summary.
 
-A row names the whole profile by its hash; the profile itself is an artefact of the content store, which names large
-artefacts by their hashes in turn. Relies on `database.py` and `sandbox/json_codec.py`. It takes no pass.
+A row refers by hash to the whole profile in the content store, and that refers by hash to large artefacts. Relies on
+`database.py` and `sandbox/json_codec.py`. It runs no pass.
 """
 
 import contextlib
@@ -35,12 +35,12 @@ class StoredProfile:
 
     @property
     def taken(self) -> tuple[str, ...]:
-        """The passes that are there."""
+        """Return the names of the passes that were taken."""
         return tuple(name for name, why in self.passes.items() if not why)
 
 
 def put(contents: ContentStore, profile: CaseProfile) -> str:
-    """Stores a whole profile and gives its hash. Raises EnvironmentFault when the disk refuses."""
+    """Store a whole profile and return its hash. Raises EnvironmentFault if the disk refuses."""
     return contents.put(canonical(profile.as_json()), SUFFIX)
 
 
@@ -50,7 +50,7 @@ def there(contents: ContentStore, stored: StoredProfile) -> bool:
 
 
 def whole(contents: ContentStore, stored: StoredProfile) -> CaseProfile | None:
-    """The whole profile; None where it is not kept, damaged, or of another version."""
+    """Return the whole profile; None if it is missing, damaged, or of another version."""
     with contextlib.suppress(ValueError):  # Malformed is one
         data = _data(contents, stored)
         return CaseProfile.from_json(json.loads(data)) if data is not None else None
@@ -64,7 +64,7 @@ def _data(contents: ContentStore, stored: StoredProfile) -> bytes | None:
 
 
 def add(db: Database, run: str, stored: StoredProfile) -> None:
-    """Records a profile, or why there is none. One that is there already stays."""
+    """Record a profile, or why there is none. An existing row stays."""
     with db.transaction() as open_:
         names = 'run, candidate, "case", passes, seconds, profile'
         values = (run, stored.candidate, stored.case, json.dumps(dict(stored.passes)), stored.seconds, stored.profile)
@@ -72,7 +72,7 @@ def add(db: Database, run: str, stored: StoredProfile) -> None:
 
 
 def update(db: Database, run: str, stored: StoredProfile) -> None:
-    """Records what a recorded profile says in short, that it is lost, or that it was taken anew."""
+    """Update a recorded profile: its summary, that it is lost, or that it was taken again."""
     summary = json.dumps(stored.summary.as_json()) if stored.summary else None
     changed = (json.dumps(dict(stored.passes)), summary, stored.author, stored.profile)
     with db.transaction() as open_:
@@ -82,7 +82,7 @@ def update(db: Database, run: str, stored: StoredProfile) -> None:
 
 
 def of(db: Database, run: str, candidate: str | None = None) -> list[StoredProfile]:
-    """The profiles of a candidate, or of all, in the order in which they were recorded."""
+    """Return the profiles of a candidate, or of all, in the order in which they were recorded."""
     sql = "SELECT * FROM profiles WHERE run = ? AND (? IS NULL OR candidate = ?) ORDER BY rowid"
     return [_stored(r) for r in db.rows(sql, (run, candidate, candidate))]
 

@@ -1,14 +1,14 @@
-"""Prompts in the record of a run before they are asked, and which candidates mend which.
+"""Prompts in the record of a run, stored before they are asked, and which candidates repair which.
 
-A prompt tells of what was tried, and that grows while a generation is put together: a killed run must ask what it was
-asking, not something like it. Relies on `database.py`; replies are in `store.py`.
+A prompt holds the attempts so far, which grow while a generation is proposed. A resumed run must ask the same prompt
+again, not a similar one. Relies on `database.py`; replies are in `store.py`.
 """
 
 from pgo_agent.agent.run.record.database import Database
 
 
 def prompt(db: Database, run: str, generation: int, about: str) -> str | None:
-    """What was asked in a generation about one thing; None when nothing was."""
+    """Return the prompt of a generation about one thing; None if there was none."""
     sql = "SELECT prompt FROM questions WHERE run = ? AND generation = ? AND about = ?"
     return next((str(r["prompt"]) for r in db.rows(sql, (run, generation, about))), None)
 
@@ -19,14 +19,14 @@ def keep(db: Database, run: str, generation: int, about: str, prompt: str) -> No
 
 
 def last_fresh(db: Database, run: str, before: int) -> tuple[int, str] | None:
-    """The newest generation before one that has a fresh prompt, and that prompt."""
+    """Return the last generation before `before` with a fresh prompt, and that prompt; None if there is none."""
     sql = "SELECT generation, prompt FROM questions WHERE run = ? AND about = '' AND generation < ? ORDER BY generation"
     rows = db.rows(sql, (run, before))
     return (int(rows[-1]["generation"]), str(rows[-1]["prompt"])) if rows else None
 
 
 def same_before(db: Database, run: str, generation: int, about: str) -> int:
-    """How many questions with the same prompt were asked before one: theirs are the first replies to it."""
+    """Return how many questions with the same prompt came before this one: the first replies to it are theirs."""
     sql = (
         "SELECT count(*) AS n FROM questions AS q JOIN questions AS own ON q.run = own.run AND q.prompt = own.prompt"
         " WHERE own.run = ? AND own.generation = ? AND own.about = ? AND q.rowid < own.rowid"
@@ -35,18 +35,18 @@ def same_before(db: Database, run: str, generation: int, about: str) -> int:
 
 
 def asked(db: Database, run: str, generation: int) -> list[str]:
-    """What was asked about in a generation, in order."""
+    """Return what the prompts of a generation were about, in order."""
     sql = "SELECT about FROM questions WHERE run = ? AND generation = ? ORDER BY rowid"
     return [str(r["about"]) for r in db.rows(sql, (run, generation))]
 
 
 def repairs(db: Database, run: str, candidate: str) -> int:
-    """How many messages led to a candidate that mends another; 0 for one that does not."""
+    """Return how many messages led to a candidate that repairs another; 0 for any other candidate."""
     sql = "SELECT repairs FROM mended WHERE run = ? AND candidate = ?"
     return next((int(r["repairs"]) for r in db.rows(sql, (run, candidate))), 0)
 
 
 def add_repair(db: Database, run: str, candidate: str, failed: str, repairs: int) -> None:
-    """That a candidate mends something; what is known of it stays."""
+    """Record that a candidate repairs something; an existing row stays."""
     with db.transaction() as opened:
         opened.execute("INSERT OR IGNORE INTO mended VALUES (?, ?, ?, ?)", (run, candidate, failed, repairs))

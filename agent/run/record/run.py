@@ -1,4 +1,4 @@
-"""A run as the record has it: what was asked for, its baseline, and what it came to."""
+"""A run as recorded: its settings, its baseline and its summary."""
 
 import json
 from dataclasses import dataclass, field
@@ -26,16 +26,16 @@ class Run:
     seconds: float
     summary_json: str | None  # None until it ends
     created: str
-    contract: str | None = None  # digest of what its target asks of a kernel; None: a run from before it was kept
-    knows: int | None = None  # the last verdict in the workspace when it began; None: it looks at no other run
+    contract: str | None = None  # digest of what its target asks of a kernel; None: not recorded
+    knows: int | None = None  # the last verdict in the workspace when it began; None: it reads no other run
     gpu_seconds: float = 0.0  # spent, over all resumptions
     facts: RunFacts = field(default_factory=RunFacts)
-    damaged: tuple[str, ...] = ()  # settings and facts that cannot be read: nobody goes on with the run
+    damaged: tuple[str, ...] = ()  # settings and facts that cannot be read: the run cannot be resumed
     unknown: tuple[str, ...] = ()  # settings of another version, which are ignored
 
     @property
     def baseline(self) -> Baseline | None:
-        """What its candidates are measured against; None until it stands. Raises EnvironmentFault for a damaged one."""
+        """Return its baseline; None until it is made. Raises EnvironmentFault for a damaged one."""
         try:
             return None if self.baseline_json is None else _baseline(self.baseline_json)
         except ValueError as e:
@@ -43,7 +43,7 @@ class Run:
 
     @property
     def summary(self) -> RunSummary | None:
-        """What it came to; None until it ends. Raises EnvironmentFault for a damaged one."""
+        """Return its summary; None until it ends. Raises EnvironmentFault for a damaged one."""
         try:
             return None if self.summary_json is None else run_summary.read(self.summary_json)
         except ValueError as e:
@@ -51,14 +51,14 @@ class Run:
 
     @property
     def environment(self) -> dict[str, Any] | None:
-        """Of the GPU that measured last; None where nothing was measured. Raises EnvironmentFault for a damaged one."""
+        """Return the environment of the GPU that measured last; None: nothing was measured. Raises EnvironmentFault."""
         if isinstance(self.summary, MeasuredRun):
             return self.summary.environment
         return self.baseline.environment if self.baseline else None
 
     @property
     def error(self) -> str:
-        """Why it failed; empty for one that did not. Raises EnvironmentFault for a damaged one."""
+        """Return why it failed; empty if it did not. Raises EnvironmentFault for a damaged summary."""
         return self.summary.error if isinstance(self.summary, FailedRun) else ""
 
     def _damaged(self, what: str, e: ValueError) -> EnvironmentFault:

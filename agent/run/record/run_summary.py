@@ -1,5 +1,5 @@
-"""What a run came to in the end, as the record and the last event have it: why it failed, what its last session on the
-GPU measured, or, without a GPU, a ranking of what was built. Nothing but data; `agent/search/finish.py` makes it.
+"""The summary of a run, as in the record and the last event: why it failed, what its last session on the GPU measured,
+or, without a GPU, a ranking of what was built. Data only; `agent/search/finish.py` makes it.
 """
 
 import json
@@ -51,7 +51,7 @@ class Picked(Record):
 
 @dataclass(frozen=True)
 class KnownRate(Record):
-    """A configuration without a measurement of this run."""
+    """The known rate of a configuration that this run did not measure."""
 
     choice: str
     ms: float
@@ -67,15 +67,15 @@ class RankedCandidate(Record):
     candidate: str
     move: str
     verdict: str
-    relative: float | None  # its time over the tuned baseline's; None: nothing tells
-    how: str  # where that is known from, in words
+    relative: float | None  # its time over the tuned baseline's; None: unknown
+    how: str  # the source of that number, in words
     cases: dict[str, KnownRate]  # its best new configuration
     coverage: dict[str, Any]  # what its verdict rests on, as JSON
 
 
 @dataclass(frozen=True)
 class FailedRun(Record):
-    error: str  # what a person is told
+    error: str  # the message for a person
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +111,7 @@ RunSummary = FailedRun | MeasuredRun | RankedRun
 
 @lru_cache(maxsize=4)  # it holds raw samples, and whoever draws a run asks again and again
 def read(text: str) -> RunSummary:
-    """The summary that the record holds. Raises ValueError for anything else."""
+    """Return the summary in a recorded text. Raises ValueError for anything else."""
     value = json.loads(text)
     if not isinstance(value, dict):
         raise Malformed("a summary is a JSON object")

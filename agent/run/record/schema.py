@@ -1,7 +1,7 @@
-"""The schema of the results database: one script, and a number that tells a workspace of another schema apart.
+"""The schema of the results database: one script, and a version number that identifies it.
 
-The number is made from the script, so that no change of it can be forgotten. There is no way from one schema to
-another: a workspace is read by the pgo-agent that made it. Relies on sqlite3 alone.
+The number is a checksum of the script, so a change cannot be forgotten. There is no migration: a workspace is read by
+the pgo-agent that made it. Relies on sqlite3 alone.
 """
 
 import re
@@ -40,7 +40,7 @@ CREATE TABLE IF NOT EXISTS candidates (
     source TEXT NOT NULL,
     built TEXT,                     -- JSON: bundle, choices, static profiles; NULL until built
     verdict TEXT, stage TEXT,
-    reason TEXT,                    -- as a person is told it
+    reason TEXT,                    -- the text for a person
     why TEXT,                       -- JSON: the clauses that it is made of, and what of them a model may know
     speedup REAL,                   -- of the incumbent then, as judged; NULL where nothing was measured
     seconds REAL,                   -- to judge
@@ -70,7 +70,7 @@ CREATE TABLE IF NOT EXISTS skipped (
 );
 CREATE TABLE IF NOT EXISTS mended (
     run TEXT NOT NULL, candidate TEXT NOT NULL,
-    failed TEXT NOT NULL,           -- what it mends: a candidate, or what could not be read
+    failed TEXT NOT NULL,           -- what it repairs: a candidate, or an unreadable part of a reply
     repairs INTEGER NOT NULL,       -- messages that led to it
     PRIMARY KEY (run, candidate)
 );
@@ -85,7 +85,7 @@ CREATE TABLE IF NOT EXISTS profiles (
 );
 CREATE TABLE IF NOT EXISTS questions (
     run TEXT NOT NULL, generation INTEGER NOT NULL,
-    about TEXT NOT NULL,            -- what is to be mended; empty: a fresh prompt
+    about TEXT NOT NULL,            -- what is to be repaired; empty: a fresh prompt
     prompt TEXT NOT NULL,
     PRIMARY KEY (run, generation, about)
 );
@@ -131,9 +131,9 @@ VERSION = zlib.crc32(re.sub(r"--.*|\s", "", SCHEMA).encode()) >> 1  # of the sta
 
 
 def create(db: sqlite3.Connection) -> bool:
-    """Makes the tables in one transaction where there are none; whether the database is of this schema.
+    """Create the tables in one transaction if there are none; return whether the database has this schema.
 
-    A killed process leaves all of them or none, and several processes may do it at once.
+    A killed process leaves all of them or none, and several processes may call it at once.
     """
     empty = not db.execute("SELECT 1 FROM sqlite_master").fetchone()
     if empty:

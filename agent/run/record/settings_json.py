@@ -1,7 +1,7 @@
 """The settings and facts of a run as the one JSON object that its record holds, and back.
 
-What the record lacks takes its default. What it says in a way that cannot be read takes it, too, and is named: such a
-run can be shown, and nobody goes on with it. What this version does not know is named as well.
+Missing values take their defaults. Unreadable values do, too, and are listed: such a run can be shown but not resumed.
+Keys that this version does not know are listed as well.
 """
 
 import json
@@ -22,7 +22,7 @@ GIVEN = {"name": "from", "kind": "kind", "source": "source"}  # field of a given
 
 @dataclass(frozen=True)
 class Stored:
-    """What a record says of how a run was begun."""
+    """The settings and facts of a run as read from its record."""
 
     settings: RunSettings
     facts: RunFacts
@@ -32,9 +32,13 @@ class Stored:
 
 def encode(asked: RunSettings, facts: RunFacts) -> dict[str, Any]:
     """Return both as one JSON object. Settings that hold for one command, or stand elsewhere, are left out."""
-    own = {key: json_codec.as_json(getattr(asked, name)) for name, key in _keys(RunSettings)}
-    known = {key: json_codec.as_json(getattr(facts, name)) for name, key in _keys(RunFacts) if name != "given"}
-    return own | known | {"given": [{key: getattr(g, name) for name, key in GIVEN.items()} for g in facts.given]}
+    setting_values = {key: json_codec.as_json(getattr(asked, name)) for name, key in _keys(RunSettings)}
+    fact_values = {key: json_codec.as_json(getattr(facts, name)) for name, key in _keys(RunFacts) if name != "given"}
+    return (
+        setting_values
+        | fact_values
+        | {"given": [{key: getattr(g, name) for name, key in GIVEN.items()} for g in facts.given]}
+    )
 
 
 @lru_cache(maxsize=64)
@@ -43,14 +47,14 @@ def decode(text: str, device: str) -> Stored:
     body = _object(text)
     facts, bad = _read(RunFacts, body | {"given": [_given(g) for g in _list(body.get("given"))]})
     asked, damaged = _read(RunSettings, body)
-    known = {key for kind in (RunSettings, RunFacts) for _, key in _keys(kind)}
+    keys = {key for kind in (RunSettings, RunFacts) for _, key in _keys(kind)}
     models = tuple(f"{role}={name}" for role, name in facts.models.items())
-    unknown = tuple(sorted(body.keys() - known))
+    unknown = tuple(sorted(body.keys() - keys))
     return Stored(replace(asked, device=device, models=models), facts, (*damaged, *bad), unknown)
 
 
 def _keys(kind: type[RunSettings] | type[RunFacts]) -> Iterator[tuple[str, str]]:
-    """Name and key of each field that is stored."""
+    """Yield name and key of each stored field."""
     for f in fields(kind):
         key = settings.stored_as(f.name) if kind is RunSettings else f.name
         if key:
@@ -58,7 +62,7 @@ def _keys(kind: type[RunSettings] | type[RunFacts]) -> Iterator[tuple[str, str]]
 
 
 def _read(kind: type[T], body: Mapping[str, Any]) -> tuple[T, tuple[str, ...]]:
-    """The values that can be read, and the keys of the others."""
+    """The values that can be read, with defaults for the others, and the keys of the others."""
     hints, values, damaged = get_type_hints(kind), dict[str, Any](), list[str]()
     for name, key in _keys(kind):
         if key in body:
@@ -79,7 +83,7 @@ def _list(value: Any) -> list[Any]:
 
 
 def _given(value: Any) -> Any:
-    """A given file by the names of its fields; what is none stays what it is, and is refused."""
+    """A given file by the names of its fields; any other value is returned as it is, and refused later."""
     if not isinstance(value, dict):
         return value
     return {name: value[key] for name, key in GIVEN.items() if key in value}

@@ -1,7 +1,7 @@
-"""Results that ship with the project: evals/results/*.jsonl, one line for each (code, plan, device) that was measured.
+"""Results that ship with the project: evals/results/*.jsonl, one line for each measured (code, plan, device).
 
-A build made here is recognized by its plan id, which names what the GPU executes. What is read is shown as a recording,
-with the GPU and versions it came from; it is never mixed up with a measurement of this machine.
+A build is recognized by its plan id, which identifies what the GPU executes. Results are shown as recordings, with
+their GPU and versions; they are never mixed with measurements of this machine.
 """
 
 import json
@@ -25,12 +25,12 @@ class Recorded:
 
 
 def find(plan_id: str, device: str) -> Recorded | None:
-    """What was measured of this very code and plan on a GPU of that name, in the sweep over the launch grid."""
+    """Return the sweep's measurement of this very code and plan on a GPU of that name; None if there is none."""
     return _plans().get((plan_id, device))
 
 
 def judged(candidate: str, device: str) -> tuple[str, float | None] | None:
-    """(verdict, speedup of the incumbent then) of a candidate with this very source on a GPU of that name."""
+    """Return (verdict, speedup over its incumbent) of a candidate with this very source on a GPU of that name."""
     return _verdicts().get((candidate, device))
 
 
@@ -47,12 +47,12 @@ def _plans() -> dict[tuple[str, str], Recorded]:
 
 @cache
 def _verdicts() -> dict[tuple[str, str], tuple[str, float | None]]:
-    found = (r for r in rows() if r["what"] == "verdict")
-    return {(r["candidate"], r["environment"]["gpu"]): (r["verdict"], r["speedup"]) for r in found}
+    verdicts = (r for r in rows() if r["what"] == "verdict")
+    return {(r["candidate"], r["environment"]["gpu"]): (r["verdict"], r["speedup"]) for r in verdicts}
 
 
 def rows() -> Iterable[dict[str, Any]]:
-    """Every line of recorded runs, file by file in order of name; not those of evaluations."""
+    """Yield every line of recorded runs, file by file in order of name; files of evaluations are left out."""
     folder = resources.files("pgo_agent.evals").joinpath("results")
     if not folder.is_dir():
         return

@@ -47,7 +47,7 @@ class Call:
 
 
 class Store(Database):
-    """What runs, generations and candidates came to."""
+    """The runs of a workspace with their generations, candidates, verdicts, calls and budgets."""
 
     # runs -------------------------------------------------------------------------------------------------------------
 
@@ -72,7 +72,8 @@ class Store(Database):
             )
 
     def run(self, prefix: str) -> Run:
-        """The run whose id begins with `prefix` ('last': added last). Raises UsageFault when none or several do."""
+        """Return the run whose id begins with `prefix` ('last': added last). Raises UsageFault if none or several
+        do."""
         if prefix == "last":
             rows = self.rows("SELECT * FROM runs ORDER BY rowid DESC LIMIT 1")
         else:
@@ -83,7 +84,7 @@ class Store(Database):
         return _run(rows[0])
 
     def runs(self) -> list[Run]:
-        """All runs, oldest first."""
+        """Return all runs, oldest first."""
         return [_run(r) for r in self.rows("SELECT * FROM runs ORDER BY rowid")]
 
     def set_baseline(self, run: str, baseline: Baseline) -> None:
@@ -108,34 +109,34 @@ class Store(Database):
     # generations and candidates ---------------------------------------------------------------------------------------
 
     def add_generation(self, run: str, n: int, incumbent: str, proposals: Sequence[NewCandidate]) -> None:
-        """A generation with its candidates; nothing happens when it is there already."""
+        """Record a generation with its candidates; an existing one stays as it is."""
         with self.transaction() as db:
             fresh = db.execute(
                 "INSERT OR IGNORE INTO generations (run, n, incumbent) VALUES (?, ?, ?)", (run, n, incumbent)
             ).rowcount
             for position, p in enumerate(proposals if fresh else []):
-                own = (p.kind, p.move, p.rationale, p.author, p.source, p.proposer)
+                columns = (p.kind, p.move, p.rationale, p.author, p.source, p.proposer)
                 cites = json.dumps(p.cites.as_json()) if p.cites else None
                 db.execute(
                     "INSERT OR IGNORE INTO candidates (run, id, generation, position, parent, kind, move, rationale,"
                     " author, source, proposer, cites) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    (run, p.id, n, position, p.parent, *own, cites),
+                    (run, p.id, n, position, p.parent, *columns, cites),
                 )
 
     def add_skipped(self, run: str, parent: str, move: str, reason: str) -> None:
-        """A move that did not apply to a candidate, and why."""
+        """Record a move that did not apply to a candidate, and why."""
         with self.transaction() as db:
             db.execute("INSERT OR REPLACE INTO skipped VALUES (?, ?, ?, ?)", (run, parent, move, reason))
 
     def skipped(self, run: str) -> list[tuple[str, str, str]]:
-        """(parent, move, reason) of every move that did not apply."""
+        """Return (parent, move, reason) of every move that did not apply."""
         rows = self.rows("SELECT parent, move, reason FROM skipped WHERE run = ? ORDER BY rowid", (run,))
         return [(r["parent"], r["move"], r["reason"]) for r in rows]
 
     def add_call(
         self, run: str, reply: Reply, prompt_hash: str, prompt: str, remark: str, role: str = OPTIMIZER
     ) -> None:
-        """One call of a model: prompt and reply whole, and what they cost."""
+        """Record one call of a model: prompt and reply whole, and what they cost."""
         cost = (reply.prompt_tokens, reply.completion_tokens, reply.seconds, role, reply.attempts, reply.counted)
         with self.transaction() as db:
             (n,) = db.execute("SELECT count(*) FROM calls WHERE run = ?", (run,)).fetchone()
@@ -143,41 +144,41 @@ class Store(Database):
             db.execute("INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
 
     def calls(self, run: str, role: str | None = None) -> list[Call]:
-        """What the run's models were asked and answered, in order; those of one role, if it is given."""
+        """Return the calls of the run's models in order; of one role, if it is given."""
         sql = (
             f"SELECT {', '.join(f.name for f in fields(Call))} FROM calls WHERE run = ? AND ? IN (role, '') ORDER BY n"
         )
         return [Call(**dict(r)) for r in self.rows(sql, (run, role or ""))]
 
     def answered(self, run: str) -> tuple[str, ...]:
-        """The run's models by their own word, each once, in the order in which they first answered."""
+        """Return the names that the run's models gave, each once, in the order of their first answers."""
         rows = self.rows("SELECT model FROM calls WHERE run = ? GROUP BY model ORDER BY min(n)", (run,))
         return tuple(r["model"] for r in rows)
 
     def remarks(self, run: str) -> list[str]:
-        """What was wrong with the optimizer's replies so far."""
+        """Return what was wrong with the optimizer's replies so far, in order."""
         sql = "SELECT remark FROM calls WHERE run = ? AND role = ? AND remark != '' ORDER BY n"
         return [r["remark"] for r in self.rows(sql, (run, OPTIMIZER))]
 
     def spent(self, run: str) -> dict[str, float]:
-        """Tokens, as budgets count them, and money of the run's models."""
+        """Return the `tokens`, as budgets count them, and the `money` that the run's models spent."""
         sql = "SELECT coalesce(sum(counted), 0) AS tokens, coalesce(sum(cost), 0.0) AS money FROM calls WHERE run = ?"
         (row,) = self.rows(sql, (run,))
         return dict(row)
 
     def add_answer(self, run: str, request: str, seconds: float) -> bool:
-        """Notes the answer of a judge elsewhere, once; whether it is a new one."""
+        """Record the answer of a judge elsewhere, once; return whether it is new."""
         with self.transaction() as db:
             sql = "INSERT OR IGNORE INTO answers VALUES (?, ?, ?)"
             return bool(db.execute(sql, (run, request, seconds)).rowcount)
 
     def add_quarantined(self, run: str, gpu: Gpu, why: str) -> None:
-        """A GPU that the run uses no more."""
+        """Record a GPU that the run no longer uses."""
         with self.transaction() as db:
             db.execute("INSERT OR REPLACE INTO quarantined VALUES (?, ?, ?, ?)", (run, gpu.uuid, gpu.index, why))
 
     def quarantined(self, run: str) -> dict[str, tuple[str, str]]:
-        """UUID of each such GPU -> its index then, and why."""
+        """Return UUID of each such GPU -> its index then, and why."""
         rows = self.rows("SELECT gpu, name, why FROM quarantined WHERE run = ? ORDER BY rowid", (run,))
         return {r["gpu"]: (r["name"], r["why"]) for r in rows}
 
@@ -186,12 +187,12 @@ class Store(Database):
             db.execute("UPDATE generations SET finished = 1 WHERE run = ? AND n = ?", (run, n))
 
     def generations(self, run: str) -> dict[int, bool]:
-        """Number of each generation, in order, and whether it is finished."""
+        """Return number -> whether it is finished, of each generation, in order."""
         rows = self.rows("SELECT n, finished FROM generations WHERE run = ? ORDER BY n", (run,))
         return {r["n"]: bool(r["finished"]) for r in rows}
 
     def began_with(self, run: str, generation: int) -> str:
-        """The incumbent of the moment in which a generation was proposed."""
+        """Return the incumbent when a generation was proposed: `shipped` or a candidate."""
         (row,) = self.rows("SELECT incumbent FROM generations WHERE run = ? AND n = ?", (run, generation))
         return str(row["incumbent"])
 
@@ -203,14 +204,14 @@ class Store(Database):
         return [_candidate(r) for r in rows]
 
     def candidate(self, run: str, prefix: str) -> Candidate:
-        """Raises UsageFault when no candidate of the run begins with `prefix`, or several do."""
+        """Return the candidate whose id begins with `prefix`. Raises UsageFault if none or several do."""
         sql = "SELECT * FROM candidates WHERE run = ? AND substr(id, 1, ?) = ? ORDER BY generation, position"
-        found = [_candidate(r) for r in self.rows(sql, (run, len(prefix), prefix))]
-        if len(found) != 1:
+        matches = [_candidate(r) for r in self.rows(sql, (run, len(prefix), prefix))]
+        if len(matches) != 1:
             raise UsageFault(
-                f"{len(found)} candidates of run {run} begin with '{prefix}'", f"`pgo-agent show {run}` lists them"
+                f"{len(matches)} candidates of run {run} begin with '{prefix}'", f"`pgo-agent show {run}` lists them"
             )
-        return found[0]
+        return matches[0]
 
     def set_built(self, run: str, candidate: str, built: Built) -> None:
         with self.transaction() as db:
@@ -218,7 +219,7 @@ class Store(Database):
             db.execute("UPDATE candidates SET built = ? WHERE run = ? AND id = ?", values)
 
     def set_verdict(self, run: str, candidate: str, judged: Judgement, speedup: float | None, seconds: float) -> None:
-        """A verdict with its evidence and raw samples. A candidate that has one keeps it."""
+        """Record a verdict with its evidence and raw samples. A candidate that has one keeps it."""
         body = dict(judged.evidence)
         against = body.pop("incumbent", None)
         timed = {stage: body.pop(stage, {}) for stage in ("quick", "time")}
@@ -240,22 +241,22 @@ class Store(Database):
                     _insert_samples(db, (run, candidate, stage), cases)
 
     def evidence(self, run: str, candidate: str) -> dict[str, Any]:
-        """Everything recorded of a candidate: stage -> evidence, and its raw samples."""
-        found = {
+        """Return everything recorded of a candidate: stage -> evidence, and `samples`, its raw times in ms."""
+        by_stage = {
             r["stage"]: json.loads(r["body"])
             for r in self.rows("SELECT stage, body FROM evidence WHERE run = ? AND candidate = ?", (run, candidate))
         }
         samples: dict[str, Any] = {}
         for r in self.rows("SELECT * FROM samples WHERE run = ? AND candidate = ?", (run, candidate)):
             samples.setdefault(r["stage"], {}).setdefault(r["gpu_case"], {})[r["side"]] = json.loads(r["ms"])
-        return found | ({"samples": samples} if samples else {})
+        return by_stage | ({"samples": samples} if samples else {})
 
 
 def _candidate(row: sqlite3.Row) -> Candidate:
     cites = None if row["cites"] is None else Bottleneck.from_json(json.loads(row["cites"]))
     built = None if row["built"] is None else _built(row["built"])
-    own = dict(row) | {"built": built, "cites": cites, "why": why_of(row)}
-    return Candidate(**{k: v for k, v in own.items() if k != "reason"})
+    columns = dict(row) | {"built": built, "cites": cites, "why": why_of(row)}
+    return Candidate(**{k: v for k, v in columns.items() if k != "reason"})
 
 
 @lru_cache(maxsize=256)
@@ -264,7 +265,7 @@ def _built(text: str) -> Built:
 
 
 def why_of(row: sqlite3.Row) -> Reason | None:
-    """Reads a candidate's reason: typed, or the prose of an older record; None before its verdict."""
+    """Return a candidate's reason: typed, or the prose of an older record; None before its verdict."""
     return None if row["reason"] is None else reasons.from_json(row["reason"], _json(row["why"]))
 
 
@@ -276,8 +277,8 @@ def _insert_samples(db: sqlite3.Connection, key: tuple[str, str, str], cases: Ma
 
 def _run(row: sqlite3.Row) -> Run:
     stored = decode(row["settings"], row["device"])
-    own = dict(row) | {f.name: getattr(stored, f.name) for f in fields(stored)}
-    return Run(baseline_json=own.pop("baseline"), summary_json=own.pop("summary"), **own)
+    columns = dict(row) | {f.name: getattr(stored, f.name) for f in fields(stored)}
+    return Run(baseline_json=columns.pop("baseline"), summary_json=columns.pop("summary"), **columns)
 
 
 def _json(text: str | None) -> Any:

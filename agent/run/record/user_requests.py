@@ -1,7 +1,7 @@
-"""What a person asked of a run, in its record: written by whoever sits at a terminal, taken by the loop.
+"""Requests of a person in the record of a run: written at a terminal, taken by the loop.
 
-Two processes share it, so nothing is lost when either of them is killed. Relies on `database.py`; what a request
-means, and when it is taken, says `steering.py`.
+Two processes share them, so nothing is lost if either is killed. Relies on `database.py`; `steering.py` defines what a
+request means and when it is taken.
 """
 
 import json
@@ -37,7 +37,7 @@ class Steer:
 
     @property
     def asked(self) -> str:
-        """What was asked, in words, but for the text of a candidate."""
+        """Return the request as text, without the source of a candidate."""
         return f"{self.kind}: {_WORDS[self.kind](self.body)}"
 
 
@@ -51,12 +51,12 @@ _WORDS: Mapping[Kind, Callable[[Mapping[str, Any]], str]] = {
 
 
 def figure(value: float) -> str:
-    """A budget as a person types one."""
+    """Return a budget as a person types it."""
     return f"{value:.12g}"
 
 
 def add(db: Database, run: str, kind: Kind, body: Mapping[str, Any]) -> int:
-    """A request, to be taken when the loop comes to it; gives its number."""
+    """Record a request for the loop to take; return its number."""
     with db.transaction() as opened:
         (n,) = opened.execute("SELECT coalesce(max(n), 0) + 1 FROM steers WHERE run = ?", (run,)).fetchone()
         opened.execute("INSERT INTO steers VALUES (?, ?, ?, ?, NULL, NULL)", (run, n, kind, json.dumps(dict(body))))
@@ -64,26 +64,26 @@ def add(db: Database, run: str, kind: Kind, body: Mapping[str, Any]) -> int:
 
 
 def take(db: Database, run: str, n: int, generation: int, outcome: str) -> bool:
-    """Notes what came of a request, once; whether this was the time."""
+    """Record the outcome of a request, once; return whether this call did."""
     with db.transaction() as opened:
         sql = "UPDATE steers SET generation = ?, outcome = ? WHERE run = ? AND n = ? AND outcome IS NULL"
         return bool(opened.execute(sql, (generation, outcome, run, n)).rowcount)
 
 
 def give_back(db: Database, run: str, n: int) -> None:
-    """A request that was taken for what did not come about: nobody took it."""
+    """Make a request open again whose generation did not come about."""
     with db.transaction() as opened:
         opened.execute("UPDATE steers SET generation = NULL, outcome = NULL WHERE run = ? AND n = ?", (run, n))
 
 
 def of(db: Database, run: str, *kinds: Kind) -> list[Steer]:
-    """The requests of a run, in the order in which they were made; of these kinds, if any are given."""
+    """Return the requests of a run in order; of these kinds, if any are given."""
     rows = db.rows("SELECT * FROM steers WHERE run = ? ORDER BY n", (run,))
     return [s for s in map(_steer, rows) if not kinds or s.kind in kinds]
 
 
 def waiting(db: Database, run: str, *kinds: Kind) -> list[Steer]:
-    """Those that the loop did not take yet."""
+    """Return the requests that the loop has not taken yet."""
     return [s for s in of(db, run, *kinds) if s.outcome is None]
 
 

@@ -63,7 +63,7 @@ def take(store: Store, name: str) -> Snapshot:
     run, candidates = store.run(name), store.candidates(name)
     device = devices.find(run.device).name
     current, pin = incumbent.among(candidates), steering.pin_of(store, run.id)
-    stored, waiting = profiles.of(store, run.id, current), pending.told(store, run.id)
+    stored, waiting = profiles.of(store, run.id, current), pending.progress(store, run.id)
     environment = run.baseline and run.baseline.environment
     return Snapshot(
         run=run.id,

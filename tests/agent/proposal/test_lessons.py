@@ -212,7 +212,7 @@ def test_what_comes_from_memory_is_foreign_whoever_wrote_it(before: Context) -> 
     ctx = now(before.store)
     steps.propose(ctx, 1)
     found = before.store.candidates("now-1")[0]
-    assert found.author == "embedded, of before-1" and provenance.foreign(ctx, found)
+    assert found.author == "embedded, of before-1" and provenance.untrusted(ctx, found)
     alone = replace(ctx, builder=replace(ctx.builder, box=Box("none")))
     assert list(lessons.remembered(alone)) == []
 

@@ -51,18 +51,18 @@ def test_what_comes_of_foreign_code_in_three_steps_is_foreign(ctx: Context) -> N
     second = tried(ctx, Verdict.SLOWER, 0.99, author=provenance.author(ctx, first.id), parent=first.id)
     third = tried(ctx, Verdict.SLOWER, 0.99, author=provenance.author(ctx, second.id), parent=second.id)
     assert [c.author for c in (second, third)] == ["embedded, onto tiny"] * 2
-    assert all(provenance.foreign(ctx, c) for c in (first, second, third))
+    assert all(provenance.untrusted(ctx, c) for c in (first, second, third))
 
 
 def test_a_record_that_calls_it_embedded_does_not_make_foreign_code_ours(ctx: Context) -> None:
     """Records from before had it so: what a candidate is made of counts, not its own author alone."""
     theirs = tried(ctx, Verdict.SLOWER, 0.99, **THEIRS)
     onto = tried(ctx, Verdict.SLOWER, 0.99, parent=theirs.id)
-    assert onto.author == provenance.EMBEDDED and provenance.foreign(ctx, onto)
+    assert onto.author == provenance.EMBEDDED and provenance.untrusted(ctx, onto)
 
 
 def test_what_is_made_of_nobody_knows_what_is_foreign(ctx: Context) -> None:
-    assert provenance.foreign(ctx, tried(ctx, Verdict.SLOWER, 0.99, parent="0123456789abcdef"))
+    assert provenance.untrusted(ctx, tried(ctx, Verdict.SLOWER, 0.99, parent="0123456789abcdef"))
 
 
 @pytest.mark.parametrize("theirs_first", [True, False])
@@ -95,7 +95,7 @@ def test_foreign_code_that_was_built_elsewhere_is_not_interpreted_where_no_sandb
 def test_foreign_code_is_told_as_such_to_the_profiler_and_when_it_is_built_again(ctx: Context) -> None:
     theirs = tried(ctx, Verdict.ACCEPTED, 1.1, **THEIRS)
     onto = tried(ctx, Verdict.ACCEPTED, 1.1, parent=theirs.id)
-    assert {w.foreign for w in profile_targets.wanted(ctx, onto.id)} == {True}
+    assert {w.untrusted for w in profile_targets.wanted(ctx, onto.id)} == {True}
     with pytest.raises(EnvironmentFault, match="not your own code"):
         build.again(unboxed(ctx), onto)
 

@@ -174,7 +174,7 @@ def test_a_candidate_of_ones_own_is_proposed_first_beyond_the_budget_and_is_fore
     assert steps.propose(ctx, 1) == 2
     first, second = ctx.store.candidates(ctx.run.id)
     assert (first.source, first.author, first.proposer) == (source, "user", "user") and second.author == "embedded"
-    assert provenance.foreign(ctx, first) and not provenance.foreign(ctx, second)
+    assert provenance.untrusted(ctx, first) and not provenance.untrusted(ctx, second)
     assert provenance.author(ctx, first.id) == "embedded, onto user"
 
 

@@ -174,7 +174,7 @@ def test_no_reply_exceeds_the_budget_of_the_gpu(replies: list[Answer], seconds: 
     def choose(s: Situation) -> Any:
         reading = profiler.Chosen(s)
         try:
-            reading.read(json_extract.found(next(texts)))
+            reading.read(json_extract.find_object(next(texts)))
         except ValueError:
             return None
         return reading.choice("tiny-1")
