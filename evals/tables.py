@@ -209,7 +209,7 @@ def moves() -> str:
 
 
 def between(text: str, marker: str, content: Iterable[str] | str) -> str:
-    """`text` with what stands between <!-- marker --> and <!-- /marker --> replaced."""
+    """Return `text` with what stands between <!-- marker --> and <!-- /marker --> replaced."""
     start, end = f"<!-- {marker} -->\n", f"<!-- /{marker} -->"
     head, rest = text.split(start, 1)
     return head + start + "".join(content) + end + rest.split(end, 1)[1]

@@ -1,4 +1,4 @@
-"""Edits of a kernel's own TTGIR, for entries that a target's source cannot tell: `NAME.ttgir-edit` of the corpora.
+"""Edits of a kernel's own TTGIR, for entries that a target's source cannot express: `NAME.ttgir-edit` of the corpora.
 
     <<<<<<< MATCH 2
     (ttg\\.async_wait .*)num = 2
@@ -42,8 +42,8 @@ def own(builder: Builder) -> str:
 
     Raises BrokenCorpus when it cannot be traced, or launches more or less than one kernel.
     """
-    seat = builder.box, builder.contents, builder.target, builder.device
-    traced = trace_and_compile.trace(*seat, builder.target.source, {"CASES": None}, None)
+    place = builder.box, builder.contents, builder.target, builder.device
+    traced = trace_and_compile.trace(*place, builder.target.source, {"CASES": None}, None)
     if "error" in traced:
         raise BrokenCorpus(f"{builder.target.path.stem} cannot be traced: {traced['error']['message']}")
     if len(traced["kernels"]) != 1:

@@ -81,7 +81,7 @@ class Arena:
             zone.copy_(part)
 
     def strays(self) -> Any:
-        """Return bytes of the zones that no longer hold what they were filled with: a count where the memory is,
+        """Return the bytes of the zones that no longer hold what they were filled with: a count where the memory is,
         unawaited."""
         return (torch.cat(self._zones()) != self._held()).sum()
 
@@ -126,7 +126,7 @@ class Guarded:
         return self._arena.storage(0)
 
     def stray(self) -> int:
-        """Return bytes of the zones that no longer hold the pattern."""
+        """Return the bytes of the zones that no longer hold the pattern."""
         return int(self._arena.strays())
 
 
@@ -143,8 +143,8 @@ def arenas(sizes: Sequence[int], device: Any) -> list[tuple[Arena, int]]:
 
 
 def _block(nbytes: int, device: Any) -> Any:
-    """So many bytes, or all of the block that torch's CUDA allocator takes for them: what a request leaves of its
-    block, up to a megabyte, would be filled and looked at by nobody."""
+    """Return `nbytes` bytes, or the whole block that torch's CUDA allocator takes for them: the rest of a block, up to
+    a megabyte, would neither be filled nor looked at."""
     if torch.device(device).type != "cuda" or not GUARD:
         return torch.empty(nbytes, dtype=torch.uint8, device=device)
     size = -(-nbytes // ALIGN) * ALIGN

@@ -24,7 +24,7 @@ Values = dict[str, Any]
 
 
 def colors(boards: Sequence[Board]) -> Colors:
-    """Of each optimizer the same on every page."""
+    """Return a color number for each optimizer, the same on every page."""
     names = sorted({r.optimizer for b in boards for r in b.rows})
     return {name: n % COLORS for n, name in enumerate(names)}
 

@@ -32,7 +32,7 @@ class PlannedRun(Protocol):
 
     @property
     def named(self) -> Mapping[str, Any]:
-        """What tells it from the plan's other runs, as it stands in every line of it."""
+        """What makes it unique among the plan's runs, as every line of it has it."""
 
 
 W = TypeVar("W", bound=PlannedRun)
@@ -89,7 +89,7 @@ class Results(Generic[W]):
 
     @contextmanager
     def claimed(self, planned: W, wait: bool) -> Iterator[bool]:
-        """Whether this run is for this block to make: while it lasts no other process gets that. `wait`: until it is.
+        """Claim a run while the block runs; yield whether no other process has it. `wait`: wait until none has.
 
         What others wrote meanwhile is read. Raises EnvironmentFault where the file cannot be written.
         """
@@ -136,7 +136,7 @@ class Results(Generic[W]):
 
     @contextmanager
     def _held(self, part: int, wait: bool = True) -> Iterator[bool]:
-        """Whether this part of the file is this block's alone. Raises EnvironmentFault where it cannot be opened."""
+        """Lock a part of the file while the block runs. Raises EnvironmentFault where the file cannot be opened."""
         with ExitStack() as stack:
             try:
                 ours = stack.enter_context(held(self.file, part, wait))

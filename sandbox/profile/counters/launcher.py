@@ -1,7 +1,7 @@
 """`python -m pgo_agent.sandbox.profile.counters.launcher REQUEST`: what ncu runs. Launches one kernel of a plan once.
 
 Relies on the judge's half: torch, numpy, what the target imports, and the CUDA driver, which it leaves alone until it
-is told its GPU (`gpu_handover.py`). The launch that is to be looked at stands alone between the start and the stop of
+gets its GPU (`gpu_handover.py`). The launch that is to be looked at stands alone between the start and the stop of
 CUDA's profiler, so that no name has to tell it from others. A problem is left in one line beside the request. It
 measures nothing, and checks no result.
 """
