@@ -1,7 +1,7 @@
 """Cuts a kernel file into the kernel part, which proposers see and may change, and the contract, which they may not.
 
-Relies on `ast` and on the contract's names in `sandbox/target.py`. Hidden are the contract's statements, the helpers
-that only they use, and the comments above them; everything else is the kernel part, to the byte.
+Relies on `ast` and on the contract's names in `sandbox/target.py`. The contract's statements, the helpers that only
+they use, and the comments above them are hidden; everything else is the kernel part, byte for byte.
 """
 
 import ast
@@ -15,7 +15,7 @@ from pgo_agent.sandbox.target import CONTRACT, names_of
 
 @dataclass(frozen=True)
 class Block:
-    """The statements that share lines, with the comments above them. All blocks of a file, joined, are the file."""
+    """Statements that share lines, with the comments above them. All blocks of a file, joined, are the file."""
 
     text: str
     nodes: tuple[ast.stmt, ...]
@@ -28,35 +28,35 @@ class Block:
 
 
 def kernel_part(source: str) -> str:
-    """What a model sees and may change: `sandbox.target.kernel_part`, less the contract's comments and helpers."""
-    found = blocks(source)
-    secret = hidden(found)
-    return "".join(b.text for i, b in enumerate(found) if i not in secret).strip("\n") + "\n"
+    """Return what a model may see: `sandbox.target.kernel_part` without the contract's comments and helpers."""
+    parts = blocks(source)
+    hidden_parts = hidden(parts)
+    return "".join(b.text for i, b in enumerate(parts) if i not in hidden_parts).strip("\n") + "\n"
 
 
 def blocks(text: str) -> list[Block]:
-    """A file cut into blocks. Comments belong to the statement below them. Raises what `ast.parse` raises."""
+    """Cut a file into blocks. Comments belong to the statement below them. Raises what `ast.parse` raises."""
     return list(_cut(text))
 
 
 @lru_cache(maxsize=8)
 def _cut(text: str) -> tuple[Block, ...]:
-    """Kept, for every reply is put together with the same target."""
+    """Cut a file, and remember the result: every reply is merged with the same target."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     lines = [line + "\n" for line in text.split("\n")]
-    found, begin, spans = list[Block](), 0, _spans(parsing.module(text))
+    result, begin, spans = list[Block](), 0, _spans(parsing.module(text))
     for i, (_, last, nodes) in enumerate(spans):
         after = spans[i + 1][0] - 1 if i + 1 < len(spans) else len(lines)
         tail = [j for j in range(last, after) if lines[j].strip() and lines[j][0] in " \t"]  # comments of its body
         end = max(tail, default=last - 1) + 1 if i + 1 < len(spans) else after
         names = frozenset[str]().union(*map(_names, nodes))
-        found.append(Block("".join(lines[begin:end]), tuple(nodes), names, frozenset(mentioned(nodes))))
+        result.append(Block("".join(lines[begin:end]), tuple(nodes), names, frozenset(mentioned(nodes))))
         begin = end
-    return tuple(found)
+    return tuple(result)
 
 
 def _spans(tree: ast.Module) -> list[tuple[int, int, list[ast.stmt]]]:
-    """First and last line of the statements; those that share a line are one."""
+    """Return first line, last line and nodes of each statement; statements that share a line are one entry."""
     spans: list[tuple[int, int, list[ast.stmt]]] = []
     for node in tree.body:
         first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
@@ -68,27 +68,27 @@ def _spans(tree: ast.Module) -> list[tuple[int, int, list[ast.stmt]]]:
     return spans
 
 
-def hidden(found: Sequence[Block]) -> set[int]:
-    """The contract, and what nothing but the contract uses: its helpers tell of the reference and of held-out cases."""
-    contract = {i for i, b in enumerate(found) if b.names & CONTRACT}
-    serves = used_by(found, contract)
-    shown = (i for i, b in enumerate(found) if i not in serves or b.imports or "kernel" in b.names)
-    return serves - (used_by(found, shown, contract) - contract)
+def hidden(parts: Sequence[Block]) -> set[int]:
+    """Return the indices of the contract and of what only it uses: helpers reveal the reference and held-out cases."""
+    contract = {i for i, b in enumerate(parts) if b.names & CONTRACT}
+    serves = used_by(parts, contract)
+    shown = (i for i, b in enumerate(parts) if i not in serves or b.imports or "kernel" in b.names)
+    return serves - (used_by(parts, shown, contract) - contract)
 
 
-def used_by(found: Sequence[Block], roots: Iterable[int], walls: Collection[int] = ()) -> set[int]:
-    """These blocks and those that they use, over any number of steps, but not through the walls."""
+def used_by(parts: Sequence[Block], roots: Iterable[int], walls: Collection[int] = ()) -> set[int]:
+    """Return the roots and all blocks that they use, directly or indirectly, but not through the walls."""
     reached, waiting = set[int](), list(roots)
     while waiting:
         i = waiting.pop()
         if i not in reached and i not in walls:
             reached.add(i)
-            waiting += [j for j, b in enumerate(found) if b.names & found[i].loads]
+            waiting += [j for j, b in enumerate(parts) if b.names & parts[i].loads]
     return reached
 
 
 def _names(node: ast.stmt) -> set[str]:
-    """What a statement defines. One that is no definition but touches the contract counts as a part of it."""
+    """Return what a statement defines. One that defines nothing but mentions the contract counts as part of it."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom):
         return names_of(node)
     inner = set[str]().union(*(names_of(n) for n in ast.walk(node) if isinstance(n, ast.stmt)))

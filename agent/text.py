@@ -1,15 +1,15 @@
-"""Text that is hostile, as one line or as what a terminal may print.
+"""Makes hostile text safe: as one line, or as text that a terminal may print.
 
-What models may know of a verdict's reason is `sandbox/gate/reason.py`'s, of source `kernel_part.py`'s.
+What models may see of a verdict's reason is in `sandbox/gate/reason.py`, of source in `kernel_part.py`.
 """
 
 
 def visible(text: str) -> str:
-    """The text with nothing in it that a terminal would obey: such characters are written out."""
+    """Return the text without control characters: they are written as escapes."""
     return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
 
 
 def line(text: str, most: int | None = 400) -> str:
-    """The text as one printable line of at most so many characters; None: of all that it has."""
-    one = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return one if most is None or len(one) <= most else one[: most - 3] + "..."
+    """Return the text as one printable line of at most `most` characters; None: no limit."""
+    printable = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return printable if most is None or len(printable) <= most else printable[: most - 3] + "..."

@@ -1,4 +1,4 @@
-"""Which pgo-agent this is: its version, and the commit where it runs from a checkout."""
+"""Which pgo-agent this is: its version, and its commit when it runs from a checkout."""
 
 import hashlib
 import importlib.metadata
@@ -11,7 +11,7 @@ from pathlib import Path
 UNKNOWN = "unknown"
 PACKAGE = Path(__file__).parents[1]
 CODE = ("agent", "sandbox", "evals", "prompts")
-SUFFIXES = (".py", ".j2", ".edit", ".ttgir-edit")  # with the gate's corpus; rows name the plan that they are of
+SUFFIXES = (".py", ".j2", ".edit", ".ttgir-edit")  # includes the gate's corpus; rows of results name their plan
 DATA = ("evals/results/", "evals/recordings/")
 EDITED = ", edited"
 
@@ -25,7 +25,7 @@ class Version:
 
 
 def ours() -> Version:
-    """Return what a run records of it."""
+    """Return the version that a run records."""
     try:
         version = importlib.metadata.version("pgo-agent")
     except importlib.metadata.PackageNotFoundError:
@@ -35,9 +35,9 @@ def ours() -> Version:
 
 @cache
 def commit_of(package: Path = PACKAGE) -> str:
-    """What PGO_AGENT_COMMIT says, else the commit that is checked out; and a digest of edits of its code.
+    """Return PGO_AGENT_COMMIT, else the commit that is checked out, with a digest of edits of its code.
 
-    A copy that is installed into somebody's own repository is none of its files: that commit says nothing of us.
+    The commit of a repository that only holds an installed copy is not ours: the commit is unknown then.
     """
     if os.environ.get("PGO_AGENT_COMMIT"):
         return os.environ["PGO_AGENT_COMMIT"]
@@ -48,28 +48,28 @@ def commit_of(package: Path = PACKAGE) -> str:
 
 
 def short(commit: str) -> str:
-    """A commit for people: ten figures of it, and which edits its code had."""
+    """Return a commit for people: its first ten digits, and the digest of its edits."""
     name, edited, which = commit.partition(EDITED)
     return name[:10] + edited + which
 
 
 def _edits(package: Path) -> str:
-    """A digest of the code that is not as it was committed; empty where all of it is.
+    """Return a digest of the code that differs from the commit; empty when none does.
 
-    By the files themselves, those that git does not track among them: how a diff is drawn is anybody's to configure.
+    It is computed from the files themselves, also untracked ones: how git draws a diff depends on its configuration.
     """
     changed = _committed(package) ^ _present(package)
     return hashlib.sha256("\0".join(sorted(changed)).encode()).hexdigest()[:8] if changed else ""
 
 
 def _committed(package: Path) -> set[str]:
-    """`BLOB PATH` of each file of code."""
+    """Return `BLOB PATH` of each committed file of code."""
     listed = (line.partition("\t") for line in _git(package, "ls-tree", "-r", "-z", "HEAD", "--", *CODE).split("\0"))
     return {f"{about.split()[2]} {path}" for about, _, path in listed if _is_code(path)}
 
 
 def _present(package: Path) -> set[str]:
-    """The same of what stands in the folder, but for what git ignores."""
+    """Return `BLOB PATH` of each file of code in the folder that git does not ignore."""
     listed = _git(package, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *CODE).split("\0")
     paths = sorted({path for path in listed if _is_code(path) and (package / path).is_file()})
     blobs = _git(package, "hash-object", "--", *paths).split()
@@ -81,7 +81,7 @@ def _is_code(path: str) -> bool:
 
 
 def _git(folder: Path, *args: str) -> str:
-    """What it says; empty where it fails, or is not installed."""
+    """Return git's output; empty when it fails or is not installed."""
     try:
         done = subprocess.run(
             ["git", "-C", str(folder), *args], capture_output=True, text=True, errors="replace", check=False

@@ -160,9 +160,9 @@ def eval_nightly(
 def _make(
     running: Any, report: Any, results: Any, asked: RunSettings, store: Path, json_lines: bool, at_once: int
 ) -> None:
-    """Makes the runs of a plan: `running` and `report` are the modules of its evaluation.
+    """Make the runs of a plan. `running` and `report` are the modules of its evaluation.
 
-    Where every run has its result, they are shown on any machine.
+    When every run has its result already, the results are shown on any machine.
     """
     from pgo_agent.evals.runner import parallel
 

@@ -174,10 +174,10 @@ def profile(
         wanted = profiling.passes_of(passes)
         with runner.opened(store, create=True) as opened:
             try:
-                found = profiling.profile(file, asked, configuration, backend, opened, wanted, seconds)
+                result = profiling.profile(file, asked, configuration, backend, opened, wanted, seconds)
             except KeyboardInterrupt:
                 runner.interrupted("the same command; what was taken is kept")
-            report.tell(found, file, outlets, opened.contents, {c.case: summarize(c) for c in found.cases})
+            report.tell(result, file, outlets, opened.contents, {c.case: summarize(c) for c in result.cases})
 
 
 @app.command()

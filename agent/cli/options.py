@@ -1,6 +1,6 @@
-"""Options that several commands share and that are no settings of a run, and what help says of exit codes.
+"""Options that several commands share and that are not settings of a run, and the help text about exit codes.
 
-The settings of a run are options by `settings_options.py`.
+`settings_options.py` makes the options for the settings of a run.
 """
 
 from pathlib import Path

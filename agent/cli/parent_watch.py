@@ -1,7 +1,7 @@
 """Commands that end with whoever started them: `python -m pgo_agent.agent.cli.parent_watch ARGS` is `pgo-agent ARGS`.
 
-Standard input is the lifeline: when its other end is closed, however that process died, this one is interrupted as by
-Ctrl-C, and what it was at can be resumed. It takes nothing that is written there.
+Standard input is the lifeline. When its other end is closed, however that process died, this process is interrupted as
+by Ctrl-C, and its run can be resumed. What is written to standard input is ignored.
 """
 
 import os
@@ -10,11 +10,11 @@ import threading
 
 from pgo_agent.agent.exit_codes import Exit
 
-GRACE = 10.0  # seconds in which what was interrupted ends by itself
+GRACE = 10.0  # seconds that an interrupted command has to end by itself
 
 
 def hold() -> None:
-    """From here on this process ends with the one at the other end of its standard input."""
+    """End this process when the process at the other end of its standard input ends."""
     threading.Thread(target=_watch, daemon=True).start()
 
 

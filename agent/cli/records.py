@@ -1,4 +1,4 @@
-"""The commands that read a workspace's record, and change nothing in it. Heavy imports wait for their command."""
+"""The commands that read a workspace's record and change nothing in it. Heavy imports wait for their command."""
 
 import sys
 from pathlib import Path

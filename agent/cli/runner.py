@@ -1,4 +1,4 @@
-"""What commands do around their work: print a fault as a person reads it, open and close a workspace, show events."""
+"""What every command does around its work: print faults for people, open and close the workspace, show events."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class faults:  # noqa: N801 (used as a context manager)
-    """Prints a Fault as a person reads it and exits with its code."""
+    """Print a Fault for a person and exit with its code."""
 
     def __init__(self, feed: Any = None, json_lines: bool = False) -> None:
         self.feed, self.json_lines = feed, json_lines
@@ -37,7 +37,7 @@ class faults:  # noqa: N801 (used as a context manager)
 
 
 def must_be_a_terminal(hint: str) -> None:
-    """Raises UsageFault where nobody can type, or nobody reads."""
+    """Raise UsageFault unless standard input and output are a terminal."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         from pgo_agent.sandbox.errors import UsageFault
 
@@ -45,7 +45,7 @@ def must_be_a_terminal(hint: str) -> None:
 
 
 class opened:  # noqa: N801
-    """The store of a workspace, closed afterwards."""
+    """Open the store of a workspace, and close it afterwards."""
 
     def __init__(self, root: Path, create: bool = False) -> None:
         self.root, self.create = root, create
@@ -61,7 +61,7 @@ class opened:  # noqa: N801
 
 
 def interrupted(again: str) -> NoReturn:
-    """Ends at once: no thread is waited for, and boxed processes die with this one. `again`: how to go on."""
+    """Exit at once: no thread is waited for, and boxed processes die with this one. `again`: how to go on."""
     from pgo_agent.agent.exit_codes import Exit
 
     print(f"interrupted; nothing is lost. Go on with: {again}", file=sys.stderr, flush=True)
@@ -76,14 +76,14 @@ def run(
     tell: Callable[[], None] | None = None,
     again: str = "pgo-agent resume {run}",
 ) -> None:
-    """Do what `go` says with the store and the feed of events, and exit with its code.
+    """Call `go` with the store and the feed of events, and exit with the code that it returns.
 
-    `tell`: prints for a person what came of it; by default what came of the last run. `again`: the command that goes
-    on after Ctrl-C. SIGUSR1 makes the process say where each of its threads stands.
+    `tell`: prints the result for a person; by default the result of the run. `again`: the command that goes on after
+    Ctrl-C. SIGUSR1 makes the process print the stack of each of its threads.
     """
     from pgo_agent.agent.views.live.progress import JsonLines, Progress
 
-    signal.signal(signal.SIGUSR1, _standing)
+    signal.signal(signal.SIGUSR1, _print_stacks)
     feed = JsonLines() if json_lines else Progress()
     last: dict[str, Any] = {}
 
@@ -100,12 +100,12 @@ def run(
             interrupted(again.format(run=last.get("run.started", {}).get("run", "last")))
         feed.close()
         if not json_lines:
-            _tell(record, last.get("run.completed"), tell)
+            _show_result(record, last.get("run.completed"), tell)
         raise typer.Exit(int(code))
 
 
-def _tell(record: "Store", done: dict[str, Any] | None, tell: Callable[[], None] | None) -> None:
-    """What came of it, for a person. `done`: the event of a run that came to its end."""
+def _show_result(record: "Store", done: dict[str, Any] | None, tell: Callable[[], None] | None) -> None:
+    """Print the result for a person. `done`: the event of a run that completed."""
     if tell is not None:
         tell()
     elif done:
@@ -114,8 +114,8 @@ def _tell(record: "Store", done: dict[str, Any] | None, tell: Callable[[], None]
         shown.outcome(record, done["run"])
 
 
-def _standing(*_: Any) -> None:
-    """Prints where each thread stands. Unlike faulthandler's own it waits until nothing moves in what it reads."""
+def _print_stacks(*_: Any) -> None:
+    """Print the stack of each thread. Unlike faulthandler it runs between bytecodes, so what it reads is consistent."""
     import threading
     import traceback
 

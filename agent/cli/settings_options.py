@@ -1,7 +1,7 @@
 """Makes options of the command line from the fields of RunSettings: flag, type, default, limit and help.
 
-A command writes one parameter, which these decorators replace by the options that it takes, where that one stands.
-Relies on `agent/run/settings.py`, which says what there is. It knows nothing of what a command does.
+A command writes one parameter, which these decorators replace by the options that the command takes. Relies on
+`agent/run/settings.py`, which defines the settings. It does not know what a command does.
 """
 
 import functools
@@ -27,7 +27,7 @@ def with_settings(command: Command) -> Callable[[Function], Function]:
 
 
 def with_changes(command: Command) -> Callable[[Function], Function]:
-    """Decorate a Typer function that takes `changes`, settings by name: those that were given, and no others."""
+    """Decorate a Typer function that takes `changes`: the settings that a person gave, by name."""
 
     def changes(values: Values) -> Changes:
         return {name: value for name, value in values.items() if value is not None}
@@ -36,15 +36,15 @@ def with_changes(command: Command) -> Callable[[Function], Function]:
 
 
 def _decorator(
-    command: Command, parameter: str, made: Callable[[Values], object], changes: bool
+    command: Command, parameter: str, build: Callable[[Values], object], changes: bool
 ) -> Callable[[Function], Function]:
     names = [name for name, o in OPTIONS.items() if command in o.commands]
 
     def decorate(function: Function) -> Function:
         @functools.wraps(function)
-        def call(**given: Any) -> None:
-            values = {name: _value(name, given.pop(name)) for name in names}
-            function(**given, **{parameter: made(values)})
+        def call(**arguments: Any) -> None:
+            values = {name: _value(name, arguments.pop(name)) for name in names}
+            function(**arguments, **{parameter: build(values)})
 
         parameters = _spliced(inspect.signature(function), parameter, [_parameter(n, changes) for n in names])
         call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # Typer reads it
@@ -54,15 +54,15 @@ def _decorator(
     return decorate
 
 
-def _spliced(own: inspect.Signature, name: str, options: Sequence[inspect.Parameter]) -> list[inspect.Parameter]:
-    """The parameters of a function, with options in place of one."""
-    parameters = list(own.parameters.values())
-    at = list(own.parameters).index(name)
+def _spliced(signature: inspect.Signature, name: str, options: Sequence[inspect.Parameter]) -> list[inspect.Parameter]:
+    """Return the parameters of a function, with options in place of one."""
+    parameters = list(signature.parameters.values())
+    at = list(signature.parameters).index(name)
     return [p.replace(kind=p.KEYWORD_ONLY) for p in (*parameters[:at], *options, *parameters[at + 1 :])]
 
 
 def _parameter(name: str, changes: bool) -> inspect.Parameter:
-    """`changes`: left out, it is None, whatever its default is, unless it holds for one command alone."""
+    """Return the parameter of a setting. With `changes`, a stored setting's default is None: it was not given."""
     default, wanted = DEFAULTS[name], TYPES[name]
     if get_origin(wanted) is tuple:
         default, wanted = None, list[str] | None
@@ -86,14 +86,14 @@ def _typer_option(name: str, changes: bool) -> Any:
 
 
 def _help(name: str, changes: bool) -> str:
-    """With what None means, for Typer writes other defaults alone."""
+    """Return the help of a setting, with the meaning of None: Typer writes only the other defaults."""
     o = OPTIONS[name]
     unset = "what the run has" if changes and o.stored else o.unset
     return f"{o.help} Default: {unset}." if unset else o.help
 
 
-def _value(name: str, given: Any) -> Any:
-    """The value of a setting, by that of its option."""
+def _value(name: str, value: Any) -> Any:
+    """Return the value of a setting from the value of its option."""
     if get_origin(TYPES[name]) is tuple:
-        return tuple(given or ())
-    return not given if DEFAULTS[name] is True else given
+        return tuple(value or ())
+    return not value if DEFAULTS[name] is True else value

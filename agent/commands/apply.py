@@ -1,8 +1,8 @@
 """`apply`: writes an accepted candidate into the user's file, or onto a git branch, with its evidence.
 
-Only the kernel part can differ: a candidate whose contract statements are not the file's own is refused. The file is
-replaced in one step, its old text kept beside it; nothing happens when the file is not the one that the run was about,
-or stands in a merge that is not resolved.
+Only the kernel part may differ: a candidate whose contract differs from the file's is refused. The file is replaced in
+one step, and its old text is kept beside it. A file that changed since the run, or that is in an unresolved merge, is
+refused.
 """
 
 import difflib
@@ -46,7 +46,7 @@ class Change:
 
 
 def plan(store: Store, name: str, candidate: str | None) -> Change:
-    """The change that applying a candidate (the run's winner, if none is named) would make.
+    """Return the change that applying a candidate (by default the run's winner) would make.
 
     Raises UsageFault when there is no accepted candidate, TargetMoved when the file is not what the run was about.
     """
@@ -59,16 +59,16 @@ def plan(store: Store, name: str, candidate: str | None) -> Change:
         printed = f"`pgo-agent show {run.id} {chosen.id[:8]} --source` prints it, for `ir_override=` of a launch"
         raise UsageFault(f"candidate {chosen.id} is TTGIR, which no Triton source says", printed)
     path = Path(run.target)
-    found = _settled(path)
-    if found.digest != run.digest:
+    current = _read_target(path)
+    if current.digest != run.digest:
         raise TargetMoved(f"{path} changed since run {run.id} began", "start a new run on it, or restore the file")
-    if not target.same_contract(chosen.source, found.source):
+    if not target.same_contract(chosen.source, current.source):
         raise UsageFault(f"candidate {chosen.id} changes reference, inputs or cases", "only the kernel part is applied")
-    return Change(path, found.source, chosen.source, _message(run, chosen))
+    return Change(path, current.source, chosen.source, _message(run, chosen))
 
 
 def write(change: Change) -> Path:
-    """Replaces the file and gives the backup's path. Raises EnvironmentFault when the file cannot be written."""
+    """Replace the file and return the backup's path. Raises EnvironmentFault when the file cannot be written."""
     backup = change.path.with_name(f"{change.path.name}.orig")
     part = change.path.with_name(f".{change.path.name}.pgo")
     if not os.access(change.path, os.W_OK) or change.path.stat().st_mode & 0o222 == 0:
@@ -87,7 +87,7 @@ def write(change: Change) -> Path:
 
 
 def branch(change: Change, name: str) -> str:
-    """Makes a git branch with one commit that holds the change; the work tree stays as it is. Gives the commit."""
+    """Make a git branch with one commit that holds the change, and return the commit. The work tree is untouched."""
     top = Path(_git(change.path.parent, "rev-parse", "--show-toplevel"))
     _nothing_under_way(top)
     inside = change.path.resolve().relative_to(top.resolve())
@@ -109,8 +109,8 @@ def branch(change: Change, name: str) -> str:
     return commit
 
 
-def _settled(path: Path) -> target.Target:
-    """The target as it stands. Raises UsageFault when it is in the middle of a merge."""
+def _read_target(path: Path) -> target.Target:
+    """Read the target. Raises UsageFault when it is in the middle of a merge."""
     resolve = "resolve the conflict and `git add` the file, or abort the merge; then apply again"
     if _unmerged(path):
         raise UsageFault(f"git says that {path} is not merged yet", resolve)
@@ -130,7 +130,7 @@ def _unmerged(path: Path) -> bool:
 
 
 def _nothing_under_way(top: Path) -> None:
-    """Raises UsageFault in the middle of a merge or a rebase: a branch would start at a commit that may not stay."""
+    """Raise UsageFault in the middle of a merge or a rebase: a branch would start at a commit that may not stay."""
     for name, doing in _UNDER_WAY.items():
         if Path(top, _git(top, "rev-parse", "--git-path", name)).exists():
             raise UsageFault(

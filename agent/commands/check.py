@@ -1,8 +1,8 @@
 """`check`: the whole gate on a file that somebody gives, as a run with that one candidate.
 
 The file may be a whole copy of the target or its kernel part alone (only the kernel part may differ), or TTGIR that
-takes the place of one kernel's own. Relies on `kernel_part.py` and `replies.py` to cut and to merge. It reads texts and
-never runs them: a given file is foreign code, so its run builds and judges it in the box, or not at all.
+replaces the TTGIR of one kernel. Relies on `kernel_part.py` and `replies.py` to cut and to merge. It reads texts and
+never runs them: a given file is untrusted code, so its run builds and judges it in the box, or not at all.
 """
 
 import ast
@@ -27,20 +27,20 @@ _FORMS = "give a copy of the target with another kernel part, the kernel part al
 
 def start(file: Path, of: Path, asked: RunSettings, store: Store, emit: Emit) -> Exit:
     """Make a new run that judges `file` as a candidate for the target `of`. Raises Faults before there is a run."""
-    found = target.read(target_file.locate(of))
-    given = read(file, found)
+    subject = target.read(target_file.locate(of))
+    candidate = read(file, subject)
     box.choose(asked.sandbox, asked.python).admit(untrusted=True)
-    return optimize.start(found.path, asked, store, emit, [given])
+    return optimize.start(subject.path, asked, store, emit, [candidate])
 
 
 # the file -------------------------------------------------------------------------------------------------------------
 
 
-def read(file: Path, found: Target) -> GivenFile:
-    """Return what a run keeps of a given file: its name, its kind, and the target's text with its kernel part.
+def read(file: Path, subject: Target) -> GivenFile:
+    """Return what a run stores of a given file: its name, its kind, and the target's text with its kernel part.
 
-    A .ttgir file is kept as it is. Raises UsageFault when another one is no Python, has no kernel(), or says something
-    else of the contract than the target.
+    A .ttgir file is stored as it is. Raises UsageFault when another file is not Python, has no kernel(), or has another
+    contract than the target.
     """
     text = target.text(file)
     if file.suffix == ".ttgir":
@@ -48,41 +48,42 @@ def read(file: Path, found: Target) -> GivenFile:
         return GivenFile(str(file), "ttgir", text)
     target.parse(text, str(file))
     try:
-        return GivenFile(str(file), "source", _candidate(file, text, found))
+        return GivenFile(str(file), "source", _candidate(file, text, subject))
     except BadReply as e:
         raise UsageFault(f"{file}: {e}", _FORMS) from None
     except RecursionError:
         raise UsageFault(f"{file}: {TOO_DEEP}", "nest it less deeply") from None
 
 
-def _candidate(file: Path, text: str, found: Target) -> str:
-    brought = set[str]().union(*(b.names for b in blocks(text)))
-    if "kernel" not in brought:
+def _candidate(file: Path, text: str, subject: Target) -> str:
+    names = set[str]().union(*(b.names for b in blocks(text)))
+    if "kernel" not in names:
         raise UsageFault(f"{file} does not define kernel()", _FORMS)
-    differing = _differing(text, found)
+    differing = _differing(text, subject)
     if differing:
         raise UsageFault(
-            f"{file} says something else than {found.contract_path} of: {', '.join(differing)}",
+            f"{file} says something else than {subject.contract_path} of: {', '.join(differing)}",
             "only the kernel part is judged: leave these as the target has them, or change the target itself",
         )
-    return text if target.same_contract(text, found.source) else merge(found.source, text)
+    return text if target.same_contract(text, subject.source) else merge(subject.source, text)
 
 
-def _differing(text: str, found: Target) -> list[str]:
-    """Names of the contract, and of what serves it alone, by other statements than the target's."""
-    own = blocks(found.contract)
-    served = set[str]() if found.sidecar else set[str]().union(*(own[i].names for i in hidden(own)))
-    wanted, brought = (_statements(t, CONTRACT | served) for t in (found.contract, text))
-    whole = bool(brought.keys() & CONTRACT) and not found.sidecar
-    return sorted(n for n in {*brought, *(wanted if whole else ())} if brought.get(n) != wanted.get(n))
+def _differing(text: str, subject: Target) -> list[str]:
+    """Return names of the contract, and of helpers that only it uses, whose statements differ from the target's."""
+    parts = blocks(subject.contract)
+    helpers = set[str]() if subject.sidecar else set[str]().union(*(parts[i].names for i in hidden(parts)))
+    wanted, present = (_statements(t, CONTRACT | helpers) for t in (subject.contract, text))
+    whole = bool(present.keys() & CONTRACT) and not subject.sidecar
+    return sorted(n for n in {*present, *(wanted if whole else ())} if present.get(n) != wanted.get(n))
 
 
 def _statements(text: str, names: set[str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    """Return the statements that define each of the names, as dumped syntax trees."""
+    by_name: dict[str, list[str]] = {}
     for block in blocks(text):
         for name in block.names & names:
-            found.setdefault(name, []).extend(ast.dump(n) for n in block.nodes)
-    return found
+            by_name.setdefault(name, []).extend(ast.dump(n) for n in block.nodes)
+    return by_name
 
 
 # its run --------------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""`doctor`: what this machine can do, found by trying it, and what to install for more."""
+"""`doctor`: tries what this machine can do, and says what to install for more."""
 
 import importlib.metadata
 import json
@@ -27,7 +27,7 @@ class Finding:
 
 
 def examine(as_json: bool) -> Exit:
-    """Prints the findings. ENVIRONMENT when something that everything needs is missing."""
+    """Print the findings. Returns ENVIRONMENT when something that every command needs is missing."""
     findings = [*_versions(), *_sandboxes(), _gpu(), _assembler(), _model(), _prices(), _disk()]
     if as_json:
         print(json.dumps([asdict(f) for f in findings]))
@@ -44,13 +44,13 @@ def examine(as_json: bool) -> Exit:
 
 
 def _versions() -> list[Finding]:
-    found = [Finding("python", True, platform.python_version(), True)]
+    findings = [Finding("python", True, platform.python_version(), True)]
     for package in ("torch", "triton", "langgraph", "numpy"):
         try:
-            found.append(Finding(package, True, importlib.metadata.version(package), True))
+            findings.append(Finding(package, True, importlib.metadata.version(package), True))
         except importlib.metadata.PackageNotFoundError:
-            found.append(Finding(package, False, f"pip install {package}", True))
-    return found
+            findings.append(Finding(package, False, f"pip install {package}", True))
+    return findings
 
 
 def _sandboxes() -> list[Finding]:
@@ -63,17 +63,17 @@ def _sandboxes() -> list[Finding]:
 
 def _gpu() -> Finding:
     try:
-        found = gpus.usable()
+        usable = gpus.usable()
     except EnvironmentFault as e:
         return Finding("gpu", False, e.message)
-    if not found:
+    if not usable:
         return Finding(
             "gpu", False, "none here: kernels are compiled, checked in Triton's interpreter and ranked, not measured"
         )
-    models = {m: [g.index for g in found if g.model == m] for m in dict.fromkeys(g.model for g in found)}
-    told = "; ".join(f"{m} ({', '.join(indices)})" for m, indices in models.items())
-    known = devices.named(found[0].model)
-    return Finding("gpu", known is not None, told if known else f"{told}: not in the device table; use --judge cpu")
+    models = {m: [g.index for g in usable if g.model == m] for m in dict.fromkeys(g.model for g in usable)}
+    text = "; ".join(f"{m} ({', '.join(indices)})" for m, indices in models.items())
+    device = devices.named(usable[0].model)
+    return Finding("gpu", device is not None, text if device else f"{text}: not in the device table; use --judge cpu")
 
 
 def _assembler() -> Finding:
@@ -85,23 +85,23 @@ def _assembler() -> Finding:
 
 
 def _model() -> Finding:
-    """Where `--model NAME` would ask. Nobody is asked."""
+    """Report which server `--model NAME` would ask. No request is sent."""
     try:
         server = ServerModel("any")
     except UsageFault as e:
         return Finding("model", False, f"`--model NAME`: {e.message}; {e.hint}. relay: and replay: need none")
     named = [f"{role} {name}" for role, name in roles.roles([]).items() if name != EMBEDDED]
-    told = ", ".join(named) or "none unless --model names one"
-    return Finding("model", True, f"`--model NAME` asks {server.url}; by the environment: {told}")
+    text = ", ".join(named) or "none unless --model names one"
+    return Finding("model", True, f"`--model NAME` asks {server.url}; by the environment: {text}")
 
 
 def _prices() -> Finding:
     try:
-        known = prices.read()
+        by_model = prices.read()
     except UsageFault as e:
         return Finding("prices", False, f"{e.message}; {e.hint}")
-    told = f"of {', '.join(known)}" if known else f"none known: --money needs them in {prices.file()}"
-    return Finding("prices", bool(known), told)
+    text = f"of {', '.join(by_model)}" if by_model else f"none known: --money needs them in {prices.file()}"
+    return Finding("prices", bool(by_model), text)
 
 
 def _disk() -> Finding:

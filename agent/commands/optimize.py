@@ -1,7 +1,6 @@
-"""Starts and resumes runs: gathers what the loop needs, and maps how it ends to an exit code.
+"""Starts and resumes runs: collects what the loop needs, and maps how the loop ends to an exit code.
 
-A run remembers its target's text. Resuming one whose file changed since is refused: its verdicts would be about
-another kernel.
+A run stores its target's text. A run whose file changed since cannot be resumed: its verdicts are about another kernel.
 """
 
 import contextlib
@@ -57,9 +56,9 @@ def start(file: Path, asked: RunSettings, store: Store, emit: Emit, given: Seque
     settings = _resolved(asked, judge)
     facts = RunFacts(triton, version.ours(), roles.roles(asked.models), given=tuple(given))
     run = f"{subject.name}-{secrets.token_hex(3)}"
-    models, facts = open_models(Opening(run, subject.digest, store, emit), settings, facts)  # fails before there is one
+    models, facts = open_models(Opening(run, subject.digest, store, emit), settings, facts)  # fails before a run exists
     if OPTIMIZER in models:
-        from pgo_agent.agent.proposal import prompt  # numpy, by way of what a run knows
+        from pgo_agent.agent.proposal import prompt  # imports numpy
 
         prompt.check(subject.source, device, asked.python, asked.prompt_tokens)
     with store.active(run):
@@ -68,7 +67,7 @@ def start(file: Path, asked: RunSettings, store: Store, emit: Emit, given: Seque
 
 
 def _resolved(asked: RunSettings, judge: Judge | None) -> RunSettings:
-    """The settings with what this machine decides, good in any folder."""
+    """Return the settings with this machine's defaults filled in, valid in any folder."""
     width = asked.width or default_width(len(os.sched_getaffinity(0)))
     folder = f"{SPOOL}{judge.folder.root}" if isinstance(judge, SpoolJudge) else asked.judge
     return replace(asked, width=width, judge=folder)
@@ -115,7 +114,7 @@ def _refuse_ended(run: Run) -> None:
 def _go(
     run: Run, subject: Target, device: Device, judge: Judge | None, models: roles.Cast, store: Store, emit: Emit
 ) -> Exit:
-    """Run the loop to its end, or as far as it comes."""
+    """Run the loop to its end, or as far as it gets."""
     triton_version(run.settings.python)  # fails early when the interpreter lacks it
     chosen = box.choose(run.settings.sandbox, run.settings.python)
     if OPTIMIZER in models or run.facts.given:
@@ -169,8 +168,8 @@ def _announce(ctx: Context, chosen: Box) -> None:
 
 
 def _loop(ctx: Context) -> Exit | None:
-    """None where it came to its end."""
-    from pgo_agent.agent.search import loop  # takes long to import: what is refused is refused before
+    """Run the loop. Returns None when it completed, else the exit code."""
+    from pgo_agent.agent.search import loop  # takes long to import, so refusals come first
 
     try:
         _open_judge(ctx)
@@ -198,14 +197,14 @@ def _open_judge(ctx: Context) -> None:
         judge.prepare(1)  # which imports torch while the kernel is built, and not while a GPU is held
 
 
-def _waiting(ctx: Context, told: Mapping[str, str]) -> Exit:
+def _waiting(ctx: Context, fields: Mapping[str, str]) -> Exit:
     ctx.store.set_state(ctx.run.id, "waiting")
-    ctx.emit("run.waiting", **told)
+    ctx.emit("run.waiting", **fields)
     return Exit.WAITING
 
 
 def _end(ctx: Context) -> Exit:
-    """The code of a run that came to its end; of given candidates the worst of theirs."""
+    """Return the exit code of a completed run; for given candidates the worst of theirs."""
     state = STATES[ctx.store.run(ctx.run.id).state]
     if not ctx.run.facts.given:
         return state

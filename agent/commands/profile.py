@@ -1,7 +1,7 @@
 """`profile`: what the kernels of a target cost and where, by passes over its builds. It judges and records nothing.
 
-A profile is made of passes (`sandbox/profile/`), whose answers are kept in the workspace: asked again, it is there at
-once. Without a GPU there is the static one, and what is kept. `case_profile.py` takes a case, `views/` draws it.
+A profile is made of passes (`sandbox/profile/`). Their answers are stored in the workspace, so a second call is fast.
+Without a GPU only the static pass and stored answers are available. `case_profile.py` profiles a case, `views/` draws.
 """
 
 import os
@@ -33,7 +33,7 @@ from pgo_agent.sandbox.target import Target
 
 @dataclass(frozen=True)
 class Bundled(Record):
-    """A target as it stands, built for its public cases."""
+    """The target's present text, built for its public cases."""
 
     bundle: str  # id; empty when nothing could be built
     configurations: dict[str, tuple[str, ...]]  # case -> labels, in the order of the file's list
@@ -41,7 +41,7 @@ class Bundled(Record):
 
 
 def passes_of(text: str | None) -> frozenset[PassName] | None:
-    """`static,timeline` as names; None for None. Raises UsageFault for an unknown name, and for no name at all."""
+    """Parse `static,timeline` into names; None for None. Raises UsageFault for an unknown name, and for no name."""
     if text is None:
         return None
     names = [n.strip() for n in text.split(",") if n.strip()]
@@ -63,10 +63,10 @@ def profile(
 ) -> Profile:
     """Return the profile of a target at one configuration of each case.
 
-    `wanted`: passes; None leaves them to the profiler's role. `seconds`: of the GPU, for all that is not kept.
+    `wanted`: passes; None leaves them to the profiler's role. `seconds`: of the GPU, for all that is not stored yet.
 
-    Raises UsageFault for a file, case, configuration or backend that is none, TargetFault when nothing of the target
-    builds, EnvironmentFault for the sandbox, the disk, and a GPU that is asked for and is not there.
+    Raises UsageFault for an unknown file, case, configuration or backend, TargetFault when nothing of the target
+    builds, EnvironmentFault for the sandbox, the disk, and a GPU that is asked for and missing.
     """
     subject = target.read(locate(file))
     judge, device = judge_choice.choose(asked)
@@ -86,7 +86,7 @@ def profile(
 
 
 def _open(judge: Judge | None, subject: Target, wanted: frozenset[PassName] | None) -> None:
-    """Give the judge its target. Raises EnvironmentFault for passes that need a GPU where none is used."""
+    """Give the judge its target. Raises EnvironmentFault for passes that need a GPU when none is used."""
     on_gpu = sorted((wanted or frozenset()) - {PassName.STATIC})
     if on_gpu and judge is None:
         raise EnvironmentFault(f"{' and '.join(on_gpu)} cannot be taken: {NO_GPU}", "leave out --passes, or use a GPU")
@@ -99,7 +99,7 @@ def _open(judge: Judge | None, subject: Target, wanted: frozenset[PassName] | No
 def _taken(
     builder: Builder, gpu: GpuBudget, wanted: frozenset[PassName] | None, chosen: Sequence[Wanted], backend: str
 ) -> tuple[CaseProfile, ...]:
-    """The profile of each case, in this order; with a GPU side by side."""
+    """Profile each case, in this order; with a GPU side by side."""
     at_once = AT_ONCE if gpu.judge else 1
     means = Means(replace(builder, cores=max(1, builder.cores // at_once)), gpu, wanted)
     work = {w.case: partial(case_profile, means, w, backend) for w in chosen}
@@ -115,7 +115,7 @@ def _tell(kind: str, **fields: Any) -> None:
 
 @memo.cpu("pgo_agent.agent.profiling.bundled", version=1)
 def bundled(bench: Workbench, source: str, contract: str, cases: tuple[str, ...]) -> Bundled:
-    """Builds every configuration of the file's own list. `contract`: the target's text, part of the key; no `cases`:
+    """Build every configuration of the file's own list. `contract`: the target's text, part of the key; no `cases`:
     all public ones.
     """
     b = bench.builder
@@ -135,7 +135,7 @@ def _must_exist(built: Bundled, wanted: Sequence[str]) -> None:
 
 
 def _tuned(store: Store, subject: Target) -> Mapping[str, str]:
-    """Case -> the best configuration of its launch grid, by the last run of this very file; nothing without one."""
+    """Return case -> the best configuration of its launch grid, from the last run of this file; empty without one."""
     baselines = [r.baseline for r in store.runs() if r.digest == subject.digest and r.baseline]
     return {c: p.choice for c, p in baselines[-1].tuned.items()} if baselines else {}
 

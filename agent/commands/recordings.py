@@ -1,4 +1,4 @@
-"""Writes the recording of a run, from its record: `llm/models/recording.py` reads it."""
+"""Writes the recording of a run from its record. `llm/models/recording.py` reads recordings."""
 
 import json
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 
 
 def write(store: Store, name: str, file: Path | None) -> str:
-    """The recording of a run, in `file` if one is given. Raises UsageFault when the run asked nobody."""
+    """Return the recording of a run, and write it to `file` if given. Raises UsageFault when the run asked no model."""
     text = "".join(json.dumps(line) + "\n" for line in _lines(store, name))
     if file is not None:
         try:

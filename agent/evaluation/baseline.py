@@ -1,9 +1,9 @@
-"""The baselines: the kernel as shipped, what `triton.autotune` picks of its list, and the best of its own launch grid,
-all by our timing, case by case.
+"""Establishes the baselines of each case, by our timing: the kernel as shipped, what `triton.autotune` picks of its
+list, and the best of its own launch grid.
 
-On a GPU every configuration is checked against the reference and timed. Without one, a configuration whose very code
-was measured before shows its recording, and any other an estimate; neither is ever called a measurement of this run.
-Relies on `baseline_builds.py` for the builds and on `sweep.py` for the timing; the data is `record/baseline.py`'s.
+On a GPU every configuration is checked against the reference and timed. Without one, a configuration shows the
+recording of its very code if there is one, else an estimate; neither is ever called a measurement of this run. Relies
+on `baseline_builds.py` for the builds and on `sweep.py` for the timing; the data is `record/baseline.py`'s.
 """
 
 import statistics
@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from pgo_agent.agent.evaluation import baseline_builds, interpreter, sweep
-from pgo_agent.agent.evaluation.known_time import known
+from pgo_agent.agent.evaluation.known_time import known_time
 from pgo_agent.agent.evaluation.sweep import Entry
 from pgo_agent.agent.moves import launch_config
 from pgo_agent.agent.moves.launch_sites import Config
@@ -30,8 +30,9 @@ Works = dict[str, dict[str, Work]]  # set of cases -> name -> work
 
 
 def establish(ctx: Context) -> Baseline:
-    """Builds and, on a GPU, measures the baselines. Raises TargetFault when the kernel itself fails or is wrong, and
-    where the fastest of its own configurations is, unless `--drop-wrong` was said.
+    """Build and, on a GPU, measure the baselines.
+
+    Raises TargetFault if the kernel fails or is wrong, or if its fastest configuration is, without `--drop-wrong`.
     """
     source = ctx.target.source
     ctx.emit("phase", phase="baseline", doing="building the kernel as shipped")
@@ -45,12 +46,12 @@ def establish(ctx: Context) -> Baseline:
     works: Works = json_codec.from_json(Works, shipped.described["work"])
     builds = [(shipped, baseline_builds.written(ctx, source, shipped)), *grid]
     points = _unique([p for built, written in builds for p in _points(ctx, built, works, written)])
-    own = {p.plan_id for p in points if p.bundle == shipped.bundle}
-    points = _measured(ctx, points, _points(ctx, held_out, works, None), own)
-    cases, unfit = tuple(shipped.choices), own_list.unfit(points, own, shipped.failures)
+    own_plans = {p.plan_id for p in points if p.bundle == shipped.bundle}
+    points = _measured(ctx, points, _points(ctx, held_out, works, None), own_plans)
+    cases, unfit = tuple(shipped.choices), own_list.unfit(points, own_plans, shipped.failures)
     if unfit:
         ctx.emit("note", text=own_list.note(unfit))
-    best, picked = _best(points, cases, own), own_list.autotuned(points, cases, own)
+    best, picked = _best(points, cases, own_plans), own_list.autotuned(points, cases, own_plans)
     if not ctx.settings.drop_wrong:
         own_list.ask(ctx.target.path, picked, best)
     baseline = Baseline(
@@ -77,7 +78,7 @@ def establish(ctx: Context) -> Baseline:
 
 
 def rebuild(ctx: Context) -> None:
-    """Builds again what `establish` built, onto the content store; measures nothing."""
+    """Build again what `establish` built, into the content store; measure nothing."""
     source = ctx.target.source
     baseline_builds.others(ctx, source, baseline_builds.as_shipped(ctx, source))
 
@@ -87,7 +88,7 @@ def _plans(ctx: Context, bundle: str) -> list[Mapping[str, Any]]:
 
 
 def _check_small(ctx: Context) -> None:
-    """The original must be right on its own small cases, in Triton's interpreter; on a GPU the sweep tells instead."""
+    """Check the original on its own small cases in Triton's interpreter; on a GPU the sweep checks it instead."""
     if ctx.gpu is not None:
         return
     judged = interpreter.judged(ctx, ctx.target.source)
@@ -103,13 +104,13 @@ def _check_small(ctx: Context) -> None:
 
 
 def _points(ctx: Context, built: Built, works: Works, written: Config | None) -> list[BaselinePoint]:
-    """Everything known of a build's configurations. `written`: what stands in its text, for plain launches."""
+    """What is known of each configuration of a build. `written`: the configuration in its text, for plain launches."""
     if not built.ok:
         return []
     manifest, points = ctx.store.contents.manifest(built.bundle), list[BaselinePoint]()
     for case, c in ((case, c) for case, choices in built.choices.items() for c in choices):
         statics, (kind, name) = built.statics_of(c), case.split("/", 1)
-        time = known(ctx, manifest, case, c.label, c.plan_id, statics, works[kind][name])
+        time = known_time(ctx, manifest, case, c.label, c.plan_id, statics, works[kind][name])
         points.append(
             BaselinePoint(
                 case=case,
@@ -129,13 +130,13 @@ def _points(ctx: Context, built: Built, works: Works, written: Config | None) ->
 
 
 def _measured(
-    ctx: Context, points: list[BaselinePoint], held_out: list[BaselinePoint], own: set[str]
+    ctx: Context, points: list[BaselinePoint], held_out: list[BaselinePoint], own_plans: set[str]
 ) -> list[BaselinePoint]:
-    """On a GPU: with what is measured in the place of what is known. Raises TargetFault when the original is wrong."""
+    """The points with measured times, on a GPU. Raises TargetFault if the original is wrong."""
     if ctx.gpu is None:
         return points
     ctx.emit("phase", phase="baseline", doing=f"measuring {len(points)} configurations")
-    entries = [Entry(p.bundle, p.case, p.choice, p.plan_id in own) for p in (*points, *held_out)]
+    entries = [Entry(p.bundle, p.case, p.choice, p.plan_id in own_plans) for p in (*points, *held_out)]
     by_entry = sweep.sweep(ctx, ctx.gpu, entries)
     measured = [
         replace(
@@ -163,11 +164,11 @@ def _measured(
     return measured[: len(points)]
 
 
-def _best(points: Sequence[BaselinePoint], cases: Sequence[str], own: set[str] | None) -> Best:
-    """The fastest right configuration of each case: of the file's own list (`own`), or of all."""
+def _best(points: Sequence[BaselinePoint], cases: Sequence[str], own_plans: set[str] | None) -> Best:
+    """The fastest right configuration of each case: of the file's own list (`own_plans`), or of all."""
     best = {}
     for case in cases:
-        fit = [p for p in points if p.case == case and not p.problem and (own is None or p.plan_id in own)]
+        fit = [p for p in points if p.case == case and not p.problem and (own_plans is None or p.plan_id in own_plans)]
         if not fit:
             raise TargetFault(f"no configuration of the file is right on {case.split('/', 1)[1]}", "mend the kernel")
         best[case] = replace(min(fit, key=lambda p: p.rank), statics=())
@@ -182,5 +183,5 @@ def _unique(points: Sequence[BaselinePoint]) -> list[BaselinePoint]:
 
 
 def _weights(described: Mapping[str, Any]) -> dict[str, float] | None:
-    given = described["weights"]
-    return {f"CASES/{n}": float(w) for n, w in given.items()} if isinstance(given, dict) else None
+    weights = described["weights"]
+    return {f"CASES/{n}": float(w) for n, w in weights.items()} if isinstance(weights, dict) else None

@@ -1,6 +1,6 @@
-"""Builds what the baselines are made of: the kernel as shipped, its held-out cases, and its launch grid.
+"""Builds what the baselines need: the kernel as shipped, its held-out cases, and its launch grid.
 
-Says what is wrong with a file that does not build as it stands. Measures nothing.
+Reports what is wrong with a file that does not build as it stands. It measures nothing.
 """
 
 import re
@@ -15,13 +15,15 @@ from pgo_agent.sandbox.target import SIDES
 from pgo_agent.sandbox.threads import threads
 
 SAMPLE = 24  # configurations of a case that are built where nothing is timed
-HELD_OUT_SHARE = 4  # one in so many cores builds the held-out cases, while all work on the launch grid
-GridBuild = tuple[Built, Config | None]  # with what stands in its text for launches that are not autotuned
+HELD_OUT_SHARE = 4  # of this many cores one builds the held-out cases, while all build the launch grid
+GridBuild = tuple[Built, Config | None]  # with the configuration in its text, for launches that are not autotuned
 
 
 def as_shipped(ctx: Context, source: str) -> Built:
-    """The kernel file as it stands, for the public cases of the run. Raises UsageFault for a case that it has not, and
-    TargetFault where it does not build."""
+    """Build the kernel file as it stands, for the public cases of the run.
+
+    Raises UsageFault for an unknown case, TargetFault if it does not build.
+    """
     wanted = ctx.settings.cases
     shipped = ctx.builder.build(source, {"CASES": wanted or None}, sampled(ctx), ctx.builder.cores, sample=True)
     for case, count in shipped.listed.items():
@@ -43,7 +45,7 @@ def as_shipped(ctx: Context, source: str) -> Built:
 
 
 def others(ctx: Context, source: str, shipped: Built) -> tuple[Built, list[GridBuild]]:
-    """The held-out cases and the launch grid."""
+    """Build the held-out cases and the launch grid, side by side."""
     with threads(1) as pool:
         workers = max(1, ctx.builder.cores // HELD_OUT_SHARE)
         limit = None if ctx.settings.drop_wrong else 1  # the first may be what is dropped
@@ -53,10 +55,10 @@ def others(ctx: Context, source: str, shipped: Built) -> tuple[Built, list[GridB
 
 
 def _grid(ctx: Context, source: str, shipped: Built) -> list[GridBuild]:
-    """What the launch grid builds, each text with what stands in it for launches that are not autotuned."""
+    """The builds of the launch grid, each with the configuration in its text for launches that are not autotuned."""
     if ctx.run.facts.given and ctx.gpu is None:
         ctx.emit("phase", phase="baseline", doing="checking the kernel itself")
-        return []  # nothing is timed here, so that a check has no use for it
+        return []  # nothing is timed here, so a check does not need it
     grid = grid_points(ctx, source, shipped)
     if not grid.texts:
         ctx.emit("note", text=f"{grid.why}; the tuned baseline is the kernel as shipped")
@@ -75,22 +77,22 @@ def _grid(ctx: Context, source: str, shipped: Built) -> list[GridBuild]:
 
 
 def grid_points(ctx: Context, source: str, shipped: Built) -> space.Varied:
-    """The launch grid: whose launch is varied, and the texts that hold it."""
+    """Return the launch grid: which launches are varied, and the texts that hold the configurations."""
     return space.varied(source, shipped, ctx.store.contents.manifest(shipped.bundle), shipped.described["launch_space"])
 
 
 def written(ctx: Context, source: str, shipped: Built) -> Config | None:
-    """What stands in the text as shipped for launches that are not autotuned, as far as the grid has them."""
+    """Return the configuration in the text as shipped, for launches that are not autotuned; None without a grid."""
     return grid_points(ctx, source, shipped).written
 
 
 def sampled(ctx: Context) -> int | None:
-    """How many configurations of a case are built of a file that may list hundreds; None, where they are timed: all."""
+    """Return how many configurations of a case are built; None: all, as on a GPU, where they are timed."""
     return SAMPLE if ctx.gpu is None else None
 
 
 def must_build(ctx: Context, built: Built, cases: Iterable[str]) -> None:
-    """Raises TargetFault where a case is missing, with where the file fails, why, and what to do about it."""
+    """Raise TargetFault if a case is missing, with the place and cause of the failure and what to do."""
     missing = [c for c in cases if c not in built.choices]
     if built.ok and not missing:
         return
@@ -109,7 +111,7 @@ def must_build(ctx: Context, built: Built, cases: Iterable[str]) -> None:
 
 
 def about_imports(why: str) -> str:
-    """What to do about a file that needs a module which the box does not show; empty when that is not why it failed."""
+    """Return advice for a file that needs a module which the box does not show; empty if that is not the cause."""
     module = re.search(r"No module named '([^']+)'", why)
     if module is None:
         return ""

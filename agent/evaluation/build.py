@@ -1,7 +1,7 @@
-"""Builds candidates: the public cases first, the held-out ones of what the first look leaves.
+"""Builds candidates: the public cases first, the held-out ones only if the candidate survives the first look.
 
-Held-out cases are most of a build, and most candidates are slower or wrong at the first look. What a person
-gives is built whole at once, and so is TTGIR: it takes the place of a kernel that some cases may not launch.
+Held-out cases are most of a build, and most candidates are slower or wrong at the first look. A person's file is built
+whole at once, and so is TTGIR: it replaces a kernel that some cases may not launch.
 """
 
 from collections.abc import Iterable
@@ -20,14 +20,14 @@ _SECTIONS = ("CASES", "HELD_OUT")  # of a target
 
 
 def first(ctx: Context, candidate: Candidate, workers: int) -> Built:
-    """The first build of a candidate, with what the gate says of it."""
+    """Build a candidate for the first time, with the evidence of the build stages of the gate."""
     whole = candidate.author in _GIVEN or candidate.kind == "ttgir"
     built = _build(ctx, candidate, _SECTIONS if whole else ["CASES"], workers)
     return _examined(ctx, built, whole or not built.ok)
 
 
 def complete(ctx: Context, candidate: Candidate) -> tuple[Candidate, Judgement | None]:
-    """The candidate built for its held-out cases, too, and the verdict that this brings, if any."""
+    """Build the held-out cases of a candidate, too; return it and the verdict that follows, if any."""
     if not candidate.build.whole:
         ctx.store.set_built(ctx.run.id, candidate.id, _whole(ctx, candidate, candidate.build))
     candidate = ctx.store.candidate(ctx.run.id, candidate.id)
@@ -35,7 +35,7 @@ def complete(ctx: Context, candidate: Candidate) -> tuple[Candidate, Judgement |
 
 
 def again(ctx: Context, candidate: Candidate) -> None:
-    """Builds what a candidate had in the content store."""
+    """Build again what a candidate had in the content store."""
     built = first(ctx, candidate, ctx.builder.cores)
     if built.whole != candidate.build.whole:
         _whole(ctx, candidate, built)
@@ -51,18 +51,18 @@ def _examined(ctx: Context, built: Built, whole: bool) -> Built:
 
 
 def _build(ctx: Context, candidate: Candidate, sections: Iterable[str], workers: int) -> Built:
-    foreign, given = provenance.foreign(ctx, candidate), candidate.author in _GIVEN
+    untrusted, by_person = provenance.foreign(ctx, candidate), candidate.author in _GIVEN
     text = candidate.source if candidate.kind == "ttgir" else ""
     source = _launcher(ctx, candidate) if text else candidate.source
-    limit = baseline_builds.sampled(ctx) if given and not text else None if text else moves.CARRIED
+    limit = baseline_builds.sampled(ctx) if by_person and not text else None if text else moves.CARRIED
     base = ctx.baseline()
     listed = dict(zip(_SECTIONS, (base.cases, base.held_out), strict=True))
     cases = {s: [c.split("/", 1)[1] for c in listed[s]] for s in sections}
-    built = ctx.builder.build(source, cases, limit, workers, foreign, text, given)
-    return given_file.narrowed(ctx, built) if given else built
+    built = ctx.builder.build(source, cases, limit, workers, untrusted, text, by_person)
+    return given_file.narrowed(ctx, built) if by_person else built
 
 
 def _launcher(ctx: Context, candidate: Candidate) -> str:
-    """The kernel file that launches what a TTGIR candidate replaces."""
-    known = [b.config for b in incumbent.best_known(ctx, candidate.parent).values()]
-    return ttgir_files.launcher(incumbent.python(ctx, candidate.parent), candidate.source, known)
+    """The kernel file that launches the kernel which a TTGIR candidate replaces."""
+    configs = [b.config for b in incumbent.best_known(ctx, candidate.parent).values()]
+    return ttgir_files.launcher(incumbent.python(ctx, candidate.parent), candidate.source, configs)

@@ -1,4 +1,4 @@
-"""What a verdict rests on, read from the record, in words: how much was looked at, and what was left out, with why."""
+"""The coverage of a verdict as text, from the record: how much was checked, and what was left out and why."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -8,13 +8,13 @@ from pgo_agent.sandbox.gate.coverage import NOTHING, Coverage
 
 
 def of(evidence: Mapping[str, Any]) -> Coverage:
-    """Of a candidate's evidence, as the record has it: of the stage that gave the verdict."""
+    """Return the coverage in a candidate's recorded evidence: that of the stage which gave the verdict."""
     bodies = (b for b in evidence.values() if isinstance(b, dict) and "coverage" in b)
     return next((coverage.from_json(b["coverage"]) for b in bodies), NOTHING)
 
 
 def counted_alike(covers: Iterable[Coverage]) -> Iterator[tuple[int, str]]:
-    """How many of them counted the same, and what that is, in the order in which they come. None of nothing."""
+    """Yield each count as text, with how many of the coverages have it, in their order. Empty ones are left out."""
     counts: dict[str, int] = {}
     for one in covers:
         if one != NOTHING:
@@ -24,5 +24,5 @@ def counted_alike(covers: Iterable[Coverage]) -> Iterator[tuple[int, str]]:
 
 
 def left_out_of_any(covers: Iterable[Coverage]) -> str:
-    """What one of them left out, in words: each reason once; empty where all is covered."""
+    """Return what any of them left out, as text, each reason once; empty if all is covered."""
     return Coverage({}, {name: why for one in covers for name, why in one.skipped.items()}).left_out()

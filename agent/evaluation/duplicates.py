@@ -1,9 +1,9 @@
-"""Whether a candidate's code is new: other texts of one program are told apart from new ones before any GPU time.
+"""Detects candidates whose code is not new, before any GPU time.
 
-Two builds are the same when, case by case, the same code is launched by the same plans: names, comments and source
-lines make no difference, the names of kernels neither. It is the code that is compared and not the IR, for what runs
-is decided by options, too, which no IR holds (flags of the assembler); the same IR under the same options gives the
-same code. From former runs only refusals are taken, never that something is right or fast.
+Two builds are the same if, case by case, the same plans launch the same code. Names, comments, source lines and names
+of kernels make no difference. Code is compared and not IR, for options decide what runs, too, and no IR holds them
+(flags of the assembler). The same IR with the same options gives the same code. Earlier runs may only refuse a
+candidate: they never prove that it is right or fast.
 """
 
 from collections.abc import Mapping
@@ -21,31 +21,31 @@ from pgo_agent.sandbox.errors import BadBundle, EnvironmentFault
 from pgo_agent.sandbox.gate.reason import NONE, plain
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 
-STAGE = "known"  # of a verdict that comes from a former run
+STAGE = "known"  # of a verdict that comes from an earlier run
 Plans = frozenset[tuple[str, str]]  # case, and identity of a plan
 
 
-def twin(ctx: Context, candidate: Candidate) -> Judgement | None:
-    """Another text of the same code: an earlier candidate of the run brought every plan of this one.
+def same_code(ctx: Context, candidate: Candidate) -> Judgement | None:
+    """Return `no change` if an earlier candidate of the run brought every plan of this one; else None.
 
-    One in which something was wrong is no answer: that may have been in a case that is not built yet.
+    Faulty candidates do not count: their fault may be in a case that is not built yet.
     """
-    mine, brought = launched(ctx.store.contents, candidate), _brought(candidate)
+    launches, brought = launched(ctx.store.contents, candidate), _brought(candidate)
     for c in ctx.store.candidates(ctx.run.id):
         if c.id == candidate.id:
             return None
         if not c.has_bundle or c.verdict in (*FAULTY, Verdict.VETOED):
             continue
-        if brought <= _brought(c) or (mine and mine <= launched(ctx.store.contents, c)):
+        if brought <= _brought(c) or (launches and launches <= launched(ctx.store.contents, c)):
             return Judgement(Verdict.NO_CHANGE, "build", plain(f"its code is that of candidate {c.id[:8]}"))
     return None
 
 
 def refused_before(ctx: Context, candidate: Candidate) -> Judgement | None:
-    """The verdict on the very code of this candidate, where a GPU found it wrong or racy in a former run.
+    """Return the verdict on this very code if a GPU found it wrong or racy in an earlier run; else None.
 
-    It must be of the same target, text and contract, for the same device, by the same Triton; and all cases must be
-    launched as they were then, so that the one which failed is among them.
+    That run must have the same target, text, contract, device and Triton, and all cases must be launched as they were
+    then, so that the one which failed is among them.
     """
     for c in history.refused(ctx.store, ctx.run):
         if not _launches_alike(ctx, candidate, c):
@@ -57,7 +57,8 @@ def refused_before(ctx: Context, candidate: Candidate) -> Judgement | None:
 
 
 def as_known(ctx: Context, built: Built) -> dict[str, list[str]]:
-    """Case -> the plans that a build brings: those of the baselines' grid, by its names, where only names differ."""
+    """Return case -> ids of the plans of a build. A plan that differs only in names gets the id of the baselines'
+    grid."""
     base, contents = ctx.baseline(), ctx.store.contents
     points, options = base.points, {case: built.choices[case] for case in base.cases}
     grid = {p.plan_id for p in points}
@@ -81,7 +82,7 @@ def _launches_alike(ctx: Context, candidate: Candidate, other: Candidate) -> boo
 
 
 def _compilers(contents: ContentStore, bundle: str) -> set[str]:
-    """The versions of Triton that compiled a bundle; none where it is lost."""
+    """The versions of Triton that compiled a bundle; empty if it is lost."""
     try:
         return {str(k["triton"]) for k in contents.manifest(bundle)["kernels"].values()}
     except EnvironmentFault:
@@ -93,14 +94,14 @@ def _brought(c: Candidate) -> Plans:
 
 
 def launched(contents: ContentStore, c: Candidate) -> Plans:
-    """What a candidate brings, whatever its kernels are called; nothing where its bundle is lost or damaged."""
+    """Return the plans of a candidate without the names of kernels; empty if its bundle is lost or damaged."""
     ids = nameless(contents, c.built.bundle if c.built else "")
     return frozenset((case, ids[case, label]) for case, label in ids if case in c.build.choices)
 
 
 @lru_cache(maxsize=1024)
 def nameless(contents: ContentStore, bundle: str) -> Mapping[tuple[str, str], str]:
-    """(case, configuration) -> identity of its plan, whatever its kernels are called. Empty where it is lost."""
+    """Return (case, configuration) -> id of its plan without the names of kernels. Empty if it is lost or damaged."""
     try:
         manifest = contents.manifest(bundle)
         images = {k: contents.get(kernel["files"]["cubin"], "cubin") for k, kernel in manifest["kernels"].items()}

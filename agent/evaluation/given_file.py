@@ -1,4 +1,4 @@
-"""Candidates that somebody gave: how many of their configurations are judged, and what is said of the others."""
+"""Candidates from files that a person gave: which of their configurations are judged, and a note on the others."""
 
 import ast
 from collections import Counter
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pgo_agent.agent.evaluation.known_time import known
+from pgo_agent.agent.evaluation.known_time import known_time
 from pgo_agent.agent.moves import Proposal
 from pgo_agent.agent.run import incumbent
 from pgo_agent.agent.run.context import Context
@@ -24,7 +24,7 @@ KEPT = 3  # configurations of a case that are judged
 
 
 def same(source: str, other: str) -> bool:
-    """Whether two files hold the same statements."""
+    """Whether two files hold the same statements, whatever their comments and layout."""
     try:
         return ast.dump(parsing.module(source)) == ast.dump(parsing.module(other))
     except RecursionError:
@@ -38,56 +38,56 @@ def proposals(given: Sequence[GivenFile]) -> list[NewCandidate]:
 
 
 def narrowed(ctx: Context, built: Built) -> Built:
-    """The build with no more than KEPT configurations of a case: a given file brings its whole list.
+    """Return the build with at most KEPT configurations of a case: a given file brings its whole list.
 
-    Kept are those at which the target itself is fastest, and the likeliest of the others, by an estimate.
+    These are the ones at which the target itself is fastest, and the most promising others, by estimate.
     """
     if all(len(options) <= KEPT for options in built.choices.values()):
         return built
     manifest = ctx.store.contents.manifest(built.bundle)
-    kept = {case: _likeliest(ctx, manifest, case, built) for case in ctx.baseline().cases if case in built.choices}
-    used = Counter(o.label for options in kept.values() for o in options)
-    for case in built.choices.keys() - kept.keys():  # held out: what the public cases use
-        kept[case] = sorted(built.choices[case], key=lambda o: -used[o.label])[:KEPT]
-    return _cut(ctx, manifest, built, kept)
+    judged = {case: _likeliest(ctx, manifest, case, built) for case in ctx.baseline().cases if case in built.choices}
+    used = Counter(o.label for options in judged.values() for o in options)
+    for case in built.choices.keys() - judged.keys():  # held out: what the public cases use
+        judged[case] = sorted(built.choices[case], key=lambda o: -used[o.label])[:KEPT]
+    return _cut(ctx, manifest, built, judged)
 
 
-def said_of(ctx: Context, candidate: Candidate, judged: Judgement) -> Judgement:
-    """With how many configurations of its list a GPU judged, where those are not all: the others were not looked at."""
+def note_unjudged(ctx: Context, candidate: Candidate, judged: Judgement) -> Judgement:
+    """Add how many configurations of its list a GPU judged, if not all: the others were not checked."""
     built = candidate.build
-    kept = {case: (len(options), built.listed.get(case, 0)) for case, options in built.choices.items()}
-    lost = {c: n for c, n in kept.items() if KEPT <= n[0] < n[1] and c in ctx.baseline().cases}
-    if ctx.gpu is None or not lost:
+    counts = {case: (len(options), built.listed.get(case, 0)) for case, options in built.choices.items()}
+    partial = {c: n for c, n in counts.items() if KEPT <= n[0] < n[1] and c in ctx.baseline().cases}
+    if ctx.gpu is None or not partial:
         return judged
-    told = ", ".join(f"{a} of {b} of {c.split('/', 1)[1]}" for c, (a, b) in lost.items())
+    figures = ", ".join(f"{a} of {b} of {c.split('/', 1)[1]}" for c, (a, b) in partial.items())
     why = f"a check judges {KEPT}: the target's fastest, and the likeliest others"
-    skipped = {f"{b - a} configurations of {c.split('/', 1)[1]}": why for c, (a, b) in lost.items()}
+    skipped = {f"{b - a} configurations of {c.split('/', 1)[1]}": why for c, (a, b) in partial.items()}
     covered = judged.coverage + Coverage({}, skipped)
-    whole = judged.why + plain(f"; configurations that were judged: {told}")
+    whole = judged.why + plain(f"; configurations that were judged: {figures}")
     return replace(judged, why=whole, coverage=covered)
 
 
 def _likeliest(ctx: Context, manifest: Mapping[str, Any], case: str, built: Built) -> list[Choice]:
     base = ctx.baseline()
     points = [p for p in base.of_case(case) if not p.problem]
-    own, new = list[tuple[KnownTime, Choice]](), list[tuple[KnownTime, Choice]]()
+    listed, new = list[tuple[KnownTime, Choice]](), list[tuple[KnownTime, Choice]]()
     for o in built.choices[case]:
         point = next((p for p in points if p.config == o.config), None)
         work, statics = base.work_of(case), built.statics_of(o)
-        time = point or known(ctx, manifest, case, o.label, o.plan_id, statics, work)
-        (new if point is None else own).append((time, o))
-    first, second = ([o for _, o in sorted(timed, key=lambda x: x[0].rank)] for timed in (own, new))
+        time = point or known_time(ctx, manifest, case, o.label, o.plan_id, statics, work)
+        (new if point is None else listed).append((time, o))
+    first, second = ([o for _, o in sorted(timed, key=lambda x: x[0].rank)] for timed in (listed, new))
     return [*first[: KEPT - 1], *second[:1], *first[KEPT - 1 :], *second[1:]][:KEPT]
 
 
-def _cut(ctx: Context, manifest: Mapping[str, Any], built: Built, kept: Mapping[str, Sequence[Choice]]) -> Built:
-    plans = {case: {o.label: manifest["plans"][case][o.label] for o in options} for case, options in kept.items()}
-    keys = {k for options in kept.values() for o in options for k in o.kernels}
+def _cut(ctx: Context, manifest: Mapping[str, Any], built: Built, choices: Mapping[str, Sequence[Choice]]) -> Built:
+    plans = {case: {o.label: manifest["plans"][case][o.label] for o in options} for case, options in choices.items()}
+    keys = {k for options in choices.values() for o in options for k in o.kernels}
     smaller = {**manifest, "plans": plans, "kernels": {k: v for k, v in manifest["kernels"].items() if k in keys}}
     return replace(
         built,
         bundle=ctx.store.contents.put_bundle(smaller),
-        choices={case: tuple(options) for case, options in kept.items()},
+        choices={case: tuple(options) for case, options in choices.items()},
         statics={k: v for k, v in built.statics.items() if k in keys},
         codes={k: v for k, v in built.codes.items() if k in keys},
     )

@@ -1,7 +1,7 @@
-"""What Triton's interpreter says of a source, without a GPU: the one way in which a run asks it.
+"""Checks a source in Triton's interpreter, without a GPU: the one way in which a run uses it.
 
-Tells it which kernels the plans of the public cases launch, for right is what ran alone, and how long it may take. What
-takes long says how far it is.
+It passes on which kernels the plans of the public cases launch, as only these are checked, and the time limit. Long
+work reports its progress.
 """
 
 from collections.abc import Mapping
@@ -14,30 +14,30 @@ from pgo_agent.sandbox.gate.verdict import Judgement
 PUBLIC = "CASES/"
 
 
-def judged(ctx: Context, source: str, bundle: str = "", foreign: bool = False) -> Judgement:
-    """The verdict on a source. `bundle`: its build; without one nothing is known of the kernels that it launches."""
+def judged(ctx: Context, source: str, bundle: str = "", untrusted: bool = False) -> Judgement:
+    """Return the verdict on a source. `bundle`: id of its build; without it, its kernels are unknown."""
     kernels = launched(ctx.store.contents.manifest(bundle)) if bundle else []
     seconds = ctx.settings.interpreting
-    return ctx.cpu.verdict("check", source=source, foreign=foreign, seconds=seconds, kernels=kernels)
+    return ctx.cpu.verdict("check", source=source, foreign=untrusted, seconds=seconds, kernels=kernels)
 
 
 def attach(ctx: Context) -> None:
-    """Has a run tell how far the interpreter and the compiler are, while they work on something long."""
+    """Make a run report the progress of the interpreter and the compiler during long work."""
 
     def heard(stage: str) -> None:
         _, _, far = stage.partition("interpreter: ")
         if far:
-            told(f"in Triton's interpreter: {far}")
+            report(f"in Triton's interpreter: {far}")
 
-    def told(said: str) -> None:
-        ctx.emit("progress", said=said)
+    def report(text: str) -> None:
+        ctx.emit("progress", said=text)
 
     ctx.cpu.heard = heard
-    ctx.builder = replace(ctx.builder, report=told)
+    ctx.builder = replace(ctx.builder, report=report)
 
 
 def launched(manifest: Mapping[str, Any]) -> list[str]:
-    """Names of the kernels that the plans of the public cases launch."""
+    """Return the names of the kernels that the plans of the public cases launch."""
     plans = (p for case, labelled in manifest["plans"].items() if case.startswith(PUBLIC) for p in labelled.values())
     keys = dict.fromkeys(s["kernel"] for plan in plans for s in plan["steps"] if "kernel" in s)
     return list(dict.fromkeys(str(manifest["kernels"][k]["name"]) for k in keys))

@@ -1,4 +1,4 @@
-"""What is known of a configuration's time without measuring it: the recording of its very code, or an estimate.
+"""The time of a configuration without measuring it: the recording of its very code, or an estimate.
 
 Neither is ever called a measurement of this run.
 """
@@ -14,10 +14,10 @@ from pgo_agent.agent.run.record.baseline import KnownTime, TimeSource, Work
 Statics = Sequence[Mapping[str, Any]]  # static profiles of what a configuration launches, in order
 
 
-def known(
+def known_time(
     ctx: Context, manifest: Mapping[str, Any], case: str, label: str, plan_id: str, statics: Statics, work: Work
 ) -> KnownTime:
-    """The time of a plan of a bundle. `work`: of its case."""
+    """Return the recorded or estimated time of a plan of a bundle, in ms. `work`: of its case."""
     recorded = shipped_results.find(plan_id, ctx.device.name)
     if recorded is not None:
         return KnownTime(ms=recorded.ms, how=TimeSource.RECORDED, finalist=recorded.finalist)
@@ -37,11 +37,11 @@ def known(
 
 
 def _shares(statics: Statics) -> list[float]:
-    """How the work is shared among launches, for an estimate: evenly by those with tensor loops, if there are any."""
+    """The share of the work of each launch, for an estimate: even among those with tensor loops, if any, else all."""
     weights = [1.0 if s["loop_flops"] else 0.0 for s in statics]
     return [w / sum(weights) for w in weights] if any(weights) else [1 / len(statics)] * len(statics)
 
 
 def rate(ctx: Context, work: Work, ms: float) -> tuple[float, str]:
-    """The rate of a case's work on the run's device, with its unit."""
+    """Return the rate of a case's work on the run's device, and its unit. `ms`: time of a call."""
     return ctx.device.rate(work.flops, work.bytes, ms)

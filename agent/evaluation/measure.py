@@ -1,9 +1,8 @@
-"""What a candidate is put through once it is built: the stages on the GPU, or Triton's interpreter without one.
+"""Judges a built candidate: by the stages on the GPU, or in Triton's interpreter without one.
 
-On the GPU a candidate that may be recorded as faster goes through three processes: one that measures it, one that runs
-its sanitized twin, one that knows nothing of the first and confirms it. All of a generation are measured against the
-incumbent that it began with, so that their order does not matter, nor how many GPUs there are: each comparison is made
-on one, and says on which.
+On the GPU a candidate that may be recorded as faster goes through three processes: one measures it, one runs its
+sanitized build, and a fresh one confirms it. All candidates of a generation are measured against the incumbent that it
+began with, so neither their order nor the number of GPUs matters. Each comparison is made on one GPU, and names it.
 """
 
 import threading
@@ -29,10 +28,10 @@ from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.judge.gpu_judge import bundle_ref
 from pgo_agent.sandbox.judge.interface import Busy, Judge
 
-PROCESSES = 2  # that a candidate which may be accepted needs after the first: it is raced, and confirmed
+PROCESSES = 2  # after the first, for a candidate that may be accepted: one races it, one confirms it
 Outcome = tuple[Judgement, float | None]  # a verdict, and the speedup over the incumbent, if one was measured
-_NOT_FASTER = {Verdict.SLOWER, Verdict.UNDECIDED}  # as far as the clock can tell
-_FINE = {Verdict.CHECKED, Verdict.BUILT, *_NOT_FASTER}  # nothing is known to be wrong
+_NOT_FASTER = {Verdict.SLOWER, Verdict.UNDECIDED}  # by the clock
+_FINE = {Verdict.CHECKED, Verdict.BUILT, *_NOT_FASTER}  # no fault is known
 PROOF = ("race", "memcheck", "assembler", "confirm")  # the stages that `proved` may end with
 
 
@@ -40,15 +39,15 @@ def in_interpreter(ctx: Context, candidate: Candidate) -> Outcome:
     if candidate.kind == "ttgir":
         why = plain("it compiles; Triton's interpreter does not run TTGIR")
         return Judgement(Verdict.BUILT, "interpreter", why), None
-    foreign = provenance.foreign(ctx, candidate)
-    ctx.builder.box.admit(foreign)  # it may have been built where a sandbox works
-    judged = interpreter.judged(ctx, candidate.source, candidate.build.bundle, foreign)
+    untrusted = provenance.foreign(ctx, candidate)
+    ctx.builder.box.admit(untrusted)  # it may have been built where a sandbox works
+    judged = interpreter.judged(ctx, candidate.source, candidate.build.bundle, untrusted)
     refused = build.complete(ctx, candidate)[1] if judged.verdict not in FAULTY else None
-    return refused or _as_far_as_it_tells(ctx, candidate, judged), None
+    return refused or _limited(ctx, candidate, judged), None
 
 
-def _as_far_as_it_tells(ctx: Context, candidate: Candidate, judged: Judgement) -> Judgement:
-    """Right in the interpreter is no more than built where it matters in which order programs run."""
+def _limited(ctx: Context, candidate: Candidate, judged: Judgement) -> Judgement:
+    """`built` in place of `checked` if the order of programs matters: the interpreter runs them one after another."""
     if judged.verdict != Verdict.CHECKED:
         return judged
     manifest = ctx.store.contents.manifest(candidate.build.bundle)
@@ -57,19 +56,19 @@ def _as_far_as_it_tells(ctx: Context, candidate: Candidate, judged: Judgement) -
     return replace(judged, verdict=Verdict.BUILT, why=quoted(words) + judged.why) if why else judged
 
 
-def told_apart(ctx: Context, candidate: Candidate, judged: Judgement) -> Judgement:
-    """Says of a given candidate with nothing wrong when it is no other kernel than the target."""
-    known = screen.known_code(ctx, candidate)
+def note_unchanged(ctx: Context, candidate: Candidate, judged: Judgement) -> Judgement:
+    """Add to the verdict on a given candidate without a fault that it is the same kernel as the target, if it is."""
+    unchanged = screen.known_code(ctx, candidate)
     if candidate.kind != "ttgir" and given_file.same(candidate.source, ctx.target.source):
-        known = Judgement(Verdict.NO_CHANGE, "", plain("it holds the same statements as the target"))
-    if known is None or known.verdict != Verdict.NO_CHANGE or judged.verdict not in _FINE:
+        unchanged = Judgement(Verdict.NO_CHANGE, "", plain("it holds the same statements as the target"))
+    if unchanged is None or unchanged.verdict != Verdict.NO_CHANGE or judged.verdict not in _FINE:
         return judged
-    verdict = Verdict.NO_CHANGE if _right(judged) else judged.verdict  # what is no other code is not right for that
-    return replace(judged, verdict=verdict, why=known.why + plain("; ") + judged.why)
+    verdict = Verdict.NO_CHANGE if _right(judged) else judged.verdict  # the same code is not right just for that
+    return replace(judged, verdict=verdict, why=unchanged.why + plain("; ") + judged.why)
 
 
 def _right(judged: Judgement) -> bool:
-    """Whether somebody found its results right; of what the clock alone could not tell a GPU has."""
+    """Whether its results were found right: if only the clock could not decide, a GPU has compared them."""
     return judged.verdict in (Verdict.CHECKED, Verdict.SLOWER) or judged.stage in ("time", "confirm")
 
 
@@ -78,29 +77,29 @@ def _right(judged: Judgement) -> bool:
 
 @dataclass(frozen=True)
 class First:
-    """What the first process said of a candidate."""
+    """The verdict of the first process on a candidate."""
 
     judged: Judgement
-    stands: bool = True  # if not, it is to be `proved`
+    stands: bool = True  # if not, it must be `proved`
 
 
 class Compiling:
-    """Sanitized twins, each compiled once, however often a judge elsewhere has their candidates' judging begun."""
+    """Sanitized builds. Each is compiled once, even if a judge elsewhere makes the judging begin again."""
 
     def __init__(self, compilers: Executor) -> None:
         self._compilers, self._lock = compilers, threading.Lock()
-        self._twins: dict[tuple[str, frozenset[tuple[str, str]]], Future[VariantBuild]] = {}
+        self._builds: dict[tuple[str, frozenset[tuple[str, str]]], Future[VariantBuild]] = {}
 
-    def twin(self, ctx: Context, bundle: str, labels: Mapping[str, str]) -> Future[VariantBuild]:
+    def sanitized(self, ctx: Context, bundle: str, labels: Mapping[str, str]) -> Future[VariantBuild]:
         with self._lock:
             key = bundle, frozenset(labels.items())
-            if key not in self._twins:
-                self._twins[key] = self._compilers.submit(variants.sanitized, ctx.builder, bundle, labels)
-            return self._twins[key]
+            if key not in self._builds:
+                self._builds[key] = self._compilers.submit(variants.sanitized, ctx.builder, bundle, labels)
+            return self._builds[key]
 
 
 def first(ctx: Context, candidate: Candidate) -> First:
-    """`look`, unless its answer would take as long as that to everything, then `measured`."""
+    """Look at a candidate, then measure it if it may be faster. If an answer takes days, measure at once."""
     looked = None if the_gpu(ctx).by_hand else look(ctx, candidate)
     if looked is None or looked.verdict == Verdict.CHECKED:
         return measured(ctx, candidate)
@@ -108,63 +107,69 @@ def first(ctx: Context, candidate: Candidate) -> First:
 
 
 def look(ctx: Context, candidate: Candidate) -> Judgement | None:
-    """What a few rounds of the public cases say: `checked` may be faster. None for what is built whole at once."""
+    """Time a few rounds of the public cases: `checked` may be faster. None for a candidate that is built whole at
+    once."""
     if candidate.build.whole:
         return None
     gpu, base = the_gpu(ctx), ctx.store.began_with(ctx.run.id, candidate.generation)
-    return _told(gpu, base, gpu.verdict("look", candidate=_bundle(ctx, candidate), **_sides(ctx, base)))
+    return _with_incumbent(gpu, base, gpu.verdict("look", candidate=_bundle(ctx, candidate), **_sides(ctx, base)))
 
 
 def measured(ctx: Context, candidate: Candidate) -> First:
-    """The first process. What would be accepted, or was given to be checked and is not wrong, does not stand yet."""
+    """Run the first process. A verdict that would accept, or finds no fault in a given candidate, does not stand
+    yet."""
     gpu, base = the_gpu(ctx), ctx.store.began_with(ctx.run.id, candidate.generation)
     candidate, refused = build.complete(ctx, candidate)
     if refused:
         return First(refused)
-    found = _told(gpu, base, gpu.verdict("judge", candidate=_bundle(ctx, candidate), **_sides(ctx, base)))
-    given = candidate.author == provenance.GIVEN
-    if found.verdict != Verdict.ACCEPTED and not (given and found.verdict in _NOT_FASTER):
-        return First(found)
-    if differs := _other_bits(ctx, candidate, found.evidence["choices"]):
-        return First(Judgement(Verdict.WRONG, "numerics", quoted(differs), found.evidence))
-    return First(found, stands=False)
+    judged = _with_incumbent(gpu, base, gpu.verdict("judge", candidate=_bundle(ctx, candidate), **_sides(ctx, base)))
+    is_given = candidate.author == provenance.GIVEN
+    if judged.verdict != Verdict.ACCEPTED and not (is_given and judged.verdict in _NOT_FASTER):
+        return First(judged)
+    if differs := _other_bits(ctx, candidate, judged.evidence["choices"]):
+        return First(Judgement(Verdict.WRONG, "numerics", quoted(differs), judged.evidence))
+    return First(judged, stands=False)
 
 
 def prepare(ctx: Context, candidate: Candidate, first: Judgement, compiling: Compiling) -> None:
-    """Has what the proof of a candidate needs begun: its processes, and its twin."""
+    """Start what the proof of a candidate needs: its processes, and its sanitized build."""
     the_gpu(ctx).prepare(PROCESSES)
-    _twin(ctx, candidate, first, compiling)
+    _sanitized(ctx, candidate, first, compiling)
 
 
-def _twin(ctx: Context, candidate: Candidate, first: Judgement, compiling: Compiling) -> Future[VariantBuild]:
-    return compiling.twin(ctx, bundle_of(candidate), safety_checks.raced(ctx, candidate, first.evidence["choices"]))
+def _sanitized(ctx: Context, candidate: Candidate, first: Judgement, compiling: Compiling) -> Future[VariantBuild]:
+    return compiling.sanitized(
+        ctx, bundle_of(candidate), safety_checks.raced(ctx, candidate, first.evidence["choices"])
+    )
 
 
 def proved(ctx: Context, candidate: Candidate, first: Judgement, compiling: Compiling) -> Outcome:
-    """Races what does not stand yet, and confirms it.
+    """Race and confirm a candidate whose verdict does not stand yet.
 
-    Raises Busy where all candidates are judged by one thread, and the twin of this one is not compiled yet.
+    Raises Busy if one thread judges all candidates and the sanitized build of this one is not compiled yet.
     """
-    twin = _twin(ctx, candidate, first, compiling)
-    if the_gpu(ctx).elsewhere and not twin.done():
+    sanitized = _sanitized(ctx, candidate, first, compiling)
+    if the_gpu(ctx).elsewhere and not sanitized.done():
         raise Busy
-    futures.wait([twin])  # before a GPU is held
+    futures.wait([sanitized])  # before a GPU is held
     with the_gpu(ctx).turn():
         the_gpu(ctx).prepare(PROCESSES)  # of this GPU, which may be another one than measured it
-        return _proved(ctx, candidate, first, twin)
+        return _proved(ctx, candidate, first, sanitized)
 
 
-def _proved(ctx: Context, candidate: Candidate, first: Judgement, twin: Future[VariantBuild]) -> Outcome:
+def _proved(ctx: Context, candidate: Candidate, first: Judgement, sanitized: Future[VariantBuild]) -> Outcome:
     choices = first.evidence["choices"]
-    raced = safety_checks.race(ctx, candidate, choices, twin)
+    raced = safety_checks.race(ctx, candidate, choices, sanitized)
     first = _with(first, [*_stages(first), raced.as_json()])
     if raced.ends:
         return Judgement(raced.verdict or Verdict.RACE, raced.stage, raced.why, first.evidence), speedup(first)
     for check in _on_request(ctx.settings):
-        said = check(ctx, candidate, choices)
-        first = _with(first, [*_stages(first), said.as_json()])
-        if said.ends:
-            return Judgement(said.verdict or Verdict.WRONG, said.stage, said.why, first.evidence), speedup(first)
+        evidence = check(ctx, candidate, choices)
+        first = _with(first, [*_stages(first), evidence.as_json()])
+        if evidence.ends:
+            return Judgement(evidence.verdict or Verdict.WRONG, evidence.stage, evidence.why, first.evidence), speedup(
+                first
+            )
     bundle = _bundle(ctx, candidate)
     again = {c: bundle | {"choice": label} for c, label in choices.items()}
     # in a new process: it never saw the first run
@@ -174,7 +179,7 @@ def _proved(ctx: Context, candidate: Candidate, first: Judgement, twin: Future[V
 
 
 def _on_request(settings: RunSettings) -> Iterator[Callable[[Context, Candidate, dict[str, str]], Evidence]]:
-    """The checks that only some runs are asked for."""
+    """The checks that run on request only."""
     if settings.memcheck:
         yield safety_checks.memchecked
     if settings.second_assembler:
@@ -182,22 +187,24 @@ def _on_request(settings: RunSettings) -> Iterator[Callable[[Context, Candidate,
 
 
 def passed_over(judged: Judgement, why: str) -> Judgement:
-    """What is said of a candidate that was looked at, or measured, and is not proved."""
+    """Return the verdict `undecided` on a candidate that was looked at, or measured, and is not proved."""
     looked = judged.verdict == Verdict.CHECKED
-    stage, said = ("time", " at a first look; not measured") if looked else ("confirm", "; neither raced nor confirmed")
-    whole = judged.why + plain(f"{said}: {why}")
+    stage, missing = (
+        ("time", " at a first look; not measured") if looked else ("confirm", "; neither raced nor confirmed")
+    )
+    whole = judged.why + plain(f"{missing}: {why}")
     last = Evidence(stage, Verdict.UNDECIDED, whole).as_json()
     return replace(_with(judged, [*_stages(judged), last]), verdict=Verdict.UNDECIDED, stage=stage, why=whole)
 
 
 def _other_bits(ctx: Context, candidate: Candidate, choices: dict[str, str]) -> str:
-    """Why a TTGIR edit that only moves ops is wrong: it must give the very bits of the text that it replaces."""
+    """Why a TTGIR edit that only moves ops is wrong; empty if it gives the very bits of the text that it replaces."""
     built, base = candidate.build, ctx.baseline()
     edit = next((s.found.get("edit") for s in built.stages if s.stage == "inspect"), "")
-    own = built.replaced.get("bundle")
-    if edit != edit_kind.SCHEDULE or not own or base.nondeterministic:
+    replaced = built.replaced.get("bundle")
+    if edit != edit_kind.SCHEDULE or not replaced or base.nondeterministic:
         return ""
-    sides = {n: bundle_ref(ctx.store.contents, b) for n, b in (("candidate", bundle_of(candidate)), ("own", own))}
+    sides = {n: bundle_ref(ctx.store.contents, b) for n, b in (("candidate", bundle_of(candidate)), ("own", replaced))}
     picks = {n: {c: {"bundle": b, "choice": choices[c]} for c in base.cases} for n, b in sides.items()}
     case = the_gpu(ctx).ask("same_bits", public=base.cases, **picks)["differs"]
     return (
@@ -233,15 +240,15 @@ def _bundle(ctx: Context, candidate: Candidate) -> dict[str, Any]:
     return {"bundle": bundle_ref(ctx.store.contents, bundle_of(candidate))}
 
 
-def _told(gpu: Judge, against: str, judged: Judgement) -> Judgement:
-    """With what it was measured against, and where."""
+def _with_incumbent(gpu: Judge, against: str, judged: Judgement) -> Judgement:
+    """The judgement with what it was measured against, and on which GPU."""
     return _on(gpu, replace(judged, evidence={**judged.evidence, "incumbent": against}))
 
 
 def _on(gpu: Judge, judged: Judgement) -> Judgement:
-    """With the GPU that answered this thread last; a judge may not tell."""
-    found = safety_checks.taken_on(gpu)
-    return replace(judged, evidence={**judged.evidence, "taken_on": found}) if found else judged
+    """The judgement with the GPU that answered this thread last, if the judge reports one."""
+    gpu_id = safety_checks.taken_on(gpu)
+    return replace(judged, evidence={**judged.evidence, "taken_on": gpu_id}) if gpu_id else judged
 
 
 def _stages(judged: Judgement) -> list[dict[str, Any]]:
@@ -253,6 +260,6 @@ def _with(judged: Judgement, stages: list[dict[str, Any]]) -> Judgement:
 
 
 def speedup(judged: Judgement) -> float | None:
-    """Over what it was measured against; None where nothing was."""
-    found = judged.evidence.get("speedup")
-    return float(found[1]) if found else None
+    """Return the speedup over what it was measured against; None if nothing was measured."""
+    bounds = judged.evidence.get("speedup")
+    return float(bounds[1]) if bounds else None

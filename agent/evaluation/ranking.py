@@ -1,6 +1,6 @@
-"""What is known of a candidate's speed before it is judged: a recording of its very code, or an estimate.
+"""The speed of a candidate before it is judged: a recording of its very code, or an estimate.
 
-Orders the judging of a generation, the parents of the next one, and the ranking on a machine without a GPU. Nothing
+It orders the judging of a generation, the parents of the next one, and the ranking on a machine without a GPU. Nothing
 here is a measurement of this run.
 """
 
@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pgo_agent.agent.evaluation.known_time import Statics, known
+from pgo_agent.agent.evaluation.known_time import Statics, known_time
 from pgo_agent.agent.profile import cost_model
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record.baseline import KnownTime, TimeSource
@@ -25,16 +25,16 @@ class Novel:
 
 
 def rank(ctx: Context, candidate: Candidate) -> float:
-    """What to order candidates by: what is known of them, or that nothing is."""
+    """Return the key to order candidates by, the best first: `relative`, or 1.0 if that is unknown."""
     known_ratio = relative(ctx, candidate)
     return 1.0 if known_ratio is None else known_ratio
 
 
 def relative(ctx: Context, candidate: Candidate) -> float | None:
-    """Known or estimated time over the tuned baseline's: geometric mean over the cases where it brings anything new.
+    """Return its known or estimated time over the tuned baseline's: the geometric mean over cases with new plans.
 
-    None where only an estimate could tell, of a rewrite or of another way to load tiles: estimates put configurations
-    of one source in order, not one source before another.
+    None if there is only an estimate for a rewrite or another way to load tiles: estimates can order configurations of
+    one source, not different sources.
     """
     base = ctx.baseline()
     tuned = {c: next(p for p in base.points if p.plan_id == t.plan_id) for c, t in base.tuned.items()}
@@ -52,7 +52,7 @@ def _alike(one: Statics, other: Statics) -> bool:
 
 
 def novel(ctx: Context, candidate: Candidate) -> Mapping[str, Novel]:
-    """Case -> the best configuration that the candidate adds to those of the baselines, by what is known of it."""
+    """Return case -> the best configuration that the candidate adds to those of the baselines, by known time."""
     base, built = ctx.baseline(), candidate.build
     manifest = ctx.store.contents.manifest(built.bundle)
     measured = {p.plan_id for p in base.points}
@@ -61,7 +61,8 @@ def novel(ctx: Context, candidate: Candidate) -> Mapping[str, Novel]:
         work, added = base.work_of(case), list[Novel]()
         for o in (o for o in built.choices[case] if o.plan_id not in measured):
             statics = built.statics_of(o)
-            added.append(Novel(o.label, statics, known(ctx, manifest, case, o.label, o.plan_id, statics, work)))
+            time = known_time(ctx, manifest, case, o.label, o.plan_id, statics, work)
+            added.append(Novel(o.label, statics, time))
         if added:
             best[case] = min(added, key=lambda n: (n.time.how is TimeSource.ESTIMATE, n.time.time))
     return best

@@ -1,7 +1,7 @@
-"""What a candidate that may be recorded goes through beside the clock: races, idle launches, and what was asked for.
+"""Safety checks of a candidate that may be accepted: races, idle launches, and the checks that a user asked for.
 
-Runs after it was measured, in processes that are thrown away. Each look is a function (context, candidate, chosen
-configurations) -> Evidence. A sanitizer that cannot run leaves `undecided` and a stress run: a caveat, no refusal.
+They run after it was measured, in processes that are thrown away. Each check is a function (context, candidate, chosen
+configurations) -> Evidence. If a sanitizer cannot run, a stress run leaves `undecided`: a caveat, not a refusal.
 """
 
 import re
@@ -34,65 +34,69 @@ _ASSERTION = re.compile(r"Assertion `(.+?)` failed")
 
 
 def raced(ctx: Context, candidate: Candidate, choices: Mapping[str, str]) -> dict[str, str]:
-    """The cases on which a candidate is raced, with the configuration of each: of those that launch the same kernels
-    the one with least work, least first."""
+    """Return case -> configuration of the public cases on which a candidate is raced: of those that launch the same
+    kernels the one with the least work; the least work first."""
     base, plans = ctx.baseline(), ctx.store.contents.manifest(bundle_of(candidate))["plans"]
     public = [c for c in choices if c.startswith("CASES/")]
-    found: dict[tuple[str, ...], str] = {}
+    case_by_kernels: dict[tuple[str, ...], str] = {}
     for case in sorted(public, key=lambda c: base.work_of(c).flops):
-        found.setdefault(tuple(kernels(plans[case][choices[case]])), case)
-    return {case: choices[case] for case in found.values()}
+        case_by_kernels.setdefault(tuple(kernels(plans[case][choices[case]])), case)
+    return {case: choices[case] for case in case_by_kernels.values()}
 
 
 def race(ctx: Context, candidate: Candidate, choices: Mapping[str, str], compiled: Future[VariantBuild]) -> Evidence:
-    """The candidate's sanitized twin on every kernel that it launches; where that cannot run, a stress run.
+    """Run the sanitized build of a candidate on every kernel that it launches; if that cannot run, do a stress run.
 
     `undecided` after a stress run without findings: it may be accepted, with the caveat.
     """
     started, gpu, cases = time.monotonic(), the_gpu(ctx), raced(ctx, candidate, choices)
-    twin = compiled.result()
-    said = _sanitized(ctx, twin, cases) if twin.bundle else Evidence("race", Verdict.UNDECIDED, quoted(twin.problem))
-    if said.verdict == Verdict.UNDECIDED:
-        said = _stressed(ctx, candidate, cases, said.why)
-    said = said if said.ends else _needed(ctx, candidate, choices) or said
+    sanitized = compiled.result()
+    evidence = (
+        _sanitized(ctx, sanitized, cases)
+        if sanitized.bundle
+        else Evidence("race", Verdict.UNDECIDED, quoted(sanitized.problem))
+    )
+    if evidence.verdict == Verdict.UNDECIDED:
+        evidence = _stressed(ctx, candidate, cases, evidence.why)
+    evidence = evidence if evidence.ends else _needed(ctx, candidate, choices) or evidence
     gpu.fresh()
-    return replace(said, seconds=time.monotonic() - started)
+    return replace(evidence, seconds=time.monotonic() - started)
 
 
-def _sanitized(ctx: Context, twin: VariantBuild, cases: Mapping[str, str]) -> Evidence:
-    gpu, bundle = the_gpu(ctx), bundle_ref(ctx.store.contents, twin.bundle)
+def _sanitized(ctx: Context, build: VariantBuild, cases: Mapping[str, str]) -> Evidence:
+    gpu, bundle = the_gpu(ctx), bundle_ref(ctx.store.contents, build.bundle)
     gpu.fresh()
     for case, label in cases.items():
         judged = gpu.verdict("race", bundle=bundle, case=case, choice=label, stress=False, sanitized=True)
         if judged.verdict != Verdict.CHECKED:
-            return _told(ctx, twin, judged)
+            return _failed(ctx, build, judged)
     named = ", ".join(c.removeprefix("CASES/") for c in cases)
-    said = f"Triton's concurrency sanitizer saw no hazard ({named})"
-    return Evidence("race", None, plain(said), coverage=coverage.of(cases=_of_all(ctx, cases)))
+    text = f"Triton's concurrency sanitizer saw no hazard ({named})"
+    return Evidence("race", None, plain(text), coverage=coverage.of(cases=_of_all(ctx, cases)))
 
 
 def _of_all(ctx: Context, cases: Mapping[str, str]) -> tuple[int, int]:
-    """How many public cases were raced, and how many there are: the others launch the same kernels."""
+    """The number of public cases that were raced, and of all: the others launch the same kernels."""
     return len(cases), len(ctx.baseline().cases)
 
 
-def _told(ctx: Context, twin: VariantBuild, judged: Judgement) -> Evidence:
-    """What a sanitized run that did not end well says of the candidate."""
-    found = hazard(judged)
-    if found is None:
+def _failed(ctx: Context, build: VariantBuild, judged: Judgement) -> Evidence:
+    """The evidence of a sanitized run that did not end well."""
+    evidence = hazard(judged)
+    if evidence is None:
         return Evidence("race", Verdict.UNDECIDED, judged.why)
-    doubtful = found.verdict == Verdict.DEADLOCK or WORDLESS in found.reason
-    if doubtful and variants.miscounts(ctx.store.contents, twin):
+    doubtful = evidence.verdict == Verdict.DEADLOCK or WORDLESS in evidence.reason
+    if doubtful and variants.miscounts(ctx.store.contents, build):
         return Evidence("race", Verdict.UNDECIDED, plain(MISCOUNTED))
-    return found
+    return evidence
 
 
 def _stressed(ctx: Context, candidate: Candidate, cases: Mapping[str, str], problem: Reason) -> Evidence:
-    gpu, own = the_gpu(ctx), bundle_ref(ctx.store.contents, bundle_of(candidate))
+    gpu, bundle = the_gpu(ctx), bundle_ref(ctx.store.contents, bundle_of(candidate))
     gpu.fresh()
     whys, covered = list[Reason](), coverage.NOTHING
     for case, label in cases.items():
-        judged = gpu.verdict("race", bundle=own, case=case, choice=label, stress=True)
+        judged = gpu.verdict("race", bundle=bundle, case=case, choice=label, stress=True)
         if judged.verdict != Verdict.CHECKED:
             return Evidence("race", judged.verdict, judged.why)
         whys.append(judged.why)
@@ -102,15 +106,16 @@ def _stressed(ctx: Context, candidate: Candidate, cases: Mapping[str, str], prob
 
 
 def _needed(ctx: Context, candidate: Candidate, choices: Mapping[str, str]) -> Evidence | None:
-    """Something against a candidate that launches kernels which its outputs do not need, more than the target does.
+    """`rejected` if a candidate launches kernels that its outputs do not need, more often than the target does; else
+    None.
 
-    A kernel for edges may have nothing to do in one case: it has to be idle in every case that launches it, held-out
-    ones as well. Cases are tried until each kernel was launched, and none seems idle any more.
+    A kernel for edges may have nothing to do in one case, so it counts only if it is idle in every case that launches
+    it, held-out ones included. Cases are tried until each kernel was launched and none seems idle.
     """
-    own, shipped = bundle_of(candidate), incumbent.side(ctx, incumbent.SHIPPED)
-    bundle, idle = bundle_ref(ctx.store.contents, own), dict[str, int]()
+    bundle_id, shipped = bundle_of(candidate), incumbent.side(ctx, incumbent.SHIPPED)
+    bundle, idle = bundle_ref(ctx.store.contents, bundle_id), dict[str, int]()
     for case, label in {**raced(ctx, candidate, choices), **choices}.items():
-        launched = _launched(ctx, own, case, label)
+        launched = _launched(ctx, bundle_id, case, label)
         if launched.total() < 2:  # an output that no launch writes keeps what was there, and was found wrong
             idle |= dict.fromkeys(launched, 0)
         elif any(idle.get(n, 1) for n in launched):
@@ -129,21 +134,21 @@ def _idle(ctx: Context, case: str, sides: Mapping[str, object]) -> list[str]:
 
 
 def idle_in_all(before: Mapping[str, int], launched: Iterable[str], idle: Sequence[str]) -> dict[str, int]:
-    """How many launches of each kernel are idle in all cases that launch it: `before` is of other cases, `launched` and
-    `idle` name the kernels of one more."""
+    """Return kernel -> number of launches that are idle in all cases that launch it. `before`: of other cases;
+    `launched` and `idle`: names of kernels in one more case."""
     return {**before, **{n: min(before.get(n, idle.count(n)), idle.count(n)) for n in set(launched)}}
 
 
 def _launched(ctx: Context, bundle: str, case: str, label: str) -> Counter[str]:
-    """The kernels that a configuration launches, by name; a launch of no blocks is none."""
+    """Name of each kernel that a configuration launches -> number of launches; those without blocks do not count."""
     manifest = ctx.store.contents.manifest(bundle)
     steps = manifest["plans"][case][label]["steps"]
     return Counter(manifest["kernels"][s["kernel"]]["name"] for s in steps if "kernel" in s and 0 not in s["grid"])
 
 
 def memchecked(ctx: Context, candidate: Candidate, choices: Mapping[str, str]) -> Evidence:
-    """One launch of every kernel under NVIDIA's compute-sanitizer, each tensor an allocation of its own."""
-    started, own, local = time.monotonic(), bundle_ref(ctx.store.contents, bundle_of(candidate)), the_gpu(ctx)
+    """Launch every kernel once under NVIDIA's compute-sanitizer, with a separate allocation for each tensor."""
+    started, bundle, local = time.monotonic(), bundle_ref(ctx.store.contents, bundle_of(candidate)), the_gpu(ctx)
     if not isinstance(local, GpuJudge | GpuPool):
         return Evidence("memcheck", Verdict.UNDECIDED, plain("it runs on the GPU's own machine alone"))
     with local.turn() as gpu, local.occupied(), tempfile.TemporaryDirectory() as folder:
@@ -151,8 +156,8 @@ def memchecked(ctx: Context, candidate: Candidate, choices: Mapping[str, str]) -
         judge = replace(gpu, under=(*memcheck.command(), "--log-file", str(log)))
         try:
             for case, label in raced(ctx, candidate, choices).items():
-                said = {"case": case, "choice": label, "stress": False, "unguarded": True}
-                judged = judge.verdict("race", bundle=own, **said)
+                request = {"case": case, "choice": label, "stress": False, "unguarded": True}
+                judged = judge.verdict("race", bundle=bundle, **request)
         finally:
             judge.close()
         problem = memcheck.problem(log)
@@ -167,12 +172,12 @@ def memchecked(ctx: Context, candidate: Candidate, choices: Mapping[str, str]) -
 
 
 def reassembled(ctx: Context, candidate: Candidate, choices: Mapping[str, str]) -> Evidence:
-    """The results of the same PTX by another ptxas. A difference is a caveat: one of the two assemblers errs."""
+    """Compare with the results of the same PTX by another ptxas. A difference is a caveat: one assembler is wrong."""
     started, gpu = time.monotonic(), the_gpu(ctx)
-    twin = variants.reassembled(ctx.builder, bundle_of(candidate), choices)
-    if not twin.bundle:
-        return Evidence("assembler", Verdict.UNDECIDED, quoted(twin.problem), time.monotonic() - started)
-    on = bundle_ref(ctx.store.contents, twin.bundle)
+    build = variants.reassembled(ctx.builder, bundle_of(candidate), choices)
+    if not build.bundle:
+        return Evidence("assembler", Verdict.UNDECIDED, quoted(build.problem), time.monotonic() - started)
+    on = bundle_ref(ctx.store.contents, build.bundle)
     picks = {c: {"bundle": on, "choice": label} for c, label in choices.items()}
     judged = gpu.verdict("numerics", candidate=picks, stage="assembler")
     gpu.fresh()
@@ -183,10 +188,10 @@ def reassembled(ctx: Context, candidate: Candidate, choices: Mapping[str, str]) 
 
 
 def hazard(judged: Judgement) -> Evidence | None:
-    """A hazard or a deadlock in the sanitizer's own words; None when a run failed or did not end for another reason.
+    """Return a hazard or a deadlock in the sanitizer's own words; None if the run failed for another reason.
 
-    A sanitized build is many times slower: that it does not end in time says nothing of the plain one. In its PTX a
-    `trap` follows every assertion, and nothing else is one: in a specialized kernel it may come before the words.
+    A sanitized build is many times slower, so its timeout says nothing about the plain one. In its PTX a `trap` follows
+    every assertion, and there is no other `trap`; in a specialized kernel it may come before the message.
     """
     asserted = list(dict.fromkeys(_ASSERTION.findall(judged.reason)))
     if judged.verdict == Verdict.CRASHED and not asserted and TRAPPED in judged.reason:
@@ -198,7 +203,7 @@ def hazard(judged: Judgement) -> Evidence | None:
 
 
 def taken_on(gpu: Judge) -> dict[str, str]:
-    """UUID and index of the GPU that answered this thread last, as far as its judge tells."""
+    """Return UUID and index of the GPU that answered this thread last, if its judge reports them."""
     return {k: str(gpu.environment[k]) for k in ("uuid", "index") if gpu.environment.get(k)}
 
 

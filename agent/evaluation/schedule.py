@@ -1,13 +1,13 @@
-"""In which order the candidates of a generation are judged on GPUs, and which of them are measured and proved.
+"""The order in which the candidates of a generation are judged on GPUs, and which of them are measured and proved.
 
-All get a first look, side by side. Those that may be faster are then measured, one after another, what promises most
-first, as long as the next one promises more than the fastest was measured at. What would be accepted is proved: raced,
-and confirmed by a process that knows nothing of the first; the fastest first, until one is accepted. Nothing would
-start from the rest, which stays undecided, with its ratio. So the number of GPUs does not decide. What waits for more
-is in the record: a run that is killed, or out of time, measures nothing again.
+All get a first look, side by side. Those that may be faster are then measured one after another, the most promising
+first, as long as the next one promises more than the fastest measured so far. Candidates that would be accepted are
+proved: raced, and confirmed in a fresh process; the fastest first, until one is accepted. The rest stays undecided,
+with its ratio, as nothing would start from it. So the result does not depend on the number of GPUs. Waiting candidates
+are in the record: a run that is killed, or out of time, measures nothing again.
 
-Candidates that were given to be checked, and all where an answer may take days, are judged whole, each by itself.
-What a candidate is put through says `measure.py`; verdicts are settled by whoever asks for outcomes.
+Given candidates, and all candidates if an answer may take days, are judged completely, each by itself. `measure.py`
+runs the stages of one candidate; the caller settles the verdicts.
 """
 
 import math
@@ -29,7 +29,7 @@ from pgo_agent.sandbox.judge.interface import Judge
 
 AT_ONCE, GIVEN_AT_ONCE = 2, 4  # candidates for each GPU
 Outcome = tuple[Judgement, float | None, float]  # a verdict, the speedup, and the seconds of the GPU that both took
-Found = Outcome | Waiting | None  # None: somebody vetoed it before it was begun
+Result = Outcome | Waiting | None  # None: it was vetoed before it was begun
 
 
 @dataclass
@@ -51,29 +51,29 @@ class _Batch:
         return self.ctx.store.candidate(self.ctx.run.id, name)
 
     def build(self, name: str) -> Future[Any]:
-        """Has a candidate built whole before a GPU is asked; by the thread that reads verdicts alone."""
+        """Start the whole build of a candidate before a GPU is asked. Only the thread that reads verdicts calls it."""
         if name not in self.whole:
             self.whole[name] = self.compilers.submit(building.complete, self.ctx, self.candidate(name))
         return self.whole[name]
 
     def build_no_more(self) -> None:
-        """Whatever was not begun makes room for the twin of what is proved."""
+        """Cancel builds that were not begun: the instrumented build of the candidate to prove comes first."""
         self.whole = {name: build for name, build in self.whole.items() if not build.cancel()}
 
 
 def outcomes(
     ctx: Context, gpu: Judge, waiting: Sequence[Candidate], more: Callable[[], bool], begun: set[str]
 ) -> Iterator[tuple[str, Outcome]]:
-    """Verdicts by candidate, as they come: each is to be recorded before the next is asked for.
+    """Yield (candidate, outcome) as they come. The caller records each before it asks for the next.
 
     `more`: asked before a candidate is begun. `begun`: filled with what is being judged. Raises what judges raise.
     """
-    given = any(c.author == provenance.GIVEN for c in waiting)
+    any_given = any(c.author == provenance.GIVEN for c in waiting)
     compilers, ended = ThreadPoolExecutor(max(1, ctx.builder.cores // 2)), False
     batch = _Batch(ctx, gpu, compilers, begun)
     try:
-        if given or gpu.by_hand:
-            yield from _whole(batch, waiting, more, GIVEN_AT_ONCE if given else AT_ONCE)
+        if any_given or gpu.by_hand:
+            yield from _whole(batch, waiting, more, GIVEN_AT_ONCE if any_given else AT_ONCE)
         else:
             yield from _looked(batch, waiting, more)
             yield from _by_promise(batch, waiting, more)
@@ -85,43 +85,43 @@ def outcomes(
 def _whole(
     batch: _Batch, waiting: Sequence[Candidate], more: Callable[[], bool], each: int
 ) -> Iterator[tuple[str, Outcome]]:
-    """While one is on a GPU, others of the same are built whole, or their twins compile. What was given is nothing but
-    judged, so that more of it is begun."""
+    """Judge each candidate completely. While one is on a GPU, others are built. Given candidates are only judged, so
+    more of them are begun."""
     work = {c.id: partial(_judge, batch, c.id) for c in waiting}
-    for name, found in batch.gpu.together(work, more, each):
-        if found is not None:
-            yield name, found
+    for name, result in batch.gpu.together(work, more, each):
+        if result is not None:
+            yield name, result
 
 
 def _judge(batch: _Batch, name: str) -> Outcome | None:
-    """The whole gate on one candidate; None for one that was vetoed."""
+    """Run the whole gate on one candidate; None if it was vetoed."""
     if not _wanted(batch, name):
         return None
-    found = _waiting(batch, name, measure.first(batch.ctx, batch.candidate(name)))
-    if not isinstance(found, Waiting):
-        return found
-    measure.prepare(batch.ctx, batch.candidate(name), found.judged, batch.compiling)
-    return _prove(batch, found)
+    result = _waiting(batch, name, measure.first(batch.ctx, batch.candidate(name)))
+    if not isinstance(result, Waiting):
+        return result
+    measure.prepare(batch.ctx, batch.candidate(name), result.judged, batch.compiling)
+    return _prove(batch, result)
 
 
-# what promises most first ---------------------------------------------------------------------------------------------
+# the most promising first ---------------------------------------------------------------------------------------------
 
 
 def _looked(batch: _Batch, waiting: Sequence[Candidate], more: Callable[[], bool]) -> Iterator[tuple[str, Outcome]]:
-    """The verdicts that stand after a first look; of all else it is put into the record what it promises."""
+    """Yield the verdicts that stand after a first look; record the speedup that each other candidate promises."""
     if _winner(batch, waiting):  # of a process before this one: nothing is measured any more
         return
-    known, most = pending.of(batch.ctx.store, batch.ctx.run.id), 0.0
-    work = {c.id: partial(_look, batch, c.id) for c in waiting if c.id not in known and not c.build.whole}
-    for name, found in batch.gpu.together(work, more, AT_ONCE):
-        yield from _kept(batch, name, found)
-        if isinstance(found, Waiting) and found.speedup > most:
-            most = found.speedup
+    waiting_by_name, most = pending.of(batch.ctx.store, batch.ctx.run.id), 0.0
+    work = {c.id: partial(_look, batch, c.id) for c in waiting if c.id not in waiting_by_name and not c.build.whole}
+    for name, result in batch.gpu.together(work, more, AT_ONCE):
+        yield from _settled(batch, name, result)
+        if isinstance(result, Waiting) and result.speedup > most:
+            most = result.speedup
             batch.build(name)
 
 
 def _by_promise(batch: _Batch, waiting: Sequence[Candidate], more: Callable[[], bool]) -> Iterator[tuple[str, Outcome]]:
-    """Measures and proves by turns until one is accepted. The first proof is begun whether or not there is time."""
+    """Measure and prove by turns until one is accepted. The first proof is begun even if no time is left."""
     winner, proofs = _winner(batch, waiting), _proved(batch, waiting)
     while not winner:
         yield from _measured(batch, waiting, more)
@@ -130,7 +130,7 @@ def _by_promise(batch: _Batch, waiting: Sequence[Candidate], more: Callable[[], 
             break
         proofs += 1
         batch.build_no_more()
-        _tell(batch, left[0], len(left))
+        _report(batch, left[0], len(left))
         yield from _one(batch, left[0].candidate, partial(_proof, batch, left[0]))
         winner = _winner(batch, waiting)
     for one in _in_order(batch, waiting, measured=None):
@@ -140,7 +140,7 @@ def _by_promise(batch: _Batch, waiting: Sequence[Candidate], more: Callable[[], 
 
 
 def _measured(batch: _Batch, waiting: Sequence[Candidate], more: Callable[[], bool]) -> Iterator[tuple[str, Outcome]]:
-    """Those that promise more than the fastest that waits for its proof; while one is measured, the next is built."""
+    """Measure those that promise more than the fastest one waiting for its proof; meanwhile the next is built."""
     promises = _promises(batch, waiting)
     for n, name in enumerate(promises):
         fastest = next((w.speedup for w in _in_order(batch, waiting)), -math.inf)
@@ -156,17 +156,18 @@ def _measured(batch: _Batch, waiting: Sequence[Candidate], more: Callable[[], bo
 
 
 def _promises(batch: _Batch, waiting: Sequence[Candidate]) -> dict[str, float]:
-    """Speedups at a first look of what was not measured, the most first; infinite for what had none."""
+    """Candidate -> speedup at the first look, of those not measured yet, the highest first; infinite without a look."""
     looked = {w.candidate: w.speedup for w in _in_order(batch, waiting, measured=False)}
-    known = pending.told(batch.ctx.store, batch.ctx.run.id)
-    unseen = (c.id for c in waiting if c.build.whole and c.id not in known and _open(batch, c.id))
+    progress = pending.told(batch.ctx.store, batch.ctx.run.id)
+    unseen = (c.id for c in waiting if c.build.whole and c.id not in progress and _open(batch, c.id))
     return dict.fromkeys(unseen, math.inf) | looked
 
 
 def _in_order(batch: _Batch, waiting: Sequence[Candidate], measured: bool | None = True) -> list[Waiting]:
-    """What waits for its proof, or else was only looked at; both for None. The fastest first."""
-    found, place = pending.of(batch.ctx.store, batch.ctx.run.id), {c.id: c.position for c in waiting}
-    fit = (w for n, w in found.items() if n in place and measured in (None, w.measured) and _open(batch, n))
+    """Candidates that wait for their proof, or with `measured` False that were only looked at; None: both. The fastest
+    first."""
+    by_name, place = pending.of(batch.ctx.store, batch.ctx.run.id), {c.id: c.position for c in waiting}
+    fit = (w for n, w in by_name.items() if n in place and measured in (None, w.measured) and _open(batch, n))
     return sorted(fit, key=lambda w: (-w.speedup, place[w.candidate]))
 
 
@@ -175,34 +176,34 @@ def _open(batch: _Batch, name: str) -> bool:
 
 
 def _winner(batch: _Batch, waiting: Sequence[Candidate]) -> str:
-    """What was accepted of the generation, by this process or one before it."""
-    own = batch.ctx.store.candidates(batch.ctx.run.id, waiting[0].generation) if waiting else []
-    return max(((c.speedup or 0.0, c.id) for c in own if c.verdict == Verdict.ACCEPTED), default=(0.0, ""))[1]
+    """The accepted candidate of the generation, by this process or one before it; empty: none."""
+    candidates = batch.ctx.store.candidates(batch.ctx.run.id, waiting[0].generation) if waiting else []
+    return max(((c.speedup or 0.0, c.id) for c in candidates if c.verdict == Verdict.ACCEPTED), default=(0.0, ""))[1]
 
 
 def _proved(batch: _Batch, waiting: Sequence[Candidate]) -> int:
-    """How many of the generation a process before this one proved, in vain."""
-    own = batch.ctx.store.candidates(batch.ctx.run.id, waiting[0].generation) if waiting else []
-    return sum(c.stage in measure.PROOF for c in own)
+    """How many proofs of the generation failed in a process before this one."""
+    candidates = batch.ctx.store.candidates(batch.ctx.run.id, waiting[0].generation) if waiting else []
+    return sum(c.stage in measure.PROOF for c in candidates)
 
 
-def _tell(batch: _Batch, one: Waiting, left: int) -> None:
+def _report(batch: _Batch, one: Waiting, left: int) -> None:
     among = f", the fastest of {left}" if left > 1 else ""
     doing = f"racing and confirming {one.candidate[:8]}, measured at {one.speedup:.3f}x{among}"
     batch.ctx.emit("phase", phase="judge", doing=doing)
 
 
-def _one(batch: _Batch, name: str, do: Callable[[], Found]) -> Iterator[tuple[str, Outcome]]:
-    for _, found in batch.gpu.together({name: do}):
-        yield from _kept(batch, name, found)
+def _one(batch: _Batch, name: str, do: Callable[[], Result]) -> Iterator[tuple[str, Outcome]]:
+    for _, result in batch.gpu.together({name: do}):
+        yield from _settled(batch, name, result)
 
 
-def _kept(batch: _Batch, name: str, found: Found) -> Iterator[tuple[str, Outcome]]:
-    """A verdict that stands; what does not is put into the record, and may be vetoed until more of it is begun."""
-    if isinstance(found, Waiting):
-        pending.add(batch.ctx.store, batch.ctx.run.id, found)
-    elif found is not None:
-        yield name, found
+def _settled(batch: _Batch, name: str, result: Result) -> Iterator[tuple[str, Outcome]]:
+    """Yield a verdict that stands; record a candidate that waits, which may be vetoed until more of it is begun."""
+    if isinstance(result, Waiting):
+        pending.add(batch.ctx.store, batch.ctx.run.id, result)
+    elif result is not None:
+        yield name, result
     batch.begun.discard(name)
 
 
@@ -210,17 +211,17 @@ def _kept(batch: _Batch, name: str, found: Found) -> Iterator[tuple[str, Outcome
 
 
 def _wanted(batch: _Batch, name: str) -> bool:
-    """Whether nobody vetoed it; from here on a veto comes too late."""
+    """Whether it is not vetoed; from here on a veto comes too late."""
     batch.begun.add(name)
     return _open(batch, name)
 
 
-def _look(batch: _Batch, name: str) -> Found:
+def _look(batch: _Batch, name: str) -> Result:
     looked = measure.look(batch.ctx, batch.candidate(name)) if _wanted(batch, name) else None
     return _waiting(batch, name, measure.First(looked, looked.verdict != Verdict.CHECKED)) if looked else None
 
 
-def _measure(batch: _Batch, name: str) -> Found:
+def _measure(batch: _Batch, name: str) -> Result:
     if not _wanted(batch, name):
         return None
     batch.whole[name].result()  # before a GPU is held
@@ -232,7 +233,7 @@ def _measure(batch: _Batch, name: str) -> Found:
 
 
 def _waiting(batch: _Batch, name: str, first: measure.First, before: float = 0.0) -> Outcome | Waiting:
-    """A verdict, or what waits for more; `before`: seconds of the GPU before this piece of work."""
+    """An outcome, or a candidate that waits. `before`: GPU seconds before this piece of work."""
     speedup, seconds = measure.speedup(first.judged), before + batch.gpu.seconds
     if first.stands:
         return first.judged, speedup, seconds
@@ -245,7 +246,7 @@ def _prove(batch: _Batch, one: Waiting) -> Outcome:
 
 
 def _proof(batch: _Batch, one: Waiting) -> Outcome | None:
-    """As `_prove`, where the seconds of the measurement are those of another piece of work."""
+    """As `_prove`, plus the GPU seconds of its measurement, which was another piece of work."""
     if not _wanted(batch, one.candidate):
         return None
     judged, speedup, seconds = _prove(batch, one)

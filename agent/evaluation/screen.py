@@ -1,6 +1,6 @@
-"""Verdicts that need no GPU: builds that failed, the gate's stages on the CPU, known code, and what is plainly worse.
+"""Verdicts that need no GPU: failed builds, the gate's stages on the CPU, known code, and dominated builds.
 
-Looks at builds and at the record only; `duplicates.py` says whose code is known. What passes here goes to the judge.
+It reads builds and the record only; `duplicates.py` finds known code. What passes here goes to the judge.
 """
 
 import statistics
@@ -35,7 +35,7 @@ _FAILED = {"timeout": Verdict.TIMEOUT, "rejected": Verdict.REJECTED, "killed": V
 
 
 def verdict(ctx: Context, candidate: Candidate) -> Judgement | None:
-    """The verdict on a built candidate, if it needs no GPU."""
+    """Return the verdict on a built candidate if it needs no GPU; else None."""
     base, built = ctx.baseline(), candidate.build
     wanted = (*base.cases, *(base.held_out if built.whole else ()))
     missing = [c for c in wanted if c not in built.choices]
@@ -50,22 +50,24 @@ def verdict(ctx: Context, candidate: Candidate) -> Judgement | None:
     refused = Judgement(last.verdict, last.stage, last.why) if last.verdict in _ENDS else None
     if refused or candidate.author == provenance.GIVEN:
         return refused  # somebody asks whether it is right: slow or known code is no answer to that
-    known = known_code(ctx, candidate) or duplicates.twin(ctx, candidate) or duplicates.refused_before(ctx, candidate)
-    return known or _dominated(built, base)
+    judgement = (
+        known_code(ctx, candidate) or duplicates.same_code(ctx, candidate) or duplicates.refused_before(ctx, candidate)
+    )
+    return judgement or _dominated(built, base)
 
 
 def stages(ctx: Context, built: Built) -> list[Evidence]:
-    """The evidence of the build and, if there is something built, of the stages that look at it."""
+    """Return the evidence of the build and, if anything was built, of the stages that examine it."""
     count = sum(len(options) for options in built.choices.values())
     if not built.ok:
         return [Evidence("build", Verdict.BUILD_ERROR, plain("nothing was built"), sum(built.seconds.values()))]
     listed = sum(max(built.listed.get(c, 0), len(options)) for c, options in built.choices.items())
     of = max(listed, count + len(built.failures))
-    told = f"{count} {f'of {listed} ' if listed > count else ''}configurations of {len(built.choices)} cases"
-    told += f", {len(built.codes)} kernels"
+    text = f"{count} {f'of {listed} ' if listed > count else ''}configurations of {len(built.choices)} cases"
+    text += f", {len(built.codes)} kernels"
     covered = coverage.of(cases=len(built.choices), configurations=(count, of))
     seconds = dict(built.seconds)
-    first = Evidence("build", None, plain(told), sum(seconds.values()), {"seconds": seconds}, covered)
+    first = Evidence("build", None, plain(text), sum(seconds.values()), {"seconds": seconds}, covered)
     ours = side(ctx.store.contents, ctx.store.contents.manifest(built.bundle), built.replaced)
     shipped = next(iter(ctx.baseline().shipped.values())).bundle  # all configurations of the file
     original = side(ctx.store.contents, _with_held_out(ctx, ctx.store.contents.manifest(shipped)))
@@ -73,27 +75,27 @@ def stages(ctx: Context, built: Built) -> list[Evidence]:
 
 
 def _with_held_out(ctx: Context, shipped: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The kernel as shipped in its held-out cases, too: they are a bundle of their own."""
+    """The manifest of the kernel as shipped with its held-out cases, which are a separate bundle."""
     more = ctx.store.contents.manifest(ctx.baseline().held_out_bundle)
     return {**shipped, **{part: {**shipped[part], **more[part]} for part in ("kernels", "plans")}}
 
 
 def known_code(ctx: Context, candidate: Candidate) -> Judgement | None:
-    """Nothing new: all its code was in the baselines' grid, and what is known of it does not beat the incumbent with
-    which its generation began."""
+    """Return a verdict if all its code is in the baselines' grid and does not beat the incumbent with which its
+    generation began; else None."""
     base, built = ctx.baseline(), candidate.build
-    known = {(p.case, p.plan_id): p.time for p in base.points if not p.problem}
+    time_by_plan = {(p.case, p.plan_id): p.time for p in base.points if not p.problem}
     brought = duplicates.as_known(ctx, built)
     now = incumbent.plans(ctx, ctx.store.began_with(ctx.run.id, candidate.generation))
-    if not all((case, plan) in known for case in base.cases for plan in brought[case]):
+    if not all((case, plan) in time_by_plan for case in base.cases for plan in brought[case]):
         return None
     if built.failures:
         return Judgement(Verdict.BUILD_ERROR, "build", quoted(_first_line(built.failures[0].message)))
-    if not all((case, plan) in known for case in base.cases for plan in now[case]):
+    if not all((case, plan) in time_by_plan for case in base.cases for plan in now[case]):
         return None
 
     def best(case: str, plans: Iterable[str]) -> float:
-        return min(known[case, p] for p in plans)
+        return min(time_by_plan[case, p] for p in plans)
 
     gain = statistics.geometric_mean(best(c, now[c]) / best(c, brought[c]) for c in base.cases)
     if gain > 1 + KNOWN_GAIN:
@@ -103,12 +105,13 @@ def known_code(ctx: Context, candidate: Candidate) -> Judgement | None:
 
 
 def _dominated(built: Built, base: Baseline) -> Judgement | None:
-    """Static pruning: every new configuration of every case spills or serializes where the best known does not."""
+    """Static pruning: `slower` if every new configuration of every case spills or serializes and the best known does
+    not."""
     reasons = []
     for case in base.cases:
-        known = {p.plan_id for p in base.of_case(case)}
+        grid = {p.plan_id for p in base.of_case(case)}
         best = next(p.statics for p in base.points if p.plan_id == base.tuned[case].plan_id)
-        for choice in (c for c in built.choices[case] if c.plan_id not in known):
+        for choice in (c for c in built.choices[case] if c.plan_id not in grid):
             pairs = zip(built.statics_of(choice), best, strict=False)
             reasons.append(next((r for ours, theirs in pairs if (r := cost_model.dominated(ours, theirs))), ""))
     if reasons and all(reasons):
@@ -117,7 +120,7 @@ def _dominated(built: Built, base: Baseline) -> Judgement | None:
 
 
 def _first_line(text: str) -> str:
-    """The first line that tells of an error; of Triton's, which show code above a caret, that, too."""
+    """The first line of a message that names an error; for Triton's, also the code above the caret."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     first = next((line for line in lines if "error" in line.lower()), lines[0] if lines else "")
     if not first.endswith(":") or lines[-1] == first:

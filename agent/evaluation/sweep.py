@@ -1,6 +1,6 @@
-"""Measures all configurations of the baselines on GPUs; one that ends the judge's process is found, and costs no other.
+"""Measures all configurations of the baselines on GPUs. One that ends the judge's process is found and left out.
 
-Relies on a judge's `sweep`. What is made of the answers is `baseline.py`'s.
+Relies on the judge's `sweep`; `baseline.py` uses the answers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,27 +27,27 @@ class Entry:
 
 @dataclass(frozen=True)
 class Swept:
-    """What became of one."""
+    """The result of one entry."""
 
     ms: tuple[float, ...]  # samples; none where it could not be timed
     problem: str  # why it is not right; empty: nothing was found wrong
-    check: dict[str, Any] | None  # how its results compare with the reference, as the judge tells
+    check: dict[str, Any] | None  # how its results compare with the reference, as the judge reports
     finalist: bool  # timed side by side with the best of its case
     taken_on: dict[str, str]  # UUID and index of the GPU
 
 
 def sweep(ctx: Context, gpu: Judge, entries: Sequence[Entry]) -> dict[Entry, Swept]:
-    """What the sweep says of them: all of a case on one GPU, and the cases side by side. Elsewhere it is one request:
-    a refusal is then told once."""
+    """Measure the entries: all of a case on one GPU, cases side by side. For a judge elsewhere it is one request, so
+    that a refusal is reported once."""
     parts: dict[str, list[Entry]] = {}
     for entry in entries:
         parts.setdefault("" if gpu.elsewhere else entry.case, []).append(entry)
-    answers = gpu.together({name: partial(_sweep, ctx, gpu, own) for name, own in parts.items()})
+    answers = gpu.together({name: partial(_sweep, ctx, gpu, part) for name, part in parts.items()})
     return {entry: swept for _, answer in answers for entry, swept in answer.items()}
 
 
 def _sweep(ctx: Context, gpu: Judge, entries: Sequence[Entry]) -> dict[Entry, Swept]:
-    """What becomes of each. One that ends the process is looked for, and the others are timed together without it."""
+    """The result of each. If one ends the process, it is searched for, and the others are timed without it."""
     try:
         answer = _asked(ctx, gpu, entries)
     except Ended as e:
@@ -80,7 +80,7 @@ def _asked(ctx: Context, gpu: Judge, entries: Sequence[Entry]) -> Sequence[Mappi
 
 
 def _ending(ctx: Context, gpu: Judge, entries: Sequence[Entry], e: Ended) -> dict[Entry, str]:
-    """Which of them end the process, and how: looked for by halves."""
+    """Which of them end the process, and how, by bisection."""
     if len(entries) == 1:
         judged = of_ended("sweep", e)
         return {entries[0]: f"{judged.verdict}: {judged.reason}"}

@@ -1,8 +1,8 @@
-"""Asks a role's model for JSON: its reply is read, recorded whole, and, where it is of no use, asked for once more.
+"""Asks a role's model for JSON: records the whole reply, reads it, and asks once more if it is of no use.
 
-A prompt whose reply is in the record is not asked again: a killed run comes back to it. A model that has nothing more
-to say, by `Exhausted`, leaves its role to the embedded form for as long as this process runs, and that is said. What a
-prompt holds and what a reply means is its caller's (`llm_roles.py`).
+A prompt whose reply is in the record is not asked again, so a resumed run finds it. After `Exhausted` the embedded form
+of the role takes over for the rest of this process, and the run says so. The caller decides what a prompt holds and
+what a reply means (`agent/llm/roles/`).
 """
 
 from collections.abc import Callable, Mapping
@@ -24,7 +24,9 @@ QUOTED = 4000  # characters of a bad reply that its model is shown again
 class Question:
     role: str
     schema: Mapping[str, Any]  # of the reply
-    read: Callable[[Mapping[str, Any]], str]  # takes what it can from an object; gives what is wrong, or nothing
+    read: Callable[
+        [Mapping[str, Any]], str
+    ]  # takes what it can from an object; returns what is wrong, or an empty text
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,8 @@ class _Answer:
 
 
 def consult(ctx: Context, of: Question, template: str, values: Mapping[str, Any]) -> str:
-    """Who answered, by its own word, whatever the question's reader made of it; empty where nobody did.
+    """Ask a question, and once more if the reply has a problem. Return the name of the model that answered; empty:
+    nobody.
 
     Raises Suspended and Faults.
     """
@@ -49,7 +52,7 @@ def consult(ctx: Context, of: Question, template: str, values: Mapping[str, Any]
 
 
 def fall_back(ctx: Context, role: str, why: str, about: str = "") -> None:
-    """The embedded form of a role takes over, `about` one thing or for good: told and recorded."""
+    """Let the embedded form of a role take over: `about` one thing, or for good if empty. Emits and records it."""
     model_calls.add_fallback(ctx.store, ctx.run.id, Fallback(role, about, why))
     model = ctx.model_of(role)
     name = model.name if model else ""
@@ -62,22 +65,22 @@ def fall_back(ctx: Context, role: str, why: str, about: str = "") -> None:
 
 def _answer(ctx: Context, of: Question, template: str, prompt: str) -> _Answer:
     prompt = whole(prompt)
-    known = next((c for c in ctx.store.calls(ctx.run.id, of.role) if c.prompt == prompt), None)
-    if known is not None:  # the reply that a killed run was at
-        return _Answer(known.model, known.reply, _problem(known.reply, of))
+    recorded = next((c for c in ctx.store.calls(ctx.run.id, of.role) if c.prompt == prompt), None)
+    if recorded is not None:  # a killed run had it
+        return _Answer(recorded.model, recorded.reply, _problem(recorded.reply, of))
     reply = _asked(ctx, of, prompt)
     if reply is None:
         return _Answer("", "", "")
     problem = _problem(reply.text, of)
-    said = remark(reply, problem) if problem else ""
-    ctx.store.add_call(ctx.run.id, reply, templates.digest(template), prompt, said, of.role)
+    comment = remark(reply, problem) if problem else ""
+    ctx.store.add_call(ctx.run.id, reply, templates.digest(template), prompt, comment, of.role)
     tokens = {"prompt_tokens": reply.prompt_tokens, "completion_tokens": reply.completion_tokens}
-    ctx.emit("role.replied", role=of.role, model=reply.model, remark=said, seconds=reply.seconds, **tokens)
-    return _Answer(reply.model, reply.text, said)
+    ctx.emit("role.replied", role=of.role, model=reply.model, remark=comment, seconds=reply.seconds, **tokens)
+    return _Answer(reply.model, reply.text, comment)
 
 
 def _asked(ctx: Context, of: Question, prompt: str) -> Reply | None:
-    """The model's reply; None, and said so, where it has no more to say."""
+    """The model's reply; None, after the fall back, if it is exhausted."""
     model = ctx.model_of(of.role)
     if model is None:
         return None
@@ -91,7 +94,7 @@ def _asked(ctx: Context, of: Question, prompt: str) -> Reply | None:
 
 
 def _problem(text: str, of: Question) -> str:
-    """What is wrong with a reply; what is right with it was read."""
+    """What is wrong with a reply; the parts without a fault were read."""
     try:
         return of.read(json_extract.found(text))
     except json_extract.NoObject as e:

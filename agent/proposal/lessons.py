@@ -1,8 +1,8 @@
-"""What former runs of a target teach the next one: lines for a prompt or a person, and what is tried first or last.
+"""Lessons from earlier runs of a target: lines for a prompt or a person, and which proposals come first or last.
 
-Nothing is accepted from memory: what won before is proposed to be measured anew, what failed or was slower has its
-turn after everything else, and each says so in its rationale. Relies on `history.py` for the record; reasons are as
-models may see them. Deterministic: the same record gives the same lessons.
+Nothing is accepted from memory: an earlier winner is proposed and measured again; what failed or was slower comes after
+all other proposals. The rationale of each says so. Relies on `history.py`. Reasons are in the form that models may see.
+Deterministic: the same record gives the same lessons.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -20,9 +20,9 @@ from pgo_agent.sandbox.build.builder import triton_version
 from pgo_agent.sandbox.gate.reason import mentions
 from pgo_agent.sandbox.gate.verdict import Verdict
 
-MEMORY, GIVEN = "memory", "given"  # who proposed: the former winners' place, and somebody with a file
+MEMORY, GIVEN = "memory", "given"  # proposers: the place of earlier winners, and somebody with a file
 MOST, WIDE = 25, 160  # lines, and characters of one
-NEAR = 0.97  # a speedup from here on is nearly none lost
+NEAR = 0.97  # from this speedup on a candidate counts as nearly as fast
 _KINDS = ("accepted", "near", "faulty", "slower", "unmeasured")  # of lessons, the most useful first
 _SHARE = {"accepted": 8, "near": 6, "faulty": 8, "slower": 6, "unmeasured": 3}  # lines of each, where all have some
 _OF_A_FAULT = 3  # lines of one faulty verdict
@@ -32,26 +32,26 @@ _OF_A_FAULT = 3  # lines of one faulty verdict
 
 
 def lines(ctx: Context) -> list[str]:
-    """At most a screen of lessons for whoever proposes next, the most useful first."""
+    """Return at most MOST lessons for the next proposer, the most useful first."""
     held_out = [c.split("/", 1)[1] for c in ctx.baseline().held_out]
-    return told(history.tried(ctx.store, history.of(ctx.run)), held_out)
+    return as_lines(history.tried(ctx.store, history.of(ctx.run)), held_out)
 
 
-def told(found: Sequence[Tried], held_out: Collection[str]) -> list[str]:
-    """Lessons in lines: wins with their ratios, near misses, failures by kind, then what was slower, newest first."""
+def as_lines(tried: Sequence[Tried], held_out: Collection[str]) -> list[str]:
+    """Return lessons as lines: wins with ratios, near misses, failures by kind, then the slower ones, newest first."""
     kinds: dict[str, list[str]] = {k: [] for k in _KINDS}
-    for t in sorted(found, key=_usefulness):  # stable: newest first
-        said = _line(t, held_out)
-        own = kinds[_kind(t)]
-        of_a_fault = sum(x.startswith(f"{t.verdict} ") for x in own) if _kind(t) == "faulty" else 0
-        if said not in own and of_a_fault < _OF_A_FAULT:
-            own.append(said)
-    spare = MOST - sum(min(len(own), _SHARE[k]) for k, own in kinds.items())
+    for t in sorted(tried, key=_usefulness):  # stable: newest first
+        line = _line(t, held_out)
+        chosen = kinds[_kind(t)]
+        of_a_fault = sum(x.startswith(f"{t.verdict} ") for x in chosen) if _kind(t) == "faulty" else 0
+        if line not in chosen and of_a_fault < _OF_A_FAULT:
+            chosen.append(line)
+    spare = MOST - sum(min(len(chosen), _SHARE[k]) for k, chosen in kinds.items())
     shown: list[str] = []
-    for kind, own in kinds.items():
-        more = min(max(0, len(own) - _SHARE[kind]), max(0, spare))
+    for kind, chosen in kinds.items():
+        more = min(max(0, len(chosen) - _SHARE[kind]), max(0, spare))
         spare -= more
-        shown += own[: _SHARE[kind] + more]
+        shown += chosen[: _SHARE[kind] + more]
     return shown[:MOST]
 
 
@@ -86,13 +86,13 @@ def _line(t: Tried, held_out: Collection[str]) -> str:
 
 @dataclass(frozen=True)
 class Setbacks:
-    """What of a run's proposals failed or was slower in a former run of the same text, device and compiler."""
+    """Which proposals failed or were slower in an earlier run of the same text, device and compiler."""
 
     by_text: Mapping[str, Tried]  # id of the proposed text
     by_move: Mapping[tuple[str, str], Tried]  # parent, and name of the move
 
     def of(self, proposed: NewCandidate) -> str:
-        """Why a proposal has its turn last; empty when nothing is held against it."""
+        """Return why a proposal is tried last; empty if nothing speaks against it."""
         t = self.by_text.get(proposed.id) or self.by_move.get((proposed.parent, proposed.move))
         if t is None or t.verdict == Verdict.ACCEPTED:
             return ""
@@ -101,7 +101,7 @@ class Setbacks:
 
 
 def setbacks(ctx: Context) -> Setbacks:
-    """The newest verdict on a text, and on a move from a parent, decides."""
+    """Return the setbacks of earlier runs. The newest verdict on a text, and on a move from a parent, decides."""
     by_text, by_move = dict[str, Tried](), dict[tuple[str, str], Tried]()
     compiler = triton_version(ctx.builder.box.python)
     for t in _of_this_text(ctx):
@@ -113,39 +113,39 @@ def setbacks(ctx: Context) -> Setbacks:
 
 
 def remembered(ctx: Context) -> Iterator[NewCandidate]:
-    """The fastest winner of former runs of this text on such a device, to be measured anew.
+    """Yield the fastest winner of earlier runs of this text on such a device, to be measured again.
 
-    Whoever wrote it, it comes from elsewhere: it is built in the sandbox, or not proposed.
+    Its author is untrusted here: without a sandbox it is not proposed.
     """
-    found = _of_this_text(ctx)
-    known = {(t.run, t.id): t for t in found}
-    won = [(_total(t, known), t) for t in found if t.verdict == Verdict.ACCEPTED and _whole(t)]
-    best = max(won, key=lambda x: x[0], default=None)  # the newest of equals
+    tried = _of_this_text(ctx)
+    tried_by_id = {(t.run, t.id): t for t in tried}
+    winners = [(_total(t, tried_by_id), t) for t in tried if t.verdict == Verdict.ACCEPTED and _whole(t)]
+    best = max(winners, key=lambda x: x[0], default=None)  # the newest of equals
     if best is None or not ctx.builder.box.isolates:
         return
     total, t = best
-    said = f"the fastest of former runs, {total:.3f}x the kernel as shipped on {t.gpu or t.device} in run {t.run}"
+    speed = f"the fastest of former runs, {total:.3f}x the kernel as shipped on {t.gpu or t.device} in run {t.run}"
     author = t.author if t.proposer == MEMORY else f"{t.author}, of {t.run}"
-    rationale = f"{said}: to be measured anew; {text.line(t.rationale, 160)}"
+    rationale = f"{speed}: to be measured anew; {text.line(t.rationale, 160)}"
     proposal = Proposal(history.source(ctx.store, t), t.kind, t.move, rationale)
     yield NewCandidate.of(proposal, author, incumbent.SHIPPED)
 
 
 def _of_this_text(ctx: Context) -> list[Tried]:
-    found = history.tried(ctx.store, history.of(ctx.run))
-    return [t for t in found if t.same_text and t.device == ctx.run.device]
+    tried = history.tried(ctx.store, history.of(ctx.run))
+    return [t for t in tried if t.same_text and t.device == ctx.run.device]
 
 
 def _whole(t: Tried) -> bool:
-    """Whether its text says all of it: TTGIR replaces a kernel of its parent's."""
+    """Whether its text is complete. TTGIR is only if it replaces a kernel of the kernel as shipped."""
     return t.kind != "ttgir" or t.parent == incumbent.SHIPPED
 
 
-def _total(t: Tried, known: Mapping[tuple[str, str], Tried]) -> float:
-    """How many times as fast as the kernel as shipped, by what each winner gained over the one before it."""
+def _total(t: Tried, tried_by_id: Mapping[tuple[str, str], Tried]) -> float:
+    """Speedup over the kernel as shipped: the product of the gains of each winner over its predecessor."""
     total, seen = t.speedup or 1.0, {t.id}
-    before = known.get((t.run, t.against or ""))
+    before = tried_by_id.get((t.run, t.against or ""))
     while before is not None and before.id not in seen:
         total, seen = total * (before.speedup or 1.0), seen | {before.id}
-        before = known.get((t.run, before.against or ""))
+        before = tried_by_id.get((t.run, before.against or ""))
     return total

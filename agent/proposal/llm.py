@@ -1,9 +1,9 @@
-"""The model's part of a generation: first what failed of the last one, to be mended, then a fresh prompt.
+"""The model's part of a generation: first repairs of what failed in the last one, then a fresh prompt.
 
-A reply is read and recorded whole, and what of it cannot be read goes back once or twice. One that is of no use costs
-its tokens and nothing else: what was wrong with it goes into the next prompt. What it proposes beyond the places of its
-generation comes before anybody is asked again. A prompt is recorded before it is asked, and one whose reply is in the
-record is not asked again: a killed run comes back to it.
+A reply is recorded whole and read; parts that cannot be read go back once or twice. A useless reply costs its tokens
+and nothing else: what was wrong goes into the next prompt. Proposals beyond the places of their generation are used
+before the model is asked again. A prompt is recorded before it is asked. One whose reply is in the record is not asked
+again, so a resumed run finds it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,18 +29,18 @@ _TAKEN = (provenance.EMBEDDED, provenance.GIVEN, steering.AUTHOR)
 Answered = tuple[Question, Reply, replies.Parsed]
 
 
-def mend(ctx: Context) -> Iterator[NewCandidate]:
-    """What becomes of the model's candidates that failed in the last generation; its author is the model that answers.
+def propose_repairs(ctx: Context) -> Iterator[NewCandidate]:
+    """Ask the model to repair its candidates that failed in the last generation; yield what it answers, as its author.
 
-    Raises Suspended, and its client's faults. A model with nothing more to say is not asked again.
+    Raises Suspended, and the faults of its client. An exhausted model is not asked again.
     """
     messages = list(repair.of_judged(ctx, (MOVE, REPAIR))) if ctx.model else []
     for n, message in enumerate(messages):
         yield from _asked_for(ctx, message, [*messages[n + 1 :], repair.fresh(ctx)])
 
 
-def ask(ctx: Context) -> Iterator[NewCandidate]:
-    """Fresh proposals. Nothing without a model; author and what it raises as `mend`."""
+def propose_fresh(ctx: Context) -> Iterator[NewCandidate]:
+    """Yield fresh proposals; nothing without a model. Author and errors are those of `propose_repairs`."""
     if ctx.model is not None:
         question = repair.fresh(ctx)
         yield from _left_over(ctx, question)
@@ -59,7 +59,7 @@ def _asked_for(ctx: Context, question: Question, others: Sequence[Question]) -> 
 
 
 def _or_all_asked(ctx: Context, model: Model, question: Question, others: Sequence[Question]) -> list[Answered]:
-    """The answer to a question. Where nobody waits for it, the others of the generation are asked, too."""
+    """The answer to a question. If the run does not wait for it, the other questions are asked, too."""
     try:
         return _answered(ctx, model, question)
     except Suspended:
@@ -70,55 +70,55 @@ def _or_all_asked(ctx: Context, model: Model, question: Question, others: Sequen
 
 
 def _answered(ctx: Context, model: Model, question: Question) -> list[Answered]:
-    """The reply to a question, and what it says; nothing for a message more than a generation may take."""
+    """The reply to a question, parsed; empty if the generation has used up its messages."""
     prompt = _prompt(ctx, question)
     if prompt is None:
         return []
-    reply, found = _recorded(ctx, question, prompt, _generation(ctx)) or _asked(ctx, model, question, prompt)
-    _tell(ctx, question, reply, found)
-    return [(question, reply, found)]
+    reply, parsed = _recorded(ctx, question, prompt, _generation(ctx)) or _asked(ctx, model, question, prompt)
+    _report(ctx, question, reply, parsed)
+    return [(question, reply, parsed)]
 
 
 def _proposed(
-    ctx: Context, model: Model, question: Question, reply: Reply, found: replies.Parsed
+    ctx: Context, model: Model, question: Question, reply: Reply, parsed: replies.Parsed
 ) -> Iterator[NewCandidate]:
-    """What a reply proposes, and what the messages bring about that of it which cannot be read."""
-    for c in found.candidates if question.about else ():
-        mends = (candidate_id(c.source), question.about, question.repairs)
-        prompts.add_mended(ctx.store, ctx.run.id, *mends)
-    yield from _candidates(question, reply, found)
-    messages = [m for unread in found.unread if (m := repair.of_unread(question, unread)) is not None]
+    """The candidates of a reply, and those of the replies to messages about its unreadable parts."""
+    for c in parsed.candidates if question.about else ():
+        ids = (candidate_id(c.source), question.about, question.repairs)
+        prompts.add_repair(ctx.store, ctx.run.id, *ids)
+    yield from _candidates(question, reply, parsed)
+    messages = [m for unread in parsed.unread if (m := repair.of_unread(question, unread)) is not None]
     for message in messages:
         for answered in _answered(ctx, model, message):
             yield from _proposed(ctx, model, *answered)
 
 
-def _candidates(question: Question, reply: Reply, found: replies.Parsed) -> Iterator[NewCandidate]:
+def _candidates(question: Question, reply: Reply, parsed: replies.Parsed) -> Iterator[NewCandidate]:
     author = f"'{reply.model}'" if reply.model in _TAKEN else reply.model
-    for c in found.candidates:
-        move, rationale = REPAIR if question.about else MOVE, f"{question.mends}{c.rationale}"
+    for c in parsed.candidates:
+        move, rationale = REPAIR if question.about else MOVE, f"{question.rationale_prefix}{c.rationale}"
         yield NewCandidate.of(Proposal(c.source, c.kind, move, rationale), author, question.parent)
 
 
 def _left_over(ctx: Context, question: Question) -> Iterator[NewCandidate]:
-    """What the last fresh reply proposed beyond its places, which is paid for, while what it starts from stands.
+    """Candidates of the last fresh reply, if it started from the same parent: it may hold more than there were places.
 
-    Whoever shares the places passes over candidates that the run has already.
+    The caller skips those that the run has already.
     """
     last = prompts.last_fresh(ctx.store, ctx.run.id, _generation(ctx))
     if last is None or steering.started_from(ctx, last[0]) != question.parent:
         return
-    known = _recorded(ctx, question, last[1], last[0])
-    if known is not None:
-        yield from _candidates(question, *known)
+    recorded = _recorded(ctx, question, last[1], last[0])
+    if recorded is not None:
+        yield from _candidates(question, *recorded)
 
 
 def _prompt(ctx: Context, question: Question) -> str | None:
-    """The prompt as it was when it was first asked; None for a message more than a generation may take."""
+    """The prompt as it was first asked; None if the generation has used up its messages."""
     run, generation = ctx.run.id, _generation(ctx)
-    known = prompts.prompt(ctx.store, run, generation, question.about)
-    if known is not None:
-        return known
+    stored = prompts.prompt(ctx.store, run, generation, question.about)
+    if stored is not None:
+        return stored
     messages = [about for about in prompts.asked(ctx.store, run, generation) if about]
     if question.about and len(messages) >= repair.A_GENERATION:
         return None
@@ -128,18 +128,18 @@ def _prompt(ctx: Context, question: Question) -> str | None:
 
 
 def _generation(ctx: Context) -> int:
-    """The one that is being proposed."""
+    """The number of the generation that is being proposed."""
     return max(ctx.store.generations(ctx.run.id), default=0) + 1
 
 
 def _recorded(ctx: Context, question: Question, prompt: str, generation: int) -> tuple[Reply, replies.Parsed] | None:
-    """The reply that a generation had: of this one, where a killed run was at it."""
+    """The recorded reply to a prompt of a generation; of the present one if a run was killed after it came."""
     before = prompts.same_before(ctx.store, ctx.run.id, generation, question.about)
-    told = [c for c in ctx.store.calls(ctx.run.id, OPTIMIZER) if c.prompt == prompt][before:]
-    if not told:
+    calls = [c for c in ctx.store.calls(ctx.run.id, OPTIMIZER) if c.prompt == prompt][before:]
+    if not calls:
         return None
-    known = told[0]
-    reply = Reply(known.reply, known.prompt_tokens, known.completion_tokens, known.seconds, known.model)
+    call = calls[0]
+    reply = Reply(call.reply, call.prompt_tokens, call.completion_tokens, call.seconds, call.model)
     return reply, _read(ctx, question, reply)
 
 
@@ -149,9 +149,9 @@ def _asked(ctx: Context, model: Model, question: Question, prompt: str) -> tuple
     ctx.emit("model.prompted", model=model.name, tokens=budget.estimate(prompt), left_out=prompting.left_out(prompt))
     with nullcontext() if model.booked else ctx.unbooked():
         reply = model.complete(prompt)
-    found = _read(ctx, question, reply)
-    ctx.store.add_call(ctx.run.id, reply, templates.digest(question.template), prompt, remark(reply, *found.errors))
-    return reply, found
+    parsed = _read(ctx, question, reply)
+    ctx.store.add_call(ctx.run.id, reply, templates.digest(question.template), prompt, remark(reply, *parsed.errors))
+    return reply, parsed
 
 
 def _read(ctx: Context, question: Question, reply: Reply) -> replies.Parsed:
@@ -159,12 +159,12 @@ def _read(ctx: Context, question: Question, reply: Reply) -> replies.Parsed:
     return replies.parse(reply.text, question.source, question.shown, triton)
 
 
-def _tell(ctx: Context, question: Question, reply: Reply, found: replies.Parsed) -> None:
+def _report(ctx: Context, question: Question, reply: Reply, parsed: replies.Parsed) -> None:
     ctx.emit(
         "model.replied",
         model=reply.model,
-        sources=len(found.sources),
-        remark=remark(reply, *found.errors),
+        sources=len(parsed.sources),
+        remark=remark(reply, *parsed.errors),
         mends=question.about,
         prompt_tokens=reply.prompt_tokens,
         completion_tokens=reply.completion_tokens,

@@ -1,8 +1,8 @@
-"""Tells some cases from others by what a launcher is given: a condition in Python on its arguments.
+"""Separates two groups of cases by a Python condition on the arguments of the launcher.
 
-Reads the inputs that plans were recorded with: of tensors shape, strides and dtype, numbers as they are. A condition
-holds for all of the one group and for none of the other; of those that do, the simplest is taken whose sizes lie far
-apart. It says nothing of sizes in between: they go by the nearer group.
+Reads the recorded inputs of plans: shape, strides and dtype of tensors, and plain values. A condition holds for every
+case of one group and for none of the other. Of several, the simplest with sizes far apart is taken. A size in between
+goes to the nearer group.
 """
 
 import itertools
@@ -13,7 +13,7 @@ from typing import Any
 
 Inputs = Mapping[str, Any]  # of a plan: name -> {"dtype", "size", "stride"} or a plain value
 ALIGNED = 8  # elements: 16 bytes of a two-byte type, which vector loads and descriptors ask of rows
-NEAR, STRANGE = 1.5, 1.25  # a size apart by less costs as much as a second test; a type is rarely the reason
+NEAR, STRANGE = 1.5, 1.25  # sizes apart by less cost as much as a second test; a dtype is rarely the reason
 
 
 @dataclass(frozen=True)
@@ -26,27 +26,27 @@ class Test:
 
 
 def condition(wins: Sequence[Inputs], losses: Sequence[Inputs]) -> str | None:
-    """What holds for all wins and for no loss, of at most two comparisons; None when nothing such is found."""
+    """Return a condition of at most two comparisons that holds for all wins and for no loss; None if there is none."""
     everything = [_features(x) for x in (*wins, *losses)]
     ours, theirs = frozenset(range(len(wins))), frozenset(range(len(wins), len(everything)))
     usable = [t for t in _tests(everything, len(wins)) if ours <= t.passed and theirs - t.passed]
-    found: list[tuple[Test, ...]] = [(t,) for t in usable if not theirs & t.passed]
-    found += [pair for pair in itertools.combinations(usable, 2) if not theirs & pair[0].passed & pair[1].passed]
-    best = min(found, key=lambda tests: sum(t.cost for t in tests), default=None)
+    options: list[tuple[Test, ...]] = [(t,) for t in usable if not theirs & t.passed]
+    options += [pair for pair in itertools.combinations(usable, 2) if not theirs & pair[0].passed & pair[1].passed]
+    best = min(options, key=lambda tests: sum(t.cost for t in tests), default=None)
     return " and ".join(t.text for t in best) if best else None
 
 
 def _features(inputs: Inputs) -> dict[str, Any]:
     """Expressions over the launcher's arguments, and their values."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, x in inputs.items():
         if isinstance(x, Mapping) and "size" in x:
-            found |= {f"{name}.shape[{i}]": n for i, n in enumerate(x["size"])}
-            found |= {f"{name}.stride({i})": n for i, n in enumerate(x["stride"])}
-            found[f"{name}.dtype"] = f"torch.{x['dtype']}"
+            values |= {f"{name}.shape[{i}]": n for i, n in enumerate(x["size"])}
+            values |= {f"{name}.stride({i})": n for i, n in enumerate(x["stride"])}
+            values[f"{name}.dtype"] = f"torch.{x['dtype']}"
         elif isinstance(x, bool | int):
-            found[name] = x
-    return found
+            values[name] = x
+    return values
 
 
 def _tests(everything: Sequence[Mapping[str, Any]], wins: int) -> Iterator[Test]:
@@ -66,7 +66,7 @@ def _tests(everything: Sequence[Mapping[str, Any]], wins: int) -> Iterator[Test]
 
 
 def _sizes(e: str, values: Sequence[int], wins: int) -> Iterator[Test]:
-    """At least, and at most, some size between what wins and a size that loses."""
+    """Tests for at least, and at most, a size between those of the wins and one of a loss."""
     low, high = min(values[:wins]), max(values[:wins])
     for other in sorted(set(values[wins:])):
         if 0 < other < low:

@@ -1,8 +1,8 @@
-"""What goes back to a model when something that it wrote fails: a short message with the reason, once or twice.
+"""Asks a model to repair what it wrote: a short message with the reason of the failure, once or twice.
 
-What could not be read goes back at once; what failed to build or was judged wrong, when the next generation is
-proposed. What is only slow does not. Reasons are as models may see them, source goes through `kernel_part.py`: a
-message tells nothing that a prompt may not. It asks nobody (`llm.py` does).
+Unreadable parts go back at once; candidates that fail to build or are judged wrong go back with the next generation.
+Slow ones do not. Reasons are in the form that models may see, and source goes through `kernel_part.py`, so a message
+holds nothing that a prompt must not. It builds the messages; `llm.py` asks.
 """
 
 import difflib
@@ -45,22 +45,22 @@ _NAMED = re.compile(r"\blines? (\d{1,6})(?:(?:,| and| to|-) ?(\d{1,6}))?")
 class Question:
     """A prompt, and what its answer changes."""
 
-    about: str  # what is to be mended; empty for a fresh prompt
+    about: str  # what is to be repaired; empty for a fresh prompt
     parent: str  # what the answer starts from: `shipped` or a candidate
     source: str  # the kernel file whose kernel part is shown
     shown: Shown | None  # the kernel whose TTGIR is shown
     template: str
-    values: Mapping[str, Any] = field(default_factory=dict)  # of the template; of a fresh prompt `prompting.py` knows
-    repairs: int = 0  # messages of which this is the last
+    values: Mapping[str, Any] = field(default_factory=dict)  # of the template; a fresh prompt has none
+    repairs: int = 0  # number of messages so far, this one included
 
     @property
-    def mends(self) -> str:
-        """How the rationale of an answer begins."""
+    def rationale_prefix(self) -> str:
+        """The start of an answer's rationale."""
         return f"repairs {self.about[:8]}: " if self.about else ""
 
 
 def fresh(ctx: Context) -> Question:
-    """The question that every generation asks."""
+    """Return the question that every generation asks."""
     which = steering.start(ctx)
     return Question("", which, incumbent.python(ctx, which), ttgir_view.shown(ctx, which), prompt.TEMPLATE)
 
@@ -75,8 +75,8 @@ def render(ctx: Context, question: Question) -> str:
 
 
 def of_unread(before: Question, unread: Unread) -> Question | None:
-    """The message about something that a reply to `before` says; None where there is nothing to mend."""
-    if not unread.mendable or before.repairs >= MOST:
+    """Return the message about an unreadable part of the reply to `before`; None if there is nothing to repair."""
+    if not unread.repairable or before.repairs >= MOST:
         return None
     about = hashlib.sha256(f"{before.about}\n{unread.error}\n{unread.text}".encode(errors="replace")).hexdigest()[:16]
     values = _values(unread.form, [unread.error], unread.text[:WRITTEN], before.source, before.shown)
@@ -87,7 +87,7 @@ def of_unread(before: Question, unread: Unread) -> Question | None:
 
 
 def of_judged(ctx: Context, move: Sequence[str]) -> Iterator[Question]:
-    """The messages about what failed of the last generation, by the moves that a model's candidates have."""
+    """Yield the messages about failed candidates of the last generation. `move`: the moves of a model's candidates."""
     last = max(ctx.store.generations(ctx.run.id), default=0)
     for c in ctx.store.candidates(ctx.run.id, last):
         repairs = prompts.repairs(ctx.store, ctx.run.id, c.id)
@@ -96,7 +96,7 @@ def of_judged(ctx: Context, move: Sequence[str]) -> Iterator[Question]:
 
 
 def _failed(c: Candidate) -> bool:
-    """A kernel that hangs is at fault; one that Triton's interpreter took too long for need not be."""
+    """Whether it is at fault. A kernel that hangs is; one that is too slow for Triton's interpreter need not be."""
     return c.verdict in FAILED or (c.verdict == Verdict.TIMEOUT and c.stage != "interpreter")
 
 
@@ -112,19 +112,19 @@ def _of_failed(ctx: Context, c: Candidate, repairs: int) -> Question:
 
 
 def failures(ctx: Context, c: Candidate) -> list[str]:
-    """What is wrong with a candidate: verdict and reason, and the lines that these name."""
+    """Return what is wrong with a candidate: verdict and reason, and the lines that these name."""
     hidden = [name.split("/", 1)[1] for name in ctx.baseline().held_out]
-    found = _found(c)
+    details = _stage_details(c)
     why = c.why or NONE
-    told = [f"{c.verdict} in stage {c.stage}: {why.for_model(hidden)}"]
-    told += [f"at your line: {text}" for text in [_failing_line(c)] if text]
-    trace = () if why.is_held_out else found.get("trace", ())[:TRACE]
-    told += [quoted(str(step)).for_model(hidden) for step in trace]
-    return [printable.line(line) for line in (*told, *_quoted(_text(ctx, c, found), told)) if line.strip(" :")]
+    reasons = [f"{c.verdict} in stage {c.stage}: {why.for_model(hidden)}"]
+    reasons += [f"at your line: {text}" for text in [_failing_line(c)] if text]
+    trace = () if why.is_held_out else details.get("trace", ())[:TRACE]
+    reasons += [quoted(str(step)).for_model(hidden) for step in trace]
+    return [printable.line(line) for line in (*reasons, *_quoted(_text(ctx, c, details), reasons)) if line.strip(" :")]
 
 
 def _failing_line(c: Candidate) -> str:
-    """The line of a candidate's own file at which a public case fails to build, if it is one that a model may see."""
+    """The line of a candidate's file at which a public case fails to build, if a model may see that line."""
     failures = c.built.failures if c.built and c.stage == "build" and c.kind != "ttgir" else ()
     public = [f for f in failures if not f.case.startswith("HELD_OUT")]
     line = next((f.line for f in public if f.line and (c.reason or "")[:30] in f.message), 0)
@@ -133,23 +133,23 @@ def _failing_line(c: Candidate) -> str:
     return text if text and text in {other.strip() for other in kernel_part(c.source).split("\n")} else ""
 
 
-def _found(c: Candidate) -> Mapping[str, Any]:
-    """What the stage that gave the verdict found, as far as it looks at builds."""
+def _stage_details(c: Candidate) -> Mapping[str, Any]:
+    """The findings of the build stage that gave the verdict; empty for other stages."""
     stages = c.built.stages if c.built else ()
     return next((s.found for s in stages if s.stage == c.stage), {})
 
 
-def _text(ctx: Context, c: Candidate, found: Mapping[str, Any]) -> str:
-    """The TTGIR whose lines the reason names; empty where there is none."""
-    build = ctx.store.contents.build(str(found["kernel"])) if "kernel" in found else None
+def _text(ctx: Context, c: Candidate, details: Mapping[str, Any]) -> str:
+    """The TTGIR whose lines the reason names; empty if there is none."""
+    build = ctx.store.contents.build(str(details["kernel"])) if "kernel" in details else None
     if build and "kernel" in build:
         return ctx.store.contents.get(build["kernel"]["files"]["ttgir"], "ttgir").decode()
     return c.source if c.kind == "ttgir" else ""
 
 
-def _quoted(text: str, told: Sequence[str]) -> Iterator[str]:
-    """The first lines of a text that are named."""
-    named = [int(n) for line in told for match in _NAMED.findall(line) for n in match if n]
+def _quoted(text: str, reasons: Sequence[str]) -> Iterator[str]:
+    """The lines of a text that the reasons name, at most LINES."""
+    named = [int(n) for line in reasons for match in _NAMED.findall(line) for n in match if n]
     lines = text.split("\n") if text else []
     for n in list(dict.fromkeys(n for n in named if 0 < n <= len(lines)))[:LINES]:
         yield f"line {n} is: {lines[n - 1].strip()}"
@@ -167,16 +167,16 @@ def _difference(shown: Shown | None, text: str) -> str:
 
 def _values(form: str, failure: Sequence[str], wrote: str, source: str, shown: Shown | None) -> dict[str, Any]:
     if form == "ttgir":
-        told, text = "The kernel that scripts edit, as readable TTGIR, and excerpts of its text", _view(shown, wrote)
+        caption, text = "The kernel that scripts edit, as readable TTGIR, and excerpts of its text", _view(shown, wrote)
     else:
-        told, text = "The kernel", "" if form == "launch" and wrote else kernel_part(source)
+        caption, text = "The kernel", "" if form == "launch" and wrote else kernel_part(source)
     return {
         "form": form,
         "idea": "",
         "failure": [printable.line(line) for line in failure],
         "wrote": wrote.strip("\n"),
         "wrote_mark": templates.fenced("yours", wrote),
-        "told": told,
+        "told": caption,
         "shown": text.strip("\n"),
         "shown_mark": templates.fenced("kernel", text),
         "most_configs": moves.CARRIED,

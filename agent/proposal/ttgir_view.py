@@ -1,8 +1,8 @@
-"""The kernel text whose readable view models are shown, and which their edit scripts name the labels of.
+"""Chooses the TTGIR text whose readable view a model is shown; its edit scripts refer to labels of that view.
 
-Of a run's incumbent (or any candidate that was built): its first public case, in the best known configuration, the
-kernel that does the work. Prompts show the view of it and replies are applied to it, both by way of here: else labels
-would mean other lines. It reads builds in the content store, asks nobody and judges nothing.
+It is the hottest kernel of the first public case of an incumbent, or of another built candidate, at the best known
+configuration. Prompts and replies both get it from here, so that labels mean the same lines. It reads builds in the
+content store, asks no model and judges nothing.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ from pgo_agent.sandbox.ttgir.tokens import Unreadable
 
 
 def shown(ctx: Context, which: str) -> Shown | None:
-    """What models are shown of `shipped` or a candidate that was built; None for a text that our reader refuses."""
+    """Return what models are shown of `shipped` or a built candidate; None for a text that the reader refuses."""
     case = ctx.baseline().cases[0]
     bundle, label, config = _plan(ctx, which, case)
     manifest = ctx.store.contents.manifest(bundle)
@@ -34,7 +34,7 @@ def shown(ctx: Context, which: str) -> Shown | None:
 
 
 def _plan(ctx: Context, which: str, case: str) -> tuple[str, str, Config]:
-    """Bundle, label and configuration of the best known plan of a case."""
+    """The bundle, label and configuration of the best known plan of a case."""
     if which == incumbent.SHIPPED:
         tuned = ctx.baseline().tuned[case]
         return tuned.bundle, tuned.choice, tuned.config
@@ -44,7 +44,7 @@ def _plan(ctx: Context, which: str, case: str) -> tuple[str, str, Config]:
 
 
 def _hot(ctx: Context, which: str, manifest: dict[str, Any], plan: dict[str, Any]) -> str:
-    """The kernel that does the work; the one that was replaced already, for a candidate replaces no two."""
+    """The hottest kernel; or the one that was replaced already, for a candidate replaces at most one."""
     replaced = _replaced(ctx, which).get("by", "")
     launched: list[str] = [s["kernel"] for s in plan["steps"] if "kernel" in s]
     if replaced in launched:
@@ -60,9 +60,9 @@ def _own(ctx: Context, which: str, build: str) -> str:
     if replaced.get("by") != build:
         return build
     written = ttgir_override.named(ctx.store.candidate(ctx.run.id, which).source)
-    own = ctx.store.contents.manifest(replaced["bundle"])["kernels"].keys() if replaced["bundle"] else ()
+    keys = ctx.store.contents.manifest(replaced["bundle"])["kernels"].keys() if replaced["bundle"] else ()
     mine = ctx.store.contents.manifest(ctx.store.candidate(ctx.run.id, which).build.bundle)["kernels"]
-    return next((k for k in own if k not in mine), written)
+    return next((k for k in keys if k not in mine), written)
 
 
 def _replaced(ctx: Context, which: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Ends a run: one last session on the GPU with every side and library; without a GPU, a ranking of what was built."""
+"""Ends a run: a last timing session on the GPU of every side and library; without a GPU, a ranking of candidates."""
 
 import statistics
 from collections.abc import Mapping
@@ -29,12 +29,12 @@ from pgo_agent.sandbox.judge.timing import bootstrap
 from pgo_agent.sandbox.judge.timing.bootstrap import Interval
 
 _BASES = ("shipped", "tuned", AUTOTUNED)
-# What a candidate can still be worth without a GPU: everything that was not found to be broken.
+# Candidates that are ranked without a GPU: all that were not found broken.
 _RANKED = {Verdict.CHECKED, Verdict.BUILT, Verdict.UNDECIDED}
 
 
 def finish(ctx: Context) -> RunSummary:
-    """Writes the summary and the state of the run; gives the summary."""
+    """Write the summary and the state of the run, and return the summary."""
     seconds = round(ctx.spend(), 1)
     summary = _measured(ctx, ctx.gpu, seconds) if ctx.gpu else _ranked(ctx, seconds)
     judged = [c for c in ctx.store.candidates(ctx.run.id) if c.verdict is not None]
@@ -50,9 +50,9 @@ def finish(ctx: Context) -> RunSummary:
 
 
 def _measured(ctx: Context, gpu: Judge, seconds: float) -> MeasuredRun:
-    """Baselines, winner and libraries on every public case, timed against one another in one session.
+    """Time baselines, winner and libraries on every public case, against one another in one session.
 
-    What the autotuner picks is a side of its own where it is other code than as shipped.
+    The autotuner's pick is a side of its own when its code differs from the kernel as shipped.
     """
     base, winner = ctx.baseline(), incumbent.name(ctx)
     names = ["shipped", "tuned", *([AUTOTUNED] if own_list.differ(base) else [])]
@@ -93,7 +93,7 @@ def _rates(ctx: Context, times: Mapping[str, list[float]], work: Work) -> CaseRa
 
 
 def _plans(ctx: Context, name: str) -> dict[str, LaunchedPlan]:
-    """Case -> what a side launches."""
+    """Return case -> the plan that a side launches."""
     base = ctx.baseline()
     if name in _BASES:
         return {c: LaunchedPlan(p.choice, p.plan_id, p.codes) for c, p in base.best(name).items()}
@@ -104,9 +104,9 @@ def _plans(ctx: Context, name: str) -> dict[str, LaunchedPlan]:
 
 
 def _ranked(ctx: Context, seconds: float) -> RankedRun:
-    """Candidates in order of what is known of them, each time named by where it comes from."""
+    """Rank candidates by what is known of their time; each time carries its source."""
     base, candidates = ctx.baseline(), ctx.store.candidates(ctx.run.id)
-    rows = [_known(ctx, c) for c in candidates if c.verdict in _RANKED and c.has_bundle]
+    rows = [_ranked_candidate(ctx, c) for c in candidates if c.verdict in _RANKED and c.has_bundle]
     rows.sort(key=lambda r: (not r.how.startswith("recorded"), r.relative is None, r.relative or 1.0))
     sides = {s: base.best(s) for s in ("shipped", "tuned")}
     return RankedRun(
@@ -118,7 +118,7 @@ def _ranked(ctx: Context, seconds: float) -> RankedRun:
     )
 
 
-def _known(ctx: Context, c: Candidate) -> RankedCandidate:
+def _ranked_candidate(ctx: Context, c: Candidate) -> RankedCandidate:
     best = {case: _shown(ctx, n.choice, n.time, case) for case, n in ranking.novel(ctx, c).items()}
     covered = coverage_text.of(ctx.store.evidence(c.run, c.id)).as_json()
     relative, how = _relative(ctx, c, {str(b.how) for b in best.values()})
@@ -126,7 +126,7 @@ def _known(ctx: Context, c: Candidate) -> RankedCandidate:
 
 
 def _relative(ctx: Context, candidate: Candidate, sources: set[str]) -> tuple[float | None, str]:
-    """Its time over the tuned baseline's, and where that is known from. `sources`: of its new configurations."""
+    """Return its time over the tuned baseline's, and the source of that. `sources`: of its new configurations."""
     recorded = shipped_results.judged(candidate.id, ctx.device.name)
     if recorded is not None and recorded[1]:
         return 1 / recorded[1], f"recorded: {recorded[0]}, {recorded[1]:.3f}x"
@@ -138,5 +138,5 @@ def _relative(ctx: Context, candidate: Candidate, sources: set[str]) -> tuple[fl
     return relative, "partly recorded" if len(sources) > 1 else sources.pop()
 
 
-def _shown(ctx: Context, choice: str, known: KnownTime, case: str) -> KnownRate:
-    return KnownRate(choice, known.time, known.how, *rate(ctx, ctx.baseline().work_of(case), known.time))
+def _shown(ctx: Context, choice: str, point: KnownTime, case: str) -> KnownRate:
+    return KnownRate(choice, point.time, point.how, *rate(ctx, ctx.baseline().work_of(case), point.time))

@@ -1,8 +1,8 @@
-"""The profiler and the summarizer at work as models: what they are asked, and what stands in when it comes to nothing.
+"""Asks models in the roles of profiler and summarizer, and falls back on the embedded rules when that fails.
 
-Relies on `json_query.py` to ask, on `agent/llm/roles/profiler.py` and `agent/llm/roles/summarizer.py` for what is told
-and what is a valid reply. Where a role has no model, and where a reply is of no use twice, its embedded form does the
-work; that is said.
+Relies on `json_query.py` to ask, and on `agent/llm/roles/profiler.py` and `agent/llm/roles/summarizer.py` for the facts
+of a prompt and for valid replies. The embedded rules do the work when a role has no model, and when two replies in a
+row are of no use; the user is informed.
 """
 
 from collections.abc import Sequence
@@ -19,25 +19,25 @@ from pgo_agent.sandbox.profile.static_profile import StaticProfile
 
 
 def choose(ctx: Context, case: str, s: Situation) -> Choice | None:
-    """The next passes of a kernel; None leaves them to the rules. Raises Suspended and Faults."""
-    if ctx.model_of(PROFILER) is None or not any(s.offered.values()):  # what costs nothing is no question
+    """Choose the next passes of a kernel; None leaves them to the rules. Raises Suspended and Faults."""
+    if ctx.model_of(PROFILER) is None or not any(s.offered.values()):  # free passes need no decision
         return None
     kernel = s.static.kernel if isinstance(s.static, StaticProfile) else "without a name"
-    told, chosen = profiler.facts(case.split("/", 1)[-1], kernel, s), profiler.Chosen(s)
-    told["mark"] = templates.fenced("profile", repr(told))
-    author = consult(ctx, Question(PROFILER, profiler.schema(s), chosen.read), profiler.TEMPLATE, told)
+    facts, chosen = profiler.facts(case.split("/", 1)[-1], kernel, s), profiler.Chosen(s)
+    facts["mark"] = templates.fenced("profile", repr(facts))
+    author = consult(ctx, Question(PROFILER, profiler.schema(s), chosen.read), profiler.TEMPLATE, facts)
     if author and not chosen.valid:
-        fall_back(ctx, PROFILER, "its replies were of no use", f"the passes of {kernel}, {told['case']}")
+        fall_back(ctx, PROFILER, "its replies were of no use", f"the passes of {kernel}, {facts['case']}")
     return chosen.choice(author)
 
 
 def summaries(ctx: Context, shorts: Sequence[Short], which: str) -> tuple[dict[str, Summary], str]:
-    """Case -> what a model made of its summary, where that is valid; and which model. Raises Suspended and Faults."""
+    """Return case -> a model's summary, if it is valid; and which model wrote it. Raises Suspended and Faults."""
     if ctx.model_of(SUMMARIZER) is None or not shorts:
         return {}, ""
-    told, written = summarizer.facts(shorts), summarizer.Written(shorts)
-    told["mark"] = templates.fenced("profile", repr(told))
-    author = consult(ctx, Question(SUMMARIZER, summarizer.schema(shorts), written.read), summarizer.TEMPLATE, told)
+    facts, written = summarizer.facts(shorts), summarizer.Written(shorts)
+    facts["mark"] = templates.fenced("profile", repr(facts))
+    author = consult(ctx, Question(SUMMARIZER, summarizer.schema(shorts), written.read), summarizer.TEMPLATE, facts)
     for case, why in written.problems.items() if author else ():
         fall_back(ctx, SUMMARIZER, why, f"the summary of {which}, {case}")
     return {written.shorts[name].summary.case: s for name, s in written.summaries.items()}, author

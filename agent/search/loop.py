@@ -1,9 +1,9 @@
 """The loop, on one screen: baseline -> profile -> summarize -> propose -> build -> judge -> record, and from there to
-profile again where there is a new incumbent, else to propose; when nothing is proposed, it finishes.
+profile again when there is a new incumbent, else to propose; when nothing is proposed, it finishes.
 
-LangGraph runs the nodes; it keeps nothing. The state is two numbers that follow from the record, where every step
-looks before it works. So a process killed anywhere goes on at the node where it died (`recovery.py` says which), and a
-verdict that was recorded is never made again.
+LangGraph runs the nodes and stores nothing. The state is two numbers that follow from the record, and every step looks
+into the record before it works. So a process killed anywhere goes on at the node where it died (`recovery.py` finds
+it), and no recorded verdict is made again.
 """
 
 import itertools
@@ -23,7 +23,7 @@ from pgo_agent.agent.search.finish import finish as finish_run
 
 
 class State(TypedDict):
-    generation: int  # the one that is worked on, from 1
+    generation: int  # the present one, from 1
     generations_without_win: int  # generations in a row without an accepted candidate
 
 
@@ -33,7 +33,7 @@ def baseline(state: State, runtime: Runtime[Context]) -> None:
 
 
 def profile(state: State, runtime: Runtime[Context]) -> None:
-    if not runtime.context.store.candidates(runtime.context.run.id, state["generation"]):  # proposed by what was known
+    if not runtime.context.store.candidates(runtime.context.run.id, state["generation"]):  # else it was used already
         profile_incumbent.profile(runtime.context)
 
 
@@ -43,7 +43,7 @@ def summarize(state: State, runtime: Runtime[Context]) -> None:
 
 def propose(state: State, runtime: Runtime[Context]) -> Command[Literal["build", "finish"]]:
     ctx = runtime.context
-    steps.steered(ctx)
+    steps.apply_requests(ctx)
     impatient = state["generations_without_win"] >= ctx.settings.patience
     ended = ctx.out_of_time() or (impatient and not steering.wants_a_generation(ctx, state["generation"]))
     if not ended and steps.propose(ctx, state["generation"]):
@@ -63,13 +63,13 @@ def judge(state: State, runtime: Runtime[Context]) -> None:
 def record(state: State, runtime: Runtime[Context]) -> Command[Literal["profile", "propose"]]:
     ctx, n = runtime.context, state["generation"]
     ctx.store.finish_generation(ctx.run.id, n)
-    own = ctx.store.candidates(ctx.run.id, n)
-    won = any(c.verdict == "accepted" for c in own)
+    candidates = ctx.store.candidates(ctx.run.id, n)
+    won = any(c.verdict == "accepted" for c in candidates)
     ctx.emit(
         "generation.completed",
         generation=n,
         incumbent=incumbent.name(ctx),
-        judged=sum(c.verdict is not None for c in own),
+        judged=sum(c.verdict is not None for c in candidates),
     )
     new: State = {"generation": n + 1, "generations_without_win": 0 if won else state["generations_without_win"] + 1}
     return Command(goto="profile" if profile_incumbent.due(ctx) else "propose", update=new)
@@ -80,14 +80,14 @@ def finish(state: State, runtime: Runtime[Context]) -> None:
 
 
 def run(ctx: Context) -> None:
-    """Runs the loop of `ctx.run`, from its beginning or from where it was interrupted."""
-    recovery.mend(ctx)
-    first, generation, generations_without_win = recovery.stands(ctx)
+    """Run the loop of `ctx.run`, from its beginning or from where it was interrupted."""
+    recovery.rebuild_lost(ctx)
+    first, generation, generations_without_win = recovery.next_node(ctx)
     graph = StateGraph(State, context_schema=Context)
     for node in (baseline, profile, summarize, propose, build, judge, record, finish):
         graph.add_node(node)
-    for one, then in itertools.pairwise(("baseline", "profile", "summarize", "propose")):
-        graph.add_edge(one, then)
+    for node_name, following in itertools.pairwise(("baseline", "profile", "summarize", "propose")):
+        graph.add_edge(node_name, following)
     graph.add_edge(START, first).add_edge("build", "judge").add_edge("judge", "record").add_edge("finish", END)
     state: State = {"generation": generation, "generations_without_win": generations_without_win}
     graph.compile().invoke(state, {"recursion_limit": 10_000}, context=ctx)

@@ -1,9 +1,9 @@
 """The loop's nodes `profile` and `summarize`: the incumbent, once for each public case, at its best configuration.
 
-A profile is kept whole in the content store and in short in the record, so both steps can be repeated. A profile that
-cannot be taken never ends a run: the record says why, and moves then fire without it. Other parents of a generation are
-not profiled. Relies on `profile_targets.py` for the passes, on `record/profiles.py`, on `agent/profile/summarize.py`,
-and on `llm_roles.py` where a role is a model's; `bottlenecks.py` hands what comes of it to the moves.
+The whole profile is in the content store and its summary in the record, so both steps can be repeated. A profile that
+fails never ends a run: the record says why, and moves then work without it. Other parents of a generation are not
+profiled. Relies on `profile_targets.py` for the passes, on `record/profiles.py`, on `agent/profile/summarize.py`, and
+on `llm_roles.py` when a role has a model; `bottlenecks.py` passes the results to the moves.
 """
 
 import time
@@ -33,17 +33,17 @@ from pgo_agent.sandbox.profile import memo
 from pgo_agent.sandbox.profile.kernel_profile import Missing, PassName
 from pgo_agent.sandbox.profile.static_profile import Problem
 
-SHARE = 0.1  # of a run's minutes: what one incumbent's profile may take of the GPU
+SHARE = 0.1  # of a run's minutes: the GPU time that one incumbent's profile may take
 
 
 def due(ctx: Context) -> Literal["profile", "summarize"] | None:
-    """The step that the incumbent still needs, by the record. Who proposes nothing, or is told nothing, needs none."""
+    """Return the step that the incumbent still needs, by the record; None when nobody uses its profile."""
     if ctx.run.facts.given or ctx.settings.profile_visibility is ProfileVisibility.NONE:
         return None
     stored = _by_case(ctx, incumbent.name(ctx))
     if any(case not in stored or _is_gone(ctx, stored[case]) for case in ctx.baseline().cases):
         return "profile"
-    return "summarize" if any(map(_waits, stored.values())) else None
+    return "summarize" if any(map(_lacks_summary, stored.values())) else None
 
 
 def _by_case(ctx: Context, which: str) -> dict[str, StoredProfile]:
@@ -51,37 +51,39 @@ def _by_case(ctx: Context, which: str) -> dict[str, StoredProfile]:
 
 
 def _is_gone(ctx: Context, stored: StoredProfile) -> bool:
-    """Whether it has to be taken again: nothing was made of it yet, and it is not in the content store any more."""
-    return _waits(stored) and not profiles.there(ctx.store.contents, stored)
+    """Return whether it must be taken again: it has no summary yet, and the content store lost it."""
+    return _lacks_summary(stored) and not profiles.there(ctx.store.contents, stored)
 
 
 # profile --------------------------------------------------------------------------------------------------------------
 
 
 def profile(ctx: Context) -> None:
-    """Takes the passes of every case of the incumbent that has none in the record, side by side.
+    """Take the passes of every case of the incumbent that has none in the record, side by side.
 
-    Raises EnvironmentFault for what a person must mend: a full disk, a process that is killed again and again.
+    Raises EnvironmentFault for what a person must fix: a full disk, a process that is killed again and again.
     """
     if due(ctx) != "profile" or ctx.out_of_time():
         return
     which = incumbent.name(ctx)
-    known = _by_case(ctx, which)
-    waiting = [w for w in wanted(ctx, which) if w.case not in known or _is_gone(ctx, known[w.case])]
+    stored_by_case = _by_case(ctx, which)
+    waiting = [w for w in wanted(ctx, which) if w.case not in stored_by_case or _is_gone(ctx, stored_by_case[w.case])]
     cases = "1 case" if len(waiting) == 1 else f"{len(waiting)} cases"
     ctx.emit("phase", phase="profile", doing=f"profiling {cases} of {_named(which)}")
     gpu = GpuBudget(ctx.gpu, min(SHARE * 60 * ctx.settings.minutes, ctx.gpu_left()))
     at_once = _at_once(ctx)
-    for stored in _side_by_side(ctx, {w.case: partial(taken, ctx, which, w, gpu, at_once) for w in waiting}, at_once):
-        record = profiles.update if stored.case in known else profiles.add
+    for stored in _side_by_side(
+        ctx, {w.case: partial(profile_case, ctx, which, w, gpu, at_once) for w in waiting}, at_once
+    ):
+        record = profiles.update if stored.case in stored_by_case else profiles.add
         record(ctx.store, ctx.run.id, stored)
         if not stored.taken:
             _tell(ctx, stored)
 
 
 def _at_once(ctx: Context) -> int:
-    """Cases whose passes are taken side by side: where one holds a GPU, others are compiled for, or decoded. A model is
-    asked of one case after another."""
+    """Return how many cases are profiled side by side: while one holds a GPU, others compile or decode. A model is
+    asked about one case after another."""
     if ctx.gpu is None:
         return ctx.builder.cores
     return 1 if ctx.model_of(PROFILER) else max(1, min(AT_ONCE, ctx.builder.cores // 2))
@@ -96,30 +98,30 @@ def _side_by_side(
 
 
 def _in_order(names: Sequence[str], results: Iterable[tuple[str, StoredProfile]]) -> Iterator[StoredProfile]:
-    """What is there of each, as soon as those before it are: prompts tell of cases in the order of the record. Passes
-    are kept before that, so a run that is killed loses nothing."""
-    left, there = list(names), dict[str, StoredProfile]()
+    """Yield results in the order of `names`, each as soon as all before it are there: the record's order is the order
+    of cases in prompts. Passes are stored before that, so a killed run loses nothing."""
+    left, by_name = list(names), dict[str, StoredProfile]()
     for name, stored in results:
-        there[name] = stored
-        while left and left[0] in there:
-            yield there[left.pop(0)]
+        by_name[name] = stored
+        while left and left[0] in by_name:
+            yield by_name[left.pop(0)]
 
 
-def taken(ctx: Context, which: str, w: Wanted, gpu: GpuBudget, at_once: int) -> StoredProfile:
-    """One case's passes, or why there are none. Raises as `profile`."""
+def profile_case(ctx: Context, which: str, w: Wanted, gpu: GpuBudget, at_once: int) -> StoredProfile:
+    """Take one case's passes, or say why there are none. Raises as `profile`."""
     started, digest = time.monotonic(), None
     try:
         profile = take(ctx, w, gpu, at_once, partial(llm_roles.choose, ctx), last=not steering.room(ctx))
         passes, digest = _passes(profile), profiles.put(ctx.store.contents, profile)
     except (EnvironmentFault, Suspended, Unanswered):
         raise
-    except Exception as e:  # whatever a pass stumbles over: the run goes on without its answer
-        passes = _lost(ctx, e)
+    except Exception as e:  # any fault of a pass: the run goes on without its answer
+        passes = _failure(ctx, e)
     return StoredProfile(which, w.case, passes, round(time.monotonic() - started, 3), None, profile=digest)
 
 
 def _passes(profile: CaseProfile) -> dict[str, str]:
-    """Name of each pass -> why it is not there; empty where it is there of any kernel."""
+    """Return name of each pass -> why it is missing; empty when any kernel has it."""
     absent: dict[str, str] = {}
     for name, answer in ((n, getattr(k, n)) for k in profile.kernels for n in PassName):
         why = answer.reason if isinstance(answer, Problem) else answer.why if isinstance(answer, Missing) else ""
@@ -127,8 +129,8 @@ def _passes(profile: CaseProfile) -> dict[str, str]:
     return absent
 
 
-def _lost(ctx: Context, e: Exception) -> dict[str, str]:
-    room(ctx.store.root)  # what fails on a full disk says nothing
+def _failure(ctx: Context, e: Exception) -> dict[str, str]:
+    room(ctx.store.root)  # raises on a full disk: then the failure is not the pass's own
     return {PassName.STATIC: f"{type(e).__name__}: {e}".strip()[:500]}
 
 
@@ -136,47 +138,47 @@ def _lost(ctx: Context, e: Exception) -> dict[str, str]:
 
 
 def summarize(ctx: Context) -> None:
-    """Puts every recorded profile of the incumbent in short, and says what changed since what it replaced."""
+    """Summarize every recorded profile of the incumbent, with what changed since the incumbent before it."""
     if due(ctx) is None:
         return
     which = incumbent.name(ctx)
     listed = [k for k in profiles.of(ctx.store, ctx.run.id, which) if k.taken]
-    former = _former(ctx, which)
-    by_case = {k.case: _in_short(ctx, k, former.get(k.case)) for k in listed}
+    earlier = _earlier_profiles(ctx, which)
+    by_case = {k.case: _in_short(ctx, k, earlier.get(k.case)) for k in listed}
     shorts = [s for s in by_case.values() if isinstance(s, Short)]
     written, author = llm_roles.summaries(ctx, shorts, _named(which))
-    for stored in filter(_waits, listed):
-        done = _finished(stored, by_case[stored.case], written.get(stored.case), author)
+    for stored in filter(_lacks_summary, listed):
+        done = _with_summary(stored, by_case[stored.case], written.get(stored.case), author)
         profiles.update(ctx.store, ctx.run.id, done)
         _tell(ctx, done)
 
 
-def _waits(stored: StoredProfile) -> bool:
+def _lacks_summary(stored: StoredProfile) -> bool:
     return bool(stored.taken) and stored.summary is None
 
 
-def _finished(
+def _with_summary(
     stored: StoredProfile, result: Short | dict[str, str], written: Summary | None, author: str
 ) -> StoredProfile:
-    """With its summary, a model's where there is one; or with why it is lost."""
+    """Return the profile with its summary, a model's if there is one; or with the reason why there is none."""
     if not isinstance(result, Short):
         return replace(stored, passes=result)
     return replace(stored, summary=written or result.summary, author=author if written else None)
 
 
-def _in_short(ctx: Context, stored: StoredProfile, former: CaseProfile | None) -> Short | dict[str, str]:
-    """What the rules make of a profile; or, by its passes, why it is lost."""
+def _in_short(ctx: Context, stored: StoredProfile, earlier: CaseProfile | None) -> Short | dict[str, str]:
+    """Return the rules' summary of a profile; or, by its passes, why there is none."""
     profile = profiles.whole(ctx.store.contents, stored)
     if profile is None:
         return {PassName.STATIC: profiles.NOT_KEPT}
     try:
-        return Short(profile, former, in_short(profile, former))
+        return Short(profile, earlier, in_short(profile, earlier))
     except Exception as e:
-        return _lost(ctx, e)
+        return _failure(ctx, e)
 
 
-def _former(ctx: Context, which: str) -> dict[str, CaseProfile]:
-    """What was profiled of the incumbent before, by case, as far as it is kept."""
+def _earlier_profiles(ctx: Context, which: str) -> dict[str, CaseProfile]:
+    """Return the profiles of the incumbent before this one, by case, as far as they are stored."""
     before = None if which == incumbent.SHIPPED else ctx.store.candidate(ctx.run.id, which).against
     if before is None:
         return {}

@@ -1,8 +1,8 @@
-"""Where an interrupted run goes on, and on what: by its record alone, whatever became of the other files.
+"""Finds where an interrupted run goes on, from its record alone, and rebuilds lost bundles.
 
-A power loss may take the ends of files, or whole ones: the content store then lacks what the record names. Relies on
-builds being the same each time: what comes out different is not put in the place of what was judged. The record itself
-is not mended: `database.py` says when it is damaged.
+A power loss may truncate or lose files: the content store then lacks bundles that the record names. Relies on builds
+being reproducible: a bundle that differs never replaces one that was judged. The record itself is not repaired:
+`database.py` says when it is damaged.
 """
 
 from typing import Literal
@@ -18,30 +18,32 @@ from pgo_agent.sandbox.gate.verdict import Verdict
 Node = Literal["baseline", "profile", "summarize", "propose", "build", "judge", "record"]
 
 
-def stands(ctx: Context) -> tuple[Node, int, int]:
-    """Says by the record which node comes next, in which generation, and how many without a win come before it.
+def next_node(ctx: Context) -> tuple[Node, int, int]:
+    """Return the next node by the record, its generation, and how many generations without a win come before it.
 
-    A run that was at its end proposes once more, which comes to nothing as it did: what was asked is not asked again.
+    A run that was at its end proposes once more and gets nothing, as before: no prompt is asked twice.
     """
     if ctx.store.run(ctx.run.id).baseline is None:
         return "baseline", 1, 0
     n, generations_without_win = 0, 0
     for n, finished in ctx.store.generations(ctx.run.id).items():
-        own = ctx.store.candidates(ctx.run.id, n)
-        undecided = [c for c in own if c.verdict is None]
+        candidates = ctx.store.candidates(ctx.run.id, n)
+        undecided = [c for c in candidates if c.verdict is None]
         if undecided:
             return "build" if any(c.built is None for c in undecided) else "judge", n, generations_without_win
         if not finished:
             return "record", n, generations_without_win
-        generations_without_win = 0 if any(c.verdict == Verdict.ACCEPTED for c in own) else generations_without_win + 1
+        generations_without_win = (
+            0 if any(c.verdict == Verdict.ACCEPTED for c in candidates) else generations_without_win + 1
+        )
     return profile_incumbent.due(ctx) or "propose", n + 1, generations_without_win
 
 
 # the content store ----------------------------------------------------------------------------------------------------
 
 
-def mend(ctx: Context) -> None:
-    """Builds the run's lost bundles again. Raises EnvironmentFault when they do not come out as they were."""
+def rebuild_lost(ctx: Context) -> None:
+    """Build the run's lost bundles again. Raises EnvironmentFault when they differ from before."""
     base, candidates = ctx.store.run(ctx.run.id).baseline, ctx.store.candidates(ctx.run.id)
     lost = {b for b in _of_baseline(base) | set(map(_bundle, candidates)) if b and not ctx.store.contents.whole(b)}
     if not lost:

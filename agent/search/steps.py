@@ -1,4 +1,4 @@
-"""What each node of the loop does. Every step can be repeated: what the store holds already is not done again."""
+"""The steps of the loop, one for each node. Each can be repeated: what the record holds already is not done again."""
 
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence, Sized
@@ -29,19 +29,19 @@ from pgo_agent.sandbox.threads import threads
 
 
 def propose(ctx: Context, generation: int) -> int:
-    """Writes the next generation's candidates into the store; gives their number."""
+    """Write the next generation's candidates into the record, and return their number."""
     present = ctx.store.candidates(ctx.run.id, generation)
     if present:
         return len(present)
     steering.begin(ctx, generation)
-    known = {c.id for c in ctx.store.candidates(ctx.run.id)}
-    own = list(_novel(ctx, steering.submitted(ctx, generation), steering.AUTHOR, known))  # beyond the budget
+    ids = {c.id for c in ctx.store.candidates(ctx.run.id)}
+    submitted = list(_novel(ctx, steering.submitted(ctx, generation), steering.AUTHOR, ids))  # beyond the budget
     room = min(_width(ctx), steering.room(ctx))
-    others = (p for p in _fresh(ctx, generation) if p.id not in known)
-    fresh = [*own, *islice(others, room)]
+    others = (p for p in _fresh(ctx, generation) if p.id not in ids)
+    fresh = [*submitted, *islice(others, room)]
     if fresh:
         ctx.store.add_generation(ctx.run.id, generation, incumbent.name(ctx), fresh)
-        bandit.tell(ctx, generation)
+        bandit.report_shares(ctx, generation)
         if again := parents.again_from(ctx):
             ctx.emit("search.restarted", generation=generation, candidates=again)
     for p in fresh:
@@ -65,24 +65,24 @@ def _width(ctx: Context) -> int:
 
 
 def _fresh(ctx: Context, generation: int) -> Iterator[NewCandidate]:
-    """Proposals that this run has not seen yet: what was given to it; or else a former winner, what the model makes of
-    its candidates that failed, then what the model and the embedded moves propose, by turns."""
+    """Yield proposals that this run has not seen yet: the candidates given to it; or else an earlier winner, the
+    model's repairs of its failed candidates, then what the model and the embedded moves propose, by turns."""
     if given := given_file.proposals(ctx.run.facts.given):
         yield from _novel(ctx, given, provenance.GIVEN, {c.id for c in ctx.store.candidates(ctx.run.id)})
         return
     seen = {c.id for c in ctx.store.candidates(ctx.run.id)} | {candidate_id(ctx.target.source)}
     yield from _novel(ctx, lessons.remembered(ctx), lessons.MEMORY, seen)
-    mended = _novel(ctx, llm.mend(ctx), bandit.MODEL, seen)
-    yield from islice(mended, max(1, _width(ctx) - 1))  # nearly right is worth a place, but not all of them
+    repairs = _novel(ctx, llm.propose_repairs(ctx), bandit.MODEL, seen)
+    yield from islice(repairs, max(1, _width(ctx) - 1))  # one place is left for a new proposal
     streams = {
-        bandit.MODEL: _novel(ctx, llm.ask(ctx), bandit.MODEL, seen),
+        bandit.MODEL: _novel(ctx, llm.propose_fresh(ctx), bandit.MODEL, seen),
         bandit.MOVES: _novel(ctx, parents.proposals(ctx), bandit.MOVES, seen),
     }
     yield from bandit.mixed(streams, bandit.tallies(ctx), ctx.settings.seed, generation)
 
 
 def _novel(ctx: Context, proposals: Iterable[NewCandidate], proposer: str, seen: set[str]) -> Iterator[NewCandidate]:
-    """In the proposer's name, those of the target's contract whose text is in nobody's `seen`, which grows."""
+    """Yield proposals that keep the contract and are not in `seen`, which grows, in the proposer's name."""
     for p in proposals:
         if p.id not in seen and (p.kind == "ttgir" or contract.same_contract(p.source, ctx.target.source)):
             seen.add(p.id)
@@ -93,8 +93,8 @@ def _novel(ctx: Context, proposals: Iterable[NewCandidate], proposer: str, seen:
 
 
 def build(ctx: Context, generation: int) -> None:
-    """Traces and compiles the generation's candidates side by side; those that fail get their verdict here."""
-    steered(ctx)
+    """Trace and compile the generation's candidates side by side; those that fail get their verdict here."""
+    apply_requests(ctx)
     undecided = [c for c in ctx.store.candidates(ctx.run.id, generation) if c.verdict is None]
     waiting = [c for c in undecided if c.built is None]
     if waiting:
@@ -104,7 +104,7 @@ def build(ctx: Context, generation: int) -> None:
         tasks = {pool.submit(building.first, ctx, c, workers): c for c in waiting}
         for task in as_completed(tasks):
             ctx.store.set_built(ctx.run.id, tasks[task].id, task.result())
-    steered(ctx)
+    apply_requests(ctx)
     for c in ctx.store.candidates(ctx.run.id, generation):
         judged = screen.verdict(ctx, c) if c.verdict is None else None
         if judged is not None:
@@ -115,8 +115,8 @@ def build(ctx: Context, generation: int) -> None:
 
 
 def judge(ctx: Context, generation: int) -> None:
-    """Judges what was built and has no verdict, best static rank first; each verdict is recorded as it comes."""
-    steered(ctx)
+    """Judge what was built and has no verdict, best static rank first; each verdict is recorded as it comes."""
+    apply_requests(ctx)
     waiting = [c for c in ctx.store.candidates(ctx.run.id, generation) if c.built is not None and c.verdict is None]
     if waiting:
         ctx.emit("phase", phase="judge", doing=f"judging {_counted(waiting)} {_where(ctx.gpu)}")
@@ -127,7 +127,7 @@ def judge(ctx: Context, generation: int) -> None:
     for candidate in _wanted(ctx, waiting):
         started = time.monotonic()
         judged, _ = measure.in_interpreter(ctx, candidate)
-        _told(ctx, ctx.store.candidate(ctx.run.id, candidate.id), judged, None, time.monotonic() - started)
+        _settle_judged(ctx, ctx.store.candidate(ctx.run.id, candidate.id), judged, None, time.monotonic() - started)
 
 
 def _where(gpu: Judge | None) -> str:
@@ -138,7 +138,7 @@ def _where(gpu: Judge | None) -> str:
 
 
 def _wanted(ctx: Context, waiting: Sequence[Candidate]) -> Iterator[Candidate]:
-    """Each in turn, while there is time, without what a person vetoed meanwhile."""
+    """Yield each in turn, while there is time, except those that a person vetoed meanwhile."""
     for candidate in waiting:
         if not _goes_on(ctx):
             return
@@ -151,26 +151,28 @@ def _on_gpus(ctx: Context, gpu: Judge, waiting: Sequence[Candidate]) -> None:
     for name, outcome in schedule.outcomes(ctx, gpu, waiting, partial(_goes_on, ctx, begun), begun):
         candidate = ctx.store.candidate(ctx.run.id, name)
         if candidate.verdict is None:
-            _told(ctx, candidate, *outcome)
+            _settle_judged(ctx, candidate, *outcome)
 
 
 def _goes_on(ctx: Context, begun: Collection[str] = ()) -> bool:
-    """Whether there is time for another one; what a person asked for meanwhile is taken first."""
-    steered(ctx, begun)
+    """Return whether there is time for another candidate, after a person's new requests."""
+    apply_requests(ctx, begun)
     return not ctx.out_of_time()
 
 
-def _told(ctx: Context, candidate: Candidate, judged: Judgement, speedup: float | None, seconds: float) -> None:
-    given = candidate.author == provenance.GIVEN
-    if given:
-        judged = given_file.said_of(ctx, candidate, measure.told_apart(ctx, candidate, judged))
+def _settle_judged(
+    ctx: Context, candidate: Candidate, judged: Judgement, speedup: float | None, seconds: float
+) -> None:
+    """Settle a judged candidate; that of a given file says how much of its list was judged."""
+    if candidate.author == provenance.GIVEN:
+        judged = given_file.note_unjudged(ctx, candidate, measure.note_unchanged(ctx, candidate, judged))
     settle(ctx, candidate, judged, speedup, seconds)
 
 
-def steered(ctx: Context, begun: Collection[str] = ()) -> None:
-    """Takes what a person asked for meanwhile, where that need not wait for a generation: see steering.py.
+def apply_requests(ctx: Context, begun: Collection[str] = ()) -> None:
+    """Apply a person's new requests that need not wait for a generation: see steering.py.
 
-    `begun`: candidates that are being judged, whose verdict will be theirs.
+    `begun`: candidates that are being judged: they keep the verdict that they get.
     """
     for request, candidate, judged in steering.look(ctx, begun):
         settle(ctx, candidate, judged, None, 0.0)
@@ -178,7 +180,7 @@ def steered(ctx: Context, begun: Collection[str] = ()) -> None:
 
 
 def settle(ctx: Context, candidate: Candidate, judged: Judgement, speedup: float | None, seconds: float) -> None:
-    """Records a verdict with what every stage said, and tells of it."""
+    """Record a verdict with the evidence of every stage, and emit it."""
     stages = _stages(candidate, judged, seconds)
     open_ = [s for s in stages if s["verdict"] == Verdict.UNDECIDED and judged.verdict != Verdict.UNDECIDED]
     doubts = (plain(f"{s['stage']} could not decide: ") + from_json(s["reason"], s.get("why")) for s in open_)
@@ -204,13 +206,13 @@ def settle(ctx: Context, candidate: Candidate, judged: Judgement, speedup: float
 
 
 def _stages(candidate: Candidate, judged: Judgement, seconds: float) -> list[dict[str, Any]]:
-    """The evidence of every stage that looked at a candidate, in order; the last one gave the verdict."""
-    known = [s.as_json() for s in candidate.built.stages] if candidate.built else []
+    """Return the evidence of every stage that looked at a candidate, in order; the last one gave the verdict."""
+    stages = [s.as_json() for s in candidate.built.stages] if candidate.built else []
     outcome = {"verdict": str(judged.verdict), "reason": judged.reason, "why": judged.why.as_json()}
-    if any(s["stage"] == judged.stage for s in known):
-        return [s | outcome if s["stage"] == judged.stage else s for s in known]
+    if any(s["stage"] == judged.stage for s in stages):
+        return [s | outcome if s["stage"] == judged.stage else s for s in stages]
     last = Evidence(judged.stage, judged.verdict, judged.why, seconds, coverage=judged.coverage).as_json()
-    return [*known, *judged.evidence.get("stages", [last])]
+    return [*stages, *judged.evidence.get("stages", [last])]
 
 
 def _counted(candidates: Sized) -> str:

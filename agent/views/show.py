@@ -87,7 +87,7 @@ def run(store: Store, name: str, as_json: bool) -> None:
         )
     out.print(table)
     for k in profiles.of(store, found.id):
-        out.print(escape(bottlenecks.told(k)), highlight=False)
+        out.print(escape(bottlenecks.one_line(k)), highlight=False)
     for line in model_usage.told(store, found):
         out.print(escape(line), highlight=False)
     if unfit := list(own_list.lines(found.baseline.unfit if found.baseline else ())):
@@ -114,7 +114,7 @@ def run(store: Store, name: str, as_json: bool) -> None:
 def lessons(store: Store, file: Path) -> None:
     """What a new run of a target would be told of former ones."""
     found = target.read(target_file.locate(file))
-    lines = learned.told(history.tried(store, history.Subject(found.digest, found.asked)), ())
+    lines = learned.as_lines(history.tried(store, history.Subject(found.digest, found.asked)), ())
     for line in lines or [f"no run of {file} in this workspace has come to a verdict"]:
         display.output().print(escape(line), highlight=False)
 

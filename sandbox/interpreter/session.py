@@ -116,7 +116,7 @@ class Session:
 
     def _left(self) -> float | None:
         """Seconds that a run may take; None where nobody says."""
-        return self.request["until"] - time.time() if "until" in self.request else None
+        return self.request["until"] - time.monotonic() if "until" in self.request else None
 
     def _write(self) -> None:
         """What there is so far: a process that is ended at its deadline leaves that."""

@@ -185,7 +185,7 @@ def clocked(ctx: Context, which: str, turns: float = timelines.TURNS) -> None:
             told = timelines.timeline(scopes_of(reader.parse(text)), turns)
             answer = {"pass": gpu_passes.timeline.name, "answer": json_codec.as_json(told)}
             ctx.store.contents.put_record(PASSES, gpu_passes.timeline.key(context, place, contract), answer)
-        found = profile_incumbent.taken(
+        found = profile_incumbent.profile_case(
             ctx, which, w, GpuBudget(None, 0.0, "Nsight Compute was made up to be absent"), 1
         )
         assert found.taken == ("static", "timeline"), found.passes

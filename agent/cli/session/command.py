@@ -30,7 +30,7 @@ def session(
 
 
 def _without_terminal(what: str) -> str:
-    """The command that does the same."""
+    """Return the command that does the same without a session."""
     from pgo_agent.agent.run.target_file import locate
 
     begins = Path(what).suffix == ".py" or locate(Path(what)).exists()

@@ -1,7 +1,7 @@
-"""What each command of a session does: shows what the record holds, or writes a request into it.
+"""The commands of a session: each shows what the record holds, or writes a request into it.
 
-A request is refused here where it can be seen at once that nothing will come of it; the loop has the last word.
-Raises Faults, which the session says and goes on.
+A request that cannot work is refused here where that can be seen at once; the loop decides in the end. Commands raise
+Faults, which the session prints before it goes on.
 """
 
 import shlex
@@ -34,7 +34,7 @@ _APPLIED = "/apply alone writes the winner, /apply CANDIDATE another that was ac
 
 
 def do(c: SessionController, typed: TypedCommand, confirm: Confirm) -> None:
-    """Raises Faults."""
+    """Carry out a command. Raises Faults."""
     if typed.name == "apply":
         _apply(c, typed, confirm)
     else:
@@ -49,17 +49,17 @@ def _help(c: SessionController, typed: TypedCommand) -> None:
     if name and name not in COMMANDS:
         raise parse_input.unknown(name)
     table = Table.grid(padding=(0, 2))
-    for one in [name] if name else COMMANDS:
-        table.add_row(Text(parse_input.usage(one), "bold"), Text(COMMANDS[one][1]))
+    for command in [name] if name else COMMANDS:
+        table.add_row(Text(parse_input.usage(command), "bold"), Text(COMMANDS[command][1]))
     summary.output().print(table)
     if not name:
         c.say("A CANDIDATE is the beginning of an id. What has no slash is said to the optimizer's model.")
 
 
 def _status(c: SessionController, _typed: TypedCommand) -> None:
-    out, known = summary.output(), c.watch.glance()
+    out, snapshot = summary.output(), c.watch.glance()
     plain = not out.encoding.startswith("utf")
-    rows = c.watch.lines(max(out.width, dashboard.WIDTH), dashboard.TALLEST, plain) if known else []
+    rows = c.watch.lines(max(out.width, dashboard.WIDTH), dashboard.TALLEST, plain) if snapshot else []
     for row in (*rows, c.line()):
         out.print(row, no_wrap=True, overflow="crop")
 
@@ -103,9 +103,9 @@ def _ttgir(c: SessionController, typed: TypedCommand) -> None:
 
 
 def _evidence(c: SessionController, typed: TypedCommand) -> None:
-    found = _candidate(c, typed.words[0])
-    c.say(f"{found.id[:8]}  {found.move}: {found.verdict or 'not judged yet'} {printable.line(found.reason or '')}")
-    show.findings(c.store, found, summary.output())
+    tried = _candidate(c, typed.words[0])
+    c.say(f"{tried.id[:8]}  {tried.move}: {tried.verdict or 'not judged yet'} {printable.line(tried.reason or '')}")
+    show.findings(c.store, tried, summary.output())
 
 
 def _profile(c: SessionController, typed: TypedCommand) -> None:
@@ -114,19 +114,23 @@ def _profile(c: SessionController, typed: TypedCommand) -> None:
     from pgo_agent.agent.views.profile import terminal
 
     run = c.run
-    for kept, found in profile_view.profiles(c.store, run.id, *typed.words):
+    for stored, case_profile in profile_view.profiles(c.store, run.id, *typed.words):
         name = Path(run.target).stem
-        whole = Profile(name, run.device, "", (found,), ())
-        text = run.source if kept.candidate == incumbent.SHIPPED else c.store.candidate(run.id, kept.candidate).source
-        terminal.show(whole, text, summary.output(), False, {found.case: kept.summary} if kept.summary else {})
+        profile = Profile(name, run.device, "", (case_profile,), ())
+        text = (
+            run.source if stored.candidate == incumbent.SHIPPED else c.store.candidate(run.id, stored.candidate).source
+        )
+        terminal.show(
+            profile, text, summary.output(), False, {case_profile.case: stored.summary} if stored.summary else {}
+        )
 
 
-def _said(c: SessionController, _typed: TypedCommand) -> None:
-    found = user_requests.of(c.store, c.run.id)
-    for s in found:
+def _list_requests(c: SessionController, _typed: TypedCommand) -> None:
+    requests = user_requests.of(c.store, c.run.id)
+    for s in requests:
         came = s.outcome or ("the run ended before" if c.stand is Stand.COMPLETE else "not taken yet")
         c.say(f"{s.n:>3}  {printable.line(s.asked, 200)}\n     {came}")
-    if not found:
+    if not requests:
         c.say("you asked for nothing yet")
 
 
@@ -143,11 +147,11 @@ def _guide(c: SessionController, typed: TypedCommand) -> None:
 
 
 def _veto(c: SessionController, typed: TypedCommand) -> None:
-    found = _candidate(_open(c), typed.words[0])
-    steering.may_veto(found)
+    candidate = _candidate(_open(c), typed.words[0])
+    steering.may_veto(candidate)
     why = printable.line(" ".join(typed.words[1:]), WHY)
-    _ask(c, Kind.VETO, candidate=found.id, why=why)
-    c.say(f"{found.id[:8]} will not be judged, unless it is being judged already")
+    _ask(c, Kind.VETO, candidate=candidate.id, why=why)
+    c.say(f"{candidate.id[:8]} will not be judged, unless it is being judged already")
 
 
 def _pin(c: SessionController, typed: TypedCommand) -> None:
@@ -168,7 +172,7 @@ def _edit(c: SessionController, typed: TypedCommand) -> None:
     which = _which(_open(c), typed)
     c.hold()
     try:
-        path = editor.edited(c.store, c.run, which)
+        path = editor.edit(c.store, c.run, which)
     finally:
         c.release()
     _submitted(c, path, which)
@@ -183,11 +187,11 @@ def _submit(c: SessionController, typed: TypedCommand) -> None:
 
 def _submitted(c: SessionController, path: Path, which: str) -> None:
     try:
-        body = editor.submission(c.store, _open(c).run, path, which)  # it may have ended while its person wrote
+        body = editor.submission(c.store, _open(c).run, path, which)  # the run may have ended during the edit
     except UsageFault as e:
         again = f": /submit {shlex.quote(str(path))} {which[:8]}" if c.run.state not in STATES else f" in {path}"
-        kept = f"; your text is kept{again}" if path.exists() else ""
-        raise UsageFault(e.message, f"{e.hint}{kept}") from None
+        where = f"; your text is kept{again}" if path.exists() else ""
+        raise UsageFault(e.message, f"{e.hint}{where}") from None
     _ask(c, Kind.SUBMIT, **body)
     c.say(f"candidate {candidate_id(body['source'])[:8]} is yours, in the next generation; the text is kept in {path}")
 
@@ -209,7 +213,7 @@ def _ask(c: SessionController, kind: Kind, /, **body: object) -> None:
 
 
 def _open(c: SessionController) -> SessionController:
-    """Raises UsageFault where the run takes no more requests."""
+    """Return the session. Raises UsageFault when its run takes no more requests."""
     if c.stand is Stand.COMPLETE or c.run.state in STATES:
         raise UsageFault(
             f"run {c.run.id} is complete, and takes no more requests",
@@ -219,13 +223,13 @@ def _open(c: SessionController) -> SessionController:
 
 
 def _which(c: SessionController, typed: TypedCommand) -> str:
-    """`shipped`, or the whole id of a candidate."""
+    """Return `shipped`, or the whole id of a candidate."""
     name = typed.words[0]
     return name if name == incumbent.SHIPPED else _candidate(c, name).id
 
 
 def _candidate(c: SessionController, name: str, instead: str = _COMPARED) -> Candidate:
-    """Raises UsageFault for what is none, and, with what to type instead, for a baseline."""
+    """Return a candidate by its name. Raises UsageFault when there is none, and for a baseline, with what to type."""
     if name in diff.BASELINES:
         raise UsageFault(f"{name} is a baseline and no candidate here", instead)
     return c.store.candidate(c.run.id, name)
@@ -234,5 +238,5 @@ def _candidate(c: SessionController, name: str, instead: str = _COMPARED) -> Can
 _DO: Mapping[str, Callable[[SessionController, TypedCommand], None]] = {
     "help": _help, "status": _status, "show": _show, "diff": _diff, "ttgir": _ttgir, "evidence": _evidence,
     "profile": _profile, "veto": _veto, "edit": _edit, "submit": _submit, "pin": _pin, "budget": _budget,
-    "guide": _guide, "said": _said, "pause": _pause, "resume": _resume, "quit": _quit,
+    "guide": _guide, "said": _list_requests, "pause": _pause, "resume": _resume, "quit": _quit,
 }  # fmt: skip

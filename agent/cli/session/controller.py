@@ -1,7 +1,7 @@
-"""A session: one run, the process that works on it, and what is told of it. It knows no terminal: `terminal.py` does.
+"""A session: one run, the process that works on it, and what is printed about it. `terminal.py` knows the terminal.
 
-Its state is what the process last came to. Everything that a person asks of the run goes through the record, so it
-holds whether the process lives, is paused, or dies.
+Its state is what the process did last. All requests of a person go through the record, so they hold whether the
+process lives, is paused, or dies.
 """
 
 import threading
@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
-PATIENCE = 5.0  # seconds that a process may take to end what it is at: it is killed then, which loses as little
+PATIENCE = 5.0  # seconds that a process may take to end its work; then it is killed, which loses nothing more
 _INTERRUPTED = (Exit.INTERRUPTED, -2)  # -2: while it was still starting
 
 
@@ -33,7 +33,7 @@ class Stand(StrEnum):
     PAUSING = "pausing"
     PAUSED = "paused"
     COMPLETE = "complete"
-    REFUSED = "refused"  # it never began, and what is wrong was said
+    REFUSED = "refused"  # it never began, and the reason was printed
 
 
 HINTS = {
@@ -45,25 +45,25 @@ HINTS = {
 
 
 class SessionController:
-    """`job`: what a worker is told for a run, or, for an empty name, to begin one."""
+    """Hold one session. `job`: the worker's job for a run, or, for an empty name, for a new run."""
 
     def __init__(self, store: Store, run: str, job: Callable[[str], str]) -> None:
         self.store, self.watch, self.code = store, Watch(store, run), int(Exit.INTERRUPTED)
         self.stand, self.leaving = Stand.PAUSED, False
-        self.wake: Callable[[], None] = lambda: None  # what waits for a line, so that it looks whether it is to end
-        self._job, self._progress, self._one = job, progress.Progress(Console(), live=False), threading.RLock()
+        self.wake: Callable[[], None] = lambda: None  # wakes who waits for a line, to check whether to end
+        self._job, self._progress, self._lock = job, progress.Progress(Console(), live=False), threading.RLock()
         self._process: Running | None = None
         self._fault: Event = {}
-        self._begun = False  # whether any process came as far as the run itself
-        self._held: list[Event] | None = None  # while an editor has the terminal
-        self._free = threading.Event()  # nothing has
+        self._begun = False  # whether any process started the run itself
+        self._held: list[Event] | None = None  # events that wait while an editor has the terminal
+        self._free = threading.Event()  # set while no editor has it
         self._free.set()
 
-    # what is told -----------------------------------------------------------------------------------------------------
+    # output -----------------------------------------------------------------------------------------------------------
 
     @property
     def run(self) -> Run:
-        """Raises UsageFault while there is none."""
+        """Return the run. Raises UsageFault while there is none."""
         if not self.watch.run:
             raise UsageFault("the run did not begin yet", "wait a moment")
         return self.store.run(self.watch.run)
@@ -72,41 +72,41 @@ class SessionController:
         Console().print(Text(printable.visible(text)))
 
     def tell_phases(self, wanted: bool) -> None:
-        """A line for each phase, where no block tells it."""
+        """Print a line for each phase, when no live block shows it."""
         self._progress.phases = wanted
 
     def line(self) -> Text:
-        """How it stands, in one line."""
+        """Return the state of the session in one line."""
         doing = self.watch.doing if self.stand is Stand.RUNNING else HINTS.get(self.stand, "")
-        known = self.watch.glance()
-        few = known.asked if known and self.stand is not Stand.COMPLETE else 0
+        snapshot = self.watch.glance()
+        few = snapshot.asked if snapshot and self.stand is not Stand.COMPLETE else 0
         asked = f"{few} request{'s wait' if few > 1 else ' waits'}; " if few else ""
         return Text.assemble((f"{self.stand:<10}", "bold"), (asked, "yellow"), printable.line(doing or "starting"))
 
     def hold(self) -> None:
-        """Tells nothing from here on."""
+        """Print nothing until `release`."""
         self._free.clear()
-        with self._one:
+        with self._lock:
             self._held = []
 
     def release(self) -> None:
-        """Tells what was held back."""
-        with self._one:
-            held, self._held = self._held or [], None
-        for event in held:
-            self._tell(event)
+        """Print what was held back."""
+        with self._lock:
+            events, self._held = self._held or [], None
+        for event in events:
+            self._show(event)
         self._free.set()
 
     def _event(self, event: Event) -> None:
         self.watch(event)
         self._begun = self._begun or event["type"] == "run.started"
-        with self._one:
+        with self._lock:
             if self._held is not None:
                 self._held.append(event)
                 return
-        self._tell(event)
+        self._show(event)
 
-    def _tell(self, event: Event) -> None:
+    def _show(self, event: Event) -> None:
         if event["type"] == "error":
             self._fault = event
         else:
@@ -115,7 +115,7 @@ class SessionController:
     # the process ------------------------------------------------------------------------------------------------------
 
     def go(self) -> None:
-        """Starts the process, or starts it again. Raises UsageFault where there is nothing to do."""
+        """Start the process, or start it again. Raises UsageFault when there is nothing to do."""
         if self.stand in (Stand.RUNNING, Stand.PAUSING):
             raise UsageFault(f"it is {self.stand}", "/pause stops it" if self.stand is Stand.RUNNING else "wait")
         if self.stand is Stand.COMPLETE:
@@ -124,14 +124,14 @@ class SessionController:
         self._process = Running(self._job(self.watch.run), self._event, self._ended)
 
     def pause(self) -> None:
-        """Raises UsageFault where nothing runs."""
+        """Pause the process. Raises UsageFault when nothing runs."""
         if self.stand is not Stand.RUNNING or self._process is None:
             raise UsageFault(f"nothing runs: it is {self.stand}", HINTS.get(self.stand, ""))
         self.stand = Stand.PAUSING
         self._process.pause(PATIENCE)
 
     def interrupt(self) -> None:
-        """Ctrl-C: pauses what runs; the next one leaves."""
+        """Handle Ctrl-C: the first one pauses, the next one leaves."""
         if self.stand is Stand.RUNNING:
             self.pause()
             self.say("pausing; Ctrl-C again leaves")
@@ -145,7 +145,7 @@ class SessionController:
         self.wake()
 
     def close(self) -> None:
-        """Ends the process: as a pause does, or, where that takes long, at once."""
+        """End the process as a pause does, or, when that takes long, at once."""
         if self._process is None:
             return
         try:
@@ -156,7 +156,7 @@ class SessionController:
             self._process.kill()
             self._process.wait(PATIENCE)
 
-    def _ended(self, code: int, said: str) -> None:
+    def _ended(self, code: int, output: str) -> None:
         self._free.wait()
         run = self.store.run(self.watch.run) if self.watch.run else None
         if run is not None and run.state in STATES:
@@ -168,7 +168,7 @@ class SessionController:
             if run is not None and run.state == "running":
                 self.store.set_state(run.id, "interrupted")
             if not self.leaving:
-                self.say(_stopped(int(Exit.INTERRUPTED) if asked else code, said))
+                self.say(_stopped(int(Exit.INTERRUPTED) if asked else code, output))
         self.wake()
 
     def _complete(self, run: Run, code: int) -> None:
@@ -178,7 +178,7 @@ class SessionController:
             self.say(f"{len(late)} of your requests came after its end: /said lists them")
 
     def _refused(self, run: Run | None, code: int) -> None:
-        """What a person must mend. Where nothing began, there is nothing to stay for."""
+        """Report what a person must fix. A session whose run did not begin ends."""
         begun = run is not None and self._begun
         self.stand, self.code = (Stand.PAUSED if begun else Stand.REFUSED), code
         self.leaving = self.leaving or not begun
@@ -187,21 +187,21 @@ class SessionController:
 
     @property
     def fault(self) -> Event:
-        """What kept the run from beginning; empty when nothing did."""
+        """Return the fault that kept the run from beginning; empty when it began."""
         return self._fault if self.stand is Stand.REFUSED else {}
 
 
-def _stopped(code: int, said: str) -> str:
+def _stopped(code: int, output: str) -> str:
     if code in _INTERRUPTED:
         return "paused; nothing that was recorded is lost. /resume goes on, /quit leaves"
     how = f"was ended by signal {-code}" if code < 0 else f"ended with {code}"
-    last = printable.line((said.strip().splitlines() or [""])[-1])
+    last = printable.line((output.strip().splitlines() or [""])[-1])
     why = f" ({last})" if last else ""
     return f"the run's process {how}{why}; nothing that was recorded is lost. /resume goes on, /quit leaves"
 
 
 def _printable(value: Any) -> Any:
-    """The event with nothing in it that a terminal would obey."""
+    """Return the event without control characters."""
     if isinstance(value, str):
         return printable.visible(value)
     if isinstance(value, list):
@@ -210,5 +210,5 @@ def _printable(value: Any) -> Any:
 
 
 def mark(text: str) -> str:
-    """A line that a person typed, as it stays on the screen."""
+    """Return a line that a person typed, as it stays on the screen."""
     return f"[bold]>[/bold] {escape(printable.line(text, 1000))}"

@@ -1,6 +1,6 @@
-"""A candidate in the person's own editor, and files as candidates: read as `check` reads them, kept until they are.
+"""Opens a candidate in the person's editor, and reads files as candidates in the way that `check` reads them.
 
-The editor gets the terminal. What was written stays in the workspace's `edits` folder, whatever is wrong with it.
+The editor gets the terminal. What was written stays in the workspace's `edits` folder, even if it cannot be used.
 """
 
 import os
@@ -21,15 +21,15 @@ from pgo_agent.sandbox.isolation import box
 
 
 def text_of(store: Store, run: Run, which: str) -> tuple[str, str, str]:
-    """Text of `shipped` or a candidate, its kind (`source` or `ttgir`), and what an edit of it is made of."""
+    """Return the text of `shipped` or a candidate, its kind (`source` or `ttgir`), and the parent of an edit of it."""
     if which == incumbent.SHIPPED:
         return run.source, "source", which
     c = store.candidate(run.id, which)
     return (c.source, "ttgir", c.parent) if c.kind == "ttgir" else (c.source, "source", c.id)
 
 
-def edited(store: Store, run: Run, which: str) -> Path:
-    """The file that the person left, which holds something else than before. Raises UsageFault and EnvironmentFault."""
+def edit(store: Store, run: Run, which: str) -> Path:
+    """Open a candidate in the editor and return the changed file. Raises UsageFault and EnvironmentFault."""
     text, kind, _ = text_of(store, run, which)
     path = _fresh(store, run, which, ".ttgir" if kind == "ttgir" else ".py")
     command = _editor()
@@ -39,7 +39,7 @@ def edited(store: Store, run: Run, which: str) -> Path:
     except OSError as e:
         raise EnvironmentFault(f"cannot write {path}: {e.strerror}", "free some space") from None
     try:
-        with _deaf():
+        with _ignoring_interrupts():
             code = subprocess.run([*command, str(path)], check=False).returncode
     except OSError as e:
         raise EnvironmentFault(f"{command[0]} does not start: {e.strerror}", "set EDITOR to one that does") from None
@@ -53,22 +53,23 @@ def edited(store: Store, run: Run, which: str) -> Path:
 
 
 def submission(store: Store, run: Run, path: Path, which: str) -> dict[str, str]:
-    """What a request says of a file. Raises UsageFault where `check` would, and for a text that the run has already."""
-    found = target_file.unmoved(run)
-    given = check.read(path, found)
+    """Return the body of a request for a file. Raises UsageFault as `check` does, and for a text that the run has."""
+    submitted = check.read(path, target_file.unmoved(run))
     box.choose(run.settings.sandbox, run.settings.python).admit(untrusted=True)
     parent = text_of(store, run, which)[2]
-    name = candidate_id(given.source)
-    known = next((c for c in store.candidates(run.id) if c.id == name), None)
-    if known is not None or given.source == run.source:
-        told = f"candidate {name[:8]}, {known.verdict or 'not judged yet'}" if known else "the kernel as shipped"
-        raise UsageFault(f"that text is known: {told}", "change something in it")
-    return {"source": given.source, "kind": given.kind, "parent": parent, "of": which}
+    name = candidate_id(submitted.source)
+    earlier = next((c for c in store.candidates(run.id) if c.id == name), None)
+    if earlier is not None or submitted.source == run.source:
+        name_of_text = (
+            f"candidate {name[:8]}, {earlier.verdict or 'not judged yet'}" if earlier else "the kernel as shipped"
+        )
+        raise UsageFault(f"that text is known: {name_of_text}", "change something in it")
+    return {"source": submitted.source, "kind": submitted.kind, "parent": parent, "of": which}
 
 
 @contextmanager
-def _deaf() -> Iterator[None]:
-    """Ctrl-C is the editor's in here."""
+def _ignoring_interrupts() -> Iterator[None]:
+    """Ignore Ctrl-C meanwhile: it is the editor's."""
     before = signal.signal(signal.SIGINT, lambda *_: None)
     try:
         yield
@@ -77,13 +78,13 @@ def _deaf() -> Iterator[None]:
 
 
 def _editor() -> list[str]:
-    told = os.environ.get("VISUAL", "").strip() or os.environ.get("EDITOR", "").strip()
-    if not told:
+    command = os.environ.get("VISUAL", "").strip() or os.environ.get("EDITOR", "").strip()
+    if not command:
         raise UsageFault(
             "neither VISUAL nor EDITOR is set", "export EDITOR=nano before; or edit it elsewhere, and /submit FILE"
         )
     try:
-        return shlex.split(told)
+        return shlex.split(command)
     except ValueError as e:
         raise UsageFault(f"EDITOR cannot be read: {e}", "set it to a command") from None
 

@@ -1,7 +1,7 @@
-"""What a person types: a command that begins with a slash, or words for the optimizer.
+"""Reads what a person types: a command that begins with a slash, or words for the optimizer.
 
-A single word that is a command's name is that command; so is one followed by the id of a candidate. It does nothing:
-`commands.py` does.
+A single word that is a command's name is that command; so is one followed by the id of a candidate. `commands.py`
+carries commands out.
 """
 
 import difflib
@@ -39,15 +39,15 @@ _ID = re.compile(r"[0-9a-f]{4,16}\Z|shipped\Z|tuned\Z")
 
 @dataclass(frozen=True)
 class TypedCommand:
-    """A command, and what stands behind it."""
+    """A command and its arguments."""
 
     name: str
     words: tuple[str, ...] = ()
-    rest: str = ""  # all that stands behind the name, as it was typed
+    rest: str = ""  # everything after the name, as it was typed
 
 
 def read(line: str) -> TypedCommand | None:
-    """None for an empty line. Raises UsageFault for a command that there is not, and for one that lacks something."""
+    """Return the command of a line; None for an empty one. Raises UsageFault for an unknown or incomplete command."""
     line = line.strip()
     if not line:
         return None
@@ -79,8 +79,8 @@ def _checked(name: str, rest: str) -> TypedCommand:
 
 
 def unknown(name: str) -> UsageFault:
-    """What is said of a command that there is not: the nearest names."""
+    """Return the fault for an unknown command, which names the nearest ones."""
     near = difflib.get_close_matches(name, COMMANDS, n=3, cutoff=0.5) or [c for c in COMMANDS if c[:1] == name[:1]]
-    told = ", ".join(f"/{n}" for n in near)
-    hint = f"did you mean {told}?  /help lists all" if told else "/help lists all"
+    names = ", ".join(f"/{n}" for n in near)
+    hint = f"did you mean {names}?  /help lists all" if names else "/help lists all"
     return UsageFault(f"there is no command /{text.line(name, 40)}", hint)

@@ -1,4 +1,4 @@
-"""`session`: opens a run or begins one, and reads what is typed until the person leaves or nothing can begin."""
+"""`session`: opens a run or begins one, and reads what is typed until the person leaves or the run cannot begin."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from pgo_agent.sandbox.errors import EnvironmentFault, Fault, UsageFault
 def start(what: str, asked: RunSettings, store: Store) -> int:
     """Hold a session on `what`, a kernel file or a run, and return the exit code. A run keeps its own settings.
 
-    Raises Faults before anything is begun, and what kept a run from beginning.
+    Raises Faults before anything begins, and the fault that kept a run from beginning.
     """
     file = locate(Path(what))
     run = None if file.is_file() else _run(store, what)
@@ -25,7 +25,7 @@ def start(what: str, asked: RunSettings, store: Store) -> int:
 
 
 def _run(store: Store, what: str) -> Run:
-    """Raises UsageFault for what is neither a file nor a run, for a run that failed, and for a check's."""
+    """Return the run. Raises UsageFault when there is none, when it failed, and when it is the run of a check."""
     try:
         run = store.run(what)
     except UsageFault as e:

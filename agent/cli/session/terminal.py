@@ -1,8 +1,7 @@
-"""The terminal of a session: where lines are read, with the live block above them, or, where that cannot be, without.
+"""The terminal of a session: reads lines, with the live block above them where the terminal can show it.
 
-`Rich` needs a terminal that can move its cursor; `Lines` needs nothing but lines (TERM=dumb). Both print what is told
-above what is typed. They understand Ctrl-C as the session's, and Ctrl-D as its end. prompt_toolkit is imported here
-alone, when a session begins.
+`Rich` needs a terminal that can move its cursor; `Lines` works on any (TERM=dumb). Both print messages above what is
+typed. Ctrl-C interrupts the session, Ctrl-D ends it. prompt_toolkit is imported here alone, when a session begins.
 """
 
 import contextlib
@@ -22,17 +21,17 @@ from rich.console import Console
 from rich.text import Text
 
 PROMPT = "> "
-BELOW = 3  # rows of a terminal that the block leaves: the line how it stands, what is typed, one above
+BELOW = 3  # rows of a terminal that the block leaves free: the state, what is typed, and one above
 REFRESH = 0.5  # seconds
-_DRAWN = 0.2  # seconds that a drawing is good for
+_DRAWN = 0.2  # seconds that a drawing is used for
 
 
 class SessionTerminal(Protocol):
     def opened(self) -> contextlib.AbstractContextManager[None]:
-        """While it is open the terminal is its own."""
+        """Take the terminal while the context is open."""
 
     def ask(self, prompt: str = PROMPT) -> str | None:
-        """A line; None at the end of input, and when the session is to end."""
+        """Return a line; None at the end of input, and when the session is to end."""
 
 
 def front(c: SessionController) -> SessionTerminal:
@@ -43,7 +42,7 @@ def front(c: SessionController) -> SessionTerminal:
 
 
 class Lines:
-    """Reads plain lines. What is told in the meantime comes as it comes."""
+    """Reads plain lines. Messages are printed as they come."""
 
     def __init__(self, c: SessionController) -> None:
         self.c, self._typed = c, b""
@@ -69,7 +68,7 @@ class Lines:
         os.write(self._wake, b".")
 
     def _more(self) -> bool:
-        """Waits for something; False at the end of input."""
+        """Wait for input or a wake-up; return False at the end of input."""
         ready, _, _ = select.select([0, self._woken], [], [])
         if self._woken in ready:
             os.read(self._woken, 100)
@@ -133,8 +132,8 @@ class Rich:
         return str(line)
 
     def _above(self) -> str:
-        """The block, as the terminal is now; drawn a few times a second at most."""
-        self._wake()  # nothing ran yet, perhaps, when that was asked for
+        """Return the block for the terminal's present size; drawn a few times a second at most."""
+        self._wake()  # perhaps the prompt did not run yet when the session was to end
         if time.monotonic() - self._at > _DRAWN:
             size = os.get_terminal_size()
             self._console.file, self._console.size = io.StringIO(), size
@@ -157,7 +156,7 @@ class Rich:
         return keys
 
     def _wake(self) -> None:
-        """Ends the line that is being read, if the session is to end."""
+        """End the line that is being read, if the session is to end."""
         app = self._prompt.app
         if self.c.leaving and app.is_running and app.loop is not None:
             app.loop.call_soon_threadsafe(lambda: app.is_running and not app.is_done and app.exit(result=None))
@@ -166,8 +165,8 @@ class Rich:
 def _history(c: SessionController) -> Any:
     from prompt_toolkit.history import FileHistory
 
-    class Kept(FileHistory):
-        """A file of the workspace; one that cannot be read or written costs the session nothing."""
+    class TolerantHistory(FileHistory):
+        """A file of the workspace; a file that cannot be read or written is ignored."""
 
         def load_history_strings(self) -> Any:
             with contextlib.suppress(OSError):
@@ -177,14 +176,14 @@ def _history(c: SessionController) -> Any:
             with contextlib.suppress(OSError):
                 super().store_string(string)
 
-    return Kept(str(c.store.root / "session_history"))
+    return TolerantHistory(str(c.store.root / "session_history"))
 
 
 def _completer(c: SessionController) -> Any:
     from prompt_toolkit.completion import Completer, Completion
 
     class Names(Completer):
-        """Commands, then what they take."""
+        """Completes commands and their arguments."""
 
         def get_completions(self, document: Any, complete_event: Any) -> Any:
             text = document.text_before_cursor
@@ -197,12 +196,12 @@ def _completer(c: SessionController) -> Any:
 
 
 def _names(c: SessionController, text: str) -> list[str]:
-    """What may stand at the end of a text."""
+    """Return the words that may complete a text."""
     command, space, rest = text.partition(" ")
     if not space:
         return [f"/{name}" for name in parse_input.COMMANDS]
     takes = parse_input.COMMANDS.get(command.lstrip("/"), ("", ""))[0]
-    known = c.watch.glance()
-    ids = [r.id[:8] for r in known.rows] if known and "CANDIDATE" in takes and " " not in rest else []
+    snapshot = c.watch.glance()
+    ids = [r.id[:8] for r in snapshot.rows] if snapshot and "CANDIDATE" in takes and " " not in rest else []
     more = {"pin": ["off", "shipped"], "budget": list(BUDGETS), "help": list(parse_input.COMMANDS)}
     return [*ids, *(more.get(command.lstrip("/"), []) if " " not in rest else [])]

@@ -1,8 +1,8 @@
 """The process in which the loop of a session runs: `python -m pgo_agent.agent.cli.session.worker JOB`, events on
 stdout.
 
-It ends with the session (`parent_watch.py`): its run can be resumed. What a person wants comes to it through the
-record.
+It ends when the session ends (`parent_watch.py`), and its run can be resumed. Requests of a person reach it through
+the record.
 """
 
 import json
@@ -22,7 +22,7 @@ from pgo_agent.sandbox.json_codec import Record
 
 @dataclass(frozen=True)
 class Job(Record):
-    """What a worker is to do: to go on with `run`, or, where that is empty, to start a run of `file`."""
+    """What a worker is to do: go on with `run`, or, when that is empty, start a run of `file`."""
 
     store: str
     file: str

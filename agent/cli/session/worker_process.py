@@ -1,6 +1,6 @@
-"""Holds the process in which a run's loop works: starts it, hands on its events, pauses it, kills it.
+"""Controls the process in which a run's loop works: starts it, passes on its events, pauses it, kills it.
 
-It is in a process group of its own, so Ctrl-C at the terminal is the session's alone to understand.
+The process is in a process group of its own, so Ctrl-C at the terminal reaches the session alone.
 """
 
 import json
@@ -14,14 +14,14 @@ from contextlib import suppress
 from typing import Any
 
 Event = dict[str, Any]
-SAID = 4000  # bytes of what it printed at last
+OUTPUT_BYTES = 4000  # of the end of its standard error
 
 
 class Running:
-    """`told`: gets every event, in a thread. `ended`: gets the exit code and the last words, once, after them."""
+    """A worker. `on_event` gets each event, in a thread; then `on_end` gets the exit code and the last output."""
 
-    def __init__(self, job: str, told: Callable[[Event], None], ended: Callable[[int, str], None]) -> None:
-        self._told, self._ended = told, ended
+    def __init__(self, job: str, on_event: Callable[[Event], None], on_end: Callable[[int, str], None]) -> None:
+        self._on_event, self._on_end = on_event, on_end
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed when the process is gone)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "pgo_agent.agent.cli.session.worker", job],
@@ -38,18 +38,18 @@ class Running:
         return self._process.pid
 
     def pause(self, seconds: float) -> None:
-        """As Ctrl-C does; what is being built or judged may take so many seconds more."""
+        """Interrupt the process as Ctrl-C does; kill it when it has not ended after so many seconds."""
         self._process.send_signal(signal.SIGINT)
         late = threading.Timer(seconds, self.kill)
         late.daemon = True
         late.start()
 
     def kill(self) -> None:
-        """At once. What was recorded is safe, and boxed processes die with it."""
+        """Kill the process at once. What was recorded is safe, and boxed processes die with it."""
         self._process.kill()
 
     def wait(self, seconds: float) -> bool:
-        """Whether it ended, with everything that it said, within so many seconds."""
+        """Return whether it ended within so many seconds, and all its events were passed on."""
         self._reader.join(seconds)
         return not self._reader.is_alive()
 
@@ -57,10 +57,10 @@ class Running:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             with suppress(ValueError):  # cut off by a kill
-                self._told(json.loads(line))
+                self._on_event(json.loads(line))
         code = self._process.wait()
         with self._errors as errors:
             errors.seek(0, 2)
-            errors.seek(max(0, errors.tell() - SAID))
-            said = errors.read().decode(errors="replace")
-        self._ended(code, said)
+            errors.seek(max(0, errors.tell() - OUTPUT_BYTES))
+            output = errors.read().decode(errors="replace")
+        self._on_end(code, output)

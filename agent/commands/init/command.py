@@ -1,4 +1,4 @@
-"""`pgo-agent init`: writes the skeleton, says what it found and guessed; `--check` says what a target still lacks.
+"""`pgo-agent init`: writes the skeleton and prints what it found and guessed; `--check` lists what a target lacks.
 
 Relies on `check.py` to put a target through the gate as its own candidate. It never changes the file that it reads.
 """
@@ -17,7 +17,7 @@ from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 
 @dataclass(frozen=True)
 class Written:
-    """What `init` made, for a person to read."""
+    """What `init` wrote, for a person to read."""
 
     path: Path
     kernels: tuple[str, ...]
@@ -29,20 +29,20 @@ class Written:
 
 
 def write(file: str, launcher: str | None, to: Path | None, force: bool) -> Written:
-    """The skeleton for a kernel in a file, or in an installed module by its dotted name.
+    """Write the skeleton for a kernel in a file, or in an installed module by its dotted name.
 
-    Raises UsageFault for an output that is there, and what `found.read` raises; EnvironmentFault where it cannot be
+    Raises UsageFault for an output that exists, and what `scan.read` raises; EnvironmentFault when it cannot be
     written.
     """
     path = located(file)
-    found = reading.read(path, launcher)
-    guesses = guessing.guess(found)
+    scanned = reading.read(path, launcher)
+    guesses = guessing.guess(scanned)
     to = to or Path(f"{path.stem}_target.py")
     if to.resolve() == path.resolve():
         raise UsageFault(f"{to} is the file that is read, which is never changed", "name another file with -o")
     if to.exists() and not force:
         raise UsageFault(f"{to} is there already", "name another file with -o, or --force to write over it")
-    text = render.write(found, guesses)
+    text = render.write(scanned, guesses)
     target.parse(text, str(to))
     try:
         to.write_text(text, encoding="utf-8")
@@ -50,17 +50,17 @@ def write(file: str, launcher: str | None, to: Path | None, force: bool) -> Writ
         raise EnvironmentFault(f"cannot write {to}: {e.strerror}", "name another file with -o") from None
     return Written(
         to,
-        tuple(found.kernels),
-        found.launcher.name,
+        tuple(scanned.kernels),
+        scanned.launcher.name,
         {a.name: f"({', '.join(a.dims)})" for a in guesses.arguments if a.dims is not None},
         {a.name: a.value for a in guesses.arguments if a.dims is None},
         tuple(o.name for o in guesses.outputs if o.reachable),
-        tuple(_notes(found, guesses)),
+        tuple(_notes(scanned, guesses)),
     )
 
 
 def located(file: str) -> Path:
-    """A file, or the source of an installed module such as `liger_kernel.ops.rms_norm`; nothing is imported."""
+    """Return a file, or the source of an installed module such as `liger_kernel.ops.rms_norm`; nothing is imported."""
     path = Path(file)
     if path.exists() or not all(part.isidentifier() for part in file.split(".")):
         return path
@@ -73,9 +73,10 @@ def located(file: str) -> Path:
     return Path(spec.origin) if spec and spec.origin else path
 
 
-def _notes(found: reading.Found, guesses: guessing.Guesses) -> list[str]:
+def _notes(scanned: reading.ScannedFile, guesses: guessing.Guesses) -> list[str]:
     notes = [
-        f"{n} only lies beside the file: the sandbox does not show it; copy what you need" for n in render.beside(found)
+        f"{n} only lies beside the file: the sandbox does not show it; copy what you need"
+        for n in render.beside(scanned)
     ]
     if guesses.left_out:
         notes.append(f"left at their defaults: {', '.join(guesses.left_out)}")
@@ -85,7 +86,7 @@ def _notes(found: reading.Found, guesses: guessing.Guesses) -> list[str]:
             f"the launch writes into its arguments {', '.join(copied)}: kernel() copies them first, and that is timed; "
             "of one that it fills without reading it, write torch.empty_like in place of clone"
         )
-    if guesses.dropped and found.launcher.name != "kernel":
+    if guesses.dropped and scanned.launcher.name != "kernel":
         notes.append(
             f"returned as well, but not seen to come of what is stored to: {', '.join(guesses.dropped)}: not compared"
         )
@@ -99,29 +100,29 @@ def _notes(found: reading.Found, guesses: guessing.Guesses) -> list[str]:
 
 
 def marks(path: Path) -> tuple[list[str], list[str]]:
-    """Lines of a target that must be written, and that were guessed. Raises TargetFault for names that are missing."""
-    found = target.read(path)
-    lines = list(enumerate(target.text(found.contract_path).splitlines(), 1))
-    if found.sidecar:
-        lines += list(enumerate(found.source.splitlines(), 1))
-    own = [[f"line {n}: {line.strip()}" for n, line in lines if f"  {mark}" in line] for mark in render.MARKS]
-    return own[0], own[1]
+    """Return the lines of a target to write, and those that were guessed. Raises TargetFault for missing names."""
+    subject = target.read(path)
+    lines = list(enumerate(target.text(subject.contract_path).splitlines(), 1))
+    if subject.sidecar:
+        lines += list(enumerate(subject.source.splitlines(), 1))
+    marked = [[f"line {n}: {line.strip()}" for n, line in lines if f"  {mark}" in line] for mark in render.MARKS]
+    return marked[0], marked[1]
 
 
 def tell(written: Written) -> None:
-    """What was found and guessed, and what comes next."""
+    """Print what was found and guessed, and what comes next."""
     from pgo_agent.agent.views import summary
 
     out = summary.output()
-    told = {
+    facts = {
         "kernels": ", ".join(written.kernels),
         "launcher": written.launcher,
         "tensors": ", ".join(f"{n} {shape}" for n, shape in written.tensors.items()) or "none found",
         "values": ", ".join(f"{n} = {'?' if v is None else v}" for n, v in written.plain.items()) or "none",
         "results": ", ".join(written.outputs) or "none found",
     }
-    for name, said in told.items():
-        out.print(f"{name:9} {said}", markup=False, highlight=False, soft_wrap=True)
+    for name, text in facts.items():
+        out.print(f"{name:9} {text}", markup=False, highlight=False, soft_wrap=True)
     for note in written.notes:
         out.print(f"note: {note}", markup=False, highlight=False, soft_wrap=True)
     to_write, guessed = marks(written.path)
@@ -135,7 +136,7 @@ def tell(written: Written) -> None:
 
 
 def ready(path: Path) -> bool:
-    """Whether nothing is left to write; says on stderr what is."""
+    """Return whether nothing is left to write; prints on stderr what is."""
     to_write, guessed = marks(path)
     for line in to_write:
         print(f"to write: {path}, {line}", file=sys.stderr)

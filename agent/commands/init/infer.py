@@ -1,7 +1,7 @@
-"""What the launcher's text says of its arguments and results: which are tensors, their dimensions, what is written.
+"""Guesses from the launcher's text which arguments are tensors, their dimensions, and which tensors it writes.
 
-Guesses, all of them: a skeleton marks them so. Relies on `shapes.py` for tensors and their dimensions, and on
-`outputs.py` for what comes back. Names of dimensions are those that the launcher itself unpacks shapes into.
+A skeleton marks all of this as guessed. Relies on `shapes.py` for tensors and their dimensions, and on `outputs.py` for
+what is returned. Names of dimensions are those that the launcher itself unpacks shapes into.
 """
 
 import ast
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from pgo_agent.agent.commands.init.outputs import Host, Output
-from pgo_agent.agent.commands.init.scan import Found
+from pgo_agent.agent.commands.init.scan import ScannedFile
 from pgo_agent.agent.commands.init.shapes import Shapes
 
 INDEX = re.compile(r"(?:^|_)(?:ids?|idx|index|indices|labels?|targets?|lengths?|seqlens?)$", re.I)
@@ -23,7 +23,7 @@ class Argument:
 
     name: str
     dims: tuple[str, ...] | None = None  # of a tensor, by name; None: a plain value
-    value: object = None  # of a plain one; None: nobody can tell
+    value: object = None  # of a plain one; None: unknown
     whole: bool = False  # a tensor of integers
 
 
@@ -33,27 +33,27 @@ class Guesses:
     left_out: tuple[str, ...]  # parameters whose defaults are kept
     outputs: tuple[Output, ...]
     returned: int  # values that the launcher returns; 0: one, or none
-    dropped: tuple[str, ...]  # what it returns beside, that no kernel stores to
+    dropped: tuple[str, ...]  # what it also returns, to which no kernel stores
     space: dict[str, list[int]]  # launch parameters that the file itself names, with their values
-    unread: tuple[str, ...]  # those whose values only a run would tell
+    unread: tuple[str, ...]  # those whose values only a run would show
 
 
-def guess(found: Found) -> Guesses:
-    own = found.launcher.args
-    names = [a.arg for a in (*own.posonlyargs, *own.args, *own.kwonlyargs)]
-    defaults = _defaults(own)
-    shapes = Shapes(found, found.launcher)
+def guess(scanned: ScannedFile) -> Guesses:
+    signature = scanned.launcher.args
+    names = [a.arg for a in (*signature.posonlyargs, *signature.args, *signature.kwonlyargs)]
+    defaults = _defaults(signature)
+    shapes = Shapes(scanned, scanned.launcher)
     arguments = tuple(_argument(n, shapes) for n in names if n not in defaults)
-    given = [n for n in names if n not in defaults and shapes.is_tensor(n)]
-    results = Host(found).results(found.launcher, given)
+    tensors = [n for n in names if n not in defaults and shapes.is_tensor(n)]
+    results = Host(scanned).results(scanned.launcher, tensors)
     left_out = tuple(n for n in names if n in defaults)
-    return Guesses(arguments, left_out, results.outputs, results.returned, results.dropped, *_space(found))
+    return Guesses(arguments, left_out, results.outputs, results.returned, results.dropped, *_space(scanned))
 
 
-def _defaults(own: ast.arguments) -> set[str]:
-    places = [a.arg for a in (*own.posonlyargs, *own.args)]
-    named = {a.arg for a, d in zip(own.kwonlyargs, own.kw_defaults, strict=True) if d is not None}
-    return set(places[len(places) - len(own.defaults) :]) | named
+def _defaults(signature: ast.arguments) -> set[str]:
+    places = [a.arg for a in (*signature.posonlyargs, *signature.args)]
+    named = {a.arg for a, d in zip(signature.kwonlyargs, signature.kw_defaults, strict=True) if d is not None}
+    return set(places[len(places) - len(signature.defaults) :]) | named
 
 
 def _argument(name: str, shapes: Shapes) -> Argument:
@@ -65,10 +65,10 @@ def _argument(name: str, shapes: Shapes) -> Argument:
 # the launch space -----------------------------------------------------------------------------------------------------
 
 
-def _space(found: Found) -> tuple[dict[str, list[int]], tuple[str, ...]]:
-    """What configurations of autotuners set: parameters with all values that the file names, and those without any."""
+def _space(scanned: ScannedFile) -> tuple[dict[str, list[int]], tuple[str, ...]]:
+    """Return the parameters that autotuner configurations set, with all values in the file, and those without any."""
     values: dict[str, set[int]] = {}
-    for node in (node for block in found.kept for node in block.nodes):
+    for node in (node for block in scanned.needed for node in block.nodes):
         for call, ranges in _configs(node, {}):
             for name, value in _config(call).items():
                 values.setdefault(name, set()).update(_values(value, ranges))
@@ -76,7 +76,7 @@ def _space(found: Found) -> tuple[dict[str, list[int]], tuple[str, ...]]:
 
 
 def _configs(node: ast.AST, ranges: Mapping[str, ast.expr]) -> Iterator[tuple[ast.Call, Mapping[str, ast.expr]]]:
-    """Calls of `triton.Config`, with what the comprehensions about them run through."""
+    """Yield calls of `triton.Config`, with variable -> iterable of the comprehensions around them."""
     if isinstance(node, ast.ListComp | ast.GeneratorExp):
         inner = {g.target.id: g.iter for g in node.generators if isinstance(g.target, ast.Name)}
         ranges = {**ranges, **inner}
@@ -96,7 +96,7 @@ def _config(call: ast.Call) -> Mapping[str, ast.expr]:
 
 
 def _values(value: ast.expr, ranges: Mapping[str, ast.expr]) -> set[int]:
-    """The integers that an expression says, by itself or as what a comprehension runs through."""
+    """Return the integers in an expression, or in what its comprehension variable runs through."""
     if isinstance(value, ast.Name) and value.id in ranges:
         value = ranges[value.id]
     listed = value.elts if isinstance(value, ast.List | ast.Tuple | ast.Set) else [value]

@@ -1,7 +1,7 @@
 """Writes the skeleton of a target: the kernel part as the file has it, and the contract with every guess marked.
 
-Relies on Jinja2 for `target.py.j2`. Sizes are made up: the largest tensor of a public case has 2^24 or 2^25 elements,
-small cases suit Triton's interpreter, held-out ones divide nothing.
+Relies on Jinja2 for `target.py.j2`. Sizes are invented: the largest tensor of a public case has 2^24 or 2^25 elements,
+small cases suit Triton's interpreter, and block sizes do not divide held-out sizes.
 """
 
 import ast
@@ -13,7 +13,7 @@ from typing import Any
 
 from pgo_agent.agent.commands.init.infer import Guesses
 from pgo_agent.agent.commands.init.outputs import Output
-from pgo_agent.agent.commands.init.scan import Found
+from pgo_agent.agent.commands.init.scan import ScannedFile
 from pgo_agent.sandbox import parsing
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.target import CONTRACT
@@ -29,42 +29,42 @@ SIZES: Mapping[str, Sequence[Sequence[int]]] = {  # of the largest tensor, by it
 MOST_RANK = 4
 
 
-def write(found: Found, guesses: Guesses) -> str:
-    """The text of the target file. Raises UsageFault where the kernel needs names that a target uses itself."""
+def write(scanned: ScannedFile, guesses: Guesses) -> str:
+    """Return the text of the target file. Raises UsageFault when the kernel needs names that a target defines."""
     import jinja2
 
-    taken = CONTRACT | ({"kernel"} if found.launcher.name != "kernel" else set())
-    clashes = sorted(taken & {n for b in found.kept for n in b.names})
+    taken = CONTRACT | ({"kernel"} if scanned.launcher.name != "kernel" else set())
+    clashes = sorted(taken & {n for b in scanned.needed for n in b.names})
     if clashes:
         raise UsageFault(
-            f"{found.path} has names of its own for what a target must define: {', '.join(clashes)}",
+            f"{scanned.path} has names of its own for what a target must define: {', '.join(clashes)}",
             "rename them in a copy, and give that",
         )
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     template = resources.files("pgo_agent.agent.commands.init").joinpath("target.py.j2").read_text(encoding="utf-8")
-    return environment.from_string(template).render(**_values(found, guesses))
+    return environment.from_string(template).render(**_values(scanned, guesses))
 
 
-def _values(found: Found, guesses: Guesses) -> dict[str, Any]:
+def _values(scanned: ScannedFile, guesses: Guesses) -> dict[str, Any]:
     names = _names(guesses)
     return {
-        "path": found.path.name,
-        "launcher": found.launcher.name,
+        "path": scanned.path.name,
+        "launcher": scanned.launcher.name,
         "arguments": guesses.arguments,
         "outputs": guesses.outputs,
         "copied": [o.name for o in guesses.outputs if not o.own],
         "left_out": guesses.left_out,
-        "call": _call(found, guesses),
+        "call": _call(scanned, guesses),
         "result": _result(guesses.outputs),
         "unpacked": _unpacked(guesses),
-        "part": kernel_part(found),
-        "wrapped": found.launcher.name != "kernel",
-        "torch": any("torch" in b.names for b in found.kept),
+        "part": kernel_part(scanned),
+        "wrapped": scanned.launcher.name != "kernel",
+        "torch": any("torch" in b.names for b in scanned.needed),
         "integers": [a for a in guesses.arguments if a.whole],
         "floats": any(a.dims is not None and not a.whole for a in guesses.arguments),
         "cases": {section: sizes(names, guesses, section) for section in SIZES},
         "space": guesses.space,
-        "dots": "tl.dot" in "".join(b.text for b in found.kept),
+        "dots": "tl.dot" in "".join(b.text for b in scanned.needed),
         "largest": _largest(guesses),
         "moved": _moved(guesses),
         "guessed": GUESSED,
@@ -73,7 +73,7 @@ def _values(found: Found, guesses: Guesses) -> dict[str, Any]:
 
 
 def _names(guesses: Guesses) -> list[str]:
-    """Every dimension once, those of the largest tensor first."""
+    """Return every dimension once, those of the largest tensor first."""
     tensors = sorted((a.dims for a in guesses.arguments if a.dims), key=len, reverse=True)
     return list(dict.fromkeys(d for dims in tensors for d in dims))
 
@@ -83,30 +83,30 @@ def _largest(guesses: Guesses) -> tuple[str, ...]:
 
 
 def sizes(names: Sequence[str], guesses: Guesses, section: str) -> dict[str, int]:
-    """A size for every dimension of a section's case: by its place in a tensor, counted from the last one."""
-    own = SIZES[section][min(max(len(_largest(guesses)), 1), MOST_RANK) - 1]
-    found: dict[str, int] = {}
+    """Return a size for every dimension of a section's case, by its position in a tensor, counted from the last."""
+    by_position = SIZES[section][min(max(len(_largest(guesses)), 1), MOST_RANK) - 1]
+    by_name: dict[str, int] = {}
     for dims in sorted((a.dims for a in guesses.arguments if a.dims), key=len, reverse=True):
         for n, place in zip(reversed(dims), range(1, len(dims) + 1), strict=True):
-            found.setdefault(n, own[-min(place, len(own))])
-    return {n: found[n] for n in names}
+            by_name.setdefault(n, by_position[-min(place, len(by_position))])
+    return {n: by_name[n] for n in names}
 
 
-def _call(found: Found, guesses: Guesses) -> str:
-    """The call of the launcher; keyword-only parameters by name."""
-    by_name = [a.arg for a in found.launcher.args.kwonlyargs]
+def _call(scanned: ScannedFile, guesses: Guesses) -> str:
+    """Return the call of the launcher; keyword-only parameters by name."""
+    by_name = [a.arg for a in scanned.launcher.args.kwonlyargs]
     skipped = False
-    given = []
-    for name in (a.arg for a in (*found.launcher.args.posonlyargs, *found.launcher.args.args)):
+    arguments = []
+    for name in (a.arg for a in (*scanned.launcher.args.posonlyargs, *scanned.launcher.args.args)):
         skipped = skipped or name in guesses.left_out
         if name not in guesses.left_out:
-            given.append(f"{name}={name}" if skipped else name)
-    given += [f"{n}={n}" for n in by_name if n not in guesses.left_out]
-    return f"{found.launcher.name}({', '.join(given)})"
+            arguments.append(f"{name}={name}" if skipped else name)
+    arguments += [f"{n}={n}" for n in by_name if n not in guesses.left_out]
+    return f"{scanned.launcher.name}({', '.join(arguments)})"
 
 
 def _unpacked(guesses: Guesses) -> str:
-    """What the launcher's result is bound to; empty where nothing of it is wanted."""
+    """Return the names that the launcher's result is bound to; empty when none of it is used."""
     wanted = {o.place: o.name for o in guesses.outputs if o.place is not None}
     if -1 in wanted:
         return wanted[-1]
@@ -120,10 +120,10 @@ def _result(outputs: Sequence[Output]) -> str:
 
 
 def _moved(guesses: Guesses) -> list[str]:
-    """Elements of every tensor that is read or written, as expressions of a case; but for those that nobody knows."""
-    known = {a.name: a for a in guesses.arguments}
+    """Return the number of elements of every tensor that is read or written, if known, as expressions of a case."""
+    by_name = {a.name: a for a in guesses.arguments}
     read = [_elements(a.dims) for a in guesses.arguments if a.dims]
-    written = [known[o.like].dims if o.like in known else o.dims for o in guesses.outputs]
+    written = [by_name[o.like].dims if o.like in by_name else o.dims for o in guesses.outputs]
     names = set(_names(guesses))
     return [*read, *(_elements(d) for d in written if d and set(d) <= names)]
 
@@ -135,13 +135,13 @@ def _elements(dims: Sequence[str]) -> str:
 # the kernel part ------------------------------------------------------------------------------------------------------
 
 
-def kernel_part(found: Found) -> str:
-    """What the launcher needs of its file, with imports that hold elsewhere, too."""
-    return "".join(_absolute(found.path, b.text) if b.imports else b.text for b in found.kept).strip("\n")
+def kernel_part(scanned: ScannedFile) -> str:
+    """Return what the launcher needs of its file, with imports that work elsewhere, too."""
+    return "".join(_absolute(scanned.path, b.text) if b.imports else b.text for b in scanned.needed).strip("\n")
 
 
 def _absolute(path: Path, text: str) -> str:
-    """Relative imports by the package that the file lies in; as they are where it lies in none."""
+    """Return the text with relative imports made absolute; unchanged when the file is in no package."""
     package = _package(path)
     for node in parsing.module(text).body:
         if isinstance(node, ast.ImportFrom) and node.level and len(package) >= node.level:
@@ -159,16 +159,16 @@ def _package(path: Path) -> list[str]:
     return names
 
 
-def beside(found: Found) -> list[str]:
-    """Modules that only lie beside the file: the sandbox does not show them."""
-    told = []
-    for node in (inner for b in found.kept for n in b.nodes for inner in ast.walk(n)):
-        if isinstance(node, ast.ImportFrom) and node.level and not _package(found.path):
-            told.append("." * node.level + (node.module or ""))
+def beside(scanned: ScannedFile) -> list[str]:
+    """Return modules that are only beside the file: the sandbox does not show them."""
+    modules = []
+    for node in (inner for b in scanned.needed for n in b.nodes for inner in ast.walk(n)):
+        if isinstance(node, ast.ImportFrom) and node.level and not _package(scanned.path):
+            modules.append("." * node.level + (node.module or ""))
         names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
         names += [node.module] if isinstance(node, ast.ImportFrom) and node.module and not node.level else []
-        told += [n for n in names if _lies(found.path.parent, n.partition(".")[0])]
-    return list(dict.fromkeys(told))
+        modules += [n for n in names if _lies(scanned.path.parent, n.partition(".")[0])]
+    return list(dict.fromkeys(modules))
 
 
 def _lies(folder: Path, name: str) -> bool:

@@ -1,15 +1,16 @@
-"""Shapes of a launcher's arguments, by how its text takes them apart: `M, K = a.shape`, `b.shape[1]`, `x.view(-1, n)`.
+"""Guesses shapes of a launcher's arguments from how its text uses them: `M, K = a.shape`, `b.shape[1]`,
+`x.view(-1, n)`.
 
-Each dimension has a name, and the same name where the text says that two are the same, or treats two tensors alike.
-All of it is guessed: an argument that is bound anew by anything but a transposition is taken for what it became. An
-argument that is only handed on is read in the host function of the file that gets it.
+Each dimension has a name. Two dimensions share a name when the text says that they are equal, or treats two tensors
+alike. An argument that is bound again by anything but a transposition is taken for its new value. An argument that is
+only passed on is read in the host function of the file that gets it.
 """
 
 import ast
 import re
 from collections.abc import Iterator
 
-from pgo_agent.agent.commands.init.scan import Found, passed
+from pgo_agent.agent.commands.init.scan import ScannedFile, passed
 
 TENSOR = frozenset(
     {
@@ -39,19 +40,19 @@ TENSOR = frozenset(
         "is_cuda",
     }
 )  # attributes by which a tensor is known
-PLAIN = re.compile(r"(?:Optional\[)?(?:int|float|bool|str|torch\.(?:dtype|device|Size))\b.*")  # an annotation of none
+PLAIN = re.compile(r"(?:Optional\[)?(?:int|float|bool|str|torch\.(?:dtype|device|Size))\b.*")  # no tensor
 Names = dict[int, str]  # dimension -> name
 
 
 class Shapes:
-    """Of a host function's parameters, and of what they are bound to in it. `known`: those of others of its file."""
+    """Shapes of a host function's parameters, and of what they are bound to. `by_function`: those read already."""
 
     def __init__(
-        self, found: Found, function: ast.FunctionDef, known: "dict[str, Shapes | None] | None" = None
+        self, scanned: ScannedFile, function: ast.FunctionDef, by_function: "dict[str, Shapes | None] | None" = None
     ) -> None:
         nodes = list(ast.walk(function))
-        told = {a.arg: ast.unparse(a.annotation) for a in parameters(function) if a.annotation}
-        self._annotated = {name: said.strip("'\"") for name, said in told.items()}
+        annotations = {a.arg: ast.unparse(a.annotation) for a in parameters(function) if a.annotation}
+        self._annotated = {name: annotation.strip("'\"") for name, annotation in annotations.items()}
         self._used = {
             n.value.id
             for n in nodes
@@ -59,35 +60,35 @@ class Shapes:
         }
         self._pointers = {
             v.id
-            for launch in found.launches
+            for launch in scanned.launches
             for k, v in launch.passed.items()
             if isinstance(v, ast.Name) and re.search(r"(?:_ptr|^ptr|ptr)$", k)
         }
         self._flat = {_shaped(n, ("numel",)) for n in nodes}
         self._order = [a.arg for a in parameters(function)]
         self._read(nodes)
-        self._handed_on: dict[str, list[tuple[Shapes, str]]] = {}  # parameter -> functions, and what they call it
-        known = {} if known is None else known
-        known[function.name] = None  # as long as it is being read
+        self._handed_on: dict[str, list[tuple[Shapes, str]]] = {}  # parameter -> called functions, and its name there
+        by_function = {} if by_function is None else by_function
+        by_function[function.name] = None  # as long as it is being read
         for call in (n for n in nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)):
-            inner = found.host.get(ast.unparse(call.func))
-            if inner and inner.name not in known:
-                Shapes(found, inner, known)
-            if inner and (shapes := known[inner.name]):
+            inner = scanned.host.get(ast.unparse(call.func))
+            if inner and inner.name not in by_function:
+                Shapes(scanned, inner, by_function)
+            if inner and (shapes := by_function[inner.name]):
                 self._hand_on(call, inner, shapes)
-        known[function.name] = self
+        by_function[function.name] = self
 
     def is_tensor(self, name: str) -> bool:
-        said = self._annotated.get(name, "")
-        if PLAIN.fullmatch(said):
+        annotation = self._annotated.get(name, "")
+        if PLAIN.fullmatch(annotation):
             return False
-        if "tensor" in said.lower():
+        if "tensor" in annotation.lower():
             return True
         inner = self._handed_on.get(name, ())
         return name in self._used or name in self._pointers or any(s.is_tensor(n) for s, n in inner)
 
     def dims(self, name: str) -> tuple[str, ...]:
-        """The names of an argument's dimensions, in the order that it is given in."""
+        """Return the names of an argument's dimensions, in the order in which it is passed."""
         if not self._says(name):
             for inner, there in self._handed_on.get(name, ()):
                 if inner.is_tensor(there):
@@ -97,8 +98,10 @@ class Shapes:
         if name not in self._known and alike == [name] and (largest := self._largest()):
             return self.dims(largest)
         rank = max(self._rank(n) for n in alike)
-        own = [self._names(name, rank), *(self._names(n, rank) for n in alike)]
-        named = [next((found[i] for found in own if i in found), f"{alike[0].lower()}{i}") for i in range(rank)]
+        names = [self._names(name, rank), *(self._names(n, rank) for n in alike)]
+        named = [
+            next((by_index[i] for by_index in names if i in by_index), f"{alike[0].lower()}{i}") for i in range(rank)
+        ]
         return self._as_given(name, named)
 
     def _hand_on(self, call: ast.Call, function: ast.FunctionDef, shapes: "Shapes") -> None:
@@ -107,15 +110,15 @@ class Shapes:
                 self._handed_on.setdefault(value.id, []).append((shapes, there))
 
     def _says(self, name: str) -> bool:
-        """Whether this function itself tells of a parameter's dimensions."""
-        return any(name in told for told in (self._known, self._least, self._exact, self._bound, self._flat))
+        """Return whether this function itself says anything about a parameter's dimensions."""
+        return any(name in facts for facts in (self._known, self._least, self._exact, self._bound, self._flat))
 
     def _read(self, nodes: list[ast.AST]) -> None:
         self._alias: dict[str, str] = {}  # name of a shape -> its tensor
         self._known: dict[str, Names] = {}  # from the end where negative
-        self._least: dict[str, int] = {}  # dimensions at least
+        self._least: dict[str, int] = {}  # least number of dimensions
         self._exact: dict[str, int] = {}
-        self._bound: dict[str, list[str]] = {}  # what a name is bound to anew, in order
+        self._bound: dict[str, list[str]] = {}  # what a name is bound to again, in order
         for node in sorted((n for n in nodes if isinstance(n, ast.Assign)), key=lambda n: n.lineno):
             if len(node.targets) == 1:
                 self._assigned(node.targets[0], node.value)
@@ -138,9 +141,9 @@ class Shapes:
             self._rebound(to.id, value)
 
     def _rebound(self, name: str, value: ast.expr) -> None:
-        said = re.sub(rf"\b{re.escape(name)}\b", "_", ast.unparse(value))
-        self._bound.setdefault(name, []).append(said)
-        flat = re.fullmatch(r"_\.(?:view|reshape)\(-1, (.+)\)", said)
+        text = re.sub(rf"\b{re.escape(name)}\b", "_", ast.unparse(value))
+        self._bound.setdefault(name, []).append(text)
+        flat = re.fullmatch(r"_\.(?:view|reshape)\(-1, (.+)\)", text)
         if flat:
             self._least[name] = max(self._least.get(name, 0), 2)
             if flat[1].isidentifier():
@@ -152,7 +155,7 @@ class Shapes:
             self._least[tensor] = max(self._least.get(tensor, 0), i + 1 if i >= 0 else -i)
 
     def _compared(self, node: ast.AST) -> None:
-        """`a.shape[1] == b.shape[0]` says that the second has the name of the first."""
+        """Read `a.shape[1] == b.shape[0]`: the second dimension has the name of the first."""
         if isinstance(node, ast.Compare) and len(node.comparators) == 1:
             one, other = self._dimension(node.left), self._dimension(node.comparators[0])
             for (a, i), (b, j) in ((one, other), (other, one)):
@@ -166,26 +169,26 @@ class Shapes:
         return {i if i >= 0 else rank + i: n for i, n in self._known.get(name, {}).items()}
 
     def _largest(self) -> str:
-        known = [n for n in self._order if n in self._exact]
-        return max(known, key=lambda n: self._exact[n], default="")
+        exact = [n for n in self._order if n in self._exact]
+        return max(exact, key=lambda n: self._exact[n], default="")
 
     def _as_given(self, name: str, dims: list[str]) -> tuple[str, ...]:
-        """Before the transpositions that come before the launcher takes the shape apart."""
-        for said in reversed(self._bound.get(name, [])):
-            swapped = re.fullmatch(r"_\.transpose\((-?\d), (-?\d)\)", said)
+        """Return the dimensions before the transpositions that precede the launcher's use of the shape."""
+        for text in reversed(self._bound.get(name, [])):
+            swapped = re.fullmatch(r"_\.transpose\((-?\d), (-?\d)\)", text)
             if swapped and all(-len(dims) <= int(i) < len(dims) for i in swapped.groups()):
                 i, j = map(int, swapped.groups())
                 dims[i], dims[j] = dims[j], dims[i]
         return tuple(dims)
 
     def _shape(self, node: ast.AST) -> str:
-        """The tensor in `x.shape`, `x.size()` or a name for them."""
+        """Return the tensor in `x.shape`, `x.size()` or a name for them; else empty."""
         if isinstance(node, ast.Name):
             return self._alias.get(node.id, "")
         return _shaped(node, ("shape", "size"))
 
     def _dimension(self, node: ast.AST) -> tuple[str, int]:
-        """The tensor and the number in `x.shape[1]`, `x.size(1)` or `x.stride(1)`."""
+        """Return the tensor and the index in `x.shape[1]`, `x.size(1)` or `x.stride(1)`; else an empty name."""
         if isinstance(node, ast.Subscript):
             tensor, number = self._shape(node.value), _number(node.slice)
             return (tensor, number) if tensor and number is not None else ("", 0)
@@ -201,7 +204,7 @@ def parameters(function: ast.FunctionDef) -> Iterator[ast.arg]:
 
 
 def _is_stride(node: ast.AST) -> bool:
-    """Of `x.stride(0)`: it tells how many dimensions there are, and the size of none."""
+    """Return whether it is `x.stride(0)`, which shows a number of dimensions, but no size."""
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "stride"
 
 
@@ -215,7 +218,7 @@ def _shaped(node: ast.AST, attributes: tuple[str, ...]) -> str:
 
 def _number(node: ast.AST) -> int | None:
     try:
-        found = ast.literal_eval(node)
+        value = ast.literal_eval(node)
     except (ValueError, SyntaxError):
         return None
-    return found if type(found) is int and -8 <= found < 8 else None
+    return value if type(value) is int and -8 <= value < 8 else None

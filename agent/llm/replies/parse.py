@@ -53,7 +53,7 @@ class Unread:
     text: str  # as the reply has it
     error: str
     form: str = "source"  # that it seems to be: launch, source or ttgir
-    mendable: bool = False  # whether it proposes something
+    repairable: bool = False  # whether it proposes something
 
 
 @dataclass(frozen=True)

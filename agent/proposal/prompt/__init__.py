@@ -1,12 +1,12 @@
-"""What a model is shown to write a kernel anew: facts of a run (`collect.py`), put into sections within a budget.
+"""The prompt of the optimizer: facts of a run (`collect.py`), laid out as sections within a budget of tokens.
 
     facts = prompting.gather(ctx)
-    found = prompting.prompt(facts)      # .text, .sections, .dropped
+    prompt = prompting.prompt(facts)     # .text, .sections, .dropped
 
-`layout.py` says which sections there are, and what is dropped first; the words are templates in `prompts/`. The rest of
-the package makes single facts: `hot_loop.py`, `attempts.py`, `applicable_moves.py`, `cards.py`. It asks no model and
-reads no reply. Reference, held-out cases and tolerances stay out: `kernel_part.py` hides them in source,
-`gate/reason.py` in reasons.
+`layout.py` defines the sections and the order in which they are dropped; their text is in the templates of `prompts/`.
+The other modules make single facts: `hot_loop.py`, `attempts.py`, `applicable_moves.py`, `cards.py`. It asks no model
+and reads no reply. Reference, held-out cases and tolerances stay out: `kernel_part.py` removes them from source,
+`gate/reason.py` from reasons.
 """
 
 from pgo_agent.agent.proposal.prompt.collect import check, gather

@@ -1,6 +1,6 @@
-"""What was tried in a run, in a line for each kind of outcome: attempts that ended alike stand together, newest last.
+"""The attempts of a run, as one line for each kind of outcome, newest last: attempts that ended alike share a line.
 
-Reasons are as models may see them. It reads candidates and asks nobody.
+Reasons are in the form that models may see. It reads candidates only.
 """
 
 import re
@@ -20,11 +20,11 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 class Attempt:
     """A candidate that has its verdict."""
 
-    what: str  # its move, and of a model's the sentence that came with it
+    what: str  # its move, and a model's own sentence about it
     verdict: str
     stage: str
-    reason: str  # without what must not be told
-    ratios: str  # how many times faster than its incumbent it ran, by case, or what is recorded; empty: not known
+    reason: str  # as a model may see it
+    ratios: str  # speedup over its incumbent by case, or what is recorded; empty: unknown
 
     @property
     def kind(self) -> tuple[str, str, str, str]:
@@ -33,32 +33,34 @@ class Attempt:
 
 
 def lines(attempts: Iterable[Attempt], remarks: Sequence[str] = (), most: int = MOST) -> list[str]:
-    """Newest last; what is older than the last `most` is counted in the first line."""
+    """Return at most `most` lines, newest last; the first counts the older attempts that are left out."""
     groups: dict[tuple[str, str, str, str], list[Attempt]] = {}
     for attempt in attempts:
         groups[attempt.kind] = [*groups.pop(attempt.kind, []), attempt]  # what came again is new again
-    told = [(_told(group), group[0].verdict) for group in groups.values()] + [(printable.line(r), "") for r in remarks]
-    kept = told[-most:]
-    if len(kept) == len(told):
-        return [text for text, _ in kept]
-    kept = told[1 - most :]
-    return [_counted([verdict for _, verdict in told[: 1 - most]]), *(text for text, _ in kept)]
+    described = [(_describe(group), group[0].verdict) for group in groups.values()] + [
+        (printable.line(r), "") for r in remarks
+    ]
+    newest = described[-most:]
+    if len(newest) == len(described):
+        return [text for text, _ in newest]
+    newest = described[1 - most :]
+    return [_counted([verdict for _, verdict in described[: 1 - most]]), *(text for text, _ in newest)]
 
 
 def attempt(
-    c: Candidate, hidden: Collection[str], gains: Mapping[str, float], known: tuple[str, float | None] | None = None
+    c: Candidate, hidden: Collection[str], gains: Mapping[str, float], recorded: tuple[str, float | None] | None = None
 ) -> Attempt:
-    """`hidden`: names of held-out cases. `gains`: case -> ratio, as measured in this run; `known`: what is recorded of
-    this very source on such a GPU, its verdict and ratio."""
-    own = c.author == provenance.EMBEDDED  # then the move's name says all
-    what = c.move if own or not c.rationale else f"{c.move} ({printable.line(c.rationale, 160)})"
+    """Return a candidate as an attempt. `hidden`: names of held-out cases. `gains`: case -> ratio measured in this run.
+    `recorded`: verdict and ratio of this very source on such a GPU."""
+    embedded = c.author == provenance.EMBEDDED  # then the move's name says all
+    what = c.move if embedded or not c.rationale else f"{c.move} ({printable.line(c.rationale, 160)})"
     ratios = ", ".join(f"{case.split('/', 1)[-1]} {ratio:.3f}x" for case, ratio in gains.items())
-    if known and known[1] and not ratios:
-        ratios = f"recorded earlier on such a GPU: {known[0]}, {known[1]:.3f}x"
+    if recorded and recorded[1] and not ratios:
+        ratios = f"recorded earlier on such a GPU: {recorded[0]}, {recorded[1]:.3f}x"
     return Attempt(what, c.verdict or "", c.stage or "", (c.why or NONE).for_model(hidden), ratios)
 
 
-def _told(group: Sequence[Attempt]) -> str:
+def _describe(group: Sequence[Attempt]) -> str:
     last = group[-1]
     count = f", {len(group)} times" if len(group) > 1 else ""
     by_case = f" [{last.ratios}]" if last.ratios else ""

@@ -1,7 +1,7 @@
-"""Which cards of knowledge a prompt carries: those that answer what the profile found, in its order, and few.
+"""Selects the few cards of knowledge for a prompt: those that answer the defects of the profile, in its order.
 
-`prompts/cards/NAME.j2` is a card. Where no defect stands out and nothing was timed, what the kernel is made of decides:
-of a loop with dots, what such loops are usually held back by; of others, how memory is read. It reads no record.
+`prompts/cards/NAME.j2` is a card. Without a defect the kernel itself decides: a loop with dots gets the cards on the
+usual limits of such loops, any other kernel the card on memory layouts. It reads no record.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,7 +33,8 @@ _ONLY_HOPPER = {"tma", "warp_specialization", "wgmma_waits"}
 
 
 def chosen(defects: Sequence[Defect], statics: Iterable[Mapping[str, Any]], source: str, arch: int) -> tuple[str, ...]:
-    """Names of cards. `defects`: what costs most first; `statics`: profiles of builds; `source`: the kernel."""
+    """Return names of cards. `defects`: the costliest first; `statics`: static profiles of builds; `source`: the
+    kernel."""
     exponential = "exp" in source
     turns = (CARDS[d][turn : turn + 1] for turn in (0, 1) for d in defects)  # the first of each defect, then the second
     wanted = [name for turn in turns for name in turn] or list(_usual(_dots(statics), exponential))
@@ -42,10 +43,10 @@ def chosen(defects: Sequence[Defect], statics: Iterable[Mapping[str, Any]], sour
 
 
 def asks_for_gluon(by_case: Iterable[Sequence[Defect]], statics: Iterable[Mapping[str, Any]], arch: int) -> bool:
-    """Whether what costs most in some case is out of the reach of launch parameters and source: how copies and dots
-    wait, or nothing that has a name."""
+    """Whether the costliest defect of some case cannot be fixed by launch parameters or Triton source: waits of copies
+    and dots, or no known defect."""
     cases = list(by_case) or [()]
-    return arch == HOPPER and _dots(statics) and any(not found or GLUON & set(found[:MOST]) for found in cases)
+    return arch == HOPPER and _dots(statics) and any(not defects or GLUON & set(defects[:MOST]) for defects in cases)
 
 
 def _usual(dots: bool, exponential: bool) -> Iterator[str]:

@@ -1,6 +1,6 @@
-"""Takes the facts of a prompt from a run's record: the incumbent, its profile and code, what was tried, what applies.
+"""Collects the facts of a prompt from the record of a run: the incumbent, its profile and code, attempts and moves.
 
-Passes and builds are in the content store already, so nothing is worked out twice. The same record gives the same
+Profiles and builds are in the content store already, so nothing is computed twice. The same record gives the same
 facts.
 """
 
@@ -45,7 +45,7 @@ MOST_QUOTED = 8  # lines of the source
 
 
 def check(source: str, device: Device, python: str, budget: int) -> None:
-    """Raises UsageFault where no prompt about a file can fit, whatever is left out: to be said before a run begins."""
+    """Raise UsageFault if no prompt about a file fits its budget, whatever is left out: checked before a run begins."""
     try:
         prompt(Facts(asdict(device), triton_version(python), kernel_part(source), budget=budget))
     except TooLong as e:
@@ -53,12 +53,12 @@ def check(source: str, device: Device, python: str, budget: int) -> None:
 
 
 def gather(ctx: Context, remarks: Sequence[str] = ()) -> Facts:
-    """The facts as the store holds them. `remarks`: why replies of late were of no use."""
-    base, which, given = ctx.baseline(), steering.start(ctx), case_dispatch.inputs(ctx)
+    """Return the facts from the store. `remarks`: why recent replies were of no use."""
+    base, which, inputs = ctx.baseline(), steering.start(ctx), case_dispatch.inputs(ctx)
     source, best = incumbent.python(ctx, which), incumbent.best_known(ctx, which)
-    kept = profiles.of(ctx.store, ctx.run.id, which)
-    profile, by_case = _profile(kept), [_defects([k]) for k in kept if k.summary is not None]
-    defects = _defects(kept)
+    stored = profiles.of(ctx.store, ctx.run.id, which)
+    profile, by_case = _profile(stored), [_defects([k]) for k in stored if k.summary is not None]
+    defects = _defects(stored)
     statics = [s for b in best.values() for s in (b.profiles.values() or [b.static])]
     apply, skipped = applicable_moves.lines(ctx)
     gluon = cards.asks_for_gluon(by_case, statics, ctx.device.arch)
@@ -66,13 +66,13 @@ def gather(ctx: Context, remarks: Sequence[str] = ()) -> Facts:
         device=asdict(ctx.device),
         triton=triton_version(ctx.builder.box.python),
         kernel=kernel_part(source),
-        cases=[_case(ctx, base, case) | {"arguments": _arguments(given[case])} for case in base.cases],
+        cases=[_case(ctx, base, case) | {"arguments": _arguments(inputs[case])} for case in base.cases],
         statics=[] if ctx.settings.profile_visibility is ProfileVisibility.NONE else _statics(ctx, best),
         tried=attempts.lines(_attempts(ctx, base), remarks),
         allowed_ops=base.allowed_ops,
         profile=profile,
         quoted=_quoted(source, profile),
-        code=_code(ctx, which, kept),
+        code=_code(ctx, which, stored),
         moves=apply,
         skipped=skipped,
         lessons=lessons.lines(ctx),
@@ -97,7 +97,7 @@ def _case(ctx: Context, base: Baseline, case: str) -> dict[str, Any]:
 
 
 def _arguments(inputs: Inputs) -> str:
-    """What kernel() is given in a case: shapes and types, strides that are not a contiguous tensor's, plain values."""
+    """The arguments of kernel() in a case: dtype and shape, strides unless contiguous, plain values."""
     return ", ".join(f"{name} {_tensor(x)}" if isinstance(x, Mapping) else f"{name}={x}" for name, x in inputs.items())
 
 
@@ -109,77 +109,77 @@ def _tensor(x: Mapping[str, Any]) -> str:
 
 
 def _statics(ctx: Context, best: Mapping[str, moves.Best]) -> list[dict[str, Any]]:
-    """Each build once, with the cases that it is the best known of."""
-    found: list[dict[str, Any]] = []
+    """Each build once, with the cases for which it is the best known."""
+    rows: list[dict[str, Any]] = []
     for case, b in best.items():
         fits = cost_model.occupancy(b.static, b.config.get("num_warps", 4), ctx.device)
-        one = {k: b.static[k] for k in _STATIC} | asdict(fits) | {"choice": launch_config.said(b.config)}
-        alike = next((f for f in found if {**f, "cases": 0} == {**one, "cases": 0}), None)
+        row = {k: b.static[k] for k in _STATIC} | asdict(fits) | {"choice": launch_config.said(b.config)}
+        alike = next((f for f in rows if {**f, "cases": 0} == {**row, "cases": 0}), None)
         if alike is None:
-            found.append(one | {"cases": [case.split("/", 1)[1]]})
+            rows.append(row | {"cases": [case.split("/", 1)[1]]})
         else:
             alike["cases"].append(case.split("/", 1)[1])
-    return found
+    return rows
 
 
 def _launch(source: str, best: Mapping[str, moves.Best]) -> str:
-    """The best known configuration of the first launch as a reply would give it; empty where nothing can be varied."""
-    found = sites(source)
-    for site in found:
-        bases = launch_config.bases_of(site, found, best.values())
+    """The best known configuration of the first launch in the form of a reply; empty if nothing can be varied."""
+    launches = sites(source)
+    for site in launches:
+        bases = launch_config.bases_of(site, launches, best.values())
         if bases and bases[0].config:
-            one = [dict(bases[0].config)]
-            return json.dumps({site.kernel: one} if len({s.kernel for s in found}) > 1 else one)
+            configs = [dict(bases[0].config)]
+            return json.dumps({site.kernel: configs} if len({s.kernel for s in launches}) > 1 else configs)
     return ""
 
 
 # profile --------------------------------------------------------------------------------------------------------------
 
 
-def _profile(kept: Sequence[StoredProfile]) -> list[str]:
-    """Every public case in short; what is said of several stands once."""
-    told: dict[str, list[str]] = {}
-    for k in kept:
+def _profile(stored: Sequence[StoredProfile]) -> list[str]:
+    """The summary of every public case; a line that several cases share stands once."""
+    cases_by_line: dict[str, list[str]] = {}
+    for k in stored:
         for line in k.summary.text.splitlines() if k.summary is not None else ():
             if line.strip():
-                told.setdefault(line.strip().removeprefix("- "), []).append(k.case.split("/", 1)[1])
-    return [printable.line(f"{', '.join(cases)}: {line}") for line, cases in told.items()]
+                cases_by_line.setdefault(line.strip().removeprefix("- "), []).append(k.case.split("/", 1)[1])
+    return [printable.line(f"{', '.join(cases)}: {line}") for line, cases in cases_by_line.items()]
 
 
-def _defects(kept: Sequence[StoredProfile]) -> list[Defect]:
-    """What costs most first, over all cases."""
-    found = [(i, b.finding.defect) for k in kept if k.summary for i, b in enumerate(k.summary.bottlenecks)]
-    return list(dict.fromkeys(defect for _, defect in sorted(found, key=lambda f: f[0])))
+def _defects(stored: Sequence[StoredProfile]) -> list[Defect]:
+    """The defects of all cases, the costliest first."""
+    ranked = [(i, b.finding.defect) for k in stored if k.summary for i, b in enumerate(k.summary.bottlenecks)]
+    return list(dict.fromkeys(defect for _, defect in sorted(ranked, key=lambda f: f[0])))
 
 
 def _quoted(source: str, profile: Sequence[str]) -> list[tuple[int, str]]:
     """The lines of the kernel part that the profile names."""
     lines, part = source.splitlines(), set(map(str.strip, kernel_part(source).splitlines()))
-    named = dict.fromkeys(int(n) for said in profile for n in _LINE.findall(said))
-    own = ((n, lines[n - 1].strip()) for n in named if 0 < n <= len(lines))
-    return [(n, printable.line(text, 160)) for n, text in own if text and text in part][:MOST_QUOTED]
+    named = dict.fromkeys(int(n) for line in profile for n in _LINE.findall(line))
+    numbered = ((n, lines[n - 1].strip()) for n in named if 0 < n <= len(lines))
+    return [(n, printable.line(text, 160)) for n, text in numbered if text and text in part][:MOST_QUOTED]
 
 
 # code -----------------------------------------------------------------------------------------------------------------
 
 
-def _code(ctx: Context, which: str, kept: Sequence[StoredProfile]) -> Code | None:
+def _code(ctx: Context, which: str, stored: Sequence[StoredProfile]) -> Code | None:
     """The hot loop of the kernel that edits of TTGIR are about."""
-    found = ttgir_view.shown(ctx, which)
-    if found is None:
+    shown = ttgir_view.shown(ctx, which)
+    if shown is None:
         return None
-    text, weights = _costs(ctx, found, kept)
-    labels = hot_loop.chosen(found.module, found.view, weights)
-    whole = found.text if len(found.text) <= hot_loop.WHOLE else ""
-    excerpt = "" if whole else hot_loop.excerpt(found.module, found.view, weights)
-    case, choice = found.case.split("/", 1)[1], launch_config.said(found.config) or "its only configuration"
-    return Code(found.name, case, choice, hot_loop.rows(text, labels), excerpt, whole)
+    text, weights = _costs(ctx, shown, stored)
+    labels = hot_loop.chosen(shown.module, shown.view, weights)
+    whole = shown.text if len(shown.text) <= hot_loop.WHOLE else ""
+    excerpt = "" if whole else hot_loop.excerpt(shown.module, shown.view, weights)
+    case, choice = shown.case.split("/", 1)[1], launch_config.said(shown.config) or "its only configuration"
+    return Code(shown.name, case, choice, hot_loop.rows(text, labels), excerpt, whole)
 
 
-def _costs(ctx: Context, shown: Shown, kept: Sequence[StoredProfile]) -> tuple[str, dict[str, float]]:
-    """All lines with what the profile knows of their costs, and cycles by label where they were timed."""
-    own = (profiles.whole(ctx.store.contents, k) for k in kept if k.case == shown.case and k.taken)
-    profile = next(own, None)
+def _costs(ctx: Context, shown: Shown, stored: Sequence[StoredProfile]) -> tuple[str, dict[str, float]]:
+    """All lines with their costs from the profile, and cycles by label if they were timed."""
+    matching = (profiles.whole(ctx.store.contents, k) for k in stored if k.case == shown.case and k.taken)
+    profile = next(matching, None)
     if profile is None:
         return shown.view.text(), {}
     text = profile.code.get(shown.build) or shown.view.text()

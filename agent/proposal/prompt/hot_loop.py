@@ -1,7 +1,7 @@
-"""The hot loop of a kernel out of its readable TTGIR: the innermost loop with most dots or most time, in every role.
+"""Finds the hot loop in the readable TTGIR of a kernel: per role, the innermost loop with most dots or most time.
 
-With it go the lines that give what it uses, up to a bound; the rest is `...`. Labels are those of the whole view, which
-edit scripts are read by. It chooses lines and writes nothing anew.
+The lines that define its operands are shown too, up to a limit; `...` stands for the rest. Labels are those of the
+whole view, as edit scripts use them. This module selects lines and writes none.
 """
 
 import re
@@ -23,7 +23,7 @@ _SYNC = ("wait", "dot", "barrier", "commit", "arrive", "yield", "scf.for")  # wh
 
 
 def chosen(module: Module, view: Readable, weights: Mapping[str, float], most: int = MOST) -> list[str]:
-    """Labels of the lines to show, in order; all of a short kernel. `weights`: what is known of a line's cost."""
+    """Return the labels of the lines to show, in order; all of them for a short kernel. `weights`: label -> cost."""
     every = [line.label for line in view.lines]
     if len(every) <= most:
         return every
@@ -31,34 +31,34 @@ def chosen(module: Module, view: Readable, weights: Mapping[str, float], most: i
     if not hot:
         return every[:most]
     wanted = [line.label for line in [view.lines[0], *hot, *_used_by(module, view, hot)]]
-    kept = set(list(dict.fromkeys(wanted))[:most])
-    return [label for label in every if label in kept]
+    labels = set(list(dict.fromkeys(wanted))[:most])
+    return [label for label in every if label in labels]
 
 
 def hot_lines(view: Readable, weights: Mapping[str, float]) -> list[Line]:
-    """The hottest loop of each role with the line that opens it; nothing of a kernel without loops."""
-    found = list[Line]()
+    """Return the hottest loop of each role with the line that opens it; empty for a kernel without loops."""
+    hot = list[Line]()
     for _, lines in groupby(view.lines, key=lambda line: line.role):
-        found += max(_loops(list(lines)), key=partial(_heat, weights), default=[])
-    return found
+        hot += max(_loops(list(lines)), key=partial(_heat, weights), default=[])
+    return hot
 
 
 def rows(text: str, labels: Sequence[str]) -> str:
-    """The rows of a view's text that belong to these labels, `...` where others were."""
-    kept, own, gap = list[str](), True, False
+    """Return the rows of a view's text that belong to these labels, with `...` in place of the others."""
+    shown, wanted, gap = list[str](), True, False
     for row in text.splitlines():
         if _LABEL.match(row):
-            own = row.split(" ", 1)[0] in labels
-        if not own:
+            wanted = row.split(" ", 1)[0] in labels
+        if not wanted:
             gap = True
             continue
-        kept += ["...", row] if gap else [row]
+        shown += ["...", row] if gap else [row]
         gap = False
-    return "".join(f"{row}\n" for row in [*kept, *(["..."] if gap else [])])
+    return "".join(f"{row}\n" for row in [*shown, *(["..."] if gap else [])])
 
 
 def excerpt(module: Module, view: Readable, weights: Mapping[str, float], most: int = MOST_TTGIR) -> str:
-    """TTGIR of the hot loop; of one that is too long, of the lines that wait, multiply or hand over."""
+    """Return the TTGIR of the hot loop; if that is too long, only of its lines that wait, multiply or synchronize."""
     hot = hot_lines(view, weights)
     text = excerpts.excerpt(module, view, [line.label for line in hot])
     if len(text) <= most:
@@ -82,7 +82,7 @@ def _loops(lines: Sequence[Line]) -> Iterator[list[Line]]:
 
 
 def _body(lines: Sequence[Line], i: int) -> Iterator[Line]:
-    """What stands in the loop that a line opens; nothing where it opens none."""
+    """Yield the lines of the loop that a line opens; nothing if it opens none."""
     for line in lines[i + 1 :]:
         if line.loops <= lines[i].loops:
             return
@@ -90,13 +90,13 @@ def _body(lines: Sequence[Line], i: int) -> Iterator[Line]:
 
 
 def _heat(weights: Mapping[str, float], loop: Sequence[Line]) -> tuple[float, int, int]:
-    """Time where it is known, then dots, then length."""
+    """The key to compare loops by: time if known, then dots, then length."""
     dots = sum(any(d in op.name for d in _DOTS) and "wait" not in op.name for line in loop for op in line.ops)
     return sum(weights.get(line.label, 0.0) for line in loop), dots, len(loop)
 
 
 def _used_by(module: Module, view: Readable, hot: Sequence[Line]) -> Iterator[Line]:
-    """The lines that give what the hot ones use, the nearest first."""
+    """Yield the lines that define the operands of the hot lines, the nearest first."""
     operations = mutable_tree.build(module)
     line_of = {id(operations[place]): line for line in view.lines for place in line.places}
     inside = {line.label for line in hot}
@@ -111,7 +111,7 @@ def _used_by(module: Module, view: Readable, hot: Sequence[Line]) -> Iterator[Li
 
 
 def _givers(operations: Sequence[MutableOperation], line: Line) -> Iterator[MutableOperation]:
-    """The ops whose results a line uses. A constant stands in the first line that uses it, which gives nothing."""
+    """Yield the ops whose results a line uses. Constants are left out: they stand in the first line that uses them."""
     for value in (v for place in line.places for v in operations[place].operands if v is not None):
         if isinstance(value.holder, MutableOperation) and value.holder.name != "arith.constant":
             yield value.holder

@@ -1,7 +1,7 @@
-"""Everything that an optimizer's prompt may tell, as plain values. `collect.py` takes them from a run's record.
+"""Everything that the optimizer's prompt may contain, as plain values. `collect.py` reads them from the record.
 
-What a template is given comes from here alone, so what must not be told (reference, held-out cases, tolerances) has one
-place to be kept out of.
+Templates get their values from here alone, so there is one place to keep secrets out: reference, held-out cases,
+tolerances.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from pgo_agent.agent.run.settings import RunSettings
 class Code:
     """The hot loop of the kernel as its compiler left it: pseudo-code with labels, and TTGIR."""
 
-    kernel: str  # by the name that is launched
+    kernel: str  # the name that is launched
     case: str  # whose build it is
     choice: str  # its configuration
     text: str  # labelled lines with what they cost; `...` where others were left out
@@ -36,10 +36,10 @@ class Facts:
     profile: Sequence[str] = ()  # the summaries of the incumbent's profile, a line each
     quoted: Sequence[tuple[int, str]] = ()  # lines of the file that the profile names, with their numbers
     code: Code | None = None
-    moves: Sequence[str] = ()  # rewrites that are tried without a model, with what in the profile asks for each
+    moves: Sequence[str] = ()  # rewrites that are tried without a model, with the bottleneck each answers
     skipped: Sequence[str] = ()  # rewrites that do not apply, and why
-    lessons: Sequence[str] = ()  # of former runs, a line each
-    guidance: Sequence[str] = ()  # what the person who runs it said, newest last: it may instruct
+    lessons: Sequence[str] = ()  # of earlier runs, a line each
+    guidance: Sequence[str] = ()  # words of the person who runs it, newest last: these may instruct
     cards: Sequence[str] = ()  # names of templates in prompts/cards, what matters most first
     gluon: Sequence[str] = ()  # what the installed Gluon offers, a line each; empty: no Gluon is asked for
     launch: str = ""  # a configuration in the form of a reply, with the names that this kernel takes

@@ -1,10 +1,10 @@
-"""Facts in, prompt out: which sections there are, in which order they stand, and which go first when room is short.
+"""Facts in, prompt out: the sections, their order, and which are dropped first when the budget is too small.
 
-A section is a template in `prompts/`: rendered alone and put together as text, so that what one of them holds is never
-read as a template, and cannot change another. The task, the kernel, the rules and the forms of an answer always stay.
-Of the others these are dropped first: moves that do not apply, all cards but the first, Gluon with its form, TTGIR of
+A section is a template in `prompts/`, rendered alone and joined as text: its content is never read as a template and
+cannot change another section. The task, the kernel, the rules and the forms of an answer always stay. The others are
+dropped in this order: moves that do not apply, all cards but the first, Gluon with its form, TTGIR of
 the hot loop, the first card, lessons, the static profile, moves that apply, the pseudo-code with the form of edits,
-times, what was tried, the profile, what the person who runs it said.
+times, what was tried, the profile, guidance of the person who runs it.
 """
 
 from collections.abc import Iterator
@@ -23,24 +23,25 @@ _LINES = (
     *("cases", "statics", "tried", "allowed_ops", "profile", "quoted", "moves", "skipped", "lessons", "gluon"),
     *("launch", "guidance"),
 )
-LAST = (  # what is dropped last, first
+LAST = (  # in reverse order of dropping
     *("guidance", "profile", "tried", "times", "code", "moves", "static", "lessons", "card", "excerpt", "gluon"),
     *("cards", "skipped"),
 )
 
 
 def render(facts: Facts) -> str:
-    """The text of the prompt."""
+    """Return the text of the prompt."""
     return prompt(facts).text
 
 
 def prompt(facts: Facts) -> Prompt:
-    """What fits into the budget of the facts. Raises TooLong where not even the kernel, the rules and the forms do."""
+    """Return the prompt within the budget of the facts. Raises TooLong if kernel, rules and forms alone exceed it."""
     return fitted(sections(facts), facts.budget)
 
 
 def sections(facts: Facts) -> list[Section]:
-    """All of them, in order. What is no text of its own between two marks is made lines that cannot pretend to end."""
+    """Return all sections, in order. Text that is not fenced by marks becomes single lines, so it cannot fake a
+    mark."""
     code = facts.code
     if code is not None:
         code = replace(code, kernel=_plain(code.kernel), case=_plain(code.case), choice=_plain(code.choice))
@@ -48,7 +49,7 @@ def sections(facts: Facts) -> list[Section]:
 
 
 def prompt_hash() -> str:
-    """SHA-256 of all templates of the role: which prompt a candidate came from."""
+    """Return the SHA-256 of all templates of the role: it says which prompt a candidate came from."""
     return templates.digest(TEMPLATE)
 
 
@@ -58,7 +59,7 @@ def _sections(facts: Facts) -> Iterator[Section]:
     mark = templates.fenced("kernel", facts.kernel)
     yield _section("kernel", "sections/kernel", kernel=facts.kernel, mark=mark)
     yield from _code(facts)
-    yield from _told(facts)
+    yield from _listed(facts)
     yield from _cards(facts)
     if facts.guidance:
         yield _section("guidance", "sections/guidance", lines=facts.guidance)
@@ -86,7 +87,7 @@ def _code(facts: Facts) -> Iterator[Section]:
         yield _section("excerpt", "sections/excerpt", needs="code", text=text, whole=bool(code.whole), mark=mark)
 
 
-def _told(facts: Facts) -> Iterator[Section]:
+def _listed(facts: Facts) -> Iterator[Section]:
     for name in ("moves", "skipped", "tried", "lessons"):
         if lines := getattr(facts, name):
             yield _section(name, f"sections/{name}", lines=lines)
@@ -123,7 +124,7 @@ def _section(name: str, template: str, kind: str = "", needs: str = "", **values
 
 
 def _plain(value: Any) -> Any:
-    """Every text in it as one printable line."""
+    """The value with every text in it as one printable line."""
     if isinstance(value, str):
         return printable.line(value, LONGEST)
     if isinstance(value, list | tuple):

@@ -1,6 +1,6 @@
-"""A prompt as a list of sections within a budget of tokens: what does not fit is dropped whole, in a fixed order.
+"""A prompt as a list of sections within a budget of tokens: whole sections are dropped, in a fixed order.
 
-Knows nothing of what stands in a section. `layout.py` makes them and says in which order they go.
+It does not know what a section holds. `layout.py` makes the sections and ranks them.
 """
 
 import re
@@ -15,7 +15,7 @@ _LEFT_OUT = re.compile(rf"^\({_LACKS}([^()\n]+)\.\)\n\Z", re.M)
 
 
 class TooLong(Exhausted):
-    """What must be in a prompt does not fit into its budget: no model can be asked. In words."""
+    """The required sections of a prompt exceed its budget, so no model can be asked."""
 
     def __init__(self, needed: int, budget: int) -> None:
         super().__init__(
@@ -30,14 +30,14 @@ class Section:
     name: str
     text: str
     rank: int = 0  # 0 stays; of the others the highest is dropped first, the last one of equals
-    needs: str = ""  # the section without which it says nothing: it goes with that one
+    needs: str = ""  # the section that it depends on: it is dropped with that one
 
 
 @dataclass(frozen=True)
 class Prompt:
     text: str
     sections: tuple[str, ...]  # names of those that are in it, in order
-    dropped: tuple[str, ...]  # of those that did not fit, in the order in which they went
+    dropped: tuple[str, ...]  # of those that did not fit, in the order of dropping
 
     @property
     def tokens(self) -> int:
@@ -45,32 +45,32 @@ class Prompt:
 
 
 def fitted(sections: Sequence[Section], budget: int) -> Prompt:
-    """The sections that fit, and a last line that names the others. Raises TooLong where those that stay do not fit."""
-    kept, dropped = list(sections), list[str]()
-    while estimate(text := _text(kept, dropped)) > budget:
-        last = max(kept, key=lambda s: (s.rank, kept.index(s)))
+    """Return the sections that fit, and a last line that names the others. Raises TooLong if rank 0 does not fit."""
+    remaining, dropped = list(sections), list[str]()
+    while estimate(text := _text(remaining, dropped)) > budget:
+        last = max(remaining, key=lambda s: (s.rank, remaining.index(s)))
         if not last.rank:
             raise TooLong(estimate(text), budget)
-        gone = _with_those_that_need(last, kept)
-        kept = [s for s in kept if s not in gone]
+        gone = _with_those_that_need(last, remaining)
+        remaining = [s for s in remaining if s not in gone]
         dropped += [s.name for s in gone]
-    return Prompt(text, tuple(s.name for s in kept), tuple(dropped))
+    return Prompt(text, tuple(s.name for s in remaining), tuple(dropped))
 
 
 def left_out(text: str) -> list[str]:
-    """The sections that a prompt says it lacks, by its last line: that one is ours."""
-    said = _LEFT_OUT.search(text)
-    return said[1].split(", ") if said else []
+    """Return the names of the sections that a prompt lacks, from its last line, which this module wrote."""
+    match = _LEFT_OUT.search(text)
+    return match[1].split(", ") if match else []
 
 
-def _with_those_that_need(last: Section, kept: Sequence[Section]) -> list[Section]:
+def _with_those_that_need(last: Section, sections: Sequence[Section]) -> list[Section]:
     gone = [last]
-    for s in kept:  # what needs another stands behind it
+    for s in sections:  # a section stands behind the one that it needs
         if s.needs in {g.name for g in gone} and s not in gone:
             gone.append(s)
     return gone
 
 
-def _text(kept: Sequence[Section], dropped: Sequence[str]) -> str:
+def _text(sections: Sequence[Section], dropped: Sequence[str]) -> str:
     note = [f"({_LACKS}{', '.join(dropped)}.)"] if dropped else []
-    return "\n\n".join([*(s.text for s in kept), *note]) + "\n"
+    return "\n\n".join([*(s.text for s in sections), *note]) + "\n"

@@ -46,7 +46,7 @@ def repairs(db: Database, run: str, candidate: str) -> int:
     return next((int(r["repairs"]) for r in db.rows(sql, (run, candidate))), 0)
 
 
-def add_mended(db: Database, run: str, candidate: str, failed: str, repairs: int) -> None:
+def add_repair(db: Database, run: str, candidate: str, failed: str, repairs: int) -> None:
     """That a candidate mends something; what is known of it stays."""
     with db.transaction() as opened:
         opened.execute("INSERT OR IGNORE INTO mended VALUES (?, ?, ?, ?)", (run, candidate, failed, repairs))

@@ -110,7 +110,7 @@ def _profile(kept: Sequence[StoredProfile]) -> str:
     """The case with a bottleneck, or any."""
     told = sorted(kept, key=lambda k: not (k.summary and k.summary.bottlenecks))
     if not told or told[0].summary is None:
-        return text.line(bottlenecks.told(told[0]).removeprefix("profile of ")) if told else ""
+        return text.line(bottlenecks.one_line(told[0]).removeprefix("profile of ")) if told else ""
     first = next(iter(told[0].summary.bottlenecks), None)
     why = bottlenecks.because(first) or f"{' and '.join(told[0].taken)}: nothing stands out"
     return text.line(f"{told[0].case.split('/', 1)[1]}, {why}")

@@ -194,7 +194,7 @@ class CpuWorker:
             "plain": [t.said for t in trials if not t.stress_input and not t.held_out],
             "more_until": begin_by,
             "seed": secrets.randbits(32),
-            "until": time.time() + asked.seconds - max(5.0, asked.seconds / 12),
+            "until": time.monotonic() + asked.seconds - max(5.0, asked.seconds / 12),
             "device": self.device,
         }
         (folder / "request.json").write_text(json.dumps(request))

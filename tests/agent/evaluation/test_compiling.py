@@ -14,7 +14,7 @@ from pgo_agent.sandbox.build.variants import VariantBuild
 CTX = cast(Context, SimpleNamespace(builder=None))
 
 
-def test_twins_of_two_candidates_compile_side_by_side_and_each_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sanitized_builds_of_two_candidates_compile_side_by_side_and_each_once(monkeypatch: pytest.MonkeyPatch) -> None:
     together, made = threading.Barrier(2, timeout=30), list[str]()
 
     def sanitized(_builder: Any, bundle: str, _labels: Any) -> VariantBuild:
@@ -25,7 +25,7 @@ def test_twins_of_two_candidates_compile_side_by_side_and_each_once(monkeypatch:
     monkeypatch.setattr(variants, "sanitized", sanitized)
     with ThreadPoolExecutor(2) as pool:
         compiling = measure.Compiling(pool)
-        asked = [compiling.twin(CTX, bundle, {"CASES/one": "a"}) for bundle in ("x", "y", "x", "y")]
+        asked = [compiling.sanitized(CTX, bundle, {"CASES/one": "a"}) for bundle in ("x", "y", "x", "y")]
         assert [f.result().bundle for f in asked] == ["x", "y", "x", "y"]
     assert sorted(made) == ["x", "y"]
 
@@ -36,5 +36,5 @@ def test_another_configuration_is_another_twin(monkeypatch: pytest.MonkeyPatch) 
     )
     with ThreadPoolExecutor(1) as pool:
         compiling = measure.Compiling(pool)
-        found = [compiling.twin(CTX, "x", {"CASES/one": label}).result().bundle for label in "ab"]
+        found = [compiling.sanitized(CTX, "x", {"CASES/one": label}).result().bundle for label in "ab"]
     assert found == ["xa", "xb"]

@@ -124,10 +124,10 @@ _TRIED = st.builds(
 
 @given(st.lists(_TRIED, max_size=60))
 def test_whatever_was_tried_it_is_a_screen_of_printable_lines(found: list[Tried]) -> None:
-    lines = lessons.told(found, ["odd"])
+    lines = lessons.as_lines(found, ["odd"])
     assert len(lines) == len(set(lines)) <= MOST and bool(lines) == bool(found)
     assert all(len(line) <= WIDE and line.isprintable() for line in lines)
-    assert lines == lessons.told(found, ["odd"])
+    assert lines == lessons.as_lines(found, ["odd"])
 
 
 def test_many_failures_leave_room_for_what_else_there_is(before: Context) -> None:

@@ -82,7 +82,7 @@ def test_a_veto_is_a_verdict_before_the_candidate_is_built_or_judged(ctx: Contex
 def test_a_veto_that_comes_too_late_changes_nothing_and_says_so(ctx: Context) -> None:
     c = searching.tried(ctx, Verdict.CHECKED)
     n = ask(ctx, Kind.VETO, candidate=c.id, why="")
-    steps.steered(ctx)
+    steps.apply_requests(ctx)
     assert again(ctx, c).verdict == "checked" and "too late: it is checked" in str(outcome(ctx, n))
     with pytest.raises(UsageFault, match="too late"):
         steering.may_veto(c)
@@ -95,14 +95,14 @@ def test_a_veto_whose_verdict_was_recorded_before_a_kill_is_taken_once(ctx: Cont
     steps.settle(ctx, candidate, judged, None, 0.0)
     told = list[dict[str, object]]()
     resumed = replace(ctx, emit_to=told.append)
-    steps.steered(resumed)
+    steps.apply_requests(resumed)
     assert [e["type"] for e in told] == ["steer.taken"] and outcome(ctx, n)
 
 
 def test_what_was_vetoed_teaches_nothing_and_costs_its_proposer_nothing(ctx: Context) -> None:
     (c,) = searching.propose(ctx, searching.another(1), finished=True)
     ask(ctx, Kind.VETO, candidate=c.id, why="")
-    steps.steered(ctx)
+    steps.apply_requests(ctx)
     assert bandit.tallies(ctx)["moves"].judged == 0
     later = searching.begin(ctx.store, "third-1")
     assert c.id not in {t.id for t in history.tried(ctx.store, history.of(later.run))}
@@ -114,7 +114,7 @@ def test_what_was_vetoed_teaches_nothing_and_costs_its_proposer_nothing(ctx: Con
 
 def test_a_budget_holds_from_the_next_piece_of_work_on_and_after_a_resume(ctx: Context) -> None:
     ask(ctx, Kind.BUDGET, name="minutes", value=0.0)
-    steps.steered(ctx)
+    steps.apply_requests(ctx)
     assert ctx.out_of_time() and searching.context(ctx.store, ctx.run.id).out_of_time()
 
 
@@ -122,7 +122,7 @@ def test_a_budget_of_tokens_reaches_the_purse_of_the_models(ctx: Context, tmp_pa
     asker, purse = Asker(ctx.run.id, "digest", lambda kind, **fields: None, wait=False), Budget(1_000_000)
     asked = replace(ctx, model=Guarded(RelayModel(tmp_path / "relay", asker), asker, purse, None))
     ask(ctx, Kind.BUDGET, name="tokens", value=7)
-    steps.steered(asked)
+    steps.apply_requests(asked)
     assert asked.model is not None
     with pytest.raises(Exhausted, match="of 7 tokens 7 are left"):
         asked.model.complete("a prompt")

@@ -199,7 +199,7 @@ def test_an_answer_of_a_judge_elsewhere_that_is_read_again_is_booked_once() -> N
 
 def test_what_cannot_be_profiled_is_recorded_with_its_reason_and_moves_fire_without_it(ctx: Context) -> None:
     (known,) = profile_targets.wanted(ctx, "shipped")
-    lost = profile_incumbent.taken(ctx, "nobody", replace(known, label="TILE=3"), GpuBudget(None, 0.0), 1)
+    lost = profile_incumbent.profile_case(ctx, "nobody", replace(known, label="TILE=3"), GpuBudget(None, 0.0), 1)
     assert lost.taken == () and "has no configuration 'TILE=3'" in lost.passes["static"]
     profiles.add(ctx.store, ctx.run.id, lost)
     best = incumbent.best_known(ctx, "shipped")
@@ -225,7 +225,7 @@ def changed(ctx: Context, **changes: Any) -> Context:
 def test_counters_are_read_only_where_another_candidate_may_follow(ctx: Context, candidates: int, why: str) -> None:
     ctx = changed(ctx, candidates=candidates)  # of which there are three
     (known,) = profile_targets.wanted(ctx, "shipped")
-    found = profile_incumbent.taken(ctx, "shipped", known, GpuBudget(None, 0.0), 1)
+    found = profile_incumbent.profile_case(ctx, "shipped", known, GpuBudget(None, 0.0), 1)
     assert (found.passes["timeline"], found.passes["counters"]) == ("no GPU is visible here", why)
 
 

@@ -30,7 +30,7 @@ def test_what_was_saved_is_read_as_check_reads_a_file(
 ) -> None:
     editor(tmp_path, 'sed -i "s/    z = torch.empty_like(x)/    z = torch.empty_like(x)  # mine/" "$1"', monkeypatch)
     c = searching.propose(ctx, searching.another(5))[0]
-    path = editing.edited(ctx.store, ctx.run, c.id)
+    path = editing.edit(ctx.store, ctx.run, c.id)
     body = editing.submission(ctx.store, ctx.run, path, c.id)
     assert "# mine" in body["source"] and (body["kind"], body["parent"], body["of"]) == ("source", c.id, c.id)
 
@@ -40,7 +40,7 @@ def test_a_text_that_was_not_changed_is_not_submitted(
 ) -> None:
     editor(tmp_path, "true", monkeypatch)
     with pytest.raises(UsageFault, match="nothing changed"):
-        editing.edited(ctx.store, ctx.run, "shipped")
+        editing.edit(ctx.store, ctx.run, "shipped")
     assert not list((ctx.store.root / "edits").iterdir())
 
 
@@ -49,7 +49,7 @@ def test_an_editor_that_fails_submits_nothing_and_its_file_is_kept(
 ) -> None:
     editor(tmp_path, 'echo half >> "$1"; exit 3', monkeypatch)
     with pytest.raises(UsageFault, match="ended with 3") as e:
-        editing.edited(ctx.store, ctx.run, "shipped")
+        editing.edit(ctx.store, ctx.run, "shipped")
     (kept,) = (ctx.store.root / "edits").iterdir()
     assert str(kept) in e.value.hint and kept.read_text().endswith("half\n")
 
@@ -65,7 +65,7 @@ def test_an_editor_that_is_none_is_said_to_be_none(
     monkeypatch.setenv("EDITOR", told)
     monkeypatch.delenv("VISUAL", raising=False)
     with pytest.raises(fault, match=words):
-        editing.edited(ctx.store, ctx.run, "shipped")
+        editing.edit(ctx.store, ctx.run, "shipped")
 
 
 @pytest.mark.parametrize(("old", "new", "words"), [

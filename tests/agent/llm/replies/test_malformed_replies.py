@@ -52,14 +52,14 @@ def test_a_broken_candidate_is_named_and_keeps_its_text_for_a_message() -> None:
     assert [c.kind for c in found.candidates] == ["launch"]
     (unread,) = found.unread
     assert unread.error.startswith("candidate 1: the SEARCH text of edit 1 is not found")
-    assert unread.mendable and unread.form == "source" and "z + 1, mask" in unread.text
+    assert unread.repairable and unread.form == "source" and "z + 1, mask" in unread.text
     assert "BLOCK" not in unread.text
 
 
 @pytest.mark.parametrize("reply", ["", "No.", f"<think>{EDIT}", code("x = 1"), EDIT.replace("1 + y", "y + 1")])
 def test_what_proposes_nothing_needs_no_message(reply: str) -> None:
     unread = parse(reply, SOURCE).unread
-    assert [u.mendable for u in unread] == ["x = 1" in reply]
+    assert [u.repairable for u in unread] == ["x = 1" in reply]
 
 
 def test_each_candidate_has_the_sentence_under_its_own_heading() -> None:
