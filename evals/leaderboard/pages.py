@@ -19,7 +19,7 @@ from pgo_agent.evals.nightly.row import BASES, PEAKS, SHIPPED, TUNED, WINNER, Ca
 from pgo_agent.sandbox import devices
 
 VERSIONS = ("driver", "torch", "triton")
-COLORS = 6  # series that the page tells apart; more of them share
+COLORS = 6  # colors of the page; with more series, some share one
 Values = dict[str, Any]
 
 

@@ -84,7 +84,7 @@ def _closed(pipe: IO[str] | None) -> None:
 
 
 def _heard(processes: Mapping[str, Process], tell: Callable[[str, str], None]) -> list[int]:
-    """Pass on each line with the name of its workspace. The exit statuses, once all have ended."""
+    """Pass on each line with the name of its workspace; return the exit statuses once all have ended."""
 
     def one(name: str) -> int:
         process = processes[name]

@@ -59,7 +59,7 @@ class Look:
         return dict(instructions)
 
     def source(self, line: int) -> int:
-        """Return the line of the kernel's file that a line of the TTGIR comes from; 0 where nobody knows."""
+        """Return the line of the kernel's file that a line of the TTGIR comes from; 0 where unknown."""
         return self.places.get(line, NOWHERE).line(self.file)
 
     def kinds(self, instructions: Iterable[Instruction]) -> dict[str, int]:

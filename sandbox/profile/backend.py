@@ -71,7 +71,7 @@ class Instruction:
     address: int  # bytes from the kernel's start; for a text without addresses, its index
     opcode: str  # with its modifiers: LDG.E.128
     line: int  # of the TTGIR that was compiled, from 1; 0 where the compiler does not say
-    live: int | None  # general registers that hold a value there; None where nothing tells
+    live: int | None  # general registers that hold a value there; None where that is unknown
     targets: tuple[int, ...] = ()  # indices of the instructions that a branch may go to
     conditional: bool = True  # whether a branch may also fall through; a plain end may not
     ends: bool = False  # whether no instruction follows
@@ -131,7 +131,7 @@ class Compiled:
     target: str  # sm_90, gfx950
     name: str
     ttgir: str  # the text whose lines the instructions name
-    located: str  # the same text with locations; empty where nobody knows them
+    located: str  # the same text with locations; empty where they are unknown
     resources: Resources
     instructions: tuple[Instruction, ...]
     notes: tuple[str, ...]  # codes of the assembler's remarks

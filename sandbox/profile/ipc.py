@@ -54,7 +54,7 @@ class Count(Record):
 
 @dataclass(frozen=True)
 class Counts(Record):
-    """Of one instrumented build."""
+    """The counts of one instrumented build."""
 
     build: str  # key
     scopes: tuple[Count, ...]  # all that it records, in the order of the text

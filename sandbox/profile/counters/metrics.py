@@ -49,7 +49,7 @@ class Code:
     """The build that ran, with the lines that another build of the same TTGIR names."""
 
     instructions: tuple[Instruction, ...] = ()
-    sources: Mapping[int, int] | None = None  # line of the TTGIR -> of the kernel's file; None where nobody knows
+    sources: Mapping[int, int] | None = None  # line of the TTGIR -> of the kernel's file; None where unknown
     unlined: str = ""  # why the lines of these instructions do not count
 
 
