@@ -27,8 +27,8 @@ def test_it_is_the_kernel_of_the_first_case_at_its_best_known_configuration(fold
     with asking(folder, [""]) as run:
         found = ttgir_view.shown(run.ctx, incumbent.SHIPPED)
         tuned = run.ctx.baseline().tuned["CASES/1m"]
-        assert found is not None and found.config == tuned["config"] and found.name == "_add"
-        assert found.build == found.replaces in run.ctx.store.contents.manifest(tuned["bundle"])["kernels"]
+        assert found is not None and found.config == tuned.config and found.name == "_add"
+        assert found.build == found.replaces in run.ctx.store.contents.manifest(tuned.bundle)["kernels"]
         assert [line.label for line in found.view.lines] == [f"L{i}" for i in range(1, 8)]
 
 

@@ -65,16 +65,16 @@ over), in bubblewrap and in Landlock, started by root and by an ordinary user; t
 | powers of the kernel | attempts.py::read_the_kernels_log | no capability |
 | symlinks and `..` in a bundle | test_answers.py::test_the_agent_reads_no_file_of_the_users_for_it | keys are hashes; O_NOFOLLOW |
 | symlinks and `..` in a bundle | test_answers.py::test_it_refuses | as above; plain files only |
-| symlinks and `..` in a bundle | ../test_bundle_check.py::test_it_refuses_an_artefact_that | as above |
-| symlinks and `..` in a bundle | ../test_bundle_check.py::test_a_manifest_that_is_a_symlink_is_refused | as above |
+| symlinks and `..` in a bundle | ../bundle/test_validate.py::test_it_refuses_an_artefact_that | as above |
+| symlinks and `..` in a bundle | ../bundle/test_validate.py::test_a_manifest_that_is_a_symlink_is_refused | as above |
 | a huge allocation | test_answers.py::test_a_launcher_that_asks_for_too_much_is_refused | the device's memory is the limit |
 | a huge allocation | test_interpreted.py::test_it_gets_no_good_verdict_and_costs_the_judge_nothing | views stay in their files |
 | a million launches | test_answers.py::test_a_launcher_that_asks_for_too_much_is_refused | MOST_STEPS, while tracing |
 | a million launches | test_answers.py::test_it_refuses | MOST_STEPS, while reading |
 | C smuggled through a signature string | test_smuggling.py::test_c_smuggled_through_a_signature_is_refused | a closed grammar |
 | C smuggled through a signature string | test_smuggling.py::test_our_launcher_asks_no_compiler_where_tritons_does | no C is made |
-| forged metadata | ../test_bundle_check.py::test_it_refuses | a closed grammar, and the cubin's own table |
-| forged metadata | ../test_bundle_check.py::test_it_refuses_a_text_with | strict JSON |
+| forged metadata | ../bundle/test_validate.py::test_it_refuses | a closed grammar, and the cubin's own table |
+| forged metadata | ../bundle/test_validate.py::test_it_refuses_a_text_with | strict JSON |
 | forged metadata | test_answers.py::test_it_refuses | as above, for what a tracer answers |
 | a cubin swapped after the build | test_code.py::test_a_cubin_swapped_after_the_build_is_refused | its hash is its name |
 | a cubin swapped after the build | test_code.py::test_a_cubin_swapped_together_with_its_hash_is_refused | the bundle's id |
@@ -82,6 +82,6 @@ over), in bubblewrap and in Landlock, started by root and by an ordinary user; t
 | PTX in place of a cubin | test_code.py::test_ptx_in_place_of_a_cubin_is_refused | ELF for CUDA, or nothing |
 | device globals that keep state | test_code.py::test_a_kernel_that_counts_its_launches_is_refused | no `.nv.global` |
 | device globals that keep state | test_code.py::test_a_kernel_that_takes_memory_of_the_devices_heap_is_refused | no malloc |
-| device globals that keep state | ../test_bundle_check.py::test_it_refuses_a_cubin_with | no `.nv.global` |
+| device globals that keep state | ../bundle/test_validate.py::test_it_refuses_a_cubin_with | no `.nv.global` |
 | a planted library in a compile cache | test_smuggling.py::test_a_library_planted_in_a_compile_cache_is_not_there_for_the_next_process | a fresh folder for every process |
 """  # noqa: E501
